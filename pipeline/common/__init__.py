@@ -1,0 +1,1 @@
+"""What several stages share: publishing, progress, launching, shards, checkpoints, training, generation."""

@@ -1,0 +1,33 @@
+"""Environment variables that torch, DeepSpeed and vLLM read when imported; import this module before them."""
+
+import os
+import shutil
+
+
+def _has_gpu() -> bool:
+    return shutil.which("nvidia-smi") is not None and os.environ.get("CUDA_VISIBLE_DEVICES") != ""
+
+
+def _prepare() -> None:
+    ranks_here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    cores = len(os.sched_getaffinity(0))
+    defaults = {
+        # Two processes that spin on the same cores cost five times the work: give each rank its own share.
+        "OMP_NUM_THREADS": str(max(1, cores // ranks_here)),
+        "TOKENIZERS_PARALLELISM": "false",
+        # The engine lives in the training process: weights go over in memory, and one kill ends everything.
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+        "VLLM_LOGGING_LEVEL": "WARNING",
+        "VLLM_NO_USAGE_STATS": "1",
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        "DS_LOG_LEVEL": "warning",
+        # A slow engine start must not trip the process group's ten-minute default (minutes).
+        "DEEPSPEED_TIMEOUT": "60",
+    }
+    if not _has_gpu():
+        defaults |= {"DS_ACCELERATOR": "cpu", "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
+    for name, value in defaults.items():
+        os.environ.setdefault(name, value)
+
+
+_prepare()

@@ -1,0 +1,205 @@
+"""How every stage program starts and ends: arguments, work folder, atomic publication, manifest last.
+
+A program resumes from `Stage.work`, which survives failures, writes its results to `Stage.partial`, and returns its counts.
+`run_stage` then renames `partial` to its final place and writes the manifest, so that a manifest means a complete result.
+"""
+
+import argparse
+import json
+import os
+import platform
+import resource
+import shutil
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from pydantic import ValidationError
+
+from pipeline.common.manifest import code_hash, package_versions, write_json
+from pipeline.config.section import Section
+
+S = TypeVar("S", bound=Section)
+Counts = dict[str, int | float | str]
+
+
+class InputError(Exception):
+    """Bad input or configuration. The message is one line: which file, key or record, what is wrong, what to do."""
+
+
+@dataclass
+class Stage(Generic[S]):
+    """One instance of a stage: what it is made from, and where it reads, works and writes."""
+
+    name: str
+    instance: str
+    config: S
+    fingerprint: str
+    inputs: dict[str, list[str]]
+    work: Path
+    output: Path
+    manifest: Path
+    launch: dict[str, Any]
+    counters: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def partial(self) -> Path:
+        """Folder for final outputs, renamed to `output` when the program has returned."""
+        return self.work / "partial"
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this process is rank 0, the one that publishes."""
+        return os.environ.get("RANK", "0") == "0"
+
+    def input(self, name: str) -> Path:
+        """The one path given as `--input name=path`; it must exist."""
+        paths = self.inputs.get(name, [])
+        if len(paths) != 1:
+            raise InputError(f"--input {name}: expected one path, got {len(paths)}")
+        path = Path(paths[0])
+        if not path.exists():
+            raise InputError(f"{path}: not found (input {name!r} of {self.name} {self.instance})")
+        return path
+
+    def counter(self, name: str, amount: int = 1) -> None:
+        """Add to a counter of work really done by a component, e.g. `vllm.tokens`; it ends in `run.json`."""
+        self.counters[name] += int(amount)
+
+
+def parser(stage: str, section: type[Section]) -> argparse.ArgumentParser:
+    """The command line that all stage programs share."""
+    keys = "\n".join(f"  {name}: {info.description}" for name, info in section.model_fields.items())
+    parser = argparse.ArgumentParser(
+        description=f"One instance of stage {stage!r}.",
+        epilog=f"keys of --config (JSON):\n{keys}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--instance", default=stage, help="name of this instance, e.g. a model's name")
+    parser.add_argument("--config", default="{}", help="the section as JSON, or @FILE")
+    parser.add_argument("--fingerprint", default="unnamed", help="identity of section and upstream; names nothing else")
+    parser.add_argument("--input", action="append", default=[], metavar="KEY=PATH", help="an input; may repeat")
+    parser.add_argument("--work", type=Path, required=True, help="folder for checkpoints; survives failures")
+    parser.add_argument("--output", type=Path, required=True, help="final folder (or file); appears only when complete")
+    parser.add_argument("--manifest", type=Path, required=True, help="manifest, written last")
+    parser.add_argument("--launch", default="{}", help="JSON: how it runs (threads, micro-batch, ...), never what it is")
+    return parser
+
+
+def _read_config(text: str, stage: str, section: type[S]) -> S:
+    try:
+        values = json.loads(Path(text[1:]).read_text() if text.startswith("@") else text)
+        return section.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join([stage, *map(str, first["loc"])])
+        raise InputError(f"config key {where}: {first['msg']} (got {first.get('input')!r})") from error
+    except (OSError, json.JSONDecodeError) as error:
+        raise InputError(f"--config: {error}") from error
+
+
+def _read_inputs(pairs: list[str]) -> dict[str, list[str]]:
+    inputs: dict[str, list[str]] = {}
+    for pair in pairs:
+        name, separator, path = pair.partition("=")
+        if not separator:
+            raise InputError(f"--input {pair}: expected KEY=PATH")
+        inputs.setdefault(name, []).append(path)
+    return inputs
+
+
+def _upstream(inputs: dict[str, list[str]]) -> dict[str, str]:
+    """Fingerprints of the inputs that are other stages' results."""
+    found = {}
+    for path in sorted({path for paths in inputs.values() for path in paths}):
+        for folder in Path(path).parents:
+            if folder.name == "data" or Path(path).name == "data":
+                base = Path(path).parent if Path(path).name == "data" else folder.parent
+                if (base / "manifest.json").exists():
+                    manifest = json.loads((base / "manifest.json").read_text())
+                    found[f"{manifest['stage']}/{manifest['instance']}"] = manifest["fingerprint"]
+                break
+    return found
+
+
+def _publish(stage: Stage[Any], module: str, counts: Counts, started: float) -> None:
+    """Rename the finished files to their place, then write `run.json` and, last, the manifest."""
+    stage.manifest.unlink(missing_ok=True)
+    stage.output.parent.mkdir(parents=True, exist_ok=True)
+    stage.manifest.parent.mkdir(parents=True, exist_ok=True)
+    source = stage.partial / stage.output.name if stage.output.suffix else stage.partial
+    if stage.output.is_dir():
+        shutil.rmtree(stage.output)
+    try:
+        source.rename(stage.output)
+    except OSError:  # work and results on different file systems
+        neighbour = stage.output.with_name(f".{stage.output.name}.{os.getpid()}")
+        (shutil.copytree if source.is_dir() else shutil.copy2)(source, neighbour)
+        neighbour.rename(stage.output)
+    usage = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    write_json(
+        stage.manifest.with_name(stage.manifest.name.replace("manifest", "run")),
+        {
+            "started": started,
+            "seconds": round(time.time() - started, 3),
+            "host": platform.node(),
+            "cores": len(os.sched_getaffinity(0)),
+            "peak_rss_mb": usage // 1024,
+            "launch": stage.launch,
+            "counters": dict(stage.counters),
+        },
+    )
+    write_json(
+        stage.manifest,
+        {
+            "stage": stage.name,
+            "instance": stage.instance,
+            "fingerprint": stage.fingerprint,
+            "config": stage.config.model_dump(mode="json"),
+            "upstream": _upstream(stage.inputs),
+            "module": module,
+            "code": code_hash(module),
+            "packages": package_versions(),
+            "counts": counts,
+        },
+    )
+
+
+def _fail(message: str) -> None:
+    print(f"error: {message}", file=sys.stderr, flush=True)
+    sys.exit(2)
+
+
+def run_stage(name: str, section: type[S], run: Callable[[Stage[S]], Counts], argv: list[str] | None = None) -> None:
+    """Parse the command line, run the program and publish its results; bad input ends with one line and exit code 2."""
+    started = time.time()
+    arguments = parser(name, section).parse_args(argv)
+    module = sys.modules[run.__module__].__spec__.name if run.__module__ == "__main__" else run.__module__
+    try:
+        stage = Stage(
+            name=name,
+            instance=arguments.instance,
+            config=_read_config(arguments.config, name, section),
+            fingerprint=arguments.fingerprint,
+            inputs=_read_inputs(arguments.input),
+            work=arguments.work,
+            output=arguments.output,
+            manifest=arguments.manifest,
+            launch=json.loads(arguments.launch),
+        )
+        if stage.is_main:
+            shutil.rmtree(stage.partial, ignore_errors=True)
+            stage.partial.mkdir(parents=True)
+        counts = run(stage)
+        if stage.is_main:
+            _publish(stage, module.removesuffix(".__main__"), counts, started)
+    except InputError as error:
+        _fail(str(error))
+    except OSError as error:
+        if error.errno is None or error.strerror is None:
+            raise
+        _fail(f"{error.filename or stage.work}: {error.strerror}")
