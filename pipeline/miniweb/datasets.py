@@ -1,0 +1,74 @@
+"""The demo's data sets made of problems: SFT examples, RL prompts and two benchmarks, in the formats that every stage reads.
+
+The SFT set mixes solution styles by weight (see `problems.py` for why); the paper's SFT set (section 3.1) mixes formats and
+languages in unstated shares. RL prompts are drawn from the training split, as in section 4.2.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from pipeline.miniweb.problems import Problem, Style, make_problem, render_solution
+
+FORMATS: dict[Style, str] = {"cot": "cot", "brief": "cot", "direct": "cot", "program": "pot"}
+
+
+def distinct_problems(seed: int, split: str, count: int, chinese_share: float) -> list[Problem]:
+    """`count` problems with different questions, `chinese_share` of them (rounded) in Chinese, in random order."""
+    rng = random.Random(f"{seed}/{split}")
+    chinese = round(count * chinese_share)
+    found: dict[str, Problem] = {}
+    for lang, wanted in (("zh", chinese), ("en", count)):
+        while len(found) < wanted:
+            problem = make_problem(rng, split, lang)
+            found.setdefault(problem.question, problem)
+    problems = list(found.values())
+    rng.shuffle(problems)
+    return problems
+
+
+def write_sft(
+    path: Path, problems: list[Problem], style_weights: Mapping[Style, float], seed: int
+) -> None:
+    """Write one chat example per problem, its style drawn by weight."""
+    rng = random.Random(f"{seed}/styles")
+    styles = rng.choices(list(style_weights), list(style_weights.values()), k=len(problems))
+    _write_lines(path, (
+        {
+            "id": f"miniweb-sft-{number}",
+            "messages": [
+                {"role": "user", "content": problem.question},
+                {"role": "assistant", "content": render_solution(problem, style)},
+            ],
+            "format": FORMATS[style],
+            "source": f"miniweb:{style}",
+        }
+        for number, (problem, style) in enumerate(zip(problems, styles, strict=True))
+    ))
+
+
+def write_benchmark(path: Path, problems: list[Problem], benchmark: str) -> None:
+    """Write questions with answers and step-by-step solutions; also the format of RL prompts."""
+    _write_lines(path, (
+        {
+            "id": f"{benchmark}-{problem.split}-{number}",
+            "benchmark": benchmark,
+            "split": problem.split,
+            "lang": problem.lang,
+            "question": problem.question,
+            "answer": problem.answer,
+            "solution": render_solution(problem, "cot"),
+            "subject": problem.template,
+            "level": len(problem.operations),
+        }
+        for number, problem in enumerate(problems)
+    ))
+
+
+def _write_lines(path: Path, records: Iterable[dict]) -> None:
+    with path.open("w", encoding="utf-8") as file:
+        for record in records:
+            file.write(json.dumps(record, ensure_ascii=False) + "\n")

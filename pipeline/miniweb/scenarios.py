@@ -1,0 +1,117 @@
+"""The wording of the demo's word problems: who has what, what may happen to it, and how one asks for the rest.
+
+A scenario is a story frame. `{who}` holds a number of `{things}`; each event adds (`gains`) or takes away
+(`losses`) `{n}` of them; `ask` closes the question. Scenarios in `held_out_scenarios` never appear in training
+text: they measure whether a model learnt arithmetic or phrases. Nearly every stretch of ten words names both
+`{who}` and `{things}`: the splits are cut by that pair (see `problems.py`), so that ten words shared by training
+text and a test question mean a real leak (paper section 2.1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One story frame; every text may use {who}, {things}, {other} and (except `ask`) {n}."""
+
+    name: str
+    opener: str
+    gains: tuple[str, ...]
+    losses: tuple[str, ...]
+    ask: str
+
+
+@dataclass(frozen=True)
+class Language:
+    """All wording of one language: what joins sentences, who and what may appear, and the story frames."""
+
+    joiner: str
+    names: tuple[str, ...]
+    things: tuple[str, ...]
+    scenarios: tuple[Scenario, ...]
+    held_out_scenarios: tuple[Scenario, ...]
+    compare: tuple[str, ...]
+    conclusion: str
+
+
+ENGLISH = Language(
+    joiner=" ",
+    names=("Tom", "Anna", "Ben", "Clara", "David", "Emma", "Felix", "Grace", "Henry", "Ivy",
+           "Jack", "Kate", "Leo", "Mia", "Nora", "Oscar", "Paul", "Rosa", "Sam", "Zoe"),
+    things=("apples", "books", "cards", "coins", "cups", "eggs", "flowers", "shells", "stamps", "stones",
+            "toys", "balls", "boxes", "pens", "plates", "cakes", "keys", "hats", "lamps", "bags"),
+    scenarios=(
+        Scenario("market", "{who} has {n} {things}.",
+                 ("{who} buys {n} more {things}.", "{who} gets {n} {things} from {other}."),
+                 ("{who} sells {n} {things}.", "{who} gives {n} {things} to {other}."),
+                 "How many {things} does {who} have now?"),
+        Scenario("attic", "{who} keeps {n} {things} at home.",
+                 ("{who} finds {n} more {things}.", "{who} brings home {n} {things}."),
+                 ("{who} loses {n} {things}.", "{who} throws away {n} {things}."),
+                 "How many {things} are left with {who}?"),
+        Scenario("school", "{who} takes {n} {things} to school.",
+                 ("{who} makes {n} new {things}.", "{who} borrows {n} {things} from {other}."),
+                 ("{who} returns {n} {things} to {other}.", "{who} breaks {n} {things}."),
+                 "How many {things} does {who} take home?"),
+        Scenario("collection", "{who} collects {n} {things} in May.",
+                 ("{who} adds {n} {things} in June.", "{who} wins {n} {things}."),
+                 ("{who} trades away {n} {things}.", "{who} donates {n} {things}."),
+                 "What is the number of {things} of {who} in the end?"),
+        Scenario("store", "{who} puts {n} {things} on a shelf.",
+                 ("{who} unpacks {n} more {things}.", "{who} orders {n} {things} again."),
+                 ("{who} ships {n} {things}.", "{who} hands {n} {things} to a customer."),
+                 "How many {things} remain on the shelf of {who}?"),
+        Scenario("holiday", "{who} packs {n} {things} for a trip.",
+                 ("{who} picks up {n} more {things}.", "{who} receives {n} {things} as a gift."),
+                 ("{who} forgets {n} {things} on the train.", "{who} uses up {n} {things}."),
+                 "With how many {things} does {who} come back?"),
+    ),
+    held_out_scenarios=(
+        Scenario("workshop", "There are {n} {things} in the workshop of {who}.",
+                 ("{who} builds {n} extra {things}.", "A friend leaves {n} {things} there."),
+                 ("{who} scraps {n} damaged {things}.", "A visitor carries off {n} {things}."),
+                 "Count the {things} in the workshop of {who}."),
+        Scenario("party", "For a party {who} prepares {n} {things}.",
+                 ("Guests come with {n} {things} for {who}.", "{other} lends {who} {n} {things}."),
+                 ("The children spoil {n} {things}.", "{who} passes {n} {things} on to {other}."),
+                 "After the party, how many {things} can {who} count?"),
+    ),
+    compare=("{who} has {n} {things}.",
+             "{other} has {n} more {things} than {who}.", "{other} has {n} fewer {things} than {who}.",
+             "How many {things} do {who} and {other} have together?"),
+    conclusion="The answer is {answer}.",
+)
+
+CHINESE = Language(
+    joiner="",
+    names=("小明", "小红", "小刚", "小丽", "小华", "小芳", "小军", "小兰", "小强", "小美"),
+    things=("苹果", "气球", "鸡蛋", "橘子", "杯子", "盒子", "玩具", "书包", "桃子", "面包"),
+    scenarios=(
+        Scenario("market", "{who}有{n}个{things}。",
+                 ("{who}又买了{n}个{things}。", "{other}给{who}{n}个{things}。"),
+                 ("{who}卖掉{n}个{things}。", "{who}送给{other}{n}个{things}。"),
+                 "{who}现在有多少个{things}？"),
+        Scenario("attic", "{who}家里有{n}个{things}。",
+                 ("{who}找到{n}个{things}。", "{who}带回{n}个{things}。"),
+                 ("{who}丢了{n}个{things}。", "{who}用掉{n}个{things}。"),
+                 "{who}还剩多少个{things}？"),
+        Scenario("store", "{who}摆出{n}个{things}。",
+                 ("{who}再拿来{n}个{things}。", "{who}做了{n}个{things}。"),
+                 ("{who}收走{n}个{things}。", "{who}弄坏{n}个{things}。"),
+                 "{who}这里有几个{things}？"),
+    ),
+    held_out_scenarios=(
+        Scenario("party", "聚会前{who}准备{n}个{things}。",
+                 ("客人带给{who}{n}个{things}。", "{who}借来{n}个{things}。"),
+                 ("孩子们拿走{n}个{things}。", "{who}分出{n}个{things}。"),
+                 "聚会后{who}共有几个{things}？"),
+    ),
+    compare=("{who}有{n}个{things}。",
+             "{other}比{who}多{n}个{things}。", "{other}比{who}少{n}个{things}。",
+             "{who}和{other}一共有多少个{things}？"),
+    conclusion="答案是{answer}。",
+)
+
+LANGUAGES: dict[str, Language] = {"en": ENGLISH, "zh": CHINESE}

@@ -1,0 +1,127 @@
+"""Problems are right, repeatable, and their splits never meet."""
+
+import json
+import random
+import re
+
+import pytest
+
+from pipeline.miniweb.datasets import distinct_problems, write_benchmark, write_sft
+from pipeline.miniweb.problems import (
+    SPLITS,
+    STYLES,
+    is_test_pair,
+    joined_sum,
+    make_problem,
+    program,
+    render_solution,
+)
+from pipeline.miniweb.scenarios import LANGUAGES
+
+DRAWS = [(split, lang) for split in SPLITS for lang in LANGUAGES]
+
+
+def draw(split: str, lang: str, count: int = 1500, seed: int = 0):
+    rng = random.Random(seed)
+    return [make_problem(rng, split, lang) for _ in range(count)]
+
+
+@pytest.mark.parametrize(("split", "lang"), DRAWS)
+def test_every_template_computes_its_answer_from_the_numbers_in_the_question(split, lang):
+    for problem in draw(split, lang):
+        numbers = [int(number) for number in re.findall(r"\d+", problem.question)]
+        signs = [operation.sign for operation in problem.operations]
+        if "-compare-" in problem.template:
+            first, difference = numbers
+            total = 2 * first + (difference if signs[0] == "+" else -difference)
+        else:
+            assert len(numbers) == len(signs) + 1
+            total = numbers[0]
+            for sign, number in zip(signs, numbers[1:], strict=True):
+                total += number if sign == "+" else -number
+                assert 0 <= total <= 20
+        assert problem.answer == str(total)
+        assert int(problem.answer) >= 0
+
+
+@pytest.mark.parametrize("lang", LANGUAGES)
+def test_every_wording_of_a_gain_adds_and_of_a_loss_subtracts(lang):
+    for scenario in LANGUAGES[lang].scenarios + LANGUAGES[lang].held_out_scenarios:
+        assert all("{n}" in text and "{things}" in text for text in (*scenario.gains, *scenario.losses))
+        assert not set(scenario.gains) & set(scenario.losses)
+        assert "{n}" not in scenario.ask
+
+
+@pytest.mark.parametrize("lang", LANGUAGES)
+def test_steps_joined_sum_and_program_agree_with_the_answer(lang, capsys):
+    for problem in draw("train", lang, 200):
+        for step in [*problem.steps, joined_sum(problem)]:
+            left, right = step.split("=")
+            assert eval(left) == int(right)
+        assert problem.steps[-1].endswith(f"={problem.answer}")
+        exec(program(problem), {})
+        assert capsys.readouterr().out.strip() == problem.answer
+
+
+def test_splits_share_no_question_and_held_out_templates_are_unseen():
+    for lang, language in LANGUAGES.items():
+        drawn = {split: draw(split, lang) for split in SPLITS}
+        questions = {split: {problem.question for problem in drawn[split]} for split in SPLITS}
+        frames = {split: {problem.template.rsplit("-", 1)[0] for problem in drawn[split]} for split in SPLITS}
+        assert not questions["train"] & questions["test"]
+        assert not questions["train"] & questions["heldout"]
+        assert frames["train"] == frames["test"]
+        assert not _texts(language.scenarios) & _texts(language.held_out_scenarios)
+
+
+def _texts(scenarios):
+    return {text for s in scenarios for text in (s.opener, s.ask, *s.gains, *s.losses)}
+
+
+def test_each_language_has_pairs_in_both_splits():
+    for language in LANGUAGES.values():
+        shares = [is_test_pair(who, things) for who in language.names for things in language.things]
+        assert 0.1 < sum(shares) / len(shares) < 0.3
+
+
+def test_a_seed_repeats_its_problems_and_another_seed_gives_others():
+    assert draw("train", "en", 50, seed=7) == draw("train", "en", 50, seed=7)
+    assert draw("train", "en", 50, seed=7) != draw("train", "en", 50, seed=8)
+
+
+def test_an_unknown_split_or_language_is_refused():
+    with pytest.raises(ValueError, match="'validation'"):
+        make_problem(random.Random(0), "validation", "en")
+
+
+def test_rendered_solutions_box_the_answer_only_where_they_state_one():
+    for problem in draw("train", "en", 20) + draw("train", "zh", 20):
+        for style in STYLES:
+            boxes = re.findall(r"\\boxed\{(\d+)\}", render_solution(problem, style))
+            assert boxes == ([] if style == "program" else [problem.answer])
+            assert "boxed" not in render_solution(problem, style, boxed=False)
+
+
+def read(path):
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def test_data_sets_hold_distinct_questions_in_the_asked_shares(tmp_path):
+    problems = distinct_problems(0, "train", 1000, chinese_share=0.2)
+    assert len({problem.question for problem in problems}) == 1000
+    assert sum(problem.lang == "zh" for problem in problems) == 200
+    write_sft(tmp_path / "sft.jsonl", problems, {"cot": 0.4, "direct": 0.6}, seed=0)
+    examples = read(tmp_path / "sft.jsonl")
+    assert 0.35 < sum(example["source"] == "miniweb:cot" for example in examples) / 1000 < 0.45
+    asked = [example["messages"][0]["content"] for example in examples]
+    assert asked == [problem.question for problem in problems]
+    assert all(f"\\boxed{{{problem.answer}}}" in example["messages"][1]["content"]
+               for example, problem in zip(examples, problems, strict=True))
+
+
+def test_a_benchmark_file_is_the_same_for_the_same_seed(tmp_path):
+    for name in ("first", "second"):
+        write_benchmark(tmp_path / name, distinct_problems(3, "test", 50, chinese_share=0.1), "miniweb")
+    assert (tmp_path / "first").read_bytes() == (tmp_path / "second").read_bytes()
+    record = read(tmp_path / "first")[0]
+    assert record["split"] == "test" and record["solution"].endswith(("}.", "}。"))
