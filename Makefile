@@ -1,0 +1,63 @@
+# make demo | test | real | lint: each sets up what it needs first (a virtual environment in .venv).
+
+PYTHON ?= python3
+SEED ?= 0
+CORES ?= $(shell nproc)
+TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
+RUN = demo$(if $(filter-out 0,$(SEED)),-seed$(SEED))
+BIN = .venv/bin
+SNAKEMAKE = PATH="$(CURDIR)/$(BIN):$$PATH" snakemake --profile workflow/profiles/local --cores $(CORES)
+
+.PHONY: setup demo real test test-environment test-slurm lint lock schema clean
+
+setup: .venv/complete
+
+# Safe to interrupt: the mark is written last, and pip picks up where it stopped.
+.venv/complete: requirements/cpu.lock
+	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version) if sys.version_info < (3, 11) else None'
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	grep '^torch==' requirements/cpu.lock > .venv/torch.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -r .venv/torch.txt \
+	  || $(BIN)/pip install --quiet --disable-pip-version-check --no-deps --index-url $(TORCH_INDEX) -r .venv/torch.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -r requirements/cpu.lock
+	touch $@
+
+demo: setup
+	$(SNAKEMAKE) --configfile configs/demo.yaml --config run=$(RUN) seed=$(SEED)
+	@echo "Report: results/$(RUN)/report/index.html"
+
+# Real pages and real benchmarks: make real WEB=<folder of *.warc.gz> BENCH=<folder of benchmark files>
+real: demo
+	@test -n "$(WEB)" -a -n "$(BENCH)" || { echo 'usage: make real WEB=<folder of *.warc.gz and lists> BENCH=<folder of benchmark files>'; exit 2; }
+	$(BIN)/python workflow/real.py --web "$(WEB)" --bench "$(BENCH)" --demo results/$(RUN) --output work/real.yaml
+	$(SNAKEMAKE) --configfile configs/demo.yaml work/real.yaml
+	@echo "Report: results/real/report/index.html"
+
+test: setup
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest
+
+test-environment: setup
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest tests/test_environment.py -m network
+
+test-slurm: setup
+	PATH="$(CURDIR)/$(BIN):$$PATH" bash tests/slurm/run.sh
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/python -m pipeline.config --check
+	$(SNAKEMAKE) --configfile configs/demo.yaml --lint
+
+schema: setup
+	$(BIN)/python -m pipeline.config
+
+# Resolves requirements/cpu.in with pip-tools. The three left out come as CUDA builds that break `import transformers`.
+lock:
+	$(PYTHON) -m venv .venv-lock && .venv-lock/bin/pip install --quiet pip-tools
+	.venv-lock/bin/pip-compile --quiet --strip-extras --no-header --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
+	  --unsafe-package torchvision --unsafe-package torchaudio --unsafe-package torchcodec \
+	  --output-file requirements/cpu.lock requirements/cpu.in
+	rm -rf .venv-lock
+
+clean:
+	rm -rf results work .snakemake

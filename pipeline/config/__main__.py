@@ -1,0 +1,181 @@
+"""Write `configs/default.yaml` and `workflow/schemas/config.schema.json` from the section classes.
+
+`python -m pipeline.config` writes both; `--check` writes nothing and fails when either is out of date.
+"""
+
+import argparse
+import json
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, create_model
+
+from pipeline.config.evaluate import BenchmarkNode
+from pipeline.config.root import MODEL_STAGES, SECTIONS, ModelNode
+from pipeline.config.section import Section
+from pipeline.config.tokens import MixtureNode
+
+ROOT = Path(__file__).resolve().parents[2]
+HEADER = """\
+# Every key of the configuration: what it means, its unit, the paper's value and section (arXiv 2402.03300).
+# Where no paper's value is given, the paper is silent and the value is ours. Written from pipeline/config/*.py by
+# `python -m pipeline.config`: change it there. Overlays (`--configfile`) hold only what differs. A model's node
+# may override any key of its stage's section.
+"""
+NODES = """
+# Named nodes. mixtures: what cpt models read. benchmarks: what models are evaluated on. models: their graph:
+#   models:
+#     base: {stage: cpt, init: scratch, mixture: math}
+#     instruct: {stage: sft, parent: base}
+#     grpo: {stage: rl, parent: instruct}
+"""
+
+
+def _comment(text: str, indent: str) -> str:
+    return (
+        textwrap.fill(
+            text, 128, initial_indent=f"{indent}# ", subsequent_indent=f"{indent}#   ", break_on_hyphens=False
+        )
+        + "\n"
+    )
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {_value(item)}" for key, item in value.items()) + "}"
+    return (
+        yaml.safe_dump(value, default_flow_style=True, allow_unicode=True, width=1000)
+        .removesuffix("\n")
+        .removesuffix("...")
+        .strip()
+    )
+
+
+def keys_as_yaml(
+    model: type[BaseModel], indent: str, skip: tuple[str, ...] = (), commented: bool = False
+) -> str:
+    """The keys of a section with their comments; `commented` writes a reference for a node's keys."""
+    lines = []
+    for name, info in model.model_fields.items():
+        if name in skip:
+            continue
+        paper = (
+            (info.json_schema_extra or {}).get("paper") if isinstance(info.json_schema_extra, dict) else None
+        )
+        meaning = (info.description or "").rstrip(".") + (f". Paper: {paper}" if paper else "")
+        default = info.get_default(call_default_factory=True)
+        if isinstance(default, BaseModel):
+            lines.append(
+                _comment(meaning, indent) + f"{indent}{name}:\n" + keys_as_yaml(type(default), indent + "  ")
+            )
+        elif commented:
+            shown = "required" if info.is_required() else _value(default)
+            lines.append(_comment(f"  {name} ({shown}): {meaning}", indent))
+        else:
+            lines.append(_comment(meaning, indent) + f"{indent}{name}: {_value(default)}\n")
+    return "".join(lines)
+
+
+def default_yaml() -> str:
+    """The text of `configs/default.yaml`."""
+    parts = [HEADER]
+    parts.append("\n# Name of the run: results go to results/<run>.\nrun: default\n")
+    parts.append(
+        "# Seed of everything random in the run; a section's own `seed` key overrides it.\nseed: 0\n"
+    )
+    for name, model in SECTIONS.items():
+        title = (model.__doc__ or name).strip().splitlines()[0]
+        parts.append(f"\n{_comment(title, '')}{name}:\n{keys_as_yaml(model, '  ', skip=('seed',))}")
+    parts.append(NODES)
+    for name, node in (("mixtures", MixtureNode), ("benchmarks", BenchmarkNode), ("models", ModelNode)):
+        reference = keys_as_yaml(node, "", commented=True)
+        parts.append(f"\n# Keys of a node of {name} (and their defaults):\n{reference}{name}: {{}}\n")
+    return "".join(parts)
+
+
+def _schema_of(model: type[Section]) -> dict[str, Any]:
+    schema = model.model_json_schema()
+    return _without_defaults(schema)
+
+
+def _without_defaults(schema: Any) -> Any:
+    if isinstance(schema, dict):
+        return {
+            key: _without_defaults(value)
+            for key, value in schema.items()
+            if key not in ("default", "title", "paper")
+        }
+    return [_without_defaults(item) for item in schema] if isinstance(schema, list) else schema
+
+
+def _model_schema(stage: str) -> dict[str, Any]:
+    section = SECTIONS[stage]
+    fields = {
+        name: (info.annotation, info)
+        for source in (section, ModelNode)
+        for name, info in source.model_fields.items()
+    }
+    schema = _schema_of(create_model(f"{stage}_model", __base__=Section, **fields))
+    schema["properties"]["stage"] = {"const": stage}
+    schema["required"] = ["stage"]
+    return schema
+
+
+def json_schema() -> dict[str, Any]:
+    """The strict JSON schema of an overlay: all keys optional, unknown ones refused, no defaults."""
+    definitions: dict[str, Any] = {}
+
+    def use(schema: dict[str, Any]) -> dict[str, Any]:
+        definitions.update(schema.pop("$defs", {}))
+        return schema
+
+    sections = {name: use(_schema_of(model)) for name, model in SECTIONS.items()}
+    nullable = lambda schema: {"anyOf": [schema, {"type": "null"}]}  # noqa: E731 (an overlay removes a node by null)
+    models = [use(_model_schema(stage)) for stage in MODEL_STAGES]
+    nodes = {
+        "mixtures": use(_schema_of(MixtureNode)),
+        "benchmarks": use(_schema_of(BenchmarkNode)),
+        "models": {"oneOf": models},
+    }
+    properties = {"run": {"type": "string"}, "seed": {"type": "integer"}, **sections}
+    properties |= {
+        name: {"type": "object", "additionalProperties": nullable(schema)} for name, schema in nodes.items()
+    }
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Configuration of DeepSeekMath, end to end",
+        "type": "object",
+        "additionalProperties": False,
+        "properties": properties,
+        "$defs": definitions,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description="Write configs/default.yaml and the JSON schema from pipeline/config/*.py."
+    )
+    parser.add_argument("--check", action="store_true", help="write nothing; fail when a file is out of date")
+    check = parser.parse_args().check
+    texts = {
+        ROOT / "configs/default.yaml": default_yaml(),
+        ROOT / "workflow/schemas/config.schema.json": json.dumps(json_schema(), indent=1, ensure_ascii=False)
+        + "\n",
+    }
+    stale = [path for path, text in texts.items() if not path.exists() or path.read_text() != text]
+    for path in stale:
+        if check:
+            print(
+                f"{path.relative_to(ROOT)} is out of date: run `python -m pipeline.config`", file=sys.stderr
+            )
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(texts[path])
+    sys.exit(1 if check and stale else 0)
+
+
+if __name__ == "__main__":
+    main()

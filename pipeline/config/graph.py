@@ -1,0 +1,269 @@
+"""The workflow as a graph of stage instances, built from the configuration alone.
+
+The rules ask it what an instance reads, which section it runs with and what its fingerprint is. A fingerprint
+is the hash of the instance's own section and of its inputs: upstream fingerprints for other instances'
+results, the path or hub id for files.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from glob import glob
+from pathlib import Path
+from typing import Any
+
+from pipeline.common.manifest import fingerprint
+from pipeline.config.root import Config, ConfigError
+
+REMOTE = ("hub:", "http://", "https://", "s3://")
+MINIWEB = "miniweb:"
+
+
+@dataclass(frozen=True)
+class Result:
+    """A file or folder among the results of another instance; `path` is relative to its data folder."""
+
+    node: str
+    path: str = ""
+
+
+@dataclass(frozen=True)
+class Node:
+    """An instance of a stage. `name`: its folder under the run's results; `inputs`: (key, source) pairs."""
+
+    name: str
+    module: str
+    section: dict[str, Any]
+    inputs: tuple[tuple[str, "str | Result"], ...]
+
+    @property
+    def stage(self) -> str:
+        return self.name.partition("/")[0]
+
+    @property
+    def instance(self) -> str:
+        return self.name.partition("/")[2] or self.name
+
+
+class Graph:
+    """All instances of a run by name, in the order of the stages."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.nodes: dict[str, Node] = {}
+        self.fingerprint = cache(self._fingerprint)
+        for build in (
+            self._miniweb,
+            self._crawl,
+            self._corpus,
+            self._decontaminate,
+            self._tokens,
+            self._models,
+            self._report,
+        ):
+            build()
+
+    def names(self, stage: str) -> list[str]:
+        """Names of the instances of a stage."""
+        return [name for name, node in self.nodes.items() if node.stage == stage]
+
+    def _fingerprint(self, name: str) -> str:
+        node = self.nodes[name]
+        inputs: dict[str, list[str]] = {}
+        for key, source in node.inputs:
+            identity = (
+                f"{self.fingerprint(source.node)}:{source.path}" if isinstance(source, Result) else source
+            )
+            inputs.setdefault(key, []).append(identity)
+        return fingerprint({"stage": node.name, "section": node.section, "inputs": inputs})
+
+    def _add(
+        self,
+        name: str,
+        module: str,
+        section: Any,
+        inputs: Iterable[tuple[str, "str | Result"]],
+        without: tuple[str, ...] = (),
+    ) -> None:
+        values = {key: value for key, value in section.model_dump(mode="json").items() if key not in without}
+        self.nodes[name] = Node(name, module, values, tuple(inputs))
+
+    def _sources(self, sources: str | list[str] | None, where: str) -> list["str | Result"]:
+        """Source strings as files or results; globs are expanded, hub ids and URLs stay as they are."""
+        found: list[str | Result] = []
+        for source in [sources] if isinstance(sources, str) else sources or []:
+            if source.startswith(MINIWEB):
+                if "miniweb" not in self.nodes:
+                    raise ConfigError(f"config key {where}: {source!r} needs miniweb.enabled")
+                found.append(Result("miniweb", source.removeprefix(MINIWEB)))
+            elif source.startswith(REMOTE):
+                found.append(source)
+            else:
+                files = sorted(glob(source))
+                if not files:
+                    raise ConfigError(f"config key {where}: {source}: no such file")
+                found += files
+        return found
+
+    def _miniweb(self) -> None:
+        if self.config.sections["miniweb"].enabled:
+            self._add("miniweb", "pipeline.miniweb", self.config.sections["miniweb"], [])
+
+    def _crawl(self) -> None:
+        section = self.config.sections["crawl"]
+        files = self._sources(section.warc, "crawl.warc")
+        if not files:
+            return
+        size = section.files_per_shard
+        groups = [files[start : start + size] for start in range(0, len(files), size)]
+        for index, group in enumerate(groups):
+            self._add(
+                f"crawl/extract-{index:04d}",
+                "pipeline.crawl.extract",
+                section,
+                [("warc", file) for file in group],
+                without=("warc",),
+            )
+        inputs = [("extract", Result(f"crawl/extract-{index:04d}")) for index in range(len(groups))]
+        self._add("crawl/dedup", "pipeline.crawl.dedup", section, inputs, without=("warc",))
+
+    def _corpus(self) -> None:
+        if "crawl/dedup" not in self.nodes:
+            return
+        section, pool = self.config.sections["corpus"], Result("crawl/dedup")
+        lists = {
+            key: self._sources(getattr(section, key), f"corpus.{key}")
+            for key in ("seed_urls", "background_urls", "annotations")
+        }
+        unhashed = ("iterations", *lists)
+        for iteration in range(1, section.iterations + 1):
+            here, last = f"corpus/iteration-{iteration}", f"corpus/iteration-{iteration - 1}/select"
+            before = [("previous", Result(last))] if iteration > 1 else []
+            files = [(key, source) for key in ("seed_urls", "background_urls") for source in lists[key]]
+            self._add(
+                f"{here}/train", "pipeline.corpus.train", section, [("pool", pool), *files, *before], unhashed
+            )
+            shards = range(self.config.sections["crawl"].pool_shards)
+            for shard in shards:
+                inputs = [
+                    ("train", Result(f"{here}/train")),
+                    ("shard", Result("crawl/dedup", f"pool/{shard:04d}.jsonl.zst")),
+                    *before,
+                ]
+                self._add(f"{here}/score-{shard:04d}", "pipeline.corpus.score", section, inputs, unhashed)
+            scores = [("score", Result(f"{here}/score-{shard:04d}")) for shard in shards]
+            files += [("annotations", source) for source in lists["annotations"]]
+            self._add(
+                f"{here}/select",
+                "pipeline.corpus.select",
+                section,
+                [("train", Result(f"{here}/train")), *scores, *files, *before],
+                unhashed,
+            )
+
+    def _benchmark_files(self, names: Iterable[str]) -> list[tuple[str, "str | Result"]]:
+        return [
+            (f"benchmark.{name}", source)
+            for name in names
+            for source in self._sources(self.config.benchmarks[name].source, f"benchmarks.{name}.source")
+        ]
+
+    def _decontaminate(self) -> None:
+        if "crawl/dedup" not in self.nodes:
+            return
+        section = self.config.sections["decontaminate"]
+        select = Result(f"corpus/iteration-{self.config.sections['corpus'].iterations}/select")
+        names = section.benchmarks if section.benchmarks is not None else list(self.config.benchmarks)
+        inputs = [("pool", Result("crawl/dedup")), ("select", select), *self._benchmark_files(names)]
+        self._add("decontaminate/corpus", "pipeline.decontaminate", section, inputs)
+        extracts = [("extract", Result(name)) for name in self.names("crawl") if "extract" in name]
+        scores = [
+            ("score", Result(name))
+            for name in self.names("corpus")
+            if name.startswith(f"{Path(select.node).parent}/score")
+        ]
+        chain = [("select", Result(name)) for name in self.names("corpus") if name.endswith("/select")]
+        inputs = [
+            *extracts,
+            ("dedup", Result("crawl/dedup")),
+            *scores,
+            *chain,
+            ("decontaminate", Result("decontaminate/corpus")),
+        ]
+        self._add("decontaminate/pages", "pipeline.decontaminate.pages", section, inputs)
+
+    def _corpus_inputs(self, key: str) -> list[tuple[str, "str | Result"]]:
+        return [(key, Result("decontaminate/corpus"))] if "decontaminate/corpus" in self.nodes else []
+
+    def _tokens(self) -> None:
+        section = self.config.sections["tokens"]
+        if any(mixture.tokenizer == "corpus" for mixture in self.config.mixtures.values()):
+            texts = [("text", source) for source in self._sources(section.texts, "tokens.texts")]
+            self._add(
+                "tokens/tokenizer",
+                "pipeline.tokens.tokenizer",
+                section,
+                [*self._corpus_inputs("corpus"), *texts],
+                without=(),
+            )
+        for name, mixture in self.config.mixtures.items():
+            own = mixture.tokenizer == "corpus"
+            inputs: list[tuple[str, str | Result]] = (
+                [("tokenizer", Result("tokens/tokenizer"))] if own else []
+            )
+            for source_name, source in mixture.sources.items():
+                where = f"mixtures.{name}.sources.{source_name}"
+                files = (
+                    [Result("decontaminate/corpus", "corpus")]
+                    if source.data == "corpus"
+                    else self._sources(source.data, where)
+                )
+                inputs += [(f"source.{source_name}", file) for file in files]
+            self._add(f"tokens/{name}", "pipeline.tokens", mixture, inputs)
+
+    def _models(self) -> None:
+        for name, node in self.config.models.items():
+            inputs: list[tuple[str, str | Result]] = []
+            if node.parent:
+                inputs.append(("parent", self.model(node.parent)))
+            elif node.init != "scratch":
+                inputs.append(("init", node.init))
+            if node.stage == "cpt":
+                inputs.append(("tokens", Result(f"tokens/{node.mixture}")))
+            for key in ("policy", "reward_model"):
+                if getattr(node, key):
+                    inputs.append((key, self.model(getattr(node, key))))
+            section = self.config.model_sections[name]
+            for key in ("data", "prompts", "evaluation"):
+                sources = getattr(section, key, None)
+                inputs += [(key, source) for source in self._sources(sources, f"models.{name}.{key}")]
+            self._add(f"{node.stage}/{name}", f"pipeline.{node.stage}", section, inputs)
+            benchmarks = node.benchmarks if node.benchmarks is not None else list(self.config.benchmarks)
+            if node.stage != "reward" and benchmarks:
+                self._evaluate(name, benchmarks)
+
+    def model(self, name: str) -> Result:
+        """The folder of a model."""
+        return Result(f"{self.config.models[name].stage}/{name}")
+
+    def _evaluate(self, name: str, benchmarks: list[str]) -> None:
+        section = self.config.sections["evaluate"]
+        inputs = [("model", self.model(name)), *self._benchmark_files(benchmarks)]
+        self._add(f"evaluate/{name}", "pipeline.evaluate", section, inputs)
+        nodes = {
+            benchmark: self.config.benchmarks[benchmark].model_dump(mode="json") for benchmark in benchmarks
+        }
+        self.nodes[f"evaluate/{name}"].section["benchmarks"] = nodes
+        self.nodes[f"evaluate/{name}"].section["model_stage"] = self.config.models[name].stage
+
+    def _report(self) -> None:
+        section = self.config.sections["report"]
+        truth = [("truth", source) for source in self._sources(section.truth, "report.truth")]
+        lists = [
+            (key, source)
+            for key in ("seed_urls", "background_urls")
+            for source in self._sources(getattr(self.config.sections["corpus"], key), f"corpus.{key}")
+        ]
+        results = [(name, Result(name)) for name in self.nodes]
+        self._add("report", "pipeline.report", section, [*results, *truth, *lists])
+        self.nodes["report"].section["run"] = self.config.run

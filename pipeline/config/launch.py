@@ -1,0 +1,20 @@
+"""How the workflow runs: never part of a fingerprint, so that changing any of it reruns nothing."""
+
+from pipeline.config.section import Section, key
+
+
+class LaunchSection(Section):
+    """Machine facts. Cluster resources (GPUs, memory, time) are set in `workflow/profiles`."""
+
+    threads: int = key(1, "CPU threads of one training, sampling or evaluation process", ge=1)
+    ranks: int = key(1, "training processes on one machine: one per GPU, 1 on a laptop", ge=1)
+    micro_batch: int = key(
+        8, "packed sequences that one rank holds in memory at once; the global batch does not change", ge=1
+    )
+    zero_stage: int = key(
+        2, "DeepSpeed ZeRO stage: 1 shards the optimiser, 2 the gradients too, 3 the weights too", ge=1, le=3
+    )
+    activation_checkpointing: bool = key(False, "recompute activations in the backward pass to save memory")
+    gpu_memory: float = key(
+        0.4, "share of a GPU's memory that vLLM may take beside a training rank", gt=0, lt=1
+    )

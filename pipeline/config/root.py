@@ -1,0 +1,176 @@
+"""The whole configuration: sections, named nodes, and how a model's node overrides its stage's section.
+
+`resolve` turns what Snakemake read from the YAML files into validated sections. Every error is one line that
+names the key.
+"""
+
+import difflib
+from typing import Any, Literal
+
+from pydantic import ValidationError
+
+from pipeline.config.corpus import CorpusSection
+from pipeline.config.cpt import CptSection
+from pipeline.config.crawl import CrawlSection
+from pipeline.config.decontaminate import DecontaminateSection
+from pipeline.config.evaluate import BenchmarkNode, EvaluateSection
+from pipeline.config.launch import LaunchSection
+from pipeline.config.miniweb import MiniwebSection
+from pipeline.config.report import ReportSection
+from pipeline.config.reward import RewardSection
+from pipeline.config.rl import RlSection
+from pipeline.config.section import Section, key
+from pipeline.config.sft import SftSection
+from pipeline.config.tokens import MixtureNode, TokensSection
+
+SECTIONS: dict[str, type[Section]] = {
+    "miniweb": MiniwebSection,
+    "crawl": CrawlSection,
+    "corpus": CorpusSection,
+    "decontaminate": DecontaminateSection,
+    "tokens": TokensSection,
+    "cpt": CptSection,
+    "sft": SftSection,
+    "reward": RewardSection,
+    "rl": RlSection,
+    "evaluate": EvaluateSection,
+    "report": ReportSection,
+    "launch": LaunchSection,
+}
+MODEL_STAGES = ("cpt", "sft", "reward", "rl")
+
+
+class ModelNode(Section):
+    """A named model; all keys that are not listed here override the section of its stage."""
+
+    stage: Literal["cpt", "sft", "reward", "rl"] = key(
+        "sft", "stage that makes the model: cpt, sft, reward or rl"
+    )
+    parent: str | None = key(None, "name of the model it starts from")
+    init: str | None = key(
+        None, "start instead from a folder, a hub id, or `scratch`: entering the workflow at this stage"
+    )
+    mixture: str | None = key(None, "cpt: name of the mixture it is trained on")
+    policy: str | None = key(None, "reward: name of the model whose solutions are labelled")
+    reward_model: str | None = key(
+        None, "rl: name of the reward model, where the section's reward weights ask for one"
+    )
+    benchmarks: list[str] | None = key(None, "benchmarks it is evaluated on; null means all, [] none")
+
+
+class ConfigError(Exception):
+    """A configuration that cannot be used; the message names the key."""
+
+
+def _hint(name: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"; did you mean {close[0]!r}?" if close else f"; known keys: {', '.join(known)}"
+
+
+def validated(model: type[Section], values: Any, where: str) -> Any:
+    """`values` as a `model`, or a one-line `ConfigError`."""
+    if not isinstance(values, dict):
+        raise ConfigError(f"config key {where}: expected a mapping, got {values!r}")
+    for name in values:
+        if name not in model.model_fields:
+            raise ConfigError(
+                f"config key {where}.{name}: unknown{_hint(str(name), list(model.model_fields))}"
+            )
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        path = ".".join([where, *map(str, first["loc"])])
+        raise ConfigError(f"config key {path}: {first['msg']} (got {first.get('input')!r})") from error
+
+
+class Config:
+    """The validated configuration of a run.
+
+    `sections`, `models`, `mixtures` and `benchmarks` are keyed by name; `model_sections[name]` is the section
+    of the model's stage with the node's overrides applied.
+    """
+
+    def __init__(self, values: dict[str, Any]) -> None:
+        known = ["run", "seed", *SECTIONS, "mixtures", "benchmarks", "models"]
+        for name in values:
+            if name not in known:
+                raise ConfigError(f"config key {name}: unknown{_hint(name, known)}")
+        self.run = str(values.get("run", "default"))
+        self.seed = values.get("seed", 0)
+        if not isinstance(self.seed, int):
+            raise ConfigError(f"config key seed: expected an integer, got {self.seed!r}")
+        self._raw = {name: self._with_seed(name, values.get(name) or {}) for name in SECTIONS}
+        self.sections = {name: validated(SECTIONS[name], self._raw[name], name) for name in SECTIONS}
+        self.mixtures = self._nodes(values, "mixtures", MixtureNode)
+        self.benchmarks = self._nodes(values, "benchmarks", BenchmarkNode)
+        self.models: dict[str, ModelNode] = {}
+        self.model_sections: dict[str, Any] = {}
+        for name, node in (values.get("models") or {}).items():
+            self._add_model(name, node)
+        for name in self.models:
+            self._check_model(name)
+
+    def _with_seed(self, name: str, section: Any) -> Any:
+        if isinstance(section, dict) and "seed" in SECTIONS[name].model_fields:
+            return {"seed": self.seed} | section
+        return section
+
+    def _nodes(self, values: dict[str, Any], group: str, model: type[Section]) -> dict[str, Any]:
+        nodes = (values.get(group) or {}).items()
+        return {name: validated(model, node, f"{group}.{name}") for name, node in nodes if node is not None}
+
+    def _add_model(self, name: str, node: Any) -> None:
+        where = f"models.{name}"
+        if node is None:  # an overlay removes a model by setting it to null
+            return
+        if not isinstance(node, dict):
+            raise ConfigError(f"config key {where}: expected a mapping, got {node!r}")
+        stage = node.get("stage")
+        if stage not in MODEL_STAGES:
+            raise ConfigError(
+                f"config key {where}.stage: expected one of {', '.join(MODEL_STAGES)}, got {stage!r}"
+            )
+        own = {key: value for key, value in node.items() if key in ModelNode.model_fields}
+        overrides = {key: value for key, value in node.items() if key not in ModelNode.model_fields}
+        self.models[name] = validated(ModelNode, own, where)
+        for key_name in overrides:
+            if key_name not in SECTIONS[stage].model_fields:
+                names = [*ModelNode.model_fields, *SECTIONS[stage].model_fields]
+                raise ConfigError(f"config key {where}.{key_name}: unknown{_hint(key_name, names)}")
+        self.model_sections[name] = validated(SECTIONS[stage], self._raw[stage] | overrides, where)
+
+    def _check_model(self, name: str) -> None:
+        node, where = self.models[name], f"models.{name}"
+        if (node.parent is None) == (node.init is None):
+            raise ConfigError(
+                f"config key {where}: give one of `parent` (a model here) and `init` (scratch, folder, hub)"
+            )
+        for field, stages in (
+            ("parent", MODEL_STAGES),
+            ("policy", ("sft", "rl")),
+            ("reward_model", ("reward",)),
+        ):
+            target = getattr(node, field)
+            if target is None:
+                continue
+            if target not in self.models:
+                raise ConfigError(
+                    f"config key {where}.{field}: no model {target!r}{_hint(target, list(self.models))}"
+                )
+            if self.models[target].stage not in stages:
+                raise ConfigError(
+                    f"config key {where}.{field}: {target!r} is a {self.models[target].stage} model"
+                )
+        if node.stage == "cpt" and node.mixture not in self.mixtures:
+            raise ConfigError(
+                f"config key {where}.mixture: no mixture {node.mixture!r}; known: {', '.join(self.mixtures)}"
+            )
+        if node.init == "scratch" and node.stage != "cpt":
+            raise ConfigError(f"config key {where}.init: only a cpt model can start from scratch")
+        for benchmark in node.benchmarks or []:
+            if benchmark not in self.benchmarks:
+                known = ", ".join(self.benchmarks)
+                raise ConfigError(
+                    f"config key {where}.benchmarks: no benchmark {benchmark!r}; known: {known}"
+                )

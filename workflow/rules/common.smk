@@ -1,0 +1,71 @@
+# What the rules share: the graph of the run, and functions that ask it for inputs, arguments and manifests.
+
+import json
+import shlex
+import sys
+
+sys.path.insert(0, workflow.basedir)
+
+from pipeline.common.manifest import code_files
+from pipeline.config.graph import Graph, Result
+from pipeline.config.root import Config, ConfigError
+
+try:
+    GRAPH = Graph(Config({key: value for key, value in config.items() if key != "paths"}))
+except ConfigError as error:
+    raise WorkflowError(str(error))
+
+STAGES = ("miniweb", "crawl", "corpus", "decontaminate", "tokens", "cpt", "sft", "reward", "rl", "evaluate", "report")
+RESULTS = f"results/{GRAPH.config.run}"
+LAUNCH = GRAPH.config.sections["launch"]
+
+
+def manifest(name):
+    return f"{RESULTS}/{name}/manifest.json"
+
+
+def manifests(*stages):
+    """Manifests of all instances of the stages."""
+    return [manifest(name) for stage in stages for name in GRAPH.names(stage)]
+
+
+def path_of(source):
+    return f"{RESULTS}/{source.node}/data/{source.path}".rstrip("/") if isinstance(source, Result) else source
+
+
+def node_of(name, wildcards):
+    return GRAPH.nodes[name.format(**wildcards)]
+
+
+def needs(name, code=True):
+    """Input function: upstream manifests, local files and, for cheap stages, the modules whose change should rerun them."""
+
+    def inputs(wildcards):
+        node = node_of(name, wildcards)
+        found = [manifest(source.node) if isinstance(source, Result) else source for _, source in node.inputs]
+        files = [path for path in dict.fromkeys(found) if "://" not in path and not path.startswith("hub:")]
+        return files + [str(path) for path in code_files(node.module) if code]
+
+    return inputs
+
+
+def arguments(name):
+    """Params function: what the instance is. It changes exactly when the section or anything upstream changes."""
+
+    def params(wildcards):
+        node = node_of(name, wildcards)
+        identity = GRAPH.fingerprint(node.name)
+        words = ["--instance", node.instance, "--fingerprint", identity, "--work", f"work/{node.stage}/{identity}"]
+        words += ["--config", json.dumps(node.section, sort_keys=True, ensure_ascii=False)]
+        for key, source in node.inputs:
+            words += ["--input", f"{key}={path_of(source)}"]
+        return shlex.join(words)
+
+    return params
+
+
+def launch(wildcards, threads):
+    """Params function: how it runs. It takes `threads`, so Snakemake never reruns anything for it."""
+    return shlex.quote(json.dumps(LAUNCH.model_dump(mode="json") | {"threads": threads}))
+
+

@@ -1,0 +1,21 @@
+# One offline page and summary.json from all manifests.
+
+
+rule report:
+    input:
+        needs("report"),
+    output:
+        page=report("<results>/report/index.html", caption="../report/report.rst", category="Report"),
+        summary=report("<results>/report/summary.json", caption="../report/summary.rst", category="Report"),
+        manifest="<results>/report/manifest.json",
+    log:
+        "<logs>/report.log",
+    conda:
+        "../../environment.yml"
+    params:
+        arguments=arguments("report"),
+        launch=launch,
+        folder="<results>/report",
+    shell:
+        "python -m pipeline.report {params.arguments} --launch {params.launch}"
+        " --output {params.folder} --manifest {output.manifest} 2>&1 | tee {log}"

@@ -1,0 +1,45 @@
+# Own tokenizer for models from scratch; memory-mapped token files and mixtures.
+
+
+ruleorder: tokens_tokenizer > tokens_mixture
+
+
+rule tokens_tokenizer:
+    input:
+        needs("tokens/tokenizer"),
+    output:
+        data=directory("<results>/tokens/tokenizer/data"),
+        manifest="<results>/tokens/tokenizer/manifest.json",
+    log:
+        "<logs>/tokens/tokenizer.log",
+    conda:
+        "../../environment.yml"
+    params:
+        arguments=arguments("tokens/tokenizer"),
+        launch=launch,
+    shell:
+        "python -m pipeline.tokens.tokenizer {params.arguments} --launch {params.launch}"
+        " --output {output.data} --manifest {output.manifest} 2>&1 | tee {log}"
+
+
+rule tokens_mixture:
+    input:
+        needs("tokens/{mixture}"),
+    output:
+        data=directory("<results>/tokens/{mixture}/data"),
+        manifest="<results>/tokens/{mixture}/manifest.json",
+    log:
+        "<logs>/tokens/{mixture}.log",
+    conda:
+        "../../environment.yml"
+    params:
+        arguments=arguments("tokens/{mixture}"),
+        launch=launch,
+    shell:
+        "python -m pipeline.tokens {params.arguments} --launch {params.launch}"
+        " --output {output.data} --manifest {output.manifest} 2>&1 | tee {log}"
+
+
+rule tokens:
+    input:
+        manifests("tokens"),
