@@ -1,1 +1,1 @@
-"""Evaluation: any model on any benchmark, and the one grader that serves both metric and reward (paper section 8)."""
+"""Evaluation: any model on any benchmark, and the one grader that serves metric and reward (section 8)."""

@@ -1,12 +1,14 @@
 r"""The grader: take the final answer from a response and compare it with the reference.
 
-One grader serves the metric and the RL reward, so that the two can never disagree. Order of work, cheapest first: identical
-strings and plain integers (microseconds), exact comparison of numbers, choices and words (`literals`), symbolic comparison in a
-process that is killed at its time limit (`symbolic`). Nothing a model wrote is ever evaluated as code.
+One grader serves the metric and the RL reward, so that the two can never disagree. Order of work, cheapest
+first: identical strings and plain integers (microseconds), exact comparison of numbers, choices and words
+(`literals`), symbolic comparison in a process that is killed at its time limit (`symbolic`). Nothing a model
+wrote is ever evaluated as code.
 
-Departures from the paper's released grader (sections 8.4-8.6), which accepts 100 times and 1/100 of the reference, ignores
-bracket types and allows an absolute error of 1e-3: here a verdict is exact, and `undecided` where no rule applies. Undecided
-counts as not right everywhere; the reason says which rule decided.
+Departures from the paper's released grader (sections 8.4-8.6), which accepts 100 times and 1/100 of the
+reference, ignores bracket types and allows an absolute error of 1e-3: here a verdict is exact, and
+`undecided` where no rule applies. Undecided counts as not right everywhere; the reason says which rule
+decided.
 """
 
 import re
@@ -18,14 +20,17 @@ from pipeline.evaluate import literals, symbolic
 
 BOX = "\\boxed"
 MAX_ANSWER_CHARACTERS = 2000
-_PHRASE = re.compile(r"(?:answer(?:\s+is|\s+are|s\s+are|\s*:)|答案(?:是|为|:|：)|####)\s*[:：]?[ \t]*(?=\S)", re.IGNORECASE)
+NEEDS_SYMBOLS = "needs symbolic comparison"
+_PHRASE = re.compile(
+    r"(?:answer(?:\s+is|\s+are|s\s+are|\s*:)|答案(?:是|为|:|：)|####)\s*[:：]?[ \t]*(?=\S)", re.IGNORECASE
+)
 _LAST_NUMBER = re.compile(r"-?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?(?:/\d+)?%?")
 _INTEGER = re.compile(r"-?\d{1,30}\Z")
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The outcome for one answer: the verdict, what was taken from the response, and the rule that decided."""
+    """The outcome for one answer: verdict, what was taken from the response, the rule that decided."""
 
     verdict: Literal["right", "wrong", "undecided"]
     extracted: str | None
@@ -55,7 +60,7 @@ def _balanced(text: str, start: int) -> int:
 
 
 def _last_box(text: str) -> str | None:
-    """Content of the last complete `\\boxed{...}`; empty boxes and boxes cut off by truncation do not count."""
+    """Content of the last complete `\\boxed{...}`; empty boxes and boxes cut off do not count."""
     position = text.rfind(BOX)
     while position >= 0:
         start = position + len(BOX)
@@ -70,13 +75,11 @@ def _last_box(text: str) -> str | None:
 
 
 def _after_phrase(text: str) -> str | None:
-    """What follows the last "answer is" (or its Chinese form, or GSM8K's ####), up to the end of that line."""
-    last = None
-    for last in _PHRASE.finditer(text):
-        pass
-    if last is None:
+    """What follows the last "answer is" (or its Chinese form, or GSM8K's ####) on that line."""
+    found = list(_PHRASE.finditer(text))
+    if not found:
         return None
-    line = text[last.end() :].split("\n", 1)[0].split(". I hope", 1)[0]
+    line = text[found[-1].end() :].split("\n", 1)[0].split(". I hope", 1)[0]
     line = line.strip().strip("*").strip()
     if line.startswith("$") and (end := line.find("$", 1)) > 0:
         line = line[1:end]
@@ -88,14 +91,14 @@ def _after_phrase(text: str) -> str | None:
 def extract(response: str, *, boxed_only: bool = False) -> str | None:
     """The final answer in a response, or None.
 
-    First rule that applies: the last complete box; the text after the last "answer is"; the last number. With `boxed_only` (RL)
-    a response without a box has no answer. What stands in an unclosed <think> is never an answer.
+    First rule that applies: the last complete box; the text after the last "answer is"; the last number. With
+    `boxed_only` (RL) a response without a box has no answer. What stands in an unclosed <think> is never an
+    answer.
     """
     if "<think>" in response:
-        head, closed, tail = response.rpartition("</think>")
-        if not closed:
+        if "</think>" not in response:
             return None
-        response = tail
+        response = response.rpartition("</think>")[2]
     answer = _last_box(response)
     if answer is None and not boxed_only:
         answer = _after_phrase(response)
@@ -105,7 +108,12 @@ def extract(response: str, *, boxed_only: bool = False) -> str | None:
 
 
 def compare(
-    reference: str, answer: str, *, question: str | None = None, choices: Mapping[str, str] | None = None, symbols: bool = True
+    reference: str,
+    answer: str,
+    *,
+    question: str | None = None,
+    choices: Mapping[str, str] | None = None,
+    symbols: bool = True,
 ) -> Verdict:
     """Compare two final answers; `choices` maps letters to the texts of a multiple-choice question.
 
@@ -120,7 +128,7 @@ def compare(
     outcome, reason = literals.compare(reference, answer, question, choices)
     if outcome == "unknown":
         if not symbols:
-            outcome, reason = "undecided", "needs symbolic comparison"
+            outcome, reason = "undecided", NEEDS_SYMBOLS
         else:
             outcome, reason = symbolic.compare(literals.clean(reference), literals.clean(answer))
     return Verdict(outcome, answer, reason)

@@ -1,7 +1,8 @@
 r"""Exact comparison without symbols: numbers, fractions, percent, units, choices and words.
 
-Everything here is exact rational arithmetic on short strings with bounded exponents: no parser of expressions, nothing that can
-take long. What these rules cannot decide is "unknown" and goes to the symbolic comparison.
+Everything here is exact rational arithmetic on short strings with bounded exponents: no parser of
+expressions, nothing that can take long. What these rules cannot decide is "unknown" and goes to the symbolic
+comparison.
 """
 
 import re
@@ -17,10 +18,21 @@ MAX_EXPONENT = 300
 _FULL_WIDTH = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
 _CHARACTERS = _FULL_WIDTH | {
     ord(old): new
-    for old, new in {"−": "-", "–": "-", "﹣": "-", "　": " ", "\u00a0": " ", "，": ",", "；": ";", "⁄": "/", "×": "\\times "}.items()
+    for old, new in {
+        "−": "-",
+        "–": "-",
+        "﹣": "-",
+        "　": " ",
+        "\u00a0": " ",
+        "，": ",",
+        "；": ";",
+        "⁄": "/",
+        "×": "\\times ",
+    }.items()
 }
 _REPLACEMENTS = (
-    (re.compile(r"\\\\(?=(?:frac|sqrt|pi|text|left|right|cdot|times|infty)\b)"), r"\\"),  # double-escaped commands
+    # double-escaped commands
+    (re.compile(r"\\\\(?=(?:frac|sqrt|pi|text|left|right|cdot|times|infty)\b)"), r"\\"),
     (re.compile(r",\s*\\!"), ","),
     (re.compile(r"\\[dtc]frac(?![a-z])"), r"\\frac"),
     (re.compile(r"\\(?:left|right|displaystyle|,|!|;|:|quad|qquad)(?![a-z])"), " "),
@@ -38,17 +50,24 @@ _FRACTION = re.compile(
     r"(?:\s*\\times\s*10\s*\^\s*(?:\{\s*(?P<exponent>[+-]?\d{1,4})\s*\}|(?P<exponent_digit>\d)))?"
 )
 _CURRENCY = re.compile(r"^([+-]?)\s*(?:\\\$|[$€£¥￥]|USD|US\$)\s*(?=[\d.+-])")
-_UNIT_TEXT = re.compile(r"^\s*(?:\\text\s*\{([^{}\d]*)\}|((?:[A-Za-z]{2,}|[m])(?:[ -][A-Za-z]{2,}){0,2})|([\u4e00-\u9fff]{1,4}))(?:\s*\^\s*\{?[23]\}?)?[.。]?$")
-_NOT_UNITS = frozenset(
-    "or and to pi sqrt sin cos tan cot sec csc log ln exp mod base times plus minus over infinity inf not no none cannot".split()
+_UNIT_TEXT = re.compile(
+    r"^\s*(?:\\text\s*\{([^{}\d]*)\}|((?:[A-Za-z]{2,}|m)(?:[ -][A-Za-z]{2,}){0,2})|([\u4e00-\u9fff]{1,4}))"
+    r"(?:\s*\^\s*\{?[23]\}?)?[.。]?$"
 )
-_CHOICE = re.compile(r"(?:\\text\s*\{\s*)?[(\[]?\s*([A-Za-z])\s*[)\]]?\s*\}?(?:[.:)、]\s*(?P<rest>.*))?$", re.DOTALL)
+_FUNCTIONS = frozenset(
+    {"pi", "sqrt", "sin", "cos", "tan", "cot", "sec", "csc", "log", "ln", "exp", "mod", "base"}
+)
+_CONNECTIVES = frozenset({"or", "and", "to", "times", "plus", "minus", "over", "not", "no", "none", "cannot"})
+_NOT_UNITS = _FUNCTIONS | _CONNECTIVES | {"infinity", "inf"}
+_CHOICE = re.compile(
+    r"(?:\\text\s*\{\s*)?[(\[]?\s*([A-Za-z])\s*[)\]]?\s*\}?(?:[.:)、]\s*(?P<rest>.*))?$", re.DOTALL
+)
 _WORDS = re.compile(r"[A-Za-z][A-Za-z' -]*$")
 
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """An exact value as written; `percent` says that a percent sign followed, which is not applied to `value`."""
+    """An exact value as written; `percent`: a percent sign followed, which is not applied to `value`."""
 
     value: Fraction
     percent: bool
@@ -57,14 +76,19 @@ class Number:
 
 @lru_cache(maxsize=4096)
 def clean(text: str) -> str:
-    """One spelling for what means the same: dashes, full-width signs, \\dfrac, spacing, enclosing $...$ and \\text{...}."""
+    """One spelling for what means the same: dashes, full-width signs, \\dfrac, spacing, enclosing $...$."""
     text = text.translate(_CHARACTERS).strip()
     for pattern, replacement in _REPLACEMENTS:
         text = pattern.sub(replacement, text)
     text = text.strip().rstrip(".。").strip()
     for opening, closing in (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]")):
         inner = text[len(opening) : -len(closing)]
-        if len(text) > len(opening) + len(closing) and text.startswith(opening) and text.endswith(closing) and "$" not in inner:
+        if (
+            len(text) > len(opening) + len(closing)
+            and text.startswith(opening)
+            and text.endswith(closing)
+            and "$" not in inner
+        ):
             text = inner.strip()
     return text.strip()
 
@@ -74,7 +98,7 @@ def _decimal(text: str) -> Fraction:
 
 
 def _value(match: re.Match[str]) -> Fraction | None:
-    """The number a match of `_FRACTION` spells, or None for a zero denominator or an exponent out of bounds."""
+    """The number a match of `_FRACTION` spells; None for a zero denominator or an exponent out of bounds."""
     top, bottom = match["top"] or match["plain_top"], match["bottom"] or match["plain_bottom"] or "1"
     denominator = _decimal(bottom)
     exponent = int(match["exponent"] or match["exponent_digit"] or 0)
@@ -86,7 +110,7 @@ def _value(match: re.Match[str]) -> Fraction | None:
 
 @lru_cache(maxsize=4096)
 def number(text: str) -> Number | None:
-    """Read cleaned text as one number with an optional currency sign, percent sign and unit; None if it is anything else."""
+    """Read cleaned text as one number with optional currency, percent sign and unit; None if it is none."""
     if len(text) > MAX_DIGITS:
         return None
     text = _CURRENCY.sub(r"\1", text)
@@ -162,6 +186,8 @@ def compare(reference: str, answer: str, question: str | None, choices: Mapping[
         if expected_words == given_words:
             return "right", "words"
         return ("undecided", "prose") if " " in given_words else ("wrong", "words")
-    if len(re.findall(r"[A-Za-z]{3,}", re.sub(r"\\[A-Za-z]+", "", answer))) >= 4 or re.search(r"\bor\b|或", answer):
+    if len(re.findall(r"[A-Za-z]{3,}", re.sub(r"\\[A-Za-z]+", "", answer))) >= 4 or re.search(
+        r"\bor\b|或", answer
+    ):
         return "undecided", "prose"
     return "unknown", ""

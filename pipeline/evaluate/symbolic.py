@@ -1,9 +1,10 @@
 r"""Symbolic comparison by Math-Verify in a child process that is killed at its time limit.
 
-Signals and threads cannot stop symbolic work reliably (off the main thread the one fails, the other leaves the work running), so
-each thread that grades has a child of its own, told its deadline by the parent: past it the child is killed and replaced, and
-the answer is undecided. The child also limits its own memory and, through the kernel, its processor time, so that it ends even
-if the parent is killed. Only the ANTLR grammar of latex2sympy2 reads the text; Python's parser never does.
+Signals and threads cannot stop symbolic work reliably (off the main thread the one fails, the other leaves
+the work running), so each thread that grades has a child of its own, told its deadline by the parent: past it
+the child is killed and replaced, and the answer is undecided. The child also limits its own memory and,
+through the kernel, its processor time, so that it ends even if the parent is killed. Only the ANTLR grammar
+of latex2sympy2 reads the text; Python's parser never does.
 """
 
 import json
@@ -28,7 +29,11 @@ class Child:
     """One worker process; `ask` is not thread-safe."""
 
     def __init__(self) -> None:
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+        environment = {
+            **os.environ,
+            "OMP_NUM_THREADS": "1",
+            "PYTHONPATH": str(Path(__file__).resolve().parents[2]),
+        }
         self.process = subprocess.Popen(
             [sys.executable, "-m", __name__],
             stdin=subprocess.PIPE,
@@ -84,7 +89,7 @@ _local = threading.local()
 
 
 def compare(reference: str, answer: str, seconds: float = SECONDS_PER_COMPARISON) -> tuple[str, str]:
-    """(right | wrong | undecided, reason) for two final answers in LaTeX or plain notation; never raises on what they hold."""
+    """(right | wrong | undecided, reason) for two final answers in LaTeX or plain notation."""
     return _compare(reference, answer, seconds)
 
 
@@ -97,7 +102,10 @@ def _compare(reference: str, answer: str, seconds: float) -> tuple[str, str]:
     if result is None:
         timed_out = time.monotonic() - started >= seconds * 0.95
         child.close()
-        return "undecided", f"symbolic comparison took over {seconds:g} s" if timed_out else "symbolic comparison crashed"
+        return (
+            "undecided",
+            f"symbolic comparison took over {seconds:g} s" if timed_out else "symbolic comparison crashed",
+        )
     _local.child = child
     return result
 
@@ -107,9 +115,13 @@ def _parse(text: str) -> object:
     from latex2sympy2_extended.latex2sympy2 import NormalizationConfig, latex2sympy, normalize_latex
     from math_verify.grader import should_treat_as_complex
 
-    rules = NormalizationConfig(basic_latex=True, units=True, malformed_operators=True, nits=True, boxed="none", equations=False)
+    rules = NormalizationConfig(
+        basic_latex=True, units=True, malformed_operators=True, nits=True, boxed="none", equations=False
+    )
     text = normalize_latex(text, config=rules)
-    return latex2sympy(text, is_real=not should_treat_as_complex(text), convert_degrees=False, normalization_config=None)
+    return latex2sympy(
+        text, is_real=not should_treat_as_complex(text), convert_degrees=False, normalization_config=None
+    )
 
 
 def _decide(reference: str, answer: str) -> tuple[str, str]:
@@ -117,11 +129,11 @@ def _decide(reference: str, answer: str) -> tuple[str, str]:
 
     try:
         expected = _parse(reference)
-    except Exception:  # noqa: BLE001  (the grammar raises anything)
+    except Exception:  # the grammar raises anything
         return "undecided", "reference not understood"
     try:
         given = _parse(answer)
-    except Exception:  # noqa: BLE001
+    except Exception:
         return "undecided", "answer not understood"
     same = verify(expected, given, timeout_seconds=None)
     return ("right" if same else "wrong"), "symbolic"
@@ -141,7 +153,7 @@ def _serve(requests: IO[str], replies: IO[str]) -> None:
         resource.setrlimit(resource.RLIMIT_CPU, (ceiling, resource.RLIM_INFINITY))
         try:
             result = _decide(reference, answer)
-        except (Exception, RecursionError) as error:  # noqa: BLE001  (sympy raises anything)
+        except (Exception, RecursionError) as error:  # sympy raises anything
             result = "undecided", f"symbolic comparison failed: {type(error).__name__}"
         print(json.dumps(result), file=replies, flush=True)
 

@@ -1,0 +1,72 @@
+"""Keys of the evaluation: decoding, metrics, and the benchmarks as named nodes."""
+
+from typing import Literal
+
+from pipeline.config.section import REQUIRED, Section, key
+
+Mode = Literal["few_shot_cot", "chat_cot"]
+
+SUFFIX = {
+    "en": "Please reason step by step, and put your final answer within \\boxed{}.",
+    "zh": "请通过逐步推理来解答问题，并把最终答案放置于\\boxed{}中。",
+}
+
+
+class BenchmarkNode(Section):
+    """A named benchmark: where its questions are and how they are asked."""
+
+    source: str | list[str] = key(
+        REQUIRED,
+        "bench-format files (.jsonl[.gz]; globs), miniweb:<file>, or hub:<org>/<name>[/<config>]:<split>",
+    )
+    split: str | None = key(None, "keep only rows of this `split`")
+    language: str | None = key(
+        None, "keep only rows of this `lang`, and ask in it; null: each row's own, or en"
+    )
+    fields: dict[str, str] = key(
+        {},
+        "our field -> their column, e.g. {question: problem}; an absent answer is read from `solution`",
+    )
+    limit: int | None = key(None, "first questions only; null means all", ge=1)
+    modes: list[Mode] | None = key(
+        None, "how it is asked; null: as evaluate.modes says for the model's stage"
+    )
+    shots: int = key(
+        4, "exemplars of a few-shot prompt", paper="GSM8K 8, MATH 4, CMATH 6, Gaokao 5 (8.3)", ge=0
+    )
+    prompt: str = key(
+        "configs/prompts/problem-solution.yaml",
+        "layout of a few-shot prompt, and its exemplars if it has any",
+    )
+    exemplars: str | list[str] | None = key(
+        None, "bench-format files whose worked solutions are the exemplars"
+    )
+    samples: int | None = key(None, "samples per question; null: evaluate.samples", ge=0)
+
+
+class EvaluateSection(Section):
+    """One model on all its benchmarks: a greedy pass, then K samples for Maj@K and Pass@K."""
+
+    modes: dict[Literal["cpt", "sft", "rl"], list[Mode]] = key(
+        {"cpt": ["few_shot_cot"], "sft": ["chat_cot"], "rl": ["chat_cot"]},
+        "how models of each stage are asked",
+        paper="few-shot for base models, zero-shot chat for the others (8.1)",
+    )
+    suffix: dict[str, str] = key(
+        SUFFIX, "instruction appended to a chat question, by language; none for others", paper="as here (8.2)"
+    )
+    max_tokens: int = key(1024, "longest answer; tokens", paper="1024 (8.1)", ge=1)
+    samples: int = key(
+        64, "samples per question for Maj@K and Pass@K; 0 for greedy only", paper="64 (Figure 7)", ge=0
+    )
+    temperature: float = key(
+        0.7, "temperature of the samples; the greedy pass has 0", paper="0.7 (Figure 7)", gt=0
+    )
+    top_p: float = key(1.0, "nucleus of the samples", gt=0, le=1)
+    k: list[int] = key(
+        [1, 4, 8, 16, 32, 64], "values of K; those above `samples` are left out", paper="as here (Figure 7)"
+    )
+    batch: int = key(64, "questions sampled between two saves: what a kill can cost at most", ge=1)
+    seed: int = key(42, "seed of sampling", paper="42 (8.1)")
+    model_stage: Literal["cpt", "sft", "rl"] = key("sft", "the model's stage; the workflow fills it in")
+    benchmarks: dict[str, BenchmarkNode] = key({}, "the model's benchmarks; the workflow fills them in")

@@ -1,0 +1,141 @@
+"""Benchmarks: questions with reference answers, from bench-format files or the hub.
+
+Adding a benchmark is one entry under `benchmarks:` in the configuration. Bench format, one JSON object per
+line: `id`, `question`, `answer`, and optionally `choices` ({letter: text}), `solution`, `lang`, `split`,
+`subject`, `level`. A row without an answer is an error, never dropped: the denominator of a score must not
+shrink silently.
+"""
+
+import gzip
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pipeline.common.stage import InputError
+from pipeline.config.evaluate import BenchmarkNode
+from pipeline.evaluate.answers import extract
+
+HUB = "hub:"
+
+
+@dataclass(frozen=True)
+class Item:
+    """One question. `answer` is the reference; with `choices` it is a letter."""
+
+    id: str
+    question: str
+    answer: str
+    choices: dict[str, str] | None = None
+    solution: str | None = None
+    lang: str = "en"
+    labels: dict[str, str | int] = field(default_factory=dict)  # subject, level
+
+    @property
+    def text(self) -> str:
+        """The question as it is asked: with its choices, if any, on one more line (paper section 8.3)."""
+        if not self.choices:
+            return self.question
+        return (
+            self.question.rstrip()
+            + "\n"
+            + " ".join(f"({letter}) {text}" for letter, text in self.choices.items())
+        )
+
+
+def read_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(place, row) for each line of a JSON-lines file, gzipped or not; `place` is for messages."""
+    try:
+        with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as file:
+            for number, line in enumerate(file, 1):
+                place = f"{path}: line {number}"
+                if not line.strip():
+                    continue
+                try:
+                    row = json.loads(line)
+                except json.JSONDecodeError as error:
+                    raise InputError(f"{place}: not JSON ({error.msg})") from error
+                if not isinstance(row, dict):
+                    raise InputError(f"{place}: expected a JSON object")
+                yield place, row
+    except (gzip.BadGzipFile, EOFError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read ({error})") from error
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: no such file") from error
+
+
+def _hub_rows(source: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Rows of `hub:org/name[/config]:split`."""
+    from datasets import load_dataset
+
+    name, separator, split = source.removeprefix(HUB).partition(":")
+    organisation, _, rest = name.partition("/")
+    dataset, _, configuration = rest.partition("/")
+    if not (separator and dataset and split):
+        raise InputError(f"{source}: expected hub:<org>/<name>[/<config>]:<split>")
+    try:
+        rows = load_dataset(f"{organisation}/{dataset}", configuration or None, split=split)
+    except Exception as error:  # the library raises many kinds; all mean that the data cannot be had
+        raise InputError(f"{source}: cannot be loaded ({type(error).__name__}: {error})") from error
+    for number, row in enumerate(rows):
+        yield f"{source} row {number}", dict(row)
+
+
+def _renamed(row: dict[str, Any], fields: dict[str, str]) -> dict[str, Any]:
+    """The row with `fields` (ours -> theirs) applied; a renamed column keeps only its new name."""
+    taken = set(fields.values())
+    return {name: value for name, value in row.items() if name not in taken} | {
+        ours: row[theirs] for ours, theirs in fields.items() if theirs in row
+    }
+
+
+def _item(place: str, row: dict[str, Any], name: str, number: int, language: str | None) -> Item:
+    """Check one row; errors name the place and the field."""
+    question, answer, choices = row.get("question"), row.get("answer"), row.get("choices")
+    if not isinstance(question, str) or not question.strip():
+        raise InputError(f"{place}: `question` is missing or empty")
+    if answer is None and isinstance(row.get("solution"), str):
+        answer = extract(row["solution"])
+    if isinstance(answer, (int, float)) and not isinstance(answer, bool):
+        answer = str(answer)
+    if not isinstance(answer, str) or not answer.strip():
+        raise InputError(f"{place}: `answer` is missing or empty; every question needs its reference answer")
+    if choices is not None and (not isinstance(choices, dict) or answer.strip() not in choices):
+        raise InputError(f"{place}: `choices` must map letters to texts, and `answer` be one of the letters")
+    return Item(
+        id=str(row.get("id", f"{name}-{number}")),
+        question=question,
+        answer=answer.strip(),
+        choices=choices,
+        solution=row.get("solution_plain") or row.get("solution"),
+        lang=language or row.get("lang", "en"),
+        labels={label: row[label] for label in ("subject", "level") if row.get(label) is not None},
+    )
+
+
+def load(name: str, node: BenchmarkNode, sources: Iterable[str]) -> list[Item]:
+    """All questions of a benchmark, in order, up to its limit. `sources` are paths or hub ids.
+
+    Raises InputError, naming file and line, for a malformed row, a missing answer, an id that occurs twice,
+    or no rows at all.
+    """
+    items: dict[str, Item] = {}
+    sources = list(sources)
+    for source in sources:
+        for place, row in _hub_rows(source) if source.startswith(HUB) else read_rows(Path(source)):
+            if node.limit is not None and len(items) >= node.limit:
+                break
+            row = _renamed(row, node.fields)
+            if node.split not in (None, row.get("split", node.split)) or node.language not in (
+                None,
+                row.get("lang", node.language),
+            ):
+                continue
+            item = _item(place, row, name, len(items), node.language)
+            if item.id in items:
+                raise InputError(f"{place}: id {item.id!r} occurs twice")
+            items[item.id] = item
+    if not items:
+        raise InputError(f"benchmark {name}: no questions in {', '.join(sources) or 'no files'}")
+    return list(items.values())

@@ -1,0 +1,109 @@
+"""Metrics: accuracy with its interval, Maj@K, unbiased Pass@K, paired difference of two models.
+
+Maj@K is exact: the expectation over all subsets of K of a question's n samples, with ties resolved by chance,
+so that nothing depends on the order of samples and Maj@1 equals Pass@1 (paper section 12). Answers vote by
+equivalence class; samples without an answer do not vote.
+"""
+
+from collections.abc import Callable, Sequence
+from math import comb, sqrt
+
+import numpy as np
+
+Z95 = 1.959963984540054
+
+
+def wilson(right: float, total: int) -> tuple[float, float]:
+    """Wilson's 95 % interval of a proportion; it stays within 0 and 1 and holds for small samples."""
+    if total == 0:
+        return 0.0, 1.0
+    share, z2 = right / total, Z95**2
+    centre = (share + z2 / (2 * total)) / (1 + z2 / total)
+    half = Z95 * sqrt(share * (1 - share) / total + z2 / (4 * total**2)) / (1 + z2 / total)
+    return max(0.0, centre - half), min(1.0, centre + half)
+
+
+def mean_interval(values: Sequence[float]) -> tuple[float, float]:
+    """95 % interval of the mean of values in [0, 1]: Wilson's if all are 0 or 1, else normal."""
+    if all(value in (0, 1) for value in values):
+        return wilson(sum(values), len(values))
+    array = np.asarray(values, dtype=float)
+    half = Z95 * array.std(ddof=1) / sqrt(len(array))
+    return max(0.0, float(array.mean() - half)), min(1.0, float(array.mean() + half))
+
+
+def pass_at_k(samples: int, right: int, k: int) -> float:
+    """Unbiased Pass@K: 1 - C(n-c, k) / C(n, k), the chance that k of n samples hold a right one."""
+    if k > samples:
+        raise ValueError(f"Pass@{k} needs at least {k} samples, got {samples}")
+    return 1.0 - comb(samples - right, k) / comb(samples, k)
+
+
+def answer_classes(answers: Sequence[str | None], same: Callable[[str, str], bool]) -> list[int | None]:
+    """Number of the equivalence class of each answer, in order of first occurrence; None for no answer."""
+    representatives: list[str] = []
+    known: dict[str, int] = {}
+    for answer in answers:
+        if answer is None or answer in known:
+            continue
+        found = next((index for index, other in enumerate(representatives) if same(other, answer)), None)
+        if found is None:
+            found = len(representatives)
+            representatives.append(answer)
+        known[answer] = found
+    return [None if answer is None else known[answer] for answer in answers]
+
+
+def maj_at_k(right: int, others: Sequence[int], silent: int, ks: Sequence[int]) -> dict[int, float]:
+    """Chance that the majority vote of a random subset of K samples is right, for each K.
+
+    `right` samples gave the right answer, `others` are the sizes of the other classes, `silent` samples gave
+    none. With j right samples in the subset and t other classes that also have j votes (none more), the vote
+    is right with chance 1 / (1 + t). For each j, ways[m, t] counts how m more samples can be drawn from the
+    others: one polynomial product per class.
+    """
+    total, largest = right + sum(others) + silent, max(ks)
+    if largest > total:
+        raise ValueError(f"Maj@{largest} needs at least {largest} samples, got {total}")
+    chances = dict.fromkeys(ks, 0.0)
+    for votes in range(1, min(right, largest) + 1):
+        room = largest - votes
+        rivals = room // votes
+        ways = np.zeros((room + 1, rivals + 1))
+        ways[0, 0] = 1.0
+        for size in others:
+            new = np.zeros_like(ways)
+            for drawn in range(min(size, votes, room) + 1):
+                part = comb(size, drawn) * ways[: room + 1 - drawn]
+                if drawn < votes:
+                    new[drawn:] += part
+                else:
+                    new[drawn:, 1:] += part[:, :-1]
+            ways = new
+        ways = sum(
+            np.pad(comb(silent, m) * ways[: room + 1 - m], ((m, 0), (0, 0)))
+            for m in range(min(silent, room) + 1)
+        )
+        wins = ways @ (1.0 / (1.0 + np.arange(rivals + 1)))
+        for k in ks:
+            if k >= votes:
+                chances[k] += comb(right, votes) * wins[k - votes] / comb(total, k)
+    return chances
+
+
+def paired_difference(
+    first: Sequence[float], second: Sequence[float]
+) -> dict[str, float | list[float] | int]:
+    """`second` minus `first` by question: mean, 95 % interval (normal), how many flipped each way."""
+    if len(first) != len(second) or not first:
+        raise ValueError(f"need the same questions for both models, got {len(first)} and {len(second)}")
+    change = np.asarray(second, dtype=float) - np.asarray(first, dtype=float)
+    mean = float(change.mean())
+    half = Z95 * float(change.std(ddof=1)) / sqrt(len(change)) if len(change) > 1 else float("inf")
+    return {
+        "difference": mean,
+        "ci95": [mean - half, mean + half],
+        "n": len(change),
+        "gained": int((change > 0).sum()),
+        "lost": int((change < 0).sum()),
+    }

@@ -1,0 +1,105 @@
+"""Prompts: few-shot for base models, the model's own chat template for the others (paper sections 8.1-8.3).
+
+A few-shot layout is a YAML file (`configs/prompts/`): `question`, `solution` and `answer` texts with
+{question}, {solution} and {answer}, the `gap` between exemplars, the texts at which to `stop`, and
+`exemplars` of its own if it has any. Departure from the paper, whose exemplars are the well-known published
+sets: ours are rows with worked solutions from the benchmark's training split, spread evenly over the file, so
+that anybody can see which.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ConfigDict, ValidationError
+
+from pipeline.common.stage import InputError
+from pipeline.config.section import REQUIRED, Section, key
+from pipeline.evaluate.benchmarks import Item
+
+
+class Layout(Section):
+    """A few-shot layout file."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    question: str = key(REQUIRED, "how a question is written, up to where its answer begins; {question}")
+    solution: str = key(REQUIRED, "how an exemplar's solution follows; {solution}")
+    answer: str = key("", "added to a solution that does not end in its answer; {answer}")
+    gap: str = key("\n\n", "text between exemplars")
+    stop: list[str] = key([], "the answer ends before the first of these")
+    exemplars: list[dict[str, str]] = key([], "question, solution and answer of each exemplar")
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """Token ids of a prompt, and the texts at which its answer ends."""
+
+    tokens: list[int]
+    stop: tuple[str, ...] = ()
+
+    def cut(self, text: str) -> str:
+        """The answer without what runs on behind it, e.g. a next question that the model asked itself."""
+        ends = [position for stop in self.stop if (position := text.find(stop)) >= 0]
+        return text[: min(ends)] if ends else text
+
+
+def read_layout(path: Path) -> Layout:
+    """Read a layout; errors name file and key."""
+    try:
+        return Layout.model_validate(yaml.safe_load(path.read_text()))
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: no such prompt layout") from error
+    except yaml.YAMLError as error:
+        raise InputError(f"{path}: not YAML ({str(error).splitlines()[0]})") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise InputError(f"{path}: key {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+
+
+def choose_exemplars(layout: Layout, items: Sequence[Item], shots: int, place: str) -> list[Item]:
+    """`shots` exemplars: the layout's own, or rows of `items` that have a solution, spread evenly."""
+    own = [
+        Item(f"exemplar-{number}", row["question"], row.get("answer", ""), solution=row["solution"])
+        for number, row in enumerate(layout.exemplars)
+    ]
+    pool = own or [item for item in items if item.solution]
+    if len(pool) < shots:
+        raise InputError(f"{place}: {shots} shots wanted, {len(pool)} exemplars with worked solutions found")
+    return [pool[index * len(pool) // shots] for index in range(shots)]
+
+
+def few_shot_text(layout: Layout, exemplars: Sequence[Item], item: Item) -> str:
+    """Exemplars, then the question, in the layout's form."""
+    parts = []
+    for exemplar in exemplars:
+        solution = exemplar.solution.strip()
+        text = layout.question.format(question=exemplar.text) + layout.solution.format(solution=solution)
+        if "\\boxed" not in solution and exemplar.answer:
+            text += layout.answer.format(answer=exemplar.answer)
+        parts.append(text)
+    return layout.gap.join([*parts, layout.question.format(question=item.text)])
+
+
+def few_shot_prompt(tokenizer: Any, layout: Layout, exemplars: Sequence[Item], item: Item) -> Prompt:
+    """Tokens of a few-shot prompt, with the beginning-of-sequence token in front if the model has one."""
+    tokens = tokenizer(few_shot_text(layout, exemplars, item))["input_ids"]
+    while tokens and tokens[-1] == tokenizer.eos_token_id:
+        tokens.pop()
+    if tokenizer.bos_token_id is not None and tokens[:1] != [tokenizer.bos_token_id]:
+        tokens.insert(0, tokenizer.bos_token_id)
+    return Prompt(tokens, tuple(layout.stop))
+
+
+def chat_prompt(tokenizer: Any, item: Item, suffix: str, model: str) -> Prompt:
+    """Tokens of a zero-shot chat prompt: question, suffix on a line of its own, the model's chat template."""
+    if not tokenizer.chat_template:
+        raise InputError(
+            f"{model}: its tokenizer has no chat template; ask it few-shot (evaluate.modes), or add one"
+        )
+    content = f"{item.text}\n{suffix}" if suffix else item.text
+    messages = [{"role": "user", "content": content}]
+    text = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
+    return Prompt(tokenizer(text, add_special_tokens=False)["input_ids"])
