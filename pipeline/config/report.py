@@ -1,0 +1,22 @@
+"""Keys of the report: what the page shows, and the files that hold the paper's numbers and claims."""
+
+from pipeline.config.section import Section, key
+
+
+class ReportSection(Section):
+    """One offline HTML page and `summary.json`, made from the manifests of a run."""
+
+    run: str = key("run", "name of the run; the workflow fills it in")
+    truth: list[str] | None = key(
+        None,
+        "labels.jsonl with `url` and `label` (math, not_math, unsure): turns on precision and recall per iteration",
+    )
+    claims: str = key("configs/claims.yaml", "the paper's claims and the comparisons that decide each")
+    paper: str = key("configs/paper.yaml", "the paper's tables and figures as numbers")
+    samples: int = key(
+        300, "questions per benchmark and mode in the sample browser, the same for all models", ge=0
+    )
+    sample_characters: int = key(
+        2500, "characters of an answer shown in the sample browser; longer ones are cut, marked", ge=100
+    )
+    removals: int = key(60, "decontamination removals listed, spread over benchmarks", ge=0)

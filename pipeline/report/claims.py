@@ -1,0 +1,212 @@
+"""Holds the paper's claims against a run. `configs/claims.yaml` states them and says what decides each."""
+
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from pipeline.common.stage import InputError
+from pipeline.evaluate.metrics import wilson
+from pipeline.report.collect import Model, Run, read_json
+from pipeline.report.compare import Answers, Difference, Results, Task, difference, matches
+from pipeline.report.corpus import kept_urls, scoped_items
+
+HELD, NOT_HELD, NOT_MEASURED = "held", "did not hold", "not measured"
+Selector = dict[str, Any]
+
+
+class Claim(BaseModel):
+    """A claim of the paper and the comparison that decides it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    id: str
+    statement: str
+    section: str
+    paper: str = ""
+    test: str = Field(pattern="^(accuracy|kinds|voting|recall|converged)$")
+    better: Selector | str | None = None
+    worse: Selector | str | None = None
+    models: Selector = {}
+    benchmarks: list[str] | None = None
+    kinds: list[str] | None = None
+    at_least: float = 0.0
+    across_parents: bool = False
+
+
+@dataclass
+class Verdict:
+    """What a run says about a claim; `comparisons` are the intervals that decided."""
+
+    claim: Claim
+    verdict: str
+    evidence: str
+    comparisons: list[Difference] = field(default_factory=list)
+
+    def row(self) -> dict[str, Any]:
+        """As in `summary.json`."""
+        claim = self.claim
+        return {
+            "id": claim.id,
+            "statement": claim.statement,
+            "section": claim.section,
+            "verdict": self.verdict,
+            "evidence": self.evidence,
+            "comparisons": [asdict(comparison) for comparison in self.comparisons],
+        }
+
+
+def read_claims(path: Path) -> list[Claim]:
+    """Claims of a file; a bad one is an `InputError` that names it."""
+    try:
+        return [Claim.model_validate(row) for row in yaml.safe_load(path.read_text())]
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: not found (config key report.claims)") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise InputError(
+            f"{path}: claim key {'.'.join(map(str, first['loc']))}: {first['msg']} (got {first.get('input')!r})"
+        ) from error
+
+
+def points(comparison: Difference) -> str:
+    """A difference as text, in points."""
+    low, high = (100 * bound for bound in comparison.ci95)
+    task = " ".join(filter(None, (comparison.benchmark, comparison.kind)))
+    return f"{comparison.better} − {comparison.worse}, {task}: {100 * comparison.mean:+.1f} [{low:+.1f}, {high:+.1f}]"
+
+
+def judge(claim: Claim, comparisons: list[Difference | None], missing: str) -> Verdict:
+    """Held if every interval lies above `at_least`; not measured without comparisons, `missing` says what is absent."""
+    made = [comparison for comparison in comparisons if comparison is not None]
+    if not made:
+        return Verdict(claim, NOT_MEASURED, missing)
+    below = sum(comparison.ci95[1] < claim.at_least for comparison in made)
+    across = sum(comparison.ci95[0] <= claim.at_least for comparison in made) - below
+    evidence = f"{'; '.join(points(comparison) for comparison in made)} (points, paired 95 % intervals)"
+    if not below and not across:
+        return Verdict(claim, HELD, evidence, made)
+    reasons = [f"{below} below zero" if below else "", f"{across} not separable from zero" if across else ""]
+    return Verdict(claim, NOT_HELD, f"{evidence}; {', '.join(filter(None, reasons))}", made)
+
+
+def _by_parent(selector: Selector, claim: Claim, models: dict[str, Model]) -> dict[str | None, list[str]]:
+    groups: dict[str | None, list[str]] = {}
+    for model in models.values():
+        if matches(model, selector, models):
+            groups.setdefault(None if claim.across_parents else model.parent, []).append(model.name)
+    return groups
+
+
+def _sides(claim: Claim, run: Run) -> list[tuple[list[str], list[str]]]:
+    """Pairs of model groups that a claim compares; the models of a group share a parent."""
+    if not isinstance(claim.better, dict):
+        return []
+    better = _by_parent(claim.better, claim, run.models)
+    if claim.worse == "parent":
+        return [(names, [parent]) for parent, names in better.items() if parent is not None]
+    worse = _by_parent(claim.worse, claim, run.models) if isinstance(claim.worse, dict) else {}
+    return [(names, worse[parent]) for parent, names in better.items() if parent in worse]
+
+
+def _tasks(claim: Claim, results: Results) -> list[Task]:
+    return [
+        (benchmark, kind)
+        for benchmark, kind in results.tasks
+        if (claim.benchmarks is None or benchmark in claim.benchmarks)
+        and (claim.kinds is None or kind in claim.kinds)
+    ]
+
+
+def _accuracy(claim: Claim, results: Results) -> list[Difference | None]:
+    sides = _sides(claim, results.run)
+    return [
+        results.compare(*side, task, Answers.accuracy) for side in sides for task in _tasks(claim, results)
+    ]
+
+
+def _voting(claim: Claim, results: Results) -> list[Difference | None]:
+    """(Maj@K - Pass@K) of one side minus that of the other is the gain in Maj@K minus the gain in Pass@K."""
+    found = []
+    for better, worse in _sides(claim, results.run):
+        for task in _tasks(claim, results):
+            answers = [results.answers.get(name, {}).get(task) for name in [*better, *worse]]
+            drawn = min(found.drawn if found else 0 for found in answers)
+            if drawn > 1:
+                found.append(
+                    results.compare(better, worse, task, lambda answers, k=drawn: answers.voting_gap(k))
+                )
+    return found
+
+
+def _kinds(claim: Claim, results: Results) -> list[Difference | None]:
+    found = []
+    for name, tasks in results.answers.items():
+        if not matches(results.run.models[name], claim.models, results.run.models):
+            continue
+        for benchmark in dict.fromkeys(benchmark for benchmark, _ in _tasks(claim, results)):
+            first, second = (tasks.get((benchmark, str(kind))) for kind in (claim.better, claim.worse))
+            if first and second:
+                names = (f"{name} {claim.better}", f"{name} {claim.worse}")
+                found.append(difference(names, (benchmark, ""), first.accuracy(), second.accuracy()))
+    return found
+
+
+def _recall(run: Run) -> list[Difference | None]:
+    """Kept or not, by math page of the truth, in the last iteration against the first."""
+    pages = [item for item in scoped_items(run).get("unseen", []) if item.is_math]
+    if len(run.iterations) < 2:
+        return []
+    last, first = (
+        {page.url: float(not kept.isdisjoint(page.urls)) for page in pages}
+        for kept in map(kept_urls, (run.iterations[-1], run.iterations[0]))
+    )
+    return [
+        difference(
+            (f"iteration {len(run.iterations)}", "iteration 1"), ("recall", "of math pages"), last, first
+        )
+    ]
+
+
+def _converged(claim: Claim, run: Run) -> Verdict:
+    rows = [read_json(node.data / "metrics.json") for node in run.iterations]
+    if len(rows) < 2:
+        return Verdict(claim, NOT_MEASURED, "the run has fewer than two iterations")
+    # An iteration after convergence passes its predecessor's pages on and proves nothing: the first converged one decides.
+    row = next((row for row in rows if row["converged"]), rows[-1])
+    share, pages = row["overlap_with_previous"], row["kept_pages"]
+    low, high = wilson(share * pages, pages)
+    evidence = (
+        f"iteration {row['iteration']}: {100 * share:.1f} % of its {pages:,} pages were kept before"
+        f" [{100 * low:.1f}, {100 * high:.1f}]"
+    )
+    return Verdict(claim, HELD if share >= claim.at_least else NOT_HELD, evidence)
+
+
+def verdicts(claims: list[Claim], run: Run, results: Results) -> list[Verdict]:
+    """Every claim with what the run says about it."""
+    found = []
+    for claim in claims:
+        match claim.test:
+            case "accuracy":
+                found.append(
+                    judge(claim, _accuracy(claim, results), "the run has no such pair of evaluated models")
+                )
+            case "voting":
+                found.append(
+                    judge(
+                        claim,
+                        _voting(claim, results),
+                        "the run has no such pair of models with sampled answers",
+                    )
+                )
+            case "kinds":
+                missing = f"no model was evaluated in both {claim.better} and {claim.worse}"
+                found.append(judge(claim, _kinds(claim, results), missing))
+            case "recall":
+                found.append(judge(claim, _recall(run), "needs two iterations and a truth file"))
+            case "converged":
+                found.append(_converged(claim, run))
+    return found

@@ -1,0 +1,181 @@
+"""Models compared on the same questions: paired differences with 95 % intervals, and curves over K.
+
+A model's result on a benchmark in a mode is one row per question. Differences are taken question by question, which
+removes the spread between easy and hard questions. Base models are asked few-shot and the others by chat (paper section
+8.1), so models are compared per kind of solution (cot, pal, tool), each in its own mode of that kind.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from pipeline.evaluate.answers import Verdict
+from pipeline.evaluate.benchmarks import Item
+from pipeline.evaluate.grading import majority
+from pipeline.evaluate.metrics import paired_difference, pass_at_k
+from pipeline.report.collect import Model, Run, read_json, read_lines
+
+Task = tuple[str, str]  # benchmark, kind of solution
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Mean paired difference `better - worse` over `n` shared questions, in shares (0.05 = 5 points)."""
+
+    better: str
+    worse: str
+    benchmark: str
+    kind: str
+    values: tuple[float, float]  # of better and worse
+    mean: float
+    ci95: tuple[float, float]
+    n: int
+    gained: int  # questions on which better is ahead
+    lost: int
+
+    @property
+    def sign(self) -> str:
+        """Where the interval lies: above, below or across zero."""
+        return "above" if self.ci95[0] > 0 else "below" if self.ci95[1] < 0 else "across"
+
+
+def difference(
+    names: tuple[str, str], task: Task, better: dict[str, float], worse: dict[str, float]
+) -> Difference | None:
+    """Paired difference of values by question id, over the ids that both have; None where they share none."""
+    shared = sorted(better.keys() & worse.keys())
+    if not shared:
+        return None
+    first, second = ([values[key] for key in shared] for values in (better, worse))
+    found: dict[str, Any] = paired_difference(second, first)
+    means = (sum(first) / len(shared), sum(second) / len(shared))
+    ci95 = (found["ci95"][0], found["ci95"][1])
+    return Difference(
+        *names,
+        *task,
+        means,
+        found["difference"],
+        ci95,
+        found["n"],
+        gained=found["gained"],
+        lost=found["lost"],
+    )
+
+
+@dataclass
+class Answers:
+    """One model on one task: the greedy verdict and the samples' verdicts by question id, without the texts."""
+
+    mode: str
+    items: dict[str, Item] = field(default_factory=dict)
+    greedy: dict[str, str] = field(default_factory=dict)
+    samples: dict[str, list[Verdict]] = field(default_factory=dict)
+
+    @cached_property
+    def drawn(self) -> int:
+        """Samples per question: the smallest number that any question has."""
+        return min((len(samples) for samples in self.samples.values()), default=0)
+
+    def accuracy(self) -> dict[str, float]:
+        """1.0 where the greedy answer is right, by question id."""
+        return {key: float(verdict == "right") for key, verdict in self.greedy.items()}
+
+    def voting_gap(self, k: int) -> dict[str, float]:
+        """Maj@K - Pass@K by question id, by the evaluation's own definitions of both."""
+        found = {}
+        for key, samples in self.samples.items():
+            right = sum(verdict.right for verdict in samples)
+            found[key] = majority(self.items[key], samples, [k])[k] - pass_at_k(len(samples), right, k)
+        return found
+
+
+class Results:
+    """What the models of a run answered: `answers[model][task]`, and `scores[model][benchmark][mode]` as stored."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.scores: dict[str, dict[str, Any]] = {}
+        self.answers: dict[str, dict[Task, Answers]] = {}
+        for name in run.models:
+            if node := run.nodes.get(f"evaluate/{name}"):
+                self.scores[name] = read_json(node.data / "scores.json")
+                self.answers[name] = {}
+                for benchmark, modes in self.scores[name].items():
+                    for mode in modes:
+                        kind = mode.rpartition("_")[2]
+                        key = kind if (benchmark, kind) not in self.answers[name] else mode
+                        rows = read_lines(node.data / f"{benchmark}.{mode}.jsonl")
+                        self.answers[name][benchmark, key] = _answers(mode, rows)
+
+    @cached_property
+    def tasks(self) -> list[Task]:
+        """All tasks that any model was evaluated on."""
+        return list(dict.fromkeys(task for tasks in self.answers.values() for task in tasks))
+
+    def score(self, name: str, task: Task) -> dict[str, Any] | None:
+        """A model's stored score on a task."""
+        answers = self.answers.get(name, {}).get(task)
+        return self.scores[name][task[0]][answers.mode] if answers else None
+
+    def compare(
+        self, better: list[str], worse: list[str], task: Task, value: Callable[[Answers], dict[str, float]]
+    ) -> Difference | None:
+        """Two sides compared in `value`; models of one side are averaged by question; None where one was not evaluated."""
+        sides = []
+        for names in (better, worse):
+            values = [value(self.answers[name][task]) for name in names if task in self.answers.get(name, {})]
+            if len(values) < len(names):
+                return None
+            shared = set.intersection(*(set(found) for found in values))
+            sides.append({key: sum(found[key] for found in values) / len(values) for key in shared})
+        return difference((_side(better), _side(worse)), task, *sides)
+
+    @cached_property
+    def gains(self) -> list[Difference]:
+        """Greedy accuracy of every model against the model that it started from, on every shared task."""
+        pairs = [(name, model.parent) for name, model in self.run.models.items() if model.parent]
+        found = [
+            self.compare([name], [parent], task, Answers.accuracy)
+            for name, parent in pairs
+            for task in self.tasks
+        ]
+        return [gain for gain in found if gain is not None]
+
+    def curve(self, name: str, task: Task, metric: str) -> list[tuple[int, float, list[float]]]:
+        """(K, value, 95 % interval) of `maj@k` or `pass@k` as scored; empty without samples."""
+        score = self.score(name, task) or {}
+        intervals = score.get(f"{metric}_ci95", {})
+        return [
+            (int(k), value, intervals.get(k, [value, value])) for k, value in score.get(metric, {}).items()
+        ]
+
+
+def _side(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"mean of {', '.join(names)}"
+
+
+def _answers(mode: str, rows: Iterable[dict[str, Any]]) -> Answers:
+    found = Answers(mode)
+    for row in rows:
+        if row.get("greedy"):
+            found.greedy[row["id"]] = row["greedy"]["verdict"]
+        if row.get("samples"):
+            found.items[row["id"]] = Item(row["id"], row["question"], row["reference"])
+            found.samples[row["id"]] = [_verdict(sample) for sample in row["samples"]]
+    return found
+
+
+def _verdict(sample: dict[str, Any]) -> Verdict:
+    return Verdict(sample["verdict"], sample["extracted"], sample["reason"])
+
+
+def matches(model: Model, selector: dict[str, Any], models: dict[str, Model]) -> bool:
+    """Whether a model has all values of a selector (see `configs/claims.yaml`)."""
+    facts = model.config | {
+        "stage": model.stage,
+        "name": model.name,
+        "mixture": model.mixture,
+        "parent_stage": models[model.parent].stage if model.parent in models else None,
+    }
+    return all(facts.get(key) == value for key, value in selector.items())

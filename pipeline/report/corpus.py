@@ -1,0 +1,191 @@
+"""The corpus loop measured against the truth, and the counts of crawling and decontamination (paper section 2.1).
+
+No real crawl knows which of its pages are mathematical; the generated web and the labelled test pages do. Pages labelled
+`unsure` are left out. Duplicates are folded: pages that the truth calls copies of one another are one item, kept if any of them
+is, so that removing a duplicate costs no recall.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as parquet
+
+from pipeline.evaluate.metrics import wilson
+from pipeline.report.collect import Node, Run, read_json, read_lines, read_truth, read_urls
+
+SCOPES = {"unseen": "pages in neither the seed nor the background list", "all": "all labelled pages"}
+
+
+@dataclass(frozen=True)
+class Item:
+    """A page, with its copies, that the truth labels; `url` is the original's."""
+
+    url: str
+    urls: frozenset[str]
+    is_math: bool
+    is_listed: bool  # a copy of it is in the first seed or in the background list
+
+
+def truth_items(truth: dict[str, dict[str, Any]], listed: set[str]) -> list[Item]:
+    """Labelled pages with duplicates folded into their originals, in the order of the truth file."""
+    groups: dict[str, list[str]] = {}
+    for url in truth:
+        origin, seen = url, {url}
+        while (parent := truth[origin].get("duplicate_of")) in truth and parent not in seen:
+            origin = parent
+            seen.add(origin)
+        groups.setdefault(origin, []).append(url)
+    return [
+        Item(origin, frozenset(urls), truth[origin]["label"] == "math", not listed.isdisjoint(urls))
+        for origin, urls in groups.items()
+        if truth[origin]["label"] != "unsure"
+    ]
+
+
+def measure(items: list[Item], kept: set[str]) -> dict[str, Any]:
+    """Precision and recall, with intervals, of a set of kept URLs over truth items."""
+    kept_math = sum(1 for item in items if item.is_math and not kept.isdisjoint(item.urls))
+    kept_other = sum(1 for item in items if not item.is_math and not kept.isdisjoint(item.urls))
+    math, kept_labelled = sum(1 for item in items if item.is_math), kept_math + kept_other
+    return {
+        "math": math,
+        "kept_math": kept_math,
+        "kept_not_math": kept_other,
+        "precision": kept_math / kept_labelled if kept_labelled else None,
+        "precision_ci95": wilson(kept_math, kept_labelled),
+        "recall": kept_math / math if math else None,
+        "recall_ci95": wilson(kept_math, math),
+    }
+
+
+def precision_recall_curve(items: list[Item], scores: dict[str, float]) -> list[tuple[float, float]] | None:
+    """(recall, precision) at every cut of the scores, best first; an item scores as its best copy, unscored math is missed."""
+    scored = [
+        (max(scores[url] for url in item.urls if url in scores), item.is_math)
+        for item in items
+        if item.urls & scores.keys()
+    ]
+    math = sum(1 for item in items if item.is_math)
+    if not scored or not math:
+        return None
+    order = sorted(scored, key=lambda pair: -pair[0])
+    right = accumulate(int(is_math) for _, is_math in order)
+    return [(hit / math, hit / rank) for rank, hit in enumerate(right, 1)]
+
+
+def average_precision(curve: list[tuple[float, float]]) -> float:
+    """Area under a precision-recall curve by its steps."""
+    area, last = 0.0, 0.0
+    for recall, precision in curve:
+        area, last = area + (recall - last) * precision, recall
+    return area
+
+
+def _scores(run: Run, iteration: int) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for node in run.of("corpus"):
+        if node.instance.startswith(f"iteration-{iteration}/score-"):
+            for path in sorted(node.data.glob("*.parquet")):
+                table = parquet.read_table(path, columns=["url", "score"])
+                found.update(zip(table["url"].to_pylist(), table["score"].to_pylist(), strict=True))
+    return found
+
+
+def kept_urls(node: Node) -> set[str]:
+    """URLs that an iteration keeps."""
+    return set(parquet.read_table(node.data / "kept.parquet", columns=["url"])["url"].to_pylist())
+
+
+def scoped_items(run: Run) -> dict[str, list[Item]]:
+    """Truth items by scope (`SCOPES`); empty without a truth file."""
+    if not run.files.get("truth"):
+        return {}
+    listed = read_urls([*run.files.get("seed_urls", []), *run.files.get("background_urls", [])])
+    items = truth_items(read_truth(run.files["truth"]), listed)
+    return {"unseen": [item for item in items if not item.is_listed], "all": items}
+
+
+def iterations(run: Run) -> list[dict[str, Any]]:
+    """Each iteration's metrics; with a truth file also `truth`: scope -> `measure` and, from its scores, the average precision."""
+    items = scoped_items(run)
+    found = []
+    for node in run.iterations:
+        row = read_json(node.data / "metrics.json")
+        if items:
+            kept, scores = kept_urls(node), _scores(run, row["iteration"])
+            row["truth"] = {}
+            for scope, members in items.items():
+                curve = precision_recall_curve(members, scores)
+                row["truth"][scope] = measure(members, kept) | {
+                    "average_precision": average_precision(curve) if curve else None
+                }
+                if scope == "unseen":
+                    row["curve"] = curve
+        found.append(row)
+    return found
+
+
+@dataclass(frozen=True)
+class Crawl:
+    """Records by outcome, pages by language, and duplicates by kind."""
+
+    records: int
+    reasons: Counter[str]
+    languages: Counter[str]
+    duplicates: Counter[str]
+    pool: int | None
+
+
+def _column_counts(path: Path, column: str) -> Counter[str]:
+    return Counter(str(value) for value in parquet.read_table(path, columns=[column])[column].to_pylist())
+
+
+def crawl(run: Run) -> Crawl | None:
+    """Counts over all crawl results; None where crawling did not run."""
+    if not run.of("crawl"):
+        return None
+    reasons, languages, duplicates, pool, records = Counter(), Counter(), Counter(), None, 0
+    for node in run.of("crawl"):
+        path = node.data / "records.parquet"
+        if path.exists():
+            table = parquet.read_table(path, columns=["status", "reason", "language"]).to_pylist()
+            records += len(table)
+            reasons.update(row["reason"] or "unknown" for row in table if row["status"] == "rejected")
+            languages.update(row["language"] or "unknown" for row in table if row["status"] == "extracted")
+        if (node.data / "duplicates.parquet").exists():
+            duplicates.update(_column_counts(node.data / "duplicates.parquet", "kind"))
+            pool = sum(languages.values()) - sum(duplicates.values()) if languages else None
+    return Crawl(records, reasons, languages, duplicates, pool)
+
+
+@dataclass(frozen=True)
+class Removals:
+    """Pages taken out by decontamination: counts, and a sample spread over benchmarks."""
+
+    total: int
+    pages: int
+    by_benchmark: Counter[str]
+    by_rule: Counter[str]
+    sample: list[dict[str, Any]]
+
+
+def removals(run: Run, limit: int) -> Removals | None:
+    """Counts and at most `limit` rows of the removal log, taken from the benchmarks in turn; None where it did not run."""
+    if "decontaminate" not in run.nodes:
+        return None
+    rows = list(read_lines(run.nodes["decontaminate"].data / "removals.jsonl"))
+    queues: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        queues.setdefault(row["benchmark"], []).append(row)
+    turns = max((len(queue) for queue in queues.values()), default=0)
+    sample = [queue[turn] for turn in range(turns) for queue in queues.values() if turn < len(queue)]
+    return Removals(
+        len(rows),
+        len({row["id"] for row in rows}),
+        Counter(row["benchmark"] for row in rows),
+        Counter(row["rule"] for row in rows),
+        sample[:limit],
+    )

@@ -1,0 +1,299 @@
+"""The page's interactive figures, as plotly.js JSON.
+
+Colours are names (`@1` to `@8` for series, `@ink`, `@muted`, ...), which the page replaces by those of its light or dark theme.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from pipeline.report.collect import Node, Run, read_json, read_lines
+from pipeline.report.compare import Results, Task
+
+Figure = dict[str, Any]
+Point = tuple[float, float]
+MAX_POINTS = 600
+SERIES = 8
+VOTING = (("maj@k", "Maj@K"), ("pass@k", "Pass@K"))
+# Columns of an rl metrics.jsonl that the page draws: key, title, what it tells.
+RL_PANELS = (
+    ("reward", "Reward", "mean over all outputs of a step"),
+    (
+        "accuracy",
+        "Accuracy",
+        "share of right outputs among the samples; squares: greedy on held-out questions",
+    ),
+    ("kl", "KL to the reference", "nats per token, k3 estimator"),
+    ("entropy", "Entropy", "nats per token of the sampling policy"),
+    ("length", "Output length", "tokens, mean"),
+    ("truncated", "Truncated", "share of outputs cut at the token limit"),
+    ("zero_variance_share", "Groups without signal", "share of groups whose rewards are all equal"),
+    ("logprob_gap_max", "Log-probability gap", "largest |sampler − trainer| on a sampled token, nats"),
+)
+
+
+def colour(index: int) -> str:
+    """Name of the colour of a series."""
+    return f"@{index % SERIES + 1}"
+
+
+def line(points: Iterable[Point], name: str, index: int, *, mode: str = "lines", **trace: Any) -> Figure:
+    """A line of (x, y) points in the colour of series `index`."""
+    xs, ys = zip(*points, strict=True) if (points := list(points)) else ((), ())
+    base = {
+        "type": "scatter",
+        "mode": mode,
+        "name": name,
+        "x": xs,
+        "y": ys,
+        "line": {"color": colour(index), "width": 2},
+    }
+    return base | {"marker": {"color": colour(index), "size": 7}} | trace
+
+
+def figure(traces: list[Figure], x: str, y: str, *, legend: bool = True, **layout: Any) -> Figure:
+    """A figure with axis titles; `layout` goes to plotly as it is."""
+    axes = {"xaxis": {"title": {"text": x}}, "yaxis": {"title": {"text": y}}}
+    for axis in axes:
+        axes[axis] |= layout.pop(axis, {})
+    return {"data": traces, "layout": axes | {"showlegend": legend and len(traces) > 1} | layout}
+
+
+def _errors(values: list[float], intervals: list[list[float] | None]) -> Figure:
+    pairs = [interval or [value, value] for value, interval in zip(values, intervals, strict=True)]
+    up = [high - value for value, (_, high) in zip(values, pairs, strict=True)]
+    down = [value - low for value, (low, _) in zip(values, pairs, strict=True)]
+    return {"type": "data", "symmetric": False, "array": up, "arrayminus": down, "thickness": 1.4, "width": 5}
+
+
+def thin(points: list[Point]) -> list[Point]:
+    """At most `MAX_POINTS` points: means of equal runs of neighbours, so that noise is not aliased."""
+    size = -(-len(points) // MAX_POINTS)
+    groups = [points[start : start + size] for start in range(0, len(points), max(size, 1))]
+    return [(group[-1][0], sum(y for _, y in group) / len(group)) for group in groups]
+
+
+def column(rows: list[dict[str, Any]], key: str) -> list[Point]:
+    """(step, value) of the rows that have a number under `key`, thinned."""
+    found = [(row["step"], row[key]) for row in rows if isinstance(row.get(key), int | float)]
+    return thin(found)
+
+
+def corpus(rows: list[dict[str, Any]]) -> dict[str, Figure]:
+    """Precision and recall, kept pages and precision-recall curves per iteration."""
+    found: dict[str, Figure] = {}
+    xs = [row["iteration"] for row in rows]
+    ticks = (
+        {
+            "tickmode": "array",
+            "tickvals": xs,
+            "ticktext": [str(x) for x in xs],
+            "range": [xs[0] - 0.3, xs[-1] + 0.3],
+        }
+        if xs
+        else {}
+    )
+    if rows and all("truth" in row for row in rows):
+        traces = []
+        for index, measure in enumerate(("recall", "precision")):
+            points = [
+                (row["iteration"], row["truth"]["unseen"][measure], row["truth"]["unseen"][f"{measure}_ci95"])
+                for row in rows
+            ]
+            shown = [point for point in points if point[1] is not None]
+            errors = _errors([y for _, y, _ in shown], [interval for _, _, interval in shown])
+            traces.append(
+                line([(x, y) for x, y, _ in shown], measure, index, mode="lines+markers", error_y=errors)
+            )
+        found["corpus-truth"] = figure(
+            traces, "iteration", "share", xaxis=ticks, yaxis={"tickformat": ".0%", "range": [0, 1.04]}
+        )
+    kept = {"type": "bar", "name": "kept before", "x": xs, "marker": {"color": "@1"}}
+    old = [round((row.get("overlap_with_previous") or 0) * row["kept_pages"]) for row in rows]
+    new = [row["kept_pages"] - before for row, before in zip(rows, old, strict=True)]
+    bars = [kept | {"y": old}, kept | {"y": new, "name": "new in this iteration", "marker": {"color": "@2"}}]
+    found["corpus-kept"] = figure(bars, "iteration", "pages kept", barmode="stack", bargap=0.45, xaxis=ticks)
+    curves = [(row["iteration"], row["curve"]) for row in rows if row.get("curve")]
+    if curves:
+        traces = [
+            line(_sparse(curve), f"iteration {number}", index) for index, (number, curve) in enumerate(curves)
+        ]
+        axis = {"tickformat": ".0%", "range": [0, 1.02]}
+        found["corpus-curve"] = figure(traces, "recall", "precision", xaxis=axis, yaxis=axis)
+    return found
+
+
+def _sparse(points: list[Point]) -> list[Point]:
+    step = -(-len(points) // MAX_POINTS)
+    return points[::step] + points[-1:]
+
+
+def training(nodes: list[Node]) -> dict[str, Figure]:
+    """Loss and learning rate of the models of one stage."""
+    logs = [(node.instance, list(read_lines(node.data / "metrics.jsonl"))) for node in nodes]
+    found = {}
+    for key, title in (
+        ("loss", "loss, nats per token"),
+        ("lr", "learning rate"),
+        ("grad_norm", "gradient norm"),
+    ):
+        traces = [
+            line(column(rows, key), name, index)
+            for index, (name, rows) in enumerate(logs)
+            if column(rows, key)
+        ]
+        if traces:
+            found[f"{nodes[0].stage}-{key}"] = figure(traces, "step", title)
+    return found
+
+
+def reinforcement(nodes: list[Node]) -> dict[str, Figure]:
+    """One small figure per watched quantity; all models in each."""
+    logs = [(node, list(read_lines(node.data / "metrics.jsonl"))) for node in nodes]
+    found = {}
+    for key, _, _ in RL_PANELS:
+        traces = []
+        for index, (node, rows) in enumerate(logs):
+            if points := column(rows, key):
+                traces.append(line(points, node.instance, index))
+            held_out = (
+                column(list(read_lines(node.data / "evaluation.jsonl")), key) if key == "accuracy" else []
+            )
+            if held_out:
+                marker = {
+                    "color": colour(index),
+                    "size": 8,
+                    "symbol": "square",
+                    "line": {"color": "@paper", "width": 1},
+                }
+                traces.append(
+                    line(held_out, f"{node.instance}, held out", index, mode="lines+markers", marker=marker)
+                    | _dotted(index)
+                )
+        if traces:
+            log_scale = (
+                {"type": "log", "exponentformat": "power"}
+                if key == "logprob_gap_max" and _positive(traces)
+                else {}
+            )
+            found[f"rl-{key}"] = figure(traces, "step", "", legend=False, yaxis=log_scale)
+    return found
+
+
+def _dotted(index: int) -> Figure:
+    return {"line": {"color": colour(index), "width": 1.5, "dash": "dot"}}
+
+
+def _positive(traces: list[Figure]) -> bool:
+    return all(y > 0 for trace in traces for y in trace["y"])
+
+
+def reward(node: Node) -> dict[str, Figure]:
+    """Calibration, best-of-N and training curves of a reward model, as far as its metrics have them."""
+    metrics = read_json(node.data / "metrics.json") if (node.data / "metrics.json").exists() else {}
+    found = {}
+    if bins := metrics.get("calibration"):
+        perfect = line(
+            [(0, 0), (1, 1)],
+            "perfect",
+            0,
+            line={"color": "@muted", "dash": "dot", "width": 1},
+            hoverinfo="skip",
+        )
+        points = [(row["predicted"], row["observed"]) for row in bins if row["n"]]
+        text = [f"{row['n']:,} steps" for row in bins if row["n"]]
+        traces = [perfect, line(points, "steps", 0, mode="lines+markers", text=text)]
+        axis = {"range": [0, 1.02], "tickformat": ".0%"}
+        found[f"{node.name}-calibration"] = figure(
+            traces, "predicted", "observed", legend=False, xaxis=axis, yaxis=axis
+        )
+    if curves := metrics.get("best_of_n"):
+        traces = []
+        for index, (name, values) in enumerate(curves.items()):
+            traces.append(
+                line(
+                    [(int(n), value) for n, value in values.items()],
+                    name.replace("_", " "),
+                    index,
+                    mode="lines+markers",
+                )
+            )
+        found[f"{node.name}-best"] = figure(
+            traces, "N", "accuracy", xaxis=_powers(traces), yaxis={"tickformat": ".0%"}
+        )
+    return found
+
+
+def _powers(traces: list[Figure]) -> Figure:
+    ks = sorted({x for trace in traces for x in trace["x"]})
+    return {"type": "log", "tickmode": "array", "tickvals": ks, "ticktext": [str(k) for k in ks]}
+
+
+def voting(results: Results, task: Task) -> dict[str, Figure]:
+    """Maj@K and Pass@K of all models on a task, with 95 % bands."""
+    found = {}
+    for metric, title in VOTING:
+        traces: list[Figure] = []
+        for index, name in enumerate(results.answers):
+            points = results.curve(name, task, metric)
+            if len(points) < 2:
+                continue
+            band = [(k, high) for k, _, (_, high) in points] + [
+                (k, low) for k, _, (low, _) in reversed(points)
+            ]
+            fill = {
+                "fill": "toself",
+                "fillcolor": f"{colour(index)}/0.13",
+                "line": {"width": 0},
+                "mode": "lines",
+            }
+            traces.append(line(band, name, index) | fill | {"hoverinfo": "skip", "showlegend": False})
+            traces.append(line([(k, value) for k, value, _ in points], name, index, mode="lines+markers"))
+        if traces:
+            key = f"{metric}-{'-'.join(task)}"
+            found[key] = figure(traces, "K", title, xaxis=_powers(traces), yaxis={"tickformat": ".0%"})
+    return found
+
+
+def paper_voting(paper: dict[str, Any], benchmark: str) -> dict[str, Figure]:
+    """The paper's figure 7 on a benchmark."""
+    found, ks = {}, paper["figure_7"]["k"]
+    for metric, title in VOTING:
+        curves = paper["figure_7"][benchmark][metric.removesuffix("@k")]
+        traces = [
+            line(
+                [(k, value / 100) for k, value in zip(ks, values, strict=True)],
+                name,
+                index,
+                mode="lines+markers",
+            )
+            for index, (name, values) in enumerate(curves.items())
+        ]
+        axis = {"tickformat": ".0%"}
+        found[f"paper-{metric}"] = figure(traces, "K", title, xaxis=_powers(traces), yaxis=axis)
+    return found
+
+
+def cost(run: Run) -> Figure:
+    """Seconds per stage, its instances stacked."""
+    nodes = [node for node in run.nodes.values() if node.seconds]
+    bars = [
+        {
+            "type": "bar",
+            "orientation": "h",
+            "name": node.name,
+            "x": [node.seconds],
+            "y": [node.stage],
+            "marker": {"color": colour(index), "line": {"color": "@paper", "width": 1}},
+            "hovertemplate": f"{node.name}: %{{x:,.1f}} s<extra></extra>",
+        }
+        for index, node in enumerate(nodes)
+    ]
+    order = list(dict.fromkeys(node.stage for node in reversed(nodes)))
+    return figure(
+        bars,
+        "seconds",
+        "",
+        legend=False,
+        barmode="stack",
+        yaxis={"categoryorder": "array", "categoryarray": order},
+    )
