@@ -1,0 +1,141 @@
+"""The training core of cpt, sft, reward and rl: DeepSpeed engine, schedules, one optimiser step, the loop.
+
+Losses are normalised over the whole batch (all ranks and micro-batches), so the result does not depend on how a
+batch is cut. Learning rates are pure functions of the step, so that nothing about them has to be restored.
+"""
+
+import pipeline.common.environment  # isort: skip  # before torch and deepspeed
+
+import os
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import deepspeed
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+T = TypeVar("T")
+Schedule = Callable[[int], float]
+
+
+@dataclass(frozen=True)
+class EngineSettings:
+    """How an engine optimises (AdamW) and spreads its state (ZeRO)."""
+
+    learning_rate: float
+    beta1: float = 0.9
+    beta2: float = 0.95
+    epsilon: float = 1e-8
+    weight_decay: float = 0.1
+    gradient_clipping: float = 1.0
+    precision: str = "fp32"
+    zero_stage: int = 1
+
+
+def start_process_group() -> None:
+    """Join the process group that torchrun describes; a process started alone becomes a group of one."""
+    if dist.is_initialized():
+        return
+    if "RANK" not in os.environ:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        os.environ |= {
+            "RANK": "0",
+            "LOCAL_RANK": "0",
+            "WORLD_SIZE": "1",
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(port),
+        }
+    # DeepSpeed would compile a shared-memory all-reduce (g++, more than a minute) that only inference uses.
+    deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+    deepspeed.init_distributed(verbose=False)
+
+
+def build_engine(module: nn.Module, settings: EngineSettings) -> Any:
+    """A DeepSpeed engine over `module` with AdamW; matrices decay, norms and biases do not.
+
+    ZeRO stage 1 to 3: the stages whose resume is exact.
+    """
+    start_process_group()
+    parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    groups = [
+        {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": settings.weight_decay},
+        {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
+    ]
+    optimizer = torch.optim.AdamW(
+        [group for group in groups if group["params"]],
+        lr=settings.learning_rate,
+        betas=(settings.beta1, settings.beta2),
+        eps=settings.epsilon,
+        fused=True,
+    )
+    size = sum(parameter.numel() for parameter in parameters)
+    engine, *_ = deepspeed.initialize(
+        model=module,
+        optimizer=optimizer,
+        config={
+            "train_micro_batch_size_per_gpu": 1,  # `update` says where a batch ends; DeepSpeed need not count
+            "gradient_accumulation_steps": 1,
+            "gradient_clipping": settings.gradient_clipping,
+            "bf16": {"enabled": settings.precision == "bf16"},
+            "zero_optimization": {
+                "stage": settings.zero_stage,
+                "reduce_bucket_size": min(size, 500_000_000),
+                "allgather_bucket_size": min(size, 500_000_000),
+            },
+            "steps_per_print": 10**9,
+        },
+    )
+    return engine
+
+
+def update(
+    engine: Any, micro_batches: Sequence[T], loss_of: Callable[[T], Tensor], learning_rate: float
+) -> tuple[float, float]:
+    """One optimiser step over `micro_batches`; returns (loss, gradient norm before clipping).
+
+    `loss_of(micro_batch)` runs the engine and returns this micro-batch's part of the loss, already divided by the
+    size of the whole batch: parts of all micro-batches and ranks add up to the loss.
+    """
+    for group in engine.optimizer.param_groups:
+        group["lr"] = learning_rate
+    total = torch.zeros((), device=engine.device)
+    for index, micro_batch in enumerate(micro_batches):
+        engine.set_gradient_accumulation_boundary(index == len(micro_batches) - 1)
+        loss = loss_of(micro_batch)
+        # DeepSpeed averages gradients over ranks; the parts are meant to be summed.
+        engine.backward(loss * engine.world_size, scale_wrt_gas=False)
+        total += loss.detach()
+        engine.step()
+    if engine.world_size > 1:
+        dist.all_reduce(total)
+    return total.item(), float(engine.get_global_grad_norm())
+
+
+def constant(learning_rate: float, warmup_steps: int = 0) -> Schedule:
+    """The peak from the end of a linear warm-up on (sft: paper section 3.2)."""
+    return lambda step: learning_rate * min(1.0, (step + 1) / (warmup_steps + 1))
+
+
+def multi_step(
+    learning_rate: float, steps: int, warmup_steps: int, drops: Sequence[tuple[float, float]]
+) -> Schedule:
+    """Linear warm-up to the peak, then x `factor` of the peak once `share` of all steps is done (paper 2.2).
+
+    `drops` are (share, factor) pairs in rising order of share, in the paper (0.8, 0.316) and (0.9, 0.1).
+    """
+
+    def at(step: int) -> float:
+        if step < warmup_steps:
+            return learning_rate * (step + 1) / warmup_steps
+        factor = 1.0
+        for share, value in drops:
+            if step >= share * steps:
+                factor = value
+        return learning_rate * factor
+
+    return at
