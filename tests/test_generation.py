@@ -1,0 +1,84 @@
+"""The vLLM engine against transformers on the same weights, on a tiny random Llama model (CPU, fp32)."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.tiny_model import log_probs, save_tiny_model
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_tiny_model(tmp_path_factory.mktemp("model"), seed=0)
+
+
+@pytest.fixture(scope="module")
+def generator(folder: Path):
+    from pipeline.common.generation import Generator
+
+    engine = Generator(folder, dtype="float32", max_model_len=320, max_sequences=16)
+    yield engine
+    engine.close()
+
+
+def prompts(count: int, length: int) -> list[list[int]]:
+    random = torch.Generator().manual_seed(length)
+    return torch.randint(4, 90, (count, length), generator=random).tolist()
+
+
+def largest_gap(model, prompt: list[int], sample) -> float:
+    expected = log_probs(model, prompt, sample.token_ids)
+    return (torch.tensor(sample.logprobs) - expected).abs().max().item()
+
+
+def test_sampled_log_probabilities_equal_those_of_transformers(generator, folder: Path) -> None:
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    texts = prompts(3, 250)
+    groups = generator.generate(texts, n=4, max_tokens=24, seeds=[0, 10, 20], logprobs=True)
+    for prompt, group in zip(texts, groups, strict=True):
+        for sample in group:
+            assert len(sample.logprobs) == len(sample.token_ids) > 0
+            assert largest_gap(model, prompt, sample) <= 5e-5
+
+
+def test_a_sample_depends_on_its_prompt_and_seed_alone(generator) -> None:
+    texts, seeds = prompts(5, 40), [0, 100, 200, 300, 400]
+    together = generator.generate(texts, n=3, max_tokens=20, seeds=seeds, logprobs=True)
+    reverse = generator.generate(texts[::-1], n=3, max_tokens=20, seeds=seeds[::-1], logprobs=True)[::-1]
+    alone = [
+        generator.generate([text], n=3, max_tokens=20, seeds=[seed], logprobs=True)[0]
+        for text, seed in zip(texts, seeds, strict=True)
+    ]
+    assert together == reverse == alone
+    assert len({tuple(sample.token_ids) for sample in together[0]}) == 3
+
+
+def test_after_new_weights_the_samples_come_from_them(generator, tmp_path: Path) -> None:
+    """Prompts span several cache blocks, so that stale cached keys and values would show."""
+    from transformers import AutoModelForCausalLM
+
+    texts = prompts(2, 250)
+    generator.generate(texts, max_tokens=4)
+    other = AutoModelForCausalLM.from_pretrained(save_tiny_model(tmp_path, seed=1), dtype=torch.float32)
+    weights = dict(other.named_parameters()) | {"lm_head.weight": other.lm_head.weight}
+    generator.load_weights(((name, value.detach()) for name, value in weights.items()), version=1)
+    assert generator.version == 1
+    for prompt, (sample,) in zip(
+        texts, generator.generate(texts, max_tokens=24, seeds=[1, 2], logprobs=True), strict=True
+    ):
+        assert largest_gap(other, prompt, sample) <= 5e-5
+
+
+def test_greedy_samples_are_the_most_likely_tokens_and_stops_hold(generator) -> None:
+    (text,) = prompts(1, 30)
+    ((sample,),) = generator.generate([text], temperature=0.0, max_tokens=12)
+    assert sample.finish_reason == "length" and len(sample.token_ids) == 12
+    third = sample.token_ids[2]
+    ((stopped,),) = generator.generate([text], temperature=0.0, max_tokens=12, stop_token_ids=[third])
+    assert stopped.finish_reason == "stop"
+    assert stopped.token_ids == sample.token_ids[: sample.token_ids.index(third) + 1]

@@ -1,0 +1,56 @@
+"""A random Llama model of some 70,000 parameters with a character tokenizer: what model tests start from."""
+
+import string
+from pathlib import Path
+
+import torch
+
+SPECIAL = ("<pad>", "<s>", "</s>", "<unk>")
+
+
+def save_tiny_model(folder: Path, *, seed: int, tied: bool = True, spread: float = 0.2) -> Path:
+    """Write the model and its tokenizer to `folder`; `spread` is the weights' standard deviation."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+    characters = [character for character in string.printable if character not in "\t\r\x0b\x0c"]
+    vocabulary = {token: index for index, token in enumerate([*SPECIAL, *characters])}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    tokenizer.decoder = decoders.Fuse()
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token="<pad>", bos_token="<s>", eos_token="</s>", unk_token="<unk>"
+    )
+    fast.chat_template = (
+        "{{ bos_token }}{% for message in messages %}{% if message['role'] == 'user' %}"
+        "{{ 'User: ' + message['content'] + '\n\n' }}{% else %}"
+        "{{ 'Assistant: ' + message['content'] + eos_token }}{% endif %}{% endfor %}"
+        "{% if add_generation_prompt %}{{ 'Assistant:' }}{% endif %}"
+    )
+    fast.save_pretrained(folder)
+    torch.manual_seed(seed)
+    config = LlamaConfig(
+        vocab_size=len(vocabulary),
+        hidden_size=64,
+        intermediate_size=128,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        max_position_embeddings=512,
+        tie_word_embeddings=tied,
+        initializer_range=spread,
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=2,
+    )
+    model = LlamaForCausalLM(config).float()
+    model.generation_config = GenerationConfig(pad_token_id=0, bos_token_id=1, eos_token_id=2)
+    model.save_pretrained(folder)
+    return folder
+
+
+def log_probs(model: torch.nn.Module, prompt: list[int], output: list[int]) -> torch.Tensor:
+    """log p(output token | everything before it), shape (len(output),), by one plain forward pass."""
+    with torch.no_grad():
+        logits = model(torch.tensor([[*prompt, *output]]), use_cache=False).logits[0, len(prompt) - 1 : -1]
+    return logits.float().log_softmax(-1)[torch.arange(len(output)), torch.tensor(output)]
