@@ -8,13 +8,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from html import escape
 
-TOKEN = re.compile(r"\\begin\{pmatrix\}|\\end\{pmatrix\}|\\text\{[^}]*\}|\\\\|\\[a-zA-Z]+|\d+(?:\.\d+)?|[a-zA-Z]|\S")
+TOKEN = re.compile(r"\\begin\{pmatrix\}|\\end\{pmatrix\}|\\text\{[^}]*\}|\\\\|\\%|\\[a-zA-Z]+|\d+(?:\.\d+)?|[a-zA-Z]|\S")
 
 SYMBOLS = {
     "cdot": "·", "times": "×", "div": "÷", "le": "≤", "ge": "≥", "ne": "≠", "in": "∈", "to": "→", "infty": "∞", "sum": "∑",
     "int": "∫", "alpha": "α", "beta": "β", "lambda": "λ", "varepsilon": "ε", "delta": "δ", "pi": "π", "mu": "μ", "sigma": "σ",
     "ldots": "…", "equiv": "≡", "mid": "∣", "subset": "⊂", "cap": "∩", "cup": "∪", "forall": "∀", "exists": "∃", "pm": "±",
-    "circ": "∘", "Rightarrow": "⇒", "quad": " ", "langle": "⟨", "rangle": "⟩", "approx": "≈", "prime": "′",
+    "circ": "∘", "Rightarrow": "⇒", "quad": " ", "langle": "⟨", "rangle": "⟩", "approx": "≈", "prime": "′", "%": "%",
 }  # fmt: skip
 FUNCTIONS = {"det", "gcd", "lim", "sin", "cos", "ln", "log", "max", "min", "dim", "ker", "mod"}
 SUPERSCRIPTS = str.maketrans("0123456789+-n", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ")
@@ -140,11 +140,13 @@ def to_plain(node: Node) -> str:
             return f"√{wrapped(inner[0])}"
         case "sup":
             small = inner[1].translate(SUPERSCRIPTS)
+            if small == "′":
+                return inner[0] + small
             return inner[0] + (small if re.fullmatch("[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ]+", small) else f"^{wrapped(inner[1])}")
         case "sub":
             return f"{inner[0]}_{inner[1]}"
         case "matrix":
             return "[" + "; ".join(" ".join(to_plain(cell) for cell in row.parts) for row in node.parts) + "]"
-        case "word":
-            return f" {node.text} "
+        case "word" if node.text == "mod":
+            return " mod "
     return node.text
