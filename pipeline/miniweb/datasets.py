@@ -1,7 +1,7 @@
-"""The demo's data sets made of problems: SFT examples, RL prompts and two benchmarks, in the formats that every stage reads.
+"""The demo's data sets made of problems: SFT examples, RL prompts and benchmarks, in every stage's formats.
 
-The SFT set mixes solution styles by weight (see `problems.py` for why); the paper's SFT set (section 3.1) mixes formats and
-languages in unstated shares. RL prompts are drawn from the training split, as in section 4.2.
+The SFT set mixes solution styles by weight (see `problems.py` for why); the paper's SFT set (section 3.1)
+mixes formats and languages in unstated shares. RL prompts come from the training split, as in section 4.2.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ FORMATS: dict[Style, str] = {"cot": "cot", "brief": "cot", "direct": "cot", "pro
 
 
 def distinct_problems(seed: int, split: str, count: int, chinese_share: float) -> list[Problem]:
-    """`count` problems with different questions, `chinese_share` of them (rounded) in Chinese, in random order."""
+    """`count` problems with different questions, `chinese_share` of them in Chinese, in random order."""
     rng = random.Random(f"{seed}/{split}")
     chinese = round(count * chinese_share)
     found: dict[str, Problem] = {}

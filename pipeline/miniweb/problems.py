@@ -6,9 +6,9 @@ Solutions come in styles of different reliability for a small model: step by ste
 the paper's section 5.2.2: a model that saw all styles can already solve a problem, and GRPO teaches it to
 prefer the style that does.
 
-Splits: `train` and `test` share story frames but no question: they are cut by a hash of the pair (who, things),
-so that nothing has to be remembered to keep them apart. `heldout` uses story frames that appear in no training
-text.
+Splits: `train` and `test` share story frames but no question: they are cut by a hash of the pair
+(who, things), so that nothing has to be remembered to keep them apart. `heldout` uses story frames that
+appear in no training text.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def is_test_pair(who: str, things: str) -> bool:
 
 
 def make_problem(rng: random.Random, split: str, lang: str) -> Problem:
-    """Draw a problem of `split` (train, test, heldout) in `lang` (en, zh); only the state of `rng` decides."""
+    """Draw a problem of `split` (train, test, heldout) in `lang` (en, zh); `rng` alone decides."""
     if split not in SPLITS or lang not in LANGUAGES:
         raise ValueError(f"no problems of split {split!r} in language {lang!r}")
     language = LANGUAGES[lang]
@@ -145,7 +145,7 @@ def program(problem: Problem) -> str:
 
 
 def render_solution(problem: Problem, style: Style, boxed: bool = True) -> str:
-    """The solution in one style; `boxed` writes the answer as \\boxed{N}, as chat answers do and web pages seldom.
+    """The solution in one style; `boxed` writes the answer as \\boxed{N}, as chat answers do.
 
     A `program` states no answer: running it prints it.
     """

@@ -1,10 +1,10 @@
-"""The wording of the demo's word problems: who has what, what may happen to it, and how one asks for the rest.
+"""The wording of the demo's word problems: who has what, what may happen to it, how one asks for the rest.
 
 A scenario is a story frame. `{who}` holds a number of `{things}`; each event adds (`gains`) or takes away
-(`losses`) `{n}` of them; `ask` closes the question. Scenarios in `held_out_scenarios` never appear in training
-text: they measure whether a model learnt arithmetic or phrases. Nearly every stretch of ten words names both
-`{who}` and `{things}`: the splits are cut by that pair (see `problems.py`), so that ten words shared by training
-text and a test question mean a real leak (paper section 2.1).
+(`losses`) `{n}` of them; `ask` closes the question. Scenarios in `held_out_scenarios` never appear in
+training text: they measure whether a model learnt arithmetic or phrases. Every stretch of ten English words
+names both `{who}` and `{things}`, and the splits are cut by that pair (see `problems.py`): ten words shared
+by training text and a test question are a real leak (paper section 2.1). Chinese comes close to that.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ ENGLISH = Language(
         Scenario("attic", "{who} keeps {n} {things} at home.",
                  ("{who} finds {n} more {things}.", "{who} brings home {n} {things}."),
                  ("{who} loses {n} {things}.", "{who} throws away {n} {things}."),
-                 "How many {things} are left with {who}?"),
+                 "How many {things} has {who} left?"),
         Scenario("school", "{who} takes {n} {things} to school.",
                  ("{who} makes {n} new {things}.", "{who} borrows {n} {things} from {other}."),
                  ("{who} returns {n} {things} to {other}.", "{who} breaks {n} {things}."),
@@ -58,15 +58,15 @@ ENGLISH = Language(
         Scenario("collection", "{who} collects {n} {things} in May.",
                  ("{who} adds {n} {things} in June.", "{who} wins {n} {things}."),
                  ("{who} trades away {n} {things}.", "{who} donates {n} {things}."),
-                 "What is the number of {things} of {who} in the end?"),
+                 "How many {things} has {who} got in the end?"),
         Scenario("store", "{who} puts {n} {things} on a shelf.",
                  ("{who} unpacks {n} more {things}.", "{who} orders {n} {things} again."),
-                 ("{who} ships {n} {things}.", "{who} hands {n} {things} to a customer."),
-                 "How many {things} remain on the shelf of {who}?"),
+                 ("{who} ships {n} {things}.", "{who} hands {n} {things} to buyers."),
+                 "How many {things} has {who} on the shelf?"),
         Scenario("holiday", "{who} packs {n} {things} for a trip.",
-                 ("{who} picks up {n} more {things}.", "{who} receives {n} {things} as a gift."),
-                 ("{who} forgets {n} {things} on the train.", "{who} uses up {n} {things}."),
-                 "With how many {things} does {who} come back?"),
+                 ("{who} picks up {n} more {things}.", "{who} receives {n} {things} as gifts."),
+                 ("{who} forgets {n} {things} somewhere.", "{who} uses up {n} {things}."),
+                 "How many {things} does {who} bring back?"),
     ),
     held_out_scenarios=(
         Scenario("workshop", "There are {n} {things} in the workshop of {who}.",
@@ -110,7 +110,7 @@ CHINESE = Language(
     ),
     compare=("{who}有{n}个{things}。",
              "{other}比{who}多{n}个{things}。", "{other}比{who}少{n}个{things}。",
-             "{who}和{other}一共有多少个{things}？"),
+             "{who}和{other}共有几个{things}？"),
     conclusion="答案是{answer}。",
 )
 
