@@ -8,7 +8,6 @@ that anybody can see which.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,19 +30,6 @@ class Layout(Section):
     gap: str = key("\n\n", "text between exemplars")
     stop: list[str] = key([], "the answer ends before the first of these")
     exemplars: list[dict[str, str]] = key([], "question, solution and answer of each exemplar")
-
-
-@dataclass(frozen=True)
-class Prompt:
-    """Token ids of a prompt, and the texts at which its answer ends."""
-
-    tokens: list[int]
-    stop: tuple[str, ...] = ()
-
-    def cut(self, text: str) -> str:
-        """The answer without what runs on behind it, e.g. a next question that the model asked itself."""
-        ends = [position for stop in self.stop if (position := text.find(stop)) >= 0]
-        return text[: min(ends)] if ends else text
 
 
 def read_layout(path: Path) -> Layout:
@@ -83,17 +69,17 @@ def few_shot_text(layout: Layout, exemplars: Sequence[Item], item: Item) -> str:
     return layout.gap.join([*parts, layout.question.format(question=item.text)])
 
 
-def few_shot_prompt(tokenizer: Any, layout: Layout, exemplars: Sequence[Item], item: Item) -> Prompt:
+def few_shot_prompt(tokenizer: Any, layout: Layout, exemplars: Sequence[Item], item: Item) -> list[int]:
     """Tokens of a few-shot prompt, with the beginning-of-sequence token in front if the model has one."""
     tokens = tokenizer(few_shot_text(layout, exemplars, item))["input_ids"]
     while tokens and tokens[-1] == tokenizer.eos_token_id:
         tokens.pop()
     if tokenizer.bos_token_id is not None and tokens[:1] != [tokenizer.bos_token_id]:
         tokens.insert(0, tokenizer.bos_token_id)
-    return Prompt(tokens, tuple(layout.stop))
+    return tokens
 
 
-def chat_prompt(tokenizer: Any, item: Item, suffix: str, model: str) -> Prompt:
+def chat_prompt(tokenizer: Any, item: Item, suffix: str, model: str) -> list[int]:
     """Tokens of a zero-shot chat prompt: question, suffix on a line of its own, the model's chat template."""
     if not tokenizer.chat_template:
         raise InputError(
@@ -102,4 +88,4 @@ def chat_prompt(tokenizer: Any, item: Item, suffix: str, model: str) -> Prompt:
     content = f"{item.text}\n{suffix}" if suffix else item.text
     messages = [{"role": "user", "content": content}]
     text = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
-    return Prompt(tokenizer(text, add_special_tokens=False)["input_ids"])
+    return tokenizer(text, add_special_tokens=False)["input_ids"]

@@ -1,4 +1,4 @@
-"""Score outputs without a model: `python -m pipeline.evaluate.score --benchmark NAME --outputs F --output F`."""
+"""Score outputs that exist: `python -m pipeline.evaluate.score --benchmark NAME --outputs F --output F`."""
 
 import argparse
 import sys
