@@ -5,6 +5,7 @@ is the hash of the instance's own section and of its inputs: upstream fingerprin
 results, the path or hub id for files.
 """
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -13,10 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.common.manifest import fingerprint
-from pipeline.config.root import Config, ConfigError
+from pipeline.config.crawl import DEDUP_ONLY, EXTRACT_ONLY
+from pipeline.config.root import Config, ConfigError, ModelNode
 
 REMOTE = ("hub:", "http://", "https://", "s3://")
 MINIWEB = "miniweb:"
+HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 @dataclass(frozen=True)
@@ -223,32 +226,47 @@ class Graph:
 
     def _models(self) -> None:
         for name, node in self.config.models.items():
-            inputs: list[tuple[str, str | Result]] = []
-            if node.parent:
-                inputs.append(("parent", self.model(node.parent)))
-            elif node.init != "scratch":
-                inputs.append(("init", node.init))
-            if node.stage == "cpt":
-                inputs.append(("tokens", Result(f"tokens/{node.mixture}")))
-            for key in ("policy", "reward_model"):
-                if getattr(node, key):
-                    inputs.append((key, self.model(getattr(node, key))))
-            section = self.config.model_sections[name]
-            for key in ("data", "prompts", "evaluation"):
-                sources = getattr(section, key, None)
-                inputs += [(key, source) for source in self._sources(sources, f"models.{name}.{key}")]
-            self._add(f"{node.stage}/{name}", f"pipeline.{node.stage}", section, inputs)
+            if node.train:
+                self._train(name, node)
             benchmarks = node.benchmarks if node.benchmarks is not None else list(self.config.benchmarks)
             if node.stage != "reward" and benchmarks:
                 self._evaluate(name, benchmarks)
 
-    def model(self, name: str) -> Result:
-        """The folder of a model."""
-        return Result(f"{self.config.models[name].stage}/{name}")
+    def _train(self, name: str, node: ModelNode) -> None:
+        inputs: list[tuple[str, str | Result]] = []
+        if node.parent:
+            inputs.append(("parent", self.model(node.parent)))
+        elif node.init != "scratch":
+            inputs.append(("init", self._init(name)))
+        if node.stage == "cpt":
+            inputs.append(("tokens", Result(f"tokens/{node.mixture}")))
+        for key in ("policy", "reward_model"):
+            if getattr(node, key):
+                inputs.append((key, self.model(getattr(node, key))))
+        section = self.config.model_sections[name]
+        for key in ("data", "prompts", "evaluation"):
+            sources = getattr(section, key, None)
+            inputs += [(key, source) for source in self._sources(sources, f"models.{name}.{key}")]
+        self._add(f"{node.stage}/{name}", f"pipeline.{node.stage}", section, inputs)
+
+    def model(self, name: str) -> "str | Result":
+        """The folder or hub id of a model."""
+        node = self.config.models[name]
+        return Result(f"{node.stage}/{name}") if node.train else self._init(name)
+
+    def _init(self, name: str) -> str:
+        init = str(self.config.models[name].init)
+        if not Path(init).is_dir() and not HUB_ID.fullmatch(init):
+            raise ConfigError(f"config key models.{name}.init: {init}: no such folder, and not a hub id")
+        return init
 
     def _evaluate(self, name: str, benchmarks: list[str]) -> None:
         section = self.config.sections["evaluate"]
         inputs = [("model", self.model(name)), *self._benchmark_files(benchmarks)]
+        for benchmark in benchmarks:
+            exemplars = self.config.benchmarks[benchmark].exemplars
+            sources = self._sources(exemplars, f"benchmarks.{benchmark}.exemplars")
+            inputs += [(f"exemplars.{benchmark}", source) for source in sources]
         self._add(f"evaluate/{name}", "pipeline.evaluate", section, inputs)
         nodes = {
             benchmark: self.config.benchmarks[benchmark].model_dump(mode="json") for benchmark in benchmarks
