@@ -158,3 +158,27 @@ def packages(nodes: list[Node]) -> dict[str, list[str]]:
         for name, version in node.manifest.get("packages", {}).items():
             found.setdefault(name, set()).add(version)
     return {name: sorted(versions) for name, versions in sorted(found.items())}
+
+
+def scores(results: Results) -> list[dict[str, Any]]:
+    """One row per model, benchmark and mode: greedy accuracy, and Maj@K and Pass@K at the largest K."""
+    found = []
+    for model, benchmarks in results.scores.items():
+        for benchmark, modes in benchmarks.items():
+            for mode, score in modes.items():
+                low, high = score["ci95"]
+                row = {"model": model, "benchmark": benchmark, "mode": mode, "score": score}
+                row["greedy"] = Cell(100 * score["accuracy"], (100 * low, 100 * high))
+                row |= {"maj": _largest(score, "maj@k"), "passed": _largest(score, "pass@k")}
+                found.append(row)
+    return found
+
+
+def _largest(score: dict[str, Any], metric: str) -> tuple[int, Cell]:
+    """(K, value) at the largest K; (0, a dash) without samples."""
+    values = score.get(metric) or {}
+    if not values:
+        return 0, Cell()
+    k = max(values, key=int)
+    interval = score.get(f"{metric}_ci95", {}).get(k)
+    return int(k), Cell(100 * values[k], (100 * interval[0], 100 * interval[1]) if interval else None)

@@ -1,0 +1,185 @@
+"""Stage `report`: `index.html`, one offline page, and `summary.json`, from the manifests of a run and the files beside them.
+
+Inputs are `--input <stage>/<instance>=<data folder>` for every result, and optionally `truth`, `seed_urls` and
+`background_urls` files. Any subset of stages will do: a chapter without its stage is left out.
+"""
+
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from pipeline.common.manifest import ROOT, write_json
+from pipeline.common.progress import duration
+from pipeline.common.stage import Stage, run_stage
+from pipeline.config.report import ReportSection
+from pipeline.report import corpus, figures, tables
+from pipeline.report.claims import HELD, NOT_HELD, NOT_MEASURED, Verdict, read_claims, verdicts
+from pipeline.report.collect import STAGES, Node, Run, collect, read_json
+from pipeline.report.compare import Results
+from pipeline.report.page import Chapter, percent, render
+from pipeline.report.samples import browser
+
+TITLES = {
+    "summary": "Summary",
+    "miniweb": "Generated web",
+    "crawl": "Crawl",
+    "corpus": "Corpus",
+    "decontaminate": "Decontamination",
+    "tokens": "Tokens",
+    "cpt": "Pre-training",
+    "sft": "Fine-tuning",
+    "reward": "Reward models",
+    "rl": "Reinforcement",
+    "evaluate": "Evaluation",
+    "samples": "Samples",
+    "cost": "Cost",
+    "provenance": "Provenance",
+}
+LEADS = {
+    "cpt": "Next-token prediction on the mixture; the learning rate drops at 80 % and 90 % of training (paper section 2.3).",
+    "sft": "Solved problems, packed; only the answers carry loss (paper section 3.2).",
+}
+
+
+def _summary_context(run: Run, results: Results, paper: dict[str, Any], judged: list[Verdict], rows: list[dict[str, Any]]) -> dict[str, Any]:
+    tally = Counter(verdict.verdict for verdict in judged)
+    tiles = [(duration(tables.cost(run)["seconds"]), "computing", f"{len(run.nodes)} results")]
+    if rows and "truth" in rows[-1]:
+        first, last = (row["truth"]["unseen"] for row in (rows[0], rows[-1]))
+        recall = f"{percent(first['recall'], 0)} → {percent(last['recall'], 0)}"
+        tiles.append((recall, "recall of math pages", f"at precision {percent(last['precision'], 0)}"))
+    for gain in results.gains:
+        if run.models[gain.better].stage == "rl":
+            low, high = (f"{100 * bound:+.1f}" for bound in gain.ci95)
+            tiles.append((f"{100 * gain.mean:+.1f}", f"points, {gain.better} over {gain.worse}", f"{gain.benchmark}, {low} … {high}"))
+            break
+    tiles.append((f"{tally[HELD]} of {tally[HELD] + tally[NOT_HELD]}", "measured claims held", f"{tally[NOT_MEASURED]} not measured"))
+    columns = [" ".join(filter(None, (tables.title(paper, name), kind))) for name, kind in tables.columns(paper, results)]
+    return {
+        "tiles": tiles,
+        "headline": tables.headline(paper, run, results) if results.scores else [],
+        "columns": columns,
+        "claims": judged,
+        "tally": {verdict: tally[verdict] for verdict in (HELD, NOT_HELD, NOT_MEASURED)},
+        "absent": [TITLES[stage].lower() for stage in STAGES if not run.of(stage) and stage != "miniweb"],
+        "older": [node.name for node in run.nodes.values() if node.code_is_older],
+    }
+
+
+def _corpus_context(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    domains = sorted(rows[-1].get("domains", []), key=lambda domain: (-domain["kept"], domain["domain"]))[:200]
+    used = [(row["iteration"], row.get("prefixes_used", [])) for row in rows]
+    return {"rows": rows, "truth": all("truth" in row for row in rows), "domains": domains, "used": used}
+
+
+def _reward_metrics(nodes: list[Node]) -> dict[str, dict[str, float]]:
+    """Single numbers of each reward model's metrics; curves are figures."""
+    found = {}
+    for node in nodes:
+        path = node.data / "metrics.json"
+        metrics = read_json(path) if path.exists() else {}
+        found[node.name] = {name: value for name, value in metrics.items() if isinstance(value, int | float)}
+    return found
+
+
+def _evaluate_context(run: Run, results: Results, paper: dict[str, Any]) -> dict[str, Any]:
+    extent = max((abs(bound) for gain in results.gains for bound in gain.ci95), default=1.0)
+    return {
+        "scores": tables.scores(results),
+        "gains": results.gains,
+        "scale": extent,
+        "tasks": results.tasks,
+        "paper_tables": tables.paper_tables(paper, run, results),
+    }
+
+
+def _figures(run: Run, results: Results, paper: dict[str, Any], rows: list[dict[str, Any]]) -> dict[str, figures.Figure]:
+    found = {"cost": figures.cost(run)}
+    if rows:
+        found |= figures.corpus(rows)
+    for stage in ("cpt", "sft"):
+        if nodes := run.of(stage):
+            found |= figures.training(nodes)
+    for node in run.of("reward"):
+        found |= figures.reward(node)
+    if nodes := run.of("rl"):
+        found |= figures.reinforcement(nodes)
+    if results.scores:
+        for task in results.tasks:
+            found |= figures.voting(results, task)
+        found |= figures.paper_voting(paper, "math")
+    return found
+
+
+def _chapters(stage: Stage[ReportSection], run: Run, results: Results, paper: dict[str, Any], judged: list[Verdict], rows: list[dict[str, Any]]) -> list[Chapter]:
+    """The chapters of the stages that ran, in the order of the stages."""
+    contexts: dict[str, dict[str, Any]] = {"summary": _summary_context(run, results, paper, judged, rows)}
+    for name in STAGES:
+        if nodes := run.of(name):
+            contexts[name] = {"list": nodes, "lead": LEADS.get(name, "")}
+    if crawl := corpus.crawl(run):
+        contexts["crawl"] = {"crawl": crawl}
+    if removals := corpus.removals(run, stage.config.removals):
+        contexts["decontaminate"] = {"removals": removals}
+    if "corpus" in contexts:
+        contexts["corpus"] = _corpus_context(rows)
+    if "reward" in contexts:
+        contexts["reward"]["metrics"] = _reward_metrics(run.of("reward"))
+    if "rl" in contexts:
+        contexts["rl"]["panels"] = figures.RL_PANELS
+    if results.scores:
+        contexts["evaluate"] = _evaluate_context(run, results, paper)
+        contexts["samples"] = {}
+    cores = sorted({node.run["cores"] for node in run.nodes.values() if "cores" in node.run})
+    contexts["cost"] = {"cost": tables.cost(run), "cores": f"{' or '.join(map(str, cores))} cores" if cores else ""}
+    contexts["provenance"] = {"list": list(run.nodes.values()), "packages": tables.packages(list(run.nodes.values()))}
+    return [Chapter(name, title, contexts[name]) for name, title in TITLES.items() if name in contexts]
+
+
+def _subtitle(run: Run, results: Results) -> str:
+    """One sentence on what ran and what came out."""
+    models = [f"{model.name}{f' ({size} parameters)' if (size := tables.size(model.parameters)) else ''}" for model in run.models.values()]
+    ran = f"{len(run.nodes)} results of {len({node.stage for node in run.nodes.values()})} stages"
+    return f"{ran}; models: {', '.join(models)}." if models else f"{ran}."
+
+
+def summary(run: Run, results: Results, rows: list[dict[str, Any]], judged: list[Verdict]) -> dict[str, Any]:
+    """`summary.json`: the run as other programs read it."""
+    return {
+        "run": run.name,
+        "models": results.scores,
+        "corpus": {"iterations": [{key: value for key, value in row.items() if key != "curve"} for row in rows]},
+        "comparisons": [asdict(gain) for gain in results.gains],
+        "claims": [verdict.row() for verdict in judged],
+        "cost": tables.cost(run),
+        "manifests": {node.name: node.manifest["fingerprint"] for node in run.nodes.values()},
+    }
+
+
+def _file(name: str) -> Path:
+    """A configured file; relative paths start at the repository's root."""
+    return ROOT / name
+
+
+def run(stage: Stage[ReportSection]) -> dict[str, int | float | str]:
+    """Write `index.html` and `summary.json`; counts say what is in them."""
+    found = collect(stage.config.run, stage.inputs)
+    paper, results = tables.read_paper(_file(stage.config.paper)), Results(found)
+    rows = corpus.iterations(found)
+    judged = verdicts(read_claims(_file(stage.config.claims)), found, results)
+    chapters = _chapters(stage, found, results, paper, judged, rows)
+    tasks = browser(results, stage.config.samples, stage.config.sample_characters)
+    page = render(found.name, _subtitle(found, results), chapters, _figures(found, results, paper, rows), {"tasks": tasks})
+    (stage.partial / "index.html").write_text(page)
+    write_json(stage.partial / "summary.json", summary(found, results, rows, judged))
+    return {
+        "results": len(found.nodes),
+        "chapters": len(chapters),
+        "claims_held": sum(verdict.verdict == HELD for verdict in judged),
+        "claims_not_held": sum(verdict.verdict == NOT_HELD for verdict in judged),
+    }
+
+
+if __name__ == "__main__":
+    run_stage("report", ReportSection, run)

@@ -1,0 +1,115 @@
+"""Renders the page: one HTML file with its style, scripts, data and plotly.js inside, and nothing loaded from anywhere.
+
+A content security policy with the hashes of the page's own scripts makes the browser enforce both: no request leaves the
+page, and no script but ours runs, whatever a model wrote.
+"""
+
+import base64
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+from plotly.offline import get_plotlyjs
+
+from pipeline.common.progress import duration
+from pipeline.report.figures import Figure
+from pipeline.report.tables import Cell
+
+TEMPLATES = Path(__file__).parent / "templates"
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """A chapter of the page: `id` names its template and anchor."""
+
+    id: str
+    title: str
+    context: dict[str, Any]
+
+
+def embed(value: Any) -> Markup:
+    """JSON that is safe inside a script element."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return Markup(text)
+
+
+def cell(value: Cell) -> Markup:
+    """A number with its interval in small print, or a dash."""
+    if value.value is None:
+        return Markup('<span class="none">–</span>')
+    style = "+.1f" if value.signed else ".1f"
+    text = f"{value.value:{style}}".replace("-", "−")
+    if value.ci95 is None:
+        return Markup(f"<b>{text}</b>")
+    low, high = (f"{bound:{style}}".replace("-", "−") for bound in value.ci95)
+    side = "above" if value.signed and value.ci95[0] > 0 else "below" if value.signed and value.ci95[1] < 0 else ""
+    return Markup(f'<b class="{side}">{text}</b><small>{low} … {high}</small>')
+
+
+def interval(mean: float, low: float, high: float, scale: float) -> Markup:
+    """A small drawing of a difference with its interval on an axis from -scale to scale, zero marked."""
+
+    def x(value: float) -> float:
+        return round(80 + 76 * max(-1.0, min(1.0, value / scale if scale else 0.0)), 1)
+
+    side = "above" if low > 0 else "below" if high < 0 else "across"
+    return Markup(
+        f'<svg class="interval {side}" viewBox="0 0 160 16" role="img" aria-label="{100 * low:+.1f} to {100 * high:+.1f}">'
+        '<line class="axis" x1="0" y1="8" x2="160" y2="8"/><line class="zero" x1="80" y1="1" x2="80" y2="15"/>'
+        f'<line class="range" x1="{x(low)}" y1="8" x2="{x(high)}" y2="8"/><circle cx="{x(mean)}" cy="8" r="4"/></svg>'
+    )
+
+
+def percent(value: float | None, digits: int = 1) -> str:
+    """A share in percent."""
+    return "–" if value is None else f"{100 * value:.{digits}f} %"
+
+
+def count(value: float | None) -> str:
+    """A number with thin spaces between thousands."""
+    return "–" if value is None else f"{value:,.0f}".replace(",", "\u202f")
+
+
+def environment() -> Environment:
+    """The templates, everything escaped unless it is markup of ours."""
+    found = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    found.filters |= {"cell": cell, "percent": percent, "count": count, "duration": duration, "embed": embed}
+    found.globals |= {"interval": interval}
+    return found
+
+
+def _hash(script: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
+
+
+def render(run: str, subtitle: str, chapters: list[Chapter], figures: dict[str, Figure], data: dict[str, Any]) -> str:
+    """The whole page. `data` is what the page's script reads besides the figures: the sample browser's questions."""
+    templates = environment()
+    body = []
+    for number, chapter in enumerate(chapters):
+        template = templates.get_template(f"{chapter.id}.html.j2")
+        body.append(Markup(template.render(chapter=chapter, number=number, figures=figures, **chapter.context)))
+    scripts = {"plotly": get_plotlyjs(), "page": (TEMPLATES / "page.js").read_text()}
+    return templates.get_template("page.html.j2").render(
+        run=run,
+        subtitle=subtitle,
+        chapters=chapters,
+        body=body,
+        figures=figures,
+        data=data,
+        style=Markup((TEMPLATES / "page.css").read_text()),
+        scripts={name: Markup(script) for name, script in scripts.items()},
+        policy=" ".join(map(_hash, scripts.values())),
+    )
