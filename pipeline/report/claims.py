@@ -45,6 +45,11 @@ class Verdict:
     evidence: str
     comparisons: list[Difference] = field(default_factory=list)
 
+    @property
+    def scale(self) -> float:
+        """The largest bound of any interval: what a drawing of them needs."""
+        return max((abs(bound) for comparison in self.comparisons for bound in comparison.ci95), default=1.0)
+
     def row(self) -> dict[str, Any]:
         """As in `summary.json`."""
         claim = self.claim

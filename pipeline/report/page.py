@@ -16,6 +16,7 @@ from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from pipeline.common.progress import duration
+from pipeline.report.compare import Difference
 from pipeline.report.figures import Figure
 from pipeline.report.tables import Cell
 
@@ -52,18 +53,26 @@ def cell(value: Cell) -> Markup:
     return Markup(f'<b class="{side}">{text}</b><small>{low} … {high}</small>')
 
 
-def interval(mean: float, low: float, high: float, scale: float) -> Markup:
+def interval(difference: Difference, scale: float) -> Markup:
     """A small drawing of a difference with its interval on an axis from -scale to scale, zero marked."""
 
     def x(value: float) -> float:
         return round(80 + 76 * max(-1.0, min(1.0, value / scale if scale else 0.0)), 1)
 
-    side = "above" if low > 0 else "below" if high < 0 else "across"
+    low, high = difference.ci95
     return Markup(
-        f'<svg class="interval {side}" viewBox="0 0 160 16" role="img" aria-label="{100 * low:+.1f} to {100 * high:+.1f}">'
+        f'<svg class="interval {difference.sign}" viewBox="0 0 160 16" role="img"'
+        f' aria-label="{100 * low:+.1f} to {100 * high:+.1f} points">'
         '<line class="axis" x1="0" y1="8" x2="160" y2="8"/><line class="zero" x1="80" y1="1" x2="80" y2="15"/>'
-        f'<line class="range" x1="{x(low)}" y1="8" x2="{x(high)}" y2="8"/><circle cx="{x(mean)}" cy="8" r="4"/></svg>'
+        f'<line class="range" x1="{x(low)}" y1="8" x2="{x(high)}" y2="8"/>'
+        f'<circle cx="{x(difference.mean)}" cy="8" r="4"/></svg>'
     )
+
+
+def points(difference: Difference) -> Markup:
+    """A difference in points with its interval in small print."""
+    mean, low, high = (f"{100 * value:+.1f}".replace("-", "−") for value in (difference.mean, *difference.ci95))
+    return Markup(f'<b class="{difference.sign}">{mean}</b> <small>{low} … {high}</small>')
 
 
 def percent(value: float | None, digits: int = 1) -> str:
@@ -86,7 +95,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     found.filters |= {"cell": cell, "percent": percent, "count": count, "duration": duration, "embed": embed}
-    found.globals |= {"interval": interval}
+    found.globals |= {"interval": interval, "points": points}
     return found
 
 

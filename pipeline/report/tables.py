@@ -123,13 +123,9 @@ def paper_tables(paper: dict[str, Any], run: Run, results: Results) -> list[dict
             cells = [_score(results, model.name, task) for task in tasks]
             if model.stage in table["role"].split() and any(cell.value is not None for cell in cells):
                 rows.append(Row("ours", model.name, size(model.parameters), cells))
-        found.append(
-            {
-                "title": table["title"],
-                "columns": [title(paper, name) for name in table["columns"]],
-                "rows": rows,
-            }
-        )
+        names = [title(paper, name) for name in table["columns"]]
+        ours = any(row.kind == "ours" for row in rows)
+        found.append({"title": table["title"], "columns": names, "rows": rows, "ours": ours})
     return found
 
 

