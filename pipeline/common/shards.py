@@ -1,0 +1,145 @@
+"""Document shards and tables: how stages hand pages to each other.
+
+A shard is a `*.jsonl.zst` file, one datatrove `Document` a line, byte for byte what datatrove's `JsonlWriter` writes, so that
+datatrove's readers, writers and blocks work on it. A table is a Parquet file with a fixed schema. Both appear under their
+name only when complete, and hold no times or paths: the same content gives the same bytes.
+"""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+import zstandard
+from datatrove.data import Document
+
+from pipeline.common.stage import InputError
+
+SUFFIX = ".jsonl.zst"
+ZSTD_LEVEL = 3  # datatrove's default: smaller shards cost more time than they save
+
+
+def _temporary(path: Path) -> Path:
+    """A name beside `path`, not matched by globs over shards or tables, for a file that is not complete yet."""
+    return path.with_name(f".{path.name}.partial")
+
+
+class DocumentWriter:
+    """Write documents to one shard, in order; use as a context manager. The shard appears when the block ends well."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.count = 0
+
+    def __enter__(self) -> Self:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = _temporary(self.path).open("wb")
+        self._stream = zstandard.ZstdCompressor(level=ZSTD_LEVEL).stream_writer(self._file, closefd=False)
+        return self
+
+    def write(self, document: Document) -> None:
+        """Append one document; empty fields are left out, as datatrove does."""
+        fields = {
+            "text": document.text,
+            "id": document.id,
+            "media": document.media,
+            "metadata": document.metadata,
+        }
+        line = orjson.dumps(
+            {name: value for name, value in fields.items() if value}, option=orjson.OPT_APPEND_NEWLINE
+        )
+        self._stream.write(line)
+        self.count += 1
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._stream.close()
+        finally:
+            self._file.close()
+        if kind is None:
+            _temporary(self.path).replace(self.path)
+        else:
+            _temporary(self.path).unlink(missing_ok=True)
+
+
+def read_documents(path: Path) -> Iterator[Document]:
+    """Yield the documents of one shard, in order, in constant memory.
+
+    Raises InputError with the file's name if the shard is missing, cut or not a document shard.
+    """
+    try:
+        with (
+            path.open("rb") as file,
+            zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True) as stream,
+        ):
+            for number, line in enumerate(_lines(stream), start=1):
+                fields = orjson.loads(line)
+                yield Document(
+                    fields.get("text", ""), fields["id"], fields.get("media", []), fields.get("metadata", {})
+                )
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: no such shard; run the stage that writes it") from error
+    except (zstandard.ZstdError, EOFError) as error:
+        raise InputError(
+            f"{path}: not a complete zstd shard ({error}); delete it and rerun its stage"
+        ) from error
+    except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(
+            f"{path}: line {number} is not a document ({error}); delete it and rerun its stage"
+        ) from error
+
+
+def _lines(stream: zstandard.ZstdDecompressionReader) -> Iterator[bytes]:
+    """Split a byte stream at newlines; raises EOFError when the last line, and so the shard, was cut."""
+    rest = b""
+    while chunk := stream.read(1 << 20):
+        *whole, rest = (rest + chunk).split(b"\n")
+        yield from whole
+    if rest:
+        raise EOFError("its last line is cut")
+
+
+def shard_paths(folder: Path) -> list[Path]:
+    """The shards of a folder, in name order. Raises InputError if there is none."""
+    paths = sorted(folder.glob(f"*{SUFFIX}"))
+    if not paths:
+        raise InputError(f"{folder}: holds no *{SUFFIX}; expected a folder of document shards")
+    return paths
+
+
+def write_table(
+    path: Path, rows: Iterable[dict[str, Any]], schema: pa.Schema, rows_per_group: int = 65536
+) -> int:
+    """Write rows (a dict for each, every column named in `schema`) to a Parquet file; returns how many.
+
+    Streams: at most `rows_per_group` rows are in memory.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    count = 0
+    with pq.ParquetWriter(_temporary(path), schema, compression="zstd") as writer:
+        batch: list[dict[str, Any]] = []
+        for row in rows:
+            batch.append(row)
+            count += 1
+            if len(batch) == rows_per_group:
+                writer.write_table(pa.Table.from_pylist(batch, schema))
+                batch = []
+        if batch:
+            writer.write_table(pa.Table.from_pylist(batch, schema))
+    _temporary(path).replace(path)
+    return count
+
+
+def read_table(path: Path, columns: list[str] | None = None) -> pa.Table:
+    """Read a Parquet file, or some of its columns. Raises InputError with the file's name if that cannot be done."""
+    try:
+        return pq.ParquetFile(path).read(columns=columns)
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: no such table; run the stage that writes it") from error
+    except (pa.ArrowInvalid, OSError) as error:
+        raise InputError(f"{path}: not a readable Parquet file ({error})") from error

@@ -1,0 +1,40 @@
+"""Configuration of stage `crawl`: which pages are read, what counts as a page, what counts as a duplicate."""
+
+from pipeline.config.section import Section, key
+
+EXTRACT_ONLY = ("warc", "base_url", "files_per_shard", "max_page_bytes", "min_characters", "cjk_share")
+DEDUP_ONLY = ("pool_shards", "ngram", "buckets", "hashes_per_bucket", "min_similarity", "seed")
+
+
+class CrawlSection(Section):
+    """From WARC files to deduplicated pages (paper section 2.1; the paper gives no settings for this step)."""
+
+    warc: str | list[str] | None = key(
+        None,
+        "WARC or WET files: paths, globs, https or s3 addresses, or lists of them (*.paths, *.paths.gz, *.txt)",
+    )
+    base_url: str = key(
+        "https://data.commoncrawl.org/", "prefix of the relative paths in a list, as in Common Crawl's lists"
+    )
+    files_per_shard: int = key(1, "WARC files that one extraction job reads", ge=1)
+    pool_shards: int = key(1, "shards of the deduplicated pool; each is scored by a job of its own", ge=1)
+    max_page_bytes: int = key(10_000_000, "a longer page (decoded payload) is rejected; bytes", gt=0)
+    min_characters: int = key(100, "a page with less extracted text is rejected; characters", ge=1)
+    cjk_share: float = key(
+        0.1,
+        "a page is Chinese, Japanese or Korean if this share of its words and CJK characters is CJK",
+        gt=0,
+        le=1,
+    )
+    ngram: int = key(5, "words (or single CJK characters) in a shingle of near-duplicate detection", ge=1)
+    buckets: int = key(20, "MinHash bands; more of them find less similar pairs", ge=1)
+    hashes_per_bucket: int = key(
+        6, "MinHash values in a band; more of them find only more similar pairs", ge=1
+    )
+    min_similarity: float = key(
+        0.65,
+        "candidates are near-duplicates from this estimated Jaccard similarity of their shingles on",
+        ge=0,
+        le=1,
+    )
+    seed: int = key(1, "seed of the MinHash permutations", ge=0)

@@ -1,0 +1,217 @@
+"""WARC or WET files to text pages: the first half of stage `crawl` (paper section 2.1).
+
+Every response record ends as a page in `pages.jsonl.zst` or as a rejection with a reason; `records.parquet` has one row for
+each, in the order of the files. The paper names no extraction method; this one keeps formulas as TeX (`text.py`) and all
+languages, since the paper's corpus is multilingual.
+
+Two forms: as a stage of the workflow (`--input warc=FILE`, may repeat), or alone (`--warc FILE --output FOLDER`).
+"""
+
+import argparse
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+from datatrove.data import Document
+
+from pipeline.common.progress import Progress
+from pipeline.common.shards import DocumentWriter, write_table
+from pipeline.common.stage import InputError, Stage, parser, run_stage
+from pipeline.config.crawl import CrawlSection
+from pipeline.crawl.language import detect_language
+from pipeline.crawl.sources import expand
+from pipeline.crawl.text import Unusable, clean, decode_body, decode_text, extract, is_html
+from pipeline.crawl.warc import Page, ReadCounts, read_pages
+
+RECORDS = pa.schema(
+    [
+        ("id", pa.string()),
+        ("url", pa.string()),
+        ("warc_file", pa.string()),
+        ("offset", pa.int64()),
+        ("length", pa.int64()),
+        ("digest", pa.string()),
+        ("http_status", pa.int32()),
+        ("truncated", pa.string()),
+        ("language", pa.string()),
+        ("status", pa.string()),
+        ("reason", pa.string()),
+    ]
+)
+Row = dict[str, Any]
+
+
+def page_url(url: bytes | None) -> tuple[str, str]:
+    """(URL, host) of a record's target, without the angle brackets that wget writes. Raises Unusable with a reason."""
+    if not url:
+        raise Unusable("no_url")
+    try:
+        text = url.strip().removeprefix(b"<").removesuffix(b">").decode()
+    except UnicodeDecodeError as error:
+        raise Unusable("url_not_utf8") from error
+    try:
+        parts = urlsplit(text)
+        host = (parts.hostname or "").rstrip(".")
+    except ValueError as error:
+        raise Unusable("bad_url") from error
+    if parts.scheme not in ("http", "https"):
+        raise Unusable("not_http_url")
+    if not host or any(character.isspace() or character < " " for character in text):
+        raise Unusable("bad_url")
+    return text, host
+
+
+def page_text(page: Page, config: CrawlSection) -> tuple[str, str, str]:
+    """(title, text, charset) of a page. Raises Unusable with a reason."""
+    if page.flaw:
+        raise Unusable(page.flaw)
+    if page.is_text:  # a WET file: extracted by the crawler, in UTF-8
+        return "", clean(page.payload.decode("utf-8", "replace")), "utf-8"
+    if page.http_status != 200:
+        raise Unusable("http_status")
+    body = decode_body(page.payload, page.content_encoding, page.transfer_encoding, config.max_page_bytes)
+    if not is_html(page.content_type, body):
+        raise Unusable("not_html")
+    html, charset = decode_text(body, page.charset)
+    title, text = extract(html)
+    return title, text, charset
+
+
+def make_document(identity: str, page: Page, config: CrawlSection) -> Document:
+    """The text and metadata of a page. Raises Unusable with a reason."""
+    url, host = page_url(page.url)
+    title, text, charset = page_text(page, config)
+    if len(text) < config.min_characters:
+        raise Unusable("too_short" if text else "empty")
+    metadata = {
+        "url": url,
+        "host": host,
+        "warc_file": page.warc_file,
+        "offset": page.offset,
+        "length": page.length,
+        "digest": page.digest,
+        "http_status": page.http_status,
+        "charset": charset,
+        "truncated": page.truncated,
+        "language": detect_language(text, config.cjk_share),
+        "title": title,
+    }
+    return Document(text, identity, metadata=metadata)
+
+
+def _identities(pages: Iterator[Page]) -> Iterator[tuple[str, Page]]:
+    """Name each page by file and offset; records that share a gzip member, and so an offset, are numbered."""
+    last, repeats = None, 0
+    for page in pages:
+        repeats = repeats + 1 if last == (page.warc_file, page.offset) else 0
+        last = (page.warc_file, page.offset)
+        yield f"{page.warc_file}:{page.offset}" + (f"+{repeats}" if repeats else ""), page
+
+
+def _extract_file(
+    path: str,
+    config: CrawlSection,
+    writer: DocumentWriter,
+    read: ReadCounts,
+    tally: Counter[str],
+    bar: Progress,
+) -> Iterator[Row]:
+    """Write the pages of one WARC file; yields a row of `records.parquet` for each response record."""
+    for identity, page in _identities(read_pages(path, config.max_page_bytes, read)):
+        row: Row = dict.fromkeys(RECORDS.names)
+        row |= {
+            name: getattr(page, name) for name in ("warc_file", "offset", "length", "digest", "http_status")
+        }
+        row |= {"id": identity, "truncated": page.truncated, "status": "extracted"}
+        row["url"] = (page.url or b"").decode("utf-8", "backslashreplace")
+        try:
+            document = make_document(identity, page, config)
+            writer.write(document)
+            row |= {"url": document.metadata["url"], "language": document.metadata["language"]}
+        except Unusable as reason:
+            row |= {"status": "rejected", "reason": str(reason)}
+        tally[row["reason"] or "extracted"] += 1
+        bar.update(1)
+        yield row
+
+
+def run(stage: Stage[CrawlSection]) -> dict[str, int | float | str]:
+    """Extract all pages of the input files; returns counts of records, pages and rejections by reason."""
+    paths = expand(stage.inputs.get("warc", []), stage.config.base_url)
+    if not paths:
+        raise InputError("no WARC file given: use --input warc=FILE or --warc FILE")
+    tally: Counter[str] = Counter()
+    total = ReadCounts()
+
+    def rows() -> Iterator[Row]:
+        for path in paths:
+            read = ReadCounts()
+            yield from _extract_file(path, stage.config, writer, read, tally, bar)
+            if read.lost_bytes:
+                print(
+                    f"warning: {path}: {read.lost_bytes:,} bytes unreadable, {read.breaks} breaks",
+                    file=sys.stderr,
+                )
+            total.add(read)
+
+    with (
+        Progress(f"crawl {stage.instance}", None, unit="page") as bar,
+        DocumentWriter(stage.partial / "pages.jsonl.zst") as writer,
+    ):
+        responses = write_table(stage.partial / "records.parquet", rows(), RECORDS)
+    stage.counter("fastwarc.records", total.records)
+    stage.counter("resiliparse.pages", tally["extracted"])
+    return {
+        "files": len(paths),
+        "records": total.records,
+        "responses": responses,
+        "pages": tally.pop("extracted", 0),
+        "lost_bytes": total.lost_bytes,
+        "breaks": total.breaks,
+        **{f"rejected_{reason}": count for reason, count in sorted(tally.items())},
+    }
+
+
+def _alone(argv: list[str]) -> tuple[list[str], Path]:
+    """Translate the simple form into the stage's arguments; returns them and the scratch folder to remove afterwards."""
+    alone = argparse.ArgumentParser(
+        prog="python -m pipeline.crawl.extract",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="As a stage of the workflow:\n" + parser("crawl", CrawlSection).format_help(),
+    )
+    alone.add_argument(
+        "--warc", action="append", required=True, metavar="FILE", help="WARC or WET file; may repeat"
+    )
+    alone.add_argument(
+        "--output", type=Path, required=True, metavar="FOLDER",
+        help="gets pages.jsonl.zst, records.parquet, manifest.json and run.json; appears only when complete",
+    )  # fmt: skip
+    alone.add_argument("--config", default="{}", help="the keys below as JSON, or @FILE")
+    given = alone.parse_args(argv)
+    output = given.output.resolve()
+    work = output.with_name(f".{output.name}.work")
+    inputs = [part for path in given.warc for part in ("--input", f"warc={path}")]
+    folders = ["--work", str(work), "--output", str(output), "--manifest", str(output / "manifest.json")]
+    return [*inputs, *folders, "--config", given.config, "--instance", "extract"], work
+
+
+def main(argv: list[str]) -> None:
+    """Run in the form that the arguments ask for."""
+    if any(argument.partition("=")[0] in ("--warc", "-h", "--help") for argument in argv):
+        argv, work = _alone(argv)
+        try:
+            run_stage("crawl", CrawlSection, run, argv)
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+    else:
+        run_stage("crawl", CrawlSection, run, argv)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,145 @@
+"""WARC files wherever they are: lists and globs expanded, local and remote files opened alike.
+
+Remote files (https, s3, whatever fsspec knows) are read forward in large ranges; a failed read is repeated from where it stopped.
+"""
+
+import glob
+import gzip
+import io
+import time
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from pipeline.common.stage import InputError
+
+LISTS = (".paths", ".paths.gz", ".txt")
+ATTEMPTS = 6
+FIRST_DELAY = 1.0  # seconds; doubles with each attempt
+BLOCK_BYTES = 8 << 20  # one range request
+
+
+def expand(sources: Iterable[str], base_url: str = "") -> list[str]:
+    """The WARC files that `sources` mean, in order: globs sorted, lists read, relative list entries below `base_url`.
+
+    Raises InputError for a missing file or list, a glob without match, or two files of the same name (a page's lineage
+    names its file without folder).
+    """
+    found: list[str] = []
+    for source in sources:
+        if source.endswith(LISTS):
+            found += _read_list(source, base_url)
+        elif is_remote(source):
+            found.append(source)
+        elif glob.has_magic(source):
+            matches = sorted(glob.glob(source, recursive=True))
+            if not matches:
+                raise InputError(f"{source}: matches no file")
+            found += matches
+        else:
+            found.append(source)
+    for path in found:
+        if not is_remote(path) and not Path(path).is_file():
+            raise InputError(f"{path}: no such WARC file")
+    repeated = [name for name, times in Counter(map(file_name, found)).items() if times > 1]
+    if repeated:
+        raise InputError(f"{repeated[0]}: two WARC files of this name; lineage needs different names")
+    return found
+
+
+def _read_list(path: str, base_url: str) -> list[str]:
+    with open_source(path) as file:
+        data = file.read()
+    try:
+        text = (gzip.decompress(data) if path.endswith(".gz") else data).decode()
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not a list of paths ({error})") from error
+    lines = [line.strip() for line in text.splitlines()]
+    return [line if is_remote(line) or Path(line).is_file() else base_url + line for line in lines if line]
+
+
+def is_remote(path: str) -> bool:
+    """Whether a path is an address such as https://... or s3://..."""
+    return "://" in path
+
+
+def file_name(path: str) -> str:
+    """The name of a WARC file without folder, by which lineage refers to it."""
+    return path.rsplit("/", 1)[-1]
+
+
+def open_source(path: str) -> BinaryIO:
+    """Open a local or remote file for seekable binary reading. Raises InputError that names it when it cannot be had."""
+    if is_remote(path):
+        return io.BufferedReader(RemoteFile(path), buffer_size=1 << 20)
+    try:
+        return open(path, "rb")
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}") from error
+
+
+class RemoteFile(io.RawIOBase):
+    """A remote file read in ranges; a failed request is repeated with growing delays, then raises InputError."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__()
+        self.url = url
+        self._position = 0
+        self._file: Any = None
+        self.size: int = self._retry(lambda file: file.size)
+
+    def _open(self) -> Any:
+        import fsspec  # local WARC files need no network stack
+
+        try:
+            return fsspec.open(self.url, "rb", block_size=BLOCK_BYTES, cache_type="readahead").open()
+        except ImportError as error:
+            raise InputError(f"{self.url}: {error}") from error
+
+    def _retry(self, action: Any) -> Any:
+        """`action(file)` at the present position, on a fresh connection after each failure."""
+        for attempt in range(ATTEMPTS):
+            try:
+                if self._file is None:
+                    self._file = self._open()
+                    self._file.seek(self._position)
+                return action(self._file)
+            except FileNotFoundError as error:
+                raise InputError(f"{self.url}: not found") from error
+            except InputError:
+                raise
+            except (
+                Exception
+            ) as error:  # network stacks raise their own classes: any of them is worth a second attempt
+                self._file = None
+                failure = error
+                if attempt + 1 < ATTEMPTS:
+                    time.sleep(FIRST_DELAY * 2**attempt)
+        raise InputError(f"{self.url}: cannot be read ({failure}), {ATTEMPTS} attempts made") from failure
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill `buffer` from the present position; 0 at the end."""
+        data = self._retry(lambda file: file.read(len(buffer)))
+        buffer[: len(data)] = data
+        self._position += len(data)
+        return len(data)
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Move; costs no request."""
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self.size}[whence]
+        self._position = start + offset
+        self._retry(lambda file: file.seek(self._position))
+        return self._position
+
+    def tell(self) -> int:
+        """The present position in bytes."""
+        return self._position
+
+    def readable(self) -> bool:
+        """True: it is read."""
+        return True
+
+    def seekable(self) -> bool:
+        """True: offsets are needed to resume."""
+        return True

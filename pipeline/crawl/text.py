@@ -1,0 +1,148 @@
+"""From the stored body of a page to its text: content decoding, character set, main content with TeX kept.
+
+Resiliparse parses and extracts. Formulas that stand in the text between delimiters stay as they are; those that HTML hides
+(MathJax scripts, the TeX annotations of KaTeX and MathML) are put into the text between `$` or `$$` first.
+"""
+
+import codecs
+import io
+import re
+
+from fastwarc.stream_io import BrotliReader, ChunkedReader, GzipReader, ZstdReader
+from resiliparse.extract.html2text import extract_plain_text
+from resiliparse.parse.encoding import bytes_to_str, detect_encoding, map_encoding_to_html5
+from resiliparse.parse.html import DOMNode, HTMLTree
+
+MAX_DEPTH = 512  # of nested elements; extraction time grows with its square
+TOO_DEEP = " > ".join(["*"] * MAX_DEPTH)
+SNIFF_BYTES = 4096
+HTML_TYPES = ("text/html", "application/xhtml+xml")
+HTML_START = re.compile(rb"<(?:!doctype\s+html|html|head|body|title|div|table|p|h1)\b", re.IGNORECASE)
+META_CHARSET = re.compile(rb"charset\s*=\s*[\"']?\s*([A-Za-z0-9_:.-]+)", re.IGNORECASE)
+BYTE_ORDER_MARKS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+TEX_HINTS = ('type="math/tex', "type='math/tex", "application/x-tex")
+
+
+class Unusable(Exception):
+    """A page that cannot be used; the message is the reason, one word."""
+
+
+def is_html(content_type: str, body: bytes) -> bool:
+    """Whether the declared type, or without one the beginning of the body, says HTML."""
+    if content_type:
+        return content_type in HTML_TYPES
+    return HTML_START.search(body[:SNIFF_BYTES]) is not None
+
+
+def decode_body(body: bytes, content_encoding: str, transfer_encoding: str, max_bytes: int) -> bytes:
+    """Undo HTTP's transfer and content encodings. Many crawlers store bodies decoded but keep the headers: a body that is not
+    encoded as declared is taken as it stands. Raises Unusable("too_large") beyond `max_bytes` (decompression bombs).
+    """
+    if transfer_encoding == "chunked":
+        body = _inflate(ChunkedReader, body, max_bytes)
+    if content_encoding in ("gzip", "x-gzip") and body.startswith(b"\x1f\x8b"):
+        body = _inflate(GzipReader, body, max_bytes)
+    elif content_encoding == "br":
+        body = _inflate(BrotliReader, body, max_bytes)
+    elif content_encoding == "zstd":
+        body = _inflate(ZstdReader, body, max_bytes)
+    elif content_encoding == "deflate":
+        body = _inflate(lambda stream: GzipReader(stream, zlib=True), body, max_bytes)
+    return body
+
+
+def _inflate(reader: type, body: bytes, max_bytes: int) -> bytes:
+    try:
+        decoded = reader(io.BytesIO(body)).read(max_bytes + 1)
+    except OSError:
+        return body
+    if len(decoded) > max_bytes:
+        raise Unusable("too_large")
+    return decoded
+
+
+def decode_text(body: bytes, declared: str | None) -> tuple[str, str]:
+    """(text, charset) of a body. In this order: byte order mark; UTF-8 if the bytes are valid UTF-8 (a wrong `meta` is common,
+    other text that happens to be UTF-8 is not); HTTP header; `meta`; detection. The first that decodes without error is taken,
+    else the best known with replacement characters. A character cut at the end is dropped.
+    """
+    for mark, charset in BYTE_ORDER_MARKS:
+        if body.startswith(mark):
+            return body.decode(charset, "replace"), charset.removesuffix("-sig")
+    candidates = [declared, _meta_charset(body)]
+    if body.isascii() and not any(
+        name and name.lower().startswith(("iso-2022", "hz", "utf-16")) for name in candidates
+    ):
+        return body.decode("ascii"), "utf-8"
+    known = ["utf-8", *(map_encoding_to_html5(name, fallback_utf8=False) for name in candidates if name)]
+    for charset in (*known, detect_encoding(body)):
+        if charset and (text := _decode_exactly(body, charset)) is not None:
+            return text, charset
+    charset = next((name for name in known[1:] if name), None) or detect_encoding(body) or "utf-8"
+    return bytes_to_str(body, charset, errors="replace", fallback_encodings=()), charset
+
+
+def _decode_exactly(body: bytes, charset: str) -> str | None:
+    """The text, or None if the bytes are no text of that charset; gb2312 and gbk are read as their superset, as browsers do."""
+    try:
+        return codecs.getincrementaldecoder("gb18030" if charset in ("gbk", "gb2312") else charset)().decode(
+            body
+        )
+    except (UnicodeError, LookupError):
+        return None
+
+
+def _meta_charset(body: bytes) -> str | None:
+    match = META_CHARSET.search(body[:SNIFF_BYTES])
+    return match[1].decode("ascii") if match else None
+
+
+def extract(html: str) -> tuple[str, str]:
+    """(title, text) of a page: its main content with paragraphs and lists kept, formulas as TeX.
+
+    Raises Unusable("too_deep") for absurdly nested elements.
+    """
+    tree = HTMLTree.parse(html)
+    if tree.body is None:
+        return "", ""
+    if html.count("<") > MAX_DEPTH and tree.document.query_selector(TOO_DEEP) is not None:
+        raise Unusable("too_deep")
+    if any(hint in html for hint in TEX_HINTS):
+        _reveal_tex(tree)
+    return " ".join((tree.title or "").split()), clean(extract_plain_text(tree, main_content=True))
+
+
+def clean(text: str) -> str:
+    """Text without NUL characters and without white space around it."""
+    return text.replace("\0", "").strip()
+
+
+def _reveal_tex(tree: HTMLTree) -> None:
+    """Replace rendered formulas whose TeX source is in the page by that source between delimiters."""
+    for node in list(tree.document.query_selector_all('script[type^="math/tex"]')):
+        _replace(tree, node, node.text, "mode=display" in (node.getattr("type") or ""))
+    for node in list(tree.document.query_selector_all('annotation[encoding="application/x-tex"]')):
+        rendered, display = node, False
+        ancestor = node.parent
+        while ancestor is not None and ancestor.tag != "body":
+            classes = ancestor.class_list
+            if ancestor.tag == "math":
+                rendered, display = ancestor, ancestor.getattr("display") == "block"
+            elif "katex" in classes or "katex-display" in classes or "mwe-math-element" in classes:
+                rendered, display = ancestor, display or "katex-display" in classes
+            ancestor = ancestor.parent
+        _replace(tree, rendered, node.text, display)
+
+
+def _replace(tree: HTMLTree, node: DOMNode, tex: str, display: bool) -> None:
+    tex = re.sub(r"^\s*(?:<!\[CDATA\[|%\s*<!\[CDATA\[)|(?:%\s*)?\]\]>\s*$", "", tex).strip()
+    if not tex or node.parent is None:
+        return
+    mark = "$$" if display else "$"
+    if not display and tex.startswith("{\\displaystyle"):
+        tex = tex.removeprefix("{\\displaystyle").removesuffix("}").strip()
+    node.parent.replace_child(tree.create_text_node(f"{mark}{tex}{mark}"), node)

@@ -1,0 +1,228 @@
+"""Read WARC and WET files record by record, as far as they can be read, with lineage and an account of what was lost.
+
+FastWARC parses. Around it stands what a damaged file needs: after an error the search for the next record goes on behind the
+last one, every byte that belongs to no readable record is counted, and a record that ends early or lies about its length is
+marked. Nothing in a file's content is fatal; a file that is absent or unreachable is.
+"""
+
+import re
+import zlib
+from base64 import b32encode
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from hashlib import sha1
+from typing import BinaryIO
+
+from fastwarc.warc import ArchiveIterator, WarcRecord, WarcRecordType
+
+from pipeline.crawl.sources import file_name, open_source
+
+PAGES = WarcRecordType.response | WarcRecordType.conversion
+GZIP = b"\x1f\x8b\x08"
+CHUNK = 1 << 20
+MAX_HEADER = 32 << 10  # of WARC and HTTP headers, as FastWARC has it
+INCOMPLETE, WRONG_LENGTH = "incomplete_record", "wrong_length"
+RECORD_START = {
+    True: re.compile(re.escape(GZIP) + rb"[\x00-\x1f]"),
+    False: re.compile(rb"(?<=\r\n)WARC/1\.[0-9]\r\n"),
+}
+
+
+@dataclass(slots=True)
+class Page:
+    """One response record (or conversion record of a WET file).
+
+    `offset` and `length` locate the record in its file, in stored (compressed) bytes; a length of 0 is unknown. `payload` is the body without HTTP
+    headers, not decoded. `flaw` is set when the record cannot be trusted: a reason for rejection.
+    """
+
+    url: bytes | None
+    warc_file: str
+    offset: int
+    length: int
+    digest: str
+    payload: bytes
+    is_text: bool
+    http_status: int | None = None
+    content_type: str = ""
+    charset: str | None = None
+    content_encoding: str = ""
+    transfer_encoding: str = ""
+    truncated: str | None = None
+    flaw: str | None = None
+
+
+@dataclass
+class ReadCounts:
+    """What reading a file amounted to: all records, bytes that belong to no readable record, and breaks in the file."""
+
+    records: int = 0
+    lost_bytes: int = 0
+    breaks: int = 0
+
+    def add(self, other: "ReadCounts") -> None:
+        """Add the counts of another file."""
+        self.records += other.records
+        self.lost_bytes += other.lost_bytes
+        self.breaks += other.breaks
+
+
+@dataclass(frozen=True)
+class _RunEnd:
+    """Where a run of readable records ended: bytes before `used` are accounted for, the next record may start at `search`."""
+
+    used: int
+    search: int
+    flaw: str | None = None
+
+
+def read_pages(path: str, max_bytes: int, counts: ReadCounts) -> Iterator[Page]:
+    """Yield the response and conversion records of a WARC file in order, and fill `counts`.
+
+    At most `max_bytes` + 1 bytes of a payload are read; a longer one is marked `too_large`.
+    """
+    with open_source(path) as stream:
+        size = stream.seek(0, 2)
+        stream.seek(0)
+        compressed = stream.read(len(GZIP)) == GZIP
+        start = used = 0
+        while start < size:
+            run = yield from _read_run(stream, start, size, compressed, file_name(path), max_bytes, counts)
+            if run is None:
+                search = start + 1
+            else:
+                counts.lost_bytes += start - used
+                used, search = run.used, run.search
+            counts.breaks += used < size and (run is not None or start == 0)
+            start = _find_record(stream, search, size, compressed) if used < size else size
+        counts.lost_bytes += size - used
+
+
+def _read_run(
+    stream: BinaryIO, start: int, size: int, compressed: bool, name: str, max_bytes: int, counts: ReadCounts
+) -> Generator[Page, None, _RunEnd | None]:
+    """Yield pages from `start` until the end or an error; returns None if there was no record at all."""
+    stream.seek(start)
+    pending: Page | None = None
+    last = claimed = -1
+    failed = False
+    try:
+        for record in ArchiveIterator(stream, parse_http=False, strict_mode=False):
+            if pending is not None:
+                pending.length = record.stream_pos - pending.offset
+                yield pending
+            counts.records += 1
+            last, claimed = record.stream_pos, record.content_length
+            pending = _read_page(record, name, max_bytes) if record.record_type & PAGES else None
+    except OSError:  # FastWARC's answer to bytes that are no WARC record
+        failed = True
+    if last < 0:
+        return None
+    if compressed:
+        run = _end_of_member(stream, last, claimed, size)
+    elif failed:
+        run = _end_of_plain_record(stream, last, claimed)
+    else:
+        run = _RunEnd(last if pending is not None and pending.flaw == INCOMPLETE else size, size)
+    if pending is not None:
+        end = run.used if run.used > last else run.search
+        pending.length = end - pending.offset if end - pending.offset > 1 else 0
+        pending.flaw = pending.flaw or run.flaw
+        yield pending
+    return run
+
+
+def _end_of_member(stream: BinaryIO, offset: int, claimed: int, size: int) -> _RunEnd:
+    """Inflate the gzip member at `offset` once more: is it whole, and is its record as long as it claims?"""
+    if offset >= size:  # many records in one member: they have no offsets of their own
+        return _RunEnd(size, size)
+    stream.seek(offset)
+    inflater = zlib.decompressobj(wbits=31)
+    head, inflated, end = b"", 0, offset
+    try:
+        while not inflater.eof:
+            data = inflater.unconsumed_tail or stream.read(CHUNK)
+            if not data:
+                return _RunEnd(offset, size, INCOMPLETE)
+            fresh = not inflater.unconsumed_tail
+            block = inflater.decompress(data, CHUNK)
+            end += len(data) if fresh else 0
+            head += block[: max(0, MAX_HEADER - len(head))]
+            inflated += len(block)
+    except zlib.error:
+        if inflated == 0:  # no member starts here: again one member with many records
+            return _RunEnd(size, size)
+        return _RunEnd(offset, offset + 1, INCOMPLETE)
+    end -= len(inflater.unused_data)
+    block_bytes = inflated - (head.find(b"\r\n\r\n") + 4)
+    wrong = not claimed <= block_bytes <= claimed + 4
+    return _RunEnd(end, end, WRONG_LENGTH if wrong else None)
+
+
+def _end_of_plain_record(stream: BinaryIO, offset: int, claimed: int) -> _RunEnd:
+    """The end that an uncompressed record claims, if the two line ends that close a record stand there."""
+    stream.seek(offset)
+    header = stream.read(MAX_HEADER).find(b"\r\n\r\n") + 4
+    stream.seek(offset + header + claimed)
+    if stream.read(4) == b"\r\n\r\n":
+        end = offset + header + claimed + 4
+        return _RunEnd(end, end)
+    return _RunEnd(offset, offset + 1, WRONG_LENGTH)
+
+
+def _find_record(stream: BinaryIO, start: int, size: int, compressed: bool) -> int:
+    """The offset from `start` on where a record may begin; `size` if there is none."""
+    pattern = RECORD_START[compressed]
+    position = max(start - 2, 0)  # the line end before an uncompressed record
+    while position < size:
+        stream.seek(position)
+        data = stream.read(CHUNK)
+        if match := pattern.search(data, max(start - position, 0)):
+            return position + match.start()
+        if position + len(data) >= size:
+            break
+        position += len(data) - 16  # a pattern may lie across the border
+    return size
+
+
+def _read_page(record: WarcRecord, name: str, max_bytes: int) -> Page:
+    """Read one response or conversion record; HTTP headers are parsed, the body stays encoded."""
+    headers = record.headers
+    page = Page(
+        url=headers.get_bytes(b"WARC-Target-URI"),
+        warc_file=name,
+        offset=record.stream_pos,
+        length=0,
+        digest=headers.get("WARC-Payload-Digest", ""),
+        payload=b"",
+        is_text=record.record_type == WarcRecordType.conversion,
+        truncated=headers.get("WARC-Truncated"),
+    )
+    try:
+        if not page.is_text:
+            _read_http_headers(record, page)
+        expected = record.content_length
+        page.payload = record.reader.read(max_bytes + 1)
+    except OSError:  # the compressed stream breaks within this record
+        page.flaw = INCOMPLETE
+        return page
+    if len(page.payload) > max_bytes:
+        page.flaw = "too_large"
+    elif len(page.payload) < expected:
+        page.flaw = INCOMPLETE
+    elif not page.digest:
+        page.digest = "sha1:" + b32encode(sha1(page.payload, usedforsecurity=False).digest()).decode()
+    return page
+
+
+def _read_http_headers(record: WarcRecord, page: Page) -> None:
+    record.parse_http(strict_mode=False)
+    headers = record.http_headers
+    if headers is None or headers.status_code is None:
+        page.flaw = "no_http_header"
+        return
+    page.http_status = headers.status_code
+    page.content_type = record.http_content_type or ""
+    page.charset = record.http_charset
+    page.content_encoding = headers.get("Content-Encoding", "").strip().lower()
+    page.transfer_encoding = headers.get("Transfer-Encoding", "").strip().lower()
