@@ -40,7 +40,7 @@ test-environment: setup
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest tests/test_environment.py -m network
 
 test-slurm: setup
-	PATH="$(CURDIR)/$(BIN):$$PATH" bash tests/slurm/run.sh
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest tests/test_slurm.py -m slurm
 
 lint: setup
 	$(BIN)/ruff check .

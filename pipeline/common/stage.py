@@ -26,6 +26,7 @@ from pipeline.common.manifest import code_hash, package_versions, write_json
 from pipeline.config.section import Section
 
 S = TypeVar("S", bound=Section)
+FULL_DISK_BYTES = 1 << 16
 Counts = dict[str, int | float | str]
 
 
@@ -182,6 +183,17 @@ def _fail(message: str) -> None:
     sys.exit(2)
 
 
+def _fail_if_disk_is_full(error: Exception, folders: list[Path]) -> None:
+    """Libraries report a full disk in many ways; what they have in common is the full disk."""
+    for folder in folders:
+        existing = next(path for path in [folder, *folder.absolute().parents] if path.exists())
+        full = shutil.disk_usage(existing).free < FULL_DISK_BYTES
+        if full or (isinstance(error, OSError) and error.errno == errno.ENOSPC):
+            _fail(
+                f"{getattr(error, 'filename', None) or folder}: no space left on this disk; free some and run again"
+            )
+
+
 def run_stage(
     name: str, section: type[S], run: Callable[[Stage[S]], Counts], argv: list[str] | None = None
 ) -> None:
@@ -209,7 +221,6 @@ def run_stage(
             _publish(stage, module.removesuffix(".__main__"), counts, started)
     except InputError as error:
         _fail(str(error))
-    except OSError as error:
-        if error.errno is None or error.strerror is None:
-            raise
-        _fail(f"{error.filename or stage.work}: {error.strerror}")
+    except Exception as error:
+        _fail_if_disk_is_full(error, [arguments.work, arguments.output.parent])
+        raise

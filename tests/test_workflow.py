@@ -1,0 +1,215 @@
+"""The workflow: what a change reruns, what each component did, and what bad input says."""
+
+import json
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+from conftest import OVERLAYS, ROOT, Checkout, copy_checkout
+
+ITERATIONS = 3
+
+
+def planned(checkout: Checkout, change: dict | None = None, *arguments: str) -> set[str]:
+    """Instances that a dry run would run, e.g. `corpus_train iteration=2`, under a further overlay."""
+    overlays = list(OVERLAYS)
+    if change is not None:
+        (checkout.folder / "change.yaml").write_text(yaml.safe_dump(change, sort_keys=False))
+        overlays.append("change.yaml")
+    done = checkout.snakemake("--dry-run", *arguments, overlays=overlays)
+    assert done.returncode == 0, done.stdout[-3000:]
+    blocks = re.split(r"\n(?=(?:local)?rule )", done.stdout)
+    found = set()
+    for block in blocks:
+        name = re.match(r"(?:local)?rule (\w+):", block)
+        wildcards = re.search(r"wildcards: (.*)", block)
+        if name and name[1] != "all":
+            found.add(f"{name[1]} {wildcards[1]}".strip() if wildcards else name[1])
+    return found
+
+
+def rules(instances: set[str]) -> set[str]:
+    return {instance.split()[0] for instance in instances}
+
+
+def test_a_finished_run_has_nothing_to_do(finished: Checkout) -> None:
+    assert planned(finished) == set()
+
+
+def test_every_instance_left_a_manifest_and_the_report_stands(finished: Checkout) -> None:
+    summary = json.loads(finished.result("report/summary.json").read_text())
+    assert summary["run"] == "small"
+    assert {"base", "instruct", "grpo"} <= set(summary["models"])
+    assert len(summary["corpus"]["iterations"]) == ITERATIONS
+    assert finished.result("corpus/pages.parquet").exists()
+
+
+@pytest.mark.parametrize(
+    ("instance", "counter"),
+    [
+        ("crawl/extract-0000", "fastwarc.records"),
+        ("crawl/extract-0000", "resiliparse.pages"),
+        ("crawl/dedup", "datatrove."),
+        ("corpus/iteration-1/train", "fasttext."),
+        ("corpus/iteration-1/score-0000", "fasttext."),
+        ("cpt/base", "deepspeed."),
+        ("sft/instruct", "deepspeed."),
+        ("rl/grpo", "deepspeed."),
+        ("rl/grpo", "vllm."),
+        ("reward/prm", "vllm."),
+        ("evaluate/grpo", "vllm."),
+    ],
+)
+def test_the_component_really_did_the_work(finished: Checkout, instance: str, counter: str) -> None:
+    run = json.loads(finished.result(f"{instance}/run.json").read_text())
+    assert sum(value for name, value in run["counters"].items() if name.startswith(counter)) > 0, run[
+        "counters"
+    ]
+
+
+def test_snakemake_recorded_every_job(finished: Checkout) -> None:
+    done = finished.snakemake("--summary")
+    rows = [line.split("\t") for line in done.stdout.splitlines() if line.startswith("results/small/")]
+    assert {row[-2] for row in rows} == {"ok"}
+    assert {row[-1] for row in rows} == {"no update"}
+
+
+EVALUATIONS = {"evaluate_model model=base", "evaluate_model model=instruct", "evaluate_model model=grpo"}
+
+
+def test_an_rl_key_reruns_that_model_its_evaluation_and_the_report(finished: Checkout) -> None:
+    change = {"models": {"grpo": {"kl_coefficient": 0.01}}}
+    assert planned(finished, change) == {"rl_model model=grpo", "evaluate_model model=grpo", "report"}
+
+
+def test_an_evaluation_key_reruns_all_evaluations_and_no_training(finished: Checkout) -> None:
+    assert planned(finished, {"evaluate": {"temperature": 0.9}}) == EVALUATIONS | {"report"}
+
+
+def test_a_corpus_key_reruns_all_iterations_and_not_the_crawl(finished: Checkout) -> None:
+    plan = planned(finished, {"corpus": {"domain_share": 0.2}})
+    assert {f"corpus_train iteration={i}" for i in range(1, ITERATIONS + 1)} <= plan
+    assert {"decontaminate_corpus", "cpt_model model=base", "report"} <= plan
+    assert not rules(plan) & {"crawl_extract", "crawl_dedup", "miniweb"}
+
+
+def test_one_more_iteration_runs_that_iteration_and_what_follows(finished: Checkout) -> None:
+    plan = planned(finished, {"corpus": {"iterations": ITERATIONS + 1}})
+    trained = {instance for instance in plan if instance.startswith("corpus_")}
+    assert trained and all(f"iteration={ITERATIONS + 1}" in instance for instance in trained)
+    assert {"decontaminate_corpus", "rl_model model=grpo", "report"} <= plan
+
+
+def reordered(value: object) -> object:
+    """The same configuration with all keys in reverse order."""
+    if isinstance(value, dict):
+        return {key: reordered(value[key]) for key in reversed(list(value))}
+    return value
+
+
+def test_key_order_comments_launch_and_cores_rerun_nothing(finished: Checkout) -> None:
+    for name in ("configs/default.yaml", "configs/demo.yaml", "tests/small.yaml"):
+        path = finished.folder / name
+        original = path.read_text()
+        path.write_text(
+            "# A comment.\n" + yaml.safe_dump(reordered(yaml.safe_load(original)), sort_keys=False)
+        )
+        try:
+            assert planned(finished) == set()
+        finally:
+            path.write_text(original)
+    assert planned(finished, {"launch": {"micro_batch": 2, "zero_stage": 1, "threads": 1}}) == set()
+    assert planned(finished, None, "--cores", "1") == set()
+
+
+def test_editing_the_grader_reruns_evaluations_and_marks_older_models(finished: Checkout) -> None:
+    path = finished.folder / "pipeline/evaluate/answers.py"
+    original = path.read_text()
+    path.write_text(original + "\n# edited\n")
+    try:
+        plan = planned(finished)
+    finally:
+        path.write_text(original)
+    assert EVALUATIONS | {"report"} <= plan
+    assert not rules(plan) & {"cpt_model", "sft_model", "rl_model", "reward_model", "corpus_train"}
+
+
+def test_a_stage_that_failed_after_a_change_runs_again_with_all_after_it(finished: Checkout) -> None:
+    """Snakemake deletes a failed job's old outputs and takes a missing intermediate for unneeded: the stale-report trap."""
+    checkout = copy_checkout(finished.folder.parent / "stale")
+    for name in ("results", ".snakemake"):
+        subprocess.run(["cp", "-a", finished.folder / name, checkout.folder / name], check=True)
+    (checkout.folder / "pipeline/sft.py").write_text("raise SystemExit('broken')\n")
+    change = {"models": {"instruct": {"learning_rate": 0.123}}}
+    (checkout.folder / "change.yaml").write_text(yaml.safe_dump(change))
+    failed = checkout.snakemake(overlays=[*OVERLAYS, "change.yaml"])
+    assert failed.returncode != 0
+    again = planned(checkout, change)
+    assert {"sft_model model=instruct", "rl_model model=grpo", "report"} <= again
+    assert "sft_model model=instruct" in planned(checkout)
+
+
+def test_the_plan_of_the_demo_is_ready_within_five_seconds(tmp_path: Path) -> None:
+    checkout = copy_checkout(tmp_path)
+    started = time.monotonic()
+    done = checkout.snakemake("--dry-run", overlays=["configs/demo.yaml"])
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert time.monotonic() - started < 15  # 5 s on an idle machine; the margin is for a busy one
+
+
+def test_snakemake_finds_nothing_to_complain_about() -> None:
+    done = Checkout(ROOT).snakemake("--lint", overlays=["configs/demo.yaml"])
+    assert done.returncode == 0, done.stdout[-3000:]
+
+
+@pytest.mark.parametrize(
+    "stage",
+    ["crawl", "corpus", "decontaminate", "tokens", "cpt", "sft", "reward", "rl", "evaluate", "report"],
+)
+def test_each_stage_is_a_target(finished: Checkout, stage: str) -> None:
+    assert planned(finished, None, stage) == set()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"crawll": {}}, ["crawll", "did you mean 'crawl'"]),
+        ({"rl": {"kl_coeficient": 0.1}}, ["rl.kl_coeficient", "did you mean 'kl_coefficient'"]),
+        ({"rl": {"kl_coefficient": "large"}}, ["rl.kl_coefficient", "large"]),
+        ({"models": {"grpo": {"kl_coeficient": 1}}}, ["models.grpo.kl_coeficient"]),
+        ({"models": {"grpo": {"parent": "instrct"}}}, ["models.grpo.parent", "instruct"]),
+        ({"crawl": {"warc": ["no/such/file.warc.gz"]}}, ["no/such/file.warc.gz"]),
+        (
+            {"benchmarks": {"miniweb": {"source": "no/such/test.jsonl"}}},
+            ["benchmarks.miniweb.source", "no/such/test.jsonl"],
+        ),
+    ],
+)
+def test_bad_configuration_is_one_line_that_names_the_key(
+    tmp_path: Path, change: dict, words: list[str]
+) -> None:
+    overlay = tmp_path / "change.yaml"
+    overlay.write_text(yaml.safe_dump(change))
+    done = Checkout(ROOT).snakemake("--dry-run", overlays=[*OVERLAYS, str(overlay)])
+    assert done.returncode != 0
+    lines = [line for line in done.stdout.splitlines() if all(word in line for word in words)]
+    assert lines, done.stdout[-2000:]
+    assert "Traceback" not in done.stdout
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "configs").glob("*.yaml")), ids=lambda path: path.name)
+def test_every_shipped_configuration_fits_the_schema(path: Path) -> None:
+    import jsonschema
+
+    if path.name in ("claims.yaml", "paper.yaml"):
+        pytest.skip("data of the report, not a configuration")
+    schema = json.loads((ROOT / "workflow/schemas/config.schema.json").read_text())
+    jsonschema.Draft202012Validator(schema).validate(yaml.safe_load(path.read_text()))
+
+
+def test_default_configuration_and_schema_are_those_of_the_code() -> None:
+    subprocess.run([sys.executable, "-m", "pipeline.config", "--check"], cwd=ROOT, check=True)
