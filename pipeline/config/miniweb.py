@@ -1,5 +1,7 @@
 """Keys of the demo's generated world: the size of its web, what is planted in it, and the sizes of its data sets."""
 
+from typing import Literal
+
 from pipeline.config.section import Section, key
 
 
@@ -18,6 +20,10 @@ class MiniwebSection(Section):
     exact_duplicates: int = key(160, "pages repeated byte for byte under a variant of their URL", ge=0)
     near_duplicates: int = key(100, "pages repeated with edits on a mirror in another layout", ge=0)
     leaks: int = key(30, "pages that hold a benchmark question word for word", ge=0)
+    chinese_share: float = key(0.25, "share of Chinese in every data set of problems", ge=0, le=1)
+    solution_styles: dict[Literal["cot", "brief", "direct", "program"], float] = key(
+        {"cot": 0.4, "direct": 0.6}, "solution styles of the fine-tuning examples and their weights"
+    )
     sft: int = key(12000, "supervised fine-tuning examples", ge=1)
     rl: int = key(4000, "prompts with known answers for the reward model and RL", ge=1)
     test: int = key(1000, "test problems: story frames known from training, unseen people and things", ge=1)

@@ -36,7 +36,7 @@ def write_sft(
     """Write one chat example per problem, its style drawn by weight."""
     rng = random.Random(f"{seed}/styles")
     styles = rng.choices(list(style_weights), list(style_weights.values()), k=len(problems))
-    _write_lines(path, (
+    write_lines(path, (
         {
             "id": f"miniweb-sft-{number}",
             "messages": [
@@ -52,7 +52,7 @@ def write_sft(
 
 def write_benchmark(path: Path, problems: list[Problem], benchmark: str) -> None:
     """Write questions with answers and step-by-step solutions; also the format of RL prompts."""
-    _write_lines(path, (
+    write_lines(path, (
         {
             "id": f"{benchmark}-{problem.split}-{number}",
             "benchmark": benchmark,
@@ -68,7 +68,8 @@ def write_benchmark(path: Path, problems: list[Problem], benchmark: str) -> None
     ))
 
 
-def _write_lines(path: Path, records: Iterable[dict]) -> None:
+def write_lines(path: Path, records: Iterable[dict]) -> None:
+    """Write JSON lines."""
     with path.open("w", encoding="utf-8") as file:
         for record in records:
             file.write(json.dumps(record, ensure_ascii=False) + "\n")

@@ -17,10 +17,10 @@ REFERENCE = re.compile(r"<(@?[a-z_]+|\d+\.\.\d+|\d+\.\d+\.\.\d+)>")
 class Writer:
     """Expands the symbols of one phrase book for one page."""
 
-    def __init__(self, rng: random.Random, phrases: Phrases, **fixed: str) -> None:
+    def __init__(self, rng: random.Random, phrases: Phrases) -> None:
         self.rng = rng
         self.phrases = phrases
-        self.fixed = dict(fixed)
+        self.fixed: dict[str, str] = {}
 
     def __call__(self, symbol: str) -> str:
         """One alternative of `symbol`, expanded."""
@@ -42,7 +42,7 @@ class Writer:
                 return f"{self.rng.uniform(float(low), float(high)):.1f}"
             return str(self.rng.randint(int(low), int(high)))
         if not reference.startswith("@"):
-            return self.fixed[reference] if reference in self.fixed else self(reference)
+            return self(reference)
         name = reference[1:]
         if name not in self.fixed:
             self.fixed[name] = self(name)

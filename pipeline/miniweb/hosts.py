@@ -1,0 +1,139 @@
+"""The hosts of the generated web: which sites exist, what their sections hold, and how they are built.
+
+The structure decides what the corpus loop can find. One lecture site is the seed. Sites of other kinds share a neighbour's vocabulary, a host or
+both with it, so that iterations reach them one after another: lecture notes -> questions -> worksheets and textbook chapters -> word problems;
+bilingual course sites lead to Chinese lecture notes, those to Chinese exercise sheets, those to Chinese word problems. Some hosts have mathematics
+under one path only, some in less than a tenth of their pages.
+"""
+
+import random
+from dataclasses import dataclass
+
+from pipeline.miniweb.markup import LAYOUTS, Site
+
+PLACES = (
+    "alder", "amber", "arrow", "aspen", "badger", "barley", "beacon", "birch", "bramble", "brook", "canal", "cedar", "cinder", "clover", "cobble",
+    "copper", "coral", "cotton", "crane", "dapple", "delta", "ember", "fallow", "feather", "fern", "flint", "gable", "garnet", "ginger", "granite",
+    "hazel", "heather", "heron", "hollow", "indigo", "ivory", "juniper", "kestrel", "lantern", "larch", "linden", "marble", "meadow", "mill", "moss",
+    "nettle", "oaken", "olive", "otter", "pebble", "pepper", "pine", "plum", "quarry", "quill", "raven", "reed", "rowan", "saffron", "sage", "slate",
+    "sparrow", "spruce", "thistle", "timber", "tulip", "velvet", "walnut", "willow", "wren",
+)  # fmt: skip
+PINYIN = (
+    "anqing", "baihe", "beichen", "chunfeng", "dongshan", "fangcao", "guanghua", "haitang", "heping", "hongye", "huaxia", "jiangnan", "jinse",
+    "kaixin", "lanhai", "liuyun", "meihua", "mingyue", "nanfang", "qingshan", "qiushui", "renmin", "shanshui", "tianyuan", "wanjia", "xiangcun",
+    "xinghuo", "xueyuan", "yangguang", "yuncai", "zhaoyang", "zhonghe",
+)  # fmt: skip
+TLD = "example"  # reserved (RFC 2606): no host of this web can exist
+
+
+@dataclass(frozen=True)
+class Section:
+    """Pages of one genre under a path. `style` is how their URLs look: html, folder, dated, numbered or query."""
+
+    path: str
+    genre: str
+    pages: tuple[int, int]
+    style: str
+
+
+@dataclass(frozen=True)
+class Family:
+    """A kind of site. `hosts`: how many there are; `suffix`: ends of their names; `markups`: how they may write formulas."""
+
+    name: str
+    hosts: int
+    language: str
+    suffixes: tuple[str, ...]
+    sections: tuple[Section, ...]
+    markups: tuple[str, ...] = ("plain",)
+
+
+TEX = ("mathjax2", "mathjax3", "katex", "mathml", "img-latex")
+MOSTLY_PLAIN = ("plain", "plain", "plain", "mathjax3")
+
+MATHEMATICS = (
+    Family("seed", 1, "en", ("college-notes",), (Section("/notes/", "lecture", (150, 150), "html"), Section("/about/", "site", (6, 6), "html")), ("mathjax2",)),
+    Family("lectures", 5, "en", ("university", "institute"), (Section("/~teaching/notes/", "lecture", (24, 34), "html"), Section("/news/", "prize", (5, 10), "dated")), TEX),
+    Family("questions", 4, "en", ("-answers", "overflow"), (Section("/questions/", "question", (80, 100), "numbered"), Section("/users/", "site", (12, 20), "numbered")), ("mathjax2", "mathjax3", "katex", "mathjax2")),
+    Family("worksheets", 6, "en", ("algebra", "worksheets"), (Section("/practice/", "worksheet", (28, 42), "folder"), Section("/prices/", "tutoring", (4, 10), "html")), TEX),
+    Family("bilingual", 3, "en", ("-open-courses",), (Section("/course/en/", "lecture", (25, 35), "html"), Section("/course/zh/", "lecture_zh", (30, 40), "html"), Section("/about/", "site", (5, 8), "html")), ("mathjax3", "katex", "mathjax2")),
+    Family("schools", 8, "en", ("-primary", "-school"), (Section("/exercises/", "worksheet", (14, 20), "html"), Section("/exercises/unit/", "chapter", (16, 24), "html"), Section("/exercises/stories/", "word_problems", (24, 34), "html"), Section("/news/", "school_news", (14, 22), "dated")), ("mathjax3", "plain", "katex", "mathml")),
+    Family("textbooks", 3, "en", ("-textbook",), (Section("/book/", "chapter", (35, 45), "html"),), ("mathjax2", "mathml", "mathjax3")),
+    Family("collections", 8, "en", ("-word-problems", "sums"), (Section("/problems/", "word_problems", (42, 56), "numbered"), Section("/about/", "site", (2, 5), "html")), MOSTLY_PLAIN),
+    Family("parents", 14, "en", ("-family", "-and-kids"), (Section("/diary/", "family", (10, 18), "dated"), Section("/sums/", "word_problems", (7, 12), "dated")), ("plain",)),
+    Family("boards", 8, "en", ("-board", "-helpline"), (Section("/t/", "help", (18, 26), "query"), Section("/t/", "question", (1, 2), "query")), ("mathjax3", "plain")),
+    Family("diaries", 8, "en", ("-diary",), (Section("/", "family", (14, 20), "dated"), Section("/", "word_problems", (1, 1), "dated")), ("plain",)),
+    Family("lectures_zh", 2, "zh", ("-daxue",), (Section("/jiangyi/", "lecture_zh", (25, 35), "html"), Section("/xiti/", "worksheet_zh", (12, 18), "html"), Section("/xinwen/", "site_zh", (6, 10), "numbered")), ("mathjax3", "mathml")),
+    Family("schools_zh", 6, "zh", ("-xiaoxue", "jiaoyu"), (Section("/shuxue/lianxi/", "worksheet_zh", (16, 24), "html"), Section("/shuxue/yingyongti/", "word_problems_zh", (20, 30), "html"), Section("/xiaoyuan/", "site_zh", (10, 16), "numbered")), ("mathjax2", "plain", "katex", "img-latex")),
+    Family("collections_zh", 5, "zh", ("yingyongti",), (Section("/timu/", "word_problems_zh", (38, 50), "numbered"), Section("/bangzhu/", "site_zh", (3, 6), "html")), MOSTLY_PLAIN),
+    Family("parents_zh", 8, "zh", ("-mama", "qinzi"), (Section("/riji/", "family_zh", (10, 14), "numbered"), Section("/shuxue/", "word_problems_zh", (6, 10), "numbered")), ("plain",)),
+)  # fmt: skip
+
+ELSEWHERE = (
+    Family("news", 36, "en", ("-gazette", "-herald", "post"), (Section("/", "news", (5, 12), "dated"), Section("/sport/", "sport", (1, 4), "dated"), Section("/business/", "markets", (1, 3), "dated"))),
+    Family("shops", 34, "en", ("-store", "-shop", "goods"), (Section("/product/", "shop", (4, 12), "numbered"), Section("/help/", "site", (1, 2), "html"))),
+    Family("kitchens", 26, "en", ("-kitchen", "cooks"), (Section("/recipes/", "recipe", (4, 12), "folder"),)),
+    Family("stadiums", 16, "en", ("-sport", "fans"), (Section("/reports/", "sport", (5, 11), "dated"),)),
+    Family("journeys", 18, "en", ("-travel", "trips"), (Section("/", "travel", (4, 10), "folder"),)),
+    Family("libraries", 22, "en", ("-docs", "soft"), (Section("/docs/", "docs", (5, 12), "html"),), ("plain", "mathjax3")),
+    Family("forums", 18, "en", ("-forum", "talk"), (Section("/viewtopic", "help", (5, 12), "query"),)),
+    Family("games", 14, "en", ("-games", "play"), (Section("/guides/", "games", (4, 9), "folder"),)),
+    Family("gardens", 14, "en", ("-garden", "grows"), (Section("/blog/", "garden", (4, 10), "dated"),)),
+    Family("families", 14, "en", ("-home", "-at-home"), (Section("/", "family", (5, 11), "dated"),)),
+    Family("tutors", 12, "en", ("-tutors", "lessons"), (Section("/", "tutoring", (4, 8), "html"), Section("/blog/", "prize", (1, 4), "dated"))),
+    Family("banks", 12, "en", ("-finance", "invest"), (Section("/markets/", "markets", (5, 11), "dated"),)),
+    Family("news_zh", 24, "zh", ("ribao", "xinwen"), (Section("/news/", "news_zh", (5, 12), "dated"), Section("/tiyu/", "sport_zh", (1, 4), "dated"))),
+    Family("shops_zh", 20, "zh", ("shangcheng", "gouwu"), (Section("/item", "shop_zh", (4, 10), "query"),)),
+    Family("kitchens_zh", 14, "zh", ("meishi",), (Section("/caipu/", "recipe_zh", (4, 10), "html"),)),
+    Family("families_zh", 10, "zh", ("-baobao",), (Section("/", "family_zh", (4, 9), "numbered"),)),
+    Family("forums_zh", 14, "zh", ("luntan", "bbs"), (Section("/thread", "forum_zh", (5, 11), "query"),)),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Host:
+    """A site with its family and sections; `reviewed`: whether `annotations.tsv` speaks about it."""
+
+    site: Site
+    family: str
+    sections: tuple[Section, ...]
+    reviewed: bool
+
+
+def plan_hosts(seed: int, scale: float) -> list[Host]:
+    """All hosts; a larger `scale` gives more hosts to every family and, for the single seed site, more pages."""
+    rng = random.Random(f"{seed}/hosts")
+    taken: set[str] = set()
+    hosts = []
+    for family in (*MATHEMATICS, *ELSEWHERE):
+        count = 1 if family.name == "seed" else max(2, round(family.hosts * scale))
+        for index in range(count):
+            site = _site(rng, family, index, taken)
+            reviewed = family in MATHEMATICS and index % 4 != 3 or family.name == "tutors" and index % 4 == 0
+            hosts.append(Host(site, family.name, family.sections, reviewed))
+    return hosts
+
+
+def _site(rng: random.Random, family: Family, index: int, taken: set[str]) -> Site:
+    words = PLACES if family.language == "en" else PINYIN
+    word, number = rng.choice(words), ""
+    while (host := f"{word}{number}{rng.choice(family.suffixes)}.{TLD}") in taken:
+        word = rng.choice(words)
+        number = str(rng.randint(2, 99)) if rng.random() < 0.3 else ""
+    taken.add(host)
+    if family.language == "zh":
+        charset = rng.choice(("utf-8", "utf-8", "utf-8", "gbk", "gbk", "gb18030"))
+    else:
+        charset = rng.choice(("utf-8", "utf-8", "utf-8", "iso-8859-1", "windows-1252"))
+    return Site(
+        host=host,
+        name=host.removesuffix(f".{TLD}").replace("-", " ").title(),
+        language=family.language,
+        markup=family.markups[index % len(family.markups)],
+        layout=rng.choice(LAYOUTS),
+        charset=charset,
+        charset_in_header=rng.random() < 0.55,
+        charset_in_page=rng.random() < 0.8,
+        server=rng.choice(("nginx", "Apache", "Apache/2.4.57 (Debian)", "cloudfront", "openresty", "Microsoft-IIS/10.0")),
+        sections=tuple(dict.fromkeys(section.path for section in family.sections if section.path != "/")),
+    )

@@ -1,0 +1,210 @@
+"""The generated web, page by page: articles at URLs, duplicates under other URLs, planted benchmark questions, and what else servers answer.
+
+Every random choice about a page comes from a generator seeded with its host, so that a change to one host leaves the others as they are.
+"""
+
+import random
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pipeline.config.miniweb import MiniwebSection
+from pipeline.miniweb.genres import arithmetic, chinese_mathematics, lectures, questions, school
+from pipeline.miniweb.genres.everyday import BOOKS, everyday
+from pipeline.miniweb.hosts import Host, Section, plan_hosts
+from pipeline.miniweb.markup import LAYOUTS, Site, encode, render
+from pipeline.miniweb.pages import Article, Block, Heading, Paragraph, article_text, has_formulas
+from pipeline.miniweb.problems import Problem
+
+MATH_GENRES: dict[str, Callable[[random.Random], Article]] = {
+    "lecture": lectures.lecture,
+    "question": questions.question,
+    "worksheet": school.worksheet,
+    "chapter": arithmetic.chapter,
+    "word_problems": arithmetic.word_problems,
+    "lecture_zh": chinese_mathematics.lecture_zh,
+    "worksheet_zh": chinese_mathematics.worksheet_zh,
+    "word_problems_zh": chinese_mathematics.word_problems_zh,
+}
+
+# (kind, change of an URL) as sites and links change them without changing the page
+VARIANTS: tuple[tuple[str, Callable[[str], str]], ...] = (
+    ("www", lambda url: url.replace("://", "://www.", 1)),
+    ("scheme", lambda url: url.replace("https://", "http://", 1)),
+    ("slash", lambda url: url[:-1] if url.endswith("/") else f"{url}/"),
+    ("index", lambda url: f"{url}index.html" if url.endswith("/") else f"{url}/index.html"),
+    ("tracking", lambda url: f"{url}{'&' if '?' in url else '?'}utm_source=newsletter&utm_medium=email"),
+    ("session", lambda url: f"{url}{'&' if '?' in url else '?'}PHPSESSID=5f2c9e71a0b84d36"),
+)
+
+
+@dataclass
+class Page:
+    """A page of the web with its truth; `extra` are further fields of its label."""
+
+    url: str
+    host: Host
+    section: Section
+    site: Site
+    article: Article
+    related: list[tuple[str, str]] = field(default_factory=list)
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def payload(self) -> bytes:
+        return encode(render(self.article, self.site, self.related), self.site.charset)
+
+
+@dataclass(frozen=True)
+class Leak:
+    """A benchmark item that is planted on a page."""
+
+    benchmark: str
+    identifier: str
+    problem: Problem
+
+
+def build_pages(config: MiniwebSection, leaks: list[Leak]) -> list[Page]:
+    """All HTML pages of the web: originals host by host, then duplicates; `leaks` are planted on some originals."""
+    pages: list[Page] = []
+    for host in plan_hosts(config.seed, config.scale):
+        pages += _host_pages(host, config)
+    _plant(pages, leaks, random.Random(f"{config.seed}/leaks"))
+    exact = _exact_duplicates(pages, config)
+    near = _near_duplicates(pages, config)
+    return [*pages, *exact, *near]
+
+
+def _host_pages(host: Host, config: MiniwebSection) -> list[Page]:
+    rng = random.Random(f"{config.seed}/{host.site.host}")
+    pages = []
+    for section in host.sections:
+        count = rng.randint(*section.pages)
+        if host.family == "seed":
+            count = max(20, round(count * config.scale)) if section.genre == "lecture" else count
+        for number in range(count):
+            make = MATH_GENRES.get(section.genre)
+            article = make(rng) if make else everyday(rng, section.genre)
+            url = f"https://{host.site.host}{_path(rng, section, article, number)}"
+            pages.append(Page(url, host, section, host.site, article))
+    for page in pages:
+        others = rng.sample(pages, min(4, len(pages)))
+        page.related = [(other.url.split(host.site.host, 1)[1], _plain_title(other.article)) for other in others]
+    return pages
+
+
+def _plain_title(article: Article) -> str:
+    return re.sub("⟦.*?⟧", "…", article.title)
+
+
+def _path(rng: random.Random, section: Section, article: Article, number: int) -> str:
+    """Path and query of a page; `number` makes it unique in its section."""
+    words = re.findall("[a-z0-9]+", _plain_title(article).lower())[:7]
+    slug = "-".join(words) if article.language == "en" and words else f"{section.genre.split('_')[0]}"
+    identity = 1000 + 37 * number + rng.randint(0, 36)
+    match section.style:
+        case "html":
+            return f"{section.path}{slug}-{number + 1}.html"
+        case "folder":
+            return f"{section.path}{slug}-{number + 1}/"
+        case "dated":
+            return f"{section.path}{rng.randint(2012, 2023)}/{rng.randint(1, 12):02d}/{rng.randint(1, 28):02d}/{slug}-{identity}"
+        case "numbered":
+            return f"{section.path}{identity}/{slug}"
+    return f"{section.path}?id={identity}{section.genre[0]}"
+
+
+def _plant(pages: list[Page], leaks: list[Leak], rng: random.Random) -> None:
+    """Insert each leak, verbatim, between the blocks of a page of its language: most on pages of word problems, some elsewhere."""
+    close = {lang: [] for lang in ("en", "zh")}
+    far = {lang: [] for lang in ("en", "zh")}
+    for page in pages:
+        if page.host.family != "seed":
+            target = close if page.section.genre.startswith("word_problems") else far if page.article.math else None
+            if target is not None:
+                target[page.article.language].append(page)
+    for leak in leaks:
+        lang = leak.problem.lang
+        candidates = close[lang] if rng.random() < 0.7 else far[lang]
+        page = candidates.pop(rng.randrange(len(candidates)))
+        blocks = list(page.article.blocks)
+        position = rng.randint(1, len(blocks))
+        while position < len(blocks) and isinstance(blocks[position - 1], Heading):
+            position += 1  # not between a heading and its text
+        solution = "\n".join([*leak.problem.steps, leak.problem.conclusion])
+        blocks[position:position] = [Paragraph(leak.problem.question), Paragraph(solution)]
+        page.article = page.article.with_blocks(tuple(blocks))
+        page.extra["contaminated_by"] = {"benchmark": leak.benchmark, "id": leak.identifier}
+
+
+def _exact_duplicates(pages: list[Page], config: MiniwebSection) -> list[Page]:
+    rng = random.Random(f"{config.seed}/exact")
+    known = {page.url for page in pages}
+    copies = []
+    for number, page in enumerate(rng.sample(pages, min(config.exact_duplicates, len(pages)))):
+        kind, change = VARIANTS[number % len(VARIANTS)]
+        url = change(page.url)
+        if url not in known:
+            known.add(url)
+            extra = {**page.extra, "duplicate_of": page.url, "duplicate_kind": "exact", "similarity": 1.0, "url_variant": kind}
+            copies.append(replace(page, url=url, extra=extra))
+    return copies
+
+
+def _near_duplicates(pages: list[Page], config: MiniwebSection) -> list[Page]:
+    """Edited copies on mirror hosts, in another layout; pages of fewer than 6 blocks would change too much."""
+    rng = random.Random(f"{config.seed}/near")
+    copies = []
+    for page in rng.sample([page for page in pages if len(page.article.blocks) >= 6], config.near_duplicates):
+        path = page.url.split(page.site.host, 1)[1]
+        host = f"mirror-{page.site.host}"
+        layout = rng.choice([layout for layout in LAYOUTS if layout != page.site.layout])
+        site = replace(page.site, host=host, name=f"{page.site.name} Mirror", layout=layout)
+        article = page.article.with_blocks(_edited(page.article, rng))
+        similarity = round(shingle_similarity(article_text(page.article), article_text(article)), 3)
+        extra = {**page.extra, "duplicate_of": page.url, "duplicate_kind": "near", "similarity": similarity}
+        copies.append(replace(page, url=f"https://{host}{path}", site=site, article=article, extra=extra))
+    return copies
+
+
+def _edited(article: Article, rng: random.Random) -> tuple[Block, ...]:
+    """A note in front, and now and then the first or last block left out."""
+    note = f"Copy of an older page, checked in {rng.randint(2015, 2023)}." if article.language == "en" else f"本页转载于{rng.randint(2015, 2023)}年。"
+    blocks = article.blocks[1:] if rng.random() < 0.3 and len(article.blocks) > 12 else article.blocks
+    return (Paragraph(note), *blocks)
+
+
+def shingle_similarity(left: str, right: str) -> float:
+    """Jaccard similarity of word 6-grams; a CJK character counts as a word."""
+    sets = []
+    for text in (left, right):
+        words = re.findall(r"[㐀-鿿]|[^\W㐀-鿿]+", text.lower())
+        sets.append({tuple(words[i : i + 6]) for i in range(len(words) - 5)})
+    return len(sets[0] & sets[1]) / max(1, len(sets[0] | sets[1]))
+
+
+def label(page: Page) -> dict[str, Any]:
+    """The truth about a page, in the fields of `labels.jsonl` that do not depend on its record."""
+    article, formulas = page.article, has_formulas(page.article)
+    markup = page.site.markup if formulas else "plain" if article.math else "none"
+    return {
+        "url": page.url,
+        "label": "math" if article.math else "not_math",
+        "label_basis": "generated",
+        "language": article.language,
+        "genre": article.genre,
+        "markup": markup,
+        "markups": [markup],
+        "source": "miniweb",
+        "host": page.site.host,
+        "title": _plain_title(article),
+        "duplicate_of": None,
+        "duplicate_kind": None,
+        "similarity": None,
+        "url_variant": None,
+        "contaminated_by": None,
+        **page.extra,
+    }
+
+
