@@ -1,0 +1,53 @@
+"""Keys of continued pre-training."""
+
+from typing import Literal
+
+from pipeline.config.section import Section, key
+
+Precision = Literal["fp32", "mixed", "bf16"]
+PRECISION = (
+    "fp32; mixed: weights in fp32, products in bf16; bf16: weights too, with fp32 copies in the optimiser"
+)
+
+
+class Architecture(Section):
+    """Shape of a Llama that starts from scratch; not used with a parent or an init."""
+
+    hidden_size: int = key(4096, "width of the residual stream", paper="4096, 7B", ge=1)
+    intermediate_size: int = key(11008, "width of the MLP", paper="11008, 7B", ge=1)
+    num_hidden_layers: int = key(30, "layers", paper="30, 7B", ge=1)
+    num_attention_heads: int = key(32, "attention heads", paper="32, 7B", ge=1)
+    num_key_value_heads: int = key(32, "key-value heads", paper="32, 7B", ge=1)
+    rms_norm_eps: float = key(1e-6, "epsilon of the norms", paper="1e-6, 7B", gt=0)
+    initializer_range: float = key(0.02, "standard deviation of new weights", paper="0.02, 7B", gt=0)
+    tie_word_embeddings: bool = key(False, "one matrix for input and output embeddings", paper="false, 7B")
+
+
+class CptSection(Section):
+    """Training on a mixture's documents: next-token prediction over packed sequences."""
+
+    architecture: Architecture = key(Architecture(), "shape of a model with init: scratch")
+    tokens: int = key(
+        500_000_000_000, "length of training; tokens", paper="500B (2.3); 150B, 1.3B (2.2)", ge=1
+    )
+    batch_tokens: int = key(10_000_000, "one optimiser step; tokens", paper="10M (2.3); 4M, 1.3B (2.2)", ge=1)
+    context: int = key(4096, "length of a packed sequence; tokens", paper="4K (2.2, 2.3)", ge=8)
+    isolate_documents: bool = key(
+        True, "documents of a sequence do not see each other, positions restart; false: concatenated as is"
+    )
+    learning_rate: float = key(4.2e-4, "peak", paper="4.2e-4 (2.3); 5.3e-4, 1.3B (2.2)", gt=0)
+    warmup_steps: int = key(
+        2000, "linear rise to the peak; steps", paper="2,000, shape not stated (2.2)", ge=0
+    )
+    drops: list[tuple[float, float]] = key(
+        [(0.8, 0.316), (0.9, 0.1)],
+        "[share of training done, share of the peak from then on]",
+        paper="31.6 % after 80 %, 10 % after 90 % (2.2)",
+    )
+    beta1: float = key(0.9, "AdamW's first moment", paper="0.9 (2.2)", ge=0, lt=1)
+    beta2: float = key(0.95, "AdamW's second moment", paper="0.95 (2.2)", ge=0, lt=1)
+    epsilon: float = key(1e-8, "AdamW's epsilon", gt=0)
+    weight_decay: float = key(0.1, "AdamW's, on matrices; norms do not decay", paper="0.1 (2.2)", ge=0)
+    gradient_clipping: float = key(1.0, "largest gradient norm", gt=0)
+    precision: Precision = key("bf16", PRECISION)
+    seed: int = key(0, "seed of new weights and of the order of sequences")

@@ -1,0 +1,43 @@
+"""Keys of the tokenizer and the token files, and mixtures as named nodes."""
+
+from pipeline.config.section import REQUIRED, Section, key
+
+
+class TokensSection(Section):
+    """The run's own tokenizer, for models that start from scratch."""
+
+    texts: str | list[str] | None = key(
+        None, "text or sft-format files that it learns from, beside the corpus (globs, miniweb:<file>)"
+    )
+    vocabulary: int = key(
+        32768,
+        "entries of the byte-level BPE, special tokens included",
+        paper="about 100K; an existing tokenizer",
+        ge=260,
+    )
+    sample: int = key(100_000_000, "text it learns from, shared among the sources; characters", ge=1)
+
+
+class SourceNode(Section):
+    """One source of a mixture."""
+
+    data: str | list[str] = key(
+        REQUIRED,
+        "`corpus` (the run's own), files (.jsonl[.gz|.zst], .parquet, .txt; globs) or hub:<id>[/<config>]:<split>",
+    )
+    share: float = key(1.0, "share of all tokens seen in training; shares are normalised", gt=0)
+    text: str = key("text", "field that holds a document's text")
+
+
+class MixtureNode(Section):
+    """A named mixture: tokenizer and sources."""
+
+    tokenizer: str = key(
+        "corpus", "`corpus`: the run's own; else that of a folder or hub id, needed where a model has an init"
+    )
+    sources: dict[str, SourceNode] = key(
+        {"corpus": SourceNode(data="corpus")},
+        "name -> source",
+        paper="DeepSeekMath Corpus 56 %, AlgebraicStack 4 %, arXiv 10 %, GitHub 20 %, Common Crawl 10 % (2.3)",
+        min_length=1,
+    )
