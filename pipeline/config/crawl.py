@@ -27,7 +27,7 @@ class CrawlSection(Section):
         le=1,
     )
     ngram: int = key(5, "words (or single CJK characters) in a shingle of near-duplicate detection", ge=1)
-    buckets: int = key(20, "MinHash bands; more of them find less similar pairs", ge=1)
+    buckets: int = key(24, "MinHash bands; more of them find less similar pairs", ge=1)
     hashes_per_bucket: int = key(
         6, "MinHash values in a band; more of them find only more similar pairs", ge=1
     )

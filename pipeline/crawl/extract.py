@@ -78,7 +78,7 @@ def page_text(page: Page, config: CrawlSection) -> tuple[str, str, str]:
     if not is_html(page.content_type, body):
         raise Unusable("not_html")
     html, charset = decode_text(body, page.charset)
-    title, text = extract(html)
+    title, text = extract(html, config.min_characters)
     return title, text, charset
 
 

@@ -101,8 +101,9 @@ def _meta_charset(body: bytes) -> str | None:
     return match[1].decode("ascii") if match else None
 
 
-def extract(html: str) -> tuple[str, str]:
-    """(title, text) of a page: its main content with paragraphs and lists kept, formulas as TeX.
+def extract(html: str, min_characters: int) -> tuple[str, str]:
+    """(title, text) of a page: its main content with paragraphs and lists kept, formulas as TeX. Where less than
+    `min_characters` of main content are found, the whole page is the text.
 
     Raises Unusable("too_deep") for absurdly nested elements.
     """
@@ -113,7 +114,10 @@ def extract(html: str) -> tuple[str, str]:
         raise Unusable("too_deep")
     if any(hint in html for hint in TEX_HINTS):
         _reveal_tex(tree)
-    return " ".join((tree.title or "").split()), clean(extract_plain_text(tree, main_content=True))
+    text = clean(extract_plain_text(tree, main_content=True))
+    if len(text) < min_characters:
+        text = clean(extract_plain_text(tree))
+    return " ".join((tree.title or "").split()), text
 
 
 def clean(text: str) -> str:

@@ -1,0 +1,153 @@
+"""MinHash signatures in NumPy, in the files of datatrove's stage 1, whose stages 2 to 4 then go on.
+
+Departures from datatrove's stage 1: words are runs of letters and digits, lower-cased, and single CJK characters (datatrove
+needs a spaCy tokeniser for each language); digits are kept (it makes all numbers equal, and with them all exercises of a
+kind); hashes are 32-bit multiply-add permutations of 64-bit shingle hashes, all permutations at once.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+from datatrove.pipeline.dedup.minhash import MinhashConfig
+from datatrove.utils.hashing import HashConfig
+from numpy.typing import NDArray
+from xxhash import xxh3_64_intdigest
+
+from pipeline.config.crawl import CrawlSection
+from pipeline.crawl.language import CJK
+
+WORD = re.compile(rf"[{CJK}]|[^\W_{CJK}]+")
+SHINGLE_BASE = np.uint64(0x9E3779B97F4A7C15)
+MIX_1, MIX_2 = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)  # finaliser of MurmurHash3
+ROWS = 512  # shingles hashed at once, so that the table of hashes stays in the cache
+MAX_KNOWN_WORDS = 2_000_000
+ABSENT = np.uint32(0xFFFFFFFF)  # in every place: a page too short to have a signature
+
+
+def minhash_config(config: CrawlSection) -> MinhashConfig:
+    """The settings as datatrove's stages take them."""
+    return MinhashConfig(
+        n_grams=config.ngram,
+        num_buckets=config.buckets,
+        hashes_per_bucket=config.hashes_per_bucket,
+        seed=config.seed,
+        hash_config=HashConfig(precision=32),
+    )
+
+
+class _WordHashes(dict[str, int]):
+    """64-bit hash of each word, computed once."""
+
+    def __missing__(self, word: str) -> int:
+        if len(self) >= MAX_KNOWN_WORDS:
+            self.clear()
+        value = self[word] = xxh3_64_intdigest(word.encode("utf-8", "surrogatepass"))
+        return value
+
+
+class MinHasher:
+    """Computes signatures; `hashes` = buckets x hashes per bucket."""
+
+    def __init__(self, ngram: int, hashes: int, seed: int) -> None:
+        generator = np.random.default_rng(seed)
+        self.ngram = ngram
+        self.factors = generator.integers(0, 2**64, size=hashes, dtype=np.uint64) | np.uint64(1)
+        self.offsets = generator.integers(0, 2**64, size=hashes, dtype=np.uint64)
+        self._words = _WordHashes()
+
+    def shingles(self, text: str) -> NDArray[np.uint64]:
+        """Hashes of all word n-grams, shape (words - n + 1,); empty for a text of fewer than n words."""
+        words = WORD.findall(text.lower())
+        count = len(words) - self.ngram + 1
+        if count <= 0:
+            return np.empty(0, np.uint64)
+        values = np.fromiter(map(self._words.__getitem__, words), np.uint64, len(words))
+        mixed = np.zeros(count, np.uint64)
+        for shift in range(self.ngram):
+            mixed *= SHINGLE_BASE
+            mixed += values[shift : shift + count]
+        mixed ^= mixed >> np.uint64(33)
+        mixed *= MIX_1
+        mixed ^= mixed >> np.uint64(33)
+        mixed *= MIX_2
+        mixed ^= mixed >> np.uint64(33)
+        return mixed
+
+    def signature(self, text: str) -> NDArray[np.uint32] | None:
+        """The smallest value of each permutation over all shingles, shape (hashes,); None for a text without shingles."""
+        shingles = self.shingles(text)
+        if not len(shingles):
+            return None
+        smallest = np.full(len(self.factors), np.iinfo(np.uint64).max, np.uint64)
+        for start in range(0, len(shingles), ROWS):
+            table = shingles[start : start + ROWS, None] * self.factors
+            table += self.offsets
+            np.minimum(smallest, table.min(axis=0), out=smallest)
+        return (smallest >> np.uint64(32)).astype(np.uint32)
+
+
+class ShardSignatures:
+    """Signatures of all pages, in one file for each shard, read through memory maps. Pages have indices across shards."""
+
+    def __init__(self, folder: Path, starts: NDArray[np.int64]) -> None:
+        """`starts` (shards + 1,): index of the first page of each shard."""
+        self.starts, self.shards = starts, len(starts) - 1
+        sizes = np.diff(starts)
+        self._maps = [
+            np.memmap(_file(folder, rank), "<u4", "r").reshape(sizes[rank], -1) if sizes[rank] else None
+            for rank in range(self.shards)
+        ]
+
+    @staticmethod
+    @contextmanager
+    def writer(folder: Path, rank: int, hashes: int) -> Iterator[Callable[[NDArray[np.uint32] | None], None]]:
+        """A function that appends the signature of a shard's next page; of None it makes a row that means "no signature"."""
+        absent = np.full(hashes, ABSENT)
+        with _file(folder, rank).open("wb") as file:
+            yield lambda signature: (absent if signature is None else signature).astype("<u4").tofile(file)
+
+    def locate(self, page: int) -> tuple[int, int]:
+        """(shard, position in it) of a page."""
+        rank = int(np.searchsorted(self.starts, page, side="right")) - 1
+        return rank, page - int(self.starts[rank])
+
+    def shard(self, rank: int) -> NDArray[np.uint32]:
+        """Signatures of a shard, shape (pages, hashes)."""
+        rows = self._maps[rank]
+        return np.empty((0, 0), np.uint32) if rows is None else rows
+
+    def rows(self, pages: NDArray[np.int64]) -> NDArray[np.uint32]:
+        """Signatures of pages, shape (pages, hashes)."""
+        return np.stack([self.shard(rank)[position] for rank, position in map(self.locate, pages.tolist())])
+
+    def similarity(self, one: int, other: int) -> float:
+        """Estimated Jaccard similarity of the shingles of two pages."""
+        rows = self.rows(np.array([one, other]))
+        return float((rows[0] == rows[1]).mean())
+
+
+def _file(folder: Path, rank: int) -> Path:
+    return folder / f"{rank:05d}.signatures"
+
+
+def write_signatures(
+    folder: Path, rank: int, config: CrawlSection, signatures: ShardSignatures, chosen: NDArray[np.bool_]
+) -> int:
+    """Write one shard's signatures as datatrove's stage 1 does: for each bucket a sorted file of hashes and positions.
+
+    `chosen` (N,): which pages take part, if they have a signature. Returns how many do.
+    """
+    rows = signatures.shard(rank)
+    taking_part = chosen[signatures.starts[rank] : signatures.starts[rank + 1]] & (rows != ABSENT).any(axis=1)
+    positions = np.flatnonzero(taking_part).astype(np.uint32)
+    width = config.hashes_per_bucket
+    for bucket in range(config.buckets):
+        hashes = rows[positions, bucket * width : (bucket + 1) * width]
+        records = np.column_stack([hashes, positions])
+        path = folder / f"bucket_{bucket:03d}" / f"{rank:05d}.minhash.sig"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        records[np.lexsort(records.T[::-1])].astype("<u4").tofile(path)
+    return len(positions)

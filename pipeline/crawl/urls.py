@@ -1,0 +1,51 @@
+"""One form for all URLs of the same page (URL-based deduplication, paper section 2.1).
+
+Conservative: a rule is here only if the other form practically never is another page. What these rules leave is found by
+content: exact and near-duplicates.
+"""
+
+import re
+from urllib.parse import urlsplit
+
+TRACKING = re.compile(
+    r"utm_\w+|gclid|gclsrc|dclid|fbclid|msclkid|yclid|twclid|igshid|mc_cid|mc_eid|_ga|_gl|_hsenc|_hsmi|mkt_tok|"
+    r"ref_src|ref_url|spm|wt_mc|ncid|cmpid|icid|s_cid|phpsessid|jsessionid|aspsessionid\w*|cfid|cftoken|zenid",
+    re.IGNORECASE,
+)
+SESSION = re.compile(r"(?:s|sid|session|session_?id|sess)=[0-9a-z]{16,}", re.IGNORECASE)
+PATH_SESSION = re.compile(r";(?:jsessionid|phpsessid|sid)=[^/;]*", re.IGNORECASE)
+INDEX_PAGE = re.compile(r"/(?:index|default)\.(?:html?|xhtml|shtml|php[345]?|aspx?|jsp)$", re.IGNORECASE)
+ESCAPE = re.compile(r"%([0-9a-fA-F]{2})")
+UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
+DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+def normalise_url(url: str) -> str:
+    """The key under which two URLs of one page agree; not meant to be fetched.
+
+    Dropped: scheme, user, `www.`, default port, fragment, trailing slash, index page, tracking and session parameters; the
+    host's case and the order of the parameters do not count; needless percent escapes are undone.
+    """
+    try:
+        parts = urlsplit(url)
+        host, port = (parts.hostname or "").rstrip("."), parts.port
+    except ValueError:  # no valid host or port: equal only to itself
+        return url
+    if port is not None and port != DEFAULT_PORTS.get(parts.scheme):
+        host = f"{host}:{port}"
+    path = INDEX_PAGE.sub("/", PATH_SESSION.sub("", ESCAPE.sub(_unescape, parts.path)))
+    parameters = sorted(part for part in parts.query.split("&") if part and not _is_noise(part))
+    query = "?" + ESCAPE.sub(_unescape, "&".join(parameters)) if parameters else ""
+    return host.removeprefix("www.") + path.rstrip("/") + query
+
+
+def _unescape(match: re.Match[str]) -> str:
+    character = chr(int(match[1], 16))
+    return character if character in UNRESERVED else match[0].upper()
+
+
+def _is_noise(parameter: str) -> bool:
+    return (
+        TRACKING.fullmatch(parameter.partition("=")[0]) is not None
+        or SESSION.fullmatch(parameter) is not None
+    )
