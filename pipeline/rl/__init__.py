@@ -1,0 +1,1 @@
+"""Reinforcement learning with GRPO (paper section 4)."""
