@@ -1,8 +1,8 @@
 """Models and tokenizers as Hugging Face folders, and the one module that training stages run.
 
-`TokenLogprobs` wraps a causal language model so that its forward pass returns the log-probability of each given
-target and never holds the logits of more than a chunk of positions. Shape suffixes: B sequences, T positions,
-N = B*T positions in one row, D hidden size, V vocabulary.
+`TokenLogprobs` wraps a causal language model so that its forward pass returns the log-probability of each
+given target and never holds the logits of more than a chunk of positions. Shape suffixes: B sequences,
+T positions, N = B*T positions in one row, D hidden size, V vocabulary.
 """
 
 import json
@@ -42,13 +42,18 @@ class TokenLogprobs(nn.Module):
         targets_BT: Tensor,
         temperature: float = 1.0,
         with_entropy: bool = False,
+        mask_BTT: Tensor | None = None,
     ) -> Tensor | tuple[Tensor, Tensor]:
         """fp32 log-probabilities (B, T) of `targets_BT`; 0 where the target is `IGNORE`.
 
+        `mask_BTT` (true: query position T1 may attend to T2) replaces what positions say of who sees whom.
         With `with_entropy` also the entropy (B, T) in nats of each predicted distribution, without gradient.
         """
         hidden_BTD = self.model.base_model(
-            input_ids=tokens_BT, position_ids=positions_BT, use_cache=False
+            input_ids=tokens_BT,
+            position_ids=positions_BT,
+            attention_mask=None if mask_BTT is None else mask_BTT[:, None],
+            use_cache=False,
         ).last_hidden_state
         hidden_ND, targets_N = hidden_BTD.flatten(0, 1), targets_BT.flatten()
         wanted = (targets_N != IGNORE).nonzero().squeeze(1)
@@ -138,8 +143,8 @@ def causal_model(engine: Any) -> nn.Module:
 def named_weights(engine: Any, tied: bool = False) -> Iterator[tuple[str, Tensor]]:
     """Full weights of the engine's model, one at a time, whatever the ZeRO stage; all ranks must iterate.
 
-    A tensor is valid only until the next one is asked for. With `tied` a tied output head comes under its own name
-    as well: vLLM's CPU engine otherwise keeps its old packed copy.
+    A tensor is valid only until the next one is asked for. With `tied` a tied output head comes under its own
+    name as well: vLLM's CPU engine otherwise keeps its old packed copy.
     """
     import deepspeed
 
