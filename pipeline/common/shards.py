@@ -1,8 +1,9 @@
 """Document shards and tables: how stages hand pages to each other.
 
-A shard is a `*.jsonl.zst` file, one datatrove `Document` a line, byte for byte what datatrove's `JsonlWriter` writes, so that
-datatrove's readers, writers and blocks work on it. A table is a Parquet file with a fixed schema. Both appear under their
-name only when complete, and hold no times or paths: the same content gives the same bytes.
+A shard is a `*.jsonl.zst` file, one datatrove `Document` a line, byte for byte what datatrove's
+`JsonlWriter` writes, so that datatrove's readers, writers and blocks work on it. A table is a Parquet
+file with a fixed schema. Both appear under their name only when complete, and hold no times or paths: the
+same content gives the same bytes.
 """
 
 from collections.abc import Iterable, Iterator
@@ -23,12 +24,14 @@ ZSTD_LEVEL = 3  # datatrove's default: smaller shards cost more time than they s
 
 
 def _temporary(path: Path) -> Path:
-    """A name beside `path`, not matched by globs over shards or tables, for a file that is not complete yet."""
+    """A name beside `path`, not matched by globs, for a file that is not complete yet."""
     return path.with_name(f".{path.name}.partial")
 
 
 class DocumentWriter:
-    """Write documents to one shard, in order; use as a context manager. The shard appears when the block ends well."""
+    """Write documents to one shard, in order; use as a context manager. The shard appears when the block
+    ends well.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -72,12 +75,14 @@ def read_documents(path: Path) -> Iterator[Document]:
 
     Raises InputError with the file's name if the shard is missing, cut or not a document shard.
     """
+    number = 0
     try:
         with (
             path.open("rb") as file,
             zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True) as stream,
         ):
-            for number, line in enumerate(_lines(stream), start=1):
+            for line in _lines(stream):
+                number += 1
                 fields = orjson.loads(line)
                 yield Document(
                     fields.get("text", ""), fields["id"], fields.get("media", []), fields.get("metadata", {})
@@ -136,7 +141,9 @@ def write_table(
 
 
 def read_table(path: Path, columns: list[str] | None = None) -> pa.Table:
-    """Read a Parquet file, or some of its columns. Raises InputError with the file's name if that cannot be done."""
+    """Read a Parquet file, or some of its columns. Raises InputError with the file's name if that cannot
+    be done.
+    """
     try:
         return pq.ParquetFile(path).read(columns=columns)
     except FileNotFoundError as error:

@@ -1,4 +1,4 @@
-"""Configuration of stage `crawl`: which pages are read, what counts as a page, what counts as a duplicate."""
+"""Configuration of stage `crawl`: what is read, what counts as a page, what counts as a duplicate."""
 
 from pipeline.config.section import Section, key
 
@@ -7,11 +7,11 @@ DEDUP_ONLY = ("pool_shards", "ngram", "buckets", "hashes_per_bucket", "min_simil
 
 
 class CrawlSection(Section):
-    """From WARC files to deduplicated pages (paper section 2.1; the paper gives no settings for this step)."""
+    """From WARC files to deduplicated pages (paper section 2.1, which gives no settings for this)."""
 
     warc: str | list[str] | None = key(
         None,
-        "WARC or WET files: paths, globs, https or s3 addresses, or lists of them (*.paths, *.paths.gz, *.txt)",
+        "WARC or WET files: paths, globs, https or s3 addresses, or lists of them (*.paths[.gz], *.txt)",
     )
     base_url: str = key(
         "https://data.commoncrawl.org/", "prefix of the relative paths in a list, as in Common Crawl's lists"
@@ -26,14 +26,14 @@ class CrawlSection(Section):
         gt=0,
         le=1,
     )
-    ngram: int = key(5, "words (or single CJK characters) in a shingle of near-duplicate detection", ge=1)
+    ngram: int = key(5, "words (or CJK characters) in a shingle of near-duplicate detection", ge=1)
     buckets: int = key(24, "MinHash bands; more of them find less similar pairs", ge=1)
     hashes_per_bucket: int = key(
-        6, "MinHash values in a band; more of them find only more similar pairs", ge=1
+        5, "MinHash values in a band; more of them find only more similar pairs", ge=1
     )
     min_similarity: float = key(
         0.65,
-        "candidates are near-duplicates from this estimated Jaccard similarity of their shingles on",
+        "pages are near-duplicates from this estimated Jaccard similarity of their shingles on",
         ge=0,
         le=1,
     )

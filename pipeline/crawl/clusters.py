@@ -1,4 +1,6 @@
-"""Near-duplicate clusters: datatrove's MinHash stages 2 and 3, with every candidate pair verified in between."""
+"""Near-duplicate clusters: datatrove's MinHash stages 2 and 3, with every candidate pair verified in
+between.
+"""
 
 import io
 from collections.abc import Callable, Iterator
@@ -23,7 +25,7 @@ def near_duplicates(
     config: CrawlSection,
     count: Callable[[str, int], None],
 ) -> list[NDArray[np.int64]]:
-    """Clusters of near-duplicate pages among `candidates` (N,), as sorted page indices, in order of their first page.
+    """Clusters among `candidates` (N,), each as sorted page indices, in order of their first pages.
 
     `work` gets `signatures/`, `candidates/`, `pairs/` and `clusters/`, all in datatrove's formats.
     """
@@ -59,8 +61,8 @@ def near_duplicates(
 def _verify(work: Path, name: str, signatures: ShardSignatures, min_similarity: float) -> None:
     """Keep of one bucket's candidate pairs those that are similar.
 
-    Stage 2 names pages with the same band as a chain of pairs, A-B, B-C. Each such group is split around leaders: the first
-    page not yet taken, and all that are similar to it.
+    Stage 2 names pages with the same band as a chain of pairs, A-B, B-C. Each such group is split around
+    leaders: the first page not yet taken, and all that are similar to it.
     """
     found = np.fromfile(work / "candidates" / name, "<u4").reshape(-1, 4)
     kept = [

@@ -1,12 +1,14 @@
 """Extracted pages to a pool without duplicates: the second half of stage `crawl` (paper section 2.1).
 
-Three rules in turn: same normalised URL, same text, near-duplicate by MinHash. The paper says only "URL-based deduplication
-and near-deduplication". Near-duplicates: signatures of our own (`signatures.py`), then datatrove's stages 2 (buckets), 3
-(clusters) and 4 (filter). Between 2 and 3 each candidate pair is checked against the similarity that the whole signatures
-estimate, so that the threshold is sharp and does not depend on the number of buckets.
+Three rules in turn: same normalised URL, same text, near-duplicate by MinHash. The paper says only
+"URL-based deduplication and near-deduplication". Near-duplicates: signatures of our own
+(`signatures.py`), then datatrove's stages 2 (buckets), 3 (clusters) and 4 (filter). Between 2 and 3 each
+candidate pair is checked against the similarity that the whole signatures estimate, so that the threshold
+is sharp and does not depend on the number of buckets.
 
-Of a group of duplicates the first page in input order survives: order of the extraction shards, in them of the WARC files and
-offsets. datatrove keeps one that depends on the shape of its union tree; here its clusters are kept and the choice replaced.
+Of a group of duplicates the first page in input order survives: order of the extraction shards, in them
+of the WARC files and offsets. datatrove keeps one that depends on the shape of its union tree; here its
+clusters are kept and the choice replaced.
 """
 
 import sys
@@ -47,7 +49,7 @@ UNIQUE, SAME_URL, SAME_TEXT, NEAR = range(4)
 
 @dataclass
 class Index:
-    """What is kept of every page, in input order (N pages of all shards). Keys are 128-bit hashes as pairs of integers."""
+    """What is kept of all N pages, in input order; keys are 128-bit hashes as pairs of integers."""
 
     url_keys: NDArray[np.uint64]  # (N, 2)
     text_keys: NDArray[np.uint64]  # (N, 2)
@@ -93,9 +95,10 @@ def first_occurrence(keys: NDArray[np.uint64]) -> NDArray[np.int64]:
 def find_duplicates(
     index: Index, work: Path, config: CrawlSection, stage: Stage[CrawlSection]
 ) -> tuple[NDArray[np.int64], NDArray[np.uint8], NDArray[np.float32]]:
-    """For each page: the page that survives for it (itself if it is unique), the rule that found it, the similarity.
+    """(targets, kinds, similarities) of all pages: which page survives, by which rule, how similar it is.
 
-    Each rule sees only what the ones before left. Similarity is NaN where it was not estimated. All of shape (N,).
+    The target of a unique page is itself. Each rule sees only what the ones before left. Similarity is
+    NaN where it was not estimated. All of shape (N,).
     """
     pages = np.arange(len(index.url_keys))
     target, kind = first_occurrence(index.url_keys), np.zeros(len(pages), np.uint8)
@@ -135,7 +138,7 @@ def survivors(
 
 
 def write_pool(stage: Stage[CrawlSection], pages: Iterator[Document], count: int) -> None:
-    """Write `count` pages in equal, consecutive parts to the configured number of shards, empty ones included."""
+    """Write `count` pages in equal, consecutive parts to the configured number of shards."""
     parts = stage.config.pool_shards
     for part in range(parts):
         size = count * (part + 1) // parts - count * part // parts
@@ -149,7 +152,7 @@ def write_pool(stage: Stage[CrawlSection], pages: Iterator[Document], count: int
 def duplicate_rows(
     shards: list[Path], target: NDArray[np.int64], kind: NDArray[np.uint8], similarity: NDArray[np.float32]
 ) -> Iterator[dict[str, Any]]:
-    """Rows of `duplicates.parquet`, in input order. Only the names of duplicates and of their originals are in memory."""
+    """Rows of `duplicates.parquet`, in input order; only names of originals are kept in memory."""
     originals = set(target[kind != UNIQUE].tolist())
     names: dict[int, tuple[str, str]] = {}
     page = 0

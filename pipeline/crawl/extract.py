@@ -1,10 +1,11 @@
 """WARC or WET files to text pages: the first half of stage `crawl` (paper section 2.1).
 
-Every response record ends as a page in `pages.jsonl.zst` or as a rejection with a reason; `records.parquet` has one row for
-each, in the order of the files. The paper names no extraction method; this one keeps formulas as TeX (`text.py`) and all
-languages, since the paper's corpus is multilingual.
+Every response record ends as a page in `pages.jsonl.zst` or as a rejection with a reason;
+`records.parquet` has one row for each, in the order of the files. The paper names no extraction method;
+this one keeps formulas as TeX (`text.py`) and all languages, since the paper's corpus is multilingual.
 
-Two forms: as a stage of the workflow (`--input warc=FILE`, may repeat), or alone (`--warc FILE --output FOLDER`).
+Two forms: as a stage of the workflow (`--input warc=FILE`, may repeat), or alone (`--warc FILE --output
+FOLDER`).
 """
 
 import argparse
@@ -47,7 +48,7 @@ Row = dict[str, Any]
 
 
 def page_url(url: bytes | None) -> tuple[str, str]:
-    """(URL, host) of a record's target, without the angle brackets that wget writes. Raises Unusable with a reason."""
+    """(URL, host) of a target, without the angle brackets that wget writes, or Unusable(reason)."""
     if not url:
         raise Unusable("no_url")
     try:
@@ -105,7 +106,7 @@ def make_document(identity: str, page: Page, config: CrawlSection) -> Document:
 
 
 def _identities(pages: Iterator[Page]) -> Iterator[tuple[str, Page]]:
-    """Name each page by file and offset; records that share a gzip member, and so an offset, are numbered."""
+    """Name each page by file and offset; records that share an offset (one gzip member) are numbered."""
     last, repeats = None, 0
     for page in pages:
         repeats = repeats + 1 if last == (page.warc_file, page.offset) else 0
@@ -178,7 +179,7 @@ def run(stage: Stage[CrawlSection]) -> dict[str, int | float | str]:
 
 
 def _alone(argv: list[str]) -> tuple[list[str], Path]:
-    """Translate the simple form into the stage's arguments; returns them and the scratch folder to remove afterwards."""
+    """The simple form as the stage's arguments, and the scratch folder to remove afterwards."""
     alone = argparse.ArgumentParser(
         prog="python -m pipeline.crawl.extract",
         description=__doc__,

@@ -1,7 +1,8 @@
-"""Language of a text: the script decides for Chinese, Japanese and Korean, Resiliparse's n-gram profiles for the rest.
+"""Language of a text: the script decides for Chinese, Japanese and Korean, Resiliparse's n-gram profiles
+for the rest.
 
-Profiles alone fail on Chinese pages about mathematics: formulas and code are Latin letters, and there are more of them than
-Chinese characters (on 179 such pages 58 % were right by profile, all by script).
+Profiles alone fail on Chinese pages about mathematics: formulas and code are Latin letters, and there are
+more of them than Chinese characters (on 179 such pages 58 % were right by profile, all by script).
 """
 
 import re
@@ -21,7 +22,7 @@ SAMPLE = 20_000  # characters; enough to tell, and bounds the cost of a huge pag
 
 
 def detect_language(text: str, cjk_share: float) -> str:
-    """ISO 639-1 code. `cjk_share`: least share of CJK characters among words and CJK characters of a CJK page."""
+    """ISO 639-1 code. `cjk_share`: least share of CJK characters among the words of a CJK page."""
     sample = text[:SAMPLE]
     if not sample.isascii():
         han, kana, hangul = (len(script.findall(sample)) for script in SCRIPTS.values())

@@ -1,8 +1,9 @@
 """MinHash signatures in NumPy, in the files of datatrove's stage 1, whose stages 2 to 4 then go on.
 
-Departures from datatrove's stage 1: words are runs of letters and digits, lower-cased, and single CJK characters (datatrove
-needs a spaCy tokeniser for each language); digits are kept (it makes all numbers equal, and with them all exercises of a
-kind); hashes are 32-bit multiply-add permutations of 64-bit shingle hashes, all permutations at once.
+Departures from datatrove's stage 1: words are runs of letters and digits, lower-cased, and single CJK
+characters (datatrove needs a spaCy tokeniser for each language); digits are kept (it makes all numbers
+equal, and with them all exercises of a kind); hashes are 32-bit multiply-add permutations of 64-bit
+shingle hashes, all permutations at once.
 """
 
 import re
@@ -77,7 +78,7 @@ class MinHasher:
         return mixed
 
     def signature(self, text: str) -> NDArray[np.uint32] | None:
-        """The smallest value of each permutation over all shingles, shape (hashes,); None for a text without shingles."""
+        """Smallest value of each permutation over all shingles, shape (hashes,); None without shingles."""
         shingles = self.shingles(text)
         if not len(shingles):
             return None
@@ -90,7 +91,7 @@ class MinHasher:
 
 
 class ShardSignatures:
-    """Signatures of all pages, in one file for each shard, read through memory maps. Pages have indices across shards."""
+    """Signatures of all pages, a memory-mapped file for each shard; pages are numbered across shards."""
 
     def __init__(self, folder: Path, starts: NDArray[np.int64]) -> None:
         """`starts` (shards + 1,): index of the first page of each shard."""
@@ -104,7 +105,9 @@ class ShardSignatures:
     @staticmethod
     @contextmanager
     def writer(folder: Path, rank: int, hashes: int) -> Iterator[Callable[[NDArray[np.uint32] | None], None]]:
-        """A function that appends the signature of a shard's next page; of None it makes a row that means "no signature"."""
+        """A function that appends the signature of a shard's next page; of None it makes a row that means
+        "no signature".
+        """
         absent = np.full(hashes, ABSENT)
         with _file(folder, rank).open("wb") as file:
             yield lambda signature: (absent if signature is None else signature).astype("<u4").tofile(file)
@@ -136,7 +139,7 @@ def _file(folder: Path, rank: int) -> Path:
 def write_signatures(
     folder: Path, rank: int, config: CrawlSection, signatures: ShardSignatures, chosen: NDArray[np.bool_]
 ) -> int:
-    """Write one shard's signatures as datatrove's stage 1 does: for each bucket a sorted file of hashes and positions.
+    """Write a shard's signatures as datatrove's stage 1 does: a sorted file for each bucket.
 
     `chosen` (N,): which pages take part, if they have a signature. Returns how many do.
     """

@@ -1,6 +1,7 @@
 """WARC files wherever they are: lists and globs expanded, local and remote files opened alike.
 
-Remote files (https, s3, whatever fsspec knows) are read forward in large ranges; a failed read is repeated from where it stopped.
+Remote files (https, s3, whatever fsspec knows) are read forward in large ranges; a failed read is
+repeated from where it stopped.
 """
 
 import glob
@@ -21,10 +22,10 @@ BLOCK_BYTES = 8 << 20  # one range request
 
 
 def expand(sources: Iterable[str], base_url: str = "") -> list[str]:
-    """The WARC files that `sources` mean, in order: globs sorted, lists read, relative list entries below `base_url`.
+    """The WARC files that `sources` mean, in order; relative entries of lists are put behind `base_url`.
 
-    Raises InputError for a missing file or list, a glob without match, or two files of the same name (a page's lineage
-    names its file without folder).
+    Raises InputError for a missing file or list, a glob without match, or two files of the same name (a
+    page's lineage names its file without folder).
     """
     found: list[str] = []
     for source in sources:
@@ -70,7 +71,7 @@ def file_name(path: str) -> str:
 
 
 def open_source(path: str) -> BinaryIO:
-    """Open a local or remote file for seekable binary reading. Raises InputError that names it when it cannot be had."""
+    """Open a local or remote file for seekable binary reading, or raise InputError that names it."""
     if is_remote(path):
         return io.BufferedReader(RemoteFile(path), buffer_size=1 << 20)
     try:
@@ -80,7 +81,7 @@ def open_source(path: str) -> BinaryIO:
 
 
 class RemoteFile(io.RawIOBase):
-    """A remote file read in ranges; a failed request is repeated with growing delays, then raises InputError."""
+    """A remote file read in ranges; a failed request is repeated with growing delays, then an InputError."""
 
     def __init__(self, url: str) -> None:
         super().__init__()
@@ -88,6 +89,8 @@ class RemoteFile(io.RawIOBase):
         self._position = 0
         self._file: Any = None
         self.size: int = self._retry(lambda file: file.size)
+        if self.size is None:
+            raise InputError(f"{url}: the server tells no size, so no ranges can be read; download it first")
 
     def _open(self) -> Any:
         import fsspec  # local WARC files need no network stack
@@ -109,11 +112,8 @@ class RemoteFile(io.RawIOBase):
                 raise InputError(f"{self.url}: not found") from error
             except InputError:
                 raise
-            except (
-                Exception
-            ) as error:  # network stacks raise their own classes: any of them is worth a second attempt
-                self._file = None
-                failure = error
+            except Exception as error:  # of a class of the network stack's own: worth another attempt
+                self._file, failure = None, error
                 if attempt + 1 < ATTEMPTS:
                     time.sleep(FIRST_DELAY * 2**attempt)
         raise InputError(f"{self.url}: cannot be read ({failure}), {ATTEMPTS} attempts made") from failure

@@ -1,7 +1,8 @@
 """From the stored body of a page to its text: content decoding, character set, main content with TeX kept.
 
-Resiliparse parses and extracts. Formulas that stand in the text between delimiters stay as they are; those that HTML hides
-(MathJax scripts, the TeX annotations of KaTeX and MathML) are put into the text between `$` or `$$` first.
+Resiliparse parses and extracts. Formulas that stand in the text between delimiters stay as they are;
+those that HTML hides (MathJax scripts, the TeX annotations of KaTeX and MathML) are put into the text
+between `$` or `$$` first.
 """
 
 import codecs
@@ -39,8 +40,10 @@ def is_html(content_type: str, body: bytes) -> bool:
 
 
 def decode_body(body: bytes, content_encoding: str, transfer_encoding: str, max_bytes: int) -> bytes:
-    """Undo HTTP's transfer and content encodings. Many crawlers store bodies decoded but keep the headers: a body that is not
-    encoded as declared is taken as it stands. Raises Unusable("too_large") beyond `max_bytes` (decompression bombs).
+    """Undo HTTP's transfer and content encodings.
+
+    Many crawlers store bodies decoded but keep the headers: a body that is not encoded as declared is
+    taken as it stands. Raises Unusable("too_large") beyond `max_bytes` (decompression bombs).
     """
     if transfer_encoding == "chunked":
         body = _inflate(ChunkedReader, body, max_bytes)
@@ -66,8 +69,10 @@ def _inflate(reader: type, body: bytes, max_bytes: int) -> bytes:
 
 
 def decode_text(body: bytes, declared: str | None) -> tuple[str, str]:
-    """(text, charset) of a body. In this order: byte order mark; UTF-8 if the bytes are valid UTF-8 (a wrong `meta` is common,
-    other text that happens to be UTF-8 is not); HTTP header; `meta`; detection. The first that decodes without error is taken,
+    """(text, charset) of a body.
+
+    Tried in this order: byte order mark; UTF-8 (a wrong `meta` is common, other text that happens to be
+    valid UTF-8 is not); HTTP header; `meta`; detection. The first that decodes without error is taken,
     else the best known with replacement characters. A character cut at the end is dropped.
     """
     for mark, charset in BYTE_ORDER_MARKS:
@@ -87,11 +92,10 @@ def decode_text(body: bytes, declared: str | None) -> tuple[str, str]:
 
 
 def _decode_exactly(body: bytes, charset: str) -> str | None:
-    """The text, or None if the bytes are no text of that charset; gb2312 and gbk are read as their superset, as browsers do."""
+    """The text, or None if the bytes are no text of that charset."""
+    name = "gb18030" if charset in ("gbk", "gb2312") else charset  # the superset, as browsers do
     try:
-        return codecs.getincrementaldecoder("gb18030" if charset in ("gbk", "gb2312") else charset)().decode(
-            body
-        )
+        return codecs.getincrementaldecoder(name)().decode(body)
     except (UnicodeError, LookupError):
         return None
 
@@ -102,10 +106,10 @@ def _meta_charset(body: bytes) -> str | None:
 
 
 def extract(html: str, min_characters: int) -> tuple[str, str]:
-    """(title, text) of a page: its main content with paragraphs and lists kept, formulas as TeX. Where less than
-    `min_characters` of main content are found, the whole page is the text.
+    """(title, text) of a page: its main content with paragraphs and lists kept, formulas as TeX.
 
-    Raises Unusable("too_deep") for absurdly nested elements.
+    Where less than `min_characters` of main content are found, the whole page is the text. Raises
+    Unusable("too_deep") for absurdly nested elements.
     """
     tree = HTMLTree.parse(html)
     if tree.body is None:

@@ -1,7 +1,7 @@
 """One form for all URLs of the same page (URL-based deduplication, paper section 2.1).
 
-Conservative: a rule is here only if the other form practically never is another page. What these rules leave is found by
-content: exact and near-duplicates.
+Conservative: a rule is here only if the other form practically never is another page. What these rules
+leave is found by content: exact and near-duplicates.
 """
 
 import re
@@ -23,8 +23,9 @@ DEFAULT_PORTS = {"http": 80, "https": 443}
 def normalise_url(url: str) -> str:
     """The key under which two URLs of one page agree; not meant to be fetched.
 
-    Dropped: scheme, user, `www.`, default port, fragment, trailing slash, index page, tracking and session parameters; the
-    host's case and the order of the parameters do not count; needless percent escapes are undone.
+    Dropped: scheme, user, `www.`, default port, fragment, trailing slash, index page, tracking and
+    session parameters; the host's case and the order of the parameters do not count; needless percent
+    escapes are undone.
     """
     try:
         parts = urlsplit(url)

@@ -1,8 +1,10 @@
-"""Read WARC and WET files record by record, as far as they can be read, with lineage and an account of what was lost.
+"""Read WARC and WET files record by record, as far as they can be read, with lineage and an account of
+what was lost.
 
-FastWARC parses. Around it stands what a damaged file needs: after an error the search for the next record goes on behind the
-last one, every byte that belongs to no readable record is counted, and a record that ends early or lies about its length is
-marked. Nothing in a file's content is fatal; a file that is absent or unreachable is.
+FastWARC parses. Around it stands what a damaged file needs: after an error the search for the next record
+goes on behind the last one, every byte that belongs to no readable record is counted, and a record that
+ends early or lies about its length is marked. Nothing in a file's content is fatal; a file that is absent
+or unreachable is.
 """
 
 import re
@@ -20,6 +22,7 @@ from pipeline.crawl.sources import file_name, open_source
 PAGES = WarcRecordType.response | WarcRecordType.conversion
 GZIP = b"\x1f\x8b\x08"
 CHUNK = 1 << 20
+MAX_FALSE_STARTS = 1000  # in a file; then the rest is given up, so that noise cannot cost hours
 MAX_HEADER = 32 << 10  # of WARC and HTTP headers, as FastWARC has it
 INCOMPLETE, WRONG_LENGTH = "incomplete_record", "wrong_length"
 RECORD_START = {
@@ -32,8 +35,9 @@ RECORD_START = {
 class Page:
     """One response record (or conversion record of a WET file).
 
-    `offset` and `length` locate the record in its file, in stored (compressed) bytes; a length of 0 is unknown. `payload` is the body without HTTP
-    headers, not decoded. `flaw` is set when the record cannot be trusted: a reason for rejection.
+    `offset` and `length` locate the record in its file, in stored (compressed) bytes; a length of 0 is
+    unknown. `payload` is the body without HTTP headers, not decoded. `flaw` is set when the record cannot
+    be trusted: a reason for rejection.
     """
 
     url: bytes | None
@@ -54,7 +58,7 @@ class Page:
 
 @dataclass
 class ReadCounts:
-    """What reading a file amounted to: all records, bytes that belong to no readable record, and breaks in the file."""
+    """What reading a file amounted to: records, bytes outside of readable ones, and breaks in between."""
 
     records: int = 0
     lost_bytes: int = 0
@@ -69,7 +73,7 @@ class ReadCounts:
 
 @dataclass(frozen=True)
 class _RunEnd:
-    """Where a run of readable records ended: bytes before `used` are accounted for, the next record may start at `search`."""
+    """End of a run of readable records: bytes before `used` are theirs, the next may begin at `search`."""
 
     used: int
     search: int
@@ -85,11 +89,11 @@ def read_pages(path: str, max_bytes: int, counts: ReadCounts) -> Iterator[Page]:
         size = stream.seek(0, 2)
         stream.seek(0)
         compressed = stream.read(len(GZIP)) == GZIP
-        start = used = 0
-        while start < size:
+        start = used = false_starts = 0
+        while start < size and false_starts < MAX_FALSE_STARTS:
             run = yield from _read_run(stream, start, size, compressed, file_name(path), max_bytes, counts)
             if run is None:
-                search = start + 1
+                false_starts, search = false_starts + 1, start + 1
             else:
                 counts.lost_bytes += start - used
                 used, search = run.used, run.search
