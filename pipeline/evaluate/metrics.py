@@ -27,6 +27,8 @@ def mean_interval(values: Sequence[float]) -> tuple[float, float]:
     """95 % interval of the mean of values in [0, 1]: Wilson's if all are 0 or 1, else normal."""
     if all(value in (0, 1) for value in values):
         return wilson(sum(values), len(values))
+    if len(values) < 2:
+        return 0.0, 1.0
     array = np.asarray(values, dtype=float)
     half = Z95 * array.std(ddof=1) / sqrt(len(array))
     return max(0.0, float(array.mean() - half)), min(1.0, float(array.mean() + half))

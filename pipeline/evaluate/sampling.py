@@ -7,14 +7,13 @@ is left to sample.
 """
 
 import hashlib
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from pipeline.common.manifest import fingerprint
+from pipeline.common.batches import saved_batch
 from pipeline.common.progress import Progress
 
 PROMPT_TOO_LONG = "prompt_too_long"
@@ -96,16 +95,14 @@ class Sampler:
             "decoding": asdict(decoding),
             "context": self.context,
         }
-        path = self.folder / f"{name}-{fingerprint(settings)}.jsonl"
-        if not path.exists():
-            answers = self._draw(name, ids, prompts, stop, decoding)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            temporary = path.with_suffix(".partial")
-            temporary.write_text(
-                "".join(json.dumps([asdict(answer) for answer in row]) + "\n" for row in answers)
-            )
-            temporary.replace(path)
-        return [[Answer(**answer) for answer in json.loads(line)] for line in path.read_text().splitlines()]
+
+        def make() -> list[Any]:
+            drawn = self._draw(name, ids, prompts, stop, decoding)
+            return [[asdict(answer) for answer in row] for row in drawn]
+
+        return [
+            [Answer(**answer) for answer in row] for row in saved_batch(self.folder, name, settings, make)
+        ]
 
     def _draw(
         self,

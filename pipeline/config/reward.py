@@ -1,0 +1,50 @@
+"""Keys of the reward models: how step labels are made, and how the model is trained on them."""
+
+from typing import Literal
+
+from pipeline.config.evaluate import SUFFIX
+from pipeline.config.section import Section, key
+
+
+class RewardSection(Section):
+    """An outcome or process reward model from labels made as in Math-Shepherd (arXiv 2312.08935)."""
+
+    prompts: str | list[str] | None = key(
+        None,
+        "bench-format files of questions with answers",
+        paper="about 144K GSM8K and MATH questions (4.2)",
+    )
+    questions: int | None = key(None, "first questions only; null means all", ge=2)
+    suffix: dict[str, str] = key(
+        SUFFIX, "instruction appended to a question, by language", paper="as here (8.2)"
+    )
+    solutions: int = key(
+        16, "solutions the policy samples per question", paper="Math-Shepherd 15 from each of 2 models", ge=1
+    )
+    completions: int = key(8, "completions of each step prefix (N)", paper="Math-Shepherd N = 8", ge=1)
+    temperature: float = key(0.7, "temperature of solutions and completions", gt=0)
+    top_p: float = key(1.0, "nucleus of solutions and completions", gt=0, le=1)
+    max_tokens: int = key(
+        1024, "longest solution, and longest completed solution; tokens", paper="1024 (4.2)", ge=1
+    )
+    split: Literal["line", "sentence"] = key("line", "where a step ends")
+    target: Literal["process", "outcome"] = key(
+        "process", "what is learnt: each step's label, or the final answer's only"
+    )
+    labels: Literal["hard", "soft"] = key(
+        "hard",
+        "hard: some completion is right; soft: the share that is",
+        paper="Math-Shepherd: hard, little difference",
+    )
+    held_out: float = key(0.1, "share of the questions kept for measuring", gt=0, lt=1)
+    label_batch: int = key(64, "questions labelled between two saves", ge=1)
+    epochs: int = key(1, "passes over the labelled solutions", ge=1)
+    batch: int = key(256, "solutions per optimiser step", ge=1)
+    context: int = key(4096, "longest sequence, and length of a packed row; tokens", ge=16)
+    learning_rate: float = key(2e-5, "constant after the warm-up", paper="2e-5 (4.2)", gt=0)
+    warmup_steps: int = key(0, "linear warm-up; steps", ge=0)
+    weight_decay: float = key(0.0, "AdamW's, on matrices", ge=0)
+    gradient_clipping: float = key(1.0, "largest gradient norm", gt=0)
+    precision: Literal["fp32", "bf16"] = key("bf16", "weights and activations")
+    save_every: int = key(100, "steps between two checkpoints", ge=1)
+    seed: int = key(0, "seed of sampling, split and order")

@@ -1,0 +1,1 @@
+"""Reward models: Math-Shepherd step labels, training, step scores (paper section 4.2)."""

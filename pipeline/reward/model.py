@@ -1,0 +1,173 @@
+"""The reward model: the trunk of a language model with a scalar head, read at the last token of each step.
+
+Its folder holds the trunk as transformers saves it, `head.safetensors`, the tokenizer, and `reward.json` (how
+steps are split, what it was trained to predict). Shape suffixes: B rows, T positions, D hidden size, S steps.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from transformers import AutoModel
+
+from pipeline.common.model import DTYPES, load_tokenizer
+from pipeline.common.stage import InputError
+from pipeline.reward.steps import step_ends
+
+HEAD = "head.safetensors"
+SETTINGS = "reward.json"
+
+
+class RewardModel(nn.Module):
+    """Logit that a solution is on its way to the right answer, at chosen positions."""
+
+    def __init__(self, trunk: nn.Module) -> None:
+        super().__init__()
+        self.trunk = trunk
+        self.head = nn.Linear(trunk.config.hidden_size, 1, dtype=trunk.dtype)
+        nn.init.zeros_(self.head.weight)
+        nn.init.zeros_(self.head.bias)
+
+    def forward(self, tokens_BT: Tensor, positions_BT: Tensor, rows_S: Tensor, columns_S: Tensor) -> Tensor:
+        """fp32 logits (S,) at (row, column); documents in a row have positions that start again at 0."""
+        hidden_BTD = self.trunk(
+            input_ids=tokens_BT, position_ids=positions_BT, use_cache=False
+        ).last_hidden_state
+        return self.head(hidden_BTD[rows_S, columns_S]).squeeze(-1).float()
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Packed sequences: tokens and positions (B, T), and where the steps end."""
+
+    tokens_BT: Tensor
+    positions_BT: Tensor
+    rows_S: Tensor
+    columns_S: Tensor
+
+
+def pack(sequences: Sequence[Sequence[int]], length: int) -> list[list[int]]:
+    """Indices of sequences for each row of at most `length` tokens, first fit in the given order."""
+    rows: list[list[int]] = []
+    room: list[int] = []
+    for index, sequence in enumerate(sequences):
+        row = next((row for row, free in enumerate(room) if free >= len(sequence)), None)
+        if row is None:
+            rows.append([])
+            room.append(length)
+            row = len(rows) - 1
+        rows[row].append(index)
+        room[row] -= len(sequence)
+    return rows
+
+
+def make_rows(
+    packed: Sequence[Sequence[int]], sequences: Sequence[Sequence[int]], ends: Sequence[Sequence[int]]
+) -> Rows:
+    """Tensors of packed rows, steps in the order of `packed`; padding is documents of one token."""
+    width = max(sum(len(sequences[index]) for index in row) for row in packed)
+    tokens = torch.zeros(len(packed), width, dtype=torch.long)
+    positions = torch.zeros_like(tokens)
+    rows, columns = [], []
+    for number, row in enumerate(packed):
+        start = 0
+        for index in row:
+            stop = start + len(sequences[index])
+            tokens[number, start:stop] = torch.tensor(sequences[index])
+            positions[number, start:stop] = torch.arange(stop - start)
+            rows += [number] * len(ends[index])
+            columns += [start + end for end in ends[index]]
+            start = stop
+    return Rows(tokens, positions, torch.tensor(rows), torch.tensor(columns))
+
+
+def load_trunk(source: str | Path, precision: str) -> nn.Module:
+    """The transformer of a model folder or hub id, without its output head."""
+    try:
+        return AutoModel.from_pretrained(str(source), dtype=DTYPES[precision], attn_implementation="sdpa")
+    except (OSError, ValueError) as error:
+        raise InputError(f"{source}: no usable model: {str(error).splitlines()[0]}") from error
+
+
+def load_head(model: RewardModel, folder: Path) -> None:
+    """Take the head of an earlier reward model, so that training continues it (paper section 4.1.4)."""
+    model.head.load_state_dict(load_file(folder / HEAD))
+
+
+def save_reward_model(
+    folder: Path, model: RewardModel, state: dict[str, Tensor], tokenizer: Any, settings: dict[str, Any]
+) -> None:
+    """Write the folder; `state` holds full weights under the names of `RewardModel`."""
+    trunk = {name.removeprefix("trunk."): value for name, value in state.items() if name.startswith("trunk.")}
+    model.trunk.save_pretrained(folder, state_dict=trunk)
+    save_file({name: state[f"head.{name}"].contiguous() for name in ("weight", "bias")}, folder / HEAD)
+    tokenizer.save_pretrained(folder)
+    (folder / SETTINGS).write_text(json.dumps(settings, indent=1, sort_keys=True) + "\n")
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """A trained reward model ready to score; `settings` as in its `reward.json`."""
+
+    model: RewardModel
+    tokenizer: Any
+    settings: dict[str, Any]
+
+
+def load_reward_model(folder: str | Path, precision: str = "fp32", device: str = "cpu") -> Scorer:
+    """Load what `save_reward_model` wrote; raises InputError for a folder that is not a reward model's."""
+    folder = Path(folder)
+    if not (folder / SETTINGS).exists():
+        raise InputError(f"{folder}: not a reward model ({SETTINGS} is missing)")
+    model = RewardModel(load_trunk(folder, precision))
+    load_head(model, folder)
+    settings = json.loads((folder / SETTINGS).read_text())
+    return Scorer(model.eval().to(device), load_tokenizer(folder), settings)
+
+
+@torch.no_grad()
+def score_steps(
+    scorer: Scorer,
+    prompts: Sequence[Sequence[int]],
+    outputs: Sequence[Sequence[int]],
+    tokens_at_once: int = 16384,
+) -> list[list[tuple[int, float]]]:
+    """(index of its last token in the output, probability that it is good) for each step of each output.
+
+    An outcome model has one score, at the end of the last step. An output without any text has none.
+    """
+    ends = [step_ends(scorer.tokenizer, output, scorer.settings["split"]) for output in outputs]
+    if scorer.settings["target"] == "outcome":
+        ends = [found[-1:] for found in ends]
+    sequences = [[*prompt, *output] for prompt, output in zip(prompts, outputs, strict=True)]
+    places = [[len(prompt) + end for end in found] for prompt, found in zip(prompts, ends, strict=True)]
+    scores = score_places(scorer.model, sequences, places, tokens_at_once)
+    return [list(zip(found, row, strict=True)) for found, row in zip(ends, scores, strict=True)]
+
+
+@torch.no_grad()
+def score_places(
+    model: nn.Module,
+    sequences: Sequence[Sequence[int]],
+    places: Sequence[Sequence[int]],
+    tokens_at_once: int = 16384,
+) -> list[list[float]]:
+    """Probabilities at the given places of each sequence."""
+    device = next(model.parameters()).device
+    found: list[list[float]] = [[] for _ in sequences]
+    wanted = [index for index in range(len(sequences)) if places[index]]
+    longest = max((len(sequences[index]) for index in wanted), default=1)
+    packed = [[wanted[index] for index in row] for row in pack([sequences[i] for i in wanted], longest)]
+    for start in range(0, len(packed), step := max(1, tokens_at_once // longest)):
+        group = packed[start : start + step]
+        rows = make_rows(group, sequences, places)
+        tensors = (rows.tokens_BT, rows.positions_BT, rows.rows_S, rows.columns_S)
+        scores = iter(model(*(tensor.to(device) for tensor in tensors)).sigmoid().tolist())
+        for index in (index for row in group for index in row):
+            found[index] = [next(scores) for _ in places[index]]
+    return found

@@ -1,0 +1,125 @@
+"""Training a reward model: labelled solutions in packed rows, binary cross-entropy at step ends."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import deepspeed
+import torch
+import torch.distributed as dist
+from torch.nn import functional as F
+
+from pipeline.common import checkpoint
+from pipeline.common.progress import Progress
+from pipeline.common.stage import Stage
+from pipeline.common.training import EngineSettings, build_engine, constant, update
+from pipeline.config.reward import RewardSection
+from pipeline.reward.labels import Solution
+from pipeline.reward.model import RewardModel, Rows, make_rows, pack
+
+
+@dataclass(frozen=True)
+class Example:
+    """A solution as it is trained on: prompt and solution tokens, places of the step ends, their targets."""
+
+    tokens: list[int]
+    places: list[int]
+    targets: list[float]
+
+
+def make_examples(
+    solutions: Sequence[Solution], prompts: dict[str, list[int]], section: RewardSection
+) -> Iterator[tuple[Solution, Example]]:
+    """Each solution as an example; those longer than the context are left out."""
+    for solution in solutions:
+        prompt, steps = prompts[solution.id], slice(-1, None) if section.target == "outcome" else slice(None)
+        tokens = [*prompt, *solution.tokens]
+        if len(tokens) <= section.context:
+            targets = solution.hard if section.labels == "hard" else solution.soft
+            places = [len(prompt) + end for end in solution.ends]
+            yield solution, Example(tokens, places[steps], [float(value) for value in targets[steps]])
+
+
+def step_batches(count: int, section: RewardSection) -> list[list[int]]:
+    """Indices of the examples of each optimiser step: every epoch a new order, from the seed alone."""
+    order: list[int] = []
+    for epoch in range(section.epochs):
+        generator = torch.Generator().manual_seed(section.seed * 1000 + epoch)
+        order += torch.randperm(count, generator=generator).tolist()
+    return [order[start : start + section.batch] for start in range(0, len(order), section.batch)]
+
+
+def micro_batches(
+    examples: Sequence[Example], length: int, rows_at_once: int, rank: int, ranks: int
+) -> list[tuple[Rows, torch.Tensor, float]]:
+    """This rank's (rows, targets, weight) of one step; ranks get equally many, filled up with weight 0."""
+    sequences, places = [example.tokens for example in examples], [example.places for example in examples]
+    packed = pack(sequences, length)
+    groups = [packed[start : start + rows_at_once] for start in range(0, len(packed), rows_at_once)]
+    weights = [1.0] * len(groups) + [0.0] * (-len(groups) % ranks)
+    groups += groups[:1] * (len(weights) - len(groups))
+    found = []
+    for group, weight in list(zip(groups, weights, strict=True))[rank::ranks]:
+        targets = [value for row in group for index in row for value in examples[index].targets]
+        found.append((make_rows(group, sequences, places), torch.tensor(targets), weight))
+    return found
+
+
+def train(stage: Stage[RewardSection], model: RewardModel, examples: Sequence[Example]) -> Any:
+    """Train to the end, from the newest checkpoint if there is one; returns the engine."""
+    section = stage.config
+    settings = EngineSettings(
+        learning_rate=section.learning_rate,
+        weight_decay=section.weight_decay,
+        gradient_clipping=section.gradient_clipping,
+        precision=section.precision,
+        zero_stage=int(stage.launch.get("zero_stage", 1)),
+    )
+    engine = build_engine(model, settings)
+    folder, log, start = stage.work / "checkpoints", [], 0
+    if (path := checkpoint.newest(folder)) is not None:
+        log, start = checkpoint.load(engine, path)["log"], checkpoint.step_of(path)
+    schedule = constant(section.learning_rate, section.warmup_steps)
+    batches = step_batches(len(examples), section)
+    with Progress("reward", len(batches), initial=start) as bar:
+        for step in range(start, len(batches)):
+            chosen = [examples[index] for index in batches[step]]
+            loss, norm = _step(engine, chosen, stage, schedule(step))
+            log.append({"step": step + 1, "loss": loss, "grad_norm": norm, "lr": schedule(step)})
+            stage.counter("deepspeed.steps")
+            bar.update(loss=loss)
+            if (step + 1) % section.save_every == 0 and step + 1 < len(batches):
+                checkpoint.save(engine, folder, step + 1, {"log": log})
+    if stage.is_main:
+        (stage.partial / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in log))
+    return engine
+
+
+def _step(
+    engine: Any, examples: Sequence[Example], stage: Stage[RewardSection], rate: float
+) -> tuple[float, float]:
+    """One optimiser step: binary cross-entropy, mean over all steps of all solutions of the batch."""
+    total = sum(len(example.targets) for example in examples)
+    rows_at_once = int(stage.launch.get("micro_batch", 8))
+    parts = micro_batches(
+        examples, stage.config.context, rows_at_once, dist.get_rank(), dist.get_world_size()
+    )
+
+    def loss_of(part: tuple[Rows, torch.Tensor, float]) -> torch.Tensor:
+        rows, targets_S, weight = part
+        tensors = (rows.tokens_BT, rows.positions_BT, rows.rows_S, rows.columns_S)
+        logits_S = engine(*(tensor.to(engine.device) for tensor in tensors))
+        losses_S = F.binary_cross_entropy_with_logits(logits_S, targets_S.to(engine.device), reduction="sum")
+        return weight * losses_S / total
+
+    return update(engine, parts, loss_of, rate)
+
+
+def full_weights(engine: Any) -> dict[str, torch.Tensor]:
+    """All weights on the CPU, whatever the ZeRO stage; all ranks must call it."""
+    state = {}
+    for name, parameter in engine.module.named_parameters():
+        with deepspeed.zero.GatheredParameters([parameter], enabled=hasattr(parameter, "ds_id")):
+            state[name] = parameter.data.detach().cpu().clone()
+    return state
