@@ -1,11 +1,12 @@
-"""The training core of cpt, sft, reward and rl: DeepSpeed engine, schedules, one optimiser step, the loop.
+"""The training core of cpt, sft, reward and rl: DeepSpeed engine, schedules, one optimiser step.
 
-Losses are normalised over the whole batch (all ranks and micro-batches), so the result does not depend on how a
-batch is cut. Learning rates are pure functions of the step, so that nothing about them has to be restored.
+Losses are normalised over the whole batch (all ranks and micro-batches), so the result does not depend on how
+a batch is cut. Learning rates are pure functions of the step: nothing about them has to be restored.
 """
 
-import pipeline.common.environment  # isort: skip  # before torch and deepspeed
+import pipeline.common.environment  # noqa: F401 (sets variables that torch and DeepSpeed read when imported)
 
+# isort: split
 import os
 import socket
 from collections.abc import Callable, Sequence
@@ -74,6 +75,7 @@ def build_engine(module: nn.Module, settings: EngineSettings) -> Any:
         fused=True,
     )
     size = sum(parameter.numel() for parameter in parameters)
+    bucket = min(size + size % 2, 500_000_000)  # DeepSpeed wants an even number
     engine, *_ = deepspeed.initialize(
         model=module,
         optimizer=optimizer,
@@ -84,8 +86,8 @@ def build_engine(module: nn.Module, settings: EngineSettings) -> Any:
             "bf16": {"enabled": settings.precision == "bf16"},
             "zero_optimization": {
                 "stage": settings.zero_stage,
-                "reduce_bucket_size": min(size, 500_000_000),
-                "allgather_bucket_size": min(size, 500_000_000),
+                "reduce_bucket_size": bucket,
+                "allgather_bucket_size": bucket,
             },
             "steps_per_print": 10**9,
         },
@@ -98,8 +100,8 @@ def update(
 ) -> tuple[float, float]:
     """One optimiser step over `micro_batches`; returns (loss, gradient norm before clipping).
 
-    `loss_of(micro_batch)` runs the engine and returns this micro-batch's part of the loss, already divided by the
-    size of the whole batch: parts of all micro-batches and ranks add up to the loss.
+    `loss_of(micro_batch)` runs the engine and returns this micro-batch's part of the loss, already divided by
+    the size of the whole batch: parts of all micro-batches and ranks add up to the loss.
     """
     for group in engine.optimizer.param_groups:
         group["lr"] = learning_rate
