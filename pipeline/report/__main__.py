@@ -16,7 +16,7 @@ from pipeline.config.report import ReportSection
 from pipeline.report import corpus, figures, tables
 from pipeline.report.claims import HELD, NOT_HELD, NOT_MEASURED, Verdict, read_claims, verdicts
 from pipeline.report.collect import STAGES, Node, Run, collect, read_json
-from pipeline.report.compare import Results
+from pipeline.report.compare import Difference, Results
 from pipeline.report.page import Chapter, percent, render
 from pipeline.report.samples import browser
 
@@ -30,7 +30,7 @@ TITLES = {
     "cpt": "Pre-training",
     "sft": "Fine-tuning",
     "reward": "Reward models",
-    "rl": "Reinforcement",
+    "rl": "Reinforcement learning",
     "evaluate": "Evaluation",
     "samples": "Samples",
     "cost": "Cost",
@@ -42,20 +42,30 @@ LEADS = {
 }
 
 
-def _summary_context(run: Run, results: Results, paper: dict[str, Any], judged: list[Verdict], rows: list[dict[str, Any]]) -> dict[str, Any]:
+def _summary_context(
+    run: Run, results: Results, paper: dict[str, Any], judged: list[Verdict], rows: list[dict[str, Any]]
+) -> dict[str, Any]:
     tally = Counter(verdict.verdict for verdict in judged)
     tiles = [(duration(tables.cost(run)["seconds"]), "computing", f"{len(run.nodes)} results")]
     if rows and "truth" in rows[-1]:
         first, last = (row["truth"]["unseen"] for row in (rows[0], rows[-1]))
         recall = f"{percent(first['recall'], 0)} → {percent(last['recall'], 0)}"
         tiles.append((recall, "recall of math pages", f"at precision {percent(last['precision'], 0)}"))
-    for gain in results.gains:
-        if run.models[gain.better].stage == "rl":
-            low, high = (f"{100 * bound:+.1f}" for bound in gain.ci95)
-            tiles.append((f"{100 * gain.mean:+.1f}", f"points, {gain.better} over {gain.worse}", f"{gain.benchmark}, {low} … {high}"))
-            break
-    tiles.append((f"{tally[HELD]} of {tally[HELD] + tally[NOT_HELD]}", "measured claims held", f"{tally[NOT_MEASURED]} not measured"))
-    columns = [" ".join(filter(None, (tables.title(paper, name), kind))) for name, kind in tables.columns(paper, results)]
+    if gain := _headline_gain(run, results):
+        low, high = (f"{100 * bound:+.1f}" for bound in gain.ci95)
+        what = f"points, {gain.better} over {gain.worse}"
+        tiles.append((f"{100 * gain.mean:+.1f}", what, f"{gain.benchmark}, {low} … {high}"))
+    tiles.append(
+        (
+            f"{tally[HELD]} of {tally[HELD] + tally[NOT_HELD]}",
+            "measured claims held",
+            f"{tally[NOT_MEASURED]} not measured",
+        )
+    )
+    columns = [
+        " ".join(filter(None, (tables.title(paper, name), kind)))
+        for name, kind in tables.columns(paper, results)
+    ]
     return {
         "tiles": tiles,
         "headline": tables.headline(paper, run, results) if results.scores else [],
@@ -68,7 +78,9 @@ def _summary_context(run: Run, results: Results, paper: dict[str, Any], judged: 
 
 
 def _corpus_context(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    domains = sorted(rows[-1].get("domains", []), key=lambda domain: (-domain["kept"], domain["domain"]))[:200]
+    domains = sorted(rows[-1].get("domains", []), key=lambda domain: (-domain["kept"], domain["domain"]))[
+        :200
+    ]
     used = [(row["iteration"], row.get("prefixes_used", [])) for row in rows]
     return {"rows": rows, "truth": all("truth" in row for row in rows), "domains": domains, "used": used}
 
@@ -84,9 +96,12 @@ def _reward_metrics(nodes: list[Node]) -> dict[str, dict[str, float]]:
 
 
 def _evaluate_context(run: Run, results: Results, paper: dict[str, Any]) -> dict[str, Any]:
+    scores = tables.scores(results)
+    ks = {row["maj"][0] for row in scores if row["maj"][0]}
     extent = max((abs(bound) for gain in results.gains for bound in gain.ci95), default=1.0)
     return {
-        "scores": tables.scores(results),
+        "scores": scores,
+        "same_k": ks.pop() if len(ks) == 1 else None,
         "gains": results.gains,
         "scale": extent,
         "tasks": results.tasks,
@@ -94,25 +109,34 @@ def _evaluate_context(run: Run, results: Results, paper: dict[str, Any]) -> dict
     }
 
 
-def _figures(run: Run, results: Results, paper: dict[str, Any], rows: list[dict[str, Any]]) -> dict[str, figures.Figure]:
-    found = {"cost": figures.cost(run)}
+def _figures(
+    run: Run, results: Results, paper: dict[str, Any], rows: list[dict[str, Any]]
+) -> dict[str, figures.Figure]:
+    found, palette = {"cost": figures.cost(run)}, run.palette
     if rows:
         found |= figures.corpus(rows)
     for stage in ("cpt", "sft"):
         if nodes := run.of(stage):
-            found |= figures.training(nodes)
+            found |= figures.training(nodes, palette)
     for node in run.of("reward"):
         found |= figures.reward(node)
     if nodes := run.of("rl"):
-        found |= figures.reinforcement(nodes)
+        found |= figures.reinforcement(nodes, palette)
     if results.scores:
         for task in results.tasks:
-            found |= figures.voting(results, task)
+            found |= figures.voting(results, task, palette)
         found |= figures.paper_voting(paper, "math")
     return found
 
 
-def _chapters(stage: Stage[ReportSection], run: Run, results: Results, paper: dict[str, Any], judged: list[Verdict], rows: list[dict[str, Any]]) -> list[Chapter]:
+def _chapters(
+    stage: Stage[ReportSection],
+    run: Run,
+    results: Results,
+    paper: dict[str, Any],
+    judged: list[Verdict],
+    rows: list[dict[str, Any]],
+) -> list[Chapter]:
     """The chapters of the stages that ran, in the order of the stages."""
     contexts: dict[str, dict[str, Any]] = {"summary": _summary_context(run, results, paper, judged, rows)}
     for name in STAGES:
@@ -127,21 +151,42 @@ def _chapters(stage: Stage[ReportSection], run: Run, results: Results, paper: di
     if "reward" in contexts:
         contexts["reward"]["metrics"] = _reward_metrics(run.of("reward"))
     if "rl" in contexts:
-        contexts["rl"]["panels"] = figures.RL_PANELS
+        contexts["rl"] |= {"panels": figures.RL_PANELS, "palette": run.palette}
     if results.scores:
         contexts["evaluate"] = _evaluate_context(run, results, paper)
         contexts["samples"] = {}
     cores = sorted({node.run["cores"] for node in run.nodes.values() if "cores" in node.run})
-    contexts["cost"] = {"cost": tables.cost(run), "cores": f"{' or '.join(map(str, cores))} cores" if cores else ""}
-    contexts["provenance"] = {"list": list(run.nodes.values()), "packages": tables.packages(list(run.nodes.values()))}
+    contexts["cost"] = {
+        "cost": tables.cost(run),
+        "cores": f"{' or '.join(map(str, cores))} cores" if cores else "",
+    }
+    contexts["provenance"] = {
+        "list": list(run.nodes.values()),
+        "packages": tables.packages(list(run.nodes.values())),
+    }
     return [Chapter(name, title, contexts[name]) for name, title in TITLES.items() if name in contexts]
 
 
+def _headline_gain(run: Run, results: Results) -> Difference | None:
+    """The comparison that the page leads with: the last kind of training that was evaluated with its parent."""
+    order = {stage: index for index, stage in enumerate(STAGES)}
+    return max(results.gains, key=lambda gain: order[run.models[gain.better].stage], default=None)
+
+
 def _subtitle(run: Run, results: Results) -> str:
-    """One sentence on what ran and what came out."""
-    models = [f"{model.name}{f' ({size} parameters)' if (size := tables.size(model.parameters)) else ''}" for model in run.models.values()]
-    ran = f"{len(run.nodes)} results of {len({node.stage for node in run.nodes.values()})} stages"
-    return f"{ran}; models: {', '.join(models)}." if models else f"{ran}."
+    """What ran and what came out, in a sentence or two."""
+    stages = len({node.stage for node in run.nodes.values()})
+    ran = f"{len(run.nodes)} results of {stages} stages in {duration(tables.cost(run)['seconds'])} of computing."
+    gain = _headline_gain(run, results)
+    if gain is None:
+        return ran
+    low, high = (f"{100 * bound:+.1f}" for bound in gain.ci95)
+    size = tables.size(run.models[gain.better].parameters)
+    return (
+        f"{ran} {gain.better}{f', a model of {size} parameters,' if size else ''} solves {percent(gain.values[0])} of"
+        f" {gain.benchmark}; {gain.worse}, which it started from, {percent(gain.values[1])}: {100 * gain.mean:+.1f} points"
+        f" ({low} to {high} with 95 % confidence)."
+    )
 
 
 def summary(run: Run, results: Results, rows: list[dict[str, Any]], judged: list[Verdict]) -> dict[str, Any]:
@@ -149,7 +194,9 @@ def summary(run: Run, results: Results, rows: list[dict[str, Any]], judged: list
     return {
         "run": run.name,
         "models": results.scores,
-        "corpus": {"iterations": [{key: value for key, value in row.items() if key != "curve"} for row in rows]},
+        "corpus": {
+            "iterations": [{key: value for key, value in row.items() if key != "curve"} for row in rows]
+        },
         "comparisons": [asdict(gain) for gain in results.gains],
         "claims": [verdict.row() for verdict in judged],
         "cost": tables.cost(run),
@@ -170,7 +217,13 @@ def run(stage: Stage[ReportSection]) -> dict[str, int | float | str]:
     judged = verdicts(read_claims(_file(stage.config.claims)), found, results)
     chapters = _chapters(stage, found, results, paper, judged, rows)
     tasks = browser(results, stage.config.samples, stage.config.sample_characters)
-    page = render(found.name, _subtitle(found, results), chapters, _figures(found, results, paper, rows), {"tasks": tasks})
+    page = render(
+        found.name,
+        _subtitle(found, results),
+        chapters,
+        _figures(found, results, paper, rows),
+        {"tasks": tasks},
+    )
     (stage.partial / "index.html").write_text(page)
     write_json(stage.partial / "summary.json", summary(found, results, rows, judged))
     return {

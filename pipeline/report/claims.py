@@ -43,6 +43,7 @@ class Verdict:
     claim: Claim
     verdict: str
     evidence: str
+    reason: str = ""  # why it did not hold
     comparisons: list[Difference] = field(default_factory=list)
 
     @property
@@ -92,9 +93,10 @@ def judge(claim: Claim, comparisons: list[Difference | None], missing: str) -> V
     across = sum(comparison.ci95[0] <= claim.at_least for comparison in made) - below
     evidence = f"{'; '.join(points(comparison) for comparison in made)} (points, paired 95 % intervals)"
     if not below and not across:
-        return Verdict(claim, HELD, evidence, made)
-    reasons = [f"{below} below zero" if below else "", f"{across} not separable from zero" if across else ""]
-    return Verdict(claim, NOT_HELD, f"{evidence}; {', '.join(filter(None, reasons))}", made)
+        return Verdict(claim, HELD, evidence, comparisons=made)
+    parts = [f"{below} below zero" if below else "", f"{across} not separable from zero" if across else ""]
+    reason = f"{len(made)} compared: {', '.join(filter(None, parts))}"
+    return Verdict(claim, NOT_HELD, f"{evidence}; {reason}", reason, made)
 
 
 def _by_parent(selector: Selector, claim: Claim, models: dict[str, Model]) -> dict[str | None, list[str]]:

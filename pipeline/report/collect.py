@@ -127,6 +127,11 @@ class Run:
                 )
         return found
 
+    @property
+    def palette(self) -> dict[str, int]:
+        """Each model's place among all: its colour wherever it is drawn."""
+        return {name: index for index, name in enumerate(self.models)}
+
 
 def _model(node: Node) -> Model:
     parents = [name for name in node.upstream if name.partition("/")[0] in MODEL_STAGES]

@@ -146,9 +146,8 @@ class Results:
         """(K, value, 95 % interval) of `maj@k` or `pass@k` as scored; empty without samples."""
         score = self.score(name, task) or {}
         intervals = score.get(f"{metric}_ci95", {})
-        return [
-            (int(k), value, intervals.get(k, [value, value])) for k, value in score.get(metric, {}).items()
-        ]
+        values = score.get(metric, {})
+        return sorted((int(k), value, intervals.get(k, [value, value])) for k, value in values.items())
 
 
 def _side(names: list[str]) -> str:

@@ -4,6 +4,7 @@ Colours are names (`@1` to `@8` for series, `@ink`, `@muted`, ...), which the pa
 """
 
 from collections.abc import Iterable
+from math import isfinite
 from typing import Any
 
 from pipeline.report.collect import Node, Run, read_json, read_lines
@@ -11,8 +12,10 @@ from pipeline.report.compare import Results, Task
 
 Figure = dict[str, Any]
 Point = tuple[float, float]
+Palette = dict[str, int]  # model -> series: a model has one colour on the whole page
 MAX_POINTS = 600
 SERIES = 8
+FROM_ZERO = ("kl", "truncated", "zero_variance_share")
 VOTING = (("maj@k", "Maj@K"), ("pass@k", "Pass@K"))
 # Columns of an rl metrics.jsonl that the page draws: key, title, what it tells.
 RL_PANELS = (
@@ -36,18 +39,27 @@ def colour(index: int) -> str:
     return f"@{index % SERIES + 1}"
 
 
-def line(points: Iterable[Point], name: str, index: int, *, mode: str = "lines", **trace: Any) -> Figure:
-    """A line of (x, y) points in the colour of series `index`."""
-    xs, ys = zip(*points, strict=True) if (points := list(points)) else ((), ())
-    base = {
+def line(
+    points: Iterable[Point],
+    name: str,
+    index: int,
+    *,
+    mode: str = "lines",
+    symbol: str = "circle",
+    dash: str = "solid",
+    **trace: Any,
+) -> Figure:
+    """A line of (x, y) points in the colour of series `index`; further keys go to plotly as they are."""
+    finite = [(x, y) for x, y in points if isfinite(y)]  # JSON has no NaN: a diverged loss leaves a gap
+    return {
         "type": "scatter",
         "mode": mode,
         "name": name,
-        "x": xs,
-        "y": ys,
-        "line": {"color": colour(index), "width": 2},
-    }
-    return base | {"marker": {"color": colour(index), "size": 7}} | trace
+        "x": [x for x, _ in finite],
+        "y": [y for _, y in finite],
+        "line": {"color": colour(index), "width": 2, "dash": dash},
+        "marker": {"color": colour(index), "size": 7, "symbol": symbol},
+    } | trace
 
 
 def figure(traces: list[Figure], x: str, y: str, *, legend: bool = True, **layout: Any) -> Figure:
@@ -127,64 +139,47 @@ def _sparse(points: list[Point]) -> list[Point]:
     return points[::step] + points[-1:]
 
 
-def training(nodes: list[Node]) -> dict[str, Figure]:
-    """Loss and learning rate of the models of one stage."""
+def training(nodes: list[Node], palette: Palette) -> dict[str, Figure]:
+    """Loss, learning rate and gradient norm of the models of one stage."""
     logs = [(node.instance, list(read_lines(node.data / "metrics.jsonl"))) for node in nodes]
     found = {}
-    for key, title in (
-        ("loss", "loss, nats per token"),
-        ("lr", "learning rate"),
-        ("grad_norm", "gradient norm"),
-    ):
-        traces = [
-            line(column(rows, key), name, index)
-            for index, (name, rows) in enumerate(logs)
-            if column(rows, key)
-        ]
-        if traces:
-            found[f"{nodes[0].stage}-{key}"] = figure(traces, "step", title)
+    for key, title in (("loss", "nats per token"), ("lr", ""), ("grad_norm", "")):
+        curves = [(column(rows, key), name) for name, rows in logs]
+        if traces := [line(points, name, palette[name]) for points, name in curves if points]:
+            axis = {"exponentformat": "e"} if key == "lr" else {}
+            found[f"{nodes[0].stage}-{key}"] = figure(traces, "step", title, yaxis=axis)
     return found
 
 
-def reinforcement(nodes: list[Node]) -> dict[str, Figure]:
+def reinforcement(nodes: list[Node], palette: Palette) -> dict[str, Figure]:
     """One small figure per watched quantity; all models in each."""
-    logs = [(node, list(read_lines(node.data / "metrics.jsonl"))) for node in nodes]
+    logs = [(node.instance, list(read_lines(node.data / "metrics.jsonl"))) for node in nodes]
     found = {}
     for key, _, _ in RL_PANELS:
-        traces = []
-        for index, (node, rows) in enumerate(logs):
-            if points := column(rows, key):
-                traces.append(line(points, node.instance, index))
-            held_out = (
-                column(list(read_lines(node.data / "evaluation.jsonl")), key) if key == "accuracy" else []
-            )
-            if held_out:
-                marker = {
-                    "color": colour(index),
-                    "size": 8,
-                    "symbol": "square",
-                    "line": {"color": "@paper", "width": 1},
-                }
-                traces.append(
-                    line(held_out, f"{node.instance}, held out", index, mode="lines+markers", marker=marker)
-                    | _dotted(index)
-                )
+        curves = [(column(rows, key), name) for name, rows in logs]
+        traces = [line(points, name, palette[name]) for points, name in curves if points]
+        if key == "accuracy":
+            traces += _held_out(nodes, palette)
         if traces:
-            log_scale = (
-                {"type": "log", "exponentformat": "power"}
-                if key == "logprob_gap_max" and _positive(traces)
-                else {}
-            )
-            found[f"rl-{key}"] = figure(traces, "step", "", legend=False, yaxis=log_scale)
+            axis = {"rangemode": "tozero"} if key in FROM_ZERO else {}
+            axis |= _log_scale(traces) if key == "logprob_gap_max" else {}
+            found[f"rl-{key}"] = figure(traces, "step", "", legend=False, yaxis=axis)
     return found
 
 
-def _dotted(index: int) -> Figure:
-    return {"line": {"color": colour(index), "width": 1.5, "dash": "dot"}}
+def _held_out(nodes: list[Node], palette: Palette) -> list[Figure]:
+    """Accuracy on held-out questions during training, where it was evaluated."""
+    curves = [
+        (column(list(read_lines(node.data / "evaluation.jsonl")), "accuracy"), node.instance)
+        for node in nodes
+    ]
+    squares: dict[str, Any] = {"mode": "lines+markers", "symbol": "square", "dash": "dot"}
+    return [line(points, f"{name}, held out", palette[name], **squares) for points, name in curves if points]
 
 
-def _positive(traces: list[Figure]) -> bool:
-    return all(y > 0 for trace in traces for y in trace["y"])
+def _log_scale(traces: list[Figure]) -> Figure:
+    positive = all(y > 0 for trace in traces for y in trace["y"])
+    return {"type": "log", "exponentformat": "power", "dtick": 1} if positive else {}
 
 
 def reward(node: Node) -> dict[str, Figure]:
@@ -228,29 +223,28 @@ def _powers(traces: list[Figure]) -> Figure:
     return {"type": "log", "tickmode": "array", "tickvals": ks, "ticktext": [str(k) for k in ks]}
 
 
-def voting(results: Results, task: Task) -> dict[str, Figure]:
+def _band(points: list[tuple[int, float, list[float]]], index: int) -> Figure:
+    """The area between the bounds of (x, y, bounds) points."""
+    there = [(x, high) for x, _, (_, high) in points]
+    back = [(x, low) for x, _, (low, _) in reversed(points)]
+    area = {"fill": "toself", "fillcolor": f"{colour(index)}/0.13", "line": {"width": 0}}
+    return line(there + back, "", index, hoverinfo="skip", showlegend=False) | area
+
+
+def voting(results: Results, task: Task, palette: Palette) -> dict[str, Figure]:
     """Maj@K and Pass@K of all models on a task, with 95 % bands."""
     found = {}
     for metric, title in VOTING:
         traces: list[Figure] = []
-        for index, name in enumerate(results.answers):
+        for name in results.answers:
             points = results.curve(name, task, metric)
-            if len(points) < 2:
-                continue
-            band = [(k, high) for k, _, (_, high) in points] + [
-                (k, low) for k, _, (low, _) in reversed(points)
-            ]
-            fill = {
-                "fill": "toself",
-                "fillcolor": f"{colour(index)}/0.13",
-                "line": {"width": 0},
-                "mode": "lines",
-            }
-            traces.append(line(band, name, index) | fill | {"hoverinfo": "skip", "showlegend": False})
-            traces.append(line([(k, value) for k, value, _ in points], name, index, mode="lines+markers"))
+            if len(points) > 1:
+                curve = [(k, value) for k, value, _ in points]
+                traces.append(_band(points, palette[name]))
+                traces.append(line(curve, name, palette[name], mode="lines+markers"))
         if traces:
-            key = f"{metric}-{'-'.join(task)}"
-            found[key] = figure(traces, "K", title, xaxis=_powers(traces), yaxis={"tickformat": ".0%"})
+            axes = {"xaxis": _powers(traces), "yaxis": {"tickformat": ".0%"}}
+            found[f"{metric}-{'-'.join(task)}"] = figure(traces, "K", title, **axes)
     return found
 
 

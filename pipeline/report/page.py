@@ -49,7 +49,13 @@ def cell(value: Cell) -> Markup:
     if value.ci95 is None:
         return Markup(f"<b>{text}</b>")
     low, high = (f"{bound:{style}}".replace("-", "−") for bound in value.ci95)
-    side = "above" if value.signed and value.ci95[0] > 0 else "below" if value.signed and value.ci95[1] < 0 else ""
+    side = (
+        "above"
+        if value.signed and value.ci95[0] > 0
+        else "below"
+        if value.signed and value.ci95[1] < 0
+        else ""
+    )
     return Markup(f'<b class="{side}">{text}</b><small>{low} … {high}</small>')
 
 
@@ -71,7 +77,9 @@ def interval(difference: Difference, scale: float) -> Markup:
 
 def points(difference: Difference) -> Markup:
     """A difference in points with its interval in small print."""
-    mean, low, high = (f"{100 * value:+.1f}".replace("-", "−") for value in (difference.mean, *difference.ci95))
+    mean, low, high = (
+        f"{100 * value:+.1f}".replace("-", "−") for value in (difference.mean, *difference.ci95)
+    )
     return Markup(f'<b class="{difference.sign}">{mean}</b> <small>{low} … {high}</small>')
 
 
@@ -103,13 +111,17 @@ def _hash(script: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
 
 
-def render(run: str, subtitle: str, chapters: list[Chapter], figures: dict[str, Figure], data: dict[str, Any]) -> str:
+def render(
+    run: str, subtitle: str, chapters: list[Chapter], figures: dict[str, Figure], data: dict[str, Any]
+) -> str:
     """The whole page. `data` is what the page's script reads besides the figures: the sample browser's questions."""
     templates = environment()
     body = []
     for number, chapter in enumerate(chapters):
         template = templates.get_template(f"{chapter.id}.html.j2")
-        body.append(Markup(template.render(chapter=chapter, number=number, figures=figures, **chapter.context)))
+        body.append(
+            Markup(template.render(chapter=chapter, number=number, figures=figures, **chapter.context))
+        )
     scripts = {"plotly": get_plotlyjs(), "page": (TEMPLATES / "page.js").read_text()}
     return templates.get_template("page.html.j2").render(
         run=run,

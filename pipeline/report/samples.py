@@ -28,7 +28,10 @@ def _cut(text: str, limit: int) -> str:
 def _votes(samples: list[dict[str, Any]]) -> list[list[Any]]:
     """Sampled final answers with their number and verdict, most frequent first."""
     counts = Counter((sample["extracted"], sample["verdict"]) for sample in samples)
-    return [[to_html(answer or "no answer"), count, verdict[0]] for (answer, verdict), count in counts.most_common(MAX_ANSWERS)]
+    return [
+        [to_html(answer or "no answer"), count, verdict[0]]
+        for (answer, verdict), count in counts.most_common(MAX_ANSWERS)
+    ]
 
 
 def _answer(row: dict[str, Any], limit: int) -> dict[str, Any]:
@@ -60,7 +63,22 @@ def _task(results: Results, task: Task, count: int, limit: int) -> dict[str, Any
                 question = {"id": row["id"], "question": _cut(row["question"], limit), "answers": {}}
                 question |= {"reference": to_html(str(row["reference"])), "about": " · ".join(about)}
                 questions.setdefault(row["id"], question)["answers"][name] = _answer(row, limit)
-    return {"benchmark": benchmark, "kind": task[1], "total": len(ids), "models": models, "questions": list(questions.values())}
+    pair = next(
+        (
+            [gain.better, gain.worse]
+            for gain in reversed(results.gains)
+            if gain.better in models and gain.worse in models
+        ),
+        models[-2:][::-1],
+    )
+    return {
+        "pair": pair,
+        "benchmark": benchmark,
+        "kind": task[1],
+        "total": len(ids),
+        "models": models,
+        "questions": list(questions.values()),
+    }
 
 
 def browser(results: Results, count: int, limit: int) -> list[dict[str, Any]]:

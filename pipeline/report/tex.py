@@ -14,11 +14,25 @@ _SPAN = re.compile(
     re.DOTALL,
 )
 _GREEK = {
-    **{name: chr(0x3B1 + index) for index, name in enumerate("alpha beta gamma delta epsilon zeta eta theta".split())},
-    **{name: chr(0x3B9 + index) for index, name in enumerate("iota kappa lambda mu nu xi omicron pi rho".split())},
+    **{
+        name: chr(0x3B1 + index)
+        for index, name in enumerate("alpha beta gamma delta epsilon zeta eta theta".split())
+    },
+    **{
+        name: chr(0x3B9 + index)
+        for index, name in enumerate("iota kappa lambda mu nu xi omicron pi rho".split())
+    },
     **{name: chr(0x3C3 + index) for index, name in enumerate("sigma tau upsilon phi chi psi omega".split())},
     **dict(zip("Gamma Delta Theta Lambda Xi Pi Sigma Phi Psi Omega".split(), "ΓΔΘΛΞΠΣΦΨΩ", strict=True)),
-    **{"varepsilon": "ε", "vartheta": "ϑ", "varphi": "φ", "infty": "∞", "ell": "ℓ", "emptyset": "∅", "degree": "°"},
+    **{
+        "varepsilon": "ε",
+        "vartheta": "ϑ",
+        "varphi": "φ",
+        "infty": "∞",
+        "ell": "ℓ",
+        "emptyset": "∅",
+        "degree": "°",
+    },
 }
 _OPERATOR = dict(
     times="×", cdot="·", div="÷", pm="±", mp="∓", le="≤", leq="≤", ge="≥", geq="≥", ne="≠", neq="≠", approx="≈",
@@ -29,12 +43,34 @@ _OPERATOR = dict(
     star="⋆", ast="∗", setminus="∖", land="∧", lor="∨", neg="¬", prime="′", vert="|", nabla="∇",
 )  # fmt: skip
 _OPERATOR["in"] = "∈"
-_FUNCTION = "sin cos tan cot sec csc arcsin arccos arctan log ln exp lim max min gcd lcm det dim mod deg".split()
-_SPACE = {",": "0.17em", ":": "0.22em", ";": "0.28em", " ": "0.25em", "quad": "1em", "qquad": "2em", "!": "0em"}
+_FUNCTION = (
+    "sin cos tan cot sec csc arcsin arccos arctan log ln exp lim max min gcd lcm det dim mod deg".split()
+)
+_SPACE = {
+    ",": "0.17em",
+    ":": "0.22em",
+    ";": "0.28em",
+    " ": "0.25em",
+    "quad": "1em",
+    "qquad": "2em",
+    "!": "0em",
+}
 _LIMITS = {"∑", "∏", "lim", "max", "min"}
 _ACCENT = {"overline": "‾", "bar": "‾", "hat": "^", "vec": "→", "widehat": "^", "tilde": "~"}
 _STYLE = {"mathbf": "bold", "mathbb": "double-struck", "mathrm": "normal", "operatorname": "normal"}
-_SILENT = {"displaystyle", "textstyle", "limits", "left", "right", "big", "Big", "bigl", "bigr", "Bigl", "Bigr"}
+_SILENT = {
+    "displaystyle",
+    "textstyle",
+    "limits",
+    "left",
+    "right",
+    "big",
+    "Big",
+    "bigl",
+    "bigr",
+    "Bigl",
+    "Bigr",
+}
 
 
 NO_BREAK = "\xa0"
@@ -169,7 +205,7 @@ def formula(tex: str, display: bool) -> str:
         body = _Parser(kept).row("")
     except (_Unknown, RecursionError):
         return f'<code class="tex">{escape(tex)}</code>'
-    return f'<math{" display=" + chr(34) + "block" + chr(34) if display else ""}>{body}</math>'
+    return f"<math{' display=' + chr(34) + 'block' + chr(34) if display else ''}>{body}</math>"
 
 
 def _keep_spaces(match: re.Match[str]) -> str:

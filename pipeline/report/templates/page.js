@@ -119,10 +119,9 @@ function browser() {
   if (!form) return;
   const tasks = read("samples-data").tasks;
   const fields = form.elements;
-  const fill = (select, names, keep) => {
-    const before = select.value;
+  const fill = (select, names, chosen) => {
     select.replaceChildren(...names.map(([value, label]) => new Option(label, value)));
-    if (keep && names.some(([value]) => String(value) === before)) select.value = before;
+    if (chosen !== undefined) select.value = chosen;
   };
   const text = (question) => {
     question.plain ??= JSON.stringify([question.id, question.question, Object.values(question.answers).map((a) => a.text)])
@@ -132,11 +131,9 @@ function browser() {
   let shown = PAGE;
 
   function models() {
-    const names = tasks[fields.task.value].models;
-    fill(fields.model, names.map((name) => [name, name]), true);
-    if (fields.model.dataset.set !== "1") { fields.model.value = names[names.length - 1]; fields.model.dataset.set = "1"; }
-    fill(fields.other, [["", "none"], ...names.map((name) => [name, name])], true);
-    if (fields.other.dataset.set !== "1") { fields.other.value = names.length > 1 ? names[names.length - 2] : ""; fields.other.dataset.set = "1"; }
+    const { models: names, pair } = tasks[fields.task.value];
+    fill(fields.model, names.map((name) => [name, name]), pair[0]);
+    fill(fields.other, [["", "none"], ...names.map((name) => [name, name])], pair[1] || "");
   }
 
   function list() {
