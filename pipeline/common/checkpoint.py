@@ -1,7 +1,8 @@
 """Checkpoints of a DeepSpeed engine: complete or absent, exact to the bit, newest one found by name.
 
-A checkpoint is a folder `step-NNNNNNN` with DeepSpeed's files (weights, optimiser, caller's state) and the random
-state of each rank. It is written beside its place, flushed to disk and renamed, so a kill leaves no half of one.
+A checkpoint is a folder `step-NNNNNNN` with DeepSpeed's files (weights, optimiser, caller's state) and the
+random state of each rank. It is written beside its place, flushed to disk and renamed, so a kill leaves no
+half of one.
 """
 
 import os

@@ -16,11 +16,11 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig, LlamaConfig
 
+from pipeline.common.packing import IGNORE
 from pipeline.common.stage import InputError
 
-IGNORE = -100
 CHUNK_ELEMENTS = 2**25  # logits held at once: 128 MiB in fp32
-DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+DTYPES = {"fp32": torch.float32, "mixed": torch.float32, "bf16": torch.bfloat16}
 
 
 class TokenLogprobs(nn.Module):
@@ -29,11 +29,12 @@ class TokenLogprobs(nn.Module):
     `model` is any causal language model of transformers. Documents that share a row are told apart by
     `positions_BT`, which start again from 0 at each: no token attends to another document. That holds only
     because no attention mask and no cache are passed (transformers would attend across without a word).
+    With `mixed` matrix products run in bf16 on fp32 weights.
     """
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, mixed: bool = False) -> None:
         super().__init__()
-        self.model = model
+        self.model, self.mixed = model, mixed
 
     def forward(
         self,
@@ -49,6 +50,18 @@ class TokenLogprobs(nn.Module):
         `mask_BTT` (true: query position T1 may attend to T2) replaces what positions say of who sees whom.
         With `with_entropy` also the entropy (B, T) in nats of each predicted distribution, without gradient.
         """
+        with torch.autocast(tokens_BT.device.type, torch.bfloat16, enabled=self.mixed):
+            return self._forward(tokens_BT, positions_BT, targets_BT, temperature, with_entropy, mask_BTT)
+
+    def _forward(
+        self,
+        tokens_BT: Tensor,
+        positions_BT: Tensor,
+        targets_BT: Tensor,
+        temperature: float,
+        with_entropy: bool,
+        mask_BTT: Tensor | None,
+    ) -> Tensor | tuple[Tensor, Tensor]:
         hidden_BTD = self.model.base_model(
             input_ids=tokens_BT,
             position_ids=positions_BT,
@@ -105,7 +118,7 @@ def load_tokenizer(source: str | Path) -> Any:
 
 
 def load_model(source: str | Path, precision: str = "fp32") -> nn.Module:
-    """The causal language model of a folder or hub id, with weights in `precision` (fp32 or bf16)."""
+    """The causal language model of a folder or hub id, with weights in `precision`."""
     try:
         return AutoModelForCausalLM.from_pretrained(
             str(source), dtype=DTYPES[precision], attn_implementation="sdpa"
@@ -163,7 +176,10 @@ def export_model(engine: Any, tokenizer: Any, folder: Path) -> None:
     All ranks must call it; rank 0 writes.
     """
     main = engine.global_rank == 0
-    state = {name: weight.detach().cpu().clone() if main else None for name, weight in named_weights(engine)}
+    state = {}
+    for name, weight in named_weights(engine):
+        if main:
+            state[name] = weight.detach().cpu().clone()
     if not main:
         return
     model = causal_model(engine)

@@ -10,7 +10,7 @@ import pipeline.common.environment  # noqa: F401 (sets variables that torch and 
 import os
 import socket
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
 import deepspeed
@@ -34,6 +34,19 @@ class EngineSettings:
     gradient_clipping: float = 1.0
     precision: str = "fp32"
     zero_stage: int = 1
+
+
+def settings_from(section: Any, launch: dict[str, Any]) -> EngineSettings:
+    """The settings that a section's keys of the same names and the launch's ZeRO stage give."""
+    names = [field.name for field in fields(EngineSettings) if hasattr(section, field.name)]
+    values = {name: getattr(section, name) for name in names}
+    return EngineSettings(**values, zero_stage=int(launch.get("zero_stage", 1)))
+
+
+def use_threads(launch: dict[str, Any]) -> None:
+    """Let torch use as many CPU threads as the launch gives to this process."""
+    if "threads" in launch:
+        torch.set_num_threads(int(launch["threads"]))
 
 
 def start_process_group() -> None:

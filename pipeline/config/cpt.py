@@ -50,4 +50,5 @@ class CptSection(Section):
     weight_decay: float = key(0.1, "AdamW's, on matrices; norms do not decay", paper="0.1 (2.2)", ge=0)
     gradient_clipping: float = key(1.0, "largest gradient norm", gt=0)
     precision: Precision = key("bf16", PRECISION)
+    save_every: int = key(100, "steps between two checkpoints", ge=1)
     seed: int = key(0, "seed of new weights and of the order of sequences")

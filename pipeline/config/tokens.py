@@ -23,7 +23,7 @@ class SourceNode(Section):
 
     data: str | list[str] = key(
         REQUIRED,
-        "`corpus` (the run's own), files (.jsonl[.gz|.zst], .parquet, .txt; globs) or hub:<id>[/<config>]:<split>",
+        "`corpus` (the run's own), files (.jsonl[.gz|.zst], .parquet; globs) or hub:<id>[/<config>]:<split>",
     )
     share: float = key(1.0, "share of all tokens seen in training; shares are normalised", gt=0)
     text: str = key("text", "field that holds a document's text")
@@ -38,6 +38,6 @@ class MixtureNode(Section):
     sources: dict[str, SourceNode] = key(
         {"corpus": SourceNode(data="corpus")},
         "name -> source",
-        paper="DeepSeekMath Corpus 56 %, AlgebraicStack 4 %, arXiv 10 %, GitHub 20 %, Common Crawl 10 % (2.3)",
+        paper="our corpus 56 %, AlgebraicStack 4 %, arXiv 10 %, GitHub code 20 %, Common Crawl 10 % (2.3)",
         min_length=1,
     )

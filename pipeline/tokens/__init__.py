@@ -1,0 +1,1 @@
+"""Stage `tokens`: the run's own tokenizer, memory-mapped token files, exact mixtures."""

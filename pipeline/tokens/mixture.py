@@ -1,0 +1,129 @@
+"""The order of training: which source, which pass, which window is the n-th sequence, computed from n alone.
+
+Every sequence has the same length, so shares of sequences are shares of tokens. Sources follow a periodic
+schedule in which at every prefix each source is less than one sequence away from its share; inside a source
+each pass goes through its windows in another order, a keyed permutation. So nothing is stored or replayed: a
+resumed run, or one with another number of ranks, needs only n.
+"""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from math import gcd
+from pathlib import Path
+
+import numpy as np
+
+from pipeline.common.packing import IGNORE, Row
+from pipeline.common.stage import InputError
+from pipeline.tokens.files import TokenFile
+
+PARTS = 10_000  # shares are exact to 1/10,000
+ROUNDS = 4
+MASK64 = 2**64 - 1
+
+
+def schedule(shares: list[float]) -> np.ndarray:
+    """A period of the order of sources, as indices: each prefix within one of `share * length` for every
+    source.
+
+    Shares become integer weights; among the sources that may come next without running ahead, the one that
+    would first fall behind comes next (earliest deadline first, which keeps all deadlines whenever that is
+    possible).
+    """
+    exact = np.array(shares) / sum(shares) * PARTS
+    weights = np.maximum(np.floor(exact), 1).astype(int)
+    for index in np.argsort(-(exact - weights), kind="stable")[: max(0, PARTS - weights.sum())]:
+        weights[index] += 1
+    weights //= gcd(*weights.tolist())
+    period = int(weights.sum())
+    counts = np.zeros(len(weights), dtype=int)
+    order = np.empty(period, dtype=np.int32)
+    for n in range(period):
+        deadlines = -(-(counts + 1) * period // weights)
+        deadlines[counts * period >= weights * (n + 1)] = period + 1
+        order[n] = deadlines.argmin()
+        counts[order[n]] += 1
+    return order
+
+
+def permute(index: int, size: int, key: int) -> int:
+    """The image of `index` under a keyed permutation of range(size): a Feistel network, walked until it is
+    inside."""
+    half = max(1, (size - 1).bit_length() + 1 >> 1)
+    mask = (1 << half) - 1
+    while True:
+        left, right = index >> half, index & mask
+        for turn in range(ROUNDS):
+            left, right = right, left ^ (_mix(right ^ _mix(key + turn)) & mask)
+        index = left << half | right
+        if index < size:
+            return index
+
+
+def _mix(value: int) -> int:
+    """The finaliser of SplitMix64."""
+    value = (value + 0x9E3779B97F4A7C15) & MASK64
+    value = (value ^ value >> 30) * 0xBF58476D1CE4E5B9 & MASK64
+    value = (value ^ value >> 27) * 0x94D049BB133111EB & MASK64
+    return value ^ value >> 31
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a sequence comes from: index of its source, pass over it, window in it."""
+
+    source: int
+    epoch: int
+    window: int
+
+
+class Mixture:
+    """The sequences of a mixture by number. `folder` is the output of `python -m pipeline.tokens`."""
+
+    def __init__(self, folder: Path, context: int, seed: int, isolate_documents: bool = True) -> None:
+        self.facts = json.loads((folder / "tokens.json").read_text())
+        self.names = list(self.facts["sources"])
+        self.context, self.seed, self.isolate_documents = context, seed, isolate_documents
+        self.files = [TokenFile(folder / name, self.facts["dtype"]) for name in self.names]
+        self.windows = [(len(file.tokens) - 1) // context for file in self.files]
+        for name, file, windows in zip(self.names, self.files, self.windows, strict=True):
+            if windows < 1:
+                raise InputError(
+                    f"{folder / name}.bin: {len(file.tokens)} tokens do not fill one sequence of {context}"
+                )
+        self.order = schedule([self.facts["sources"][name]["share"] for name in self.names])
+        self.rank = np.zeros_like(self.order)  # how many of the same source come before in the period
+        for source in range(len(self.names)):
+            at = self.order == source
+            self.rank[at] = np.arange(at.sum())
+        self.per_period = np.bincount(self.order, minlength=len(self.names))
+
+    def place(self, n: int) -> Place:
+        """Source, pass and window of sequence `n`."""
+        period, offset = divmod(n, len(self.order))
+        source = int(self.order[offset])
+        index = period * int(self.per_period[source]) + int(self.rank[offset])
+        epoch, index = divmod(index, self.windows[source])
+        text = f"{self.seed}/{self.names[source]}/{epoch}"
+        key = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
+        return Place(source, epoch, permute(index, self.windows[source], key))
+
+    def counts(self, sequences: int) -> list[int]:
+        """How many of the first `sequences` come from each source."""
+        periods, rest = divmod(sequences, len(self.order))
+        first = np.bincount(self.order[:rest], minlength=len(self.names))
+        return (periods * self.per_period + first).tolist()
+
+    def row(self, n: int) -> Row:
+        """Sequence `n`: tokens, positions and targets; no document's last token has a target."""
+        place = self.place(n)
+        tokens, ends = self.files[place.source].window(place.window * self.context, self.context)
+        positions, targets = np.arange(self.context), tokens[1:].copy()
+        if self.isolate_documents:
+            targets[ends - 1] = IGNORE
+            inside = ends[ends < self.context]
+            starts = np.zeros(self.context, dtype=np.int64)
+            starts[inside] = inside
+            positions -= np.maximum.accumulate(starts)
+        return Row(tokens[:-1], positions, targets, self.context, place.source)

@@ -1,0 +1,67 @@
+"""Train the run's own tokenizer: byte-level BPE with single digits, for models that start from scratch.
+
+The paper uses DeepSeek-LLM's tokenizer of about 100K entries; like it, ours is byte-level and splits numbers
+into digits. Chat template: the paper's (`pipeline/common/chat.py`). The same texts give the same bytes.
+"""
+
+from collections.abc import Iterator
+from itertools import islice
+
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from transformers import PreTrainedTokenizerFast
+
+from pipeline.common.chat import CHAT_TEMPLATE
+from pipeline.common.stage import Counts, InputError, Stage, run_stage
+from pipeline.config.tokens import TokensSection
+from pipeline.tokens.sources import read_texts
+
+BOS, EOS, PAD = SPECIAL = ("<bos>", "<eos>", "<pad>")
+
+
+def sample(sources: list[str], characters: int) -> Iterator[str]:
+    """The beginning of each source, the same number of characters of each."""
+    for source in sources:
+        left = characters // len(sources)
+        for text in read_texts(source):
+            yield text[:left]
+            left -= len(text)
+            if left <= 0:
+                break
+
+
+def train(texts: Iterator[str], vocabulary: int) -> PreTrainedTokenizerFast:
+    """A byte-level BPE of at most `vocabulary` entries. Raises InputError without any text."""
+    first = list(islice(texts, 1))
+    if not first:
+        raise InputError("tokenizer: no text to learn from; the corpus and `tokens.texts` are empty")
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary,
+        special_tokens=list(SPECIAL),
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator((text for part in (first, texts) for text in part), trainer)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"{BOS} $A", special_tokens=[(BOS, tokenizer.token_to_id(BOS))]
+    )
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token=BOS, eos_token=EOS, pad_token=PAD)
+    fast.chat_template = CHAT_TEMPLATE
+    return fast
+
+
+def run(stage: Stage[TokensSection]) -> Counts:
+    """Inputs: `corpus`, a decontaminated corpus; `text`, more files. Output: a tokenizer folder."""
+    corpora = [f"{path}/corpus" for path in stage.inputs.get("corpus", [])]
+    sources = [*corpora, *stage.inputs.get("text", [])]
+    tokenizer = train(sample(sources, stage.config.sample), stage.config.vocabulary)
+    tokenizer.save_pretrained(stage.partial)
+    return {"sources": len(sources), "vocabulary": len(tokenizer)}
+
+
+if __name__ == "__main__":
+    run_stage("tokens", TokensSection, run)
