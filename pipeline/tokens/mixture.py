@@ -8,8 +8,10 @@ resumed run, or one with another number of ranks, needs only n.
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
-from math import gcd
+from fractions import Fraction
+from math import gcd, lcm
 from pathlib import Path
 
 import numpy as np
@@ -18,25 +20,26 @@ from pipeline.common.packing import IGNORE, Row
 from pipeline.common.stage import InputError
 from pipeline.tokens.files import TokenFile
 
-PARTS = 10_000  # shares are exact to 1/10,000
+LONGEST_PERIOD = 100_000
 ROUNDS = 4
 MASK64 = 2**64 - 1
 
 
-def schedule(shares: list[float]) -> np.ndarray:
-    """A period of the order of sources, as indices: each prefix within one of `share * length` for every
-    source.
+def schedule(shares: Sequence[float]) -> np.ndarray:
+    """A period of the order of sources, as indices; every prefix of its repetition is within one of each
+    share.
 
-    Shares become integer weights; among the sources that may come next without running ahead, the one that
-    would first fall behind comes next (earliest deadline first, which keeps all deadlines whenever that is
-    possible).
+    Among the sources that may come next without running ahead, the one that would first fall behind comes
+    next: earliest deadline first, which keeps all deadlines whenever that is possible. Raises InputError for
+    shares whose smallest whole-number ratio is longer than `LONGEST_PERIOD`.
     """
-    exact = np.array(shares) / sum(shares) * PARTS
-    weights = np.maximum(np.floor(exact), 1).astype(int)
-    for index in np.argsort(-(exact - weights), kind="stable")[: max(0, PARTS - weights.sum())]:
-        weights[index] += 1
-    weights //= gcd(*weights.tolist())
+    exact = [Fraction(str(share)) for share in shares]
+    unit = lcm(*(share.denominator for share in exact))
+    whole = [int(share * unit) for share in exact]
+    weights = np.array(whole) // gcd(*whole)
     period = int(weights.sum())
+    if period > LONGEST_PERIOD:
+        raise InputError(f"mixture shares {list(shares)}: too fine; give each with fewer decimals")
     counts = np.zeros(len(weights), dtype=int)
     order = np.empty(period, dtype=np.int32)
     for n in range(period):

@@ -1,0 +1,188 @@
+"""Tokenizer, token files and mixtures: what training reads is exactly what the configuration says."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pipeline.common.chat import encode, encode_chat, encode_documents
+from pipeline.common.packing import IGNORE
+from pipeline.common.stage import InputError, Stage
+from pipeline.config.tokens import MixtureNode, TokensSection
+from pipeline.tokens.__main__ import run as tokenise
+from pipeline.tokens.files import TokenFile, write_tokens
+from pipeline.tokens.mixture import Mixture, permute, schedule
+from pipeline.tokens.sources import read_rows, read_texts
+from pipeline.tokens.tokenizer import run as train_tokenizer
+
+PAPER_SHARES = [56, 4, 10, 20, 10]
+TEXTS = [
+    f"Tom has {n} apples and buys {3 * n} more. He has {n} + {3 * n} = {4 * n} apples. 答案是 {4 * n}。"
+    for n in range(1, 60)
+]
+
+
+def stage(folder: Path, config: object, **inputs: list[str]) -> Stage:
+    result = Stage(
+        "tokens", "test", config, "f", inputs, folder, folder / "out", folder / "manifest.json", {}
+    )
+    result.partial.mkdir(parents=True, exist_ok=True)
+    return result
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("corpus") / "pages.jsonl"
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in TEXTS))
+    return path
+
+
+@pytest.fixture(scope="module")
+def tokenizer(corpus, tmp_path_factory):
+    from transformers import AutoTokenizer
+
+    made = stage(tmp_path_factory.mktemp("tokenizer"), TokensSection(vocabulary=400), text=[str(corpus)])
+    train_tokenizer(made)
+    return AutoTokenizer.from_pretrained(made.partial)
+
+
+def test_numbers_are_split_into_digits_and_any_text_survives(tokenizer):
+    text = "12345 apples, naïve façade 你好 \N{SNOWMAN}\n\ttab"
+    (ids,) = encode(tokenizer, [text])
+    assert tokenizer.decode(ids) == text
+    assert [tokenizer.decode([token]) for token in ids[:5]] == list("12345")
+
+
+def test_the_same_texts_give_the_same_tokenizer_bytes(corpus, tmp_path):
+    made = [stage(tmp_path / name, TokensSection(vocabulary=400), text=[str(corpus)]) for name in "ab"]
+    for one in made:
+        train_tokenizer(one)
+    first, second = ((one.partial / "tokenizer.json").read_bytes() for one in made)
+    assert first == second
+
+
+def test_a_special_tokens_name_in_a_text_is_only_text(tokenizer):
+    (ids,) = encode_documents(tokenizer, ["an <eos> inside"])
+    assert ids[0] == tokenizer.bos_token_id and ids.count(tokenizer.eos_token_id) == 1
+
+
+def test_chat_ids_are_those_of_the_template_and_only_answers_are_learnt(tokenizer):
+    messages = [
+        {"role": "user", "content": "What is 2 + 3?"},
+        {"role": "assistant", "content": "2 + 3 = 5"},
+        {"role": "user", "content": "And 4?"},
+        {"role": "assistant", "content": "4"},
+    ]
+    ids, own = encode_chat(tokenizer, messages)
+    prompt = tokenizer.apply_chat_template(messages[:1], add_generation_prompt=True, return_dict=False)
+    assert tokenizer.decode(prompt) == "<bos>User: What is 2 + 3?\n\nAssistant:"
+    assert ids[: len(prompt)] == prompt and not any(own[: len(prompt)])
+    assert tokenizer.decode(ids) == tokenizer.apply_chat_template(messages, tokenize=False)
+    learnt = [token for token, is_own in zip(ids, own, strict=True) if is_own]
+    assert tokenizer.decode(learnt) == " 2 + 3 = 5<eos> 4<eos>"
+
+
+def test_what_a_tool_printed_is_context(tokenizer):
+    answer = "```python\nprint(7)\n```\n```output\n7\n```\nIt is 7."
+    messages = [{"role": "user", "content": "?"}, {"role": "assistant", "content": answer}]
+    ids, own = encode_chat(tokenizer, messages)
+    learnt = [token for token, is_own in zip(ids, own, strict=True) if is_own]
+    assert tokenizer.decode(learnt) == " ```python\nprint(7)\n```\n\nIt is 7.<eos>"
+
+
+@pytest.mark.parametrize(
+    ("roles", "words"), [(["robot"], "unknown role 'robot'"), (["user", "user"], "turns alternate")]
+)
+def test_wrong_turns_are_named(tokenizer, roles, words):
+    with pytest.raises(InputError, match=words):
+        encode_chat(tokenizer, [{"role": role, "content": "x"} for role in roles])
+
+
+def test_documents_come_back_from_the_token_file(tmp_path):
+    documents = [[1, 2, 3], [4], [70_000 % 60_000, 6]]
+    assert write_tokens(tmp_path / "a", [documents[:2], documents[2:]], "<u2") == (3, 6)
+    file = TokenFile(tmp_path / "a", "<u2")
+    assert np.split(file.tokens, file.ends[:-1].astype(int))[2].tolist() == documents[2]
+
+
+@pytest.mark.parametrize(
+    "shares", [PAPER_SHARES, [1], [1, 1, 1], [0.9997, 0.0001, 0.0002], [3, 5, 7, 11, 13, 17]]
+)
+def test_every_prefix_has_each_sources_share_within_one_sequence(shares):
+    order = schedule(shares)
+    length = 3 * len(order)
+    prefix = np.arange(1, length + 1)
+    for source, share in enumerate(shares):
+        count = (np.resize(order, length) == source).cumsum()
+        assert np.abs(count - share / sum(shares) * prefix).max() < 1
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 64, 1000])
+def test_the_permutation_meets_every_index_once_and_depends_on_its_key(size):
+    orders = [[permute(index, size, key) for index in range(size)] for key in (1, 2)]
+    assert sorted(orders[0]) == list(range(size))
+    assert size < 64 or orders[0] != orders[1]
+
+
+@pytest.fixture
+def mixture_folder(corpus, tokenizer, tmp_path) -> Path:
+    tokenizer.save_pretrained(tmp_path / "tokenizer")
+    sources = {name: {"data": "x", "share": share} for name, share in (("web", 3), ("code", 1))}
+    made = stage(
+        tmp_path / "work",
+        MixtureNode(sources=sources),
+        **{
+            "tokenizer": [str(tmp_path / "tokenizer")],
+            "source.web": [str(corpus)],
+            "source.code": [str(corpus)],
+        },
+    )
+    tokenise(made)
+    return made.partial
+
+
+def test_a_pass_reads_each_window_once_and_the_next_in_another_order(mixture_folder):
+    mixture = Mixture(mixture_folder, context=32, seed=0)
+    windows = mixture.windows[0]
+    places = [place for place in map(mixture.place, range(8 * windows)) if place.source == 0]
+    first, second = ([p.window for p in places if p.epoch == epoch] for epoch in (0, 1))
+    assert sorted(first) == sorted(second) == list(range(windows)) and first != second
+    assert mixture.counts(101) == [sum(mixture.place(n).source == s for n in range(101)) for s in (0, 1)]
+
+
+def test_targets_are_the_next_tokens_and_never_cross_documents(mixture_folder, tokenizer):
+    mixture = Mixture(mixture_folder, context=64, seed=0)
+    starts = 0
+    for n in range(40):
+        row = mixture.row(n)
+        last = row.tokens == tokenizer.eos_token_id
+        assert (row.targets[last] == IGNORE).all()
+        assert (row.targets[:-1][~last[:-1]] == row.tokens[1:][~last[:-1]]).all()
+        begins = row.tokens == tokenizer.bos_token_id
+        assert (row.positions[begins] == 0).all() and row.positions[0] == 0
+        assert ((np.diff(row.positions) == 1) | begins[1:]).all()
+        starts += begins.sum()
+    assert starts > 20
+    whole = Mixture(mixture_folder, context=64, seed=0, isolate_documents=False).row(3)
+    assert (whole.positions == np.arange(64)).all() and (whole.targets != IGNORE).all()
+
+
+def test_shares_too_fine_to_repeat_are_refused():
+    with pytest.raises(InputError, match="fewer decimals"):
+        schedule([0.123456789, 0.876543211])
+
+
+def test_bad_sources_are_named(corpus, tokenizer, mixture_folder, tmp_path):
+    with pytest.raises(InputError, match="missing.jsonl: no such file"):
+        list(read_rows(str(tmp_path / "missing.jsonl")))
+    (tmp_path / "cut.jsonl").write_text('{"text": "a"}\n{"text": ')
+    with pytest.raises(InputError, match="cut.jsonl: cannot be read after line"):
+        list(read_rows(str(tmp_path / "cut.jsonl")))
+    with pytest.raises(InputError, match="line 1: no text in field 'body'"):
+        list(read_texts(str(corpus), "body"))
+    with pytest.raises(InputError, match="do not fill one sequence"):
+        Mixture(mixture_folder, context=100_000, seed=0)
+    (tmp_path / "empty.jsonl").write_text("")
+    with pytest.raises(InputError, match="no text to learn from"):
+        train_tokenizer(stage(tmp_path / "t", TokensSection(), text=[str(tmp_path / "empty.jsonl")]))
