@@ -17,7 +17,7 @@ def _prepare() -> None:
         "TOKENIZERS_PARALLELISM": "false",
         # The engine lives in the training process: weights go over in memory, and one kill ends everything.
         "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-        "VLLM_LOGGING_LEVEL": "WARNING",
+        "VLLM_LOGGING_LEVEL": "ERROR",
         "VLLM_NO_USAGE_STATS": "1",
         "HF_HUB_DISABLE_TELEMETRY": "1",
         "DS_LOG_LEVEL": "warning",
@@ -27,7 +27,6 @@ def _prepare() -> None:
     if not _has_gpu():
         defaults |= {
             "DS_ACCELERATOR": "cpu",
-            "VLLM_CPU_KVCACHE_SPACE": "1",
             "VLLM_CPU_OMP_THREADS_BIND": "nobind",
         }
     for name, value in defaults.items():

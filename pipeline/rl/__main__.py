@@ -38,7 +38,7 @@ from pipeline.config.rl import RlSection
 from pipeline.evaluate.benchmarks import load
 from pipeline.evaluate.grading import grade_responses
 from pipeline.evaluate.prompts import chat_prompt
-from pipeline.reward.model import load_reward_model
+from pipeline.reward.model import Scorer, load_reward_model
 from pipeline.rl.rollout import Group, Question, RolloutStore, explore, questions_of_step
 from pipeline.rl.train import summed, train_on
 
@@ -65,6 +65,16 @@ def load_questions(stage: Stage[RlSection], name: str, tokenizer: Any, room: int
     return [question for question in questions if len(question.prompt) <= room]
 
 
+def check_batch(asked: int, found: int, room: int, ranks: int) -> None:
+    """Whether a step can ask `asked` questions: enough of them fit, and the ranks can share them."""
+    if found < asked:
+        raise InputError(
+            f"rl.questions_per_step is {asked}, but prompts has {found} questions of at most {room} tokens"
+        )
+    if asked % ranks:
+        raise InputError(f"rl.questions_per_step is {asked}, which {ranks} ranks cannot share equally")
+
+
 class Run:
     """Policy, reference and sampler of one rank, and what they work on."""
 
@@ -78,7 +88,7 @@ class Run:
         self.questions = load_questions(stage, "prompts", self.tokenizer, room)
         held_out = load_questions(stage, "evaluation", self.tokenizer, room) if section.evaluation else []
         self.held_out = held_out[: section.evaluation_questions]
-        self._check(room)
+        check_batch(section.questions_per_step, len(self.questions), room, self.ranks)
         self.engine = self._make_engine(parent)
         self.reference = (
             TokenLogprobs(load_model(parent, section.precision)) if section.kl_coefficient else None
@@ -91,20 +101,6 @@ class Run:
         self.learning_rate = constant(section.learning_rate, section.warmup_steps)
         self.log: list[dict[str, Any]] = []
         self.evaluations: list[dict[str, Any]] = []
-
-    def _check(self, room: int) -> None:
-        asked = self.section.questions_per_step
-        if len(self.questions) < asked:
-            raise InputError(
-                f"rl.questions_per_step is {asked}, but prompts has {len(self.questions)} questions "
-                f"of at most {room} tokens"
-            )
-        if asked % self.ranks:
-            raise InputError(
-                f"rl.questions_per_step is {asked}, which {self.ranks} ranks cannot share equally"
-            )
-        if self.section.rewards.model and not self.stage.inputs.get("reward_model"):
-            raise InputError("rl.rewards.model is not 0, but the model's node names no reward_model")
 
     def _make_engine(self, parent: str) -> Any:
         section, launch = self.section, self.stage.launch
@@ -121,9 +117,11 @@ class Run:
         )
         return build_engine(TokenLogprobs(model), settings)
 
-    def _load_scorer(self) -> Any:
+    def _load_scorer(self) -> Scorer | None:
         if not self.section.rewards.model:
             return None
+        if not self.stage.inputs.get("reward_model"):
+            raise InputError("rl.rewards.model is not 0, but the model's node names no reward_model")
         folder = source(self.stage, "reward_model")
         return load_reward_model(folder, self.section.precision, str(self.engine.device))
 
@@ -179,19 +177,17 @@ class Run:
         self.log.append({"step": step + 1, "weight_version": step, **watched, **trained, **seconds})
 
     def evaluate(self, step: int) -> None:
-        """Greedy accuracy of the sampler's weights on the held-out questions; adds a line to `evaluations`."""
+        """Greedy accuracy of the sampler's weights on held-out questions; adds a line to `evaluations`."""
         mine = self.held_out[self.rank :: self.ranks]
         prompts = [question.prompt for question in mine]
         samples = self.generator.generate(prompts, temperature=0.0, max_tokens=self.section.max_tokens)
-        texts = self.tokenizer.batch_decode([s.token_ids for (s,) in samples], skip_special_tokens=True)
+        outputs = [sample.token_ids for (sample,) in samples]
+        texts = self.tokenizer.batch_decode(outputs, skip_special_tokens=True)
         verdicts = grade_responses([question.item for question in mine], texts, "evaluate")
-        right, tokens = summed(
-            [sum(v.right for v in verdicts), sum(len(s.token_ids) for (s,) in samples)], self.engine.device
-        )
-        count = len(self.held_out)
-        self.evaluations.append(
-            {"step": step, "accuracy": right / count, "n": count, "tokens": tokens / count}
-        )
+        sums = [sum(verdict.right for verdict in verdicts), sum(map(len, outputs))]
+        right, tokens = (total / len(self.held_out) for total in summed(sums, self.engine.device))
+        row = {"step": step, "accuracy": right, "n": len(self.held_out), "length": tokens}
+        self.evaluations.append(row)
 
     def resume(self) -> int:
         """Load the newest checkpoint, if any; returns the steps done."""

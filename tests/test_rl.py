@@ -1,0 +1,186 @@
+"""The RL program on a tiny model: exact resume after a kill, sampler and policy in step, published files."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from pipeline.common.stage import InputError
+from pipeline.rl.rollout import questions_of_step, read_groups, sample_seed
+from tests.tiny_model import log_probs, save_tiny_model
+
+ANSWER_TOKENS = len(" \\boxed{d}") + 1
+ROOT = Path(__file__).resolve().parents[1]
+SECTION = {
+    "steps": 4,
+    "questions_per_step": 4,
+    "group_size": 8,
+    "max_tokens": 12,
+    "learning_rate": 2e-3,
+    "kl_coefficient": 0.0,
+    "precision": "fp32",
+    "row_tokens": 512,
+    "suffix": {},
+    "evaluate_every": 2,
+    "evaluation_questions": 8,
+    "save_every": 1,
+    "seed": 5,
+}
+
+
+def question(number: int) -> dict[str, str]:
+    """A question of more than 200 characters, which are tokens of the tiny model; its last digit answers it."""
+    return {
+        "id": f"q{number}",
+        "question": f"{number:02d} " + "and so on " * 20 + str(number % 10),
+        "answer": str(number % 10),
+    }
+
+
+@pytest.fixture(scope="module")
+def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that has learnt to answer with a random digit in a box."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    folder = save_tiny_model(tmp_path_factory.mktemp("policy"), seed=0, spread=0.02)
+    model, tokenizer = AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    torch.manual_seed(0)
+    for _ in range(60):
+        texts = [
+            f"<s>User: {question(number)['question']}\n\nAssistant: \\boxed{{{digit}}}</s>"
+            for number, digit in zip(torch.randint(10, 20, (16,)), torch.randint(10, (16,)), strict=True)
+        ]
+        tokens = tokenizer(texts, return_tensors="pt", add_special_tokens=False).input_ids
+        labels = tokens.clone()
+        labels[:, :-ANSWER_TOKENS] = -100
+        loss = model(tokens, labels=labels).loss
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    model.save_pretrained(folder)
+    return folder
+
+
+def command(policy: Path, folder: Path) -> list[str]:
+    prompts = folder / "prompts.jsonl"
+    folder.mkdir(parents=True, exist_ok=True)
+    prompts.write_text("".join(json.dumps(question(number)) + "\n" for number in range(20)))
+    section = SECTION | {"prompts": "prompts.jsonl", "evaluation": "prompts.jsonl"}
+    arguments = {
+        "--instance": "grpo",
+        "--config": json.dumps(section),
+        "--work": str(folder / "work"),
+        "--output": str(folder / "data"),
+        "--manifest": str(folder / "manifest.json"),
+        "--launch": json.dumps({"micro_batch": 4, "zero_stage": 2}),
+    }
+    inputs = {"parent": policy, "prompts": prompts, "evaluation": prompts}
+    flat = [part for pair in arguments.items() for part in pair]
+    return [sys.executable, "-m", "pipeline.rl", *flat] + [
+        part for name, path in inputs.items() for part in ("--input", f"{name}={path}")
+    ]
+
+
+def start(arguments: list[str], log: Path) -> subprocess.Popen[bytes]:
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        arguments, cwd=ROOT, env=environment, stdout=log.open("ab"), stderr=subprocess.STDOUT
+    )
+
+
+def finish(arguments: list[str], log: Path) -> None:
+    code = start(arguments, log).wait(timeout=240)
+    assert code == 0, log.read_text()[-4000:]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(policy: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("undisturbed")
+    finish(command(policy, folder), folder / "log")
+    return folder
+
+
+def lines(path: Path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_sampler_and_policy_agree_after_every_sync(undisturbed: Path) -> None:
+    log = lines(undisturbed / "data/metrics.jsonl")
+    assert [row["weight_version"] for row in log] == [0, 1, 2, 3]
+    assert all(row["logprob_gap_max"] <= 5e-5 for row in log if row["logprob_gap_max"] is not None)
+    assert any(row["grad_norm"] for row in log)
+
+
+def test_the_published_model_is_the_trained_one_and_every_rollout_is_kept(
+    undisturbed: Path, policy: Path
+) -> None:
+    from transformers import AutoModelForCausalLM
+
+    assert [row["step"] for row in lines(undisturbed / "data/evaluation.jsonl")] == [0, 2, 4]
+    before, after = (load_file(path / "model.safetensors") for path in (policy, undisturbed / "data"))
+    assert not torch.equal(before["model.norm.weight"], after["model.norm.weight"])
+    model = AutoModelForCausalLM.from_pretrained(policy, dtype=torch.float32)
+    groups = read_groups(undisturbed / "data/rollouts/step-00001.jsonl.zst")
+    assert len(groups) == 4 and all(len(group.outputs) == 8 for group in groups)
+    for group in groups:
+        for output in group.outputs[:2]:
+            assert len(group.prompt) > 200
+            gap = log_probs(model, group.prompt, output.tokens) - torch.tensor(output.logprobs)
+            assert gap.abs().max() <= 5e-5
+            assert output.reward == float(output.verdict == "right")
+
+
+def test_a_run_killed_in_the_middle_ends_with_the_same_weights(
+    undisturbed: Path, policy: Path, tmp_path: Path
+) -> None:
+    arguments, log = command(policy, tmp_path), tmp_path / "log"
+    process = start(arguments, log)
+    deadline = time.monotonic() + 240
+    while not (tmp_path / "work/checkpoints/step-0000002").exists() and process.poll() is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL, "the run ended before it could be killed"
+    assert not (tmp_path / "data").exists()
+    for recorded in (tmp_path / "work/rollouts").glob("step-00003*"):
+        recorded.unlink()  # sampled again, not read again
+    finish(arguments, log)
+    one, other = (load_file(folder / "data/model.safetensors") for folder in (undisturbed, tmp_path))
+    assert one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+    for step in range(1, 5):
+        name = f"data/rollouts/step-{step:05d}.jsonl.zst"
+        assert read_groups(undisturbed / name) == read_groups(tmp_path / name)
+
+
+def test_too_few_questions_and_an_uneven_share_are_named() -> None:
+    from pipeline.rl.__main__ import check_batch
+
+    check_batch(8, 20, 100, 2)
+    with pytest.raises(InputError, match="rl.questions_per_step is 64, but prompts has 20 questions"):
+        check_batch(64, 20, 100, 1)
+    with pytest.raises(InputError, match="which 3 ranks cannot share"):
+        check_batch(8, 20, 100, 3)
+
+
+def test_every_pass_asks_each_question_once() -> None:
+    asked = [questions_of_step(10, step, 4, seed=3) for step in range(5)]
+    flat = [pair for step in asked for pair in step]
+    assert [place for place, _ in flat] == list(range(20))
+    assert (
+        sorted(index for _, index in flat[:10]) == sorted(index for _, index in flat[10:]) == list(range(10))
+    )
+    assert asked == [questions_of_step(10, step, 4, seed=3) for step in range(5)]
+    assert flat != [pair for step in range(5) for pair in questions_of_step(10, step, 4, seed=4)]
+
+
+def test_seeds_differ_between_places_questions_and_runs() -> None:
+    seeds = {sample_seed(run, place, name) for run in (0, 1) for place in range(50) for name in ("a", "b")}
+    assert len(seeds) == 200 and min(abs(a - b) for a in seeds for b in seeds if a != b) > 64

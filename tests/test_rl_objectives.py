@@ -1,0 +1,205 @@
+"""GRPO's formulas against hand-worked values, autograd, finite differences and a NumPy reference."""
+
+import numpy as np
+import pytest
+import torch
+
+from pipeline.rl.objectives import (
+    clipped,
+    clipped_surrogate,
+    gradient_coefficient,
+    grpo_loss,
+    kl_estimate,
+    outcome_advantages,
+    process_advantages,
+)
+
+
+def close(found: torch.Tensor, expected: list[float], tolerance: float = 5e-5) -> bool:
+    return torch.allclose(found.double(), torch.tensor(expected, dtype=torch.float64), rtol=0, atol=tolerance)
+
+
+def test_outcome_advantages_by_hand() -> None:
+    rewards = torch.tensor([[0.9, 0.3, 0.8, 0.2]])
+    assert close(outcome_advantages(rewards)[0], [1.1508, -0.8220, 0.8220, -1.1508])
+    assert close(outcome_advantages(rewards, sample_std=True)[0], [0.9966, -0.7119, 0.7119, -0.9966])
+
+
+def test_process_advantages_by_hand() -> None:
+    """Steps end at tokens 1, 2, 4 of the first output and 0, 3 of the second."""
+    first, second = process_advantages(
+        [torch.tensor([0.9, 0.8, 0.2]), torch.tensor([0.6, 0.7])],
+        [torch.tensor([1, 2, 4]), torch.tensor([0, 3])],
+        [5, 4],
+    )
+    assert close(first, [-0.0828, -0.0828, -1.1586, -1.8207, -1.8207], 1e-4)
+    assert close(second, [0.0828, 0.2483, 0.2483, 0.2483], 1e-4)
+
+
+def test_tokens_after_the_last_step_have_no_advantage() -> None:
+    (advantages,) = process_advantages([torch.tensor([1.0, 0.0])], [torch.tensor([0, 2])], [5])
+    assert close(advantages, [0.0, -1.0, -1.0, 0.0, 0.0])
+
+
+def test_one_step_per_output_is_outcome_supervision() -> None:
+    rewards = torch.tensor([0.9, 0.3, 0.8, 0.2])
+    process = process_advantages([r[None] for r in rewards], [torch.tensor([2])] * 4, [3] * 4)
+    assert torch.allclose(torch.stack(process), outcome_advantages(rewards[None])[0, :, None].expand(4, 3))
+
+
+@pytest.mark.parametrize("reward", [0.0, 0.1, 1.0, -3.7])
+def test_equal_rewards_give_no_advantage(reward: float) -> None:
+    """0.1 * 16 / 16 is not 0.1 in floating point: rounding must not become an advantage."""
+    assert (outcome_advantages(torch.full((2, 16), reward)) == 0).all()
+    assert (outcome_advantages(torch.full((2, 1), reward), sample_std=True) == 0).all()
+
+
+def test_advantages_do_not_change_with_scale_and_shift_of_rewards() -> None:
+    rewards = torch.rand(3, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    assert torch.allclose(outcome_advantages(rewards), outcome_advantages(5 * rewards - 2))
+
+
+def test_kl_estimate_by_hand_and_never_negative() -> None:
+    ratios = torch.tensor([2.0, 0.5, 1.0])
+    assert close(kl_estimate(torch.zeros(3), ratios.log()), [0.306853, 0.193147, 0.0], 1e-6)
+    generator = torch.Generator().manual_seed(1)
+    assert (
+        kl_estimate(torch.randn(1000, generator=generator), torch.randn(1000, generator=generator)) >= 0
+    ).all()
+
+
+def test_kl_estimate_has_the_mean_of_the_exact_divergence() -> None:
+    generator = torch.Generator().manual_seed(2)
+    policy, reference = torch.randn(2, 7, dtype=torch.float64, generator=generator).log_softmax(-1)
+    exact = (policy.exp() * (policy - reference)).sum()
+    assert torch.isclose((policy.exp() * kl_estimate(policy, reference)).sum(), exact)
+
+
+def test_gradient_coefficient_by_hand() -> None:
+    ratios = torch.tensor([2.0, 0.5, 1.0])
+    assert close(
+        gradient_coefficient(torch.zeros(3), ratios.log(), torch.zeros(3), 0.04), [0.04, -0.02, 0.0], 1e-7
+    )
+
+
+@pytest.mark.parametrize(
+    ("ratio", "advantage", "value", "gradient"),
+    [
+        (1.0, 2.0, 2.0, 2.0),
+        (1.5, 1.0, 1.2, 0.0),  # already much more likely: no further push
+        (1.5, -1.0, -1.5, -1.5),  # a bad token that became likelier is pushed down in full
+        (0.5, 1.0, 0.5, 0.5),
+        (0.5, -1.0, -0.8, 0.0),
+    ],
+)
+def test_clipped_surrogate_by_hand(ratio: float, advantage: float, value: float, gradient: float) -> None:
+    logprob = torch.tensor(ratio, dtype=torch.float64).log().requires_grad_()
+    surrogate = clipped_surrogate(logprob, torch.zeros(()), torch.tensor(advantage), 0.2)
+    surrogate.backward()
+    assert surrogate.item() == pytest.approx(value)
+    assert logprob.grad.item() == pytest.approx(gradient)  # d ratio / d logprob = ratio
+    assert clipped(logprob, torch.zeros(()), torch.tensor(advantage), 0.2).item() == (gradient == 0)
+
+
+def batch(seed: int) -> dict[str, torch.Tensor]:
+    """Three outputs of 2, 5 and 1 tokens."""
+    generator = torch.Generator().manual_seed(seed)
+    draw = lambda: torch.randn(8, dtype=torch.float64, generator=generator)  # noqa: E731
+    lengths = torch.tensor([2] * 2 + [5] * 5 + [1], dtype=torch.float64)
+    logprobs = draw()
+    return {
+        "logprobs_N": logprobs,
+        "old_logprobs_N": logprobs + 0.3 * draw(),
+        "reference_logprobs_N": logprobs + 0.3 * draw(),
+        "advantages_N": draw(),
+        "weights_N": 1 / (3 * lengths),
+    }
+
+
+def reference_loss(values: dict[str, np.ndarray], clip: float, beta: float) -> float:
+    """Eq. 3 as it is printed, with loops."""
+    total, start = 0.0, 0
+    for length in (2, 5, 1):
+        tokens = 0.0
+        for t in range(start, start + length):
+            ratio = np.exp(values["logprobs_N"][t] - values["old_logprobs_N"][t])
+            advantage = values["advantages_N"][t]
+            x = np.exp(values["reference_logprobs_N"][t] - values["logprobs_N"][t])
+            surrogate = min(ratio * advantage, min(max(ratio, 1 - clip), 1 + clip) * advantage)
+            tokens += surrogate - beta * (x - np.log(x) - 1)
+        total += tokens / length
+        start += length
+    return -total / 3
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_grpo_loss_equals_a_numpy_reference(seed: int) -> None:
+    values = batch(seed)
+    terms = grpo_loss(**values, clip=0.2, kl_coefficient=0.04)
+    expected = reference_loss({name: value.numpy() for name, value in values.items()}, 0.2, 0.04)
+    assert terms.loss.item() == pytest.approx(expected, abs=1e-12)
+
+
+def test_loss_adds_up_over_any_cut_of_the_batch() -> None:
+    values = batch(3)
+    whole = grpo_loss(**values, clip=0.2, kl_coefficient=0.04)
+    order = torch.randperm(8, generator=torch.Generator().manual_seed(0))
+    parts = [
+        grpo_loss(**{name: value[index] for name, value in values.items()}, clip=0.2, kl_coefficient=0.04)
+        for index in order.split(3)
+    ]
+    for name in ("loss", "kl", "clip_share"):
+        assert sum(getattr(part, name) for part in parts) == pytest.approx(getattr(whole, name))
+
+
+def test_gradient_equals_the_gradient_coefficient_when_policy_and_old_policy_are_one() -> None:
+    values = batch(4)
+    values["logprobs_N"].requires_grad_()
+    values["old_logprobs_N"] = values["logprobs_N"]
+    grpo_loss(**values, clip=0.2, kl_coefficient=0.04).loss.backward()
+    coefficient = gradient_coefficient(
+        values["logprobs_N"].detach(), values["reference_logprobs_N"], values["advantages_N"], 0.04
+    )
+    assert torch.allclose(-values["logprobs_N"].grad, values["weights_N"] * coefficient, atol=1e-12)
+
+
+def test_gradient_of_a_two_token_policy_equals_finite_differences() -> None:
+    """All four outputs of two tokens over {0, 1}, as a group of a policy with one logit."""
+    outputs = torch.tensor([[0, 0], [0, 1], [1, 0], [1, 1]])
+    advantages = outcome_advantages(torch.tensor([[1.0, 0.0, 0.5, 0.0]], dtype=torch.float64))[0]
+    old = torch.tensor(0.1, dtype=torch.float64)
+    reference = torch.tensor(-0.4, dtype=torch.float64)
+
+    def token_logprobs(logit: torch.Tensor) -> torch.Tensor:
+        return torch.stack([torch.zeros_like(logit), logit]).log_softmax(0)[outputs].flatten()
+
+    def loss(logit: torch.Tensor) -> torch.Tensor:
+        return grpo_loss(
+            token_logprobs(logit),
+            token_logprobs(old),
+            token_logprobs(reference),
+            advantages.repeat_interleave(2),
+            torch.full((8,), 1 / 8, dtype=torch.float64),
+            clip=0.2,
+            kl_coefficient=0.04,
+        ).loss
+
+    logit = torch.tensor(0.2, dtype=torch.float64, requires_grad=True)
+    loss(logit).backward()
+    step = 1e-6
+    numeric = (loss(logit.detach() + step) - loss(logit.detach() - step)) / (2 * step)
+    assert logit.grad.item() == pytest.approx(numeric.item(), abs=1e-8)
+
+
+def test_the_loss_moves_a_tabular_policy_to_the_best_answer() -> None:
+    logits = torch.zeros(5, requires_grad=True)
+    optimizer = torch.optim.SGD([logits], lr=1.0)
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(60):
+        answers = torch.multinomial(logits.softmax(0), 16, replacement=True, generator=generator)
+        advantages = outcome_advantages((answers == 3).float()[None])[0]
+        logprobs = logits.log_softmax(0)[answers]
+        optimizer.zero_grad()
+        grpo_loss(logprobs, logprobs, None, advantages, torch.full((16,), 1 / 16), 0.2, 0.0).loss.backward()
+        optimizer.step()
+    assert logits.softmax(0)[3] > 0.95

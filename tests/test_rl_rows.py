@@ -1,0 +1,69 @@
+"""Rows that share a prompt give the log-probabilities, the loss and the gradients of one output at a time."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from pipeline.common.model import TokenLogprobs, load_model
+from pipeline.rl.objectives import grpo_loss
+from pipeline.rl.rows import Output, make_rows, micro_batches, split_into_rows
+from pipeline.rl.train import output_logprobs
+from tests.tiny_model import log_probs, save_tiny_model
+
+PROMPTS = [[1, 40, 41, 42, 43, 44], [1, 50, 51], [1, 60, 61, 62]]
+LENGTHS = [(0, 5), (0, 1), (0, 9), (1, 4), (1, 7), (2, 3)]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> TokenLogprobs:
+    folder: Path = save_tiny_model(tmp_path_factory.mktemp("model"), seed=0)
+    return TokenLogprobs(load_model(folder))
+
+
+def outputs() -> list[Output]:
+    generator = torch.Generator().manual_seed(0)
+    found = []
+    for group, length in LENGTHS:
+        tokens = torch.randint(4, 90, (length,), generator=generator).tolist()
+        advantage = torch.randn(1, generator=generator).item()
+        found.append(Output(group, tokens, [-1.0] * length, advantage))
+    return found
+
+
+@pytest.mark.parametrize("row_tokens", [1, 14, 64])
+def test_log_probabilities_equal_those_of_each_output_alone(model: TokenLogprobs, row_tokens: int) -> None:
+    packed = split_into_rows(outputs(), PROMPTS, row_tokens)
+    rows = make_rows(packed, PROMPTS, len(LENGTHS))
+    alone = [log_probs(model.model, PROMPTS[output.group], output.tokens) for row in packed for output in row]
+    assert torch.allclose(output_logprobs(model, rows, 1.0), torch.cat(alone), atol=1e-5)
+
+
+def test_every_output_stands_in_one_row_with_its_own_group() -> None:
+    packed = split_into_rows(outputs(), PROMPTS, 14)
+    assert sorted(map(id, (o for row in packed for o in row))) != []
+    assert sorted(len(o.tokens) for row in packed for o in row) == sorted(length for _, length in LENGTHS)
+    for row in packed:
+        assert len({output.group for output in row}) == 1
+        size = len(PROMPTS[row[0].group]) - 1 + sum(len(output.tokens) for output in row)
+        assert size <= 14 or len(row) == 1
+
+
+def gradients(model: TokenLogprobs, row_tokens: int, rows_at_once: int) -> tuple[float, list[torch.Tensor]]:
+    model.zero_grad()
+    total = 0.0
+    for rows in micro_batches(outputs(), PROMPTS, row_tokens, rows_at_once, len(LENGTHS)):
+        logprobs = output_logprobs(model, rows, 1.0)
+        loss = grpo_loss(logprobs, logprobs, None, rows.advantages_N, rows.weights_N, 0.2, 0.0).loss
+        loss.backward()
+        total += loss.item()
+    return total, [parameter.grad.clone() for parameter in model.parameters()]
+
+
+def test_loss_and_gradients_do_not_depend_on_the_rows(model: TokenLogprobs) -> None:
+    loss, expected = gradients(model, row_tokens=1, rows_at_once=1)
+    for row_tokens, rows_at_once in ((14, 2), (64, 3)):
+        other, found = gradients(model, row_tokens, rows_at_once)
+        assert other == pytest.approx(loss, abs=1e-6)
+        for one, two in zip(expected, found, strict=True):
+            assert torch.allclose(one, two, atol=1e-5, rtol=1e-4)
