@@ -1,0 +1,218 @@
+"""Training is exact: packing leaks nothing, batches may be cut anywhere, a killed run ends as a whole one does."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tiny_model import save_tiny_model
+
+from pipeline.common import model as models
+from pipeline.common.model import IGNORE, TokenLogprobs, load_model, load_tokenizer
+from pipeline.common.packing import concatenate, make_row
+from pipeline.common.stage import InputError
+from pipeline.common.training import constant, multi_step
+from pipeline.config.sft import SftSection
+from pipeline.sft import Epochs, encode_examples
+from pipeline.tokens.files import write_tokens
+
+ROOT = Path(__file__).resolve().parents[1]
+CONTEXT = 48
+STEPS = 18
+OPTIMISER = {"precision": "fp32", "learning_rate": 0.003, "context": CONTEXT, "save_every": 3}
+SECTIONS = {
+    "cpt": OPTIMISER | {"tokens": STEPS * 4 * CONTEXT, "batch_tokens": 4 * CONTEXT, "warmup_steps": 2},
+    "sft": OPTIMISER | {"steps": STEPS, "batch": 4, "suffix": {}},
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """A tiny model, token files of two sources, and sft examples."""
+    folder = tmp_path_factory.mktemp("training")
+    save_tiny_model(folder / "model", seed=1, spread=0.05)
+    tokenizer = load_tokenizer(folder / "model")
+    tokenizer.save_pretrained(folder / "tokens/tokenizer")
+    for name in ("web", "code"):
+        texts = [f"{name}: {n} + {n + 1} = {2 * n + 1}. " * (1 + n % 3) for n in range(80)]
+        write_tokens(folder / f"tokens/{name}", [tokenizer(texts)["input_ids"]], "<u2")
+    sources = {"web": {"share": 3}, "code": {"share": 1}}
+    (folder / "tokens/tokens.json").write_text(json.dumps({"dtype": "<u2", "sources": sources}))
+    with (folder / "sft.jsonl").open("w") as file:
+        for n in range(60):
+            turns = [("user", f"{n} + 1"), ("assistant", f"It is {n + 1}")]
+            messages = [{"role": role, "content": content} for role, content in turns]
+            file.write(json.dumps({"messages": messages, "format": "cot"}) + "\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(folder):
+    return load_model(folder / "model").double()
+
+
+def train(
+    folder: Path, stage: str, name: str, launch: dict | None = None, **keys: object
+) -> subprocess.Popen:
+    """Start a training program; its model goes to `<folder>/<stage>-<name>/data`."""
+    output = folder / f"{stage}-{name}"
+    inputs = {"cpt": ["tokens=tokens"], "sft": ["data=sft.jsonl"]}[stage] + ["init=model"]
+    command = [sys.executable, "-m", "pipeline.common.launch", f"pipeline.{stage}"]
+    command += ["--config", json.dumps(SECTIONS[stage] | keys), "--launch", json.dumps(launch or {})]
+    command += [
+        "--work",
+        output / "work",
+        "--output",
+        output / "data",
+        "--manifest",
+        output / "manifest.json",
+    ]
+    for pair in inputs:
+        key, _, path = pair.partition("=")
+        command += ["--input", f"{key}={folder / path}"]
+    group = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+    environment = {key: value for key, value in os.environ.items() if key not in group}
+    environment |= {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    return subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True)
+
+
+def finished(process: subprocess.Popen) -> None:
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
+
+
+def metrics(folder: Path, run: str) -> list[dict]:
+    return [json.loads(line) for line in (folder / run / "data/metrics.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("stage", ["cpt", "sft"])
+def test_a_run_killed_in_the_middle_ends_with_the_weights_of_an_undisturbed_one(folder, stage):
+    finished(train(folder, stage, "whole"))
+    process, log = train(folder, stage, "killed"), folder / f"{stage}-killed/work/metrics.jsonl"
+    while process.poll() is None and (not log.exists() or log.read_bytes().count(b"\n") < 8):
+        time.sleep(0.002)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL and not (folder / f"{stage}-killed/manifest.json").exists()
+    finished(train(folder, stage, "killed"))
+    resumed = json.loads((folder / f"{stage}-killed/run.json").read_text())["counters"]["deepspeed.steps"]
+    assert 0 < resumed < STEPS
+    whole, killed = (folder / f"{stage}-{name}/data/model.safetensors" for name in ("whole", "killed"))
+    assert whole.read_bytes() == killed.read_bytes()
+    lines = [[line["loss"] for line in metrics(folder, f"{stage}-{name}")] for name in ("whole", "killed")]
+    assert lines[0] == lines[1] and len(lines[0]) == STEPS and lines[0][-1] < lines[0][0]
+
+
+def test_ranks_zero_stage_and_micro_batch_do_not_change_the_trajectory(folder):
+    keys = {"tokens": 4 * 4 * CONTEXT}
+    finished(train(folder, "cpt", "one", **keys))
+    finished(train(folder, "cpt", "two", {"ranks": 2, "zero_stage": 3, "micro_batch": 1}, **keys))
+    one, two = metrics(folder, "cpt-one"), metrics(folder, "cpt-two")
+    assert len(one) == 4
+    for name in ("loss", "grad_norm"):
+        np.testing.assert_allclose([line[name] for line in two], [line[name] for line in one], rtol=1e-5)
+    for name in ("tokens", "targets", "lr"):
+        assert [line[name] for line in two] == [line[name] for line in one]
+    assert one[0]["source_loss"].keys() == {"web", "code"}
+
+
+def test_packed_examples_give_the_logprobs_and_gradients_of_single_ones(model):
+    generator = np.random.default_rng(0)
+    examples = [(generator.integers(4, 60, n), np.arange(n) >= 2) for n in (7, 1, 12, 5)]
+    scored = TokenLogprobs(model)
+
+    def run(groups: list[list], length: int) -> tuple[list[float], torch.Tensor]:
+        rows = [make_row(group, length, pad=0) for group in groups]
+        parts = (np.stack([getattr(row, n) for row in rows]) for n in ("tokens", "positions", "targets"))
+        tokens_BT, positions_BT, targets_BT = map(torch.from_numpy, parts)
+        logprobs_BT = scored(tokens_BT, positions_BT, targets_BT)
+        model.zero_grad()
+        logprobs_BT.sum().backward()
+        gradient = torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
+        return logprobs_BT[targets_BT != IGNORE].tolist(), gradient
+
+    packed, single = run([examples], 30), run([[example] for example in examples], 12)
+    assert len(packed[0]) == sum(len(ids) - 2 for ids, _ in examples if len(ids) > 1)
+    np.testing.assert_allclose(packed[0], single[0], rtol=0, atol=1e-5)
+    torch.testing.assert_close(packed[1], single[1], rtol=0, atol=1e-5)
+
+
+def test_chunks_of_logits_give_the_logprobs_entropy_and_gradients_of_all_at_once(model, monkeypatch):
+    tokens_BT = torch.arange(4, 64).view(3, 20)
+    positions_BT, targets_BT = torch.arange(20).expand(3, 20), tokens_BT.flip(1).clone()
+    targets_BT[1, 3:] = IGNORE
+
+    def run() -> list[torch.Tensor]:
+        model.zero_grad()
+        found = TokenLogprobs(model)(tokens_BT, positions_BT, targets_BT, temperature=0.7, with_entropy=True)
+        found[0].sum().backward()
+        return [*found, *(parameter.grad.clone() for parameter in model.parameters())]
+
+    whole = run()
+    monkeypatch.setattr(models, "CHUNK_ELEMENTS", 7 * model.config.vocab_size)
+    torch.testing.assert_close(run(), whole, rtol=0, atol=1e-5)
+    logits = model(input_ids=tokens_BT, position_ids=positions_BT, use_cache=False).logits / 0.7
+    expected = logits.log_softmax(-1).gather(-1, targets_BT.clamp(min=0)[..., None]).squeeze(-1)
+    wanted = targets_BT != IGNORE
+    torch.testing.assert_close(whole[0][wanted], expected[wanted].float())
+    assert (whole[0][~wanted] == 0).all() and (whole[1][wanted] > 0).all()
+
+
+def test_the_schedules_are_the_papers():
+    rate = multi_step(5.3e-4, steps=37_500, warmup_steps=2000, drops=[(0.8, 0.316), (0.9, 0.1)])
+    at = [0, 999, 1999, 2000, 29_999, 30_000, 33_749, 33_750, 37_499]
+    expected = [5.3e-4 / 2000, 2.65e-4, 5.3e-4, 5.3e-4, 5.3e-4, 1.6748e-4, 1.6748e-4, 5.3e-5, 5.3e-5]
+    assert [rate(step) for step in at] == pytest.approx(expected)
+    assert [constant(5e-5)(step) for step in (0, 499)] == [5e-5, 5e-5]
+    assert [constant(1.0, 3)(step) for step in range(4)] == [0.25, 0.5, 0.75, 1.0]
+
+
+def test_each_pass_trains_on_every_example_once_in_an_order_of_its_own(folder):
+    tokenizer = load_tokenizer(folder / "model")
+    section = SftSection(context=CONTEXT, suffix={})
+    examples = list(encode_examples([str(folder / "sft.jsonl")], tokenizer, section))
+    epochs = Epochs(examples, CONTEXT, 0, seed=0)
+    epochs.row(0)
+    first = list(epochs.rows)
+    epochs.row(len(first))
+    second = epochs.rows[len(first) :]
+    assert epochs.passes == 2 and first[: len(second)] != second
+    for rows in (first, second):
+        assert sorted(index for row in rows for index in row) == list(range(60))
+    row = epochs.row(0)
+    shown = tokenizer.decode(row.targets[row.targets != IGNORE])
+    assert shown == "".join(f" It is {index + 1}</s>" for index in first[0])
+
+
+def test_concatenation_fills_rows_and_never_overfills_them():
+    lengths = np.random.default_rng(0).integers(1, 60, 3000).tolist()
+    rows = concatenate(lengths, 128)
+    filled = [sum(lengths[index] for index in row) for row in rows]
+    assert max(filled) <= 128 and sum(filled) / (128 * len(rows)) > 0.95
+
+
+def test_long_and_broken_examples_are_counted_or_named(folder, tmp_path):
+    tokenizer, section = load_tokenizer(folder / "model"), SftSection(context=30, suffix={})
+    path = tmp_path / "sft.jsonl"
+
+    def write(*turns: tuple[str, str]) -> list[str]:
+        path.write_text(json.dumps({"messages": [{"role": role, "content": text} for role, text in turns]}))
+        return [str(path)]
+
+    long = write(("user", "x" * 40), ("assistant", "y"))
+    assert list(encode_examples(long, tokenizer, section)) == [None]
+    with pytest.raises(InputError, match="line 1: 62 tokens, sft.context is 30"):
+        list(encode_examples(long, tokenizer, SftSection(context=30, suffix={}, too_long="error")))
+    with pytest.raises(InputError, match="line 1: unknown role 'tool'"):
+        list(encode_examples(write(("user", "x"), ("tool", "y")), tokenizer, section))
+    with pytest.raises(InputError, match="line 1: no assistant message"):
+        list(encode_examples(write(("user", "x")), tokenizer, section))
+    path.write_text('{"text": "x"}')
+    with pytest.raises(InputError, match="line 1: not an example"):
+        list(encode_examples([str(path)], tokenizer, section))
