@@ -1,4 +1,6 @@
-"""A small run for the report's tests: results in the formats of the stages, computed from a seed, with manifests."""
+"""A small run for the report's tests: results in the formats of the stages, computed from a seed, with
+manifests.
+"""
 
 import json
 import random
@@ -154,10 +156,12 @@ class FakeRun:
         _table(folder / "kept.parquet", kept)
         overlap = len(before & {row["url"] for row in kept}) / len(kept)
         metrics = {
-            "iteration": number, "seed_pages": 60 * number, "pool_pages": len(pool), "kept_pages": len(kept), "kept_tokens": 480 * len(kept),
-            "overlap_with_previous": overlap if number > 1 else None, "marginal_pages": len(kept) - len(before), "marginal_tokens": 9000,
+            "iteration": number, "seed_pages": 60 * number, "pool_pages": len(pool), "kept_pages": len(kept),
+            "kept_tokens": 480 * len(kept),
+            "overlap_with_previous": overlap if number > 1 else None, "marginal_pages": len(kept) - len(before),
+            "marginal_tokens": 9000,
             "new_hosts": 9 - 2 * number, "seed_growth": 12, "threshold": 1.0, "converged": number == 3,
-            "domains": [{"domain": f"host{host:02d}.example", "pages": 12, "kept": 12 - host // 3, "share": (12 - host // 3) / 12, "math": host % 3 == 0} for host in range(0, 30, 3)],
+            "domains": [_domain(host) for host in range(0, 30, 3)],
             "prefixes_used": [f"https://host{3 * number:02d}.example/notes/"],
         }  # fmt: skip
         (folder / "metrics.json").write_text(json.dumps(metrics))
@@ -165,8 +169,10 @@ class FakeRun:
     def _decontaminate(self) -> None:
         folder = self.node("decontaminate", ["crawl/dedup", "corpus/iteration-3/select"])
         rows = [
-            {"id": f"page-{index}", "url": self.pages[index]["url"], "benchmark": ("miniweb", "heldout")[index % 2], "item": f"q{index:04d}",
-             "gram": "<b>how many apples</b> does she have left after she gives", "span": [10, 60], "rule": ("10-gram", "exact")[index % 3 == 0]}
+            {"id": f"page-{index}", "url": self.pages[index]["url"], "benchmark": ("miniweb", "heldout")[index % 2],
+             "item": f"q{index:04d}",
+             "gram": "<b>how many apples</b> does she have left after she gives", "span": [10, 60],
+             "rule": ("10-gram", "exact")[index % 3 == 0]}
             for index in range(14)
         ]  # fmt: skip
         (folder / "removals.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -195,8 +201,10 @@ class FakeRun:
                     "grad_norm": 1 + 0.2 * abs(noise),
                 }
                 if name.startswith("rl/"):
-                    row |= {"reward": 0.55 + 0.3 * share + 0.02 * noise, "accuracy": 0.55 + 0.3 * share + 0.02 * noise, "kl": 0.09 * share,
-                            "entropy": 0.6 - 0.3 * share, "length": 22 + 14 * share + noise, "truncated": 0.01, "zero_variance_share": 0.2 + 0.3 * share,
+                    row |= {"reward": 0.55 + 0.3 * share + 0.02 * noise, "accuracy": 0.55 + 0.3 * share + 0.02 * noise,
+                            "kl": 0.09 * share,
+                            "entropy": 0.6 - 0.3 * share, "length": 22 + 14 * share + noise, "truncated": 0.01,
+                            "zero_variance_share": 0.2 + 0.3 * share,
                             "logprob_gap_max": 10 ** self.random.uniform(-6, -4.5)}  # fmt: skip
                 file.write(json.dumps(row) + "\n")
         if name.startswith("rl/"):
@@ -214,7 +222,7 @@ class FakeRun:
         sharpness: float,
         benchmarks: tuple[str, ...] = ("miniweb", "heldout"),
     ) -> None:
-        """Graded answers of a model: each question has a difficulty, and sharper models repeat their best answer."""
+        """Graded answers of a model: questions differ in difficulty, sharper models repeat their best answer."""
         stage, _, name = model.partition("/")
         folder = self.node(f"evaluate/{name}", [model], model_stage=stage)
         scores = {}
@@ -224,7 +232,8 @@ class FakeRun:
             for index in range(QUESTIONS):
                 reference = difficulty.randrange(2, 30)
                 chance = min(1.0, max(0.0, skill + difficulty.uniform(-0.35, 0.35)))
-                question = f"A shelf holds {reference + 3} books and 3 are lent. How many are left? <script>alert({index})</script>"
+                hostile = f"<script>alert({index})</script>"
+                question = f"A shelf holds {reference + 3} books and 3 are lent. How many are left? {hostile}"
                 answers = [
                     self._answer(reference, chance ** (1 / sharpness if chance > 0.5 else sharpness))
                     for _ in range(SAMPLES + 1)
@@ -279,31 +288,26 @@ class FakeRun:
         }
 
     def reward(self) -> None:
-        """A process reward model with calibration and best-of-N."""
+        """A process reward model with its measures and losses."""
         folder = self.node("reward/prm", ["cpt/base", "sft/instruct"])
-        bins = [
-            {
-                "predicted": (index + 0.5) / 8,
-                "observed": min(1.0, (index + 0.5) / 8 + self.random.uniform(-0.06, 0.06)),
-                "n": 40 + 9 * index,
-            }
-            for index in range(8)
-        ]
-        best = {
-            "reward model": {"1": 0.55, "2": 0.63, "4": 0.68, "8": 0.72},
-            "majority": {"1": 0.55, "2": 0.55, "4": 0.62, "8": 0.66},
+        curves = {
+            "best_of_n": {"1": 0.55, "2": 0.63, "4": 0.68, "8": 0.72},
+            "maj@n": {"1": 0.55, "2": 0.55, "4": 0.62, "8": 0.66},
+            "pass@n": {"1": 0.55, "2": 0.69, "4": 0.8, "8": 0.88},
         }
-        (folder / "metrics.json").write_text(
-            json.dumps(
-                {
-                    "accuracy": 0.86,
-                    "calibration_error": 0.031,
-                    "steps": 1204,
-                    "calibration": bins,
-                    "best_of_n": best,
-                }
-            )
-        )
+        intervals = {
+            f"{name}_ci95": {n: [value - 0.05, value + 0.05] for n, value in curve.items()}
+            for name, curve in curves.items()
+        }
+        metrics = {"steps": 1204, "accuracy": 0.86, "calibration_error": 0.031, **curves, **intervals}
+        (folder / "metrics.json").write_text(json.dumps(metrics))
+        rows = [{"step": step, "loss": 0.7 / step**0.3, "lr": 2e-5} for step in range(1, 60)]
+        (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def _domain(host: int) -> dict[str, Any]:
+    kept = 12 - host // 3
+    return {"domain": f"host{host:02d}.example", "pages": 12, "kept": kept, "share": kept / 12, "math": True}
 
 
 def _table(path: Path, rows: list[dict[str, Any]]) -> None:

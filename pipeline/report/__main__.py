@@ -1,7 +1,8 @@
-"""Stage `report`: `index.html`, one offline page, and `summary.json`, from the manifests of a run and the files beside them.
+"""Stage `report`: `index.html`, one offline page, and `summary.json`, from the manifests of a run and the
+files beside them.
 
-Inputs are `--input <stage>/<instance>=<data folder>` for every result, and optionally `truth`, `seed_urls` and
-`background_urls` files. Any subset of stages will do: a chapter without its stage is left out.
+Inputs are `--input <stage>/<instance>=<data folder>` for every result, and optionally `truth`, `seed_urls`
+and `background_urls` files. Any subset of stages will do: a chapter without its stage is left out.
 """
 
 from collections import Counter
@@ -37,7 +38,7 @@ TITLES = {
     "provenance": "Provenance",
 }
 LEADS = {
-    "cpt": "Next-token prediction on the mixture; the learning rate drops at 80 % and 90 % of training (paper section 2.3).",
+    "cpt": "Next-token prediction on a mixture; the learning rate drops at 80 % and 90 % of the steps (paper section 2.3).",
     "sft": "Solved problems, packed; only the answers carry loss (paper section 3.2).",
 }
 
@@ -62,14 +63,10 @@ def _summary_context(
             f"{tally[NOT_MEASURED]} not measured",
         )
     )
-    columns = [
-        " ".join(filter(None, (tables.title(paper, name), kind)))
-        for name, kind in tables.columns(paper, results)
-    ]
     return {
         "tiles": tiles,
         "headline": tables.headline(paper, run, results) if results.scores else [],
-        "columns": columns,
+        "columns": [tables.title(paper, *task) for task in tables.columns(paper, results)],
         "claims": judged,
         "tally": {verdict: tally[verdict] for verdict in (HELD, NOT_HELD, NOT_MEASURED)},
         "absent": [TITLES[stage].lower() for stage in STAGES if not run.of(stage) and stage != "miniweb"],
@@ -115,7 +112,7 @@ def _figures(
     found, palette = {"cost": figures.cost(run)}, run.palette
     if rows:
         found |= figures.corpus(rows)
-    for stage in ("cpt", "sft"):
+    for stage in ("cpt", "sft", "reward"):
         if nodes := run.of(stage):
             found |= figures.training(nodes, palette)
     for node in run.of("reward"):
@@ -168,7 +165,7 @@ def _chapters(
 
 
 def _headline_gain(run: Run, results: Results) -> Difference | None:
-    """The comparison that the page leads with: the last kind of training that was evaluated with its parent."""
+    """What the page leads with: the gain of the last kind of training that was evaluated with its parent."""
     order = {stage: index for index, stage in enumerate(STAGES)}
     return max(results.gains, key=lambda gain: order[run.models[gain.better].stage], default=None)
 
@@ -176,15 +173,17 @@ def _headline_gain(run: Run, results: Results) -> Difference | None:
 def _subtitle(run: Run, results: Results) -> str:
     """What ran and what came out, in a sentence or two."""
     stages = len({node.stage for node in run.nodes.values()})
-    ran = f"{len(run.nodes)} results of {stages} stages in {duration(tables.cost(run)['seconds'])} of computing."
+    seconds = duration(tables.cost(run)["seconds"])
+    ran = f"{len(run.nodes)} results of {stages} stages in {seconds} of computing."
     gain = _headline_gain(run, results)
     if gain is None:
         return ran
     low, high = (f"{100 * bound:+.1f}" for bound in gain.ci95)
     size = tables.size(run.models[gain.better].parameters)
+    model = f"{gain.better}, a model of {size} parameters," if size else gain.better
     return (
-        f"{ran} {gain.better}{f', a model of {size} parameters,' if size else ''} solves {percent(gain.values[0])} of"
-        f" {gain.benchmark}; {gain.worse}, which it started from, {percent(gain.values[1])}: {100 * gain.mean:+.1f} points"
+        f"{ran} {model} solves {percent(gain.values[0])} of {gain.benchmark}; {gain.worse}, which it started"
+        f" from, {percent(gain.values[1])}: {100 * gain.mean:+.1f} points"
         f" ({low} to {high} with 95 % confidence)."
     )
 

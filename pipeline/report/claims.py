@@ -72,20 +72,20 @@ def read_claims(path: Path) -> list[Claim]:
         raise InputError(f"{path}: not found (config key report.claims)") from error
     except ValidationError as error:
         first = error.errors()[0]
-        raise InputError(
-            f"{path}: claim key {'.'.join(map(str, first['loc']))}: {first['msg']} (got {first.get('input')!r})"
-        ) from error
+        where = ".".join(map(str, first["loc"]))
+        raise InputError(f"{path}: claim key {where}: {first['msg']} (got {first.get('input')!r})") from error
 
 
 def points(comparison: Difference) -> str:
     """A difference as text, in points."""
     low, high = (100 * bound for bound in comparison.ci95)
     task = " ".join(filter(None, (comparison.benchmark, comparison.kind)))
-    return f"{comparison.better} − {comparison.worse}, {task}: {100 * comparison.mean:+.1f} [{low:+.1f}, {high:+.1f}]"
+    sides = f"{comparison.better} − {comparison.worse}"
+    return f"{sides}, {task}: {100 * comparison.mean:+.1f} [{low:+.1f}, {high:+.1f}]"
 
 
 def judge(claim: Claim, comparisons: list[Difference | None], missing: str) -> Verdict:
-    """Held if every interval lies above `at_least`; not measured without comparisons, `missing` says what is absent."""
+    """Held if every interval lies above `at_least`; not measured without any, `missing` says what is absent."""
     made = [comparison for comparison in comparisons if comparison is not None]
     if not made:
         return Verdict(claim, NOT_MEASURED, missing)
@@ -181,7 +181,7 @@ def _converged(claim: Claim, run: Run) -> Verdict:
     rows = [read_json(node.data / "metrics.json") for node in run.iterations]
     if len(rows) < 2:
         return Verdict(claim, NOT_MEASURED, "the run has fewer than two iterations")
-    # An iteration after convergence passes its predecessor's pages on and proves nothing: the first converged one decides.
+    # Iterations after convergence pass pages on and prove nothing: the first converged one decides.
     row = next((row for row in rows if row["converged"]), rows[-1])
     share, pages = row["overlap_with_previous"], row["kept_pages"]
     low, high = wilson(share * pages, pages)

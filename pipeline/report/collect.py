@@ -1,13 +1,14 @@
 """Reads what a run left behind: manifests, `run.json` files and the results beside them.
 
-The report takes any subset of a run's stages; what is absent is simply not among `Run.nodes`. Everything here is read-only.
+The report takes any subset of a run's stages; what is absent is simply not among `Run.nodes`. Everything
+here is read-only.
 """
 
 import json
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,15 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
                     yield json.loads(line)
                 except json.JSONDecodeError as error:
                     raise InputError(f"{path}: line {number} is not JSON ({error})") from error
+
+
+@cache
+def code_of(module: str) -> str | None:
+    """Hash of a program's code in this checkout; None if there is no such program any more."""
+    try:
+        return code_hash(module)
+    except ModuleNotFoundError:
+        return None
 
 
 @dataclass(frozen=True)
@@ -79,15 +89,12 @@ class Node:
     @cached_property
     def code_is_older(self) -> bool:
         """Whether the checkout's code differs from the code that made this result."""
-        try:
-            return code_hash(self.manifest["module"]) != self.manifest["code"]
-        except ModuleNotFoundError:
-            return True
+        return code_of(self.manifest["module"]) != self.manifest["code"]
 
 
 @dataclass(frozen=True)
 class Model:
-    """A model and where it comes from. `parent` is the model it started from, if that was trained in this run."""
+    """A model and where it comes from; `parent` is the model it started from, if this run trained that."""
 
     name: str
     stage: str
@@ -130,7 +137,8 @@ class Run:
     @property
     def palette(self) -> dict[str, int]:
         """Each model's place among all: its colour wherever it is drawn."""
-        return {name: index for index, name in enumerate(self.models)}
+        names = [*self.models, *(node.instance for node in self.of("reward"))]
+        return {name: index for index, name in enumerate(names)}
 
 
 def _model(node: Node) -> Model:
@@ -170,7 +178,7 @@ def _node(name: str, path: Path) -> Node:
 
 
 def collect(name: str, inputs: dict[str, list[str]]) -> Run:
-    """The run called `name` from `--input` pairs: `stage/instance` -> data folder, or one of `FILES` -> files."""
+    """The run called `name` from `--input` pairs: `stage/instance` -> data folder, one of `FILES` -> files."""
     nodes, files = [], {}
     for key, paths in inputs.items():
         if key in FILES:
@@ -196,6 +204,6 @@ def read_truth(paths: list[Path]) -> dict[str, dict[str, Any]]:
     for row in rows:
         if row.get("label") not in ("math", "not_math", "unsure"):
             raise InputError(
-                f"{paths[0]}: label of {row.get('url')!r} is {row.get('label')!r}; expected math, not_math or unsure"
+                f"{paths[0]}: label of {row.get('url')!r} is {row.get('label')!r}, not math, not_math or unsure"
             )
     return {row["url"]: row for row in rows}

@@ -1,8 +1,9 @@
 """Models compared on the same questions: paired differences with 95 % intervals, and curves over K.
 
-A model's result on a benchmark in a mode is one row per question. Differences are taken question by question, which
-removes the spread between easy and hard questions. Base models are asked few-shot and the others by chat (paper section
-8.1), so models are compared per kind of solution (cot, pal, tool), each in its own mode of that kind.
+A model's result on a benchmark in a mode is one row per question. Differences are taken question by
+question, which removes the spread between easy and hard questions. Base models are asked few-shot and the
+others by chat (paper section 8.1), so models are compared per kind of solution (cot, pal, tool), each in
+its own mode of that kind.
 """
 
 from collections.abc import Callable, Iterable
@@ -65,7 +66,7 @@ def difference(
 
 @dataclass
 class Answers:
-    """One model on one task: the greedy verdict and the samples' verdicts by question id, without the texts."""
+    """One model on one task: greedy and sampled verdicts by question id, without the texts."""
 
     mode: str
     items: dict[str, Item] = field(default_factory=dict)
@@ -91,7 +92,7 @@ class Answers:
 
 
 class Results:
-    """What the models of a run answered: `answers[model][task]`, and `scores[model][benchmark][mode]` as stored."""
+    """What a run's models answered: `answers[model][task]`, and the stored `scores[model][benchmark][mode]`."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
@@ -121,7 +122,7 @@ class Results:
     def compare(
         self, better: list[str], worse: list[str], task: Task, value: Callable[[Answers], dict[str, float]]
     ) -> Difference | None:
-        """Two sides compared in `value`; models of one side are averaged by question; None where one was not evaluated."""
+        """Two sides compared in `value`; a side's models are averaged by question; None if one was not evaluated."""
         sides = []
         for names in (better, worse):
             values = [value(self.answers[name][task]) for name in names if task in self.answers.get(name, {})]
@@ -171,7 +172,9 @@ def _verdict(sample: dict[str, Any]) -> Verdict:
 
 def matches(model: Model, selector: dict[str, Any], models: dict[str, Model]) -> bool:
     """Whether a model has all values of a selector (see `configs/claims.yaml`)."""
-    facts = model.config | {
+    # Sections of stage rl that do not name a method are GRPO with outcome supervision.
+    facts = {"method": "grpo", "supervision": "outcome"} | model.config
+    facts |= {
         "stage": model.stage,
         "name": model.name,
         "mixture": model.mixture,

@@ -1,8 +1,9 @@
-"""The corpus loop measured against the truth, and the counts of crawling and decontamination (paper section 2.1).
+"""The corpus loop measured against the truth, and the counts of crawling and decontamination (paper section
+2.1).
 
-No real crawl knows which of its pages are mathematical; the generated web and the labelled test pages do. Pages labelled
-`unsure` are left out. Duplicates are folded: pages that the truth calls copies of one another are one item, kept if any of them
-is, so that removing a duplicate costs no recall.
+No real crawl knows which of its pages are mathematical; the generated web and the labelled test pages do.
+Pages labelled `unsure` are left out. Duplicates are folded: pages that the truth calls copies of one
+another are one item, kept if any of them is, so that removing a duplicate costs no recall.
 """
 
 from collections import Counter
@@ -62,7 +63,7 @@ def measure(items: list[Item], kept: set[str]) -> dict[str, Any]:
 
 
 def precision_recall_curve(items: list[Item], scores: dict[str, float]) -> list[tuple[float, float]] | None:
-    """(recall, precision) at every cut of the scores, best first; an item scores as its best copy, unscored math is missed."""
+    """(recall, precision) at every cut of the scores, best first; an item scores as its best copy."""
     scored = [
         (max(scores[url] for url in item.urls if url in scores), item.is_math)
         for item in items
@@ -109,7 +110,7 @@ def scoped_items(run: Run) -> dict[str, list[Item]]:
 
 
 def iterations(run: Run) -> list[dict[str, Any]]:
-    """Each iteration's metrics; with a truth file also `truth`: scope -> `measure` and, from its scores, the average precision."""
+    """Each iteration's metrics; given a truth file, also `truth`: scope -> `measure` and average precision."""
     items = scoped_items(run)
     found = []
     for node in run.iterations:
@@ -173,7 +174,7 @@ class Removals:
 
 
 def removals(run: Run, limit: int) -> Removals | None:
-    """Counts and at most `limit` rows of the removal log, taken from the benchmarks in turn; None where it did not run."""
+    """Counts and at most `limit` removals, taken from the benchmarks in turn; None where it did not run."""
     if "decontaminate" not in run.nodes:
         return None
     rows = list(read_lines(run.nodes["decontaminate"].data / "removals.jsonl"))

@@ -1,6 +1,7 @@
 """The page's interactive figures, as plotly.js JSON.
 
-Colours are names (`@1` to `@8` for series, `@ink`, `@muted`, ...), which the page replaces by those of its light or dark theme.
+Colours are names (`@1` to `@8` for series, `@ink`, `@muted`, ...), which the page replaces by those of its
+light or dark theme.
 """
 
 from collections.abc import Iterable
@@ -182,53 +183,35 @@ def _log_scale(traces: list[Figure]) -> Figure:
     return {"type": "log", "exponentformat": "power", "dtick": 1} if positive else {}
 
 
-def reward(node: Node) -> dict[str, Figure]:
-    """Calibration, best-of-N and training curves of a reward model, as far as its metrics have them."""
-    metrics = read_json(node.data / "metrics.json") if (node.data / "metrics.json").exists() else {}
-    found = {}
-    if bins := metrics.get("calibration"):
-        perfect = line(
-            [(0, 0), (1, 1)],
-            "perfect",
-            0,
-            line={"color": "@muted", "dash": "dot", "width": 1},
-            hoverinfo="skip",
-        )
-        points = [(row["predicted"], row["observed"]) for row in bins if row["n"]]
-        text = [f"{row['n']:,} steps" for row in bins if row["n"]]
-        traces = [perfect, line(points, "steps", 0, mode="lines+markers", text=text)]
-        axis = {"range": [0, 1.02], "tickformat": ".0%"}
-        found[f"{node.name}-calibration"] = figure(
-            traces, "predicted", "observed", legend=False, xaxis=axis, yaxis=axis
-        )
-    if curves := metrics.get("best_of_n"):
-        traces = []
-        for index, (name, values) in enumerate(curves.items()):
-            traces.append(
-                line(
-                    [(int(n), value) for n, value in values.items()],
-                    name.replace("_", " "),
-                    index,
-                    mode="lines+markers",
-                )
-            )
-        found[f"{node.name}-best"] = figure(
-            traces, "N", "accuracy", xaxis=_powers(traces), yaxis={"tickformat": ".0%"}
-        )
-    return found
-
-
-def _powers(traces: list[Figure]) -> Figure:
-    ks = sorted({x for trace in traces for x in trace["x"]})
-    return {"type": "log", "tickmode": "array", "tickvals": ks, "ticktext": [str(k) for k in ks]}
-
-
 def _band(points: list[tuple[int, float, list[float]]], index: int) -> Figure:
     """The area between the bounds of (x, y, bounds) points."""
     there = [(x, high) for x, _, (_, high) in points]
     back = [(x, low) for x, _, (low, _) in reversed(points)]
     area = {"fill": "toself", "fillcolor": f"{colour(index)}/0.13", "line": {"width": 0}}
     return line(there + back, "", index, hoverinfo="skip", showlegend=False) | area
+
+
+def reward(node: Node) -> dict[str, Figure]:
+    """A reward model's best-of-N against majority vote, and the chance that any of N is right."""
+    path = node.data / "metrics.json"
+    metrics, traces = read_json(path) if path.exists() else {}, []
+    for index, (key, name) in enumerate(
+        (("best_of_n", "best of N"), ("maj@n", "Maj@N"), ("pass@n", "Pass@N"))
+    ):
+        bounds = metrics.get(f"{key}_ci95", {})
+        points = sorted(
+            (int(n), value, bounds.get(n, [value, value])) for n, value in metrics.get(key, {}).items()
+        )
+        if points:
+            curve = [(n, value) for n, value, _ in points]
+            traces += [_band(points, index), line(curve, name, index, mode="lines+markers")]
+    axes = {"xaxis": _powers(traces), "yaxis": {"tickformat": ".0%"}}
+    return {f"{node.name}-best": figure(traces, "N", "solved", **axes)} if traces else {}
+
+
+def _powers(traces: list[Figure]) -> Figure:
+    ks = sorted({x for trace in traces for x in trace["x"]})
+    return {"type": "log", "tickmode": "array", "tickvals": ks, "ticktext": [str(k) for k in ks]}
 
 
 def voting(results: Results, task: Task, palette: Palette) -> dict[str, Figure]:

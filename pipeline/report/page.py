@@ -1,7 +1,8 @@
-"""Renders the page: one HTML file with its style, scripts, data and plotly.js inside, and nothing loaded from anywhere.
+"""Renders the page: one HTML file with its style, scripts, data and plotly.js inside, and nothing loaded
+from anywhere.
 
-A content security policy with the hashes of the page's own scripts makes the browser enforce both: no request leaves the
-page, and no script but ours runs, whatever a model wrote.
+A content security policy with the hashes of the page's own scripts makes the browser enforce both: no
+request leaves the page, and no script but ours runs, whatever a model wrote.
 """
 
 import base64
@@ -69,7 +70,8 @@ def interval(difference: Difference, scale: float) -> Markup:
     return Markup(
         f'<svg class="interval {difference.sign}" viewBox="0 0 160 16" role="img"'
         f' aria-label="{100 * low:+.1f} to {100 * high:+.1f} points">'
-        '<line class="axis" x1="0" y1="8" x2="160" y2="8"/><line class="zero" x1="80" y1="1" x2="80" y2="15"/>'
+        '<line class="axis" x1="0" y1="8" x2="160" y2="8"/>'
+        '<line class="zero" x1="80" y1="1" x2="80" y2="15"/>'
         f'<line class="range" x1="{x(low)}" y1="8" x2="{x(high)}" y2="8"/>'
         f'<circle cx="{x(difference.mean)}" cy="8" r="4"/></svg>'
     )
@@ -114,7 +116,7 @@ def _hash(script: str) -> str:
 def render(
     run: str, subtitle: str, chapters: list[Chapter], figures: dict[str, Figure], data: dict[str, Any]
 ) -> str:
-    """The whole page. `data` is what the page's script reads besides the figures: the sample browser's questions."""
+    """The whole page. `data` is what its script reads besides the figures: the sample browser's questions."""
     templates = environment()
     body = []
     for number, chapter in enumerate(chapters):

@@ -1,7 +1,7 @@
 """Questions and answers for the page's sample browser.
 
-All models of a task show the same questions, chosen by a hash of their ids: a fair sample, on which the verdicts of two
-models can be compared.
+All models of a task show the same questions, chosen by a hash of their ids: a fair sample, on which the
+verdicts of two models can be compared.
 """
 
 import hashlib
@@ -82,7 +82,7 @@ def _task(results: Results, task: Task, count: int, limit: int) -> dict[str, Any
 
 
 def browser(results: Results, count: int, limit: int) -> list[dict[str, Any]]:
-    """Per task the models and at most `count` questions with all models' answers; fewer where the page would grow too large."""
+    """Per task at most `count` questions with all models' answers; fewer where the page would grow too large."""
     while True:
         tasks = [_task(results, task, count, limit) for task in results.tasks]
         size = len(json.dumps(tasks, ensure_ascii=False).encode())

@@ -39,9 +39,10 @@ def read_paper(path: Path) -> dict[str, Any]:
         raise InputError(f"{path}: not found (config key report.paper)") from error
 
 
-def title(paper: dict[str, Any], benchmark: str) -> str:
-    """How a benchmark is called in print."""
-    return paper["benchmarks"].get(benchmark, benchmark)
+def title(paper: dict[str, Any], benchmark: str, kind: str = "cot") -> str:
+    """How a benchmark, and a kind of solution other than chain of thought, is called in print."""
+    name = paper["benchmarks"].get(benchmark, benchmark)
+    return name if kind == "cot" else f"{name} ({kind})"
 
 
 def columns(paper: dict[str, Any], results: Results) -> list[Task]:
@@ -95,7 +96,7 @@ def _paper_rows(paper: dict[str, Any], tasks: list[Task]) -> dict[str, list[Row]
 
 
 def headline(paper: dict[str, Any], run: Run, results: Results) -> list[Row]:
-    """Paper and ours, stage by stage; each of ours is followed by its paired gain over the model it started from."""
+    """Paper and ours, stage by stage; each of ours with its paired gain over the model it started from."""
     tasks, rows = columns(paper, results), []
     gains = {(gain.better, gain.benchmark, gain.kind): gain for gain in results.gains}
     for role, of_paper in _paper_rows(paper, tasks).items():
@@ -130,7 +131,7 @@ def paper_tables(paper: dict[str, Any], run: Run, results: Results) -> list[dict
 
 
 def cost(run: Run) -> dict[str, Any]:
-    """Seconds in all and by stage, core-hours, the largest memory, and the counters of work that components really did."""
+    """Seconds in all and by stage, the largest memory, and the counters of work that components really did."""
     stages: Counter[str] = Counter()
     counters: Counter[str] = Counter()
     for node in run.nodes.values():

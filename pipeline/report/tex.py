@@ -1,14 +1,14 @@
 r"""Text with TeX as HTML: formulas become MathML, which browsers draw without any script or font of ours.
 
-Covers what solutions of school and competition problems use. A formula with anything else stays TeX source, set apart,
-so that nothing is shown wrong. All text is escaped: what a model wrote can never become markup.
+Covers what solutions of school and competition problems use. A formula with anything else stays TeX source,
+set apart, so that nothing is shown wrong. All text is escaped: what a model wrote can never become markup.
 """
 
 import re
 from html import escape
 
 _TOKEN = re.compile(r"\\[a-zA-Z]+\*?|\\.|\d+(?:[.,]\d+)*|\s+|.", re.DOTALL)
-# A dollar opens a formula only if it also closes one: prices ("$5 and $10") have spaces or digits where a formula has none.
+# A dollar opens a formula only if one closes it; prices ("$5 and $10") have spaces or digits there.
 _SPAN = re.compile(
     r"\$\$(?P<a>.+?)\$\$|\\\[(?P<b>.+?)\\\]|\\\((?P<c>.+?)\\\)|(?<![\\$\w])\$(?=[^\s$])(?P<d>[^$\n]*?[^\s\\$])\$(?!\d)|\\boxed\s*\{",
     re.DOTALL,
@@ -16,14 +16,23 @@ _SPAN = re.compile(
 _GREEK = {
     **{
         name: chr(0x3B1 + index)
-        for index, name in enumerate("alpha beta gamma delta epsilon zeta eta theta".split())
+        for index, name in enumerate(["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta"])
     },
     **{
         name: chr(0x3B9 + index)
-        for index, name in enumerate("iota kappa lambda mu nu xi omicron pi rho".split())
+        for index, name in enumerate(["iota", "kappa", "lambda", "mu", "nu", "xi", "omicron", "pi", "rho"])
     },
-    **{name: chr(0x3C3 + index) for index, name in enumerate("sigma tau upsilon phi chi psi omega".split())},
-    **dict(zip("Gamma Delta Theta Lambda Xi Pi Sigma Phi Psi Omega".split(), "ΓΔΘΛΞΠΣΦΨΩ", strict=True)),
+    **{
+        name: chr(0x3C3 + index)
+        for index, name in enumerate(["sigma", "tau", "upsilon", "phi", "chi", "psi", "omega"])
+    },
+    **dict(
+        zip(
+            ["Gamma", "Delta", "Theta", "Lambda", "Xi", "Pi", "Sigma", "Phi", "Psi", "Omega"],
+            "ΓΔΘΛΞΠΣΦΨΩ",
+            strict=True,
+        )
+    ),
     **{
         "varepsilon": "ε",
         "vartheta": "ϑ",
@@ -35,17 +44,37 @@ _GREEK = {
     },
 }
 _OPERATOR = dict(
-    times="×", cdot="·", div="÷", pm="±", mp="∓", le="≤", leq="≤", ge="≥", geq="≥", ne="≠", neq="≠", approx="≈",
-    equiv="≡", sim="∼", cong="≅", to="→", rightarrow="→", Rightarrow="⇒", implies="⟹", iff="⟺", leftarrow="←",
+    times="×", cdot="·", div="÷", pm="±", mp="∓", le="≤", leq="≤", ge="≥", geq="≥", ne="≠", neq="≠",
+    approx="≈", equiv="≡", sim="∼", cong="≅", to="→", rightarrow="→", Rightarrow="⇒", implies="⟹", iff="⟺", leftarrow="←",
     cup="∪", cap="∩", subset="⊂", subseteq="⊆", notin="∉", forall="∀", exists="∃", perp="⊥", parallel="∥",
     mid="∣", angle="∠", triangle="△", circ="∘", cdots="⋯", ldots="…", dots="…", sum="∑", prod="∏", int="∫",
-    lfloor="⌊", rfloor="⌋", lceil="⌈", rceil="⌉", langle="⟨", rangle="⟩", therefore="∴", because="∵", partial="∂",
-    star="⋆", ast="∗", setminus="∖", land="∧", lor="∨", neg="¬", prime="′", vert="|", nabla="∇",
+    lfloor="⌊", rfloor="⌋", lceil="⌈", rceil="⌉", langle="⟨", rangle="⟩", therefore="∴", because="∵",
+    partial="∂", star="⋆", ast="∗", setminus="∖", land="∧", lor="∨", neg="¬", prime="′", vert="|", nabla="∇",
 )  # fmt: skip
 _OPERATOR["in"] = "∈"
-_FUNCTION = (
-    "sin cos tan cot sec csc arcsin arccos arctan log ln exp lim max min gcd lcm det dim mod deg".split()
-)
+_FUNCTION = [
+    "sin",
+    "cos",
+    "tan",
+    "cot",
+    "sec",
+    "csc",
+    "arcsin",
+    "arccos",
+    "arctan",
+    "log",
+    "ln",
+    "exp",
+    "lim",
+    "max",
+    "min",
+    "gcd",
+    "lcm",
+    "det",
+    "dim",
+    "mod",
+    "deg",
+]
 _SPACE = {
     ",": "0.17em",
     ":": "0.22em",
@@ -140,7 +169,7 @@ class _Parser:
         return f"<mo>{escape({'-': '−', '*': '∗'}.get(token, token))}</mo>"
 
     def argument(self) -> str:
-        """What a command or script applies to: a group, or one token; of a number its first digit, as in TeX."""
+        """What a command or script applies to: a group, or a token; of a number the first digit, as in TeX."""
         token = self.peek()
         if token[:1].isdigit() and len(token) > 1:
             self.tokens[self.at : self.at + 1] = [token[0], token[1:]]
@@ -223,7 +252,7 @@ def _closing(text: str, start: int) -> int:
 
 
 def to_html(text: str) -> str:
-    """Plain text with TeX formulas as safe HTML; line breaks are left to the style (`white-space: pre-wrap`)."""
+    """Plain text with TeX formulas as safe HTML; line breaks are left to the style (`pre-wrap`)."""
     parts, at = [], 0
     while match := _SPAN.search(text, at):
         end, tex = match.end(), next((group for group in match.groups() if group is not None), None)

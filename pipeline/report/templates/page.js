@@ -39,7 +39,7 @@ function draw(element) {
   const { data, layout } = resolve(figures[element.dataset.figure]);
   const base = {
     font: { family: css("--sans"), size: 12, color: css("--soft") },
-    paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", margin: { l: 52, r: 14, t: 10, b: 42 },
+    paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", margin: { l: 34, r: 14, t: 10, b: 42 },
     legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", font: { size: 12 } },
     hoverlabel: { bgcolor: css("--card"), bordercolor: css("--line"), font: { color: css("--ink") } },
     hovermode: "closest",

@@ -1,0 +1,188 @@
+"""The report's numbers against brute force: precision and recall, paired intervals, verdicts on claims."""
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as parquet
+import pytest
+from report_run import FakeRun, full_run
+
+from pipeline.report.claims import Claim, judge, read_claims, verdicts
+from pipeline.report.collect import Run, collect, parameter_count
+from pipeline.report.compare import Answers, Difference, Results, difference
+from pipeline.report.corpus import average_precision, iterations, measure, precision_recall_curve, truth_items
+
+CLAIMS = Path(__file__).resolve().parents[1] / "configs/claims.yaml"
+
+
+@pytest.fixture(scope="module")
+def fake(tmp_path_factory: pytest.TempPathFactory) -> FakeRun:
+    return full_run(tmp_path_factory.mktemp("run"))
+
+
+@pytest.fixture(scope="module")
+def found(fake: FakeRun) -> Run:
+    return collect("test", fake.inputs)
+
+
+def test_precision_and_recall_equal_a_count_by_hand(fake: FakeRun, found: Run) -> None:
+    listed = {
+        url
+        for key in ("seed_urls", "background_urls")
+        for url in Path(fake.inputs[key][0]).read_text().split()
+    }
+    select = Path(fake.inputs["corpus/iteration-2/select"][0])
+    kept = set(parquet.read_table(select / "kept.parquet")["url"].to_pylist())
+    pages = {page["url"]: page for page in fake.pages}
+    copies: dict[str, set[str]] = {}
+    for url in pages:
+        origin = url
+        while pages[origin]["duplicate_of"]:
+            origin = pages[origin]["duplicate_of"]
+        copies.setdefault(origin, set()).add(url)
+    counts = {"math": [0, 0], "not_math": [0, 0], "unsure": [0, 0]}
+    for origin, urls in copies.items():
+        if not urls & listed:
+            counts[pages[origin]["label"]][0] += 1
+            counts[pages[origin]["label"]][1] += bool(urls & kept)
+    (math, kept_math), (_, kept_other) = counts["math"], counts["not_math"]
+    row = iterations(found)[1]["truth"]["unseen"]
+    assert row["math"] == math
+    assert row["recall"] == kept_math / math
+    assert row["precision"] == kept_math / (kept_math + kept_other)
+    assert row["recall_ci95"][0] < row["recall"] < row["recall_ci95"][1]
+
+
+def test_a_removed_duplicate_costs_no_recall_and_unsure_pages_do_not_count() -> None:
+    truth = {
+        "a": {"label": "math", "duplicate_of": None},
+        "a2": {"label": "math", "duplicate_of": "a"},
+        "b": {"label": "math"},
+        "c": {"label": "unsure"},
+        "d": {"label": "not_math"},
+    }
+    items = truth_items(truth, {"b"})
+    assert [(item.url, item.is_math, item.is_listed) for item in items] == [
+        ("a", True, False),
+        ("b", True, True),
+        ("d", False, False),
+    ]
+    row = measure(items, {"a2", "c", "d", "unknown"})
+    assert (row["recall"], row["precision"]) == (0.5, 0.5)
+    assert measure(items, set())["precision"] is None
+
+
+def test_truth_that_calls_pages_copies_of_each_other_in_a_circle_is_read() -> None:
+    truth = {"a": {"label": "math", "duplicate_of": "b"}, "b": {"label": "math", "duplicate_of": "a"}}
+    assert sum(len(item.urls) for item in truth_items(truth, set())) == 2
+
+
+def test_average_precision_equals_its_definition() -> None:
+    draw = random.Random(0)
+    truth = {f"u{index}": {"label": draw.choice(["math", "not_math"])} for index in range(60)}
+    scores = {url: draw.gauss(row["label"] == "math", 1) for url, row in truth.items()}
+    curve = precision_recall_curve(truth_items(truth, set()), scores)
+    ranked = sorted(truth, key=lambda url: -scores[url])
+    right = [truth[url]["label"] == "math" for url in ranked]
+    by_definition = np.mean([sum(right[: rank + 1]) / (rank + 1) for rank, hit in enumerate(right) if hit])
+    assert average_precision(curve) == pytest.approx(by_definition)
+
+
+def test_paired_interval_covers_what_resampling_questions_gives() -> None:
+    draw = np.random.default_rng(1)
+    worse = {str(index): float(value) for index, value in enumerate(draw.random(500) < 0.5)}
+    better = {key: float(value or draw.random() < 0.25) for key, value in worse.items()}
+    found = difference(("a", "b"), ("x", "cot"), better, worse)
+    change = np.array([better[key] - worse[key] for key in worse])
+    means = change[draw.integers(0, 500, (4000, 500))].mean(axis=1)
+    assert found.mean == pytest.approx(change.mean())
+    assert found.ci95 == pytest.approx(tuple(np.percentile(means, [2.5, 97.5])), abs=0.006)
+    assert (found.gained, found.lost) == (int((change > 0).sum()), 0)
+
+
+def test_differences_use_only_questions_that_both_answered() -> None:
+    found = difference(
+        ("a", "b"), ("x", "cot"), {"1": 1.0, "2": 0.0, "3": 1.0}, {"2": 0.0, "3": 0.0, "4": 1.0}
+    )
+    assert (found.n, found.mean) == (2, 0.5)
+    assert difference(("a", "b"), ("x", "cot"), {"1": 1.0}, {"2": 1.0}) is None
+
+
+def test_several_models_of_one_side_are_averaged_question_by_question(found: Run) -> None:
+    results = Results(found)
+    task = ("miniweb", "cot")
+    got = results.compare(["grpo", "rft"], ["instruct"], task, Answers.accuracy)
+    by_hand = []
+    for key, value in results.answers["instruct"][task].accuracy().items():
+        both = [results.answers[name][task].accuracy()[key] for name in ("grpo", "rft")]
+        by_hand.append(sum(both) / 2 - value)
+    assert got.mean == pytest.approx(np.mean(by_hand))
+
+
+def test_voting_gap_is_maj_minus_pass_as_scored(found: Run) -> None:
+    results = Results(found)
+    score = results.score("grpo", ("miniweb", "cot"))
+    gaps = results.answers["grpo"]["miniweb", "cot"].voting_gap(8)
+    assert np.mean(list(gaps.values())) == pytest.approx(score["maj@k"]["8"] - score["pass@k"]["8"])
+    assert [k for k, _, _ in results.curve("grpo", ("miniweb", "cot"), "maj@k")] == [1, 2, 4, 8]
+
+
+def row(low: float, high: float) -> Difference:
+    return Difference("a", "b", "x", "cot", (0.6, 0.5), (low + high) / 2, (low, high), 100, 10, 5)
+
+
+@pytest.mark.parametrize(
+    ("comparisons", "verdict", "reason"),
+    [
+        ([row(0.01, 0.1)], "held", ""),
+        ([row(0.01, 0.1), row(0.02, 0.3)], "held", ""),
+        ([row(0.01, 0.1), row(-0.02, 0.3)], "did not hold", "not separable from zero"),
+        ([row(-0.2, -0.1)], "did not hold", "below zero"),
+        ([row(0.0, 0.1)], "did not hold", "not separable from zero"),
+        ([], "not measured", ""),
+        ([None], "not measured", ""),
+    ],
+)
+def test_a_claim_holds_only_if_every_interval_lies_above_zero(
+    comparisons: list, verdict: str, reason: str
+) -> None:
+    claim = Claim(id="c", statement="s", section="1", test="accuracy")
+    judged = judge(claim, comparisons, "nothing to compare")
+    assert judged.verdict == verdict and reason in judged.reason
+    assert ("nothing to compare" in judged.evidence) == (verdict == "not measured")
+
+
+def test_claims_find_the_models_that_they_are_about(found: Run) -> None:
+    judged = {verdict.claim.id: verdict for verdict in verdicts(read_claims(CLAIMS), found, Results(found))}
+    sides = {
+        name: {(row.better, row.worse) for row in verdict.comparisons} for name, verdict in judged.items()
+    }
+    assert sides["sft-helps"] == {("instruct", "base")}
+    assert sides["grpo-helps"] == sides["voting-not-ability"] == {("grpo", "instruct")}
+    assert sides["online-beats-offline"] == {("online-rft", "rft")}
+    assert judged["corpus-recall"].verdict == "held"
+    unmeasured = {
+        "process-beats-outcome",
+        "iteration-helps",
+        "tools-help",
+        "corpus-quality",
+        "code-before-math",
+    }
+    assert {judged[name].verdict for name in unmeasured} == {"not measured"}
+
+
+def test_models_know_their_parents_and_mixtures(found: Run) -> None:
+    assert {name: model.parent for name, model in found.models.items()} == {
+        "base": None, "instruct": "base", "grpo": "instruct", "online-rft": "instruct", "rft": "instruct",
+    }  # fmt: skip
+    assert found.models["base"].mixture == "math"
+
+
+def test_parameters_are_counted_from_the_headers_of_the_weights(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    from safetensors.torch import save_file
+
+    save_file({"a": torch.zeros(3, 5), "b": torch.zeros(7)}, tmp_path / "model.safetensors", {"format": "pt"})
+    assert parameter_count(tmp_path) == 22
+    assert parameter_count(tmp_path / "nowhere") is None

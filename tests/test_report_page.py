@@ -1,0 +1,189 @@
+"""The page and summary.json of a whole run, and of parts of one."""
+
+import json
+import re
+import shutil
+from html import unescape
+from pathlib import Path
+
+import pytest
+from report_run import full_run
+
+from pipeline.common.stage import run_stage
+from pipeline.config.report import ReportSection
+from pipeline.report.__main__ import run as write_report
+from pipeline.report.tex import to_html
+
+CHAPTERS = [
+    "summary",
+    "crawl",
+    "corpus",
+    "decontaminate",
+    "tokens",
+    "cpt",
+    "sft",
+    "reward",
+    "rl",
+    "evaluate",
+    "samples",
+    "cost",
+    "provenance",
+]
+
+
+def report(inputs: dict[str, list[str]], folder: Path, **config: object) -> tuple[str, dict]:
+    """Run the stage on `inputs`; the page and the summary."""
+    pairs = [f"{key}={path}" for key, paths in inputs.items() for path in paths]
+    words = [word for pair in pairs for word in ("--input", pair)]
+    words += ["--config", json.dumps({"run": "test", **config}), "--work", f"{folder}/work"]
+    output = folder / "report"
+    words += ["--output", str(output), "--manifest", str(output / "manifest.json")]
+    run_stage("report", ReportSection, write_report, words)
+    return (output / "index.html").read_text(), json.loads((output / "summary.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    return full_run(tmp_path_factory.mktemp("run")).inputs
+
+
+@pytest.fixture(scope="module")
+def whole(inputs: dict[str, list[str]], tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict]:
+    return report(inputs, tmp_path_factory.mktemp("report"))
+
+
+def without_plotly(page: str) -> str:
+    """The page without the script of plotly.js, which names addresses it never loads."""
+    start = max(re.finditer(r"<script>.*?</script>", page, re.DOTALL), key=lambda match: len(match[0]))
+    return page.replace(start[0], "")
+
+
+def test_the_page_loads_nothing_from_outside(whole: tuple[str, dict]) -> None:
+    page, _ = whole
+    own = without_plotly(page)
+    assert not re.search(r"""(?:src|href)\s*=\s*["']?\s*(?:https?:)?//""", own)
+    assert not re.search(r"@import|url\(|<link|<iframe|<img|fetch\(|XMLHttpRequest", own)
+    policy = unescape(re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)[1])
+    assert policy.startswith("default-src 'none'") and policy.count("'sha256-") == 2
+    assert page.count("plotly.js v") == 1
+    assert len(page.encode()) < 15_000_000
+
+
+def test_every_stage_has_its_chapter_in_order(whole: tuple[str, dict]) -> None:
+    found = re.findall(r'<section id="([a-z]+)">', whole[0])
+    assert found == CHAPTERS
+    assert re.findall(r'<li><a href="#([a-z]+)">', whole[0]) == CHAPTERS
+
+
+def test_every_figure_that_the_page_names_is_there(whole: tuple[str, dict]) -> None:
+    data = re.search(r'<script type="application/json" id="figures">(.*?)</script>', whole[0], re.DOTALL)
+    figures = json.loads(data[1])
+    named = re.findall(r'data-figure="([^"]+)"', whole[0])
+    assert len(named) > 15
+    assert set(named) <= figures.keys()
+    assert all(trace["x"] for figure in figures.values() for trace in figure["data"])
+
+
+def test_summary_has_the_documented_shape(whole: tuple[str, dict]) -> None:
+    summary = whole[1]
+    assert summary["run"] == "test"
+    score = summary["models"]["grpo"]["miniweb"]["chat_cot"]
+    assert {"accuracy", "ci95", "n", "maj@k", "pass@k"} <= score.keys()
+    assert score["ci95"][0] <= score["accuracy"] <= score["ci95"][1]
+    assert [row["iteration"] for row in summary["corpus"]["iterations"]] == [1, 2, 3]
+    keys = {"id", "statement", "section", "verdict", "evidence"}
+    assert summary["claims"] and all(keys <= claim.keys() for claim in summary["claims"])
+    assert {claim["verdict"] for claim in summary["claims"]} <= {"held", "did not hold", "not measured"}
+    assert summary["cost"]["seconds"] == pytest.approx(sum(summary["cost"]["stages"].values()), abs=1)
+    assert summary["cost"]["counters"]["vllm.tokens"] > 0
+
+
+def test_text_of_models_and_pages_is_escaped(whole: tuple[str, dict]) -> None:
+    page, _ = whole
+    assert "alert(" in page, "the run's questions hold a script element"
+    assert "<script>alert" not in page
+    assert "&lt;b&gt;how many apples" in page
+
+
+def test_models_made_by_other_code_are_flagged(whole: tuple[str, dict]) -> None:
+    assert re.search(r"Made by other code than this checkout's: sft/instruct;", whole[0])
+    assert whole[0].count("other code</span>") == 1
+
+
+@pytest.mark.parametrize(
+    ("stages", "chapters"),
+    [
+        (("crawl", "corpus"), ["summary", "crawl", "corpus", "cost", "provenance"]),
+        (("evaluate",), ["summary", "evaluate", "samples", "cost", "provenance"]),
+        (("rl",), ["summary", "rl", "cost", "provenance"]),
+        ((), ["summary", "cost", "provenance"]),
+    ],
+)
+def test_a_run_that_enters_anywhere_gets_a_report(
+    inputs: dict[str, list[str]], tmp_path: Path, stages: tuple[str, ...], chapters: list[str]
+) -> None:
+    part = {key: paths for key, paths in inputs.items() if key.partition("/")[0] in stages}
+    page, summary = report(part, tmp_path)
+    assert re.findall(r'<section id="([a-z]+)">', page) == chapters
+    assert all("truth" not in row for row in summary["corpus"]["iterations"])
+
+
+def test_a_diverged_loss_does_not_break_the_page(inputs: dict[str, list[str]], tmp_path: Path) -> None:
+    source = Path(inputs["cpt/base"][0]).parent
+    shutil.copytree(source, tmp_path / "cpt")
+    with (tmp_path / "cpt/data/metrics.jsonl").open("a") as file:
+        file.write(json.dumps({"step": 9999, "loss": float("nan"), "lr": 1e-4}) + "\n")
+    page, _ = report({"cpt/base": [str(tmp_path / "cpt/data")]}, tmp_path)
+    data = re.search(r'id="figures">(.*?)</script>', page, re.DOTALL)[1]
+    assert "NaN" not in data and "9999" in data
+
+
+def test_samples_shrink_until_the_page_is_light(
+    inputs: dict[str, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipeline.report.samples.MAX_BYTES", 60_000)
+    page, _ = report(inputs, tmp_path)
+    data = re.search(r'id="samples-data">(.*?)</script>', page, re.DOTALL)[1]
+    tasks = json.loads(data)["tasks"]
+    assert 0 < len(tasks[0]["questions"]) < 40
+    assert all(len(question["answers"]) == 5 for task in tasks for question in task["questions"])
+
+
+@pytest.mark.parametrize(
+    ("break_it", "message"),
+    [
+        (lambda data: (data.parent / "manifest.json").unlink(), "manifest.json: not found"),
+        (lambda data: (data / "scores.json").write_text("{"), "scores.json: not JSON"),
+        (lambda data: (data / "miniweb.chat_cot.jsonl").write_text("{}\n{"), "line 2 is not JSON"),
+    ],
+)
+def test_broken_results_give_one_line(
+    inputs: dict[str, list[str]], tmp_path: Path, capsys: pytest.CaptureFixture, break_it, message: str
+) -> None:
+    shutil.copytree(Path(inputs["evaluate/grpo"][0]).parent, tmp_path / "copy")
+    break_it(tmp_path / "copy/data")
+    with pytest.raises(SystemExit):
+        report({"evaluate/grpo": [str(tmp_path / "copy/data")]}, tmp_path)
+    error = capsys.readouterr().err.strip()
+    assert message in error and "\n" not in error
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a <b>bold</b> claim", "a &lt;b&gt;bold&lt;/b&gt; claim"),
+        ("costs $5 and then $10 more", "costs $5 and then $10 more"),
+        (r"\boxed{12}", "<math>"),
+        (r"$\frac12$", "<mfrac><mn>1</mn><mn>2</mn></mfrac>"),
+        (r"$\text{two words}$", "<mtext>two\xa0words</mtext>"),
+        (r"\(x_1^2\)", "<msubsup>"),
+        (r"$\begin{pmatrix}1\end{pmatrix}$", r'<code class="tex">\begin{pmatrix}1\end{pmatrix}</code>'),
+        (r"$\text{<script>}$", "&lt;script&gt;"),
+        (r"never closed \boxed{3", r"never closed \boxed{3"),
+        ("$" + "{" * 3000 + "$", '<code class="tex">'),
+    ],
+)
+def test_formulas_become_mathml_and_nothing_else_becomes_markup(text: str, expected: str) -> None:
+    html = to_html(text)
+    assert expected in html
+    assert "<script" not in html and "<b>" not in html
