@@ -36,7 +36,7 @@ SECTION = {
 
 
 def question(number: int) -> dict[str, str]:
-    """A question of more than 200 characters, which are tokens of the tiny model; its last digit answers it."""
+    """A question of more than 200 characters, each a token of the tiny model; its last digit answers."""
     return {
         "id": f"q{number}",
         "question": f"{number:02d} " + "and so on " * 20 + str(number % 10),
