@@ -1,15 +1,14 @@
 """Document shards and tables: how stages hand pages to each other.
 
-A shard is a `*.jsonl.zst` file, one datatrove `Document` a line, byte for byte what datatrove's
-`JsonlWriter` writes, so that datatrove's readers, writers and blocks work on it. A table is a Parquet
-file with a fixed schema. Both appear under their name only when complete, and hold no times or paths: the
-same content gives the same bytes.
+A shard is a `*.jsonl.zst` file, one datatrove `Document` a line, line for line what datatrove's `JsonlWriter`
+writes, so that datatrove's readers and blocks work on it. A table is a Parquet file with a fixed schema. Both
+appear under their name only when complete, and hold no times or paths: the same content gives the same bytes.
 """
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, BinaryIO, Self
 
 import orjson
 import pyarrow as pa
@@ -20,7 +19,7 @@ from datatrove.data import Document
 from pipeline.common.stage import InputError
 
 SUFFIX = ".jsonl.zst"
-ZSTD_LEVEL = 3  # datatrove's default: smaller shards cost more time than they save
+ZSTD_LEVEL = 3  # higher levels cost more time than the smaller shards save
 
 
 def _temporary(path: Path) -> Path:
@@ -77,16 +76,11 @@ def read_documents(path: Path) -> Iterator[Document]:
     """
     number = 0
     try:
-        with (
-            path.open("rb") as file,
-            zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True) as stream,
-        ):
-            for line in _lines(stream):
-                number += 1
+        with path.open("rb") as file:
+            for number, line in enumerate(_lines(file), start=1):  # noqa: B007 (for the error message)
                 fields = orjson.loads(line)
-                yield Document(
-                    fields.get("text", ""), fields["id"], fields.get("media", []), fields.get("metadata", {})
-                )
+                media, metadata = fields.get("media", []), fields.get("metadata", {})
+                yield Document(fields.get("text", ""), fields["id"], media, metadata)
     except FileNotFoundError as error:
         raise InputError(f"{path}: no such shard; run the stage that writes it") from error
     except (zstandard.ZstdError, EOFError) as error:
@@ -99,14 +93,19 @@ def read_documents(path: Path) -> Iterator[Document]:
         ) from error
 
 
-def _lines(stream: zstandard.ZstdDecompressionReader) -> Iterator[bytes]:
-    """Split a byte stream at newlines; raises EOFError when the last line, and so the shard, was cut."""
-    rest = b""
-    while chunk := stream.read(1 << 20):
-        *whole, rest = (rest + chunk).split(b"\n")
-        yield from whole
-    if rest:
-        raise EOFError("its last line is cut")
+def _lines(file: BinaryIO) -> Iterator[bytes]:
+    """Decompress and split at newlines; raises EOFError when a zstd frame, and so the shard, was cut."""
+    rest, frame = b"", None
+    while data := file.read(1 << 18):
+        while data:
+            frame = frame or zstandard.ZstdDecompressor().decompressobj()
+            *whole, rest = (rest + frame.decompress(data)).split(b"\n")
+            yield from whole
+            data = frame.unused_data
+            if frame.eof:
+                frame = None
+    if frame is not None or rest:
+        raise EOFError("its end is missing")
 
 
 def shard_paths(folder: Path) -> list[Path]:

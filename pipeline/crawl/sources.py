@@ -101,19 +101,19 @@ class RemoteFile(io.RawIOBase):
             raise InputError(f"{self.url}: {error}") from error
 
     def _retry(self, action: Any) -> Any:
-        """`action(file)` at the present position, on a fresh connection after each failure."""
+        """`action(file)` at the present position; a failed request leaves the file usable."""
         for attempt in range(ATTEMPTS):
             try:
                 if self._file is None:
                     self._file = self._open()
-                    self._file.seek(self._position)
+                self._file.seek(self._position)
                 return action(self._file)
-            except FileNotFoundError as error:
-                raise InputError(f"{self.url}: not found") from error
             except InputError:
                 raise
             except Exception as error:  # of a class of the network stack's own: worth another attempt
-                self._file, failure = None, error
+                failure = error
+                if _is_absent(error):
+                    raise InputError(f"{self.url}: not found") from error
                 if attempt + 1 < ATTEMPTS:
                     time.sleep(FIRST_DELAY * 2**attempt)
         raise InputError(f"{self.url}: cannot be read ({failure}), {ATTEMPTS} attempts made") from failure
@@ -129,7 +129,6 @@ class RemoteFile(io.RawIOBase):
         """Move; costs no request."""
         start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self.size}[whence]
         self._position = start + offset
-        self._retry(lambda file: file.seek(self._position))
         return self._position
 
     def tell(self) -> int:
@@ -143,3 +142,9 @@ class RemoteFile(io.RawIOBase):
     def seekable(self) -> bool:
         """True: offsets are needed to resume."""
         return True
+
+
+def _is_absent(error: Exception) -> bool:
+    """Whether the server said so; fsspec reports an unreachable server as a missing file, too."""
+    cause = error.__cause__
+    return isinstance(error, FileNotFoundError) and (cause is None or getattr(cause, "status", None) == 404)

@@ -1,0 +1,190 @@
+"""Deduplication: which URLs are one page, which texts are one text, who survives, and that runs repeat."""
+
+import json
+
+import numpy as np
+import pytest
+from crawl_warcs import WEB, html, program, record, write_warc
+from datatrove.data import Document
+
+from pipeline.common.shards import DocumentWriter, read_documents, read_table
+from pipeline.crawl.signatures import MinHasher
+from pipeline.crawl.urls import normalise_url
+
+WORDS = [f"word{number}" for number in range(5000)]
+
+
+def text(start, words=200, changed=0):
+    """`words` words, the last `changed` of them different from those of any other text."""
+    return " ".join(WORDS[start : start + words - changed] + [f"other{start}x{n}" for n in range(changed)])
+
+
+def write_pages(folder, pages, name="a.warc.gz"):
+    """Write (url, text) pairs as extraction does."""
+    with DocumentWriter(folder / "pages.jsonl.zst") as writer:
+        for offset, (url, content) in enumerate(pages):
+            metadata = {"url": url, "warc_file": name, "offset": offset}
+            writer.write(Document(content, f"{name}:{offset}", metadata=metadata))
+
+
+def dedup(output, *inputs, **config):
+    """Run the stage; returns pool URLs by shard, and (url, url of original, kind) of the duplicates."""
+    flags = [part for folder in inputs for part in ("--input", f"extract={folder}")]
+    places = ["--work", output / "work", "--output", output / "data", "--manifest", output / "manifest.json"]
+    done = program("dedup", *flags, *places, "--config", json.dumps(config))
+    assert done.returncode == 0, done.stderr
+    pool = sorted((output / "data" / "pool").iterdir())
+    rows = read_table(output / "data" / "duplicates.parquet").to_pylist()
+    return (
+        [[page.metadata["url"] for page in read_documents(path)] for path in pool],
+        [(row["url"], row["duplicate_of_url"], row["kind"]) for row in rows],
+    )
+
+
+@pytest.mark.parametrize(
+    "variant",
+    [
+        "https://a.org/math/limits",
+        "http://www.A.org:80/math/limits/",
+        "http://a.org./math/limits/index.html",
+        "http://a.org/math/limits/?utm_source=x&fbclid=1#top",
+        "http://a.org/math/limits;jsessionid=0A1B2C",
+        "http://user@a.org/m%61th/limits?PHPSESSID=a27fad6e22dc8fcd&sid=d03610a789b449d5",
+    ],
+)
+def test_url_variants_of_a_page_are_one(variant):
+    assert normalise_url(variant) == normalise_url("http://a.org/math/limits")
+
+
+@pytest.mark.parametrize(
+    "one, other",
+    [
+        ("http://a.org/q?id=1", "http://a.org/q?id=2"),
+        ("http://a.org/q?sid=17", "http://a.org/q?sid=18"),
+        ("http://a.org/Limits", "http://a.org/limits"),
+        ("http://a.org:8080/", "http://a.org/"),
+        ("http://blog.a.org/", "http://a.org/"),
+        ("http://a.org/a%2Fb", "http://a.org/a/b"),
+        ("http://a.org/index", "http://a.org/"),
+        ("http://[bad/1", "http://[bad/2"),
+    ],
+)
+def test_urls_of_different_pages_stay_apart(one, other):
+    assert normalise_url(one) != normalise_url(other)
+
+
+def test_each_rule_finds_its_duplicates_and_the_first_page_in_input_order_survives(tmp_path):
+    chinese = (
+        "设函数在闭区间上连续，则它在该区间上有界，并且可以取到最大值和最小值。这是微积分中的基本定理之一。"
+    )
+    write_pages(
+        tmp_path / "one",
+        [
+            ("http://a.org/1", text(0)),
+            ("http://b.org/near", text(0, changed=8)),
+            ("http://c.org/1", text(1000)),
+            ("http://zh.org/1", chinese * 3),
+            ("http://d.org/short", "too short"),
+        ],
+    )
+    write_pages(
+        tmp_path / "two",
+        [
+            ("https://www.a.org/1/", text(2000)),
+            ("http://e.org/exact", text(1000)),
+            ("http://zh.org/2", chinese * 3 + "完"),
+            ("http://b.org/near?utm_source=x", text(3000)),
+            ("http://f.org/half", text(1000, changed=120)),
+            ("http://g.org/short", "too short"),
+        ],
+        name="b.warc.gz",
+    )
+    pool, duplicates = dedup(tmp_path / "out", tmp_path / "one", tmp_path / "two", pool_shards=4)
+    kept = ["http://a.org/1", "http://c.org/1", "http://zh.org/1", "http://d.org/short", "http://f.org/half"]
+    assert sum(pool, []) == kept and [len(shard) for shard in pool] == [1, 1, 1, 2]
+    assert duplicates == [
+        ("http://b.org/near", "http://a.org/1", "near"),
+        ("https://www.a.org/1/", "http://a.org/1", "url"),
+        ("http://e.org/exact", "http://c.org/1", "exact"),
+        ("http://zh.org/2", "http://zh.org/1", "near"),
+        ("http://b.org/near?utm_source=x", "http://a.org/1", "url"),
+        ("http://g.org/short", "http://d.org/short", "exact"),
+    ]
+    counters = json.loads((tmp_path / "out" / "run.json").read_text())["counters"]
+    assert counters["datatrove.minhash_documents"] == 6 and counters["datatrove.forwarded"] == 5
+    assert counters["datatrove.minhash_clustered"] == 4 and counters["datatrove.minhash_pairs"] >= 2
+
+
+def test_runs_repeat_byte_for_byte_and_do_not_depend_on_how_pages_were_grouped(tmp_path):
+    pages = [(f"http://a.org/{n}", text(n % 7 * 300, changed=n % 3)) for n in range(40)]
+    write_pages(tmp_path / "all", pages)
+    for part, where in enumerate((slice(0, 15), slice(15, 15), slice(15, 40))):
+        write_pages(tmp_path / f"part{part}", pages[where], name=f"{part}.warc.gz")
+    parts = [tmp_path / f"part{part}" for part in range(3)]
+    (tmp_path / "two" / "work" / "minhash").mkdir(parents=True)
+    (tmp_path / "two" / "work" / "minhash" / "00000.signatures").write_bytes(b"left by a killed run")
+    one, two = (dedup(tmp_path / name, tmp_path / "all", pool_shards=2) for name in ("one", "two"))
+    assert one == two == dedup(tmp_path / "three", *parts, pool_shards=2)
+    for file in ("pool/0000.jsonl.zst", "pool/0001.jsonl.zst", "duplicates.parquet"):
+        assert (tmp_path / "one/data" / file).read_bytes() == (tmp_path / "two/data" / file).read_bytes()
+
+
+def test_an_empty_crawl_and_one_without_duplicates_pass_through(tmp_path):
+    write_pages(tmp_path / "none", [])
+    assert dedup(tmp_path / "out", tmp_path / "none", pool_shards=2) == ([[], []], [])
+    write_pages(tmp_path / "two", [("http://a.org/1", text(0)), ("http://a.org/2", text(1000))])
+    assert dedup(tmp_path / "out", tmp_path / "two") == ([["http://a.org/1", "http://a.org/2"]], [])
+
+
+def test_the_same_file_given_twice_is_an_error(tmp_path):
+    for name in ("one", "two"):
+        write_pages(tmp_path / name, [("http://a.org/1", text(0))])
+    flags = [f"extract={tmp_path}/one", "--input", f"extract={tmp_path}/two"]
+    places = ["--work", tmp_path / "w", "--output", tmp_path / "o", "--manifest", tmp_path / "m.json"]
+    done = program("dedup", "--input", *flags, *places)
+    assert done.returncode == 2 and "a.warc.gz are in another shard" in done.stderr
+
+
+def test_signatures_estimate_the_jaccard_similarity_of_shingles():
+    hasher = MinHasher(ngram=5, hashes=1000, seed=1)
+    for changed in (0, 10, 40, 100, 200):
+        one, other = text(0, 300), text(0, 300, changed=changed)
+        sets = [set(hasher.shingles(content).tolist()) for content in (one, other)]
+        exact = len(sets[0] & sets[1]) / len(sets[0] | sets[1])
+        assert np.mean(hasher.signature(one) == hasher.signature(other)) == pytest.approx(exact, abs=0.06)
+    assert hasher.signature("one two three four") is None
+    assert (hasher.signature("a 1 b 2 c") != hasher.signature("a 1 b 3 c")).all(), "digits count"
+
+
+@pytest.mark.skipif(not WEB.exists(), reason="the real test pages are not here")
+def test_known_duplicates_among_real_pages_are_grouped(tmp_path):
+    done = program("extract", "--warc", WEB / "*.warc.gz", "--output", tmp_path / "pages")
+    assert done.returncode == 0, done.stderr
+    _, found = dedup(tmp_path / "out", tmp_path / "pages")
+    original = {url: survivor for url, survivor, _ in found}
+    labels = {label["url"]: label for label in map(json.loads, (WEB / "labels.jsonl").open())}
+    known = [
+        (label["duplicate_kind"], original.get(url, url) == original.get(twin, twin))
+        for url, label in labels.items()
+        if (twin := label["duplicate_of"]) and (label["similarity"] or 1.0) >= 0.7
+    ]
+    exact = [grouped for kind, grouped in known if kind == "exact"]
+    near = [grouped for kind, grouped in known if kind == "near"]
+    assert sum(exact) == len(exact) == 53 and sum(near) >= 0.95 * len(near) > 30
+    unknown = [
+        url
+        for url, survivor in original.items()
+        if not labels[url]["duplicate_of"] and not labels[survivor]["duplicate_of"]
+    ]
+    assert len(unknown) <= 5
+
+
+def test_the_whole_stage_goes_from_warc_to_pool(tmp_path):
+    pages = [record(f"http://a.org/{n}", html(text(n * 300))) for n in (0, 1, 2, 1)]
+    write_warc(tmp_path / "a.warc.gz", pages)
+    assert (
+        program("extract", "--warc", tmp_path / "a.warc.gz", "--output", tmp_path / "pages").returncode == 0
+    )
+    pool, duplicates = dedup(tmp_path / "out", tmp_path / "pages")
+    assert pool == [["http://a.org/0", "http://a.org/1", "http://a.org/2"]]
+    assert duplicates == [("http://a.org/1", "http://a.org/1", "url")]

@@ -1,0 +1,324 @@
+"""Extraction: lineage, text, character sets, damaged files, both command-line forms."""
+
+import gzip
+import http.server
+import json
+import threading
+
+import pytest
+from crawl_warcs import FILLER, WEB, html, program, record, write_warc
+
+from pipeline.common.shards import read_documents, read_table
+from pipeline.common.stage import InputError
+from pipeline.crawl import sources, text
+from pipeline.crawl.language import detect_language
+from pipeline.crawl.warc import ReadCounts, read_pages
+
+URLS = [f"http://a.org/{number}" for number in range(5)]
+RECORDS = [record(url, html(f"This is page {url}, all for itself.")) for url in URLS]
+
+
+def read(path, max_bytes=1_000_000):
+    counts = ReadCounts()
+    return list(read_pages(str(path), max_bytes, counts)), counts
+
+
+def sound(pages):
+    return [page.url.decode() for page in pages if page.flaw is None]
+
+
+def extract(folder, *records, **config):
+    """Run the stage on records; returns its documents by URL, its rows and its counts."""
+    write_warc(folder / "a.warc.gz", records)
+    done = program(
+        "extract", "--warc", folder / "a.warc.gz", "--output", folder / "out", "--config", json.dumps(config)
+    )
+    assert done.returncode == 0, done.stderr
+    documents = {page.metadata["url"]: page for page in read_documents(folder / "out" / "pages.jsonl.zst")}
+    rows = read_table(folder / "out" / "records.parquet").to_pylist()
+    return documents, rows, json.loads((folder / "out" / "manifest.json").read_text())["counts"]
+
+
+def test_lineage_leads_back_to_the_record(tmp_path):
+    offsets = write_warc(tmp_path / "a.warc.gz", RECORDS)
+    pages, counts = read(tmp_path / "a.warc.gz")
+    assert [page.offset for page in pages] == offsets[:-1]
+    data = (tmp_path / "a.warc.gz").read_bytes()
+    for page, original in zip(pages, RECORDS, strict=True):
+        assert gzip.decompress(data[page.offset : page.offset + page.length]) == original
+        assert page.digest.startswith("sha1:") and len(page.digest) == 37
+    assert counts == ReadCounts(records=5)
+
+
+@pytest.mark.parametrize("compressed", [True, False])
+@pytest.mark.parametrize("cut", [1, 3, 10, 60, 150, 300])
+def test_a_file_cut_anywhere_gives_all_whole_records_and_counts_the_rest(tmp_path, compressed, cut):
+    path = tmp_path / "a.warc"
+    members = [gzip.compress(one) if compressed else one for one in RECORDS]
+    whole = sum(map(len, members[:3]))
+    path.write_bytes(b"".join(members)[: whole + cut])
+    pages, counts = read(path)
+    assert sound(pages) == URLS[:3]
+    if compressed:
+        assert counts.lost_bytes == cut
+    else:  # FastWARC takes what is left of a plain header for a record
+        assert counts.lost_bytes == cut or len(pages) == 4 and pages[3].flaw or counts.records == 4
+
+
+def test_damage_in_the_middle_costs_only_the_record_it_hits(tmp_path):
+    offsets = write_warc(tmp_path / "a.warc.gz", RECORDS)
+    good = (tmp_path / "a.warc.gz").read_bytes()
+    for at in (offsets[2], offsets[2] + 20, offsets[3] - 60, offsets[3] - 5):
+        data = bytearray(good)
+        data[at : at + 4] = b"\0\xff\0\xff"
+        (tmp_path / "a.warc.gz").write_bytes(data)
+        pages, counts = read(tmp_path / "a.warc.gz")
+        assert sound(pages) == URLS[:2] + URLS[3:]
+        assert counts.lost_bytes == offsets[3] - offsets[2]
+
+
+@pytest.mark.parametrize("compressed", [True, False])
+@pytest.mark.parametrize("extra", [1000, -60])
+def test_a_record_that_lies_about_its_length_is_marked_and_hides_no_other(tmp_path, compressed, extra):
+    lying = record("http://liar.org/", html("one"), claimed_extra=extra)
+    members = [gzip.compress(one) if compressed else one for one in (RECORDS[0], lying, *RECORDS[1:])]
+    (tmp_path / "a.warc").write_bytes(b"".join(members))
+    pages, _ = read(tmp_path / "a.warc")
+    assert sound(pages) == URLS
+    assert [page.flaw for page in pages if page.flaw] == ["wrong_length"]
+
+
+def test_a_file_that_is_no_warc_is_all_loss(tmp_path):
+    (tmp_path / "a.warc.gz").write_bytes(b"\x1f\x8b\x08\0" * 5000 + bytes(5000))
+    assert read(tmp_path / "a.warc.gz") == ([], ReadCounts(lost_bytes=25_000, breaks=1))
+
+
+def test_every_response_becomes_a_page_or_a_rejection_with_its_reason(tmp_path):
+    bomb = gzip.compress(bytes(3_000_000))
+    encoded = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Encoding: gzip\r\n"
+    cases = {
+        b"http://good.org/": (html("fine"), {}),
+        b"<http://angle.org/>": (html("wget"), {}),
+        b"http://gzip.org/": (gzip.compress(html("packed")), {"http": encoded}),
+        b"http://unpacked.org/": (html("the header lies"), {"http": encoded}),
+        b"http://untyped.org/": (html("no type"), {"http": "HTTP/1.1 200 OK\r\n"}),
+        b"http://null.org/": (html("a\0b"), {}),
+        b"http://gone.org/": (html("x"), {"http": "HTTP/1.1 404 Not Found\r\nContent-Type: text/html\r\n"}),
+        b"http://pdf.org/": (b"%PDF", {"http": "HTTP/1.1 200 OK\r\nContent-Type: application/pdf\r\n"}),
+        b"http://bomb.org/": (bomb, {"http": encoded}),
+        b"http://big.org/": (html("x" * 2_000_000), {}),
+        b"http://empty.org/": (b"", {}),
+        b"http://short.org/": (b"<p>Hello</p>", {}),
+        b"http://deep.org/": (b"<div>" * 100_000 + FILLER.encode() * 2, {}),
+        b"http://bytes.org/\xff\xfe": (html("x"), {}),
+        b"dns:a.org": (html("x"), {}),
+        b"http://[bad/": (html("x"), {}),
+        b"http://nohttp.org/": (html("x"), {"http": "no status line\r\n"}),
+    }
+    records = [record(url, body, **more) for url, (body, more) in cases.items()]
+    documents, rows, counts = extract(
+        tmp_path, *records, record(URLS[0], b"GET", kind="request"), max_page_bytes=1_000_000
+    )
+    found = {row["url"]: row["reason"] for row in rows}
+    assert found == {
+        "http://good.org/": None,
+        "http://angle.org/": None,
+        "http://gzip.org/": None,
+        "http://unpacked.org/": None,
+        "http://untyped.org/": None,
+        "http://null.org/": None,
+        "http://gone.org/": "http_status",
+        "http://pdf.org/": "not_html",
+        "http://bomb.org/": "too_large",
+        "http://big.org/": "too_large",
+        "http://empty.org/": "empty",
+        "http://short.org/": "too_short",
+        "http://deep.org/": "too_deep",
+        "http://bytes.org/\\xff\\xfe": "url_not_utf8",
+        "dns:a.org": "not_http_url",
+        "http://[bad/": "bad_url",
+        "http://nohttp.org/": "no_http_header",
+    }
+    assert set(documents) == {url for url, reason in found.items() if reason is None}
+    assert "ab" in documents["http://null.org/"].text and "packed" in documents["http://gzip.org/"].text
+    assert counts["responses"] == len(cases) and counts["records"] == len(cases) + 1
+    assert counts["pages"] + sum(count for name, count in counts.items() if "rejected" in name) == len(cases)
+    run = json.loads((tmp_path / "out" / "run.json").read_text())
+    assert run["counters"] == {"fastwarc.records": len(cases) + 1, "resiliparse.pages": 6}
+
+
+def test_a_wet_file_is_read_as_text(tmp_path):
+    wet = record("http://a.org/", ("数学 " + FILLER * 2).encode(), kind="conversion")
+    documents, rows, _ = extract(tmp_path, wet)
+    assert documents["http://a.org/"].text.startswith("数学 The rest") and rows[0]["status"] == "extracted"
+
+
+def test_runs_repeat_byte_for_byte_in_both_forms(tmp_path):
+    write_warc(tmp_path / "a.warc.gz", RECORDS)
+    folders = [
+        "--work",
+        tmp_path / "w",
+        "--output",
+        tmp_path / "stage" / "data",
+        "--manifest",
+        tmp_path / "stage/manifest.json",
+    ]
+    assert program("extract", "--input", f"warc={tmp_path}/*.warc.gz", *folders).returncode == 0
+    for name in ("one", "two"):
+        assert (
+            program("extract", "--warc", tmp_path / "a.warc.gz", "--output", tmp_path / name).returncode == 0
+        )
+    for file in ("pages.jsonl.zst", "records.parquet"):
+        assert len({(tmp_path / name / file).read_bytes() for name in ("one", "two", "stage/data")}) == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.warc.gz", "one", "stage", "two", "w"]
+
+
+def test_missing_files_and_bad_keys_are_one_line(tmp_path):
+    done = program("extract", "--warc", tmp_path / "none.warc.gz", "--output", tmp_path / "out")
+    assert (done.returncode, done.stderr.strip().splitlines()[-1]) == (
+        2,
+        f"error: {tmp_path}/none.warc.gz: no such WARC file",
+    )
+    write_warc(tmp_path / "a.warc.gz", RECORDS)
+    done = program(
+        "extract", "--warc", tmp_path / "a.warc.gz", "--output", tmp_path / "out", "--config", '{"nme": 1}'
+    )
+    assert done.returncode == 2 and "crawl.nme" in done.stderr and not (tmp_path / "out").exists()
+    assert (
+        "--warc" in program("extract", "--help").stdout
+        and "min_characters" in program("extract", "--help").stdout
+    )
+
+
+def test_path_lists_and_globs_expand_in_order(tmp_path):
+    for name in ("b.warc.gz", "a.warc.gz"):
+        write_warc(tmp_path / name, RECORDS)
+    (tmp_path / "warc.paths.gz").write_bytes(gzip.compress(b"crawl-data/x.warc.gz\ns3://bucket/y.warc.gz\n"))
+    local = [str(tmp_path / "a.warc.gz"), str(tmp_path / "b.warc.gz")]
+    remote = ["https://host/crawl-data/x.warc.gz", "s3://bucket/y.warc.gz"]
+    assert (
+        sources.expand([f"{tmp_path}/*.warc.gz", f"{tmp_path}/warc.paths.gz"], "https://host/")
+        == local + remote
+    )
+    with pytest.raises(InputError, match="two WARC files of this name"):
+        sources.expand([*local, local[0]])
+
+
+class RangeHandler(http.server.BaseHTTPRequestHandler):
+    """Serves one file by ranges; fails every second request."""
+
+    data, requests = b"", 0
+
+    def do_GET(self):
+        type(self).requests += 1
+        if self.requests % 2:
+            return self.send_error(503)
+        first, _, last = self.headers.get("Range", "bytes=0-").removeprefix("bytes=").partition("-")
+        body = self.data[int(first) : int(last or len(self.data)) + 1]
+        self.send_response(206 if "Range" in self.headers else 200)
+        self.send_header("Accept-Ranges", "bytes")
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Content-Range", f"bytes {first}-{int(first) + len(body) - 1}/{len(self.data)}")
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(body)
+        return None
+
+    do_HEAD = do_GET
+
+    def log_message(self, *arguments):
+        pass
+
+
+def test_a_remote_file_reads_like_a_local_one_through_failing_requests(tmp_path, monkeypatch):
+    monkeypatch.setattr(sources, "FIRST_DELAY", 0.0)
+    monkeypatch.setattr(sources, "BLOCK_BYTES", 400)
+    write_warc(tmp_path / "a.warc.gz", RECORDS)
+    RangeHandler.data = (tmp_path / "a.warc.gz").read_bytes()
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), RangeHandler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        remote = read(f"http://127.0.0.1:{server.server_port}/a.warc.gz")
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert remote == read(tmp_path / "a.warc.gz")
+    with pytest.raises(InputError, match="cannot be read"):
+        read(f"http://127.0.0.1:{server.server_port}/a.warc.gz")
+
+
+def test_character_sets_are_found_where_headers_lie_or_lack():
+    chinese, german = "设函数在闭区间上连续，则它有界。" * 20, "Für große Übungen: Größe, Maß, Lösung. " * 20
+    meta = '<meta charset="{}">'
+    cases = [
+        (chinese.encode("gbk"), "gb2312", chinese),
+        ((meta.format("gb2312") + chinese).encode("gbk"), None, chinese),
+        (chinese.encode("gb18030"), None, chinese),
+        ((meta.format("iso-8859-1") + german).encode(), None, german),
+        (german.encode("iso-8859-1"), "iso-8859-1", german),
+        (german.encode("cp1252"), "utf-8", german),
+        (german.encode("utf-16"), None, german),
+        (german.encode("utf-8-sig"), "iso-8859-1", german),
+        (german.encode(), "no-such-charset", german),
+        (chinese.encode()[:-1], "utf-8", chinese[:-1]),
+    ]
+    for body, declared, expected in cases:
+        assert text.decode_text(body, declared)[0].endswith(expected), (declared, body[:30])
+    broken, _ = text.decode_text(b"abc \xff\xfe\x81 def" * 20, "utf-8")
+    assert "abc" in broken and "def" in broken
+
+
+def test_formulas_survive_as_tex():
+    katex = (
+        '<span class="katex-display"><span class="katex"><span class="katex-mathml"><math><semantics>'
+        "<mi>E</mi>"
+        '<annotation encoding="application/x-tex">E = mc^2</annotation></semantics></math></span>'
+        '<span class="katex-html" aria-hidden="true">E=mc2</span></span></span>'
+    )
+    page = (
+        r"Let $\frac{a}{b}$ and \(x_1\) and \[ y^2 \] be given; "
+        r'<script type="math/tex">\alpha \le 1</script> with '
+        r'<script type="math/tex; mode=display">\sum_k k</script> so '
+        + katex
+        + r' and <img alt="\int_0^1 f" src="f.png"> end.'
+    )
+    _, found = text.extract(html(page).decode(), 50)
+    for formula in (
+        r"$\frac{a}{b}$",
+        r"\(x_1\)",
+        r"\[ y^2 \]",
+        r"$\alpha \le 1$",
+        r"$$\sum_k k$$",
+        "$$E = mc^2$$",
+        r"\int_0^1 f",
+    ):
+        assert formula in found
+    assert "E=mc2" not in found
+
+
+def test_language_of_chinese_pages_full_of_formulas_is_chinese():
+    page = r"证明：设 $f(x) = \sum_{n=0}^{\infty} a_n x^n$，则 $\lim_{x \to 0} f(x) = a_0$。" * 5
+    assert detect_language(page, 0.1) == "zh"
+    assert detect_language("これは数学の本です。" * 10, 0.1) == "ja"
+    assert detect_language("이것은 수학 책입니다. " * 10, 0.1) == "ko"
+    assert detect_language(FILLER * 3 + "数学", 0.1) == "en"
+
+
+@pytest.mark.skipif(not WEB.exists(), reason="the real test pages are not here")
+def test_real_pages_keep_lineage_charset_and_language(tmp_path):
+    labels = {label["url"]: label for label in map(json.loads, (WEB / "labels.jsonl").open())}
+    done = program("extract", "--warc", WEB / "pages-03.warc.gz", "--output", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    rows = read_table(tmp_path / "out" / "records.parquet").to_pylist()
+    assert len(rows) == 272
+    for row in rows:
+        label = labels[row["url"]]
+        lineage = (label["warc_offset"], label["warc_length"], label["payload_digest"])
+        assert (row["offset"], row["length"], row["digest"]) == lineage
+    chinese = [
+        row["language"] == "zh" for row in rows if labels[row["url"]]["language"] == "zh" and row["language"]
+    ]
+    english = [
+        row["language"] == "en" for row in rows if labels[row["url"]]["language"] == "en" and row["language"]
+    ]
+    assert sum(chinese) == len(chinese) > 20 and sum(english) >= 0.96 * len(english)
