@@ -12,7 +12,7 @@ from transformers import AutoTokenizer
 from pipeline.common.stage import InputError
 from pipeline.config.evaluate import BenchmarkNode
 from pipeline.evaluate import grade, score
-from pipeline.evaluate.benchmarks import Item, load
+from pipeline.evaluate.benchmarks import Item, _renamed, load
 from pipeline.evaluate.prompts import Layout, chat_prompt, choose_exemplars, few_shot_text
 
 
@@ -52,14 +52,24 @@ def test_a_bad_benchmark_is_named_with_file_and_line(tmp_path, rows, message):
     assert str(path) in str(error.value)
 
 
-def test_limit_language_and_renamed_fields(tmp_path):
+def test_limit_language_and_answers_read_from_solutions(tmp_path):
     rows = [
-        {"problem": str(n), "solution": f"so #### {n}", "lang": "zh" if n % 2 else "en"} for n in range(8)
+        {"question": str(n), "solution": f"so #### {n}", "lang": "zh" if n % 2 else "en"} for n in range(8)
     ]
     path = write_lines(tmp_path / "bench.jsonl", rows)
-    node = BenchmarkNode(source=str(path), fields={"question": "problem"}, language="zh", limit=2)
+    node = BenchmarkNode(source=str(path), language="zh", limit=2)
     items = load("bench", node, [str(path)])
     assert [(item.question, item.answer, item.lang) for item in items] == [("1", "1", "zh"), ("3", "3", "zh")]
+
+
+def test_gsm8k_as_published_and_columns_of_other_names_are_understood(tmp_path):
+    path = write_lines(
+        tmp_path / "bench.jsonl", [{"question": "?", "answer": "48/2=<<48/2=24>>24.\n#### 1,024"}]
+    )
+    (item,) = load("gsm8k", BenchmarkNode(source=str(path)), [str(path)])
+    assert (item.solution, item.answer) == ("48/2=24.", "1,024")
+    renamed = _renamed({"problem": "1+1?", "answer": "2"}, {"question": "problem"})
+    assert renamed == {"question": "1+1?", "answer": "2"}
 
 
 def test_few_shot_prompt_states_each_exemplars_answer_and_ends_at_the_question():

@@ -25,7 +25,7 @@ class BenchmarkNode(Section):
     )
     fields: dict[str, str] = key(
         {},
-        "our field -> their column, e.g. {question: problem}; an absent answer is read from `solution`",
+        "hub only: our field -> their column, e.g. {question: problem}",
     )
     limit: int | None = key(None, "first questions only; null means all", ge=1)
     modes: list[Mode] | None = key(

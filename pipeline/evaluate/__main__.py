@@ -78,7 +78,11 @@ def make_task(
     layout = read_layout(ROOT / node.prompt)
     sources = stage.inputs.get(f"exemplars.{name}", [])
     pool = (
-        load(f"{name} exemplars", BenchmarkNode(source=sources, language=node.language), sources)
+        load(
+            f"{name} exemplars",
+            BenchmarkNode(source=sources, language=node.language, fields=node.fields),
+            sources,
+        )
         if sources
         else []
     )

@@ -8,6 +8,7 @@ shrink silently.
 
 import gzip
 import json
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +19,8 @@ from pipeline.config.evaluate import BenchmarkNode
 from pipeline.evaluate.answers import extract
 
 HUB = "hub:"
+GSM8K_END = "\n#### "  # as published, `answer` is a worked solution that ends in this and the answer
+GSM8K_MARKS = re.compile(r"<<[^<>]*>>")  # calculator marks
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,11 @@ def _hub_rows(source: str) -> Iterator[tuple[str, dict[str, Any]]]:
         yield f"{source} row {number}", dict(row)
 
 
+def read_source(source: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(place, row) for each row of a file or hub id."""
+    return _hub_rows(source) if source.startswith(HUB) else read_rows(Path(source))
+
+
 def _renamed(row: dict[str, Any], fields: dict[str, str]) -> dict[str, Any]:
     """The row with `fields` (ours -> theirs) applied; a renamed column keeps only its new name."""
     taken = set(fields.values())
@@ -95,8 +103,11 @@ def _item(place: str, row: dict[str, Any], name: str, number: int, language: str
     question, answer, choices = row.get("question"), row.get("answer"), row.get("choices")
     if not isinstance(question, str) or not question.strip():
         raise InputError(f"{place}: `question` is missing or empty")
-    if answer is None and isinstance(row.get("solution"), str):
-        answer = extract(row["solution"])
+    solution = row.get("solution_plain") or row.get("solution")
+    if isinstance(answer, str) and GSM8K_END in answer:
+        solution, _, answer = GSM8K_MARKS.sub("", answer).rpartition(GSM8K_END)
+    if answer is None and isinstance(solution, str):
+        answer = extract(solution)
     if isinstance(answer, (int, float)) and not isinstance(answer, bool):
         answer = str(answer)
     if not isinstance(answer, str) or not answer.strip():
@@ -108,7 +119,7 @@ def _item(place: str, row: dict[str, Any], name: str, number: int, language: str
         question=question,
         answer=answer.strip(),
         choices=choices,
-        solution=row.get("solution_plain") or row.get("solution"),
+        solution=solution,
         lang=language or row.get("lang", "en"),
         labels={label: row[label] for label in ("subject", "level") if row.get(label) is not None},
     )
@@ -123,10 +134,11 @@ def load(name: str, node: BenchmarkNode, sources: Iterable[str]) -> list[Item]:
     items: dict[str, Item] = {}
     sources = list(sources)
     for source in sources:
-        for place, row in _hub_rows(source) if source.startswith(HUB) else read_rows(Path(source)):
+        for place, row in read_source(source):
             if node.limit is not None and len(items) >= node.limit:
                 break
-            row = _renamed(row, node.fields)
+            if source.startswith(HUB):
+                row = _renamed(row, node.fields)
             if node.split not in (None, row.get("split", node.split)) or node.language not in (
                 None,
                 row.get("lang", node.language),
