@@ -9,6 +9,13 @@ configfile: "configs/default.yaml"
 
 
 include: "workflow/rules/common.smk"
+
+
+pathvars:
+    results=RESULTS,
+    logs=f"{RESULTS}/logs",
+
+
 include: "workflow/rules/miniweb.smk"
 include: "workflow/rules/crawl.smk"
 include: "workflow/rules/corpus.smk"
@@ -20,11 +27,6 @@ include: "workflow/rules/reward.smk"
 include: "workflow/rules/rl.smk"
 include: "workflow/rules/evaluate.smk"
 include: "workflow/rules/report.smk"
-
-
-pathvars:
-    results=RESULTS,
-    logs=f"{RESULTS}/logs",
 
 
 # Every manifest is listed, not the report alone: a stage that failed after a change must never hide behind an old report.

@@ -43,15 +43,26 @@ def _comment(text: str, indent: str) -> str:
     )
 
 
-def _value(value: Any) -> str:
+def _plain(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{key}: {_value(item)}" for key, item in value.items()) + "}"
-    return (
-        yaml.safe_dump(value, default_flow_style=True, allow_unicode=True, width=1000)
-        .removesuffix("\n")
-        .removesuffix("...")
-        .strip()
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _inline(value: Any) -> str:
+    text = yaml.safe_dump(
+        _plain(value), default_flow_style=True, allow_unicode=True, sort_keys=False, width=10**6
     )
+    return text.removesuffix("\n").removesuffix("...").strip()
+
+
+def _assignment(name: str, value: Any, indent: str) -> str:
+    if isinstance(value, dict) and value:
+        block = yaml.safe_dump(_plain(value), allow_unicode=True, sort_keys=False, width=10**6)
+        return f"{indent}{name}:\n{textwrap.indent(block, indent + '  ')}"
+    return f"{indent}{name}: {_inline(value)}\n"
 
 
 def keys_as_yaml(
@@ -72,10 +83,10 @@ def keys_as_yaml(
                 _comment(meaning, indent) + f"{indent}{name}:\n" + keys_as_yaml(type(default), indent + "  ")
             )
         elif commented:
-            shown = "required" if info.is_required() else _value(default)
+            shown = "required" if info.is_required() else _inline(default)
             lines.append(_comment(f"  {name} ({shown}): {meaning}", indent))
         else:
-            lines.append(_comment(meaning, indent) + f"{indent}{name}: {_value(default)}\n")
+            lines.append(_comment(meaning, indent) + _assignment(name, default, indent))
     return "".join(lines)
 
 

@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.common.manifest import fingerprint
+from pipeline.common.stage import InputError
 from pipeline.config.crawl import DEDUP_ONLY, EXTRACT_ONLY
 from pipeline.config.root import Config, ConfigError, ModelNode
+from pipeline.crawl.sources import expand
 
 REMOTE = ("hub:", "http://", "https://", "s3://")
 MINIWEB = "miniweb:"
@@ -114,55 +116,61 @@ class Graph:
 
     def _crawl(self) -> None:
         section = self.config.sections["crawl"]
-        files = self._sources(section.warc, "crawl.warc")
+        files = self._warc_files(section)
         if not files:
             return
         size = section.files_per_shard
         groups = [files[start : start + size] for start in range(0, len(files), size)]
         for index, group in enumerate(groups):
+            inputs = [("warc", file) for file in group]
             self._add(
-                f"crawl/extract-{index:04d}",
-                "pipeline.crawl.extract",
-                section,
-                [("warc", file) for file in group],
-                without=("warc",),
+                f"crawl/extract-{index:04d}", "pipeline.crawl.extract", section, inputs, ("warc", *DEDUP_ONLY)
             )
         inputs = [("extract", Result(f"crawl/extract-{index:04d}")) for index in range(len(groups))]
-        self._add("crawl/dedup", "pipeline.crawl.dedup", section, inputs, without=("warc",))
+        self._add("crawl/dedup", "pipeline.crawl.dedup", section, inputs, EXTRACT_ONLY)
+
+    def _warc_files(self, section: Any) -> list["str | Result"]:
+        sources = [section.warc] if isinstance(section.warc, str) else section.warc or []
+        if any(source.startswith(MINIWEB) for source in sources):
+            return self._sources(sources, "crawl.warc")
+        try:
+            return list(expand(sources, section.base_url))
+        except InputError as error:
+            raise ConfigError(f"config key crawl.warc: {error}") from error
 
     def _corpus(self) -> None:
         if "crawl/dedup" not in self.nodes:
             return
-        section, pool = self.config.sections["corpus"], Result("crawl/dedup")
-        lists = {
-            key: self._sources(getattr(section, key), f"corpus.{key}")
+        section = self.config.sections["corpus"]
+        lists = [
+            (key, source)
             for key in ("seed_urls", "background_urls", "annotations")
-        }
-        unhashed = ("iterations", *lists)
+            for source in self._sources(getattr(section, key), f"corpus.{key}")
+        ]
         for iteration in range(1, section.iterations + 1):
-            here, last = f"corpus/iteration-{iteration}", f"corpus/iteration-{iteration - 1}/select"
-            before = [("previous", Result(last))] if iteration > 1 else []
-            files = [(key, source) for key in ("seed_urls", "background_urls") for source in lists[key]]
-            self._add(
-                f"{here}/train", "pipeline.corpus.train", section, [("pool", pool), *files, *before], unhashed
-            )
-            shards = range(self.config.sections["crawl"].pool_shards)
-            for shard in shards:
-                inputs = [
-                    ("train", Result(f"{here}/train")),
-                    ("shard", Result("crawl/dedup", f"pool/{shard:04d}.jsonl.zst")),
-                    *before,
-                ]
-                self._add(f"{here}/score-{shard:04d}", "pipeline.corpus.score", section, inputs, unhashed)
-            scores = [("score", Result(f"{here}/score-{shard:04d}")) for shard in shards]
-            files += [("annotations", source) for source in lists["annotations"]]
-            self._add(
-                f"{here}/select",
-                "pipeline.corpus.select",
-                section,
-                [("train", Result(f"{here}/train")), *scores, *files, *before],
-                unhashed,
-            )
+            self._iteration(iteration, section, lists)
+
+    def _iteration(self, iteration: int, section: Any, lists: list[tuple[str, "str | Result"]]) -> None:
+        unhashed = ("iterations", "seed_urls", "background_urls", "annotations")
+        here, last = f"corpus/iteration-{iteration}", f"corpus/iteration-{iteration - 1}"
+        before = [("previous", Result(f"{last}/select"))] if iteration > 1 else []
+        trained, pool = ("train", Result(f"{here}/train")), ("pool", Result("crawl/dedup"))
+        inputs = [pool, *[pair for pair in lists if pair[0] != "annotations"], *before]
+        self._add(f"{here}/train", "pipeline.corpus.train", section, inputs, unhashed)
+        shards = range(self.config.sections["crawl"].pool_shards)
+        for shard in shards:
+            name = f"score-{shard:04d}"
+            inputs = [trained, ("shard", Result("crawl/dedup", f"pool/{shard:04d}.jsonl.zst")), *before]
+            inputs += [("previous_score", Result(f"{last}/{name}"))] if iteration > 1 else []
+            self._add(f"{here}/{name}", "pipeline.corpus.score", section, inputs, unhashed)
+        scores = [("score", Result(f"{here}/score-{shard:04d}")) for shard in shards]
+        self._add(
+            f"{here}/select",
+            "pipeline.corpus.select",
+            section,
+            [trained, pool, *scores, *lists, *before],
+            unhashed,
+        )
 
     def _benchmark_files(self, names: Iterable[str]) -> list[tuple[str, "str | Result"]]:
         return [

@@ -11,12 +11,17 @@ class MiniwebSection(Section):
     enabled: bool = key(False, "generate the world; off where real WARC files and benchmarks are given")
     seed: int = key(0, "seed of everything in the world; equal seeds give equal bytes")
     scale: float = key(
-        1.0, "size of the web as a factor; 1 is about 330 hosts with 5,500 pages, a host keeps at least 2", gt=0, le=10
+        1.0,
+        "size of the web as a factor; 1 is about 330 hosts with 5,500 pages, a host keeps at least 2",
+        gt=0,
+        le=10,
     )
     warc_files: int = key(8, "WARC files that the records are spread over", ge=1)
     seed_share: float = key(0.6, "share of the one seed site's pages that `seed_urls.txt` lists", gt=0, le=1)
     background: int = key(700, "pages in `background_urls.txt`, a general sample", ge=1)
-    background_math: float = key(0.01, "share of mathematics in that sample, as a random crawl has some", ge=0, le=1)
+    background_math: float = key(
+        0.01, "share of mathematics in that sample, as a random crawl has some", ge=0, le=1
+    )
     exact_duplicates: int = key(160, "pages repeated byte for byte under a variant of their URL", ge=0)
     near_duplicates: int = key(100, "pages repeated with edits on a mirror in another layout", ge=0)
     leaks: int = key(30, "pages that hold a benchmark question word for word", ge=0)
@@ -28,4 +33,6 @@ class MiniwebSection(Section):
     rl: int = key(4000, "prompts with known answers for the reward model and RL", ge=1)
     test: int = key(1000, "test problems: story frames known from training, unseen people and things", ge=1)
     heldout: int = key(500, "test problems with story frames that training text never shows", ge=1)
-    drill: int = key(60, "short test questions, 3 to 9 grams, for the exact-match rule of decontamination", ge=1)
+    drill: int = key(
+        60, "short test questions, 3 to 9 grams, for the exact-match rule of decontamination", ge=1
+    )

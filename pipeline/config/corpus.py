@@ -1,0 +1,60 @@
+"""Keys of the corpus loop: the classifier, the cut, the domains, and when to stop."""
+
+from typing import Literal
+
+from pipeline.config.section import Section, key
+
+
+class CorpusSection(Section):
+    """The iterated classifier over the pool (paper section 2.1)."""
+
+    seed_urls: str | None = key(
+        None, "file of URLs, one a line: positives of the first iteration", paper="OpenWebMath (2.1)"
+    )
+    background_urls: str | None = key(
+        None, "file of URLs of a general sample: negatives", paper="Common Crawl pages (2.1)"
+    )
+    annotations: str | None = key(
+        None,
+        "reviewed URL prefixes: tab-separated prefix, verdict (math, not_math), annotator, date, evidence",
+        paper="made by hand, not published (2.1)",
+    )
+    iterations: int = key(
+        4,
+        "iterations; those after convergence pass through; no part of any fingerprint",
+        paper="4 (2.1)",
+        ge=1,
+    )
+    positives: int = key(500_000, "most positives a classifier is trained on", paper="500,000 (2.1)", ge=1)
+    negatives: int = key(500_000, "most negatives", paper="500,000 (2.1)", ge=1)
+    dimension: int = key(256, "fastText: vector dimension", paper="256 (2.1)", ge=1)
+    learning_rate: float = key(0.1, "fastText: learning rate", paper="0.1 (2.1)", gt=0)
+    word_ngrams: int = key(3, "fastText: longest word n-gram", paper="3 (2.1)", ge=1)
+    min_count: int = key(3, "fastText: least occurrences of a word", paper="3 (2.1)", ge=1)
+    epochs: int = key(3, "fastText: epochs", paper="3 (2.1)", ge=1)
+    buckets: int = key(2_000_000, "fastText: hash buckets of the n-grams", ge=1)
+    subwords: tuple[int, int] = key(
+        (0, 0), "fastText: shortest and longest character n-gram; 0 switches them off", min_length=2
+    )
+    cut: Literal["tokens", "score"] = key(
+        "tokens", "what is kept of the ranking: its top up to a token budget, or all from a score on"
+    )
+    budget_tokens: list[int] = key(
+        [40_000_000_000, 89_000_000_000, 120_000_000_000],
+        "tokens kept per iteration; the last holds for all further ones",
+        paper="40B first; 89B and 120B are the known sizes of later corpora (2.1, 5.1)",
+        min_length=1,
+    )
+    threshold: float = key(0.0, "least log-odds of a kept page, where cut is score")
+    domain_share: float = key(
+        0.1, "a domain is mathematical above this share of kept pages", paper="10 % (2.1)", ge=0
+    )
+    domain_pages: int = key(3, "least pages for a domain to be judged", ge=1)
+    converged: float = key(
+        0.98,
+        "stop when this share of an iteration's pages was collected before",
+        paper="nearly 98 % (2.1)",
+        gt=0,
+        le=1,
+    )
+    seed: int = key(0, "seed of fastText, of samples and of the split by host")

@@ -1,0 +1,13 @@
+"""Keys of decontamination: benchmark texts that must not be in the corpus."""
+
+from pipeline.config.section import Section, key
+
+
+class DecontaminateSection(Section):
+    """Pages that share a long enough run of words with a benchmark item leave the corpus (paper section 2.1)."""
+
+    ngram: int = key(10, "words (or single CJK characters) of a matching run", paper="10-gram (2.1)", ge=2)
+    shortest: int = key(
+        3, "texts with at least so many, but fewer than `ngram` words must match whole", paper="3 (2.1)", ge=1
+    )
+    benchmarks: list[str] | None = key(None, "names of the benchmarks kept out; null means all of the run")

@@ -1,0 +1,1 @@
+"""Stage `decontaminate`: benchmark texts leave the corpus (paper section 2.1), and one table tells of every page."""

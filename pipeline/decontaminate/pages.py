@@ -1,0 +1,98 @@
+"""One row for every response record of the crawl: what became of it, and why.
+
+Inputs: `extract` (all shards), `dedup`, `score` (the last iteration's), `select` (the last), `decontaminate`.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from pipeline.common.shards import read_table, write_table
+from pipeline.common.stage import Counts, Stage, run_stage
+from pipeline.config.decontaminate import DecontaminateSection
+
+PAGES = pa.schema(
+    [
+        ("url", pa.string()),
+        ("warc_file", pa.string()),
+        ("offset", pa.int64()),
+        ("digest", pa.string()),
+        ("language", pa.string()),
+        ("status", pa.string()),
+        ("reason", pa.string()),
+        ("score", pa.float64()),
+        ("iteration", pa.int64()),
+        ("duplicate_of", pa.string()),
+        ("contaminated_by", pa.string()),
+    ]
+)
+Rows = dict[str, dict[str, Any]]
+
+
+def by_id(path: Path) -> Rows:
+    return {row["id"]: row for row in read_table(path).to_pylist()}
+
+
+def contaminations(path: Path) -> Rows:
+    """The first removal line of each page."""
+    found: Rows = {}
+    for line in path.read_text().splitlines():
+        row = json.loads(line)
+        found.setdefault(row["id"], row)
+    return found
+
+
+def fate(page: dict[str, Any], duplicates: Rows, kept: Rows, removed: Rows, scores: Rows) -> dict[str, Any]:
+    """Status and reason of a page, with what belongs to them."""
+    identity = page["id"]
+    if page["status"] == "rejected":
+        return {"status": "rejected", "reason": page["reason"]}
+    if identity in duplicates:
+        duplicate = duplicates[identity]
+        return {
+            "status": "duplicate",
+            "reason": duplicate["kind"],
+            "duplicate_of": duplicate["duplicate_of_url"],
+        }
+    found = {"score": scores[identity]["score"]}
+    if identity not in kept:
+        return found | {"status": "below_cut", "reason": "score"}
+    found |= {"iteration": kept[identity]["iteration"]}
+    if identity in removed:
+        match = removed[identity]
+        return found | {
+            "status": "contaminated",
+            "reason": match["rule"],
+            "contaminated_by": f"{match['benchmark']}/{match['item']}",
+        }
+    return found | {"status": "kept"}
+
+
+def run(stage: Stage[DecontaminateSection]) -> Counts:
+    """Write `pages.parquet`; returns pages by status."""
+    scores: Rows = {}
+    for path in stage.inputs["score"]:
+        scores |= by_id(Path(path) / "scores.parquet")
+    kept = by_id(stage.input("select") / "kept.parquet")
+    duplicates = by_id(stage.input("dedup") / "duplicates.parquet")
+    removed = contaminations(stage.input("decontaminate") / "removals.jsonl")
+    counts: Counter[str] = Counter()
+
+    def rows() -> Iterator[dict[str, Any]]:
+        for path in stage.inputs["extract"]:
+            for page in read_table(Path(path) / "records.parquet").to_pylist():
+                row = {name: page.get(name) for name in PAGES.names}
+                row |= fate(page, duplicates, kept, removed, scores)
+                counts[row["status"]] += 1
+                yield row
+
+    total = write_table(stage.partial / "pages.parquet", rows(), PAGES)
+    return {"pages": total} | dict(sorted(counts.items()))
+
+
+if __name__ == "__main__":
+    run_stage("decontaminate", DecontaminateSection, run)
