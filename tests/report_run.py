@@ -158,18 +158,21 @@ class FakeRun:
         metrics = {
             "iteration": number, "seed_pages": 60 * number, "pool_pages": len(pool), "kept_pages": len(kept),
             "kept_tokens": 480 * len(kept),
-            "overlap_with_previous": overlap if number > 1 else None, "marginal_pages": len(kept) - len(before),
+            "overlap_with_previous": overlap if number > 1 else None,
+            "marginal_pages": len(kept) - len(before),
             "marginal_tokens": 9000,
             "new_hosts": 9 - 2 * number, "seed_growth": 12, "threshold": 1.0, "converged": number == 3,
             "domains": [_domain(host) for host in range(0, 30, 3)],
-            "prefixes_used": [f"https://host{3 * number:02d}.example/notes/"],
+            "prefixes_used": [{"prefix": f"https://host{3 * number:02d}.example/notes/", "pages": 4}],
+            "passed_through": False,
         }  # fmt: skip
         (folder / "metrics.json").write_text(json.dumps(metrics))
 
     def _decontaminate(self) -> None:
         folder = self.node("decontaminate", ["crawl/dedup", "corpus/iteration-3/select"])
         rows = [
-            {"id": f"page-{index}", "url": self.pages[index]["url"], "benchmark": ("miniweb", "heldout")[index % 2],
+            {"id": f"page-{index}", "url": self.pages[index]["url"],
+             "benchmark": ("miniweb", "heldout")[index % 2],
              "item": f"q{index:04d}",
              "gram": "<b>how many apples</b> does she have left after she gives", "span": [10, 60],
              "rule": ("10-gram", "exact")[index % 3 == 0]}
@@ -201,9 +204,11 @@ class FakeRun:
                     "grad_norm": 1 + 0.2 * abs(noise),
                 }
                 if name.startswith("rl/"):
-                    row |= {"reward": 0.55 + 0.3 * share + 0.02 * noise, "accuracy": 0.55 + 0.3 * share + 0.02 * noise,
+                    row |= {"reward": 0.55 + 0.3 * share + 0.02 * noise,
+                            "accuracy": 0.55 + 0.3 * share + 0.02 * noise,
                             "kl": 0.09 * share,
-                            "entropy": 0.6 - 0.3 * share, "length": 22 + 14 * share + noise, "truncated": 0.01,
+                            "entropy": 0.6 - 0.3 * share, "length": 22 + 14 * share + noise,
+                            "truncated": 0.01,
                             "zero_variance_share": 0.2 + 0.3 * share,
                             "logprob_gap_max": 10 ** self.random.uniform(-6, -4.5)}  # fmt: skip
                 file.write(json.dumps(row) + "\n")
@@ -222,7 +227,7 @@ class FakeRun:
         sharpness: float,
         benchmarks: tuple[str, ...] = ("miniweb", "heldout"),
     ) -> None:
-        """Graded answers of a model: questions differ in difficulty, sharper models repeat their best answer."""
+        """Graded answers of a model: questions differ in difficulty, sharper models repeat themselves."""
         stage, _, name = model.partition("/")
         folder = self.node(f"evaluate/{name}", [model], model_stage=stage)
         scores = {}

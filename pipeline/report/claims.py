@@ -1,11 +1,11 @@
 """Holds the paper's claims against a run. `configs/claims.yaml` states them and says what decides each."""
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from pipeline.common.stage import InputError
 from pipeline.evaluate.metrics import wilson
@@ -26,7 +26,7 @@ class Claim(BaseModel):
     statement: str
     section: str
     paper: str = ""
-    test: str = Field(pattern="^(accuracy|kinds|voting|recall|converged)$")
+    test: Literal["accuracy", "kinds", "voting", "recall", "converged"]
     better: Selector | str | None = None
     worse: Selector | str | None = None
     models: Selector = {}
@@ -85,7 +85,7 @@ def points(comparison: Difference) -> str:
 
 
 def judge(claim: Claim, comparisons: list[Difference | None], missing: str) -> Verdict:
-    """Held if every interval lies above `at_least`; not measured without any, `missing` says what is absent."""
+    """Held if every interval lies above `at_least`; without any not measured, `missing` says why."""
     made = [comparison for comparison in comparisons if comparison is not None]
     if not made:
         return Verdict(claim, NOT_MEASURED, missing)
@@ -140,11 +140,10 @@ def _voting(claim: Claim, results: Results) -> list[Difference | None]:
     for better, worse in _sides(claim, results.run):
         for task in _tasks(claim, results):
             answers = [results.answers.get(name, {}).get(task) for name in [*better, *worse]]
-            drawn = min(found.drawn if found else 0 for found in answers)
-            if drawn > 1:
-                found.append(
-                    results.compare(better, worse, task, lambda answers, k=drawn: answers.voting_gap(k))
-                )
+            k = min(found.drawn if found else 0 for found in answers)
+            if k > 1:
+                gap = results.compare(better, worse, task, lambda answers, k=k: answers.voting_gap(k))
+                found.append(replace(gap, kind=f"Maj@{k} − Pass@{k}") if gap else None)
     return found
 
 
@@ -170,11 +169,8 @@ def _recall(run: Run) -> list[Difference | None]:
         {page.url: float(not kept.isdisjoint(page.urls)) for page in pages}
         for kept in map(kept_urls, (run.iterations[-1], run.iterations[0]))
     )
-    return [
-        difference(
-            (f"iteration {len(run.iterations)}", "iteration 1"), ("recall", "of math pages"), last, first
-        )
-    ]
+    names = (f"iteration {len(run.iterations)}", "iteration 1")
+    return [difference(names, ("recall", "of math pages"), last, first)]
 
 
 def _converged(claim: Claim, run: Run) -> Verdict:
@@ -183,7 +179,7 @@ def _converged(claim: Claim, run: Run) -> Verdict:
         return Verdict(claim, NOT_MEASURED, "the run has fewer than two iterations")
     # Iterations after convergence pass pages on and prove nothing: the first converged one decides.
     row = next((row for row in rows if row["converged"]), rows[-1])
-    share, pages = row["overlap_with_previous"], row["kept_pages"]
+    share, pages = row["overlap_with_previous"] or 0.0, row["kept_pages"]
     low, high = wilson(share * pages, pages)
     evidence = (
         f"iteration {row['iteration']}: {100 * share:.1f} % of its {pages:,} pages were kept before"
@@ -192,28 +188,21 @@ def _converged(claim: Claim, run: Run) -> Verdict:
     return Verdict(claim, HELD if share >= claim.at_least else NOT_HELD, evidence)
 
 
+def _decide(claim: Claim, run: Run, results: Results) -> Verdict:
+    match claim.test:
+        case "accuracy":
+            return judge(claim, _accuracy(claim, results), "no such pair of models was evaluated")
+        case "voting":
+            return judge(claim, _voting(claim, results), "no such pair of models has sampled answers")
+        case "kinds":
+            missing = f"no such model was evaluated in both {claim.better} and {claim.worse}"
+            return judge(claim, _kinds(claim, results), missing)
+        case "recall":
+            return judge(claim, _recall(run), "needs two iterations and a truth file")
+        case _:
+            return _converged(claim, run)
+
+
 def verdicts(claims: list[Claim], run: Run, results: Results) -> list[Verdict]:
     """Every claim with what the run says about it."""
-    found = []
-    for claim in claims:
-        match claim.test:
-            case "accuracy":
-                found.append(
-                    judge(claim, _accuracy(claim, results), "the run has no such pair of evaluated models")
-                )
-            case "voting":
-                found.append(
-                    judge(
-                        claim,
-                        _voting(claim, results),
-                        "the run has no such pair of models with sampled answers",
-                    )
-                )
-            case "kinds":
-                missing = f"no model was evaluated in both {claim.better} and {claim.worse}"
-                found.append(judge(claim, _kinds(claim, results), missing))
-            case "recall":
-                found.append(judge(claim, _recall(run), "needs two iterations and a truth file"))
-            case "converged":
-                found.append(_converged(claim, run))
-    return found
+    return [_decide(claim, run, results) for claim in claims]

@@ -178,7 +178,7 @@ def _node(name: str, path: Path) -> Node:
 
 
 def collect(name: str, inputs: dict[str, list[str]]) -> Run:
-    """The run called `name` from `--input` pairs: `stage/instance` -> data folder, one of `FILES` -> files."""
+    """The run called `name` from `--input` pairs: `stage/instance` -> data folder, or `FILES` -> files."""
     nodes, files = [], {}
     for key, paths in inputs.items():
         if key in FILES:
@@ -204,6 +204,6 @@ def read_truth(paths: list[Path]) -> dict[str, dict[str, Any]]:
     for row in rows:
         if row.get("label") not in ("math", "not_math", "unsure"):
             raise InputError(
-                f"{paths[0]}: label of {row.get('url')!r} is {row.get('label')!r}, not math, not_math or unsure"
+                f"{paths[0]}: label of {row.get('url')!r} is {row.get('label')!r}; see report.truth"
             )
     return {row["url"]: row for row in rows}

@@ -92,7 +92,7 @@ class Answers:
 
 
 class Results:
-    """What a run's models answered: `answers[model][task]`, and the stored `scores[model][benchmark][mode]`."""
+    """What a run's models answered: `answers[model][task]`, `scores[model][benchmark][mode]` as stored."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
@@ -122,7 +122,7 @@ class Results:
     def compare(
         self, better: list[str], worse: list[str], task: Task, value: Callable[[Answers], dict[str, float]]
     ) -> Difference | None:
-        """Two sides compared in `value`; a side's models are averaged by question; None if one was not evaluated."""
+        """Two sides compared in `value`, the models of a side averaged; None if one is not evaluated."""
         sides = []
         for names in (better, worse):
             values = [value(self.answers[name][task]) for name in names if task in self.answers.get(name, {})]

@@ -110,7 +110,7 @@ def scoped_items(run: Run) -> dict[str, list[Item]]:
 
 
 def iterations(run: Run) -> list[dict[str, Any]]:
-    """Each iteration's metrics; given a truth file, also `truth`: scope -> `measure` and average precision."""
+    """Each iteration's metrics; given a truth file also `truth`: scope -> `measure`, average precision."""
     items = scoped_items(run)
     found = []
     for node in run.iterations:

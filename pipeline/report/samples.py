@@ -82,7 +82,7 @@ def _task(results: Results, task: Task, count: int, limit: int) -> dict[str, Any
 
 
 def browser(results: Results, count: int, limit: int) -> list[dict[str, Any]]:
-    """Per task at most `count` questions with all models' answers; fewer where the page would grow too large."""
+    """Per task at most `count` questions with all models' answers; fewer if the page would grow too large."""
     while True:
         tasks = [_task(results, task, count, limit) for task in results.tasks]
         size = len(json.dumps(tasks, ensure_ascii=False).encode())

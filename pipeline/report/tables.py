@@ -131,7 +131,7 @@ def paper_tables(paper: dict[str, Any], run: Run, results: Results) -> list[dict
 
 
 def cost(run: Run) -> dict[str, Any]:
-    """Seconds in all and by stage, the largest memory, and the counters of work that components really did."""
+    """Seconds in all and by stage, the largest memory, and the counters of work that components did."""
     stages: Counter[str] = Counter()
     counters: Counter[str] = Counter()
     for node in run.nodes.values():

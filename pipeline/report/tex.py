@@ -45,7 +45,8 @@ _GREEK = {
 }
 _OPERATOR = dict(
     times="×", cdot="·", div="÷", pm="±", mp="∓", le="≤", leq="≤", ge="≥", geq="≥", ne="≠", neq="≠",
-    approx="≈", equiv="≡", sim="∼", cong="≅", to="→", rightarrow="→", Rightarrow="⇒", implies="⟹", iff="⟺", leftarrow="←",
+    approx="≈", equiv="≡", sim="∼", cong="≅", to="→", rightarrow="→", Rightarrow="⇒", implies="⟹",
+    iff="⟺", leftarrow="←",
     cup="∪", cap="∩", subset="⊂", subseteq="⊆", notin="∉", forall="∀", exists="∃", perp="⊥", parallel="∥",
     mid="∣", angle="∠", triangle="△", circ="∘", cdots="⋯", ldots="…", dots="…", sum="∑", prod="∏", int="∫",
     lfloor="⌊", rfloor="⌋", lceil="⌈", rceil="⌉", langle="⟨", rangle="⟩", therefore="∴", because="∵",
@@ -169,7 +170,7 @@ class _Parser:
         return f"<mo>{escape({'-': '−', '*': '∗'}.get(token, token))}</mo>"
 
     def argument(self) -> str:
-        """What a command or script applies to: a group, or a token; of a number the first digit, as in TeX."""
+        """What a command or script applies to: a group, or one token; of a number its first digit."""
         token = self.peek()
         if token[:1].isdigit() and len(token) > 1:
             self.tokens[self.at : self.at + 1] = [token[0], token[1:]]
