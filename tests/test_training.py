@@ -1,4 +1,4 @@
-"""Training is exact: packing leaks nothing, batches may be cut anywhere, a killed run ends as a whole one does."""
+"""Training is exact: packing leaks nothing, batches may be cut anywhere, killed runs end as whole ones do."""
 
 import json
 import os
