@@ -110,13 +110,23 @@ def test_data_sets_hold_distinct_questions_in_the_asked_shares(tmp_path):
     problems = distinct_problems(0, "train", 1000, chinese_share=0.2)
     assert len({problem.question for problem in problems}) == 1000
     assert sum(problem.lang == "zh" for problem in problems) == 200
-    write_sft(tmp_path / "sft.jsonl", problems, {"cot": 0.4, "direct": 0.6}, seed=0)
+    shares = [{"cot": 0.8, "direct": 0.2}, {"cot": 0.5, "brief": 0.5}, {"direct": 1.0}]
+    write_sft(tmp_path / "sft.jsonl", problems, shares, seed=0)
     examples = read(tmp_path / "sft.jsonl")
-    assert 0.35 < sum(example["source"] == "miniweb:cot" for example in examples) / 1000 < 0.45
+    for operations, share in enumerate(shares, start=1):
+        sources = [
+            example["source"]
+            for example, problem in zip(examples, problems, strict=True)
+            if len(problem.operations) == operations
+        ]
+        for style, weight in share.items():
+            assert abs(sources.count(f"miniweb:{style}") / len(sources) - weight) < 0.12
     asked = [example["messages"][0]["content"] for example in examples]
     assert asked == [problem.question for problem in problems]
-    assert all(f"\\boxed{{{problem.answer}}}" in example["messages"][1]["content"]
-               for example, problem in zip(examples, problems, strict=True))
+    assert all(
+        f"\\boxed{{{problem.answer}}}" in example["messages"][1]["content"]
+        for example, problem in zip(examples, problems, strict=True)
+    )
 
 
 def test_a_benchmark_file_is_the_same_for_the_same_seed(tmp_path):

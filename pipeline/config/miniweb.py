@@ -1,4 +1,4 @@
-"""Keys of the demo's generated world: the size of its web, what is planted in it, and the sizes of its data sets."""
+"""Keys of the demo's generated world: its web, what is planted in it, the sizes of its data sets."""
 
 from typing import Literal
 
@@ -26,8 +26,12 @@ class MiniwebSection(Section):
     near_duplicates: int = key(100, "pages repeated with edits on a mirror in another layout", ge=0)
     leaks: int = key(30, "pages that hold a benchmark question word for word", ge=0)
     chinese_share: float = key(0.25, "share of Chinese in every data set of problems", ge=0, le=1)
-    solution_styles: dict[Literal["cot", "brief", "direct", "program"], float] = key(
-        {"cot": 0.4, "direct": 0.6}, "solution styles of the fine-tuning examples and their weights"
+    solution_styles: list[dict[Literal["cot", "brief", "direct", "program"], float]] = key(
+        [{"cot": 0.7, "direct": 0.3}, {"cot": 0.7, "direct": 0.3}, {"cot": 0.25, "direct": 0.75}],
+        "weights of the solution styles in fine-tuning examples of one, two, three operations; long problems "
+        "are mostly guessed, so that RL has a habit to change rather than an ability to add",
+        min_length=3,
+        max_length=3,
     )
     sft: int = key(12000, "supervised fine-tuning examples", ge=1)
     rl: int = key(4000, "prompts with known answers for the reward model and RL", ge=1)

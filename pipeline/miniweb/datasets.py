@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from pipeline.miniweb.problems import Problem, Style, make_problem, render_solution
@@ -31,11 +31,11 @@ def distinct_problems(seed: int, split: str, count: int, chinese_share: float) -
 
 
 def write_sft(
-    path: Path, problems: list[Problem], style_weights: Mapping[Style, float], seed: int
+    path: Path, problems: list[Problem], style_weights: Sequence[Mapping[Style, float]], seed: int
 ) -> None:
-    """Write one chat example per problem, its style drawn by weight."""
+    """Write one chat example per problem; `style_weights` are for problems of one, two, three operations."""
     rng = random.Random(f"{seed}/styles")
-    styles = rng.choices(list(style_weights), list(style_weights.values()), k=len(problems))
+    styles = [_draw(rng, style_weights[len(problem.operations) - 1]) for problem in problems]
     write_lines(path, (
         {
             "id": f"miniweb-sft-{number}",
@@ -66,6 +66,10 @@ def write_benchmark(path: Path, problems: list[Problem], benchmark: str) -> None
         }
         for number, problem in enumerate(problems)
     ))
+
+
+def _draw(rng: random.Random, weights: Mapping[Style, float]) -> Style:
+    return rng.choices(list(weights), list(weights.values()))[0]
 
 
 def write_lines(path: Path, records: Iterable[dict]) -> None:

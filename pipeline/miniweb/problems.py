@@ -27,6 +27,7 @@ SPLITS = ("train", "test", "heldout")
 MAX_START = 12
 MIN_CHANGE, MAX_CHANGE = 2, 9  # from 2: plurals stay right
 MAX_TOTAL = 20
+CHANGE_WEIGHTS = {1: 1, 2: 2, 3: 3}  # number of changes in a story -> weight: longer ones leave more to learn
 TEST_SHARE = 0.2  # of the (who, things) pairs
 COMPARE_SHARE = 0.1  # of problems that compare two people instead of telling a chain of events
 
@@ -103,7 +104,8 @@ def _chain(rng: random.Random, scenario: Scenario) -> Story:
     total = rng.randint(MIN_CHANGE, MAX_START)
     parts, operations = [(scenario.opener, total)], []
     events = {"+": list(scenario.gains), "-": list(scenario.losses)}
-    for _ in range(rng.randint(1, 3)):
+    (changes,) = rng.choices(list(CHANGE_WEIGHTS), list(CHANGE_WEIGHTS.values()))
+    for _ in range(changes):
         signs = [sign for sign in "+-" if events[sign] and _room(total, sign) >= MIN_CHANGE]
         sign = rng.choice(signs)
         change = rng.randint(MIN_CHANGE, min(MAX_CHANGE, _room(total, sign)))
