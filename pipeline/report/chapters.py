@@ -10,7 +10,7 @@ from pipeline.config.report import ReportSection
 from pipeline.report import corpus, figures, tables
 from pipeline.report.claims import HELD, NOT_HELD, NOT_MEASURED, Verdict
 from pipeline.report.collect import STAGES, Run, read_json
-from pipeline.report.compare import Difference, Results
+from pipeline.report.compare import Results
 from pipeline.report.page import Chapter, percent
 
 TITLES = {
@@ -53,12 +53,6 @@ class Material:
     def cost(self) -> dict[str, Any]:
         return tables.cost(self.run)
 
-    @cached_property
-    def headline(self) -> Difference | None:
-        """What the page leads with: the gain of the last kind of training evaluated with its parent."""
-        models = self.run.models
-        return max(self.results.gains, key=lambda gain: STAGES.index(models[gain.better].stage), default=None)
-
 
 def _tiles(material: Material) -> list[tuple[str, str, str]]:
     """Key numbers: value, what it is, remark."""
@@ -69,7 +63,7 @@ def _tiles(material: Material) -> list[tuple[str, str, str]]:
         first, last = (row["truth"]["unseen"] for row in (rows[0], rows[-1]))
         recall = f"{percent(first['recall'], 0)} → {percent(last['recall'], 0)}"
         tiles.append((recall, "recall of math pages", f"at precision {percent(last['precision'], 0)}"))
-    if gain := material.headline:
+    if gain := material.results.headline:
         low, high = (f"{100 * bound:+.1f}" for bound in gain.ci95)
         what = f"points, {gain.better} over {gain.worse}"
         tiles.append((f"{100 * gain.mean:+.1f}", what, f"{gain.benchmark}, {low} … {high}"))
@@ -176,7 +170,7 @@ def drawings(material: Material) -> dict[str, figures.Figure]:
 
 def subtitle(material: Material) -> str:
     """What ran and what came out, in a sentence or two."""
-    run, gain = material.run, material.headline
+    run, gain = material.run, material.results.headline
     stages = len({node.stage for node in run.nodes.values()})
     seconds = duration(material.cost["seconds"])
     ran = f"{len(run.nodes)} results of {stages} stages in {seconds} of computing."

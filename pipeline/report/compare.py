@@ -15,7 +15,7 @@ from pipeline.evaluate.answers import Verdict
 from pipeline.evaluate.benchmarks import Item
 from pipeline.evaluate.grading import majority
 from pipeline.evaluate.metrics import paired_difference, pass_at_k
-from pipeline.report.collect import Model, Run, read_json, read_lines
+from pipeline.report.collect import STAGES, Model, Run, read_json, read_lines
 
 Task = tuple[str, str]  # benchmark, kind of solution
 
@@ -142,6 +142,12 @@ class Results:
             for task in self.tasks
         ]
         return [gain for gain in found if gain is not None]
+
+    @cached_property
+    def headline(self) -> Difference | None:
+        """What a report leads with: the gain of the last kind of training evaluated with its parent."""
+        models = self.run.models
+        return max(self.gains, key=lambda gain: STAGES.index(models[gain.better].stage), default=None)
 
     def curve(self, name: str, task: Task, metric: str) -> list[tuple[int, float, list[float]]]:
         """(K, value, 95 % interval) of `maj@k` or `pass@k` as scored; empty without samples."""

@@ -63,22 +63,12 @@ def _task(results: Results, task: Task, count: int, limit: int) -> dict[str, Any
                 question = {"id": row["id"], "question": _cut(row["question"], limit), "answers": {}}
                 question |= {"reference": to_html(str(row["reference"])), "about": " · ".join(about)}
                 questions.setdefault(row["id"], question)["answers"][name] = _answer(row, limit)
-    pair = next(
-        (
-            [gain.better, gain.worse]
-            for gain in reversed(results.gains)
-            if gain.better in models and gain.worse in models
-        ),
-        models[-2:][::-1],
+    lead = results.headline
+    pair = (
+        [lead.better, lead.worse] if lead and {lead.better, lead.worse} <= set(models) else models[-2:][::-1]
     )
-    return {
-        "pair": pair,
-        "benchmark": benchmark,
-        "kind": task[1],
-        "total": len(ids),
-        "models": models,
-        "questions": list(questions.values()),
-    }
+    found = {"benchmark": benchmark, "kind": task[1], "models": models, "pair": pair}
+    return found | {"total": len(ids), "questions": list(questions.values())}
 
 
 def browser(results: Results, count: int, limit: int) -> list[dict[str, Any]]:
