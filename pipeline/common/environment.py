@@ -14,6 +14,8 @@ def _prepare() -> None:
     defaults = {
         # Two processes that spin on the same cores cost five times the work: give each rank its own share.
         "OMP_NUM_THREADS": str(max(1, cores // ranks_here)),
+        # Waiting threads sleep instead of spinning: on a machine that does anything else, spinning costs far more.
+        "OMP_WAIT_POLICY": "PASSIVE",
         "TOKENIZERS_PARALLELISM": "false",
         # The engine lives in the training process: weights go over in memory, and one kill ends everything.
         "VLLM_ENABLE_V1_MULTIPROCESSING": "0",

@@ -193,14 +193,8 @@ class Graph:
             for name in self.names("corpus")
             if name.startswith(f"{Path(select.node).parent}/score")
         ]
-        chain = [("select", Result(name)) for name in self.names("corpus") if name.endswith("/select")]
-        inputs = [
-            *extracts,
-            ("dedup", Result("crawl/dedup")),
-            *scores,
-            *chain,
-            ("decontaminate", Result("decontaminate/corpus")),
-        ]
+        inputs = [*extracts, ("dedup", Result("crawl/dedup")), *scores, ("select", select)]
+        inputs.append(("decontaminate", Result("decontaminate/corpus")))
         self._add("decontaminate/pages", "pipeline.decontaminate.pages", section, inputs)
 
     def _corpus_inputs(self, key: str) -> list[tuple[str, "str | Result"]]:

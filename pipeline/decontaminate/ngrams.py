@@ -2,8 +2,9 @@
 
 The paper: a text with a 10-gram of a benchmark is removed; benchmark texts of 3 to 9 grams must match whole. It says neither
 what a gram is nor how text is normalised. Here a gram is a lower-cased word, a number or a single CJK character;
-punctuation does not count. Runs that are mostly numbers or single letters (tables, formulas) are no evidence of a leak and
-are ignored: a run needs `CONTENT` words of two letters or more, or CJK characters.
+punctuation does not count. Runs that are mostly numbers or single letters (tables, formulas, sums with a stock phrase)
+are no evidence of a leak and are ignored: half of a run, and at least `CONTENT`, must be words of two letters or more
+or CJK characters.
 """
 
 import re
@@ -68,10 +69,8 @@ def rolling(hashes: Hashes, n: int) -> Hashes:
 
 def is_content(words: list[str]) -> bool:
     """Whether a run holds enough words to be evidence."""
-    return (
-        sum(len(word) > 1 and not word[0].isdigit() or "\u3400" <= word[0] <= "\u9fff" for word in words)
-        >= CONTENT
-    )
+    content = sum(len(word) > 1 and not word[0].isdigit() or "\u3400" <= word[0] <= "\u9fff" for word in words)
+    return content >= max(CONTENT, len(words) / 2)
 
 
 class Index:
