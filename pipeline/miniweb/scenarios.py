@@ -90,7 +90,7 @@ CHINESE = Language(
     things=("苹果", "气球", "鸡蛋", "橘子", "杯子", "盒子", "玩具", "书包", "桃子", "面包"),
     scenarios=(
         Scenario("market", "{who}有{n}个{things}。",
-                 ("{who}又买了{n}个{things}。", "{other}给{who}{n}个{things}。"),
+                 ("{who}又买了{n}个{things}。", "{who}得到{n}个{things}。"),
                  ("{who}卖掉{n}个{things}。", "{who}送给{other}{n}个{things}。"),
                  "{who}现在有多少个{things}？"),
         Scenario("attic", "{who}家里有{n}个{things}。",
@@ -110,7 +110,7 @@ CHINESE = Language(
     ),
     compare=("{who}有{n}个{things}。",
              "{other}比{who}多{n}个{things}。", "{other}比{who}少{n}个{things}。",
-             "{who}和{other}共有几个{things}？"),
+             "{who}和{other}有几个{things}？"),
     conclusion="答案是{answer}。",
 )
 

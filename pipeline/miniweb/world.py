@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pipeline.config.miniweb import MiniwebSection
-from pipeline.miniweb.genres import arithmetic, chinese_mathematics, lectures, questions, school
-from pipeline.miniweb.genres.everyday import BOOKS, everyday
+from pipeline.miniweb.genres import applied, arithmetic, chinese_mathematics, lectures, questions, school
+from pipeline.miniweb.genres.everyday import everyday
 from pipeline.miniweb.hosts import Host, Section, plan_hosts
 from pipeline.miniweb.markup import LAYOUTS, Site, encode, render
 from pipeline.miniweb.pages import Article, Block, Heading, Paragraph, article_text, has_formulas
@@ -23,6 +23,8 @@ MATH_GENRES: dict[str, Callable[[random.Random], Article]] = {
     "worksheet": school.worksheet,
     "chapter": arithmetic.chapter,
     "word_problems": arithmetic.word_problems,
+    "applied": applied.applied,
+    "riddles": applied.riddles,
     "lecture_zh": chinese_mathematics.lecture_zh,
     "worksheet_zh": chinese_mathematics.worksheet_zh,
     "word_problems_zh": chinese_mathematics.word_problems_zh,

@@ -118,4 +118,30 @@ GARDEN: Phrases = {
              "Ours are already <30..120> cm tall!", "Try marigolds against the lice."),
 }  # fmt: skip
 
-HOME_BOOKS: dict[str, Phrases] = {"recipe": RECIPE, "shop": SHOP, "family": FAMILY, "garden": GARDEN}
+BUDGET: Phrases = {
+    "person": ("Anna", "Tom", "my partner", "Rosa", "Paul", "the children", "Kate"),
+    "title": ("Our budget in week <1..52>", "Living on <150..400> a week", "What we spent in <2015..2023>", "Saving diary, day <1..300>"),
+    "lead": ("We spent <100..390> euros this week, which is <3..60> more than planned.", "Every Sunday we add up the receipts of the week."),
+    "body": (
+        "Bread and milk: <4..19> + <2..9> euros, paid by <person>.",
+        "<person> sold <2..9> books and <2..9> cups at the market for <5..40> euros.",
+        "The gas bill went up from <60..90> to <91..140>.",
+        "<person> forgot that the bus pass costs <20..60> now.",
+        "That leaves <10..90> euros for the weekend.",
+        "We bought <2..9> kilos of apples because they were cheap.",
+        "Shoes for <person>: <25..90> euros, twice as much as last year.",
+        "In total the kitchen cost <20..99>.<10..99>.",
+        "<person> wants to save <5..25> percent of the wage.",
+        "We put <5..50> coins into the jar and counted them twice.",
+        "The old bicycle brought <30..120> euros.",
+        "Eating out is cancelled until the <10..28>th.",
+        "Insurance is due in <2..9> weeks: <80..400> euros.",
+        "With the voucher the film was <2..5> euros cheaper.",
+        "How many things do we really need? Fewer than we have.",
+        "The answer to every money question in this house is no.",
+    ),
+    "row_header": ("Item|Plan|Spent",),
+    "row": ("Food|<60..90>|<50..120>", "Transport|<20..40>|<15..60>", "School|<10..30>|<5..50>", "Energy|<30..60>|<30..80>", "Clothes|<10..50>|<0..90>", "Fun|<10..30>|<0..40>"),
+}  # fmt: skip
+
+HOME_BOOKS: dict[str, Phrases] = {"recipe": RECIPE, "shop": SHOP, "family": FAMILY, "garden": GARDEN, "budget": BUDGET}

@@ -102,4 +102,31 @@ GAMES: Phrases = {
     "row": ("iron sword|<50..300>|<5..20>", "silver shield|<100..400>|0", "long bow|<80..500>|<8..30>", "battle axe|<200..700>|<20..50>", "wooden club|<5..40>|<2..6>", "fire wand|<300..900>|<30..90>"),
 }  # fmt: skip
 
-SCREEN_BOOKS: dict[str, Phrases] = {"docs": DOCS, "help": HELP, "games": GAMES}
+SHEETS: Phrases = {
+    "function": ("SUM", "AVERAGE", "ROUND", "COUNT", "MAX", "IF", "LOOKUP"),
+    "cell": ("A1", "B2", "C3", "D4", "A2", "B7", "C12", "E5"),
+    "title": ("How to use <@function> in a spreadsheet", "Spreadsheet tip <1..99>: <@function>", "<@function> shows an error, what now?", "Invoices with a spreadsheet, lesson <1..12>"),
+    "lead": ("The function <@function> is found in the menu under Insert.", "Many readers asked how to add up a column; here is how <@function> works."),
+    "body": (
+        "Click on cell <cell> and type =<@function>(A1:A<9..40>).",
+        "Then drag the corner of the cell down to row <20..90>.",
+        "To add two cells, write =<cell>+<cell> and press enter.",
+        "A percentage is shown if you format the column as percent.",
+        "Row <2..9> holds the prices, row <10..19> the quantities.",
+        "If the cell shows ####, the column is too narrow.",
+        "Multiply with a star, for example =<cell>*<2..19>.",
+        "The total in <cell> changes as soon as you edit a number.",
+        "Brackets work as usual: =(<cell>+<cell>)/2.",
+        "Save the file under a new name first.",
+        "Version <2010..2021> moved the button to the right.",
+        "You can sort the table by date or by amount.",
+        "The answer appears at the bottom of the window.",
+        "Press F<2..12> to repeat the last step.",
+        "A blue frame marks the cells that belong to the formula.",
+        "Negative numbers turn red if you choose that format.",
+    ),
+    "row_header": ("Cell|Formula|Value",),
+    "row": ("A1|12+<1..9>|<13..30>", "B2|=A1*<2..9>|<20..90>", "C3|=SUM(A1:A9)|<100..400>", "D4|=A1-B2|<1..50>", "E5|=ROUND(C3;0)|<100..400>", "F6|=AVERAGE(B1:B9)|<10..60>"),
+}  # fmt: skip
+
+SCREEN_BOOKS: dict[str, Phrases] = {"docs": DOCS, "help": HELP, "games": GAMES, "sheets": SHEETS}

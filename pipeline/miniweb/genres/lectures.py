@@ -75,7 +75,7 @@ def worked(write: Writer, calculation: Calculation, task: str, result: str) -> l
 
 
 def lecture(rng: random.Random) -> Article:
-    """One section of lecture notes: two theorems, two worked examples, exercises."""
+    """One section of lecture notes: two theorems, three worked examples, exercises."""
     write = Writer(rng, PHRASES)
     theorems = rng.sample(THEOREMS, 2)
     blocks: list[Block] = [Paragraph(" ".join(write.several("intro", 2)))]
