@@ -36,36 +36,42 @@ def write_sft(
     """Write one chat example per problem; `style_weights` are for problems of one, two, three operations."""
     rng = random.Random(f"{seed}/styles")
     styles = [_draw(rng, style_weights[len(problem.operations) - 1]) for problem in problems]
-    write_lines(path, (
-        {
-            "id": f"miniweb-sft-{number}",
-            "messages": [
-                {"role": "user", "content": problem.question},
-                {"role": "assistant", "content": render_solution(problem, style)},
-            ],
-            "format": FORMATS[style],
-            "source": f"miniweb:{style}",
-        }
-        for number, (problem, style) in enumerate(zip(problems, styles, strict=True))
-    ))
+    write_lines(
+        path,
+        (
+            {
+                "id": f"miniweb-sft-{number}",
+                "messages": [
+                    {"role": "user", "content": problem.question},
+                    {"role": "assistant", "content": render_solution(problem, style)},
+                ],
+                "format": FORMATS[style],
+                "source": f"miniweb:{style}",
+            }
+            for number, (problem, style) in enumerate(zip(problems, styles, strict=True))
+        ),
+    )
 
 
 def write_benchmark(path: Path, problems: list[Problem], benchmark: str) -> None:
     """Write questions with answers and step-by-step solutions; also the format of RL prompts."""
-    write_lines(path, (
-        {
-            "id": f"{benchmark}-{problem.split}-{number}",
-            "benchmark": benchmark,
-            "split": problem.split,
-            "lang": problem.lang,
-            "question": problem.question,
-            "answer": problem.answer,
-            "solution": render_solution(problem, "cot"),
-            "subject": problem.template,
-            "level": len(problem.operations),
-        }
-        for number, problem in enumerate(problems)
-    ))
+    write_lines(
+        path,
+        (
+            {
+                "id": f"{benchmark}-{problem.split}-{number}",
+                "benchmark": benchmark,
+                "split": problem.split,
+                "lang": problem.lang,
+                "question": problem.question,
+                "answer": problem.answer,
+                "solution": render_solution(problem, "cot"),
+                "subject": problem.template,
+                "level": len(problem.operations),
+            }
+            for number, problem in enumerate(problems)
+        ),
+    )
 
 
 def _draw(rng: random.Random, weights: Mapping[Style, float]) -> Style:

@@ -127,8 +127,10 @@ def _comparison(rng: random.Random, language: Language) -> Story:
     sign = rng.choice("+-")
     difference = rng.randint(MIN_CHANGE, min(MAX_CHANGE, MAX_TOTAL - 2 * first if sign == "+" else first))
     second = Operation(first, sign, difference)
-    return ([(have, first), (more if sign == "+" else fewer, difference), (ask, 0)],
-            (second, Operation(first, "+", second.result)))
+    return (
+        [(have, first), (more if sign == "+" else fewer, difference), (ask, 0)],
+        (second, Operation(first, "+", second.result)),
+    )
 
 
 def joined_sum(problem: Problem) -> str:
