@@ -130,9 +130,10 @@ def chapters(material: Material) -> list[Chapter]:
             contexts[stage] = {"list": nodes, "lead": LEADS.get(stage, "")}
     if crawl := corpus.crawl(run):
         contexts["crawl"]["crawl"] = crawl
+    for stage in ("decontaminate", "corpus"):  # parts of them alone have nothing to show
+        contexts.pop(stage, None)
     if removals := corpus.removals(run, material.section.removals):
-        contexts["decontaminate"]["removals"] = removals
-    contexts.pop("corpus", None)  # a loop that has not ended one iteration has nothing to show
+        contexts["decontaminate"] = {"removals": removals}
     if material.iterations:
         contexts["corpus"] = _corpus(material.iterations)
     if "reward" in contexts:

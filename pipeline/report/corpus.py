@@ -175,9 +175,10 @@ class Removals:
 
 def removals(run: Run, limit: int) -> Removals | None:
     """Counts and at most `limit` removals, taken from the benchmarks in turn; None where it did not run."""
-    if "decontaminate" not in run.nodes:
+    logs = [node.data / "removals.jsonl" for node in run.of("decontaminate")]
+    if not any(log.exists() for log in logs):
         return None
-    rows = list(read_lines(run.nodes["decontaminate"].data / "removals.jsonl"))
+    rows = [row for log in logs for row in read_lines(log)]
     queues: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         queues.setdefault(row["benchmark"], []).append(row)

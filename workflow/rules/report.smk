@@ -1,9 +1,14 @@
 # One offline page and summary.json from all manifests.
 
+from glob import glob
+
 
 rule report:
     input:
         needs("report"),
+        GRAPH.config.sections["report"].claims,
+        GRAPH.config.sections["report"].paper,
+        sorted(glob("pipeline/report/templates/*")),
     output:
         page=report("<results>/report/index.html", caption="../report/report.rst", category="Report"),
         summary=report("<results>/report/summary.json", caption="../report/summary.rst", category="Report"),
