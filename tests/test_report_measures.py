@@ -11,7 +11,14 @@ from report_run import FakeRun, full_run
 from pipeline.report.claims import Claim, judge, read_claims, verdicts
 from pipeline.report.collect import Run, collect, parameter_count
 from pipeline.report.compare import Answers, Difference, Results, difference
-from pipeline.report.corpus import average_precision, iterations, measure, precision_recall_curve, truth_items
+from pipeline.report.corpus import (
+    average_precision,
+    crawl,
+    iterations,
+    measure,
+    precision_recall_curve,
+    truth_items,
+)
 
 CLAIMS = Path(__file__).resolve().parents[1] / "configs/claims.yaml"
 
@@ -170,6 +177,14 @@ def test_claims_find_the_models_that_they_are_about(found: Run) -> None:
         "code-before-math",
     }
     assert {judged[name].verdict for name in unmeasured} == {"not measured"}
+
+
+def test_crawl_counts_every_record_once(fake: FakeRun, found: Run) -> None:
+    counts = crawl(found)
+    copies = sum(page["duplicate_of"] is not None for page in fake.pages)
+    assert (counts.languages.total(), counts.reasons.total()) == (len(fake.pages), 97)
+    assert counts.languages["zh"] == sum(page["language"] == "zh" for page in fake.pages)
+    assert (counts.records, counts.pool) == (len(fake.pages) + 97, len(fake.pages) - copies)
 
 
 def test_models_know_their_parents_and_mixtures(found: Run) -> None:

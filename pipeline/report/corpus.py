@@ -131,35 +131,48 @@ def iterations(run: Run) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Crawl:
-    """Records by outcome, pages by language, and duplicates by kind."""
+    """Records rejected by reason, pages by language, duplicates by kind."""
 
-    records: int
     reasons: Counter[str]
     languages: Counter[str]
     duplicates: Counter[str]
-    pool: int | None
+
+    @property
+    def records(self) -> int:
+        """Response records read."""
+        return self.languages.total() + self.reasons.total()
+
+    @property
+    def pool(self) -> int:
+        """Pages left when duplicates are gone."""
+        return self.languages.total() - self.duplicates.total()
 
 
-def _column_counts(path: Path, column: str) -> Counter[str]:
-    return Counter(str(value) for value in parquet.read_table(path, columns=[column])[column].to_pylist())
+def _counts(path: Path, *columns: str) -> Counter[tuple[str | None, ...]]:
+    """How often each combination of values occurs; nothing if there is no such file."""
+    if not path.exists():
+        return Counter()
+    rows = (
+        parquet.read_table(path, columns=list(columns)).group_by(list(columns)).aggregate([([], "count_all")])
+    )
+    return Counter({tuple(row[name] for name in columns): row["count_all"] for row in rows.to_pylist()})
 
 
 def crawl(run: Run) -> Crawl | None:
     """Counts over all crawl results; None where crawling did not run."""
     if not run.of("crawl"):
         return None
-    reasons, languages, duplicates, pool, records = Counter(), Counter(), Counter(), None, 0
+    found = Crawl(Counter(), Counter(), Counter())
     for node in run.of("crawl"):
-        path = node.data / "records.parquet"
-        if path.exists():
-            table = parquet.read_table(path, columns=["status", "reason", "language"]).to_pylist()
-            records += len(table)
-            reasons.update(row["reason"] or "unknown" for row in table if row["status"] == "rejected")
-            languages.update(row["language"] or "unknown" for row in table if row["status"] == "extracted")
-        if (node.data / "duplicates.parquet").exists():
-            duplicates.update(_column_counts(node.data / "duplicates.parquet", "kind"))
-            pool = sum(languages.values()) - sum(duplicates.values()) if languages else None
-    return Crawl(records, reasons, languages, duplicates, pool)
+        outcomes = _counts(node.data / "records.parquet", "status", "reason", "language")
+        for (status, reason, language), number in outcomes.items():
+            if status == "extracted":
+                found.languages[language or "unknown"] += number
+            else:
+                found.reasons[reason or "unknown"] += number
+        for (kind,), number in _counts(node.data / "duplicates.parquet", "kind").items():
+            found.duplicates[kind or "unknown"] += number
+    return found
 
 
 @dataclass(frozen=True)

@@ -260,7 +260,7 @@ def cost(run: Run) -> Figure:
             "name": node.name,
             "x": [node.seconds],
             "y": [node.stage],
-            "marker": {"color": colour(index), "line": {"color": "@paper", "width": 1}},
+            "marker": {"color": f"@1/{0.9 if index % 2 else 0.6}", "line": {"color": "@paper", "width": 1}},
             "hovertemplate": f"{node.name}: %{{x:,.1f}} s<extra></extra>",
         }
         for index, node in enumerate(nodes)
