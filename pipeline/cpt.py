@@ -5,6 +5,8 @@ scratch. Output: a model folder. Departures: the paper states neither gradient c
 these are ours; so is keeping the documents of a sequence apart (`isolate_documents`).
 """
 
+import pipeline.common.environment  # noqa: F401  # isort: skip  # before torch and deepspeed
+
 from typing import Any
 
 from torch import nn

@@ -5,6 +5,8 @@ Of what the paper leaves open: the loss is on the assistant's words and EOS only
 context, and examples that share a sequence do not see each other.
 """
 
+import pipeline.common.environment  # noqa: F401  # isort: skip  # before torch and deepspeed
+
 from collections.abc import Iterator
 from typing import Any
 
