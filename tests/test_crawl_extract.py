@@ -1,7 +1,9 @@
 """Extraction: lineage, text, character sets, damaged files, both command-line forms."""
 
+import errno
 import gzip
 import http.server
+import io
 import json
 import threading
 
@@ -10,7 +12,7 @@ from crawl_warcs import FILLER, WEB, html, program, record, write_warc
 
 from pipeline.common.shards import read_documents, read_table
 from pipeline.common.stage import InputError
-from pipeline.crawl import sources, text
+from pipeline.crawl import sources, text, warc
 from pipeline.crawl.language import detect_language
 from pipeline.crawl.warc import ReadCounts, read_pages
 
@@ -245,6 +247,26 @@ def test_a_remote_file_reads_like_a_local_one_through_failing_requests(tmp_path,
     assert remote == read(tmp_path / "a.warc.gz")
     with pytest.raises(InputError, match="cannot be read"):
         read(f"http://127.0.0.1:{server.server_port}/a.warc.gz")
+
+
+class FailingFile(io.BytesIO):
+    """A file whose second half cannot be read."""
+
+    error = InputError("http://a.org/a.warc.gz: cannot be read")
+
+    def read(self, size=-1):
+        if self.tell() >= 700:
+            raise self.error
+        return super().read(min(size, 700))
+
+
+@pytest.mark.parametrize("error", [FailingFile.error, OSError(errno.EIO, "Input/output error")])
+def test_a_disk_or_network_that_fails_is_not_taken_for_a_damaged_file(tmp_path, monkeypatch, error):
+    write_warc(tmp_path / "a.warc.gz", RECORDS)
+    monkeypatch.setattr(FailingFile, "error", error)
+    monkeypatch.setattr(warc, "open_source", lambda path: FailingFile((tmp_path / "a.warc.gz").read_bytes()))
+    with pytest.raises(type(error)):
+        read(tmp_path / "a.warc.gz")
 
 
 def test_character_sets_are_found_where_headers_lie_or_lack():

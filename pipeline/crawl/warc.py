@@ -118,7 +118,9 @@ def _read_run(
             counts.records += 1
             last, claimed = record.stream_pos, record.content_length
             pending = _read_page(record, name, max_bytes) if record.record_type & PAGES else None
-    except OSError:  # FastWARC's answer to bytes that are no WARC record
+    except OSError as error:  # FastWARC's answer to bytes that are no WARC record
+        if error.errno is not None:  # the system's answer to a broken disk
+            raise
         failed = True
     if last < 0:
         return None
@@ -183,7 +185,7 @@ def _find_record(stream: BinaryIO, start: int, size: int, compressed: bool) -> i
         data = stream.read(CHUNK)
         if match := pattern.search(data, max(start - position, 0)):
             return position + match.start()
-        if position + len(data) >= size:
+        if len(data) < CHUNK:
             break
         position += len(data) - 16  # a pattern may lie across the border
     return size
@@ -207,7 +209,9 @@ def _read_page(record: WarcRecord, name: str, max_bytes: int) -> Page:
             _read_http_headers(record, page)
         expected = record.content_length
         page.payload = record.reader.read(max_bytes + 1)
-    except OSError:  # the compressed stream breaks within this record
+    except OSError as error:  # the compressed stream breaks within this record
+        if error.errno is not None:
+            raise
         page.flaw = INCOMPLETE
         return page
     if len(page.payload) > max_bytes:
