@@ -1,7 +1,7 @@
-"""Stage `miniweb`: the demo's generated web as WARC files, the truth about it, and the data sets made of its problems.
+"""Stage `miniweb`: the demo's generated web, the truth about it, and the data sets made of its problems.
 
-Stands in for Common Crawl, OpenWebMath and the benchmarks where there is no network (ours; the paper has no such step). Everything
-follows from the seed, to the byte.
+Stands in for Common Crawl, OpenWebMath and the benchmarks where there is no network (ours; the paper has no
+such step). Everything follows from the seed, to the byte.
 """
 
 import random
@@ -24,7 +24,9 @@ def write_datasets(folder: Path, config: MiniwebSection) -> dict[str, list[Probl
     share = config.chinese_share
     train = datasets.distinct_problems(config.seed, "train", max(config.sft, config.rl), share)
     datasets.write_sft(folder / "sft.jsonl", train[: config.sft], config.solution_styles, config.seed)
-    datasets.write_benchmark(folder / "rl.jsonl", train[: config.rl], "miniweb")  # a subset, as in section 4.2
+    datasets.write_benchmark(
+        folder / "rl.jsonl", train[: config.rl], "miniweb"
+    )  # a subset, as in section 4.2
     benchmarks = {
         "test": datasets.distinct_problems(config.seed, "test", config.test, share),
         "heldout": datasets.distinct_problems(config.seed, "heldout", config.heldout, share),

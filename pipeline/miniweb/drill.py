@@ -1,4 +1,4 @@
-"""Short test questions of 3 to 9 grams: what the exact-match rule of decontamination exists for (paper section 2.1)."""
+"""Short test questions, for the exact-match rule of decontamination (3 to 9 grams, paper section 2.1)."""
 
 import random
 
@@ -11,7 +11,9 @@ WORDS = {"en": {"+": "plus", "-": "minus"}, "zh": {"+": "加", "-": "减"}}
 
 
 def drill_problems(seed: int, count: int, chinese_share: float) -> list[Problem]:
-    """`count` different one-step questions about pairs (who, things) of the test split; no other text has their form."""
+    """`count` different one-step questions about pairs (who, things) of the test split; no other text has
+    their form.
+    """
     rng = random.Random(f"{seed}/drill")
     found: dict[str, Problem] = {}
     while len(found) < count:
@@ -24,5 +26,7 @@ def drill_problems(seed: int, count: int, chinese_share: float) -> list[Problem]
         right = rng.randint(1, min(MAX_CHANGE, left) if sign == "-" else MAX_CHANGE)
         text = QUESTIONS[lang].format(who=who, things=things, left=left, word=WORDS[lang][sign], right=right)
         operation = Operation(left, sign, right)
-        found.setdefault(text, Problem(text, str(operation.result), (operation,), f"{lang}-drill-1", lang, "drill"))
+        found.setdefault(
+            text, Problem(text, str(operation.result), (operation,), f"{lang}-drill-1", lang, "drill")
+        )
     return list(found.values())

@@ -1,8 +1,9 @@
 """Text from phrase books: small context-free grammars whose alternatives are drawn at random.
 
-A phrase book maps a symbol to alternatives. In an alternative `<symbol>` is expanded in turn, `<3..40>` is a random integer,
-`<2.5..9>` a random number with one decimal, and `<@symbol>` is drawn once and then stays the same in the whole page (a person, a town).
-Formulas are TeX between the brackets ⟦ ⟧; the markup of the site decides how they are written.
+A phrase book maps a symbol to alternatives. In an alternative `<symbol>` is expanded in turn, `<3..40>` is a
+random integer, `<2.5..9>` a random number with one decimal, and `<@symbol>` is drawn once and then stays the
+same in the whole page (a person, a town). Formulas are TeX between the brackets ⟦ ⟧; the markup of the site
+decides how they are written.
 """
 
 import random

@@ -1,4 +1,4 @@
-"""What a page says, before any site's markup: an article of blocks, whose formulas are TeX between ⟦ and ⟧."""
+"""What a page says, before any markup: an article of blocks, whose formulas are TeX between ⟦ and ⟧."""
 
 import re
 from dataclasses import dataclass, replace
@@ -58,7 +58,7 @@ Block = Heading | Paragraph | Display | Items | Table | Code | Post
 
 @dataclass(frozen=True)
 class Article:
-    """A page's main content and the truth about it. `math`: it teaches, asks, derives or solves mathematics."""
+    """A page's main content and its truth; `math`: it teaches, asks, derives or solves mathematics."""
 
     title: str
     blocks: tuple[Block, ...]

@@ -1,7 +1,8 @@
-"""What servers answer: pages with the headers of their site, and the errors, redirects and files that a crawler also meets."""
+"""What servers answer: pages with headers, and errors, redirects and files that a crawler also meets."""
 
 import random
 from datetime import UTC, datetime, timedelta
+from html import escape
 from typing import Any
 
 from pipeline.config.miniweb import MiniwebSection
@@ -13,6 +14,9 @@ START = datetime(2024, 3, 4, 6, 0, tzinfo=UTC)
 NETWORKS = ("192.0.2", "198.51.100", "203.0.113")  # reserved for documentation (RFC 5737)
 ODD_SHARE = 0.008  # of all pages, for each kind of `_odd`
 TRUNCATED_SHARE = 0.002
+NOT_FOUND = "<html><head><title>404 Not Found</title></head><body><h1>Not Found</h1></body></html>\n"
+SITEMAP = '<?xml version="1.0"?>\n<urlset><url><loc>{url}</loc></url></urlset>\n'
+PNG_START = b"\x89PNG\r\n\x1a\n"
 
 Answer = tuple[Response, dict[str, Any]]  # with the label of the record, but for its position
 
@@ -30,16 +34,32 @@ def answers(pages: list[Page], config: MiniwebSection) -> list[Answer]:
     result, seen = [], set()
     for number, (kind, page) in enumerate(jobs):
         moment = START + timedelta(seconds=number)
-        response, truth = _page(page, moment, rng, page.url in cut) if kind == "page" else _odd(kind, page, moment, rng)
+        response, truth = (
+            _page(page, moment, rng, page.url in cut) if kind == "page" else _odd(kind, page, moment, rng)
+        )
         if response.url not in seen:
             seen.add(response.url)
             result.append((response, truth))
     return result
 
 
-def _response(url: str, site: Site, moment: datetime, rng: random.Random, content_type: str, payload: bytes, status: int = 200,
-              extra: tuple[tuple[str, str], ...] = (), truncated: bool = False) -> Response:  # fmt: skip
-    headers = [("Date", moment.strftime("%a, %d %b %Y %H:%M:%S GMT")), ("Content-Type", content_type), ("Server", site.server), ("Connection", "keep-alive")]
+def _response(
+    url: str,
+    site: Site,
+    moment: datetime,
+    rng: random.Random,
+    content_type: str,
+    payload: bytes,
+    status: int = 200,
+    extra: tuple[tuple[str, str], ...] = (),
+    truncated: bool = False,
+) -> Response:
+    headers = [
+        ("Date", moment.strftime("%a, %d %b %Y %H:%M:%S GMT")),
+        ("Content-Type", content_type),
+        ("Server", site.server),
+        ("Connection", "keep-alive"),
+    ]
     if rng.random() < 0.5:  # crawlers store the body decoded and keep what it was under another name
         headers.append(("X-Crawler-Content-Encoding", "gzip"))
     if rng.random() < 0.3:
@@ -48,7 +68,9 @@ def _response(url: str, site: Site, moment: datetime, rng: random.Random, conten
         headers.append(("Set-Cookie", f"sid={rng.getrandbits(48):012x}; path=/; HttpOnly"))
     headers += [*extra, ("Content-Length", str(len(payload)))]
     address = f"{NETWORKS[len(site.host) % 3]}.{sum(site.host.encode()) % 254 + 1}"
-    return Response(url, status, tuple(headers), payload, moment.strftime("%Y-%m-%dT%H:%M:%SZ"), address, truncated)
+    return Response(
+        url, status, tuple(headers), payload, moment.strftime("%Y-%m-%dT%H:%M:%SZ"), address, truncated
+    )
 
 
 def _page(page: Page, moment: datetime, rng: random.Random, cut: bool) -> Answer:
@@ -70,24 +92,36 @@ def _page(page: Page, moment: datetime, rng: random.Random, cut: bool) -> Answer
 
 def _odd(kind: str, page: Page, moment: datetime, rng: random.Random) -> Answer:
     """A record that is no page: an error, a redirect, a file for robots, a picture, an empty body."""
-    root = f"https://{page.site.host}"
-    number = rng.randint(1000, 9999)
-    not_found = f"<html><head><title>404 Not Found</title></head><body><h1>Not Found</h1><p>No page {number} here.</p></body></html>"
-    url, status, content_type, payload, extra = {
-        "missing": (f"{root}/old/{number}.html", 404, "text/html", not_found.encode(), ()),
-        "moved": (f"{root}/go/{number}", 301, "text/html", b"", (("Location", page.url),)),
-        "robots": (f"{root}/robots.txt", 200, "text/plain", f"User-agent: *\nDisallow: /admin/\nSitemap: {root}/sitemap.xml\n".encode(), ()),
-        "sitemap": (f"{root}/sitemap.xml", 200, "application/xml", f'<?xml version="1.0"?>\n<urlset><url><loc>{page.url.replace("&", "&amp;")}</loc></url></urlset>\n'.encode(), ()),
-        "picture": (f"{root}/img/{number}.png", 200, "image/png", b"\x89PNG\r\n\x1a\n" + rng.randbytes(300), ()),
-        "empty": (f"{root}/empty/{number}", 200, "text/html", b"", ()),
-    }[kind]  # fmt: skip
-    response = _response(url, page.site, moment, rng, content_type, payload, status, extra)
-    truth = {name: None for name in label(page)} | {
-        "url": url, "label": "not_math", "label_basis": "generated", "language": page.site.language, "genre": kind, "markup": "none", "markups": ["none"],
-        "source": "miniweb", "host": page.site.host, "title": kind, "http_status": status, "content_type": content_type, "http_charset": None,
-        "charset": "utf-8", "meta_charset": None, "truncated": False,
-    }  # fmt: skip
-    return response, _with_payload(truth, payload)
+    root, number = f"https://{page.site.host}", rng.randint(1000, 9999)
+    path, status, content_type, text = {
+        "missing": (f"/old/{number}.html", 404, "text/html", NOT_FOUND),
+        "moved": (f"/go/{number}", 301, "text/html", ""),
+        "robots": ("/robots.txt", 200, "text/plain", f"User-agent: *\nSitemap: {root}/sitemap.xml\n"),
+        "sitemap": ("/sitemap.xml", 200, "application/xml", SITEMAP.format(url=escape(page.url))),
+        "picture": (f"/img/{number}.png", 200, "image/png", ""),
+        "empty": (f"/empty/{number}", 200, "text/html", ""),
+    }[kind]
+    payload = PNG_START + rng.randbytes(300) if kind == "picture" else text.encode()
+    extra = (("Location", page.url),) if kind == "moved" else ()
+    response = _response(root + path, page.site, moment, rng, content_type, payload, status, extra)
+    truth = {
+        "url": root + path,
+        "label": "not_math",
+        "label_basis": "generated",
+        "language": page.site.language,
+        "genre": kind,
+        "markup": "none",
+        "markups": ["none"],
+        "source": "miniweb",
+        "host": page.site.host,
+        "title": kind,
+        "http_status": status,
+        "content_type": content_type,
+        "charset": "utf-8",
+        "truncated": False,
+    }
+    unknown = dict.fromkeys((*label(page), "http_charset", "meta_charset"))
+    return response, _with_payload(unknown | truth, payload)
 
 
 def _with_payload(truth: dict[str, Any], payload: bytes) -> dict[str, Any]:

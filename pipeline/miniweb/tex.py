@@ -1,28 +1,62 @@
 """A small subset of TeX as MathML, KaTeX's HTML and plain text: what the generated pages' formulas need.
 
-Covers numbers, letters, commands for symbols and functions, sub- and superscripts, `\\frac`, `\\sqrt`, `\\text` and `pmatrix`.
+Covers numbers, letters, commands for symbols and functions, sub- and superscripts, `\\frac`, `\\sqrt`,
+`\\text` and `pmatrix`.
 """
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from html import escape
 
-TOKEN = re.compile(r"\\begin\{pmatrix\}|\\end\{pmatrix\}|\\text\{[^}]*\}|\\\\|\\%|\\[a-zA-Z]+|\d+(?:\.\d+)?|[a-zA-Z]|\S")
+TOKEN = re.compile(
+    r"\\begin\{pmatrix\}|\\end\{pmatrix\}|\\text\{[^}]*\}|\\\\|\\%|\\[a-zA-Z]+|\d+(?:\.\d+)?|[a-zA-Z]|\S"
+)
 
 SYMBOLS = {
-    "cdot": "·", "times": "×", "div": "÷", "le": "≤", "ge": "≥", "ne": "≠", "in": "∈", "to": "→", "infty": "∞", "sum": "∑",
-    "int": "∫", "alpha": "α", "beta": "β", "lambda": "λ", "varepsilon": "ε", "delta": "δ", "pi": "π", "mu": "μ", "sigma": "σ",
-    "ldots": "…", "equiv": "≡", "mid": "∣", "subset": "⊂", "cap": "∩", "cup": "∪", "forall": "∀", "exists": "∃", "pm": "±",
-    "circ": "∘", "Rightarrow": "⇒", "quad": " ", "langle": "⟨", "rangle": "⟩", "approx": "≈", "prime": "′", "%": "%",
-}  # fmt: skip
+    "cdot": "·",
+    "times": "×",
+    "div": "÷",
+    "le": "≤",
+    "ge": "≥",
+    "ne": "≠",
+    "in": "∈",
+    "to": "→",
+    "infty": "∞",
+    "sum": "∑",
+    "int": "∫",
+    "alpha": "α",
+    "beta": "β",
+    "lambda": "λ",
+    "varepsilon": "ε",
+    "delta": "δ",
+    "pi": "π",
+    "mu": "μ",
+    "sigma": "σ",
+    "ldots": "…",
+    "equiv": "≡",
+    "mid": "∣",
+    "subset": "⊂",
+    "cap": "∩",
+    "cup": "∪",
+    "forall": "∀",
+    "exists": "∃",
+    "pm": "±",
+    "circ": "∘",
+    "Rightarrow": "⇒",
+    "quad": " ",
+    "langle": "⟨",
+    "rangle": "⟩",
+    "approx": "≈",
+    "prime": "′",
+    "%": "%",
+}
 FUNCTIONS = {"det", "gcd", "lim", "sin", "cos", "ln", "log", "max", "min", "dim", "ker", "mod"}
 SUPERSCRIPTS = str.maketrans("0123456789+-n", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ")
 
 
 @dataclass(frozen=True)
 class Node:
-    """`kind`: row, frac, sqrt, sup, sub, matrix (rows of cells), or a leaf: number, letter, operator, word."""
+    """`kind`: row, frac, sqrt, sup, sub, matrix (rows of cells), or leaf: number, letter, operator, word."""
 
     kind: str
     text: str = ""
@@ -115,14 +149,17 @@ def to_katex(node: Node) -> str:
         case "row":
             return "".join(inner)
         case "frac":
-            return f'<span class="mord"><span class="mfrac">{inner[0]}<span class="frac-line"></span>{inner[1]}</span></span>'
+            fraction = f'{inner[0]}<span class="frac-line"></span>{inner[1]}'
+            return f'<span class="mord"><span class="mfrac">{fraction}</span></span>'
         case "sqrt":
             return f'<span class="mord sqrt">√{inner[0]}</span>'
         case "sup" | "sub":
             return f'<span class="mord">{inner[0]}<span class="msupsub">{inner[1]}</span></span>'
         case "matrix":
             rows = ("".join(to_katex(cell) for cell in row.parts) for row in node.parts)
-            return f'<span class="minner">({"".join(f"<span class=mtable>{row}</span>" for row in rows)})</span>'
+            return (
+                f'<span class="minner">({"".join(f"<span class=mtable>{row}</span>" for row in rows)})</span>'
+            )
     css = {"number": "mord", "letter": "mord mathnormal", "operator": "mbin", "word": "mord text"}[node.kind]
     return f'<span class="{css}">{escape(node.text)}</span>'
 
@@ -130,19 +167,18 @@ def to_katex(node: Node) -> str:
 def to_plain(node: Node) -> str:
     """Unicode text, as people write mathematics without any markup: `x²+1`, `(a+b)/2`."""
     inner = [to_plain(part) for part in node.parts]
-    wrapped: Callable[[str], str] = lambda text: text if re.fullmatch(r"\w+", text) else f"({text})"  # noqa: E731
     match node.kind:
         case "row":
             return "".join(inner)
         case "frac":
-            return f"{wrapped(inner[0])}/{wrapped(inner[1])}"
+            return f"{_wrapped(inner[0])}/{_wrapped(inner[1])}"
         case "sqrt":
-            return f"√{wrapped(inner[0])}"
+            return f"√{_wrapped(inner[0])}"
         case "sup":
             small = inner[1].translate(SUPERSCRIPTS)
             if small == "′":
                 return inner[0] + small
-            return inner[0] + (small if re.fullmatch("[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ]+", small) else f"^{wrapped(inner[1])}")
+            return inner[0] + (small if re.fullmatch("[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ]+", small) else f"^{_wrapped(inner[1])}")
         case "sub":
             return f"{inner[0]}_{inner[1]}"
         case "matrix":
@@ -150,3 +186,7 @@ def to_plain(node: Node) -> str:
         case "word" if node.text == "mod":
             return " mod "
     return node.text
+
+
+def _wrapped(text: str) -> str:
+    return text if re.fullmatch(r"\w+", text) else f"({text})"

@@ -1,9 +1,10 @@
-"""What is known about the generated web: labels of all records, the seed and background lists of the corpus loop, reviewed URL prefixes."""
+"""What is known about the generated web: labels, seed and background lists, reviewed URL prefixes."""
 
 import random
 from pathlib import Path
 from typing import Any
 
+from pipeline.common.stage import InputError
 from pipeline.config.miniweb import MiniwebSection
 from pipeline.miniweb.datasets import write_lines
 from pipeline.miniweb.warc import Position
@@ -14,22 +15,34 @@ REVIEW_DATE = "2024-04-02"
 
 def write_labels(path: Path, labels: list[dict[str, Any]], positions: list[Position]) -> None:
     """One line per response record, in the order of the files."""
-    write_lines(path, (
-        truth | {"warc_file": position.file, "warc_offset": position.offset, "warc_length": position.length}
-        for truth, position in zip(labels, positions, strict=True)
-    ))  # fmt: skip
+    write_lines(
+        path,
+        (
+            truth
+            | {"warc_file": position.file, "warc_offset": position.offset, "warc_length": position.length}
+            for truth, position in zip(labels, positions, strict=True)
+        ),
+    )
 
 
 def write_lists(folder: Path, pages: list[Page], config: MiniwebSection) -> dict[str, int]:
     """Write `seed_urls.txt`, `background_urls.txt` and `annotations.tsv`; returns their sizes."""
     rng = random.Random(f"{config.seed}/lists")
-    originals = [page for page in pages if "duplicate_of" not in page.extra and "contaminated_by" not in page.extra]
+    originals = [
+        page for page in pages if "duplicate_of" not in page.extra and "contaminated_by" not in page.extra
+    ]
     seeds = [page.url for page in originals if page.host.family == "seed" and page.article.math]
     seeds = rng.sample(seeds, max(1, round(config.seed_share * len(seeds))))
     mathematics = round(config.background_math * config.background)
     listed = set(seeds)
-    background = rng.sample([page.url for page in originals if page.article.math and page.url not in listed], mathematics)
-    background += rng.sample([page.url for page in originals if not page.article.math], config.background - mathematics)
+    known = [page.url for page in originals if page.article.math and page.url not in listed]
+    others = [page.url for page in originals if not page.article.math]
+    if config.background - mathematics > len(others):
+        raise InputError(
+            f"config key miniweb.background: {config.background} pages, but the web has only {len(others)} "
+            "that are no mathematics; lower it or raise miniweb.scale"
+        )
+    background = rng.sample(known, mathematics) + rng.sample(others, config.background - mathematics)
     for name, urls in (("seed_urls.txt", seeds), ("background_urls.txt", background)):
         (folder / name).write_text("".join(f"{url}\n" for url in sorted(urls)))
     rows = annotations(pages)
@@ -39,10 +52,10 @@ def write_lists(folder: Path, pages: list[Page], config: MiniwebSection) -> dict
 
 
 def annotations(pages: list[Page]) -> list[tuple[str, str, str, str, str]]:
-    """A verdict for each section of each reviewed host, as (prefix, verdict, annotator, date, evidence), sorted.
+    """Sorted verdicts on the sections of reviewed hosts: (prefix, verdict, annotator, date, evidence).
 
-    A reviewer marks the path of the mathematics where a host has one, and rejects the others; sections that share a path with other
-    pages are marked not_math, since the path would let those in.
+    A reviewer marks the path of the mathematics where a host has one, and rejects the others; sections that
+    share a path with other pages are marked not_math, since the path would let those in.
     """
     genres: dict[str, list[Page]] = {}
     for page in pages:

@@ -1,6 +1,7 @@
-"""The generated web, page by page: articles at URLs, duplicates under other URLs, planted benchmark questions, and what else servers answer.
+"""The generated web, page by page: articles at URLs, duplicates of pages, planted benchmark questions.
 
-Every random choice about a page comes from a generator seeded with its host, so that a change to one host leaves the others as they are.
+Every random choice about a page comes from a generator seeded with its host, so that a change to one host
+leaves the others as they are.
 """
 
 import random
@@ -8,11 +9,14 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
+from urllib.parse import urlsplit
 
+from pipeline.common.stage import InputError
 from pipeline.config.miniweb import MiniwebSection
+from pipeline.miniweb.families import Section
 from pipeline.miniweb.genres import applied, arithmetic, chinese_mathematics, lectures, questions, school
 from pipeline.miniweb.genres.everyday import everyday
-from pipeline.miniweb.hosts import Host, Section, plan_hosts
+from pipeline.miniweb.hosts import Host, plan_hosts
 from pipeline.miniweb.markup import LAYOUTS, Site, encode, render
 from pipeline.miniweb.pages import Article, Block, Heading, Paragraph, article_text, has_formulas
 from pipeline.miniweb.problems import Problem
@@ -68,7 +72,7 @@ class Leak:
 
 
 def build_pages(config: MiniwebSection, leaks: list[Leak]) -> list[Page]:
-    """All HTML pages of the web: originals host by host, then duplicates; `leaks` are planted on some originals."""
+    """All HTML pages: originals host by host, some with planted `leaks`, then duplicates."""
     pages: list[Page] = []
     for host in plan_hosts(config.seed, config.scale):
         pages += _host_pages(host, config)
@@ -92,7 +96,9 @@ def _host_pages(host: Host, config: MiniwebSection) -> list[Page]:
             pages.append(Page(url, host, section, host.site, article))
     for page in pages:
         others = rng.sample(pages, min(4, len(pages)))
-        page.related = [(other.url.split(host.site.host, 1)[1], _plain_title(other.article)) for other in others]
+        page.related = [
+            (other.url.split(host.site.host, 1)[1], _plain_title(other.article)) for other in others
+        ]
     return pages
 
 
@@ -103,7 +109,7 @@ def _plain_title(article: Article) -> str:
 def _path(rng: random.Random, section: Section, article: Article, number: int) -> str:
     """Path and query of a page; `number` makes it unique in its section."""
     words = re.findall("[a-z0-9]+", _plain_title(article).lower())[:7]
-    slug = "-".join(words) if article.language == "en" and words else f"{section.genre.split('_')[0]}"
+    slug = "-".join(words) if article.language == "en" and words else section.genre.split("_")[0]
     identity = 1000 + 37 * number + rng.randint(0, 36)
     match section.style:
         case "html":
@@ -111,24 +117,27 @@ def _path(rng: random.Random, section: Section, article: Article, number: int) -
         case "folder":
             return f"{section.path}{slug}-{number + 1}/"
         case "dated":
-            return f"{section.path}{rng.randint(2012, 2023)}/{rng.randint(1, 12):02d}/{rng.randint(1, 28):02d}/{slug}-{identity}"
+            day = f"{rng.randint(2012, 2023)}/{rng.randint(1, 12):02d}/{rng.randint(1, 28):02d}"
+            return f"{section.path}{day}/{slug}-{identity}"
         case "numbered":
             return f"{section.path}{identity}/{slug}"
     return f"{section.path}?id={identity}{section.genre[0]}"
 
 
 def _plant(pages: list[Page], leaks: list[Leak], rng: random.Random) -> None:
-    """Insert each leak, verbatim, between the blocks of a page of its language: most on pages of word problems, some elsewhere."""
-    close = {lang: [] for lang in ("en", "zh")}
-    far = {lang: [] for lang in ("en", "zh")}
+    """Insert each leak, verbatim, between the blocks of a page of its language: most among word problems."""
+    places: dict[tuple[str, bool], list[Page]] = {}
     for page in pages:
-        if page.host.family != "seed":
-            target = close if page.section.genre.startswith("word_problems") else far if page.article.math else None
-            if target is not None:
-                target[page.article.language].append(page)
+        if page.article.math and page.host.family != "seed":
+            key = page.article.language, page.section.genre.startswith("word_problems")
+            places.setdefault(key, []).append(page)
     for leak in leaks:
-        lang = leak.problem.lang
-        candidates = close[lang] if rng.random() < 0.7 else far[lang]
+        candidates = places[leak.problem.lang, rng.random() < 0.7]
+        if not candidates:
+            raise InputError(
+                f"config key miniweb.leaks: {len(leaks)} leaks are more than the web has room for; "
+                "lower it or raise miniweb.scale"
+            )
         page = candidates.pop(rng.randrange(len(candidates)))
         blocks = list(page.article.blocks)
         position = rng.randint(1, len(blocks))
@@ -149,16 +158,23 @@ def _exact_duplicates(pages: list[Page], config: MiniwebSection) -> list[Page]:
         url = change(page.url)
         if url not in known:
             known.add(url)
-            extra = {**page.extra, "duplicate_of": page.url, "duplicate_kind": "exact", "similarity": 1.0, "url_variant": kind}
+            extra = {
+                **page.extra,
+                "duplicate_of": page.url,
+                "duplicate_kind": "exact",
+                "similarity": 1.0,
+                "url_variant": kind,
+            }
             copies.append(replace(page, url=url, extra=extra))
     return copies
 
 
 def _near_duplicates(pages: list[Page], config: MiniwebSection) -> list[Page]:
-    """Edited copies on mirror hosts, in another layout; pages of fewer than 6 blocks would change too much."""
+    """Edited copies on mirror hosts, in another layout; short pages would change too much."""
     rng = random.Random(f"{config.seed}/near")
+    long = [page for page in pages if len(page.article.blocks) >= 6]
     copies = []
-    for page in rng.sample([page for page in pages if len(page.article.blocks) >= 6], config.near_duplicates):
+    for page in rng.sample(long, min(config.near_duplicates, len(long))):
         path = page.url.split(page.site.host, 1)[1]
         host = f"mirror-{page.site.host}"
         layout = rng.choice([layout for layout in LAYOUTS if layout != page.site.layout])
@@ -171,8 +187,12 @@ def _near_duplicates(pages: list[Page], config: MiniwebSection) -> list[Page]:
 
 
 def _edited(article: Article, rng: random.Random) -> tuple[Block, ...]:
-    """A note in front, and now and then the first or last block left out."""
-    note = f"Copy of an older page, checked in {rng.randint(2015, 2023)}." if article.language == "en" else f"本页转载于{rng.randint(2015, 2023)}年。"
+    """A note in front, and in a third of the longer pages the first block left out."""
+    note = (
+        f"Copy of an older page, checked in {rng.randint(2015, 2023)}."
+        if article.language == "en"
+        else f"本页转载于{rng.randint(2015, 2023)}年。"
+    )
     blocks = article.blocks[1:] if rng.random() < 0.3 and len(article.blocks) > 12 else article.blocks
     return (Paragraph(note), *blocks)
 
@@ -181,7 +201,7 @@ def shingle_similarity(left: str, right: str) -> float:
     """Jaccard similarity of word 6-grams; a CJK character counts as a word."""
     sets = []
     for text in (left, right):
-        words = re.findall(r"[㐀-鿿]|[^\W㐀-鿿]+", text.lower())
+        words = re.findall(r"[\u3400-\u9fff]|[^\W\u3400-\u9fff]+", text.lower())
         sets.append({tuple(words[i : i + 6]) for i in range(len(words) - 5)})
     return len(sets[0] & sets[1]) / max(1, len(sets[0] | sets[1]))
 
@@ -199,7 +219,7 @@ def label(page: Page) -> dict[str, Any]:
         "markup": markup,
         "markups": [markup],
         "source": "miniweb",
-        "host": page.site.host,
+        "host": urlsplit(page.url).hostname,
         "title": _plain_title(article),
         "duplicate_of": None,
         "duplicate_kind": None,
@@ -208,5 +228,3 @@ def label(page: Page) -> dict[str, Any]:
         "contaminated_by": None,
         **page.extra,
     }
-
-

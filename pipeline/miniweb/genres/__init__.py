@@ -1,1 +1,1 @@
-"""The kinds of pages of the generated web: one module per family, each a phrase book and the layout of its pages."""
+"""The kinds of pages of the generated web: phrase books and the layouts of their pages."""

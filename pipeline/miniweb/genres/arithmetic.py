@@ -1,12 +1,13 @@
-"""English arithmetic for young learners: textbook chapters with formulas, and collections and blogs of word problems in plain words.
+"""English arithmetic: textbook chapters with formulas, and pages of word problems in plain words.
 
-The problems and their solutions come from `problems.py`, train split: these pages are what the demo's models learn from.
+The problems and their solutions come from `problems.py`, train split: these pages are what the demo's models
+learn from.
 """
 
 import random
 
 from pipeline.miniweb.genres import school
-from pipeline.miniweb.genres.calculations import order_of_operations
+from pipeline.miniweb.genres.calculations import explained, order_of_operations
 from pipeline.miniweb.grammar import Writer
 from pipeline.miniweb.pages import Article, Block, Heading, Paragraph
 from pipeline.miniweb.problems import Problem, joined_sum, make_problem
@@ -45,15 +46,25 @@ PHRASES = {
     ),
     "heading": ("Problem {0}", "Question {0}", "Story {0}", "No. {0}", "Exercise {0}"),
     "solution": ("Solution", "Solution:", "Answer", "Step by step", "How to solve it", "Working"),
-    "chapter_title": ("Chapter <1..12>: Addition and subtraction", "Word problems and equations, unit <1..30>", "Sums and differences: lesson <1..40>",
-                      "From story to equation, part <1..20>"),
-    "blog_title": ("Word problems for second grade, week <1..50>", "<8..14> little stories with plus and minus", "Kitchen table sums, part <1..60>",
-                   "Story sums with answers <1..99>", "Practice set <1..200>: how many are left?", "Plus and minus stories for rainy days <1..40>"),
-}  # fmt: skip
+    "chapter_title": (
+        "Chapter <1..12>: Addition and subtraction",
+        "Word problems and equations, unit <1..30>",
+        "Sums and differences: lesson <1..40>",
+        "From story to equation, part <1..20>",
+    ),
+    "blog_title": (
+        "Word problems for second grade, week <1..50>",
+        "<8..14> little stories with plus and minus",
+        "Kitchen table sums, part <1..60>",
+        "Story sums with answers <1..99>",
+        "Practice set <1..200>: how many are left?",
+        "Plus and minus stories for rainy days <1..40>",
+    ),
+}
 
 
 def solution_lines(problem: Problem, rng: random.Random, formulas: bool) -> str:
-    """The worked solution: mostly one equation a line, sometimes one joined sum, then the sentence with the answer."""
+    """Mostly one equation a line, sometimes one joined sum, then the sentence with the answer."""
     equations = problem.steps if rng.random() < 0.9 else [joined_sum(problem)]
     if formulas:
         equations = [f"⟦{equation}⟧" for equation in equations]
@@ -70,19 +81,23 @@ def solved_problems(write: Writer, count: int, lang: str, formulas: bool) -> lis
         problem = make_problem(rng, "train", lang)
         lines = solution_lines(problem, rng, formulas)
         if layout == "headed":
-            blocks += [Heading(heading.format(number)), Paragraph(problem.question), Paragraph(f"{solution}\n{lines}")]
+            blocks += [
+                Heading(heading.format(number)),
+                Paragraph(problem.question),
+                Paragraph(f"{solution}\n{lines}"),
+            ]
         else:
             blocks.append(Paragraph(f"{problem.question}\n{lines}"))
     return blocks
 
 
 def chapter(rng: random.Random) -> Article:
-    """A textbook chapter: explanations and formulas, then word problems solved with formulas; between worksheet and word problems."""
+    """A textbook chapter: explanations, then word problems with formulas; in between two other genres."""
     write = Writer(rng, PHRASES)
     blocks: list[Block] = [Paragraph(" ".join(write.several("chapter_intro", 4)))]
     for number in (1, 2):
         calculation = order_of_operations(rng)
-        steps = [write(step.reason).format(tex=step.tex) for step in calculation.steps]
+        steps = explained(write, calculation)
         blocks += [
             Heading(f"Example {number}"),
             Paragraph(write("given_operations").format(task=calculation.task)),

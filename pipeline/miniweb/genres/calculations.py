@@ -1,7 +1,7 @@
-"""Worked calculations with random numbers, free of any language: what lecture notes, exercise sheets and answers work out.
+"""Worked calculations with random numbers, free of any language.
 
-A calculation is a task, steps (each a reason and the formula that it leads to) and a result. Reasons are keys of the phrase
-books of the languages, with numbers to fill in.
+A calculation is a task, steps (each a reason and the formula that it leads to) and a result. Reasons are keys
+of the phrase books of the languages, with numbers to fill in.
 """
 
 import math
@@ -9,6 +9,9 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+
+from pipeline.miniweb.grammar import Writer
+from pipeline.miniweb.pages import Block, Paragraph
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,9 @@ def fraction_sum(rng: random.Random) -> Calculation:
     left, right = a * common // b, c * common // d
     total = Fraction(left + right, common)
     steps = [
-        Step("common_denominator", rf"\frac{{{left}}}{{{common}}}+\frac{{{right}}}{{{common}}}", (str(common),)),
+        Step(
+            "common_denominator", rf"\frac{{{left}}}{{{common}}}+\frac{{{right}}}{{{common}}}", (str(common),)
+        ),
         Step("add_numerators", rf"\frac{{{left + right}}}{{{common}}}"),
     ]
     result = rf"\frac{{{total.numerator}}}{{{total.denominator}}}"
@@ -92,7 +97,8 @@ def determinant(rng: random.Random) -> Calculation:
 def matrix_vector(rng: random.Random) -> Calculation:
     a, b, c, d, x, y = (rng.randint(1, 9) for _ in range(6))
     top, bottom = a * x + b * y, c * x + d * y
-    task = rf"\begin{{pmatrix}} {a} & {b} \\ {c} & {d} \end{{pmatrix}}\begin{{pmatrix}} {x} \\ {y} \end{{pmatrix}}"
+    matrix = rf"\begin{{pmatrix}} {a} & {b} \\ {c} & {d} \end{{pmatrix}}"
+    task = rf"{matrix}\begin{{pmatrix}} {x} \\ {y} \end{{pmatrix}}"
     steps = (
         Step("row_times_column", rf"{a}\cdot {x}+{b}\cdot {y}={top}"),
         Step("row_times_column", rf"{c}\cdot {x}+{d}\cdot {y}={bottom}"),
@@ -116,7 +122,9 @@ def congruence(rng: random.Random) -> Calculation:
     steps, power = [], base % modulus
     for k in range(2, exponent + 1):
         product = power * base
-        steps.append(Step("multiply_reduce", rf"{base}^{k}\equiv {product}\equiv {product % modulus}", (str(modulus),)))
+        steps.append(
+            Step("multiply_reduce", rf"{base}^{k}\equiv {product}\equiv {product % modulus}", (str(modulus),))
+        )
         power = product % modulus
     return Calculation("congruence", rf"{base}^{exponent}\mod {modulus}", tuple(steps), str(power))
 
@@ -129,11 +137,19 @@ def arithmetic_series(rng: random.Random) -> Calculation:
         Step("last_term", rf"a_{{{n}}}={first}+{n - 1}\cdot {difference}={last}"),
         Step("pair_terms", rf"\frac{{{n}}}{{2}}\cdot ({first}+{last})={total}"),
     )
-    return Calculation("series", rf"{first}+{first + difference}+{first + 2 * difference}+\ldots +{last}", steps, str(total))
+    return Calculation(
+        "series", rf"{first}+{first + difference}+{first + 2 * difference}+\ldots +{last}", steps, str(total)
+    )
 
 
 def derivative(rng: random.Random) -> Calculation:
-    a, b, c, n, x = rng.randint(2, 9), rng.randint(1, 9), rng.randint(1, 9), rng.randint(3, 5), rng.randint(1, 3)
+    a, b, c, n, x = (
+        rng.randint(2, 9),
+        rng.randint(1, 9),
+        rng.randint(1, 9),
+        rng.randint(3, 5),
+        rng.randint(1, 3),
+    )
     value = a * n * x ** (n - 1) + 2 * b * x + c
     prime = f"{a * n}x^{n - 1}+{2 * b}x+{c}"
     steps = (
@@ -177,10 +193,42 @@ def limit(rng: random.Random) -> Calculation:
         Step("divide_power", rf"\frac{{{a}+\frac{{{b}}}{{n}}}}{{{c}+\frac{{{d}}}{{n}}}}", ("n",)),
         Step("terms_vanish", rf"\frac{{{a}}}{{{c}}}"),
     )
-    return Calculation("limit", rf"\lim_{{n\to \infty}}\frac{{{a}n+{b}}}{{{c}n+{d}}}", steps, rf"\frac{{{a}}}{{{c}}}")
+    return Calculation(
+        "limit", rf"\lim_{{n\to \infty}}\frac{{{a}n+{b}}}{{{c}n+{d}}}", steps, rf"\frac{{{a}}}{{{c}}}"
+    )
 
 
 Maker = Callable[[random.Random], Calculation]
 
-ADVANCED: Sequence[Maker] = (determinant, matrix_vector, euclid, congruence, limit, arithmetic_series, derivative)
-SCHOOL: Sequence[Maker] = (linear_equation, bracket_equation, quadratic, fraction_sum, percentage, order_of_operations, mean_value)
+ADVANCED: Sequence[Maker] = (
+    determinant,
+    matrix_vector,
+    euclid,
+    congruence,
+    limit,
+    arithmetic_series,
+    derivative,
+)
+SCHOOL: Sequence[Maker] = (
+    linear_equation,
+    bracket_equation,
+    quadratic,
+    fraction_sum,
+    percentage,
+    order_of_operations,
+    mean_value,
+)
+
+
+def explained(write: Writer, calculation: Calculation) -> list[str]:
+    """A sentence per step of the calculation, its formula included."""
+    return [write(step.reason).format(*step.values, tex=step.tex) for step in calculation.steps]
+
+
+def worked(write: Writer, calculation: Calculation, task: str, result: str) -> list[Block]:
+    """Task, steps and result as paragraphs; `task` and `result` are symbols of the phrase book."""
+    return [
+        Paragraph(write(task).format(task=calculation.task)),
+        Paragraph(" ".join(explained(write, calculation))),
+        Paragraph(write(result).format(result=calculation.result)),
+    ]

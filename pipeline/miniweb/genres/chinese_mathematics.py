@@ -1,10 +1,15 @@
-"""Chinese mathematics: lecture notes, exercise sheets and word problems, with the same calculations and problems as the English pages."""
+"""Chinese lecture notes, exercise sheets and word problems; calculations as on the English pages."""
 
 import random
 
 from pipeline.miniweb.genres.arithmetic import solved_problems
-from pipeline.miniweb.genres.calculations import ADVANCED, SCHOOL, order_of_operations
-from pipeline.miniweb.genres.lectures import worked
+from pipeline.miniweb.genres.calculations import (
+    ADVANCED,
+    SCHOOL,
+    explained,
+    order_of_operations,
+    worked,
+)
 from pipeline.miniweb.grammar import Writer
 from pipeline.miniweb.pages import Article, Block, Heading, Items, Paragraph
 
@@ -23,18 +28,30 @@ PHRASES = {
         "大部分内容可以在教材第<2..9>章找到。",
     ),
     "theorem": (
-        "定理。线性映射⟦T⟧的核是⟦<@space>⟧的子空间。证明。<suppose>⟦x⟧和⟦y⟧都在核中，则⟦T(x+y)=T(x)+T(y)=0⟧，<hence>⟦x+y⟧也在核中。对任意数⟦c⟧有⟦T(cx)=cT(x)=0⟧，命题得证。",
-        "定理。收敛数列的极限是唯一的。证明。<suppose>⟦a⟧和⟦b⟧都是数列⟦a_n⟧的极限，由三角不等式，两者的距离小于⟦2\\varepsilon⟧。因为⟦\\varepsilon⟧是任意的，<hence>⟦a=b⟧。",
-        "定理。收敛数列必有界。证明。取⟦\\varepsilon =1⟧，存在⟦N⟧，当⟦n\\ge N⟧时各项与极限的距离小于⟦1⟧。前面只有有限项，<hence>数列有界。",
-        "定理。⟦\\sqrt{<@prime>}⟧是无理数。证明。<suppose>⟦\\sqrt{<@prime>}=\\frac{a}{b}⟧为既约分数，则⟦a^2=<@prime>b^2⟧，<hence>⟦<@prime>⟧整除⟦a⟧，同理整除⟦b⟧，矛盾。",
-        "定理。素数有无穷多个。证明。<suppose>⟦p_1,\\ldots ,p_k⟧是全部素数，它们的乘积加⟦1⟧除以每个素数都余⟦1⟧，<hence>它的素因子不在其中，矛盾。",
-        "定理。对任意正整数⟦n⟧，有⟦1+2+\\ldots +n=\\frac{n(n+1)}{2}⟧。证明。用数学归纳法。⟦n=1⟧时显然成立。<suppose>命题对⟦n⟧成立，两边加上⟦n+1⟧，得到⟦\\frac{(n+1)(n+2)}{2}⟧，<hence>命题对⟦n+1⟧成立。",
-        "定理。矩阵⟦A⟧可逆当且仅当⟦\\det A\\ne 0⟧。证明。<suppose>⟦AB=E⟧，则⟦\\det A\\cdot \\det B=1⟧，<hence>行列式不为零。反之，用伴随矩阵可以构造逆矩阵。",
-        "定理。属于不同特征值⟦\\lambda⟧与⟦\\mu⟧的特征向量线性无关。证明。<suppose>⟦w=cv⟧，用⟦A⟧作用，得⟦(\\mu -\\lambda )w=0⟧，<hence>⟦w=0⟧，与特征向量非零矛盾。",
-        "定理。若⟦a_n\\to a⟧且⟦b_n\\to b⟧，则⟦a_n+b_n\\to a+b⟧。证明。取⟦N⟧使两个数列与极限的距离都小于⟦\\frac{\\varepsilon}{2}⟧，<hence>和的距离小于⟦\\varepsilon⟧。",
-        "定理。存在整数⟦s⟧和⟦t⟧，使得⟦\\gcd(a,b)=sa+tb⟧。证明。取形如⟦sa+tb⟧的最小正整数⟦d⟧，⟦a⟧除以⟦d⟧的余数也有这种形式且小于⟦d⟧，<hence>余数为零。",
-        "定理。群的单位元是唯一的。证明。<suppose>⟦e⟧和⟦f⟧都是单位元，则⟦e=ef=f⟧，<hence>两者相等。逆元的唯一性同理可证。",
-        "定理。若在区间上⟦f^{\\prime}(x)=0⟧，则函数⟦f⟧是常数。证明。由中值定理，⟦f(x)-f(y)=f^{\\prime}(c)(x-y)⟧，<hence>任意两点的函数值相等。",
+        "定理。线性映射⟦T⟧的核是⟦<@space>⟧的子空间。证明。<suppose>⟦x⟧和⟦y⟧都在核中，则⟦T(x+y)=T(x)+T(y)=0⟧，"
+        "<hence>⟦x+y⟧也在核中。对任意数⟦c⟧有⟦T(cx)=cT(x)=0⟧，命题得证。",
+        "定理。收敛数列的极限是唯一的。证明。<suppose>⟦a⟧和⟦b⟧都是数列⟦a_n⟧的极限，由三角不等式，"
+        "两者的距离小于⟦2\\varepsilon⟧。因为⟦\\varepsilon⟧是任意的，<hence>⟦a=b⟧。",
+        "定理。收敛数列必有界。证明。取⟦\\varepsilon =1⟧，存在⟦N⟧，当⟦n\\ge N⟧时各项与极限的距离小于⟦1⟧。"
+        "前面只有有限项，<hence>数列有界。",
+        "定理。⟦\\sqrt{<@prime>}⟧是无理数。证明。<suppose>⟦\\sqrt{<@prime>}=\\frac{a}{b}⟧为既约分数，"
+        "则⟦a^2=<@prime>b^2⟧，<hence>⟦<@prime>⟧整除⟦a⟧，同理整除⟦b⟧，矛盾。",
+        "定理。素数有无穷多个。证明。<suppose>⟦p_1,\\ldots ,p_k⟧是全部素数，"
+        "它们的乘积加⟦1⟧除以每个素数都余⟦1⟧，<hence>它的素因子不在其中，矛盾。",
+        "定理。对任意正整数⟦n⟧，有⟦1+2+\\ldots +n=\\frac{n(n+1)}{2}⟧。证明。用数学归纳法。⟦n=1⟧时显然成立。"
+        "<suppose>命题对⟦n⟧成立，两边加上⟦n+1⟧，得到⟦\\frac{(n+1)(n+2)}{2}⟧，<hence>命题对⟦n+1⟧成立。",
+        "定理。矩阵⟦A⟧可逆当且仅当⟦\\det A\\ne 0⟧。证明。<suppose>⟦AB=E⟧，则⟦\\det A\\cdot \\det B=1⟧，"
+        "<hence>行列式不为零。反之，用伴随矩阵可以构造逆矩阵。",
+        "定理。属于不同特征值⟦\\lambda⟧与⟦\\mu⟧的特征向量线性无关。证明。<suppose>⟦w=cv⟧，用⟦A⟧作用，"
+        "得⟦(\\mu -\\lambda )w=0⟧，<hence>⟦w=0⟧，与特征向量非零矛盾。",
+        "定理。若⟦a_n\\to a⟧且⟦b_n\\to b⟧，则⟦a_n+b_n\\to a+b⟧。证明。"
+        "取⟦N⟧使两个数列与极限的距离都小于⟦\\frac{\\varepsilon}{2}⟧，<hence>和的距离小于⟦\\varepsilon⟧。",
+        "定理。存在整数⟦s⟧和⟦t⟧，使得⟦\\gcd(a,b)=sa+tb⟧。证明。取形如⟦sa+tb⟧的最小正整数⟦d⟧，"
+        "⟦a⟧除以⟦d⟧的余数也有这种形式且小于⟦d⟧，<hence>余数为零。",
+        "定理。群的单位元是唯一的。证明。<suppose>⟦e⟧和⟦f⟧都是单位元，则⟦e=ef=f⟧，<hence>两者相等。"
+        "逆元的唯一性同理可证。",
+        "定理。若在区间上⟦f^{\\prime}(x)=0⟧，则函数⟦f⟧是常数。证明。由中值定理，"
+        "⟦f(x)-f(y)=f^{\\prime}(c)(x-y)⟧，<hence>任意两点的函数值相等。",
     ),
     "lecture_exercise": (
         "证明：对任意⟦n\\ge <2..9>⟧，上面的结论仍然成立。",
@@ -93,7 +110,12 @@ PHRASES = {
         "求<100..900>的百分之<5..95>。",
     ),
     "sheet_answer": ("答案：⟦{result}⟧。", "答：⟦{result}⟧。"),
-    "sheet_title": ("一元一次方程练习<1..60>", "<5..9>年级数学练习题与解答", "方程与分数：例题精讲", "第<1..20>单元检测题详解"),
+    "sheet_title": (
+        "一元一次方程练习<1..60>",
+        "<5..9>年级数学练习题与解答",
+        "方程与分数：例题精讲",
+        "第<1..20>单元检测题详解",
+    ),
     "story_intro": (
         "应用题先读懂题意，再列出算式。",
         "下面是本周的加减法应用题，每题都有解答过程。",
@@ -103,10 +125,15 @@ PHRASES = {
         "有的题一步就能算出来，有的要两三步。",
         "家长可以把题目读给孩子听。",
     ),
-    "story_title": ("二年级应用题第<1..60>期", "加减法应用题及答案<1..99>", "一年级数学：还剩多少？练习<1..80>", "每日一练：应用题第<1..200>天"),
+    "story_title": (
+        "二年级应用题第<1..60>期",
+        "加减法应用题及答案<1..99>",
+        "一年级数学：还剩多少？练习<1..80>",
+        "每日一练：应用题第<1..200>天",
+    ),
     "heading": ("第{0}题", "题{0}", "应用题{0}"),
     "solution": ("解：", "解答", "列式计算", "答案"),
-}  # fmt: skip
+}
 
 
 def lecture_zh(rng: random.Random) -> Article:
@@ -127,7 +154,7 @@ def worksheet_zh(rng: random.Random) -> Article:
     blocks: list[Block] = [Paragraph("".join(write.several("sheet_intro", 3)))]
     for number in range(1, rng.randint(4, 6) + 1):
         calculation = rng.choice(SCHOOL)(rng)
-        steps = [write(step.reason).format(*step.values, tex=step.tex) for step in calculation.steps]
+        steps = explained(write, calculation)
         blocks += [
             Heading(f"例{number}"),
             Paragraph(write(f"given_{calculation.topic}").format(task=calculation.task)),

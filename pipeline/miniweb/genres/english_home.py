@@ -1,11 +1,33 @@
-"""Phrase books of English home life: recipes, shops, gardens and family diaries (with apples, cups and children, but no sums)."""
+"""Phrase books of English home life: recipes, shops, gardens, family diaries, household money."""
 
 from pipeline.miniweb.grammar import Phrases
 
 RECIPE: Phrases = {
-    "dish": ("apple cake", "lentil soup", "plum tart", "potato salad", "mushroom pie", "banana bread", "bean stew", "lemon biscuits", "egg noodles", "pumpkin curry", "oat pancakes", "cheese rolls"),
-    "title": ("Grandmother's <@dish>", "<@dish> in <20..60> minutes", "The best <@dish> we ever made", "Easy <@dish> for <2..8> people", "<@dish> without an oven"),
-    "lead": ("This <@dish> serves <2..8> and takes <20..90> minutes.", "I have made this <@dish> at least <10..90> times and it never fails."),
+    "dish": (
+        "apple cake",
+        "lentil soup",
+        "plum tart",
+        "potato salad",
+        "mushroom pie",
+        "banana bread",
+        "bean stew",
+        "lemon biscuits",
+        "egg noodles",
+        "pumpkin curry",
+        "oat pancakes",
+        "cheese rolls",
+    ),
+    "title": (
+        "Grandmother's <@dish>",
+        "<@dish> in <20..60> minutes",
+        "The best <@dish> we ever made",
+        "Easy <@dish> for <2..8> people",
+        "<@dish> without an oven",
+    ),
+    "lead": (
+        "This <@dish> serves <2..8> and takes <20..90> minutes.",
+        "I have made this <@dish> at least <10..90> times and it never fails.",
+    ),
     "body": (
         "Preheat the oven to <160..220> degrees.",
         "Beat <2..5> eggs with the sugar until pale.",
@@ -27,16 +49,51 @@ RECIPE: Phrases = {
         "Divide the dough into <6..16> pieces and roll them out.",
     ),
     "item_heading": ("Ingredients", "You need", "Shopping list"),
-    "item": ("<100..500> g flour", "<2..6> eggs", "<50..250> g butter", "<100..900> ml milk", "<2..8> apples", "1 pinch of salt", "<1..3> teaspoons baking powder", "<2..5> onions", "<200..800> g potatoes",
-             "<1..4> cups of sugar", "juice of <1..3> lemons", "<5..40> g fresh yeast"),
+    "item": (
+        "<100..500> g flour",
+        "<2..6> eggs",
+        "<50..250> g butter",
+        "<100..900> ml milk",
+        "<2..8> apples",
+        "1 pinch of salt",
+        "<1..3> teaspoons baking powder",
+        "<2..5> onions",
+        "<200..800> g potatoes",
+        "<1..4> cups of sugar",
+        "juice of <1..3> lemons",
+        "<5..40> g fresh yeast",
+    ),
     "closing": ("Energy per portion: <180..690> kcal.", "Rated <3.5..5> of 5 by <12..480> readers."),
-}  # fmt: skip
+}
 
 SHOP: Phrases = {
-    "thing": ("desk lamp", "rain jacket", "tea kettle", "wooden shelf", "travel bag", "garden chair", "wall clock", "bread knife", "coffee grinder", "wool blanket", "toy train", "notebook set", "phone case", "storage box"),
+    "thing": (
+        "desk lamp",
+        "rain jacket",
+        "tea kettle",
+        "wooden shelf",
+        "travel bag",
+        "garden chair",
+        "wall clock",
+        "bread knife",
+        "coffee grinder",
+        "wool blanket",
+        "toy train",
+        "notebook set",
+        "phone case",
+        "storage box",
+    ),
     "colour": ("black", "sand", "olive", "navy", "white", "brick red", "grey"),
-    "title": ("<@thing>, <colour>, <20..90> cm", "<@thing> model <100..999>", "<@thing> (set of <2..6>)", "Sale: <@thing> now <10..60> percent off"),
-    "lead": ("Our <@thing> in <colour> now costs <9..199>.99 instead of <200..399>.00.", "A <@thing> for every day, made to last <5..30> years."),
+    "title": (
+        "<@thing>, <colour>, <20..90> cm",
+        "<@thing> model <100..999>",
+        "<@thing> (set of <2..6>)",
+        "Sale: <@thing> now <10..60> percent off",
+    ),
+    "lead": (
+        "Our <@thing> in <colour> now costs <9..199>.99 instead of <200..399>.00.",
+        "A <@thing> for every day, made to last <5..30> years.",
+    ),
     "body": (
         "Price per piece: <5..250>.<10..99>, tax included.",
         "Delivery takes <1..9> working days; orders over <30..90> ship free.",
@@ -53,19 +110,46 @@ SHOP: Phrases = {
         "Assembly needs about <10..50> minutes and one screwdriver.",
         "Batteries are not included.",
         "Average rating <3.1..5> from <8..900> reviews.",
-        "\"Arrived quickly and looks better than in the picture,\" writes a customer from <town>.",
+        '"Arrived quickly and looks better than in the picture," writes a customer from <town>.',
         "The box contains <2..12> parts and a bag of screws.",
         "Also available in <colour> and <colour>.",
     ),
     "row_header": ("Size|Price|In stock",),
-    "row": ("S|<10..40>.99|<0..30>", "M|<15..50>.99|<0..30>", "L|<20..60>.99|<0..30>", "XL|<25..70>.99|<0..30>", "Set of 2|<40..90>.00|<0..12>", "Set of 4|<80..160>.00|<0..12>"),
-}  # fmt: skip
+    "row": (
+        "S|<10..40>.99|<0..30>",
+        "M|<15..50>.99|<0..30>",
+        "L|<20..60>.99|<0..30>",
+        "XL|<25..70>.99|<0..30>",
+        "Set of 2|<40..90>.00|<0..12>",
+        "Set of 4|<80..160>.00|<0..12>",
+    ),
+}
 
 FAMILY: Phrases = {
     "child": ("Tom", "Mia", "Leo", "Anna", "Ben", "Ivy", "our youngest", "the twins", "Emma", "Jack"),
-    "title": ("A week with <@child>, number <1..90>", "<@child> and the lost <thing>", "Rainy day, <3..9> children, one kitchen", "What <@child> took to school today"),
-    "thing": ("cards", "shells", "toys", "books", "balls", "pens", "hats", "stamps", "cups", "keys", "stones"),
-    "lead": ("This morning <@child> put <2..12> <thing> into the washing machine.", "<@child> is <4..9> now and has opinions about everything."),
+    "title": (
+        "A week with <@child>, number <1..90>",
+        "<@child> and the lost <thing>",
+        "Rainy day, <3..9> children, one kitchen",
+        "What <@child> took to school today",
+    ),
+    "thing": (
+        "cards",
+        "shells",
+        "toys",
+        "books",
+        "balls",
+        "pens",
+        "hats",
+        "stamps",
+        "cups",
+        "keys",
+        "stones",
+    ),
+    "lead": (
+        "This morning <@child> put <2..12> <thing> into the washing machine.",
+        "<@child> is <4..9> now and has opinions about everything.",
+    ),
     "body": (
         "We found <3..15> <thing> under the sofa and nobody knows who owns them.",
         "<@child> gave two <thing> to a friend and cried about it in the evening.",
@@ -87,13 +171,36 @@ FAMILY: Phrases = {
         "I try to throw away one bag of <thing> a week, in secret.",
         "The tooth finally came out, after <2..5> weeks of wobbling.",
     ),
-    "closing": ("How is it at your home? Write me.", "Next week: the swimming lesson.", "Photographs follow as soon as I find the camera."),
-}  # fmt: skip
+    "closing": (
+        "How is it at your home? Write me.",
+        "Next week: the swimming lesson.",
+        "Photographs follow as soon as I find the camera.",
+    ),
+}
 
 GARDEN: Phrases = {
-    "plant": ("tomatoes", "roses", "beans", "lavender", "strawberries", "pumpkins", "apple trees", "tulips", "potatoes", "sunflowers"),
-    "title": ("Growing <@plant> in small gardens", "When to plant <@plant>", "<@plant>: <3..9> mistakes to avoid", "My <@plant> in year <2..9>"),
-    "lead": ("<@plant> like sun, patience and <1..5> litres of water a day.", "Last year I harvested <3..40> kilos of <@plant> from <2..9> square metres."),
+    "plant": (
+        "tomatoes",
+        "roses",
+        "beans",
+        "lavender",
+        "strawberries",
+        "pumpkins",
+        "apple trees",
+        "tulips",
+        "potatoes",
+        "sunflowers",
+    ),
+    "title": (
+        "Growing <@plant> in small gardens",
+        "When to plant <@plant>",
+        "<@plant>: <3..9> mistakes to avoid",
+        "My <@plant> in year <2..9>",
+    ),
+    "lead": (
+        "<@plant> like sun, patience and <1..5> litres of water a day.",
+        "Last year I harvested <3..40> kilos of <@plant> from <2..9> square metres.",
+    ),
     "body": (
         "Sow in rows, <20..60> centimetres apart.",
         "The soil should have warmed to <8..15> degrees.",
@@ -114,14 +221,28 @@ GARDEN: Phrases = {
         "Feed every <2..4> weeks with nettle water.",
         "The hail of <2019..2023> took half of it.",
     ),
-    "post": ("Mine died after <2..5> weeks, what did I do wrong?", "Thank you, the tip with the sand worked.", "How deep do you plant them?", "I have <4..12> of them on a balcony in <town>.",
-             "Ours are already <30..120> cm tall!", "Try marigolds against the lice."),
-}  # fmt: skip
+    "post": (
+        "Mine died after <2..5> weeks, what did I do wrong?",
+        "Thank you, the tip with the sand worked.",
+        "How deep do you plant them?",
+        "I have <4..12> of them on a balcony in <town>.",
+        "Ours are already <30..120> cm tall!",
+        "Try marigolds against the lice.",
+    ),
+}
 
 BUDGET: Phrases = {
     "person": ("Anna", "Tom", "my partner", "Rosa", "Paul", "the children", "Kate"),
-    "title": ("Our budget in week <1..52>", "Living on <150..400> a week", "What we spent in <2015..2023>", "Saving diary, day <1..300>"),
-    "lead": ("We spent <100..390> euros this week, which is <3..60> more than planned.", "Every Sunday we add up the receipts of the week."),
+    "title": (
+        "Our budget in week <1..52>",
+        "Living on <150..400> a week",
+        "What we spent in <2015..2023>",
+        "Saving diary, day <1..300>",
+    ),
+    "lead": (
+        "We spent <100..390> euros this week, which is <3..60> more than planned.",
+        "Every Sunday we add up the receipts of the week.",
+    ),
     "body": (
         "Bread and milk: <4..19> + <2..9> euros, paid by <person>.",
         "<person> sold <2..9> books and <2..9> cups at the market for <5..40> euros.",
@@ -141,7 +262,20 @@ BUDGET: Phrases = {
         "The answer to every money question in this house is no.",
     ),
     "row_header": ("Item|Plan|Spent",),
-    "row": ("Food|<60..90>|<50..120>", "Transport|<20..40>|<15..60>", "School|<10..30>|<5..50>", "Energy|<30..60>|<30..80>", "Clothes|<10..50>|<0..90>", "Fun|<10..30>|<0..40>"),
-}  # fmt: skip
+    "row": (
+        "Food|<60..90>|<50..120>",
+        "Transport|<20..40>|<15..60>",
+        "School|<10..30>|<5..50>",
+        "Energy|<30..60>|<30..80>",
+        "Clothes|<10..50>|<0..90>",
+        "Fun|<10..30>|<0..40>",
+    ),
+}
 
-HOME_BOOKS: dict[str, Phrases] = {"recipe": RECIPE, "shop": SHOP, "family": FAMILY, "garden": GARDEN, "budget": BUDGET}
+HOME_BOOKS: dict[str, Phrases] = {
+    "recipe": RECIPE,
+    "shop": SHOP,
+    "family": FAMILY,
+    "garden": GARDEN,
+    "budget": BUDGET,
+}

@@ -3,23 +3,63 @@
 from pipeline.miniweb.grammar import Phrases
 
 PEOPLE = (
-    "Helen Marsh", "Peter Lowell", "Ruth Okafor", "Martin Dale", "Susan Pryce", "Omar Haddad", "Linda Frost", "Keith Barlow", "Joanna Reeve",
-    "Victor Stone", "Priya Nair", "Colin Webb", "Teresa Lund", "Samuel Boyd", "Alice Tennant", "Rafael Ortiz",
-)  # fmt: skip
+    "Helen Marsh",
+    "Peter Lowell",
+    "Ruth Okafor",
+    "Martin Dale",
+    "Susan Pryce",
+    "Omar Haddad",
+    "Linda Frost",
+    "Keith Barlow",
+    "Joanna Reeve",
+    "Victor Stone",
+    "Priya Nair",
+    "Colin Webb",
+    "Teresa Lund",
+    "Samuel Boyd",
+    "Alice Tennant",
+    "Rafael Ortiz",
+)
 DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 NEWS: Phrases = {
     "person": PEOPLE,
     "day": DAYS,
-    "project": ("bridge", "library", "swimming pool", "bus station", "hospital wing", "cycle path", "market hall", "town archive", "recycling centre", "primary school"),
-    "office": ("council", "mayor", "planning committee", "regional government", "transport authority", "fire service"),
-    "title": ("<@town> <office> approves new <@project>", "Work on <@project> in <@town> delayed by <2..9> months", "Residents of <@town> split over <@project>",
-              "<@project> in <@town> opens after <2..8> years", "Costs of <@town> <@project> rise to <2..40> million"),
-    "lead": ("<@town>, <day>. The <office> has voted <12..30> to <3..11> for a new <@project>, ending a debate that lasted <2..7> years.",
-             "<@town>, <day>. A planned <@project> will cost <2..40> million more than expected, officials said.",
-             "<@town>, <day>. More than <100..900> people came to a public meeting about the <@project>."),
+    "project": (
+        "bridge",
+        "library",
+        "swimming pool",
+        "bus station",
+        "hospital wing",
+        "cycle path",
+        "market hall",
+        "town archive",
+        "recycling centre",
+        "primary school",
+    ),
+    "office": (
+        "council",
+        "mayor",
+        "planning committee",
+        "regional government",
+        "transport authority",
+        "fire service",
+    ),
+    "title": (
+        "<@town> <office> approves new <@project>",
+        "Work on <@project> in <@town> delayed by <2..9> months",
+        "Residents of <@town> split over <@project>",
+        "<@project> in <@town> opens after <2..8> years",
+        "Costs of <@town> <@project> rise to <2..40> million",
+    ),
+    "lead": (
+        "<@town>, <day>. The <office> has voted <12..30> to <3..11> for a new <@project>, ending a debate "
+        "that lasted <2..7> years.",
+        "<@town>, <day>. A planned <@project> will cost <2..40> million more than expected, officials said.",
+        "<@town>, <day>. More than <100..900> people came to a public meeting about the <@project>.",
+    ),
     "body": (
-        "\"We have waited long enough,\" said <person>, who runs a bakery near the site.",
+        '"We have waited long enough," said <person>, who runs a bakery near the site.',
         "Construction is due to start in <2024..2027> and should take <14..30> months.",
         "<person>, a spokesman for the <office>, rejected the criticism.",
         "The money comes from a national fund; the town itself pays <10..45> percent.",
@@ -33,29 +73,41 @@ NEWS: Phrases = {
         "Local shops expect fewer customers until the road reopens.",
         "A decision about the remaining <2..9> million is expected in spring.",
         "Police counted <200..4000> people at a march against the plan.",
-        "\"Nobody asked us,\" said <person>, <31..84>, who has lived on the street all her life.",
+        '"Nobody asked us," said <person>, <31..84>, who has lived on the street all her life.',
         "The contract went to a firm from <town> that offered the lowest price.",
         "Similar projects in <town> and <town> were finished on time.",
         "The next public hearing is on <day> at <5..8> pm in the town hall.",
         "The old building dates from <1870..1965> and will be torn down.",
         "A petition with <1200..9800> signatures was handed over last week.",
     ),
-    "closing": ("Readers can send letters to the editor until <day>.", "The <office> will publish the documents next week.", "More on this story in the weekend edition."),
-}  # fmt: skip
+    "closing": (
+        "Readers can send letters to the editor until <day>.",
+        "The <office> will publish the documents next week.",
+        "More on this story in the weekend edition.",
+    ),
+}
 
 SPORT: Phrases = {
     "person": PEOPLE,
     "day": DAYS,
     "club": ("Rovers", "United", "Wanderers", "City", "Athletic", "Rangers", "Harriers", "Falcons"),
-    "title": ("<@town> <@club> win <3..6>-<0..2> in <town>", "Late goal saves <@town> <@club>", "<@town> <@club> lose <0..1>-<2..4> at home", "<person> leads <@town> <@club> to victory"),
-    "lead": ("<@town> <@club> beat <town> <3..5>-<0..2> on <day> in front of <2000..39000> fans.", "It took <@town> <@club> until minute <80..94> to break the deadlock on <day>."),
+    "title": (
+        "<@town> <@club> win <3..6>-<0..2> in <town>",
+        "Late goal saves <@town> <@club>",
+        "<@town> <@club> lose <0..1>-<2..4> at home",
+        "<person> leads <@town> <@club> to victory",
+    ),
+    "lead": (
+        "<@town> <@club> beat <town> <3..5>-<0..2> on <day> in front of <2000..39000> fans.",
+        "It took <@town> <@club> until minute <80..94> to break the deadlock on <day>.",
+    ),
     "body": (
         "<person> opened the scoring in minute <3..44> with a shot from <16..30> metres.",
         "At half-time it was <0..2>-<0..2>, and the visitors deserved their share.",
         "Goalkeeper <person> saved a penalty after <46..70> minutes.",
         "The home side had <52..70> percent of possession but only <2..6> shots on target.",
         "Coach <person> made three changes after the break.",
-        "\"We were not patient enough,\" said <person> after the match.",
+        '"We were not patient enough," said <person> after the match.',
         "It was the <3..9>th defeat in a row for the visitors.",
         "With <20..60> points the team is now in place <1..12> of the table.",
         "A header by <person> made it <2..3>-1 shortly before the end.",
@@ -70,15 +122,46 @@ SPORT: Phrases = {
         "The under-<17..21> side drew <0..3>-<0..3> earlier in the day.",
     ),
     "row_header": ("Team|Games|Won|Goals|Points",),
-    "row": tuple(f"{town} <club>|<10..30>|<2..20>|<12..60>:<12..60>|<8..70>" for town in ("Ashbourne", "Lakemont", "Fernley", "Saltby", "Eastbrook", "Highmoor", "Oakhurst", "Coldwell")),
-}  # fmt: skip
+    "row": tuple(
+        f"{town} <club>|<10..30>|<2..20>|<12..60>:<12..60>|<8..70>"
+        for town in (
+            "Ashbourne",
+            "Lakemont",
+            "Fernley",
+            "Saltby",
+            "Eastbrook",
+            "Highmoor",
+            "Oakhurst",
+            "Coldwell",
+        )
+    ),
+}
 
 MARKETS: Phrases = {
     "person": PEOPLE,
     "day": DAYS,
-    "firm": ("Harbour Foods", "Norden Steel", "Lumen Telecom", "Castle Bank", "Aldgate Energy", "Vela Motors", "Quill Software", "Orchard Retail", "Tern Airlines"),
-    "title": ("<@firm> shares fall <2..14> percent", "Markets close higher as <@firm> beats forecasts", "<@firm> to cut <200..3000> jobs", "What analysts expect from <@firm> in <2024..2026>"),
-    "lead": ("Shares of <@firm> lost <2.1..9> percent on <day> after the company cut its forecast.", "<@firm> reported a profit of <20..900> million for the quarter, <3..20> percent more than a year ago."),
+    "firm": (
+        "Harbour Foods",
+        "Norden Steel",
+        "Lumen Telecom",
+        "Castle Bank",
+        "Aldgate Energy",
+        "Vela Motors",
+        "Quill Software",
+        "Orchard Retail",
+        "Tern Airlines",
+    ),
+    "title": (
+        "<@firm> shares fall <2..14> percent",
+        "Markets close higher as <@firm> beats forecasts",
+        "<@firm> to cut <200..3000> jobs",
+        "What analysts expect from <@firm> in <2024..2026>",
+    ),
+    "lead": (
+        "Shares of <@firm> lost <2.1..9> percent on <day> after the company cut its forecast.",
+        "<@firm> reported a profit of <20..900> million for the quarter, <3..20> percent more than a year "
+        "ago.",
+    ),
     "body": (
         "Revenue rose to <1..9>.<1..9> billion, while costs grew by <2..12> percent.",
         "Analyst <person> lowered the price target from <60..99> to <30..59>.",
@@ -99,14 +182,41 @@ MARKETS: Phrases = {
         "<person>, who manages a pension fund, sold her stake last month.",
     ),
     "row_header": ("Share|Price|Change|Volume",),
-    "row": tuple(f"{firm}|<10..99>.<10..99>|<0.1..6>%|<10..900>k" for firm in ("Harbour Foods", "Norden Steel", "Lumen Telecom", "Castle Bank", "Vela Motors", "Tern Airlines")),
-}  # fmt: skip
+    "row": tuple(
+        f"{firm}|<10..99>.<10..99>|<0.1..6>%|<10..900>k"
+        for firm in (
+            "Harbour Foods",
+            "Norden Steel",
+            "Lumen Telecom",
+            "Castle Bank",
+            "Vela Motors",
+            "Tern Airlines",
+        )
+    ),
+}
 
 TRAVEL: Phrases = {
     "day": DAYS,
-    "thing": ("harbour", "old mill", "castle ruins", "lighthouse", "cheese market", "botanical garden", "railway museum", "cathedral"),
-    "title": ("A weekend in <@town>: the <@thing> and more", "<5..12> things to do in <@town>", "By train to <@town>", "Where to stay near the <@thing> of <@town>"),
-    "lead": ("<@town> is <2..5> hours by train and feels much further away.", "We spent <2..6> days in <@town> and came back with <100..900> photographs."),
+    "thing": (
+        "harbour",
+        "old mill",
+        "castle ruins",
+        "lighthouse",
+        "cheese market",
+        "botanical garden",
+        "railway museum",
+        "cathedral",
+    ),
+    "title": (
+        "A weekend in <@town>: the <@thing> and more",
+        "<5..12> things to do in <@town>",
+        "By train to <@town>",
+        "Where to stay near the <@thing> of <@town>",
+    ),
+    "lead": (
+        "<@town> is <2..5> hours by train and feels much further away.",
+        "We spent <2..6> days in <@town> and came back with <100..900> photographs.",
+    ),
     "body": (
         "The <@thing> opens at <8..10> am and costs <4..18> euros, children pay half.",
         "Take tram <1..16> to the last stop and walk uphill for <10..40> minutes.",
@@ -126,8 +236,15 @@ TRAVEL: Phrases = {
         "From there it is <8..60> kilometres to <town>.",
     ),
     "item_heading": ("Good to know", "Practical tips", "Getting there"),
-    "item": ("Train from <town>: <19..89> euros return", "Youth hostel: <18..40> euros a bed", "Market: <day> from <7..9> to <12..14>", "Museum pass: <10..30> euros for <2..5> days",
-             "Tourist office: open until <4..7> pm", "Bike rental: <8..25> a day", "Altitude: <100..1900> metres"),
-}  # fmt: skip
+    "item": (
+        "Train from <town>: <19..89> euros return",
+        "Youth hostel: <18..40> euros a bed",
+        "Market: <day> from <7..9> to <12..14>",
+        "Museum pass: <10..30> euros for <2..5> days",
+        "Tourist office: open until <4..7> pm",
+        "Bike rental: <8..25> a day",
+        "Altitude: <100..1900> metres",
+    ),
+}
 
 PRESS_BOOKS: dict[str, Phrases] = {"news": NEWS, "sport": SPORT, "markets": MARKETS, "travel": TRAVEL}

@@ -1,13 +1,45 @@
-"""Phrase books of English computing pages: library documentation, help forums and game guides; code and numbers, but no mathematics."""
+"""Phrase books of English computing pages: library docs, help forums, games, spreadsheets."""
 
 from pipeline.miniweb.grammar import Phrases
 
 DOCS: Phrases = {
-    "module": ("httpbox", "tinycache", "logroute", "pathkit", "queueline", "formgate", "textgrid", "taskbell", "iniread", "zipstream"),
-    "name": ("open", "flush", "register", "resolve", "retry", "parse", "connect", "listen", "rotate", "merge"),
+    "module": (
+        "httpbox",
+        "tinycache",
+        "logroute",
+        "pathkit",
+        "queueline",
+        "formgate",
+        "textgrid",
+        "taskbell",
+        "iniread",
+        "zipstream",
+    ),
+    "name": (
+        "open",
+        "flush",
+        "register",
+        "resolve",
+        "retry",
+        "parse",
+        "connect",
+        "listen",
+        "rotate",
+        "merge",
+    ),
     "option": ("timeout", "retries", "encoding", "buffer_size", "strict", "max_items", "prefix", "verbose"),
-    "title": ("<@module>.<name>()", "<@module> <1..9>.<0..20> release notes", "Configuring <@module>", "Getting started with <@module>", "Migrating from <@module> <1..3> to <4..6>"),
-    "lead": ("<@module> is a small library for command line tools.", "This page describes the functions of <@module> that were added in version <1..9>.<0..20>.", "Install <@module> with the package manager and import it."),
+    "title": (
+        "<@module>.<name>()",
+        "<@module> <1..9>.<0..20> release notes",
+        "Configuring <@module>",
+        "Getting started with <@module>",
+        "Migrating from <@module> <1..3> to <4..6>",
+    ),
+    "lead": (
+        "<@module> is a small library for command line tools.",
+        "This page describes the functions of <@module> that were added in version <1..9>.<0..20>.",
+        "Install <@module> with the package manager and import it.",
+    ),
     "body": (
         "The parameter `<option>` defaults to <1..120> and may be set per call.",
         "Returns a handle, or raises an error if the file is missing.",
@@ -29,21 +61,40 @@ DOCS: Phrases = {
         "Use a context manager so that the connection is closed at the end.",
     ),
     "code": (
-        "import <@module>\n\nclient = <@module>.connect(\"localhost\", port=<1000..9000>)\nfor item in client.<name>(<option>=<2..50>):\n    print(item)",
+        'import <@module>\n\nclient = <@module>.connect("localhost", port=<1000..9000>)\n'
+        "for item in client.<name>(<option>=<2..50>):\n    print(item)",
         "[server]\n<option> = <1..90>\n<option> = true\nlog = /var/log/<@module>.log",
-        "x = <1..9>\ny = x + <1..9>\nif y == <2..18>:\n    <@module>.<name>(y)\nelse:\n    raise ValueError(\"bad value\")",
+        "x = <1..9>\ny = x + <1..9>\nif y == <2..18>:\n    <@module>.<name>(y)\n"
+        'else:\n    raise ValueError("bad value")',
         "$ <@module> --<option> <2..99> --output report.txt\nread <100..9000> lines in <0.1..9> s",
-        "def test_<name>():\n    result = <@module>.<name>([<1..9>, <1..9>, <1..9>])\n    assert len(result) == 3",
-        "total = 0\nfor i in range(<3..40>):\n    total = total + i\nprint(\"total\", total)",
+        "def test_<name>():\n    result = <@module>.<name>([<1..9>, <1..9>, <1..9>])\n    assert len(result) "
+        "== 3",
+        'total = 0\nfor i in range(<3..40>):\n    total = total + i\nprint("total", total)',
     ),
     "row_header": ("Option|Type|Default",),
-    "row": ("timeout|int|<1..120>", "retries|int|<0..9>", "encoding|str|utf-8", "buffer_size|int|<512..8192>", "strict|bool|false", "max_items|int|<10..900>", "verbose|bool|true"),
-}  # fmt: skip
+    "row": (
+        "timeout|int|<1..120>",
+        "retries|int|<0..9>",
+        "encoding|str|utf-8",
+        "buffer_size|int|<512..8192>",
+        "strict|bool|false",
+        "max_items|int|<10..900>",
+        "verbose|bool|true",
+    ),
+}
 
 HELP: Phrases = {
     "device": ("router", "printer", "laptop", "phone", "headset", "television", "tablet", "game console"),
-    "title": ("My <@device> restarts every <5..50> minutes", "<@device> will not connect after update <2..19>.<0..9>", "Error <100..999> on the <@device>", "Which <@device> for less than <100..900>?"),
-    "lead": ("Since yesterday my <@device> shows error <100..999> and then a blank screen.", "I bought a new <@device> in <town> <2..9> weeks ago and it is slow."),
+    "title": (
+        "My <@device> restarts every <5..50> minutes",
+        "<@device> will not connect after update <2..19>.<0..9>",
+        "Error <100..999> on the <@device>",
+        "Which <@device> for less than <100..900>?",
+    ),
+    "lead": (
+        "Since yesterday my <@device> shows error <100..999> and then a blank screen.",
+        "I bought a new <@device> in <town> <2..9> weeks ago and it is slow.",
+    ),
     "body": (
         "It worked fine for <2..5> years.",
         "I have already pulled the plug and waited <30..90> seconds.",
@@ -73,13 +124,29 @@ HELP: Phrases = {
         "I would not spend more than <50..300> on a <device>.",
         "Moved to the section for <device>s. Please read the rules before posting.",
     ),
-}  # fmt: skip
+}
 
 GAMES: Phrases = {
     "game": ("Castle of Ashes", "Star Courier", "Kart Legends", "Farm Valley", "Dungeon Post", "Sky Pirates"),
-    "item_name": ("iron sword", "blue potion", "magic lamp", "old key", "silver shield", "rope", "lucky coin"),
-    "title": ("<@game>: level <2..40> walkthrough", "Where to find the <item_name> in <@game>", "<@game> review: <6..9> out of 10", "<@game> tips for beginners"),
-    "lead": ("Level <2..40> of <@game> is the first one that you can really lose.", "We have played <@game> for <10..90> hours."),
+    "item_name": (
+        "iron sword",
+        "blue potion",
+        "magic lamp",
+        "old key",
+        "silver shield",
+        "rope",
+        "lucky coin",
+    ),
+    "title": (
+        "<@game>: level <2..40> walkthrough",
+        "Where to find the <item_name> in <@game>",
+        "<@game> review: <6..9> out of 10",
+        "<@game> tips for beginners",
+    ),
+    "lead": (
+        "Level <2..40> of <@game> is the first one that you can really lose.",
+        "We have played <@game> for <10..90> hours.",
+    ),
     "body": (
         "You start with <10..100> coins and one <item_name>.",
         "The boss has <200..5000> hit points and attacks every <2..8> seconds.",
@@ -99,14 +166,29 @@ GAMES: Phrases = {
         "The final race has <3..7> laps.",
     ),
     "row_header": ("Item|Price|Damage",),
-    "row": ("iron sword|<50..300>|<5..20>", "silver shield|<100..400>|0", "long bow|<80..500>|<8..30>", "battle axe|<200..700>|<20..50>", "wooden club|<5..40>|<2..6>", "fire wand|<300..900>|<30..90>"),
-}  # fmt: skip
+    "row": (
+        "iron sword|<50..300>|<5..20>",
+        "silver shield|<100..400>|0",
+        "long bow|<80..500>|<8..30>",
+        "battle axe|<200..700>|<20..50>",
+        "wooden club|<5..40>|<2..6>",
+        "fire wand|<300..900>|<30..90>",
+    ),
+}
 
 SHEETS: Phrases = {
     "function": ("SUM", "AVERAGE", "ROUND", "COUNT", "MAX", "IF", "LOOKUP"),
     "cell": ("A1", "B2", "C3", "D4", "A2", "B7", "C12", "E5"),
-    "title": ("How to use <@function> in a spreadsheet", "Spreadsheet tip <1..99>: <@function>", "<@function> shows an error, what now?", "Invoices with a spreadsheet, lesson <1..12>"),
-    "lead": ("The function <@function> is found in the menu under Insert.", "Many readers asked how to add up a column; here is how <@function> works."),
+    "title": (
+        "How to use <@function> in a spreadsheet",
+        "Spreadsheet tip <1..99>: <@function>",
+        "<@function> shows an error, what now?",
+        "Invoices with a spreadsheet, lesson <1..12>",
+    ),
+    "lead": (
+        "The function <@function> is found in the menu under Insert.",
+        "Many readers asked how to add up a column; here is how <@function> works.",
+    ),
     "body": (
         "Click on cell <cell> and type =<@function>(A1:A<9..40>).",
         "Then drag the corner of the cell down to row <20..90>.",
@@ -126,7 +208,14 @@ SHEETS: Phrases = {
         "Negative numbers turn red if you choose that format.",
     ),
     "row_header": ("Cell|Formula|Value",),
-    "row": ("A1|12+<1..9>|<13..30>", "B2|=A1*<2..9>|<20..90>", "C3|=SUM(A1:A9)|<100..400>", "D4|=A1-B2|<1..50>", "E5|=ROUND(C3;0)|<100..400>", "F6|=AVERAGE(B1:B9)|<10..60>"),
-}  # fmt: skip
+    "row": (
+        "A1|12+<1..9>|<13..30>",
+        "B2|=A1*<2..9>|<20..90>",
+        "C3|=SUM(A1:A9)|<100..400>",
+        "D4|=A1-B2|<1..50>",
+        "E5|=ROUND(C3;0)|<100..400>",
+        "F6|=AVERAGE(B1:B9)|<10..60>",
+    ),
+}
 
 SCREEN_BOOKS: dict[str, Phrases] = {"docs": DOCS, "help": HELP, "games": GAMES, "sheets": SHEETS}

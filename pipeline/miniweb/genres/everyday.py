@@ -1,7 +1,8 @@
 """Pages that are not mathematics: one layout for all, filled from the phrase book of a genre.
 
-A phrase book has `title`, `lead` and `body`, and may have `item` (a list), `row` (a table, cells parted by |, with `row_header`),
-`code`, `post` (forum contributions) and `closing`. Numbers are everywhere, as prices, scores and quantities are on the web.
+A phrase book has `title`, `lead` and `body`, and may have `item` (a list), `row` (a table, cells parted by |,
+with `row_header`), `code`, `post` (forum contributions) and `closing`. Numbers are everywhere, as prices,
+scores and quantities are on the web.
 """
 
 import random
@@ -15,7 +16,13 @@ from pipeline.miniweb.genres.names import TOWNS, TOWNS_ZH, USERS, USERS_ZH
 from pipeline.miniweb.grammar import Phrases, Writer
 from pipeline.miniweb.pages import Article, Block, Code, Heading, Items, Paragraph, Post, Table
 
-BOOKS: dict[str, Phrases] = {**PRESS_BOOKS, **HOME_BOOKS, **SCREEN_BOOKS, **SCHOOL_LIFE_BOOKS, **CHINESE_BOOKS}
+BOOKS: dict[str, Phrases] = {
+    **PRESS_BOOKS,
+    **HOME_BOOKS,
+    **SCREEN_BOOKS,
+    **SCHOOL_LIFE_BOOKS,
+    **CHINESE_BOOKS,
+}
 
 
 def language_of(genre: str) -> str:
@@ -44,7 +51,9 @@ def everyday(rng: random.Random, genre: str) -> Article:
         heading = [Heading(write("item_heading"))] if "item_heading" in book else []
         middle += [*heading, Items(tuple(write.several("item", rng.randint(4, 7))))]
     if "row" in book:
-        rows = [tuple(row.split("|")) for row in (write("row_header"), *write.several("row", rng.randint(4, 7)))]
+        rows = [
+            tuple(row.split("|")) for row in (write("row_header"), *write.several("row", rng.randint(4, 7)))
+        ]
         middle.append(Table(tuple(rows)))
     if "code" in book:
         middle += [Code(text) for text in write.several("code", rng.randint(1, 2))]

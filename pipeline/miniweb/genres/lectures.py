@@ -1,8 +1,8 @@
-"""English lecture notes: definitions, theorems with proofs, and computed examples. The seed of the corpus loop is one such site."""
+"""English lecture notes: definitions, theorems with proofs, computed examples. The seed is such a site."""
 
 import random
 
-from pipeline.miniweb.genres.calculations import ADVANCED, Calculation
+from pipeline.miniweb.genres.calculations import ADVANCED, worked
 from pipeline.miniweb.genres.theorems import THEOREMS
 from pipeline.miniweb.grammar import Writer
 from pipeline.miniweb.pages import Article, Block, Display, Heading, Items, Paragraph
@@ -18,7 +18,13 @@ PHRASES = {
     "group": ("G", "K", "S"),
     "index": ("k", "m", "n", "r"),
     "prime": ("2", "3", "5", "7", "11", "13", "17", "19"),
-    "course": ("Mathematics I", "Mathematics II", "Foundations of Mathematics", "Pure Mathematics", "Introduction to Proofs"),
+    "course": (
+        "Mathematics I",
+        "Mathematics II",
+        "Foundations of Mathematics",
+        "Pure Mathematics",
+        "Introduction to Proofs",
+    ),
     "intro": (
         "These notes follow lecture <2..28> of the course <@course>.",
         "This section belongs to chapter <1..12> of the notes on <@course>.",
@@ -38,8 +44,18 @@ PHRASES = {
         "A second proof, by induction on ⟦n⟧, is given in the exercises.",
         "The theorem is sharp: the bound cannot be improved.",
     ),
-    "example": ("Example. Compute ⟦{task}⟧.", "Example. We determine ⟦{task}⟧.", "Consider ⟦{task}⟧ as an example.", "To illustrate this, take ⟦{task}⟧."),
-    "result": ("The result is ⟦{result}⟧.", "<hence> we obtain ⟦{result}⟧.", "In conclusion, ⟦{result}⟧.", "This gives ⟦{result}⟧."),
+    "example": (
+        "Example. Compute ⟦{task}⟧.",
+        "Example. We determine ⟦{task}⟧.",
+        "Consider ⟦{task}⟧ as an example.",
+        "To illustrate this, take ⟦{task}⟧.",
+    ),
+    "result": (
+        "The result is ⟦{result}⟧.",
+        "<hence> we obtain ⟦{result}⟧.",
+        "In conclusion, ⟦{result}⟧.",
+        "This gives ⟦{result}⟧.",
+    ),
     "exercise": (
         "Compute the first <4..8> terms of the sequence displayed above for ⟦a_1=<1..5>⟧.",
         "Prove the theorem again without using contradiction.",
@@ -51,27 +67,30 @@ PHRASES = {
         "Determine the kernel of the map that sends ⟦(x,y)⟧ to ⟦<2..9>x+<2..9>y⟧.",
         "Show that ⟦<2..9>n^2+<2..9>n\\le <10..40>n^2⟧ for all ⟦n\\ge 1⟧.",
     ),
-    "determinant_rule": ("The formula for the determinant gives ⟦{tex}⟧.", "Expanding the determinant, ⟦{tex}⟧."),
+    "determinant_rule": (
+        "The formula for the determinant gives ⟦{tex}⟧.",
+        "Expanding the determinant, ⟦{tex}⟧.",
+    ),
     "row_times_column": ("Multiplying a row by the column yields ⟦{tex}⟧.", "The next entry is ⟦{tex}⟧."),
-    "divide_with_remainder": ("Division with remainder: ⟦{tex}⟧.", "Next, ⟦{tex}⟧.", "We divide again, ⟦{tex}⟧."),
+    "divide_with_remainder": (
+        "Division with remainder: ⟦{tex}⟧.",
+        "Next, ⟦{tex}⟧.",
+        "We divide again, ⟦{tex}⟧.",
+    ),
     "multiply_reduce": ("Modulo {0}, ⟦{tex}⟧.", "Reducing modulo {0}, ⟦{tex}⟧."),
     "last_term": ("The last term is ⟦{tex}⟧.", "By the formula for the terms, ⟦{tex}⟧."),
-    "pair_terms": ("Pairing the first term with the last, the sum is ⟦{tex}⟧.", "There are equal pairs, <hence_low> ⟦{tex}⟧."),
+    "pair_terms": (
+        "Pairing the first term with the last, the sum is ⟦{tex}⟧.",
+        "There are equal pairs, <hence_low> ⟦{tex}⟧.",
+    ),
     "power_rule": ("By the power rule, ⟦{tex}⟧.", "Differentiating term by term, ⟦{tex}⟧."),
     "substitute": ("At the point {0}, ⟦{tex}⟧.", "Substituting {0}, ⟦{tex}⟧."),
     "divide_power": ("Divide numerator and denominator by {0}: ⟦{tex}⟧.",),
-    "terms_vanish": ("The small terms tend to zero, <hence_low> the limit is ⟦{tex}⟧.", "As the fractions vanish, what remains is ⟦{tex}⟧."),
-}  # fmt: skip
-
-
-def worked(write: Writer, calculation: Calculation, task: str, result: str) -> list[Block]:
-    """The calculation in words: a task sentence, a sentence per step, a result; `task` and `result` are symbols of the phrase book."""
-    steps = [write(step.reason).format(*step.values, tex=step.tex) for step in calculation.steps]
-    return [
-        Paragraph(write(task).format(task=calculation.task)),
-        Paragraph(" ".join(steps)),
-        Paragraph(write(result).format(result=calculation.result)),
-    ]
+    "terms_vanish": (
+        "The small terms tend to zero, <hence_low> the limit is ⟦{tex}⟧.",
+        "As the fractions vanish, what remains is ⟦{tex}⟧.",
+    ),
+}
 
 
 def lecture(rng: random.Random) -> Article:

@@ -1,9 +1,9 @@
-"""English question-and-answer pages about mathematics, from proofs down to school algebra: the bridge from lecture notes to exercises."""
+"""English question-and-answer pages about mathematics: the bridge from lecture notes to school exercises."""
 
 import random
 
 from pipeline.miniweb.genres import lectures, school
-from pipeline.miniweb.genres.calculations import ADVANCED, SCHOOL
+from pipeline.miniweb.genres.calculations import ADVANCED, SCHOOL, explained
 from pipeline.miniweb.genres.names import USERS
 from pipeline.miniweb.genres.theorems import THEOREMS
 from pipeline.miniweb.grammar import Writer
@@ -25,6 +25,7 @@ PHRASES = {
         "I got stuck at ⟦{task}⟧. What is the next step?",
         "A question from our exercise sheet: ⟦{task}⟧. Is there a trick?",
     ),
+    "number_title": ("Computing", "Help with", "Where is my mistake in", "How to work out"),
     "own_try": (
         "I tried it with ⟦n=<2..9>⟧ and it seems to work, but that is no proof.",
         "What I have so far: I wrote down the definition and got nowhere.",
@@ -55,35 +56,44 @@ PHRASES = {
         "Why can you divide by ⟦<2..9>⟧ here?",
     ),
     "sign": ("\\ge ", "\\le ", "=", "\\ne "),
-    "done": ("So the answer is ⟦{result}⟧.", "The final result is ⟦{result}⟧.", "That leaves ⟦{result}⟧.", "Therefore ⟦{result}⟧ is correct."),
-}  # fmt: skip
+    "done": (
+        "So the answer is ⟦{result}⟧.",
+        "The final result is ⟦{result}⟧.",
+        "That leaves ⟦{result}⟧.",
+        "Therefore ⟦{result}⟧ is correct.",
+    ),
+}
 
 
 def question(rng: random.Random) -> Article:
-    """A question, one or two answers and comments; half of the questions ask for a proof, half for a computation."""
+    """A question, answers and comments; half of the questions ask for a proof, half for a computation."""
     write = Writer(rng, PHRASES)
-    authors = iter(rng.sample(USERS, 8))
-    posts = []
-    if rng.random() < 0.5:
-        theorem = rng.choice(THEOREMS)
-        title = f"How to prove: {theorem.name.lower()}?"
-        body = write("ask_proof").replace("{statement}", write.expand(theorem.statement))
-        replies = [f"{write.expand(theorem.definition)} {write.expand(theorem.proof)}"]
-        calculation = rng.choice(ADVANCED)(rng)
-        steps = [write(step.reason).format(*step.values, tex=step.tex) for step in calculation.steps]
-        replies.append(f"{write('example').format(task=calculation.task)} {' '.join(steps)}")
-    else:
-        calculation = rng.choice([*ADVANCED, *SCHOOL])(rng)
-        title = f"{rng.choice(('Computing', 'Help with', 'Where is my mistake in', 'How to work out'))} ⟦{calculation.task}⟧"
-        body = write("ask_number").format(task=calculation.task)
-        steps = [write(step.reason).format(*step.values, tex=step.tex) for step in calculation.steps]
-        replies = [" ".join([*steps, write("done").format(result=calculation.result)])]
-        other = rng.choice(SCHOOL)(rng)
-        steps = [write(step.reason).format(*step.values, tex=step.tex) for step in other.steps]
-        replies.append(f"Try a simpler one first, ⟦{other.task}⟧. {' '.join(steps)}")
-    posts.append(Post(next(authors), f"{body} {' '.join(write.several('own_try', 2))}"))
-    openings = write.several("answer_opening", 2)
-    for opening, reply in zip(openings, replies[: rng.randint(1, 2)], strict=False):
-        posts.append(Post(next(authors), f"{opening} {reply}"))
-    posts += [Post(next(authors), text) for text in write.several("comment", rng.randint(2, 4))]
-    return Article(title, tuple(posts), "question", "en", math=True)
+    title, body, replies = _about_a_proof(write) if rng.random() < 0.5 else _about_a_number(write)
+    texts = [f"{body} {' '.join(write.several('own_try', 2))}"]
+    shown = replies[: rng.randint(1, 2)]
+    openings = write.several("answer_opening", len(shown))
+    texts += [f"{opening} {reply}" for opening, reply in zip(openings, shown, strict=True)]
+    texts += write.several("comment", rng.randint(2, 4))
+    authors = rng.sample(USERS, len(texts))
+    posts = tuple(Post(author, text) for author, text in zip(authors, texts, strict=True))
+    return Article(title, posts, "question", "en", math=True)
+
+
+def _about_a_proof(write: Writer) -> tuple[str, str, list[str]]:
+    """(title, question, answers)."""
+    theorem = write.rng.choice(THEOREMS)
+    body = write("ask_proof").replace("{statement}", write.expand(theorem.statement))
+    calculation = write.rng.choice(ADVANCED)(write.rng)
+    example = f"{write('example').format(task=calculation.task)} {' '.join(explained(write, calculation))}"
+    proof = f"{write.expand(theorem.definition)} {write.expand(theorem.proof)}"
+    return f"How to prove: {theorem.name.lower()}?", body, [proof, example]
+
+
+def _about_a_number(write: Writer) -> tuple[str, str, list[str]]:
+    """(title, question, answers)."""
+    calculation = write.rng.choice([*ADVANCED, *SCHOOL])(write.rng)
+    simpler = write.rng.choice(SCHOOL)(write.rng)
+    answer = [*explained(write, calculation), write("done").format(result=calculation.result)]
+    hint = [f"Try a simpler one first, ⟦{simpler.task}⟧.", *explained(write, simpler)]
+    title = f"{write('number_title')} ⟦{calculation.task}⟧"
+    return title, write("ask_number").format(task=calculation.task), [" ".join(answer), " ".join(hint)]

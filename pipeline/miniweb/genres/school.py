@@ -2,26 +2,43 @@
 
 import random
 
-from pipeline.miniweb.genres.calculations import SCHOOL
+from pipeline.miniweb.genres.calculations import SCHOOL, explained
 from pipeline.miniweb.grammar import Writer
 from pipeline.miniweb.pages import Article, Block, Heading, Items, Paragraph
 
 PHRASES = {
-    "subtract_both": ("Subtract {0} from both sides: ⟦{tex}⟧.", "First subtract {0} on both sides, then ⟦{tex}⟧.", "Take away {0} on each side to get ⟦{tex}⟧."),
-    "divide_both": ("Divide both sides by {0}: ⟦{tex}⟧.", "Now divide by {0}, so ⟦{tex}⟧.", "Dividing by {0} gives ⟦{tex}⟧."),
+    "subtract_both": (
+        "Subtract {0} from both sides: ⟦{tex}⟧.",
+        "First subtract {0} on both sides, then ⟦{tex}⟧.",
+        "Take away {0} on each side to get ⟦{tex}⟧.",
+    ),
+    "divide_both": (
+        "Divide both sides by {0}: ⟦{tex}⟧.",
+        "Now divide by {0}, so ⟦{tex}⟧.",
+        "Dividing by {0} gives ⟦{tex}⟧.",
+    ),
     "check": ("Check the answer: ⟦{tex}⟧.", "We check it: ⟦{tex}⟧, correct."),
     "expand": ("Expand the bracket: ⟦{tex}⟧.", "Multiply out the bracket to get ⟦{tex}⟧."),
     "factors": ("Find two numbers with product {0} and sum {1}: ⟦{tex}⟧.",),
     "factorise": ("So the equation factorises as ⟦{tex}⟧.", "Write the left side as a product: ⟦{tex}⟧."),
-    "common_denominator": ("Use the common denominator {0}: ⟦{tex}⟧.", "Both fractions can be written over {0}: ⟦{tex}⟧."),
+    "common_denominator": (
+        "Use the common denominator {0}: ⟦{tex}⟧.",
+        "Both fractions can be written over {0}: ⟦{tex}⟧.",
+    ),
     "add_numerators": ("Add the numerators: ⟦{tex}⟧.", "Now add the tops of the fractions: ⟦{tex}⟧."),
     "reduce": ("Cancel the common factor: ⟦{tex}⟧.", "Simplify the fraction: ⟦{tex}⟧."),
-    "percent_fraction": ("Write the percentage as a fraction and multiply: ⟦{tex}⟧.", "Percent means out of a hundred, so ⟦{tex}⟧."),
+    "percent_fraction": (
+        "Write the percentage as a fraction and multiply: ⟦{tex}⟧.",
+        "Percent means out of a hundred, so ⟦{tex}⟧.",
+    ),
     "brackets_first": ("Brackets first: ⟦{tex}⟧.", "Work out the bracket: ⟦{tex}⟧."),
     "multiply_first": ("Multiply before you add: ⟦{tex}⟧.", "Next comes the multiplication: ⟦{tex}⟧."),
     "add_last": ("Add at the end: ⟦{tex}⟧.", "The last step is the addition: ⟦{tex}⟧."),
     "sum_all": ("Add up all the numbers: ⟦{tex}⟧.", "The sum of the numbers is ⟦{tex}⟧."),
-    "divide_count": ("There are {0} numbers, so divide by {0}: ⟦{tex}⟧.", "Divide the sum by how many there are: ⟦{tex}⟧."),
+    "divide_count": (
+        "There are {0} numbers, so divide by {0}: ⟦{tex}⟧.",
+        "Divide the sum by how many there are: ⟦{tex}⟧.",
+    ),
     "intro": (
         "Work through the examples, then try the practice questions on your own.",
         "This worksheet is for grade <5..9>.",
@@ -57,9 +74,15 @@ PHRASES = {
         "Round ⟦<1000..9999>⟧ to the nearest hundred.",
     ),
     "answer": ("Answer: ⟦{result}⟧.", "The answer is ⟦{result}⟧.", "So ⟦{result}⟧."),
-    "title": ("Solving equations step by step", "Worksheet <1..60>: equations and fractions", "Algebra practice <1..99>",
-              "Fractions and percentages, worked examples", "Grade <5..9> algebra: solutions", "Order of operations and equations"),
-}  # fmt: skip
+    "title": (
+        "Solving equations step by step",
+        "Worksheet <1..60>: equations and fractions",
+        "Algebra practice <1..99>",
+        "Fractions and percentages, worked examples",
+        "Grade <5..9> algebra: solutions",
+        "Order of operations and equations",
+    ),
+}
 
 
 def worksheet(rng: random.Random) -> Article:
@@ -68,7 +91,7 @@ def worksheet(rng: random.Random) -> Article:
     blocks: list[Block] = [Paragraph(" ".join(write.several("intro", 3)))]
     for number in range(1, rng.randint(5, 6) + 1):
         calculation = rng.choice(SCHOOL)(rng)
-        steps = [write(step.reason).format(*step.values, tex=step.tex) for step in calculation.steps]
+        steps = explained(write, calculation)
         blocks += [
             Heading(f"{rng.choice(('Example', 'Question'))} {number}"),
             Paragraph(write(f"given_{calculation.topic}").format(task=calculation.task)),
