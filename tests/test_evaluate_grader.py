@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import os
 import threading
 import time
 from pathlib import Path
@@ -14,7 +13,7 @@ from pipeline.evaluate.answers import compare, extract, grade
 from pipeline.evaluate.benchmarks import Item
 from pipeline.evaluate.grading import grade_answers
 
-PAIRS = Path(os.environ.get("DEEPSEEKMATH_SHARED", "../shared")) / "data/grader/pairs.jsonl.gz"
+PAIRS = Path(__file__).parents[2] / "shared" / "data" / "grader" / "pairs.jsonl.gz"
 
 
 @pytest.mark.parametrize(
