@@ -3,8 +3,8 @@
 The paper: a text with a 10-gram of a benchmark is removed; benchmark texts of 3 to 9 grams must match whole. It says neither
 what a gram is nor how text is normalised. Here a gram is a lower-cased word, a number or a single CJK character;
 punctuation does not count. Runs that are mostly numbers or single letters (tables, formulas, sums with a stock phrase)
-are no evidence of a leak and are ignored: half of a run, and at least `CONTENT`, must be words of two letters or more
-or CJK characters.
+are no evidence of a leak and are ignored: `CONTENT` of a run of full length, `CONTENT_SHORT` of a shorter text, must be
+words of two letters or more, or CJK characters; TeX commands are not words.
 """
 
 import re
@@ -19,8 +19,9 @@ from xxhash import xxh3_64_intdigest
 
 from pipeline.corpus.normalise import CJK
 
-TOKEN = re.compile(rf"[{CJK}]|\d+|[^\W\d_{CJK}]+")
-CONTENT = 3
+TOKEN = re.compile(rf"\\[a-z]+|[{CJK}]|\d+|[^\W\d_{CJK}]+")
+CONTENT = 4
+CONTENT_SHORT = 2
 BASE = np.uint64(0x9E3779B97F4A7C15)  # odd, so that its powers are a ring's units modulo 2^64
 Hashes = NDArray[np.uint64]
 
@@ -67,10 +68,9 @@ def rolling(hashes: Hashes, n: int) -> Hashes:
     return total
 
 
-def is_content(words: list[str]) -> bool:
-    """Whether a run holds enough words to be evidence."""
-    content = sum(len(word) > 1 and not word[0].isdigit() or "\u3400" <= word[0] <= "\u9fff" for word in words)
-    return content >= max(CONTENT, len(words) / 2)
+def content(words: list[str]) -> int:
+    """How many of the tokens are words of two letters or more, or CJK characters."""
+    return sum(len(word) > 1 and word[0].isalpha() or "\u3400" <= word[0] <= "\u9fff" for word in words)
 
 
 class Index:
@@ -90,7 +90,7 @@ class Index:
             return
         for start, value in enumerate(rolling(tokens.hashes, length).tolist()):
             words = tokens.words[start : start + length]
-            if is_content(words):
+            if content(words) >= (CONTENT if length == self.ngram else CONTENT_SHORT):
                 self._runs[length].setdefault(value, (benchmark, item, tuple(words)))
         self._sorted.clear()
 
