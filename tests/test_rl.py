@@ -21,10 +21,11 @@ ROOT = Path(__file__).resolve().parents[1]
 SECTION = {
     "steps": 4,
     "questions_per_step": 4,
-    "group_size": 8,
+    "group_size": 12,
     "max_tokens": 12,
-    "learning_rate": 2e-3,
-    "kl_coefficient": 0.0,
+    "learning_rate": 3e-4,
+    "kl_coefficient": 0.04,
+    "rewards": {"accuracy": 1.0, "format": 0.2},
     "precision": "fp32",
     "row_tokens": 512,
     "suffix": {},
@@ -69,7 +70,7 @@ def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def command(policy: Path, folder: Path) -> list[str]:
+def command(policy: Path, folder: Path, ranks: int = 1, zero_stage: int = 2) -> list[str]:
     prompts = folder / "prompts.jsonl"
     folder.mkdir(parents=True, exist_ok=True)
     prompts.write_text("".join(json.dumps(question(number)) + "\n" for number in range(20)))
@@ -80,13 +81,13 @@ def command(policy: Path, folder: Path) -> list[str]:
         "--work": str(folder / "work"),
         "--output": str(folder / "data"),
         "--manifest": str(folder / "manifest.json"),
-        "--launch": json.dumps({"micro_batch": 4, "zero_stage": 2}),
+        "--launch": json.dumps({"micro_batch": 4, "zero_stage": zero_stage}),
     }
     inputs = {"parent": policy, "prompts": prompts, "evaluation": prompts}
     flat = [part for pair in arguments.items() for part in pair]
-    return [sys.executable, "-m", "pipeline.rl", *flat] + [
-        part for name, path in inputs.items() for part in ("--input", f"{name}={path}")
-    ]
+    torchrun = ["-m", "torch.distributed.run", f"--nproc-per-node={ranks}", "--standalone"]
+    program = [sys.executable, *(torchrun if ranks > 1 else []), "-m", "pipeline.rl", *flat]
+    return program + [part for name, path in inputs.items() for part in ("--input", f"{name}={path}")]
 
 
 def start(arguments: list[str], log: Path) -> subprocess.Popen[bytes]:
@@ -115,8 +116,8 @@ def lines(path: Path) -> list[dict]:
 def test_sampler_and_policy_agree_after_every_sync(undisturbed: Path) -> None:
     log = lines(undisturbed / "data/metrics.jsonl")
     assert [row["weight_version"] for row in log] == [0, 1, 2, 3]
-    assert all(row["logprob_gap_max"] <= 5e-5 for row in log if row["logprob_gap_max"] is not None)
-    assert any(row["grad_norm"] for row in log)
+    assert all(row["logprob_gap_max"] <= 5e-5 and row["grad_norm"] > 0 for row in log)
+    assert log[0]["kl"] == pytest.approx(0, abs=1e-9) and log[-1]["kl"] > 1e-6
 
 
 def test_the_published_model_is_the_trained_one_and_every_rollout_is_kept(
@@ -129,13 +130,15 @@ def test_the_published_model_is_the_trained_one_and_every_rollout_is_kept(
     assert not torch.equal(before["model.norm.weight"], after["model.norm.weight"])
     model = AutoModelForCausalLM.from_pretrained(policy, dtype=torch.float32)
     groups = read_groups(undisturbed / "data/rollouts/step-00001.jsonl.zst")
-    assert len(groups) == 4 and all(len(group.outputs) == 8 for group in groups)
+    assert len(groups) == 4 and all(len(group.outputs) == 12 for group in groups)
     for group in groups:
         for output in group.outputs[:2]:
             assert len(group.prompt) > 200
             gap = log_probs(model, group.prompt, output.tokens) - torch.tensor(output.logprobs)
             assert gap.abs().max() <= 5e-5
-            assert output.reward == float(output.verdict == "right")
+            parts = output.rewards
+            assert parts["accuracy"] == float(output.verdict == "right")
+            assert output.reward == pytest.approx(parts["accuracy"] + 0.2 * parts["format"])
 
 
 def test_a_run_killed_in_the_middle_ends_with_the_same_weights(
@@ -158,6 +161,19 @@ def test_a_run_killed_in_the_middle_ends_with_the_same_weights(
     for step in range(1, 5):
         name = f"data/rollouts/step-{step:05d}.jsonl.zst"
         assert read_groups(undisturbed / name) == read_groups(tmp_path / name)
+
+
+def test_two_ranks_with_split_weights_do_what_one_does(
+    undisturbed: Path, policy: Path, tmp_path: Path
+) -> None:
+    finish(command(policy, tmp_path, ranks=2, zero_stage=3), tmp_path / "log")
+    one, two = (load_file(folder / "data/model.safetensors") for folder in (undisturbed, tmp_path))
+    assert all(torch.allclose(one[name], two[name], atol=1e-5) for name in one)
+    logs = [lines(folder / "data/metrics.jsonl") for folder in (undisturbed, tmp_path)]
+    for row, other in zip(*logs, strict=True):
+        assert other["logprob_gap_max"] <= 5e-5
+        assert other["accuracy"] == pytest.approx(row["accuracy"])
+        assert other["loss"] == pytest.approx(row["loss"], abs=1e-6)
 
 
 def test_too_few_questions_and_an_uneven_share_are_named() -> None:

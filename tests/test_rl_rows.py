@@ -6,9 +6,11 @@ import pytest
 import torch
 
 from pipeline.common.model import TokenLogprobs, load_model
+from pipeline.config.rl import RlSection
 from pipeline.rl.objectives import grpo_loss
+from pipeline.rl.rollout import Group, Rollout
 from pipeline.rl.rows import Output, make_rows, micro_batches, split_into_rows
-from pipeline.rl.train import output_logprobs
+from pipeline.rl.train import output_logprobs, training_outputs
 from tests.tiny_model import log_probs, save_tiny_model
 
 PROMPTS = [[1, 40, 41, 42, 43, 44], [1, 50, 51], [1, 60, 61, 62]]
@@ -67,3 +69,16 @@ def test_loss_and_gradients_do_not_depend_on_the_rows(model: TokenLogprobs) -> N
         assert other == pytest.approx(loss, abs=1e-6)
         for one, two in zip(expected, found, strict=True):
             assert torch.allclose(one, two, atol=1e-5, rtol=1e-4)
+
+
+def group(rewards: list[float]) -> Group:
+    drawn = [Rollout(0, [5], [-1.0], "stop", "", reward, {}, "wrong", None, "") for reward in rewards]
+    return Group(1, 0, "q", "", "", [1], drawn)
+
+
+def test_groups_without_signal_are_trained_on_only_for_their_kl_term() -> None:
+    groups = [group([0.0, 0.0]), group([0.0, 1.0]), group([1.0, 1.0])]
+    without_kl = training_outputs(groups, RlSection(kl_coefficient=0.0))
+    assert [(output.group, output.advantage) for output in without_kl] == [(1, -1.0), (1, 1.0)]
+    with_kl = training_outputs(groups, RlSection(kl_coefficient=0.04))
+    assert [output.advantage for output in with_kl] == [0.0, 0.0, -1.0, 1.0, 0.0, 0.0]
