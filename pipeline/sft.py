@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.common.chat import encode_chat, language_of
+from pipeline.common.chat import CHAT_TEMPLATE, encode_chat, language_of
 from pipeline.common.loop import Plan, train
 from pipeline.common.model import TokenLogprobs, export_model, load_model, load_tokenizer, parameter_count
 from pipeline.common.packing import Row, concatenate, make_row
@@ -104,6 +104,7 @@ def run(stage: Stage[SftSection]) -> Counts:
     schedule = constant(section.learning_rate, section.warmup_steps)
     plan = Plan(rows.row, section.steps, section.batch, schedule, section.save_every, ["examples"])
     totals = train(stage, engine, plan)
+    tokenizer.chat_template = CHAT_TEMPLATE  # an init may have come with another; this is what was trained
     export_model(engine, tokenizer, stage.partial)
     return {
         "examples": len(examples),

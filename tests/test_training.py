@@ -93,13 +93,14 @@ def metrics(folder: Path, run: str) -> list[dict]:
 
 @pytest.mark.parametrize("stage", ["cpt", "sft"])
 def test_a_run_killed_in_the_middle_ends_with_the_weights_of_an_undisturbed_one(folder, stage):
-    finished(train(folder, stage, "whole"))
+    undisturbed = train(folder, stage, "whole")
     process, log = train(folder, stage, "killed"), folder / f"{stage}-killed/work/metrics.jsonl"
     while process.poll() is None and (not log.exists() or log.read_bytes().count(b"\n") < 8):
         time.sleep(0.002)
     process.send_signal(signal.SIGKILL)
     process.communicate()
     assert process.returncode == -signal.SIGKILL and not (folder / f"{stage}-killed/manifest.json").exists()
+    finished(undisturbed)
     finished(train(folder, stage, "killed"))
     resumed = json.loads((folder / f"{stage}-killed/run.json").read_text())["counters"]["deepspeed.steps"]
     assert 0 < resumed < STEPS
@@ -109,10 +110,12 @@ def test_a_run_killed_in_the_middle_ends_with_the_weights_of_an_undisturbed_one(
     assert lines[0] == lines[1] and len(lines[0]) == STEPS and lines[0][-1] < lines[0][0]
 
 
-def test_ranks_zero_stage_and_micro_batch_do_not_change_the_trajectory(folder):
+def test_ranks_zero_stage_micro_batch_and_recomputation_do_not_change_the_trajectory(folder):
     keys = {"tokens": 4 * 4 * CONTEXT}
-    finished(train(folder, "cpt", "one", **keys))
-    finished(train(folder, "cpt", "two", {"ranks": 2, "zero_stage": 3, "micro_batch": 1}, **keys))
+    single = train(folder, "cpt", "one", **keys)
+    launch = {"ranks": 2, "zero_stage": 3, "micro_batch": 1, "activation_checkpointing": True}
+    finished(train(folder, "cpt", "two", launch, **keys))
+    finished(single)
     one, two = metrics(folder, "cpt-one"), metrics(folder, "cpt-two")
     assert len(one) == 4
     for name in ("loss", "grad_norm"):

@@ -1,5 +1,4 @@
-"""The loop of cpt and sft: the n-th row of training is a function of n; everything else follows from the
-step.
+"""The loop of cpt and sft: a row of training is a function of its number, all else follows from the step.
 
 Step s trains on rows [s * batch, (s + 1) * batch), shared among ranks by stride and cut into micro-batches as
 memory allows; neither changes the loss. What a kill costs is the steps since the last checkpoint, which are

@@ -26,8 +26,7 @@ MASK64 = 2**64 - 1
 
 
 def schedule(shares: Sequence[float]) -> np.ndarray:
-    """A period of the order of sources, as indices; every prefix of its repetition is within one of each
-    share.
+    """A period of the order of sources, as indices; repeated, each prefix is within one of every share.
 
     Among the sources that may come next without running ahead, the one that would first fall behind comes
     next: earliest deadline first, which keeps all deadlines whenever that is possible. Raises InputError for
@@ -51,8 +50,7 @@ def schedule(shares: Sequence[float]) -> np.ndarray:
 
 
 def permute(index: int, size: int, key: int) -> int:
-    """The image of `index` under a keyed permutation of range(size): a Feistel network, walked until it is
-    inside."""
+    """The image of `index` under a keyed permutation of range(size): a Feistel network, walked till inside."""
     half = max(1, (size - 1).bit_length() + 1 >> 1)
     mask = (1 << half) - 1
     while True:
