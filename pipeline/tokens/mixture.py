@@ -50,7 +50,7 @@ def schedule(shares: Sequence[float]) -> np.ndarray:
 
 
 def permute(index: int, size: int, key: int) -> int:
-    """The image of `index` under a keyed permutation of range(size): a Feistel network, walked till inside."""
+    """The image of `index` under a keyed permutation of range(size): Feistel network, walked till inside."""
     half = max(1, (size - 1).bit_length() + 1 >> 1)
     mask = (1 << half) - 1
     while True:
