@@ -8,7 +8,7 @@ prefer the style that does.
 
 Splits: `train` and `test` share story frames but no question: they are cut by a hash of the pair
 (who, things), so that nothing has to be remembered to keep them apart. `heldout` uses story frames that
-appear in no training text.
+appear in no training text, about the pairs of `test`.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Problem:
 
 
 def is_test_pair(who: str, things: str) -> bool:
-    """Whether questions about this pair belong to the test split: a property of the words, not of a seed."""
+    """Whether only benchmarks ask about this pair: a property of the words, not of a seed."""
     digest = hashlib.sha256(f"{who}/{things}".encode()).digest()
     return digest[0] < 256 * TEST_SHARE
 
@@ -82,7 +82,7 @@ def make_problem(rng: random.Random, split: str, lang: str) -> Problem:
         raise ValueError(f"no problems of split {split!r} in language {lang!r}")
     language = LANGUAGES[lang]
     who, things = rng.choice(language.names), rng.choice(language.things)
-    while is_test_pair(who, things) != (split == "test"):
+    while is_test_pair(who, things) != (split != "train"):
         who, things = rng.choice(language.names), rng.choice(language.things)
     other = rng.choice([name for name in language.names if name != who])
     if split != "heldout" and rng.random() < COMPARE_SHARE:
