@@ -6,6 +6,8 @@ The symbolic comparison runs in a process per thread (see `symbolic`), so thread
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from functools import cache
 
 from pipeline.common.progress import Progress
 from pipeline.evaluate.answers import NEEDS_SYMBOLS, Verdict, compare, extract
@@ -19,6 +21,12 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
+@cache
+def _pool() -> ThreadPoolExecutor:
+    """One pool for all calls: its threads keep their symbolic processes, which take a second to start."""
+    return ThreadPoolExecutor(_cores())
+
+
 def _compare(job: Job, symbols: bool) -> Verdict:
     item, answer = job
     if answer is None:
@@ -26,21 +34,23 @@ def _compare(job: Job, symbols: bool) -> Verdict:
     return compare(item.answer, answer, question=item.question, choices=item.choices, symbols=symbols)
 
 
-def grade_answers(jobs: Sequence[Job], label: str = "grade") -> list[Verdict]:
-    """Verdicts on final answers, in order."""
+def grade_answers(jobs: Sequence[Job], label: str | None = "grade") -> list[Verdict]:
+    """Verdicts on final answers, in order; `label` heads the progress shown, None shows none."""
     verdicts = [_compare(job, symbols=False) for job in jobs]
     open_jobs = [index for index, verdict in enumerate(verdicts) if verdict.reason == NEEDS_SYMBOLS]
     if open_jobs:
-        with ThreadPoolExecutor(_cores()) as pool, Progress(label, len(open_jobs), unit="answer") as bar:
-            for index, verdict in zip(
-                open_jobs, pool.map(lambda index: _compare(jobs[index], symbols=True), open_jobs), strict=True
-            ):
+        with Progress(label, len(open_jobs), unit="answer") if label else nullcontext() as bar:
+            found = _pool().map(lambda index: _compare(jobs[index], symbols=True), open_jobs)
+            for index, verdict in zip(open_jobs, found, strict=True):
                 verdicts[index] = verdict
-                bar.update()
+                if bar:
+                    bar.update()
     return verdicts
 
 
-def grade_responses(items: Sequence[Item], responses: Sequence[str], label: str = "grade") -> list[Verdict]:
+def grade_responses(
+    items: Sequence[Item], responses: Sequence[str], label: str | None = "grade"
+) -> list[Verdict]:
     """Verdicts on whole responses, in order."""
     return grade_answers([(item, extract(text)) for item, text in zip(items, responses, strict=True)], label)
 
@@ -62,5 +72,4 @@ def majorities(
     items: Sequence[Item], verdicts: Sequence[Sequence[Verdict]], ks: Sequence[int]
 ) -> list[dict[int, float]]:
     """`majority` of many questions, on all cores."""
-    with ThreadPoolExecutor(_cores()) as pool:
-        return list(pool.map(lambda pair: majority(*pair, ks), zip(items, verdicts, strict=True)))
+    return list(_pool().map(lambda pair: majority(*pair, ks), zip(items, verdicts, strict=True)))

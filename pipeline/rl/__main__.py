@@ -183,7 +183,7 @@ class Run:
         samples = self.generator.generate(prompts, temperature=0.0, max_tokens=self.section.max_tokens)
         outputs = [sample.token_ids for (sample,) in samples]
         texts = self.tokenizer.batch_decode(outputs, skip_special_tokens=True)
-        verdicts = grade_responses([question.item for question in mine], texts, "evaluate")
+        verdicts = grade_responses([question.item for question in mine], texts, label=None)
         sums = [sum(verdict.right for verdict in verdicts), sum(map(len, outputs))]
         right, tokens = (total / len(self.held_out) for total in summed(sums, self.engine.device))
         row = {"step": step, "accuracy": right, "n": len(self.held_out), "length": tokens}

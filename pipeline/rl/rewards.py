@@ -41,7 +41,7 @@ def score_outputs(
 ) -> list[Reward]:
     """Rewards of outputs (tokens and their text) to the questions `items`; `finished`: not cut off."""
     answers = [extract(text, boxed_only=True) for text in texts]
-    verdicts = grade_answers(list(zip(items, answers, strict=True)), label="rewards")
+    verdicts = grade_answers(list(zip(items, answers, strict=True)), label=None)
     parts = [{"accuracy": float(verdict.right)} for verdict in verdicts]
     if weights.format:
         for part, answer, done in zip(parts, answers, finished, strict=True):
