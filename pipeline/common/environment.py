@@ -12,9 +12,9 @@ def _prepare() -> None:
     ranks_here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     cores = len(os.sched_getaffinity(0))
     defaults = {
-        # Two processes that spin on the same cores cost five times the work: give each rank its own share.
+        # Processes that share cores cost five times the work: give each rank its own.
         "OMP_NUM_THREADS": str(max(1, cores // ranks_here)),
-        # Waiting threads sleep instead of spinning: on a machine that does anything else, spinning costs far more.
+        # Waiting threads sleep instead of spinning, which costs far more where anything else runs.
         "OMP_WAIT_POLICY": "PASSIVE",
         "TOKENIZERS_PARALLELISM": "false",
         # The engine lives in the training process: weights go over in memory, and one kill ends everything.

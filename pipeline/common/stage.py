@@ -189,9 +189,8 @@ def _fail_if_disk_is_full(error: Exception, folders: list[Path]) -> None:
         existing = next(path for path in [folder, *folder.absolute().parents] if path.exists())
         full = shutil.disk_usage(existing).free < FULL_DISK_BYTES
         if full or (isinstance(error, OSError) and error.errno == errno.ENOSPC):
-            _fail(
-                f"{getattr(error, 'filename', None) or folder}: no space left on this disk; free some and run again"
-            )
+            where = getattr(error, "filename", None) or folder
+            _fail(f"{where}: no space left on this disk; free some and run again")
 
 
 def run_stage(

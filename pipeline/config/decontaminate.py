@@ -4,7 +4,7 @@ from pipeline.config.section import Section, key
 
 
 class DecontaminateSection(Section):
-    """Pages that share a long enough run of words with a benchmark item leave the corpus (paper section 2.1)."""
+    """Pages that share a long run of words with a benchmark item leave the corpus (paper section 2.1)."""
 
     ngram: int = key(10, "words (or single CJK characters) of a matching run", paper="10-gram (2.1)", ge=2)
     shortest: int = key(

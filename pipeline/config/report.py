@@ -9,7 +9,7 @@ class ReportSection(Section):
     run: str = key("run", "name of the run; the workflow fills it in")
     truth: list[str] | None = key(
         None,
-        "labels.jsonl with `url` and `label` (math, not_math, unsure): turns on precision and recall per iteration",
+        "labels.jsonl with `url` and `label` (math, not_math, unsure): gives precision and recall",
     )
     claims: str = key("configs/claims.yaml", "the paper's claims and the comparisons that decide each")
     paper: str = key("configs/paper.yaml", "the paper's tables and figures as numbers")

@@ -1,0 +1,125 @@
+"""How stage programs start and end: nothing half-written under a final name, one line for bad input."""
+
+import json
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from crawl_warcs import html, record, write_warc
+
+from pipeline.common.manifest import code_files, code_hash, fingerprint
+from pipeline.common.progress import Progress, duration
+
+ROOT = Path(__file__).resolve().parents[1]
+SPACE = "4m"
+
+
+def command(folder: Path, warc: Path, **options: str) -> list[str]:
+    """An extraction job that reads `warc` and works and writes under `folder`."""
+    words = [sys.executable, "-m", "pipeline.crawl.extract", "--work", str(folder / "work")]
+    words += ["--output", str(folder / "data"), "--manifest", str(folder / "manifest.json")]
+    for name, value in ({"input": f"warc={warc}"} | options).items():
+        words += [f"--{name}", value]
+    return words
+
+
+def run(words: list[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+
+
+@pytest.fixture(scope="module")
+def warc(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("warc") / "pages.warc.gz"
+    pages = (f"Page {n}: " + " ".join(f"{n * k * 7919 % 100003}" for k in range(300)) for n in range(3000))
+    write_warc(path, [record(f"http://a.org/{n}", html(page)) for n, page in enumerate(pages)])
+    return path
+
+
+def test_a_killed_program_leaves_nothing_final_and_its_rerun_gives_the_same_bytes(
+    tmp_path: Path, warc: Path
+) -> None:
+    undisturbed, killed = tmp_path / "a", tmp_path / "b"
+    assert run(command(undisturbed, warc)).returncode == 0
+    process = subprocess.Popen(command(killed, warc), cwd=ROOT, stderr=subprocess.DEVNULL)
+    while not list(killed.glob("work/partial/*")) and process.poll() is None:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not (killed / "data").exists() and not (killed / "manifest.json").exists()
+    assert run(command(killed, warc)).returncode == 0
+    for name in ("data/pages.jsonl.zst", "data/records.parquet", "manifest.json"):
+        assert (killed / name).read_bytes() == (undisturbed / name).read_bytes()
+
+
+def test_a_manifest_tells_what_the_result_is_and_run_json_how_it_went(tmp_path: Path, warc: Path) -> None:
+    assert run(command(tmp_path, warc, fingerprint="f00d", launch='{"threads": 1}')).returncode == 0
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    assert manifest["fingerprint"] == "f00d" and manifest["counts"]["pages"] == 3000
+    assert manifest["code"] == code_hash("pipeline.crawl.extract")
+    assert not {"seconds", "host", "started"} & set(manifest)
+    how = json.loads((tmp_path / "run.json").read_text())
+    assert how["counters"]["fastwarc.records"] == 3000 and how["launch"] == {"threads": 1}
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"config": '{"min_characterz": 1}'}, "config key crawl.min_characterz"),
+        ({"config": '{"min_characters": "many"}'}, "config key crawl.min_characters"),
+        ({"config": "{"}, "--config"),
+        ({"input": "warc=no/such/file.warc.gz"}, "no/such/file.warc.gz"),
+        ({"input": "warc"}, "expected KEY=PATH"),
+    ],
+)
+def test_bad_input_is_one_line_that_names_it(tmp_path: Path, warc: Path, options: dict, words: str) -> None:
+    done = run(command(tmp_path, warc, **options))
+    assert done.returncode == 2
+    assert len(done.stderr.strip().splitlines()) == 1 and words in done.stderr
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_full_disk_is_one_line_that_names_the_place_and_leaves_nothing_final(
+    tmp_path: Path, warc: Path
+) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    script = f"mount -t tmpfs -o size={SPACE} none {small} && dd if=/dev/zero of={small}/filler bs=1k status=none; "
+    script += f"rm -f {small}/filler; dd if=/dev/zero of={small}/filler bs=1k count=3900 status=none; "
+    script += f"{shlex.join(command(small, warc))}; code=$?; ls {small}; exit $code"
+    done = run(["unshare", "--user", "--map-root-user", "--mount", "bash", "-c", script])
+    if "unshare" in done.stderr or "mount:" in done.stderr:
+        pytest.skip("this machine does not let a test mount a small disk of its own")
+    assert done.returncode == 2, done.stderr
+    errors = [line for line in done.stderr.splitlines() if line.startswith("error:")]
+    assert len(errors) == 1 and "no space left" in errors[0] and str(small) in errors[0]
+    assert "Traceback" not in done.stderr
+    assert "data" not in done.stdout.split() and "manifest.json" not in done.stdout.split()
+
+
+def test_fingerprints_ignore_the_order_of_keys_and_see_every_value() -> None:
+    assert fingerprint({"a": 1, "b": [1, 2]}) == fingerprint({"b": [1, 2], "a": 1})
+    assert fingerprint({"a": 1}) != fingerprint({"a": 2})
+    assert fingerprint([1, 2]) != fingerprint([2, 1])
+
+
+def test_code_files_are_the_program_and_what_it_imports_of_the_project() -> None:
+    names = {str(path) for path in code_files("pipeline.crawl.extract")}
+    assert {"pipeline/crawl/extract.py", "pipeline/common/stage.py", "pipeline/config/crawl.py"} <= names
+    assert not any(name.startswith("pipeline/rl/") for name in names)
+
+
+def test_progress_in_a_log_is_whole_lines_with_speed_and_time_left(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with Progress("job", 100, initial=50) as bar:
+        bar.last_line -= 60
+        bar.update(25, loss=1.5)
+        bar.update(25)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith("job: 75/100 steps in 0s") and lines[0].endswith("loss 1.5")
+    assert lines[1].startswith("job: 100/100 steps")
+    assert [duration(seconds) for seconds in (5, 65, 3700)] == ["5s", "1m05s", "1h01m"]
