@@ -12,13 +12,13 @@ class MiniwebSection(Section):
     seed: int = key(0, "seed of everything in the world; equal seeds give equal bytes")
     scale: float = key(
         1.0,
-        "size of the web as a factor; 1 is about 330 hosts with 5,500 pages, a host keeps at least 2",
+        "number of hosts as a factor; 1 is about 380 hosts with 6,500 pages, a family keeps at least 2 hosts",
         gt=0,
         le=10,
     )
     warc_files: int = key(8, "WARC files that the records are spread over", ge=1)
     seed_share: float = key(0.6, "share of the one seed site's pages that `seed_urls.txt` lists", gt=0, le=1)
-    background: int = key(700, "pages in `background_urls.txt`, a general sample", ge=1)
+    background: int = key(500, "pages in `background_urls.txt`, a general sample", ge=1)
     background_math: float = key(
         0.01, "share of mathematics in that sample, as a random crawl has some", ge=0, le=1
     )

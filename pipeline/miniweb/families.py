@@ -12,12 +12,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Section:
-    """Pages of one genre under a path; `style` of URLs: html, folder, dated, numbered or query."""
+    """Pages of one genre under a path; `style` of URLs: html, folder, dated, numbered or query.
+
+    `plain`: older pages of the site, written without its formula markup.
+    """
 
     path: str
     genre: str
     pages: tuple[int, int]
     style: str
+    plain: bool = False
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,8 @@ MATHEMATICS = (
         "en",
         ("algebra", "worksheets"),
         (
-            Section("/practice/", "worksheet", (28, 42), "folder"),
+            Section("/practice/", "worksheet", (20, 30), "folder"),
+            Section("/practice/archive/", "worksheet", (8, 12), "html", plain=True),
             Section("/prices/", "tutoring", (4, 10), "html"),
         ),
         (*TEX, "plain"),
@@ -141,6 +146,7 @@ MATHEMATICS = (
         "en",
         ("-puzzles",),
         (
+            Section("/essays/", "essay", (6, 9), "numbered"),
             Section("/archive/", "riddles", (18, 28), "numbered"),
             Section("/sums/", "word_problems", (6, 10), "numbered"),
         ),
@@ -192,7 +198,8 @@ MATHEMATICS = (
         "zh",
         ("-zhongxue", "jiaoyu"),
         (
-            Section("/shuxue/", "worksheet_zh", (18, 26), "html"),
+            Section("/shuxue/", "worksheet_zh", (12, 18), "html"),
+            Section("/shuxue/jiuti/", "worksheet_zh", (6, 8), "html", plain=True),
             Section("/shuxue/yingyongti/", "word_problems_zh", (6, 10), "html"),
             Section("/xiaoyuan/", "site_zh", (8, 14), "numbered"),
         ),
@@ -249,7 +256,7 @@ ELSEWHERE = (
         18,
         "en",
         ("-docs", "soft"),
-        (Section("/docs/", "docs", (4, 10), "html"),),
+        (Section("/docs/", "docs", (4, 9), "html"), Section("/api/", "numerics", (2, 4), "html")),
         ("plain", "mathjax3"),
     ),
     Family("forums", 14, "en", ("-forum", "talk"), (Section("/viewtopic", "help", (4, 9), "query"),)),

@@ -14,7 +14,15 @@ from urllib.parse import urlsplit
 from pipeline.common.stage import InputError
 from pipeline.config.miniweb import MiniwebSection
 from pipeline.miniweb.families import Section
-from pipeline.miniweb.genres import applied, arithmetic, chinese_mathematics, lectures, questions, school
+from pipeline.miniweb.genres import (
+    applied,
+    arithmetic,
+    chinese_mathematics,
+    essays,
+    lectures,
+    questions,
+    school,
+)
 from pipeline.miniweb.genres.everyday import everyday
 from pipeline.miniweb.hosts import Host, plan_hosts
 from pipeline.miniweb.markup import LAYOUTS, Site, encode, render
@@ -29,6 +37,7 @@ MATH_GENRES: dict[str, Callable[[random.Random], Article]] = {
     "word_problems": arithmetic.word_problems,
     "applied": applied.applied,
     "riddles": applied.riddles,
+    "essay": essays.essay,
     "lecture_zh": chinese_mathematics.lecture_zh,
     "worksheet_zh": chinese_mathematics.worksheet_zh,
     "word_problems_zh": chinese_mathematics.word_problems_zh,
@@ -93,7 +102,8 @@ def _host_pages(host: Host, config: MiniwebSection) -> list[Page]:
             make = MATH_GENRES.get(section.genre)
             article = make(rng) if make else everyday(rng, section.genre)
             url = f"https://{host.site.host}{_path(rng, section, article, number)}"
-            pages.append(Page(url, host, section, host.site, article))
+            site = replace(host.site, markup="plain") if section.plain else host.site
+            pages.append(Page(url, host, section, site, article))
     for page in pages:
         others = rng.sample(pages, min(4, len(pages)))
         page.related = [

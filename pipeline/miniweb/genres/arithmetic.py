@@ -8,6 +8,7 @@ import random
 
 from pipeline.miniweb.genres import school
 from pipeline.miniweb.genres.calculations import explained, order_of_operations
+from pipeline.miniweb.genres.english_home import FAMILY
 from pipeline.miniweb.grammar import Writer
 from pipeline.miniweb.pages import Article, Block, Heading, Paragraph
 from pipeline.miniweb.problems import Problem, joined_sum, make_problem
@@ -44,8 +45,9 @@ PHRASES = {
         "If your child gets stuck, go back to the beans.",
         "See the archive for more stories like these.",
     ),
-    "heading": ("Problem {0}", "Question {0}", "Story {0}", "No. {0}", "Exercise {0}"),
-    "solution": ("Solution", "Solution:", "Answer", "Step by step", "How to solve it", "Working"),
+    "heading": ("Problem {0}", "Story {0}", "No. {0}"),
+    "solution": ("Solution", "Answer", "Working", "How to solve it"),
+    "answer": ("Answer: ⟦{result}⟧.", "The answer is ⟦{result}⟧."),
     "chapter_title": (
         "Chapter <1..12>: Addition and subtraction",
         "Word problems and equations, unit <1..30>",
@@ -112,6 +114,11 @@ def word_problems(rng: random.Random) -> Article:
     """A page of word problems in plain words, as parents and primary schools publish them."""
     write = Writer(rng, PHRASES)
     blocks: list[Block] = [Paragraph(" ".join(write.several("blog_intro", rng.randint(2, 3))))]
-    blocks += solved_problems(write, rng.randint(8, 13), "en", formulas=False)
+    if rng.random() < 0.12:  # a day told at length, with its sums: the border to family diaries
+        diary = Writer(rng, FAMILY)
+        blocks += [Paragraph(" ".join(diary.several("body", 4))) for _ in range(2)]
+        blocks += solved_problems(write, rng.randint(2, 4), "en", formulas=False)
+    else:
+        blocks += solved_problems(write, rng.randint(8, 13), "en", formulas=False)
     blocks.append(Paragraph(write("blog_closing")))
     return Article(write("blog_title"), tuple(blocks), "word_problems", "en", math=True)

@@ -149,7 +149,7 @@ def lecture_zh(rng: random.Random) -> Article:
 
 
 def worksheet_zh(rng: random.Random) -> Article:
-    """A Chinese exercise sheet with worked equations, and some word problems at its end."""
+    """A Chinese exercise sheet with worked equations; now and then a word problem at its end."""
     write = Writer(rng, PHRASES)
     blocks: list[Block] = [Paragraph("".join(write.several("sheet_intro", 3)))]
     for number in range(1, rng.randint(4, 6) + 1):
@@ -161,7 +161,8 @@ def worksheet_zh(rng: random.Random) -> Article:
             Paragraph("\n".join([*steps, write("sheet_answer").format(result=calculation.result)])),
         ]
     blocks += [Heading("练习"), Items(tuple(write.several("practice", 4)), ordered=True)]
-    blocks += solved_problems(write, rng.randint(1, 3), "zh", formulas=True)
+    if rng.random() < 0.15:
+        blocks += solved_problems(write, rng.randint(1, 2), "zh", formulas=True)
     return Article(write("sheet_title"), tuple(blocks), "worksheet_zh", "zh", math=True)
 
 

@@ -218,4 +218,63 @@ SHEETS: Phrases = {
     ),
 }
 
-SCREEN_BOOKS: dict[str, Phrases] = {"docs": DOCS, "help": HELP, "games": GAMES, "sheets": SHEETS}
+NUMERICS: Phrases = {
+    "module": ("gridlin", "numbox", "vecpack", "matkit", "sparsely"),
+    "name": (
+        "det",
+        "solve",
+        "inv",
+        "eig",
+        "norm",
+        "kron",
+        "trace",
+        "diff",
+        "interp",
+        "cumsum",
+        "gcd",
+        "polyval",
+    ),
+    "option": ("overwrite", "axis", "dtype", "check_finite", "tol", "lower", "order"),
+    "title": (
+        "<@module>.<@name>",
+        "<@module>.<@name> (version <1..3>.<0..20>)",
+        "Function <@name> of <@module>",
+    ),
+    "lead": (
+        "<@module>.<@name>(a, <option>=None): computes ⟦\\det A⟧ or ⟦Ax=b⟧, depending on the arguments.",
+        "Wrapper of the Fortran routine for ⟦n\\times n⟧ arrays. New in version <1..3>.<0..9>.",
+        "Returns the array ⟦a_1,\\ldots ,a_n⟧ after the call of <@name>.",
+    ),
+    "body": (
+        "The parameter `a` is an array of shape (<2..9>, <2..9>).",
+        "Raises an error if the matrix is singular.",
+        "`<option>` may improve performance but overwrites the input.",
+        "The cost grows as ⟦n^<2..3>⟧.",
+        "For vectors use `<name>` instead, which needs less memory.",
+        "Elements smaller than ⟦10^{-<6..15>}⟧ are set to zero.",
+        "See also `<name>`, `<name>` and `<name>`.",
+        "The result has the same dtype as the input.",
+        "Changed in version <1..3>.<0..9>: the default of `<option>` is now False.",
+        "The eigenvalues are not sorted.",
+        "Benchmarks: <2..90> ms for ⟦n=<100..900>⟧ on a laptop.",
+        "The implementation calls a routine that was written in <1979..1999>.",
+        "Only the lower triangle of ⟦A⟧ is read if `<option>` is given.",
+        "Sparse arrays are converted first, with a warning.",
+        "If `<option>` is None, the norm of the residual is returned too.",
+        "Bug <100..9999>: wrong sign for complex input, fixed.",
+    ),
+    "code": (
+        "import <@module>\n\na = <@module>.array([[<1..9>, <1..9>], [<1..9>, <1..9>]])\n"
+        "print(<@module>.<@name>(a))",
+        "b = <@module>.<@name>(a, <option>=True)\nassert b.shape == (<2..9>, <2..9>)",
+        "x = <@module>.<@name>([<1..9>, <1..9>, <1..9>])\nx[0] = <1..20>",
+    ),
+}
+
+SCREEN_BOOKS: dict[str, Phrases] = {
+    "docs": DOCS,
+    "help": HELP,
+    "games": GAMES,
+    "sheets": SHEETS,
+    "numerics": NUMERICS,
+}

@@ -73,7 +73,7 @@ PHRASES = {
         "Find the mean of ⟦<1..20>⟧, ⟦<1..20>⟧ and ⟦<1..20>⟧.",
         "Round ⟦<1000..9999>⟧ to the nearest hundred.",
     ),
-    "answer": ("Answer: ⟦{result}⟧.", "The answer is ⟦{result}⟧.", "So ⟦{result}⟧."),
+    "answer": ("Answer: ⟦{result}⟧.", "Hence ⟦{result}⟧.", "So ⟦{result}⟧."),
     "title": (
         "Solving equations step by step",
         "Worksheet <1..60>: equations and fractions",
