@@ -18,7 +18,7 @@ class MiniwebSection(Section):
     )
     warc_files: int = key(8, "WARC files that the records are spread over", ge=1)
     seed_share: float = key(0.6, "share of the one seed site's pages that `seed_urls.txt` lists", gt=0, le=1)
-    background: int = key(500, "pages in `background_urls.txt`, a general sample", ge=1)
+    background: int = key(700, "pages in `background_urls.txt`, a general sample", ge=1)
     background_math: float = key(
         0.01, "share of mathematics in that sample, as a random crawl has some", ge=0, le=1
     )

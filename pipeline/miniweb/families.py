@@ -57,7 +57,7 @@ MATHEMATICS = (
             Section("/~teaching/notes/", "lecture", (20, 30), "html"),
             Section("/news/", "prize", (5, 10), "dated"),
         ),
-        TEX,
+        ("mathjax3", "img-latex", "katex", "mathml"),
     ),
     Family(
         "questions",

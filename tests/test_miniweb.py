@@ -1,0 +1,291 @@
+"""The generated web is repeatable, readable, complete in its kinds, and leaks only what was planted."""
+
+import gzip
+import hashlib
+import json
+import random
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from fastwarc.warc import ArchiveIterator, WarcRecordType
+
+from pipeline.common.stage import InputError, run_stage
+from pipeline.config.miniweb import MiniwebSection
+from pipeline.miniweb.__main__ import run
+from pipeline.miniweb.families import ELSEWHERE, MATHEMATICS
+from pipeline.miniweb.genres.calculations import ADVANCED, SCHOOL
+from pipeline.miniweb.genres.everyday import BOOKS, everyday
+from pipeline.miniweb.grammar import REFERENCE
+from pipeline.miniweb.pages import article_text
+from pipeline.miniweb.problems import make_problem
+from pipeline.miniweb.tex import parse, to_katex, to_mathml, to_plain
+from pipeline.miniweb.world import MATH_GENRES, Leak, build_pages
+
+CONFIG = {
+    "enabled": True,
+    "scale": 0.2,
+    "warc_files": 4,
+    "background": 150,
+    "exact_duplicates": 24,
+    "near_duplicates": 12,
+    "sft": 300,
+    "rl": 100,
+    "test": 120,
+    "heldout": 60,
+    "drill": 20,
+}
+GRAM = re.compile(r"[\u3400-\u9fff]|[^\W\u3400-\u9fff]+")
+
+
+def generate(folder: Path, **changes) -> Path:
+    arguments = ["--config", json.dumps(CONFIG | changes), "--work", str(folder / "work")]
+    arguments += ["--output", str(folder / "data"), "--manifest", str(folder / "manifest.json")]
+    run_stage("miniweb", MiniwebSection, run, arguments)
+    return folder / "data"
+
+
+def lines(path: Path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def digests(folder: Path) -> dict[str, str]:
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+@pytest.fixture(scope="module")
+def web(tmp_path_factory) -> Path:
+    return generate(tmp_path_factory.mktemp("web"))
+
+
+@pytest.fixture(scope="module")
+def labels(web) -> list[dict]:
+    return lines(web / "labels.jsonl")
+
+
+@pytest.fixture(scope="module")
+def payloads(web) -> dict[str, bytes]:
+    """URL -> payload, as FastWARC reads it."""
+    found = {}
+    for path in sorted((web / "warc").iterdir()):
+        for record in ArchiveIterator(path.open("rb"), record_types=WarcRecordType.response):
+            found[record.headers["WARC-Target-URI"]] = record.reader.read()
+    return found
+
+
+def text_of(payload: bytes, charset: str) -> list[str]:
+    return GRAM.findall(re.sub(r"<[^>]+>", " ", payload.decode(charset, "replace")).lower())
+
+
+def test_equal_seeds_give_equal_bytes_and_others_do_not(web, tmp_path):
+    assert digests(generate(tmp_path / "again")) == digests(web)
+    other = digests(generate(tmp_path / "other", seed=1))
+    assert all(other[name] != digest for name, digest in digests(web).items() if name.startswith("warc/"))
+
+
+def test_every_record_is_a_gzip_member_with_true_digests_at_its_labelled_place(web, labels, payloads):
+    assert set(payloads) == {label["url"] for label in labels}
+    for label in labels:
+        with (web / "warc" / label["warc_file"]).open("rb") as file:
+            file.seek(label["warc_offset"])
+            member = gzip.decompress(file.read(label["warc_length"]))
+        head, block = member.split(b"\r\n\r\n", 1)
+        assert head.startswith(b"WARC/1.0\r\nWARC-Type: response\r\n")
+        assert f"WARC-Target-URI: {label['url']}\r\n".encode() in head
+        http, payload = block.removesuffix(b"\r\n\r\n").split(b"\r\n\r\n", 1)
+        assert f"Content-Length: {len(payload)}".encode() in http
+        assert http.startswith(f"HTTP/1.1 {label['http_status']} ".encode())
+        assert payload == payloads[label["url"]]
+        assert label["payload_digest"].encode() in head and label["payload_bytes"] == len(payload)
+
+
+def test_fastwarc_verifies_all_digests_and_finds_all_record_types(web):
+    kinds = Counter()
+    for path in (web / "warc").iterdir():
+        for record in ArchiveIterator(path.open("rb"), parse_http=False):
+            kinds[record.headers["WARC-Type"]] += 1
+            if record.record_type == WarcRecordType.response:
+                assert record.verify_block_digest()
+        for record in ArchiveIterator(path.open("rb"), record_types=WarcRecordType.response):
+            assert record.verify_payload_digest()
+    assert kinds["warcinfo"] == 4
+    assert kinds["response"] > kinds["request"] == kinds["metadata"] > 0
+
+
+def test_every_kind_of_page_markup_charset_and_duplicate_occurs(labels):
+    seen = {key: {label[key] for label in labels} for key in ("genre", "markup", "charset", "language")}
+    assert seen["genre"] >= {
+        *MATH_GENRES,
+        *BOOKS,
+        "missing",
+        "moved",
+        "robots",
+        "sitemap",
+        "picture",
+        "empty",
+    }
+    assert seen["markup"] == {"mathjax2", "mathjax3", "katex", "mathml", "img-latex", "plain", "none"}
+    assert seen["charset"] >= {"utf-8", "gbk", "iso-8859-1"} and seen["language"] == {"en", "zh"}
+    assert {label["url_variant"] for label in labels} == {
+        None, "www", "scheme", "slash", "index", "tracking", "session",
+    }  # fmt: skip
+    assert any(label["truncated"] for label in labels)
+    pages = [
+        label for label in labels if label["content_type"] == "text/html" and label["http_status"] == 200
+    ]
+    assert 0.2 < sum(label["http_charset"] is None for label in pages) / len(pages) < 0.8
+    assert any(label["http_charset"] is None and label["meta_charset"] is None for label in pages)
+
+
+def test_labels_have_the_same_fields_and_decode_with_the_charset_they_name(labels, payloads):
+    assert len({tuple(sorted(label)) for label in labels}) == 1
+    assert {label["label"] for label in labels} == {"math", "not_math"}
+    for label in labels:
+        if not label["truncated"] and label["content_type"] == "text/html":
+            payloads[label["url"]].decode(label["charset"])
+
+
+def test_duplicates_are_what_their_labels_say(labels, payloads):
+    by_url = {label["url"]: label for label in labels}
+    copies = [label for label in labels if label["duplicate_of"]]
+    assert {label["duplicate_kind"] for label in copies} == {"exact", "near"}
+    for label in copies:
+        original = by_url[label["duplicate_of"]]
+        same = payloads[label["url"]] == payloads[original["url"]]
+        if original["truncated"] or label["truncated"]:
+            continue
+        assert same == (label["duplicate_kind"] == "exact")
+        assert label["label"] == original["label"]
+        assert label["contaminated_by"] == original["contaminated_by"]
+        assert 0.6 < label["similarity"] <= 1
+
+
+def test_hosts_with_few_with_many_and_with_math_under_one_path_exist(labels):
+    shares = {}
+    for label in labels:
+        if label["http_status"] == 200 and label["content_type"] == "text/html":
+            shares.setdefault(label["host"], []).append(label["label"] == "math")
+    shares = [sum(found) / len(found) for found in shares.values() if len(found) > 9]
+    assert any(0 < share < 0.1 for share in shares)
+    assert any(0.2 < share < 0.8 for share in shares) and any(share > 0.9 for share in shares)
+
+
+def test_planted_items_are_verbatim_on_their_pages_and_nowhere_else(web, labels, payloads):
+    items = {
+        item["id"]: item for name in ("test", "heldout", "drill") for item in lines(web / f"{name}.jsonl")
+    }
+    grams, short = {}, {}
+    for identity, item in items.items():
+        words = GRAM.findall(item["question"].lower())
+        assert len(words) >= 3
+        if len(words) < 10:
+            short[tuple(words)] = identity
+        for start in range(len(words) - 9):
+            grams.setdefault(tuple(words[start : start + 10]), set()).add(identity)
+    planted, lengths = set(), {len(words) for words in short}
+    for label in labels:
+        words = text_of(payloads[label["url"]], label["charset"])
+        runs = (tuple(words[i : i + 10]) for i in range(len(words) - 9))
+        found = set().union(*(grams.get(run, ()) for run in runs))
+        for n in lengths:
+            found |= {
+                short[run] for i in range(len(words) - n + 1) if (run := tuple(words[i : i + n])) in short
+            }
+        leak = label["contaminated_by"]
+        assert bool(found) == bool(leak), label["url"]
+        if leak:
+            assert leak["id"] in found
+            planted.add(leak["id"])
+    kinds = Counter(identity.split("-")[1] for identity in planted)
+    assert len(planted) == 30 and set(kinds) == {"test", "heldout", "drill"}
+    assert {items[identity]["lang"] for identity in planted} == {"en", "zh"}
+
+
+def test_no_test_item_shares_ten_words_with_training_data(web):
+    grams = set()
+    for name in ("test", "heldout"):
+        for item in lines(web / f"{name}.jsonl"):
+            words = GRAM.findall(item["question"].lower())
+            grams |= {tuple(words[i : i + 10]) for i in range(len(words) - 9)}
+    training = [example["messages"][0]["content"] for example in lines(web / "sft.jsonl")]
+    training += [prompt["question"] for prompt in lines(web / "rl.jsonl")]
+    for question in training:
+        words = GRAM.findall(question.lower())
+        assert not any(tuple(words[i : i + 10]) in grams for i in range(len(words) - 9)), question
+
+
+def test_lists_name_existing_pages_and_the_seed_is_one_site(web, labels):
+    by_url = {label["url"]: label for label in labels}
+    seeds = (web / "seed_urls.txt").read_text().split()
+    background = (web / "background_urls.txt").read_text().split()
+    assert {by_url[url]["label"] for url in seeds} == {"math"}
+    assert len({by_url[url]["host"] for url in seeds}) == 1
+    assert len(background) == 150 and not set(seeds) & set(background)
+    assert sum(by_url[url]["label"] == "math" for url in background) == 2  # 1 %, rounded
+    assert {by_url[url]["language"] for url in background} == {"en", "zh"}
+
+
+def test_annotated_prefixes_tell_the_truth_and_reject_some(web, labels):
+    header, *rows = (line.split("\t") for line in (web / "annotations.tsv").read_text().splitlines())
+    assert header == ["prefix", "verdict", "annotator", "date", "evidence"]
+    assert {row[1] for row in rows} == {"math", "not_math"}
+    pages = [
+        label for label in labels if label["http_status"] == 200 and label["genre"] in {*MATH_GENRES, *BOOKS}
+    ]
+    for prefix, verdict, *_ in rows:
+        under = [label for label in pages if label["url"].split("://")[1].startswith(prefix)]
+        if verdict == "math":
+            assert under and all(label["label"] == "math" for label in under), prefix
+
+
+@pytest.mark.parametrize("make", [*ADVANCED, *SCHOOL], ids=lambda make: make.__name__)
+def test_formulas_of_every_calculation_can_be_written_in_every_markup(make):
+    for seed in range(20):
+        calculation = make(random.Random(seed))
+        for tex in (calculation.task, calculation.result, *(step.tex for step in calculation.steps)):
+            tree = parse(tex)
+            assert to_plain(tree) and to_mathml(tree).count("<m") > 0 and "<span" in to_katex(tree)
+            assert to_mathml(tree).count("<mrow>") == to_mathml(tree).count("</mrow>")
+
+
+def test_whole_number_equations_in_solutions_are_true():
+    checked = 0
+    for make in (*ADVANCED, *SCHOOL):
+        for seed in range(30):
+            for step in make(random.Random(seed)).steps:
+                text = to_plain(parse(step.tex)).replace("·", "*")
+                if re.fullmatch(r"[-+*()0-9/]+(=[-+*()0-9/]+)+", text):
+                    values = {round(eval(side), 9) for side in text.split("=")}
+                    assert len(values) == 1, text
+                    checked += 1
+    assert checked > 200
+
+
+@pytest.mark.parametrize("genre", [*MATH_GENRES, *BOOKS])
+def test_no_page_shows_an_unfilled_place(genre):
+    for seed in range(8):
+        rng = random.Random(seed)
+        article = MATH_GENRES[genre](rng) if genre in MATH_GENRES else everyday(rng, genre)
+        text = article_text(article)
+        assert not re.search(r"⟦|⟧|\{\w*\}", text), text
+        assert not REFERENCE.search(text), text
+        assert article.genre == genre and article.math == (genre in MATH_GENRES)
+
+
+def test_families_name_known_genres_only():
+    genres = {section.genre for family in (*MATHEMATICS, *ELSEWHERE) for section in family.sections}
+    assert genres == {*MATH_GENRES, *BOOKS}
+
+
+def test_a_background_larger_than_the_web_is_refused_by_its_key(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        generate(tmp_path, background=5000)
+    assert "config key miniweb.background" in capsys.readouterr().err
+
+
+def test_more_leaks_than_pages_are_refused_by_their_key():
+    leak = Leak("miniweb", "miniweb-test-0", make_problem(random.Random(0), "test", "en"))
+    with pytest.raises(InputError, match=r"miniweb\.leaks"):
+        build_pages(MiniwebSection(**CONFIG), [leak] * 5000)
