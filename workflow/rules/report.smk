@@ -20,7 +20,7 @@ rule report:
     params:
         arguments=arguments("report"),
         launch=launch,
-        folder=f"{RESULTS}/report",
+        folder=lambda wildcards, output: output.page.rsplit("/", 1)[0],
     shell:
         "python -m pipeline.report {params.arguments} --launch {params.launch}"
         " --output {params.folder} --manifest {output.manifest} 2>&1 | tee {log}"
