@@ -36,8 +36,15 @@ class CorpusSection(Section):
     subwords: tuple[int, int] = key(
         (0, 0), "fastText: shortest and longest character n-gram; 0 switches them off", min_length=2
     )
-    cut: Literal["tokens", "score"] = key(
-        "tokens", "what is kept of the ranking: its top up to a token budget, or all from a score on"
+    folds: int = key(
+        2,
+        "parts of the cross-validation on unseen hosts, each costs a training; 0: none, else at least 2",
+        ge=0,
+    )
+    cut: Literal["tokens", "precision", "score"] = key(
+        "tokens",
+        "what is kept of the ranking: its top up to a token budget, an estimated precision, or a score",
+        paper="token budget (2.1)",
     )
     budget_tokens: list[int] = key(
         [40_000_000_000, 89_000_000_000, 120_000_000_000],
@@ -45,11 +52,24 @@ class CorpusSection(Section):
         paper="40B first; 89B and 120B are the known sizes of later corpora (2.1, 5.1)",
         min_length=1,
     )
+    precision: float = key(
+        0.95, "least estimated precision of the kept pages, where cut is precision", gt=0, lt=1
+    )
     threshold: float = key(0.0, "least log-odds of a kept page, where cut is score")
     domain_share: float = key(
         0.1, "a domain is mathematical above this share of kept pages", paper="10 % (2.1)", ge=0
     )
+    domain_confidence: float = key(
+        0.95, "confidence at which a domain's share must be above that; 0.5: the plain share", ge=0.5, lt=1
+    )
     domain_pages: int = key(3, "least pages for a domain to be judged", ge=1)
+    domain_depth: int = key(0, "directories of the path that are domains too, beside their host", ge=0)
+    reviewed: Literal["uncollected", "all"] = key(
+        "uncollected",
+        "what reviewed prefixes teach: `uncollected`, pages not kept under math prefixes join the seed; "
+        "`all`, all pages under them do, and pages under not_math prefixes become negatives",
+        paper="uncollected (2.1)",
+    )
     converged: float = key(
         0.98,
         "stop when this share of an iteration's pages was collected before",

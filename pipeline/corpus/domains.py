@@ -1,55 +1,152 @@
-"""Mathematical domains and the pages that annotated prefixes add to the seed (paper section 2.1, steps 3 and 4)."""
+"""Mathematical domains, and what their reviewed prefixes teach (paper section 2.1, steps 3 and 4).
+
+The paper calls a domain (pages of one base URL) mathematical if more than 10 % of its pages were collected.
+Here a lower confidence bound of that share must be above it, so that one lucky page of three does not
+count. Domains are hosts and, if asked for, the directories of their paths: large hosts hold mathematics
+under a few paths only.
+"""
 
 from collections import Counter
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from math import sqrt
+from statistics import NormalDist
 from typing import Any
 
-from pipeline.corpus.lists import Annotations, Survivors
+from pipeline.config.corpus import CorpusSection
+from pipeline.corpus.lists import Annotations
 
-Page = dict[str, Any]
+REVIEW_SAMPLES = 3
+
+
+@dataclass(frozen=True)
+class Page:
+    """A scored page of the pool. `key`: the normalised URL that stands for it."""
+
+    url: str
+    key: str
+    kept: bool
 
 
 @dataclass(frozen=True)
 class Domain:
-    """A host: its pages in the pool, those kept, and whether it counts as mathematical."""
+    """A host, or a directory of one (`host/path`): its pages in the pool, those kept, and whether it counts
+    as mathematical.
+    """
 
     domain: str
     pages: int
     kept: int
     share: float
+    bound: float
     math: bool
 
     def row(self) -> dict[str, Any]:
         return asdict(self)
 
 
-def judge(pages: list[Page], kept: set[str], share: float, least: int) -> list[Domain]:
-    """All domains with a kept page; mathematical if more than `share` of at least `least` pages is kept."""
-    total = Counter(page["host"] for page in pages)
-    collected = Counter(page["host"] for page in pages if page["id"] in kept)
-    domains = [
-        Domain(
-            host,
-            total[host],
-            count,
-            round(count / total[host], 4),
-            count / total[host] > share and total[host] >= least,
-        )
-        for host, count in collected.items()
-    ]
+@dataclass
+class Growth:
+    """What the reviewed prefixes of mathematical domains add: URLs to the seed and to the reviewed
+    negatives, pages by prefix.
+    """
+
+    seed: list[str] = field(default_factory=list)
+    not_math: list[str] = field(default_factory=list)
+    prefixes: Counter[str] = field(default_factory=Counter)
+
+
+def names(key: str, depth: int) -> Iterator[str]:
+    """The domains of a normalised URL: its host and its first `depth` directories."""
+    parts = key.partition("?")[0].split("/")
+    for length in range(1, min(depth + 1, len(parts) - 1) + 1):
+        yield "/".join(parts[:length])
+    if len(parts) == 1:
+        yield parts[0]
+
+
+def lower_bound(kept: int, pages: int, confidence: float) -> float:
+    """Wilson's one-sided lower bound of the share `kept / pages`; the share itself at confidence 0.5."""
+    share, z = kept / pages, NormalDist().inv_cdf(confidence)
+    centre, spread = (
+        share + z * z / (2 * pages),
+        sqrt(share * (1 - share) / pages + z * z / (4 * pages * pages)),
+    )
+    return max(0.0, (centre - z * spread) / (1 + z * z / pages))
+
+
+def judge(pages: Iterable[Page], config: CorpusSection) -> list[Domain]:
+    """All domains with a kept page, most kept first."""
+    total, collected = Counter[str](), Counter[str]()
+    for page in pages:
+        for name in names(page.key, config.domain_depth):
+            total[name] += 1
+            collected[name] += page.kept
+    domains = []
+    for name, kept in collected.items():
+        if kept:
+            bound = lower_bound(kept, total[name], config.domain_confidence)
+            math = bound > config.domain_share and total[name] >= config.domain_pages
+            domains.append(
+                Domain(name, total[name], kept, round(kept / total[name], 4), round(bound, 4), math)
+            )
     return sorted(domains, key=lambda domain: (-domain.kept, domain.domain))
 
 
-def grown(
-    pages: list[Page], kept: set[str], domains: list[Domain], annotations: Annotations, survivors: Survivors
-) -> dict[str, list[str]]:
-    """URLs that join the seed, by prefix: not collected, on a mathematical domain, under an accepted prefix."""
+def learn(
+    pages: Iterable[Page],
+    domains: list[Domain],
+    annotations: Annotations,
+    known: set[str],
+    config: CorpusSection,
+) -> Growth:
+    """Pages of mathematical domains under reviewed prefixes, as `reviewed` says; `known`: keys of pages
+    already listed.
+    """
     mathematical = {domain.domain for domain in domains if domain.math}
-    found: dict[str, list[str]] = {}
+    reached = {domain.domain for domain in domains}
+    growth = Growth()
     for page in pages:
-        if page["id"] in kept or page["host"] not in mathematical:
+        found = annotations.find(page.url)
+        if found is None or page.key in known:
             continue
-        prefix = annotations.accepted(survivors.key(page["url"]))
-        if prefix is not None:
-            found.setdefault(prefix, []).append(page["url"])
-    return found
+        prefix, verdict = found
+        domain = set(names(page.key, config.domain_depth))
+        if verdict == "math" and domain & mathematical and (config.reviewed == "all" or not page.kept):
+            growth.seed.append(page.url)
+        elif verdict == "not_math" and domain & reached and config.reviewed == "all":
+            growth.not_math.append(page.url)
+        else:
+            continue
+        growth.prefixes[prefix] += 1
+    return growth
+
+
+def review_queue(
+    pages: Iterable[Page], domains: list[Domain], annotations: Annotations, depth: int
+) -> list[dict[str, str | int]]:
+    """Mathematical domains with pages that nobody has reviewed, best expected yield first.
+
+    The yield is the number of pages not yet collected times the share that was: what a verdict may add to
+    the seed.
+    """
+    mathematical = {domain.domain: domain for domain in domains if domain.math}
+    open_pages: dict[str, list[Page]] = {}
+    for page in pages:
+        if annotations.find(page.url) is None:
+            for name in names(page.key, depth):
+                if name in mathematical:
+                    open_pages.setdefault(name, []).append(page)
+    rows: list[dict[str, str | int]] = []
+    for name, members in open_pages.items():
+        missed = [page.url for page in members if not page.kept]
+        rows.append(
+            {
+                "prefix": f"{name}/",
+                "expected": round(len(missed) * mathematical[name].share),
+                "pages": len(members),
+                "kept": len(members) - len(missed),
+                "samples": " ".join([*missed, *(page.url for page in members if page.kept)][:REVIEW_SAMPLES]),
+            }
+        )
+    return sorted(rows, key=lambda row: (-int(row["expected"]), -int(row["pages"]), str(row["prefix"])))

@@ -1,23 +1,29 @@
-"""Rank all pages, keep the top, find domains, grow the seed, decide whether to stop (paper section 2.1, steps 2-4).
+"""Rank all pages, keep the top, find domains, grow the seed, decide whether to stop (paper section 2.1,
+steps 2-4).
 
-Inputs: `train`, `score` (all shards), `pool`, `seed_urls`, `annotations`, `previous`. The corpus is what an iteration keeps;
-seed pages have to rank for themselves. Outputs: `kept.parquet`, `seed_urls.txt` for the next iteration, `metrics.json`.
+Inputs: `train`, `score` (all shards), `pool`, `seed_urls`, `annotations`, `previous`. The corpus is what an
+iteration keeps: pages of the seed have to rank for themselves, since a reviewed prefix also covers thin
+pages such as indexes.
+
+Outputs: `kept.parquet`; `seed_urls.txt` and `not_math_urls.txt`, which the next iteration learns from;
+`review.tsv`, the mathematical domains that nobody has reviewed; `metrics.json`.
 """
 
 import json
-from hashlib import blake2b
-from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipeline.common.manifest import write_json
 from pipeline.common.shards import read_table, write_table
-from pipeline.common.stage import Counts, Stage, run_stage
+from pipeline.common.stage import Counts, InputError, Stage, run_stage
 from pipeline.config.corpus import CorpusSection
-from pipeline.corpus.domains import Page, grown, judge
-from pipeline.corpus.lists import Survivors, read_annotations, read_urls
+from pipeline.corpus.cut import at_precision, within_budget
+from pipeline.corpus.domains import Growth, Page, judge, learn, review_queue
+from pipeline.corpus.lists import Annotations, Survivors, read_annotations, read_urls
 from pipeline.corpus.passing import converged_before, pass_through
 
 KEPT = pa.schema(
@@ -31,71 +37,134 @@ KEPT = pa.schema(
         ("iteration", pa.int64()),
     ]
 )
+LISTS = ("seed_urls", "not_math_urls")
 
 
-def ranked(paths: list[Path]) -> list[Page]:
+def ranked(paths: list[Path]) -> pa.Table:
     """All scored pages, best first; equal scores in the order of a hash of their ids."""
-    pages = [page for path in paths for page in read_table(path / "scores.parquet").to_pylist()]
-    return sorted(
-        pages, key=lambda page: (-page["score"], blake2b(page["id"].encode(), digest_size=8).digest())
+    pages = pa.concat_tables(read_table(path / "scores.parquet") for path in paths)
+    return pages.take(
+        pc.sort_indices(pages, [("score", "descending"), ("tie", "ascending"), ("id", "ascending")])
     )
 
 
-def cut(pages: list[Page], config: CorpusSection, iteration: int) -> list[Page]:
-    """The top of the ranking, as `corpus.cut` says."""
-    if config.cut == "score":
-        return [page for page in pages if page["score"] >= config.threshold]
-    budget = config.budget_tokens[min(iteration, len(config.budget_tokens)) - 1]
-    sums = accumulate(page["tokens"] for page in pages)
-    return [page for page, tokens in zip(pages, sums, strict=True) if tokens <= budget]
+def cut(pages: pa.Table, other: np.ndarray | None, config: CorpusSection, iteration: int) -> int:
+    """How many of the ranked pages are kept, as `corpus.cut` says; `other`: held-out scores of negatives."""
+    scores = pages["score"].to_numpy()
+    match config.cut:
+        case "tokens":
+            return within_budget(pages["tokens"].to_numpy(), config, iteration)
+        case "score":
+            return int((scores >= config.threshold).sum())
+    if other is None:
+        raise InputError(
+            "corpus.cut: `precision` is estimated on held-out pages: set corpus.folds to 2 or more"
+        )
+    return at_precision(scores, other, config.precision)
 
 
-def compare(kept: list[Page], before: dict[str, int]) -> dict[str, Any]:
+def held_out_negatives(train: Path) -> np.ndarray | None:
+    """Scores of the held-out negatives; None where nothing was held out."""
+    if not (train / "held_out.parquet").exists():
+        return None
+    table = read_table(train / "held_out.parquet", ["math", "score"])
+    return table.filter(pc.invert(table["math"]))["score"].to_numpy()
+
+
+def compare(kept: pa.Table, previous: pa.Table | None) -> dict[str, Any]:
     """What this iteration's pages share with the last one's and what they add."""
-    new = [page for page in kept if page["id"] not in before]
+    if previous is None:
+        new, hosts = kept, set()
+    else:
+        new = kept.filter(pc.invert(pc.is_in(kept["id"], previous["id"])))
+        hosts = set(previous["host"].to_pylist())
     return {
-        "overlap_with_previous": round(1 - len(new) / len(kept), 6) if kept and before else None,
+        "overlap_with_previous": round(1 - len(new) / len(kept), 6)
+        if previous is not None and len(kept)
+        else None,
         "marginal_pages": len(new),
-        "marginal_tokens": sum(page["tokens"] for page in new),
+        "marginal_tokens": pc.sum(new["tokens"]).as_py() or 0,
+        "new_hosts": len(set(kept["host"].to_pylist()) - hosts),
     }
 
 
-def select(stage: Stage[CorpusSection], iteration: int) -> dict[str, Any]:
-    """Write kept pages and the grown seed; returns the metrics."""
-    config, survivors = stage.config, Survivors(stage.input("pool") / "duplicates.parquet")
-    pages = ranked([Path(path) for path in stage.inputs["score"]])
-    kept = cut(pages, config, iteration)
-    previous = (
-        read_table(stage.input("previous") / "kept.parquet").to_pylist() if "previous" in stage.inputs else []
+def write_kept(path: Path, kept: pa.Table, previous: pa.Table | None, iteration: int) -> None:
+    """Kept pages in rank order; `iteration` is the first one of an unbroken row that kept the page."""
+    before: dict[str, int] = {}
+    if previous is not None:
+        before = dict(zip(previous["id"].to_pylist(), previous["iteration"].to_pylist(), strict=True))
+    rows = (
+        {**row, "rank": rank, "iteration": before.get(row["id"], iteration)}
+        for rank, row in enumerate(kept.drop_columns(["tie"]).to_pylist(), 1)
     )
-    before = {page["id"]: page["iteration"] for page in previous}
-    rows = [
-        page | {"rank": rank, "iteration": before.get(page["id"], iteration)}
-        for rank, page in enumerate(kept, 1)
-    ]
-    write_table(stage.partial / "kept.parquet", rows, KEPT)
+    write_table(path, rows, KEPT)
 
-    ids = {page["id"] for page in kept}
-    domains = judge(pages, ids, config.domain_share, config.domain_pages)
-    added = grown(pages, ids, domains, read_annotations(stage.input("annotations")), survivors)
-    seed_file = stage.input("previous") / "seed_urls.txt" if previous else stage.input("seed_urls")
-    seed = read_urls(seed_file)
-    known = {survivors.key(url) for url in seed}
-    fresh = sorted({url for urls in added.values() for url in urls if survivors.key(url) not in known})
-    (stage.partial / "seed_urls.txt").write_text("".join(f"{url}\n" for url in [*seed, *fresh]))
-    changes = compare(kept, before)
-    hosts = {page["host"] for page in previous}
+
+def grow_lists(stage: Stage[CorpusSection], growth: Growth) -> None:
+    """Write the lists that the next iteration learns from."""
+    for name, added in zip(LISTS, (growth.seed, growth.not_math), strict=True):
+        urls = [*current_list(stage, name), *sorted(added)]
+        (stage.partial / f"{name}.txt").write_text("".join(f"{url}\n" for url in urls))
+
+
+def current_list(stage: Stage[CorpusSection], name: str) -> list[str]:
+    """The list that this iteration learnt from; empty if there is none."""
+    if "previous" in stage.inputs:
+        return read_urls(stage.input("previous") / f"{name}.txt")
+    return read_urls(stage.input(name)) if stage.inputs.get(name) else []
+
+
+def write_review(path: Path, queue: list[dict[str, str | int]]) -> None:
+    """The queue in the form of an annotation file, verdicts to be filled in."""
+    lines = ["prefix\tverdict\tannotator\tdate\tevidence\n"]
+    for row in queue:
+        evidence = (
+            f"{row['kept']} of {row['pages']} pages kept, expect {row['expected']} more: {row['samples']}"
+        )
+        lines.append(f"{row['prefix']}\t\t\t\t{evidence}\n")
+    path.write_text("".join(lines))
+
+
+def select(stage: Stage[CorpusSection], iteration: int) -> dict[str, Any]:
+    """Write kept pages, lists and review queue; returns the metrics."""
+    config, survivors = stage.config, Survivors(stage.input("pool") / "duplicates.parquet")
+    table, other = (
+        ranked([Path(path) for path in stage.inputs["score"]]),
+        held_out_negatives(stage.input("train")),
+    )
+    size = cut(table, other, config, iteration)
+    kept = table.slice(0, size)
+    previous = read_table(stage.input("previous") / "kept.parquet") if "previous" in stage.inputs else None
+    write_kept(stage.partial / "kept.parquet", kept, previous, iteration)
+
+    urls = table["url"].to_pylist()
+    pages = [Page(url, survivors.key(url), rank < size) for rank, url in enumerate(urls)]
+    annotations = (
+        read_annotations(stage.input("annotations")) if stage.inputs.get("annotations") else Annotations({})
+    )
+    domains = judge(pages, config)
+    listed = {name: current_list(stage, name) for name in LISTS}
+    known = {survivors.key(url) for urls in listed.values() for url in urls}
+    growth = learn(pages, domains, annotations, known, config)
+    grow_lists(stage, growth)
+    write_review(stage.partial / "review.tsv", review_queue(pages, domains, annotations, config.domain_depth))
+
+    changes = compare(kept, previous)
+    scores = table["score"].to_numpy()
     return changes | {
         "iteration": iteration,
-        "seed_pages": len(seed),
-        "seed_growth": len(fresh),
-        "pool_pages": len(pages),
-        "kept_pages": len(kept),
-        "kept_tokens": sum(page["tokens"] for page in kept),
-        "new_hosts": len({page["host"] for page in kept} - hosts),
-        "threshold": kept[-1]["score"] if kept else None,
+        "seed_pages": len(listed["seed_urls"]),
+        "seed_growth": len(growth.seed),
+        "not_math_growth": len(growth.not_math),
+        "pool_pages": len(table),
+        "kept_pages": size,
+        "kept_tokens": pc.sum(kept["tokens"]).as_py() or 0,
+        "threshold": float(scores[size - 1]) if size else None,
+        "held_out": json.loads((stage.input("train") / "train.json").read_text())["held_out"],
         "domains": [domain.row() for domain in domains],
-        "prefixes_used": [{"prefix": prefix, "pages": len(urls)} for prefix, urls in sorted(added.items())],
+        "prefixes_used": [
+            {"prefix": prefix, "pages": count} for prefix, count in sorted(growth.prefixes.items())
+        ],
         "converged": (changes["overlap_with_previous"] or 0) >= config.converged,
         "passed_through": False,
     }
@@ -106,7 +175,9 @@ def run(stage: Stage[CorpusSection]) -> Counts:
     iteration = int(stage.instance.split("/")[0].removeprefix("iteration-"))
     if converged_before(stage):
         source = stage.input("previous")
-        pass_through(source, stage.partial, ["kept.parquet", "seed_urls.txt"])
+        pass_through(
+            source, stage.partial, ["kept.parquet", "review.tsv", *(f"{name}.txt" for name in LISTS)]
+        )
         metrics = json.loads((source / "metrics.json").read_text()) | {
             "iteration": iteration,
             "passed_through": True,

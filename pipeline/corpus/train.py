@@ -1,118 +1,128 @@
 """Train an iteration's fastText classifier: seed pages against a general sample (paper section 2.1, step 1).
 
-Inputs: `pool`, `seed_urls` (first iteration), `background_urls`, `previous` (its grown seed takes over from the list).
-fastText runs on one thread with its memory fresh from the system, which makes models bit-identical and free of the
-NaN that reused memory causes (it fills only part of its matrix). Departures: loss, buckets and normalisation are ours.
+Inputs: `pool`, `seed_urls` (of the first iteration), `background_urls`, `previous` (its grown lists).
+Negatives are the background pages and those that reviewers rejected. Without a background list they are a
+random sample of the pool, as in the paper, without pages of the seed and pages that the last iteration
+kept. Outputs: `classifier.bin`, `train.json` (what it was made from and how good it is on held-out sites),
+`held_out.parquet` (their scores).
 """
 
 import hashlib
-import os
-import random
-import sys
-from collections.abc import Iterable
+from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
+
 from pipeline.common.manifest import write_json
-from pipeline.common.shards import read_documents, shard_paths
+from pipeline.common.shards import read_documents, read_table, shard_paths, write_table
 from pipeline.common.stage import Counts, InputError, Stage, run_stage
 from pipeline.config.corpus import CorpusSection
+from pipeline.corpus.classifier import Example, restart_with_zeroed_memory, train
+from pipeline.corpus.held_out import cross_validate, divide, measures
 from pipeline.corpus.lists import Survivors, read_urls
 from pipeline.corpus.normalise import VERSION, normalise
 from pipeline.corpus.passing import converged_before
 
-FRESH_MEMORY = {"MALLOC_MMAP_THRESHOLD_": "65536"}
+HELD_OUT = pa.schema(
+    [
+        ("url", pa.string()),
+        ("host", pa.string()),
+        ("math", pa.bool_()),
+        ("score", pa.float64()),
+        ("fold", pa.int64()),
+    ]
+)
 
 
-def labelled(pool: Path, positives: set[str], negatives: set[str]) -> tuple[list[str], list[str]]:
-    """Normalised texts of the pages that the two sets of keys name; a page in both is a positive."""
-    survivors = Survivors(pool / "duplicates.parquet")
-    texts: tuple[list[str], list[str]] = ([], [])
+def listed(stage: Stage[CorpusSection], name: str, survivors: Survivors) -> set[str]:
+    """Keys of the pages of a list: the one that the previous iteration grew, else the input; empty if there
+    is neither.
+    """
+    if "previous" in stage.inputs and (grown := stage.input("previous") / f"{name}.txt").exists():
+        return {survivors.key(url) for url in read_urls(grown)}
+    return {survivors.key(url) for url in read_urls(stage.input(name))} if stage.inputs.get(name) else set()
+
+
+def examples(
+    pool: Path, math: set[str], other: set[str], everything: bool, survivors: Survivors
+) -> Iterator[Example]:
+    """The pages of the pool whose keys are in `math` (positives) or `other`; with `everything` all the rest
+    as negatives too.
+    """
     for shard in shard_paths(pool / "pool"):
         for document in read_documents(shard):
-            key = survivors.key(document.metadata["url"])
-            if key in positives:
-                texts[0].append(normalise(document.text))
-            elif key in negatives:
-                texts[1].append(normalise(document.text))
-    return texts
+            url, host = document.metadata["url"], document.metadata["host"]
+            key = survivors.key(url)
+            if everything or key in math or key in other:
+                yield Example(url, host, normalise(document.text), key in math)
 
 
-def sampled(texts: list[str], most: int, rng: random.Random) -> list[str]:
-    """At most `most` of the texts, drawn without replacement, in their order."""
-    if len(texts) <= most:
-        return texts
-    return [texts[index] for index in sorted(rng.sample(range(len(texts)), most))]
+def sampled(members: list[Example], most: int, seed: int) -> list[Example]:
+    """At most `most` examples: those whose hashes with the seed come first."""
+    members = sorted(members, key=lambda example: hashlib.blake2b(f"{seed}:{example.url}".encode()).digest())
+    return members[:most]
 
 
-def write_training_file(
-    path: Path, positives: Iterable[str], negatives: Iterable[str], rng: random.Random
-) -> None:
-    """fastText's input: one labelled text a line, shuffled."""
-    lines = [f"__label__math {text}" for text in positives] + [f"__label__other {text}" for text in negatives]
-    rng.shuffle(lines)
-    path.write_text("\n".join(lines) + "\n")
-
-
-def train(path: Path, config: CorpusSection) -> object:
-    """A fastText model of the labelled file."""
-    import fasttext
-
-    return fasttext.train_supervised(
-        str(path),
-        dim=config.dimension,
-        lr=config.learning_rate,
-        wordNgrams=config.word_ngrams,
-        minCount=config.min_count,
-        epoch=config.epochs,
-        bucket=config.buckets,
-        minn=config.subwords[0],
-        maxn=config.subwords[1],
-        thread=1,
-        seed=config.seed,
-        verbose=0,
-    )
+def training_pages(stage: Stage[CorpusSection]) -> list[Example]:
+    """Positives and negatives, at most as many as the configuration says; twice as many are in memory at
+    most.
+    """
+    pool, config = stage.input("pool"), stage.config
+    survivors = Survivors(pool / "duplicates.parquet")
+    math = listed(stage, "seed_urls", survivors)
+    other = listed(stage, "background_urls", survivors) | listed(stage, "not_math_urls", survivors)
+    from_pool = not stage.inputs.get("background_urls")
+    kept: set[str] = set()
+    if from_pool and "previous" in stage.inputs:
+        kept = set(read_table(stage.input("previous") / "kept.parquet", ["url"])["url"].to_pylist())
+    most = {True: config.positives, False: config.negatives}
+    chosen: dict[bool, list[Example]] = {True: [], False: []}
+    for example in examples(pool, math, other, from_pool, survivors):
+        if example.math or example.url not in kept:
+            chosen[example.math].append(example)
+        if len(chosen[example.math]) > 2 * most[example.math]:
+            chosen[example.math] = sampled(chosen[example.math], most[example.math], config.seed)
+    for name, is_math in (("seed_urls", True), ("background_urls", False)):
+        if not chosen[is_math]:
+            raise InputError(f"corpus.{name}: none of its URLs is a page of the pool")
+    return [example for is_math in chosen for example in sampled(chosen[is_math], most[is_math], config.seed)]
 
 
 def run(stage: Stage[CorpusSection]) -> Counts:
-    """Write `classifier.bin` and `train.json`; after convergence only a note."""
+    """Write the classifier and its measures; after convergence only a note."""
     if converged_before(stage):
         write_json(stage.partial / "train.json", {"converged": True})
         return {"converged": 1}
-    pool, config = stage.input("pool"), stage.config
-    survivors = Survivors(pool / "duplicates.parquet")
-    seed = (
-        stage.input("previous") / "seed_urls.txt" if "previous" in stage.inputs else stage.input("seed_urls")
-    )
-    wanted = [
-        {survivors.key(url) for url in read_urls(path)} for path in (seed, stage.input("background_urls"))
-    ]
-    positives, negatives = labelled(pool, *wanted)
-    for name, texts in (("seed_urls", positives), ("background_urls", negatives)):
-        if not texts:
-            raise InputError(f"corpus.{name}: none of its URLs is a page of the pool")
-    rng = random.Random(f"{config.seed}/{stage.instance}")
-    chosen = sampled(positives, config.positives, rng), sampled(negatives, config.negatives, rng)
-    file = stage.work / "labelled.txt"
-    write_training_file(file, *chosen, rng)
-    model = train(file, config)
+    if stage.config.folds == 1:
+        raise InputError(
+            "corpus.folds: one part leaves nothing to train on; 0 switches it off, else 2 or more"
+        )
+    config, pages = stage.config, training_pages(stage)
+    notes = {"positives": sum(page.math for page in pages), "negatives": sum(not page.math for page in pages)}
+    stage.counter("fasttext.trained_texts", len(pages))
+    held_out = None
+    if config.folds:
+        folds = divide(pages, config.folds)
+        scores = cross_validate(pages, folds, config, stage.work, stage.launch.get("threads", 1))
+        columns = ([getattr(page, name) for page in pages] for name in ("url", "host", "math"))
+        rows = zip(*columns, scores, folds.of, strict=True)
+        write_table(
+            stage.partial / "held_out.parquet",
+            (dict(zip(HELD_OUT.names, row, strict=True)) for row in rows),
+            HELD_OUT,
+        )
+        held_out = measures(pages, scores, folds)
+    model = train(pages, config, stage.work / "labelled.txt")
     path = stage.partial / "classifier.bin"
     model.save_model(str(path))
-    file.unlink()
-    sizes = {"positives": len(chosen[0]), "negatives": len(chosen[1]), "words": len(model.words)}
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    notes |= {"words": len(model.words), "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
     write_json(
-        stage.partial / "train.json", {"converged": False, "normaliser": VERSION, "sha256": digest} | sizes
+        stage.partial / "train.json",
+        notes | {"converged": False, "normaliser": VERSION, "held_out": held_out},
     )
-    stage.counter("fasttext.trained_texts", len(chosen[0]) + len(chosen[1]))
-    return sizes | {"classifier_sha256": digest}
+    return notes
 
 
 if __name__ == "__main__":
-    if any(os.environ.get(name) != value for name, value in FRESH_MEMORY.items()):
-        # glibc reads this when a process starts, so the program starts again with it.
-        os.execve(
-            sys.executable,
-            [sys.executable, "-m", "pipeline.corpus.train", *sys.argv[1:]],
-            os.environ | FRESH_MEMORY,
-        )
+    restart_with_zeroed_memory("pipeline.corpus.train")
     run_stage("corpus", CorpusSection, run)

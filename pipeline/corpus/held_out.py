@@ -1,0 +1,119 @@
+"""How good a classifier is on sites that it has not seen: cross-validation with folds of whole hosts.
+
+A page of a known site is easy to recognise by that site's words alone, so pages of one host never stand on
+both sides of a fold. Only a class with too few hosts (the first seed may be one site) is divided page by
+page, and the result says so.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from hashlib import blake2b
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.config.corpus import CorpusSection
+from pipeline.corpus.classifier import Example, Scorer, train
+
+CALIBRATION_BINS = 10
+CURVE_POINTS = 50
+
+
+@dataclass(frozen=True)
+class Folds:
+    """The fold of each example (N,), and whether each class is divided by host."""
+
+    of: list[int]
+    math_by_host: bool
+    other_by_host: bool
+
+
+def divide(examples: Sequence[Example], count: int) -> Folds:
+    """Divide by host into `count` folds of similar size; page by page in a class that would be missing from
+    a training part.
+    """
+    fold_of_host = _balanced(Counter(example.host for example in examples), count)
+    by_host = [fold_of_host[example.host] for example in examples]
+    folds, whole = list(by_host), {}
+    for math in (True, False):
+        members = [index for index, example in enumerate(examples) if example.math == math]
+        whole[math] = len({by_host[index] for index in members}) == count
+        if not whole[math]:
+            members.sort(key=lambda index: blake2b(examples[index].url.encode()).digest())
+            for place, index in enumerate(members):
+                folds[index] = place % count
+    return Folds(folds, whole[True], whole[False])
+
+
+def _balanced(pages: Counter[str], count: int) -> dict[str, int]:
+    """Hosts to folds, largest first, each to the fold that has the fewest pages."""
+    sizes, found = [0] * count, {}
+    for host, size in sorted(pages.items(), key=lambda item: (-item[1], item[0])):
+        found[host] = sizes.index(min(sizes))
+        sizes[found[host]] += size
+    return found
+
+
+def _fold_scores(
+    fold: int, examples: Sequence[Example], folds: list[int], config: CorpusSection, work: Path
+) -> list[float]:
+    """Scores of one fold's pages by a model of the others."""
+    learnt = [example for example, other in zip(examples, folds, strict=True) if other != fold]
+    score = Scorer(train(learnt, config, work / f"fold-{fold}.txt"))
+    return [score(example.text) for example, own in zip(examples, folds, strict=True) if own == fold]
+
+
+def cross_validate(
+    examples: Sequence[Example], folds: Folds, config: CorpusSection, work: Path, processes: int
+) -> list[float]:
+    """Log-odds of each example (N,) by a model that has not seen its fold."""
+    scores: dict[int, list[float]] = defaultdict(list)
+    with ProcessPoolExecutor(processes, mp_context=get_context("fork")) as pool:
+        score = partial(_fold_scores, examples=examples, folds=folds.of, config=config, work=work)
+        for fold, values in enumerate(pool.map(score, range(config.folds))):
+            scores[fold] = values[::-1]
+    return [scores[fold].pop() for fold in folds.of]
+
+
+def precision_recall(
+    math: Sequence[bool], scores: Sequence[float]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """(precision, recall) at every cut of the ranking, best first: (N,) each."""
+    hits = np.asarray(math, bool)[np.argsort(-np.asarray(scores), kind="stable")]
+    found = np.cumsum(hits)
+    return found / np.arange(1, len(hits) + 1), found / max(int(found[-1]), 1)
+
+
+def calibration_error(math: Sequence[bool], scores: Sequence[float]) -> float:
+    """Expected calibration error: |share of math - mean probability| over bins of equal width, weighted by
+    pages.
+    """
+    probabilities, labels = 1 / (1 + np.exp(-np.asarray(scores))), np.asarray(math, float)
+    bins = np.minimum((probabilities * CALIBRATION_BINS).astype(int), CALIBRATION_BINS - 1)
+    gaps = [abs(labels[bins == b].sum() - probabilities[bins == b].sum()) for b in range(CALIBRATION_BINS)]
+    return float(sum(gaps) / len(labels))
+
+
+def measures(examples: Sequence[Example], scores: Sequence[float], folds: Folds) -> dict[str, Any]:
+    """Average precision, recall at 90 % precision, calibration error and the curve, over held-out pages as
+    they are mixed here.
+    """
+    math = [example.math for example in examples]
+    precision, recall = precision_recall(math, scores)
+    places = np.unique(np.linspace(0, len(math) - 1, CURVE_POINTS).astype(int))
+    good = recall[precision >= 0.9]
+    return {
+        "folds": max(folds.of) + 1,
+        "math_by_host": folds.math_by_host,
+        "other_by_host": folds.other_by_host,
+        "average_precision": round(float(np.diff(recall, prepend=0.0) @ precision), 6),
+        "recall_at_precision_0.9": round(float(good.max()), 6) if len(good) else 0.0,
+        "calibration_error": round(calibration_error(math, scores), 6),
+        "curve": [[round(float(recall[place]), 4), round(float(precision[place]), 4)] for place in places],
+    }

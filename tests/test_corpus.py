@@ -1,0 +1,270 @@
+"""The corpus loop on a pool of a few dozen pages: real fastText, one iteration after another."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from datatrove.data import Document
+
+from pipeline.common.shards import DocumentWriter, read_table, write_table
+from pipeline.common.stage import InputError
+from pipeline.config.corpus import CorpusSection
+from pipeline.corpus.classifier import ZEROED_MEMORY, Example
+from pipeline.corpus.cut import at_precision, within_budget
+from pipeline.corpus.domains import Page, judge, learn, lower_bound, review_queue
+from pipeline.corpus.held_out import divide, precision_recall
+from pipeline.corpus.lists import read_annotations
+from pipeline.corpus.normalise import normalise
+from pipeline.corpus.select import ranked
+
+ROOT = Path(__file__).resolve().parents[1]
+SMALL = {"dimension": 8, "learning_rate": 0.5, "epochs": 10, "min_count": 1, "buckets": 1000, "cut": "score"}
+MATH = ["theorem", "proof", "lemma", "integral", "let", "x", "be", "prime", "number", "equation", "group", "matrix"]
+NEWS = ["minister", "said", "market", "rain", "goal", "team", "price", "police", "city", "music", "film", "summer"]
+DUPLICATES = pa.schema(
+    [(name, pa.string()) for name in ("id", "url", "duplicate_of", "duplicate_of_url", "kind")]
+)
+
+
+@pytest.fixture
+def pool(tmp_path: Path) -> Path:
+    """Forty mathematical pages on two hosts, sixty others, in one shard."""
+    rng = random.Random(1)
+    folder = tmp_path / "dedup"
+    hosts = [("seed.example", MATH)] * 20 + [("other.example", MATH)] * 20 + [("news.example", NEWS)] * 60
+    with DocumentWriter(folder / "pool/0000.jsonl.zst") as writer:
+        for number, (host, words) in enumerate(hosts):
+            text = " ".join(rng.choices(words, k=60))
+            metadata = {"url": f"https://{host}/{'q' if number % 2 else 'p'}/{number}", "host": host}
+            writer.write(Document(text, f"w:{number:03d}", [], metadata))
+    write_table(folder / "duplicates.parquet", [], DUPLICATES)
+    urls = [f"https://seed.example/{'q' if number % 2 else 'p'}/{number}" for number in range(10)]
+    (tmp_path / "seed.txt").write_text("\n".join(urls) + "\n")
+    urls = [f"https://news.example/{'q' if number % 2 else 'p'}/{number}" for number in range(40, 70)]
+    (tmp_path / "background.txt").write_text("\n".join(urls) + "\n")
+    (tmp_path / "annotations.tsv").write_text(
+        "prefix\tverdict\nother.example/q/\tmath\nnews.example/\tnot_math\n"
+    )
+    return folder
+
+
+def run(tmp_path: Path, program: str, iteration: int, inputs: dict[str, Path], **config: object) -> Path:
+    """Run one program of the loop; returns its data folder."""
+    out = tmp_path / f"results/iteration-{iteration}" / program
+    command = [
+        sys.executable,
+        "-m",
+        f"pipeline.corpus.{program}",
+        "--instance",
+        f"iteration-{iteration}/{program}",
+    ]
+    command += [
+        "--config",
+        json.dumps(SMALL | config),
+        "--work",
+        str(tmp_path / "work" / f"{program}-{iteration}"),
+    ]
+    command += ["--output", str(out / "data"), "--manifest", str(out / "manifest.json")]
+    for name, path in inputs.items():
+        command += ["--input", f"{name}={path}"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=os.environ.copy())
+    assert done.returncode == 0, done.stderr[-2000:]
+    return out / "data"
+
+
+def iterate(
+    tmp_path: Path, pool: Path, iteration: int, previous: tuple[Path, Path] | None = None
+) -> tuple[Path, Path]:
+    """One iteration; returns (score, select)."""
+    lists = {"seed_urls": tmp_path / "seed.txt", "background_urls": tmp_path / "background.txt"}
+    before = {"previous": previous[1]} if previous else {}
+    trained = run(tmp_path, "train", iteration, {"pool": pool} | lists | before)
+    inputs = {"train": trained, "shard": pool / "pool/0000.jsonl.zst"} | before
+    scored = run(tmp_path, "score", iteration, inputs | ({"previous_score": previous[0]} if previous else {}))
+    inputs = (
+        {"train": trained, "score": scored, "pool": pool, "annotations": tmp_path / "annotations.tsv"}
+        | lists
+        | before
+    )
+    return scored, run(tmp_path, "select", iteration, inputs)
+
+
+def metrics(select: Path) -> dict:
+    return json.loads((select / "metrics.json").read_text())
+
+
+def test_the_loop_finds_the_unseen_host_stops_and_passes_through(tmp_path: Path, pool: Path) -> None:
+    first = iterate(tmp_path, pool, 1)
+    second = iterate(tmp_path, pool, 2, first)
+    third = iterate(tmp_path, pool, 3, second)
+    kept = read_table(second[1] / "kept.parquet").to_pylist()
+    assert {row["host"] for row in kept} == {"seed.example", "other.example"}
+    assert len(kept) == 40 and [row["rank"] for row in kept] == list(range(1, 41))
+    assert metrics(second[1])["converged"] and not metrics(second[1])["passed_through"]
+    assert metrics(third[1])["passed_through"] and metrics(third[1])["iteration"] == 3
+    assert (third[1] / "kept.parquet").read_bytes() == (second[1] / "kept.parquet").read_bytes()
+    assert (third[0] / "scores.parquet").read_bytes() == (second[0] / "scores.parquet").read_bytes()
+
+
+def test_the_same_settings_give_the_same_classifier_and_scores_to_the_bit(tmp_path: Path, pool: Path) -> None:
+    runs = []
+    for name in ("a", "b"):
+        folder = tmp_path / name
+        folder.mkdir()
+        for file in ("seed.txt", "background.txt", "annotations.tsv"):
+            (folder / file).write_bytes((tmp_path / file).read_bytes())
+        scored, selected = iterate(folder, pool, 1)
+        model = folder / "results/iteration-1/train/data/classifier.bin"
+        runs.append(
+            [path.read_bytes() for path in (model, scored / "scores.parquet", selected / "kept.parquet")]
+        )
+    assert runs[0] == runs[1]
+
+
+def test_a_list_whose_urls_are_not_in_the_pool_is_an_error_that_names_the_key(
+    tmp_path: Path, pool: Path
+) -> None:
+    (tmp_path / "seed.txt").write_text("https://nowhere.example/\n")
+    with pytest.raises(AssertionError, match="corpus.seed_urls: none of its URLs is a page of the pool"):
+        iterate(tmp_path, pool, 1)
+
+
+def test_normaliser_keeps_tex_and_cjk_characters_and_drops_numbers_and_punctuation() -> None:
+    assert normalise("Let \\frac{1}{2}+x\n= 3.5, 数学") == "let \\frac x 数 学"
+
+
+def test_equal_scores_rank_by_a_hash_whatever_the_order_of_the_shards(tmp_path: Path) -> None:
+    schema = pa.schema([("id", pa.string()), ("score", pa.float64()), ("tie", pa.uint64())])
+    for name, ids in (("a", "xyz"), ("b", "uvw")):
+        rows = [{"id": i, "score": 1.0, "tie": 997 * ord(i) % 7} for i in ids]
+        write_table(tmp_path / name / "scores.parquet", rows, schema)
+    forward = ranked([tmp_path / "a", tmp_path / "b"])["id"].to_pylist()
+    assert forward == ranked([tmp_path / "b", tmp_path / "a"])["id"].to_pylist()
+    assert forward != sorted(forward)
+
+
+def test_the_token_budget_cuts_before_it_is_passed_and_the_last_one_holds_on() -> None:
+    tokens = np.full(10, 10)
+    config = CorpusSection(budget_tokens=[25, 50])
+    assert [within_budget(tokens, config, iteration) for iteration in (1, 2, 3)] == [2, 5, 5]
+
+
+def test_the_cut_by_precision_keeps_about_the_precision_asked_for() -> None:
+    rng = np.random.default_rng(0)
+    math, other, held_out = rng.normal(3, 1, 3000), rng.normal(0, 1, 7000), rng.normal(0, 1, 5000)
+    scores, is_math = np.concatenate([math, other]), np.repeat([True, False], [3000, 7000])
+    order = np.argsort(-scores)
+    for target in (0.8, 0.9, 0.98):
+        kept = is_math[order][: at_precision(scores[order], held_out, target)]
+        assert target - 0.02 < kept.mean() < target + 0.02
+    assert (
+        at_precision(scores[order], scores[order], 0.9) == 0
+    )  # negatives like the pool: nothing can be trusted
+
+
+def test_no_host_stands_on_both_sides_of_a_fold_unless_a_class_has_too_few() -> None:
+    def example(host: int, page: int, math: bool) -> Example:
+        return Example(f"https://{host}.example/{page}", f"{host}.example", "", math)
+
+    many = [example(host, page, host % 2 == 0) for host in range(12) for page in range(host + 1)]
+    folds = divide(many, 3)
+    assert folds.math_by_host and folds.other_by_host
+    pairs = {(page.host, fold) for page, fold in zip(many, folds.of, strict=True)}
+    assert len(pairs) == 12
+    narrow = [example(0, page, True) for page in range(9)] + [page for page in many if not page.math]
+    folds = divide(narrow, 3)
+    assert not folds.math_by_host and folds.other_by_host
+    assert [folds.of[:9].count(fold) for fold in range(3)] == [3, 3, 3]
+
+
+def test_precision_and_recall_follow_the_ranking() -> None:
+    precision, recall = precision_recall([True, False, True], [3.0, 2.0, 1.0])
+    assert precision.tolist() == [1.0, 0.5, 2 / 3] and recall.tolist() == [0.5, 0.5, 1.0]
+
+
+def pages_of(host: str, count: int, kept: int) -> list[Page]:
+    keys = [f"{host}/{'q' if number % 2 else 'x'}/{number}" for number in range(count)]
+    return [Page(f"https://{key}", key, number < kept) for number, key in enumerate(keys)]
+
+
+def test_a_domain_needs_a_share_that_is_surely_above_the_limit_and_enough_pages() -> None:
+    pages = [*pages_of("a", 20, 6), *pages_of("b", 20, 3), *pages_of("c", 2, 2), *pages_of("d", 20, 0)]
+    math = {domain.domain: domain.math for domain in judge(pages, CorpusSection())}
+    assert math == {"a": True, "b": False, "c": False}
+    plain = {domain.domain: domain.math for domain in judge(pages, CorpusSection(domain_confidence=0.5))}
+    assert plain == {"a": True, "b": True, "c": False}
+    assert lower_bound(3, 20, 0.5) == 0.15 and lower_bound(3, 20, 0.95) < 0.1
+    deep = {domain.domain for domain in judge(pages, CorpusSection(domain_depth=1)) if domain.math}
+    assert deep == {"a", "a/q", "a/x"}
+
+
+@pytest.fixture
+def reviewed(tmp_path: Path) -> Path:
+    (tmp_path / "notes.tsv").write_text("prefix\tverdict\na/\tmath\na/x/\tnot_math\nb/\tmath\n")
+    return tmp_path / "notes.tsv"
+
+
+def test_reviewed_prefixes_of_mathematical_domains_teach_what_is_asked_for(reviewed: Path) -> None:
+    pages = [*pages_of("a", 10, 4), *pages_of("b", 10, 0), *pages_of("ab", 10, 10)]
+    domains, notes = judge(pages, CorpusSection()), read_annotations(reviewed)
+    known = {"a/q/5"}
+    growth = learn(pages, domains, notes, known, CorpusSection())
+    assert growth.seed == ["https://a/q/7", "https://a/q/9"] and not growth.not_math
+    growth = learn(pages, domains, notes, known, CorpusSection(reviewed="all"))
+    assert growth.seed == [f"https://a/q/{number}" for number in (1, 3, 7, 9)]
+    assert growth.not_math == [f"https://a/x/{number}" for number in (0, 2, 4, 6, 8)]
+
+
+def test_the_review_queue_asks_about_what_may_add_most_and_shows_pages_not_kept(reviewed: Path) -> None:
+    pages = [*pages_of("a", 10, 4), *pages_of("big", 40, 20), *pages_of("small", 6, 3)]
+    queue = review_queue(pages, judge(pages, CorpusSection()), read_annotations(reviewed), 0)
+    assert [(row["prefix"], row["expected"], row["kept"]) for row in queue] == [
+        ("big/", 10, 20),
+        ("small/", 2, 3),
+    ]
+    assert str(queue[0]["samples"]).startswith("https://big/x/20 ")
+
+
+def test_a_bad_annotation_is_an_error_that_names_the_line(tmp_path: Path) -> None:
+    path = tmp_path / "notes.tsv"
+    for text, message in (
+        ("a/\tmath\n", "must name the columns"),
+        ("prefix\tverdict\na/\tmaths\n", "line 2: expected a prefix"),
+        ("prefix\tverdict\na/\tmath\na/\tnot_math\n", "line 3: a/ has another verdict"),
+    ):
+        path.write_text(text)
+        with pytest.raises(InputError, match=message):
+            read_annotations(path)
+
+
+def test_training_after_much_memory_was_used_has_no_nan_and_the_same_bits(tmp_path: Path) -> None:
+    program = """
+import hashlib, sys
+from pathlib import Path
+from pipeline.common.stage import InputError
+from pipeline.config.corpus import CorpusSection
+from pipeline.corpus.classifier import Example, train
+words = ["lemma proof field", "goal team match"]
+pages = [Example(f"u{n}", "h", " ".join([words[n % 2]] * (n + 3)), n % 2 == 0) for n in range(40)]
+config = CorpusSection(dimension=16, learning_rate=0.5, epochs=5, min_count=1, buckets=20000)
+if sys.argv[2] == "used":
+    import fasttext
+    blocks = [bytearray(b"\\xff" * 60000) for _ in range(200)]
+    del blocks
+model = train(pages, config, Path(sys.argv[1]))
+print(hashlib.sha256(model.get_input_matrix().tobytes()).hexdigest())
+"""
+    runs = [
+        subprocess.run(
+            [sys.executable, "-c", program, str(tmp_path / "labelled.txt"), memory],
+            cwd=ROOT, capture_output=True, text=True, check=True, env=os.environ | ZEROED_MEMORY,
+        ).stdout
+        for memory in ("fresh", "used")
+    ]  # fmt: skip
+    assert runs[0] == runs[1] and len(runs[0]) == 65
