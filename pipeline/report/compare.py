@@ -145,9 +145,11 @@ class Results:
 
     @cached_property
     def headline(self) -> Difference | None:
-        """What a report leads with: the gain of the last kind of training evaluated with its parent."""
+        """What a report leads with: the last kind of training beside its parent, on most questions."""
         models = self.run.models
-        return max(self.gains, key=lambda gain: STAGES.index(models[gain.better].stage), default=None)
+        return max(
+            self.gains, key=lambda gain: (STAGES.index(models[gain.better].stage), gain.n), default=None
+        )
 
     def curve(self, name: str, task: Task, metric: str) -> list[tuple[int, float, list[float]]]:
         """(K, value, 95 % interval) of `maj@k` or `pass@k` as scored; empty without samples."""
