@@ -6,7 +6,7 @@ CORES ?= $(shell nproc)
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 RUN = demo$(if $(filter-out 0,$(SEED)),-seed$(SEED))
 BIN = .venv/bin
-SNAKEMAKE = PATH="$(CURDIR)/$(BIN):$$PATH" snakemake --profile workflow/profiles/local --cores $(CORES)
+SNAKEMAKE = PATH="$(CURDIR)/$(BIN):$$PATH" snakemake --profile workflow/profiles/local --quiet rules --cores $(CORES)
 
 .PHONY: setup demo real test test-environment test-slurm lint lock schema clean
 

@@ -1,4 +1,4 @@
-"""Fixtures that several test files share: a finished small run of the whole workflow, in a copy of the checkout."""
+"""What several test files share: a finished small run of the whole workflow, in a copy of the checkout."""
 
 import os
 import shutil

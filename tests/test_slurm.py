@@ -1,4 +1,4 @@
-"""The small workflow on a real Slurm: each stage a job, one training job cancelled midway, the result undisturbed."""
+"""The small workflow on a real Slurm: each stage a job, one cancelled midway, the result undisturbed."""
 
 import hashlib
 import os
@@ -42,11 +42,21 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 def slurm_command() -> list[str]:
-    command = [sys.executable, "-m", "snakemake", "--profile", "workflow/profiles/slurm", "--slurm-no-account"]
+    command = [
+        sys.executable,
+        "-m",
+        "snakemake",
+        "--profile",
+        "workflow/profiles/slurm",
+        "--slurm-no-account",
+    ]
     command += ["--slurm-status-command", "squeue", "--retries", "0", "--latency-wait", "5"]
     command += ["--slurm-init-seconds-before-status-checks", "1", "--seconds-between-status-checks", "1"]
     gpu_rules = ("cpt_model", "sft_model", "reward_model", "rl_model", "evaluate_model")
-    command += ["--set-resources", *(f"{rule}:{key}" for rule in gpu_rules for key in ("gpu=0", "mem_mb=6000"))]
+    command += [
+        "--set-resources",
+        *(f"{rule}:{key}" for rule in gpu_rules for key in ("gpu=0", "mem_mb=6000")),
+    ]
     return [*command, "--configfile", *OVERLAYS]
 
 
@@ -59,7 +69,9 @@ def cancel_when_it_has_a_checkpoint(checkout: Checkout, stage: str, rule: str) -
     deadline = time.monotonic() + 1200
     while time.monotonic() < deadline:
         if list((checkout.folder / "work" / stage).glob("*/checkpoints/step-*")):
-            jobs = [line.split(maxsplit=1) for line in run("squeue", "--noheader", "--format=%i %k").splitlines()]
+            jobs = [
+                line.split(maxsplit=1) for line in run("squeue", "--noheader", "--format=%i %k").splitlines()
+            ]
             for job, comment in jobs:
                 if rule in comment:
                     run("scancel", job)

@@ -87,8 +87,8 @@ def test_a_full_disk_is_one_line_that_names_the_place_and_leaves_nothing_final(
 ) -> None:
     small = tmp_path / "small"
     small.mkdir()
-    script = f"mount -t tmpfs -o size={SPACE} none {small} && dd if=/dev/zero of={small}/filler bs=1k status=none; "
-    script += f"rm -f {small}/filler; dd if=/dev/zero of={small}/filler bs=1k count=3900 status=none; "
+    script = f"mount -t tmpfs -o size={SPACE} none {small} && "
+    script += f"dd if=/dev/zero of={small}/filler bs=1k count=3900 status=none; "
     script += f"{shlex.join(command(small, warc))}; code=$?; ls {small}; exit $code"
     done = run(["unshare", "--user", "--map-root-user", "--mount", "bash", "-c", script])
     if "unshare" in done.stderr or "mount:" in done.stderr:

@@ -2,9 +2,9 @@
 
 The folder of pages holds `*.warc.gz`, `seed_urls.txt` (positives of the first iteration, one URL a line),
 `background_urls.txt` (a general sample for negatives), `annotations.tsv` (reviewed URL prefixes) and perhaps
-`labels.jsonl` (truth, for measuring only). The folder of benchmarks holds `*.jsonl[.gz]` files whose rows have
-`question` and `answer`; files whose rows belong to a train split are left out. All others are kept out of the corpus;
-GSM8K and MATH-500 are also asked.
+`labels.jsonl` (truth, for measuring only). The folder of benchmarks holds `*.jsonl[.gz]` files whose rows
+have `question` and `answer`; files whose rows belong to a train split are left out. All others are kept out
+of the corpus; GSM8K and MATH-500 are also asked.
 """
 
 import argparse
@@ -45,9 +45,8 @@ def pages(folder: Path) -> dict[str, Any]:
 
 
 def first_row(path: Path) -> dict[str, Any]:
-    opened = gzip.open(path, "rt") if path.suffix == ".gz" else path.open()
     try:
-        with opened as file:
+        with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as file:
             return json.loads(file.readline())
     except (OSError, json.JSONDecodeError) as error:
         fail(f"{path}: its first line is not a benchmark item ({error})")
@@ -70,10 +69,14 @@ def benchmarks(folder: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--web", type=Path, required=True, help="folder of *.warc.gz and lists")
     parser.add_argument("--bench", type=Path, required=True, help="folder of benchmark files")
-    parser.add_argument("--demo", type=Path, required=True, help="results of the demo, whose models are evaluated")
+    parser.add_argument(
+        "--demo", type=Path, required=True, help="results of the demo, whose models are evaluated"
+    )
     parser.add_argument("--output", type=Path, required=True, help="overlay to write")
     arguments = parser.parse_args()
     stages = {"base": "cpt", "instruct": "sft", "grpo": "rl"}
@@ -86,7 +89,9 @@ def main() -> None:
         }
         for name, stage in stages.items()
     }
-    overlay = {"run": "real", "models": models, "benchmarks": benchmarks(arguments.bench)} | pages(arguments.web)
+    overlay = {"run": "real", "models": models, "benchmarks": benchmarks(arguments.bench)} | pages(
+        arguments.web
+    )
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
     arguments.output.write_text(yaml.safe_dump(overlay, sort_keys=False, allow_unicode=True))
 

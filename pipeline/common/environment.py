@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import warnings
 
 
 def _has_gpu() -> bool:
@@ -22,6 +23,7 @@ def _prepare() -> None:
         "VLLM_LOGGING_LEVEL": "ERROR",
         "VLLM_NO_USAGE_STATS": "1",
         "HF_HUB_DISABLE_TELEMETRY": "1",
+        "TORCH_CPP_LOG_LEVEL": "ERROR",
         "DS_LOG_LEVEL": "warning",
         # A slow engine start must not trip the process group's ten-minute default (minutes).
         "DEEPSPEED_TIMEOUT": "60",
@@ -36,3 +38,5 @@ def _prepare() -> None:
 
 
 _prepare()
+# vLLM's own use of deprecated names, at every start; nothing a reader of our logs can act on.
+warnings.filterwarnings("ignore", category=FutureWarning, module="vllm")

@@ -85,6 +85,7 @@ class Generator:
             max_num_batched_tokens=max(PREFILL_TOKENS, max_model_len),
             logprobs_mode="processed_logprobs",
             disable_log_stats=True,
+            use_tqdm_on_load=False,
             distributed_executor_backend="external_launcher" if hosted else None,
             **engine,
         )

@@ -1,1 +1,1 @@
-"""Stage `decontaminate`: benchmark texts leave the corpus (paper section 2.1), and one table tells of every page."""
+"""Stage `decontaminate`: benchmark texts leave the corpus (paper 2.1); one table tells of every page."""

@@ -1,7 +1,8 @@
 """Write the clean corpus: kept pages without those that hold a benchmark text (paper section 2.1).
 
-Inputs: `pool`, `select` (the last iteration's), `benchmark.<name>` (bench-format files or hub ids). Whole pages are removed,
-each with a line in `removals.jsonl` that says which item and which words. Outputs: `corpus/*.jsonl.zst`, `card.md`.
+Inputs: `pool`, `select` (the last iteration's), `benchmark.<name>` (bench-format files or hub ids). Whole
+pages are removed, each with a line in `removals.jsonl` that says which item and which words. Outputs:
+`corpus/*.jsonl.zst`, `card.md`.
 """
 
 import json

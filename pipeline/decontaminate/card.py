@@ -19,6 +19,7 @@ def data_card(pages: list[dict[str, Any]], counts: dict[str, int], config: Decon
     """Markdown; `pages` holds the metadata of each page of the clean corpus."""
     total = max(len(pages), 1)
     tokens = sum(page["tokens"] for page in pages)
+    hosts = len({page["host"] for page in pages})
     removed = [
         f"- {name.partition('.')[2]}: {number:,}"
         for name, number in counts.items()
@@ -27,22 +28,26 @@ def data_card(pages: list[dict[str, Any]], counts: dict[str, int], config: Decon
     lines = [
         "# Data card",
         "",
-        f"{len(pages):,} mathematical web pages, {tokens:,} words and CJK characters, from {len(Counter(page['host'] for page in pages)):,} hosts.",
-        "Each record names the WARC file, offset and digest it was read from, its score, rank and first iteration.",
+        f"{len(pages):,} mathematical web pages, {tokens:,} words and CJK characters, {hosts:,} hosts.",
+        "Each record names the WARC file, offset and digest that it was read from, its score, its rank and the",
+        "iteration that found it.",
         "",
         *_table("language", Counter(str(page["language"]) for page in pages), total),
         *_table("host", Counter(page["host"] for page in pages), total),
         *_table("found in iteration", Counter(str(page["iteration"]) for page in pages), total),
         "## Decontamination",
         "",
-        f"{counts['contaminated']:,} of {counts['kept']:,} kept pages were removed: they share {config.ngram} words in a row with a",
-        f"benchmark item, or hold a whole one of {config.shortest} to {config.ngram - 1} words. `removals.jsonl` names each. By benchmark:",
+        f"{counts['contaminated']:,} of {counts['kept']:,} kept pages were removed: they share",
+        f"{config.ngram} words in a row with a benchmark item, or hold a whole one of {config.shortest} to",
+        f"{config.ngram - 1} words.",
+        "`removals.jsonl` names each. By benchmark:",
         "",
         *(removed or ["- none"]),
         "",
         "## Rights",
         "",
-        "The texts belong to the authors of the pages. No personal data was removed. Check each source before publishing.",
+        "The texts belong to the authors of the pages. No personal data was removed. Check each source",
+        "before publishing.",
         "",
     ]
     return "\n".join(lines)
