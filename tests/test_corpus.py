@@ -25,8 +25,8 @@ from pipeline.corpus.select import ranked
 
 ROOT = Path(__file__).resolve().parents[1]
 SMALL = {"dimension": 8, "learning_rate": 0.5, "epochs": 10, "min_count": 1, "buckets": 1000, "cut": "score"}
-MATH = ["theorem", "proof", "lemma", "integral", "let", "x", "be", "prime", "number", "equation", "group", "matrix"]
-NEWS = ["minister", "said", "market", "rain", "goal", "team", "price", "police", "city", "music", "film", "summer"]
+MATH = "theorem proof lemma integral let x be prime number equation group matrix".split()  # noqa: SIM905
+NEWS = "minister said market rain goal team price police city music film summer".split()  # noqa: SIM905
 DUPLICATES = pa.schema(
     [(name, pa.string()) for name in ("id", "url", "duplicate_of", "duplicate_of_url", "kind")]
 )

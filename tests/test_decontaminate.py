@@ -75,3 +75,12 @@ def test_equal_runs_and_only_they_have_equal_hashes() -> None:
     hashes = rolling(tokens.hashes, 4).tolist()
     for (run, value), (other, other_value) in itertools.combinations(zip(runs, hashes, strict=True), 2):
         assert (run == other) == (value == other_value)
+
+
+def test_a_stock_phrase_of_ten_words_is_no_leak() -> None:
+    phrase = "is equal to the sum of the squares of the"
+    assert not list(index(f"Show that the number {phrase} digits.").matches(f"The hypotenuse {phrase} sides."))
+
+
+def test_sums_around_a_stock_phrase_in_chinese_are_no_leak() -> None:
+    assert not list(index("0+9=9, 9-2=7, 7。答案是 7").matches("0 + 9 = 9, 9 - 2 = 7, 7 答案是 7"))

@@ -1,10 +1,11 @@
 """Finding benchmark texts in pages by their n-grams (paper section 2.1).
 
-The paper: a text with a 10-gram of a benchmark is removed; benchmark texts of 3 to 9 grams must match whole. It says neither
-what a gram is nor how text is normalised. Here a gram is a lower-cased word, a number or a single CJK character;
-punctuation does not count. Runs that are mostly numbers or single letters (tables, formulas, sums with a stock phrase)
-are no evidence of a leak and are ignored: `CONTENT` of a run of full length, `CONTENT_SHORT` of a shorter text, must be
-words of two letters or more, or CJK characters; TeX commands are not words.
+The paper: a text with a 10-gram of a benchmark is removed; benchmark texts of 3 to 9 grams must match
+whole. It says neither what a gram is nor how text is normalised. Here a gram is a lower-cased word, a
+number or a single CJK character; punctuation does not count. Runs of numbers, formulas and stock phrases
+("is equal to the sum of the squares of the") are no evidence of a leak and are ignored: a run of full
+length needs `WORDS` words of `LETTERS` letters or more, or `CHARACTERS` CJK characters; a shorter text
+needs `CONTENT_SHORT` words of two letters or more, or CJK characters. TeX commands do not count.
 """
 
 import re
@@ -20,7 +21,7 @@ from xxhash import xxh3_64_intdigest
 from pipeline.corpus.normalise import CJK
 
 TOKEN = re.compile(rf"\\[a-z]+|[{CJK}]|\d+|[^\W\d_{CJK}]+")
-CONTENT = 4
+WORDS, LETTERS, CHARACTERS = 3, 4, 4
 CONTENT_SHORT = 2
 BASE = np.uint64(0x9E3779B97F4A7C15)  # odd, so that its powers are a ring's units modulo 2^64
 Hashes = NDArray[np.uint64]
@@ -68,9 +69,13 @@ def rolling(hashes: Hashes, n: int) -> Hashes:
     return total
 
 
-def content(words: list[str]) -> int:
-    """How many of the tokens are words of two letters or more, or CJK characters."""
-    return sum(len(word) > 1 and word[0].isalpha() or "\u3400" <= word[0] <= "\u9fff" for word in words)
+def is_evidence(words: list[str], full: bool) -> bool:
+    """Whether a run can show a leak: `full` for one of the full length, else a whole short text."""
+    characters = sum("\u3400" <= word[0] <= "\u9fff" for word in words)
+    spelt = [len(word) for word in words if word[0].isalpha()]
+    if not full:
+        return characters + sum(length > 1 for length in spelt) >= CONTENT_SHORT
+    return characters / CHARACTERS + sum(length >= LETTERS for length in spelt) / WORDS >= 1
 
 
 class Index:
@@ -90,7 +95,7 @@ class Index:
             return
         for start, value in enumerate(rolling(tokens.hashes, length).tolist()):
             words = tokens.words[start : start + length]
-            if content(words) >= (CONTENT if length == self.ngram else CONTENT_SHORT):
+            if is_evidence(words, length == self.ngram):
                 self._runs[length].setdefault(value, (benchmark, item, tuple(words)))
         self._sorted.clear()
 
