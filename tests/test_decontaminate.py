@@ -50,14 +50,15 @@ def test_chinese_characters_are_words() -> None:
 
 
 def test_tables_formulas_and_stock_phrases_are_no_evidence() -> None:
-    solution = "12+3=15 15-9=6 6-6=0 The answer is 0. 1 2 3 4 5 6 7 8 9 10 11 12 $7\\cdot 6\\cdot 5\\cdot 4\\cdot 3\\cdot 2\\cdot 1$"
+    product = "7\\cdot 6\\cdot 5\\cdot 4\\cdot 3\\cdot 2\\cdot 1"
+    solution = f"12+3=15 15-9=6 6-6=0 The answer is 0. 1 2 3 4 5 6 7 8 9 10 11 12 ${product}$"
     page = "6-6=0 the answer is 0. 1 2 3 4 5 6 7 8 9 10 11 and 7\\cdot 6\\cdot 5\\cdot 4\\cdot 3\\cdot 2"
     assert not list(index(solution).matches(page))
 
 
 def test_windows_equal_brute_force() -> None:
     rng = np.random.default_rng(0)
-    words = "alpha beta gamma delta epsilon".split()
+    words = ["alpha", "beta", "gamma", "delta", "epsilon"]
     benchmark = " ".join(rng.choice(words, 40))
     page = " ".join(rng.choice(words, 4000))
     grams = {tuple(benchmark.split()[start : start + 10]) for start in range(31)}
@@ -79,7 +80,8 @@ def test_equal_runs_and_only_they_have_equal_hashes() -> None:
 
 def test_a_stock_phrase_of_ten_words_is_no_leak() -> None:
     phrase = "is equal to the sum of the squares of the"
-    assert not list(index(f"Show that the number {phrase} digits.").matches(f"The hypotenuse {phrase} sides."))
+    built = index(f"Show that the number {phrase} digits.")
+    assert not list(built.matches(f"The hypotenuse {phrase} sides."))
 
 
 def test_sums_around_a_stock_phrase_in_chinese_are_no_leak() -> None:

@@ -139,7 +139,7 @@ def test_editing_the_grader_reruns_evaluations_and_marks_older_models(finished: 
 
 
 def test_a_stage_that_failed_after_a_change_runs_again_with_all_after_it(finished: Checkout) -> None:
-    """The stale-report trap: a failed job's outputs are deleted, and what is missing is taken for unneeded."""
+    """The stale-report trap: a failed job's outputs are deleted, and what is missing counts as unneeded."""
     checkout = copy_checkout(finished.folder.parent / "stale")
     for name in ("results", ".snakemake"):
         subprocess.run(["cp", "-a", finished.folder / name, checkout.folder / name], check=True)
