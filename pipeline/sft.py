@@ -16,10 +16,10 @@ from pipeline.common.chat import CHAT_TEMPLATE, encode_chat, language_of
 from pipeline.common.loop import Plan, train
 from pipeline.common.model import TokenLogprobs, export_model, load_model, load_tokenizer, parameter_count
 from pipeline.common.packing import Row, concatenate, make_row
+from pipeline.common.rows import read_rows
 from pipeline.common.stage import Counts, InputError, Stage, run_stage
 from pipeline.common.training import build_engine, constant, settings_from, use_threads
 from pipeline.config.sft import SftSection
-from pipeline.tokens.sources import read_rows
 
 Example = tuple[np.ndarray, np.ndarray]  # token ids, and whether each is the assistant's own
 

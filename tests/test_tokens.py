@@ -8,12 +8,13 @@ import pytest
 
 from pipeline.common.chat import encode, encode_chat, encode_documents
 from pipeline.common.packing import IGNORE
+from pipeline.common.rows import read_rows
 from pipeline.common.stage import InputError, Stage
 from pipeline.config.tokens import MixtureNode, TokensSection
 from pipeline.tokens.__main__ import run as tokenise
 from pipeline.tokens.files import TokenFile, write_tokens
 from pipeline.tokens.mixture import Mixture, permute, schedule
-from pipeline.tokens.sources import read_rows, read_texts
+from pipeline.tokens.texts import read_texts
 from pipeline.tokens.tokenizer import run as train_tokenizer
 
 PAPER_SHARES = [56, 4, 10, 20, 10]
@@ -177,7 +178,7 @@ def test_bad_sources_are_named(corpus, tokenizer, mixture_folder, tmp_path):
     with pytest.raises(InputError, match="missing.jsonl: no such file"):
         list(read_rows(str(tmp_path / "missing.jsonl")))
     (tmp_path / "cut.jsonl").write_text('{"text": "a"}\n{"text": ')
-    with pytest.raises(InputError, match="cut.jsonl: cannot be read after line"):
+    with pytest.raises(InputError, match="cut.jsonl: line 2: not JSON"):
         list(read_rows(str(tmp_path / "cut.jsonl")))
     with pytest.raises(InputError, match="line 1: no text in field 'body'"):
         list(read_texts(str(corpus), "body"))

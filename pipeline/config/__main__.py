@@ -117,7 +117,7 @@ def _without_defaults(schema: Any) -> Any:
         return {
             key: _without_defaults(value)
             for key, value in schema.items()
-            if key not in ("default", "title", "paper")
+            if key not in ("default", "title") and not (key == "paper" and isinstance(value, str))
         }
     return [_without_defaults(item) for item in schema] if isinstance(schema, list) else schema
 
@@ -131,7 +131,7 @@ def _model_schema(stage: str) -> dict[str, Any]:
     }
     schema = _schema_of(create_model(f"{stage}_model", __base__=Section, **fields))
     schema["properties"]["stage"] = {"const": stage}
-    schema["required"] = ["stage"]
+    schema.pop("required", None)  # an overlay may name only what it changes
     return schema
 
 
@@ -149,7 +149,7 @@ def json_schema() -> dict[str, Any]:
     nodes = {
         "mixtures": use(_schema_of(MixtureNode)),
         "benchmarks": use(_schema_of(BenchmarkNode)),
-        "models": {"oneOf": models},
+        "models": {"anyOf": models},
     }
     properties = {"run": {"type": "string"}, "seed": {"type": "integer"}, **sections}
     properties |= {

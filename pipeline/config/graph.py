@@ -91,7 +91,8 @@ class Graph:
         without: tuple[str, ...] = (),
     ) -> None:
         values = {key: value for key, value in section.model_dump(mode="json").items() if key not in without}
-        self.nodes[name] = Node(name, module, values, tuple(inputs))
+        # Sorted by key, so that the order of keys in a file changes nothing; a key's own sources keep theirs.
+        self.nodes[name] = Node(name, module, values, tuple(sorted(inputs, key=lambda pair: pair[0])))
 
     def _sources(self, sources: str | list[str] | None, where: str) -> list["str | Result"]:
         """Source strings as files or results; globs are expanded, hub ids and URLs stay as they are."""

@@ -15,12 +15,12 @@ from typing import Any
 from datatrove.data import Document
 
 from pipeline.common.progress import Progress
+from pipeline.common.rows import read_rows
 from pipeline.common.shards import DocumentWriter, read_documents, read_table, shard_paths
 from pipeline.common.stage import Counts, Stage, run_stage
 from pipeline.config.decontaminate import DecontaminateSection
 from pipeline.decontaminate.card import data_card
 from pipeline.decontaminate.ngrams import Index
-from pipeline.evaluate.benchmarks import read_source
 
 PREFIX = "benchmark."
 
@@ -30,7 +30,7 @@ def build_index(stage: Stage[DecontaminateSection]) -> Index:
     index = Index(stage.config.ngram, stage.config.shortest)
     for name in sorted(key for key in stage.inputs if key.startswith(PREFIX)):
         for source in stage.inputs[name]:
-            for number, (_, row) in enumerate(read_source(source)):
+            for number, (_, row) in enumerate(read_rows(source)):
                 item = str(row.get("id", number))
                 for field in ("question", "problem", "answer", "solution", "solution_plain"):
                     if row.get(field):

@@ -6,19 +6,16 @@ line: `id`, `question`, `answer`, and optionally `choices` ({letter: text}), `so
 shrink silently.
 """
 
-import gzip
-import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
+from pipeline.common.rows import HUB, read_rows
 from pipeline.common.stage import InputError
 from pipeline.config.evaluate import BenchmarkNode
 from pipeline.evaluate.answers import extract
 
-HUB = "hub:"
 GSM8K_END = "\n#### "  # as published, `answer` is a worked solution that ends in this and the answer
 GSM8K_MARKS = re.compile(r"<<[^<>]*>>")  # calculator marks
 
@@ -45,49 +42,6 @@ class Item:
             + "\n"
             + " ".join(f"({letter}) {text}" for letter, text in self.choices.items())
         )
-
-
-def read_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(place, row) for each line of a JSON-lines file, gzipped or not; `place` is for messages."""
-    try:
-        with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as file:
-            for number, line in enumerate(file, 1):
-                place = f"{path}: line {number}"
-                if not line.strip():
-                    continue
-                try:
-                    row = json.loads(line)
-                except json.JSONDecodeError as error:
-                    raise InputError(f"{place}: not JSON ({error.msg})") from error
-                if not isinstance(row, dict):
-                    raise InputError(f"{place}: expected a JSON object")
-                yield place, row
-    except (gzip.BadGzipFile, EOFError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read ({error})") from error
-    except FileNotFoundError as error:
-        raise InputError(f"{path}: no such file") from error
-
-
-def _hub_rows(source: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Rows of `hub:org/name[/config]:split`."""
-    from datasets import load_dataset
-
-    name, separator, split = source.removeprefix(HUB).partition(":")
-    organisation, _, rest = name.partition("/")
-    dataset, _, configuration = rest.partition("/")
-    if not (separator and dataset and split):
-        raise InputError(f"{source}: expected hub:<org>/<name>[/<config>]:<split>")
-    try:
-        rows = load_dataset(f"{organisation}/{dataset}", configuration or None, split=split)
-    except Exception as error:  # the library raises many kinds; all mean that the data cannot be had
-        raise InputError(f"{source}: cannot be loaded ({type(error).__name__}: {error})") from error
-    for number, row in enumerate(rows):
-        yield f"{source} row {number}", dict(row)
-
-
-def read_source(source: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(place, row) for each row of a file or hub id."""
-    return _hub_rows(source) if source.startswith(HUB) else read_rows(Path(source))
 
 
 def _renamed(row: dict[str, Any], fields: dict[str, str]) -> dict[str, Any]:
@@ -134,7 +88,7 @@ def load(name: str, node: BenchmarkNode, sources: Iterable[str]) -> list[Item]:
     items: dict[str, Item] = {}
     sources = list(sources)
     for source in sources:
-        for place, row in read_source(source):
+        for place, row in read_rows(source):
             if node.limit is not None and len(items) >= node.limit:
                 break
             if source.startswith(HUB):

@@ -6,9 +6,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from pipeline.common.rows import read_rows
 from pipeline.common.stage import InputError
 from pipeline.evaluate.answers import extract
-from pipeline.evaluate.benchmarks import Item, read_rows
+from pipeline.evaluate.benchmarks import Item
 from pipeline.evaluate.grading import grade_answers
 
 HELP = """\
@@ -46,7 +47,7 @@ def _job(place: str, row: dict[str, Any], boxed_only: bool) -> tuple[Item, str |
 def main(argv: list[str] | None = None) -> None:
     arguments = parser().parse_args(argv)
     try:
-        jobs = [_job(place, row, arguments.boxed_only) for place, row in read_rows(arguments.input)]
+        jobs = [_job(place, row, arguments.boxed_only) for place, row in read_rows(str(arguments.input))]
         verdicts = grade_answers(jobs)
         temporary = arguments.output.with_name(f".{arguments.output.name}.partial")
         with temporary.open("w") as file:

@@ -9,9 +9,10 @@ from typing import Any
 import yaml
 
 from pipeline.common.manifest import ROOT, write_json
+from pipeline.common.rows import read_rows
 from pipeline.common.stage import InputError
 from pipeline.config.evaluate import BenchmarkNode
-from pipeline.evaluate.benchmarks import Item, load, read_rows
+from pipeline.evaluate.benchmarks import Item, load
 from pipeline.evaluate.grading import grade_responses
 from pipeline.evaluate.scores import accuracy, at_k
 
@@ -64,7 +65,7 @@ def read_outputs(path: Path, items: list[Item]) -> dict[str, list[str]]:
     by_id = {item.id: item.id for item in items}
     by_question = {item.question.strip(): item.id for item in items}
     found: dict[str, list[str]] = {}
-    for place, row in read_rows(path):
+    for place, row in read_rows(str(path)):
         key = (
             by_id.get(str(row["id"]))
             if "id" in row

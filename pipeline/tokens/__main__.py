@@ -18,7 +18,7 @@ from pipeline.common.progress import Progress
 from pipeline.common.stage import Counts, InputError, Stage, run_stage
 from pipeline.config.tokens import MixtureNode
 from pipeline.tokens.files import token_type, write_tokens
-from pipeline.tokens.sources import read_texts
+from pipeline.tokens.texts import read_texts
 
 DOCUMENTS_PER_BATCH = 512
 

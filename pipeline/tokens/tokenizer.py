@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerFast
 from pipeline.common.chat import CHAT_TEMPLATE
 from pipeline.common.stage import Counts, InputError, Stage, run_stage
 from pipeline.config.tokens import TokensSection
-from pipeline.tokens.sources import read_texts
+from pipeline.tokens.texts import read_texts
 
 BOS, EOS, PAD = SPECIAL = ("<bos>", "<eos>", "<pad>")
 

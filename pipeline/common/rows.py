@@ -1,4 +1,4 @@
-"""Rows of any source of text: shards, JSON lines, Parquet and hub data sets, in order, in constant memory."""
+"""Rows of any source of data: shards, JSON lines, Parquet and hub data sets, in order, in constant memory."""
 
 import gzip
 import io
@@ -54,9 +54,19 @@ def _json_lines(path: Path) -> Iterator[tuple[str, Row]]:
                 stream = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
             for number, line in enumerate(io.TextIOWrapper(stream, encoding="utf-8"), start=1):
                 if line.strip():
-                    yield f"{path} line {number}", json.loads(line)
+                    yield f"{path}: line {number}", _object(line, f"{path}: line {number}")
     except (OSError, EOFError, ValueError, zstandard.ZstdError) as error:
         raise InputError(f"{path}: cannot be read after line {number} ({error})") from error
+
+
+def _object(line: str, place: str) -> Row:
+    try:
+        row = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise InputError(f"{place}: not JSON ({error.msg})") from error
+    if not isinstance(row, dict):
+        raise InputError(f"{place}: expected a JSON object")
+    return row
 
 
 def _parquet(path: Path) -> Iterator[tuple[str, Row]]:
@@ -65,7 +75,7 @@ def _parquet(path: Path) -> Iterator[tuple[str, Row]]:
         for batch in pq.ParquetFile(path).iter_batches(batch_size=1024):
             for row in batch.to_pylist():
                 number += 1
-                yield f"{path} row {number}", row
+                yield f"{path}: row {number}", row
     except (OSError, pa.ArrowInvalid) as error:
         raise InputError(f"{path}: cannot be read after row {number} ({error})") from error
 
@@ -81,20 +91,6 @@ def _hub(source: str) -> Iterator[tuple[str, Row]]:
     try:
         rows = load_dataset(f"{owner}/{dataset}", configuration or None, split=split, streaming=True)
         for number, row in enumerate(rows, start=1):
-            yield f"{source} row {number}", dict(row)
+            yield f"{source}: row {number}", dict(row)
     except Exception as error:  # the library raises many kinds; all mean that the data cannot be had
         raise InputError(f"{source}: cannot be loaded ({type(error).__name__}: {error})") from error
-
-
-def read_texts(source: str, field: str = "text") -> Iterator[str]:
-    """The text of each row: its `field`, or the turns of its `messages` in the paper's chat format."""
-    for place, row in read_rows(source):
-        if isinstance(row.get(field), str):
-            yield row[field]
-        elif isinstance(row.get("messages"), list):
-            names = {"user": "User", "assistant": "Assistant"}
-            yield "\n\n".join(
-                f"{names.get(turn['role'], turn['role'])}: {turn['content']}" for turn in row["messages"]
-            )
-        else:
-            raise InputError(f"{place}: no text in field {field!r} and no messages; name the field in `text`")
