@@ -4,7 +4,6 @@ import json
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -153,12 +152,10 @@ def test_a_stage_that_failed_after_a_change_runs_again_with_all_after_it(finishe
     assert "sft_model model=instruct" in planned(checkout)
 
 
-def test_the_plan_of_the_demo_is_ready_within_five_seconds(tmp_path: Path) -> None:
-    checkout = copy_checkout(tmp_path)
-    started = time.monotonic()
-    done = checkout.snakemake("--dry-run", overlays=["configs/demo.yaml"])
-    assert done.returncode == 0, done.stdout[-3000:]
-    assert time.monotonic() - started < 15  # 5 s on an idle machine; the margin is for a busy one
+def test_a_dry_run_in_a_fresh_checkout_shows_every_stage(tmp_path: Path) -> None:
+    plan = rules(planned(copy_checkout(tmp_path)))
+    assert {"miniweb", "crawl_extract", "corpus_select", "decontaminate_corpus", "tokens_mixture"} <= plan
+    assert {"cpt_model", "sft_model", "reward_model", "rl_model", "evaluate_model", "report"} <= plan
 
 
 def test_snakemake_finds_nothing_to_complain_about() -> None:
