@@ -1,9 +1,6 @@
 # Own tokenizer for models from scratch; memory-mapped token files and mixtures.
 
 
-ruleorder: tokens_tokenizer > tokens_mixture
-
-
 rule tokens_tokenizer:
     input:
         needs("tokens/tokenizer"),
@@ -28,6 +25,9 @@ rule tokens_mixture:
     output:
         data=directory("<results>/tokens/{mixture}/data"),
         manifest="<results>/tokens/{mixture}/manifest.json",
+    # A cluster job knows only its own rule, so an order of rules would not keep it from making the tokenizer.
+    wildcard_constraints:
+        mixture="(?!tokenizer/)[^/]+",
     log:
         "<logs>/tokens/{mixture}.log",
     conda:
