@@ -17,6 +17,7 @@ from typing import Any
 import yaml
 
 ASKED = {"gsm8k": "gsm8k_test", "math500": "math500"}
+EXEMPLARS = {"gsm8k": "gsm8k_train", "math500": "math_train_solutions"}
 QUESTIONS = 100
 
 
@@ -53,6 +54,13 @@ def first_row(path: Path) -> dict[str, Any]:
         raise
 
 
+def asked(folder: Path, name: str) -> dict[str, Any]:
+    """How a benchmark is put to the demo's models: one exemplar, more would not fit into their context."""
+    exemplars = [str(path) for path in sorted(folder.glob(f"{EXEMPLARS[name]}.jsonl*"))]
+    shots = {"shots": 1, "exemplars": exemplars} if exemplars else {"shots": 0}
+    return {"limit": QUESTIONS, "language": "en"} | shots
+
+
 def benchmarks(folder: Path) -> dict[str, Any]:
     """A node for each benchmark file, named after the file; the two that are asked by their usual names."""
     nodes: dict[str, Any] = {}
@@ -61,7 +69,7 @@ def benchmarks(folder: Path) -> dict[str, Any]:
         if "question" not in row or row.get("split") == "train" or "_train" in stem:
             continue
         name = next((name for name, file in ASKED.items() if file == stem), stem)
-        nodes[name] = {"source": str(path)} | ({"limit": QUESTIONS} if name in ASKED else {})
+        nodes[name] = {"source": str(path)} | (asked(folder, name) if name in ASKED else {})
     missing = [f"{ASKED[name]}.jsonl.gz" for name in ASKED if name not in nodes]
     if missing:
         fail(f"{folder}: {missing[0]} not found (or without questions)")
