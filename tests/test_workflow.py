@@ -198,12 +198,14 @@ def test_bad_configuration_is_one_line_that_names_the_key(
     assert "Traceback" not in done.stdout
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "configs").glob("*.yaml")), ids=lambda path: path.name)
+REPORT_DATA = {"claims.yaml", "paper.yaml"}  # what the report compares with; no configurations
+CONFIGURATIONS = sorted(path for path in (ROOT / "configs").glob("*.yaml") if path.name not in REPORT_DATA)
+
+
+@pytest.mark.parametrize("path", CONFIGURATIONS, ids=lambda path: path.name)
 def test_every_shipped_configuration_fits_the_schema(path: Path) -> None:
     import jsonschema
 
-    if path.name in ("claims.yaml", "paper.yaml"):
-        pytest.skip("data of the report, not a configuration")
     schema = json.loads((ROOT / "workflow/schemas/config.schema.json").read_text())
     jsonschema.Draft202012Validator(schema).validate(yaml.safe_load(path.read_text()))
 
