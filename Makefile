@@ -8,7 +8,7 @@ RUN = demo$(if $(filter-out 0,$(SEED)),-seed$(SEED))
 BIN = .venv/bin
 SNAKEMAKE = PATH="$(CURDIR)/$(BIN):$$PATH" snakemake --profile workflow/profiles/local --quiet rules --cores $(CORES)
 
-.PHONY: setup demo real test test-environment test-slurm lint lock schema clean
+.PHONY: setup peers demo real test test-environment test-slurm lint lock schema clean
 
 setup: .venv/complete
 
@@ -22,6 +22,13 @@ setup: .venv/complete
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -r requirements/cpu.lock
 	touch $@
 
+# What the comparison tests and benchmarks measure against.
+peers: .venv/peers
+
+.venv/peers: .venv/complete requirements/peers.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -r requirements/peers.txt
+	touch $@
+
 demo: setup
 	$(SNAKEMAKE) --configfile configs/demo.yaml --config run=$(RUN) seed=$(SEED)
 	@echo "Report: results/$(RUN)/report/index.html"
@@ -33,7 +40,7 @@ real: demo
 	$(SNAKEMAKE) --configfile configs/real.yaml work/real.yaml
 	@echo "Report: results/real/report/index.html"
 
-test: setup
+test: setup peers
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest
 
 test-environment: setup
