@@ -13,7 +13,7 @@ import pytest
 import torch
 from tiny_model import save_tiny_model
 
-from pipeline.common import model as models
+from pipeline.common import linear_loss
 from pipeline.common.model import IGNORE, TokenLogprobs, load_model, load_tokenizer
 from pipeline.common.packing import concatenate, make_row
 from pipeline.common.stage import InputError
@@ -158,8 +158,9 @@ def test_chunks_of_logits_give_the_logprobs_entropy_and_gradients_of_all_at_once
         return [*found, *(parameter.grad.clone() for parameter in model.parameters())]
 
     whole = run()
-    monkeypatch.setattr(models, "CHUNK_ELEMENTS", 7 * model.config.vocab_size)
+    monkeypatch.setitem(linear_loss.CHUNK_ELEMENTS, "cpu", 7 * model.config.vocab_size)
     torch.testing.assert_close(run(), whole, rtol=0, atol=1e-5)
+    model.set_attn_implementation("eager")  # transformers' own
     logits = model(input_ids=tokens_BT, position_ids=positions_BT, use_cache=False).logits / 0.7
     expected = logits.log_softmax(-1).gather(-1, targets_BT.clamp(min=0)[..., None]).squeeze(-1)
     wanted = targets_BT != IGNORE

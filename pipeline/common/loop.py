@@ -94,10 +94,11 @@ def _step(stage: Stage[Any], engine: Any, plan: Plan, step: int) -> dict[str, An
 
     def loss_of(batch: Batch) -> Tensor:
         tokens_BT, positions_BT, targets_BT, sources_B = batch
-        losses_BT = -engine(tokens_BT, positions_BT, targets_BT)
-        parts_B2 = torch.stack([losses_BT.detach().sum(1), (targets_BT != IGNORE).sum(1).float()], 1)
+        weights_BT = torch.full(targets_BT.shape, 1 / max(targets, 1), device=engine.device)
+        loss, logprobs_BT = engine(tokens_BT, positions_BT, targets_BT, weights_BT=weights_BT)
+        parts_B2 = torch.stack([-logprobs_BT.sum(1), (targets_BT != IGNORE).sum(1).float()], 1)
         sums_S2.index_add_(0, sources_B, parts_B2)
-        return losses_BT.sum() / max(targets, 1)
+        return loss
 
     rate = plan.schedule(step)
     loss, norm = update(engine, batches, loss_of, rate)

@@ -2,7 +2,7 @@
 
 `TokenLogprobs` wraps a causal language model so that its forward pass returns the log-probability of each
 given target and never holds the logits of more than a chunk of positions. Shape suffixes: B sequences,
-T positions, N = B*T positions in one row, D hidden size, V vocabulary.
+T positions, N = B*T positions end to end, D hidden size, V vocabulary.
 """
 
 import json
@@ -12,29 +12,28 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
-from torch.utils.checkpoint import checkpoint
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig, LlamaConfig
 
+from pipeline.common.attention import DOCUMENTS, document_arguments
+from pipeline.common.linear_loss import target_logprobs, weighted_nll
 from pipeline.common.packing import IGNORE
 from pipeline.common.stage import InputError
 
-CHUNK_ELEMENTS = 2**25  # logits held at once: 128 MiB in fp32
 DTYPES = {"fp32": torch.float32, "mixed": torch.float32, "bf16": torch.bfloat16}
 
 
 class TokenLogprobs(nn.Module):
     """log pi(target | tokens so far) for packed sequences, without a full logits tensor.
 
-    `model` is any causal language model of transformers. Documents that share a row are told apart by
-    `positions_BT`, which start again from 0 at each: no token attends to another document. That holds only
-    because no attention mask and no cache are passed (transformers would attend across without a word).
-    With `mixed` matrix products run in bf16 on fp32 weights.
+    `model` is any causal language model of transformers whose output layer is linear without bias. Documents
+    that share a row are told apart by `positions_BT`, which start again from 0 at each: no token attends to
+    another document. With `mixed` matrix products run in bf16 on fp32 weights.
     """
 
     def __init__(self, model: nn.Module, mixed: bool = False) -> None:
         super().__init__()
         self.model, self.mixed = model, mixed
+        model.set_attn_implementation(DOCUMENTS)
 
     def forward(
         self,
@@ -44,66 +43,43 @@ class TokenLogprobs(nn.Module):
         temperature: float = 1.0,
         with_entropy: bool = False,
         mask_BTT: Tensor | None = None,
+        weights_BT: Tensor | None = None,
     ) -> Tensor | tuple[Tensor, Tensor]:
         """fp32 log-probabilities (B, T) of `targets_BT`; 0 where the target is `IGNORE`.
 
         `mask_BTT` (true: query position T1 may attend to T2) replaces what positions say of who sees whom.
         With `with_entropy` also the entropy (B, T) in nats of each predicted distribution, without gradient.
+        With `weights_BT` instead the loss, the weighted sum of negative log-probabilities, and beside it the
+        log-probabilities (B, T) without gradient: the cheapest way where the weights are known beforehand.
         """
         with torch.autocast(tokens_BT.device.type, torch.bfloat16, enabled=self.mixed):
-            return self._forward(tokens_BT, positions_BT, targets_BT, temperature, with_entropy, mask_BTT)
-
-    def _forward(
-        self,
-        tokens_BT: Tensor,
-        positions_BT: Tensor,
-        targets_BT: Tensor,
-        temperature: float,
-        with_entropy: bool,
-        mask_BTT: Tensor | None,
-    ) -> Tensor | tuple[Tensor, Tensor]:
-        hidden_BTD = self.model.base_model(
-            input_ids=tokens_BT,
-            position_ids=positions_BT,
-            attention_mask=None if mask_BTT is None else mask_BTT[:, None],
-            use_cache=False,
-        ).last_hidden_state
-        hidden_ND, targets_N = hidden_BTD.flatten(0, 1), targets_BT.flatten()
+            hidden_ND = self._hidden(tokens_BT, positions_BT, mask_BTT).flatten(0, 1)
+        targets_N = targets_BT.flatten()
         wanted = (targets_N != IGNORE).nonzero().squeeze(1)
-        head = self.model.get_output_embeddings()
-        logprobs, entropies = _chunked(head, hidden_ND[wanted], targets_N[wanted], temperature, with_entropy)
-        logprobs_BT = torch.zeros_like(targets_N, dtype=torch.float32).index_copy(0, wanted, logprobs)
-        if not with_entropy:
-            return logprobs_BT.view_as(targets_BT)
-        entropy_BT = torch.zeros_like(targets_N, dtype=torch.float32).index_copy(0, wanted, entropies)
-        return logprobs_BT.view_as(targets_BT), entropy_BT.view_as(targets_BT)
+        head_VD = self.model.get_output_embeddings().weight
+        chosen = hidden_ND.index_select(0, wanted), head_VD, targets_N[wanted]
 
+        def spread(values: Tensor) -> Tensor:
+            return torch.zeros(targets_BT.shape, device=values.device).flatten().index_copy(0, wanted, values)
 
-def _chunk(
-    head: nn.Module, hidden: Tensor, targets: Tensor, temperature: float, with_entropy: bool
-) -> tuple[Tensor, Tensor]:
-    logits = head(hidden).float()
-    if temperature != 1.0:
-        logits = logits / temperature
-    logprobs = -F.cross_entropy(logits, targets, reduction="none")
-    with torch.no_grad():
-        entropy = torch.distributions.Categorical(logits=logits).entropy() if with_entropy else logprobs
-    return logprobs, entropy.detach()
+        if weights_BT is not None:
+            loss, logprobs = weighted_nll(*chosen, weights_BT.flatten()[wanted])
+            return loss, spread(logprobs).view_as(targets_BT)
+        logprobs, entropy = target_logprobs(*chosen, temperature, with_entropy)
+        logprobs_BT = spread(logprobs).view_as(targets_BT)
+        return (logprobs_BT, spread(entropy).view_as(targets_BT)) if with_entropy else logprobs_BT
 
-
-def _chunked(
-    head: nn.Module, hidden: Tensor, targets: Tensor, temperature: float, with_entropy: bool
-) -> tuple[Tensor, Tensor]:
-    """`_chunk` over at most `CHUNK_ELEMENTS` logits at a time; the backward pass makes each chunk's again."""
-    vocabulary = head.out_features if isinstance(head, nn.Linear) else head.weight.shape[0]
-    rows = max(1, CHUNK_ELEMENTS // vocabulary)
-    if len(targets) <= rows:
-        return _chunk(head, hidden, targets, temperature, with_entropy)
-    parts = [
-        checkpoint(_chunk, head, h, t, temperature, with_entropy, use_reentrant=False)
-        for h, t in zip(hidden.split(rows), targets.split(rows), strict=True)
-    ]
-    return torch.cat([part[0] for part in parts]), torch.cat([part[1] for part in parts])
+    def _hidden(self, tokens_BT: Tensor, positions_BT: Tensor, mask_BTT: Tensor | None) -> Tensor:
+        """Last hidden states (B, T, D), in the type that products are made in."""
+        apart = (
+            {"attention_mask": mask_BTT[:, None]}
+            if mask_BTT is not None
+            else document_arguments(positions_BT)
+        )
+        output = self.model.base_model(
+            input_ids=tokens_BT, position_ids=positions_BT, use_cache=False, **apart
+        ).last_hidden_state
+        return output.to(torch.bfloat16) if self.mixed else output
 
 
 def load_tokenizer(source: str | Path) -> Any:

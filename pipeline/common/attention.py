@@ -1,0 +1,122 @@
+"""Attention inside documents: causal, and never from one document of a packed row to another.
+
+Registered with transformers as `documents`: a GPU runs torch's own variable-length flash kernel (no further
+package), everything else runs plain causal attention document by document. Neither makes a T x T mask, and a
+document of length L costs L x L wherever it lies. Shape suffixes: B rows, T positions, N = B*T, H heads,
+E size of a head.
+"""
+
+import inspect
+from itertools import groupby
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformers import AttentionInterface
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import AttentionMaskInterface
+
+DOCUMENTS = "documents"
+
+
+def document_arguments(positions_BT: Tensor) -> dict[str, Any]:
+    """What a transformers model passes on to its attention: where documents begin, in rows laid end to end.
+
+    A document begins wherever a position is 0, and at each row's start.
+    """
+    starts_BT = positions_BT == 0
+    starts_BT[:, 0] = True
+    starts = starts_BT.flatten().nonzero().squeeze(1)
+    ends = F.pad(starts, (0, 1), value=positions_BT.numel()).to(torch.int32)
+    length = positions_BT.shape[1]  # an upper bound that stays the same: compiled code is not made again
+    return {
+        "cu_seq_lens_q": ends,
+        "cu_seq_lens_k": ends,
+        "max_length_q": length,
+        "max_length_k": length,
+    }
+
+
+def attend(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    position_ids: Tensor | None = None,
+    cu_seq_lens_q: Tensor | None = None,
+    max_length_q: int = 0,
+    **others: Any,
+) -> tuple[Tensor, None]:
+    """Attention of `query` (B, H, T, E) to `key` and `value`, as (B, T, H, E).
+
+    Documents are those of `document_arguments`, which are made of the positions where they are not given; a
+    mask (B, 1, T, T) takes their place. Raises RuntimeError without any of these: attending across documents
+    would go unnoticed.
+    """
+    if attention_mask is not None:
+        return sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **others)
+    if cu_seq_lens_q is None:
+        if position_ids is None:
+            raise RuntimeError(f"{type(module).__name__} passes no positions to its attention")
+        documents = document_arguments(position_ids.expand(query.shape[0], -1))
+        cu_seq_lens_q, max_length_q = documents["cu_seq_lens_q"], documents["max_length_q"]
+    flat = [tensor.transpose(1, 2).flatten(0, 1) for tensor in (query, key, value)]
+    if query.is_cuda and query.dtype in (torch.bfloat16, torch.float16):
+        output_NHE = _variable_length(*flat, cu_seq_lens_q, max_length_q, scaling)
+    else:
+        # In fp32: the CPU's flash kernel takes four times as long for a bf16 gradient.
+        flat = [tensor.float() if tensor.dtype == torch.bfloat16 else tensor for tensor in flat]
+        output_NHE = _one_by_one(*flat, cu_seq_lens_q.tolist(), scaling).to(query.dtype)
+    return output_NHE.unflatten(0, (query.shape[0], query.shape[2])), None
+
+
+def _one_by_one(
+    query_NHE: Tensor, key_NHE: Tensor, value_NHE: Tensor, ends: list[int], scaling: float | None
+) -> Tensor:
+    """Each document by itself; neighbours of equal length share a call."""
+    heads = query_NHE.shape[1]
+    if key_NHE.shape[1] != heads:
+        groups = heads // key_NHE.shape[1]
+        key_NHE, value_NHE = (tensor.repeat_interleave(groups, dim=1) for tensor in (key_NHE, value_NHE))
+    lengths = [stop - start for start, stop in zip(ends, ends[1:], strict=False)]
+    runs = [(length, len(list(run))) for length, run in groupby(lengths)]
+    sizes = [length * count for length, count in runs]
+    parts = []
+    for (length, _), *tensors in zip(
+        runs, query_NHE.split(sizes), key_NHE.split(sizes), value_NHE.split(sizes), strict=True
+    ):
+        q, k, v = (tensor.unflatten(0, (-1, length)).transpose(1, 2) for tensor in tensors)
+        output = F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scaling)
+        parts.append(output.transpose(1, 2).flatten(0, 1))
+    return torch.cat(parts)
+
+
+def _variable_length(
+    query_NHE: Tensor, key_NHE: Tensor, value_NHE: Tensor, ends: Tensor, longest: int, scaling: float | None
+) -> Tensor:
+    """All documents in one flash kernel; its Python signature differs between versions of torch."""
+    from torch.nn.attention.varlen import varlen_attn  # needs CUDA to be of use
+
+    known = inspect.signature(varlen_attn).parameters
+    options: dict[str, Any] = {"window_size": (-1, 0)} if "window_size" in known else {"is_causal": True}
+    if scaling is not None and "scale" in known:
+        options["scale"] = scaling
+    if key_NHE.shape[1] != query_NHE.shape[1]:
+        if "enable_gqa" in known:
+            options["enable_gqa"] = True
+        else:
+            groups = query_NHE.shape[1] // key_NHE.shape[1]
+            key_NHE, value_NHE = (tensor.repeat_interleave(groups, dim=1) for tensor in (key_NHE, value_NHE))
+    return varlen_attn(query_NHE, key_NHE, value_NHE, ends, ends, longest, longest, **options)
+
+
+def _no_mask(*_: Any, **__: Any) -> None:
+    """Documents are told apart by `document_arguments`, not by a mask."""
+    return None
+
+
+AttentionInterface.register(DOCUMENTS, attend)
+AttentionMaskInterface.register(DOCUMENTS, _no_mask)
