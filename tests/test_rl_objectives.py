@@ -22,7 +22,7 @@ def close(found: torch.Tensor, expected: list[float], tolerance: float = 5e-5) -
 def test_outcome_advantages_by_hand() -> None:
     rewards = torch.tensor([[0.9, 0.3, 0.8, 0.2]])
     assert close(outcome_advantages(rewards)[0], [1.1508, -0.8220, 0.8220, -1.1508])
-    assert close(outcome_advantages(rewards, sample_std=True)[0], [0.9966, -0.7119, 0.7119, -0.9966])
+    assert close(outcome_advantages(rewards, std="sample")[0], [0.9966, -0.7119, 0.7119, -0.9966])
 
 
 def test_process_advantages_by_hand() -> None:
@@ -51,7 +51,7 @@ def test_one_step_per_output_is_outcome_supervision() -> None:
 def test_equal_rewards_give_no_advantage(reward: float) -> None:
     """0.1 * 16 / 16 is not 0.1 in floating point: rounding must not become an advantage."""
     assert (outcome_advantages(torch.full((2, 16), reward)) == 0).all()
-    assert (outcome_advantages(torch.full((2, 1), reward), sample_std=True) == 0).all()
+    assert (outcome_advantages(torch.full((2, 1), reward), std="sample") == 0).all()
 
 
 def test_advantages_do_not_change_with_scale_and_shift_of_rewards() -> None:
@@ -98,7 +98,8 @@ def test_clipped_surrogate_by_hand(ratio: float, advantage: float, value: float,
     surrogate.backward()
     assert surrogate.item() == pytest.approx(value)
     assert logprob.grad.item() == pytest.approx(gradient)  # d ratio / d logprob = ratio
-    assert clipped(logprob, torch.zeros(()), torch.tensor(advantage), 0.2).item() == (gradient == 0)
+    low, high = clipped(logprob, torch.zeros(()), torch.tensor(advantage), 0.2)
+    assert (low.item(), high.item()) == (gradient == 0 and ratio < 1, gradient == 0 and ratio > 1)
 
 
 def batch(seed: int) -> dict[str, torch.Tensor]:
@@ -148,7 +149,7 @@ def test_loss_adds_up_over_any_cut_of_the_batch() -> None:
         grpo_loss(**{name: value[index] for name, value in values.items()}, clip=0.2, kl_coefficient=0.04)
         for index in order.split(3)
     ]
-    for name in ("loss", "kl", "clip_share"):
+    for name in ("loss", "kl", "clip_low", "clip_high"):
         assert sum(getattr(part, name) for part in parts) == pytest.approx(getattr(whole, name))
 
 

@@ -46,8 +46,10 @@ class RlSection(Section):
     max_tokens: int = key(1024, "longest output; tokens", paper="1024 (4.2)", ge=1)
     temperature: float = key(1.0, "sampling temperature; the policy is trained at it too", gt=0)
     rewards: RewardWeights = key(RewardWeights(), "weights of the parts of the reward")
-    sample_std: bool = key(
-        False, "divide advantages by the sample's standard deviation instead of the population's"
+    advantage_std: Literal["population", "sample", "none"] = key(
+        "population",
+        "standard deviation that a group's rewards are divided by; none: only their mean is taken off",
+        paper="divided by std, which one is not stated (4.1.2)",
     )
     kl_coefficient: float = key(
         0.04, "weight of the KL term (beta); 0 leaves the reference out", paper="0.04 (4.2)", ge=0

@@ -1,55 +1,60 @@
-"""The objectives of paper section 4 as pure tensor functions: group advantages, KL estimate, clipped
-surrogate.
+"""The objectives of the paper (section 4, appendix A.1) as pure tensor functions.
 
-Legend of shapes: Q questions; G outputs of each; K_i steps of output i; |o_i| its tokens; N tokens of any set
-of outputs in one row, in any order. Probabilities are natural logarithms, of the token that was sampled.
+Group advantages (outcome, process) and GAE are here too, from `advantages`. Legend of shapes: N tokens of any
+set of outputs in one row, in any order; O outputs; P pairs of a right and a wrong output. Probabilities are
+natural logarithms, of the token that was sampled.
 
-The paper leaves the standard deviation open. Default here: the population's; in a group whose rewards are all
-equal every advantage is 0.
+Every loss is a sum over tokens (or pairs) of weight x term, so parts of a batch may be added; `token_weights`
+gives the weights of the paper's mean and of others in use. Departures are options, the paper's form is the
+default.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
+
+from pipeline.rl.advantages import generalised_advantages, outcome_advantages, process_advantages
+
+__all__ = [
+    "LossTerms",
+    "clipped",
+    "clipped_surrogate",
+    "dpo_loss",
+    "generalised_advantages",
+    "gradient_coefficient",
+    "grpo_loss",
+    "importance_weights",
+    "kl_estimate",
+    "likelihood_loss",
+    "outcome_advantages",
+    "penalised_rewards",
+    "process_advantages",
+    "sequence_logprobs",
+    "token_weights",
+    "value_loss",
+]
+
+Mean = Literal["output", "token", "constant"]
 
 
-def _normalised(rewards: Tensor, sample_std: bool) -> Tensor:
-    """(rewards - mean) / std over the last dimension; 0 where all are equal, whatever the rounding."""
-    flat = rewards.amax(-1, keepdim=True) == rewards.amin(-1, keepdim=True)
-    if rewards.shape[-1] == 1:
-        return torch.zeros_like(rewards)
-    centred = rewards - rewards.mean(-1, keepdim=True)
-    spread = rewards.std(-1, correction=int(sample_std), keepdim=True)
-    return torch.where(flat, 0.0, centred / torch.where(flat, 1.0, spread))
+def token_weights(
+    lengths_O: Tensor, outputs: int, mean: Mean = "output", *, tokens: int = 0, longest: int = 0
+) -> Tensor:
+    """Each token's share of the loss, (N,), for outputs of `lengths_O` tokens out of a batch of `outputs`.
 
-
-def outcome_advantages(rewards_QG: Tensor, sample_std: bool = False) -> Tensor:
-    """Outcome supervision (4.1.2): an output's reward relative to its group, for all its tokens; (Q, G)."""
-    return _normalised(rewards_QG, sample_std)
-
-
-def process_advantages(
-    step_rewards: Sequence[Tensor],
-    step_ends: Sequence[Tensor],
-    lengths: Sequence[int],
-    sample_std: bool = False,
-) -> list[Tensor]:
-    """Process supervision (4.1.3) for one group of G outputs; returns G tensors of shape (|o_i|,).
-
-    `step_rewards[i]` (K_i,) are the rewards of output i's steps and `step_ends[i]` (K_i,) the index of each
-    step's last token, rising. Mean and std are those of all steps of all outputs. A token's advantage is the
-    sum of the normalised rewards of the steps that end at it or after it; tokens after the last step's end
-    have 0.
+    `output`: mean over the tokens of an output, then over outputs (Eq. 3). `token`: one mean over all
+    `tokens` of the batch (DAPO). `constant`: sum over tokens / `longest` possible length, then mean over
+    outputs (Dr. GRPO).
     """
-    counts = [len(rewards) for rewards in step_rewards]
-    normalised = _normalised(torch.cat(list(step_rewards)), sample_std).split(counts)
-    advantages = []
-    for rewards, ends, length in zip(normalised, step_ends, lengths, strict=True):
-        here_and_later = torch.arange(length)[:, None] <= ends[None, :]
-        advantages.append((here_and_later * rewards).sum(-1))
-    return advantages
+    if mean == "output":
+        shares = 1 / (outputs * lengths_O)
+    else:
+        shares = torch.full_like(lengths_O, 1.0, dtype=torch.get_default_dtype())
+        shares /= tokens if mean == "token" else outputs * longest
+    return shares.repeat_interleave(lengths_O)
 
 
 def kl_estimate(logprobs: Tensor, reference_logprobs: Tensor) -> Tensor:
@@ -62,25 +67,51 @@ def kl_estimate(logprobs: Tensor, reference_logprobs: Tensor) -> Tensor:
     return torch.expm1(log_ratio) - log_ratio
 
 
-def clipped_surrogate(logprobs: Tensor, old_logprobs: Tensor, advantages: Tensor, clip: float) -> Tensor:
-    """min(ratio * A, clip(ratio, 1 - clip, 1 + clip) * A) per token (Eq. 3), to be maximised."""
+def clipped_surrogate(
+    logprobs: Tensor,
+    old_logprobs: Tensor,
+    advantages: Tensor,
+    clip: float,
+    clip_high: float | None = None,
+) -> Tensor:
+    """min(ratio * A, clip(ratio, 1 - clip, 1 + clip_high) * A) per token (Eq. 3), to be maximised.
+
+    `clip_high`: None is `clip`, as in the paper.
+    """
     ratio = torch.exp(logprobs - old_logprobs)
-    return torch.minimum(ratio * advantages, ratio.clamp(1 - clip, 1 + clip) * advantages)
+    high = clip if clip_high is None else clip_high
+    return torch.minimum(ratio * advantages, ratio.clamp(1 - clip, 1 + high) * advantages)
 
 
-def clipped(logprobs: Tensor, old_logprobs: Tensor, advantages: Tensor, clip: float) -> Tensor:
-    """Where the clip takes the gradient away; boolean, shape of its arguments."""
+def clipped(
+    logprobs: Tensor,
+    old_logprobs: Tensor,
+    advantages: Tensor,
+    clip: float,
+    clip_high: float | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Where the lower and where the upper clip takes the gradient away; boolean, shape of its arguments."""
     ratio = torch.exp(logprobs - old_logprobs)
-    return torch.where(advantages >= 0, ratio > 1 + clip, ratio < 1 - clip) & (advantages != 0)
+    high = clip if clip_high is None else clip_high
+    return (ratio < 1 - clip) & (advantages < 0), (ratio > 1 + high) & (advantages > 0)
+
+
+def importance_weights(old_logprobs: Tensor, sampler_logprobs: Tensor, cap: float) -> Tensor:
+    """min(old policy / sampler, cap) per token: corrects for a sampler that is not quite the old policy.
+
+    Multiplies the surrogate; no gradient flows through it.
+    """
+    return torch.exp(old_logprobs - sampler_logprobs).clamp(max=cap).detach()
 
 
 @dataclass(frozen=True)
-class GrpoTerms:
-    """What the GRPO loss of N tokens is made of; sums weighted by each token's share of the batch."""
+class LossTerms:
+    """What a clipped loss of N tokens is made of; sums weighted by each token's share of the batch."""
 
     loss: Tensor
     kl: Tensor
-    clip_share: Tensor
+    clip_low: Tensor
+    clip_high: Tensor
 
 
 def grpo_loss(
@@ -89,25 +120,31 @@ def grpo_loss(
     reference_logprobs_N: Tensor | None,
     advantages_N: Tensor,
     weights_N: Tensor,
-    clip: float,
-    kl_coefficient: float,
-) -> GrpoTerms:
-    """The negative of the GRPO objective (Eq. 3), in parts that may be added over micro-batches.
+    clip: float = 0.2,
+    kl_coefficient: float = 0.04,
+    clip_high: float | None = None,
+    importance_N: Tensor | None = None,
+) -> LossTerms:
+    """The negative of the GRPO objective (Eq. 3); without a reference, of the PPO objective (Eq. 1).
 
-    `weights_N` is each token's share: 1 / (outputs in the batch * |o_i|), so that the sum over all tokens is
-    the mean over outputs of the mean over their tokens. The KL term stands outside the clip, in the loss and
-    not in the reward; without `reference_logprobs_N` there is none. Gradient flows through `logprobs_N`
-    alone.
+    `weights_N` is each token's share (`token_weights`). The KL term stands outside the clip, in the loss and
+    not in the reward; without `reference_logprobs_N` there is none. `importance_N` multiplies the surrogate.
+    Gradient flows through `logprobs_N` alone.
     """
-    objective_N = clipped_surrogate(logprobs_N, old_logprobs_N.detach(), advantages_N, clip)
+    old_N = old_logprobs_N.detach()
+    objective_N = clipped_surrogate(logprobs_N, old_N, advantages_N, clip, clip_high)
+    if importance_N is not None:
+        objective_N = importance_N * objective_N
     kl = torch.zeros((), device=logprobs_N.device)
     if reference_logprobs_N is not None:
         kl_N = kl_estimate(logprobs_N, reference_logprobs_N.detach())
         objective_N = objective_N - kl_coefficient * kl_N
         kl = (weights_N * kl_N).sum().detach()
     with torch.no_grad():
-        share = (weights_N * clipped(logprobs_N, old_logprobs_N, advantages_N, clip)).sum()
-    return GrpoTerms(-(weights_N * objective_N).sum(), kl, share)
+        low_N, high_N = clipped(logprobs_N, old_N, advantages_N, clip, clip_high)
+    return LossTerms(
+        -(weights_N * objective_N).sum(), kl, (weights_N * low_N).sum(), (weights_N * high_N).sum()
+    )
 
 
 def gradient_coefficient(
@@ -115,3 +152,60 @@ def gradient_coefficient(
 ) -> Tensor:
     """What multiplies a token's grad log pi in GRPO's gradient when policy and old policy are one (21)."""
     return advantages + kl_coefficient * torch.expm1(reference_logprobs - logprobs)
+
+
+def likelihood_loss(logprobs_N: Tensor, coefficients_N: Tensor, weights_N: Tensor) -> Tensor:
+    """-sum of weight x coefficient x log pi: SFT with coefficient 1 (6), RFT and Online RFT with I(o) (8)."""
+    return -(weights_N * coefficients_N * logprobs_N).sum()
+
+
+def penalised_rewards(
+    final_rewards_O: Tensor,
+    logprobs_N: Tensor,
+    reference_logprobs_N: Tensor,
+    lengths_O: Tensor,
+    kl_coefficient: float,
+) -> Tensor:
+    """PPO's reward of each token (Eq. 2), (N,): -beta log(policy / reference), and at an output's last token
+    its reward on top."""
+    rewards_N = -kl_coefficient * (logprobs_N - reference_logprobs_N).detach()
+    last_O = lengths_O.cumsum(0) - 1
+    return rewards_N.index_add(0, last_O, final_rewards_O.to(rewards_N.dtype))
+
+
+def value_loss(
+    values_N: Tensor, old_values_N: Tensor, returns_N: Tensor, weights_N: Tensor, clip: float | None = None
+) -> Tensor:
+    """The critic's loss: weighted half squared error against the returns.
+
+    With `clip` a value may profit from at most that distance to the value before the update.
+    """
+    errors_N = (values_N - returns_N).square()
+    if clip is not None:
+        near_N = old_values_N + (values_N - old_values_N).clamp(-clip, clip)
+        errors_N = torch.maximum(errors_N, (near_N - returns_N).square())
+    return 0.5 * (weights_N * errors_N).sum()
+
+
+def sequence_logprobs(logprobs_N: Tensor, lengths_O: Tensor, mean: bool = True) -> Tensor:
+    """Mean (or sum) of the tokens' log-probabilities of each output, (O,)."""
+    owner_N = torch.arange(len(lengths_O), device=lengths_O.device).repeat_interleave(lengths_O)
+    sums_O = logprobs_N.new_zeros(len(lengths_O)).index_add(0, owner_N, logprobs_N)
+    return sums_O / lengths_O if mean else sums_O
+
+
+def dpo_loss(
+    right_P: Tensor,
+    wrong_P: Tensor,
+    reference_right_P: Tensor,
+    reference_wrong_P: Tensor,
+    beta: float,
+) -> Tensor:
+    """-log sigmoid(beta (log-ratio of the right - log-ratio of the wrong output)) of each pair, (P,).
+
+    On means over tokens (`sequence_logprobs`) this is the paper's DPO (12), on sums the standard one. Its
+    gradient's coefficient is beta sigmoid(-beta margin): the printed (14) is written per token and leaves out
+    the leading beta.
+    """
+    margin_P = (right_P - reference_right_P.detach()) - (wrong_P - reference_wrong_P.detach())
+    return -F.logsigmoid(beta * margin_P)

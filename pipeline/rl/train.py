@@ -48,7 +48,7 @@ def training_outputs(groups: Sequence[Group], section: RlSection) -> list[Output
     outputs = []
     for number, group in enumerate(groups):
         rewards = torch.tensor(group.rewards, dtype=torch.float64)
-        advantages = outcome_advantages(rewards[None], section.sample_std)[0].tolist()
+        advantages = outcome_advantages(rewards[None], section.advantage_std)[0].tolist()
         if section.kl_coefficient == 0 and not any(advantages):
             continue
         outputs += [
@@ -151,7 +151,7 @@ def _loss(
         section.kl_coefficient,
     )
     watched.kl.append(terms.kl.item())
-    watched.clip_share.append(terms.clip_share.item())
+    watched.clip_share.append((terms.clip_low + terms.clip_high).item())
     return terms.loss
 
 

@@ -1,0 +1,77 @@
+"""Advantages: group-relative ones of GRPO (paper 4.1.2, 4.1.3) and generalised advantage estimation of PPO.
+
+Legend of shapes: Q questions; G outputs of each; K_i steps of output i; |o_i| its tokens; T tokens of one
+output.
+
+The paper leaves the standard deviation open. Default here: the population's; in a group whose rewards are all
+equal every advantage is 0. It leaves gamma and lambda of PPO open too: 1 and 1 weigh all later rewards alike.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+Std = Literal["population", "sample", "none"]
+
+
+def _normalised(rewards: Tensor, std: Std) -> Tensor:
+    """(rewards - mean) / std over the last dimension; 0 where all are equal, whatever the rounding."""
+    if rewards.shape[-1] == 0:
+        return rewards
+    flat = rewards.amax(-1, keepdim=True) == rewards.amin(-1, keepdim=True)
+    centred = torch.where(flat, 0.0, rewards - rewards.mean(-1, keepdim=True))
+    if std == "none" or rewards.shape[-1] == 1:
+        return centred
+    spread = rewards.std(-1, correction=int(std == "sample"), keepdim=True)
+    return centred / torch.where(flat, 1.0, spread)
+
+
+def outcome_advantages(rewards_QG: Tensor, std: Std = "population") -> Tensor:
+    """Outcome supervision (4.1.2): an output's reward relative to its group, for all its tokens; (Q, G).
+
+    `std`: what the distance from the group's mean is divided by; `none` leaves it as it is (Dr. GRPO).
+    """
+    return _normalised(rewards_QG, std)
+
+
+def process_advantages(
+    step_rewards: Sequence[Tensor],
+    step_ends: Sequence[Tensor],
+    lengths: Sequence[int],
+    std: Std = "population",
+) -> list[Tensor]:
+    """Process supervision (4.1.3) for one group of G outputs; returns G tensors of shape (|o_i|,).
+
+    `step_rewards[i]` (K_i,) are the rewards of output i's steps and `step_ends[i]` (K_i,) the index of each
+    step's last token, rising. Mean and std are those of all steps of all outputs. A token's advantage is the
+    sum of the normalised rewards of the steps that end at it or after it; tokens after the last step's end
+    have 0.
+    """
+    counts = [len(rewards) for rewards in step_rewards]
+    normalised = _normalised(torch.cat(list(step_rewards)), std).split(counts)
+    advantages = []
+    for rewards, ends, length in zip(normalised, step_ends, lengths, strict=True):
+        here_and_later = torch.arange(length)[:, None] <= ends[None, :]
+        advantages.append((here_and_later * rewards).sum(-1))
+    return advantages
+
+
+def generalised_advantages(
+    rewards_T: Tensor, values_T: Tensor, gamma: float = 1.0, lam: float = 1.0
+) -> tuple[Tensor, Tensor]:
+    """GAE of one output (PPO, paper 4.1.1): (advantages, returns), each (T,).
+
+    `rewards_T[t]` is what token t earned, `values_T[t]` the critic's value of the state in which it was
+    chosen; the state after the last token is worth 0. A_t = sum over l of (gamma lam)^l delta_{t+l} with
+    delta_t = r_t + gamma V_{t+1} - V_t; returns, the critic's targets, are A_t + V_t.
+    """
+    following = torch.cat([values_T[1:], values_T.new_zeros(1)])
+    deltas = rewards_T + gamma * following - values_T
+    advantages = torch.zeros_like(deltas)
+    last = deltas.new_zeros(())
+    for t in range(len(deltas) - 1, -1, -1):
+        last = deltas[t] + gamma * lam * last
+        advantages[t] = last
+    return advantages, advantages + values_T

@@ -1,0 +1,254 @@
+"""Every method of the paper's Table 10: its loss has the coefficient's gradient and finds the best answer."""
+
+import numpy as np
+import pytest
+import torch
+
+from pipeline.rl.methods import METHODS, Signal
+from pipeline.rl.objectives import (
+    dpo_loss,
+    generalised_advantages,
+    grpo_loss,
+    importance_weights,
+    likelihood_loss,
+    outcome_advantages,
+    penalised_rewards,
+    sequence_logprobs,
+    token_weights,
+    value_loss,
+)
+
+LENGTHS = torch.tensor([2, 5, 1, 3])  # of four outputs; pairs are (0, 1) and (2, 3), the right one first
+RIGHT = torch.tensor([True, False, True, False])
+
+
+def draw(seed: int, *shape: int) -> torch.Tensor:
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def per_token(values_O: torch.Tensor) -> torch.Tensor:
+    return values_O.repeat_interleave(LENGTHS)
+
+
+def margins_of(logprobs: torch.Tensor, reference: torch.Tensor) -> torch.Tensor:
+    """DPO's margins of the two pairs, by output."""
+    ratios = sequence_logprobs(logprobs, LENGTHS) - sequence_logprobs(reference, LENGTHS)
+    return (ratios[::2] - ratios[1::2]).repeat_interleave(2)
+
+
+def loss_of(method: str, logprobs: torch.Tensor, signal: Signal, weights: torch.Tensor) -> torch.Tensor:
+    if method in ("sft", "rft", "online_rft"):
+        ones = torch.ones_like(logprobs)
+        return likelihood_loss(logprobs, ones if method == "sft" else signal.right.double(), weights)
+    if method == "dpo":
+        scores = sequence_logprobs(logprobs, LENGTHS)
+        reference = sequence_logprobs(signal.reference_logprobs, LENGTHS)
+        losses = dpo_loss(scores[::2], scores[1::2], reference[::2], reference[1::2], signal.beta)
+        return losses.sum() / len(LENGTHS)
+    reference = signal.reference_logprobs if method == "grpo" else None
+    old = logprobs.detach()
+    return grpo_loss(logprobs, old, reference, signal.advantages, weights, 0.2, signal.beta).loss
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_gradient_of_each_row_of_table_10_is_its_coefficient(method: str) -> None:
+    logprobs = -draw(0, 11).abs()
+    reference = logprobs + 0.5 * draw(1, 11)
+    weights = token_weights(LENGTHS, len(LENGTHS)).double()
+    advantages = draw(2, 11) if method == "ppo" else per_token(draw(2, 4))
+    margins = per_token(margins_of(logprobs, reference))
+    signal = Signal(logprobs, reference, per_token(RIGHT), advantages, margins, beta=0.3)
+    leaf = logprobs.clone().requires_grad_()
+    loss_of(method, leaf, signal, weights).backward()
+    expected = -weights * METHODS[method].coefficient(signal)
+    assert torch.allclose(leaf.grad, expected, atol=1e-7)
+
+
+def test_table_10_says_where_outputs_come_from_and_who_judges_them() -> None:
+    assert {name for name, method in METHODS.items() if method.online} == {"online_rft", "ppo", "grpo"}
+    assert {name for name, method in METHODS.items() if method.judge == "model"} == {"ppo", "grpo"}
+    assert {name for name, method in METHODS.items() if method.judge == "rule"} == {
+        "rft",
+        "dpo",
+        "online_rft",
+    }
+
+
+@pytest.mark.parametrize(("gamma", "lam"), [(1.0, 1.0), (0.9, 0.8), (1.0, 0.0)])
+def test_advantages_of_ppo_equal_their_definition(gamma: float, lam: float) -> None:
+    rewards, values = draw(3, 6), draw(4, 6)
+    advantages, returns = generalised_advantages(rewards, values, gamma, lam)
+    r, v = rewards.numpy(), np.append(values.numpy(), 0.0)
+    deltas = [r[t] + gamma * v[t + 1] - v[t] for t in range(6)]
+    expected = [sum((gamma * lam) ** (s - t) * deltas[s] for s in range(t, 6)) for t in range(6)]
+    assert np.allclose(advantages, expected, atol=1e-7)
+    assert np.allclose(returns, expected + values.numpy(), atol=1e-7)
+
+
+def test_with_gamma_and_lambda_one_returns_are_the_rewards_to_come() -> None:
+    rewards = draw(5, 7)
+    _, returns = generalised_advantages(rewards, draw(6, 7))
+    assert torch.allclose(returns, rewards.flip(0).cumsum(0).flip(0), atol=1e-12)
+
+
+def test_rewards_of_ppo_carry_the_penalty_at_every_token_and_the_reward_at_the_last() -> None:
+    logprobs, reference = draw(7, 11), draw(8, 11)
+    rewards = penalised_rewards(torch.tensor([1.0, 0.0, 1.0, 0.5]), logprobs, reference, LENGTHS, 0.04)
+    expected = -0.04 * (logprobs - reference)
+    for place, reward in ((1, 1.0), (7, 1.0), (10, 0.5)):
+        expected[place] += reward
+    assert torch.allclose(rewards, expected, atol=1e-12)
+
+
+def test_value_loss_by_hand_and_clipped() -> None:
+    values, old = torch.tensor([1.0, 2.0]), torch.tensor([0.0, 2.0])
+    returns, weights = torch.tensor([2.0, 0.0]), torch.tensor([0.5, 0.5])
+    assert value_loss(values, old, returns, weights).item() == pytest.approx(0.25 * (1 + 4))
+    # The first value moved by 1 and may profit from 0.2 only: (0.2 - 2)^2 = 3.24.
+    assert value_loss(values, old, returns, weights, clip=0.2).item() == pytest.approx(0.25 * (3.24 + 4))
+
+
+def test_both_forms_of_dpo_equal_a_numpy_reference() -> None:
+    logprobs, reference = draw(9, 11), draw(10, 11)
+    bounds = np.cumsum([0, *LENGTHS.tolist()])
+    for mean in (True, False):
+        reduce = np.mean if mean else np.sum
+        ratios = [
+            reduce((logprobs - reference).numpy()[start:stop])
+            for start, stop in zip(bounds, bounds[1:], strict=False)
+        ]
+        margins = np.array([ratios[0] - ratios[1], ratios[2] - ratios[3]])
+        expected = np.log1p(np.exp(-0.7 * margins))
+        scores, ref = (sequence_logprobs(values, LENGTHS, mean) for values in (logprobs, reference))
+        found = dpo_loss(scores[::2], scores[1::2], ref[::2], ref[1::2], 0.7)
+        assert np.allclose(found, expected, atol=1e-7)
+
+
+def test_weights_of_the_three_means() -> None:
+    output = token_weights(LENGTHS, 8)
+    assert torch.allclose(output, torch.tensor([1 / 16] * 2 + [1 / 40] * 5 + [1 / 8] + [1 / 24] * 3))
+    assert torch.allclose(token_weights(LENGTHS, 8, "token", tokens=44), torch.full((11,), 1 / 44))
+    assert torch.allclose(token_weights(LENGTHS, 8, "constant", longest=10), torch.full((11,), 1 / 80))
+
+
+def test_a_higher_upper_clip_lets_likelier_good_tokens_grow() -> None:
+    logprob = torch.tensor(1.25).log().requires_grad_()
+    one, zero = torch.tensor([1.0]), torch.zeros(1)
+    args = (logprob[None], zero, None, one, one)
+    (lower,) = torch.autograd.grad(grpo_loss(*args, 0.2, 0.0).loss, logprob)
+    (higher,) = torch.autograd.grad(grpo_loss(*args, 0.2, 0.0, clip_high=0.28).loss, logprob)
+    assert lower == 0 and higher == pytest.approx(-1.25)
+
+
+def test_importance_weights_are_the_capped_ratio_and_scale_the_surrogate_only() -> None:
+    old, sampler = draw(11, 4), draw(12, 4)
+    weights = importance_weights(old, sampler, cap=1.5)
+    assert torch.allclose(weights, (old - sampler).exp().clamp(max=1.5))
+    logprobs, reference, ones = draw(13, 4), draw(14, 4), torch.ones(4, dtype=torch.float64)
+    plain = grpo_loss(logprobs, old, reference, ones, ones, 0.2, 0.04)
+    scaled = grpo_loss(logprobs, old, reference, ones, ones, 0.2, 0.04, importance_N=2 * ones)
+    assert scaled.loss - 0.04 * scaled.kl == pytest.approx((2 * (plain.loss - 0.04 * plain.kl)).item())
+
+
+def test_advantages_without_std_are_distances_from_the_mean() -> None:
+    rewards = torch.tensor([[1.0, 0.0, 0.0, 0.0]])
+    assert outcome_advantages(rewards, "none").tolist() == [[0.75, -0.25, -0.25, -0.25]]
+    assert (outcome_advantages(torch.full((1, 16), 0.1), "none") == 0).all()
+
+
+@pytest.mark.parametrize("method", ["sft", "rft", "online_rft", "dpo", "ppo", "grpo"])
+def test_gradients_of_a_two_token_policy_equal_finite_differences(method: str) -> None:
+    """Four outputs of two tokens over {0, 1}, from a policy with a logit for each position."""
+    outputs = torch.tensor([[0, 0], [0, 1], [1, 0], [1, 1]])
+    lengths = torch.tensor([2, 2, 2, 2])
+    weights = token_weights(lengths, 4).double()
+    right = torch.tensor([True, False, True, False])
+
+    def logprobs(logits: torch.Tensor) -> torch.Tensor:
+        table = torch.stack([torch.zeros_like(logits), logits]).log_softmax(0)  # (token, position)
+        return table[outputs, torch.arange(2)].flatten()
+
+    old = logprobs(torch.tensor([0.1, -0.2], dtype=torch.float64))
+    reference = logprobs(torch.tensor([-0.4, 0.3], dtype=torch.float64))
+
+    def loss(logits: torch.Tensor) -> torch.Tensor:
+        found = logprobs(logits)
+        if method == "dpo":
+            scores, ref = (sequence_logprobs(values, lengths) for values in (found, reference))
+            return dpo_loss(scores[::2], scores[1::2], ref[::2], ref[1::2], 0.5).mean()
+        if method in ("sft", "rft", "online_rft"):
+            coefficient = torch.ones(8) if method == "sft" else right.repeat_interleave(2).double()
+            return likelihood_loss(found, coefficient, weights)
+        advantages = draw(15, 8)
+        return grpo_loss(found, old, reference if method == "grpo" else None, advantages, weights).loss
+
+    logits = torch.tensor([0.2, 0.35], dtype=torch.float64, requires_grad=True)
+    loss(logits).backward()
+    for place in range(2):
+        step = torch.zeros(2, dtype=torch.float64)
+        step[place] = 1e-6
+        numeric = (loss(logits.detach() + step) - loss(logits.detach() - step)) / 2e-6
+        assert logits.grad[place].item() == pytest.approx(numeric.item(), abs=1e-4)
+
+
+@pytest.mark.parametrize("method", ["rft", "online_rft", "dpo", "ppo", "grpo"])
+def test_a_tabular_policy_finds_the_best_answer(method: str) -> None:
+    """Five answers, one right. Each method moves all probability to it; RFT's limit is its data's as well."""
+    logits = torch.zeros(5, requires_grad=True)
+    value = torch.zeros((), requires_grad=True)
+    optimizer = torch.optim.SGD([logits, value], lr=0.7)
+    generator = torch.Generator().manual_seed(0)
+    reference = torch.zeros(5).log_softmax(0)
+    lengths, weights = torch.ones(32, dtype=torch.long), torch.full((32,), 1 / 32)
+    for _ in range(150):
+        source = logits if METHODS[method].online else torch.zeros(5)
+        answers = torch.multinomial(source.softmax(0), 32, replacement=True, generator=generator)
+        right = answers == 3
+        logprobs = logits.log_softmax(0)[answers]
+        if method in ("rft", "online_rft"):
+            loss = likelihood_loss(logprobs, right.float(), weights)
+        elif method == "dpo":
+            pairs = min(right.sum(), (~right).sum())
+            good, bad = logprobs[right][:pairs], logprobs[~right][:pairs]
+            base = reference[answers]
+            loss = dpo_loss(good, bad, base[right][:pairs], base[~right][:pairs], 0.5).sum() / 4
+        else:
+            advantages = outcome_advantages(right.float()[None])[0]
+            loss = torch.zeros(())
+            if method == "ppo":
+                rewards = penalised_rewards(right.float(), logprobs, logprobs, lengths, 0.0)
+                pairs_AR = [generalised_advantages(reward[None], value.detach()[None]) for reward in rewards]
+                advantages = torch.cat([advantage for advantage, _ in pairs_AR])
+                returns = torch.cat([back for _, back in pairs_AR])
+                loss = value_loss(value.expand(32), value.detach().expand(32), returns, weights)
+            loss = loss + grpo_loss(logprobs, logprobs, None, advantages, weights).loss
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    assert logits.softmax(0)[3] > 0.9
+    if method == "ppo":
+        assert value.item() > 0.8  # the critic has learnt what the policy earns
+
+
+def test_grpo_under_a_kl_penalty_reaches_its_known_optimum() -> None:
+    """All answers as one group, weighted by their probability: exact expectations.
+
+    The gradient of k3 in the loss is that of KL(reference || policy), so the optimum is not the reference
+    tilted by exp(reward / beta) but p = beta reference / (c - reward), with c such that p sums to 1.
+    """
+    reward = torch.tensor([0.0, 0.3, 1.0], dtype=torch.float64)
+    reference = torch.tensor([0.2, -0.1, 0.0], dtype=torch.float64).log_softmax(0)
+    low, high, beta = 1.0, 10.0, 0.5
+    for _ in range(100):
+        c = (low + high) / 2
+        low, high = (c, high) if (beta * reference.exp() / (c - reward)).sum() > 1 else (low, c)
+    logits = reference.clone().requires_grad_()
+    optimizer = torch.optim.SGD([logits], lr=1.0)
+    for _ in range(300):
+        logprobs = logits.log_softmax(0)
+        weights = logprobs.exp().detach()
+        advantages = reward - (weights * reward).sum()
+        optimizer.zero_grad()
+        grpo_loss(logprobs, logprobs, reference, advantages, weights, 0.2, beta).loss.backward()
+        optimizer.step()
+    assert torch.allclose(logits.softmax(0), beta * reference.exp() / (c - reward), atol=1e-6)
