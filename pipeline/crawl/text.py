@@ -1,8 +1,7 @@
 """From the stored body of a page to its text: content decoding, character set, main content with TeX kept.
 
-Resiliparse parses and extracts. Formulas that stand in the text between delimiters stay as they are;
-those that HTML hides (MathJax scripts, the TeX annotations of KaTeX and MathML) are put into the text
-between `$` or `$$` first.
+Resiliparse parses and extracts. A page with any sign of formulas goes through `math/` as well (tier 2), which
+writes them as TeX between `$` or `$$`.
 """
 
 import codecs
@@ -12,7 +11,9 @@ import re
 from fastwarc.stream_io import BrotliReader, ChunkedReader, GzipReader, ZstdReader
 from resiliparse.extract.html2text import extract_plain_text
 from resiliparse.parse.encoding import bytes_to_str, detect_encoding, map_encoding_to_html5
-from resiliparse.parse.html import DOMNode, HTMLTree
+from resiliparse.parse.html import HTMLTree
+
+from pipeline.crawl.math.page import MathPage, has_formula_markup, has_formula_text
 
 MAX_DEPTH = 512  # of nested elements; extraction time grows with its square
 TOO_DEEP = " > ".join(["*"] * MAX_DEPTH)
@@ -25,7 +26,10 @@ BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-TEX_HINTS = ('type="math/tex', "type='math/tex", "application/x-tex")
+JOINER = "\u2060"  # shows nothing
+# Resiliparse takes each text of one character in three bytes of UTF-8 for an icon and drops it: Chinese words
+# beside formulas, operators. With a joiner it is no single character.
+LONE_CHARACTER = re.compile(r"(?<=>)(\s*+(?:[\u0800-\ud7ff\uf900-\uffff]|&#?\w{2,8};))(?=\s*+<)")
 
 
 class Unusable(Exception):
@@ -111,46 +115,28 @@ def extract(html: str, min_characters: int) -> tuple[str, str]:
     Where less than `min_characters` of main content are found, the whole page is the text. Raises
     Unusable("too_deep") for absurdly nested elements.
     """
+    html = LONE_CHARACTER.sub(rf"\1{JOINER}", html.replace("\0", ""))
     tree = HTMLTree.parse(html)
     if tree.body is None:
         return "", ""
     if html.count("<") > MAX_DEPTH and tree.document.query_selector(TOO_DEEP) is not None:
         raise Unusable("too_deep")
-    if any(hint in html for hint in TEX_HINTS):
-        _reveal_tex(tree)
+    title = " ".join((tree.title or "").split())
+    page = MathPage(tree, html) if has_formula_markup(html) else None
+    text = _plain_text(tree, min_characters)
+    if page is None and has_formula_text(text):
+        page = MathPage(tree, html)
+        text = _plain_text(tree, min_characters)
+    return title, page.restore(text) if page is not None else text
+
+
+def _plain_text(tree: HTMLTree, min_characters: int) -> str:
     text = clean(extract_plain_text(tree, main_content=True))
     if len(text) < min_characters:
         text = clean(extract_plain_text(tree))
-    return " ".join((tree.title or "").split()), text
+    return text
 
 
 def clean(text: str) -> str:
-    """Text without NUL characters and without white space around it."""
-    return text.replace("\0", "").strip()
-
-
-def _reveal_tex(tree: HTMLTree) -> None:
-    """Replace rendered formulas whose TeX source is in the page by that source between delimiters."""
-    for node in list(tree.document.query_selector_all('script[type^="math/tex"]')):
-        _replace(tree, node, node.text, "mode=display" in (node.getattr("type") or ""))
-    for node in list(tree.document.query_selector_all('annotation[encoding="application/x-tex"]')):
-        rendered, display = node, False
-        ancestor = node.parent
-        while ancestor is not None and ancestor.tag != "body":
-            classes = ancestor.class_list
-            if ancestor.tag == "math":
-                rendered, display = ancestor, ancestor.getattr("display") == "block"
-            elif "katex" in classes or "katex-display" in classes or "mwe-math-element" in classes:
-                rendered, display = ancestor, display or "katex-display" in classes
-            ancestor = ancestor.parent
-        _replace(tree, rendered, node.text, display)
-
-
-def _replace(tree: HTMLTree, node: DOMNode, tex: str, display: bool) -> None:
-    tex = re.sub(r"^\s*(?:<!\[CDATA\[|%\s*<!\[CDATA\[)|(?:%\s*)?\]\]>\s*$", "", tex).strip()
-    if not tex or node.parent is None:
-        return
-    mark = "$$" if display else "$"
-    if not display and tex.startswith("{\\displaystyle"):
-        tex = tex.removeprefix("{\\displaystyle").removesuffix("}").strip()
-    node.parent.replace_child(tree.create_text_node(f"{mark}{tex}{mark}"), node)
+    """Text without NUL characters, the joiner of `extract` and white space around it."""
+    return text.replace("\0", "").replace(JOINER, "").strip()

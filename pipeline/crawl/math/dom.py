@@ -1,0 +1,220 @@
+"""Formulas in a page's DOM: each element that shows one is replaced by a mark, and its TeX kept aside.
+
+Marks, not TeX, go through text extraction: it would collapse the white space of TeX and cannot tell formulas
+from text. Containers are looked for before what they contain, and what is replaced is not found again.
+Queries cost time, so only those run whose sign is somewhere in the page.
+"""
+
+import re
+from collections.abc import Callable
+
+from resiliparse.parse.html import DOMNode, HTMLTree
+
+from pipeline.crawl.math.delimiters import undelimited
+from pipeline.crawl.math.images import image_tex
+from pipeline.crawl.math.mathml import mathml_to_tex
+
+MARK = re.compile("\ue000([0-9]+)\ue001")
+CDATA = re.compile(r"^\s*(?:%\s*)?<!\[CDATA\[|(?:%\s*)?\]\]>\s*$")
+STYLED = re.compile(r"\{\\(?:display|text|script)style\s*(.*)\}", re.DOTALL)
+MATHJAX_2 = ("MathJax", "MJXc-display", "mjx-chtml", "MJX_Assistive")
+BLOCKS = ("p", "div", "center", "dd", "figure", "blockquote", "section")
+IMAGE_ATTRIBUTES = (
+    "src", "data-src", "alt", "class", "eeimg", "data-equation-content", "data-latex", "data-tex",
+    "data-formula",
+)  # fmt: skip
+Found = tuple[str, bool] | None
+
+
+class Formulas:
+    """The formulas taken out of a page, by number."""
+
+    def __init__(self) -> None:
+        self.found: list[str] = []
+
+    def mark(self, tex: str, display: bool) -> str:
+        """Keep a formula; returns the mark that stands for it."""
+        tex = re.sub(r"\n\s*\n", "\n", tex.strip())
+        if (match := STYLED.fullmatch(tex)) and _is_balanced(match[1]):
+            tex = match[1].strip()
+        return self.keep(f"$${tex}$$" if display else f"${tex}$")
+
+    def keep(self, text: str) -> str:
+        """Keep text as it is; returns the mark that stands for it."""
+        self.found.append(text)
+        return f"\ue000{len(self.found) - 1}\ue001"
+
+    def restore(self, text: str) -> str:
+        """Text with the formulas in place of their marks; a formula may hold others."""
+        for _ in range(3):
+            if "\ue000" not in text:
+                break
+            text = MARK.sub(self._formula, text)
+        return text
+
+    def _formula(self, match: re.Match[str]) -> str:
+        number = int(match[1])
+        return self.found[number] if number < len(self.found) else ""
+
+
+def _is_balanced(tex: str) -> bool:
+    depth = 0
+    for brace in re.findall(r"(?<!\\)[{}]", tex):
+        depth += 1 if brace == "{" else -1
+        if depth < 0:
+            return False
+    return depth == 0
+
+
+def mark_formulas(tree: HTMLTree, html: str, formulas: Formulas) -> None:
+    """Replace the elements of `tree` that show a formula; `html` is its source."""
+    for signs, selector, handler in KINDS:
+        if any(sign in html for sign in signs):
+            for node in tree.document.query_selector_all(selector)[:]:  # a slice is read in one pass
+                if node.parent is not None and (found := handler(node)) is not None and found[0].strip():
+                    mark = tree.create_text_node(formulas.mark(*found))
+                    node.parent.replace_child(mark, node)
+
+
+def _annotation(node: DOMNode) -> str:
+    annotation = node.query_selector('annotation[encoding*="tex"], annotation[encoding*="TeX"]')
+    return annotation.text.strip() if annotation is not None else ""
+
+
+def _katex(node: DOMNode) -> Found:
+    """KaTeX: the annotation of its MathML half; the other half shows the same."""
+    display = "katex-display" in node.class_list
+    if tex := _annotation(node):
+        return tex, display or node.query_selector('math[display="block"]') is not None
+    if (math := node.query_selector("math")) is not None:
+        tex, block = mathml_to_tex(math.html)
+        return tex, display or block
+    return None
+
+
+def _wiki(node: DOMNode) -> Found:
+    """MediaWiki: hidden MathML with an annotation, and an image for those who cannot see it."""
+    image, math = node.query_selector("img"), node.query_selector("math")
+    classes = (node.class_name or "") + " " + ((image.class_name or "") if image is not None else "")
+    display = "-display" in classes or "-block" in classes
+    if math is not None:
+        tex, block = mathml_to_tex(math.html)
+        return tex, display or block
+    return (image.getattr("alt") or "", display) if image is not None else None
+
+
+def _script(node: DOMNode) -> Found:
+    """MathJax 2's source; what it rendered from it stands before."""
+    kind, source = node.getattr("type") or "", CDATA.sub("", node.text)
+    _drop_rendered_before(node)
+    if "mml" in kind:
+        return mathml_to_tex(source)
+    return source, "mode=display" in kind.replace(" ", "")
+
+
+def _drop_rendered_before(node: DOMNode) -> None:
+    previous = node.prev
+    while previous is not None:
+        before = previous.prev
+        if previous.tag == "#text":
+            if previous.text.strip():
+                return
+        elif (previous.class_name or "").startswith(MATHJAX_2):
+            previous.decompose()
+        else:
+            return
+        previous = before
+
+
+def _rendered(node: DOMNode) -> Found:
+    """What MathJax 2 leaves without its source, or MathJax 3 and 4: the MathML for screen readers."""
+    display = "isplay" in (node.class_name or "") or node.getattr("display") in ("true", "block")
+    tex, block = "", False
+    if (source := node.query_selector("[data-latex]")) is not None:
+        tex = source.getattr("data-latex") or ""
+    elif (source := node.query_selector("[data-mathml]")) is not None or node.getattr("data-mathml"):
+        tex, block = mathml_to_tex((source or node).getattr("data-mathml") or "")
+    elif (math := node.query_selector("math")) is not None:
+        tex, block = mathml_to_tex(math.html)
+    if tex:
+        _drop_rendered_before(node)
+    return tex, display or block
+
+
+def _math(node: DOMNode) -> Found:
+    return mathml_to_tex(node.html)
+
+
+def _image(node: DOMNode) -> Found:
+    """A formula image; displayed if it says so or stands alone in its block."""
+    found = image_tex({name: value for name in IMAGE_ATTRIBUTES if (value := node.getattr(name))})
+    return found and (found[0], found[1] or _is_alone(node))
+
+
+def _is_alone(node: DOMNode) -> bool:
+    parent = node.parent
+    while parent is not None and parent.tag in ("a", "span", "noscript") and parent.child_element_count == 1:
+        parent = parent.parent
+    if parent is None or parent.tag not in BLOCKS or parent.child_element_count != 1:
+        return False
+    return not parent.text.strip()
+
+
+def _source(node: DOMNode) -> Found:
+    """An element whose text is the TeX, for a script to render."""
+    if node.child_element_count:
+        return None
+    tex, display = undelimited(node.text)
+    style = f"{node.class_name or ''} {node.getattr('data-math-style') or ''}"
+    block = "display" in style or "block" in style.split() or node.hasattr("block")
+    if display is None and node.tag in ("div", "pre") and "inline" not in style:
+        block = True
+    return tex, block if display is None else display or block
+
+
+def _container(node: DOMNode) -> Found:
+    """Stack Exchange's container, with delimiters inside."""
+    tex, display = undelimited(node.text)
+    return None if node.child_element_count or (display is None and "$" in tex) else (tex, bool(display))
+
+
+def _attribute(node: DOMNode) -> Found:
+    """An element of an editor that carries the TeX in an attribute."""
+    for name in ("data-value", "data-katex", "data-latex", "data-tex", "data-math"):
+        if tex := node.getattr(name):
+            return tex, node.tag == "div" or "display" in (node.class_name or "")
+    return None
+
+
+def _failed(node: DOMNode) -> Found:
+    return node.text, False
+
+
+KINDS: tuple[tuple[tuple[str, ...], str, Callable[[DOMNode], Found]], ...] = (
+    (("mwe-math-element",), ".mwe-math-element", _wiki),
+    (("math/",), 'script[type^="math/tex"], script[type^="math/mml"]', _script),
+    (("katex-display",), ".katex-display", _katex),
+    (("katex",), ".katex", _katex),
+    (("katex-error",), ".katex-error", _failed),
+    (("mjx-container",), "mjx-container", _rendered),
+    (
+        ("MathJax_", "MJXc-display"),
+        ".MathJax_Display, .MJXc-display, .MathJax_SVG_Display, .MathJax_CHTML_Display",
+        _rendered,
+    ),
+    (
+        ("MathJax", "mjx-chtml"),
+        "span.MathJax, .MathJax_SVG, .mjx-chtml, .MathJax_CHTML, .MathJax_MathML",
+        _rendered,
+    ),
+    (("<math",), "math", _math),
+    ((":math",), "m\\:math, mml\\:math", _math),
+    (("<img", "<IMG"), "img", _image),
+    (("math-container",), ".math-container", _container),
+    (("js-render-math",), ".js-render-math", _source),
+    (("math-renderer", "<d-math"), "math-renderer, d-math", _source),
+    (("math inline", "math display"), ".math.inline, .math.display", _source),
+    (("language-math",), "code.language-math, code.language-katex", _source),
+    (("mathquill-embedded-latex",), ".mathquill-embedded-latex", _source),
+    (("ql-formula", "data-katex", "data-tex"), ".ql-formula, [data-katex], [data-tex]", _attribute),
+)

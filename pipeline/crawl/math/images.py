@@ -1,0 +1,80 @@
+"""TeX of formula images: from the address of the service that draws them, or from the alternative text."""
+
+import re
+from urllib.parse import unquote, unquote_plus
+
+from pipeline.crawl.math.delimiters import undelimited
+
+QUERY_SERVICES = re.compile(
+    r"(?:latex\.php\?(?:[^#]*&)?latex|chart\?(?=[^#]*cht=tx)(?:[^#]*?&)?chl|/render/math\?(?:[^#]*&)?math|"
+    r"/equation\?(?:[^#]*&)?tex|math\.now\.sh/?\?(?:[^#]*&)?(?:from|inline)|"
+    r"(?:tex|latex|math|formula|equation)[\w.-]*/?\?(?:[^#]*&)?(?:latex|tex|math|formula|eq|equation|expression))"
+    r"=([^&#]+)",
+    re.IGNORECASE,
+)
+BARE_SERVICES = re.compile(
+    r"(?:(?:gif|png|svg|pdf|swf)\.(?:latex|image|download)|math(?:tex|url)[\w.]*(?:\.cgi)?(?:/render\.cgi)?|"
+    r"mimetex(?:\.cgi)?|latex\.codecogs\.com/[\w.]+|texrendr|latex2png|texvc)\?(.+)|"
+    r"(?:upmath\.me|tex\.s2cms\.ru)/(?:svg|png)/(.+)",
+    re.IGNORECASE | re.DOTALL,
+)
+SETTINGS = re.compile(
+    r"^(?:\s|\\(?:dpi|bg|fn|color|definecolor)(?:\{[^}]*\}|_\w+|\s+\w+)|"
+    r"\\(?:inline|tiny|small|normalsize|large|Large|LARGE|huge|Huge|opaque|reverse|mathsmall)(?![A-Za-z]))+"
+)
+TEX_CLASS = re.compile(
+    r"(?:^|[\s_-])(?:tex|latex|math|formula|eq|equation|mwe|ql|mathtex|katex|mathjax|texrender)(?:$|[\s_-])",
+    re.IGNORECASE,
+)
+DISPLAY_CLASS = re.compile(r"display|block|ql-img-displayed", re.IGNORECASE)
+TEX_ALT = re.compile(r"\\[A-Za-z]{2,}|\\[{}\\,;]|[\w)\]}][\^_]\{|\^[\w\\]")
+PATH = re.compile(r"[A-Za-z]:\\|\\\w+\\\w+\.\w{2,4}$")
+SOURCE_ATTRIBUTES = ("data-equation-content", "data-latex", "data-tex", "data-formula")
+
+
+def image_tex(attributes: dict[str, str]) -> tuple[str, bool] | None:
+    """(TeX, whether the image says that it is displayed), or None for an image that is no formula."""
+    source = attributes.get("src") or attributes.get("data-src") or ""
+    alt, classes = attributes.get("alt", "").strip(), attributes.get("class", "")
+    display = DISPLAY_CLASS.search(classes) is not None or attributes.get("eeimg") == "2"
+    for name in SOURCE_ATTRIBUTES:
+        if attributes.get(name):
+            return _undelimited(unquote(attributes[name]), display)
+    if "eeimg" in attributes and alt:
+        return _undelimited(alt.removesuffix(r"\\"), display or alt.endswith(r"\\"))
+    if tex := _address_tex(source):
+        return _undelimited(tex, display)
+    if not alt or len(alt) > 5000 or PATH.search(alt):
+        return None
+    if (
+        TEX_CLASS.search(classes)
+        or undelimited(alt)[1] is not None
+        or (TEX_ALT.search(alt) and not _is_prose(alt))
+    ):
+        return _undelimited(alt, display)
+    return None
+
+
+def _address_tex(source: str) -> str:
+    if match := QUERY_SERVICES.search(source):
+        return _clean(unquote_plus(match[1]))
+    if match := BARE_SERVICES.search(source):
+        return _clean(unquote(match[1] or match[2]).replace("&space;", " ").replace("&plus;", "+"))
+    return ""
+
+
+def _clean(tex: str) -> str:
+    """TeX without the settings of the service that draws it."""
+    return SETTINGS.sub("", tex).replace("&space;", " ").strip()
+
+
+def _is_prose(alt: str) -> bool:
+    """Whether a text is a sentence that only mentions TeX."""
+    plain = re.sub(r"\\text\w*\{[^}]*\}|\\[A-Za-z]+", " ", alt)
+    return len(re.findall(r"(?<![\\{])\b[A-Za-z]{3,}\b", plain)) > 4
+
+
+def _undelimited(tex: str, display: bool) -> tuple[str, bool] | None:
+    tex, delimited = undelimited(tex)
+    tex = SETTINGS.sub("", tex).strip()
+    return (tex, display or bool(delimited)) if tex else None

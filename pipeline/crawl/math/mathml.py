@@ -1,0 +1,364 @@
+"""MathML as TeX: the TeX that it carries (annotation, alttext), else translated from its presentation.
+
+Works on serialised markup, as the DOM writes it: a tree of our own is read several times faster than DOM
+nodes.
+"""
+
+import re
+from collections.abc import Callable
+from html import unescape
+
+from pipeline.crawl.math.nodes import Element, parse_markup
+from pipeline.crawl.math.symbols import (
+    ARROWS,
+    FENCES,
+    FUNCTIONS,
+    INFIX,
+    LIMITS,
+    MATRICES,
+    OVER,
+    SYMBOLS,
+    UNDER,
+    VARIANTS,
+)
+
+COMMAND_END = re.compile(r"\\[A-Za-z]+$")
+SINGLE = re.compile(r"\\?[^\W_]|\\[A-Za-z]+|[^\\\s{}^_]")
+TEX_SIGN = re.compile(r"\\[A-Za-z,;:!|{}]|[_^{}]")
+OPENING = re.compile(r"<(?:[\w.-]+:)?math((?:[^>\"]|\"[^\"]*\")*)>", re.IGNORECASE)
+ANNOTATION = re.compile(
+    r"<(?:[\w.-]+:)?annotation\s[^>]*encoding=\"[^\"]*tex[^\"]*\"[^>]*>(.*?)</(?:[\w.-]+:)?annotation>",
+    re.IGNORECASE | re.DOTALL,
+)
+WIDE = {"bar": "overline", "hat": "widehat", "tilde": "widetilde", "vec": "overrightarrow"}
+SPACES = ((1.9, r"\qquad "), (0.9, r"\quad "), (0.26, r"\;"), (0.1, r"\,"))  # from this width on, em
+IGNORED = frozenset(("annotation", "annotation-xml", "none", "mprescripts", "maligngroup", "malignmark"))
+
+
+def mathml_to_tex(markup: str) -> tuple[str, bool]:
+    """(TeX, whether it is displayed) of a serialised `math` element; empty TeX for one that shows nothing."""
+    opening = OPENING.search(markup)
+    math = Element("math", opening[1] if opening else "")
+    display = math.get("display") == "block" or math.get("mode") == "display"
+    if source := math.get("data-latex").strip():
+        return source, display
+    if (match := ANNOTATION.search(markup)) and (source := unescape(match[1]).strip()):
+        return source, display
+    source = math.get("alttext").strip()
+    if TEX_SIGN.search(source):
+        return source, display
+    return to_tex(parse_markup(markup)) or source, display
+
+
+def join(pieces: list[str]) -> str:
+    """TeX in a row, with a space where a command would swallow the next letter."""
+    row = ""
+    for piece in pieces:
+        if piece and row and (piece[0].isalpha() or piece[0] == "*") and COMMAND_END.search(row):
+            row += " "
+        row += piece
+    return row
+
+
+def to_tex(node: Element) -> str:
+    """TeX of an element."""
+    handler = HANDLERS.get(node.tag)
+    return handler(node) if handler else _row(node)
+
+
+def _children(node: Element) -> list[Element]:
+    return [child for child in node.children if child.tag not in IGNORED]
+
+
+def _argument(node: Element, index: int) -> str:
+    children = node.children
+    return to_tex(children[index]).strip() if index < len(children) else ""
+
+
+def _atom(tex: str) -> str:
+    """TeX that can carry a script: in braces unless it is one symbol."""
+    return tex if SINGLE.fullmatch(tex) or _is_group(tex) else "{" + tex + "}"
+
+
+def _is_group(tex: str) -> bool:
+    """Whether TeX is one command with one argument, such as a letter in bold."""
+    if re.fullmatch(r"(?:\\left)?[(\[][^()\[\]]*(?:\\right)?[)\]]", tex):
+        return True
+    return re.fullmatch(r"\\(?:math\w+|boldsymbol|hat|bar|vec|tilde|dot|overline)\{[^{}]*\}", tex) is not None
+
+
+def _row(node: Element) -> str:
+    """An inferred or explicit row; fences that belong together become \\left and \\right, or a matrix."""
+    if not node.children:
+        return _symbols(node.text.strip()) if node.text.strip() else ""
+    children = _children(node)
+    if (matrix := _fenced_table(children)) is not None:
+        return matrix
+    pieces: list[str] = []
+    stretched = _stretched_fences(children)
+    for index, child in enumerate(children):
+        if index in stretched:
+            pieces.append(stretched[index])
+        elif child.tag == "mo":
+            pieces.append(_operator(child, infix=0 < index < len(children) - 1))
+        else:
+            pieces.append(to_tex(child))
+    return join(pieces)
+
+
+def _is_tall(node: Element) -> bool:
+    return node.tag in ("mfrac", "mtable", "munderover", "munder") or any(map(_is_tall, node.children))
+
+
+def _stretched_fences(children: list[Element]) -> dict[int, str]:
+    """Delimiters at both ends of a row around something tall, by position."""
+    if len(children) < 3 or children[0].tag != "mo" or children[-1].tag != "mo":
+        return {}
+    left, right = children[0].text.strip(), children[-1].text.strip()
+    if (left in FENCES or not left) and (right in FENCES or not right) and left + right:
+        declared = "true" in (children[0].get("fence"), children[0].get("stretchy"))
+        never = "false" in (children[0].get("stretchy"), children[-1].get("stretchy"))
+        if not never and (declared or any(map(_is_tall, children[1:-1]))):
+            return {
+                0: f"\\left{FENCES.get(left, '.')}",
+                len(children) - 1: f"\\right{FENCES.get(right, '.')}",
+            }
+    return {}
+
+
+def _fenced_table(children: list[Element]) -> str | None:
+    """A table between delimiters as a matrix environment."""
+    shown = [child for child in children if child.tag != "mo" or child.text.strip() not in ("", "\u2061")]
+    if not 2 <= len(shown) <= 3 or shown[0].tag != "mo":
+        return None
+    table = _only_table(shown[1])
+    left, right = shown[0].text.strip(), shown[2].text.strip() if len(shown) == 3 else ""
+    if table is None or (len(shown) == 3 and shown[2].tag != "mo") or (left, right) not in MATRICES:
+        return None
+    name = MATRICES[left, right]
+    return f"\\begin{{{name}}}{_cells(table)}\\end{{{name}}}"
+
+
+def _only_table(node: Element) -> Element | None:
+    while node.tag in ("mrow", "mstyle", "mpadded") and len(node.children) == 1:
+        node = node.children[0]
+    return node if node.tag == "mtable" else None
+
+
+def _cells(table: Element) -> str:
+    rows = []
+    for row in table.children:
+        cells = [to_tex(cell).strip() for cell in row.children]
+        tag = ""
+        if row.tag == "mlabeledtr" and cells:
+            tag = f" \\tag{{{row.children[0].all_text().strip().strip('()')}}}"
+            cells = cells[1:]
+        rows.append(" & ".join(cells) + tag)
+    return r" \\ ".join(rows)
+
+
+def _table(node: Element) -> str:
+    columns = max((len(row.children) - (row.tag == "mlabeledtr") for row in node.children), default=0)
+    align = node.get("columnalign").split()
+    if align[:2] == ["right", "left"]:
+        return f"\\begin{{aligned}}{_cells(node)}\\end{{aligned}}"
+    if node.get("columnlines") or len(set(align)) > 1:
+        letters = "".join(
+            (name or "c")[0] for name in (align + [align[-1] if align else "c"] * columns)[:columns]
+        )
+        return f"\\begin{{array}}{{{letters}}}{_cells(node)}\\end{{array}}"
+    return f"\\begin{{matrix}}{_cells(node)}\\end{{matrix}}"
+
+
+def _symbols(text: str) -> str:
+    return join([SYMBOLS.get(character, character) for character in text])
+
+
+def _identifier(node: Element) -> str:
+    text = node.text.strip() or node.all_text().strip()
+    variant = VARIANTS.get(node.get("mathvariant"), "")
+    if len(text) == 1:
+        tex = SYMBOLS.get(text, text)
+        if not variant or (variant == "mathrm" and not text.isascii()) or variant == "mathit":
+            return tex
+        bold_symbol = variant == "mathbf" and tex.startswith("\\")
+        return f"\\boldsymbol{{{tex}}}" if bold_symbol else f"\\{variant}{{{tex}}}"
+    name = re.sub(r"\s+", "", text)
+    if name in FUNCTIONS and variant in ("", "mathrm"):
+        return "\\" + name
+    tex = _symbols(text)
+    if text.isascii() and text.isalpha() or variant:
+        return f"\\{variant or 'mathrm'}{{{tex}}}"
+    return tex
+
+
+def _number(node: Element) -> str:
+    text = node.text.strip() or node.all_text().strip()
+    variant = VARIANTS.get(node.get("mathvariant"), "")
+    tex = _symbols(re.sub(r"[\s\u00a0]+", r"\\,", text)) if not re.search(r"\s", text) else text
+    return f"\\{variant}{{{tex}}}" if variant not in ("", "mathrm") else tex
+
+
+def _operator(node: Element, infix: bool = False) -> str:
+    text = node.text.strip() or node.all_text().strip()
+    name = re.sub(r"\s+", "", text)
+    if name in FUNCTIONS:
+        return "\\" + name
+    if len(name) > 1 and name.isascii() and name.isalpha():
+        return "\\bmod " if name == "mod" else f"\\operatorname{{{name}}}"
+    tex = _symbols(text)
+    return f" {tex} " if infix and text in INFIX else tex
+
+
+def _text(node: Element) -> str:
+    text = re.sub(r"\s+", " ", node.all_text().replace("\u00a0", " "))
+    if not text.strip():
+        return r"\ " if text else ""
+    return f"\\text{{{text}}}"
+
+
+def _space(node: Element) -> str:
+    if node.get("linebreak") == "newline":
+        return r" \\ "
+    width = re.fullmatch(r"([\d.]+)em", node.get("width"))
+    if width is None:
+        return ""
+    return next((tex for least, tex in SPACES if float(width[1]) >= least), "")
+
+
+def _fraction(node: Element) -> str:
+    top, bottom = _argument(node, 0), _argument(node, 1)
+    if re.fullmatch(r"0(?:\.0*)?\s*(?:px|pt|em|ex|%)?", node.get("linethickness")):
+        return f"{{{top} \\atop {bottom}}}"
+    if node.get("bevelled") == "true":
+        return f"{_atom(top)}/{_atom(bottom)}"
+    return f"\\frac{{{top}}}{{{bottom}}}"
+
+
+def _script(tex: str, mark: str) -> str:
+    return f"{mark}{{{tex}}}" if tex else ""
+
+
+def _with_scripts(base: str, below: str, above: str) -> str:
+    """`base` with scripts; primes are written as such."""
+    if above and not above.strip("'"):
+        return _atom(base) + above + _script(below, "_")
+    return (_atom(base) if base else "{}") + _script(below, "_") + _script(above, "^")
+
+
+def _base_with_scripts(node: Element, below: int | None, above: int | None) -> str:
+    base = _argument(node, 0)
+    low = _argument(node, below) if below else ""
+    high = _argument(node, above) if above else ""
+    return _with_scripts(base, low, high)
+
+
+def _sub_sup(node: Element) -> str:
+    return _base_with_scripts(node, 1, 2)
+
+
+def _has_limits(node: Element) -> bool:
+    text = " ".join(node.all_text().split())
+    return text in LIMITS or text in ("∫", "∮", "∬")
+
+
+def _under_over(node: Element, below: int | None, above: int | None) -> str:
+    base = node.children[0] if node.children else node
+    low = _argument(node, below) if below else ""
+    high = _argument(node, above) if above else ""
+    if _has_limits(base):
+        return to_tex(base).strip() + _script(low, "_") + _script(high, "^")
+    tex = to_tex(base).strip()
+    if tex.startswith(("\\overbrace", "\\underbrace", "\\operatorname")):
+        return tex + _script(low, "_") + _script(high, "^")
+    arrow = ARROWS.get(base.all_text().strip())
+    if arrow:
+        return f"\\{arrow}" + (f"[{low}]" if low else "") + f"{{{high}}}"
+    for index, names, plain in ((above, OVER, "overset"), (below, UNDER, "underset")):
+        if index and index < len(node.children):
+            mark = node.children[index].all_text().strip()
+            tex = _marked(tex, names.get(mark), f"\\{plain}{{{_argument(node, index)}}}" if mark else "")
+    return tex
+
+
+def _marked(tex: str, accent: str | None, other: str) -> str:
+    """TeX with an accent over or under it, wide over more than one symbol, or with `other` there."""
+    if accent is None:
+        return f"{other}{{{tex}}}" if other else tex
+    wide = len(tex) > 1 and not tex.startswith("\\")
+    return f"\\{WIDE.get(accent, accent) if wide else accent}{{{tex}}}"
+
+
+def _multiscripts(node: Element) -> str:
+    """Base, then pairs of (lower, upper) to the right; after `mprescripts` pairs to the left."""
+    base, before, after = "", "", ""
+    side, pair = "after", []
+    for index, child in enumerate(node.children):
+        if index == 0:
+            base = to_tex(child).strip()
+        elif child.tag == "mprescripts":
+            side, pair = "before", []
+        else:
+            pair.append("" if child.tag == "none" else to_tex(child).strip())
+            if len(pair) == 2:
+                scripts = _script(pair[0], "_") + _script(pair[1], "^")
+                after, before = (after + scripts, before) if side == "after" else (after, before + scripts)
+                pair = []
+    return ("{}" + before if before else "") + (_atom(base) if base else "{}") + after
+
+
+def _fenced(node: Element) -> str:
+    opening = node.get("open") if "open" in node.attributes else "("
+    closing = node.get("close") if "close" in node.attributes else ")"
+    separators = [*node.get("separators").replace(" ", "")] if "separators" in node.attributes else [","]
+    children = _children(node)
+    table = _only_table(children[0]) if len(children) == 1 else None
+    if table is not None and (name := MATRICES.get((opening.strip(), closing.strip()))):
+        return f"\\begin{{{name}}}{_cells(table)}\\end{{{name}}}"
+    row = ""
+    for index, child in enumerate(children):
+        if index and separators:
+            row += SYMBOLS.get(separator := separators[min(index, len(separators)) - 1], separator)
+        row = join([row, to_tex(child)])
+    left, right = FENCES.get(opening.strip(), opening.strip()), FENCES.get(closing.strip(), closing.strip())
+    return join([f"\\left{left or '.'}", row, f"\\right{right or '.'}"])
+
+
+def _enclosed(node: Element) -> str:
+    notation, row = node.get("notation").split() or ["longdiv"], _row(node)
+    names = {
+        "box": "boxed", "updiagonalstrike": "cancel", "downdiagonalstrike": "bcancel", "radical": "sqrt",
+        "top": "overline", "bottom": "underline", "horizontalstrike": "cancel",
+    }  # fmt: skip
+    name = names.get(notation[0])
+    return f"\\{name}{{{row}}}" if name else row
+
+
+HANDLERS: dict[str, Callable[[Element], str]] = {
+    "mi": _identifier,
+    "mn": _number,
+    "mo": _operator,
+    "mtext": _text,
+    "ms": _text,
+    "mspace": _space,
+    "mfrac": _fraction,
+    "msqrt": lambda node: f"\\sqrt{{{_row(node)}}}",
+    "mroot": lambda node: f"\\sqrt[{_argument(node, 1)}]{{{_argument(node, 0)}}}",
+    "msub": lambda node: _base_with_scripts(node, 1, None),
+    "msup": lambda node: _base_with_scripts(node, None, 1),
+    "msubsup": _sub_sup,
+    "munder": lambda node: _under_over(node, 1, None),
+    "mover": lambda node: _under_over(node, None, 1),
+    "munderover": lambda node: _under_over(node, 1, 2),
+    "mmultiscripts": _multiscripts,
+    "mfenced": _fenced,
+    "mtable": _table,
+    "menclose": _enclosed,
+    "mphantom": lambda node: f"\\phantom{{{_row(node)}}}",
+    "semantics": lambda node: to_tex(node.children[0]) if node.children else "",
+    "maction": lambda node: to_tex(node.children[0]) if node.children else "",
+    "annotation": lambda node: "",
+    "annotation-xml": lambda node: "",
+    "none": lambda node: "",
+    "mprescripts": lambda node: "",
+}

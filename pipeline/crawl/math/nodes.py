@@ -1,0 +1,51 @@
+"""A small tree of markup: elements with tag, attributes and children."""
+
+import re
+from dataclasses import dataclass, field
+from html import unescape
+
+TOKEN = re.compile(r"<!--.*?-->|<(/?)([\w:.-]+)((?:[^>\"']|\"[^\"]*\"|'[^']*')*)>|([^<]+)", re.DOTALL)
+ATTRIBUTE = re.compile(r"([\w:.-]+)\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]+))")
+MAX_DEPTH = 200
+
+
+@dataclass(slots=True)
+class Element:
+    """An element; `tag` without namespace prefix, lower case; `children` elements only; `text` its own."""
+
+    tag: str
+    attributes: str = ""
+    children: list["Element"] = field(default_factory=list)
+    text: str = ""
+
+    def get(self, name: str) -> str:
+        """An attribute's value, empty if absent."""
+        for match in ATTRIBUTE.finditer(self.attributes):
+            if match[1].lower() == name:
+                return unescape(match[2] or match[3] or match[4] or "")
+        return ""
+
+    def all_text(self) -> str:
+        """Text of the element and all below it."""
+        return self.text + "".join(child.all_text() for child in self.children)
+
+
+def parse_markup(markup: str) -> Element:
+    """The tree of serialised markup, below a root without tag; what is nested too deep is flattened."""
+    root = Element("")
+    stack = [root]
+    for match in TOKEN.finditer(markup):
+        closing, name, attributes, text = match.groups()
+        if text is not None:
+            stack[-1].text += unescape(text)
+        elif name is not None:
+            tag = name.rsplit(":", 1)[-1].lower()
+            if not closing:
+                node = Element(tag, attributes)
+                stack[-1].children.append(node)
+                if not attributes.endswith("/") and len(stack) < MAX_DEPTH:
+                    stack.append(node)
+            elif any(open_.tag == tag for open_ in stack[-4:]):
+                while len(stack) > 1 and stack.pop().tag != tag:
+                    pass
+    return root

@@ -1,0 +1,235 @@
+"""Formulas: every kind of markup gives its TeX with the right delimiters, and nothing beside them is lost."""
+
+from html import escape
+from urllib.parse import quote
+
+import pytest
+from crawl_warcs import FILLER
+
+from pipeline.crawl.math.mathml import mathml_to_tex
+from pipeline.crawl.text import extract
+
+INLINE = [r"\frac{a}{b}<1", r"x_1", r"\alpha\le\sum_{k=0}^n k!", r"f\colon A \to B", r"\{x \mid x\neq 0\}"]
+DISPLAY = [
+    r"\int_0^\infty e^{-x^2}\,dx = \frac{\sqrt{\pi}}{2}",
+    r"\begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}",
+    r"f(x) = \begin{cases} 1 & \text{if $x>0$} \\ 0 & \text{else} \end{cases}",
+]
+MML = '<math xmlns="http://www.w3.org/1998/Math/MathML"{}>{}</math>'
+
+
+def annotation(tex, display, encoding="application/x-tex"):
+    rendered = f'<mrow><mi>x</mi></mrow><annotation encoding="{encoding}">{escape(tex)}</annotation>'
+    return MML.format(' display="block"' if display else "", f"<semantics>{rendered}</semantics>")
+
+
+def katex(tex, display):
+    html = f'<span class="katex"><span class="katex-mathml">{annotation(tex, display)}</span>'
+    html += '<span class="katex-html" aria-hidden="true"><span class="mord">x</span></span></span>'
+    return f'<span class="katex-display">{html}</span>' if display else html
+
+
+def mathjax2_rendered(tex, display):
+    shown = (
+        f'<span class="MathJax" data-mathml="{escape(annotation("wrong", display))}"><nobr>x</nobr></span>'
+    )
+    shown = f'<div class="MathJax_Display">{shown}</div>' if display else shown
+    kind = "math/tex; mode=display" if display else "math/tex"
+    return f'<span class="MathJax_Preview">x</span>{shown}<script type="{kind}">{tex}</script>'
+
+
+def mathjax3_rendered(tex, display):
+    assistive = f'<mjx-assistive-mml unselectable="on">{annotation(tex, display)}</mjx-assistive-mml>'
+    math = '<mjx-math class="MJX-TEX"><mjx-mi><mjx-c class="mjx-c1D465"></mjx-c></mjx-mi></mjx-math>'
+    shown = ' display="true"' if display else ""
+    return f'<mjx-container class="MathJax" jax="CHTML"{shown}>{math}{assistive}</mjx-container>'
+
+
+def wikipedia(tex, display):
+    kind = "display" if display else "inline"
+    image = f'<img src="https://x.org/svg/1" class="mwe-math-fallback-image-{kind}" alt="{escape(tex)}">'
+    math = annotation("{\\displaystyle " + tex + "}", display)
+    hidden = f'<span class="mwe-math-mathml-{kind}" style="display: none;">{math}</span>'
+    return f'<span class="mwe-math-element">{hidden}{image}</span>'
+
+
+def image(tex, display):
+    formula = f'<img class="latex" src="/cache/1.png" alt="{escape(tex)}">'
+    return f'<div class="equation">{formula}</div>' if display else formula
+
+
+def address(service, code=quote):
+    def build(tex, display):
+        formula = f'<img src="{escape(service + code(tex, safe=""))}" alt="formula">'
+        return f"<p>{formula}</p>" if display else formula
+
+    return build
+
+
+def delimited(*marks):
+    inline, display = marks
+    return lambda tex, shown: escape((display if shown else inline).replace("TEX", tex))
+
+
+STACK = '<span class="math-container">{}</span>'
+CONFIG_2 = '<script type="text/x-mathjax-config">MathJax.Hub.Config({tex2jax: {%s}});</script>'
+CONFIG_3 = "<script>window.MathJax = {tex: {%s}, svg: {fontCache: 'global'}};</script>"
+DOLLARS = r"inlineMath: [ ['$','$'], ['\\(','\\)'] ], displayMath: [ ['$$','$$'] ], processEscapes: true"
+KINDS = {
+    "mathml annotation": (annotation, ""),
+    "mathml alttext": (
+        lambda tex, shown: MML.format(f' alttext="{escape(tex)}"' + ' display="block"' * shown, "<mi>x</mi>"),
+        "",
+    ),
+    "katex": (katex, ""),
+    "mathjax 2 defaults": (delimited(r"\(TEX\)", r"\[TEX\]"), '<script src="MathJax.js"></script>'),
+    "mathjax 2 dollars": (delimited("$TEX$", "$$TEX$$"), CONFIG_2 % DOLLARS),
+    "mathjax 2 own delimiters": (
+        delimited("@TEX@", "[[TEX]]"),
+        CONFIG_2 % "inlineMath: [['@','@']], displayMath: [[\"[[\",\"]]\"]]",
+    ),
+    "mathjax 2 rendered": (mathjax2_rendered, ""),
+    "mathjax 3": (delimited("$TEX$", "$$TEX$$"), CONFIG_3 % r"inlineMath: {'[+]': [['$', '$']]}"),
+    "mathjax 3 double dollars in a line": (
+        delimited("$$TEX$$", r"\[TEX\]"),
+        CONFIG_3 % r"inlineMath: [['$$', '$$']], displayMath: [['\\[', '\\]']]",
+    ),
+    "mathjax 3 rendered": (mathjax3_rendered, ""),
+    "katex auto-render": (
+        delimited("%TEX%", "$$TEX$$"),
+        '<script>renderMathInElement(document.body, {delimiters: [{left: "$$", right: "$$", display: true},'
+        ' {left: "%", right: "%", display: false}]})</script>',
+    ),
+    "script": (
+        lambda tex, shown: f'<script type="math/tex{"; mode=display" * shown}">{tex}</script>',
+        "",
+    ),
+    "wikipedia": (wikipedia, ""),
+    "image alt": (image, ""),
+    "codecogs": (address("https://latex.codecogs.com/svg.latex?\\dpi{120}&space;"), ""),
+    "wordpress": (address("https://s0.wp.com/latex.php?bg=ffffff&latex="), ""),
+    "google chart": (address("https://chart.googleapis.com/chart?cht=tx&chs=1x0&chl="), ""),
+    "zhihu": (address("https://www.zhihu.com/equation?tex="), ""),
+    "github image": (address("https://render.githubusercontent.com/render/math?math="), ""),
+    "stack exchange": (
+        lambda tex, shown: STACK.format(escape(f"$${tex}$$" if shown else f"${tex}$")),
+        "",
+    ),
+    "gitlab": (
+        lambda tex, shown: (
+            f'<code class="code math js-render-math" data-math-style="{"display" if shown else "inline"}">'
+            f"{escape(tex)}</code>"
+        ),
+        "",
+    ),
+    "pandoc": (
+        lambda tex, shown: f'<span class="math {"display" if shown else "inline"}">{escape(tex)}</span>',
+        "",
+    ),
+}
+
+
+def text_of(body, head=""):
+    content = f"<main>{body}<p>{FILLER * 2}</p></main>"
+    return extract(f"<html><head><title>A page</title>{head}</head><body>{content}</body></html>", 50)[1]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_formulas_of_each_kind_become_tex_with_the_right_delimiters_and_text_around_survives(kind):
+    build, head = KINDS[kind]
+    sentences = [f"<p>设 {build(tex, False)} 为 number {i}.</p>" for i, tex in enumerate(INLINE)]
+    blocks = [f"<p>前{i}</p>{build(tex, True)}<p>后{i}</p>" for i, tex in enumerate(DISPLAY)]
+    text = text_of("".join(sentences + blocks), head)
+    for number, tex in enumerate(INLINE):
+        assert f"设 ${tex}$ 为 number {number}." in text
+    for number, tex in enumerate(DISPLAY):
+        before, after = text.index(f"前{number}"), text.index(f"后{number}")
+        assert text[before + 2 : after].strip() == f"$${tex}$$"
+
+
+def test_prices_stay_text_and_hide_no_formula():
+    page = (
+        r"<p>It costs $5 and $10, or $20-$30. Let \(x\) be $5 more than \(y\), i.e. $x = y + 5$ for $ 3.</p>"
+    )
+    text = text_of(page, CONFIG_2 % DOLLARS)
+    assert "It costs $5 and $10, or $20-$30. Let $x$ be $5 more than $y$, i.e. $x = y + 5$ for $ 3." in text
+    assert "$5 and $10" in text_of("<p>It costs $5 and $10; see <math><mi>x</mi></math>.</p>")
+
+
+def test_code_and_tables_survive_and_code_is_no_formula():
+    page = (
+        "<pre>a = $1\n  re.sub('\\(x\\)', \"$$\")</pre>"
+        "<p>Use <code>\\[y\\]</code> and <code>$z$</code> for \\(q\\).</p>"
+        "<table><tr><td>\\(n\\)</td><td>甲</td></tr><tr><td>1</td><td>\\(n^2\\)</td></tr></table>"
+    )
+    text = text_of(page, CONFIG_2 % DOLLARS)
+    assert "a = $1\n  re.sub('\\(x\\)', \"$$\")" in text
+    assert r"Use \[y\] and $z$ for $q$." in text
+    assert "$n$\t\t甲\n1\t\t$n^2$" in text
+
+
+def test_environments_without_delimiters_are_displayed():
+    tex = r"\begin{align*} a &= b \\ &= c \end{align*}"
+    assert f"so $${tex}$$ holds" in text_of(f"<p>so {escape(tex)} holds</p>")
+    assert r"$$\begin{align} a \end{align}$$" in text_of(r"<p>so \[\begin{align} a \end{align}\]</p>")
+
+
+def test_source_of_git_hosts_and_wordpress_is_read():
+    text = text_of("<p>Let $<code>a_1</code>$ and $latex b^2$ and $`c`$.</p><p>```math d ```</p>")
+    assert "Let $a_1$ and $b^2$ and $c$." in text and "$$d$$" in text
+
+
+@pytest.mark.parametrize(
+    ("markup", "tex"),
+    [
+        ("<mi>E</mi><mo>=</mo><mi>m</mi><msup><mi>c</mi><mn>2</mn></msup>", "E = mc^{2}"),
+        ("<mi>sin</mi><mo>&#8289;</mo><mi>θ</mi><mo>≤</mo><mi>π</mi>", r"\sin\theta \leq \pi"),
+        (
+            "<munderover><mo>∑</mo><mrow><mi>i</mi><mo>=</mo><mn>1</mn></mrow><mi>n</mi></munderover>"
+            "<mfrac><mn>1</mn><mi>i</mi></mfrac>",
+            r"\sum_{i = 1}^{n}\frac{1}{i}",
+        ),
+        (
+            "<mo>(</mo><mtable><mtr><mtd><mn>1</mn></mtd><mtd><mi>a</mi></mtd></mtr>"
+            "<mtr><mtd><mn>0</mn></mtd><mtd><mi>b</mi></mtd></mtr></mtable><mo>)</mo>",
+            r"\begin{pmatrix}1 & a \\ 0 & b\end{pmatrix}",
+        ),
+        (
+            '<mo>{</mo><mtable columnalign="left left"><mtr><mtd><mi>x</mi></mtd><mtd><mtext>if </mtext></mtd></mtr>'
+            "</mtable>",
+            r"\begin{cases}x & \text{if }\end{cases}",
+        ),
+        ("<mfenced open='[' close=')'><mi>a</mi><mi>b</mi></mfenced>", r"\left[a,b\right)"),
+        (
+            "<mroot><mi>x</mi><mn>3</mn></mroot><msqrt><mi>a</mi><mo>+</mo><mi>b</mi></msqrt>",
+            r"\sqrt[3]{x}\sqrt{a + b}",
+        ),
+        ("<mover><mi>x</mi><mo>¯</mo></mover><mover><mi>v</mi><mo>→</mo></mover>", r"\bar{x}\vec{v}"),
+        ("<mover><mrow><mi>A</mi><mi>B</mi></mrow><mo>¯</mo></mover>", r"\overline{AB}"),
+        (
+            "<munder><mi>lim</mi><mrow><mi>x</mi><mo>→</mo><mn>0</mn></mrow></munder><mi>f</mi>",
+            r"\lim_{x \to 0}f",
+        ),
+        (
+            "<mmultiscripts><mi>X</mi><mi>a</mi><mi>b</mi><mprescripts/><none/><mi>d</mi></mmultiscripts>",
+            "{}^{d}X_{a}^{b}",
+        ),
+        (
+            '<msup><mi>f</mi><mo>′</mo></msup><mo>∈</mo><mi mathvariant="double-struck">R</mi>',
+            r"f' \in \mathbb{R}",
+        ),
+        ('<mfrac linethickness="0"><mi>n</mi><mi>k</mi></mfrac>', r"{n \atop k}"),
+        ("<msup><mrow><mo>(</mo><mi>x</mi><mo>)</mo></mrow><mn>2</mn></msup>", "(x)^{2}"),
+        ("<mo>{</mo><mi>x</mi><mo>}</mo><mo>%</mo>", r"\{x\}\%"),
+        ("<mi>ℝ</mi><mo>∖</mo><mi>𝐱</mi>", r"\mathbb{R} \setminus \mathbf{x}"),
+    ],
+)
+def test_presentation_mathml_is_translated(markup, tex):
+    assert mathml_to_tex(MML.format("", markup)) == (tex, False)
+    prefixed = markup.replace("</", "\0").replace("<", "<m:").replace("\0", "</m:")
+    assert mathml_to_tex(f'<m:math display="block">{prefixed}</m:math>') == (tex, True)
+
+
+def test_spoken_alttext_is_not_taken_for_tex():
+    markup = '<math alttext="x squared"><msup><mi>x</mi><mn>2</mn></msup></math>'
+    assert mathml_to_tex(markup) == ("x^{2}", False)
