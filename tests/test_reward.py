@@ -2,12 +2,17 @@
 
 import itertools
 import json
+import os
 import shutil
-import subprocess
+import signal
 import sys
+import time
+from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean
+from subprocess import PIPE, Popen
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -15,13 +20,19 @@ from tiny_model import save_tiny_model
 
 from pipeline.common.model import load_tokenizer
 from pipeline.common.stage import InputError
+from pipeline.config.graph import Graph, Result
 from pipeline.config.reward import RewardSection
+from pipeline.config.root import Config, ConfigError
 from pipeline.evaluate.benchmarks import Item
-from pipeline.reward.labels import Labeller
-from pipeline.reward.measure import best_of_n, calibration_error, reranking
+from pipeline.reward.__main__ import check_continues
+from pipeline.reward.labels import Labeller, Sampler, Solution
+from pipeline.reward.measure import best_of_n, calibration, calibration_error, reranking
 from pipeline.reward.model import RewardModel, Scorer, load_reward_model, load_trunk, score_steps
-from pipeline.reward.steps import split_steps, step_ends
+from pipeline.reward.replay import identity, read_labels, replayed
+from pipeline.reward.steps import locate_steps, split_steps, step_ends
 from pipeline.reward.train import step_batches
+
+ROOT = Path(__file__).resolve().parents[1]
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +61,48 @@ def test_step_ends_are_the_tokens_that_end_each_step(tiny):
     assert step_ends(tokenizer, [tokenizer.eos_token_id], "line") == []
 
 
+@pytest.fixture(scope="module")
+def byte_level() -> Any:
+    """A byte-level BPE whose merges run over ends of lines; a Chinese character is three of its tokens."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    space, newline = "\u0120", "\u010a"
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    merges = [(space, "b"), ("7", newline), (newline, newline), (newline, "c")]
+    words = ["</s>", *alphabet, *("".join(pair) for pair in merges)]
+    tokenizer = Tokenizer(models.BPE({word: index for index, word in enumerate(words)}, merges))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="</s>")
+
+
+@pytest.mark.parametrize(
+    ("split", "text", "steps"),
+    [
+        ("line", "a\n b\nd", ["a\n ", "b\n", "d"]),
+        ("line", "a=7\nb=7", ["a=7\n", "b=7"]),
+        ("line", "a\n\nd", ["a\n\n", "d"]),
+        ("line", "a\ncd", ["a\n", "cd"]),
+        ("sentence", "先有3个。再加4个。", ["先有3个。", "再加4个。"]),
+        ("sentence", "It is 3. b", ["It is 3. ", "b"]),
+    ],
+)
+def test_a_step_ends_in_a_token_of_its_own_whatever_the_tokenizer_merges(byte_level, split, text, steps):
+    """A prefix up to a step's end must hold the whole step and nothing of the next one's words."""
+    tokens = [*byte_level(text)["input_ids"], byte_level.eos_token_id]
+    found = locate_steps(byte_level, tokens, split)
+    assert [step for step, _ in found] == steps
+    shown, before = 0, ""
+    for step, end in found:
+        before += step
+        prefix = byte_level.decode(tokens[: end + 1])
+        assert before.startswith(prefix) and len(prefix) >= len(before.rstrip()), (prefix, before)
+        assert end >= shown
+        shown = end + 1
+    assert found[-1][1] == len(tokens) - 2
+
+
 class ScriptedEngine:
     """Answers solutions and completions from a table by the text it is asked to continue."""
 
@@ -68,28 +121,77 @@ class ScriptedEngine:
         return found
 
 
+GOOD, BAD = "3+4=7\n\\boxed{7}", "3+4=8\n\\boxed{8}"
+SOLUTIONS = {"Q": [GOOD, GOOD, BAD, "3+4=7\n\\boxed{1}"]}
+LABELS = [(2, True, [1, 1], [0.5, 1.0]), (1, False, [0, 0], [0.0, 0.0]), (1, False, [1, 0], [0.5, 0.0])]
+
+
+def completions(question: str) -> dict[str, list[str]]:
+    return {
+        f"{question}3+4=7\n": ["\\boxed{7}", "\\boxed{7}", "no box 7", "\\boxed{6}"],
+        f"{question}3+4=8\n": ["\\boxed{8}"] * 4,
+    }
+
+
+def scripted(tokenizer, script: dict[str, list[str]]) -> tuple[Sampler, ScriptedEngine]:
+    engine = ScriptedEngine(tokenizer, script)
+    section = RewardSection(solutions=4, completions=4, max_tokens=40)
+    return Sampler(lambda: engine, tokenizer, section, context=100), engine
+
+
+def labels(labeller: Labeller, tokenizer) -> list[Solution]:
+    return labeller.label([Item("q", "3+4?", "7")], [tokenizer("Q", add_special_tokens=False)["input_ids"]])
+
+
 def test_a_step_is_as_good_as_its_completions(tiny):
     tokenizer = load_tokenizer(tiny)
-    good, bad = "3+4=7\n\\boxed{7}", "3+4=8\n\\boxed{8}"
-    script = {
-        "Q": [good, good, bad, "3+4=7\n\\boxed{1}"],
-        "Q3+4=7\n": ["\\boxed{7}", "\\boxed{7}", "no box 7", "\\boxed{6}"],
-        "Q3+4=8\n": ["\\boxed{8}", "\\boxed{8}", "\\boxed{8}", "\\boxed{8}"],
-    }
-    engine = ScriptedEngine(tokenizer, script)
-    labeller = Labeller(
-        lambda: engine, tokenizer, RewardSection(solutions=4, completions=4, max_tokens=40), context=100
-    )
-    prompt = tokenizer("Q", add_special_tokens=False)["input_ids"]
-    found = labeller.label([Item("q", "3+4?", "7")], [prompt])
-    assert [(s.count, s.right, s.hard, s.soft) for s in found] == [
-        (2, True, [1, 1], [0.5, 1.0]),
-        (1, False, [0, 0], [0.0, 0.0]),
-        (1, False, [1, 0], [0.5, 0.0]),
-    ]
+    sampler, engine = scripted(tokenizer, SOLUTIONS | completions("Q"))
+    prompts = {"q": tokenizer("Q", add_special_tokens=False)["input_ids"]}
+    found = labels(Labeller(sampler.section, sampler, sampler, prompts), tokenizer)
+    assert [(s.count, s.right, s.hard, s.soft) for s in found] == LABELS
     assert sorted(engine.asked) == ["Q", "Q3+4=7\n", "Q3+4=8\n"]  # equal prefixes once
     ranked = reranking(found, [[0.9, 0.9], [0.2, 0.1], [0.9, 0.3]])
     assert ranked["best_of_n"]["4"] == 1.0 and ranked["maj@n"]["4"] == 1.0 and ranked["pass@n"]["1"] == 0.5
+
+
+def test_another_model_completes_in_its_own_tokens_and_format(tiny, byte_level):
+    tokenizer = load_tokenizer(tiny)
+    policy, asked = scripted(tokenizer, SOLUTIONS)
+    completer, completed = scripted(byte_level, completions("other: "))
+    labeller = Labeller(policy.section, policy, completer, {"q": byte_level("other: ")["input_ids"]})
+    found = labels(labeller, tokenizer)
+    assert [(s.count, s.right, s.hard, s.soft) for s in found] == LABELS
+    assert asked.asked == ["Q"] and sorted(completed.asked) == ["other: 3+4=7\n", "other: 3+4=8\n"]
+    assert [tokenizer.decode(s.tokens[: s.ends[0] + 1]) for s in found] == ["3+4=7\n", "3+4=8\n", "3+4=7\n"]
+
+
+def solution(number: int, question: int = 0) -> Solution:
+    words = {"steps": ["x"], "ends": [0], "hard": [1], "soft": [1.0], "extracted": None}
+    return Solution(
+        f"q{question}", f"{question}?", "7", [question], [number, 5], right=True, count=1, **words
+    )
+
+
+def test_a_tenth_of_the_training_solutions_are_earlier_ones_each_once_and_none_new(tmp_path):
+    def write(name: str, numbers: range) -> str:
+        path = tmp_path / name
+        path.write_text("".join(json.dumps(asdict(solution(number))) + "\n" for number in numbers))
+        return str(path)
+
+    history = read_labels([write("rm-1.jsonl", range(50, 90)), write("rm-0.jsonl", range(70))])
+    assert sorted(s.tokens[0] for s in history) == list(range(90))  # of both rounds, the common ones once
+    new = [solution(number) for number in range(60, 150)]
+    drawn = replayed(new, history, 0.1, seed=3)
+    assert len(drawn) == 10 == round(0.1 * (len(new) + len(drawn)))
+    together = {identity(s) for s in [*new, *drawn]}
+    assert len(together) == 100 and all(s.tokens[0] < 60 for s in drawn)
+    assert drawn == replayed(new[::-1], history[::-1], 0.1, seed=3) != replayed(new, history, 0.1, seed=4)
+    assert replayed(new, history, 0.0, seed=3) == []
+    with pytest.raises(InputError, match="810 earlier solutions .* hold 60 others"):
+        replayed(new, history, 0.9, seed=3)
+    (tmp_path / "old.jsonl").write_text('{"id": "q"}\n')
+    with pytest.raises(InputError, match="old.jsonl: line 1: not a labelled solution"):
+        read_labels([str(tmp_path / "old.jsonl")])
 
 
 def test_best_of_n_equals_the_mean_over_all_subsets():
@@ -104,8 +206,13 @@ def test_best_of_n_equals_the_mean_over_all_subsets():
 
 
 def test_calibration_error_of_known_values():
-    assert calibration_error([0.25, 0.25, 0.25, 0.25], [1, 0, 0, 0]) == 0.0
-    assert calibration_error([0.95, 0.95, 0.05, 0.05], [1, 0, 0, 0]) == pytest.approx(0.5 * 0.45 + 0.5 * 0.05)
+    assert calibration_error(calibration([0.25, 0.25, 0.25, 0.25], [1, 0, 0, 0])) == 0.0
+    bins = calibration([0.95, 0.95, 0.05, 0.05], [1, 0, 0, 0])
+    assert [(row["from"], row["steps"], row["predicted"], row["true"]) for row in bins] == [
+        (0.0, 2, pytest.approx(0.05), 0.0),
+        (0.9, 2, pytest.approx(0.95), 0.5),
+    ]
+    assert calibration_error(bins) == pytest.approx(0.5 * 0.45 + 0.5 * 0.05)
 
 
 def test_packed_scores_equal_scores_one_by_one(tiny):
@@ -133,53 +240,180 @@ def test_every_epoch_sees_every_example_once_in_a_new_order():
     assert batches == step_batches(10, section)
 
 
-def run_stage_program(folder: Path, config: dict) -> subprocess.CompletedProcess:
-    inputs = {"parent": folder / "model", "policy": folder / "model", "prompts": folder / "prompts.jsonl"}
-    return subprocess.run(
-        [sys.executable, "-m", "pipeline.reward", "--instance", "prm", "--config", json.dumps(config)]
-        + ["--work", str(folder / "work"), "--output", str(folder / "out/data")]
-        + ["--manifest", str(folder / "out/manifest.json")]
-        + [word for name, path in inputs.items() for word in ("--input", f"{name}={path}")],
-        capture_output=True,
-        text=True,
-    )
+SECTION = {"solutions": 4, "completions": 2, "max_tokens": 24, "batch": 8, "context": 128, "label_batch": 5}
+SECTION |= {"save_every": 2, "learning_rate": 1e-3, "precision": "fp32", "held_out": 0.3, "suffix": {}}
 
 
-def test_a_reward_model_is_trained_and_resumes_to_the_same_weights(tmp_path):
-    save_tiny_model(tmp_path / "model", seed=0)
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """A tiny model, questions, and a reward model of a first round in `first/data`."""
+    folder = tmp_path_factory.mktemp("reward")
+    save_tiny_model(folder / "model", seed=0)
     rows = [{"id": f"q{n}", "question": f"What is {n}+2?", "answer": str(n + 2)} for n in range(12)]
-    (tmp_path / "prompts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    sizes = {"solutions": 4, "completions": 2, "max_tokens": 24, "batch": 8, "context": 128, "label_batch": 5}
-    config = {
-        **sizes,
-        "save_every": 2,
-        "learning_rate": 1e-2,
-        "precision": "fp32",
-        "held_out": 0.3,
-        "suffix": {},
-    }
-    done = run_stage_program(tmp_path, config)
-    assert done.returncode == 0, done.stderr
-    data = tmp_path / "out/data"
+    (folder / "prompts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    finished(start(folder, "first"))
+    return folder
+
+
+def start(
+    folder: Path, name: str, launch: dict | None = None, parent: str = "model", **keys: object
+) -> Popen:
+    """Start the program; its model goes to `<folder>/<name>/data`."""
+    inputs = {"parent": parent, "policy": "model", "prompts": "prompts.jsonl"}
+    if parent != "model":
+        inputs["history"] = f"{parent}/labels.jsonl"
+    command = [sys.executable, "-m", "pipeline.common.launch", "pipeline.reward", "--instance", name]
+    command += ["--config", json.dumps(SECTION | keys), "--launch", json.dumps(launch or {})]
+    command += ["--work", folder / name / "work", "--output", folder / name / "data"]
+    command += ["--manifest", folder / name / "manifest.json"]
+    for key, path in inputs.items():
+        command += ["--input", f"{key}={folder / path}"]
+    group = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+    environment = {key: value for key, value in os.environ.items() if key not in group}
+    environment |= {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    return Popen(command, cwd=ROOT, env=environment, stderr=PIPE, text=True)
+
+
+def finished(process: Popen) -> None:
+    _, errors = process.communicate(timeout=180)
+    assert process.returncode == 0, errors
+
+
+def lines(path: Path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def kill_when(process: Popen, folder: Path, pattern: str) -> None:
+    """Kill the process as soon as a file or folder of that name is there."""
+    while process.poll() is None and not list(folder.glob(pattern)):
+        time.sleep(0.002)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+
+
+def test_a_reward_model_learns_its_labels_and_is_measured(folder):
+    data = folder / "first/data"
     metrics = json.loads((data / "metrics.json").read_text())
-    assert {"accuracy", "calibration_error", "best_of_n", "maj@n", "pass@n"} <= set(metrics)
-    losses = [json.loads(line)["loss"] for line in (data / "metrics.jsonl").read_text().splitlines()]
+    assert {"accuracy", "calibration", "calibration_error", "best_of_n", "maj@n", "pass@n"} <= set(metrics)
+    assert sum(row["steps"] for row in metrics["calibration"]) == metrics["steps"]
+    losses = [row["loss"] for row in lines(data / "metrics.jsonl")]
     assert len(losses) >= 3 and losses[0] == pytest.approx(0.6931, abs=1e-3) and losses[-1] < losses[0]
-    labels = [json.loads(line) for line in (data / "labels.jsonl").read_text().splitlines()]
-    assert all(len(row["steps"]) == len(row["hard"]) == len(row["ends"]) for row in labels)
-    counters = json.loads((tmp_path / "out/run.json").read_text())["counters"]
+    rows = lines(data / "labels.jsonl")
+    assert all(len(row["steps"]) == len(row["hard"]) == len(row["ends"]) for row in rows)
+    counters = json.loads((folder / "first/run.json").read_text())["counters"]
     assert counters["vllm.requests"] > 48 and counters["deepspeed.steps"] == len(losses)
     scorer = load_reward_model(data)
-    assert len(score_steps(scorer, [[5, 6]], [labels[0]["tokens"]])[0]) == len(labels[0]["steps"])
+    assert len(score_steps(scorer, [[5, 6]], [rows[0]["tokens"]])[0]) == len(rows[0]["steps"])
     with pytest.raises(InputError, match="not a reward model"):
-        load_reward_model(tmp_path / "model")
+        load_reward_model(folder / "model")
 
-    weights = {
-        name: (data / name).read_bytes()
-        for name in ("model.safetensors", "head.safetensors", "metrics.jsonl")
+
+def test_killed_while_labelling_and_while_training_it_ends_with_the_same_labels_and_weights(folder):
+    work = folder / "killed/work"
+    kill_when(start(folder, "killed"), work, "labels/*.jsonl")
+    kill_when(start(folder, "killed"), work, "checkpoints/step-*")
+    first = {path.name: path.stat().st_mtime_ns for path in (work / "labels").iterdir()}
+    finished(start(folder, "killed"))
+    counters = json.loads((folder / "killed/run.json").read_text())["counters"]
+    whole = len(lines(folder / "first/data/metrics.jsonl"))
+    assert "vllm.requests" not in counters and 0 < counters["deepspeed.steps"] < whole
+    assert first == {path.name: path.stat().st_mtime_ns for path in (work / "labels").iterdir()}
+    for name in (
+        "model.safetensors",
+        "head.safetensors",
+        "labels.jsonl",
+        "metrics.jsonl",
+        "metrics.json",
+    ):
+        there, here = (folder / run / "data" / name for run in ("first", "killed"))
+        assert there.read_bytes() == here.read_bytes(), name
+
+
+def test_ranks_zero_stage_micro_batch_and_recomputation_do_not_change_the_trajectory(folder):
+    shutil.copytree(folder / "first/work/labels", folder / "two/work/labels")
+    launch = {"ranks": 2, "zero_stage": 3, "micro_batch": 1, "activation_checkpointing": True}
+    finished(start(folder, "two", launch))
+    one, two = (lines(folder / run / "data/metrics.jsonl") for run in ("first", "two"))
+    for name in ("loss", "grad_norm", "lr"):
+        assert [row[name] for row in two] == pytest.approx([row[name] for row in one], rel=1e-6), name
+    assert (folder / "first/data/labels.jsonl").read_bytes() == (
+        folder / "two/data/labels.jsonl"
+    ).read_bytes()
+
+
+def test_the_next_round_continues_the_model_with_a_tenth_of_the_earlier_labels(folder):
+    finished(start(folder, "second", parent="first/data", seed=1, temperature=1.5))
+    counts = json.loads((folder / "second/manifest.json").read_text())["counts"]
+    assert counts["replayed_solutions"] == round(0.1 * counts["training_solutions"]) > 0
+    second, first = (lines(folder / run / "data/labels.jsonl") for run in ("second", "first"))
+    drawn = lines(folder / "second/data/replay.jsonl")
+    assert len(drawn) == counts["replayed_solutions"] and all(row in first for row in drawn)
+    assert not [row for row in drawn if row in second]
+    metrics = json.loads((folder / "second/data/metrics.json").read_text())
+    assert metrics["before"]["steps"] == metrics["steps"]
+    assert metrics["before"]["calibration"] != metrics["calibration"]
+    with pytest.raises(InputError, match="reward.target is outcome, but .* has process"):
+        check_continues(str(folder / "first/data"), RewardSection(target="outcome"))
+
+
+def rounds(**change: dict) -> dict:
+    """The two rounds of iterative GRPO (paper 4.1.4) as nodes; `change` adds to the named ones."""
+    node, questions = {"benchmarks": []}, "miniweb:rl.jsonl"
+    models = {
+        "base": {"stage": "cpt", "init": "scratch", "mixture": "math"},
+        "instruct": {"stage": "sft", "parent": "base", "data": "miniweb:sft.jsonl"},
+        "rm-0": {"stage": "reward", "parent": "base", "policy": "instruct", "prompts": questions},
+        "grpo-1": {"stage": "rl", "parent": "instruct", "reward_model": "rm-0", "prompts": questions},
+        "rm-1": {"stage": "reward", "parent": "rm-0", "policy": "grpo-1", "prompts": questions},
+        "grpo-2": {"stage": "rl", "parent": "grpo-1", "reward_model": "rm-1", "prompts": questions},
+        "rm-2": {"stage": "reward", "parent": "rm-1", "policy": "grpo-2", "prompts": questions},
     }
-    shutil.rmtree(max((tmp_path / "work/checkpoints").glob("step-*")))  # killed before the last checkpoint
-    done = run_stage_program(tmp_path, config)
-    assert done.returncode == 0, done.stderr
-    assert "vllm.requests" not in json.loads((tmp_path / "out/run.json").read_text())["counters"]
-    assert weights == {name: (data / name).read_bytes() for name in weights}
+    models = {name: node | values | change.get(name.replace("-", "_"), {}) for name, values in models.items()}
+    return {"miniweb": {"enabled": True}, "mixtures": {"math": {}}, "models": models}
+
+
+def test_rounds_of_reward_model_and_policy_are_nodes():
+    graph = Graph(Config(rounds()))
+    inputs = dict(graph.nodes["reward/rm-1"].inputs)
+    assert inputs["parent"] == Result("reward/rm-0") and inputs["policy"] == Result("rl/grpo-1")
+    history = [source for key, source in graph.nodes["reward/rm-2"].inputs if key == "history"]
+    assert history == [Result("reward/rm-1", "labels.jsonl"), Result("reward/rm-0", "labels.jsonl")]
+    assert "history" not in dict(graph.nodes["reward/rm-0"].inputs)
+    second = dict(graph.nodes["rl/grpo-2"].inputs)
+    assert second["parent"] == Result("rl/grpo-1") and second["reward_model"] == Result("reward/rm-1")
+    assert "history" not in dict(Graph(Config(rounds(rm_1={"replay": 0}))).nodes["reward/rm-1"].inputs)
+
+
+def changed(**change: dict) -> set[str]:
+    """Models that get a new fingerprint when nodes change."""
+    before, after = Graph(Config(rounds())), Graph(Config(rounds(**change)))
+    return {
+        node.instance
+        for name, node in before.nodes.items()
+        if node.stage in ("cpt", "sft", "reward", "rl")
+        and before.fingerprint(name) != after.fingerprint(name)
+    }
+
+
+def test_a_change_reaches_the_rounds_after_it_and_no_other():
+    everything = {"rm-0", "grpo-1", "rm-1", "grpo-2", "rm-2"}
+    assert changed(rm_0={"completions": 3}) == everything
+    assert changed(grpo_1={"kl_coefficient": 0.1}) == everything - {"rm-0"}
+    assert changed(rm_1={"replay": 0.2}) == {"rm-1", "grpo-2", "rm-2"}
+    assert changed(rm_1={"completer": "instruct"}) == {"rm-1", "grpo-2", "rm-2"}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"rm_1": {"policy": "grpo-2"}}, "made from itself: grpo-2 <- rm-1 <- grpo-2|rm-1 <- grpo-2 <- rm-1"),
+        ({"grpo_2": {"parent": "rm-1"}}, "models.grpo-2.parent: 'rm-1' is a reward model"),
+        ({"rm_0": {"policy": None}}, "models.rm-0.policy: missing"),
+        ({"rm_0": {"completer": "base"}}, "models.rm-0.completer: 'base' is a cpt model"),
+        ({"rm_0": {"replay": 1.0}}, "models.rm-0.replay: .*less than 1"),
+    ],
+)
+def test_rounds_that_cannot_be_are_named(change, words):
+    with pytest.raises(ConfigError, match=words):
+        Config(rounds(**change))

@@ -243,14 +243,29 @@ class Graph:
             inputs.append(("init", self._init(name)))
         if node.stage == "cpt":
             inputs.append(("tokens", Result(f"tokens/{node.mixture}")))
-        for key in ("policy", "reward_model"):
+        for key in ("policy", "completer", "reward_model"):
             if getattr(node, key):
                 inputs.append((key, self.model(getattr(node, key))))
         section = self.config.model_sections[name]
+        if node.stage == "reward" and section.replay:
+            inputs += [("history", labels) for labels in self._earlier_labels(node)]
         for key in ("data", "prompts", "evaluation"):
             sources = getattr(section, key, None)
             inputs += [(key, source) for source in self._sources(sources, f"models.{name}.{key}")]
         self._add(f"{node.stage}/{name}", f"pipeline.{node.stage}", section, inputs)
+
+    def _earlier_labels(self, node: ModelNode) -> list["str | Result"]:
+        """Step labels of the reward models that a reward model continues, the newest first (paper 4.1.4)."""
+        found: list[str | Result] = []
+        while node.parent and self.config.models[node.parent].stage == "reward":
+            parent = node.parent
+            node = self.config.models[parent]
+            folder = self.model(parent)
+            if isinstance(folder, Result):
+                found.append(Result(folder.node, "labels.jsonl"))
+            elif (labels := Path(folder) / "labels.jsonl").exists():
+                found.append(str(labels))
+        return found
 
     def model(self, name: str) -> "str | Result":
         """The folder or hub id of a model."""

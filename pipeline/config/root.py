@@ -53,6 +53,9 @@ class ModelNode(Section):
     train: bool = key(True, "false: use `init` as it is, for evaluation or as a parent")
     mixture: str | None = key(None, "cpt: name of the mixture it is trained on")
     policy: str | None = key(None, "reward: name of the model whose solutions are labelled")
+    completer: str | None = key(
+        None, "reward: name of the model that completes the steps of the policy's solutions; null: the policy"
+    )
     reward_model: str | None = key(
         None, "rl: name of the reward model, where the section's reward weights ask for one"
     )
@@ -111,6 +114,7 @@ class Config:
             self._add_model(name, node)
         for name in self.models:
             self._check_model(name)
+        self._check_cycles()
 
     def _with_seed(self, name: str, section: Any) -> Any:
         if isinstance(section, dict) and "seed" in SECTIONS[name].model_fields:
@@ -150,6 +154,7 @@ class Config:
         for field, stages in (
             ("parent", MODEL_STAGES),
             ("policy", ("sft", "rl")),
+            ("completer", ("sft", "rl")),
             ("reward_model", ("reward",)),
         ):
             target = getattr(node, field)
@@ -163,6 +168,14 @@ class Config:
                 raise ConfigError(
                     f"config key {where}.{field}: {target!r} is a {self.models[target].stage} model"
                 )
+        if node.stage != "reward" and node.parent and self.models[node.parent].stage == "reward":
+            raise ConfigError(
+                f"config key {where}.parent: {node.parent!r} is a reward model; it writes no text"
+            )
+        if node.train and node.stage == "reward" and node.policy is None:
+            raise ConfigError(
+                f"config key {where}.policy: missing; name the model whose solutions are labelled"
+            )
         if not node.train and (node.init is None or node.init == "scratch"):
             raise ConfigError(f"config key {where}.train: false needs an `init`: a folder or a hub id")
         if node.train and node.stage == "cpt" and node.mixture not in self.mixtures:
@@ -177,3 +190,20 @@ class Config:
                 raise ConfigError(
                     f"config key {where}.benchmarks: no benchmark {benchmark!r}; known: {known}"
                 )
+
+    def _check_cycles(self) -> None:
+        """No model is made from itself: each round of reward model and policy has a node of its own."""
+        finished: set[str] = set()
+
+        def visit(name: str, path: tuple[str, ...]) -> None:
+            if name in path:
+                circle = " <- ".join([*path[path.index(name) :], name])
+                raise ConfigError(f"config key models.{name}: made from itself: {circle}")
+            node = self.models[name]
+            for source in (node.parent, node.policy, node.completer, node.reward_model):
+                if source is not None and source not in finished:
+                    visit(source, (*path, name))
+            finished.add(name)
+
+        for name in self.models:
+            visit(name, ())

@@ -1,8 +1,9 @@
 """Reward model (paper 4.2): label the policy's solutions, train on the labels, measure on held-out questions.
 
-Inputs: `parent` (or `init`), the model whose trunk is trained, or an earlier reward model that is continued;
-`policy`, whose solutions are labelled; `prompts`, questions with answers. Output: the reward model's folder,
-`labels.jsonl`, `metrics.json`, and `metrics.jsonl` with a line per step.
+Inputs: `parent` (or `init`), the model whose trunk is trained, or an earlier reward model that is continued
+(4.1.4) with a replay of the labels in `history`; `policy`, whose solutions are labelled; optionally
+`completer`; `prompts`, questions with answers. Output: the reward model's folder, `labels.jsonl`,
+`replay.jsonl`, `metrics.json`, and `metrics.jsonl` with a line per step.
 """
 
 import hashlib
@@ -21,13 +22,13 @@ from pipeline.common.batches import saved_batch
 from pipeline.common.manifest import write_json
 from pipeline.common.model import context_length, load_tokenizer
 from pipeline.common.progress import Progress
-from pipeline.common.stage import InputError, Stage, run_stage
-from pipeline.common.training import start_process_group
+from pipeline.common.stage import Counts, InputError, Stage, run_stage
+from pipeline.common.training import start_process_group, use_threads
 from pipeline.config.evaluate import BenchmarkNode
 from pipeline.config.reward import RewardSection
 from pipeline.evaluate.benchmarks import Item, load
 from pipeline.evaluate.prompts import chat_prompt
-from pipeline.reward.labels import Labeller, Solution
+from pipeline.reward.labels import Labeller, Sampler, Solution
 from pipeline.reward.measure import measure
 from pipeline.reward.model import (
     SETTINGS,
@@ -37,7 +38,8 @@ from pipeline.reward.model import (
     save_reward_model,
     score_places,
 )
-from pipeline.reward.train import Example, full_weights, make_examples, train
+from pipeline.reward.replay import read_labels, replayed
+from pipeline.reward.train import Example, build, full_weights, make_examples, train
 
 
 def source(stage: Stage[RewardSection], *names: str) -> str:
@@ -54,22 +56,48 @@ def load_questions(stage: Stage[RewardSection]) -> list[Item]:
     return load("reward.prompts", BenchmarkNode(source=sources, limit=stage.config.questions), sources)
 
 
-def make_labeller(stage: Stage[RewardSection], policy: str, prompts: Sequence[list[int]]) -> Labeller:
-    """A labeller whose engine is as long as prompts and solutions need.
+def make_sampler(stage: Stage[RewardSection], model: str, longest: int, engines: int) -> Sampler:
+    """A sampler whose engine is as long as prompts of up to `longest` tokens and two solutions need.
 
-    It must live as long as the process group: the end of a vLLM engine is the end of the group.
+    It must live as long as the process group: the end of a vLLM engine is the end of the group. `engines`
+    share the GPU memory that is vLLM's.
     """
     section = stage.config
-    context = min(context_length(policy), max(map(len, prompts)) + 2 * section.max_tokens)
+    context = min(context_length(model), longest + 2 * section.max_tokens)
 
     def start() -> Any:
         from pipeline.common.generation import Generator
 
         dtype = "bfloat16" if section.precision == "bf16" else "float32"
-        memory = float(stage.launch.get("gpu_memory", 0.4))
-        return Generator(policy, dtype=dtype, max_model_len=context, seed=section.seed, gpu_memory=memory)
+        memory = float(stage.launch.get("gpu_memory", 0.4)) / engines
+        return Generator(model, dtype=dtype, max_model_len=context, seed=section.seed, gpu_memory=memory)
 
-    return Labeller(start, load_tokenizer(policy), section, context)
+    return Sampler(start, load_tokenizer(model), section, context)
+
+
+def make_labeller(
+    stage: Stage[RewardSection], policy: str, items: Sequence[Item], prompts: Sequence[list[int]]
+) -> Labeller:
+    """A labeller in which the policy, or the `completer` that is given, completes the steps."""
+    section = stage.config
+    if not stage.inputs.get("completer"):
+        sampler = make_sampler(stage, policy, max(map(len, prompts)), engines=1)
+        own = {item.id: prompt for item, prompt in zip(items, prompts, strict=True)}
+        return Labeller(section, sampler, sampler, own)
+    completer = source(stage, "completer")
+    tokenizer = load_tokenizer(completer)
+    theirs = {item.id: chat_prompt(tokenizer, item, suffix_of(item, section), completer) for item in items}
+    return Labeller(
+        section,
+        make_sampler(stage, policy, max(map(len, prompts)), engines=2),
+        make_sampler(stage, completer, max(map(len, theirs.values())), engines=2),
+        theirs,
+    )
+
+
+def suffix_of(item: Item, section: RewardSection) -> str:
+    """The instruction appended to a question."""
+    return section.suffix.get(item.lang, "")
 
 
 def label_all(
@@ -93,79 +121,117 @@ def label_all(
         for part in parts[dist.get_rank() :: dist.get_world_size()]:
             batch(part)
             bar.update(len(items[part]))
-    for name, count in labeller.counters.items():
+    for name, count in labeller.counters().items():
         stage.counter(name, count)
     dist.barrier()
     return [Solution(**row) for part in parts for row in batch(part)]
 
 
-def is_held_out(question: str, share: float, seed: int) -> bool:
-    """Whether a question is kept for measuring: a property of its id and the seed."""
-    digest = hashlib.sha256(f"{seed}/held-out/{question}".encode()).digest()
+def is_held_out(question: str, share: float) -> bool:
+    """Whether a question is kept for measuring: a property of its text, so that no round trains on it."""
+    digest = hashlib.sha256(f"held-out/{question}".encode()).digest()
     return int.from_bytes(digest[:4]) < share * 2**32
 
 
 def write_labels(path: Path, solutions: Sequence[Solution]) -> None:
-    """`labels.jsonl`: a line per solution."""
+    """A line per solution."""
     with path.open("w") as file:
         file.writelines(json.dumps(asdict(solution), ensure_ascii=False) + "\n" for solution in solutions)
 
 
-def run(stage: Stage[RewardSection]) -> dict[str, int | float | str]:
+def check_tokenizer(policy: str, parent: str) -> None:
+    """Step labels are tied to tokens: policy and reward model must have the same."""
+    if load_tokenizer(policy).get_vocab() != load_tokenizer(parent).get_vocab():
+        raise InputError(f"{policy}: its tokenizer is not that of {parent}; step labels are tied to tokens")
+
+
+def check_continues(parent: str, section: RewardSection) -> bool:
+    """Whether `parent` is a reward model; it must have been trained to predict the same."""
+    if not (Path(parent) / SETTINGS).exists():
+        return False
+    settings = json.loads((Path(parent) / SETTINGS).read_text())
+    for name in ("target", "split"):
+        if settings[name] != getattr(section, name):
+            raise InputError(
+                f"reward.{name} is {getattr(section, name)}, but {parent}, which training continues, has "
+                f"{settings[name]}"
+            )
+    return True
+
+
+def draw_replay(stage: Stage[RewardSection], new: Sequence[Solution]) -> list[Solution]:
+    """Earlier rounds' labels to train on beside `new`; questions held out and solutions too long are none."""
+    section = stage.config
+    pairs = make_examples(read_labels(stage.inputs.get("history", [])), section)
+    history = [solution for solution, _ in pairs if not is_held_out(solution.question, section.held_out)]
+    return replayed(new, history, section.replay, section.seed)
+
+
+def run(stage: Stage[RewardSection]) -> Counts:
     """Label, train, measure, export; returns counts of solutions and steps."""
     section = stage.config
+    use_threads(stage.launch)
     parent, policy = source(stage, "parent", "init"), source(stage, "policy")
     start_process_group()
-    tokenizer, items = load_tokenizer(parent), load_questions(stage)
-    asker = load_tokenizer(policy)
-    if asker.get_vocab() != tokenizer.get_vocab():
-        raise InputError(f"{policy}: its tokenizer is not that of {parent}; step labels are tied to tokens")
-    prompts = [chat_prompt(asker, item, section.suffix.get(item.lang, ""), policy) for item in items]
-    labeller = make_labeller(stage, policy, prompts)
+    check_tokenizer(policy, parent)
+    continues = check_continues(parent, section)
+    items, asker = load_questions(stage), load_tokenizer(policy)
+    prompts = [chat_prompt(asker, item, suffix_of(item, section), policy) for item in items]
+    # It lives until the end of the run (see `make_sampler`).
+    labeller = make_labeller(stage, policy, items, prompts)
     solutions = label_all(stage, labeller, items, prompts)
 
-    by_id = {item.id: prompt for item, prompt in zip(items, prompts, strict=True)}
-    pairs = list(make_examples(solutions, by_id, section))
-    kept = [is_held_out(solution.id, section.held_out, section.seed) for solution, _ in pairs]
-    held_out = [pair for pair, out in zip(pairs, kept, strict=True) if out]
-    training = [example for (_, example), out in zip(pairs, kept, strict=True) if not out]
-    if not training or not held_out:
-        raise InputError("reward: too few solutions to train and to measure; raise questions or held_out")
+    pairs = list(make_examples(solutions, section))
+    held_out = [pair for pair in pairs if is_held_out(pair[0].question, section.held_out)]
+    new = [solution for solution, _ in pairs if not is_held_out(solution.question, section.held_out)]
+    if not new or not held_out:
+        raise InputError(
+            f"reward {stage.instance}: {len(new)} solutions to train on, {len(held_out)} to measure on, "
+            f"{len(solutions) - len(pairs)} longer than reward.context; raise questions, held_out or context"
+        )
+    replay = draw_replay(stage, new) if continues else []
 
     torch.manual_seed(section.seed)
     model = RewardModel(load_trunk(parent, section.precision))
-    if (Path(parent) / SETTINGS).exists():
+    if continues:
         load_head(model, Path(parent))
-    engine = train(stage, model, training)
-    export(stage, engine, tokenizer, held_out)
+    engine = build(stage, model)
+    before = measured(engine, held_out) if continues else {}
+    train(stage, engine, [example for _, example in make_examples([*new, *replay], section)])
+    metrics = measured(engine, held_out) | ({"before": before} if continues else {})
+    export(stage, engine, load_tokenizer(parent), metrics)
     if stage.is_main:
         write_labels(stage.partial / "labels.jsonl", solutions)
+        write_labels(stage.partial / "replay.jsonl", replay)
     return {
         "questions": len(items),
         "solutions": len(solutions),
         "too_long": len(solutions) - len(pairs),
         "steps": sum(len(solution.steps) for solution in solutions),
+        "training_solutions": len(new) + len(replay),
+        "replayed_solutions": len(replay),
         "held_out_solutions": len(held_out),
     }
 
 
-def export(
-    stage: Stage[RewardSection], engine: Any, tokenizer: Any, held_out: Sequence[tuple[Solution, Example]]
-) -> None:
-    """Measure on held-out solutions and write the folder; all ranks must call it."""
-    section, examples = stage.config, [example for _, example in held_out]
+def measured(engine: Any, held_out: Sequence[tuple[Solution, Example]]) -> dict[str, Any]:
+    """What the model is worth on held-out solutions; all ranks must call it."""
     engine.module.eval()
+    examples = [example for _, example in held_out]
     scores = score_places(
         engine, [example.tokens for example in examples], [example.places for example in examples]
     )
+    engine.module.train()
+    return measure([solution for solution, _ in held_out], [example.targets for example in examples], scores)
+
+
+def export(stage: Stage[RewardSection], engine: Any, tokenizer: Any, metrics: dict[str, Any]) -> None:
+    """Write the model's folder and its metrics; all ranks must call it."""
     state = full_weights(engine)
     if stage.is_main:
-        targets = [example.targets for example in examples]
-        write_json(
-            stage.partial / "metrics.json", measure([solution for solution, _ in held_out], targets, scores)
-        )
+        write_json(stage.partial / "metrics.json", metrics)
         names = ("split", "target", "labels", "suffix")
-        settings = {name: getattr(section, name) for name in names}
+        settings = {name: getattr(stage.config, name) for name in names}
         save_reward_model(stage.partial, engine.module, state, tokenizer, settings)
 
 

@@ -3,33 +3,39 @@
 The policy samples solutions; each prefix that ends with a step is completed N times and the completions are
 graded with the grader of RL and evaluation. Hard label: some completion is right. Soft label: the share that
 is. The last step's label is the solution's own verdict. Equal prefixes of one question are completed once.
-Departure: Math-Shepherd completes with a model of its own; here the policy completes its own solutions.
+Math-Shepherd completes with a model of its own; here the policy does, unless a completer is given. A
+completer with another tokenizer gets the prefix as text.
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from pipeline.common.chat import encode
 from pipeline.config.reward import RewardSection
-from pipeline.evaluate.answers import grade
+from pipeline.evaluate.answers import extract
 from pipeline.evaluate.benchmarks import Item
+from pipeline.evaluate.grading import grade_answers
 from pipeline.evaluate.sampling import sample_seed
-from pipeline.reward.steps import split_steps, step_ends
+from pipeline.reward.steps import locate_steps
+
+Prefix = tuple[int, tuple[int, ...]]  # number of the question, tokens of a solution up to the end of a step
 
 
 @dataclass(frozen=True)
 class Solution:
     """A labelled solution.
 
-    `ends`: last token of each step in `tokens`; `hard`, `soft`: labels of the steps; `count`: how often it
-    was sampled.
+    `prompt` and `tokens` as the policy saw and sampled them; `ends`: last token of each step in `tokens`;
+    `hard`, `soft`: labels of the steps; `count`: how often it was sampled.
     """
 
     id: str
     question: str
     reference: str
+    prompt: list[int]
     tokens: list[int]
     steps: list[str]
     ends: list[int]
@@ -40,8 +46,8 @@ class Solution:
     count: int
 
 
-class Labeller:
-    """Makes labelled solutions; `start` makes the `Generator` that holds the policy, on first need."""
+class Sampler:
+    """A model that samples: `start` makes its `Generator` on first need; `context`: its longest sequence."""
 
     def __init__(
         self, start: Callable[[], Any], tokenizer: Any, section: RewardSection, context: int
@@ -53,33 +59,11 @@ class Labeller:
     def engine(self) -> Any:
         return self.start()
 
-    def label(self, items: Sequence[Item], prompts: Sequence[list[int]]) -> list[Solution]:
-        """Labelled solutions of all items, equal ones once; solutions without any text are left out."""
-        seeds = [sample_seed(self.section.seed, "solutions", item.id) for item in items]
-        drawn = self._sample(prompts, seeds, self.section.solutions)
-        solutions = [Counter(tuple(self._without_special(tokens)) for tokens in row) for row in drawn]
-        prefixes = {}
-        for index, found in enumerate(solutions):
-            for tokens in found:
-                for end in step_ends(self.tokenizer, tokens, self.section.split)[:-1]:
-                    prefixes.setdefault((index, tokens[: end + 1]), None)
-        potentials = self._potentials(items, prompts, list(prefixes))
-        return [
-            solution
-            for index, found in enumerate(solutions)
-            for tokens, count in found.items()
-            if (solution := self._solution(items[index], index, tokens, count, potentials)) is not None
-        ]
-
-    def _without_special(self, tokens: Sequence[int]) -> list[int]:
-        special = set(self.tokenizer.all_special_ids)
-        return [token for token in tokens if token not in special]
-
-    def _text(self, tokens: Sequence[int]) -> str:
+    def text(self, tokens: Sequence[int]) -> str:
         return self.tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False)
 
-    def _sample(self, prompts: Sequence[list[int]], seeds: Sequence[int], n: int) -> list[list[list[int]]]:
-        """Token ids of `n` outputs for each prompt; each gets what room its prompt leaves."""
+    def sample(self, prompts: Sequence[list[int]], seeds: Sequence[int], n: int) -> list[list[list[int]]]:
+        """Token ids of `n` outputs for each prompt; each gets what room its prompt leaves, none without."""
         rooms = [min(self.section.max_tokens, self.context - len(prompt)) for prompt in prompts]
         outputs: list[list[list[int]]] = [[] for _ in prompts]
         for room in sorted({room for room in rooms if room > 0}):
@@ -98,49 +82,97 @@ class Labeller:
             self.counters["vllm.requests"] += n * len(here)
         return outputs
 
-    def _potentials(
-        self,
-        items: Sequence[Item],
-        prompts: Sequence[list[int]],
-        prefixes: Sequence[tuple[int, tuple[int, ...]]],
-    ) -> dict[tuple[int, tuple[int, ...]], float]:
-        """For each (question, prefix) the share of its completions that reach the reference."""
-        seeds = [sample_seed(self.section.seed, items[index].id, str(prefix)) for index, prefix in prefixes]
-        starts = [[*prompts[index], *prefix] for index, prefix in prefixes]
-        found = {}
-        completions = self._sample(starts, seeds, self.section.completions)
-        for (index, prefix), outputs in zip(prefixes, completions, strict=True):
-            rights = [self._verdict(items[index], [*prefix, *tokens]).right for tokens in outputs]
-            found[index, prefix] = sum(rights) / max(1, len(rights))
-        return found
 
-    def _verdict(self, item: Item, tokens: Sequence[int]) -> Any:
-        text = self._text(tokens)
-        return grade(item.answer, text, question=item.question, choices=item.choices, boxed_only=True)
+class Labeller:
+    """Makes labelled solutions; `completer_prompts`: by id, the questions as the completer is asked."""
 
-    def _solution(
+    def __init__(
         self,
-        item: Item,
-        index: int,
-        tokens: tuple[int, ...],
-        count: int,
-        potentials: dict[tuple[int, tuple[int, ...]], float],
-    ) -> Solution | None:
-        ends = step_ends(self.tokenizer, tokens, self.section.split)
-        if not ends:
-            return None
-        verdict = self._verdict(item, tokens)
-        soft = [potentials[index, tokens[: end + 1]] for end in ends[:-1]] + [float(verdict.right)]
-        return Solution(
-            id=item.id,
-            question=item.question,
-            reference=item.answer,
-            tokens=list(tokens),
-            steps=split_steps(self._text(tokens), self.section.split),
-            ends=ends,
-            hard=[int(share > 0) for share in soft],
-            soft=soft,
-            right=verdict.right,
-            extracted=verdict.extracted,
-            count=count,
+        section: RewardSection,
+        policy: Sampler,
+        completer: Sampler,
+        completer_prompts: Mapping[str, list[int]],
+    ) -> None:
+        self.section, self.policy, self.completer = section, policy, completer
+        self.completer_prompts = completer_prompts
+        self.same_tokens = completer.tokenizer.get_vocab() == policy.tokenizer.get_vocab()
+
+    def counters(self) -> Counter[str]:
+        """What the engines did."""
+        if self.completer is self.policy:
+            return self.policy.counters
+        return self.policy.counters + self.completer.counters
+
+    def label(self, items: Sequence[Item], prompts: Sequence[list[int]]) -> list[Solution]:
+        """Labelled solutions of all items, equal ones once; solutions without any text are left out."""
+        seeds = [sample_seed(self.section.seed, "solutions", item.id) for item in items]
+        drawn = self.policy.sample(prompts, seeds, self.section.solutions)
+        sampled = Counter(
+            (index, self._without_special(tokens)) for index, row in enumerate(drawn) for tokens in row
         )
+        steps = {
+            solution: locate_steps(self.policy.tokenizer, solution[1], self.section.split)
+            for solution in sampled
+        }
+        prefixes = list(
+            dict.fromkeys(
+                (index, tokens[: end + 1])
+                for (index, tokens), found in steps.items()
+                for _, end in found[:-1]
+            )
+        )
+        potentials = self._potentials(items, prefixes)
+        chosen = [solution for solution in sampled if steps[solution]]
+        verdicts = self._verdicts(items, [(index, self.policy.text(tokens)) for index, tokens in chosen])
+        labelled = []
+        for (index, tokens), verdict in zip(chosen, verdicts, strict=True):
+            ends = [end for _, end in steps[index, tokens]]
+            soft = [potentials[index, tokens[: end + 1]] for end in ends[:-1]] + [float(verdict.right)]
+            labelled.append(
+                Solution(
+                    id=items[index].id,
+                    question=items[index].question,
+                    reference=items[index].answer,
+                    prompt=list(prompts[index]),
+                    tokens=list(tokens),
+                    steps=[text for text, _ in steps[index, tokens]],
+                    ends=ends,
+                    hard=[int(share > 0) for share in soft],
+                    soft=soft,
+                    right=verdict.right,
+                    extracted=verdict.extracted,
+                    count=sampled[index, tokens],
+                )
+            )
+        return labelled
+
+    def _without_special(self, tokens: Sequence[int]) -> tuple[int, ...]:
+        special = set(self.policy.tokenizer.all_special_ids)
+        return tuple(token for token in tokens if token not in special)
+
+    def _potentials(self, items: Sequence[Item], prefixes: Sequence[Prefix]) -> dict[Prefix, float]:
+        """For each prefix the share of its completions that reach the reference; 0 if it leaves no room."""
+        shown = [list(tokens) for _, tokens in prefixes]
+        if not self.same_tokens:
+            shown = encode(self.completer.tokenizer, [self.policy.text(tokens) for _, tokens in prefixes])
+        starts = [
+            [*self.completer_prompts[items[index].id], *tokens]
+            for (index, _), tokens in zip(prefixes, shown, strict=True)
+        ]
+        seeds = [sample_seed(self.section.seed, items[index].id, str(tokens)) for index, tokens in prefixes]
+        drawn = self.completer.sample(starts, seeds, self.section.completions)
+        wholes = [
+            [self.completer.text([*prefix, *tokens]) for tokens in outputs]
+            for prefix, outputs in zip(shown, drawn, strict=True)
+        ]
+        jobs = [(index, whole) for (index, _), row in zip(prefixes, wholes, strict=True) for whole in row]
+        verdicts = iter(self._verdicts(items, jobs))
+        return {
+            prefix: sum(next(verdicts).right for _ in row) / max(1, len(row))
+            for prefix, row in zip(prefixes, wholes, strict=True)
+        }
+
+    def _verdicts(self, items: Sequence[Item], texts: Sequence[tuple[int, str]]) -> list[Any]:
+        """Verdicts on (number of the question, text); as in RL, an answer must stand in a box."""
+        jobs = [(items[index], extract(text, boxed_only=True)) for index, text in texts]
+        return grade_answers(jobs, label=None)

@@ -16,16 +16,29 @@ from pipeline.reward.labels import Solution
 BINS = 10
 
 
-def calibration_error(probabilities: Sequence[float], labels: Sequence[float], bins: int = BINS) -> float:
-    """Expected calibration error: |predicted - true share|, mean over equal-width bins by size."""
+def calibration(
+    probabilities: Sequence[float], labels: Sequence[float], bins: int = BINS
+) -> list[dict[str, float]]:
+    """Equal-width bins of the predictions that are not empty: size, mean prediction, true share."""
     predicted, true = np.asarray(probabilities), np.asarray(labels, dtype=float)
     places = np.minimum((predicted * bins).astype(int), bins - 1)
-    error = 0.0
-    for number in range(bins):
-        inside = places == number
-        if inside.any():
-            error += inside.mean() * abs(predicted[inside].mean() - true[inside].mean())
-    return float(error)
+    return [
+        {
+            "from": number / bins,
+            "to": (number + 1) / bins,
+            "steps": int(inside.sum()),
+            "predicted": float(predicted[inside].mean()),
+            "true": float(true[inside].mean()),
+        }
+        for number in range(bins)
+        if (inside := places == number).any()
+    ]
+
+
+def calibration_error(bins: Sequence[dict[str, float]]) -> float:
+    """Expected calibration error: |predicted - true share| of the bins, mean by their size."""
+    total = sum(row["steps"] for row in bins)
+    return sum(row["steps"] / total * abs(row["predicted"] - row["true"]) for row in bins)
 
 
 def best_of_n(scores: Sequence[float], rights: Sequence[bool], n: int) -> float:
@@ -81,11 +94,13 @@ def measure(
         float((score > 0.5) == (label > 0.5)) for score, label in zip(flat_scores, flat_labels, strict=True)
     ]
     share = fmean(label > 0.5 for label in flat_labels)
+    bins = calibration(flat_scores, flat_labels)
     return {
         "steps": len(flat_labels),
         "accuracy": fmean(hits),
         "accuracy_ci95": list(mean_interval(hits)),
         "always_the_commoner": max(share, 1 - share),
-        "calibration_error": calibration_error(flat_scores, flat_labels),
+        "calibration_error": calibration_error(bins),
+        "calibration": bins,
         **reranking(solutions, scores),
     }

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from transformers import AutoModel
 
 from pipeline.common.model import DTYPES, load_tokenizer
+from pipeline.common.packing import concatenate
 from pipeline.common.stage import InputError
 from pipeline.reward.steps import step_ends
 
@@ -49,21 +50,6 @@ class Rows:
     positions_BT: Tensor
     rows_S: Tensor
     columns_S: Tensor
-
-
-def pack(sequences: Sequence[Sequence[int]], length: int) -> list[list[int]]:
-    """Indices of sequences for each row of at most `length` tokens, first fit in the given order."""
-    rows: list[list[int]] = []
-    room: list[int] = []
-    for index, sequence in enumerate(sequences):
-        row = next((row for row, free in enumerate(room) if free >= len(sequence)), None)
-        if row is None:
-            rows.append([])
-            room.append(length)
-            row = len(rows) - 1
-        rows[row].append(index)
-        room[row] -= len(sequence)
-    return rows
 
 
 def make_rows(
@@ -139,7 +125,9 @@ def score_steps(
 ) -> list[list[tuple[int, float]]]:
     """(index of its last token in the output, probability that it is good) for each step of each output.
 
-    An outcome model has one score, at the end of the last step. An output without any text has none.
+    `prompts` and `outputs` are token ids of the policy, whose tokenizer must be the reward model's. An
+    outcome model has one score, at the end of the last step. An output without any text has none. Scores are
+    those of each output alone, however many share a row or a batch of `tokens_at_once`.
     """
     ends = [step_ends(scorer.tokenizer, output, scorer.settings["split"]) for output in outputs]
     if scorer.settings["target"] == "outcome":
@@ -162,11 +150,12 @@ def score_places(
     found: list[list[float]] = [[] for _ in sequences]
     wanted = [index for index in range(len(sequences)) if places[index]]
     longest = max((len(sequences[index]) for index in wanted), default=1)
-    packed = [[wanted[index] for index in row] for row in pack([sequences[i] for i in wanted], longest)]
+    rows = concatenate((len(sequences[index]) for index in wanted), longest)
+    packed = [[wanted[index] for index in row] for row in rows]
     for start in range(0, len(packed), step := max(1, tokens_at_once // longest)):
         group = packed[start : start + step]
-        rows = make_rows(group, sequences, places)
-        tensors = (rows.tokens_BT, rows.positions_BT, rows.rows_S, rows.columns_S)
+        made = make_rows(group, sequences, places)
+        tensors = (made.tokens_BT, made.positions_BT, made.rows_S, made.columns_S)
         scores = iter(model(*(tensor.to(device) for tensor in tensors)).sigmoid().tolist())
         for index in (index for row in group for index in row):
             found[index] = [next(scores) for _ in places[index]]

@@ -1,11 +1,12 @@
 """Steps of a solution: where they end in its text and in its tokens.
 
 A step keeps the whitespace that ends it, so that steps joined give the text again, and a reward read at a
-step's last token has seen that the step is over.
+step's last token has seen that the step is over. Text and tokens need not have the same boundaries: a token
+that runs over into the next step belongs to the next one, unless it holds words of this step as well.
 """
 
 import re
-from bisect import bisect_left
+from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,17 +27,31 @@ def split_steps(text: str, split: str) -> list[str]:
     return steps
 
 
+def locate_steps(tokenizer: Any, tokens: Sequence[int], split: str) -> list[tuple[str, int]]:
+    """(text, index of its last token) of each step of an output, the indices rising.
+
+    Special tokens, such as EOS, belong to no step. Steps that end in the same token are one step.
+    """
+
+    def text_of(count: int) -> str:
+        return tokenizer.decode(tokens[:count], skip_special_tokens=True, clean_up_tokenization_spaces=False)
+
+    special = set(tokenizer.all_special_ids)
+    found: list[tuple[str, int]] = []
+    position = 0
+    for step in split_steps(text_of(len(tokens)), split):
+        words, position = position + len(step.rstrip()), position + len(step)
+        # Characters of several tokens count from their first: the longest prefix of this length is whole.
+        count = bisect_right(range(len(tokens) + 1), position, key=lambda n: len(text_of(n))) - 1
+        count += len(text_of(count)) < words
+        while tokens[count - 1] in special:
+            count -= 1
+        if found and found[-1][1] == count - 1:
+            step = found.pop()[0] + step
+        found.append((step, count - 1))
+    return found
+
+
 def step_ends(tokenizer: Any, tokens: Sequence[int], split: str) -> list[int]:
-    """Index of the last token of each step of an output; special tokens, such as EOS, belong to no step."""
-
-    def length(count: int) -> int:
-        return len(
-            tokenizer.decode(tokens[:count], skip_special_tokens=True, clean_up_tokenization_spaces=False)
-        )
-
-    text = tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False)
-    ends, position = [], 0
-    for step in split_steps(text, split):
-        position += len(step)
-        ends.append(bisect_left(range(len(tokens) + 1), position, key=length) - 1)
-    return sorted(set(ends))
+    """Index of the last token of each step of an output."""
+    return [end for _, end in locate_steps(tokenizer, tokens, split)]

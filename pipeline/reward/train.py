@@ -1,6 +1,7 @@
 """Training a reward model: labelled solutions in packed rows, binary cross-entropy at step ends."""
 
 import json
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,12 +12,13 @@ import torch.distributed as dist
 from torch.nn import functional as F
 
 from pipeline.common import checkpoint
+from pipeline.common.packing import concatenate
 from pipeline.common.progress import Progress
-from pipeline.common.stage import Stage
-from pipeline.common.training import EngineSettings, build_engine, constant, update
+from pipeline.common.stage import InputError, Stage
+from pipeline.common.training import build_engine, constant, settings_from, update
 from pipeline.config.reward import RewardSection
 from pipeline.reward.labels import Solution
-from pipeline.reward.model import RewardModel, Rows, make_rows, pack
+from pipeline.reward.model import RewardModel, Rows, make_rows
 
 
 @dataclass(frozen=True)
@@ -29,15 +31,15 @@ class Example:
 
 
 def make_examples(
-    solutions: Sequence[Solution], prompts: dict[str, list[int]], section: RewardSection
+    solutions: Sequence[Solution], section: RewardSection
 ) -> Iterator[tuple[Solution, Example]]:
     """Each solution as an example; those longer than the context are left out."""
+    steps = slice(-1, None) if section.target == "outcome" else slice(None)
     for solution in solutions:
-        prompt, steps = prompts[solution.id], slice(-1, None) if section.target == "outcome" else slice(None)
-        tokens = [*prompt, *solution.tokens]
+        tokens = [*solution.prompt, *solution.tokens]
         if len(tokens) <= section.context:
             targets = solution.hard if section.labels == "hard" else solution.soft
-            places = [len(prompt) + end for end in solution.ends]
+            places = [len(solution.prompt) + end for end in solution.ends]
             yield solution, Example(tokens, places[steps], [float(value) for value in targets[steps]])
 
 
@@ -55,7 +57,7 @@ def micro_batches(
 ) -> list[tuple[Rows, torch.Tensor, float]]:
     """This rank's (rows, targets, weight) of one step; ranks get equally many, filled up with weight 0."""
     sequences, places = [example.tokens for example in examples], [example.places for example in examples]
-    packed = pack(sequences, length)
+    packed = concatenate(map(len, sequences), length)
     groups = [packed[start : start + rows_at_once] for start in range(0, len(packed), rows_at_once)]
     weights = [1.0] * len(groups) + [0.0] * (-len(groups) % ranks)
     groups += groups[:1] * (len(weights) - len(groups))
@@ -66,17 +68,16 @@ def micro_batches(
     return found
 
 
-def train(stage: Stage[RewardSection], model: RewardModel, examples: Sequence[Example]) -> Any:
-    """Train to the end, from the newest checkpoint if there is one; returns the engine."""
+def build(stage: Stage[RewardSection], model: RewardModel) -> Any:
+    """The engine that trains the model."""
+    if stage.launch.get("activation_checkpointing"):
+        model.trunk.gradient_checkpointing_enable()
+    return build_engine(model, settings_from(stage.config, stage.launch))
+
+
+def train(stage: Stage[RewardSection], engine: Any, examples: Sequence[Example]) -> None:
+    """Train to the end, from the newest checkpoint if there is one; writes `metrics.jsonl`."""
     section = stage.config
-    settings = EngineSettings(
-        learning_rate=section.learning_rate,
-        weight_decay=section.weight_decay,
-        gradient_clipping=section.gradient_clipping,
-        precision=section.precision,
-        zero_stage=int(stage.launch.get("zero_stage", 1)),
-    )
-    engine = build_engine(model, settings)
     folder, log, start = stage.work / "checkpoints", [], 0
     if (path := checkpoint.newest(folder)) is not None:
         log, start = checkpoint.load(engine, path)["log"], checkpoint.step_of(path)
@@ -86,6 +87,10 @@ def train(stage: Stage[RewardSection], model: RewardModel, examples: Sequence[Ex
         for step in range(start, len(batches)):
             chosen = [examples[index] for index in batches[step]]
             loss, norm = _step(engine, chosen, stage, schedule(step))
+            if not math.isfinite(loss):
+                raise InputError(
+                    f"reward {stage.instance}: the loss is {loss} at step {step + 1}; lower learning_rate"
+                )
             log.append({"step": step + 1, "loss": loss, "grad_norm": norm, "lr": schedule(step)})
             stage.counter("deepspeed.steps")
             bar.update(loss=loss)
@@ -93,7 +98,6 @@ def train(stage: Stage[RewardSection], model: RewardModel, examples: Sequence[Ex
                 checkpoint.save(engine, folder, step + 1, {"log": log})
     if stage.is_main:
         (stage.partial / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in log))
-    return engine
 
 
 def _step(
