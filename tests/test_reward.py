@@ -361,7 +361,7 @@ def rounds(**change: dict) -> dict:
     """The two rounds of iterative GRPO (paper 4.1.4) as nodes; `change` adds to the named ones."""
     node, questions = {"benchmarks": []}, "miniweb:rl.jsonl"
     models = {
-        "base": {"stage": "cpt", "init": "scratch", "mixture": "math"},
+        "base": {"stage": "cpt", "init": "some/base", "train": False},
         "instruct": {"stage": "sft", "parent": "base", "data": "miniweb:sft.jsonl"},
         "rm-0": {"stage": "reward", "parent": "base", "policy": "instruct", "prompts": questions},
         "grpo-1": {"stage": "rl", "parent": "instruct", "reward_model": "rm-0", "prompts": questions},
@@ -370,7 +370,7 @@ def rounds(**change: dict) -> dict:
         "rm-2": {"stage": "reward", "parent": "rm-1", "policy": "grpo-2", "prompts": questions},
     }
     models = {name: node | values | change.get(name.replace("-", "_"), {}) for name, values in models.items()}
-    return {"miniweb": {"enabled": True}, "mixtures": {"math": {}}, "models": models}
+    return {"miniweb": {"enabled": True}, "models": models}
 
 
 def test_rounds_of_reward_model_and_policy_are_nodes():
@@ -388,11 +388,9 @@ def test_rounds_of_reward_model_and_policy_are_nodes():
 def changed(**change: dict) -> set[str]:
     """Models that get a new fingerprint when nodes change."""
     before, after = Graph(Config(rounds())), Graph(Config(rounds(**change)))
+    names = [name for stage in ("sft", "reward", "rl") for name in before.names(stage)]
     return {
-        node.instance
-        for name, node in before.nodes.items()
-        if node.stage in ("cpt", "sft", "reward", "rl")
-        and before.fingerprint(name) != after.fingerprint(name)
+        before.nodes[name].instance for name in names if before.fingerprint(name) != after.fingerprint(name)
     }
 
 

@@ -219,6 +219,8 @@ class Graph:
             )
             for source_name, source in mixture.sources.items():
                 where = f"mixtures.{name}.sources.{source_name}"
+                if source.data == "corpus" and "decontaminate/corpus" not in self.nodes:
+                    raise ConfigError(f"config key {where}.data: the run has no corpus; set crawl.warc")
                 files = (
                     [Result("decontaminate/corpus", "corpus")]
                     if source.data == "corpus"
