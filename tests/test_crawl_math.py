@@ -195,7 +195,8 @@ def test_source_of_git_hosts_and_wordpress_is_read():
             r"\begin{pmatrix}1 & a \\ 0 & b\end{pmatrix}",
         ),
         (
-            '<mo>{</mo><mtable columnalign="left left"><mtr><mtd><mi>x</mi></mtd><mtd><mtext>if </mtext></mtd></mtr>'
+            '<mo>{</mo><mtable columnalign="left left"><mtr><mtd><mi>x</mi></mtd>'
+            "<mtd><mtext>if </mtext></mtd></mtr>"
             "</mtable>",
             r"\begin{cases}x & \text{if }\end{cases}",
         ),

@@ -29,7 +29,7 @@ BYTE_ORDER_MARKS = (
 JOINER = "\u2060"  # shows nothing
 # Resiliparse takes each text of one character in three bytes of UTF-8 for an icon and drops it: Chinese words
 # beside formulas, operators. With a joiner it is no single character.
-LONE_CHARACTER = re.compile(r"(?<=>)(\s*+(?:[\u0800-\ud7ff\uf900-\uffff]|&#?\w{2,8};))(?=\s*+<)")
+LONE_CHARACTER = re.compile(r">(\s*+(?:[\u0800-\ud7ff\uf900-\uffff]|&#?\w{2,8};))(?=\s*+<)")
 
 
 class Unusable(Exception):
@@ -115,7 +115,7 @@ def extract(html: str, min_characters: int) -> tuple[str, str]:
     Where less than `min_characters` of main content are found, the whole page is the text. Raises
     Unusable("too_deep") for absurdly nested elements.
     """
-    html = LONE_CHARACTER.sub(rf"\1{JOINER}", html.replace("\0", ""))
+    html = LONE_CHARACTER.sub(rf">\1{JOINER}", html.replace("\0", "") if "\0" in html else html)
     tree = HTMLTree.parse(html)
     if tree.body is None:
         return "", ""

@@ -9,6 +9,7 @@ the page says so, and never as the sign of a currency.
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 ENVIRONMENTS = (
     "equation|align|aligned|alignat|alignedat|flalign|gather|gathered|multline|eqnarray|math|displaymath|split|array|"
@@ -25,7 +26,8 @@ DEFAULTS = {
     "[latex]": ("[/latex]", False),
     "[tex]": ("[/tex]", True),
 }
-LISTS = re.compile(r"[\"']?\b(inlineMath|displayMath|delimiters)\b[\"']?\s*:\s*")
+LISTS = ("inlineMath", "displayMath", "delimiters")
+LIST_START = re.compile(r"[\"']?\s*:\s*")
 STRING = r"(?:\"((?:[^\"\\\n]|\\.)*)\"|'((?:[^'\\\n]|\\.)*)'|`((?:[^`\\]|\\.)*)`)"
 PAIR = re.compile(rf"\[\s*{STRING}\s*,\s*{STRING}\s*\]")
 LEFT, RIGHT = (re.compile(rf"[\"']?{side}[\"']?\s*:\s*{STRING}") for side in ("left", "right"))
@@ -56,8 +58,18 @@ class Delimiters:
 def page_delimiters(html: str) -> Delimiters:
     """The delimiters that a page declares, and the usual ones."""
     pairs = dict(DEFAULTS)
-    for match in LISTS.finditer(html):
-        pairs |= _read_list(match[1], html[match.end() : match.end() + MAX_CONFIG])
+    for name in LISTS:
+        start = html.find(name)
+        while start >= 0:
+            if match := LIST_START.match(html, start + len(name)):
+                pairs |= _read_list(name, html[match.end() : match.end() + MAX_CONFIG])
+            start = html.find(name, start + len(name))
+    return _delimiters(tuple(pairs.items()))
+
+
+@lru_cache(maxsize=1024)
+def _delimiters(items: tuple[tuple[str, tuple[str, bool]], ...]) -> Delimiters:
+    pairs = dict(items)
     openings = sorted(pairs, key=len, reverse=True)
     pattern = "|".join([r"\\begin\{(?:" + ENVIRONMENTS + r")\*?\}", *map(re.escape, openings), r"\\[\\$]"])
     return Delimiters(pairs, re.compile(pattern))
@@ -156,15 +168,9 @@ def _closing(text: str, start: int, closing: str) -> int:
     return 0
 
 
-_PATTERNS: dict[str, re.Pattern[str]] = {}
-
-
+@lru_cache(maxsize=1024)
 def _closing_pattern(closing: str) -> re.Pattern[str]:
-    if closing not in _PATTERNS:
-        if len(_PATTERNS) > 1000:
-            _PATTERNS.clear()
-        _PATTERNS[closing] = re.compile(re.escape(closing) + r"|\\.|[{}]|\n\n|\t\t", re.DOTALL)
-    return _PATTERNS[closing]
+    return re.compile(re.escape(closing) + r"|\\.|[{}]|\n\n|\t\t", re.DOTALL)
 
 
 def _is_currency(tex: str, following: str) -> bool:

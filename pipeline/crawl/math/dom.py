@@ -68,8 +68,11 @@ def _is_balanced(tex: str) -> bool:
 
 def mark_formulas(tree: HTMLTree, html: str, formulas: Formulas) -> None:
     """Replace the elements of `tree` that show a formula; `html` is its source."""
-    for signs, selector, handler in KINDS:
-        if any(sign in html for sign in signs):
+    known: dict[str, bool] = {}
+    for sign, selector, handler in KINDS:
+        if sign not in known:
+            known[sign] = sign in html
+        if known[sign]:
             for node in tree.document.query_selector_all(selector)[:]:  # a slice is read in one pass
                 if node.parent is not None and (found := handler(node)) is not None and found[0].strip():
                     mark = tree.create_text_node(formulas.mark(*found))
@@ -190,31 +193,27 @@ def _failed(node: DOMNode) -> Found:
     return node.text, False
 
 
-KINDS: tuple[tuple[tuple[str, ...], str, Callable[[DOMNode], Found]], ...] = (
-    (("mwe-math-element",), ".mwe-math-element", _wiki),
-    (("math/",), 'script[type^="math/tex"], script[type^="math/mml"]', _script),
-    (("katex-display",), ".katex-display", _katex),
-    (("katex",), ".katex", _katex),
-    (("katex-error",), ".katex-error", _failed),
-    (("mjx-container",), "mjx-container", _rendered),
-    (
-        ("MathJax_", "MJXc-display"),
-        ".MathJax_Display, .MJXc-display, .MathJax_SVG_Display, .MathJax_CHTML_Display",
-        _rendered,
-    ),
-    (
-        ("MathJax", "mjx-chtml"),
-        "span.MathJax, .MathJax_SVG, .mjx-chtml, .MathJax_CHTML, .MathJax_MathML",
-        _rendered,
-    ),
-    (("<math",), "math", _math),
-    ((":math",), "m\\:math, mml\\:math", _math),
-    (("<img", "<IMG"), "img", _image),
-    (("math-container",), ".math-container", _container),
-    (("js-render-math",), ".js-render-math", _source),
-    (("math-renderer", "<d-math"), "math-renderer, d-math", _source),
-    (("math inline", "math display"), ".math.inline, .math.display", _source),
-    (("language-math",), "code.language-math, code.language-katex", _source),
-    (("mathquill-embedded-latex",), ".mathquill-embedded-latex", _source),
-    (("ql-formula", "data-katex", "data-tex"), ".ql-formula, [data-katex], [data-tex]", _attribute),
+KINDS: tuple[tuple[str, str, Callable[[DOMNode], Found]], ...] = (  # what it takes, selector, reader
+    ("mwe-math-element", ".mwe-math-element", _wiki),
+    ("math/", 'script[type^="math/tex"], script[type^="math/mml"]', _script),
+    ("katex", ".katex-display", _katex),
+    ("katex", ".katex", _katex),
+    ("katex", ".katex-error", _failed),
+    ("mjx-", "mjx-container", _rendered),
+    ("athJax_", ".MathJax_Display, .MathJax_SVG_Display, .MathJax_CHTML_Display", _rendered),
+    ("MJXc-", ".MJXc-display", _rendered),
+    ("athJax", "span.MathJax, .MathJax_SVG, .MathJax_CHTML, .MathJax_MathML", _rendered),
+    ("mjx-", ".mjx-chtml", _rendered),
+    ("<math", "math", _math),
+    (":math", "m\\:math, mml\\:math", _math),
+    ("<img", "img", _image),
+    ("<IMG", "img", _image),
+    ("math-", ".math-container", _container),
+    ("math-", ".js-render-math, math-renderer, code.language-math", _source),
+    ("d-math", "d-math", _source),
+    ("math ", ".math.inline, .math.display", _source),
+    ("mathquill", ".mathquill-embedded-latex", _source),
+    ("ql-formula", ".ql-formula", _attribute),
+    ("data-katex", "[data-katex]", _attribute),
+    ("data-tex", "[data-tex]", _attribute),
 )

@@ -12,10 +12,8 @@ from resiliparse.parse.html import DOMNode, HTMLTree
 from pipeline.crawl.math.delimiters import Delimiters, convert, page_delimiters
 from pipeline.crawl.math.dom import Formulas, mark_formulas
 
-SIGNS = (
-    *("<math", ":math", "math/", "math-", "math ", "math?", "athJax", "mathjax", "mathtex", "mimetex"),
-    *("katex", "KaTeX", "atex", "tex=", "cht=tx", "data-tex", "ql-formula", "eeimg", "renderMathInElement"),
-)
+SIGNS = ("athJax", "katex", "atex", "tex=", "tex.cgi", "cht=tx", "data-tex", "ql-formula", "eeimg")
+MATH_SIGNS = ("<math", ":math", "math/", "math-", "math ", "math?")
 TEXT_SIGN = re.compile(r"\\[(\[]|\\begin\{|\$\$|\$`|```math|\[(?:i?tex|latex)\]|\\[a-z]+[\s{_^]|[_^]\{")
 CODE = "pre, code, kbd, samp, textarea, .tex2jax_ignore, .mathjax_ignore"
 HIDDEN_FROM = 0xE100
@@ -23,7 +21,10 @@ HIDDEN_FROM = 0xE100
 
 def has_formula_markup(html: str) -> bool:
     """Whether something in a page's source points at formulas."""
-    return any(sign in html for sign in SIGNS)
+    for sign in SIGNS:  # faster than a generator, and than a regular expression by far
+        if sign in html:
+            return True
+    return "math" in html and any(sign in html for sign in MATH_SIGNS)
 
 
 def has_formula_text(text: str) -> bool:
@@ -42,11 +43,12 @@ class MathPage:
         self._hide = {ord(character): HIDDEN_FROM + index for index, character in enumerate(hidden)}
         self._show = {code: character for character, code in self._hide.items()}
         _mark_code(tree, self.formulas)
-        _hide_code(tree, self.delimiters, self._hide)
+        self._hidden = _hide_code(tree, self.delimiters, self._hide)
 
     def restore(self, text: str) -> str:
         """Extracted text with formulas in place of marks and of what stands between delimiters."""
-        return self.formulas.restore(convert(text, self.delimiters).translate(self._show))
+        text = convert(text, self.delimiters)
+        return self.formulas.restore(text.translate(self._show) if self._hidden else text)
 
 
 def _mark_code(tree: HTMLTree, formulas: Formulas) -> None:
@@ -61,11 +63,14 @@ def _mark_code(tree: HTMLTree, formulas: Formulas) -> None:
             node.parent.replace_child(tree.create_text_node(formulas.mark(tex, False)), node)
 
 
-def _hide_code(tree: HTMLTree, delimiters: Delimiters, hide: dict[int, int]) -> None:
-    """Change the characters that begin delimiters where the page shows code."""
+def _hide_code(tree: HTMLTree, delimiters: Delimiters, hide: dict[int, int]) -> bool:
+    """Change the characters that begin delimiters where the page shows code; whether there were any."""
+    hidden = False
     for node in tree.document.query_selector_all(CODE)[:]:
         if node.tag not in ("body", "html", "main", "article") and delimiters.pattern.search(node.text):
             _hide_text(node, hide)
+            hidden = True
+    return hidden
 
 
 def _hide_text(node: DOMNode, hide: dict[int, int]) -> None:
