@@ -168,6 +168,11 @@ def test_code_and_tables_survive_and_code_is_no_formula():
     assert "$n$\t\t甲\n1\t\t$n^2$" in text
 
 
+def test_what_the_page_excludes_from_mathjax_stays_text_but_for_formulas_in_it():
+    page = r'<div class="tex2jax_ignore">a \(b\) c <span class="math notranslate">\(d\)</span></div>'
+    assert r"a \(b\) c $d$" in text_of(page)
+
+
 def test_environments_without_delimiters_are_displayed():
     tex = r"\begin{align*} a &= b \\ &= c \end{align*}"
     assert f"so $${tex}$$ holds" in text_of(f"<p>so {escape(tex)} holds</p>")

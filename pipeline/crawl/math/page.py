@@ -16,6 +16,9 @@ SIGNS = ("athJax", "katex", "atex", "tex=", "tex.cgi", "cht=tx", "data-tex", "ql
 MATH_SIGNS = ("<math", ":math", "math/", "math-", "math ", "math?")
 TEXT_SIGN = re.compile(r"\\[(\[]|\\begin\{|\$\$|\$`|```math|\[(?:i?tex|latex)\]|\\[a-z]+[\s{_^]|[_^]\{")
 CODE = "pre, code, kbd, samp, textarea, .tex2jax_ignore, .mathjax_ignore"
+PROCESSED = re.compile(
+    r"(?:^|\s)(?:math|arithmatex|output_area|math-container|\w+_process)(?:$|\s)"
+)  # formulas after all
 HIDDEN_FROM = 0xE100
 
 
@@ -77,5 +80,5 @@ def _hide_text(node: DOMNode, hide: dict[int, int]) -> None:
     for child in node.child_nodes[:]:
         if child.tag == "#text":
             child.value = child.text.translate(hide)
-        else:
+        elif not PROCESSED.search(child.class_name or ""):
             _hide_text(child, hide)
