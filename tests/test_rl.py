@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 
 from pipeline.common.stage import InputError
-from pipeline.rl.rollout import questions_of_step, read_groups, sample_seed
+from pipeline.rl.rollout import questions_from, read_groups, sample_seed
 from tests.tiny_model import log_probs, save_tiny_model
 
 ANSWER_TOKENS = len(" \\boxed{d}") + 1
@@ -117,6 +117,7 @@ def test_sampler_and_policy_agree_after_every_sync(undisturbed: Path) -> None:
     log = lines(undisturbed / "data/metrics.jsonl")
     assert [row["weight_version"] for row in log] == [0, 1, 2, 3]
     assert all(row["logprob_gap_max"] <= 5e-5 and row["grad_norm"] > 0 for row in log)
+    assert all(0 <= row[name] < 1e-7 for row in log for name in ("sampler_kl", "trainer_kl"))
     assert log[0]["kl"] == pytest.approx(0, abs=1e-9) and log[-1]["kl"] > 1e-6
 
 
@@ -187,14 +188,14 @@ def test_too_few_questions_and_an_uneven_share_are_named() -> None:
 
 
 def test_every_pass_asks_each_question_once() -> None:
-    asked = [questions_of_step(10, step, 4, seed=3) for step in range(5)]
+    asked = [questions_from(10, 4 * step, 4, seed=3) for step in range(5)]
     flat = [pair for step in asked for pair in step]
     assert [place for place, _ in flat] == list(range(20))
     assert (
         sorted(index for _, index in flat[:10]) == sorted(index for _, index in flat[10:]) == list(range(10))
     )
-    assert asked == [questions_of_step(10, step, 4, seed=3) for step in range(5)]
-    assert flat != [pair for step in range(5) for pair in questions_of_step(10, step, 4, seed=4)]
+    assert asked == [questions_from(10, 4 * step, 4, seed=3) for step in range(5)]
+    assert flat != [pair for step in range(5) for pair in questions_from(10, 4 * step, 4, seed=4)]
 
 
 def test_seeds_differ_between_places_questions_and_runs() -> None:

@@ -1,5 +1,6 @@
 """Rows that share a prompt give the log-probabilities, the loss and the gradients of one output at a time."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -7,13 +8,15 @@ import torch
 
 from pipeline.common.model import TokenLogprobs, load_model
 from pipeline.config.rl import RlSection
-from pipeline.rl.objectives import grpo_loss
+from pipeline.rl.objectives import grpo_loss, token_weights
 from pipeline.rl.rollout import Group, Rollout
 from pipeline.rl.rows import Output, make_rows, micro_batches, split_into_rows
-from pipeline.rl.train import output_logprobs, training_outputs
+from pipeline.rl.signal import training_outputs
+from pipeline.rl.train import output_logprobs
 from tests.tiny_model import log_probs, save_tiny_model
 
 PROMPTS = [[1, 40, 41, 42, 43, 44], [1, 50, 51], [1, 60, 61, 62]]
+MEAN = partial(token_weights, outputs=6)
 LENGTHS = [(0, 5), (0, 1), (0, 9), (1, 4), (1, 7), (2, 3)]
 
 
@@ -28,15 +31,15 @@ def outputs() -> list[Output]:
     found = []
     for group, length in LENGTHS:
         tokens = torch.randint(4, 90, (length,), generator=generator).tolist()
-        advantage = torch.randn(1, generator=generator).item()
-        found.append(Output(group, tokens, [-1.0] * length, advantage))
+        coefficients = torch.randn(length, generator=generator).tolist()
+        found.append(Output(group, tokens, [-1.0] * length, coefficients))
     return found
 
 
 @pytest.mark.parametrize("row_tokens", [1, 14, 64])
 def test_log_probabilities_equal_those_of_each_output_alone(model: TokenLogprobs, row_tokens: int) -> None:
     packed = split_into_rows(outputs(), PROMPTS, row_tokens)
-    rows = make_rows(packed, PROMPTS, len(LENGTHS))
+    rows = make_rows(packed, PROMPTS, MEAN)
     alone = [log_probs(model.model, PROMPTS[output.group], output.tokens) for row in packed for output in row]
     assert torch.allclose(output_logprobs(model, rows, 1.0), torch.cat(alone), atol=1e-5)
 
@@ -54,7 +57,7 @@ def test_every_output_stands_in_one_row_with_its_own_group() -> None:
 def gradients(model: TokenLogprobs, row_tokens: int, rows_at_once: int) -> tuple[float, list[torch.Tensor]]:
     model.zero_grad()
     total = 0.0
-    for rows in micro_batches(outputs(), PROMPTS, row_tokens, rows_at_once, len(LENGTHS)):
+    for rows in micro_batches(outputs(), PROMPTS, row_tokens, rows_at_once, MEAN):
         logprobs = output_logprobs(model, rows, 1.0)
         loss = grpo_loss(logprobs, logprobs, None, rows.advantages_N, rows.weights_N, 0.2, 0.0).loss
         loss.backward()
@@ -79,6 +82,6 @@ def group(rewards: list[float]) -> Group:
 def test_groups_without_signal_are_trained_on_only_for_their_kl_term() -> None:
     groups = [group([0.0, 0.0]), group([0.0, 1.0]), group([1.0, 1.0])]
     without_kl = training_outputs(groups, RlSection(kl_coefficient=0.0))
-    assert [(output.group, output.advantage) for output in without_kl] == [(1, -1.0), (1, 1.0)]
+    assert [(output.group, output.coefficients) for output in without_kl] == [(1, [-1.0]), (1, [1.0])]
     with_kl = training_outputs(groups, RlSection(kl_coefficient=0.04))
-    assert [output.advantage for output in with_kl] == [0.0, 0.0, -1.0, 1.0, 0.0, 0.0]
+    assert [output.coefficients for output in with_kl] == [[0.0], [0.0], [-1.0], [1.0], [0.0], [0.0]]

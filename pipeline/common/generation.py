@@ -47,13 +47,18 @@ class Sample:
     text: str | None = None
 
 
+class EngineDied(RuntimeError):
+    """The sampling engine stopped working: one line with its last words."""
+
+
 class Generator:
     """A vLLM engine that holds one model.
 
     `model_folder`: a Hugging Face folder or hub id, with its tokenizer. `max_sequences`: sequences in flight
     at once. `gpu_memory`: share of a GPU's memory it may take. Where a process group exists (a DeepSpeed
-    rank), each rank has an engine of its own. `version` counts the loads of new weights as the caller numbers
-    them; 0 is the folder's.
+    rank), each rank has an engine of its own, or `tensor_parallel` ranks in a row share one: they must then
+    ask for the same samples. `sleep`: `sleep()` gives GPU memory back. `version` counts the loads of new
+    weights as the caller numbers them; 0 is the folder's.
     """
 
     def __init__(
@@ -65,9 +70,15 @@ class Generator:
         max_sequences: int = 256,
         seed: int = 0,
         gpu_memory: float = 0.9,
+        tensor_parallel: int = 1,
+        sleep: bool = False,
     ) -> None:
         hosted = torch.distributed.is_available() and torch.distributed.is_initialized()
-        engine: dict[str, object] = {"gpu_memory_utilization": gpu_memory}
+        engine: dict[str, object] = {
+            "gpu_memory_utilization": gpu_memory,
+            "tensor_parallel_size": tensor_parallel,
+            "enable_sleep_mode": sleep,
+        }
         if current_platform.is_cpu():
             engine = {
                 "block_size": CPU_BLOCK_TOKENS,
@@ -90,6 +101,7 @@ class Generator:
             **engine,
         )
         self.version = 0
+        self.can_sleep, self.asleep = sleep and not current_platform.is_cpu(), False
 
     def generate(
         self,
@@ -109,6 +121,7 @@ class Generator:
         `seeds`: one for each prompt; sample i is drawn with seed + i, so seeds of equal prompts must lie at
         least `n` apart. The model's own end-of-sequence tokens always stop; `stop_token_ids` and `stop`
         strings come on top. A prompt and `max_tokens` must fit together into the engine's `max_model_len`.
+        Raises EngineDied.
         """
         if seeds is not None and len(seeds) != len(prompts):
             raise ValueError(f"{len(seeds)} seeds for {len(prompts)} prompts")
@@ -130,7 +143,12 @@ class Generator:
             for index in range(len(prompts))
         ]
         requests = [{"prompt_token_ids": list(prompt)} for prompt in prompts]
-        results = self.llm.generate(requests, parameters, use_tqdm=False)
+        try:
+            results = self.llm.generate(requests, parameters, use_tqdm=False)
+        except Exception as error:
+            raise EngineDied(
+                f"the sampling engine died: {type(error).__name__}: {error}".splitlines()[0]
+            ) from error
         return [[_sample(output) for output in result.outputs] for result in results]
 
     def load_weights(self, named_tensors: Iterable[tuple[str, torch.Tensor]], version: int) -> None:
@@ -142,6 +160,19 @@ class Generator:
         if not self.llm.reset_prefix_cache():
             raise RuntimeError("vLLM did not drop its prefix cache: requests are still running")
         self.version = version
+
+    def sleep(self) -> None:
+        """Give the GPU memory back: weights wait in main memory, cached keys and values are dropped."""
+        if self.can_sleep and not self.asleep:
+            self.llm.sleep(level=1)
+            self.asleep = True
+
+    def wake(self) -> None:
+        """Undo `sleep`; what torch has cached is freed first, because vLLM's allocator cannot use it."""
+        if self.asleep:
+            torch.cuda.empty_cache()
+            self.llm.wake_up()
+            self.asleep = False
 
     def close(self) -> None:
         """Free the engine's memory."""

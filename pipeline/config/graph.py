@@ -251,7 +251,7 @@ class Graph:
         section = self.config.model_sections[name]
         if node.stage == "reward" and section.replay:
             inputs += [("history", labels) for labels in self._earlier_labels(node)]
-        for key in ("data", "prompts", "evaluation"):
+        for key in ("data", "prompts", "evaluation", "rollouts"):
             sources = getattr(section, key, None)
             inputs += [(key, source) for source in self._sources(sources, f"models.{name}.{key}")]
         self._add(f"{node.stage}/{name}", f"pipeline.{node.stage}", section, inputs)

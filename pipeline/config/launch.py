@@ -18,3 +18,9 @@ class LaunchSection(Section):
     gpu_memory: float = key(
         0.4, "share of a GPU's memory that vLLM may take beside a training rank", gt=0, lt=1
     )
+    tensor_parallel: int = key(
+        1, "ranks that share one sampler, its weights split among them; a divisor of `ranks`", ge=1
+    )
+    sleep: bool = key(
+        False, "rl on GPUs: the sampler gives its memory back while the policy trains, and takes it again"
+    )

@@ -1,4 +1,4 @@
-"""Keys of reinforcement learning: prompts, sampling, rewards, the GRPO objective, and its optimisation."""
+"""Keys of reinforcement learning: method, prompts, sampling, rewards, objective, and optimisation."""
 
 from typing import Literal
 
@@ -22,9 +22,46 @@ class RewardWeights(Section):
     )
 
 
-class RlSection(Section):
-    """GRPO with outcome supervision (4.1.2); the reference is the model that training starts from."""
+class DpoKeys(Section):
+    """What only method dpo reads. Pairs are right and wrong outputs of one question, as many as there are."""
 
+    beta: float = key(0.1, "strength of the pull to the reference", gt=0)
+    length_normalised: bool = key(
+        True, "compare means over tokens; false: sums, the standard form", paper="means (A.1.3, Eq. 12)"
+    )
+
+
+class PpoKeys(Section):
+    """What only method ppo reads. The critic starts from the policy's weights with a new head."""
+
+    gamma: float = key(1.0, "discount of later rewards", gt=0, le=1)
+    lam: float = key(1.0, "GAE's lambda: 1 sums all later errors, 0 trusts the critic", ge=0, le=1)
+    value_learning_rate: float = key(1e-5, "the critic's, constant after the warm-up", gt=0)
+    value_clip: float | None = key(
+        0.2, "largest change of a value in one exploration that pays off; null: no limit", gt=0
+    )
+
+
+class RlSection(Section):
+    """Training on the policy's own outputs; the reference is the model that training starts from."""
+
+    method: Literal["grpo", "rft", "online_rft", "dpo", "ppo"] = key(
+        "grpo",
+        "rft and dpo sample from the model that training starts from, the others from the policy as it is",
+        paper="grpo (4); the others for comparison (5.2.1)",
+    )
+    supervision: Literal["outcome", "process"] = key(
+        "outcome",
+        "grpo: advantages from an output's reward, or from a process reward model's score of each step",
+        paper="both, the better one is process (4.1.2, 4.1.3)",
+    )
+    iteration: int = key(
+        1,
+        "number of the outer iteration (Algorithm 1, line 2): a later one goes on in the order of questions"
+        " where the one before ended",
+        paper="1 to 3 in Figure 6",
+        ge=1,
+    )
     prompts: str | list[str] | None = key(
         None,
         "bench-format files of questions with answers",
@@ -39,10 +76,22 @@ class RlSection(Section):
         paper="9,000 for one pass over 144K (derived)",
         ge=1,
     )
+    token_budget: int | None = key(
+        None,
+        "end after the step in which so many tokens have been sampled, for comparisons at equal cost;"
+        " null: `steps` alone decides",
+        ge=1,
+    )
     questions_per_step: int = key(
         16, "questions sampled per step", paper="16: batch 1024 / 64 outputs (derived)", ge=1
     )
     group_size: int = key(64, "outputs sampled per question (G)", paper="64 (4.2)", ge=2)
+    rounds: int = key(
+        1,
+        "rounds of questions in a step: with more than 1, groups whose rewards are all equal are replaced by"
+        " those of further questions (dynamic sampling)",
+        ge=1,
+    )
     max_tokens: int = key(1024, "longest output; tokens", paper="1024 (4.2)", ge=1)
     temperature: float = key(1.0, "sampling temperature; the policy is trained at it too", gt=0)
     rewards: RewardWeights = key(RewardWeights(), "weights of the parts of the reward")
@@ -55,6 +104,21 @@ class RlSection(Section):
         0.04, "weight of the KL term (beta); 0 leaves the reference out", paper="0.04 (4.2)", ge=0
     )
     clip: float = key(0.2, "clip range of the probability ratio (epsilon)", gt=0)
+    clip_high: float | None = key(None, "upper clip range (clip-higher); null: the same as `clip`", gt=0)
+    loss_mean: Literal["output", "token", "constant"] = key(
+        "output",
+        "mean over an output's tokens, then over outputs; token: over all tokens; constant: sums over tokens"
+        " divided by `max_tokens`, then over outputs",
+        paper="output (Eq. 3)",
+    )
+    importance_cap: float | None = key(
+        None,
+        "weigh each token by min(policy / sampler, this cap) to correct for a sampler that is not quite the"
+        " policy; null: off",
+        gt=0,
+    )
+    dpo: DpoKeys = key(DpoKeys(), "keys of method dpo")
+    ppo: PpoKeys = key(PpoKeys(), "keys of method ppo")
     updates: int = key(1, "optimiser steps per exploration (mu)", paper="1 (4.2)", ge=1)
     learning_rate: float = key(1e-6, "constant after the warm-up", paper="1e-6 (4.2)", gt=0)
     warmup_steps: int = key(0, "linear warm-up; steps", ge=0)
@@ -72,5 +136,13 @@ class RlSection(Section):
     )
     evaluation_questions: int = key(200, "first held-out questions only", ge=1)
     evaluate_every: int = key(200, "steps between two evaluations", paper="200 (Figure 5)", ge=1)
+    evaluation_samples: int = key(
+        0, "samples per held-out question for Maj@K and Pass@K in training; 0: greedy only", ge=0
+    )
+    evaluation_temperature: float = key(0.7, "temperature of these samples", paper="0.7 (Figure 7)", gt=0)
+    rollouts: str | None = key(
+        None,
+        "folder of rollouts that an earlier run published: train on them, without a sampler and evaluations",
+    )
     save_every: int = key(20, "steps between two checkpoints", ge=1)
     seed: int = key(0, "seed of the order of questions and of sampling")

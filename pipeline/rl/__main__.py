@@ -1,15 +1,20 @@
-"""GRPO (paper section 4, Algorithm 1 without its outer loop): sample groups, score them, update the policy.
+"""Reinforcement learning (paper sections 4 and 5.2): sample groups, score them, update the policy.
 
-Each rank is a DeepSpeed rank that hosts its own vLLM engine and samples its share of the questions. Weights
-go over in memory before each exploration, under a version number: the updates done. Inputs: `parent` (or
-`init`), `prompts` (bench format), optionally `evaluation` and `reward_model`. Output: the model's folder,
-`metrics.jsonl` with a line per step, `evaluation.jsonl`, and all rollouts.
+One outer iteration of Algorithm 1; further ones are models of their own whose parent is this one, so that
+their reference is this one's result. Each rank is a DeepSpeed rank that hosts its own vLLM engine and samples
+its share of the questions. Weights go over in memory before each exploration, under a version number: the
+updates done. RFT and DPO sample everything from the initial weights first, and train on it then.
+
+Inputs: `parent` (or `init`), `prompts` (bench format), optionally `evaluation`, `reward_model`, `rollouts`.
+Output: the model's folder, `metrics.jsonl` with a line per step, `evaluation.jsonl`, all rollouts, and in
+`best` the weights of the best evaluation, if those are not the last.
 
 Departure from the paper: the reward is the rule that labelled the paper's reward model's data, unless a
 reward model is given.
 """
 
 import json
+import shutil
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,30 +25,22 @@ import pipeline.common.environment  # noqa: F401  # isort: skip  # before torch,
 
 import torch.distributed as dist
 
-from pipeline.common import checkpoint
-from pipeline.common.generation import Generator
-from pipeline.common.model import (
-    TokenLogprobs,
-    context_length,
-    export_model,
-    load_model,
-    load_tokenizer,
-    named_weights,
-)
+from pipeline.common.model import context_length, export_model, load_tokenizer
 from pipeline.common.progress import Progress
 from pipeline.common.stage import InputError, Stage, run_stage
-from pipeline.common.training import EngineSettings, build_engine, constant, start_process_group
+from pipeline.common.training import constant, start_process_group
 from pipeline.config.evaluate import BenchmarkNode
 from pipeline.config.rl import RlSection
 from pipeline.evaluate.benchmarks import load
-from pipeline.evaluate.grading import grade_responses
 from pipeline.evaluate.prompts import chat_prompt
 from pipeline.reward.model import Scorer, load_reward_model
-from pipeline.rl.rollout import Group, Question, RolloutStore, explore, questions_of_step
-from pipeline.rl.train import summed, train_on
-
-ENGINE_DTYPES = {"fp32": "float32", "bf16": "bfloat16"}
-MAX_SEQUENCES = 512
+from pipeline.rl import learner
+from pipeline.rl.explorer import Explorer, replayed
+from pipeline.rl.held_out import evaluate
+from pipeline.rl.methods import METHODS
+from pipeline.rl.rollout import Group, Question
+from pipeline.rl.train import train_on
+from pipeline.rl.watch import summarise
 
 
 def source(stage: Stage[RlSection], *names: str) -> str:
@@ -75,173 +72,164 @@ def check_batch(asked: int, found: int, room: int, ranks: int) -> None:
         raise InputError(f"rl.questions_per_step is {asked}, which {ranks} ranks cannot share equally")
 
 
+def load_scorer(stage: Stage[RlSection], device: Any) -> Scorer | None:
+    """The reward model that the section's weights and supervision ask for."""
+    section = stage.config
+    if not section.rewards.model:
+        if section.supervision == "process":
+            raise InputError(
+                "rl.supervision is process, but rl.rewards.model, the weight of its scores, is 0"
+            )
+        return None
+    if not stage.inputs.get("reward_model"):
+        raise InputError("rl.rewards.model is not 0, but the model's node names no reward_model")
+    folder = source(stage, "reward_model")
+    scorer = load_reward_model(folder, section.precision, str(device))
+    if section.supervision == "process" and scorer.settings["target"] != "process":
+        raise InputError(f"{folder}: an outcome reward model, but rl.supervision is process")
+    return scorer
+
+
 class Run:
-    """Policy, reference and sampler of one rank, and what they work on."""
+    """Policy and sampler of one rank, what they work on, and how far they are."""
 
     def __init__(self, stage: Stage[RlSection]) -> None:
         section, parent = stage.config, source(stage, "parent", "init")
         self.stage, self.section = stage, section
+        if section.supervision == "process" and section.method != "grpo":
+            raise InputError(f"rl.supervision is process, which method {section.method} does not use")
         start_process_group()
-        self.rank, self.ranks = dist.get_rank(), dist.get_world_size()
         self.tokenizer = load_tokenizer(parent)
-        room = context_length(parent) - section.max_tokens
-        self.questions = load_questions(stage, "prompts", self.tokenizer, room)
-        held_out = load_questions(stage, "evaluation", self.tokenizer, room) if section.evaluation else []
-        self.held_out = held_out[: section.evaluation_questions]
-        check_batch(section.questions_per_step, len(self.questions), room, self.ranks)
-        self.engine = self._make_engine(parent)
-        self.reference = (
-            TokenLogprobs(load_model(parent, section.precision)) if section.kl_coefficient else None
-        )
-        if self.reference is not None:
-            self.reference.eval().requires_grad_(False).to(self.engine.device)
-        self.scorer = self._load_scorer()
-        self.generator = self._make_generator(parent)
-        self.store = RolloutStore(stage.work / "rollouts", self.rank)
+        self.replay = Path(source(stage, "rollouts")) if stage.inputs.get("rollouts") else None
+        self.held_out: list[Question] = []
+        self.models = learner.build_models(stage, parent)
+        self.explorer = None if self.replay else self._make_explorer(parent)
         self.learning_rate = constant(section.learning_rate, section.warmup_steps)
+        self.online = METHODS[section.method].online
         self.log: list[dict[str, Any]] = []
         self.evaluations: list[dict[str, Any]] = []
 
-    def _make_engine(self, parent: str) -> Any:
-        section, launch = self.section, self.stage.launch
-        model = load_model(parent, section.precision)
-        if launch.get("activation_checkpointing"):
-            model.gradient_checkpointing_enable()
-        settings = EngineSettings(
-            learning_rate=section.learning_rate,
-            beta2=section.beta2,
-            weight_decay=section.weight_decay,
-            gradient_clipping=section.gradient_clipping,
-            precision=section.precision,
-            zero_stage=int(launch.get("zero_stage", 1)),
-        )
-        return build_engine(TokenLogprobs(model), settings)
+    def _make_explorer(self, parent: str) -> Explorer:
+        stage, section = self.stage, self.section
+        room = context_length(parent) - section.max_tokens
+        questions = load_questions(stage, "prompts", self.tokenizer, room)
+        check_batch(section.questions_per_step, len(questions), room, dist.get_world_size())
+        if section.evaluation:
+            held_out = load_questions(stage, "evaluation", self.tokenizer, room)
+            self.held_out = held_out[: section.evaluation_questions]
+        longest = max(len(question.prompt) for question in [*questions, *self.held_out])
+        device = self.models.engine.device
+        scorer = load_scorer(stage, device)
+        return Explorer(stage, parent, questions, longest, self.tokenizer, scorer, device)
 
-    def _load_scorer(self) -> Scorer | None:
-        if not self.section.rewards.model:
-            return None
-        if not self.stage.inputs.get("reward_model"):
-            raise InputError("rl.rewards.model is not 0, but the model's node names no reward_model")
-        folder = source(self.stage, "reward_model")
-        return load_reward_model(folder, self.section.precision, str(self.engine.device))
+    @property
+    def done(self) -> bool:
+        """Whether all steps are done, or all tokens sampled."""
+        return len(self.log) >= self.section.steps or self._spent(self.log)
 
-    def _make_generator(self, parent: str) -> Generator:
+    def _spent(self, rows: Sequence[dict[str, Any]]) -> bool:
+        budget = self.section.token_budget
+        return budget is not None and sum(row["sampled_tokens"] for row in rows) >= budget
+
+    def _first_place(self, questions: int) -> int:
+        """Place in the endless order of questions of a step before which this run asked `questions`."""
         section = self.section
-        longest = max(len(question.prompt) for question in [*self.questions, *self.held_out])
-        return Generator(
-            parent,
-            dtype=ENGINE_DTYPES[section.precision],
-            max_model_len=longest + section.max_tokens,
-            max_sequences=min(MAX_SEQUENCES, section.questions_per_step * section.group_size // self.ranks),
-            seed=section.seed,
-            gpu_memory=float(self.stage.launch.get("gpu_memory", 0.4)),
-        )
+        return (
+            section.iteration - 1
+        ) * section.steps * section.questions_per_step * section.rounds + questions
 
-    def sync(self, version: int) -> float:
-        """Give the sampler the policy's weights; returns seconds. All ranks must call it."""
-        started = time.monotonic()
-        self.generator.load_weights(named_weights(self.engine, tied=True), version)
-        return time.monotonic() - started
+    def _explored(self, step: int, questions: int) -> tuple[list[Group], dict[str, Any]]:
+        """This rank's groups of a step, and what the log says about them."""
+        if self.explorer is None:
+            assert self.replay is not None
+            groups = replayed(self.replay, step, dist.get_rank(), dist.get_world_size())
+            asked, rounds = len(groups) * dist.get_world_size(), 1
+        else:
+            place, version = self._first_place(questions), step if self.online else 0
+            groups, asked, rounds = self.explorer.explore(step, place, version)
+        parts = [name for name, weight in self.section.rewards if weight or name == "accuracy"]
+        watched = summarise(groups, parts, self.models.engine.device)
+        return groups, {"questions": asked, "rounds": rounds, **watched}
 
-    def explore(self, step: int) -> list[Group]:
-        """This rank's groups of a step, recorded earlier or sampled now."""
-        section = self.section
-        places = questions_of_step(len(self.questions), step, section.questions_per_step, section.seed)
-        asked = [(place, self.questions[index]) for place, index in places[self.rank :: self.ranks]]
-        ids = [question.item.id for _, question in asked]
-        groups = self.store.find(step + 1, self.generator.version, ids)
-        if groups is None:
-            groups = explore(self.generator, self.tokenizer, asked, step + 1, section, self.scorer)
-            self.store.write(step + 1, groups)
-            self.stage.counter("vllm.requests", len(groups) * section.group_size)
-            self.stage.counter(
-                "vllm.tokens", sum(len(out.tokens) for group in groups for out in group.outputs)
-            )
-        return groups
+    def explore_first(self) -> None:
+        """Offline methods: sample all steps from the initial weights, before the policy changes."""
+        rows: list[dict[str, Any]] = []
+        with Progress("rl samples", self.section.steps) as bar:
+            while len(rows) < self.section.steps and not self._spent(rows):
+                _, row = self._explored(len(rows), sum(row["questions"] for row in rows))
+                rows.append(row)
+                bar.update(accuracy=row["accuracy"])
 
     def step(self, step: int) -> None:
         """Sample, score, update; adds a line to the log."""
-        sync_seconds = self.sync(step)
-        if self.held_out and step % self.section.evaluate_every == 0:
+        times = {}
+        if self.explorer is not None and (self.online or self._evaluates(step)):
+            times["sync_seconds"] = self.explorer.sync(self.models.engine, step)
+        if self._evaluates(step):
             self.evaluate(step)
         started = time.monotonic()
-        groups = self.explore(step)
-        rollout_seconds = time.monotonic() - started
-        watched = summarise(groups, self.engine.device)
-        rows_at_once = int(self.stage.launch.get("micro_batch", 8))
-        trained = train_on(
-            self.engine, self.reference, groups, self.section, rows_at_once, self.learning_rate(step)
-        )
+        groups, watched = self._explored(step, sum(row["questions"] for row in self.log))
+        times["rollout_seconds"] = time.monotonic() - started
+        used = groups if self.section.rounds == 1 else [group for group in groups if not group.flat]
+        version = groups[0].version if groups else step
+        trained = train_on(self.models, used, self.section, self.learning_rate(step), version == step)
         self.stage.counter("deepspeed.steps", self.section.updates)
-        seconds = {"sync_seconds": sync_seconds, "rollout_seconds": rollout_seconds}
-        self.log.append({"step": step + 1, "weight_version": step, **watched, **trained, **seconds})
+        tokens = watched["sampled_tokens"]
+        speeds = {
+            "rollout_tokens_per_second": tokens / times["rollout_seconds"],
+            "train_tokens_per_second": tokens / trained["train_seconds"],
+        }
+        self.log.append(
+            {"step": step + 1, "weight_version": version, **watched, **trained, **times, **speeds}
+        )
+
+    def _evaluates(self, step: int) -> bool:
+        return bool(self.held_out) and step % self.section.evaluate_every == 0
 
     def evaluate(self, step: int) -> None:
-        """Greedy accuracy of the sampler's weights on held-out questions; adds a line to `evaluations`."""
-        mine = self.held_out[self.rank :: self.ranks]
-        prompts = [question.prompt for question in mine]
-        samples = self.generator.generate(prompts, temperature=0.0, max_tokens=self.section.max_tokens)
-        outputs = [sample.token_ids for (sample,) in samples]
-        texts = self.tokenizer.batch_decode(outputs, skip_special_tokens=True)
-        verdicts = grade_responses([question.item for question in mine], texts, label=None)
-        sums = [sum(verdict.right for verdict in verdicts), sum(map(len, outputs))]
-        right, tokens = (total / len(self.held_out) for total in summed(sums, self.engine.device))
-        row = {"step": step, "accuracy": right, "n": len(self.held_out), "length": tokens}
-        self.evaluations.append(row)
+        """Add a line to `evaluations`, and keep the weights in `work/best` if they are the best so far."""
+        self.explorer.generator.wake()
+        found = evaluate(self.explorer.generator, self.tokenizer, self.held_out, self.section)
+        best = max((row["accuracy"] for row in self.evaluations), default=-1.0)
+        self.evaluations.append({"step": step, **found})
+        if found["accuracy"] > best:
+            folder = self.stage.work / "best"
+            if self.stage.is_main:
+                shutil.rmtree(folder, ignore_errors=True)
+            dist.barrier()
+            export_model(self.models.engine, self.tokenizer, folder)
 
     def resume(self) -> int:
         """Load the newest checkpoint, if any; returns the steps done."""
-        path = checkpoint.newest(self.stage.work / "checkpoints")
-        if path is None:
-            return 0
-        state = checkpoint.load(self.engine, path)
-        self.log, self.evaluations = state["log"], state["evaluations"]
-        return checkpoint.step_of(path)
+        steps, state = learner.resume(self.models, self.stage.work)
+        if state is not None:
+            self.log, self.evaluations = state["log"], state["evaluations"]
+        return steps
 
     def save(self, step: int) -> None:
         """Write a checkpoint after `step` steps."""
         state = {"log": self.log, "evaluations": self.evaluations}
-        checkpoint.save(self.engine, self.stage.work / "checkpoints", step, state)
+        learner.save(self.models, self.stage.work, step, state)
 
     def publish(self) -> None:
         """Write the model, the logs and the rollouts to the stage's results; all ranks must call it."""
         folder = self.stage.partial
-        export_model(self.engine, self.tokenizer, folder)
+        export_model(self.models.engine, self.tokenizer, folder)
         dist.barrier()
-        if self.stage.is_main:
-            write_lines(folder / "metrics.jsonl", self.log)
-            if self.evaluations:
-                write_lines(folder / "evaluation.jsonl", self.evaluations)
-            self.store.publish(folder / "rollouts", self.section.steps, self.ranks)
+        if not self.stage.is_main:
+            return
+        write_lines(folder / "metrics.jsonl", self.log)
+        if self.evaluations:
+            write_lines(folder / "evaluation.jsonl", self.evaluations)
+            if self.best["step"] < len(self.log):
+                shutil.copytree(self.stage.work / "best", folder / "best")
+        if self.explorer is not None:
+            self.explorer.publish(folder / "rollouts", [row["rounds"] for row in self.log])
 
-
-def summarise(groups: Sequence[Group], device: Any) -> dict[str, float]:
-    """What the groups of all ranks look like; entropy (nats) is estimated by the samples' own surprise."""
-    outputs = [output for group in groups for output in group.outputs]
-    sums = summed(
-        [
-            len(outputs),
-            sum(len(output.tokens) for output in outputs),
-            sum(output.reward for output in outputs),
-            sum(output.verdict == "right" for output in outputs),
-            sum(output.verdict == "undecided" for output in outputs),
-            sum(output.finish_reason != "stop" for output in outputs),
-            -sum(sum(output.logprobs) for output in outputs),
-            len(groups),
-            sum(len(set(group.rewards)) == 1 for group in groups),
-        ],
-        device,
-    )
-    count, tokens, reward, right, undecided, truncated, surprise, all_groups, flat = sums
-    return {
-        "reward": reward / count,
-        "accuracy": right / count,
-        "undecided": undecided / count,
-        "length": tokens / count,
-        "truncated": truncated / count,
-        "entropy": surprise / tokens,
-        "zero_variance_share": flat / all_groups,
-    }
+    @property
+    def best(self) -> dict[str, Any]:
+        """The first of the best evaluations."""
+        return max(self.evaluations, key=lambda row: (row["accuracy"], -row["step"]))
 
 
 def write_lines(path: Path, rows: Sequence[dict[str, Any]]) -> None:
@@ -254,24 +242,29 @@ def run(stage: Stage[RlSection]) -> dict[str, int | float | str]:
     work = Run(stage)
     section = stage.config
     start = work.resume()
-    with Progress("rl", section.steps, initial=start) as bar:
-        for step in range(start, section.steps):
-            work.step(step)
+    if not work.online and work.explorer is not None:
+        work.explore_first()
+    with Progress(f"rl {stage.instance}", section.steps, initial=start) as bar:
+        while not work.done:
+            work.step(len(work.log))
             last = work.log[-1]
             bar.update(reward=last["reward"], accuracy=last["accuracy"], length=last["length"])
-            if (step + 1) % section.save_every == 0 and step + 1 < section.steps:
-                work.save(step + 1)
+            if len(work.log) % section.save_every == 0 and not work.done:
+                work.save(len(work.log))
+    steps = len(work.log)
     if work.held_out:
-        work.sync(section.steps)
-        work.evaluate(section.steps)
+        work.explorer.sync(work.models.engine, steps)
+        work.evaluate(steps)
     work.publish()
-    tail = work.log[-10:]
-    return {
-        "questions": len(work.questions),
-        "steps": section.steps,
-        "outputs": section.steps * section.questions_per_step * section.group_size,
-        "last_accuracy": round(fmean(row["accuracy"] for row in tail), 6),
+    counts = {
+        "steps": steps,
+        "questions": sum(row["questions"] for row in work.log),
+        "sampled_tokens": sum(row["sampled_tokens"] for row in work.log),
+        "last_accuracy": round(fmean(row["accuracy"] for row in work.log[-10:]), 6),
     }
+    if work.evaluations:
+        counts |= {"best_step": work.best["step"], "best_accuracy": work.best["accuracy"]}
+    return counts
 
 
 if __name__ == "__main__":

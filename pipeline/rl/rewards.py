@@ -1,7 +1,12 @@
 """Rewards of outputs: the grader's verdict, the form, and a learned reward model, in weighted sum.
 
 The verdict comes from the grader that the evaluation uses, so reward and metric cannot disagree, except that
-here an answer must stand in a box. `undecided` earns no reward and is counted apart.
+here an answer must stand in a box. The grader's symbolic part runs in processes that are killed at their time
+limit: such an answer is `undecided`, which earns no reward and is counted apart.
+
+With process supervision (paper 4.1.3) a process reward model scores each step. What the paper leaves open:
+the parts that judge a whole output (accuracy, format) are added to its last step, the last step reaches to
+the output's last token, so that ending is judged too, and an output without any text is one step of score 0.
 """
 
 from collections.abc import Sequence
@@ -16,11 +21,16 @@ from pipeline.reward.model import Scorer, score_steps
 
 @dataclass(frozen=True)
 class Reward:
-    """The reward of one output: its parts before weighting, their weighted sum, and the grader's verdict."""
+    """The reward of one output: its parts before weighting, their weighted sum, and the grader's verdict.
+
+    `step_ends`, `step_rewards`: last token and reward of each step; empty without process supervision.
+    """
 
     total: float
     parts: dict[str, float]
     verdict: Verdict
+    step_ends: list[int]
+    step_rewards: list[float]
 
 
 def output_score(scores: Sequence[float], target: str) -> float:
@@ -28,6 +38,17 @@ def output_score(scores: Sequence[float], target: str) -> float:
     if not scores:
         return 0.0
     return min(scores) if target == "process" else scores[-1]
+
+
+def reward_steps(
+    scored: Sequence[tuple[int, float]], tokens: int, weight: float, rest: float
+) -> tuple[list[int], list[float]]:
+    """(ends, rewards) of an output's steps: weighted scores, and `rest` on top of the last one."""
+    ends, scores = [end for end, _ in scored] or [tokens - 1], [score for _, score in scored] or [0.0]
+    ends[-1] = tokens - 1
+    rewards = [weight * score for score in scores]
+    rewards[-1] += rest
+    return ends, rewards
 
 
 def score_outputs(
@@ -38,19 +59,34 @@ def score_outputs(
     finished: Sequence[bool],
     weights: RewardWeights,
     scorer: Scorer | None,
+    by_step: bool = False,
 ) -> list[Reward]:
-    """Rewards of outputs (tokens and their text) to the questions `items`; `finished`: not cut off."""
+    """Rewards of outputs (tokens and their text) to the questions `items`; `finished`: not cut off.
+
+    `by_step`: also the rewards of each step (process supervision); it needs a process reward model.
+    """
     answers = [extract(text, boxed_only=True) for text in texts]
     verdicts = grade_answers(list(zip(items, answers, strict=True)), label=None)
     parts = [{"accuracy": float(verdict.right)} for verdict in verdicts]
     if weights.format:
         for part, answer, done in zip(parts, answers, finished, strict=True):
             part["format"] = float(done and answer is not None)
+    rest = [_weighted(part, weights) for part in parts]
+    steps: list[tuple[list[int], list[float]]] = [([], [])] * len(parts)
     if scorer is not None:
-        steps = score_steps(scorer, prompts, outputs)
-        for part, scored in zip(parts, steps, strict=True):
-            part["model"] = output_score([score for _, score in scored], scorer.settings["target"])
+        scored = score_steps(scorer, prompts, outputs)
+        for part, found in zip(parts, scored, strict=True):
+            part["model"] = output_score([score for _, score in found], scorer.settings["target"])
+        if by_step:
+            steps = [
+                reward_steps(found, len(output), weights.model, extra)
+                for found, output, extra in zip(scored, outputs, rest, strict=True)
+            ]
     return [
-        Reward(sum(getattr(weights, name) * value for name, value in part.items()), part, verdict)
-        for part, verdict in zip(parts, verdicts, strict=True)
+        Reward(_weighted(part, weights), part, verdict, *step)
+        for part, verdict, step in zip(parts, verdicts, steps, strict=True)
     ]
+
+
+def _weighted(parts: dict[str, float], weights: RewardWeights) -> float:
+    return sum(getattr(weights, name) * value for name, value in parts.items())

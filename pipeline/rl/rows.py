@@ -4,10 +4,11 @@ The outputs of a group share their prompt, so its tokens pass through the model 
 per output; positions restart at each output and a mask keeps outputs apart. Nothing is padded but the end of
 rows, which are sorted by length. Results are those of one output at a time.
 
-Shapes: B rows, T positions, N output tokens of the rows, in the order of rows, outputs, tokens.
+Shapes: B rows, T positions, N output tokens of the rows, in the order of rows, outputs, tokens; O outputs of
+the rows.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -15,20 +16,24 @@ from torch import Tensor
 
 from pipeline.common.model import IGNORE
 
+WeightsOf = Callable[[Tensor], Tensor]  # lengths of outputs (O,) -> shares of their tokens (N,)
+
 
 @dataclass(frozen=True)
 class Output:
-    """An output to train on: its group's number, tokens, the sampler's log-probabilities, the advantage."""
+    """An output to train on: its group's number, tokens, the sampler's log-probabilities, the coefficient of
+    each token (an advantage, or RFT's 0 or 1), and its reward."""
 
     group: int
     tokens: list[int]
     logprobs: list[float]
-    advantage: float
+    coefficients: list[float]
+    reward: float = 0.0
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows as tensors, and the output tokens that `targets_BT` holds, flat."""
+    """Rows as tensors, the output tokens that `targets_BT` holds, flat, and the outputs they belong to."""
 
     tokens_BT: Tensor
     positions_BT: Tensor
@@ -37,6 +42,8 @@ class Rows:
     sampler_logprobs_N: Tensor
     advantages_N: Tensor
     weights_N: Tensor
+    lengths_O: Tensor
+    rewards_O: Tensor
 
     def to(self, device: torch.device | str) -> "Rows":
         """The same on another device."""
@@ -62,9 +69,9 @@ def _length(row: Sequence[Output], prompts: Sequence[Sequence[int]]) -> int:
 
 
 def make_rows(
-    packed: Sequence[Sequence[Output]], prompts: Sequence[Sequence[int]], outputs_in_batch: int
+    packed: Sequence[Sequence[Output]], prompts: Sequence[Sequence[int]], weights_of: WeightsOf
 ) -> Rows:
-    """Tensors of packed rows.
+    """Tensors of packed rows; `weights_of` gives tokens their share of the loss.
 
     The prompt's last token predicts an output's first, so it opens every output instead of closing the
     prompt.
@@ -92,8 +99,10 @@ def make_rows(
         targets,
         _mask(segments),
         torch.tensor([logprob for output in flat for logprob in output.logprobs]),
-        torch.tensor([output.advantage for output in flat]).repeat_interleave(lengths),
-        (1 / (outputs_in_batch * lengths)).repeat_interleave(lengths),
+        torch.tensor([value for output in flat for value in output.coefficients]),
+        weights_of(lengths),
+        lengths,
+        torch.tensor([output.reward for output in flat]),
     )
 
 
@@ -109,9 +118,9 @@ def micro_batches(
     prompts: Sequence[Sequence[int]],
     row_tokens: int,
     rows_at_once: int,
-    outputs_in_batch: int,
+    weights_of: WeightsOf,
 ) -> Iterator[Rows]:
     """All `outputs` in rows, `rows_at_once` rows at a time."""
     packed = split_into_rows(outputs, prompts, row_tokens)
     for start in range(0, len(packed), rows_at_once):
-        yield make_rows(packed[start : start + rows_at_once], prompts, outputs_in_batch)
+        yield make_rows(packed[start : start + rows_at_once], prompts, weights_of)

@@ -1,0 +1,62 @@
+"""Evaluation during training: greedy accuracy on held-out questions, and Maj@K and Pass@K of samples."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch.distributed as dist
+
+from pipeline.config.rl import RlSection
+from pipeline.evaluate.answers import Verdict
+from pipeline.evaluate.benchmarks import Item
+from pipeline.evaluate.grading import grade_responses
+from pipeline.evaluate.scores import accuracy, at_k
+from pipeline.rl.rollout import Question, sample_seed
+
+
+def evaluate(
+    generator: Any, tokenizer: Any, questions: Sequence[Question], section: RlSection
+) -> dict[str, Any]:
+    """Scores of the weights that the sampler holds: accuracy with its interval, mean length, maj@k, pass@k.
+
+    Ranks share the questions; all of them must call it, and all get the result. Samples of a question have
+    the same seeds in every evaluation, so that two evaluations differ by the weights alone.
+    """
+    items = [question.item for question in questions]
+    rows = _asked(generator, tokenizer, questions, section, n=1, temperature=0.0)
+    lengths = [length for row in rows for _, length in row]
+    found = accuracy([float(row[0][0].right) for row in rows]) | {"length": sum(lengths) / len(lengths)}
+    if section.evaluation_samples:
+        number, temperature = section.evaluation_samples, section.evaluation_temperature
+        drawn = _asked(generator, tokenizer, questions, section, n=number, temperature=temperature)
+        ks = [2**power for power in range(number.bit_length())]
+        found |= at_k(items, [[verdict for verdict, _ in row] for row in drawn], ks)
+    return found
+
+
+def _asked(
+    generator: Any,
+    tokenizer: Any,
+    questions: Sequence[Question],
+    section: RlSection,
+    *,
+    n: int,
+    temperature: float,
+) -> list[list[tuple[Verdict, int]]]:
+    """(verdict, tokens) of `n` outputs for every question, in order."""
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    mine = questions[rank::ranks]
+    groups = generator.generate(
+        [question.prompt for question in mine],
+        n=n,
+        temperature=temperature,
+        max_tokens=section.max_tokens,
+        seeds=[sample_seed(section.seed, -1, question.item.id) for question in mine],
+    )
+    flat = [sample.token_ids for group in groups for sample in group]
+    items: list[Item] = [question.item for question in mine for _ in range(n)]
+    verdicts = grade_responses(items, tokenizer.batch_decode(flat, skip_special_tokens=True), label=None)
+    pairs = [(verdict, len(tokens)) for verdict, tokens in zip(verdicts, flat, strict=True)]
+    rows = [pairs[start : start + n] for start in range(0, len(pairs), n)]
+    parts: list[Any] = [None] * ranks
+    dist.all_gather_object(parts, rows)
+    return [parts[index % ranks][index // ranks] for index in range(len(questions))]

@@ -1,0 +1,65 @@
+"""What a step's line of `metrics.jsonl` says about the rollouts, over all ranks."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from pipeline.rl.rollout import Group, Rollout
+
+
+def summed(values: Sequence[float], device: Any) -> list[float]:
+    """Sums over all ranks."""
+    total = torch.tensor(values, dtype=torch.float64, device=device)
+    if dist.get_world_size() > 1:
+        dist.all_reduce(total)
+    return total.tolist()
+
+
+def largest(values: Sequence[float], device: Any) -> float:
+    """The largest value of all ranks; NaN if any is."""
+    found = torch.tensor(values, dtype=torch.float64, device=device).max()  # NaN stays NaN
+    if dist.get_world_size() > 1:
+        dist.all_reduce(found, op=dist.ReduceOp.MAX)
+    return found.item()
+
+
+def _facts(output: Rollout) -> list[float]:
+    return [
+        1,
+        len(output.tokens),
+        output.reward,
+        output.verdict == "right",
+        output.verdict == "undecided",
+        output.finish_reason != "stop",
+        not output.text.strip(),
+        -sum(output.logprobs),
+    ]
+
+
+def summarise(groups: Sequence[Group], parts: Sequence[str], device: Any) -> dict[str, Any]:
+    """Means over the outputs of all ranks, `sampled_tokens` their sum.
+
+    `reward_<part>`: each of the reward's `parts` before weighting. `entropy` (nats per token) is estimated by
+    the samples' own surprise. `undecided`: no verdict, e.g. a grader stopped at its time limit. `empty`: no
+    text at all. `zero_variance_share`: groups whose rewards are all equal.
+    """
+    outputs = [output for group in groups for output in group.outputs]
+    facts = [sum(column) for column in zip(*map(_facts, outputs), strict=True)] or [0] * 8
+    rewards = [sum(output.rewards.get(part, 0.0) for output in outputs) for part in parts]
+    flat = [len(groups), sum(group.flat for group in groups)]
+    sums = summed([*facts, *flat, *rewards], device)
+    count, tokens, reward, right, undecided, truncated, empty, surprise, all_groups, all_flat = sums[:10]
+    return {
+        "reward": reward / count,
+        **{f"reward_{part}": value / count for part, value in zip(parts, sums[10:], strict=True)},
+        "accuracy": right / count,
+        "undecided": undecided / count,
+        "empty": empty / count,
+        "length": tokens / count,
+        "truncated": truncated / count,
+        "entropy": surprise / max(tokens, 1),
+        "zero_variance_share": all_flat / all_groups,
+        "sampled_tokens": int(tokens),
+    }
