@@ -1,0 +1,58 @@
+"""Run programs from a file: `python -m pipeline.evaluate.sandbox --input PROGRAMS --output RESULTS`."""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from pipeline.common.rows import read_rows
+from pipeline.common.stage import InputError
+from pipeline.evaluate.sandbox.pool import Sandbox
+
+HELP = """\
+Input, one JSON object per line: "id", "code" (a Python program).
+Output, in the same order: "id", "status" (ok, error: an exception or exit status, timeout, limit: memory,
+output or file size), "stdout", "stderr". Programs have no network, no files but Python's libraries and an
+empty scratch folder, and leave no process behind. What this system does not allow of that is said at the
+start, on standard error."""
+
+
+def parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m pipeline.evaluate.sandbox",
+        description="Run Python that nobody vouches for.",
+        epilog=HELP,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--input", type=Path, required=True, help="programs, JSON lines (.gz allowed)")
+    parser.add_argument("--output", type=Path, required=True, help="results, JSON lines")
+    parser.add_argument("--timeout", type=float, default=10.0, help="wall-clock seconds of each program")
+    parser.add_argument("--workers", type=int, help="programs at the same time; default: one per core")
+    return parser
+
+
+def main(argv: list[str] | None = None) -> None:
+    arguments = parser().parse_args(argv)
+    try:
+        rows = list(read_rows(str(arguments.input)))
+        for place, row in rows:
+            if not isinstance(row.get("code"), str):
+                raise InputError(f"{place}: `code` is missing or not a string")
+        if arguments.timeout <= 0:
+            raise InputError(f"--timeout {arguments.timeout:g}: must be above 0")
+        with Sandbox(arguments.workers) as sandbox:
+            outcomes = sandbox.run([row["code"] for _, row in rows], arguments.timeout, "programs")
+        temporary = arguments.output.with_name(f".{arguments.output.name}.partial")
+        with temporary.open("w") as file:
+            for (place, row), outcome in zip(rows, outcomes, strict=True):
+                result = {"id": row.get("id", place), "status": outcome.status}
+                result |= {"stdout": outcome.stdout, "stderr": outcome.stderr}
+                file.write(json.dumps(result, ensure_ascii=False) + "\n")
+        temporary.replace(arguments.output)
+    except (InputError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+"""The layers around a program: what a worker sets up once, and what each program's process adds for itself.
+
+Once: user, mount, pid, network, ipc and uts namespaces without privileges; a root that holds nothing but
+Python's libraries, read-only, and four devices; another user than the one outside. Per program: a scratch
+folder in memory, limits on processor, memory, processes and files, no capabilities, Landlock, seccomp. Each
+layer alone stops most attacks; where the system forbids namespaces, the others still stand (`missing` says
+what then is open).
+"""
+
+import os
+import resource
+import signal
+import sys
+import sysconfig
+from contextlib import suppress
+from math import ceil
+
+from pipeline.evaluate.sandbox import kernel
+
+NOBODY = 65534
+SCRATCH = "/scratch"  # not /tmp: libraries may lie below it
+SCRATCH_BYTES, SCRATCH_FILES = 16 << 20, 256
+MEMORY_BYTES = 1 << 30
+PROCESSES = 8
+OPEN_FILES = 64
+DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
+NAMESPACES = (
+    kernel.CLONE_NEWUSER
+    | kernel.CLONE_NEWNS
+    | kernel.CLONE_NEWPID
+    | kernel.CLONE_NEWNET
+    | kernel.CLONE_NEWIPC
+    | kernel.CLONE_NEWUTS
+)
+
+
+def library_paths(project: str) -> list[str]:
+    """Folders and files that an interpreter and its packages are read from, none inside another."""
+    found = ["/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache", f"{sys.base_prefix}/lib"]
+    found += [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    found += [path for path in sys.path if path and os.path.abspath(path) != project]
+    kept: list[str] = []
+    for path in sorted({os.path.abspath(path) for path in found if os.path.exists(path)}):
+        if not any(path.startswith(f"{other}/") and not os.path.islink(other) for other in kept):
+            kept.append(path)
+    return kept
+
+
+def build_view(paths: list[str]) -> None:
+    """Make a root of `paths`, devices and an empty scratch folder; everything else is gone."""
+    root = "/proc"  # as a mount point: it exists everywhere and holds no library
+    kernel.mount("none", "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
+    kernel.mount("tmpfs", root, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "size=1m,mode=755")
+    read_only = kernel.MS_RDONLY | kernel.MS_NOSUID
+    for path in [*paths, *DEVICES]:
+        target = root + path
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        if os.path.islink(path):
+            os.symlink(os.readlink(path), target)
+            continue
+        if os.path.isdir(path):
+            os.makedirs(target, exist_ok=True)
+        else:
+            os.close(os.open(target, os.O_CREAT))
+        kernel.bind(path, target, kernel.MS_NOSUID if path in DEVICES else read_only | kernel.MS_NODEV)
+    os.mkdir(root + SCRATCH)
+    os.symlink(SCRATCH, f"{root}/dev/shm")
+    kernel.mount("none", root, None, kernel.MS_REMOUNT | read_only | kernel.MS_NODEV)
+    kernel.change_root(root)
+
+
+def become_nobody() -> None:
+    """Leave the user of outside, keep the capabilities that the worker needs to mount scratch folders."""
+    kernel.prctl(kernel.PR_SET_KEEPCAPS, 1)
+    with suppress(PermissionError):  # started by an ordinary user: its groups are unknown in here
+        os.setgroups([])
+    os.setresgid(NOBODY, NOBODY, NOBODY)
+    os.setresuid(NOBODY, NOBODY, NOBODY)
+    kernel.set_capabilities(raised=True)
+
+
+def lock(seconds: float, isolated: bool, paths: list[str]) -> None:
+    """Lock the calling process, for good: it may compute, and write to its scratch folder."""
+    kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
+    if isolated:
+        kernel.unshare(kernel.CLONE_NEWNS)
+        flags = kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC
+        kernel.mount(
+            "tmpfs",
+            SCRATCH,
+            "tmpfs",
+            flags,
+            f"size={SCRATCH_BYTES},nr_inodes={SCRATCH_FILES},mode=700,uid={NOBODY},gid={NOBODY}",
+        )
+        os.chdir(SCRATCH)
+    _limit(seconds)
+    kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
+    if isolated:
+        kernel.set_capabilities(raised=False)
+    if kernel.landlock_version():
+        kernel.install_landlock([*paths, *DEVICES], [SCRATCH] if isolated else [])
+    if kernel.seccomp_known():
+        kernel.install_seccomp(kernel.seccomp_filter(os.getpid()))
+
+
+def _limit(seconds: float) -> None:
+    processor = ceil(seconds) + 1  # after the wall clock: a safety net only
+    for limit, value in (
+        (resource.RLIMIT_CPU, processor),
+        (resource.RLIMIT_AS, MEMORY_BYTES),
+        (resource.RLIMIT_NPROC, PROCESSES),
+        (resource.RLIMIT_FSIZE, SCRATCH_BYTES),
+        (resource.RLIMIT_NOFILE, OPEN_FILES),
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_MEMLOCK, 0),
+        (resource.RLIMIT_MSGQUEUE, 0),
+        (resource.RLIMIT_SIGPENDING, 64),
+    ):
+        hard = resource.getrlimit(limit)[1]
+        value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(limit, (value, value))
+
+
+def missing(isolated: bool) -> list[str]:
+    """What this system does not allow, and what therefore is open; empty where all layers stand."""
+    found = []
+    if not isolated:
+        found.append(
+            "no namespaces: no scratch folder; seccomp alone keeps off the network and other processes"
+        )
+    if not kernel.landlock_version():
+        found.append(
+            "no Landlock" if isolated else "no Landlock: programs read every file that their user can read"
+        )
+    if not kernel.seccomp_known():
+        found.append("no seccomp: system calls are not filtered")
+    return found

@@ -1,0 +1,178 @@
+"""Workers that run programs in their jail (see `jail`, `worker`), one per core, and what comes back."""
+
+import json
+import os
+import queue
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pipeline.common.manifest import ROOT
+from pipeline.common.progress import Progress
+from pipeline.evaluate.sandbox.jail import NOBODY
+
+START_SECONDS = 120.0
+GRACE_SECONDS = 10.0  # past a program's own time limit, until its worker is given up
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a program did. `status`: ok; error (exception, exit status, signal); timeout; limit (memory,
+    output, file size). `stdout` and `stderr` end after 64 KiB.
+    """
+
+    status: Literal["ok", "error", "timeout", "limit"]
+    stdout: str
+    stderr: str
+
+
+def _map_users(process: int) -> None:
+    """Give the worker's user namespace two users, ours (to read libraries) and nobody; or only ours as
+    nobody, where we may not do more.
+    """
+    us, group = os.getuid(), os.getgid()
+    folder = f"/proc/{process}"
+    try:
+        for name, own in (("uid_map", us), ("gid_map", group)):
+            with open(f"{folder}/{name}", "w") as file:
+                file.write(f"0 {own} 1\n{NOBODY} {NOBODY} 1\n")
+    except OSError:
+        with open(f"{folder}/setgroups", "w") as file:
+            file.write("deny")
+        for name, own in (("uid_map", us), ("gid_map", group)):
+            with open(f"{folder}/{name}", "w") as file:
+                file.write(f"{NOBODY} {own} 1\n")
+
+
+class Worker:
+    """One worker process; `run` is not thread-safe. `missing`: layers that could not be had."""
+
+    def __init__(self) -> None:
+        self.missing: list[str] = []
+        if not (self._start("isolated") or self._start("plain")):
+            raise RuntimeError("the sandbox's worker did not start; see its message above")
+
+    def _start(self, kind: str) -> bool:
+        environment = {"PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
+        environment |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "LANG": "C.UTF-8"}
+        self.process = subprocess.Popen(
+            [sys.executable, "-s", "-P", "-m", "pipeline.evaluate.sandbox.worker", kind, str(ROOT)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL if kind == "isolated" else None,
+            env=environment,
+            cwd="/",
+            start_new_session=True,
+        )
+        self.buffer = b""
+        try:
+            line = self._line(START_SECONDS)
+            if line == b"map":
+                _map_users(self.process.pid)
+                self._send(b"\n")
+                line = self._line(START_SECONDS)
+            if line is not None:
+                self.missing = json.loads(line)["missing"]
+                return True
+        except OSError:
+            pass  # namespaces are forbidden here
+        self.close()
+        return False
+
+    def _send(self, data: bytes) -> None:
+        self.process.stdin.write(data)
+        self.process.stdin.flush()
+
+    def _line(self, seconds: float) -> bytes | None:
+        """The worker's next line; None if it ended or the time is over."""
+        deadline = time.monotonic() + seconds
+        while b"\n" not in self.buffer:
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([self.process.stdout], [], [], left)[0]:
+                return None
+            part = os.read(self.process.stdout.fileno(), 1 << 20)
+            if not part:
+                return None
+            self.buffer += part
+        line, _, self.buffer = self.buffer.partition(b"\n")
+        return line
+
+    def run(self, code: str, seconds: float) -> Outcome | None:
+        """What the program did; None if the worker was lost with it."""
+        try:
+            self._send(json.dumps({"code": code, "seconds": seconds}).encode() + b"\n")
+        except OSError:
+            return None
+        line = self._line(seconds + GRACE_SECONDS)
+        return None if line is None else Outcome(**json.loads(line))
+
+    def close(self) -> None:
+        """End the worker and every process in it."""
+        with suppress(OSError):
+            self.process.stdin.close()  # it ends by itself, and its process namespace with it
+        try:
+            self.process.wait(1.0)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.process.stdout.close()
+
+
+class Sandbox:
+    """Workers for `with Sandbox() as sandbox: sandbox.run(programs, seconds)`; one per core if not said."""
+
+    def __init__(self, workers: int | None = None) -> None:
+        first = Worker()
+        self.missing = first.missing
+        for layer in self.missing:
+            print(f"sandbox: {layer}", file=sys.stderr, flush=True)
+        self.size = workers or len(os.sched_getaffinity(0))
+        self.free: queue.SimpleQueue[Worker | None] = queue.SimpleQueue()
+        self.free.put(first)
+        for _ in range(self.size - 1):
+            self.free.put(None)  # started when needed
+        self.threads = ThreadPoolExecutor(self.size)
+
+    def _run(self, code: str, seconds: float) -> Outcome:
+        worker = self.free.get()
+        try:
+            worker = worker or Worker()
+            outcome = worker.run(code, seconds)
+            if outcome is None:
+                worker.close()
+                worker = None
+                outcome = Outcome("limit", "", "the program took its worker with it\n")
+            return outcome
+        finally:
+            self.free.put(worker)
+
+    def run(self, programs: Sequence[str], seconds: float, label: str | None = None) -> list[Outcome]:
+        """Outcomes in order, each after at most `seconds`; `label` heads the progress shown, None: none."""
+        jobs = [self.threads.submit(self._run, code, seconds) for code in programs]
+        if label is None:
+            return [job.result() for job in jobs]
+        found: list[Outcome] = []
+        with Progress(label, len(jobs), unit="program") as bar:
+            for job in jobs:
+                found.append(job.result())
+                bar.update()
+        return found
+
+    def close(self) -> None:
+        """End all workers."""
+        self.threads.shutdown()
+        for _ in range(self.size):
+            if (worker := self.free.get()) is not None:
+                worker.close()
+
+    def __enter__(self) -> "Sandbox":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()

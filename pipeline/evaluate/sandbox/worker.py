@@ -1,0 +1,218 @@
+"""A worker: imports the mathematical packages once, then runs each program in a fork of itself.
+
+`python -m pipeline.evaluate.sandbox.worker isolated|plain PROJECT`, started by `pool`. Requests and replies
+are JSON lines on its standard input and output, which no program's process inherits. Isolated, the worker is
+process 1 of its own process namespace: no signal of a program reaches it, and one kill(-1) ends whatever a
+program has started, however it detached itself.
+"""
+
+import gc
+import importlib
+import json
+import os
+import select
+import signal
+import sys
+import time
+import traceback
+from contextlib import suppress
+from typing import Any
+
+from pipeline.evaluate.sandbox import jail, kernel
+
+WARM = ("math", "fractions", "decimal", "itertools", "functools", "collections", "datetime", "statistics")
+WARM += ("random", "re", "numpy", "sympy")
+FIRST_USE = """
+import sympy
+x, y = sympy.symbols("x y")
+sympy.solve([x + y - 3, x - y - 1], [x, y]), sympy.solve(x**2 - 3 * x + 1, x)
+sympy.solve(sympy.Eq(2 * x, 3), x)
+sympy.integrate(x * sympy.exp(x), (x, 0, 1)), sympy.limit(sympy.sin(x) / x, x, 0)
+sympy.diff(sympy.sqrt(x) * sympy.log(x), x), sympy.factor(x**3 - 1), sympy.expand((x + y) ** 3)
+sympy.simplify(sympy.sin(x) ** 2 + sympy.cos(x) ** 2), sympy.nsimplify("0.25"), sympy.N(sympy.pi, 20)
+sympy.Matrix([[1, 2], [3, 4]]).inv(), sympy.factorint(360), sympy.summation(x, (x, 1, 10))
+str(sympy.Rational(1, 3)), sympy.latex(sympy.sqrt(2) / 2), sympy.sympify("x + 1"), sympy.isprime(97)
+"""  # much of these packages is loaded and cached only when first used
+OUTPUT_BYTES = 1 << 16  # of each stream
+MEMORY_EXIT = 77
+LIMIT_SIGNALS = (signal.SIGXCPU, signal.SIGXFSZ, signal.SIGKILL)  # the last: by the kernel, short of memory
+
+
+def prepare(isolated: bool, paths: list[str], requests: int, replies: int) -> None:
+    """Enter the jail. Isolated, this returns in process 1 of the new namespaces; its parent waits for it."""
+    with suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+        file.write("1000")  # if memory runs out, programs go first
+    if isolated:
+        kernel.unshare(jail.NAMESPACES)
+        os.write(replies, b"map\n")
+        os.read(requests, 1)  # now the pool has mapped our users
+        jail.build_view(paths)
+        child = os.fork()
+        if child:
+            os.close(requests)
+            os.close(replies)
+            os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) & 0xFF)
+        jail.become_nobody()
+    elif os.getuid() == 0:
+        os.setgroups([])
+        os.setresgid(jail.NOBODY, jail.NOBODY, jail.NOBODY)
+        os.setresuid(jail.NOBODY, jail.NOBODY, jail.NOBODY)
+    kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)  # after the change of user, which clears it
+    kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
+    kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL if isolated else signal.SIG_IGN)
+
+
+def warm_up() -> None:
+    """Import what programs use, where it is installed, and keep the pages shared with all forks."""
+    for name in WARM:
+        with suppress(ImportError):
+            importlib.import_module(name)
+    with suppress(ImportError):
+        exec(FIRST_USE, {})
+    gc.collect()
+    gc.freeze()
+
+
+def _execute(code: str) -> int:
+    """Run the program as `__main__`; returns its exit status."""
+    scope: dict[str, Any] = {"__name__": "__main__", "__builtins__": __builtins__}
+    try:
+        exec(compile(code, "<program>", "exec"), scope)
+        return 0
+    except SystemExit as error:
+        if error.code is None or isinstance(error.code, int):
+            return int(error.code or 0) & 0xFF
+        print(error.code, file=sys.stderr)
+        return 1
+    except MemoryError:
+        print("MemoryError", file=sys.stderr)
+        return MEMORY_EXIT
+    except BaseException as error:
+        frames = error.__traceback__ and error.__traceback__.tb_next
+        traceback.print_exception(type(error), error, frames)
+        return 1
+
+
+def _program_process(code: str, seconds: float, isolated: bool, paths: list[str], streams: list[int]) -> None:
+    """The forked child: locks itself, runs the program and ends; never returns."""
+    status = 1
+    try:
+        null = os.open("/dev/null", os.O_RDONLY)
+        for number, stream in enumerate([null, *streams]):
+            os.dup2(stream, number)
+        os.closerange(3, 1 << 20)
+        jail.lock(seconds, isolated, paths)
+        sys.stdin, sys.stdout, sys.stderr = (
+            open(number, mode, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
+            for number, mode in ((0, "r"), (1, "w"), (2, "w"))
+        )
+        sys.argv = ["program.py"]
+        status = _execute(code)
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(BaseException):
+                stream.flush()
+    except BaseException as error:
+        os.write(2, f"the sandbox could not be closed: {error}\n".encode())
+    finally:
+        os._exit(status)
+
+
+def _children() -> list[int]:
+    with open(f"/proc/self/task/{os.getpid()}/children") as file:
+        return [int(word) for word in file.read().split()]
+
+
+def end_all(isolated: bool) -> dict[int, int]:
+    """Kill every process that the program left, and collect them all; returns statuses by process."""
+    statuses = {}
+    while True:
+        for process in [-1] if isolated else _children():
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        try:
+            process, status = os.waitpid(-1, 0)
+        except ChildProcessError:
+            return statuses
+        statuses[process] = status
+
+
+def _watch(process: int, streams: dict[int, bytearray], requests: int, seconds: float) -> str | None:
+    """Read the program's output until it ends; returns `timeout` or `limit` if it must be ended."""
+    handle, deadline = os.pidfd_open(process), time.monotonic() + seconds
+    poll = select.poll()
+    for descriptor in (handle, *streams):
+        poll.register(descriptor, select.POLLIN)
+    poll.register(requests, 0)  # only its hang-up: then nobody waits for a result any more
+    try:
+        while True:
+            left = deadline - time.monotonic()
+            ready = dict(poll.poll(left * 1000)) if left > 0 else {}
+            if not ready:
+                return "timeout"
+            if requests in ready:
+                end_all(os.getpid() == 1)
+                os._exit(0)
+            for stream in streams.keys() & ready.keys():
+                data = os.read(stream, OUTPUT_BYTES)
+                if not data:
+                    poll.unregister(stream)
+                streams[stream] += data
+                if len(streams[stream]) > OUTPUT_BYTES:
+                    return "limit"
+            if handle in ready:
+                return None
+    finally:
+        os.close(handle)
+
+
+def run(code: str, seconds: float, isolated: bool, paths: list[str], requests: int) -> dict[str, str]:
+    """Run one program: {"status", "stdout", "stderr"}; nothing of it is left afterwards."""
+    pipes = [os.pipe(), os.pipe()]
+    process = os.fork()
+    if process == 0:
+        _program_process(code, seconds, isolated, paths, [write for _, write in pipes])
+    for _, write in pipes:
+        os.close(write)
+    streams = {read: bytearray() for read, _ in pipes}
+    stopped = _watch(process, streams, requests, seconds)
+    status = os.waitstatus_to_exitcode(end_all(isolated)[process])
+    for read, data in streams.items():
+        while len(data) <= OUTPUT_BYTES and (more := os.read(read, OUTPUT_BYTES)):
+            data += more
+        os.close(read)
+        if len(data) > OUTPUT_BYTES:
+            stopped = stopped or "limit"
+    if stopped is None and (status == MEMORY_EXIT or (status < 0 and -status in LIMIT_SIGNALS)):
+        stopped = "limit"
+    stdout, stderr = (bytes(data[:OUTPUT_BYTES]).decode("utf-8", "replace") for data in streams.values())
+    if stopped is None and status < 0:
+        stderr += f"ended by signal {signal.Signals(-status).name}\n"
+    return {"status": stopped or ("error" if status else "ok"), "stdout": stdout, "stderr": stderr}
+
+
+def main() -> None:
+    isolated, project = sys.argv[1] == "isolated", sys.argv[2]
+    requests, replies = os.dup(0), os.dup(1)
+    os.dup2(2, 1)
+    paths = jail.library_paths(project)
+    sys.path[:] = [path for path in sys.path if path and os.path.abspath(path) != project]
+    if not isolated:
+        warm_up()  # before it becomes another user, who may not reach the libraries
+    prepare(isolated, paths, requests, replies)
+    if isolated:
+        warm_up()
+    os.environ.clear()
+    os.environ |= {"HOME": jail.SCRATCH, "TMPDIR": jail.SCRATCH, "LANG": "C.UTF-8", "OMP_NUM_THREADS": "1"}
+    os.write(replies, json.dumps({"missing": jail.missing(isolated)}).encode() + b"\n")
+    with open(requests, "rb") as lines, open(replies, "wb") as answers:
+        for line in lines:
+            request = json.loads(line)
+            found = run(request["code"], request["seconds"], isolated, paths, requests)
+            answers.write(json.dumps(found).encode() + b"\n")
+            answers.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,237 @@
+"""The sandbox: no attack has an effect outside, none leaves a process, and ordinary programs work."""
+
+import json
+import os
+import platform
+import socket
+import subprocess
+import sys
+import sysconfig
+import time
+from pathlib import Path
+
+import pytest
+from sandbox_attacks import CALL, ESCAPES, STATUSES
+
+from pipeline.common.manifest import ROOT
+from pipeline.evaluate.sandbox import __main__ as program
+from pipeline.evaluate.sandbox import kernel
+from pipeline.evaluate.sandbox.pool import Sandbox, Worker
+
+SECONDS = 1.0
+
+
+def processes_below(root: int) -> set[int]:
+    """Process numbers of all descendants."""
+    parents = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            text = path.read_text()
+        except OSError:
+            continue
+        parents[int(path.parent.name)] = int(text.rpartition(")")[2].split()[1])
+    found, grown = {root}, True
+    while grown:
+        new = {process for process, parent in parents.items() if parent in found} - found
+        found |= new
+        grown = bool(new)
+    return found - {root}
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """What attacks aim at: a secret file, an environment variable, an open port."""
+    folder = tmp_path_factory.mktemp("outside")
+    (folder / "secret").write_text("CANARY")
+    os.environ["SANDBOX_CANARY"] = "CANARY"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield {
+            "secret": folder / "secret",
+            "folder": folder,
+            "project": ROOT,
+            "process": os.getpid(),
+            "port": server.getsockname()[1],
+            "call": CALL,
+        }
+    del os.environ["SANDBOX_CANARY"]
+
+
+def _plain_worker(monkeypatch) -> None:
+    start = Worker._start
+    monkeypatch.setattr(Worker, "_start", lambda self, kind: kind == "plain" and start(self, kind))
+
+
+@pytest.fixture(scope="module", params=["isolated", "plain"])
+def sandbox(request, world):
+    """One worker; `plain` is what is left where namespaces are forbidden."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        if request.param == "plain":
+            _plain_worker(monkeypatch)
+        found = Sandbox(1)
+    with found:
+        if request.param == "isolated" and any("namespaces" in layer for layer in found.missing):
+            pytest.skip(f"this system allows no namespaces: {found.missing}")
+        found.plain = request.param == "plain"
+        yield found
+
+
+def settled(sandbox) -> set[int]:
+    """Descendants of this process that belong to the sandbox."""
+    worker = sandbox.free.get()
+    sandbox.free.put(worker)
+    return {worker.process.pid} | processes_below(worker.process.pid)
+
+
+def run_and_check(sandbox, code, world):
+    before = settled(sandbox)
+    (outcome,) = sandbox.run([code], SECONDS)
+    assert settled(sandbox) == before, "a process was left behind, or the worker was lost"
+    assert sorted(path.name for path in world["folder"].iterdir()) == ["secret"]
+    assert world["secret"].read_text() == "CANARY"
+    (after,) = sandbox.run(
+        ["import os; print(6 * 7, os.listdir('.') if os.access('.', os.W_OK) else [])"], 5.0
+    )
+    assert (after.status, after.stdout) == ("ok", "42 []\n")
+    return outcome
+
+
+@pytest.mark.parametrize("name", ESCAPES)
+def test_no_attack_gets_out(sandbox, world, name):
+    if "{call}" in ESCAPES[name] and platform.machine() != "x86_64":
+        pytest.skip("numbers of system calls are those of x86_64")
+    outcome = run_and_check(sandbox, ESCAPES[name].format(**world), world)
+    assert "ESCAPED" not in outcome.stdout
+    assert "NameError" not in outcome.stderr and "SyntaxError" not in outcome.stderr
+
+
+@pytest.mark.parametrize("name", STATUSES)
+def test_every_misbehaviour_ends_with_its_status(sandbox, world, name):
+    status, code = STATUSES[name]
+    outcome = run_and_check(sandbox, code, world)
+    needs_files = any(word in code for word in ("open(f", "open('f'", "mkfifo"))
+    needs_children = "os.fork" in code
+    if sandbox.plain and (needs_files or needs_children):
+        assert outcome.status in (status, "error")
+    else:
+        assert outcome.status == status, outcome.stderr
+    assert len(outcome.stdout) <= 1 << 16 and len(outcome.stderr) <= 1 << 17
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "read a file of the parent",
+        "list the project",
+        "symlink in the scratch folder to a secret",
+        "environment of the parent",
+        "own environment",
+        "signal to the parent",
+        "run another program",
+        "TCP to this machine",
+        "memory without limit (memfd)",
+    ],
+)
+def test_outside_the_sandbox_the_same_attacks_succeed(world, tmp_path, name):
+    code = ESCAPES[name].format(**world)
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert "ESCAPED" in done.stdout, done.stderr
+
+
+def test_programs_see_neither_each_other_nor_what_others_left():
+    with Sandbox(2) as sandbox:
+        write = (
+            "open('left', 'w').write('x'); import math; math.pi = 3; import random; print(random.random())"
+        )
+        read = "import os, math; print(os.listdir('.'), math.pi > 3, __name__, sum(range(5)))"
+        first, *others = sandbox.run([write, read, read], 10.0)
+    assert first.status == "ok", (first.stderr, sandbox.missing)
+    assert {other.stdout for other in others} == {"[] True __main__ 10\n"}
+
+
+def test_programs_that_compute_with_numpy_and_sympy_give_their_results():
+    with Sandbox(1) as sandbox:
+        solve, inverse, text = sandbox.run(
+            [
+                "from sympy import symbols, solve\nx = symbols('x')\nprint(solve(x**2 - 5*x + 6, x))",
+                "import numpy as np\nprint(np.linalg.solve([[2, 0], [0, 4]], [1, 2]).tolist())",
+                "print('π ≈ 3', end='')",
+            ],
+            10.0,
+        )
+    assert [solve.stdout, inverse.stdout, text.stdout] == ["[2, 3]\n", "[0.5, 0.5]\n", "π ≈ 3"]
+
+
+def test_a_lost_worker_costs_one_program_and_is_replaced():
+    with Sandbox(1) as sandbox:
+        worker = sandbox.free.get()
+        os.kill(worker.process.pid, 9)
+        worker.process.wait()
+        sandbox.free.put(worker)
+        lost, next_one = sandbox.run(["print(1)", "print(2)"], 10.0)
+    assert (lost.status, next_one.status, next_one.stdout) == ("limit", "ok", "2\n")
+
+
+def test_a_killed_parent_takes_its_programs_along():
+    code = "from pipeline.evaluate.sandbox.pool import Sandbox\nSandbox(1).run(['while True: pass'], 300.0)"
+    parent = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT)
+    deadline = time.monotonic() + 60
+    while len(below := processes_below(parent.pid)) < 3 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert len(below) == 3  # the worker, process 1 of its namespace, the program
+    parent.kill()
+    parent.wait()
+    while any(Path(f"/proc/{process}").exists() for process in below) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not [process for process in below if Path(f"/proc/{process}").exists()]
+
+
+def test_a_missing_layer_is_said_at_the_start(monkeypatch, capfd):
+    _plain_worker(monkeypatch)
+    with Sandbox(1) as sandbox:
+        assert any("no namespaces" in layer for layer in sandbox.missing)
+    assert "sandbox: no namespaces" in capfd.readouterr().err
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="the other tests are this one already")
+def test_it_works_for_an_ordinary_user(tmp_path):
+    system = Path("/usr/bin/python3")
+    if not system.exists() or kernel.ARM:
+        pytest.skip("no interpreter that every user can read")
+    tmp_path.chmod(0o755)
+    for folder in tmp_path.parents:
+        if folder.owner() == "root" and "pytest" in folder.name:
+            folder.chmod(0o755)
+    secret = tmp_path / "secret"
+    secret.write_text("CANARY")
+    programs = ["print(2)", f"print(open({str(secret)!r}).read())"]
+    code = (
+        f"import sys; sys.path[:0] = {[str(ROOT), sysconfig.get_path('purelib')]!r}\n"
+        "from pipeline.evaluate.sandbox import pool\nwith pool.Sandbox(1) as sandbox:\n"
+        f"    print(sandbox.missing, [found.stdout for found in sandbox.run({programs!r}, 5)])"
+    )
+    done = subprocess.run(
+        ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", str(system), "-c", code],
+        cwd="/",
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout == "[] ['2\\n', '']\n", done.stderr
+
+
+def test_the_program_answers_in_order_and_names_a_bad_row(tmp_path, capsys):
+    rows = [{"id": "a", "code": "print(1)"}, {"id": "b", "code": "1/0"}, {"id": "c", "code": "while 1: pass"}]
+    programs, results = tmp_path / "programs.jsonl", tmp_path / "results.jsonl"
+    programs.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    arguments = ["--input", str(programs), "--output", str(results), "--timeout", "0.5"]
+    program.main(arguments)
+    found = [json.loads(line) for line in results.read_text().splitlines()]
+    assert [(row["id"], row["status"], row["stdout"]) for row in found] == [
+        ("a", "ok", "1\n"),
+        ("b", "error", ""),
+        ("c", "timeout", ""),
+    ]
+    assert "ZeroDivisionError" in found[1]["stderr"]
+    programs.write_text('{"id": "a"}\n')
+    with pytest.raises(SystemExit):
+        program.main(arguments)
+    assert "programs.jsonl: line 1: `code` is missing" in capsys.readouterr().err
