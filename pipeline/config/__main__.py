@@ -97,6 +97,10 @@ def default_yaml() -> str:
     parts.append(
         "# Seed of everything random in the run; a section's own `seed` key overrides it.\nseed: 0\n"
     )
+    parts.append(
+        "# Folder of files that you bring: until they are there a dry run takes them as given, and no run starts.\n"
+        "data_folder: null\n"
+    )
     for name, model in SECTIONS.items():
         title = (model.__doc__ or name).strip().splitlines()[0]
         parts.append(f"\n{_comment(title, '')}{name}:\n{keys_as_yaml(model, '  ', skip=('seed',))}")
@@ -152,6 +156,7 @@ def json_schema() -> dict[str, Any]:
         "models": {"anyOf": models},
     }
     properties = {"run": {"type": "string"}, "seed": {"type": "integer"}, **sections}
+    properties["data_folder"] = nullable({"type": "string"})
     properties |= {
         name: {"type": "object", "additionalProperties": nullable(schema)} for name, schema in nodes.items()
     }

@@ -56,6 +56,7 @@ class Graph:
     def __init__(self, config: Config) -> None:
         self.config = config
         self.nodes: dict[str, Node] = {}
+        self.missing: list[str] = []  # files of the `data_folder` that are not there yet
         self.fingerprint = cache(self._fingerprint)
         for build in (
             self._miniweb,
@@ -105,11 +106,19 @@ class Graph:
             elif source.startswith(REMOTE):
                 found.append(source)
             else:
-                files = sorted(glob(source))
+                files = sorted(glob(source)) or self._expected(source, where)
                 if not files:
                     raise ConfigError(f"config key {where}: {source}: no such file")
                 found += files
         return found
+
+    def _expected(self, source: str, where: str) -> list[str]:
+        """The source itself where it is to be found in the `data_folder` one day, else nothing."""
+        folder = self.config.data_folder
+        if folder is None or not source.startswith(f"{folder.rstrip('/')}/"):
+            return []
+        self.missing.append(f"{where}: {source}")
+        return [source]
 
     def _miniweb(self) -> None:
         if self.config.sections["miniweb"].enabled:
@@ -134,8 +143,12 @@ class Graph:
         sources = [section.warc] if isinstance(section.warc, str) else section.warc or []
         if any(source.startswith(MINIWEB) for source in sources):
             return self._sources(sources, "crawl.warc")
+        expected = [source for source in sources if not glob(source) and self._expected(source, "crawl.warc")]
         try:
-            return list(expand(sources, section.base_url))
+            return [
+                *expand([source for source in sources if source not in expected], section.base_url),
+                *expected,
+            ]
         except InputError as error:
             raise ConfigError(f"config key crawl.warc: {error}") from error
 
@@ -276,7 +289,9 @@ class Graph:
 
     def _init(self, name: str) -> str:
         init = str(self.config.models[name].init)
-        if not Path(init).is_dir() and not HUB_ID.fullmatch(init):
+        if Path(init).is_dir() or self._expected(init, f"models.{name}.init"):
+            return init
+        if not HUB_ID.fullmatch(init):
             raise ConfigError(f"config key models.{name}.init: {init}: no such folder, and not a hub id")
         return init
 

@@ -96,7 +96,7 @@ class Config:
     """
 
     def __init__(self, values: dict[str, Any]) -> None:
-        known = ["run", "seed", *SECTIONS, "mixtures", "benchmarks", "models"]
+        known = ["run", "seed", "data_folder", *SECTIONS, "mixtures", "benchmarks", "models"]
         for name in values:
             if name not in known:
                 raise ConfigError(f"config key {name}: unknown{_hint(name, known)}")
@@ -104,6 +104,9 @@ class Config:
         self.seed = values.get("seed", 0)
         if not isinstance(self.seed, int):
             raise ConfigError(f"config key seed: expected an integer, got {self.seed!r}")
+        self.data_folder = values.get("data_folder")
+        if not isinstance(self.data_folder, str | None):
+            raise ConfigError(f"config key data_folder: expected a folder, got {self.data_folder!r}")
         self._raw = {name: self._with_seed(name, values.get(name) or {}) for name in SECTIONS}
         self.sections = {name: validated(SECTIONS[name], self._raw[name], name) for name in SECTIONS}
         self.mixtures = self._nodes(values, "mixtures", MixtureNode)

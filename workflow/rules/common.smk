@@ -3,6 +3,7 @@
 import json
 import shlex
 import sys
+from pathlib import Path
 
 sys.path.insert(0, workflow.basedir)
 
@@ -14,6 +15,12 @@ try:
     GRAPH = Graph(Config({key: value for key, value in config.items() if key != "paths"}))
 except ConfigError as error:
     raise WorkflowError(str(error))
+
+
+onstart:
+    if GRAPH.missing:
+        raise WorkflowError(f"bring these files first, or change the keys: {'; '.join(dict.fromkeys(GRAPH.missing))}")
+
 
 STAGES = ("miniweb", "crawl", "corpus", "decontaminate", "tokens", "cpt", "sft", "reward", "rl", "evaluate", "report")
 RESULTS = f"results/{GRAPH.config.run}"
@@ -43,7 +50,9 @@ def needs(name, code=True):
     def inputs(wildcards):
         node = node_of(name, wildcards)
         found = [manifest(source.node) if isinstance(source, Result) else source for _, source in node.inputs]
-        files = [path for path in dict.fromkeys(found) if "://" not in path and not path.startswith("hub:")]
+        # Hub ids, URLs and what is yet to be brought are no files here; the graph has looked for all others.
+        made = {manifest(source.node) for _, source in node.inputs if isinstance(source, Result)}
+        files = [path for path in dict.fromkeys(found) if path in made or Path(path).exists()]
         return files + [str(path) for path in code_files(node.module) if code]
 
     return inputs

@@ -1,0 +1,142 @@
+"""The shipped configurations are complete: each shows its plan without network or the files that one brings."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from conftest import ROOT, copy_checkout
+
+from pipeline.config.graph import Graph
+from pipeline.config.root import Config
+
+OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
+PAPER_7B = ["configs/deepseekmath-7b.yaml"]
+PAPER_1B = ["configs/deepseekmath-1.3b.yaml"]
+ITERATIVE = [*PAPER_7B, "configs/iterative.yaml"]
+SINGLE = ["configs/single-gpu.yaml"]
+
+
+def merged(*overlays: str) -> dict:
+    """The overlays as Snakemake reads them: mappings merge, everything else replaces."""
+
+    def merge(below: dict, above: dict) -> dict:
+        for key, value in above.items():
+            both = isinstance(value, dict) and isinstance(below.get(key), dict)
+            below[key] = merge(below[key], value) if both else value
+        return below
+
+    values: dict = {}
+    for overlay in overlays:
+        merge(values, yaml.safe_load((ROOT / overlay).read_text()))
+    return values
+
+
+@pytest.mark.parametrize(
+    ("overlays", "jobs"),
+    [
+        (SINGLE, {"rl_model": 1, "evaluate_model": 2}),
+        (ITERATIVE, {"cpt_model": 1, "sft_model": 1, "reward_model": 3, "rl_model": 3, "corpus_train": 4}),
+        (PAPER_1B, {"cpt_model": 10, "tokens_mixture": 8, "reward_model": 2, "rl_model": 4}),
+    ],
+    ids=lambda value: Path(value[-1]).stem if isinstance(value, list) else "",
+)
+def test_a_dry_run_shows_the_plan_and_a_run_asks_for_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, overlays: list[str], jobs: dict[str, int]
+) -> None:
+    for name, value in OFFLINE.items():
+        monkeypatch.setenv(name, value)
+    checkout = copy_checkout(tmp_path)
+    (tmp_path / "few.yaml").write_text("crawl: {pool_shards: 2}\n")  # 4,000 score jobs take long to list
+    overlays = [*overlays, "few.yaml"]
+    done = checkout.snakemake("--dry-run", "--quiet", "rules", overlays=overlays)
+    assert done.returncode == 0, done.stdout[-3000:]
+    counts = dict(line.split() for line in done.stdout.splitlines() if len(line.split()) == 2)
+    assert {rule: int(counts[rule]) for rule in jobs} == jobs and "report" in counts
+    if overlays[:1] != SINGLE:
+        done = checkout.snakemake(overlays=overlays)
+        assert done.returncode != 0 and not (tmp_path / "results").exists()
+        assert "bring these files first" in done.stdout and "data/crawl/*.paths.gz" in done.stdout
+
+
+def test_the_papers_hyperparameters_are_those_of_the_paper() -> None:
+    config = Config(merged(*ITERATIVE))
+    base, instruct, reward, rl = (
+        config.model_sections[name] for name in ("base", "instruct", "reward", "rl-2")
+    )
+    found = (base.tokens, base.batch_tokens, base.context, base.learning_rate, base.warmup_steps, base.drops)
+    assert found == (500_000_000_000, 10_000_000, 4096, 4.2e-4, 2000, [(0.8, 0.316), (0.9, 0.1)])  # 2.2, 2.3
+    assert (base.beta1, base.beta2, base.weight_decay) == (0.9, 0.95, 0.1)
+    assert [source.share for source in config.mixtures["base"].sources.values()] == [
+        0.56,
+        0.04,
+        0.1,
+        0.2,
+        0.1,
+    ]
+    assert (instruct.steps, instruct.batch, instruct.learning_rate, instruct.context) == (
+        500,
+        256,
+        5e-5,
+        4096,
+    )
+    assert (reward.learning_rate, config.model_sections["reward-2"].replay) == (2e-5, 0.1)  # 4.2, 4.1.4
+    assert config.models["reward"].parent == "base" and config.models["reward-2"].parent == "reward"
+    assert (rl.learning_rate, rl.kl_coefficient, rl.group_size, rl.max_tokens) == (
+        1e-6,
+        0.04,
+        64,
+        1024,
+    )  # 4.2
+    assert (rl.updates, rl.group_size * rl.questions_per_step) == (1, 1024)
+    assert (rl.rewards.accuracy, rl.rewards.model) == (0, 1)
+    corpus = config.sections["corpus"]
+    fasttext = (corpus.dimension, corpus.learning_rate, corpus.word_ngrams, corpus.min_count, corpus.epochs)
+    assert fasttext == (256, 0.1, 3, 3, 3) and corpus.iterations == 4  # 2.1
+    shots = {name: node.shots for name, node in config.benchmarks.items()}
+    assert (shots["gsm8k"], shots["math"], shots["cmath"], shots["gaokao_mathqa"]) == (8, 4, 6, 5)  # 8.3
+
+
+def test_the_ablations_are_those_of_the_paper() -> None:
+    config = Config(merged(*PAPER_1B))
+    table_1 = [
+        config.model_sections[name] for name in ("mathpile", "openwebmath", "proof-pile-2", "deepseekmath")
+    ]
+    assert {(s.tokens, s.batch_tokens, s.learning_rate) for s in table_1} == {
+        (150 * 10**9, 4 * 10**6, 5.3e-4)
+    }
+    shares = {name: source.share for name, source in config.mixtures["proof-pile-2"].sources.items()}
+    assert shares == {"arxiv": 2, "openwebmath": 4, "algebraic-stack": 1}  # 2.2
+    for kind in ("general", "code"):  # 5.1.1
+        second = config.models[f"{kind}-then-math"]
+        assert config.model_sections[kind].tokens == 400 * 10**9 and second.parent == kind
+        assert config.model_sections[f"{kind}-then-math"].tokens == 150 * 10**9
+    assert config.model_sections["code-and-math"].tokens == 550 * 10**9
+    methods = {
+        name: config.model_sections[name] for name in ("rft", "online-rft", "grpo-os", "grpo-ps")
+    }  # 5.2.1
+    assert [s.method for s in methods.values()] == ["rft", "online_rft", "grpo", "grpo"]
+    assert methods["grpo-ps"].supervision == "process" and {s.steps for s in methods.values()} == {8800}
+
+
+def test_what_is_to_be_brought_is_listed_and_only_inside_the_data_folder() -> None:
+    values = merged(*PAPER_7B)
+    missing = Graph(Config(values)).missing
+    assert any(line.startswith("models.rl.prompts: data/rl") for line in missing)
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "snakemake",
+            "-n",
+            "--configfile",
+            *PAPER_7B,
+            "--config",
+            "data_folder=elsewhere",
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode != 0 and "crawl.warc: data/crawl/*.paths.gz" in done.stdout + done.stderr
