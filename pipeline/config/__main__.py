@@ -98,7 +98,8 @@ def default_yaml() -> str:
         "# Seed of everything random in the run; a section's own `seed` key overrides it.\nseed: 0\n"
     )
     parts.append(
-        "# Folder of files that you bring: until they are there a dry run takes them as given, and no run starts.\n"
+        "# Folder of files that you bring: until they are there a dry run takes them as given, and no\n"
+        "# run starts.\n"
         "data_folder: null\n"
     )
     for name, model in SECTIONS.items():

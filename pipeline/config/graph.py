@@ -145,10 +145,8 @@ class Graph:
             return self._sources(sources, "crawl.warc")
         expected = [source for source in sources if not glob(source) and self._expected(source, "crawl.warc")]
         try:
-            return [
-                *expand([source for source in sources if source not in expected], section.base_url),
-                *expected,
-            ]
+            there = [source for source in sources if source not in expected]
+            return [*expand(there, section.base_url), *expected]
         except InputError as error:
             raise ConfigError(f"config key crawl.warc: {error}") from error
 
