@@ -1,11 +1,25 @@
 """Benchmark texts in pages: found whatever the markup, explained, and not imagined."""
 
 import itertools
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
+import pytest
+from datatrove.data import Document
 
-from pipeline.decontaminate.ngrams import Index, rolling, tokenise
+from pipeline.common.rows import read_rows
+from pipeline.common.shards import DocumentWriter, read_documents
+from pipeline.crawl.grams import grams, runs
+from pipeline.decontaminate.ngrams import Index
 
+ROOT = Path(__file__).resolve().parents[1]
+BENCH = ROOT.parent / "shared" / "data" / "bench"  # real benchmarks; tests that use them skip without
 QUESTION = "Natalia sold clips to 48 of her friends in April, and then she sold half as many clips in May."
 
 
@@ -71,10 +85,11 @@ def test_windows_equal_brute_force() -> None:
 
 def test_equal_runs_and_only_they_have_equal_hashes() -> None:
     text = " ".join(f"w{number % 7} v{number % 3}" for number in range(50))
-    tokens = tokenise(text, {})
-    runs = [tuple(tokens.words[start : start + 4]) for start in range(len(tokens.words) - 3)]
-    hashes = rolling(tokens.hashes, 4).tolist()
-    for (run, value), (other, other_value) in itertools.combinations(zip(runs, hashes, strict=True), 2):
+    found = grams(text)
+    words = found.words()
+    windows = [tuple(words[start : start + 4]) for start in range(len(words) - 3)]
+    hashes = runs(found.hashes, 4).tolist()
+    for (run, value), (other, other_value) in itertools.combinations(zip(windows, hashes, strict=True), 2):
         assert (run == other) == (value == other_value)
 
 
@@ -85,4 +100,133 @@ def test_a_stock_phrase_of_ten_words_is_no_leak() -> None:
 
 
 def test_sums_around_a_stock_phrase_in_chinese_are_no_leak() -> None:
-    assert not list(index("0+9=9, 9-2=7, 7。答案是 7").matches("0 + 9 = 9, 9 - 2 = 7, 7 答案是 7"))
+    built = Index(ngram=10, shortest=3)
+    built.add("bench", "item", "0+9=9, 9-2=7, 7。答案是 7", is_question=False)
+    assert not built.matches("0 + 9 = 9, 9 - 2 = 7, 7 答案是 7")
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Simplify $\\sqrt{180}$.",
+        "Evaluate $\\lfloor -4 -.5 \\rfloor \\cdot \\lceil 4 +.5 \\rceil \\cdot \\lfloor -3 -.5 \\rfloor$.",
+        "If $y - x,$ $y - 2x,$ and $y - kx$ are all factors of $x^3 - 3x^2 y + p_1 xy^2$, find $k$.",
+        "计算：3.5+2.5",
+        "এক বছরে টম 10টি গাছ লাগান। তিনি 50টি গাছ দিয়ে শুরু করেন। কতগুলি গাছ অবশিষ্ট রয়েছে?",
+    ],
+)
+def test_a_question_that_is_all_there_is_found_however_little_of_it_is_words(question: str) -> None:
+    assert index(question).matches(f"Exercise 7. {question} See also below.")
+
+
+def test_a_phrase_that_many_items_use_is_evidence_only_as_part_of_a_long_run() -> None:
+    phrase = "find the mean and standard deviation of the random variable"
+    built = index(
+        *(f"For drawing {number} from box {number}, {phrase} in question {number}" for number in range(40))
+    )
+    assert not built.matches(f"We now {phrase} of theorem four.")
+    assert {match.item for match in built.matches(f"For drawing 17 from box 17, {phrase} again")} == {
+        "item-17"
+    }
+
+
+def test_width_case_accents_and_invisible_characters_make_no_difference_and_spans_hold() -> None:
+    page = "Ｎａｔａｌｉａ so\u00adld cli\u0301ps to ４８ of her ﬁne friends in April and then"
+    (match,) = index("Natalia sold clips to 48 of her fine friends in April.").matches(f"½ a – {page}")
+    assert match.gram == "natalia sold clips to 48 of her fine friends in"
+    assert f"½ a – {page}"[slice(*match.run)] == page.removesuffix(" and then")
+
+
+def stage(folder: Path, *arguments: str) -> list[str]:
+    """Command line of the program over the pages in `folder`."""
+    inputs = [f"pool={folder / 'pages'}", f"benchmark.bench={folder / 'bench.jsonl'}"]
+    command = [sys.executable, "-m", "pipeline.decontaminate", "--output", str(folder / "out")]
+    return [*command, *(part for source in inputs for part in ("--input", source)), *arguments]
+
+
+@pytest.fixture
+def pages(tmp_path: Path) -> Path:
+    """Two shards of pages, one of which leaks, and a benchmark."""
+    rows = [{"id": "q1", "question": QUESTION, "answer": "72"}]
+    (tmp_path / "bench.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for shard in range(2):
+        with DocumentWriter(tmp_path / f"pages/{shard:04d}.jsonl.zst") as writer:
+            for number in range(300):
+                text = f"Page {number} of shard {shard}.\nIts second paragraph."
+                if (shard, number) == (1, 7):
+                    text = f"Before it.\n{QUESTION}\nAfter it."
+                metadata = {"url": f"http://a.org/{shard}/{number}", "host": "a.org"}
+                writer.write(Document(text, f"{shard}:{number}", metadata=metadata))
+    return tmp_path
+
+
+def texts(folder: Path) -> dict[str, str]:
+    shards = sorted((folder / "out/corpus").iterdir())
+    return {page.id: page.text for shard in shards for page in read_documents(shard)}
+
+
+def test_the_program_alone_removes_the_page_or_only_its_paragraph_and_says_why(pages: Path) -> None:
+    for config, left in (({}, None), ({"remove": "segment"}, "Before it.\nAfter it.")):
+        subprocess.run(
+            stage(pages, "--config", json.dumps(config)), cwd=ROOT, check=True, capture_output=True
+        )
+        found = texts(pages)
+        assert found.get("1:7") == left and len(found) == 599 + bool(left)
+        (line,) = map(json.loads, (pages / "out/removals.jsonl").open())
+        assert (line["id"], line["benchmark"], line["item"], line["rule"]) == (
+            "1:7",
+            "bench",
+            "q1",
+            "10-gram",
+        )
+        assert line["removed"] == config.get("remove", "page")
+        assert (
+            f"Before it.\n{QUESTION}"[slice(*line["span"])]
+            == "Natalia sold clips to 48 of her friends in April"
+        )
+        assert "pages share 10 words" in (pages / "out/card.md").read_text()
+
+
+def test_a_killed_run_leaves_nothing_under_its_name_and_the_next_one_gives_the_same_bytes(
+    pages: Path,
+) -> None:
+    def bytes_of(folder: Path) -> dict[str, bytes]:
+        files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != "run.json")
+        return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+    subprocess.run(stage(pages), cwd=ROOT, check=True, capture_output=True)
+    whole = bytes_of(pages / "out")
+    shutil.rmtree(pages / "out")
+    for seen in ("removals.jsonl", "corpus"):  # killed when it has begun to write this
+        process = subprocess.Popen(stage(pages), cwd=ROOT, stderr=subprocess.DEVNULL, start_new_session=True)
+        while process.poll() is None and not list(pages.glob(f".out.work/partial/{seen}*")):
+            pass
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        assert not (pages / "out").exists() or bytes_of(pages / "out") == whole
+    subprocess.run(stage(pages), cwd=ROOT, check=True, capture_output=True)
+    assert bytes_of(pages / "out") == whole
+
+
+def test_a_row_without_a_question_is_an_error_that_names_its_line(pages: Path) -> None:
+    (pages / "bench.jsonl").write_text('{"id": "q1", "prompt": "text"}\n')
+    done = subprocess.run(stage(pages), cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 2 and "bench.jsonl: line 1: a benchmark row needs" in done.stderr
+
+
+@pytest.mark.skipif(not BENCH.exists(), reason="the real benchmark files are not here")
+def test_real_questions_are_found_and_other_questions_are_not_taken_for_them() -> None:
+    rows = {
+        name: [row for _, row in read_rows(str(BENCH / f"{name}.jsonl.gz"))]
+        for name in ("gsm8k_test", "math500", "cmath_test", "mgsm", "gsm8k_train")
+    }
+    built = Index(ngram=10, shortest=3)
+    for name, items in rows.items():
+        for item in items if name != "gsm8k_train" else ():
+            built.add(name, item["id"], item["question"])
+    for name, items in rows.items():
+        found = [built.matches(f"Now, {item['question']} Indeed.") for item in items[::7]]
+        if name == "gsm8k_train":  # other questions of the same kind
+            assert sum(map(bool, found)) <= 0.005 * len(found)
+        else:
+            assert all(found)

@@ -74,11 +74,11 @@ class Stage(Generic[S]):
         self.counters[name] += int(amount)
 
 
-def parser(stage: str, section: type[Section]) -> argparse.ArgumentParser:
-    """The command line that all stage programs share."""
+def parser(stage: str, section: type[Section], about: str = "") -> argparse.ArgumentParser:
+    """The command line that all stage programs share; `about`: what this one does, reads and writes."""
     keys = "\n".join(f"  {name}: {info.description}" for name, info in section.model_fields.items())
     parser = argparse.ArgumentParser(
-        description=f"One instance of stage {stage!r}.",
+        description=f"One instance of stage {stage!r}.\n\n{about}",
         epilog=f"keys of --config (JSON):\n{keys}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -90,9 +90,15 @@ def parser(stage: str, section: type[Section]) -> argparse.ArgumentParser:
     parser.add_argument(
         "--input", action="append", default=[], metavar="KEY=PATH", help="an input; may repeat"
     )
-    parser.add_argument("--work", type=Path, required=True, help="folder for checkpoints; survives failures")
     parser.add_argument("--output", type=Path, required=True, help="final folder; appears only when complete")
-    parser.add_argument("--manifest", type=Path, required=True, help="manifest, written last")
+    parser.add_argument(
+        "--work",
+        type=Path,
+        help="folder for checkpoints; survives failures; default: a sibling of the output",
+    )
+    parser.add_argument(
+        "--manifest", type=Path, help="manifest, written last; default: manifest.json in the output"
+    )
     parser.add_argument(
         "--launch", default="{}", help="JSON: how it runs (threads, micro-batch, ...), never what it is"
     )
@@ -198,7 +204,8 @@ def run_stage(
 ) -> None:
     """Parse the command line, run the program, publish its results; bad input: one line and exit code 2."""
     started = time.time()
-    arguments = parser(name, section).parse_args(argv)
+    arguments = parser(name, section, sys.modules[run.__module__].__doc__ or "").parse_args(argv)
+    output = arguments.output
     module = sys.modules[run.__module__].__spec__.name if run.__module__ == "__main__" else run.__module__
     try:
         stage = Stage(
@@ -207,9 +214,9 @@ def run_stage(
             config=_read_config(arguments.config, name, section),
             fingerprint=arguments.fingerprint,
             inputs=_read_inputs(arguments.input),
-            work=arguments.work,
-            output=arguments.output,
-            manifest=arguments.manifest,
+            work=arguments.work or output.with_name(f".{output.name}.work"),
+            output=output,
+            manifest=arguments.manifest or output / "manifest.json",
             launch=json.loads(arguments.launch),
         )
         if stage.is_main:
@@ -218,8 +225,10 @@ def run_stage(
         counts = run(stage)
         if stage.is_main:
             _publish(stage, module.removesuffix(".__main__"), counts, started)
+            if arguments.work is None:
+                shutil.rmtree(stage.work, ignore_errors=True)
     except InputError as error:
         _fail(str(error))
     except Exception as error:
-        _fail_if_disk_is_full(error, [arguments.work, arguments.output.parent])
+        _fail_if_disk_is_full(error, [arguments.work or output.parent, output.parent])
         raise

@@ -1,13 +1,20 @@
 """Keys of decontamination: benchmark texts that must not be in the corpus."""
 
+from typing import Literal
+
 from pipeline.config.section import Section, key
 
 
 class DecontaminateSection(Section):
     """Pages that share a long run of words with a benchmark item leave the corpus (paper section 2.1)."""
 
-    ngram: int = key(10, "words (or single CJK characters) of a matching run", paper="10-gram (2.1)", ge=2)
+    ngram: int = key(10, "words (or single CJK characters) of a matching run", paper="10-gram (2.1)", ge=3)
     shortest: int = key(
         3, "texts with at least so many, but fewer than `ngram` words must match whole", paper="3 (2.1)", ge=1
+    )
+    remove: Literal["page", "segment"] = key(
+        "page",
+        "what leaves the corpus: the whole page, or the paragraphs (lines) that hold a shared run",
+        paper="text segments, whose size is not stated (2.1)",
     )
     benchmarks: list[str] | None = key(None, "names of the benchmarks kept out; null means all of the run")

@@ -31,6 +31,7 @@ KEPT = pa.schema(
         ("id", pa.string()),
         ("url", pa.string()),
         ("host", pa.string()),
+        ("shard", pa.string()),
         ("score", pa.float64()),
         ("rank", pa.int64()),
         ("tokens", pa.int64()),

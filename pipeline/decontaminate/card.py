@@ -1,53 +1,184 @@
-"""The corpus' data card: what is in it, generated from the pages themselves."""
+"""The corpus' data card: what is in it, how it was made and what it is not, generated from the pages and the
+manifests.
+"""
 
+import hashlib
+import json
 from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+from datatrove.data import Document
+
+from pipeline.common.stage import Stage
 from pipeline.config.decontaminate import DecontaminateSection
 
-HOSTS = 15
+ROWS = 15
+MAX_FILES = 20
+
+
+@dataclass
+class Composition:
+    """What the pages of a corpus are, counted."""
+
+    pages: int = 0
+    characters: int = 0
+    tokens: int = 0
+    cut: int = 0  # pages that lost paragraphs
+    by: dict[str, Counter[str]] = field(default_factory=lambda: {name: Counter() for name in COLUMNS})
+
+    def add(self, page: Document) -> None:
+        self.pages += 1
+        self.characters += len(page.text)
+        self.tokens += page.metadata.get("tokens") or 0
+        self.cut += bool(page.metadata.get("segments_removed"))
+        for name, counts in self.by.items():
+            if (value := page.metadata.get(name)) is not None:
+                counts[str(value)] += 1
+
+    def __iadd__(self, other: "Composition") -> "Composition":
+        self.pages += other.pages
+        self.characters += other.characters
+        self.tokens += other.tokens
+        self.cut += other.cut
+        for name, counts in other.by.items():
+            self.by[name] += counts
+        return self
+
+
+COLUMNS = {
+    "language": "language",
+    "host": "host",
+    "iteration": "found in iteration",
+    "warc_file": "WARC file",
+    "charset": "character set of the page",
+}
 
 
 def _table(title: str, counts: Counter[str], total: int) -> list[str]:
-    rows = [
-        f"| {name} | {count:,} | {100 * count / total:.1f} % |" for name, count in counts.most_common(HOSTS)
-    ]
-    return [f"| {title} | pages | share |", "|---|---|---|", *rows, ""]
+    if not counts:
+        return []
+    shown = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:ROWS]
+    rows = [f"| {name} | {count:,} | {100 * count / total:.1f} % |" for name, count in shown]
+    if len(counts) > ROWS:
+        rest = sum(counts.values()) - sum(count for _, count in shown)
+        rows.append(f"| {len(counts) - ROWS:,} others | {rest:,} | {100 * rest / total:.1f} % |")
+    return [f"| {title} | pages | share |", "|---|---:|---:|", *rows, ""]
 
 
-def data_card(pages: list[dict[str, Any]], counts: dict[str, int], config: DecontaminateSection) -> str:
-    """Markdown; `pages` holds the metadata of each page of the clean corpus."""
-    total = max(len(pages), 1)
-    tokens = sum(page["tokens"] for page in pages)
-    hosts = len({page["host"] for page in pages})
+def _read(path: Path) -> dict[str, Any]:
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
+def _selection(stage: Stage[DecontaminateSection]) -> list[str]:
+    """How the pages were found, from the last iteration's metrics and the manifests."""
+    if "select" not in stage.inputs:
+        return ["All pages of the given shards were taken; no classifier selected them.", ""]
+    folder = stage.input("select")
+    metrics = _read(folder / "metrics.json")
+    config = _read(folder.parent / "manifest.json").get("config", {})
+    pool = _read(stage.input("pool").parent / "manifest.json").get("counts", {})
+    lines = []
+    if pool:
+        duplicates = ", ".join(
+            f"{pool[f'duplicates_{kind}']:,} {what}"
+            for kind, what in (("url", "same URL"), ("exact", "same text"), ("near", "near-duplicate"))
+        )
+        lines.append(
+            f"- {pool['pages']:,} pages were extracted, {pool['kept']:,} of them unique ({duplicates})."
+        )
+    if metrics:
+        lines.append(
+            f"- {metrics['iteration']} iterations of a fastText classifier; the last one learnt from"
+            f" {metrics['seed_pages']:,} seed pages and kept {metrics['kept_pages']:,} of"
+            f" {metrics['pool_pages']:,} pages: log-odds of at least {metrics['threshold'] or 0:.3f}."
+        )
+        overlap = metrics["overlap_with_previous"]
+        if overlap is not None:
+            lines.append(f"- {100 * overlap:.1f} % of them had been kept by the iteration before.")
+        if held_out := metrics.get("held_out"):
+            lines.append(
+                f"- On held-out sites of its own lists it reaches average precision"
+                f" {held_out['average_precision']:.3f},"
+                f" calibration error {held_out['calibration_error']:.3f}."
+            )
+    if config:
+        names = ("dimension", "learning_rate", "word_ngrams", "min_count", "epochs", "buckets", "cut")
+        lines.append("- Settings: " + ", ".join(f"{name} {config[name]}" for name in names) + ".")
+    return [*lines, ""]
+
+
+def _decontamination(
+    config: DecontaminateSection, composition: Composition, counts: dict[str, Any]
+) -> list[str]:
     removed = [
-        f"- {name.partition('.')[2]}: {number:,}"
+        f"| {name.partition('.')[2]} | {number:,} |"
         for name, number in counts.items()
         if name.startswith("contaminated.")
     ]
+    rule = (
+        f"{counts['contaminated']:,} of {counts['kept']:,} pages share {config.ngram} words (or CJK"
+        f" characters) in a row with a benchmark item, or hold a whole one of {config.shortest} to {config.ngram - 1}."
+    )
+    what = (
+        "They were removed."
+        if config.remove == "page"
+        else f"The paragraphs concerned were removed; {composition.cut:,} pages stay without them."
+    )
+    table = ["| benchmark | pages |", "|---|---:|", *removed, ""] if removed else []
+    return [f"{rule} {what} `removals.jsonl` names page, item, words and place of each.", "", *table]
+
+
+def _files(folder: Path) -> list[str]:
+    paths = sorted(folder.iterdir())
+    rows = [
+        f"| {path.name} | {path.stat().st_size:,} | `{hashlib.sha256(path.read_bytes()).hexdigest()}` |"
+        for path in paths[:MAX_FILES]
+    ]
+    more = [f"| {len(paths) - MAX_FILES:,} others | | |"] if len(paths) > MAX_FILES else []
+    return ["| file | bytes | SHA-256 |", "|---|---:|---|", *rows, *more, ""]
+
+
+def data_card(
+    stage: Stage[DecontaminateSection], composition: Composition, counts: dict[str, Any], folder: Path
+) -> str:
+    """Markdown; `folder` holds the shards."""
+    total = max(composition.pages, 1)
+    hosts = len(composition.by["host"])
+    size = f", {composition.tokens:,} words and CJK characters" if composition.tokens else ""
+    tables = [line for name, title in COLUMNS.items() for line in _table(title, composition.by[name], total)]
     lines = [
         "# Data card",
         "",
-        f"{len(pages):,} mathematical web pages, {tokens:,} words and CJK characters, {hosts:,} hosts.",
-        "Each record names the WARC file, offset and digest that it was read from, its score, its rank",
-        "and the iteration that found it.",
+        f"{composition.pages:,} web pages of {hosts:,} hosts: {composition.characters:,} characters{size}.",
         "",
-        *_table("language", Counter(str(page["language"]) for page in pages), total),
-        *_table("host", Counter(page["host"] for page in pages), total),
-        *_table("found in iteration", Counter(str(page["iteration"]) for page in pages), total),
+        "## What is in it",
+        "",
+        *tables,
+        "## How it was made",
+        "",
+        *_selection(stage),
         "## Decontamination",
         "",
-        f"{counts['contaminated']:,} of {counts['kept']:,} kept pages were removed: they share",
-        f"{config.ngram} words in a row with a benchmark item, or hold a whole one of {config.shortest} to",
-        f"{config.ngram - 1} words.",
-        "`removals.jsonl` names each. By benchmark:",
+        *_decontamination(stage.config, composition, counts),
+        "## Form",
         "",
-        *(removed or ["- none"]),
+        "Zstandard-compressed JSON lines: `text`, `id`, and `metadata` with the page's `url`, `host`,"
+        " `title`, `language`, the WARC file, offset, length and digest that it was read from (`warc_file`,"
+        " `offset`, `length`, `digest`), whether the crawl had cut it (`truncated`), its `score`, `rank` and"
+        " the `iteration` that found it.",
         "",
-        "## Rights",
+        *_files(folder),
+        "## Limits and rights",
         "",
-        "The texts belong to the authors of the pages. No personal data was removed. Check each source",
-        "before publishing.",
+        "- A classifier chose the pages: some are not mathematical; mathematics unlike its seed is missing.",
+        "- Near-duplicates below the configured similarity remain, and so do benchmark items that were"
+        " reworded, translated or given other numbers.",
+        "- Languages other than English and Chinese are neither excluded nor looked for.",
+        "- No personal data was removed.",
+        "- The texts belong to the authors of the pages. Check each source, and the wishes its host has"
+        " stated for crawlers (`corpus.opt_out`), before publishing or training.",
         "",
     ]
     return "\n".join(lines)

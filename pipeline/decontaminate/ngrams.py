@@ -1,133 +1,227 @@
 """Finding benchmark texts in pages by their n-grams (paper section 2.1).
 
 The paper: a text with a 10-gram of a benchmark is removed; benchmark texts of 3 to 9 grams must match
-whole. It says neither what a gram is nor how text is normalised. Here a gram is a lower-cased word, a
-number or a single CJK character; punctuation does not count. Runs of numbers, formulas and stock phrases
-("is equal to the sum of the squares of the") are no evidence of a leak and are ignored: a run of full
-length needs `WORDS` words of `LETTERS` letters or more, or `CHARACTERS` CJK characters; a shorter text
-needs `CONTENT_SHORT` words of two letters or more, or CJK characters. TeX commands do not count.
+whole. `crawl/grams.py` says what a gram is, `evidence.py` which shared runs count.
+
+A page's runs are hashed all at once and looked up in a bitmap; what passes is searched among the sorted
+hashes of the benchmarks; what is found there is compared gram by gram. Memory depends on the benchmarks
+only: about 30 bytes for each of their grams.
 """
 
-import re
-import unicodedata
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from xxhash import xxh3_64_intdigest
 
-from pipeline.corpus.normalise import CJK
+from pipeline.crawl.grams import BASE, Grams, Hashes, grams, runs
+from pipeline.decontaminate.evidence import SURE, full_runs, kind, short_text, specific
 
-TOKEN = re.compile(rf"\\[a-z]+|[{CJK}]|\d+|[^\W\d_{CJK}]+")
-WORDS, LETTERS, CHARACTERS = 3, 4, 4
-CONTENT_SHORT = 2
-BASE = np.uint64(0x9E3779B97F4A7C15)  # odd, so that its powers are a ring's units modulo 2^64
-Hashes = NDArray[np.uint64]
-
-
-@dataclass(frozen=True)
-class Tokens:
-    """A text's tokens: strings, their hashes (T,), and where each stands in the text (T, 2), characters."""
-
-    words: list[str]
-    hashes: Hashes
-    spans: list[tuple[int, int]]
+BITS_PER_KEY = 16  # of a bitmap: at most one run in 16 that is not in a benchmark passes it
+ALONE, LONG_RUN, WHOLE = 2, 1, 0  # a run proves a leak by itself; in a longer run; with the whole question
+CONTEXT = 60  # characters shown on both sides of a gram
 
 
 @dataclass(frozen=True)
 class Match:
-    """A run of words that a page shares with an item; `span` in characters of the page."""
+    """A run of grams that a page shares with an item.
+
+    `gram` is its first run of full length (or the whole short text), `span` that one's place and `run` the
+    place of all that is shared, in characters of the page; `grams` says how many are shared in a row.
+    """
 
     benchmark: str
     item: str
     gram: str
     span: tuple[int, int]
     rule: str
+    run: tuple[int, int]
+    grams: int
+    context: str
 
 
-def tokenise(text: str, cache: dict[str, int]) -> Tokens:
-    """Tokens of the NFKC-normalised, lower-cased text; `cache` keeps the hashes of words."""
-    found = list(TOKEN.finditer(unicodedata.normalize("NFKC", text).lower()))
-    words = [match.group() for match in found]
-    for word in set(words) - cache.keys():
-        cache[word] = xxh3_64_intdigest(word.encode())
-    hashes = np.fromiter((cache[word] for word in words), np.uint64, len(words))
-    return Tokens(words, hashes, [match.span() for match in found])
+@dataclass(frozen=True)
+class _Text:
+    """A benchmark text: whose it is, and where its grams begin and end among all."""
+
+    benchmark: str
+    item: str
+    is_question: bool
+    start: int
+    end: int
 
 
-def rolling(hashes: Hashes, n: int) -> Hashes:
-    """Hash of each run of `n` tokens: (T - n + 1,), empty for shorter texts."""
-    length = len(hashes) - n + 1
-    if length <= 0:
-        return np.empty(0, np.uint64)
-    total = np.zeros(length, np.uint64)
-    with np.errstate(over="ignore"):
-        for offset in range(n):
-            total = total * BASE + hashes[offset : offset + length]
-    return total
+class _Bitmap:
+    """A set of hashes that may say yes to others."""
+
+    def __init__(self, keys: Hashes) -> None:
+        self._slots = np.uint64((1 << max(0, (len(keys) * BITS_PER_KEY // 64).bit_length())) - 1)
+        self._bits = np.zeros(int(self._slots) + 1, np.uint64)
+        np.bitwise_or.at(self._bits, *self._place(keys))
+
+    def _place(self, values: Hashes) -> tuple[NDArray[np.int64], Hashes]:
+        slots = (values >> np.uint64(6)) & self._slots
+        return slots.view(np.int64), np.uint64(1) << (values & np.uint64(63))
+
+    def passed(self, values: Hashes) -> NDArray[np.int64]:
+        """Indices of the `values` (V,) that may be in the set."""
+        slots, bits = self._place(values)
+        return np.flatnonzero(self._bits[slots] & bits)
 
 
-def is_evidence(words: list[str], full: bool) -> bool:
-    """Whether a run can show a leak: `full` for one of the full length, else a whole short text."""
-    characters = sum("\u3400" <= word[0] <= "\u9fff" for word in words)
-    spelt = [len(word) for word in words if word[0].isalpha()]
-    if not full:
-        return characters + sum(length > 1 for length in spelt) >= CONTENT_SHORT
-    return characters / CHARACTERS + sum(length >= LETTERS for length in spelt) / WORDS >= 1
+class _Runs:
+    """All runs of one length: sorted hashes (R,), places among the benchmarks' grams (R,), what they prove
+    (R,).
+    """
+
+    def __init__(self, keys: Hashes, places: NDArray[np.int64], proof: NDArray[np.uint8]) -> None:
+        order = np.argsort(keys, kind="stable")
+        self.keys, self.places, self.proof = keys[order], places[order], proof[order]
+
+    @cached_property
+    def bitmap(self) -> _Bitmap:
+        return _Bitmap(self.keys)
+
+    def find(self, values: Hashes) -> Iterator[tuple[int, int, int]]:
+        """(index of a value, place, proof) of the `values` (V,) that are keys."""
+        low = np.searchsorted(self.keys, values, side="left")
+        high = np.searchsorted(self.keys, values, side="right")
+        for index in np.flatnonzero(low < high).tolist():
+            for row in range(low[index], high[index]):
+                yield index, int(self.places[row]), int(self.proof[row])
 
 
 class Index:
-    """The runs of all benchmark texts, by length."""
+    """The grams of all benchmark texts, and the runs that count as evidence."""
 
     def __init__(self, ngram: int, shortest: int) -> None:
         self.ngram, self.shortest = ngram, shortest
-        self.cache: dict[str, int] = {}
-        self._runs: dict[int, dict[int, tuple[str, str, tuple[str, ...]]]] = defaultdict(dict)
-        self._sorted: dict[int, Hashes] = {}
+        self._kinds: dict[int, int] = {}
+        self._texts: list[_Text] = []
+        self._parts: list[Hashes] = []
+        self._built = False
 
-    def add(self, benchmark: str, item: str, text: str) -> None:
+    def add(self, benchmark: str, item: str, text: str, is_question: bool = True) -> None:
         """Take in a question, an answer or a solution; texts shorter than `shortest` are never matched."""
-        tokens = tokenise(text, self.cache)
-        length = min(len(tokens.words), self.ngram)
-        if length < self.shortest:
+        found = grams(text)
+        if len(found) < self.shortest:
             return
-        for start, value in enumerate(rolling(tokens.hashes, length).tolist()):
-            words = tokens.words[start : start + length]
-            if is_evidence(words, length == self.ngram):
-                self._runs[length].setdefault(value, (benchmark, item, tuple(words)))
-        self._sorted.clear()
+        for number, value in enumerate(found.hashes.tolist()):
+            if value not in self._kinds:
+                self._kinds[value] = int(kind(found.words(number, number + 1)[0]))
+        start = self._texts[-1].end if self._texts else 0
+        self._texts.append(_Text(benchmark, item, is_question, start, start + len(found)))
+        self._parts.append(found.hashes)
+        self._built = False
+
+    def build(self) -> None:
+        """Sort what was added; the first search does it if nobody did."""
+        if self._built:
+            return
+        self._grams = np.concatenate([np.empty(0, np.uint64), *self._parts])
+        self._starts = np.array([text.start for text in self._texts], np.int64)
+        self._runs = {length: _Runs(*columns) for length, columns in sorted(self._evidence().items())}
+        short = [table.places for length, table in self._runs.items() if length < self.ngram]
+        places = np.concatenate([np.empty(0, np.int64), *short])
+        self._heads = _Bitmap(_runs_at(self._grams, places, self.shortest))
+        self._built = True
 
     def __len__(self) -> int:
-        return sum(len(runs) for runs in self._runs.values())
+        self.build()
+        return sum(len(table.keys) for table in self._runs.values())
 
-    def matches(self, text: str) -> Iterator[Match]:
-        """The first run of each item that `text` shares, in the order of the page."""
-        if len(self._sorted) != len(self._runs):
-            self._sorted = {
-                length: np.sort(np.fromiter(runs, np.uint64, len(runs)))
-                for length, runs in self._runs.items()
-            }
-        tokens = tokenise(text, self.cache)
-        seen: set[tuple[str, str]] = set()
-        for start, length in sorted(self._positions(tokens.hashes)):
-            benchmark, item, words = self._runs[length][
-                int(rolling(tokens.hashes[start : start + length], length)[0])
-            ]
-            run = tokens.words[start : start + length]
-            if tuple(run) != words or (benchmark, item) in seen:
-                continue
-            seen.add((benchmark, item))
-            span = (tokens.spans[start][0], tokens.spans[start + length - 1][1])
-            rule = f"{length}-gram" if length == self.ngram else "exact"
-            yield Match(benchmark, item, " ".join(run), span, rule)
+    def _evidence(self) -> dict[int, tuple[Hashes, NDArray[np.int64], NDArray[np.uint8]]]:
+        """Length -> (hashes, places, proof) of the runs that may count."""
+        if not self._texts:
+            return {}
+        kinds = np.fromiter((self._kinds[value] for value in self._grams.tolist()), np.uint8)
+        sizes = [text.end - text.start for text in self._texts]
+        is_specific = specific(self._grams, kinds, np.repeat(np.arange(len(sizes)), sizes))
+        parts: dict[int, list[tuple[Hashes, NDArray[np.int64], NDArray[np.uint8]]]] = {}
+        for text, size in zip(self._texts, sizes, strict=True):
+            own, length = slice(text.start, text.end), min(size, self.ngram)
+            if size >= self.ngram:
+                any_word, content, sure = full_runs(kinds[own], is_specific[own], self.ngram)
+                proof = np.where(sure, ALONE, np.where(content, LONG_RUN, WHOLE))
+                chosen = np.flatnonzero(any_word if text.is_question else content)
+            else:
+                chosen = np.flatnonzero([short_text(kinds[own], is_specific[own], text.is_question)])
+                proof = np.array([ALONE])
+            part = runs(self._grams[own], length)[chosen], chosen + text.start, proof[chosen].astype(np.uint8)
+            parts.setdefault(length, []).append(part)
+        return {
+            length: tuple(map(np.concatenate, zip(*found, strict=True))) for length, found in parts.items()
+        }
 
-    def _positions(self, hashes: Hashes) -> Iterable[tuple[int, int]]:
-        """(start, length) of the runs whose hashes are in the index."""
-        for length, known in self._sorted.items():
-            values = rolling(hashes, length)
-            places = np.searchsorted(known, values)
-            places[places == len(known)] = 0
-            for start in np.flatnonzero(known[places] == values).tolist():
-                yield start, length
+    def matches(self, text: str) -> list[Match]:
+        """What `text` shares with items, a match for each run, in the order of the page."""
+        self.build()
+        page = grams(text)
+        found: dict[tuple[int, int, str, str], tuple[int, int]] = {}
+        covered: dict[tuple[int, int], int] = {}
+        for length, start, place, proof in self._hits(page.hashes):
+            number = int(np.searchsorted(self._starts, place, side="right")) - 1
+            item = self._texts[number]
+            if start < covered.get((number, start - place), 0):
+                continue  # within a run that is known already
+            first, last = self._extent(item, place, start, page.hashes)
+            if last - first >= length and _proves(proof, item, last - first):
+                covered[number, start - place] = last
+                found.setdefault((first, last, item.benchmark, item.item), (start, length))
+        ordered = sorted(found.items(), key=lambda match: (match[1], match[0]))
+        return [self._match(page, run, gram) for run, gram in ordered]
+
+    def _hits(self, page: Hashes) -> Iterator[tuple[int, int, int, int]]:
+        """(length, start in the page, place, proof) of the runs of a page that benchmarks have."""
+        heads = self._heads.passed(runs(page, self.shortest))
+        for length, table in self._runs.items():
+            if length == self.ngram:
+                values = runs(page, length)
+                starts = table.bitmap.passed(values)
+                values = values[starts]
+            else:
+                starts = heads[heads <= len(page) - length]
+                values = _runs_at(page, starts, length)
+            for index, place, proof in table.find(values):
+                yield length, int(starts[index]), place, proof
+
+    def _extent(self, item: _Text, place: int, start: int, page: Hashes) -> tuple[int, int]:
+        """First gram and end of the longest run of `page` around `start` that equals `item` around `place`;
+        an empty run where only the hashes of the runs are equal.
+        """
+        back, ahead = min(place - item.start, start), min(item.end - place, len(page) - start)
+        before = self._grams[place - back : place][::-1] != page[start - back : start][::-1]
+        after = self._grams[place : place + ahead] != page[start : start + ahead]
+        first = start - (int(before.argmax()) if before.any() else back)
+        return first, start + (int(after.argmax()) if after.any() else ahead)
+
+    def _match(self, page: Grams, run: tuple[int, int, str, str], gram: tuple[int, int]) -> Match:
+        first, last, benchmark, item = run
+        start, length = gram
+        low, high = int(page.starts[start]), int(page.ends[start + length - 1])
+        return Match(
+            benchmark,
+            item,
+            " ".join(page.words(start, start + length)),
+            (low, high),
+            f"{length}-gram" if length == self.ngram else "exact",
+            (int(page.starts[first]), int(page.ends[last - 1])),
+            last - first,
+            page.text[max(0, low - CONTEXT) : high + CONTEXT],
+        )
+
+
+def _runs_at(hashes: Hashes, starts: NDArray[np.int64], n: int) -> Hashes:
+    """`runs(hashes, n)` at some starts (S,) only."""
+    total = hashes[starts]
+    for shift in range(1, n):
+        total = total * BASE + hashes[starts + shift]
+    return total
+
+
+def _proves(proof: int, item: _Text, shared: int) -> bool:
+    """Whether `shared` grams in a row of an item, around a run that proves so much, are a leak."""
+    if proof == ALONE:
+        return True
+    return (proof == LONG_RUN and shared >= SURE) or (item.is_question and shared == item.end - item.start)

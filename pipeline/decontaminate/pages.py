@@ -64,11 +64,10 @@ def fate(page: dict[str, Any], duplicates: Rows, kept: Rows, removed: Rows, scor
     found |= {"iteration": kept[identity]["iteration"]}
     if identity in removed:
         match = removed[identity]
-        return found | {
-            "status": "contaminated",
-            "reason": match["rule"],
-            "contaminated_by": f"{match['benchmark']}/{match['item']}",
-        }
+        found |= {"contaminated_by": f"{match['benchmark']}/{match['item']}"}
+        if match["removed"] == "segment":
+            return found | {"status": "kept", "reason": "segments removed"}
+        return found | {"status": "contaminated", "reason": match["rule"]}
     return found | {"status": "kept"}
 
 

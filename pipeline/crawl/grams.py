@@ -1,0 +1,162 @@
+"""Texts as grams: the words that near-duplicate detection and decontamination compare, as 64-bit hashes.
+
+A gram is a lower-cased word, a number, a single CJK character or a TeX command. Compatibility forms
+(full-width digits, ligatures, mathematical letters), accents and invisible characters make no difference;
+punctuation does not count. The paper counts in grams without saying of what (section 2.1).
+
+All characters of a text are looked up at once in tables that fill as characters turn up; a gram's hash is a
+polynomial of its characters. This is about ten times as fast as a regular expression and a dictionary, and
+gives the places of the grams for nothing.
+"""
+
+import re
+import unicodedata
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.crawl.language import CJK
+
+Hashes = NDArray[np.uint64]
+BASE = np.uint64(0x9E3779B97F4A7C15)  # odd, so that its powers are units modulo 2^64
+MIX_1, MIX_2 = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)  # finaliser of MurmurHash3
+TEX = np.uint64(0xD6E8FEB86659FD93)  # what a backslash before a word adds to its hash
+LONGEST = 64  # powers repeat after so many characters
+CJK_CHARACTER = re.compile(f"[{CJK}]")
+INVISIBLE = ("Mn", "Mc", "Cf", "Me")  # marks on letters (accents, vowel signs), and format characters
+SEPARATOR, LETTER, DIGIT, CHARACTER, IGNORED, BACKSLASH, SEVERAL, UNKNOWN = range(8)
+CODES = 0x110000
+
+
+def fold(character: str) -> str:
+    """What a character counts as: none, one or, for ligatures and the like, several characters."""
+    if CJK_CHARACTER.match(character):
+        return unicodedata.normalize("NFKC", character)
+    parts = unicodedata.normalize("NFKD", character).lower()
+    return "".join(part for part in parts if unicodedata.category(part) not in INVISIBLE)
+
+
+def _kind(folded: str) -> int:
+    if not folded:
+        return IGNORED
+    if not any(character.isalnum() for character in folded):
+        return BACKSLASH if folded == "\\" else SEPARATOR
+    if len(folded) > 1:
+        return SEVERAL
+    if CJK_CHARACTER.match(folded):
+        return CHARACTER
+    return DIGIT if folded.isdecimal() else LETTER
+
+
+class _Characters:
+    """Kind (SEPARATOR, ...) and folded code of every character seen so far."""
+
+    def __init__(self) -> None:
+        self.kinds = np.full(CODES, UNKNOWN, np.uint8)
+        self.folded = np.zeros(CODES, np.uint32)
+
+    def learn(self, codes: NDArray[np.uint32]) -> None:
+        for code in np.unique(codes).tolist():
+            folded = fold(chr(code))
+            self.kinds[code] = _kind(folded)
+            self.folded[code] = ord(folded[0]) if folded else 0
+
+    def kinds_of(self, codes: NDArray[np.uint32]) -> NDArray[np.uint8]:
+        kinds = self.kinds[codes]
+        if (unknown := kinds == UNKNOWN).any():
+            self.learn(codes[unknown])
+            kinds = self.kinds[codes]
+        return kinds
+
+
+CHARACTERS = _Characters()
+with np.errstate(over="ignore"):
+    POWERS = np.cumprod(np.full(LONGEST, BASE, np.uint64))
+
+
+@dataclass(frozen=True)
+class Grams:
+    """The grams of a text: hashes (T,), and where each starts and ends in the text, in characters (T,)."""
+
+    text: str
+    hashes: Hashes
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.hashes)
+
+    def words(self, first: int = 0, last: int | None = None) -> list[str]:
+        """The grams themselves, folded."""
+        found = []
+        for start, end in zip(self.starts[first:last].tolist(), self.ends[first:last].tolist(), strict=True):
+            found.append("".join(fold(character) for character in self.text[start:end]))
+        return found
+
+
+def _codes(text: str) -> NDArray[np.uint32]:
+    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4")
+
+
+def _spread(text: str, kinds: NDArray[np.uint8]) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+    """Codes of a text whose ligatures and the like are written out, and the place of each in `text`."""
+    several = np.flatnonzero(kinds == SEVERAL).tolist()
+    parts = {place: fold(text[place]) for place in several}
+    sizes = np.ones(len(text), np.int64)
+    sizes[several] = [len(part) for part in parts.values()]
+    return _codes("".join(parts.get(place, character) for place, character in enumerate(text))), np.repeat(
+        np.arange(len(text)), sizes
+    )
+
+
+def grams(text: str) -> Grams:
+    """All grams of a text, in order."""
+    codes = _codes(text)
+    kinds = CHARACTERS.kinds_of(codes)
+    places = None
+    if (kinds == SEVERAL).any():
+        codes, places = _spread(text, kinds)
+        kinds = CHARACTERS.kinds_of(codes)
+    if (kinds == IGNORED).any():
+        left = np.flatnonzero(kinds != IGNORED)
+        codes, kinds, places = codes[left], kinds[left], left if places is None else places[left]
+    before = np.concatenate([np.zeros(1, np.uint8), kinds[:-1]])
+    inside = (kinds != SEPARATOR) & (kinds != BACKSLASH)
+    starts = np.flatnonzero(inside & ((kinds != before) | (kinds == CHARACTER)))
+    kept = np.flatnonzero(inside)
+    firsts = np.searchsorted(kept, starts)  # of each gram among the characters kept
+    sizes = np.diff(firsts, append=len(kept))
+    if not len(starts):
+        return Grams(text, np.empty(0, np.uint64), starts, starts)
+    powers = POWERS[(np.arange(len(kept)) - np.repeat(firsts, sizes)) & (LONGEST - 1)]
+    powers *= CHARACTERS.folded[codes[kept]]
+    is_tex = (before[starts] == BACKSLASH) & (kinds[starts] == LETTER)
+    hashes = mixed(np.add.reduceat(powers, firsts) + TEX * is_tex.astype(np.uint64))
+    ends = kept[firsts + sizes - 1]
+    starts = starts - is_tex
+    if places is not None:
+        starts, ends = places[starts], places[ends]
+    return Grams(text, hashes, starts, ends + 1)
+
+
+def mixed(values: Hashes) -> Hashes:
+    """Values whose every bit depends on all bits of the given ones; changes these in place."""
+    values ^= values >> np.uint64(33)
+    values *= MIX_1
+    values ^= values >> np.uint64(33)
+    values *= MIX_2
+    values ^= values >> np.uint64(33)
+    return values
+
+
+def runs(hashes: Hashes, n: int) -> Hashes:
+    """Polynomial hash of each run of `n` grams: (T - n + 1,), empty for fewer than `n` grams."""
+    length = len(hashes) - n + 1
+    if length <= 0:
+        return np.empty(0, np.uint64)
+    total = hashes[:length].copy()
+    for shift in range(1, n):
+        total *= BASE
+        total += hashes[shift : shift + length]
+    return total
