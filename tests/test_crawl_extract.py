@@ -6,13 +6,15 @@ import http.server
 import io
 import json
 import threading
+import zlib
 
+import brotli
 import pytest
 from crawl_warcs import FILLER, WEB, html, program, record, write_warc
 
 from pipeline.common.shards import read_documents, read_table
 from pipeline.common.stage import InputError
-from pipeline.crawl import sources, text, warc
+from pipeline.crawl import bodies, sources, text, warc
 from pipeline.crawl.language import detect_language
 from pipeline.crawl.warc import ReadCounts, read_pages
 
@@ -147,6 +149,59 @@ def test_every_response_becomes_a_page_or_a_rejection_with_its_reason(tmp_path):
     assert counts["pages"] + sum(count for name, count in counts.items() if "rejected" in name) == len(cases)
     run = json.loads((tmp_path / "out" / "run.json").read_text())
     assert run["counters"] == {"fastwarc.records": len(cases) + 1, "resiliparse.pages": 6}
+
+
+def test_one_page_costs_no_more_than_its_time_and_memory_and_the_next_ones_are_read(tmp_path):
+    slow = html("<math><mi>x</mi></math>" * 100_000)
+    big = html("<b>x</b>" * 1_000_000)
+    records = [
+        RECORDS[0],
+        record("http://slow.org/", slow),
+        RECORDS[1],
+        record("http://big.org/", big),
+        *RECORDS[2:],
+    ]
+    limits = {"page_seconds": 0.5, "page_memory": 200_000_000}
+    documents, rows, counts = extract(tmp_path, *records, **limits)
+    assert {row["url"]: row["reason"] for row in rows if row["reason"]} == {
+        "http://slow.org/": "too_slow",
+        "http://big.org/": "out_of_memory",
+    }
+    assert set(documents) == set(URLS) and counts["responses"] == 7 and counts["lost_bytes"] == 0
+    assert all(row["offset"] is not None and row["length"] > 0 for row in rows)
+
+
+def test_bodies_are_decoded_as_far_as_they_can_be():
+    page = html("A body of text. " * 200)
+    chunked = (
+        b"".join(b"%x;ext\r\n%s\r\n" % (len(part), part) for part in (page[:100], page[100:])) + b"0\r\n\r\n"
+    )
+    raw = zlib.compressobj(wbits=-15)
+    bare = raw.compress(page) + raw.flush()
+    packed = gzip.compress(page)
+    whole = [
+        (page, "", ""), (page, "gzip", "chunked"), (page, "br", ""), (page, "deflate", ""),
+        (page, "zstd", ""),
+        (chunked, "", "chunked"), (packed, "gzip", ""), (packed, "x-gzip", ""), (packed, "", ""),
+        (packed, "gzip", "gzip"), (gzip.compress(packed), "gzip", ""), (bare, "deflate", ""),
+        (zlib.compress(page), "deflate", ""), (brotli.compress(page), "br", ""),
+        (gzip.compress(brotli.compress(page)), "br, gzip", ""), (packed, "", "gzip, chunked"),
+    ]  # fmt: skip
+    for body, content, transfer in whole:
+        assert bodies.decode_body(body, content, transfer, 100_000) == page, (content, transfer)
+    for body, content in ((packed[:-30], "gzip"), (zlib.compress(page)[:-9], "deflate")):
+        assert page.startswith(bodies.decode_body(body, content, "", 100_000)[:50])
+    assert len(bodies.decode_body(chunked[:150], "", "chunked", 100_000)) == 150 - len(
+        b"64;ext\r\n\r\nabc;ext\r\n"
+    )
+    assert bodies.decode_body(chunked[:110] + b"no chunk", "", "chunked", 1000).startswith(page[:50])
+    bomb = gzip.compress(gzip.compress(bytes(30_000_000)))
+    for body, content in ((bomb, "gzip"), (bomb, ""), (brotli.compress(bytes(3_000_000)), "br")):
+        with pytest.raises(bodies.Unusable, match="too_large"):
+            bodies.decode_body(body, content, "", 1_000_000)
+    for body, content in ((b"\x1f\x8b\x08" + bytes(range(50)), "gzip"), (bytes(range(200)), "br")):
+        with pytest.raises(bodies.Unusable, match="bad_encoding"):
+            bodies.decode_body(body, content, "", 1_000_000)
 
 
 def test_a_wet_file_is_read_as_text(tmp_path):

@@ -2,7 +2,8 @@
 
 from pipeline.config.section import Section, key
 
-EXTRACT_ONLY = ("warc", "base_url", "files_per_shard", "max_page_bytes", "min_characters", "cjk_share")
+EXTRACT_ONLY = ("warc", "base_url", "files_per_shard", "max_page_bytes", "page_seconds", "page_memory")
+EXTRACT_ONLY += ("min_characters", "cjk_share")
 DEDUP_ONLY = ("pool_shards", "ngram", "buckets", "hashes_per_bucket", "min_similarity", "seed")
 
 
@@ -19,6 +20,8 @@ class CrawlSection(Section):
     files_per_shard: int = key(1, "WARC files that one extraction job reads", ge=1)
     pool_shards: int = key(1, "shards of the deduplicated pool; each is scored by a job of its own", ge=1)
     max_page_bytes: int = key(10_000_000, "a longer page (decoded payload) is rejected; bytes", gt=0)
+    page_seconds: float = key(20.0, "a page that takes longer is rejected; seconds of CPU time", gt=0)
+    page_memory: int = key(2_000_000_000, "a page that takes more memory is rejected; bytes", gt=0)
     min_characters: int = key(100, "a page with less extracted text is rejected; characters", ge=1)
     cjk_share: float = key(
         0.1,

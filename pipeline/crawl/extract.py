@@ -12,7 +12,9 @@ import argparse
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -24,9 +26,11 @@ from pipeline.common.progress import Progress
 from pipeline.common.shards import DocumentWriter, write_table
 from pipeline.common.stage import InputError, Stage, parser, run_stage
 from pipeline.config.crawl import CrawlSection
+from pipeline.crawl.bodies import Unusable, decode_body
+from pipeline.crawl.guard import run_guarded
 from pipeline.crawl.language import detect_language
 from pipeline.crawl.sources import expand
-from pipeline.crawl.text import Unusable, clean, decode_body, decode_text, extract, is_html
+from pipeline.crawl.text import clean, decode_text, extract, is_html
 from pipeline.crawl.warc import Page, ReadCounts, read_pages
 
 RECORDS = pa.schema(
@@ -39,11 +43,13 @@ RECORDS = pa.schema(
         ("digest", pa.string()),
         ("http_status", pa.int32()),
         ("truncated", pa.string()),
+        ("charset", pa.string()),
         ("language", pa.string()),
         ("status", pa.string()),
         ("reason", pa.string()),
     ]
 )
+PAGE_FIELDS = ("warc_file", "offset", "length", "digest", "http_status", "truncated", "charset")
 Row = dict[str, Any]
 
 
@@ -114,31 +120,51 @@ def _identities(pages: Iterator[Page]) -> Iterator[tuple[str, Page]]:
         yield f"{page.warc_file}:{page.offset}" + (f"+{repeats}" if repeats else ""), page
 
 
-def _extract_file(
-    path: str,
-    config: CrawlSection,
-    writer: DocumentWriter,
-    read: ReadCounts,
-    tally: Counter[str],
-    bar: Progress,
-) -> Iterator[Row]:
-    """Write the pages of one WARC file; yields a row of `records.parquet` for each response record."""
-    for identity, page in _identities(read_pages(path, config.max_page_bytes, read)):
-        row: Row = dict.fromkeys(RECORDS.names)
-        row |= {
-            name: getattr(page, name) for name in ("warc_file", "offset", "length", "digest", "http_status")
-        }
-        row |= {"id": identity, "truncated": page.truncated, "status": "extracted"}
-        row["url"] = (page.url or b"").decode("utf-8", "backslashreplace")
-        try:
-            document = make_document(identity, page, config)
-            writer.write(document)
-            row |= {"url": document.metadata["url"], "language": document.metadata["language"]}
-        except Unusable as reason:
-            row |= {"status": "rejected", "reason": str(reason)}
-        tally[row["reason"] or "extracted"] += 1
-        bar.update(1)
-        yield row
+def _row(identity: str, page: Page, **values: Any) -> Row:
+    """A page's row of `records.parquet`."""
+    row: Row = dict.fromkeys(RECORDS.names)
+    row |= {name: getattr(page, name) for name in PAGE_FIELDS}
+    return row | {"id": identity, "url": (page.url or b"").decode("utf-8", "backslashreplace")} | values
+
+
+def extract_page(identity: str, page: Page, config: CrawlSection) -> tuple[Row, Document | None]:
+    """A page's row and, unless it is rejected, its document. Whatever the page holds, this does not raise."""
+    try:
+        document = make_document(identity, page, config)
+    except Unusable as reason:
+        return _row(identity, page, status="rejected", reason=str(reason)), None
+    except RecursionError:
+        return _row(identity, page, status="rejected", reason="too_deep"), None
+    except MemoryError:
+        return _row(identity, page, status="rejected", reason="out_of_memory"), None
+    except Exception as error:
+        print(f"warning: {identity}: extraction failed: {error!r}", file=sys.stderr)
+        return _row(identity, page, status="rejected", reason="extraction_failed"), None
+    values = {name: document.metadata[name] for name in ("url", "language", "charset")}
+    return _row(identity, page, status="extracted", **values), document
+
+
+def extract_file(path: str, config: CrawlSection, read: ReadCounts) -> Iterator[tuple[Row, Document | None]]:
+    """Yield row and document (None: rejected) of each response record of one WARC file; fills `read`."""
+
+    def pages() -> Iterator[tuple[str, Page]]:
+        return _identities(read_pages(path, config.max_page_bytes, counts))
+
+    def steps(skip: int) -> Iterator[Callable[[], tuple[Row, Document | None] | ReadCounts]]:
+        for identity, page in islice(pages(), skip, None):
+            yield partial(extract_page, identity, page, config)
+        yield lambda: counts
+
+    def rejected(number: int, reason: str) -> tuple[Row, None]:
+        identity, page = next(islice(pages(), number, None))
+        return _row(identity, page, status="rejected", reason=reason), None
+
+    counts = ReadCounts()
+    for result in run_guarded(steps, rejected, config.page_seconds, config.page_memory):
+        if isinstance(result, ReadCounts):
+            read.add(result)
+        else:
+            yield result
 
 
 def run(stage: Stage[CrawlSection]) -> dict[str, int | float | str]:
@@ -152,7 +178,12 @@ def run(stage: Stage[CrawlSection]) -> dict[str, int | float | str]:
     def rows() -> Iterator[Row]:
         for path in paths:
             read = ReadCounts()
-            yield from _extract_file(path, stage.config, writer, read, tally, bar)
+            for row, document in extract_file(path, stage.config, read):
+                if document is not None:
+                    writer.write(document)
+                tally[row["reason"] or "extracted"] += 1
+                bar.update(1)
+                yield row
             if read.lost_bytes:
                 print(
                     f"warning: {path}: {read.lost_bytes:,} bytes unreadable, {read.breaks} breaks",

@@ -1,18 +1,17 @@
-"""From the stored body of a page to its text: content decoding, character set, main content with TeX kept.
+"""From the decoded body of a page to its text: character set, main content with formulas as TeX.
 
 Resiliparse parses and extracts. A page with any sign of formulas goes through `math/` as well (tier 2), which
 writes them as TeX between `$` or `$$`.
 """
 
 import codecs
-import io
 import re
 
-from fastwarc.stream_io import BrotliReader, ChunkedReader, GzipReader, ZstdReader
 from resiliparse.extract.html2text import extract_plain_text
 from resiliparse.parse.encoding import bytes_to_str, detect_encoding, map_encoding_to_html5
-from resiliparse.parse.html import HTMLTree
+from resiliparse.parse.html import HTMLParserException, HTMLTree
 
+from pipeline.crawl.bodies import Unusable
 from pipeline.crawl.math.page import MathPage, has_formula_markup, has_formula_text
 
 MAX_DEPTH = 512  # of nested elements; extraction time grows with its square
@@ -32,44 +31,11 @@ JOINER = "\u2060"  # shows nothing
 LONE_CHARACTER = re.compile(r">(\s*+(?:[\u0800-\ud7ff\uf900-\uffff]|&#?\w{2,8};))(?=\s*+<)")
 
 
-class Unusable(Exception):
-    """A page that cannot be used; the message is the reason, one word."""
-
-
 def is_html(content_type: str, body: bytes) -> bool:
     """Whether the declared type, or without one the beginning of the body, says HTML."""
     if content_type:
         return content_type in HTML_TYPES
     return HTML_START.search(body[:SNIFF_BYTES]) is not None
-
-
-def decode_body(body: bytes, content_encoding: str, transfer_encoding: str, max_bytes: int) -> bytes:
-    """Undo HTTP's transfer and content encodings.
-
-    Many crawlers store bodies decoded but keep the headers: a body that is not encoded as declared is
-    taken as it stands. Raises Unusable("too_large") beyond `max_bytes` (decompression bombs).
-    """
-    if transfer_encoding == "chunked":
-        body = _inflate(ChunkedReader, body, max_bytes)
-    if content_encoding in ("gzip", "x-gzip") and body.startswith(b"\x1f\x8b"):
-        body = _inflate(GzipReader, body, max_bytes)
-    elif content_encoding == "br":
-        body = _inflate(BrotliReader, body, max_bytes)
-    elif content_encoding == "zstd":
-        body = _inflate(ZstdReader, body, max_bytes)
-    elif content_encoding == "deflate":
-        body = _inflate(lambda stream: GzipReader(stream, zlib=True), body, max_bytes)
-    return body
-
-
-def _inflate(reader: type, body: bytes, max_bytes: int) -> bytes:
-    try:
-        decoded = reader(io.BytesIO(body)).read(max_bytes + 1)
-    except OSError:
-        return body
-    if len(decoded) > max_bytes:
-        raise Unusable("too_large")
-    return decoded
 
 
 def decode_text(body: bytes, declared: str | None) -> tuple[str, str]:
@@ -113,10 +79,13 @@ def extract(html: str, min_characters: int) -> tuple[str, str]:
     """(title, text) of a page: its main content with paragraphs and lists kept, formulas as TeX.
 
     Where less than `min_characters` of main content are found, the whole page is the text. Raises
-    Unusable("too_deep") for absurdly nested elements.
+    Unusable("too_deep") for absurdly nested elements, Unusable("out_of_memory").
     """
     html = LONE_CHARACTER.sub(rf">\1{JOINER}", html.replace("\0", "") if "\0" in html else html)
-    tree = HTMLTree.parse(html)
+    try:
+        tree = HTMLTree.parse(html)
+    except HTMLParserException as error:  # any HTML can be parsed, with enough memory
+        raise Unusable("out_of_memory") from error
     if tree.body is None:
         return "", ""
     if html.count("<") > MAX_DEPTH and tree.document.query_selector(TOO_DEEP) is not None:

@@ -34,7 +34,9 @@ LEFT, RIGHT = (re.compile(rf"[\"']?{side}[\"']?\s*:\s*{STRING}") for side in ("l
 SHOWN = re.compile(r"[\"']?display[\"']?\s*:\s*(true|!0)")
 OBJECT = re.compile(r"\{[^{}]*\}")
 MAX_CONFIG = 1500  # characters of a list of delimiters
+MAX_LISTS = 20  # of a kind; no page has more in earnest
 MAX_FORMULA = 20_000
+MAX_WASTE = 2_000_000  # characters looked through in vain; then the rest of a page is left as it is
 PRICE = re.compile(r"[\d.,]+(?:[KMB]|bn)?[-–—/,;.)]*\s+[^\W\d_]{2,}")
 TEX_SIGN = re.compile(r"[\\^_=<>{}]")
 WHOLE = re.compile(r"\s*(\$\$|\$`|\$|\\\(|\\\[)(.*?)(\$\$|`\$|\$|\\\)|\\\])\s*", re.DOTALL)
@@ -60,7 +62,9 @@ def page_delimiters(html: str) -> Delimiters:
     pairs = dict(DEFAULTS)
     for name in LISTS:
         start = html.find(name)
-        while start >= 0:
+        for _ in range(MAX_LISTS):
+            if start < 0:
+                break
             if match := LIST_START.match(html, start + len(name)):
                 pairs |= _read_list(name, html[match.end() : match.end() + MAX_CONFIG])
             start = html.find(name, start + len(name))
@@ -124,11 +128,17 @@ def convert(text: str, delimiters: Delimiters) -> str:
 
 def replace_formulas(text: str, delimiters: Delimiters, form: Callable[[str, bool], str]) -> str:
     """Text with `form(TeX, displayed)` in place of each formula that stands between delimiters."""
-    pieces, done, position = [], 0, 0
-    while match := delimiters.pattern.search(text, position):
+    pieces, done, position, waste = [], 0, 0, 0
+    while waste < MAX_WASTE and (match := delimiters.pattern.search(text, position)):
         position = match.end()
         found = _formula(text, match, delimiters.pairs)
-        if found is not None:
+        if found is None:
+            waste += (
+                min(MAX_FORMULA, len(text) - position)
+                if len(match[0]) > 2 or match[0] in delimiters.pairs
+                else 0
+            )
+        else:
             tex, display, position = found
             pieces += [text[done : match.start()], form(tex, display)]
             done = position
