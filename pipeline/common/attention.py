@@ -64,12 +64,14 @@ def attend(
         documents = document_arguments(position_ids.expand(query.shape[0], -1))
         cu_seq_lens_q, max_length_q = documents["cu_seq_lens_q"], documents["max_length_q"]
     flat = [tensor.transpose(1, 2).flatten(0, 1) for tensor in (query, key, value)]
-    if query.is_cuda and query.dtype in (torch.bfloat16, torch.float16):
+    if query.is_cuda and value.dtype in (torch.bfloat16, torch.float16):
+        flat = [tensor.to(value.dtype) for tensor in flat]  # rotation leaves fp32 where weights are
         output_NHE = _variable_length(*flat, cu_seq_lens_q, max_length_q, scaling)
     else:
         # In fp32: the CPU's flash kernel takes four times as long for a bf16 gradient.
         flat = [tensor.float() if tensor.dtype == torch.bfloat16 else tensor for tensor in flat]
-        output_NHE = _one_by_one(*flat, cu_seq_lens_q.tolist(), scaling).to(query.dtype)
+        with torch.autocast(query.device.type, enabled=False):
+            output_NHE = _one_by_one(*flat, cu_seq_lens_q.tolist(), scaling).to(value.dtype)
     return output_NHE.unflatten(0, (query.shape[0], query.shape[2])), None
 
 

@@ -1,13 +1,17 @@
 """Checkpoints of a DeepSpeed engine: complete or absent, exact to the bit, newest one found by name.
 
-A checkpoint is a folder `step-NNNNNNN` with DeepSpeed's files (weights, optimiser, caller's state) and the
-random state of each rank. It is written beside its place, flushed to disk and renamed, so a kill leaves no
-half of one.
+A checkpoint is a folder `step-NNNNNNN` with DeepSpeed's files (weights, optimiser, caller's state), the
+random state of each rank and `checkpoint.json`, which says whose it is. It is written beside its place,
+flushed to disk and renamed, so a kill leaves no half of one. Another number of ranks takes it up through
+DeepSpeed's universal format, exact but for the order of sums.
 """
 
+import json
 import os
 import random
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +19,10 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
+from pipeline.common.manifest import write_json
 from pipeline.common.stage import InputError
 
-TAG = "state"
+TAG, UNIVERSAL = "state", "universal"
 
 
 def newest(folder: Path) -> Path | None:
@@ -30,10 +35,13 @@ def step_of(path: Path) -> int:
     return int(path.name.removeprefix("step-"))
 
 
-def save(engine: Any, folder: Path, step: int, client_state: dict[str, Any], keep: int = 2) -> Path:
+def save(
+    engine: Any, folder: Path, step: int, client_state: dict[str, Any], owner: str = "", keep: int = 2
+) -> Path:
     """Write `step-<step>` under `folder` and prune all but the `keep` newest; every rank calls it.
 
-    `client_state` is the caller's (data position, counts, ...): rank 0's is kept.
+    `client_state` is the caller's (data position, counts, ...): rank 0's is kept. `owner` is the fingerprint
+    of what is trained.
     """
     partial, final = folder / "partial", folder / f"step-{step:07d}"
     if engine.global_rank == 0:
@@ -44,6 +52,7 @@ def save(engine: Any, folder: Path, step: int, client_state: dict[str, Any], kee
     torch.save(_random_state(), partial / f"random-{engine.global_rank:05d}.pt")
     dist.barrier()
     if engine.global_rank == 0:
+        write_json(partial / "checkpoint.json", _identity(engine, owner))
         _flush(partial)
         shutil.rmtree(final, ignore_errors=True)
         partial.rename(final)
@@ -53,15 +62,66 @@ def save(engine: Any, folder: Path, step: int, client_state: dict[str, Any], kee
     return final
 
 
-def load(engine: Any, path: Path) -> dict[str, Any]:
-    """Restore weights, optimiser and random state from `path`; returns the saved `client_state`."""
-    found, state = engine.load_checkpoint(str(path), tag=TAG, load_lr_scheduler_states=False)
+def load(engine: Any, path: Path, owner: str = "") -> dict[str, Any]:
+    """Restore weights, optimiser and random state from `path`; returns the saved `client_state`.
+
+    Raises InputError for a checkpoint of another `owner`, ZeRO stage or model.
+    """
+    saved, wanted = json.loads((path / "checkpoint.json").read_text()), _identity(engine, owner)
+    for name, advice in (
+        ("owner", "it is of another configuration; delete it or give another --work"),
+        ("zero_stage", "set launch.zero_stage back, or delete it to start again"),
+    ):
+        if saved[name] != wanted[name]:
+            raise InputError(f"{path}: its {name} is {saved[name]!r}, expected {wanted[name]!r}; {advice}")
+    tag = TAG if saved["ranks"] == wanted["ranks"] else _make_universal(engine, path)
+    engine._config.load_universal_checkpoint = tag == UNIVERSAL
+    decays = [group["weight_decay"] for group in engine.optimizer.param_groups]
+    try:
+        found, state = engine.load_checkpoint(str(path), tag=tag, load_lr_scheduler_states=False)
+    except RuntimeError as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"{path}: not a checkpoint of this model ({reason}); delete it to start again") from error
     if found is None:
         raise InputError(f"{path}: not a checkpoint of this engine; delete it to start again")
+    if tag == UNIVERSAL:
+        _set_apart(engine, decays)
     random_file = path / f"random-{engine.global_rank:05d}.pt"
     if random_file.exists():  # absent when the number of ranks has grown
         _restore_random_state(torch.load(random_file, weights_only=False))
     return state["caller"]
+
+
+def _identity(engine: Any, owner: str) -> dict[str, Any]:
+    return {
+        "owner": owner,
+        "ranks": engine.world_size,
+        "zero_stage": engine.zero_optimization_stage(),
+    }
+
+
+def _make_universal(engine: Any, path: Path) -> str:
+    """Convert the checkpoint for any number of ranks, in a process of its own; returns the new tag."""
+    if engine.global_rank == 0 and not (path / UNIVERSAL).exists():
+        partial = path / f"{UNIVERSAL}.partial"
+        shutil.rmtree(partial, ignore_errors=True)
+        command = [sys.executable, "-m", "deepspeed.checkpoint.ds_to_universal", "--inject_missing_state"]
+        command += ["--input_folder", str(path / TAG), "--output_folder", str(partial)]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        partial.rename(path / UNIVERSAL)
+    dist.barrier()
+    return UNIVERSAL
+
+
+def _set_apart(engine: Any, decays: list[float]) -> None:
+    """Undo what DeepSpeed's universal loading at ZeRO 3 mixes up: all parameters share one counter of steps,
+    which each of them then counts up, and all groups get the first one's weight decay.
+    """
+    optimizer = engine.optimizer.optimizer
+    for state in optimizer.state.values():
+        state["step"] = torch.as_tensor(state["step"], dtype=torch.float32).clone()
+    for group, decay in zip(optimizer.param_groups, decays, strict=True):
+        group["weight_decay"] = decay
 
 
 def _random_state() -> dict[str, Any]:
