@@ -15,13 +15,12 @@ from pipeline.common.loop import Plan, train
 from pipeline.common.model import (
     TokenLogprobs,
     export_model,
-    load_model,
     load_tokenizer,
     new_model,
     parameter_count,
 )
 from pipeline.common.stage import Counts, InputError, Stage, run_stage
-from pipeline.common.training import build_engine, multi_step, settings_from, use_threads
+from pipeline.common.training import build_engine, multi_step, prepare, settings_from, start_from, use_threads
 from pipeline.config.cpt import CptSection
 from pipeline.tokens.mixture import Mixture
 
@@ -38,11 +37,7 @@ def initial_model(stage: Stage[CptSection], tokenizer: Any) -> nn.Module:
         raise InputError(
             f"{source}: its tokenizer is not the mixture's; set mixtures.<name>.tokenizer to {source}"
         )
-    model = load_model(source, section.precision)
-    longest = model.config.max_position_embeddings
-    if section.context > longest:
-        raise InputError(f"cpt.context: {section.context} tokens; {source} was made for {longest}")
-    return model
+    return start_from(source, tokenizer, stage)
 
 
 def run(stage: Stage[CptSection]) -> Counts:
@@ -59,13 +54,12 @@ def run(stage: Stage[CptSection]) -> Counts:
     tokenizer = load_tokenizer(folder / "tokenizer")
     mixture = Mixture(folder, section.context, section.seed, section.isolate_documents)
     model = initial_model(stage, tokenizer)
-    if stage.launch.get("activation_checkpointing"):
-        model.gradient_checkpointing_enable()
+    prepare(model, stage.launch)
     engine = build_engine(
         TokenLogprobs(model, section.precision == "mixed"), settings_from(section, stage.launch)
     )
     schedule = multi_step(section.learning_rate, steps, section.warmup_steps, section.drops)
-    plan = Plan(mixture.row, steps, batch, schedule, section.save_every, mixture.names)
+    plan = Plan(mixture.row, steps, batch, schedule, mixture.names)
     totals = train(stage, engine, plan)
     export_model(engine, tokenizer, stage.partial)
     passes = zip(mixture.names, mixture.counts(steps * batch), mixture.windows, strict=True)

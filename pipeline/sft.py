@@ -7,18 +7,20 @@ context, and examples that share a sequence do not see each other.
 
 import pipeline.common.environment  # noqa: F401  # isort: skip  # before torch and deepspeed
 
-from collections.abc import Iterator
+import sys
+from collections import Counter
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from pipeline.common.chat import CHAT_TEMPLATE, encode_chat, language_of
 from pipeline.common.loop import Plan, train
-from pipeline.common.model import TokenLogprobs, export_model, load_model, load_tokenizer, parameter_count
-from pipeline.common.packing import Row, concatenate, make_row
+from pipeline.common.model import TokenLogprobs, export_model, load_tokenizer, parameter_count
+from pipeline.common.packing import Row, best_fit, concatenate, make_row
 from pipeline.common.rows import read_rows
 from pipeline.common.stage import Counts, InputError, Stage, run_stage
-from pipeline.common.training import build_engine, constant, settings_from, use_threads
+from pipeline.common.training import build_engine, constant, prepare, settings_from, start_from, use_threads
 from pipeline.config.sft import SftSection
 
 Example = tuple[np.ndarray, np.ndarray]  # token ids, and whether each is the assistant's own
@@ -36,32 +38,64 @@ def with_suffix(row: dict[str, Any], section: SftSection) -> list[dict[str, str]
     return messages
 
 
-def encode_examples(sources: list[str], tokenizer: Any, section: SftSection) -> Iterator[Example | None]:
-    """Every example as token ids; None for one that is longer than the context, where that is allowed."""
+@dataclass
+class Examples:
+    """What the sources hold, and what was left out of it (reason -> count; the first place of each)."""
+
+    kept: list[Example] = field(default_factory=list)
+    left_out: Counter[str] = field(default_factory=Counter)
+    places: dict[str, str] = field(default_factory=dict)
+
+    def leave_out(self, reason: str, place: str) -> None:
+        self.left_out[reason] += 1
+        self.places.setdefault(reason, place)
+
+
+def encode_example(row: dict[str, Any], tokenizer: Any, section: SftSection) -> Example:
+    """An example as token ids. Raises InputError for one that nothing can be learnt from."""
+    try:
+        ids, own = encode_chat(tokenizer, with_suffix(row, section))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise InputError("not an example; expected messages of role and content") from error
+    if not any(own):
+        raise InputError("no assistant message to learn from")
+    return np.array(ids), np.array(own)
+
+
+def encode_examples(sources: list[str], tokenizer: Any, section: SftSection) -> Examples:
+    """Every example as token ids; malformed ones and those above the context as the section says."""
+    found = Examples()
     for source in sources:
         for place, row in read_rows(source):
             try:
-                ids, own = encode_chat(tokenizer, with_suffix(row, section))
+                ids, own = encode_example(row, tokenizer, section)
             except InputError as error:
-                raise InputError(f"{place}: {error}") from error
-            except (KeyError, TypeError, AttributeError) as error:
-                raise InputError(f"{place}: not an example; expected messages of role and content") from error
-            if not any(own):
-                raise InputError(f"{place}: no assistant message to learn from")
+                if section.malformed == "error":
+                    raise InputError(f"{place}: {error}") from error
+                found.leave_out("malformed", f"{place}: {error}")
+                continue
             if len(ids) <= section.context:
-                yield np.array(ids), np.array(own)
+                found.kept.append((ids, own))
+            elif section.too_long == "split":
+                cuts = range(section.context, len(ids), section.context)
+                pieces = zip(np.split(ids, cuts), np.split(own, cuts), strict=True)
+                found.kept += [piece for piece in pieces if piece[1][1:].any()]
             elif section.too_long == "skip":
-                yield None
+                found.leave_out("too_long", f"{place}: {len(ids)} tokens")
             else:
                 raise InputError(f"{place}: {len(ids)} tokens, sft.context is {section.context}")
+    return found
 
 
 class Epochs:
     """Rows of training by number; each pass over the examples has an order of its own, from the seed
     alone."""
 
-    def __init__(self, examples: list[Example], context: int, pad: int, seed: int) -> None:
+    def __init__(
+        self, examples: list[Example], context: int, pad: int, seed: int, packing: str = "random"
+    ) -> None:
         self.examples, self.context, self.pad, self.seed = examples, context, pad, seed
+        self.packing = packing
         self.lengths = np.array([len(ids) for ids, _ in examples])
         self.rows: list[list[int]] = []  # all passes so far, one after the other
         self.passes = 0
@@ -70,7 +104,8 @@ class Epochs:
         """Row `n`, counted over all passes."""
         while n >= len(self.rows):
             order = np.random.default_rng([self.seed, self.passes]).permutation(len(self.examples))
-            packed = concatenate(self.lengths[order].tolist(), self.context)
+            pack = best_fit if self.packing == "best_fit" else concatenate
+            packed = pack(self.lengths[order].tolist(), self.context)
             self.rows += [order[row].tolist() for row in packed]
             self.passes += 1
         return make_row([self.examples[index] for index in self.rows[n]], self.context, self.pad)
@@ -84,31 +119,30 @@ def run(stage: Stage[SftSection]) -> Counts:
     if len(found) != 1:
         raise InputError(f"sft {stage.instance}: needs one --input parent or init, got {len(found)}")
     tokenizer, sources = load_tokenizer(found[0]), stage.inputs.get("data", [])
-    encoded = list(encode_examples(sources, tokenizer, section))
-    examples = [example for example in encoded if example is not None]
-    if not examples:
+    examples = encode_examples(sources, tokenizer, section)
+    if not examples.kept:
         raise InputError(
             f"sft {stage.instance}: no example to train on in {', '.join(sources) or 'sft.data'}"
         )
-    model = load_model(found[0], section.precision)
-    if section.context > model.config.max_position_embeddings:
-        longest = model.config.max_position_embeddings
-        raise InputError(f"sft.context: {section.context} tokens; {found[0]} was made for {longest}")
-    if stage.launch.get("activation_checkpointing"):
-        model.gradient_checkpointing_enable()
+    if stage.is_main:
+        for reason, count in examples.left_out.items():
+            print(f"sft: {count} examples {reason}, first {examples.places[reason]}", file=sys.stderr)
+    model = start_from(found[0], tokenizer, stage)
+    prepare(model, stage.launch)
     engine = build_engine(
         TokenLogprobs(model, section.precision == "mixed"), settings_from(section, stage.launch)
     )
     pad = tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id
-    rows = Epochs(examples, section.context, pad, section.seed)
+    rows = Epochs(examples.kept, section.context, pad, section.seed, section.packing)
     schedule = constant(section.learning_rate, section.warmup_steps)
-    plan = Plan(rows.row, section.steps, section.batch, schedule, section.save_every, ["examples"])
+    plan = Plan(rows.row, section.steps, section.batch, schedule, ["examples"])
     totals = train(stage, engine, plan)
     tokenizer.chat_template = CHAT_TEMPLATE  # an init may have come with another; this is what was trained
     export_model(engine, tokenizer, stage.partial)
     return {
-        "examples": len(examples),
-        "too_long": len(encoded) - len(examples),
+        "examples": len(examples.kept),
+        "too_long": examples.left_out["too_long"],
+        "malformed": examples.left_out["malformed"],
         "steps": section.steps,
         "passes": rows.passes,
         "parameters": parameter_count(model),

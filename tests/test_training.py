@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,17 +16,18 @@ from tiny_model import save_tiny_model
 
 from pipeline.common import linear_loss
 from pipeline.common.model import IGNORE, TokenLogprobs, load_model, load_tokenizer
-from pipeline.common.packing import concatenate, make_row
-from pipeline.common.stage import InputError
+from pipeline.common.packing import best_fit, concatenate, make_row
+from pipeline.common.stage import InputError, Stage
 from pipeline.common.training import constant, multi_step
 from pipeline.config.sft import SftSection
-from pipeline.sft import Epochs, encode_examples
+from pipeline.sft import Epochs, Examples, encode_examples
+from pipeline.sft import run as run_sft
 from pipeline.tokens.files import write_tokens
 
 ROOT = Path(__file__).resolve().parents[1]
 CONTEXT = 48
 STEPS = 18
-OPTIMISER = {"precision": "fp32", "learning_rate": 0.003, "context": CONTEXT, "save_every": 3}
+OPTIMISER = {"precision": "fp32", "learning_rate": 0.003, "context": CONTEXT}
 SECTIONS = {
     "cpt": OPTIMISER | {"tokens": STEPS * 4 * CONTEXT, "batch_tokens": 4 * CONTEXT, "warmup_steps": 2},
     "sft": OPTIMISER | {"steps": STEPS, "batch": 4, "suffix": {}},
@@ -64,7 +66,12 @@ def train(
     output = folder / f"{stage}-{name}"
     inputs = {"cpt": ["tokens=tokens"], "sft": ["data=sft.jsonl"]}[stage] + ["init=model"]
     command = [sys.executable, "-m", "pipeline.common.launch", f"pipeline.{stage}"]
-    command += ["--config", json.dumps(SECTIONS[stage] | keys), "--launch", json.dumps(launch or {})]
+    command += [
+        "--config",
+        json.dumps(SECTIONS[stage] | keys),
+        "--launch",
+        json.dumps({"save_minutes": 0} | (launch or {})),
+    ]
     command += [
         "--work",
         output / "work",
@@ -108,21 +115,6 @@ def test_a_run_killed_in_the_middle_ends_with_the_weights_of_an_undisturbed_one(
     assert whole.read_bytes() == killed.read_bytes()
     lines = [[line["loss"] for line in metrics(folder, f"{stage}-{name}")] for name in ("whole", "killed")]
     assert lines[0] == lines[1] and len(lines[0]) == STEPS and lines[0][-1] < lines[0][0]
-
-
-def test_ranks_zero_stage_micro_batch_and_recomputation_do_not_change_the_trajectory(folder):
-    keys = {"tokens": 4 * 4 * CONTEXT}
-    single = train(folder, "cpt", "one", **keys)
-    launch = {"ranks": 2, "zero_stage": 3, "micro_batch": 1, "activation_checkpointing": True}
-    finished(train(folder, "cpt", "two", launch, **keys))
-    finished(single)
-    one, two = metrics(folder, "cpt-one"), metrics(folder, "cpt-two")
-    assert len(one) == 4
-    for name in ("loss", "grad_norm"):
-        np.testing.assert_allclose([line[name] for line in two], [line[name] for line in one], rtol=1e-5)
-    for name in ("tokens", "targets", "lr"):
-        assert [line[name] for line in two] == [line[name] for line in one]
-    assert one[0]["source_loss"].keys() == {"web", "code"}
 
 
 def test_packed_examples_give_the_logprobs_and_gradients_of_single_ones(model):
@@ -180,7 +172,7 @@ def test_the_schedules_are_the_papers():
 def test_each_pass_trains_on_every_example_once_in_an_order_of_its_own(folder):
     tokenizer = load_tokenizer(folder / "model")
     section = SftSection(context=CONTEXT, suffix={})
-    examples = list(encode_examples([str(folder / "sft.jsonl")], tokenizer, section))
+    examples = encode_examples([str(folder / "sft.jsonl")], tokenizer, section).kept
     epochs = Epochs(examples, CONTEXT, 0, seed=0)
     epochs.row(0)
     first = list(epochs.rows)
@@ -201,22 +193,71 @@ def test_concatenation_fills_rows_and_never_overfills_them():
     assert max(filled) <= 128 and sum(filled) / (128 * len(rows)) > 0.95
 
 
+def test_best_fit_leaves_nothing_out_and_fills_rows_at_least_as_well():
+    generator = np.random.default_rng(0)
+    lengths = np.minimum(generator.lognormal(4.5, 0.8, 5000).astype(int) + 2, 512).tolist()
+    packed = {pack.__name__: pack(lengths, 512) for pack in (concatenate, best_fit)}
+    for rows in packed.values():
+        assert sorted(index for row in rows for index in row) == list(range(5000))
+        assert max(sum(lengths[index] for index in row) for row in rows) <= 512
+    fewest = -(-sum(lengths) // 512)
+    assert len(packed["best_fit"]) <= min(len(packed["concatenate"]), fewest * 1.01)
+
+
+def write_examples(path: Path, *examples: list[tuple[str, str]]) -> list[str]:
+    rows = [{"messages": [{"role": role, "content": text} for role, text in turns]} for turns in examples]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return [str(path)]
+
+
 def test_long_and_broken_examples_are_counted_or_named(folder, tmp_path):
-    tokenizer, section = load_tokenizer(folder / "model"), SftSection(context=30, suffix={})
-    path = tmp_path / "sft.jsonl"
+    tokenizer, path = load_tokenizer(folder / "model"), tmp_path / "sft.jsonl"
 
-    def write(*turns: tuple[str, str]) -> list[str]:
-        path.write_text(json.dumps({"messages": [{"role": role, "content": text} for role, text in turns]}))
-        return [str(path)]
+    def encode(sources: list[str], **keys: str) -> Examples:
+        return encode_examples(sources, tokenizer, SftSection(context=30, suffix={}, **keys))
 
-    long = write(("user", "x" * 40), ("assistant", "y"))
-    assert list(encode_examples(long, tokenizer, section)) == [None]
+    long = write_examples(path, [("user", "x" * 40), ("assistant", "y")])
+    assert encode(long).left_out == {"too_long": 1} and not encode(long).kept
     with pytest.raises(InputError, match="line 1: 62 tokens, sft.context is 30"):
-        list(encode_examples(long, tokenizer, SftSection(context=30, suffix={}, too_long="error")))
-    with pytest.raises(InputError, match="line 1: unknown role 'tool'"):
-        list(encode_examples(write(("user", "x"), ("tool", "y")), tokenizer, section))
-    with pytest.raises(InputError, match="line 1: no assistant message"):
-        list(encode_examples(write(("user", "x")), tokenizer, section))
+        encode(long, too_long="error")
+    broken = {
+        "line 2: unknown role 'tool'": [("user", "x"), ("tool", "y")],
+        "line 2: no assistant message": [("user", "x")],
+        "line 2: message 1 is the assistant's": [("assistant", "x")],
+    }
+    for words, turns in broken.items():
+        source = write_examples(path, [("user", "1"), ("assistant", "2")], turns)
+        with pytest.raises(InputError, match=words):
+            encode(source)
+        skipped = encode(source, malformed="skip")
+        assert len(skipped.kept) == 1 and skipped.left_out == {"malformed": 1}
+        assert words in skipped.places["malformed"]
     path.write_text('{"text": "x"}')
     with pytest.raises(InputError, match="line 1: not an example"):
-        list(encode_examples([str(path)], tokenizer, section))
+        encode([str(path)])
+
+
+def test_a_split_example_keeps_every_word_of_its_answer(folder, tmp_path):
+    tokenizer, answer = load_tokenizer(folder / "model"), "".join(map(str, range(40)))
+    source = write_examples(tmp_path / "sft.jsonl", [("user", "x"), ("assistant", answer)])
+    pieces = encode_examples(source, tokenizer, SftSection(context=30, suffix={}, too_long="split")).kept
+    assert len(pieces) == 4 and all(len(ids) <= 30 for ids, _ in pieces)
+    assert tokenizer.decode(np.concatenate([ids[own] for ids, own in pieces])) == f" {answer}</s>"
+
+
+def test_what_cannot_be_trained_is_refused_before_training(folder, tmp_path):
+    (tmp_path / "empty.jsonl").write_text("")
+    write_examples(tmp_path / "one.jsonl", [("user", "1"), ("assistant", "2")])
+    shutil.copytree(folder / "model", tmp_path / "small")
+    config = json.loads((tmp_path / "small/config.json").read_text())
+    (tmp_path / "small/config.json").write_text(json.dumps(config | {"vocab_size": 50}))
+    for model, data, keys, words in (
+        (folder / "model", "empty.jsonl", {}, "no example to train on"),
+        (folder / "model", "one.jsonl", {"context": 4096}, "was made for 512"),
+        (tmp_path / "small", "one.jsonl", {}, "entries, its weights are for 50"),
+    ):
+        inputs = {"init": [str(model)], "data": [str(tmp_path / data)]}
+        section = SftSection(**({"context": CONTEXT, "suffix": {}} | keys))
+        work = tmp_path / "work"
+        with pytest.raises(InputError, match=words):
+            run_sft(Stage("sft", "x", section, "f", inputs, work, work / "out", work / "manifest.json", {}))

@@ -12,6 +12,7 @@ import random
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,22 @@ from pipeline.common.manifest import write_json
 from pipeline.common.stage import InputError
 
 TAG, UNIVERSAL = "state", "universal"
+
+
+class Clock:
+    """Says when the next checkpoint is due: `minutes` after the last one, by rank 0's clock."""
+
+    def __init__(self, engine: Any, minutes: float) -> None:
+        self.engine, self.seconds, self.last = engine, 60 * minutes, time.monotonic()
+
+    def due(self) -> bool:
+        """Whether to save now; all ranks must ask, and hear the same. A yes starts the clock again."""
+        answer = torch.tensor(time.monotonic() - self.last >= self.seconds, device=self.engine.device)
+        if self.engine.world_size > 1:
+            dist.broadcast(answer, 0)
+        if answer:
+            self.last = time.monotonic()
+        return bool(answer)
 
 
 def newest(folder: Path) -> Path | None:
@@ -81,7 +98,9 @@ def load(engine: Any, path: Path, owner: str = "") -> dict[str, Any]:
         found, state = engine.load_checkpoint(str(path), tag=tag, load_lr_scheduler_states=False)
     except RuntimeError as error:
         reason = str(error).splitlines()[0]
-        raise InputError(f"{path}: not a checkpoint of this model ({reason}); delete it to start again") from error
+        raise InputError(
+            f"{path}: not a checkpoint of this model ({reason}); delete it to start again"
+        ) from error
     if found is None:
         raise InputError(f"{path}: not a checkpoint of this engine; delete it to start again")
     if tag == UNIVERSAL:

@@ -5,13 +5,10 @@ memory allows; neither changes the loss. What a kill costs is the steps since th
 then done again, to the bit.
 """
 
-import json
 import math
-import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,12 +17,14 @@ import torch.distributed as dist
 from torch import Tensor
 
 from pipeline.common import checkpoint
+from pipeline.common.flops import Work, peak
+from pipeline.common.metrics import Metrics
+from pipeline.common.model import causal_model
 from pipeline.common.packing import IGNORE, Row
 from pipeline.common.progress import Progress
 from pipeline.common.stage import InputError, Stage
 from pipeline.common.training import Schedule, update
 
-METRICS = "metrics.jsonl"
 Batch = tuple[Tensor, Tensor, Tensor, Tensor]  # tokens, positions and targets (B, T), sources (B)
 
 
@@ -37,59 +36,65 @@ class Plan:
     steps: int
     batch: int
     schedule: Schedule
-    save_every: int
     sources: Sequence[str]
 
 
 def train(stage: Stage[Any], engine: Any, plan: Plan) -> dict[str, int]:
     """Train to the end, from the newest checkpoint if there is one; returns tokens and targets seen.
 
-    Writes `metrics.jsonl`, one line per step, to `stage.partial`. Raises InputError if the batch cannot be
-    shared among the ranks, or if the loss stops being finite.
+    Leaves metrics of each step in `stage.partial`. Raises InputError if the batch cannot be shared among the
+    ranks, or if the loss stops being finite.
     """
+    label = f"{stage.name} {stage.instance}"
     if plan.batch % engine.world_size:
         raise InputError(
-            f"{stage.name} {stage.instance}: a batch of {plan.batch} sequences cannot be shared among "
+            f"{label}: a batch of {plan.batch} sequences cannot be shared among "
             f"{engine.world_size} ranks; choose a multiple"
         )
-    folder, log = stage.work / "checkpoints", stage.work / METRICS
+    folder = stage.work / "checkpoints"
     path = checkpoint.newest(folder)
-    totals = checkpoint.load(engine, path) if path else {"tokens": 0, "targets": 0}
+    totals = checkpoint.load(engine, path, stage.fingerprint) if path else {"tokens": 0, "targets": 0}
     start = checkpoint.step_of(path) if path else 0
-    if stage.is_main:
-        _keep_lines(log, start)
-    label = f"{stage.name} {stage.instance}"
-    with (
-        log.open("a") if stage.is_main else open("/dev/null", "w") as file,
-        Progress(label, plan.steps, initial=start) as progress,
-    ):
+    clock = checkpoint.Clock(engine, float(stage.launch.get("save_minutes", 10)))
+    machine = _machine(stage, engine)
+    with Metrics(stage, start) as log, Progress(label, plan.steps, initial=start) as progress:
         for step in range(start, plan.steps):
-            metrics = _step(stage, engine, plan, step)
+            metrics = _step(stage, engine, plan, step, machine)
             if not math.isfinite(metrics["loss"]):
                 raise InputError(
                     f"{label}: the loss is {metrics['loss']} at step {step + 1}; lower learning_rate"
                 )
             totals = {name: total + metrics[name] for name, total in totals.items()}
-            file.write(json.dumps(metrics) + "\n")
-            file.flush()
+            log.write(metrics)
             stage.counter("deepspeed.steps")
             progress.update(loss=metrics["loss"])
-            if (step + 1) % plan.save_every == 0 and step + 1 < plan.steps:
-                checkpoint.save(engine, folder, step + 1, totals)
-    if stage.is_main:
-        shutil.copy(log, stage.partial / METRICS)
+            if step + 1 < plan.steps and clock.due():
+                checkpoint.save(engine, folder, step + 1, totals, stage.fingerprint)
     return totals
 
 
-def _step(stage: Stage[Any], engine: Any, plan: Plan, step: int) -> dict[str, Any]:
+def _machine(stage: Stage[Any], engine: Any) -> tuple[Work, float]:
+    """What a token costs, and FLOP/s of all ranks together; the latter goes to `run.json`."""
+    model = causal_model(engine)
+    narrow = engine.module.mixed or model.dtype == torch.bfloat16
+    speed = peak(engine.device, torch.bfloat16 if narrow else torch.float32)
+    stage.counter("peak_gflops_per_rank", round(speed / 1e9))
+    return Work.of(model), speed * engine.world_size
+
+
+def _step(
+    stage: Stage[Any], engine: Any, plan: Plan, step: int, machine: tuple[Work, float]
+) -> dict[str, Any]:
     """One optimiser step; returns its line of metrics."""
     started = time.monotonic()
     first = step * plan.batch
     rows = [plan.row(n) for n in range(first + engine.global_rank, first + plan.batch, engine.world_size)]
     size = int(stage.launch.get("micro_batch", 8))
     batches = [_tensors(rows[at : at + size], engine.device) for at in range(0, len(rows), size)]
-    counts = [[row.length, int((row.targets != IGNORE).sum())] for row in rows]
-    tokens, targets = _sum_over_ranks(engine, torch.tensor(counts).sum(0)).tolist()
+    work, speed = machine
+    counts = [(row.length, int((row.targets != IGNORE).sum())) for row in rows]
+    counts = [(*count, work.row(row, count[1])) for row, count in zip(rows, counts, strict=True)]
+    tokens, targets, flop = _sum_over_ranks(engine, torch.tensor(counts).sum(0)).tolist()
     sums_S2 = torch.zeros(len(plan.sources), 2, device=engine.device)
 
     def loss_of(batch: Batch) -> Tensor:
@@ -114,7 +119,8 @@ def _step(stage: Stage[Any], engine: Any, plan: Plan, step: int) -> dict[str, An
         sums = _sum_over_ranks(engine, sums_S2).tolist()
         metrics["source_loss"] = {name: s / n for name, (s, n) in zip(plan.sources, sums, strict=True) if n}
     seconds = time.monotonic() - started
-    return metrics | {"seconds": seconds, "tokens_per_second": tokens / seconds}
+    speeds = {"tokens_per_second": tokens / seconds, "mfu": flop / seconds / speed}
+    return metrics | {"seconds": seconds} | speeds
 
 
 def _tensors(rows: Sequence[Row], device: torch.device) -> Batch:
@@ -128,9 +134,3 @@ def _sum_over_ranks(engine: Any, value: Tensor) -> Tensor:
         value = value.to(engine.device)
         dist.all_reduce(value)
     return value
-
-
-def _keep_lines(log: Path, steps: int) -> None:
-    """Cut a killed run's metrics back to the checkpoint's step."""
-    lines = log.read_text().splitlines(keepends=True)[:steps] if log.exists() else []
-    log.write_text("".join(lines))

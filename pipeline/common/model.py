@@ -5,14 +5,17 @@ given target and never holds the logits of more than a chunk of positions. Shape
 T positions, N = B*T positions end to end, D hidden size, V vocabulary.
 """
 
-import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from huggingface_hub import snapshot_download
+from safetensors import safe_open
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig, LlamaConfig
+from transformers.initialization import no_init_weights
 
 from pipeline.common.attention import DOCUMENTS, document_arguments
 from pipeline.common.linear_loss import target_logprobs, weighted_nll
@@ -103,6 +106,47 @@ def load_model(source: str | Path, precision: str = "fp32") -> nn.Module:
         raise InputError(f"{source}: no usable model: {str(error).splitlines()[0]}") from error
 
 
+def load_split_model(source: str | Path, precision: str) -> nn.Module:
+    """`load_model` for ZeRO 3: each weight is split among the ranks when made and filled when read.
+
+    No rank ever holds a whole model. The process group must have started; all ranks must call it.
+    """
+    import deepspeed
+
+    config = model_config(source)
+    plain = {"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 3}}
+    # DeepSpeed would also choose the type, of tables of rotation angles too; transformers chooses it rightly.
+    kept = [deepspeed.zero.DeepSpeedTensorOverride.device]
+    with deepspeed.zero.Init(config_dict_or_path=plain, tensor_overrides=kept), no_init_weights():
+        model = AutoModelForCausalLM.from_config(config, dtype=DTYPES[precision], attn_implementation="sdpa")
+    model.tie_weights()
+    missing = dict(model.named_parameters())
+    for name, read in _stored_weights(source):
+        parameter = missing.pop(name, None)
+        if parameter is None:
+            continue  # a tied head that was stored twice
+        with deepspeed.zero.GatheredParameters([parameter], modifier_rank=0):
+            if torch.distributed.get_rank() == 0:
+                parameter.data.copy_(read())
+    if missing:
+        raise InputError(f"{source}: no weight {next(iter(missing))!r} in its safetensors files")
+    return model
+
+
+def _stored_weights(source: str | Path) -> Iterator[tuple[str, Callable[[], Tensor]]]:
+    """Names in the safetensors files of a folder or hub id, each with a function that reads it."""
+    folder = Path(source)
+    if not folder.is_dir():
+        folder = Path(snapshot_download(str(source), allow_patterns=["*.safetensors", "*.json"]))
+    files = sorted(folder.glob("*.safetensors"))
+    if not files:
+        raise InputError(f"{source}: no *.safetensors file; ZeRO 3 reads no other kind")
+    for file in files:
+        with safe_open(file, framework="pt") as weights:
+            for name in weights.keys():  # noqa: SIM118 (not a dictionary)
+                yield name, partial(weights.get_tensor, name)
+
+
 def new_model(
     architecture: dict[str, Any], tokenizer: Any, context: int, precision: str, seed: int
 ) -> nn.Module:
@@ -119,9 +163,17 @@ def new_model(
     return AutoModelForCausalLM.from_config(config, dtype=DTYPES[precision], attn_implementation="sdpa")
 
 
+def model_config(source: str | Path) -> Any:
+    """The configuration of the model in a folder or hub id."""
+    try:
+        return AutoConfig.from_pretrained(str(source))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{source}: no usable model: {str(error).splitlines()[0]}") from error
+
+
 def context_length(source: str | Path) -> int:
     """The longest sequence that the model at `source` was made for; tokens."""
-    return int(AutoConfig.from_pretrained(str(source)).max_position_embeddings)
+    return int(model_config(source).max_position_embeddings)
 
 
 def causal_model(engine: Any) -> nn.Module:
@@ -170,9 +222,9 @@ def export_model(engine: Any, tokenizer: Any, folder: Path) -> None:
 
 def parameter_count(model: nn.Module) -> int:
     """Number of weights, tied ones once, whether or not ZeRO-3 has split them."""
-    return sum(getattr(parameter, "ds_numel", parameter.numel()) for parameter in model.parameters())
+    return sum(full_shape(parameter).numel() for parameter in model.parameters())
 
 
-def config_value(folder: Path, name: str) -> Any:
-    """A key of the `config.json` in a model folder."""
-    return json.loads((folder / "config.json").read_text()).get(name)
+def full_shape(parameter: nn.Parameter) -> torch.Size:
+    """A weight's shape, whether or not ZeRO-3 has split it."""
+    return getattr(parameter, "ds_shape", parameter.shape)

@@ -1,5 +1,6 @@
 """Packed sequences: several documents in one row of fixed length, each with positions from 0."""
 
+from bisect import bisect_left, insort
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -41,6 +42,33 @@ def concatenate(lengths: Iterable[int], context: int, open_rows: int = 64) -> li
         rows[at].append(index)
         room[at] -= length
     return rows
+
+
+def best_fit(lengths: Sequence[int], context: int) -> list[list[int]]:
+    """Indices of the examples of each row: longest first, each into the row that it fills best.
+
+    None is left out; lengths above `context` are not allowed. Rows come in the order of their first examples,
+    equal lengths in the given order. Takes n log n.
+    """
+    rows: list[list[int]] = []
+    by_room: dict[int, list[int]] = {}  # rows with so much room left
+    rooms: list[int] = []  # the keys, rising
+    for index in sorted(range(len(lengths)), key=lambda index: -lengths[index]):
+        at = bisect_left(rooms, lengths[index])
+        if at == len(rooms):
+            row, room = len(rows), context
+            rows.append([])
+        else:
+            room = rooms[at]
+            row = by_room[room].pop()
+            if not by_room[room]:
+                del by_room[room], rooms[at]
+        rows[row].append(index)
+        left = room - lengths[index]
+        if left not in by_room:
+            insort(rooms, left)
+        by_room.setdefault(left, []).append(row)
+    return sorted(rows, key=min)
 
 
 def make_row(examples: Sequence[tuple[np.ndarray, np.ndarray]], context: int, pad: int) -> Row:

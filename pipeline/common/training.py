@@ -10,13 +10,16 @@ import pipeline.common.environment  # noqa: F401 (sets variables that torch and 
 import os
 import socket
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import deepspeed
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+
+from pipeline.common.model import full_shape, load_model, load_split_model, model_config
+from pipeline.common.stage import InputError, Stage
 
 T = TypeVar("T")
 Schedule = Callable[[int], float]
@@ -37,10 +40,44 @@ class EngineSettings:
 
 
 def settings_from(section: Any, launch: dict[str, Any]) -> EngineSettings:
-    """The settings that a section's keys of the same names and the launch's ZeRO stage give."""
-    names = [field.name for field in fields(EngineSettings) if hasattr(section, field.name)]
-    values = {name: getattr(section, name) for name in names}
-    return EngineSettings(**values, zero_stage=int(launch.get("zero_stage", 1)))
+    """What a section with an `optimizer` and the launch's ZeRO stage say."""
+    return EngineSettings(
+        learning_rate=section.learning_rate,
+        **section.optimizer.model_dump(),
+        precision=section.precision,
+        zero_stage=int(launch.get("zero_stage", 1)),
+    )
+
+
+def start_from(source: str, tokenizer: Any, stage: Stage[Any]) -> nn.Module:
+    """The model at `source` for a stage that trains on `context` tokens of `tokenizer`.
+
+    Raises InputError if it was made for shorter sequences or fewer token ids.
+    """
+    section, limits = stage.config, model_config(source)
+    longest = limits.max_position_embeddings
+    if section.context > longest:
+        raise InputError(f"{stage.name}.context: {section.context} tokens; {source} was made for {longest}")
+    if len(tokenizer) > limits.vocab_size:
+        raise InputError(
+            f"{source}: its tokenizer has {len(tokenizer)} entries, its weights are for {limits.vocab_size}; "
+            "give the model its own tokenizer"
+        )
+    if int(stage.launch.get("zero_stage", 1)) < 3:
+        return load_model(source, section.precision)
+    start_process_group()
+    return load_split_model(source, section.precision)
+
+
+def prepare(model: nn.Module, launch: dict[str, Any]) -> None:
+    """Activation checkpointing where the launch asks for it, compiled layers where there is a GPU."""
+    model.train()  # transformers recomputes activations in this mode only
+    if launch.get("activation_checkpointing"):
+        model.gradient_checkpointing_enable()
+    # ZeRO-3 gathers weights in hooks around each module, which a compiled layer would leave out.
+    if torch.cuda.is_available() and launch.get("compile", True) and int(launch.get("zero_stage", 1)) < 3:
+        for layer in model.base_model.layers:
+            layer.compile()
 
 
 def use_threads(launch: dict[str, Any]) -> None:
@@ -77,8 +114,8 @@ def build_engine(module: nn.Module, settings: EngineSettings) -> Any:
     start_process_group()
     parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
     groups = [
-        {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": settings.weight_decay},
-        {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
+        {"params": [p for p in parameters if len(full_shape(p)) >= 2], "weight_decay": settings.weight_decay},
+        {"params": [p for p in parameters if len(full_shape(p)) < 2], "weight_decay": 0.0},
     ]
     optimizer = torch.optim.AdamW(
         [group for group in groups if group["params"]],
@@ -87,7 +124,7 @@ def build_engine(module: nn.Module, settings: EngineSettings) -> Any:
         eps=settings.epsilon,
         fused=True,
     )
-    size = sum(parameter.numel() for parameter in parameters)
+    size = sum(full_shape(parameter).numel() for parameter in parameters)
     bucket = min(size + size % 2, 500_000_000)  # DeepSpeed wants an even number
     engine, *_ = deepspeed.initialize(
         model=module,

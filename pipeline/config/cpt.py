@@ -1,13 +1,7 @@
 """Keys of continued pre-training."""
 
-from typing import Literal
-
+from pipeline.config.optimizer import PRECISION, Optimizer, Precision
 from pipeline.config.section import Section, key
-
-Precision = Literal["fp32", "mixed", "bf16"]
-PRECISION = (
-    "fp32; mixed: weights in fp32, products in bf16; bf16: weights too, with fp32 copies in the optimiser"
-)
 
 
 class Architecture(Section):
@@ -44,11 +38,6 @@ class CptSection(Section):
         "[share of training done, share of the peak from then on]",
         paper="31.6 % after 80 %, 10 % after 90 % (2.2)",
     )
-    beta1: float = key(0.9, "AdamW's first moment", paper="0.9 (2.2)", ge=0, lt=1)
-    beta2: float = key(0.95, "AdamW's second moment", paper="0.95 (2.2)", ge=0, lt=1)
-    epsilon: float = key(1e-8, "AdamW's epsilon", gt=0)
-    weight_decay: float = key(0.1, "AdamW's, on matrices; norms do not decay", paper="0.1 (2.2)", ge=0)
-    gradient_clipping: float = key(1.0, "largest gradient norm", gt=0)
+    optimizer: Optimizer = key(Optimizer(), "AdamW")
     precision: Precision = key("bf16", PRECISION)
-    save_every: int = key(100, "steps between two checkpoints", ge=1)
     seed: int = key(0, "seed of new weights and of the order of sequences")

@@ -2,8 +2,8 @@
 
 from typing import Literal
 
-from pipeline.config.cpt import PRECISION, Precision
 from pipeline.config.evaluate import SUFFIX
+from pipeline.config.optimizer import PRECISION, Optimizer, Precision
 from pipeline.config.section import Section, key
 
 TOOL_SUFFIX = {
@@ -29,16 +29,20 @@ class SftSection(Section):
     steps: int = key(500, "optimiser steps", paper="500 (3.2)", ge=1)
     batch: int = key(256, "packed sequences per step", paper="256, unit not stated (3.2)", ge=1)
     context: int = key(4096, "length of a packed sequence; tokens", paper="4K (3.2)", ge=8)
-    too_long: Literal["skip", "error"] = key(
-        "skip", "an example longer than the context is left out and counted, or stops the run"
+    packing: Literal["random", "best_fit"] = key(
+        "random",
+        "random: each example goes into the first row with room; best_fit: into the fullest, longest first",
+        paper="concatenated at random (3.2)",
+    )
+    too_long: Literal["skip", "split", "error"] = key(
+        "skip",
+        "an example longer than the context is left out and counted, cut in pieces, or stops the run",
+    )
+    malformed: Literal["skip", "error"] = key(
+        "error", "an example with an unknown role, turns out of order or no answer: counted, or stops the run"
     )
     learning_rate: float = key(5e-5, "constant after the warm-up", paper="5e-5 (3.2)", gt=0)
     warmup_steps: int = key(0, "linear rise; steps", ge=0)
-    beta1: float = key(0.9, "AdamW's first moment", paper="0.9 (2.2)", ge=0, lt=1)
-    beta2: float = key(0.95, "AdamW's second moment", paper="0.95 (2.2)", ge=0, lt=1)
-    epsilon: float = key(1e-8, "AdamW's epsilon", gt=0)
-    weight_decay: float = key(0.1, "AdamW's, on matrices; norms do not decay", paper="0.1 (2.2)", ge=0)
-    gradient_clipping: float = key(1.0, "largest gradient norm", gt=0)
+    optimizer: Optimizer = key(Optimizer(), "AdamW")
     precision: Precision = key("bf16", PRECISION)
-    save_every: int = key(100, "steps between two checkpoints", ge=1)
     seed: int = key(0, "seed of the order of examples")

@@ -1,0 +1,20 @@
+"""Keys of the optimiser, shared by the stages that train language models."""
+
+from typing import Literal
+
+from pipeline.config.section import Section, key
+
+Precision = Literal["fp32", "mixed", "bf16"]
+PRECISION = (
+    "fp32; mixed: weights in fp32, products in bf16; bf16: weights too, with fp32 copies in the optimiser"
+)
+
+
+class Optimizer(Section):
+    """AdamW; its learning rate belongs to the stage."""
+
+    beta1: float = key(0.9, "first moment's decay", paper="0.9 (2.2)", ge=0, lt=1)
+    beta2: float = key(0.95, "second moment's decay", paper="0.95 (2.2)", ge=0, lt=1)
+    epsilon: float = key(1e-8, "added to the root of the second moment", gt=0)
+    weight_decay: float = key(0.1, "on matrices; norms do not decay", paper="0.1 (2.2)", ge=0)
+    gradient_clipping: float = key(1.0, "largest gradient norm", gt=0)

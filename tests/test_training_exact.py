@@ -1,0 +1,165 @@
+"""The trajectory of a training run depends on data and settings alone, not on how it is cut or spread."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+from tiny_model import save_tiny_model
+
+from pipeline.common import checkpoint
+from pipeline.common.model import load_tokenizer
+from pipeline.common.stage import InputError
+from pipeline.tokens.files import write_tokens
+
+ROOT = Path(__file__).resolve().parents[1]
+STEPS = 4
+STAGES = (1, 2, 3)
+ALONE = [
+    *({"name": f"zero{zero}", "zero": zero, "micro": 8} for zero in STAGES),
+    {"name": "micro1", "zero": 1, "micro": 1},
+    {"name": "micro3", "zero": 1, "micro": 3},
+    {"name": "recomputed", "zero": 1, "micro": 8, "recompute": True},
+    {"name": "forward", "zero": 1, "micro": 8, "order": "forward"},
+    {"name": "backward", "zero": 1, "micro": 8, "order": "backward"},
+]
+PAIR = [
+    *({"name": f"zero{zero}", "zero": zero, "micro": 2} for zero in STAGES),
+    *({"name": f"half{zero}", "zero": zero, "micro": 2, "steps": 3, "save": 0} for zero in STAGES),
+]
+RESUMED = [
+    {"name": f"resumed{zero}", "zero": zero, "micro": 4, "resume": f"two-half{zero}"} for zero in STAGES
+]
+
+
+def run_cases(folder: Path, name: str, ranks: int, cases: list[dict]) -> None:
+    start = [sys.executable]
+    if ranks > 1:
+        start += ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
+    cases = [{"steps": STEPS} | case for case in cases]
+    command = [*start, ROOT / "tests/training_cases.py", folder, name, json.dumps(cases)]
+    group = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+    environment = {key: value for key, value in os.environ.items() if key not in group}
+    environment |= {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-4000:]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory) -> Path:
+    """The same training on one rank and on two, cut in several ways, and taken up by one rank from two."""
+    folder = tmp_path_factory.mktemp("exact")
+    save_tiny_model(folder / "model", seed=1, tied=False, spread=0.05)
+    tokenizer = load_tokenizer(folder / "model")
+    tokenizer.save_pretrained(folder / "tokens/tokenizer")
+    for name in ("web", "code"):
+        texts = [f"{name}: {n} + {n + 1} = {2 * n + 1}. " * (1 + n % 3) for n in range(80)]
+        write_tokens(folder / f"tokens/{name}", [tokenizer(texts)["input_ids"]], "<u2")
+    sources = {"web": {"share": 3}, "code": {"share": 1}}
+    (folder / "tokens/tokens.json").write_text(json.dumps({"dtype": "<u2", "sources": sources}))
+    run_cases(folder, "two", 2, PAIR)
+    run_cases(folder, "one", 1, ALONE + RESUMED)
+    return folder
+
+
+def lines(runs: Path, case: str) -> list[dict]:
+    return [json.loads(line) for line in (runs / case / "metrics.jsonl").read_text().splitlines()]
+
+
+def rows(runs: Path, case: str) -> dict[int, str]:
+    """Number of each row that was trained on, by any rank, and a digest of its tokens and targets."""
+    files = (runs / case).glob("rows-*.jsonl")
+    return dict(json.loads(line) for file in files for line in file.read_text().splitlines())
+
+
+def same_trajectory(runs: Path, case: str, other: str) -> None:
+    for name in ("loss", "grad_norm"):
+        found, expected = ([line[name] for line in lines(runs, which)] for which in (case, other))
+        np.testing.assert_allclose(found, expected, rtol=1e-6, err_msg=f"{name} of {case} and {other}")
+        assert len(found) == STEPS
+
+
+@pytest.mark.parametrize(
+    ("case", "other"),
+    [
+        pytest.param("one-micro1", "one-zero1", id="micro-batch"),
+        pytest.param("one-micro3", "one-zero1", id="uneven accumulation"),
+        pytest.param("one-recomputed", "one-zero1", id="recomputed activations"),
+        pytest.param("one-zero2", "one-zero1", id="ZeRO 2"),
+        pytest.param("one-zero3", "one-zero1", id="ZeRO 3"),
+        pytest.param("two-zero1", "one-zero1", id="ranks, ZeRO 1"),
+        pytest.param("two-zero2", "one-zero1", id="ranks, ZeRO 2"),
+        pytest.param("two-zero3", "one-zero1", id="ranks, ZeRO 3"),
+        pytest.param("one-backward", "one-forward", id="packing order"),
+    ],
+)
+def test_loss_and_gradient_norm_do_not_depend_on(runs, case, other):
+    same_trajectory(runs, case, other)
+
+
+@pytest.mark.parametrize("zero", STAGES)
+def test_one_rank_takes_up_the_work_of_two(runs, zero):
+    same_trajectory(runs, f"one-resumed{zero}", f"two-zero{zero}")
+    found, expected = (
+        load_file(runs / case / "partial/model.safetensors")
+        for case in (f"one-resumed{zero}", f"two-zero{zero}")
+    )
+    assert found.keys() == expected.keys()
+    for name in found:
+        np.testing.assert_allclose(found[name], expected[name], rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("zero", STAGES)
+def test_order_windows_and_cursor_are_the_same_at_another_world_size(runs, zero):
+    whole, resumed = rows(runs, f"two-zero{zero}"), rows(runs, f"one-resumed{zero}")
+    assert whole == rows(runs, "one-zero1") and sorted(whole) == list(range(STEPS * 8))
+    late = {n: digest for n, digest in whole.items() if n >= 2 * 8}
+    assert {n: digest for n, digest in resumed.items() if n >= 2 * 8} == late
+    first = lines(runs, f"two-half{zero}")
+    assert lines(runs, f"one-resumed{zero}")[:2] == first[:2]  # what two ranks did is not done again
+    totals = [
+        json.loads((runs / case / "totals.json").read_text())
+        for case in (f"two-zero{zero}", f"one-resumed{zero}")
+    ]
+    assert totals[0] == totals[1] and totals[0]["tokens"] == STEPS * 8 * 48
+
+
+def test_metrics_go_to_tensorboard_too(runs):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    log = lines(runs, "two-zero2")
+    events = EventAccumulator(str(runs / "two-zero2/partial/tensorboard"))
+    events.Reload()
+    names = {"loss", "grad_norm", "lr", "mfu", "tokens_per_second", "source_loss/web", "source_loss/code"}
+    assert names <= set(events.Tags()["scalars"])
+    np.testing.assert_allclose(
+        [event.value for event in events.Scalars("loss")], [line["loss"] for line in log]
+    )
+    weights = {"web": 3, "code": 1}
+    for line in log:
+        mean = sum(line["source_loss"][name] * weights[name] for name in weights) / 4
+        assert 0 < line["mfu"] < 1 and line["loss"] == pytest.approx(mean, rel=0.05)
+
+
+class Engine:
+    """The part of an engine that is asked before anything is loaded."""
+
+    world_size, global_rank = 1, 0
+
+    def __init__(self, stage: int) -> None:
+        self.stage = stage
+
+    def zero_optimization_stage(self) -> int:
+        return self.stage
+
+
+def test_a_checkpoint_of_another_configuration_or_stage_is_refused(runs):
+    path = checkpoint.newest(runs / "two-half2/checkpoints")
+    with pytest.raises(InputError, match="owner is 'a fingerprint', expected 'another'"):
+        checkpoint.load(Engine(2), path, "another")
+    with pytest.raises(InputError, match="zero_stage is 2, expected 3; set launch.zero_stage back"):
+        checkpoint.load(Engine(3), path, "a fingerprint")

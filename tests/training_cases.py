@@ -1,0 +1,78 @@
+"""Trains one tiny model several times in one process group; test_training_exact.py runs it per world size.
+
+Arguments: a folder with `model` and `tokens`, a name, and a JSON list of cases. A case is a run of the real
+loop: {"name", "zero", "micro", "steps", "order", "recompute",
+"resume"}; its metrics and the rows that each rank read go
+to `<folder>/<name>-<case>/`. With "resume" it starts from the work folder of another case.
+"""
+
+import pipeline.common.environment  # noqa: F401  # isort: skip  # before torch and deepspeed
+
+import hashlib
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch.distributed as dist
+
+from pipeline.common.loop import Plan, train
+from pipeline.common.model import TokenLogprobs, export_model, load_tokenizer
+from pipeline.common.packing import Row, concatenate, make_row
+from pipeline.common.stage import Stage
+from pipeline.common.training import build_engine, prepare, settings_from, start_from, start_process_group
+from pipeline.config.cpt import CptSection
+from pipeline.tokens.mixture import Mixture
+
+CONTEXT, BATCH = 48, 8
+SECTION = CptSection(precision="fp32", learning_rate=1e-3, context=CONTEXT)
+
+
+def example_row(n: int, backward: bool) -> Row:
+    """Row `n` of steps of 20 examples each, which are packed in their order or in the opposite one."""
+    step, index = divmod(n, BATCH)
+    generator = np.random.default_rng(step)
+    examples = [(generator.integers(4, 60, k), np.arange(k) > 1) for k in generator.integers(4, 16, 20)]
+    examples = examples[::-1] if backward else examples
+    rows = concatenate([len(ids) for ids, _ in examples], CONTEXT)
+    assert len(rows) <= BATCH
+    return make_row([examples[i] for i in rows[index]] if index < len(rows) else [], CONTEXT, 0)
+
+
+def run(folder: Path, name: str, case: dict) -> None:
+    work, rank = folder / f"{name}-{case['name']}", dist.get_rank()
+    if rank == 0 and case.get("resume"):
+        shutil.copytree(folder / case["resume"], work)
+        shutil.rmtree(work / "partial")
+    (work / "partial").mkdir(parents=True, exist_ok=True)
+    dist.barrier()
+    launch = {"zero_stage": case["zero"], "micro_batch": case["micro"], "save_minutes": case.get("save", 99)}
+    launch["activation_checkpointing"] = case.get("recompute", False)
+    stage = Stage("cpt", "x", SECTION, "a fingerprint", {}, work, work / "out", work / "m.json", launch)
+    tokenizer = load_tokenizer(folder / "model")
+    model = start_from(str(folder / "model"), tokenizer, stage)
+    prepare(model, launch)
+    engine = build_engine(TokenLogprobs(model), settings_from(SECTION, launch))
+    mixture = Mixture(folder / "tokens", CONTEXT, seed=3)
+    order = case.get("order")
+
+    def row(n: int) -> Row:
+        found = mixture.row(n) if order is None else example_row(n, order == "backward")
+        digest = hashlib.sha256(found.tokens.tobytes() + found.targets.tobytes()).hexdigest()
+        with (work / f"rows-{rank}.jsonl").open("a") as file:
+            file.write(json.dumps([n, digest]) + "\n")
+        return found
+
+    plan = Plan(row, case["steps"], BATCH, lambda step: SECTION.learning_rate, mixture.names)
+    totals = train(stage, engine, plan)
+    export_model(engine, tokenizer, work / "partial")
+    if rank == 0:
+        (work / "totals.json").write_text(json.dumps(totals))
+    engine.destroy()
+
+
+if __name__ == "__main__":
+    start_process_group()
+    for case in json.loads(sys.argv[3]):
+        run(Path(sys.argv[1]), sys.argv[2], case)
