@@ -239,3 +239,54 @@ def test_presentation_mathml_is_translated(markup, tex):
 def test_spoken_alttext_is_not_taken_for_tex():
     markup = '<math alttext="x squared"><msup><mi>x</mi><mn>2</mn></msup></math>'
     assert mathml_to_tex(markup) == ("x^{2}", False)
+
+
+def spans(*classes_and_content):
+    """KaTeX's nested spans: the last argument is the content."""
+    *classes, content = classes_and_content
+    for name in reversed(classes):
+        content = f'<span class="{name}">{content}</span>'
+    return content
+
+
+def stack(*entries, deep=False):
+    rows = "".join(f'<span style="top:-3em"><span class="pstrut"></span>{entry}</span>' for entry in entries)
+    return spans("vlist-t vlist-t2" if deep else "vlist-t", "vlist-r", "vlist", rows)
+
+
+def test_what_katex_drew_is_read_where_it_left_no_source():
+    power = spans("mord", spans("mord mathnormal", "x") + spans("msupsub", stack(spans("mord", "2"))))
+    ratio = spans("mord", "mfrac", stack("b", spans("frac-line", ""), "a", deep=True))
+    drawn = f'<span class="katex-html" aria-hidden="true">{power}{spans("mrel", "≤")}{ratio}</span>'
+    assert r"让 $x^{2}\leq\frac{a}{b}$ 成立" in text_of(f"<p>让 {spans('katex', drawn)} 成立</p>")
+    flat = spans("katex", spans("katex-mathml", "\n n\n !\n \\frac n!\n") + spans("katex-html", "n!"))
+    text = text_of(f"<p>设 {spans('katex--inline', flat)} 和</p>{spans('katex--display', flat)}")
+    assert r"设 $\frac n!$ 和" in text and r"$$\frac n!$$" in text
+
+
+@pytest.mark.parametrize(
+    ("page", "expected"),
+    [
+        (
+            "<math><munderover><mo>&#x2211;<!-- ∑ --></mo><mi>i</mi><mi>n</mi></munderover></math>",
+            r"$\sum_{i}^{n}$",
+        ),
+        (
+            '<span class="math inline"><em>x</em><sup>2</sup> ≤ <em>y</em><sub>1</sub></span>',
+            r"$x^{2} \leq y_{1}$",
+        ),
+        ('<span class="ztext-math" data-eeimg="1" data-tex="x^2">x²</span>', "$x^2$"),
+        ('<img eeimg="2" alt="y^2\\\\" src="//www.zhihu.com/equation?tex=y%5E2">', "$$y^2$$"),
+        ('<script type="math/asciimath">x^2/3</script>', "`x^2/3`"),
+        ('<span class="mjx-chtml"><span class="mjx-math">x</span><math><mi>x</mi></math></span>', "$x$"),
+        (
+            '<table><tr class="ltx_eqn_row"><td><math alttext="\\displaystyle a_1"></math></td>'
+            '<td><math alttext="\\displaystyle=b"></math></td></tr></table>',
+            "$$a_1 =b$$",
+        ),
+    ],
+)
+def test_formulas_of_particular_sites_and_tools(page, expected):
+    assert f"前 {expected} 后" in text_of(f"<div>前 {page} 后</div>") or expected in text_of(
+        f"<div>{page}</div>"
+    )

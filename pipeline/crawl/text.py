@@ -12,6 +12,7 @@ from resiliparse.parse.encoding import bytes_to_str, detect_encoding, map_encodi
 from resiliparse.parse.html import HTMLParserException, HTMLTree
 
 from pipeline.crawl.bodies import Unusable
+from pipeline.crawl.math.nodes import JOINER
 from pipeline.crawl.math.page import MathPage, has_formula_markup, has_formula_text
 
 MAX_DEPTH = 512  # of nested elements; extraction time grows with its square
@@ -25,7 +26,6 @@ BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-JOINER = "\u2060"  # shows nothing
 # Resiliparse takes each text of one character in three bytes of UTF-8 for an icon and drops it: Chinese words
 # beside formulas, operators. With a joiner it is no single character.
 LONE_CHARACTER = re.compile(r">(\s*+(?:[\u0800-\ud7ff\uf900-\uffff]|&#?\w{2,8};))(?=\s*+<)")

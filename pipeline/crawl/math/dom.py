@@ -13,17 +13,21 @@ from resiliparse.parse.html import DOMNode, HTMLTree
 from pipeline.crawl.math.delimiters import undelimited
 from pipeline.crawl.math.images import image_tex
 from pipeline.crawl.math.mathml import mathml_to_tex
+from pipeline.crawl.math.nodes import JOINER
+from pipeline.crawl.math.rendered import html_to_tex, katex_html_to_tex
 
 MARK = re.compile("\ue000([0-9]+)\ue001")
 CDATA = re.compile(r"^\s*(?:%\s*)?<!\[CDATA\[|(?:%\s*)?\]\]>\s*$")
 STYLED = re.compile(r"\{\\(?:display|text|script)style\s*(.*)\}", re.DOTALL)
 MATHJAX_2 = ("MathJax", "MJXc-display", "mjx-chtml", "MJX_Assistive")
+LEADING_STYLE = re.compile(r"^\s*\\displaystyle(?![A-Za-z])\s*")
+PLAIN_MARKUP = ("em", "i", "b", "strong", "sub", "sup", "span", "var", "br")
 BLOCKS = ("p", "div", "center", "dd", "figure", "blockquote", "section")
 IMAGE_ATTRIBUTES = (
     "src", "data-src", "alt", "class", "eeimg", "data-equation-content", "data-latex", "data-tex",
     "data-formula",
 )  # fmt: skip
-Found = tuple[str, bool] | None
+Found = tuple[str, bool | None] | None
 
 
 class Formulas:
@@ -32,11 +36,13 @@ class Formulas:
     def __init__(self) -> None:
         self.found: list[str] = []
 
-    def mark(self, tex: str, display: bool) -> str:
-        """Keep a formula; returns the mark that stands for it."""
-        tex = re.sub(r"\n\s*\n", "\n", tex.strip())
+    def mark(self, tex: str, display: bool | None) -> str:
+        """Keep a formula (None: AsciiMath, between backticks); returns the mark that stands for it."""
+        tex = re.sub(r"\n\s*\n", "\n", tex.replace(JOINER, "").strip())
         if (match := STYLED.fullmatch(tex)) and _is_balanced(match[1]):
             tex = match[1].strip()
+        if display is None:
+            return self.keep(f"`{tex}`")
         return self.keep(f"$${tex}$$" if display else f"${tex}$")
 
     def keep(self, text: str) -> str:
@@ -76,7 +82,8 @@ def mark_formulas(tree: HTMLTree, html: str, formulas: Formulas) -> None:
             for node in tree.document.query_selector_all(selector)[:]:  # a slice is read in one pass
                 if node.parent is not None and (found := handler(node)) is not None and found[0].strip():
                     mark = tree.create_text_node(formulas.mark(*found))
-                    node.parent.replace_child(mark, node)
+                    shown = node.query_selector("math") if handler is _latexml else node
+                    shown.parent.replace_child(mark, shown)
 
 
 def _annotation(node: DOMNode) -> str:
@@ -85,14 +92,18 @@ def _annotation(node: DOMNode) -> str:
 
 
 def _katex(node: DOMNode) -> Found:
-    """KaTeX: the annotation of its MathML half; the other half shows the same."""
-    display = "katex-display" in node.class_list
+    """KaTeX: the annotation of its MathML half, for the other half shows the same; else what was drawn."""
+    display = "katex-display" in node.class_list or "katex--display" in node.class_list
     if tex := _annotation(node):
         return tex, display or node.query_selector('math[display="block"]') is not None
     if (math := node.query_selector("math")) is not None:
         tex, block = mathml_to_tex(math.html)
         return tex, display or block
-    return None
+    flat = node.query_selector(".katex-mathml")
+    if flat is not None and (lines := [line.strip() for line in flat.text.split("\n") if line.strip()]):
+        return lines[-1], display  # a sanitiser left only the texts of the MathML, its annotation's last
+    drawn = node.query_selector(".katex-html")
+    return (katex_html_to_tex(drawn.html), display) if drawn is not None else None
 
 
 def _wiki(node: DOMNode) -> Found:
@@ -112,6 +123,8 @@ def _script(node: DOMNode) -> Found:
     _drop_rendered_before(node)
     if "mml" in kind:
         return mathml_to_tex(source)
+    if "asciimath" in kind:
+        return source, None
     return source, "mode=display" in kind.replace(" ", "")
 
 
@@ -175,6 +188,25 @@ def _source(node: DOMNode) -> Found:
     return tex, block if display is None else display or block
 
 
+def _styled(node: DOMNode) -> Found:
+    """Pandoc's and MediaWiki's formulas: TeX for a script to render, or HTML with sub and sup."""
+    if not node.child_element_count:
+        return _source(node) if "math" in node.class_list else None
+    plain = all(child.tag in PLAIN_MARKUP for child in node.query_selector_all("*")[:])
+    return (html_to_tex(node.html), "display" in node.class_list) if plain else None
+
+
+def _latexml(node: DOMNode) -> Found:
+    """A row of a LaTeXML equation: its cells hold the parts of one displayed formula."""
+    parts = node.query_selector_all("math")[:]
+    if not parts:
+        return None
+    tex = " ".join(LEADING_STYLE.sub("", mathml_to_tex(part.html)[0]) for part in parts)
+    for part in parts[1:]:
+        part.decompose()
+    return tex, True
+
+
 def _container(node: DOMNode) -> Found:
     """Stack Exchange's container, with delimiters inside."""
     tex, display = undelimited(node.text)
@@ -185,6 +217,8 @@ def _attribute(node: DOMNode) -> Found:
     """An element of an editor that carries the TeX in an attribute."""
     for name in ("data-value", "data-katex", "data-latex", "data-tex", "data-math"):
         if tex := node.getattr(name):
+            if node.getattr("data-eeimg") == "2" or tex.rstrip().endswith(r"\\"):  # Zhihu
+                return tex.rstrip().removesuffix(r"\\"), True
             return tex, node.tag == "div" or "display" in (node.class_name or "")
     return None
 
@@ -195,8 +229,8 @@ def _failed(node: DOMNode) -> Found:
 
 KINDS: tuple[tuple[str, str, Callable[[DOMNode], Found]], ...] = (  # what it takes, selector, reader
     ("mwe-math-element", ".mwe-math-element", _wiki),
-    ("math/", 'script[type^="math/tex"], script[type^="math/mml"]', _script),
-    ("katex", ".katex-display", _katex),
+    ("math/", 'script[type^="math/"]', _script),
+    ("katex", ".katex-display, .katex--display", _katex),
     ("katex", ".katex", _katex),
     ("katex", ".katex-error", _failed),
     ("mjx-", "mjx-container", _rendered),
@@ -204,6 +238,7 @@ KINDS: tuple[tuple[str, str, Callable[[DOMNode], Found]], ...] = (  # what it ta
     ("MJXc-", ".MJXc-display", _rendered),
     ("athJax", "span.MathJax, .MathJax_SVG, .MathJax_CHTML, .MathJax_MathML", _rendered),
     ("mjx-", ".mjx-chtml", _rendered),
+    ("ltx_eqn_row", ".ltx_eqn_row", _latexml),
     ("<math", "math", _math),
     (":math", "m\\:math, mml\\:math", _math),
     ("<img", "img", _image),
@@ -211,7 +246,8 @@ KINDS: tuple[tuple[str, str, Callable[[DOMNode], Found]], ...] = (  # what it ta
     ("math-", ".math-container", _container),
     ("math-", ".js-render-math, math-renderer, code.language-math", _source),
     ("d-math", "d-math", _source),
-    ("math ", ".math.inline, .math.display", _source),
+    ("math ", ".math.inline, .math.display", _styled),
+    ("texhtml", ".texhtml", _styled),
     ("mathquill", ".mathquill-embedded-latex", _source),
     ("ql-formula", ".ql-formula", _attribute),
     ("data-katex", "[data-katex]", _attribute),

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from html import unescape
 
-from pipeline.crawl.math.nodes import Element, parse_markup
+from pipeline.crawl.math.nodes import JOINER, Element, parse_markup
 from pipeline.crawl.math.symbols import (
     ARROWS,
     FENCES,
@@ -37,6 +37,7 @@ IGNORED = frozenset(("annotation", "annotation-xml", "none", "mprescripts", "mal
 
 def mathml_to_tex(markup: str) -> tuple[str, bool]:
     """(TeX, whether it is displayed) of a serialised `math` element; empty TeX for one that shows nothing."""
+    markup = markup.replace(JOINER, "")
     opening = OPENING.search(markup)
     math = Element("math", opening[1] if opening else "")
     display = math.get("display") == "block" or math.get("mode") == "display"

@@ -6,17 +6,22 @@ from html import unescape
 
 TOKEN = re.compile(r"<!--.*?-->|<(/?)([\w:.-]+)((?:[^>\"']|\"[^\"]*\"|'[^']*')*)>|([^<]+)", re.DOTALL)
 ATTRIBUTE = re.compile(r"([\w:.-]+)\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]+))")
+JOINER = "\u2060"  # shows nothing; text extraction puts it beside lone characters
+VOID = ("br", "img", "wbr", "hr")
 MAX_DEPTH = 200
 
 
 @dataclass(slots=True)
 class Element:
-    """An element; `tag` without namespace prefix, lower case; `children` elements only; `text` its own."""
+    """An element: `tag` without namespace prefix, lower case; `children` elements only; `text` its own;
+    `pieces` both, in order.
+    """
 
     tag: str
     attributes: str = ""
     children: list["Element"] = field(default_factory=list)
     text: str = ""
+    pieces: list["Element | str"] = field(default_factory=list)
 
     def get(self, name: str) -> str:
         """An attribute's value, empty if absent."""
@@ -37,13 +42,15 @@ def parse_markup(markup: str) -> Element:
     for match in TOKEN.finditer(markup):
         closing, name, attributes, text = match.groups()
         if text is not None:
-            stack[-1].text += unescape(text)
+            stack[-1].text += (piece := unescape(text))
+            stack[-1].pieces.append(piece)
         elif name is not None:
             tag = name.rsplit(":", 1)[-1].lower()
             if not closing:
                 node = Element(tag, attributes)
                 stack[-1].children.append(node)
-                if not attributes.endswith("/") and len(stack) < MAX_DEPTH:
+                stack[-1].pieces.append(node)
+                if not attributes.endswith("/") and tag not in VOID and len(stack) < MAX_DEPTH:
                     stack.append(node)
             elif any(open_.tag == tag for open_ in stack[-4:]):
                 while len(stack) > 1 and stack.pop().tag != tag:

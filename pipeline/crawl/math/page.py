@@ -12,7 +12,7 @@ from resiliparse.parse.html import DOMNode, HTMLTree
 from pipeline.crawl.math.delimiters import Delimiters, convert, page_delimiters
 from pipeline.crawl.math.dom import Formulas, mark_formulas
 
-SIGNS = ("athJax", "katex", "atex", "tex=", "tex.cgi", "cht=tx", "data-tex", "ql-formula", "eeimg")
+SIGNS = ("athJax", "katex", "atex", "tex=", "tex.cgi", "cht=tx", "data-tex", "ql-formula", "eeimg", "texhtml")
 MATH_SIGNS = ("<math", ":math", "math/", "math-", "math ", "math?")
 TEXT_SIGN = re.compile(r"\\[(\[]|\\begin\{|\$\$|\$`|```math|\[(?:i?tex|latex)\]|\\[a-z]+[\s{_^]|[_^]\{")
 CODE = "pre, code, kbd, samp, textarea, .tex2jax_ignore, .mathjax_ignore"
