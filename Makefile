@@ -8,7 +8,7 @@ RUN = demo$(if $(filter-out 0,$(SEED)),-seed$(SEED))
 BIN = .venv/bin
 SNAKEMAKE = PATH="$(CURDIR)/$(BIN):$$PATH" snakemake --profile workflow/profiles/local --quiet rules --cores $(CORES)
 
-.PHONY: setup peers demo real test test-environment test-slurm lint lock schema clean
+.PHONY: setup peers demo compare real bench-rl test test-environment test-slurm lint lock schema clean
 
 setup: .venv/complete
 
@@ -32,6 +32,17 @@ peers: .venv/peers
 demo: setup
 	$(SNAKEMAKE) --configfile configs/demo.yaml --config run=$(RUN) seed=$(SEED)
 	@echo "Report: results/$(RUN)/report/index.html"
+
+# Section 5.2 of the paper in miniature, from the demo's instruct model.
+compare: results/demo/sft/instruct/manifest.json
+	$(SNAKEMAKE) --configfile configs/compare.yaml
+	@echo "Report: results/compare/report/index.html"
+
+results/demo/sft/instruct/manifest.json:
+	$(MAKE) demo
+
+bench-rl: setup peers
+	PYTHONPATH="$(CURDIR)" $(BIN)/python tests/benchmarks/rl.py
 
 # Real pages and real benchmarks: make real WEB=<folder of *.warc.gz> BENCH=<folder of benchmark files>
 real: demo

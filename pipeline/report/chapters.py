@@ -7,7 +7,7 @@ from typing import Any
 
 from pipeline.common.progress import duration
 from pipeline.config.report import ReportSection
-from pipeline.report import corpus, figures, tables
+from pipeline.report import corpus, figures, methods, tables
 from pipeline.report.claims import HELD, NOT_HELD, NOT_MEASURED, Verdict
 from pipeline.report.collect import STAGES, Run, read_json
 from pipeline.report.compare import Results
@@ -162,6 +162,7 @@ def drawings(material: Material) -> dict[str, figures.Figure]:
         found |= figures.reward(node)
     if nodes := run.of("rl"):
         found |= figures.reinforcement(nodes, palette)
+        found |= methods.comparison(run, results)
     if results.scores:
         for task in results.tasks:
             found |= figures.voting(results, task, palette)

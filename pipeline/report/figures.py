@@ -4,7 +4,7 @@ Colours are names (`@1` to `@8` for series, `@ink`, `@muted`, ...), which the pa
 light or dark theme.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import isfinite
 from typing import Any
 
@@ -183,7 +183,7 @@ def _log_scale(traces: list[Figure]) -> Figure:
     return {"type": "log", "exponentformat": "power", "dtick": 1} if positive else {}
 
 
-def _band(points: list[tuple[int, float, list[float]]], index: int) -> Figure:
+def band(points: Sequence[tuple[float, float, list[float]]], index: int) -> Figure:
     """The area between the bounds of (x, y, bounds) points."""
     there = [(x, high) for x, _, (_, high) in points]
     back = [(x, low) for x, _, (low, _) in reversed(points)]
@@ -204,12 +204,13 @@ def reward(node: Node) -> dict[str, Figure]:
         )
         if points:
             curve = [(n, value) for n, value, _ in points]
-            traces += [_band(points, index), line(curve, name, index, mode="lines+markers")]
-    axes = {"xaxis": _powers(traces), "yaxis": {"tickformat": ".0%"}}
+            traces += [band(points, index), line(curve, name, index, mode="lines+markers")]
+    axes = {"xaxis": powers(traces), "yaxis": {"tickformat": ".0%"}}
     return {f"{node.name}-best": figure(traces, "N", "solved", **axes)} if traces else {}
 
 
-def _powers(traces: list[Figure]) -> Figure:
+def powers(traces: list[Figure]) -> Figure:
+    """A logarithmic axis with a tick at each value of `x`."""
     ks = sorted({x for trace in traces for x in trace["x"]})
     return {"type": "log", "tickmode": "array", "tickvals": ks, "ticktext": [str(k) for k in ks]}
 
@@ -223,10 +224,10 @@ def voting(results: Results, task: Task, palette: Palette) -> dict[str, Figure]:
             points = results.curve(name, task, metric)
             if len(points) > 1:
                 curve = [(k, value) for k, value, _ in points]
-                traces.append(_band(points, palette[name]))
+                traces.append(band(points, palette[name]))
                 traces.append(line(curve, name, palette[name], mode="lines+markers"))
         if traces:
-            axes = {"xaxis": _powers(traces), "yaxis": {"tickformat": ".0%"}}
+            axes = {"xaxis": powers(traces), "yaxis": {"tickformat": ".0%"}}
             found[f"{metric}-{'-'.join(task)}"] = figure(traces, "K", title, **axes)
     return found
 
@@ -246,7 +247,7 @@ def paper_voting(paper: dict[str, Any], benchmark: str) -> dict[str, Figure]:
             for index, (name, values) in enumerate(curves.items())
         ]
         axis = {"tickformat": ".0%"}
-        found[f"paper-{metric}"] = figure(traces, "K", title, xaxis=_powers(traces), yaxis=axis)
+        found[f"paper-{metric}"] = figure(traces, "K", title, xaxis=powers(traces), yaxis=axis)
     return found
 
 

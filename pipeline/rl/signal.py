@@ -31,11 +31,12 @@ def training_outputs(groups: Sequence[Group], section: RlSection) -> list[Output
             for output in group.outputs
             if output.tokens
         ]
+    found = [_advantaged(number, group, section) for number, group in enumerate(groups)]
     return [
         output
-        for number, group in enumerate(groups)
-        if not group.flat or section.kl_coefficient
-        for output in _advantaged(number, group, section)
+        for outputs in found
+        if section.kl_coefficient or any(any(output.coefficients) for output in outputs)
+        for output in outputs
     ]
 
 

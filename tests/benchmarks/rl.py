@@ -1,0 +1,267 @@
+"""GRPO beside TRL's GRPOTrainer on the CPU: `make bench-rl` prints a table, writes results/bench/rl.json.
+
+Both get the same model, prompts, group size, lengths, rewards and one thread; runs alternate, each in its own
+process, and medians count. A step is sampling and one update. The train phase is measured on the same stored
+outputs for both: TRL takes them through its `rollout_func`. Memory is the peak of the whole process, at a
+vocabulary of 100K, without any sampler in it. TRL samples with transformers: its vLLM mode does not run on a
+CPU.
+"""
+
+import argparse
+import json
+import os
+import platform
+import random
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+QUESTIONS, GROUP, LONGEST, STEPS = 8, 16, 64, 4
+SIZE = {"step": 1000, "train": 1000, "memory": 100_000}  # vocabulary of each measurement
+RUNS = {"step": 2, "train": 2, "memory": 1}
+RESULT = Path("results/bench/rl.json")
+
+
+def reward_of(tokens: list[int]) -> float:
+    """A reward that differs between outputs and costs nothing: the share of even tokens."""
+    return sum(token % 2 == 0 for token in tokens) / max(1, len(tokens))
+
+
+def prepare(folder: Path, vocabulary: int) -> None:
+    """A random model of four layers that ends an output with a chance of 2 % per token, and its prompts."""
+    from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
+
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+    from tests.tiny_model import save_tiny_model
+
+    save_tiny_model(folder, seed=0)  # for its tokenizer
+    ends = [2, *range(200, 200 + vocabulary // 50)]
+    config = LlamaConfig(
+        vocab_size=vocabulary,
+        hidden_size=128,
+        intermediate_size=384,
+        num_hidden_layers=4,
+        num_attention_heads=4,
+        num_key_value_heads=4,
+        max_position_embeddings=512,
+        tie_word_embeddings=True,
+        bos_token_id=1,
+        eos_token_id=2,
+        pad_token_id=0,
+    )
+    model = LlamaForCausalLM(config)
+    model.generation_config = GenerationConfig(pad_token_id=0, bos_token_id=1, eos_token_id=ends)
+    model.save_pretrained(folder)
+    generator = random.Random(0)
+    prompts = ["".join(generator.choices("abcdefgh 0123456789", k=120)) for _ in range(QUESTIONS * STEPS)]
+    stored = [
+        [
+            [
+                generator.randrange(300, vocabulary)
+                for _ in range(min(LONGEST, 1 + int(generator.expovariate(0.02))))
+            ]
+            for _ in range(GROUP)
+        ]
+        for _ in prompts
+    ]
+    (folder / "prompts.json").write_text(json.dumps({"prompts": prompts, "outputs": stored}))
+
+
+def ours(folder: Path, what: str) -> dict[str, Any]:
+    """Seconds of each step (or train phase) of the pipeline's own parts."""
+    import pipeline.common.environment  # noqa: F401  # isort: skip
+
+    from pipeline.common.model import TokenLogprobs, load_model, load_tokenizer, named_weights
+    from pipeline.common.training import EngineSettings, build_engine, use_threads
+    from pipeline.config.rl import RlSection
+    from pipeline.rl.rollout import Group, Rollout
+    from pipeline.rl.train import Models, train_on
+
+    use_threads({"threads": 1})
+    section = RlSection(kl_coefficient=0.0, precision="fp32", max_tokens=LONGEST, row_tokens=512)
+    tokenizer, data = load_tokenizer(folder), json.loads((folder / "prompts.json").read_text())
+    prompts = [tokenizer(text)["input_ids"] for text in data["prompts"]]
+    settings = EngineSettings(learning_rate=1e-6, weight_decay=0.0)
+    models = Models(build_engine(TokenLogprobs(load_model(folder)), settings), rows_at_once=8)
+    generator = None
+    if what == "step":
+        from pipeline.common.generation import Generator
+
+        generator = Generator(folder, dtype="float32", max_model_len=256, max_sequences=QUESTIONS * GROUP)
+
+    def groups_of(step: int) -> list[Group]:
+        here = range(step * QUESTIONS, (step + 1) * QUESTIONS)
+        if generator is None:
+            drawn = [[(tokens, [0.0] * len(tokens)) for tokens in data["outputs"][index]] for index in here]
+        else:
+            generator.load_weights(named_weights(models.engine, tied=True), step)
+            samples = generator.generate(
+                [prompts[index] for index in here],
+                n=GROUP,
+                max_tokens=LONGEST,
+                seeds=[100 * index for index in here],
+                logprobs=True,
+            )
+            drawn = [[(sample.token_ids, sample.logprobs) for sample in row] for row in samples]
+        texts = [tokenizer.batch_decode([tokens for tokens, _ in row]) for row in drawn]
+        return [
+            Group(
+                step,
+                step,
+                str(index),
+                "",
+                "",
+                prompts[index],
+                [
+                    Rollout(0, tokens, logprobs, "stop", text, reward_of(tokens), {}, "wrong", None, "")
+                    for (tokens, logprobs), text in zip(row, written, strict=True)
+                ],
+            )
+            for index, row, written in zip(here, drawn, texts, strict=True)
+        ]
+
+    seconds, tokens = [], 0
+    for step in range(STEPS):
+        started = time.perf_counter()
+        groups = groups_of(step)
+        tokens += sum(group.tokens for group in groups)
+        if what != "step":
+            started = time.perf_counter()
+        train_on(models, groups, section, 1e-6, on_policy=what == "step")
+        seconds.append(time.perf_counter() - started)
+    return {"seconds": seconds[1:], "tokens": tokens}
+
+
+def trl(folder: Path, what: str) -> dict[str, Any]:
+    """Seconds of each step (or train phase) of TRL's GRPOTrainer."""
+    os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
+    import torch
+    from datasets import Dataset
+    from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
+    from trl import GRPOConfig, GRPOTrainer
+
+    torch.set_num_threads(1)
+    data = json.loads((folder / "prompts.json").read_text())
+    tokenizer = AutoTokenizer.from_pretrained(folder, padding_side="left")
+    stored = dict(zip(data["prompts"], data["outputs"], strict=True))
+    times: dict[str, list[float]] = {"begun": [], "prepared": [], "ended": []}
+    counted = []
+
+    class Clock(TrainerCallback):
+        def on_step_begin(self, *_: Any, **__: Any) -> None:
+            times["begun"].append(time.perf_counter())
+
+        def on_step_end(self, *_: Any, **__: Any) -> None:
+            times["ended"].append(time.perf_counter())
+
+    def reward(completion_ids: list[list[int]], **_: Any) -> list[float]:
+        counted.append(sum(map(len, completion_ids)))
+        return [reward_of(tokens) for tokens in completion_ids]
+
+    def replay(prompts: list[str], trainer: Any) -> dict[str, Any]:
+        ids = [tokenizer(text)["input_ids"] for text in prompts]
+        outputs = [stored[text][index % GROUP] for index, text in enumerate(prompts)]
+        return {"prompt_ids": ids, "completion_ids": outputs, "logprobs": None}
+
+    class Timed(GRPOTrainer):
+        def _prepare_inputs(self, batch: Any) -> Any:
+            inputs = super()._prepare_inputs(batch)
+            times["prepared"].append(time.perf_counter())
+            return inputs
+
+    arguments = GRPOConfig(
+        output_dir=str(folder / "trl"),
+        per_device_train_batch_size=QUESTIONS * GROUP,
+        gradient_accumulation_steps=1,
+        num_generations=GROUP,
+        max_completion_length=LONGEST,
+        max_steps=STEPS,
+        learning_rate=1e-6,
+        beta=0.0,
+        loss_type="grpo",
+        temperature=1.0,
+        use_cpu=True,
+        bf16=False,
+        gradient_checkpointing=False,
+        shuffle_dataset=False,
+        save_strategy="no",
+        report_to="none",
+        logging_strategy="no",
+        disable_tqdm=True,
+    )
+    Timed(
+        model=AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32),
+        args=arguments,
+        processing_class=tokenizer,
+        reward_funcs=reward,
+        train_dataset=Dataset.from_dict({"prompt": data["prompts"]}),
+        rollout_func=None if what == "step" else replay,
+        callbacks=[Clock()],
+    ).train()
+    starts = times["begun"] if what == "step" else times["prepared"]
+    seconds = [end - begin for begin, end in zip(starts, times["ended"], strict=True)]
+    return {"seconds": seconds[1:], "tokens": sum(counted)}
+
+
+def measured(side: str, folder: Path, what: str) -> dict[str, Any]:
+    """Run one side in a process of its own."""
+    command = [sys.executable, __file__, "--side", side, "--folder", str(folder), "--what", what]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.getcwd(), "PYTHONWARNINGS": "ignore"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"{side} {what} failed:\n{done.stderr[-3000:]}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def machine() -> str:
+    """The processor's name and number of cores."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
+    return f"{names[0] if names else platform.machine()}, {os.cpu_count()} cores, one thread used"
+
+
+def compare(what: str, label: str, unit: str) -> dict[str, Any]:
+    """Alternating runs of both sides; the row of the table."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        prepare(folder, SIZE[what])
+        runs = [(measured("ours", folder, what), measured("trl", folder, what)) for _ in range(RUNS[what])]
+    if what == "memory":
+        mine, theirs = (statistics.median(run[side]["peak_mb"] for run in runs) for side in (0, 1))
+    else:
+        pools = [[second for run in runs for second in run[side]["seconds"]] for side in (0, 1)]
+        mine, theirs = map(statistics.median, pools)
+    row = {"what": label, "unit": unit, "ours": round(mine, 3), "peer": round(theirs, 3)}
+    return row | {"peer_name": "TRL 1.16 GRPOTrainer", "ratio": round(theirs / mine, 2)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--side", choices=("ours", "trl"))
+    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--what", choices=tuple(SIZE), action="append")
+    arguments = parser.parse_args()
+    if arguments.side:
+        found = (ours if arguments.side == "ours" else trl)(arguments.folder, arguments.what[0])
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        print(json.dumps(found | {"peak_mb": peak}))
+        return
+    labels = {
+        "step": ("GRPO step: sampling and one update, vocabulary 1,000", "s"),
+        "train": ("train phase on the same outputs, vocabulary 1,000", "s"),
+        "memory": ("peak memory of training on the same outputs, vocabulary 100,000", "MB"),
+    }
+    rows = [compare(what, *labels[what]) for what in arguments.what or SIZE]
+    RESULT.parent.mkdir(parents=True, exist_ok=True)
+    RESULT.write_text(json.dumps({"machine": machine(), "rows": rows}, indent=1) + "\n")
+    for row in rows:
+        print(f"{row['what']:<70} {row['ours']:>10} {row['peer']:>10} {row['unit']:<3} x{row['ratio']}")
+
+
+if __name__ == "__main__":
+    main()

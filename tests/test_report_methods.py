@@ -1,0 +1,64 @@
+"""RL methods over their seeds: labels, means with intervals, curves over sampled tokens, rounds in a row."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.report.collect import Node, Run
+from pipeline.report.compare import Results
+from pipeline.report.methods import comparison, groups, label, learning_curve, mean_over_seeds
+
+
+def node(
+    folder: Path, name: str, accuracies: list[float], parent: str = "sft/instruct", **config: Any
+) -> Node:
+    data = folder / name / "data"
+    data.mkdir(parents=True)
+    steps = [{"step": step + 1, "sampled_tokens": 100} for step in range(2 * (len(accuracies) - 1))]
+    evaluations = [{"step": 2 * place, "accuracy": value} for place, value in enumerate(accuracies)]
+    for file, rows in (("metrics", steps), ("evaluation", evaluations)):
+        (data / f"{file}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return Node(f"rl/{name}", data, {"config": config, "upstream": {parent: "x"}}, {})
+
+
+@pytest.fixture()
+def run(tmp_path: Path) -> Run:
+    nodes = [
+        node(tmp_path, "rft-0", [0.5, 0.6], method="rft", seed=0),
+        node(tmp_path, "rft-1", [0.5, 0.7], method="rft", seed=1),
+        node(tmp_path, "ps-0", [0.5, 0.8], method="grpo", supervision="process"),
+        node(tmp_path, "ps-2nd", [0.8, 0.9], "rl/ps-0", supervision="process", iteration=2),
+    ]
+    return Run("x", {found.name: found for found in nodes})
+
+
+def test_methods_are_named_as_in_the_paper(run: Run) -> None:
+    assert list(groups(run)) == ["RFT", "GRPO+PS", "GRPO+PS, round 2"]
+    assert label({}) == "GRPO+OS"
+
+
+def test_seeds_are_averaged_with_the_interval_of_student(run: Run) -> None:
+    mean, (low, high) = mean_over_seeds([0.5, 0.6, 0.7])
+    assert mean == pytest.approx(0.6) and high - low == pytest.approx(2 * 4.303 * 0.1 / 3**0.5, abs=1e-3)
+    assert mean_over_seeds([0.4]) == (0.4, [0.4, 0.4])
+    curve = learning_curve(groups(run)["RFT"], run)
+    assert [(x, pytest.approx(y)) for x, y, _ in curve] == [(0, 0.5), (200, 0.65)]
+
+
+def test_a_second_round_goes_on_where_the_first_ended(run: Run) -> None:
+    curve = learning_curve(groups(run)["GRPO+PS, round 2"], run)
+    assert [x for x, _, _ in curve] == [200, 400]
+
+
+def test_figures_show_methods_and_rounds_apart(run: Run) -> None:
+    drawn = comparison(run, Results(run))
+    named = {key: [trace["name"] for trace in drawing["data"]] for key, drawing in drawn.items()}
+    assert [name for name in named["methods"] if name] == ["RFT", "GRPO+PS"]
+    assert [name for name in named["rounds"] if name] == ["GRPO+PS", "GRPO+PS, round 2"]
+
+
+def test_one_method_alone_is_no_comparison(tmp_path: Path) -> None:
+    alone = Run("x", {"rl/grpo": node(tmp_path, "grpo", [0.5, 0.6])})
+    assert comparison(alone, Results(alone)) == {}
