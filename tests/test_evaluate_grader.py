@@ -1,4 +1,4 @@
-"""The grader: extraction, exact and symbolic comparison, time limits, agreement with labelled pairs."""
+"""The grader: extraction, comparison, hostile text, agreement with labelled pairs."""
 
 import gzip
 import json
@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.evaluate import symbolic
 from pipeline.evaluate.answers import compare, extract, grade
 from pipeline.evaluate.benchmarks import Item
 from pipeline.evaluate.grading import grade_answers
@@ -98,19 +97,37 @@ def test_a_choice_is_right_by_letter_or_by_its_text():
     assert not compare("B", "12", choices=choices).right
 
 
-def test_a_symbolic_bomb_costs_its_time_limit_and_the_next_answer_is_graded():
-    started = time.monotonic()
-    outcome, reason = symbolic.compare("9^{9^{9^{9}}}", "x+9^{9^{9^{8}}}", seconds=1.0)
-    assert (outcome, reason) == ("undecided", "symbolic comparison took over 1 s")
-    assert time.monotonic() - started < 10  # the child's start included
-    assert symbolic.compare("a+b", "b+a")[0] == "right"
+HOSTILE = {
+    "nested braces": "{" * 10_000 + "1" + "}" * 10_000,
+    "nested parentheses": "(" * 1_400 + "1" + ")" * 1_400,
+    "nested fractions": "\\frac{1}{" * 300 + "2" + "}" * 300,
+    "nested roots": "\\sqrt{" * 400 + "x" + "}" * 400,
+    "a tower of powers": "10^{10^{10^{10}}}",
+    "a plain tower": "9^9^9^9^9",
+    "many digits": "9" * 2_900,
+    "a factorial of factorials": "((10!)!)!",
+    "nested sums": "\\sum_{i=1}^{2000}\\sum_{j=1}^{2000}\\sum_{k=1}^{2000} ijk",
+    "null bytes": "1\0" * 500,
+    "signs": "\\pm" * 700 + "1",
+    "dashes": "-" * 2_900,
+    "bars": "|" * 2_900,
+    "commas": "1," * 1_400,
+    "a large power of a binomial": "(x+1)^{100000}",
+    "a sine of a large number": "\\sin(10^{100000})",
+    "dollar signs": "$" * 2_900,
+    "text commands": "\\text{" * 400,
+    "spaces": "x" + " " * 2_900 + "y",
+    "unicode": "\u0661\u0662\U0001f600\u202e" * 500,
+}
 
 
-def test_a_killed_child_leaves_the_answer_undecided():
-    symbolic.compare("a+1", "1+a")
-    symbolic._local.child.process.kill()
-    assert symbolic.compare("a+2", "2+a", seconds=4.0)[0] == "undecided"
-    assert symbolic.compare("a+3", "3+a")[0] == "right"
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
+def test_hostile_text_gets_a_verdict_quickly(text):
+    started = time.process_time()
+    for pair in (("1", text), (text, "1"), ("x^2", text), (text, text + " + 1"), ("(1,2)", f"({text},2)")):
+        assert compare(*pair).verdict in ("right", "wrong", "undecided")
+    assert grade("1", text).verdict in ("right", "wrong", "undecided")
+    assert time.process_time() - started < 3
 
 
 def test_text_that_is_python_is_never_run(tmp_path):
@@ -141,7 +158,7 @@ def test_a_plain_integer_is_graded_in_microseconds():
 @pytest.mark.skipif(not PAIRS.exists(), reason="labelled pairs are not here")
 def test_agreement_with_labelled_pairs():
     with gzip.open(PAIRS, "rt") as file:
-        rows = [row for row in map(json.loads, file) if row["policy"] != "rounded"][::4]
+        rows = [row for row in map(json.loads, file) if row["policy"] != "rounded"]
     verdicts = grade_answers([(Item(row["id"], row["question"], row["gold"]), row["pred"]) for row in rows])
     wrongly_right = sum(
         verdict.right and not row["label"] for verdict, row in zip(verdicts, rows, strict=True)
@@ -150,4 +167,4 @@ def test_agreement_with_labelled_pairs():
         rows
     )
     assert wrongly_right <= 1
-    assert agreement >= 0.975
+    assert agreement >= 0.99

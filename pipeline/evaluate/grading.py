@@ -1,50 +1,38 @@
-"""Grading many answers: cheap comparisons at once, symbolic ones on as many cores as there are.
+"""Grading many answers: equal questions and answers once, and votes grouped by equivalence.
 
-The symbolic comparison runs in a process per thread (see `symbolic`), so threads here are only waiting rooms.
+A comparison costs well under a millisecond and is bounded, so everything runs in the calling thread; what
+repeats (64 samples of one question) is remembered.
 """
 
-import os
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from functools import cache
 
 from pipeline.common.progress import Progress
-from pipeline.evaluate.answers import NEEDS_SYMBOLS, Verdict, compare, extract
+from pipeline.evaluate.answers import Verdict, compare, final_answer, numeric_value
 from pipeline.evaluate.benchmarks import Item
 from pipeline.evaluate.metrics import answer_classes, maj_at_k
 
 Job = tuple[Item, str | None]  # the question, and a final answer or None
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0))
-
-
-@cache
-def _pool() -> ThreadPoolExecutor:
-    """One pool for all calls: its threads keep their symbolic processes, which take a second to start."""
-    return ThreadPoolExecutor(_cores())
-
-
-def _compare(job: Job, symbols: bool) -> Verdict:
-    item, answer = job
-    if answer is None:
-        return Verdict("wrong", None, "no answer")
-    return compare(item.answer, answer, question=item.question, choices=item.choices, symbols=symbols)
+NO_ANSWER = Verdict("wrong", None, "no answer")
+MIN_PROGRESS = 500  # answers from which on progress is shown
 
 
 def grade_answers(jobs: Sequence[Job], label: str | None = "grade") -> list[Verdict]:
     """Verdicts on final answers, in order; `label` heads the progress shown, None shows none."""
-    verdicts = [_compare(job, symbols=False) for job in jobs]
-    open_jobs = [index for index, verdict in enumerate(verdicts) if verdict.reason == NEEDS_SYMBOLS]
-    if open_jobs:
-        with Progress(label, len(open_jobs), unit="answer") if label else nullcontext() as bar:
-            found = _pool().map(lambda index: _compare(jobs[index], symbols=True), open_jobs)
-            for index, verdict in zip(open_jobs, found, strict=True):
-                verdicts[index] = verdict
-                if bar:
-                    bar.update()
+    known: dict[tuple[str, str, str], Verdict] = {}
+    verdicts = []
+    shown = label is not None and len(jobs) >= MIN_PROGRESS
+    with Progress(label, len(jobs), unit="answer") if shown else nullcontext() as bar:
+        for item, answer in jobs:
+            if answer is None:
+                verdicts.append(NO_ANSWER)
+            else:
+                key = item.question, item.answer, answer
+                if key not in known:
+                    known[key] = compare(item.answer, answer, question=item.question, choices=item.choices)
+                verdicts.append(known[key])
+            if bar:
+                bar.update()
     return verdicts
 
 
@@ -52,13 +40,19 @@ def grade_responses(
     items: Sequence[Item], responses: Sequence[str], label: str | None = "grade"
 ) -> list[Verdict]:
     """Verdicts on whole responses, in order."""
-    return grade_answers([(item, extract(text)) for item, text in zip(items, responses, strict=True)], label)
+    pairs = zip(items, responses, strict=True)
+    return grade_answers(
+        [(item, final_answer(item.answer, text, item.choices)) for item, text in pairs], label
+    )
 
 
 def majority(item: Item, verdicts: Sequence[Verdict], ks: Sequence[int]) -> dict[int, float]:
     """Maj@K of one question's samples: right answers are one class, others are compared among themselves."""
 
     def same(first: str, second: str) -> bool:
+        values = numeric_value(first), numeric_value(second)
+        if None not in values and abs(values[0] - values[1]) > 1e-6 * max(map(abs, values)):
+            return first.rstrip("%\\ ") == second.rstrip("%\\ ")
         return compare(first, second, question=item.question, choices=item.choices).right
 
     right = sum(verdict.right for verdict in verdicts)
@@ -71,5 +65,5 @@ def majority(item: Item, verdicts: Sequence[Verdict], ks: Sequence[int]) -> dict
 def majorities(
     items: Sequence[Item], verdicts: Sequence[Sequence[Verdict]], ks: Sequence[int]
 ) -> list[dict[int, float]]:
-    """`majority` of many questions, on all cores."""
-    return list(_pool().map(lambda pair: majority(*pair, ks), zip(items, verdicts, strict=True)))
+    """`majority` of many questions."""
+    return [majority(item, row, ks) for item, row in zip(items, verdicts, strict=True)]

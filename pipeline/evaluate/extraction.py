@@ -1,0 +1,187 @@
+r"""Where the final answer stands in a response: a box, a phrase in many languages, the last value.
+
+What stands in an unclosed <think> is never an answer. The rules are listed in `extract`.
+"""
+
+import re
+
+from pipeline.evaluate.grader.prose import has_sentence
+
+BOX = "\\boxed"
+MAX_RESPONSE = 400_000
+_BOX = re.compile(r"\\{1,2}(?:boxed|fbox)\s*(?=\{)")
+_BARE_BOX = re.compile(r"\\boxed\s+([^\s{}$.,]+)")
+_CUT = re.compile(
+    r"<\|(?:im_end|im_start|endoftext|eot_id)\|>|<\|end.of.sentence\|>|</s>|\n\s*(?:Problem|Question|Q|User|问题|\[?Note)\s*:\s"
+    r"|\[Note:|\bNote: The (?:solution|problem)"
+)
+_PHRASES = (
+    r"final answer(?:\s+is|\s*:)+",
+    r"answer(?:\s+is|\s+are|s\s+are|\s*[:：=])+|answer(?=\s*(?:\$|\\\(|\\\[))",
+    r"最终答案(?:是|为|[:：])*|答案(?:是|为|[:：])+|答[:：]|结果(?:是|为)",
+    r"####",
+    r"(?<![A-Za-z])(?:réponse|respuesta|resposta|risposta|antwort|svar|cevap|odpowiedź|antwoord|ответ|відповідь|답|답은|정답|答え|해답|उत्तर|الجواب|الإجابة"
+    r"|คำตอบ|jibu|jawaban|câu trả lời|đáp án|উত্তর|సమాధానం)"
+    r"(?:\s+(?:finale?|final|correcta|ist|est|es|é|è|är|este|jest|adalah|là|ni|هي|هو|है|это)|\s*[:：=—]|은|는|は|\s*-\s)*",
+)
+_PHRASE = re.compile("|".join(f"(?:{phrase})" for phrase in _PHRASES) + "", re.IGNORECASE)
+_LAST_NUMBER = re.compile(
+    r"-?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d{1,3}(?:\\?,\\?!?\s?\d{3})+(?!\d)|\d+)(?:\.\d+)?(?:/\d+)?(?:\s*\\?%)?"
+)
+_MATHS = re.compile(
+    r"\$\$(.+?)\$\$|(?<!\\)\$((?:\\\$|[^$])+?)(?<!\\)\$|\\\((.+?)\\\)|\\\[(.+?)\\\]", re.DOTALL
+)
+_BOLD = re.compile(r"\*\*([^*\n]{1,80})\*\*")
+_JOINS = re.compile(r"\band\b|\bor\b|[,;]|和|或|与")
+_TURNS = re.compile(
+    r"\b(?:thus|but|so|therefore|hence|then|because|however|which|answer)\b|[.。]\s|所以|因此", re.IGNORECASE
+)
+_MENTION = re.compile(r"(?<![A-Za-z])\(?([A-F])\)?(?![A-Za-z'])")
+_DENIED = re.compile(r"(?:\bnot|n't|不是|不选|\bno es|pas)\s*\(?[A-F]\)?(?![A-Za-z])")
+_END = re.compile(r"\.?\s*I hope it is correct|\n|(?<=[^\d\s.])\.\s|[。；]|(?<=\d)\.(?:\s|$)|<\|")
+
+
+def balanced(text: str, start: int) -> int:
+    """Index of the brace that closes the one at `start`, or -1."""
+    depth, position = 0, start
+    while position < len(text):
+        character = text[position]
+        if character == "\\":
+            position += 1
+        elif character == "{":
+            depth += 1
+        elif character == "}":
+            depth -= 1
+            if depth == 0:
+                return position
+        position += 1
+    return -1
+
+
+def boxes(text: str) -> list[tuple[int, int, str]]:
+    """(start, end, content) of every complete box that is not empty, in order; outer boxes only."""
+    found, position = [], 0
+    while match := _BOX.search(text, position):
+        end = balanced(text, match.end())
+        if end < 0:
+            position = match.end()
+            continue
+        content = text[match.end() + 1 : end].strip()
+        if content:
+            found.append((match.start(), end + 1, content))
+        position = end + 1
+    return found
+
+
+def _without_thinking(text: str) -> str | None:
+    if "<think>" in text or "</think>" in text:
+        if "</think>" not in text or text.rfind("<think>") > text.rfind("</think>"):
+            return None
+        return text.rpartition("</think>")[2]
+    return text
+
+
+def last_boxes(text: str) -> list[str]:
+    """The last box, and those before it with only a few words between: parts of one answer."""
+    found = boxes(text)
+    if not found:
+        return [match[1] for match in list(_BARE_BOX.finditer(text))[-1:]]
+    group = [found[-1]]
+    for box in reversed(found[:-1]):
+        between = text[box[1] : group[0][0]]
+        if len(between) > 60 or "\n\n" in between or not _JOINS.search(between) or _TURNS.search(between):
+            break
+        group.insert(0, box)
+    return [content for _, _, content in group]
+
+
+def _unwrapped(line: str) -> str:
+    line = line.strip().strip("*").strip()
+    for opening, closing in (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]")):
+        if line.startswith(opening) and (end := line.find(closing, len(opening))) > 0:
+            rest = line[end + len(closing) :]
+            inner = line[len(opening) : end]
+            if not rest.strip(" .,。*)") or not re.match(r"\s*(?:,|and|or|\\cup|\$)", rest):
+                unit = re.match(r"\s*(%|percent)", rest)
+                return inner + (unit[1] if unit else "")
+    return line
+
+
+def after_phrase(text: str) -> str | None:
+    """What follows the last phrase that announces an answer, up to the end of its sentence."""
+    for match in reversed(list(_PHRASE.finditer(text))):
+        rest = text[match.end() :].lstrip(" *:：\t\n")
+        if rest.startswith("\\["):
+            rest = rest.replace("\n", " ")
+        if rest.startswith("$$"):
+            rest = rest.replace("\n", " ")
+        if re.match(r"is\b|are\b", rest):
+            rest = rest[3:].lstrip()
+        end = _END.search(rest)
+        line = _unwrapped(rest[: end.start()] if end and not rest.startswith("\\[") else rest)
+        line = line.rstrip(".。*").strip().strip('"').strip()
+        if line:
+            return line
+    return None
+
+
+def last_value(text: str) -> str | None:
+    """The last formula or number of the text; of a formula a = b = c that ends in a number, that number."""
+    numbers = list(_LAST_NUMBER.finditer(text))
+    formulas = list(_MATHS.finditer(text))
+    if formulas and (not numbers or formulas[-1].end() > numbers[-1].start()):
+        return next(part for part in formulas[-1].groups() if part is not None).strip()
+    bold = list(_BOLD.finditer(text))
+    if bold and numbers and bold[-1].start() <= numbers[-1].start() < bold[-1].end():
+        return bold[-1][1].strip()
+    return numbers[-1][0] if numbers else None
+
+
+def chosen_letter(text: str) -> str | None:
+    """The letter that a response settles on: the first if it begins with one, else the last not denied."""
+    text = _DENIED.sub(" ", text)
+    found = list(_MENTION.finditer(text))
+    if not found:
+        return None
+    leads = found[0].start() <= 2 and text[: found[0].start()].strip(" *") == ""
+    sure = [
+        match for match in found if match[1] != "A" or not re.match(r"\s+[a-z]", text[match.end() :])
+    ] or found
+    return (found[0] if leads else sure[-1])[1]
+
+
+def _is_bare(text: str) -> bool:
+    """Whether a response is nothing but its answer."""
+    return (
+        0 < len(text) <= 100 and "\n" not in text and not has_sentence(text) and "$" not in text.strip("$ ")
+    )
+
+
+def extract(response: str, *, boxed_only: bool = False) -> str | None:
+    """The final answer in a response, or None.
+
+    First rule that applies: the last complete box (with those that belong to it: "\\boxed{1} and
+    \\boxed{2}"); the text after the last "the answer is", "答案是", "####" or the like; the
+    last formula or number. With `boxed_only` (RL) only a box counts, and only one answer.
+    """
+    text = _without_thinking(response[-MAX_RESPONSE:])
+    if text is None:
+        return None
+    found = last_boxes(text)
+    if found:
+        return found[-1] if boxed_only else ", ".join(found)
+    if boxed_only:
+        return None
+    if (cut := _CUT.search(text)) and cut.start() > 0:
+        text = text[: cut.start()]
+    text = text.strip()
+    return after_phrase(text) or (text if _is_bare(text) else last_value(text))
+
+
+def reference_answer(reference: str) -> str:
+    """The answer in a reference that may be a whole solution: its boxes or what it announces, else all."""
+    if found := last_boxes(reference):
+        return ", ".join(found)
+    if "\n#### " in reference or (len(reference) > 200 and after_phrase(reference)):
+        return after_phrase(reference) or reference
+    return reference

@@ -1,0 +1,1 @@
+"""Comparison of two final answers: spelling, tokens, trees, values and the typed rules of equivalence."""

@@ -1,0 +1,91 @@
+"""What a question asks for, as far as it changes a verdict: percent, radians, a base, a rounding, a list."""
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+_PLACES = {
+    "whole number": 0,
+    "integer": 0,
+    "unit": 0,
+    "dollar": 0,
+    "tenth": 1,
+    "hundredth": 2,
+    "cent": 2,
+    "penny": 2,
+    "thousandth": 3,
+    "ten-thousandth": 4,
+}
+_NEAREST = re.compile(
+    r"nearest\s+(ten-thousandth|thousandth|hundredth|tenth|whole number|integer|dollar|cent|penny|unit)", re.I
+)
+_DECIMALS = re.compile(
+    r"(?:to|correct to|rounded? to)\s+(one|two|three|four|\d)\s+decimal|保留([一两二三四\d])位小数"
+    r"|精确到(0\.0*1|个位|十分位|百分位)",
+    re.I,
+)
+_WORDS = {"one": 1, "two": 2, "three": 3, "four": 4, "一": 1, "两": 2, "二": 2, "三": 3, "四": 4}
+_CHOICE = re.compile(
+    r"(?:\\textbf\s*\{\s*)?(?:\\text\s*\{\s*)?\(([A-F])\)\s*\}?\s*\}?|(?<![A-Za-z\\])([A-F])[.．、:：)](?!\w*\()"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """`decimals`: places to round the answer to, or None; `choices`: (letter, text) pairs."""
+
+    known: bool = False
+    percent: bool = False
+    radians: bool = False
+    base: bool = False
+    listed: bool = False
+    decimals: int | None = None
+    choices: tuple[tuple[str, str], ...] = ()
+
+
+def _decimals(question: str) -> int | None:
+    if match := _NEAREST.search(question):
+        return _PLACES[match[1].lower()]
+    if match := _DECIMALS.search(question):
+        word = match[1] or match[2]
+        if word:
+            return _WORDS.get(word.lower(), int(word) if word.isdigit() else 0)
+        return {"个位": 0, "十分位": 1, "百分位": 2}.get(match[3], len(match[3]) - 2)
+    return None
+
+
+def _choices(question: str) -> tuple[tuple[str, str], ...]:
+    """Choices written out in a question as (A) ... (B) ... or A. ... B. ..., in order from A."""
+    marks = list(_CHOICE.finditer(question))
+    letters = [match[1] or match[2] for match in marks]
+    for start in range(len(marks) - 1, -1, -1):
+        run = letters[start:]
+        if letters[start] == "A" and len(run) >= 3 and run == [chr(65 + place) for place in range(len(run))]:
+            ends = [mark.start() for mark in marks[start + 1 :]] + [len(question)]
+            texts = (question[mark.end() : end] for mark, end in zip(marks[start:], ends, strict=True))
+            return tuple((letter, _stripped(text)) for letter, text in zip(run, texts, strict=True))
+    return ()
+
+
+def _stripped(text: str) -> str:
+    text = re.sub(r"\\q?quad|\\\\|\\,|\\ ", " ", text).strip(" \n\t;；。$~}")
+    return text.split("\n\n")[0].strip()
+
+
+@lru_cache(maxsize=4096)
+def asked(question: str | None) -> Asked:
+    """What `question` says about the form of its answer."""
+    if not question:
+        return Asked()
+    return Asked(
+        known=True,
+        percent=re.search(r"percent|\\?%|百分", question, re.I) is not None,
+        radians=re.search(r"\bradians?\b|弧度", question, re.I) is not None,
+        base=re.search(r"\bbase[ -]|\bbinary\b|\boctal\b|hexadecimal|进制", question, re.I) is not None,
+        listed=re.search(
+            r"separated by (?:a )?commas?|comma[- ]separated|list (?:all|the)|逗号", question, re.I
+        )
+        is not None,
+        decimals=_decimals(question),
+        choices=_choices(question[-3000:]),
+    )

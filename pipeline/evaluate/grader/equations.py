@@ -1,0 +1,119 @@
+"""Equations and inequalities as wholes: scaled, turned round, solved for y; and what is only a name."""
+
+from fractions import Fraction
+from typing import Any
+
+from pipeline.evaluate.grader.tree import Node, symbols, walk
+from pipeline.evaluate.grader.values import Undefined, close, context, evaluate, linear, points, same
+
+ZERO = Node("number", Fraction(0))
+TURNED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "=": "=", "!=": "!="}
+
+
+def is_name(node: Node) -> bool:
+    """Whether a left side only names what is asked for: x, x_1, S_n, f(x), (a, b), |AB|, NO/BO, "Minimum"."""
+    kind = node.kind
+    if kind in ("symbol", "text"):
+        return True
+    if kind == "constant":
+        return node.value == "e"
+    if kind == "apply":
+        return all(
+            argument.kind in ("symbol", "number", "constant", "neg", "apply") for argument in node.args
+        ) and not any(Node("symbol", node.value) in walk(argument) for argument in node.args)
+    if kind == "tuple":
+        return all(is_name(argument) for argument in node.args)
+    if kind == "call":
+        return all(is_name(argument) for argument in node.args)
+    if kind == "quantity":
+        return is_name(node.args[0])
+    if kind in ("ratio", "div", "mul"):
+        return all(_is_segment(argument) for argument in node.args)
+    return kind == "pow" and node.args[0].kind == "symbol" and node.args[0].value[0].isupper()
+
+
+def _is_segment(node: Node) -> bool:
+    """Products of capitals, such as AB, and quotients of them."""
+    if node.kind in ("mul", "div", "ratio"):
+        return all(_is_segment(argument) for argument in node.args)
+    if node.kind == "call" and node.value == "abs":
+        return _is_segment(node.args[0])
+    return node.kind in ("symbol", "apply") and (node.value[0].isupper() or node.value.startswith("mark"))
+
+
+def _difference(relation: Node) -> Node:
+    left, right = relation.args
+    return Node("add", None, (left, Node("neg", None, (right,))))
+
+
+def _values(node: Node, names: frozenset[str]) -> list[Any]:
+    found = []
+    for point in points(names, whole=False):
+        try:
+            found.append(evaluate(node, point))
+        except Undefined:
+            found.append(None)
+        except (ArithmeticError, ValueError):
+            return []
+    return found
+
+
+def _proportional(first: Node, second: Node) -> Any | None:
+    """The constant second/first at all points, or None if it varies or cannot be found."""
+    names = symbols(first) | symbols(second)
+    pairs = [
+        pair
+        for pair in zip(_values(first, names), _values(second, names), strict=False)
+        if None not in pair and pair[0] != 0 and context.isfinite(pair[0])
+    ]
+    if len(pairs) < 3:
+        return None
+    ratios = [right / left for left, right in pairs]
+    return ratios[0] if ratios[0] != 0 and all(close(ratios[0], ratio) for ratio in ratios[1:]) else None
+
+
+def same_equation(first: Node, second: Node) -> bool | None:
+    """Whether two equations have the same solutions: one is a multiple, or both give the same symbol."""
+    if symbols(first) != symbols(second):
+        return False
+    one, other = _difference(first), _difference(second)
+    if _proportional(one, other) is not None:
+        return True
+    for name in sorted(symbols(first), reverse=True):
+        solutions = _solved(one, name), _solved(other, name)
+        if None not in solutions:
+            return same(*solutions)
+    return False
+
+
+def solved_for_y(relation: Node) -> Node | None:
+    """The expression that y equals by an equation linear in y, or None."""
+    return (
+        _solved(_difference(relation), "y") if "y" in symbols(relation) and len(relation.args) == 2 else None
+    )
+
+
+def _solved(difference: Node, name: str) -> Node | None:
+    """The solution of `difference` = 0 for a symbol in which it is linear, as a tree."""
+    parts = linear(difference, name)
+    if parts is None or same(parts[1], ZERO) is not False:
+        return None
+    return Node("neg", None, (Node("div", None, parts),))
+
+
+def same_order(first: Node, second: Node) -> bool | None:
+    """Whether two chains of inequalities are the same, also turned round or as multiples."""
+    if len(first.args) == len(second.args):
+        pairs = list(zip(first.args, second.args, strict=True))
+        if first.value == second.value and all(same(*pair) for pair in pairs):
+            return True
+        turned = tuple(TURNED.get(sign) for sign in reversed(second.value))
+        if first.value == turned and all(map(same, first.args, reversed(second.args))):
+            return True
+    if len(first.args) != 2 or len(second.args) != 2 or not set(first.value + second.value) <= TURNED.keys():
+        return False
+    factor = _proportional(_difference(first), _difference(second))
+    if factor is None or context.im(factor) != 0:
+        return False
+    sign = second.value[0] if factor > 0 else TURNED[second.value[0]]
+    return first.value[0] == sign

@@ -1,0 +1,375 @@
+"""Whether two trees are the same answer to a question: typed rules, from sets of numbers to single values.
+
+`equivalent` returns right or wrong with the rule that decided, or undecided where a value could not be found.
+Rules look at the form of both sides: regions, equations, lists, tuples and matrices, single values.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import product
+from typing import Literal
+
+from pipeline.evaluate.grader import regions
+from pipeline.evaluate.grader.asked import Asked
+from pipeline.evaluate.grader.equations import is_name, same_equation, same_order, solved_for_y
+from pipeline.evaluate.grader.scalars import same_scalar
+from pipeline.evaluate.grader.tree import Node, count, rename, signed, symbols
+from pipeline.evaluate.grader.values import close, same, value
+
+Outcome = tuple[Literal["right", "wrong", "undecided"], str]
+MAX_ITEMS = 200
+MAX_SIGNS = 4
+INTEGERS = frozenset("knmljtNKZcC") | {f"{letter}_{digit}" for letter in "kncC" for digit in "0123"}
+CARELESS = 0.02  # how far a rounded member of a chain of equalities may be from the others
+
+
+def equivalent(gold: Node, given: Node, asked: Asked) -> Outcome:
+    """Compare two trees; `asked` is what the question says about the form of the answer."""
+    if gold == given:
+        return "right", "same expression"
+    gold, given = _same_names(gold, given)
+    for rule in (_regions, _relations, _signs, _collections, _tuples):
+        outcome = rule(gold, given, asked)
+        if outcome is not None:
+            return outcome
+    return same_scalar(gold, given, asked)
+
+
+def _verdict(same: bool | None, rule: str) -> Outcome:
+    return ("undecided" if same is None else "right" if same else "wrong"), rule
+
+
+# names
+
+
+def _same_names(gold: Node, given: Node) -> tuple[Node, Node]:
+    """`given` with its dummy variables renamed: f(m) = 2m for f(n) = 2n, and the k of "k whole" for n."""
+    left, right = _dummies(gold), _dummies(given)
+    if left and right and len(left) == len(right) and left != right:
+        given = rename(given, dict(zip(right, left, strict=True)))
+    elif right and not left:
+        rest = symbols(_unlabelled(gold))
+        if len(right) == len(rest) == 1 and right[0] not in rest:
+            given = rename(given, {right[0]: next(iter(rest))})
+    ours, theirs = symbols(gold), symbols(given)
+    extra, missing = theirs - ours, ours - theirs
+    if (
+        len(extra) == len(missing) == 1
+        and extra | missing <= INTEGERS
+        and gold.kind != "relation" != given.kind
+    ):
+        given = rename(given, {next(iter(extra)): next(iter(missing))})
+    return gold, given
+
+
+def _dummies(node: Node) -> list[str]:
+    """The variables of f(x, y) in "f(x, y) = ..."."""
+    if node.kind == "list" and node.args:
+        return _dummies(node.args[0])
+    if node.kind != "relation" or node.value[0] != "=" or node.args[0].kind != "apply":
+        return []
+    arguments = node.args[0].args
+    return [argument.value for argument in arguments] if all(a.kind == "symbol" for a in arguments) else []
+
+
+def _unlabelled(node: Node) -> Node:
+    return (
+        node.args[-1] if node.kind == "relation" and node.value[0] == "=" and is_name(node.args[0]) else node
+    )
+
+
+# sets of numbers
+
+
+def _regions(gold: Node, given: Node, asked: Asked) -> Outcome | None:
+    pairs = [side.kind == "tuple" and len(side.args) == 2 for side in (gold, given)]
+    sure = [regions.is_region(side) for side in (gold, given)]
+    if not any(sure) and not (all(pairs) and (gold.value, given.value) != ("()", "()")):
+        return None
+    if gold.kind == given.kind == "relation" and same_order(gold, given):
+        return "right", "inequality"
+    ours, theirs = regions.region(gold), regions.region(given)
+    if ours is not None and theirs is not None:
+        same = regions.same_region(ours, theirs)
+        return ("right", "interval") if same else _other_region(gold, given) or ("wrong", "interval")
+    return _other_region(gold, given)
+
+
+def _other_region(gold: Node, given: Node) -> Outcome | None:
+    """Chains such as b < a < c: against the same chain turned round, or its members in a list."""
+    chain = gold if gold.kind == "relation" else given
+    other = given if chain is gold else gold
+    if chain.kind != "relation" or "in" in chain.value:
+        return None
+    if other.kind == "list" and len(other.args) == len(chain.args) and len(chain.args) > 2:
+        agreed = all(same(one, two) for one, two in zip(chain.args, other.args, strict=True))
+        return _verdict(agreed, "order")
+    if other.kind == "relation":
+        return _verdict(same_order(gold, given), "inequality")
+    return None
+
+
+# equations and labels
+
+
+def _relations(gold: Node, given: Node, asked: Asked) -> Outcome | None:
+    ours, theirs = (side.kind == "relation" for side in (gold, given))
+    if ours and theirs:
+        return _two_relations(gold, given, asked)
+    if ours or theirs:
+        return _one_relation(gold, given, asked)
+    return None
+
+
+def _two_relations(gold: Node, given: Node, asked: Asked) -> Outcome | None:
+    if "=" not in gold.value[:1] or "=" not in given.value[:1]:
+        strip = [_reading(side) for side in (gold, given)]
+        if strip != [gold, given]:
+            return equivalent(*strip, asked)
+        return _verdict(gold.value == given.value and all(map(same, gold.args, given.args)), "relation")
+    names = [
+        side.args[0] if len(side.args) == 2 and is_name(side.args[0]) else None for side in (gold, given)
+    ]
+    if None not in names:
+        one, other = names
+        clash = (
+            one != other and {one.kind, other.kind} == {"symbol"} and {one.value, other.value} <= set("xyz")
+        )
+        if not clash:
+            return equivalent(gold.args[1], given.args[1], asked)
+    if not symbols(given) or not symbols(gold) or len(gold.args) > 2 or len(given.args) > 2:
+        return (
+            equivalent(_reading(gold), _reading(given), asked) if _reading(gold).kind != "relation" else None
+        )
+    outcome = same_equation(gold, given)
+    return _verdict(outcome, "equation")
+
+
+def _reading(node: Node) -> Node:
+    r"""What a relation says the answer is: x = 5 says 5, 1/3 \approx 0.33 says 1/3; else itself."""
+    if node.kind != "relation" or not set(node.value) <= {"=", "~", "equiv"}:
+        return node
+    sides = list(node.args)
+    while len(sides) > 1 and is_name(sides[0]):
+        del sides[0]
+    if len(sides) == 1:
+        return sides[0]
+    operators = node.value[len(node.args) - len(sides) :]
+    if any(symbols(side) for side in sides[:-1]) and not all(same(sides[0], side) for side in sides[1:]):
+        return node
+    return _consistent(sides, operators) or node
+
+
+def _consistent(sides: Sequence[Node], operators: Sequence[str]) -> Node | None:
+    """One side of a chain whose sides have about the same value: the last, or the exact one before an ≈."""
+    if "~" in operators:
+        sides = sides[: list(operators).index("~") + 1]
+        return _consistent(sides, operators[: len(sides) - 1]) if len(sides) > 1 else sides[0]
+    values = [value(side) for side in sides]
+    if None in values:
+        return sides[-1] if all(same(sides[0], side) for side in sides[1:]) else None
+    scale = max(map(abs, values))
+    if any(abs(one - values[-1]) > CARELESS * scale for one in values):
+        return sides[-1]  # whatever went wrong before, this is what it says
+    return sides[-1] if all(close(one, values[-1]) for one in values) else sides[0]
+
+
+def _one_relation(gold: Node, given: Node, asked: Asked) -> Outcome | None:
+    relation, other = (gold, given) if gold.kind == "relation" else (given, gold)
+    reading = _reading(relation)
+    if reading is not relation:
+        outcomes = [
+            equivalent(*((said, other) if relation is gold else (other, said)), asked)
+            for said in {reading: 0, relation.args[-1]: 0}
+        ]
+        return next((outcome for outcome in outcomes if outcome[0] == "right"), outcomes[0])
+    if relation.value == ("in",):
+        inner = relation.args[1]
+        return equivalent(*((inner, other) if relation is gold else (other, inner)), asked)
+    if relation.value == ("=",):
+        solution = solved_for_y(relation)
+        if solution is not None and symbols(other) and "y" not in symbols(other):
+            return _verdict(same(solution, other), "equation solved for y")
+    return "wrong", "equation against a value"
+
+
+# ±
+
+
+def _signs(gold: Node, given: Node, asked: Asked) -> Outcome | None:
+    if not count(gold, "pm") and not count(given, "pm"):
+        return None
+    if max(count(gold, "pm"), count(given, "pm")) > MAX_SIGNS:
+        return "undecided", "too many ±"
+    ours, theirs = _expanded(gold), _expanded(given)
+    found = [_collections(left, right, asked) for left in ours for right in theirs]
+    return next((outcome for outcome in found if outcome == ("right", "list")), ("wrong", "±"))
+
+
+def _expanded(node: Node) -> list[Node]:
+    """Lists of the values that ± stands for: all signs apart and, where it differs, all signs together."""
+    items = node.args if node.kind in ("list", "set") else (node,)
+    apart, together = [], []
+    for item in items:
+        signs = count(item, "pm")
+        apart += [signed(item, iter(choice)) for choice in product((1, -1), repeat=signs)]
+        together += [signed(item, 1), signed(item, -1)] if signs else [item]
+    readings = [Node("list", ",", tuple(apart))]
+    return readings if len(apart) == len(together) else [*readings, Node("list", ",", tuple(together))]
+
+
+# lists, sets, tuples
+
+
+def _items(node: Node) -> tuple[Node, ...] | None:
+    if node.kind in ("list", "set"):
+        return node.args
+    if node.kind == "union" and all(side.kind == "set" for side in node.args):
+        return tuple(item for side in node.args for item in side.args)
+    return None
+
+
+def _collections(gold: Node, given: Node, asked: Asked) -> Outcome | None:
+    """Lists and sets, in any order; labels (a=2, b=3) decide the order where both sides have them."""
+    ours, theirs = _items(gold), _items(given)
+    if ours is None and theirs is None:
+        return None
+    if (ours is None) != (theirs is None):
+        return _list_against_one(gold, given, ours, theirs, asked)
+    if len(ours) > MAX_ITEMS or len(theirs) > MAX_ITEMS:
+        return "undecided", f"more than {MAX_ITEMS} items"
+    if "set" in (gold.kind, given.kind) or {item.kind for item in (*ours, *theirs)} == {"tuple"}:
+        ours, theirs = _distinct(ours, asked), _distinct(theirs, asked)
+    if len(ours) != len(theirs):
+        return _grouped(ours, theirs, asked) or ("wrong", "list of another length")
+    if _is_labelled(ours) and _is_labelled(theirs):
+        by_name = {item.args[0]: item for item in theirs}
+        if {item.args[0] for item in ours} == by_name.keys():
+            theirs = tuple(by_name[item.args[0]] for item in ours)
+            return _in_order(ours, theirs, asked, "labelled list")
+    if _letters(theirs) or _letters(ours):
+        return _in_order(ours, theirs, asked, "labelled list")
+    return _matched(ours, theirs, asked)
+
+
+def _letters(items: Sequence[Node]) -> bool:
+    """Whether all items are labelled by different single letters, so that their order is known."""
+    names = [item.args[0] for item in items if item.kind == "relation" and item.value == ("=",)]
+    plain = [name.value for name in names if name.kind == "symbol" and len(name.value) == 1]
+    return len(plain) == len(items) == len(set(plain)) and plain == sorted(plain)
+
+
+def _is_labelled(items: Sequence[Node]) -> bool:
+    named = [
+        item.args[0]
+        for item in items
+        if item.kind == "relation" and item.value == ("=",) and is_name(item.args[0])
+    ]
+    return len(named) == len(items) == len(set(named))
+
+
+def _distinct(items: Sequence[Node], asked: Asked) -> tuple[Node, ...]:
+    found: list[Node] = []
+    for item in items:
+        if not any(equivalent(other, item, asked)[0] == "right" for other in found):
+            found.append(item)
+    return tuple(found)
+
+
+def _in_order(ours: Sequence[Node], theirs: Sequence[Node], asked: Asked, rule: str) -> Outcome:
+    outcomes = [equivalent(one, other, asked) for one, other in zip(ours, theirs, strict=True)]
+    if any(outcome[0] == "wrong" for outcome in outcomes):
+        return "wrong", rule
+    return next((outcome for outcome in outcomes if outcome[0] == "undecided"), ("right", rule))
+
+
+def _matched(ours: Sequence[Node], theirs: Sequence[Node], asked: Asked) -> Outcome:
+    left = list(theirs)
+    open_questions = []
+    for item in ours:
+        outcomes = []
+        for place, other in enumerate(left):
+            outcomes.append(equivalent(item, other, asked))
+            if outcomes[-1][0] == "right":
+                del left[place]
+                break
+        else:
+            undecided = [outcome for outcome in outcomes if outcome[0] == "undecided"]
+            if not undecided:
+                return "wrong", "list"
+            open_questions += undecided
+    return open_questions[0] if open_questions else ("right", "list")
+
+
+def _grouped(ours: Sequence[Node], theirs: Sequence[Node], asked: Asked) -> Outcome | None:
+    """One item that is a list itself, where commas and semicolons were taken for one another."""
+    if len(ours) == 1 or len(theirs) == 1:
+        one, other = (ours, theirs) if len(ours) == 1 else (theirs, ours)
+        if one[0].kind in ("list", "set", "tuple"):
+            inner = Node("list", ",", one[0].args)
+            return _collections(inner, Node("list", ",", tuple(other)), asked)
+    return None
+
+
+def _list_against_one(
+    gold: Node, given: Node, ours: tuple | None, theirs: tuple | None, asked: Asked
+) -> Outcome | None:
+    items, other, listed_is_gold = (ours, given, True) if ours is not None else (theirs, gold, False)
+    if len(items) == 1:
+        return equivalent(items[0], given, asked) if listed_is_gold else equivalent(gold, items[0], asked)
+    node = gold if listed_is_gold else given
+    if other.kind in ("tuple", "matrix") and node.kind == "list":
+        return (
+            _in_order(*_paired(other.args, items, listed_is_gold), asked, "tuple")
+            if len(other.args) == len(items)
+            else ("wrong", "tuple")
+        )
+    return "wrong", "list against one value"
+
+
+def _paired(
+    single: Sequence[Node], items: Sequence[Node], listed_is_gold: bool
+) -> tuple[Sequence[Node], Sequence[Node]]:
+    return (items, single) if listed_is_gold else (single, items)
+
+
+def _tuples(gold: Node, given: Node, asked: Asked) -> Outcome | None:
+    gold, given = _matrix(gold), _matrix(given)
+    kinds = {gold.kind, given.kind}
+    if not kinds & {"tuple", "matrix"}:
+        return None
+    if not kinds <= {"tuple", "matrix"}:
+        return "wrong", "tuple against one value"
+    if (
+        gold.kind == given.kind == "matrix"
+        and gold.value != given.value
+        and 1 not in (*gold.value, *given.value)
+    ):
+        return "wrong", "matrix of another shape"
+    if kinds == {"tuple", "matrix"} and 1 not in (gold if gold.kind == "matrix" else given).value:
+        return "wrong", "matrix against tuple"
+    if len(gold.args) != len(given.args):
+        return "wrong", "tuple of another length"
+    return _in_order(gold.args, given.args, asked, "matrix" if "matrix" in kinds else "tuple")
+
+
+def _matrix(node: Node) -> Node:
+    """Sums and multiples of matrices as one matrix."""
+    if node.kind == "call" and node.value == "transpose":
+        (inner,) = map(_matrix, node.args)
+        rows, columns = inner.value
+        cells = tuple(inner.args[row * columns + column] for column in range(columns) for row in range(rows))
+        return Node("matrix", (columns, rows), cells)
+    if node.kind not in ("add", "mul", "div", "neg") or not count(node, "matrix"):
+        return node
+    parts = [_matrix(argument) for argument in node.args]
+    matrices = [part for part in parts if part.kind == "matrix"]
+    if node.kind == "add" and len(matrices) == len(parts) and len({part.value for part in parts}) == 1:
+        combine: Callable[..., Node] = lambda *cells: Node("add", None, cells)  # noqa: E731
+        return Node("matrix", parts[0].value, tuple(map(combine, *(part.args for part in parts))))
+    if len(matrices) == 1 and (node.kind != "div" or parts[0].kind == "matrix"):
+        cells = (
+            Node(node.kind, None, tuple(cell if part is matrices[0] else part for part in parts))
+            for cell in matrices[0].args
+        )
+        return Node("matrix", matrices[0].value, tuple(cells))
+    return node

@@ -1,0 +1,350 @@
+r"""Expressions: sums, products, powers, functions, matrices and brackets, from tokens to a tree.
+
+Recursive descent over at most 2,000 tokens and 80 levels. A product is written or implied, / is as strong as
+it; a bare function such as \sin 2x takes the product up to the next sign or function. What is not understood
+raises `Unreadable`; no sign is skipped to get a value.
+"""
+
+from fractions import Fraction
+
+from pipeline.evaluate.grader.groups import BRACKETS, CLOSING, MINUS_ONE, GroupParser, make
+from pipeline.evaluate.grader.tokens import Token
+from pipeline.evaluate.grader.tree import FUNCTION_NAMES, Node, Unreadable
+
+
+class ExpressionParser(GroupParser):
+    """Reads one expression; `sequence`, `item`, `relation` and `union` come from the reader of answers."""
+
+    def sum(self) -> Node:
+        if self.peek() in ("+-", "-+"):
+            kind = self.next().kind
+            node = Node("pm", kind, (make("number", value=Fraction(0)), self.product()))
+        else:
+            node = self.product()
+        terms = [node]
+        while self.peek() in ("+", "-", "+-", "-+"):
+            kind = self.next().kind
+            if kind in ("+", "-"):
+                term = self.product()
+                terms.append(term if kind == "+" else make("neg", term))
+            else:
+                left = Node("add", None, tuple(terms)) if len(terms) > 1 else terms[0]
+                terms = [Node("pm", kind, (left, self.product()))]
+        return Node("add", None, tuple(terms)) if len(terms) > 1 else terms[0]
+
+    def product(self) -> Node:
+        if self.peek() in ("+", "-"):
+            kind = self.next().kind
+            node = self.nested(self.product)
+            return make("neg", node) if kind == "-" else node
+        node = self.power()
+        while True:
+            kind = self.peek()
+            if kind == "*" or (kind == "/" and self.peek(1) != "text"):
+                self.next()
+                factor = self._signed_power()
+                node = make("mul" if kind == "*" else "div", node, factor)
+            elif kind == "mod":
+                self.next()
+                node = Node("call", "mod", (node, self.power()))
+            elif self._starts_factor():
+                node = self._implied(node, self._mixed() or self.power())
+            else:
+                return node
+
+    def _mixed(self) -> Node | None:
+        """The fraction of a mixed number such as 1 1/2; two numerals side by side are nothing else."""
+        if self.peek() not in ("number", "decimal") or self.tokens[self.position - 1].kind not in (
+            "number",
+            "decimal",
+        ):
+            return None
+        if [self.peek(ahead) for ahead in range(3)] != ["number", "/", "number"]:
+            raise Unreadable("two numbers side by side")
+        top, _, bottom = (self.next() for _ in range(3))
+        return make("div", Node("number", top.value), Node("number", bottom.value))
+
+    def _signed_power(self) -> Node:
+        if self.peek() in ("-", "+"):
+            sign = self.next().kind
+            node = self.nested(self._signed_power)
+            return make("neg", node) if sign == "-" else node
+        if self.peek() == "+-":
+            self.next()
+            return Node("pm", "+-", (make("number", value=Fraction(0)), self.power()))
+        return self.power()
+
+    @staticmethod
+    def _implied(left: Node, right: Node) -> Node:
+        r"""A product without a sign; 1 1/2 and 1\frac{1}{2} are mixed numbers."""
+        if left.kind == "number" and left.value.denominator == 1 and right.kind == "div":
+            top, bottom = right.args
+            if {top.kind, bottom.kind} == {"number"} and 0 < top.value < bottom.value:
+                return make("add", left, right)
+        return make("mul", left, right)
+
+    def _starts_factor(self) -> bool:
+        kind = self.peek()
+        if kind == "command" and self.tokens[self.position].value == "end":
+            return False
+        if kind == "|":
+            return self.bars == 0 and self.peek(1) not in ("end", *CLOSING)
+        return kind in (
+            "number", "decimal", "symbol", "constant", "function", "command",
+            "(", "{", "[", "lfloor", "lceil", "\\|",
+        ) and not (kind == "[" and self.tokens[self.position - 1].kind in ("number",))  # fmt: skip
+
+    def power(self) -> Node:
+        base = self.atom()
+        if (
+            base.kind == "apply"
+            and self.peek() in ("^", "!")
+            and base.value not in FUNCTION_NAMES
+            and len(base.args) == 1
+        ):
+            return make(
+                "mul", Node("symbol", base.value), self._raised(base.args[0])
+            )  # k(d-k)! is k times a factorial
+        return self._raised(base)
+
+    def _raised(self, base: Node) -> Node:
+        """`base` with the powers and postfix signs that follow."""
+        base = self.postfix(base)
+        if self.peek() != "^":
+            return base
+        self.next()
+        if self.peek() == "command" and self.tokens[self.position].value == "circ":
+            self.next()
+            return self.postfix(make("degrees", base))
+        if self.peek() == "'":
+            self.next()
+            return base
+        exponent = self.nested(self.script)
+        if base.kind == "matrix" and exponent == Node("symbol", "T"):
+            return Node("call", "transpose", (base,))
+        node = self.postfix(make("pow", base, exponent))
+        return self.postfix(make("pow", base, self._again(exponent))) if self.peek() == "^" else node
+
+    def _again(self, exponent: Node) -> Node:
+        self.next()
+        return make("pow", exponent, self.nested(self.script))
+
+    def postfix(self, node: Node) -> Node:
+        while True:
+            kind = self.peek()
+            if kind == "!":
+                self.next()
+                node = Node("call", "factorial", (node,))
+            elif kind == "%":
+                self.next()
+                node = make("percent", node)
+            elif kind == "'" and node.kind == "symbol":
+                self.next()
+                node = Node("symbol", node.value + "'")
+            elif kind == "_" and node.kind in ("number", "decimal"):
+                self.next()
+                node = self._based(node)
+            else:
+                return node
+
+    def _based(self, node: Node) -> Node:
+        base = self.script()
+        while base.kind == "text" or base.kind == "quantity":
+            raise Unreadable("a base that is no number")
+        return Node("base", (node.value, base.value))
+
+    def script(self) -> Node:
+        """What a ^ or _ carries: a group or one sign."""
+        if self.peek() == "{":
+            return self.group("{", "}")
+        if self.peek() in ("-", "+"):
+            return self._signed_power()
+        return self.atom()
+
+    def _first_digit(self) -> Node:
+        """One digit of the numeral that comes next, as in \\frac12."""
+        digits = str(self.tokens[self.position].value)
+        rest = digits[1:]
+        self.tokens[self.position] = (
+            Token("number", Fraction(int(rest))) if rest else self.tokens[self.position]
+        )
+        if not rest:
+            self.position += 1
+        return make("number", value=Fraction(int(digits[0])))
+
+    # atoms
+
+    def atom(self) -> Node:
+        return self.nested(self._atom)
+
+    def _atom(self) -> Node:
+        token = self.next()
+        kind, value = token
+        if kind in ("number", "decimal"):
+            return Node(kind, value)
+        if kind == "constant":
+            return Node("constant", value)
+        if kind == "symbol":
+            return self._symbol(value)
+        if kind == "function":
+            return self._function(value)
+        if kind == "command":
+            return self._command(value)
+        if kind == "|" or kind == "\\|":
+            return self._bars(kind)
+        if kind in ("lfloor", "lceil"):
+            inner = self.nested(self.sum)
+            self.expect("r" + kind[1:])
+            return Node("call", "floor" if kind == "lfloor" else "ceil", (inner,))
+        if kind == "$":
+            return self.atom()
+        if kind == "empty":
+            return Node("set")
+        if kind == "space":
+            return Node("space", value)
+        if kind in BRACKETS:
+            self.position -= 1
+            return self._brackets(kind)
+        raise Unreadable(f"{kind!r} not expected" if kind != "text" else f"the word {value!r}")
+
+    def _symbol(self, name: str) -> Node:
+        while self.peek() == "_" or (self.peek() == "'" and self.peek(1) == "("):
+            if self.next().kind == "'":
+                name += "'"
+                continue
+            name += "_" + _spelling(self.nested(self.script))
+        if name == "e" or name == "i":
+            return Node("constant", name)
+        if self.peek() == "(":
+            return self._applied(name)
+        return Node("symbol", name)
+
+    def _applied(self, name: str) -> Node:
+        self.next()
+        bars, self.bars = self.bars, 0
+        inside = self.nested(self.sequence)
+        self.bars = bars
+        self.expect(")")
+        arguments = inside.args if inside.kind == "list" else (inside,)
+        return Node("apply", name, arguments)
+
+    def _function(self, name: str) -> Node:
+        index = None
+        exponent = None
+        while self.peek() in ("_", "^"):
+            if self.next().kind == "_":
+                index = self.nested(self.script)
+            else:
+                exponent = self.nested(self.script)
+        if name == "sqrt":
+            index = self._root_index() or index
+        argument = self._argument(name)
+        if name == "log" and index is not None:
+            node = make("div", Node("call", "ln", (argument,)), Node("call", "ln", (index,)))
+        elif name == "log10":
+            node = make(
+                "div",
+                Node("call", "ln", (argument,)),
+                Node("call", "ln", (make("number", value=Fraction(10)),)),
+            )
+        elif name == "sqrt":
+            node = self._root(argument, index)
+        else:
+            arguments = argument.args if argument.kind == "list" else (argument,)
+            inverse = exponent in (MINUS_ONE, Node("neg", None, (make("number", value=Fraction(1)),)))
+            if inverse and not name.startswith("arc"):
+                name, exponent = "arc" + name, None
+            node = Node("call", "ln" if name == "log" else name, arguments)
+        return make("pow", node, exponent) if exponent is not None else node
+
+    @staticmethod
+    def _root(argument: Node, index: Node | None) -> Node:
+        if index is None or index == make("number", value=Fraction(2)):
+            return Node("call", "sqrt", (argument,))
+        return Node("call", "root", (argument, index))
+
+    def _root_index(self) -> Node | None:
+        if self.peek() != "[":
+            return None
+        self.next()
+        index = self.nested(self.sum)
+        self.expect("]")
+        return index
+
+    def _argument(self, name: str) -> Node:
+        r"""What a function is applied to: a group, or a product up to the next sign or function."""
+        if self.peek() in ("(", "{") or (self.peek() == "[" and name != "sqrt"):
+            opening = self.peek()
+            self.next()
+            bars, self.bars = self.bars, 0
+            inside = self.nested(self.sequence)
+            self.bars = bars
+            self.expect(BRACKETS[opening])
+            return inside
+        if name == "sqrt":
+            return self._tight()
+        if self.peek() in ("-", "+"):
+            return self._signed_power()
+        node = self.power()
+        while (self._starts_factor() and self.peek() not in ("function", "(")) or (
+            self.peek() == "/" and node.kind != "call" and self.peek(1) in ("number", "symbol")
+        ):
+            if self.peek() == "/":
+                self.next()
+                node = make("div", node, self.power())
+            else:
+                node = self._implied(node, self.power())
+        return node
+
+    def _tight(self) -> Node:
+        r"""The argument of a bare \sqrt: a numeral as a whole, or one atom."""
+        node = self.atom()
+        return Node("call", "factorial", (node,)) if self.peek() == "!" and self.next() else node
+
+    def _command(self, name: str) -> Node:
+        if name == "frac":
+            return make("div", self._part(), self._part())
+        if name == "binom":
+            return Node("call", "binom", (self._part(), self._part()))
+        if name == "begin":
+            return self._environment()
+        if name in ("sum", "prod"):
+            return self._indexed(name)
+        if name == "circ":
+            raise Unreadable("a degree sign without a number")
+        if name in ("pmod",):
+            raise Unreadable("a congruence")
+        raise Unreadable(f"the command \\{name}")
+
+    def _part(self) -> Node:
+        r"""An argument of \frac: a group, or one digit or letter, as in \frac12."""
+        if self.peek() == "{":
+            return self.group("{", "}")
+        if self.peek() == "number":
+            return self._first_digit()
+        if self.peek() == "(":
+            return self.group("(", ")")
+        return self.atom()
+
+    def _indexed(self, kind: str) -> Node:
+        self.expect("_")
+        start = self.nested(lambda: self._lower())
+        self.expect("^")
+        high = self.nested(self.script)
+        index, low = start.args
+        return Node("sum", kind, (index, low, high, self.product()))
+
+    def _lower(self) -> Node:
+        self.expect("{")
+        node = self.relation()
+        self.expect("}")
+        if node.kind != "relation" or node.value != ("=",) or node.args[0].kind != "symbol":
+            raise Unreadable("a sum without a start")
+        return node
+
+
+def _spelling(node: Node) -> str:
+    """A subscript as text: equal subscripts give equal names."""
+    if node.kind in ("number", "decimal", "symbol", "constant", "text"):
+        return str(node.value)
+    return f"{node.kind}[{','.join(map(_spelling, node.args))}]"

@@ -1,0 +1,144 @@
+r"""The reader's place in the tokens, and what stands between delimiters: brackets, sets, bars, matrices."""
+
+from collections.abc import Callable
+from fractions import Fraction
+
+from pipeline.evaluate.grader.tokens import Token
+from pipeline.evaluate.grader.tree import Node, Unreadable
+
+MAX_DEPTH = 80
+CLOSING = frozenset((")", "]", "}", "\\}", ",", ";", "and", "or", "rangle", "rfloor", "rceil", "&", "\\\\"))
+MATRICES = frozenset(
+    ("matrix", "pmatrix", "bmatrix", "Bmatrix", "smallmatrix", "array", "psmallmatrix", "bsmallmatrix")
+)
+BRACKETS = {"(": ")", "[": "]", "{": "}", "\\{": "\\}", "langle": "rangle"}
+MINUS_ONE = Node("number", Fraction(-1))
+
+
+def make(kind: str, *args: Node, value: object = None) -> Node:
+    return Node(kind, value, args)
+
+
+class GroupParser:
+    """Walks over tokens; `sum`, `item` and `sequence` come from the readers built on it."""
+
+    def __init__(self, tokens: list[Token]) -> None:
+        self.tokens = tokens
+        self.position = self.depth = self.bars = 0
+
+    def peek(self, ahead: int = 0) -> str:
+        place = self.position + ahead
+        return self.tokens[place].kind if place < len(self.tokens) else "end"
+
+    def next(self) -> Token:
+        if self.position >= len(self.tokens):
+            raise Unreadable("it ends too early")
+        self.position += 1
+        return self.tokens[self.position - 1]
+
+    def expect(self, kind: str) -> None:
+        if self.peek() != kind:
+            raise Unreadable(f"{kind!r} expected, not {self.peek()!r}")
+        self.position += 1
+
+    def nested(self, read: Callable[[], Node]) -> Node:
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise Unreadable(f"nested deeper than {MAX_DEPTH}")
+        node = read()
+        self.depth -= 1
+        return node
+
+    def _environment(self) -> Node:
+        name = self._name()
+        if name == "array":
+            self._name()
+        if name not in MATRICES and name not in ("vmatrix", "cases"):
+            raise Unreadable(f"the environment {name}")
+        rows, row = [], []
+        while True:
+            row.append(self.nested(self.item if name == "cases" else self.sum))
+            kind = self.peek()
+            if kind == "&":
+                self.next()
+                continue
+            rows.append(row)
+            row = []
+            if kind == "\\\\":
+                self.next()
+            if self.peek() == "command" and self.tokens[self.position].value == "end":
+                self.next()
+                self._name()
+                break
+            if kind != "\\\\":
+                raise Unreadable("a matrix that does not end")
+        if len({len(row) for row in rows}) != 1:
+            raise Unreadable("matrix rows of different lengths")
+        cells = tuple(cell for row in rows for cell in row)
+        matrix = Node("matrix", (len(rows), len(rows[0])), cells)
+        if name == "cases":
+            return Node("cases", None, cells)
+        return Node("call", "det", (matrix,)) if name == "vmatrix" else matrix
+
+    def _name(self) -> str:
+        self.expect("{")
+        parts = []
+        while self.peek() not in ("}", "end"):
+            token = self.next()
+            parts.append(str(token.value if token.value is not None else ""))
+        self.expect("}")
+        return "".join(parts)
+
+    def _bars(self, kind: str) -> Node:
+        self.bars += 1
+        inner = self.nested(self.sum)
+        self.bars -= 1
+        self.expect(kind)
+        return Node("call", "abs", (inner,))
+
+    def group(self, opening: str, closing: str) -> Node:
+        self.expect(opening)
+        bars, self.bars = self.bars, 0
+        node = self.nested(self.item)
+        self.bars = bars
+        self.expect(closing)
+        return node
+
+    def _brackets(self, opening: str) -> Node:
+        """A parenthesis, tuple, interval, set or set-builder."""
+        self.expect(opening)
+        bars, self.bars = self.bars, 0
+        if self.peek() == BRACKETS[opening]:
+            self.next()
+            return Node("set") if opening in ("{", "\\{") else Node("tuple", opening + BRACKETS[opening])
+        if opening == "\\{":
+            self.bars = 1  # a bar here is "such that"
+        inside = self.nested(self.sequence)
+        if opening in ("\\{", "{") and self.peek() in ("|", ":"):
+            self.next()
+            inside = make("builder", inside, self.nested(self.sequence))
+        self.bars = bars
+        if self.peek() in ("over", "choose"):
+            kind = self.next().kind
+            right = self.nested(self.sum)
+            inside = make("div", inside, right) if kind == "over" else Node("call", "binom", (inside, right))
+        closing = self.next().kind
+        return self._bracketed(opening, inside, closing)
+
+    @staticmethod
+    def _bracketed(opening: str, inside: Node, closing: str) -> Node:
+        if inside.kind == "builder":
+            return inside
+        items = inside.args if inside.kind == "list" and inside.value == "," else (inside,)
+        if opening == "\\{" and closing == "\\}":
+            return Node("set", None, inside.args if inside.kind == "list" else (inside,))
+        if opening == "{" and closing == "}":
+            return Node("set", None, items) if len(items) > 1 else inside
+        if opening == "langle" and closing == "rangle":
+            return Node("tuple", "()", items)
+        if opening in "([" and closing in ")]":
+            if len(items) > 1:
+                return Node("tuple", opening + closing, items)
+            if opening + closing in ("()", "[]"):
+                return inside if inside.kind != "list" else Node("tuple", "()", inside.args)
+        raise Unreadable(f"{opening!r} closed by {closing!r}")

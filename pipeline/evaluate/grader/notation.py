@@ -1,0 +1,189 @@
+r"""One spelling for what is written in many ways: full-width signs, unicode mathematics, LaTeX spacing.
+
+`clean` works on strings only and changes no meaning: what stays is LaTeX or plain ASCII for the parser.
+Chinese and English number words are read here too, because they are spelling.
+"""
+
+import re
+import unicodedata
+from functools import lru_cache
+
+from pipeline.evaluate.grader.vocabulary import COMMANDS, NUMBER_WORDS
+
+_CHARACTERS = {code: chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)}
+_CHARACTERS |= {code: " " for code in (*range(0x20), 0x7F, 0x200B, 0x200C, 0x200D, 0xFEFF)}
+_SIGNS = {
+    "−–—﹣‐‑": "-", "　\u00a0\u2009\u202f\u2002\u2003": " ", "，、": ",", "；": ";", "：∶": ":", "⁄∕": "/",
+    "×✕": "\\times ", "·⋅∙•": "\\cdot ", "÷": "/", "√": "\\sqrt ", "∛": "\\sqrt[3] ", "∞": "\\infty ",
+    "π": "\\pi ", "≤⩽≦": "\\le ", "≥⩾≧": "\\ge ", "≠": "\\ne ", "≈": "\\approx ", "≡": "\\equiv ",
+    "∪": "\\cup ",
+    "∩": "\\cap ", "∈": "\\in ", "±": "\\pm ", "∓": "\\mp ", "°º˚": "^\\circ ", "∅": "\\emptyset ",
+    "ℝ": "\\mathbb{R}", "ℤ": "\\mathbb{Z}", "ℕ": "\\mathbb{N}", "ℚ": "\\mathbb{Q}", "ℂ": "\\mathbb{C}",
+    "→": "\\to ", "∠": "\\angle ", "∑": "\\sum ", "∏": "\\prod ", "′’‘": "'", "“”": '"', "⌊": "\\lfloor ",
+    "⌋": "\\rfloor ", "⌈": "\\lceil ", "⌉": "\\rceil ", "…": "\\dots ", "⟨〈": "\\langle ",
+    "⟩〉": "\\rangle ",
+    "【": "[", "】": "]", "∨": " or ", "∧": " and ", "∣": "|", "∥": "\\parallel ",
+    "⊥": "\\perp ", "△": "\\triangle ",
+    "¥￥€£": "\\$", "∖": "\\setminus ",
+}  # fmt: skip
+_CHARACTERS |= {ord(sign): new for signs, new in _SIGNS.items() for sign in signs}
+_GREEK = "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron"
+_CHARACTERS |= {0x3B1 + place: f"\\{name} " for place, name in enumerate(_GREEK.split())}
+_CHARACTERS |= {
+    0x3C1 + place: f"\\{name} "
+    for place, name in enumerate(["rho", "varsigma", "sigma", "tau", "upsilon", "phi", "chi", "psi", "omega"])
+}
+_CHARACTERS |= {
+    ord(sign): f"\\{name} " for sign, name in zip("ΔΩΣΦ", ("Delta", "Omega", "Sigma", "Phi"), strict=True)
+}
+
+_SCRIPTS = {
+    "^": (re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿˣᵏ]+"), str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿˣᵏ", "0123456789+-nxk")),
+    "_": (re.compile("[₀₁₂₃₄₅₆₇₈₉ₙₖ]+"), str.maketrans("₀₁₂₃₄₅₆₇₈₉ₙₖ", "0123456789nk")),
+}
+_VULGAR = re.compile("[¼½¾⅐-⅞]")
+_CIRCLED = re.compile("[①-⑳](?:[\\s,和]*[①-⑳])*")
+
+_REWRITES = tuple(
+    (re.compile(pattern), replacement)
+    for pattern, replacement in (
+        (rf"\\\\(?=(?:{'|'.join(sorted(COMMANDS))})(?![A-Za-z]))", r"\\"),
+        (r"\\(?:left|right|middle)\s*\.", " "),
+        (r"\\(?:left|right|middle|[bB]igg?[lrm]?|displaystyle|textstyle|limits|nolimits)(?![A-Za-z])", ""),
+        (r"(?<=\d)\s*(?:\{,\}|,\s*\\!|\\,|\\!,?|,\\ |\\;)\s*(?=\d{3}(?!\d))", ""),
+        (r"(?<!\\)\\[,!;:> ]|\\q?quad(?!ratic)|\\(?:hfill|enspace|thinspace|hline)(?![A-Za-z])", " "),
+        (r"\\(?:phantom|label|tag)\s*\{[^{}]*\}", " "),
+        (r"~", " "),
+        (r"\\(?:dfrac|tfrac|cfrac)(?![A-Za-z])", r"\\frac"),
+        (r"\\(?:dbinom|tbinom)(?![A-Za-z])", r"\\binom"),
+        (r"\\(?:boxed|fbox|mathstrut|ensuremath)(?![A-Za-z])", ""),
+        (r"\\(?:lbrace|\{)", r"\\{"),
+        (r"\\(?:rbrace|\})", r"\\}"),
+        (r"\\(?:lvert|rvert|vert|mid)(?![A-Za-z])", "|"),
+        (r"\\degrees?(?![A-Za-z])|\^\s*\{\s*\\(?:text|mathrm)\s*\{\s*(?:\\circ|o)\s*\}\s*\}", r"^\\circ "),
+        (r"\^\s*\{\s*\\circ\s*\}", r"^\\circ "),
+        (r"\\%|\\text\s*\{\s*\\?%\s*\}", "%"),
+        (r"(?<![A-Za-z])(?:percentage points?|percents?|per cent)(?![A-Za-z])", "%"),
+        (r"\^\s*\{?\s*\\?(?:text|mathrm|textrm|mbox)?\s*\{?\s*(?:th|st|nd|rd)\s*\}?\s*\}?(?![A-Za-z])", ""),
+        (r"(?<=\d)(?:th|st|nd|rd)(?![A-Za-z])", ""),
+        (r"\\\(|\\\)|(?<!\\)\\\[(?![\d.]+\s*(?:pt|em|ex))|(?<!\\)\\\]|\$\$|(?<!\\)\$", " "),
+        (r"^\s*(?:\*\*|__)|(?:\*\*|__)\s*\.?$", " "),
+        (r"\\\\\s*$|\\$", ""),
+    )
+)  # fmt: skip
+_QUALIFIER = re.compile(r"\b(?:for (?:all|any|every|each|some)|where|in which)\b[^,;]*")
+_INTEGERS = re.compile(
+    r"[,(]?\s*(?:\\text\s*\{\s*(?:with|and|for)?\s*\})?\s*\(?\s*[a-z](?:\s*,\s*[a-z])*\s*\\in\s*"
+    r"(?:\\mathbb\s*\{?\s*[ZN]\s*\}?|[ZN])(?:\^?[+*])?\s*\)?\s*[.)]*\s*$"
+)
+
+_CHINESE_DIGITS = dict(zip("零〇一二两三四五六七八九", (0, 0, 1, 2, 2, 3, 4, 5, 6, 7, 8, 9), strict=True))
+_CHINESE_PLACES = {"十": 10, "百": 100, "千": 1000}
+_CHINESE_MYRIADS = {"万": 10**4, "亿": 10**8}
+_CHINESE_NUMBER = "[零〇一二两三四五六七八九十百千万亿]+"
+_CHINESE = re.compile(
+    rf"(?P<sign>负|-)?(?:(?P<percent>百分之)(?P<share>{_CHINESE_NUMBER}(?:点[零一二三四五六七八九]+)?|\d+(?:\.\d+)?)"
+    rf"|(?P<bottom>{_CHINESE_NUMBER}|\d+)分之(?P<top>{_CHINESE_NUMBER}|\d+)"
+    rf"|(?P<whole>{_CHINESE_NUMBER})(?:点(?P<decimals>[零一二三四五六七八九]+))?)(?P<half>[个倍年天时米]?半)?"
+    r"(?P<unit>[\u4e00-\u9fff]{0,4})"
+)
+_MYRIAD = re.compile(r"(\d+(?:\.\d+)?)\s*([万亿])")
+
+
+def _chinese_integer(text: str) -> int:
+    total = section = digit = 0
+    if not any(sign in _CHINESE_PLACES or sign in _CHINESE_MYRIADS for sign in text):
+        return int("".join(str(_CHINESE_DIGITS[sign]) for sign in text))
+    for sign in text:
+        if sign in _CHINESE_DIGITS:
+            digit = _CHINESE_DIGITS[sign]
+        elif sign in _CHINESE_PLACES:
+            section += (digit or 1) * _CHINESE_PLACES[sign]
+            digit = 0
+        else:
+            total = (total + section + digit) * _CHINESE_MYRIADS[sign]
+            section = digit = 0
+    return total + section + digit
+
+
+def _chinese(text: str) -> str:
+    """A Chinese number with its measure word in digits, e.g. 三十二个 as 32 个; other text as it is."""
+    if text in ("半", "一半"):
+        return "1/2"
+    match = _CHINESE.fullmatch(text.replace(" ", ""))
+    if match is None:
+        return text
+
+    def value(part: str) -> str:
+        if part[0].isascii():
+            return part
+        whole, _, decimals = part.partition("点")
+        digits = "".join(str(_CHINESE_DIGITS[sign]) for sign in decimals)
+        return str(_chinese_integer(whole)) + (f".{digits}" if digits else "")
+
+    sign = "-" if match["sign"] else ""
+    if match["percent"]:
+        number = value(match["share"]) + "%"
+    elif match["bottom"]:
+        number = f"{value(match['top'])}/{value(match['bottom'])}"
+    else:
+        number = value(match["whole"] + (f"点{match['decimals']}" if match["decimals"] else ""))
+        number += ".5" if match["half"] and "." not in number else ""
+    return f"{sign}{number} {match['unit']}".strip()
+
+
+def number_word(text: str) -> str | None:
+    """The digits of an English number word up to ninety-nine, or None."""
+    tens, _, ones = text.casefold().strip().replace("-", " ").partition(" ")
+    if not ones:
+        found = NUMBER_WORDS.get(tens)
+        return None if found is None else str(found)
+    low = NUMBER_WORDS.get(ones.strip(), 0)
+    high = NUMBER_WORDS.get(tens, 0)
+    return str(high + low) if high >= 20 and 0 < low < 10 else None
+
+
+def _vulgar(match: re.Match[str]) -> str:
+    top, _, bottom = unicodedata.normalize("NFKC", match[0]).partition("⁄")
+    return f"\\frac{{{top}}}{{{bottom}}}"
+
+
+def _without_qualifiers(text: str) -> str:
+    """The text without clauses such as "for all x", that change nothing in an answer."""
+    while (match := _QUALIFIER.search(text)) and match.start():
+        before = text[: match.start()].rstrip()
+        for opening in ("\\text {", "\\text{", ",", "("):
+            before = before.removesuffix(opening).rstrip()
+        text = before + text[match.end() :]
+    return text
+
+
+@lru_cache(maxsize=16384)
+def clean(text: str) -> str:
+    r"""The text in one spelling: ASCII signs, \frac for \dfrac, no spacing, no $, no final full stop."""
+    text = _CIRCLED.sub(
+        lambda match: ", ".join(str(ord(sign) - 0x245F) for sign in match[0] if "①" <= sign <= "⑳"), text
+    )
+    if not text.isascii():
+        for mark, (pattern, table) in _SCRIPTS.items():
+            text = pattern.sub(
+                lambda match, mark=mark, table=table: f"{mark}{{{match[0].translate(table)}}}", text
+            )
+        text = _VULGAR.sub(_vulgar, text)
+    text = " ".join(text.translate(_CHARACTERS).split())  # runs of spaces would cost the patterns dear
+    for pattern, replacement in _REWRITES:
+        text = pattern.sub(replacement, text)
+    text = text.replace("\\$", "$")
+    text = " ".join(text.split())
+    text = _without_qualifiers(text)
+    if (
+        "\\in" in text
+        and (match := _INTEGERS.search(text, max(0, text.rfind("\\in") - 60)))
+        and match.start()
+    ):
+        text = text[: match.start()]
+    text = text.strip(" ,;").rstrip("。")
+    text = re.sub(r"(?<!\.)\.\s*(\})?$", r"\1", text).strip(" ,;:")
+    if not text.isascii():
+        text = _MYRIAD.sub(lambda match: f"{match[1]}*{_CHINESE_MYRIADS[match[2]]}", _chinese(text))
+    return text

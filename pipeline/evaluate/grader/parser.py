@@ -1,0 +1,139 @@
+r"""A bounded reader of final answers: cleaned LaTeX or plain ASCII to a `tree.Node`.
+
+From loosest to tightest: lists (, ; and or), labels and units, relations, unions, ratios; `expressions` reads
+what is below. Any text costs milliseconds: tokens, nesting and digits are bounded.
+"""
+
+from functools import lru_cache
+
+from pipeline.evaluate.grader.expressions import ExpressionParser
+from pipeline.evaluate.grader.groups import CLOSING, make
+from pipeline.evaluate.grader.prose import is_unit
+from pipeline.evaluate.grader.tokens import tokenize
+from pipeline.evaluate.grader.tree import Node, Unreadable
+from pipeline.evaluate.grader.vocabulary import LEADING_WORDS
+
+
+class AnswerParser(ExpressionParser):
+    """Reads a whole answer."""
+
+    def answer(self) -> Node:
+        node = self.sequence()
+        if self.peek() != "end":
+            raise Unreadable(f"{self.peek()!r} not expected")
+        return node
+
+    def sequence(self) -> Node:
+        """Items between separators; one item stands for itself. ";" separates whole lists."""
+        groups, items, connective = [], [self.item()], None
+        while self.peek() in (",", ";", "and", "or"):
+            kind = self.next().kind
+            while self.peek() in (",", "and", "or"):  # "a, b, and c"
+                kind = self.next().kind if self.peek() != "," else (self.next().kind, kind)[1]
+            if self.peek() in CLOSING or self.peek() == "end":
+                break
+            if kind == ";":
+                groups.append(self._list(items, connective))
+                items, connective = [self.item()], None
+                continue
+            connective = kind if connective in (None, ",") else connective
+            items.append(self.item())
+        last = self._list(items, connective)
+        return Node("list", ";", (*groups, last)) if groups else last
+
+    @staticmethod
+    def _list(items: list[Node], connective: str | None) -> Node:
+        return items[0] if len(items) == 1 else Node("list", connective, tuple(items))
+
+    def item(self) -> Node:
+        """A relation with an optional label before it and a unit behind it."""
+        label = self._leading_words()
+        if label is not None and self.peek() in CLOSING | {"end"}:
+            return make("text", value=label)
+        node = self._with_unit(self.nested(self.relation))
+        if label is None or label.casefold() in LEADING_WORDS:
+            return node
+        return Node("relation", ("=",), (make("text", value=label), node))
+
+    def _leading_words(self) -> str | None:
+        words = []
+        while self.peek() == "text" and self.peek(1) != "relation":
+            words.append(self.next().value)
+        if words and self.peek() == ":":
+            self.next()
+        return " ".join(words) or None
+
+    def _with_unit(self, node: Node) -> Node:
+        words = []
+        while self.peek() in ("text", "/") or (words and self.peek() in ("^", "symbol", "number", "(", ")")):
+            if self.peek() == "^":
+                self.next()
+                words.append("^" + self._exponent_digit())
+            elif self.peek() == "(":
+                words.append(self._parenthesis())
+            elif self.peek() == ")":
+                break
+            else:
+                words.append(str(self.next().value or "/"))
+        unit = " ".join(words)
+        if unit and not is_unit(unit):
+            raise Unreadable(f"the words {unit[:40]!r}")
+        if unit and node.kind == "relation":  # the unit of 72/18 = 4 kg is that of 4
+            return Node("relation", node.value, (*node.args[:-1], Node("quantity", unit, node.args[-1:])))
+        return Node("quantity", unit, (node,)) if unit else node
+
+    def _exponent_digit(self) -> str:
+        exponent = self.script()
+        if exponent.kind == "neg":
+            return "-" + str(exponent.args[0].value)
+        return str(exponent.value)
+
+    def _parenthesis(self) -> str:
+        """A remark in parentheses after a unit, e.g. 240 yuan (A)."""
+        start = self.position
+        while self.peek() not in (")", "end"):
+            self.position += 1
+        self.expect(")")
+        return " ".join(str(token.value) for token in self.tokens[start : self.position - 1] if token.value)
+
+    def relation(self) -> Node:
+        sides, operators = [self._side()], []
+        while self.peek() == "relation":
+            operators.append(self.next().value)
+            if operators[-1] == "=" and self.peek() == "relation":
+                operators[-1] = self.next().value
+            sides.append(self._side())
+        return Node("relation", tuple(operators), tuple(sides)) if operators else sides[0]
+
+    def _side(self) -> Node:
+        if self.peek() == "text" and self.peek(1) == "relation":
+            return make("text", value=self.next().value)
+        side = self.union()
+        if self.peek() == "text" and self.peek(1) == "relation":
+            side = Node("quantity", self.next().value, (side,))
+        return side
+
+    def union(self) -> Node:
+        node = self.ratio()
+        while self.peek() in ("cup", "cap", "setminus"):
+            kind = {"cup": "union", "cap": "intersection", "setminus": "difference"}[self.next().kind]
+            node = make(kind, node, self.ratio())
+        return node
+
+    def ratio(self) -> Node:
+        parts = [self.sum()]
+        while self.peek() == ":":
+            self.next()
+            parts.append(self.sum())
+        return Node("ratio", None, tuple(parts)) if len(parts) > 1 else parts[0]
+
+
+@lru_cache(maxsize=16384)
+def parse(text: str, separate: bool = False) -> Node | str:
+    """The tree of cleaned text, or why there is none. With `separate` a comma never groups digits."""
+    try:
+        return AnswerParser(tokenize(text, separate)).answer()
+    except Unreadable as error:
+        return str(error)
+    except RecursionError:
+        return "nested too deep"

@@ -1,0 +1,110 @@
+"""Answers in words: the same words, a sentence around a value, a short answer out of a longer reference.
+
+Only what can be decided without understanding is decided here; the rest is undecided, "prose".
+"""
+
+import re
+from collections.abc import Callable
+from typing import Literal
+
+from pipeline.evaluate.grader.notation import number_word
+from pipeline.evaluate.grader.vocabulary import ARTICLES, CLAUSE_WORDS, SYNONYMS
+
+Outcome = tuple[Literal["right", "wrong", "undecided"], str]
+MAX_SENTENCE = 2000
+_WORD = re.compile(r"[^\W\d_]+(?:['-][^\W\d_]+)*|\d+(?:\.\d+)?|√")
+_HEDGE = re.compile(
+    r"\b(?:cannot|can't|can not|could not|impossible|undetermined|depends?|requires?|unknown|either"
+    r"|without|unclear|insufficient|not|never|no)\b|不能|无法|不",
+    re.IGNORECASE,
+)
+_MAYBE = re.compile(r"\b(?:perhaps|approach(?:es)?|(?:could|might|may) be\s+\S+\s*\.?$)", re.IGNORECASE)
+_NUMBER = re.compile(r"(?<![\w.,^{])-?\$?\d+(?:,\d{3})*(?:\.\d+)?(?:/\d+)?(?![\w^])")
+_CLAIM = (
+    re.compile(r"=\s*([^=]{1,80}?)\s*\.?\s*$"),
+    re.compile(
+        r"\b(?:is|are|be|equals|of|to|charge|was)\s+(?:equal to\s+|exactly\s+)?(\S.{0,60}?)\s*\.?\s*$"
+    ),
+    re.compile(r"(?:是|为|等于)\s*([^是为]{1,40}?)\s*$"),
+)
+
+
+def _plain(text: str) -> str:
+    text = re.sub(r"\\(?:text|mathrm|mbox|textbf|textit|textrm)\s*\{([^{}]*)\}", r" \1 ", text)
+    return re.sub(r"[{}$\\]", " ", text).casefold()
+
+
+def words(text: str) -> list[str]:
+    """The words of a text in lower case, without articles."""
+    return [word for word in _WORD.findall(_plain(text)) if word not in ARTICLES]
+
+
+def same_words(first: str, second: str) -> bool:
+    """Whether two short texts say the same by the same words or by a known synonym."""
+    one, other = words(first), words(second)
+    if not any(word[0].isalpha() for word in one) or not any(word[0].isalpha() for word in other):
+        return one == other and bool(one) and first.split() == second.split()
+    return one == other or _canonical(one) == _canonical(other) or "".join(one) == "".join(other)
+
+
+def _canonical(found: list[str]) -> str:
+    joined = "-".join(found)
+    return SYNONYMS.get(joined, number_word(" ".join(found)) or joined)
+
+
+def is_unit(phrase: str) -> bool:
+    """Whether words behind a number can be its unit: a few, and no clause."""
+    found = re.findall(r"[^\W\d_]+", phrase.casefold())
+    return len(found) <= 8 and CLAUSE_WORDS.isdisjoint(found)
+
+
+def has_sentence(text: str) -> bool:
+    """Whether a text holds words of a sentence, not only a name, a unit or a value."""
+    return len(re.findall(r"[^\W\d_]{2,}", _plain(re.sub(r"\\[A-Za-z]+", " ", text)))) >= 3
+
+
+def claims(text: str) -> list[str]:
+    """What a sentence may claim to be the value: what follows its last = or verb, or its only number."""
+    text = text[-MAX_SENTENCE:]
+    last = re.split(r"(?<=[a-z\d)])[.!?。；]\s+(?=[A-Z\u4e00-\u9fff])", text.strip())[-1]
+    if _HEDGE.search(last) or _MAYBE.search(last):
+        return []
+    found = [match[1] for pattern in _CLAIM if (match := pattern.search(last))]
+    numbers = _NUMBER.findall(last)
+    return found[:1] + (numbers if len(numbers) == 1 and len(numbers[0]) < 30 else [])
+
+
+def compare_prose(gold: str, given: str, same: Callable[[str, str], bool]) -> Outcome:
+    """Compare two answers of which at least one is in words; `same` compares the values within."""
+    if same_words(gold, given):
+        return "right", "words"
+    if has_sentence(given) and not has_sentence(gold):
+        for claim in claims(given):
+            if same(gold, claim):
+                return "right", "value that the sentence states"
+        return "undecided", "prose"
+    if has_sentence(gold):
+        return _against_sentence(gold, given)
+    return "wrong", "words"
+
+
+def _against_sentence(gold: str, given: str) -> Outcome:
+    """A reference in words: its subject or predicate, or its numbers in order with no other words."""
+    expected, found = words(gold), words(given)
+    if not found or _HEDGE.search(given) or _HEDGE.search(gold):
+        return "undecided", "prose"
+    ours, theirs = ([word for word in side if word[0].isdigit()] for side in (expected, found))
+    if theirs:
+        extra = [word for word in found if not word[0].isdigit() and word not in expected]
+        return (
+            ("right", "numbers of the sentence")
+            if ours == theirs and len(ours) > 1 and not extra
+            else ("undecided", "prose")
+        )
+    if (
+        len(found) <= 2
+        and found in (expected[: len(found)], expected[-len(found) :])
+        and number_word(" ".join(found)) is None
+    ):
+        return "right", "word of the sentence"
+    return "undecided", "prose"

@@ -1,0 +1,207 @@
+r"""Single values: units, percent, degrees, bases, ratios, float noise, families such as \pi/6 + k\pi."""
+
+from fractions import Fraction
+from typing import Literal
+
+from pipeline.evaluate.grader import units
+from pipeline.evaluate.grader.asked import Asked
+from pipeline.evaluate.grader.prose import same_words
+from pipeline.evaluate.grader.tree import Node, symbols, walk
+from pipeline.evaluate.grader.values import context, exact, linear, same, value
+
+Outcome = tuple[Literal["right", "wrong", "undecided"], str]
+NOISE = Fraction(1, 10**12)
+NOISE_DENOMINATOR = 10**9
+PARAMETERS = frozenset("knmlN")
+HUNDRED = Node("number", Fraction(100))
+UNIT_LETTERS = frozenset("mgshLlNJWVAKCFcd")
+
+
+def same_scalar(gold: Node, given: Node, asked: Asked) -> Outcome:
+    """Compare two single values; see the module."""
+    if "text" in (gold.kind, given.kind):
+        return _text(gold, given)
+    (gold, gold_unit), (given, given_unit) = _unit(gold), _unit(given)
+    ratio = units.ratio(given_unit, gold_unit)
+    if ratio is None:
+        return (
+            ("undecided", "units differ")
+            if _plain(gold, given, asked)[0] == "right"
+            else ("wrong", "numbers and units")
+        )
+    if ratio != 1:
+        given = Node("mul", None, (Node("number", ratio), given))
+        converted = _plain(gold, given, asked)[0]
+        return (
+            ("undecided", "right in another unit")
+            if converted == "right" and asked.known
+            else (converted, "units converted")
+        )
+    outcome = _plain(gold, given, asked)
+    if outcome[0] != "right" and asked.known and not symbols(gold):
+        outcome = _unit_letter(gold, given, asked) or outcome
+    return outcome
+
+
+def _text(gold: Node, given: Node) -> Outcome:
+    if gold.kind == given.kind:
+        return ("right" if same_words(gold.value, given.value) else "wrong"), "words"
+    words, other = (gold, given) if gold.kind == "text" else (given, gold)
+    if other == Node("constant", "infinity"):
+        return ("right" if same_words(words.value, "infinity") else "wrong"), "words"
+    if other == Node("set"):
+        return ("right" if same_words(words.value, "none") else "wrong"), "words"
+    return "wrong", "words against a value"
+
+
+def _unit(node: Node) -> tuple[Node, str]:
+    if node.kind == "quantity":
+        return node.args[0], node.value
+    return node, ""
+
+
+def _unit_letter(gold: Node, given: Node, asked: Asked) -> Outcome | None:
+    """5 m, where m is no symbol of the answer but the unit."""
+    if given.kind != "mul" or given.args[1].kind != "symbol" or given.args[1].value not in UNIT_LETTERS:
+        return None
+    plain = given.args[0].kind in ("number", "decimal", "div")
+    return ("undecided", "a letter that may be a unit") if plain and same(gold, given.args[0]) else None
+
+
+def _plain(gold: Node, given: Node, asked: Asked) -> Outcome:
+    for rule in (_bases, _degrees, _percent, _ratios):
+        if (outcome := rule(gold, given, asked)) is not None:
+            return outcome
+    return _values(gold, given, asked)
+
+
+def _bases(gold: Node, given: Node, asked: Asked) -> Outcome | None:
+    """204_5: with a base on both sides by value, with one on one side by digits."""
+    if "base" not in (gold.kind, given.kind):
+        return None
+    if gold.kind == given.kind:
+        same_base = gold.value[1] == given.value[1]
+        if not same_base and asked.base:
+            return "wrong", "another base"
+        return ("right" if _in_base(gold) == _in_base(given) is not None else "wrong"), "base"
+    plain, other = (given, gold) if gold.kind == "base" else (gold, given)
+    return ("right" if exact(plain) == other.value[0] else "wrong"), "digits in a base"
+
+
+def _in_base(node: Node) -> int | None:
+    digits, base = node.value
+    if not isinstance(base, Fraction) or base.denominator != 1 or not 2 <= base <= 36:
+        return None
+    try:
+        return int(str(digits), int(base))
+    except ValueError:
+        return None
+
+
+def _degrees(gold: Node, given: Node, asked: Asked) -> Outcome | None:
+    kinds = [node.kind == "degrees" for node in (gold, given)]
+    if all(kinds):
+        return _values(gold.args[0], given.args[0], asked)
+    if not any(kinds):
+        return None
+    angle, other = (gold, given) if kinds[0] else (given, gold)
+    if Node("constant", "pi") in walk(other):
+        return _values(angle, other, asked)[0], "degrees as radians"
+    outcome = _values(angle.args[0], other, asked)[0]
+    if outcome == "right" and asked.radians and angle is given:
+        return "wrong", "degrees where radians are asked for"
+    return outcome, "degrees"
+
+
+def _percent(gold: Node, given: Node, asked: Asked) -> Outcome | None:
+    kinds = [node.kind == "percent" for node in (gold, given)]
+    if not any(kinds):
+        return None
+    if same(gold, given):
+        return "right", "percent"
+    if all(kinds):
+        return _values(gold, given, asked)
+    bare = [node.args[0] if node.kind == "percent" else node for node in (gold, given)]
+    if same(*bare) and (kinds[0] or asked.percent or not asked.known):
+        return "right", "percent asked for"
+    return _values(gold, given, asked)[0], "percent"
+
+
+def _ratios(gold: Node, given: Node, asked: Asked) -> Outcome | None:
+    """a : b is a/b; three parts and more are equal up to a factor."""
+    kinds = [node.kind == "ratio" for node in (gold, given)]
+    if not any(kinds):
+        return None
+    lengths = [len(node.args) for node in (gold, given) if node.kind == "ratio"]
+    if all(kinds) and lengths[0] == lengths[1] > 2:
+        crossed = (
+            same(_product(gold.args[0], right), _product(given.args[0], left))
+            for left, right in zip(gold.args[1:], given.args[1:], strict=True)
+        )
+        return ("right" if all(crossed) else "wrong"), "ratio"
+    return None if set(lengths) == {2} else ("wrong", "ratio")
+
+
+def _product(first: Node, second: Node) -> Node:
+    return Node("mul", None, (first, second))
+
+
+def _values(gold: Node, given: Node, asked: Asked) -> Outcome:
+    outcome = same(gold, given)
+    if outcome:
+        return "right", "numbers" if exact(gold) is not None and exact(given) is not None else "numeric"
+    if outcome is False:
+        if _float_noise(gold, given):
+            return "right", "equal up to float noise"
+        if asked.decimals is not None and _rounded(gold, given, asked.decimals):
+            return "right", "rounded as asked"
+        if _same_family(gold, given):
+            return "right", "same family"
+        return "wrong", "numbers" if exact(gold) is not None and exact(given) is not None else "numeric"
+    return "undecided", "no value to compare"
+
+
+def _float_noise(gold: Node, given: Node) -> bool:
+    """Whether a number of a binary float's length is the other value up to its last digits."""
+    noisy = exact(given)
+    if noisy is None or noisy.denominator < NOISE_DENOMINATOR:
+        return False
+    known = value(gold)
+    if known is None or known == 0 or context.im(known) != 0:
+        return False
+    return abs(value(given) / known - 1) < NOISE.numerator / context.mpf(NOISE.denominator)
+
+
+def _rounded(gold: Node, given: Node, decimals: int) -> bool:
+    """Whether `given` is the value of `gold` rounded to the places the question asks for."""
+    rounded, known = exact(given), value(gold)
+    if (
+        rounded is None
+        or known is None
+        or context.im(known) != 0
+        or exact(gold) == round(exact(gold) or 0, decimals)
+    ):
+        return False
+    if (rounded * 10**decimals).denominator != 1 or gold.kind == "decimal":
+        return False
+    half = context.mpf(1) / (2 * 10**decimals)
+    return abs(value(given) - known) <= half * (1 + context.mpf(10) ** -30)
+
+
+def _same_family(gold: Node, given: Node) -> bool:
+    r"""Whether a + b k over all whole k gives the same values: \pi/4 + k\pi and -3\pi/4 + k\pi."""
+    names = symbols(gold)
+    if names != symbols(given) or len(names) != 1 or not names <= PARAMETERS:
+        return False
+    if not any(part == Node("constant", "pi") for part in walk(gold)):
+        return False
+    name = next(iter(names))
+    ours, theirs = linear(gold, name), linear(given, name)
+    if ours is None or theirs is None:
+        return False
+    steps = value(ours[1]), value(theirs[1])
+    starts = value(ours[0]), value(theirs[0])
+    if None in steps or None in starts or 0 in steps or abs(abs(steps[0]) - abs(steps[1])) > 1e-30:
+        return False
+    shift = (starts[0] - starts[1]) / steps[0]
+    return abs(shift - context.nint(shift)) < 1e-30

@@ -1,0 +1,84 @@
+"""The tree of an answer as read by `parser`, and what can be done to it without arithmetic.
+
+Kinds of node (`value`; `args`): number (Fraction), decimal (Fraction; written with a point), symbol (name),
+constant (pi, e, i, infinity), add, mul, div, pow, neg, pm ("+-" or "-+"; left, right), call (function name),
+apply (symbol name: a product or a function, as the comparison finds), sum (sum or prod; index, low, high,
+body), matrix ((rows, columns)), tuple (its brackets, e.g. "[)"), set, builder (variable, condition), list
+(connective: "," ";" "and" "or"), union, intersection, difference, relation (operators), ratio, degrees,
+percent, quantity (unit), base ((digits, base)), space (R, Z, ...), text (words).
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+
+class Node(NamedTuple):
+    """One node; equality and hash are structural."""
+
+    kind: str
+    value: Any = None
+    args: tuple["Node", ...] = ()
+
+
+class Unreadable(ValueError):
+    """Text that the parser does not take, or a tree that is beyond its bounds; the message says why."""
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """The node and all below it."""
+    yield node
+    for argument in node.args:
+        yield from walk(argument)
+
+
+def symbols(node: Node) -> frozenset[str]:
+    """Names of the free symbols; the index of a sum is bound, a function's name is none."""
+    if node.kind == "symbol":
+        return frozenset((node.value,))
+    found: frozenset[str] = frozenset().union(*map(symbols, node.args)) if node.args else frozenset()
+    if node.kind == "sum":
+        found -= symbols(node.args[0])
+    return found | {node.value} if node.kind == "apply" and node.value not in FUNCTION_NAMES else found
+
+
+FUNCTION_NAMES = frozenset("fghFGH")
+
+
+def rebuild(node: Node, change: Callable[[Node], Node | None]) -> Node:
+    """A copy in which each node for which `change` returns one is replaced by it (outermost first)."""
+    changed = change(node)
+    if changed is not None:
+        return changed
+    if not node.args:
+        return node
+    return Node(node.kind, node.value, tuple(rebuild(argument, change) for argument in node.args))
+
+
+def rename(node: Node, names: dict[str, str]) -> Node:
+    """A copy with symbols renamed."""
+    return rebuild(
+        node,
+        lambda part: (
+            Node("symbol", names[part.value]) if part.kind == "symbol" and part.value in names else None
+        ),
+    )
+
+
+def count(node: Node, kind: str) -> int:
+    """How many nodes of a kind there are."""
+    return sum(part.kind == kind for part in walk(node))
+
+
+def signed(node: Node, signs: Iterator[int] | int) -> Node:
+    """A copy in which each ± is decided: by the next of `signs` (+1 or -1), or all by the one given."""
+
+    def decide(part: Node) -> Node | None:
+        if part.kind != "pm":
+            return None
+        left, right = (signed(argument, signs) for argument in part.args)
+        sign = signs if isinstance(signs, int) else next(signs)
+        if part.value == "-+":
+            sign = -sign
+        return Node("add", None, (left, right if sign > 0 else Node("neg", None, (right,))))
+
+    return rebuild(node, decide)

@@ -1,0 +1,387 @@
+"""Values of trees: exact rationals where possible, else 60 digits at seeded points; bounded in time.
+
+Two expressions are the same if they agree, relative to their size, at every point where both are defined.
+Real points lie below 0, in (0, 1) and above 1, so that sqrt(x^2) is not x; points where only one side is real
+are left out. A value beyond 10^(10^6) or an argument that costs too much raises `Unbounded`, never an endless
+computation.
+"""
+
+import zlib
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from functools import lru_cache
+from threading import RLock
+from typing import Any
+
+from mpmath import MPContext
+
+from pipeline.evaluate.grader.tree import FUNCTION_NAMES, Node, rebuild, symbols, walk
+
+DIGITS = 60
+MAX_BITS = 40_000
+MAX_MAGNITUDE = 4_000_000  # bits before the binary point of an inexact value
+MAX_TERMS = 2_000
+MAX_STEPS = 60_000  # nodes evaluated for one comparison
+REAL_POINTS, INTEGER_POINTS = 7, 4
+SAME, DIFFERENT = 1e-35, 1e-30
+
+context = MPContext()
+context.dps = DIGITS
+
+
+_lock = RLock()  # mpmath changes its context's precision for a moment in some functions
+_steps = [0]
+
+
+class Unbounded(ArithmeticError):
+    """A value too large or a computation too long."""
+
+
+class Undefined(ArithmeticError):
+    """No value: division by zero, a tuple where a number is needed, an unknown function of two arguments."""
+
+
+@lru_cache(maxsize=16384)
+def exact(node: Node) -> Fraction | None:
+    """The rational value of a tree if plain arithmetic gives one within 40,000 bits, else None."""
+    kind = node.kind
+    if kind in ("number", "decimal"):
+        return node.value
+    if kind not in ("add", "mul", "div", "neg", "pow", "percent", "ratio", "quantity"):
+        return None
+    parts = [exact(argument) for argument in node.args]
+    if any(part is None for part in parts):
+        return None
+    if kind == "pow":
+        return _exact_power(*parts)
+    if sum(part.numerator.bit_length() + part.denominator.bit_length() for part in parts) > MAX_BITS:
+        return None
+    first = parts[0]
+    if kind == "neg":
+        return -first
+    if kind == "percent":
+        return first / 100
+    if kind == "quantity":
+        return first
+    if kind == "add":
+        return sum(parts)
+    if kind == "mul":
+        return first * parts[1]
+    return first / parts[1] if len(parts) == 2 and parts[1] else None
+
+
+def _exact_power(base: Fraction, exponent: Fraction) -> Fraction | None:
+    if exponent.denominator != 1 or (base == 0 and exponent <= 0):
+        return None
+    bits = base.numerator.bit_length() + base.denominator.bit_length()
+    return base**exponent.numerator if bits * abs(exponent.numerator) <= MAX_BITS else None
+
+
+def _bounded(value: Any) -> Any:
+    if context.isnan(value):
+        raise Undefined("not a number")
+    if context.isinf(value):
+        return value
+    if value and context.mag(value) > MAX_MAGNITUDE:
+        raise Unbounded("a value too large")
+    return value
+
+
+def _power(base: Any, exponent: Any) -> Any:
+    if base == 0:
+        if context.re(exponent) <= 0:
+            raise Undefined("zero to a power that is not positive")
+        return context.zero
+    if abs(exponent) * max(1, abs(context.mag(base))) > MAX_MAGNITUDE:
+        raise Unbounded("a power too large")
+    return context.power(base, exponent)
+
+
+def _small(value: Any) -> Any:
+    """An argument for functions whose cost grows with its size."""
+    if context.mag(value) > 40:
+        raise Unbounded("an argument too large")
+    return value
+
+
+def _root(value: Any, index: Any) -> Any:
+    """The real root of a negative number for an odd index, else the principal one."""
+    if index == 0:
+        raise Undefined("root of index 0")
+    if context.im(value) == 0 and context.re(value) < 0 and context.isint(index) and int(index) % 2:
+        return -_power(-value, 1 / index)
+    return _power(value, 1 / index)
+
+
+def _mod(value: Any, modulus: Any) -> Any:
+    if modulus == 0:
+        raise Undefined("modulus 0")
+    return value - modulus * context.floor(value / modulus)
+
+
+def _binomial(n: Any, k: Any) -> Any:
+    top, bottom, rest = (_small(part) + 1 for part in (n, k, n - k))
+    return context.gamma(top) * context.rgamma(bottom) * context.rgamma(rest)
+
+
+def _careful(name: str) -> Callable[[Any], Any]:
+    function = getattr(context, name)
+    return lambda value: function(_small(value))
+
+
+FUNCTIONS = {
+    **{name: _careful(name) for name in ("sin", "cos", "tan", "cot", "sec", "csc")},
+    **{name: _careful(name) for name in ("sinh", "cosh", "tanh", "coth")},
+    "arcsin": context.asin,
+    "arccos": context.acos,
+    "arctan": context.atan,
+    "arccot": context.acot,
+    "arcsec": context.asec,
+    "arccsc": context.acsc,
+    "arcsinh": context.asinh,
+    "arccosh": context.acosh,
+    "arctanh": context.atanh,
+    "exp": lambda value: _power(context.e, value),
+    "sqrt": context.sqrt,
+    "cbrt": lambda value: _root(value, context.mpf(3)),
+    "root": _root,
+    "abs": abs,
+    "floor": context.floor,
+    "ceil": context.ceil,
+    "factorial": lambda value: context.gamma(_small(value) + 1),
+    "mod": _mod,
+    "Re": context.re,
+    "Im": context.im,
+    "arg": context.arg,
+    "sgn": context.sign,
+    "max": max,
+    "min": min,
+    "binom": _binomial,
+}
+
+
+def _logarithm(value: Any) -> Any:
+    if value == 0:
+        raise Undefined("logarithm of zero")
+    return context.ln(value)
+
+
+FUNCTIONS["ln"] = _logarithm
+
+
+def number(name: str) -> Any:
+    """A fixed irregular number in (0, 1) that belongs to a name."""
+    return context.mpf(zlib.crc32(name.encode()) * 2654435761 % 2**32 + 1) / (2**32 + 7)
+
+
+def _unknown_function(name: str, values: list[Any]) -> Any:
+    """A smooth function without symmetries that belongs to a name: f(x) and f(-x) are unrelated."""
+    total = number(name)
+    for place, value in enumerate(values):
+        small = value / (2 + abs(value))
+        total += number(f"{name}{place}a") * small + number(f"{name}{place}b") * small**2 + small**3
+    return total
+
+
+def _call(node: Node, point: Mapping[str, Any]) -> Any:
+    name = node.value
+    if name not in FUNCTIONS:
+        raise Undefined(f"no value for {name}")
+    values = [evaluate(argument, point) for argument in node.args]
+    try:
+        return FUNCTIONS[name](*values)
+    except (TypeError, ValueError) as error:
+        raise Undefined(f"no value of {name}") from error
+
+
+def _sum(node: Node, point: Mapping[str, Any]) -> Any:
+    index, low, high, body = node.args
+    first, last = evaluate(low, point), evaluate(high, point)
+    if not (context.isint(first) and context.isint(last)) or last - first > MAX_TERMS:
+        raise Undefined("a sum without whole bounds, or too long")
+    total = context.zero if node.value == "sum" else context.one
+    for term in range(int(first), int(last) + 1):
+        value = evaluate(body, {**point, index.value: context.mpf(term)})
+        total = total + value if node.value == "sum" else total * value
+    return total
+
+
+def evaluate(node: Node, point: Mapping[str, Any]) -> Any:
+    """The value of a tree where `point` gives the symbols' values. Raises Unbounded or Undefined."""
+    _steps[0] += 1
+    if _steps[0] > MAX_STEPS:
+        raise Unbounded("too many steps")
+    return _bounded(_evaluate(node, point))
+
+
+def _evaluate(node: Node, point: Mapping[str, Any]) -> Any:
+    kind, args = node.kind, node.args
+    if kind in ("number", "decimal"):
+        return context.mpf(node.value.numerator) / node.value.denominator
+    if kind == "symbol":
+        return point[node.value]
+    if kind == "constant":
+        return {"pi": +context.pi, "e": +context.e, "i": context.mpc(0, 1), "infinity": context.inf}[
+            node.value
+        ]
+    if kind == "call":
+        return _call(node, point)
+    if kind == "sum":
+        return _sum(node, point)
+    if kind == "apply" and (node.value in FUNCTION_NAMES or len(args) > 1 or node.value not in point):
+        return _unknown_function(node.value, [evaluate(argument, point) for argument in args])
+    values = [evaluate(argument, point) for argument in args]
+    if kind == "apply":
+        return point[node.value] * values[0]
+    if kind == "add":
+        return context.fsum(values) if all(context.isfinite(value) for value in values) else sum(values)
+    if kind == "mul":
+        return values[0] * values[1]
+    if kind in ("div", "ratio") and len(values) == 2:
+        if values[1] == 0:
+            raise Undefined("division by zero")
+        return values[0] / values[1]
+    if kind == "pow":
+        return _rational_power(node, values)
+    if kind == "neg":
+        return -values[0]
+    if kind == "degrees":
+        return values[0] * context.pi / 180
+    if kind == "percent":
+        return values[0] / 100
+    if kind == "quantity":
+        return values[0]
+    raise Undefined(f"no value of a {kind}")
+
+
+def _rational_power(node: Node, values: list[Any]) -> Any:
+    """A power; with a fraction of odd denominator as exponent, the real one of a negative base."""
+    power = exact(node.args[1])
+    if power is not None and power.denominator % 2 and power.denominator > 1 and context.im(values[0]) == 0:
+        root = _root(values[0], context.mpf(power.denominator))
+        return _power(root, context.mpf(power.numerator))
+    return _power(*values)
+
+
+def points(names: frozenset[str], whole: bool) -> list[dict[str, Any]]:
+    """The points to compare at: real ones, or with `whole` integers that grow in the order of the names."""
+    found = []
+    if whole:
+        for turn in range(INTEGER_POINTS):
+            order = {"n": 9, "N": 9, "d": 8, "m": 6, "p": 6, "k": 4, "r": 3, "j": 2, "i": 2}
+            found.append(
+                {name: context.mpf(order.get(name, 5) + turn * (1 + (name in "nNd"))) for name in names}
+            )
+        return found
+    for turn in range(REAL_POINTS):
+        low, high = ((0, 1), (1, 3), (-2, 0), (0, 1), (-3, 3), (2, 9), (0, 1))[turn]
+        found.append({name: low + (high - low) * number(f"{name}|{turn}") for name in names})
+    return found
+
+
+def _is_whole(node: Node) -> bool:
+    """Whether the expression asks for whole numbers: factorials, binomials, floors, sums, powers of -1."""
+    for part in walk(node):
+        if part.kind == "sum" or (
+            part.kind == "call" and part.value in ("factorial", "binom", "floor", "ceil", "mod")
+        ):
+            return True
+        if (
+            part.kind == "pow"
+            and symbols(part.args[1])
+            and (base := exact(part.args[0])) is not None
+            and base < 0
+        ):
+            return True
+    return False
+
+
+def close(first: Any, second: Any) -> bool | None:
+    """Whether two values are equal; None between clearly equal and clearly different."""
+    if context.isinf(first) or context.isinf(second):
+        return first == second
+    scale = max(abs(first), abs(second))
+    if scale == 0:
+        return True
+    distance = abs(first - second) / scale
+    if distance < SAME:
+        return True
+    if _is_noise(first) and _is_noise(second):
+        return True
+    return False if distance > DIFFERENT else None
+
+
+def _is_noise(value: Any) -> bool:
+    """Zero, or what rounding leaves of it; values that are truly tiny are smaller still."""
+    return value == 0 or 1e-75 < abs(value) < 1e-50
+
+
+def _real(value: Any) -> bool:
+    return context.isinf(value) or abs(context.im(value)) <= 1e-40 * (1 + abs(value))
+
+
+def same(first: Node, second: Node) -> bool | None:
+    """Whether two expressions are equal; None if that could not be found out."""
+    if first == second:
+        return True
+    names = symbols(first) | symbols(second)
+    if not names:
+        left, right = exact(first), exact(second)
+        if left is not None and right is not None:
+            return left == right
+        return _agree(first, second, [{}], complex_too=True)
+    complex_too = any(part == Node("constant", "i") for side in (first, second) for part in walk(side))
+    whole = _is_whole(first) or _is_whole(second)
+    verdict = _agree(first, second, points(names, whole=False), complex_too)
+    if whole and verdict is not True:
+        verdict = _agree(first, second, points(names, whole=True), complex_too)
+    return verdict
+
+
+def _agree(first: Node, second: Node, where: list[dict[str, Any]], complex_too: bool) -> bool | None:
+    with _lock:
+        _steps[0] = 0
+        return _agreement(first, second, where, complex_too)
+
+
+def _agreement(first: Node, second: Node, where: list[dict[str, Any]], complex_too: bool) -> bool | None:
+    agreed = 0
+    for point in where:
+        try:
+            left, right = evaluate(first, point), evaluate(second, point)
+        except Undefined:
+            continue
+        except (Unbounded, ArithmeticError, ValueError):
+            return None
+        if not complex_too and not (_real(left) and _real(right)):
+            continue
+        verdict = close(left, right)
+        if verdict is not True:
+            return verdict
+        agreed += 1
+    return True if agreed >= min(2, len(where)) else None
+
+
+def value(node: Node) -> Any | None:
+    """The numeric value of an expression without symbols, or None."""
+    if symbols(node):
+        return None
+    try:
+        with _lock:
+            _steps[0] = 0
+            return evaluate(node, {})
+    except (ArithmeticError, ValueError):
+        return None
+
+
+def linear(node: Node, name: str) -> tuple[Node, Node] | None:
+    """(start, slope) of a tree that is start + slope * symbol `name`, else None."""
+
+    def at(number: int) -> Node:
+        value = Node("number", Fraction(number))
+        return rebuild(node, lambda part: value if part == Node("symbol", name) else None)
+
+    start = at(0)
+    slope = Node("add", None, (at(1), Node("neg", None, (start,))))
+    line = Node("add", None, (start, Node("mul", None, (slope, Node("symbol", name)))))
+    return (start, slope) if same(node, line) else None

@@ -1,0 +1,125 @@
+"""Words that the grader knows: units with their sizes, functions, commands, answers that mean the same."""
+
+from fractions import Fraction
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# Latin, Greek and LaTeX
+
+FUNCTIONS = _words(
+    """sin cos tan cot sec csc arcsin arccos arctan arccot arcsec arccsc sinh cosh tanh coth arcsinh
+    arccosh arctanh log ln lg exp sqrt cbrt abs floor ceil max min gcd lcm det arg Re Im sgn Arg Log
+    asin acos atan arsinh tg ctg arctg"""
+)
+ALIASES = {
+    "asin": "arcsin",
+    "acos": "arccos",
+    "atan": "arctan",
+    "lg": "log10",
+    "Arg": "arg",
+    "Log": "log",
+    "arsinh": "arcsinh",
+    "tg": "tan",
+    "ctg": "cot",
+    "arctg": "arctan",
+}
+GREEK = _words(
+    """alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi
+    omicron rho sigma tau upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma
+    Upsilon Phi Psi Omega ell hbar"""
+)
+ACCENTS = _words(
+    """mathbf boldsymbol bm vec overline bar hat widehat overrightarrow tilde mathcal mathfrak underline"""
+)
+# commands that outputs escape twice
+COMMANDS = _words(
+    """frac dfrac tfrac cfrac sqrt pi text left right cdot times infty circ sin cos tan cot sec csc log
+    ln theta alpha beta le leq ge geq lt gt ne neq pm mp cup cap in mathbb mathrm mathbf mbox binom
+    dbinom boxed begin end quad leqslant geqslant angle degree overline displaystyle"""
+)
+
+# English
+
+# runs of two or three letters that are words, not products of symbols
+SHORT_WORDS = _words(
+    """is the if in no of for all not are any by at as on it we one two six ten odd even yes has day
+    days cm mm km kg mg ml lb oz ft hr min sec mph rad deg per cups men pen how can was sum top red
+    big new its and or true false none dne"""
+)
+LEADING_WORDS = _words("only exactly about approximately approx total either both")
+CLAUSE_WORDS = _words(
+    """is are was were be not no cannot if when where or and but than more less least most equals
+    should does do has do have must that which since because so will can would there approximately
+    divided plus minus times"""
+)
+ARTICLES = _words("the a an is are it its 是")
+ONES = [
+    "zero",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+    "thirteen",
+    "fourteen",
+    "fifteen",
+    "sixteen",
+    "seventeen",
+    "eighteen",
+    "nineteen",
+]
+TENS = _words("twenty thirty forty fifty sixty seventy eighty ninety")
+NUMBER_WORDS = {word: number for number, word in enumerate(ONES)} | {
+    "twenty": 20,
+    "thirty": 30,
+    "forty": 40,
+    "fifty": 50,
+    "sixty": 60,
+    "seventy": 70,
+    "eighty": 80,
+    "ninety": 90,
+}
+_SAME = {
+    "yes": "true correct 是 对 正确 √ 是的",
+    "no": "false incorrect 否 错 错误 不是 不对",
+    "none": """empty ∅ no-solution no-solutions no-real-solution no-real-solutions no-real-roots no-roots
+    nosolution 无解 不存在""",
+    "infinity": "infinitely-many infinite infinitely-many-solutions 无穷 无数 无穷多",
+    "dne": "does-not-exist undefined",
+}
+SYNONYMS = {word: first for first, others in _SAME.items() for word in (first, *others.split())}
+
+# units: name to size in the kind's base unit
+
+_UNITS = {
+    "length": """mm 1/1000 millimeter 1/1000 毫米 1/1000 cm 1/100 centimeter 1/100 厘米 1/100 分米 1/10
+        m 1 meter 1
+    metre 1 米 1 km 1000 kilometer 1000 千米 1000 公里 1000 inch 127/5000 inche 127/5000 in 127/5000 foot
+    381/1250 feet 381/1250 ft 381/1250 yard 1143/1250 mile 201168/125""",
+    "time": """second 1 sec 1 s 1 秒 1 minute 60 min 60 分钟 60 分 60 hour 3600 hr 3600 h 3600 小时
+        3600 时 3600 day
+    86400 天 86400 week 604800""",
+    "mass": """mg 1/1000 g 1 gram 1 克 1 kg 1000 kilogram 1000 千克 1000 公斤 1000 吨 1000000""",
+    "money": "cent 1/100 ¢ 1/100 dollar 1 usd 1",
+    "yuan": "yuan 1 元 1 块 1 角 1/10",
+    "volume": "ml 1/1000 milliliter 1/1000 毫升 1/1000 l 1 liter 1 litre 1 升 1",
+    "angle": "degree 1 deg 1 度 1",
+    "radian": "radian 1 rad 1",
+}
+UNITS: dict[str, tuple[str, Fraction]] = {}
+for _kind, _table in _UNITS.items():
+    _parts = _table.split()
+    for _name, _size in zip(_parts[::2], _parts[1::2], strict=True):
+        UNITS[_name] = _kind, Fraction(_size)
+GENERIC_UNITS = _words("unit units square cubic sq total ways way 个 的 of the a per each in and")
+UNIT_POWERS = {"square": 2, "sq": 2, "squared": 2, "平方": 2, "cubic": 3, "cubed": 3, "立方": 3}
