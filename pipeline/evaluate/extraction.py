@@ -152,9 +152,8 @@ def chosen_letter(text: str) -> str | None:
 
 def _is_bare(text: str) -> bool:
     """Whether a response is nothing but its answer."""
-    return (
-        0 < len(text) <= 100 and "\n" not in text and not has_sentence(text) and "$" not in text.strip("$ ")
-    )
+    one_line = len(text) <= 100 and "\n" not in text and "$" not in text.strip("$ ") and BOX not in text
+    return one_line and re.search(r"\d|\\[a-z]|[=<>∞π]", text) is not None and not has_sentence(text)
 
 
 def extract(response: str, *, boxed_only: bool = False) -> str | None:
