@@ -18,7 +18,7 @@ CHAT_TEMPLATE = (
     "{% else %}{{ raise_exception('roles are user and assistant') }}{% endif %}"
     "{% endfor %}{% if add_generation_prompt %}Assistant:{% endif %}"
 )
-TOOL_OUTPUT = re.compile(r"(```output\n.*?```)", re.DOTALL)
+TOOL_OUTPUT = re.compile(r"((?<=```output)\n(?:.*?\n)?```)", re.DOTALL)  # the assistant opens the fence
 CHINESE = re.compile(r"[\u4e00-\u9fff]")
 
 
@@ -43,7 +43,8 @@ def language_of(text: str) -> str:
 def encode_chat(tokenizer: Any, messages: Sequence[dict[str, str]]) -> tuple[list[int], list[bool]]:
     """Token ids of a conversation, and for each whether it is the assistant's own: words and EOS.
 
-    What a tool answered (an `output` fence inside an assistant's message) is context, not its own. Raises
+    What a tool answered (the inside and the end of an `output` fence in an assistant's message) is context,
+    not its own; opening the fence is its own: that is how it asks for the result. Raises
     InputError for an unknown role or turns that do not alternate, starting with the user.
     """
     texts: list[str] = []

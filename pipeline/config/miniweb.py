@@ -34,6 +34,7 @@ class MiniwebSection(Section):
         max_length=3,
     )
     sft: int = key(12000, "supervised fine-tuning examples", ge=1)
+    sft_tool: int = key(6000, "tool-integrated fine-tuning examples, of the same problems as `sft`", ge=1)
     rl: int = key(4000, "prompts with known answers for the reward model and RL", ge=1)
     test: int = key(1000, "test problems: story frames known from training, unseen people and things", ge=1)
     heldout: int = key(500, "test problems with story frames that training text never shows", ge=1)

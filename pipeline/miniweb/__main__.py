@@ -24,6 +24,8 @@ def write_datasets(folder: Path, config: MiniwebSection) -> dict[str, list[Probl
     share = config.chinese_share
     train = datasets.distinct_problems(config.seed, "train", max(config.sft, config.rl), share)
     datasets.write_sft(folder / "sft.jsonl", train[: config.sft], config.solution_styles, config.seed)
+    tool = [{"tool": 1.0}] * 3
+    datasets.write_sft(folder / "sft_tool.jsonl", train[: config.sft_tool], tool, config.seed)
     datasets.write_benchmark(
         folder / "rl.jsonl", train[: config.rl], "miniweb"
     )  # a subset, as in section 4.2

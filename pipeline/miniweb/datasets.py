@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pipeline.miniweb.problems import Problem, Style, make_problem, render_solution
 
-FORMATS: dict[Style, str] = {"cot": "cot", "brief": "cot", "direct": "cot", "program": "pot"}
+FORMATS: dict[Style, str] = {"cot": "cot", "brief": "cot", "direct": "cot", "program": "pot", "tool": "tool"}
 
 
 def distinct_problems(seed: int, split: str, count: int, chinese_share: float) -> list[Problem]:

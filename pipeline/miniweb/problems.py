@@ -2,7 +2,7 @@
 
 A problem is a story of one to three additions and subtractions of small numbers (wording: `scenarios.py`).
 Solutions come in styles of different reliability for a small model: step by step (`cot`), one joined sum
-(`brief`), the bare result (`direct`), or a program. That is what gives reinforcement learning its room, as in
+(`brief`), the bare result (`direct`), a program, or one sum that a program computes (`tool`). That is what gives reinforcement learning its room, as in
 the paper's section 5.2.2: a model that saw all styles can already solve a problem, and GRPO teaches it to
 prefer the style that does.
 
@@ -20,8 +20,8 @@ from typing import Literal
 
 from pipeline.miniweb.scenarios import LANGUAGES, Language, Scenario
 
-Style = Literal["cot", "brief", "direct", "program"]
-STYLES: tuple[Style, ...] = ("cot", "brief", "direct", "program")
+Style = Literal["cot", "brief", "direct", "program", "tool"]
+STYLES: tuple[Style, ...] = ("cot", "brief", "direct", "program", "tool")
 SPLITS = ("train", "test", "heldout")
 
 MAX_START = 12
@@ -151,11 +151,14 @@ def program(problem: Problem) -> str:
 def render_solution(problem: Problem, style: Style, boxed: bool = True) -> str:
     """The solution in one style; `boxed` writes the answer as \\boxed{N}, as chat answers do.
 
-    A `program` states no answer: running it prints it.
+    A `program` states no answer: running it prints it. `tool` runs one, reads its output and answers (the
+    paper's tool-integrated reasoning, section 3.1).
     """
     if style == "program":
         return f"```python\n{program(problem)}\n```"
     answer = f"\\boxed{{{problem.answer}}}" if boxed else problem.answer
     conclusion = LANGUAGES[problem.lang].conclusion.format(answer=answer)
-    lines = {"cot": problem.steps, "brief": [joined_sum(problem)], "direct": []}[style]
+    total = joined_sum(problem)
+    run = f"```python\nprint({total.partition('=')[0]})\n```\n```output\n{problem.answer}\n```"
+    lines = {"cot": problem.steps, "brief": [total], "direct": [], "tool": [run]}[style]
     return "\n".join([*lines, conclusion])
