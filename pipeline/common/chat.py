@@ -59,10 +59,10 @@ def encode_chat(tokenizer: Any, messages: Sequence[dict[str, str]]) -> tuple[lis
             texts.append(f"User: {message['content']}\n\nAssistant:")
             own.append(False)
             continue
-        for part in TOOL_OUTPUT.split(f" {message['content']}"):
+        for number, part in enumerate(TOOL_OUTPUT.split(f" {message['content']}")):
             if part:
                 texts.append(part)
-                own.append(TOOL_OUTPUT.fullmatch(part) is None)
+                own.append(number % 2 == 0)  # between its own words stands what the tool said
         texts.append("")
         own.append(True)
     ids = [] if tokenizer.bos_token_id is None else [tokenizer.bos_token_id]

@@ -1,0 +1,83 @@
+"""Programs in what a model wrote: which to run, and how the result is shown to it (paper section 8.2).
+
+Text only: nothing here runs anything; `sandbox` does.
+"""
+
+import re
+
+from pipeline.evaluate.sandbox.pool import Outcome
+
+OUTPUT_FENCE = "```output"
+_BLOCK = re.compile(r"```(?:python|py)[ \t]*\n(.*?)(?:\n```|```|\Z)", re.DOTALL)
+_OUTPUT = re.compile(r"```output[ \t]*\n(.*?)\n?```", re.DOTALL)
+_ANSWER_NAMES = ("answer", "ans", "result")
+
+
+def pal_program(text: str) -> str | None:
+    """The program of a response that is one: its Python blocks joined, or all of a text without fences.
+
+    If it prints nothing itself, what `solution()` returns is printed, or else `answer`, `ans` or `result`.
+    """
+    blocks = _BLOCK.findall(text)
+    code = "\n".join(blocks) if blocks else text.partition("```")[0]
+    if not code.strip():
+        return None
+    if not re.search(r"^print\(|^\s+print\(", code, re.MULTILINE):
+        if re.search(r"^def solution\(", code, re.MULTILINE):
+            return f"{code}\nprint(solution())"
+        for name in _ANSWER_NAMES:
+            if re.search(rf"^{name}\s*=", code, re.MULTILINE):
+                return f"{code}\nprint({name})"
+    return code
+
+
+def tool_program(text: str) -> str | None:
+    """What a tool-integrated response asks to run: all its Python blocks so far, as one program.
+
+    There is no kept interpreter: earlier blocks run again without their unindented print lines, so that only
+    the last block's output shows. None if the text does not end in a closed Python block.
+    """
+    if not text.rstrip().endswith("```"):
+        return None
+    blocks = _BLOCK.findall(text)
+    if not blocks or not text.rstrip().endswith((f"{blocks[-1]}\n```", f"{blocks[-1]}```")):
+        return None
+    earlier = [
+        "\n".join(line for line in block.splitlines() if not line.startswith("print(")) for block in blocks
+    ]
+    return "\n".join([*earlier[:-1], blocks[-1]])
+
+
+def _cut(text: str, limit: int) -> str:
+    half = limit // 2
+    return text if len(text) <= limit else f"{text[:half]}...{text[-half:]}"
+
+
+def shown(outcome: Outcome, limit: int) -> str:
+    """What the model is told of a run: its output, or the error's last line; the middle beyond `limit`
+    characters is left out.
+
+    Departure: the paper counts an error's tokens instead of its characters.
+    """
+    output = outcome.stdout.strip()
+    if output:
+        return _cut(output, limit)
+    if outcome.status == "ok":
+        return ""
+    lines = outcome.stderr.strip().splitlines()
+    what = lines[-1] if lines and outcome.status == "error" else outcome.status
+    return f"Runtime errors: {_cut(what, limit)}"
+
+
+def printed(outcome: Outcome) -> str | None:
+    """A program's answer: the last line that it printed; None if it failed or printed nothing."""
+    lines = outcome.stdout.strip().splitlines() if outcome.status == "ok" else []
+    return lines[-1].strip() or None if lines else None
+
+
+def last_output(text: str) -> str | None:
+    """The last result in a tool-integrated response; None if there is none or it is an error."""
+    outputs = _OUTPUT.findall(text)
+    if not outputs or not outputs[-1].strip() or outputs[-1].startswith("Runtime errors:"):
+        return None
+    return outputs[-1].strip().splitlines()[-1]
