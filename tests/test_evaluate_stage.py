@@ -6,14 +6,19 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 from tiny_model import save_tiny_model
-from transformers import AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from pipeline.common.manifest import ROOT
 from pipeline.common.stage import InputError
 from pipeline.config.evaluate import BenchmarkNode
+from pipeline.config.root import Config, ConfigError
 from pipeline.evaluate import grade, score
 from pipeline.evaluate.benchmarks import Item, _renamed, load
-from pipeline.evaluate.prompts import Layout, chat_prompt, choose_exemplars, few_shot_text
+from pipeline.evaluate.programs import last_output, pal_program, shown, tool_program
+from pipeline.evaluate.prompts import Layout, chat_prompt, choose_exemplars, few_shot_text, read_layout
+from pipeline.evaluate.sandbox.pool import Outcome
 
 
 def write_lines(path: Path, rows: list) -> Path:
@@ -124,11 +129,102 @@ def test_the_score_program_takes_ids_or_questions(tmp_path, capsys):
     assert "outputs.jsonl: line 1: no reference has this id" in capsys.readouterr().err
 
 
+BENCHMARKS = [
+    "gsm8k",
+    "math",
+    "math500",
+    "sat",
+    "ocw",
+    "mmlu_stem",
+    "cmath",
+    "mgsm_zh",
+    "gaokao_mathcloze",
+    "gaokao_mathqa",
+]
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_every_benchmark_of_the_paper_is_known_by_its_name_and_brings_its_prompts(name):
+    node = Config({"benchmarks": {name: {}}}).benchmarks[name]
+    layout = read_layout(ROOT / node.prompt)
+    asked_few_shot = node.modes is None or "few_shot_cot" in node.modes
+    assert not asked_few_shot or node.exemplars or len(layout.exemplars) >= node.shots
+    assert node.language in ("en", "zh")
+    local = Config({"benchmarks": {name: {"source": "mine.jsonl", "limit": 3}}}).benchmarks[name]
+    assert (local.source, local.limit, local.shots) == ("mine.jsonl", 3, node.shots)
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "count"),
+    [
+        ("gsm8k", "gsm8k_test", 1319),
+        ("math", "math_test", 5000),
+        ("math500", "math500", 500),
+        ("sat", "sat_math", 32),
+        ("ocw", "ocw", 272),
+        ("mmlu_stem", "mmlu_stem", 3018),
+        ("cmath", "cmath_test", 1098),
+        ("mgsm_zh", "mgsm", 250),
+        ("gaokao_mathcloze", "gaokao_mathcloze", 118),
+        ("gaokao_mathqa", "gaokao_mathqa", 351),
+    ],
+)
+def test_the_real_benchmarks_load_whole_from_files(name, file, count):
+    path = ROOT.parent / f"shared/data/bench/{file}.jsonl.gz"
+    if not path.exists():
+        pytest.skip("no real benchmarks beside the checkout")
+    node = Config({"benchmarks": {name: {"source": str(path)}}}).benchmarks[name]
+    assert len(load(name, node, [str(path)])) == count
+
+
+def test_a_benchmark_without_a_source_is_named():
+    with pytest.raises(ConfigError, match="benchmarks.mine.source"):
+        Config({"benchmarks": {"mine": {}}})
+
+
+def test_choices_may_be_a_list_with_the_answers_place(tmp_path):
+    rows = [{"question": "?", "choices": ["1", "2"], "answer": 1}]
+    path = write_lines(tmp_path / "bench.jsonl", rows)
+    (item,) = load("bench", BenchmarkNode(source=str(path)), [str(path)])
+    assert (item.choices, item.answer) == ({"A": "1", "B": "2"}, "B")
+
+
+@pytest.mark.parametrize(
+    ("text", "program"),
+    [
+        ("def solution():\n    return 3\n", "def solution():\n    return 3\n\nprint(solution())"),
+        ("Sure.\n```python\nans = 1 + 1\n```\nDone.", "ans = 1 + 1\nprint(ans)"),
+        ("```python\nprint(4)\n```", "print(4)"),
+        ("x = 1\n```\n\nQ: more", "x = 1\n"),
+        ("```", None),
+    ],
+)
+def test_a_pal_program_prints_its_answer(text, program):
+    assert pal_program(text) == program
+
+
+def test_a_tool_program_repeats_earlier_blocks_without_their_prints():
+    first = "So\n```python\nx = 1\nprint(x)\n```\n"
+    assert tool_program(first) == "x = 1\nprint(x)"
+    second = f"{first}```output\n1\n```\nand\n```python\nprint(x + 1)\n```"
+    assert tool_program(second) == "x = 1\nprint(x + 1)"
+    assert tool_program(f"{second}\n```output\n2\n```\n") is None
+    assert tool_program("no program") is None
+    assert last_output(f"{second}\n```output\n2\n```\n") == "2"
+
+
+def test_long_results_lose_their_middle_and_errors_show_their_last_line():
+    assert shown(Outcome("ok", "a" * 60 + "b" * 60, ""), 100) == "a" * 50 + "..." + "b" * 50
+    assert shown(Outcome("error", "", "Traceback\nNameError: x\n"), 100) == "Runtime errors: NameError: x"
+    assert shown(Outcome("timeout", "", ""), 100) == "Runtime errors: timeout"
+
+
 def run_stage_program(folder: Path, config: dict) -> subprocess.CompletedProcess:
     inputs = {
         "model": folder / "model",
         "benchmark.toy": folder / "bench.jsonl",
         "exemplars.toy": folder / "bench.jsonl",
+        "removals": folder / "removals.jsonl",
     }
     return subprocess.run(
         [sys.executable, "-m", "pipeline.evaluate", "--instance", "tiny", "--config", json.dumps(config)]
@@ -144,6 +240,9 @@ def test_a_model_is_evaluated_by_vllm_and_only_lost_batches_are_sampled_again(tm
     save_tiny_model(tmp_path / "model", seed=0)
     rows = [*questions(5), {"id": "long", "question": "x" * 600, "answer": "1"}]
     write_lines(tmp_path / "bench.jsonl", rows)
+    write_lines(
+        tmp_path / "removals.jsonl", [{"benchmark": "toy", "item": "q1"}, {"benchmark": "x", "item": "q2"}]
+    )
     toy = {"source": "bench.jsonl", "modes": ["chat_cot", "few_shot_cot"], "shots": 2}
     config = {
         "samples": 2,
@@ -159,6 +258,11 @@ def test_a_model_is_evaluated_by_vllm_and_only_lost_batches_are_sampled_again(tm
     assert set(scores) == {"chat_cot", "few_shot_cot"}
     assert scores["chat_cot"]["n"] == 6 and scores["chat_cot"]["prompt_too_long"] == 1
     assert set(scores["chat_cot"]["pass@k"]) == {"1", "2"}
+    assert scores["chat_cot"]["contamination"]["items"] == 1
+    assert scores["chat_cot"]["contamination"]["clean"]["n"] == 5
+    assert scores["chat_cot"]["by"]["subject"]["sum"]["n"] == 5
+    exemplars = (tmp_path / "out/data/toy.few_shot_cot.exemplars.jsonl").read_text().splitlines()
+    assert [json.loads(line)["id"] for line in exemplars] == ["q0", "q2"]
     counters = json.loads((tmp_path / "out/run.json").read_text())["counters"]
     assert counters["vllm.requests"] == 2 * 5 * 3 and counters["vllm.tokens"] > 0
     results = {path.name: path.read_bytes() for path in (tmp_path / "out/data").iterdir()}
@@ -170,3 +274,44 @@ def test_a_model_is_evaluated_by_vllm_and_only_lost_batches_are_sampled_again(tm
     assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "out/run.json").read_text())["counters"]["vllm.requests"] == 2 * 2
     assert {path.name: path.read_bytes() for path in (tmp_path / "out/data").iterdir()} == results
+
+
+TOOL_ANSWER = " ```python\nprint(6*7)\n```\n```output\n42\n```\nIt is \\boxed{42}."
+
+
+def memorise(folder: Path, text: str, steps: int = 120) -> None:
+    """Train the tiny model until it goes on from any beginning of `text` with its rest."""
+    model = AutoModelForCausalLM.from_pretrained(folder).train()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    ids = torch.tensor([[*tokenizer(text, add_special_tokens=False)["input_ids"], tokenizer.eos_token_id]])
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        model(ids, labels=ids).loss.backward()
+        optimizer.step()
+    model.save_pretrained(folder)
+
+
+def test_a_tool_integrated_answer_reads_what_its_program_printed_and_resumes(tmp_path):
+    save_tiny_model(tmp_path / "model", seed=0)
+    memorise(tmp_path / "model", f"<s>User: What is 6*7?\n\nAssistant:{TOOL_ANSWER}")
+    rows = [{"id": f"q{n}", "question": "What is 6*7?", "answer": "42"} for n in range(4)]
+    write_lines(tmp_path / "bench.jsonl", rows)
+    write_lines(tmp_path / "removals.jsonl", [])
+    toy = {"source": "bench.jsonl", "modes": ["chat_tool", "chat_pal"]}
+    config = {"samples": 0, "max_tokens": 60, "batch": 2, "tool_suffix": {}, "benchmarks": {"toy": toy}}
+    done = run_stage_program(tmp_path, config)
+    assert done.returncode == 0, done.stderr
+    scores = json.loads((tmp_path / "out/data/scores.json").read_text())["toy"]
+    assert scores["chat_tool"]["accuracy"] == scores["chat_tool"]["program_accuracy"] == 1.0
+    assert scores["chat_pal"]["accuracy"] == 1.0 and scores["chat_pal"]["failed"] == 0
+    row = json.loads((tmp_path / "out/data/toy.chat_tool.jsonl").read_text().splitlines()[0])
+    assert row["greedy"]["text"] == TOOL_ANSWER and row["greedy"]["program"] == "ok"
+    counters = json.loads((tmp_path / "out/run.json").read_text())["counters"]
+    assert counters["vllm.requests"] == 4 * 2 + 4 and counters["sandbox.programs"] == 8
+
+    next((tmp_path / "work/samples").glob("toy.chat_tool.greedy-000002-*")).unlink()
+    done = run_stage_program(tmp_path, config)
+    assert done.returncode == 0, done.stderr
+    counters = json.loads((tmp_path / "out/run.json").read_text())["counters"]
+    assert counters["vllm.requests"] == 2 * 2 and counters["sandbox.programs"] == 2

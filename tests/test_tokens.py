@@ -85,7 +85,9 @@ def test_chat_ids_are_those_of_the_template_and_only_answers_are_learnt(tokenize
 
 
 def test_what_a_tool_printed_is_context(tokenizer):
-    answer = "```python\nprint(7)\n```\n```output\n7\n```\nIt is 7."  # it opens the fence: that asks for a run
+    answer = (
+        "```python\nprint(7)\n```\n```output\n7\n```\nIt is 7."  # it opens the fence: that asks for a run
+    )
     messages = [{"role": "user", "content": "?"}, {"role": "assistant", "content": answer}]
     ids, own = encode_chat(tokenizer, messages)
     learnt = [token for token, is_own in zip(ids, own, strict=True) if is_own]

@@ -61,6 +61,7 @@ def test_every_instance_left_a_manifest_and_the_report_stands(finished: Checkout
         ("rl/grpo", "vllm."),
         ("reward/prm", "vllm."),
         ("evaluate/grpo", "vllm."),
+        ("evaluate/tool", "vllm."),
     ],
 )
 def test_the_component_really_did_the_work(finished: Checkout, instance: str, counter: str) -> None:
@@ -77,7 +78,7 @@ def test_snakemake_recorded_every_job(finished: Checkout) -> None:
     assert {row[-1] for row in rows} == {"no update"}
 
 
-EVALUATIONS = {"evaluate_model model=base", "evaluate_model model=instruct", "evaluate_model model=grpo"}
+EVALUATIONS = {f"evaluate_model model={name}" for name in ("base", "instruct", "tool", "grpo")}
 
 
 def test_an_rl_key_reruns_that_model_its_evaluation_and_the_report(finished: Checkout) -> None:

@@ -151,9 +151,11 @@ def json_schema() -> dict[str, Any]:
     sections = {name: use(_schema_of(model)) for name, model in SECTIONS.items()}
     nullable = lambda schema: {"anyOf": [schema, {"type": "null"}]}  # noqa: E731 (an overlay removes a node by null)
     models = [use(_model_schema(stage)) for stage in MODEL_STAGES]
+    benchmark = use(_schema_of(BenchmarkNode))
+    benchmark.pop("required")  # configs/benchmarks/ may give the rest
     nodes = {
         "mixtures": use(_schema_of(MixtureNode)),
-        "benchmarks": use(_schema_of(BenchmarkNode)),
+        "benchmarks": benchmark,
         "models": {"anyOf": models},
     }
     properties = {"run": {"type": "string"}, "seed": {"type": "integer"}, **sections}

@@ -4,11 +4,16 @@ from typing import Literal
 
 from pipeline.config.section import REQUIRED, Section, key
 
-Mode = Literal["few_shot_cot", "chat_cot"]
+Mode = Literal["few_shot_cot", "chat_cot", "few_shot_pal", "chat_pal", "chat_tool"]
 
 SUFFIX = {
     "en": "Please reason step by step, and put your final answer within \\boxed{}.",
     "zh": "请通过逐步推理来解答问题，并把最终答案放置于\\boxed{}中。",
+}
+TOOL_SUFFIX = {
+    "en": "Please integrate natural language reasoning with programs to solve the problem above, "
+    "and put your final answer within \\boxed{}.",
+    "zh": "请结合自然语言和Python程序语言来解答问题，并把最终答案放置于\\boxed{}中。",
 }
 
 
@@ -38,6 +43,9 @@ class BenchmarkNode(Section):
         "configs/prompts/problem-solution.yaml",
         "layout of a few-shot prompt, and its exemplars if it has any",
     )
+    pal_prompt: str = key(
+        "configs/prompts/pal-math.yaml", "the same where a program is asked for", paper="GSM8K, MATH (8.3)"
+    )
     exemplars: str | list[str] | None = key(
         None, "bench-format files whose worked solutions are the exemplars"
     )
@@ -55,7 +63,19 @@ class EvaluateSection(Section):
     suffix: dict[str, str] = key(
         SUFFIX, "instruction appended to a chat question, by language; none for others", paper="as here (8.2)"
     )
-    max_tokens: int = key(1024, "longest answer; tokens", paper="1024 (8.1)", ge=1)
+    tool_suffix: dict[str, str] = key(
+        TOOL_SUFFIX, "the same where programs are run (chat_pal, chat_tool)", paper="as here for tools (8.2)"
+    )
+    tool_rounds: int = key(
+        2, "generations of a tool-integrated answer; between two, programs are run", paper="2 (8.2)", ge=1
+    )
+    tool_seconds: float = key(10.0, "wall-clock limit of a program; seconds", paper="10 (8.1)", gt=0)
+    tool_result: int = key(
+        100, "longest result shown to the model, the middle is cut out; characters", paper="100 (8.2)", ge=2
+    )
+    max_tokens: int = key(
+        1024, "longest answer, of a tool-integrated one each part; tokens", paper="1024 (8.1)", ge=1
+    )
     samples: int = key(
         64, "samples per question for Maj@K and Pass@K; 0 for greedy only", paper="64 (Figure 7)", ge=0
     )

@@ -296,14 +296,19 @@ class Graph:
     def _evaluate(self, name: str, benchmarks: list[str]) -> None:
         section = self.config.sections["evaluate"]
         inputs = [("model", self.model(name)), *self._benchmark_files(benchmarks)]
+        if "decontaminate/corpus" in self.nodes:
+            inputs.append(("removals", Result("decontaminate/corpus", "removals.jsonl")))
         for benchmark in benchmarks:
-            exemplars = self.config.benchmarks[benchmark].exemplars
-            sources = self._sources(exemplars, f"benchmarks.{benchmark}.exemplars")
-            inputs += [(f"exemplars.{benchmark}", source) for source in sources]
+            for key in ("exemplars", "prompt", "pal_prompt"):
+                sources = getattr(self.config.benchmarks[benchmark], key)
+                found = self._sources(sources, f"benchmarks.{benchmark}.{key}")
+                inputs += [(f"{key}.{benchmark}", source) for source in found]
         self._add(f"evaluate/{name}", "pipeline.evaluate", section, inputs)
         nodes = {
             benchmark: self.config.benchmarks[benchmark].model_dump(mode="json") for benchmark in benchmarks
         }
+        if (own := self.config.models[name].modes) is not None:
+            nodes = {benchmark: node | {"modes": own} for benchmark, node in nodes.items()}
         self.nodes[f"evaluate/{name}"].section["benchmarks"] = nodes
         self.nodes[f"evaluate/{name}"].section["model_stage"] = self.config.models[name].stage
 

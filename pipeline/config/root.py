@@ -5,15 +5,17 @@ names the key.
 """
 
 import difflib
+from pathlib import Path
 from typing import Any, Literal
 
+import yaml
 from pydantic import ValidationError
 
 from pipeline.config.corpus import CorpusSection
 from pipeline.config.cpt import CptSection
 from pipeline.config.crawl import CrawlSection
 from pipeline.config.decontaminate import DecontaminateSection
-from pipeline.config.evaluate import BenchmarkNode, EvaluateSection
+from pipeline.config.evaluate import BenchmarkNode, EvaluateSection, Mode
 from pipeline.config.launch import LaunchSection
 from pipeline.config.miniweb import MiniwebSection
 from pipeline.config.report import ReportSection
@@ -37,6 +39,7 @@ SECTIONS: dict[str, type[Section]] = {
     "report": ReportSection,
     "launch": LaunchSection,
 }
+BENCHMARKS = Path(__file__).resolve().parents[2] / "configs/benchmarks"
 MODEL_STAGES = ("cpt", "sft", "reward", "rl")
 
 
@@ -60,6 +63,7 @@ class ModelNode(Section):
         None, "rl: name of the reward model, where the section's reward weights ask for one"
     )
     benchmarks: list[str] | None = key(None, "benchmarks it is evaluated on; null means all, [] none")
+    modes: list[Mode] | None = key(None, "how it is asked; null: as its benchmarks or evaluate.modes say")
 
 
 class ConfigError(Exception):
@@ -88,6 +92,15 @@ def validated(model: type[Section], values: Any, where: str) -> Any:
         raise ConfigError(f"config key {path}: {first['msg']} (got {first.get('input')!r})") from error
 
 
+def benchmark_file(name: str) -> dict[str, Any]:
+    """What `configs/benchmarks/NAME.yaml` says of a benchmark; nothing if there is no such file."""
+    path = BENCHMARKS / f"{name}.yaml"
+    try:
+        return yaml.safe_load(path.read_text()) if path.is_file() else {}
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path}: not YAML ({str(error).splitlines()[0]})") from error
+
+
 class Config:
     """The validated configuration of a run.
 
@@ -110,7 +123,11 @@ class Config:
         self._raw = {name: self._with_seed(name, values.get(name) or {}) for name in SECTIONS}
         self.sections = {name: validated(SECTIONS[name], self._raw[name], name) for name in SECTIONS}
         self.mixtures = self._nodes(values, "mixtures", MixtureNode)
-        self.benchmarks = self._nodes(values, "benchmarks", BenchmarkNode)
+        asked = values.get("benchmarks") or {}
+        known_benchmarks = {
+            name: node if node is None else benchmark_file(name) | node for name, node in asked.items()
+        }
+        self.benchmarks = self._nodes({"benchmarks": known_benchmarks}, "benchmarks", BenchmarkNode)
         self.models: dict[str, ModelNode] = {}
         self.model_sections: dict[str, Any] = {}
         for name, node in (values.get("models") or {}).items():

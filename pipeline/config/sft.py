@@ -2,15 +2,9 @@
 
 from typing import Literal
 
-from pipeline.config.evaluate import SUFFIX
+from pipeline.config.evaluate import SUFFIX, TOOL_SUFFIX
 from pipeline.config.optimizer import PRECISION, Optimizer, Precision
 from pipeline.config.section import Section, key
-
-TOOL_SUFFIX = {
-    "en": "Please integrate natural language reasoning with programs to solve the problem above, "
-    "and put your final answer within \\boxed{}.",
-    "zh": "请结合自然语言和Python程序语言来解答问题，并把最终答案放置于\\boxed{}中。",
-}
 
 
 class SftSection(Section):

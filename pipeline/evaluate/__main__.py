@@ -1,26 +1,30 @@
 """Evaluate a model on its benchmarks in all their modes (paper section 8): greedy accuracy, Maj@K, Pass@K.
 
 Inputs: `model`, a folder or hub id; `benchmark.NAME`, files or a hub id; `exemplars.NAME`, bench-format files
-for few-shot prompts. Writes `scores.json` {benchmark: {mode: {...}}} and, for each benchmark and mode, a file
-with every question's answers and verdicts.
+for few-shot prompts; `prompt.NAME` and `pal_prompt.NAME`, their layouts; `removals`, what decontamination
+found in the corpus. Writes `scores.json` {benchmark: {mode: {...}}} and, for each benchmark and mode, a file
+with every question's answers and verdicts, and one with the exemplars of a few-shot prompt.
 """
 
 import json
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import pipeline.common.environment  # noqa: F401 (before torch and vLLM)
 from pipeline.common.manifest import ROOT, write_json
+from pipeline.common.rows import read_rows
 from pipeline.common.stage import InputError, Stage, run_stage
 from pipeline.config.evaluate import BenchmarkNode, EvaluateSection, Mode
 from pipeline.evaluate.answers import Verdict
 from pipeline.evaluate.benchmarks import Item, load
-from pipeline.evaluate.grading import grade_responses
+from pipeline.evaluate.grading import grade_answers, grade_responses
+from pipeline.evaluate.programs import last_output
 from pipeline.evaluate.prompts import chat_prompt, choose_exemplars, few_shot_prompt, read_layout
 from pipeline.evaluate.sampling import PROMPT_TOO_LONG, Answer, Decoding, Sampler
-from pipeline.evaluate.scores import accuracy, at_k
+from pipeline.evaluate.tables import task_scores
 
 
 @dataclass(frozen=True)
@@ -33,10 +37,16 @@ class Task:
     prompts: list[list[int]]
     stop: tuple[str, ...]
     samples: int
+    exemplars: tuple[Item, ...] = ()
 
     @property
     def name(self) -> str:
         return f"{self.benchmark}.{self.mode}"
+
+    @property
+    def kind(self) -> str:
+        """How answers come about: cot, pal or tool."""
+        return self.mode.rpartition("_")[2]
 
 
 @dataclass(frozen=True)
@@ -69,26 +79,20 @@ def make_task(
     section = stage.config
     items = load(name, node, stage.inputs.get(f"benchmark.{name}", []))
     samples = section.samples if node.samples is None else node.samples
-    if mode == "chat_cot":
+    if mode.startswith("chat"):
+        suffix = section.suffix if mode == "chat_cot" else section.tool_suffix
         prompts = [
-            chat_prompt(model.tokenizer, item, section.suffix.get(item.lang, ""), model.path)
-            for item in items
+            chat_prompt(model.tokenizer, item, suffix.get(item.lang, ""), model.path) for item in items
         ]
         return Task(name, mode, items, prompts, (), samples)
-    layout = read_layout(ROOT / node.prompt)
+    key, default = ("prompt", node.prompt) if mode == "few_shot_cot" else ("pal_prompt", node.pal_prompt)
+    layout = read_layout(Path(*stage.inputs.get(f"{key}.{name}", [ROOT / default])))
     sources = stage.inputs.get(f"exemplars.{name}", [])
-    pool = (
-        load(
-            f"{name} exemplars",
-            BenchmarkNode(source=sources, language=node.language, fields=node.fields),
-            sources,
-        )
-        if sources
-        else []
-    )
+    own = BenchmarkNode(source=sources, language=node.language, fields=node.fields)
+    pool = load(f"{name} exemplars", own, sources) if sources and not layout.exemplars else []
     shots = choose_exemplars(layout, pool, node.shots, f"benchmarks.{name}")
     prompts = [few_shot_prompt(model.tokenizer, layout, shots, item) for item in items]
-    return Task(name, mode, items, prompts, tuple(layout.stop), samples)
+    return Task(name, mode, items, prompts, tuple(layout.stop), samples, tuple(shots))
 
 
 def make_tasks(stage: Stage[EvaluateSection], model: Model) -> list[Task]:
@@ -104,8 +108,12 @@ def make_tasks(stage: Stage[EvaluateSection], model: Model) -> list[Task]:
 
 def make_sampler(stage: Stage[EvaluateSection], model: Model, tasks: list[Task]) -> Sampler:
     """A sampler whose engine is as long as the longest prompt and answer need."""
+    section = stage.config
     longest = max((len(prompt) for task in tasks for prompt in task.prompts), default=1)
-    length = min(model.context, longest + stage.config.max_tokens)
+    longer = section.max_tokens
+    if any(task.kind == "tool" for task in tasks):  # a character of a result is four bytes at most
+        longer += (section.tool_rounds - 1) * (section.max_tokens + 4 * section.tool_result + 64)
+    length = min(model.context, longest + longer)
 
     def start() -> Any:
         from pipeline.common.generation import Generator
@@ -126,14 +134,16 @@ def graded(answer: Answer, verdict: Verdict) -> dict[str, Any]:
         "reason": verdict.reason,
         "finish_reason": answer.finish_reason,
         "tokens": answer.tokens,
-    }
+    } | ({} if answer.status is None else {"program": answer.status})
 
 
 def _grade(task: Task, answers: list[list[Answer]]) -> list[list[Verdict]]:
     flat = [(item, answer) for item, row in zip(task.items, answers, strict=True) for answer in row]
-    found = grade_responses(
-        [item for item, _ in flat], [answer.text for _, answer in flat], f"grade {task.name}"
-    )
+    label = f"grade {task.name}"
+    if task.kind == "pal":  # what the program printed is the answer
+        found = grade_answers([(item, answer.output) for item, answer in flat], label)
+    else:
+        found = grade_responses([item for item, _ in flat], [answer.text for _, answer in flat], label)
     verdicts = iter(
         Verdict("wrong", None, PROMPT_TOO_LONG) if answer.finish_reason == PROMPT_TOO_LONG else verdict
         for (_, answer), verdict in zip(flat, found, strict=True)
@@ -156,11 +166,36 @@ def _write_rows(path: Path, task: Task, *passes: tuple[list[list[Answer]], list[
             file.write(json.dumps({**row, "greedy": greedy, "samples": samples}, ensure_ascii=False) + "\n")
 
 
-def evaluate(task: Task, section: EvaluateSection, sampler: Sampler, folder: Path) -> dict[str, Any]:
-    """Sample, grade and score one task; writes its rows and returns its scores."""
+def _write_exemplars(path: Path, exemplars: Sequence[Item]) -> None:
+    """The exemplars of a few-shot prompt, in their order; no file without any."""
+    rows = [
+        {"id": item.id, "question": item.text, "solution": item.solution, "answer": item.answer}
+        for item in exemplars
+    ]
+    if rows:
+        path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+
+
+def _decoding(task: Task, section: EvaluateSection, n: int, temperature: float, top_p: float) -> Decoding:
+    plain = Decoding(n, temperature, top_p, section.max_tokens, section.seed)
+    if task.kind == "cot":
+        return plain
+    rounds = section.tool_rounds if task.kind == "tool" else 1
+    return replace(
+        plain, kind=task.kind, rounds=rounds, seconds=section.tool_seconds, result=section.tool_result
+    )
+
+
+def evaluate(
+    task: Task, section: EvaluateSection, sampler: Sampler, folder: Path, flagged: set[str] | None
+) -> dict[str, Any]:
+    """Sample, grade and score one task; writes its rows and returns its scores.
+
+    `flagged`: ids of the questions found in the training corpus; None if there is no corpus.
+    """
     ids = [item.id for item in task.items]
-    greedy = Decoding(1, 0.0, 1.0, section.max_tokens, section.seed)
-    several = Decoding(task.samples, section.temperature, section.top_p, section.max_tokens, section.seed)
+    greedy = _decoding(task, section, 1, 0.0, 1.0)
+    several = _decoding(task, section, task.samples, section.temperature, section.top_p)
     answers = sampler.sample(f"{task.name}.greedy", ids, task.prompts, task.stop, greedy)
     samples = (
         sampler.sample(f"{task.name}.samples", ids, task.prompts, task.stop, several)
@@ -169,16 +204,28 @@ def evaluate(task: Task, section: EvaluateSection, sampler: Sampler, folder: Pat
     )
     verdicts, sample_verdicts = _grade(task, answers), _grade(task, samples)
     _write_rows(folder / f"{task.name}.jsonl", task, (answers, verdicts), (samples, sample_verdicts))
+    _write_exemplars(folder / f"{task.name}.exemplars.jsonl", task.exemplars)
     firsts = [answer for (answer,) in answers]
-    return {
-        **accuracy([float(verdict.right) for (verdict,) in verdicts]),
-        **at_k(task.items, sample_verdicts, section.k),
-        "undecided": sum(verdict.verdict == "undecided" for (verdict,) in verdicts),
-        "no_answer": sum(verdict.extracted is None for (verdict,) in verdicts),
-        "truncated": sum(answer.finish_reason == "length" for answer in firsts),
-        "prompt_too_long": sum(answer.finish_reason == PROMPT_TOO_LONG for answer in firsts),
-        "tokens": fmean(answer.tokens for answer in firsts),
-    }
+    found = task_scores(
+        task.items, firsts, [verdict for (verdict,) in verdicts], sample_verdicts, section.k, flagged
+    )
+    if task.kind == "tool":  # the paper's second score (section 8.2): of the last output
+        outputs = grade_answers(
+            [(item, last_output(answer.text)) for item, answer in zip(task.items, firsts, strict=True)],
+            f"grade {task.name} outputs",
+        )
+        found["program_accuracy"] = fmean(float(verdict.right) for verdict in outputs)
+    return found
+
+
+def flagged_items(stage: Stage[EvaluateSection], task: Task) -> set[str] | None:
+    """Ids of the task's questions whose text decontamination found in kept pages; None without a corpus."""
+    if "removals" not in stage.inputs:
+        return None
+    rows = (row for path in stage.inputs["removals"] for _, row in read_rows(path))
+    found = {str(row["item"]) for row in rows if row["benchmark"] == task.benchmark}
+    # a row without an id is known there by its number
+    return {item.id for item in task.items if {item.id, item.id.removeprefix(f"{task.benchmark}-")} & found}
 
 
 def run(stage: Stage[EvaluateSection]) -> dict[str, int | float | str]:
@@ -188,10 +235,13 @@ def run(stage: Stage[EvaluateSection]) -> dict[str, int | float | str]:
     tasks = make_tasks(stage, model)
     sampler = make_sampler(stage, model, tasks)
     scores: dict[str, dict[str, Any]] = {}
-    for task in tasks:
-        scores.setdefault(task.benchmark, {})[task.mode] = evaluate(
-            task, stage.config, sampler, stage.partial
-        )
+    try:
+        for task in tasks:
+            scores.setdefault(task.benchmark, {})[task.mode] = evaluate(
+                task, stage.config, sampler, stage.partial, flagged_items(stage, task)
+            )
+    finally:
+        sampler.close()
     write_json(stage.partial / "scores.json", scores)
     return {
         "benchmarks": len(scores),

@@ -1,9 +1,11 @@
 """Benchmarks: questions with reference answers, from bench-format files or the hub.
 
-Adding a benchmark is one entry under `benchmarks:` in the configuration. Bench format, one JSON object per
-line: `id`, `question`, `answer`, and optionally `choices` ({letter: text}), `solution`, `lang`, `split`,
-`subject`, `level`. A row without an answer is an error, never dropped: the denominator of a score must not
-shrink silently.
+Adding a benchmark is one small file, `configs/benchmarks/NAME.yaml`, or an entry of that form under
+`benchmarks:` in the configuration, whose keys override the file's. Bench format, one JSON object per line:
+`id`, `question`, `answer`, and optionally `choices` ({letter: text}, or a list, then `answer` may be an
+index), `solution`, `lang`, `split`, `subject`, `level`. Hub data sets with other names of columns say so in
+`fields`. A row without an answer is an error, never dropped: the denominator of a score must not shrink
+silently.
 """
 
 import re
@@ -52,6 +54,20 @@ def _renamed(row: dict[str, Any], fields: dict[str, str]) -> dict[str, Any]:
     }
 
 
+def _choices(place: str, choices: Any, answer: Any) -> tuple[dict[str, str] | None, Any]:
+    """Choices by letter, and the answer as a letter; lists and indices are understood."""
+    if isinstance(choices, list):
+        choices = {chr(ord("A") + number): str(text) for number, text in enumerate(choices)}
+        if isinstance(answer, int) and 0 <= answer < len(choices):
+            answer = list(choices)[answer]
+    if choices is None or choices == {}:  # some published rows have lost theirs
+        return None, answer
+    letters = "".join(re.split(r"[\s,，、]+", answer)) if isinstance(answer, str) else None
+    if not isinstance(choices, dict) or letters is None or not set(letters) <= set(choices):
+        raise InputError(f"{place}: `choices` must map letters to texts, and `answer` be of these letters")
+    return choices, letters
+
+
 def _item(place: str, row: dict[str, Any], name: str, number: int, language: str | None) -> Item:
     """Check one row; errors name the place and the field."""
     question, answer, choices = row.get("question"), row.get("answer"), row.get("choices")
@@ -62,12 +78,11 @@ def _item(place: str, row: dict[str, Any], name: str, number: int, language: str
         solution, _, answer = GSM8K_MARKS.sub("", answer).rpartition(GSM8K_END)
     if answer is None and isinstance(solution, str):
         answer = extract(solution)
+    choices, answer = _choices(place, choices, answer)
     if isinstance(answer, (int, float)) and not isinstance(answer, bool):
         answer = str(answer)
     if not isinstance(answer, str) or not answer.strip():
         raise InputError(f"{place}: `answer` is missing or empty; every question needs its reference answer")
-    if choices is not None and (not isinstance(choices, dict) or answer.strip() not in choices):
-        raise InputError(f"{place}: `choices` must map letters to texts, and `answer` be one of the letters")
     return Item(
         id=str(row.get("id", f"{name}-{number}")),
         question=question,

@@ -2,9 +2,10 @@
 
 A few-shot layout is a YAML file (`configs/prompts/`): `question`, `solution` and `answer` texts with
 {question}, {solution} and {answer}, the `gap` between exemplars, the texts at which to `stop`, and
-`exemplars` of its own if it has any. Departure from the paper, whose exemplars are the well-known published
-sets: ours are rows with worked solutions from the benchmark's training split, spread evenly over the file, so
-that anybody can see which.
+`exemplars` of its own if it has any; a file of the user's in this form serves as well. Departure from the
+paper, whose exemplars are the well-known published sets: ours are rows with worked solutions from the
+benchmark's training split, spread evenly over the file, or written for the layout (Chinese, programs); those
+used are written down beside the answers.
 """
 
 from collections.abc import Sequence

@@ -1,42 +1,65 @@
-"""Sampling for the evaluation, saved batch by batch.
+"""Sampling for the evaluation, saved batch by batch, programs included.
 
 Each batch of questions is one file under the stage's work folder, named by a hash of everything that decides
-its content (prompts, decoding, seeds). A batch is written whole or not at all, so that a killed run resumes
-with the next batch, and a changed grader grades again without sampling. The engine starts only if something
-is left to sample.
+its content (prompts, decoding, seeds, how programs are run). A batch is written whole or not at all, so that
+a killed run resumes with the next batch, and a changed grader grades again without sampling. Engine and
+sandbox start only if something is left to do.
+
+Kinds of answers: `cot` is text; `pal` is one program, run after the answer is complete; `tool` alternates:
+the model writes until it asks for a program's output, the program runs, its output is appended, and the model
+goes on, `rounds` times in all (paper section 8.2: what the last round asks for is still run).
 """
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pipeline.common.batches import saved_batch
+from pipeline.common.chat import encode
 from pipeline.common.progress import Progress
+from pipeline.evaluate.programs import OUTPUT_FENCE, pal_program, printed, shown, tool_program
+from pipeline.evaluate.sandbox.pool import Sandbox
 
 PROMPT_TOO_LONG = "prompt_too_long"
+WAITS = "waits"  # for a program's output
+ROUNDS_USED = "rounds"
 
 
 @dataclass(frozen=True)
 class Answer:
-    """One answer as text. `finish_reason`: stop, length, or prompt_too_long (no room for an answer)."""
+    """One answer as text; a tool-integrated one holds the outputs of its programs.
+
+    `finish_reason`: stop, length, prompt_too_long (no room for an answer), rounds (it asked for one more
+    output than it may have). `status`: of its last program (ok, error, timeout, limit), None without one.
+    `output`: what a PAL program printed last.
+    """
 
     text: str
     finish_reason: str
     tokens: int
+    status: str | None = None
+    output: str | None = None
 
 
 @dataclass(frozen=True)
 class Decoding:
-    """How answers are drawn: `n` per question; temperature 0 is greedy."""
+    """How answers are drawn: `n` per question; temperature 0 is greedy.
+
+    `rounds`, `seconds` (per program) and `result` (characters shown) are of answers with programs.
+    """
 
     n: int
     temperature: float
     top_p: float
     max_tokens: int
     seed: int
+    kind: Literal["cot", "pal", "tool"] = "cot"
+    rounds: int = 1
+    seconds: float = 10.0
+    result: int = 100
 
 
 def sample_seed(seed: int, name: str, item: str) -> int:
@@ -62,6 +85,15 @@ class Sampler:
     @cached_property
     def engine(self) -> Any:
         return self.start()
+
+    @cached_property
+    def sandbox(self) -> Sandbox:
+        return Sandbox()
+
+    def close(self) -> None:
+        """End the sandbox's workers, if any were started."""
+        if "sandbox" in self.__dict__:
+            self.sandbox.close()
 
     def sample(
         self,
@@ -95,9 +127,10 @@ class Sampler:
             "decoding": asdict(decoding),
             "context": self.context,
         }
+        draw = {"cot": self._draw, "pal": self._draw_programs, "tool": self._draw_with_tools}[decoding.kind]
 
         def make() -> list[Any]:
-            drawn = self._draw(name, ids, prompts, stop, decoding)
+            drawn = draw(name.rpartition("-")[0], ids, prompts, stop, decoding)
             return [[asdict(answer) for answer in row] for row in drawn]
 
         return [
@@ -117,7 +150,7 @@ class Sampler:
         answers = [[Answer("", PROMPT_TOO_LONG, 0)] * decoding.n for _ in prompts]
         for room in sorted({room for room in rooms if room > 0}):
             here = [index for index, other in enumerate(rooms) if other == room]
-            seeds = [sample_seed(decoding.seed, name.rpartition("-")[0], ids[index]) for index in here]
+            seeds = [sample_seed(decoding.seed, name, ids[index]) for index in here]
             drawn = self.engine.generate(
                 [prompts[index] for index in here],
                 n=decoding.n,
@@ -134,7 +167,86 @@ class Sampler:
         return answers
 
     def _answer(self, sample: Any) -> Answer:
-        text = sample.text
-        if text is None:
-            text = self.tokenizer.decode(sample.token_ids, skip_special_tokens=True)
-        return Answer(text, sample.finish_reason, len(sample.token_ids))
+        """`waits` if it ended where a program's output begins: that is cut from the text, not the tokens."""
+        whole = self.tokenizer.decode(sample.token_ids, skip_special_tokens=True)
+        text = whole if sample.text is None else sample.text
+        waits = sample.finish_reason == "stop" and OUTPUT_FENCE in whole and OUTPUT_FENCE not in text
+        return Answer(text, WAITS if waits else sample.finish_reason, len(sample.token_ids))
+
+    def _draw_programs(
+        self,
+        name: str,
+        ids: Sequence[str],
+        prompts: Sequence[list[int]],
+        stop: Sequence[str],
+        decoding: Decoding,
+    ) -> list[list[Answer]]:
+        """Answers that are programs, each with what it printed."""
+        drawn = self._draw(name, ids, prompts, [*stop, OUTPUT_FENCE], decoding)
+        programs = [pal_program(answer.text) for row in drawn for answer in row]
+        outcomes = iter(
+            self.sandbox.run([program for program in programs if program is not None], decoding.seconds)
+        )
+        self.count("sandbox.programs", len(programs))
+        found = iter(None if program is None else next(outcomes) for program in programs)
+
+        def ran(answer: Answer) -> Answer:
+            outcome = next(found)
+            ended = "stop" if answer.finish_reason == WAITS else answer.finish_reason
+            if outcome is None:
+                return replace(answer, finish_reason=ended)
+            return replace(answer, finish_reason=ended, status=outcome.status, output=printed(outcome))
+
+        return [[ran(answer) for answer in row] for row in drawn]
+
+    def _draw_with_tools(
+        self,
+        name: str,
+        ids: Sequence[str],
+        prompts: Sequence[list[int]],
+        stop: Sequence[str],
+        decoding: Decoding,
+    ) -> list[list[Answer]]:
+        """Answers that go on after the output of each program they write, up to `decoding.rounds` parts."""
+        stop = [*stop, OUTPUT_FENCE]
+        answers = self._draw(name, ids, prompts, stop, decoding)
+        flat = [answer for row in answers for answer in row]
+        owners = [index for index, row in enumerate(answers) for _ in row]
+        tokens = [prompts[index] for index in owners]  # of the conversation up to the answer's last part
+        parts = [answer.text for answer in flat]
+        for left in reversed(range(decoding.rounds)):
+            programs = {
+                index: program
+                for index, answer in enumerate(flat)
+                if answer.finish_reason == WAITS and (program := tool_program(answer.text)) is not None
+            }
+            outcomes = self.sandbox.run(list(programs.values()), decoding.seconds)
+            self.count("sandbox.programs", len(programs))
+            for index, outcome in zip(programs, outcomes, strict=True):
+                result = f"\n{shown(outcome, decoding.result)}\n```"
+                own, told = encode(self.tokenizer, [parts[index] + OUTPUT_FENCE, result])
+                tokens[index] = [*tokens[index], *own, *told]
+                text = f"{flat[index].text}{OUTPUT_FENCE}{result}"
+                flat[index] = replace(
+                    flat[index], text=text, status=outcome.status, finish_reason=ROUNDS_USED
+                )
+            if not left or not programs:
+                break
+            again = list(programs)
+            keys = [f"{ids[owners[index]]}/{index % decoding.n}/{left}" for index in again]
+            more = self._draw(name, keys, [tokens[index] for index in again], stop, replace(decoding, n=1))
+            for index, (part,) in zip(again, more, strict=True):
+                before = flat[index]
+                parts[index] = part.text
+                ended = "length" if part.finish_reason == PROMPT_TOO_LONG else part.finish_reason
+                flat[index] = replace(
+                    before,
+                    text=before.text + part.text,
+                    tokens=before.tokens + part.tokens,
+                    finish_reason=ended,
+                )
+        ended = iter(
+            replace(answer, finish_reason="stop") if answer.finish_reason == WAITS else answer
+            for answer in flat
+        )
+        return [[next(ended) for _ in row] for row in answers]

@@ -2,9 +2,9 @@
 
 A problem is a story of one to three additions and subtractions of small numbers (wording: `scenarios.py`).
 Solutions come in styles of different reliability for a small model: step by step (`cot`), one joined sum
-(`brief`), the bare result (`direct`), a program, or one sum that a program computes (`tool`). That is what gives reinforcement learning its room, as in
-the paper's section 5.2.2: a model that saw all styles can already solve a problem, and GRPO teaches it to
-prefer the style that does.
+(`brief`), the bare result (`direct`), a program, or one sum that a program computes (`tool`). That is what
+gives reinforcement learning its room, as in the paper's section 5.2.2: a model that saw all styles can
+already solve a problem, and GRPO teaches it to prefer the style that does.
 
 Splits: `train` and `test` share story frames but no question: they are cut by a hash of the pair
 (who, things), so that nothing has to be remembered to keep them apart. `heldout` uses story frames that
