@@ -2,10 +2,8 @@
 
 import errno
 import gzip
-import http.server
 import io
 import json
-import threading
 import zlib
 
 import brotli
@@ -14,7 +12,7 @@ from crawl_warcs import FILLER, WEB, html, program, record, write_warc
 
 from pipeline.common.shards import read_documents, read_table
 from pipeline.common.stage import InputError
-from pipeline.crawl import bodies, sources, text, warc
+from pipeline.crawl import bodies, text, warc
 from pipeline.crawl.language import detect_language
 from pipeline.crawl.warc import ReadCounts, read_pages
 
@@ -245,63 +243,6 @@ def test_missing_files_and_bad_keys_are_one_line(tmp_path):
         "--warc" in program("extract", "--help").stdout
         and "min_characters" in program("extract", "--help").stdout
     )
-
-
-def test_path_lists_and_globs_expand_in_order(tmp_path):
-    for name in ("b.warc.gz", "a.warc.gz"):
-        write_warc(tmp_path / name, RECORDS)
-    (tmp_path / "warc.paths.gz").write_bytes(gzip.compress(b"crawl-data/x.warc.gz\ns3://bucket/y.warc.gz\n"))
-    local = [str(tmp_path / "a.warc.gz"), str(tmp_path / "b.warc.gz")]
-    remote = ["https://host/crawl-data/x.warc.gz", "s3://bucket/y.warc.gz"]
-    assert (
-        sources.expand([f"{tmp_path}/*.warc.gz", f"{tmp_path}/warc.paths.gz"], "https://host/")
-        == local + remote
-    )
-    with pytest.raises(InputError, match="two WARC files of this name"):
-        sources.expand([*local, local[0]])
-
-
-class RangeHandler(http.server.BaseHTTPRequestHandler):
-    """Serves one file by ranges; fails every second request."""
-
-    data, requests = b"", 0
-
-    def do_GET(self):
-        type(self).requests += 1
-        if self.requests % 2:
-            return self.send_error(503)
-        first, _, last = self.headers.get("Range", "bytes=0-").removeprefix("bytes=").partition("-")
-        body = self.data[int(first) : int(last or len(self.data)) + 1]
-        self.send_response(206 if "Range" in self.headers else 200)
-        self.send_header("Accept-Ranges", "bytes")
-        self.send_header("Content-Length", str(len(body)))
-        self.send_header("Content-Range", f"bytes {first}-{int(first) + len(body) - 1}/{len(self.data)}")
-        self.end_headers()
-        if self.command == "GET":
-            self.wfile.write(body)
-        return None
-
-    do_HEAD = do_GET
-
-    def log_message(self, *arguments):
-        pass
-
-
-def test_a_remote_file_reads_like_a_local_one_through_failing_requests(tmp_path, monkeypatch):
-    monkeypatch.setattr(sources, "FIRST_DELAY", 0.0)
-    monkeypatch.setattr(sources, "BLOCK_BYTES", 400)
-    write_warc(tmp_path / "a.warc.gz", RECORDS)
-    RangeHandler.data = (tmp_path / "a.warc.gz").read_bytes()
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), RangeHandler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        remote = read(f"http://127.0.0.1:{server.server_port}/a.warc.gz")
-    finally:
-        server.shutdown()
-        server.server_close()
-    assert remote == read(tmp_path / "a.warc.gz")
-    with pytest.raises(InputError, match="cannot be read"):
-        read(f"http://127.0.0.1:{server.server_port}/a.warc.gz")
 
 
 class FailingFile(io.BytesIO):

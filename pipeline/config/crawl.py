@@ -2,8 +2,8 @@
 
 from pipeline.config.section import Section, key
 
-EXTRACT_ONLY = ("warc", "base_url", "files_per_shard", "max_page_bytes", "page_seconds", "page_memory")
-EXTRACT_ONLY += ("min_characters", "cjk_share")
+EXTRACT_ONLY = ("warc", "base_url", "files_per_shard", "url_exclude", "max_page_bytes", "page_seconds")
+EXTRACT_ONLY += ("page_memory", "min_characters", "cjk_share")
 DEDUP_ONLY = ("pool_shards", "ngram", "buckets", "hashes_per_bucket", "min_similarity", "seed")
 
 
@@ -12,13 +12,16 @@ class CrawlSection(Section):
 
     warc: str | list[str] | None = key(
         None,
-        "WARC or WET files: paths, globs, https or s3 addresses, or lists of them (*.paths[.gz], *.txt)",
+        "WARC or WET files: paths, globs, https or s3 addresses, lists of them (*.paths[.gz], *.txt), a"
+        " Common Crawl dump (CC-MAIN-2024-10, CC-MAIN-2024-10/wet), or indexes that name single records by"
+        " url, filename, offset and length (*.parquet, *.cdxj[.gz], *.jsonl[.gz])",
     )
     base_url: str = key(
         "https://data.commoncrawl.org/", "prefix of the relative paths in a list, as in Common Crawl's lists"
     )
     files_per_shard: int = key(1, "WARC files that one extraction job reads", ge=1)
     pool_shards: int = key(1, "shards of the deduplicated pool; each is scored by a job of its own", ge=1)
+    url_exclude: list[str] = key([], "a page whose URL contains one of these strings is rejected unread")
     max_page_bytes: int = key(10_000_000, "a longer page (decoded payload) is rejected; bytes", gt=0)
     page_seconds: float = key(20.0, "a page that takes longer is rejected; seconds of CPU time", gt=0)
     page_memory: int = key(2_000_000_000, "a page that takes more memory is rejected; bytes", gt=0)

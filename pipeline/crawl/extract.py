@@ -28,6 +28,7 @@ from pipeline.common.stage import InputError, Stage, parser, run_stage
 from pipeline.config.crawl import CrawlSection
 from pipeline.crawl.bodies import Unusable, decode_body
 from pipeline.crawl.guard import run_guarded
+from pipeline.crawl.index import is_index, read_indexed_pages
 from pipeline.crawl.language import detect_language
 from pipeline.crawl.sources import expand
 from pipeline.crawl.text import clean, decode_text, extract, is_html
@@ -92,6 +93,8 @@ def page_text(page: Page, config: CrawlSection) -> tuple[str, str, str]:
 def make_document(identity: str, page: Page, config: CrawlSection) -> Document:
     """The text and metadata of a page. Raises Unusable with a reason."""
     url, host = page_url(page.url)
+    if any(part in url for part in config.url_exclude):
+        raise Unusable("url_excluded")
     title, text, charset = page_text(page, config)
     if len(text) < config.min_characters:
         raise Unusable("too_short" if text else "empty")
@@ -148,6 +151,8 @@ def extract_file(path: str, config: CrawlSection, read: ReadCounts) -> Iterator[
     """Yield row and document (None: rejected) of each response record of one WARC file; fills `read`."""
 
     def pages() -> Iterator[tuple[str, Page]]:
+        if is_index(path):
+            return _identities(read_indexed_pages(path, config.base_url, config.max_page_bytes, counts))
         return _identities(read_pages(path, config.max_page_bytes, counts))
 
     def steps(skip: int) -> Iterator[Callable[[], tuple[Row, Document | None] | ReadCounts]]:
@@ -218,7 +223,11 @@ def _alone(argv: list[str]) -> tuple[list[str], Path]:
         epilog="As a stage of the workflow:\n" + parser("crawl", CrawlSection).format_help(),
     )
     alone.add_argument(
-        "--warc", action="append", required=True, metavar="FILE", help="WARC or WET file; may repeat"
+        "--warc",
+        action="append",
+        required=True,
+        metavar="FILE",
+        help="WARC or WET file, list or index, local or remote; may repeat",
     )
     alone.add_argument(
         "--output", type=Path, required=True, metavar="FOLDER",

@@ -1,12 +1,14 @@
 """WARC files wherever they are: lists and globs expanded, local and remote files opened alike.
 
-Remote files (https, s3, whatever fsspec knows) are read forward in large ranges; a failed read is
-repeated from where it stopped.
+Remote files (https, s3, whatever fsspec knows) are read forward in large ranges; a failed read is repeated
+from where it stopped, later each time, and not before the server wants it (`Retry-After`).
 """
 
 import glob
 import gzip
 import io
+import random
+import re
 import time
 from collections import Counter
 from collections.abc import Iterable
@@ -15,21 +17,29 @@ from typing import Any, BinaryIO
 
 from pipeline.common.stage import InputError
 
+DUMP = re.compile(r"CC-MAIN-\d{4}-\d{2}(?:/(?:warc|wet))?")
 LISTS = (".paths", ".paths.gz", ".txt")
 ATTEMPTS = 6
 FIRST_DELAY = 1.0  # seconds; doubles with each attempt
+MAX_DELAY = 300.0  # seconds, also where the server asks for more
 BLOCK_BYTES = 8 << 20  # one range request
+BUFFER_BYTES = 1 << 20
 
 
 def expand(sources: Iterable[str], base_url: str = "") -> list[str]:
     """The WARC files that `sources` mean, in order; relative entries of lists are put behind `base_url`.
+
+    A Common Crawl dump (`CC-MAIN-2024-10`, for its text files `CC-MAIN-2024-10/wet`) means its list.
 
     Raises InputError for a missing file or list, a glob without match, or two files of the same name (a
     page's lineage names its file without folder).
     """
     found: list[str] = []
     for source in sources:
-        if source.endswith(LISTS):
+        if DUMP.fullmatch(source):
+            dump, _, kind = source.partition("/")
+            found += _read_list(f"{base_url}crawl-data/{dump}/{kind or 'warc'}.paths.gz", base_url)
+        elif source.endswith(LISTS):
             found += _read_list(source, base_url)
         elif is_remote(source):
             found.append(source)
@@ -73,7 +83,7 @@ def file_name(path: str) -> str:
 def open_source(path: str) -> BinaryIO:
     """Open a local or remote file for seekable binary reading, or raise InputError that names it."""
     if is_remote(path):
-        return io.BufferedReader(RemoteFile(path), buffer_size=1 << 20)
+        return io.BufferedReader(RemoteFile(path), buffer_size=BUFFER_BYTES)
     try:
         return open(path, "rb")
     except OSError as error:
@@ -115,12 +125,30 @@ class RemoteFile(io.RawIOBase):
                 if _is_absent(error):
                     raise InputError(f"{self.url}: not found") from error
                 if attempt + 1 < ATTEMPTS:
-                    time.sleep(FIRST_DELAY * 2**attempt)
+                    time.sleep(_delay(error, attempt))
         raise InputError(f"{self.url}: cannot be read ({failure}), {ATTEMPTS} attempts made") from failure
+
+    def _read(self, file: Any, size: int) -> bytes:
+        data = file.read(size)
+        if not data and size and self._position < self.size:
+            raise EOFError(f"the server ends at byte {self._position} of {self.size}")
+        return data
+
+    def read_range(self, offset: int, length: int) -> bytes:
+        """The bytes from `offset` on, fewer at the end of the file: one request, without reading ahead."""
+        end = min(offset + length, self.size)
+
+        def fetch(file: Any) -> bytes:
+            data = file.fs.cat_file(self.url, start=offset, end=end)
+            if len(data) != max(end - offset, 0):
+                raise EOFError(f"the server gave {len(data)} bytes of {end - offset}")
+            return data
+
+        return self._retry(fetch) if offset < end else b""
 
     def readinto(self, buffer: Any) -> int:
         """Fill `buffer` from the present position; 0 at the end."""
-        data = self._retry(lambda file: file.read(len(buffer)))
+        data = self._retry(lambda file: self._read(file, len(buffer)))
         buffer[: len(data)] = data
         self._position += len(data)
         return len(data)
@@ -142,6 +170,16 @@ class RemoteFile(io.RawIOBase):
     def seekable(self) -> bool:
         """True: offsets are needed to resume."""
         return True
+
+
+def _delay(error: Exception, attempt: int) -> float:
+    """Seconds to wait: what the server asks for, else twice as long each time; scattered, so that many
+    jobs that were refused at once do not come back at once.
+    """
+    answers = (getattr(one, "headers", None) or {} for one in (error, error.__cause__))
+    asked = next((answer["Retry-After"] for answer in answers if "Retry-After" in answer), "")
+    own = FIRST_DELAY * 2**attempt
+    return min(max(own, float(asked) if asked.isdecimal() else 0.0), MAX_DELAY) * random.uniform(1.0, 1.25)
 
 
 def _is_absent(error: Exception) -> bool:

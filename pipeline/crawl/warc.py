@@ -86,20 +86,25 @@ def read_pages(path: str, max_bytes: int, counts: ReadCounts) -> Iterator[Page]:
     At most `max_bytes` + 1 bytes of a payload are read; a longer one is marked `too_large`.
     """
     with open_source(path) as stream:
-        size = stream.seek(0, 2)
-        stream.seek(0)
-        compressed = stream.read(len(GZIP)) == GZIP
-        start = used = false_starts = 0
-        while start < size and false_starts < MAX_FALSE_STARTS:
-            run = yield from _read_run(stream, start, size, compressed, file_name(path), max_bytes, counts)
-            if run is None:
-                false_starts, search = false_starts + 1, start + 1
-            else:
-                counts.lost_bytes += start - used
-                used, search = run.used, run.search
-            counts.breaks += used < size and (run is not None or start == 0)
-            start = _find_record(stream, search, size, compressed) if used < size else size
-        counts.lost_bytes += size - used
+        yield from read_stream(stream, file_name(path), max_bytes, counts)
+
+
+def read_stream(stream: BinaryIO, name: str, max_bytes: int, counts: ReadCounts) -> Iterator[Page]:
+    """`read_pages` of an open file, which lineage calls `name`."""
+    size = stream.seek(0, 2)
+    stream.seek(0)
+    compressed = stream.read(len(GZIP)) == GZIP
+    start = used = false_starts = 0
+    while start < size and false_starts < MAX_FALSE_STARTS:
+        run = yield from _read_run(stream, start, size, compressed, name, max_bytes, counts)
+        if run is None:
+            false_starts, search = false_starts + 1, start + 1
+        else:
+            counts.lost_bytes += start - used
+            used, search = run.used, run.search
+        counts.breaks += used < size and (run is not None or start == 0)
+        start = _find_record(stream, search, size, compressed) if used < size else size
+    counts.lost_bytes += size - used
 
 
 def _read_run(

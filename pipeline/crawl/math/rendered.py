@@ -16,7 +16,7 @@ ALPHABETS = ("mathbb", "mathcal", "mathfrak", "mathbf", "mathscr", "mathsf", "ma
 
 
 def katex_html_to_tex(markup: str) -> str:
-    """TeX of a `.katex-html` element: symbols, scripts, fractions, roots, limits, accents, matrices as rows."""
+    """TeX of a `.katex-html` element: symbols, scripts, fractions, roots, limits, accents, matrices."""
     return _katex(parse_markup(markup)).strip()
 
 
