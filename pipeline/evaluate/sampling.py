@@ -21,7 +21,7 @@ from pipeline.common.batches import saved_batch
 from pipeline.common.chat import encode
 from pipeline.common.progress import Progress
 from pipeline.evaluate.programs import OUTPUT_FENCE, pal_program, printed, shown, tool_program
-from pipeline.evaluate.sandbox.pool import Sandbox
+from pipeline.evaluate.sandbox.pool import Outcome, Sandbox
 
 PROMPT_TOO_LONG = "prompt_too_long"
 WAITS = "waits"  # for a program's output
@@ -173,6 +173,13 @@ class Sampler:
         waits = sample.finish_reason == "stop" and OUTPUT_FENCE in whole and OUTPUT_FENCE not in text
         return Answer(text, WAITS if waits else sample.finish_reason, len(sample.token_ids))
 
+    def _run(self, programs: Sequence[str], seconds: float) -> list[Outcome]:
+        """Outcomes in order; equal programs, of which samples hold many, run once."""
+        distinct = list(dict.fromkeys(programs))
+        outcomes = dict(zip(distinct, self.sandbox.run(distinct, seconds), strict=True))
+        self.count("sandbox.programs", len(distinct))
+        return [outcomes[program] for program in programs]
+
     def _draw_programs(
         self,
         name: str,
@@ -184,10 +191,7 @@ class Sampler:
         """Answers that are programs, each with what it printed."""
         drawn = self._draw(name, ids, prompts, [*stop, OUTPUT_FENCE], decoding)
         programs = [pal_program(answer.text) for row in drawn for answer in row]
-        outcomes = iter(
-            self.sandbox.run([program for program in programs if program is not None], decoding.seconds)
-        )
-        self.count("sandbox.programs", len(programs))
+        outcomes = iter(self._run([program for program in programs if program is not None], decoding.seconds))
         found = iter(None if program is None else next(outcomes) for program in programs)
 
         def ran(answer: Answer) -> Answer:
@@ -220,8 +224,7 @@ class Sampler:
                 for index, answer in enumerate(flat)
                 if answer.finish_reason == WAITS and (program := tool_program(answer.text)) is not None
             }
-            outcomes = self.sandbox.run(list(programs.values()), decoding.seconds)
-            self.count("sandbox.programs", len(programs))
+            outcomes = self._run(list(programs.values()), decoding.seconds)
             for index, outcome in zip(programs, outcomes, strict=True):
                 result = f"\n{shown(outcome, decoding.result)}\n```"
                 own, told = encode(self.tokenizer, [parts[index] + OUTPUT_FENCE, result])
