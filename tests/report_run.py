@@ -14,6 +14,7 @@ from pipeline.common.manifest import code_hash, fingerprint
 from pipeline.evaluate.answers import Verdict
 from pipeline.evaluate.benchmarks import Item
 from pipeline.evaluate.scores import accuracy, at_k
+from pipeline.evaluate.tables import by_label, contamination
 
 QUESTIONS = 120
 SAMPLES = 8
@@ -243,7 +244,8 @@ class FakeRun:
                     self._answer(reference, chance ** (1 / sharpness if chance > 0.5 else sharpness))
                     for _ in range(SAMPLES + 1)
                 ]
-                item = Item(f"{benchmark}-{index:04d}", question, str(reference))
+                labels = {"level": 1 + index % 3}
+                item = Item(f"{benchmark}-{index:04d}", question, str(reference), labels=labels)
                 rows.append(
                     {
                         "id": item.id,
@@ -269,6 +271,8 @@ class FakeRun:
                 mode: {
                     **accuracy(right),
                     **at_k(items, verdicts, [1, 2, 4, 8]),
+                    "by": by_label(items, right),
+                    "contamination": contamination(items, right, {items[0].id}),
                     "undecided": undecided,
                     "truncated": 1,
                 }

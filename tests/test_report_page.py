@@ -187,3 +187,11 @@ def test_formulas_become_mathml_and_nothing_else_becomes_markup(text: str, expec
     html = to_html(text)
     assert expected in html
     assert "<script" not in html and "<b>" not in html
+
+
+def test_every_benchmark_has_its_section_with_levels_and_leaks(whole: tuple[str, dict]) -> None:
+    page = whole[0][whole[0].index('<section id="evaluate"') :]
+    part = page[page.index('id="benchmark-') :].split("</details>")[0]
+    assert "By level" in part and "With and without leaked questions" in part and "1 leaked" in part
+    rows = re.findall(r"<th>(\d) <small>n = (\d+)</small></th>", part)
+    assert [level for level, _ in rows] == ["1", "2", "3"]

@@ -7,7 +7,7 @@ from typing import Any
 
 from pipeline.common.progress import duration
 from pipeline.config.report import ReportSection
-from pipeline.report import corpus, figures, methods, tables
+from pipeline.report import benchmarks, corpus, figures, methods, tables
 from pipeline.report.claims import HELD, NOT_HELD, NOT_MEASURED, Verdict
 from pipeline.report.collect import STAGES, Run, read_json
 from pipeline.report.compare import Results
@@ -112,6 +112,7 @@ def _evaluate(material: Material) -> dict[str, Any]:
         "gains": results.gains,
         "scale": max((abs(bound) for gain in results.gains for bound in gain.ci95), default=1.0),
         "tasks": results.tasks,
+        "benchmarks": benchmarks.sections(results, material.paper["benchmarks"]),
         "paper_tables": tables.paper_tables(material.paper, run, results),
     }
 

@@ -34,6 +34,13 @@ def _votes(samples: list[dict[str, Any]]) -> list[list[Any]]:
     ]
 
 
+def _remarks(greedy: dict[str, Any]) -> str:
+    """What is unusual about an answer's end, and how its last program ended."""
+    reason, program = greedy.get("finish_reason", "stop"), greedy.get("program")
+    found = [] if reason == "stop" else [{"length": "cut off"}.get(reason, reason.replace("_", " "))]
+    return " · ".join([*found, *([f"program: {program}"] if program else [])])
+
+
 def _answer(row: dict[str, Any], limit: int) -> dict[str, Any]:
     greedy, samples = row.get("greedy") or {}, row.get("samples") or []
     return {
@@ -42,6 +49,7 @@ def _answer(row: dict[str, Any], limit: int) -> dict[str, Any]:
         "reason": greedy.get("reason", ""),
         "text": _cut(greedy.get("text", ""), limit),
         "tokens": greedy.get("tokens"),
+        "remarks": _remarks(greedy),
         "right": sum(sample["verdict"] == "right" for sample in samples),
         "drawn": len(samples),
         "votes": _votes(samples),

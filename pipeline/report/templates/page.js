@@ -72,6 +72,7 @@ const VERDICTS = {
   right: (a) => a.verdict === "right",
   wrong: (a) => a.verdict === "wrong",
   undecided: (a) => a.verdict === "undecided",
+  "not right, other answer": (a, b) => b && a.verdict !== "right" && b.verdict !== "right" && a.extracted !== b.extracted,
   "flipped between the two": (a, b) => b && (a.verdict === "right") !== (b.verdict === "right"),
   "gained: right, other not": (a, b) => b && a.verdict === "right" && b.verdict !== "right",
   "lost: other right, this not": (a, b) => b && a.verdict !== "right" && b.verdict === "right",
@@ -90,7 +91,8 @@ function answerCard(model, answer) {
   who.append(element("b", "", model), " · ", element("span", "mark", answer.verdict));
   if (answer.extracted) who.append(" · answer ", element("span", "", answer.extracted, true));
   if (answer.tokens) who.append(` · ${answer.tokens} tokens`);
-  who.title = answer.reason;
+  if (answer.remarks) who.append(` · ${answer.remarks}`);
+  if (answer.reason) who.append(" · ", element("span", "muted", answer.reason));
   card.append(who, element("div", "text", answer.text, true));
   if (answer.drawn) {
     const votes = element("div", "votes", `${answer.right} of ${answer.drawn} samples right:`);
