@@ -82,3 +82,29 @@ def test_greedy_samples_are_the_most_likely_tokens_and_stops_hold(generator) -> 
     ((stopped,),) = generator.generate([text], temperature=0.0, max_tokens=12, stop_token_ids=[third])
     assert stopped.finish_reason == "stop"
     assert stopped.token_ids == sample.token_ids[: sample.token_ids.index(third) + 1]
+
+
+def test_an_engine_that_died_says_so(folder: Path) -> None:
+    """Its scheduler is taken away in the middle: what a crashed engine looks like from outside."""
+    from pipeline.common.generation import EngineDied, Generator
+
+    engine = Generator(folder, dtype="float32", max_model_len=64, max_sequences=2)
+    engine.llm.llm_engine.engine_core.engine_core.scheduler = None
+    with pytest.raises(EngineDied, match="the sampling engine died: AttributeError"):
+        engine.generate(prompts(1, 10), max_tokens=4)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_sleeping_sampler_gives_its_memory_back_and_samples_the_same_again(folder: Path) -> None:
+    from pipeline.common.generation import Generator
+
+    engine = Generator(folder, dtype="bfloat16", max_model_len=256, gpu_memory=0.3, sleep=True)
+    texts = prompts(2, 40)
+    before = engine.generate(texts, temperature=0.0, max_tokens=8)
+    free, _ = torch.cuda.mem_get_info()
+    engine.sleep()
+    assert torch.cuda.mem_get_info()[0] > free + 2**30
+    engine.wake()
+    assert engine.generate(texts, temperature=0.0, max_tokens=8) == before
+    engine.close()

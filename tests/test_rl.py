@@ -2,11 +2,13 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -70,11 +72,18 @@ def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def command(policy: Path, folder: Path, ranks: int = 1, zero_stage: int = 2) -> list[str]:
+def command(
+    policy: Path,
+    folder: Path,
+    ranks: int = 1,
+    zero_stage: int = 2,
+    changes: dict[str, Any] | None = None,
+    **more_inputs: Path,
+) -> list[str]:
     prompts = folder / "prompts.jsonl"
     folder.mkdir(parents=True, exist_ok=True)
     prompts.write_text("".join(json.dumps(question(number)) + "\n" for number in range(20)))
-    section = SECTION | {"prompts": "prompts.jsonl", "evaluation": "prompts.jsonl"}
+    section = SECTION | {"prompts": "prompts.jsonl", "evaluation": "prompts.jsonl"} | (changes or {})
     arguments = {
         "--instance": "grpo",
         "--config": json.dumps(section),
@@ -83,7 +92,7 @@ def command(policy: Path, folder: Path, ranks: int = 1, zero_stage: int = 2) -> 
         "--manifest": str(folder / "manifest.json"),
         "--launch": json.dumps({"micro_batch": 4, "zero_stage": zero_stage}),
     }
-    inputs = {"parent": policy, "prompts": prompts, "evaluation": prompts}
+    inputs = {"parent": policy, "prompts": prompts, "evaluation": prompts} | more_inputs
     flat = [part for pair in arguments.items() for part in pair]
     torchrun = ["-m", "torch.distributed.run", f"--nproc-per-node={ranks}", "--standalone"]
     program = [sys.executable, *(torchrun if ranks > 1 else []), "-m", "pipeline.rl", *flat]
@@ -175,6 +184,84 @@ def test_two_ranks_with_split_weights_do_what_one_does(
         assert other["logprob_gap_max"] <= 5e-5
         assert other["accuracy"] == pytest.approx(row["accuracy"])
         assert other["loss"] == pytest.approx(row["loss"], abs=1e-6)
+
+
+def test_training_on_recorded_rollouts_needs_no_sampler_and_gives_the_same_weights(
+    undisturbed: Path, policy: Path, tmp_path: Path
+) -> None:
+    changes = {"evaluation": None, "rollouts": "recorded"}
+    finish(
+        command(policy, tmp_path, changes=changes, rollouts=undisturbed / "data/rollouts"), tmp_path / "log"
+    )
+    one, other = (load_file(folder / "data/model.safetensors") for folder in (undisturbed, tmp_path))
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    assert "vllm.tokens" not in json.loads((tmp_path / "run.json").read_text())["counters"]
+
+
+@pytest.fixture(scope="module")
+def reward_model(policy: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A process reward model with a random head: scores that differ from step to step."""
+    from transformers import AutoTokenizer
+
+    from pipeline.reward.model import RewardModel, load_trunk, save_reward_model
+
+    torch.manual_seed(1)
+    model = RewardModel(load_trunk(policy, "fp32"))
+    torch.nn.init.normal_(model.head.weight)
+    folder = tmp_path_factory.mktemp("prm")
+    settings = {"split": "line", "target": "process", "labels": "hard", "suffix": {}}
+    tokenizer = AutoTokenizer.from_pretrained(policy)
+    save_reward_model(folder, model, model.state_dict(), tokenizer, settings)
+    return folder
+
+
+def test_process_supervision_with_replaced_groups_and_votes_in_training(
+    policy: Path, reward_model: Path, tmp_path: Path
+) -> None:
+    changes = {
+        "supervision": "process",
+        "rewards": {"accuracy": 1.0, "model": 0.5},
+        "rounds": 2,
+        "steps": 20,
+        "token_budget": 500,
+        "iteration": 2,
+        "evaluation_samples": 4,
+    }
+    arguments = command(policy, tmp_path, changes=changes, reward_model=reward_model)
+    finish(arguments, tmp_path / "log")
+    log, votes = (lines(tmp_path / f"data/{name}.jsonl") for name in ("metrics", "evaluation"))
+    assert sum(row["sampled_tokens"] for row in log[:-1]) < 500 <= sum(row["sampled_tokens"] for row in log)
+    assert all(0 < row["reward_model"] < 1 and row["logprob_gap_max"] <= 5e-5 for row in log)
+    for row in votes:
+        assert set(row["maj@k"]) == set(row["pass@k"]) == {"1", "2", "4"}
+        assert row["maj@k"]["1"] == pytest.approx(row["pass@k"]["1"])
+    for group in read_groups(tmp_path / "data/rollouts/step-00001.jsonl.zst"):
+        for output in group.outputs:
+            assert output.step_ends[-1] == len(output.tokens) - 1
+            expected = 0.5 * output.rewards["model"] + output.rewards["accuracy"]
+            assert len(output.step_rewards) > 1 or output.step_rewards[0] == pytest.approx(expected)
+
+
+def test_a_reward_model_that_does_not_fit_is_named(reward_model: Path, tmp_path: Path) -> None:
+    from pipeline.common.stage import Stage
+    from pipeline.config.rl import RlSection
+    from pipeline.rl.__main__ import load_scorer
+
+    def stage(inputs: dict[str, list[str]], **keys: Any) -> Stage[RlSection]:
+        section = RlSection(precision="fp32", supervision="process", **keys)
+        return Stage("rl", "x", section, "", inputs, tmp_path, tmp_path, tmp_path, {})
+
+    with pytest.raises(InputError, match="the weight of its scores, is 0"):
+        load_scorer(stage({}), "cpu")
+    weights = {"model": 1.0}
+    with pytest.raises(InputError, match="names no reward_model"):
+        load_scorer(stage({}, rewards=weights), "cpu")
+    settings = json.loads((reward_model / "reward.json").read_text()) | {"target": "outcome"}
+    outcome = tmp_path / "outcome"
+    shutil.copytree(reward_model, outcome)
+    (outcome / "reward.json").write_text(json.dumps(settings))
+    with pytest.raises(InputError, match="an outcome reward model, but rl.supervision is process"):
+        load_scorer(stage({"reward_model": [str(outcome)]}, rewards=weights), "cpu")
 
 
 def test_too_few_questions_and_an_uneven_share_are_named() -> None:

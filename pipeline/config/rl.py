@@ -3,6 +3,7 @@
 from typing import Literal
 
 from pipeline.config.evaluate import SUFFIX
+from pipeline.config.optimizer import Optimizer
 from pipeline.config.section import Section, key
 
 
@@ -122,9 +123,7 @@ class RlSection(Section):
     updates: int = key(1, "optimiser steps per exploration (mu)", paper="1 (4.2)", ge=1)
     learning_rate: float = key(1e-6, "constant after the warm-up", paper="1e-6 (4.2)", gt=0)
     warmup_steps: int = key(0, "linear warm-up; steps", ge=0)
-    beta2: float = key(0.95, "AdamW's second decay rate", gt=0, lt=1)
-    weight_decay: float = key(0.0, "AdamW's, on matrices", ge=0)
-    gradient_clipping: float = key(1.0, "largest gradient norm", gt=0)
+    optimizer: Optimizer = key(Optimizer(weight_decay=0.0), "AdamW, of the policy and PPO's critic")
     precision: Literal["fp32", "bf16"] = key("bf16", "weights and activations of policy and sampler")
     row_tokens: int = key(
         4096,

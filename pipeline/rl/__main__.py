@@ -201,7 +201,7 @@ class Run:
 
     def resume(self) -> int:
         """Load the newest checkpoint, if any; returns the steps done."""
-        steps, state = learner.resume(self.models, self.stage.work)
+        steps, state = learner.resume(self.models, self.stage)
         if state is not None:
             self.log, self.evaluations = state["log"], state["evaluations"]
         return steps
@@ -209,7 +209,7 @@ class Run:
     def save(self, step: int) -> None:
         """Write a checkpoint after `step` steps."""
         state = {"log": self.log, "evaluations": self.evaluations}
-        learner.save(self.models, self.stage.work, step, state)
+        learner.save(self.models, self.stage, step, state)
 
     def publish(self) -> None:
         """Write the model, the logs and the rollouts to the stage's results; all ranks must call it."""

@@ -1,12 +1,11 @@
 """What a rank trains: the policy, PPO's critic beside it, and the reference that stays as it began."""
 
-from pathlib import Path
 from typing import Any
 
 from pipeline.common import checkpoint
 from pipeline.common.model import TokenLogprobs, load_model
 from pipeline.common.stage import Stage
-from pipeline.common.training import EngineSettings, build_engine, settings_from
+from pipeline.common.training import EngineSettings, build_engine, prepare, settings_from
 from pipeline.config.rl import RlSection
 from pipeline.rl.critic import load_critic
 from pipeline.rl.train import Models
@@ -17,8 +16,7 @@ def build_models(stage: Stage[RlSection], parent: str) -> Models:
     section, launch = stage.config, stage.launch
     settings = settings_from(section, launch)
     model = load_model(parent, section.precision)
-    if launch.get("activation_checkpointing"):
-        model.gradient_checkpointing_enable()
+    prepare(model, launch)
     engine = build_engine(TokenLogprobs(model), settings)
     critic = _critic(parent, section, settings) if section.method == "ppo" else None
     reference = None
@@ -32,18 +30,18 @@ def _critic(parent: str, section: RlSection, settings: EngineSettings) -> Any:
     return build_engine(load_critic(parent, section.precision), settings)
 
 
-def save(models: Models, work: Path, step: int, state: dict[str, Any]) -> None:
+def save(models: Models, stage: Stage[RlSection], step: int, state: dict[str, Any]) -> None:
     """A checkpoint after `step` steps. The critic's is written first: a policy's never lacks it."""
     if models.critic is not None:
-        checkpoint.save(models.critic, work / "critic", step, {})
-    checkpoint.save(models.engine, work / "checkpoints", step, state)
+        checkpoint.save(models.critic, stage.work / "critic", step, {}, stage.fingerprint)
+    checkpoint.save(models.engine, stage.work / "checkpoints", step, state, stage.fingerprint)
 
 
-def resume(models: Models, work: Path) -> tuple[int, dict[str, Any] | None]:
+def resume(models: Models, stage: Stage[RlSection]) -> tuple[int, dict[str, Any] | None]:
     """Load the newest checkpoint; returns the steps done and the state saved with it, or (0, None)."""
-    path = checkpoint.newest(work / "checkpoints")
+    path = checkpoint.newest(stage.work / "checkpoints")
     if path is None:
         return 0, None
     if models.critic is not None:
-        checkpoint.load(models.critic, work / "critic" / path.name)
-    return checkpoint.step_of(path), checkpoint.load(models.engine, path)
+        checkpoint.load(models.critic, stage.work / "critic" / path.name, stage.fingerprint)
+    return checkpoint.step_of(path), checkpoint.load(models.engine, path, stage.fingerprint)
