@@ -21,8 +21,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-QUESTIONS, GROUP, LONGEST, STEPS = 8, 16, 64, 4
+QUESTIONS, GROUP, LONGEST = 8, 16, 64
 SIZE = {"step": 1000, "train": 1000, "memory": 100_000}  # vocabulary of each measurement
+STEPS = {"step": 4, "train": 4, "memory": 1}  # of each run; the first one is not counted in seconds
 RUNS = {"step": 2, "train": 2, "memory": 1}
 RESULT = Path("results/bench/rl.json")
 
@@ -58,7 +59,8 @@ def prepare(folder: Path, vocabulary: int) -> None:
     model.generation_config = GenerationConfig(pad_token_id=0, bos_token_id=1, eos_token_id=ends)
     model.save_pretrained(folder)
     generator = random.Random(0)
-    prompts = ["".join(generator.choices("abcdefgh 0123456789", k=120)) for _ in range(QUESTIONS * STEPS)]
+    number = QUESTIONS * max(STEPS.values())
+    prompts = ["".join(generator.choices("abcdefgh 0123456789", k=120)) for _ in range(number)]
     stored = [
         [
             [
@@ -126,7 +128,7 @@ def ours(folder: Path, what: str) -> dict[str, Any]:
         ]
 
     seconds, tokens = [], 0
-    for step in range(STEPS):
+    for step in range(STEPS[what]):
         started = time.perf_counter()
         groups = groups_of(step)
         tokens += sum(group.tokens for group in groups)
@@ -180,7 +182,7 @@ def trl(folder: Path, what: str) -> dict[str, Any]:
         gradient_accumulation_steps=1,
         num_generations=GROUP,
         max_completion_length=LONGEST,
-        max_steps=STEPS,
+        max_steps=STEPS[what],
         learning_rate=1e-6,
         beta=0.0,
         loss_type="grpo",
