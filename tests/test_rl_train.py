@@ -234,3 +234,16 @@ def test_a_symbolic_bomb_is_undecided_and_counted() -> None:
     ]
     seen = watch.summarise([Group(1, 0, "q", "", "", [1], outputs)], ["accuracy"], "cpu")
     assert seen["undecided"] == seen["empty"] == seen["accuracy"] == pytest.approx(1 / 3)
+
+
+def test_an_answer_that_the_grader_fails_on_is_undecided_and_the_others_are_graded() -> None:
+    from pipeline.config.rl import RewardWeights
+    from pipeline.evaluate.benchmarks import Item
+    from pipeline.rl.rewards import score_outputs
+
+    items = [Item("q", "What is it?", None), Item("q", "What is it?", "7")]
+    rewards = score_outputs(
+        items, [[1]] * 2, [[5], [6]], ["\\boxed{7}"] * 2, [True] * 2, RewardWeights(), None
+    )
+    assert [reward.verdict.verdict for reward in rewards] == ["undecided", "right"]
+    assert rewards[0].verdict.reason.startswith("the grader failed")

@@ -58,8 +58,8 @@ class RlSection(Section):
     )
     iteration: int = key(
         1,
-        "number of the outer iteration (Algorithm 1, line 2): a later one goes on in the order of questions"
-        " where the one before ended",
+        "number of the outer iteration (Algorithm 1, line 2): a later one begins as many steps further on in"
+        " the order of questions as it and equally long ones before it have",
         paper="1 to 3 in Figure 6",
         ge=1,
     )

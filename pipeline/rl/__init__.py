@@ -1,1 +1,1 @@
-"""Reinforcement learning with GRPO (paper section 4)."""
+"""Reinforcement learning: GRPO and what the paper compares it to (sections 4 and 5.2)."""

@@ -5,7 +5,7 @@ from typing import Any
 from pipeline.common import checkpoint
 from pipeline.common.model import TokenLogprobs, load_model
 from pipeline.common.stage import Stage
-from pipeline.common.training import EngineSettings, build_engine, prepare, settings_from
+from pipeline.common.training import build_engine, prepare, settings_from
 from pipeline.config.rl import RlSection
 from pipeline.rl.critic import load_critic
 from pipeline.rl.train import Models
@@ -16,18 +16,16 @@ def build_models(stage: Stage[RlSection], parent: str) -> Models:
     section, launch = stage.config, stage.launch
     settings = settings_from(section, launch)
     model = load_model(parent, section.precision)
-    prepare(model, launch)
+    prepare(model, launch | {"compile": False})  # rows have as many lengths as there are rows
     engine = build_engine(TokenLogprobs(model), settings)
-    critic = _critic(parent, section, settings) if section.method == "ppo" else None
+    critic = (
+        build_engine(load_critic(parent, section.precision), settings) if section.method == "ppo" else None
+    )
     reference = None
     if section.method == "dpo" or (section.method in ("grpo", "ppo") and section.kl_coefficient):
         reference = TokenLogprobs(load_model(parent, section.precision))
         reference.eval().requires_grad_(False).to(engine.device)
     return Models(engine, reference, critic, int(launch.get("micro_batch", 8)))
-
-
-def _critic(parent: str, section: RlSection, settings: EngineSettings) -> Any:
-    return build_engine(load_critic(parent, section.precision), settings)
 
 
 def save(models: Models, stage: Stage[RlSection], step: int, state: dict[str, Any]) -> None:

@@ -1,8 +1,8 @@
 """Rewards of outputs: the grader's verdict, the form, and a learned reward model, in weighted sum.
 
 The verdict comes from the grader that the evaluation uses, so reward and metric cannot disagree, except that
-here an answer must stand in a box. The grader's symbolic part runs in processes that are killed at their time
-limit: such an answer is `undecided`, which earns no reward and is counted apart.
+here an answer must stand in a box. What the grader cannot decide within its bounds, or fails on, is
+`undecided`: it earns no reward and is counted apart.
 
 With process supervision (paper 4.1.3) a process reward model scores each step. What the paper leaves open:
 the parts that judge a whole output (accuracy, format) are added to its last step, the last step reaches to
@@ -66,7 +66,7 @@ def score_outputs(
     `by_step`: also the rewards of each step (process supervision); it needs a process reward model.
     """
     answers = [extract(text, boxed_only=True) for text in texts]
-    verdicts = grade_answers(list(zip(items, answers, strict=True)), label=None)
+    verdicts = _verdicts(list(zip(items, answers, strict=True)))
     parts = [{"accuracy": float(verdict.right)} for verdict in verdicts]
     if weights.format:
         for part, answer, done in zip(parts, answers, finished, strict=True):
@@ -86,6 +86,16 @@ def score_outputs(
         Reward(_weighted(part, weights), part, verdict, *step)
         for part, verdict, step in zip(parts, verdicts, steps, strict=True)
     ]
+
+
+def _verdicts(jobs: Sequence[tuple[Item, str | None]]) -> list[Verdict]:
+    """The grader's verdicts; an answer that it fails on is undecided and does not end the run."""
+    try:
+        return grade_answers(jobs, label=None)
+    except Exception as error:
+        if len(jobs) == 1:
+            return [Verdict("undecided", jobs[0][1], f"the grader failed: {type(error).__name__}")]
+        return [verdict for job in jobs for verdict in _verdicts([job])]
 
 
 def _weighted(parts: dict[str, float], weights: RewardWeights) -> float:
