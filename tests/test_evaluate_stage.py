@@ -195,6 +195,7 @@ def test_choices_may_be_a_list_with_the_answers_place(tmp_path):
         ("def solution():\n    return 3\n", "def solution():\n    return 3\n\nprint(solution())"),
         ("Sure.\n```python\nans = 1 + 1\n```\nDone.", "ans = 1 + 1\nprint(ans)"),
         ("```python\nprint(4)\n```", "print(4)"),
+        ("for n in range(3):\n    ans = n", "for n in range(3):\n    ans = n\nprint(ans)"),
         ("x = 1\n```\n\nQ: more", "x = 1\n"),
         ("```", None),
     ],

@@ -89,7 +89,8 @@ def make_task(
     layout = read_layout(Path(*stage.inputs.get(f"{key}.{name}", [ROOT / default])))
     sources = stage.inputs.get(f"exemplars.{name}", [])
     own = BenchmarkNode(source=sources, language=node.language, fields=node.fields)
-    pool = load(f"{name} exemplars", own, sources) if sources and not layout.exemplars else []
+    wanted = node.shots and sources and not layout.exemplars
+    pool = load(f"{name} exemplars", own, sources) if wanted else []
     shots = choose_exemplars(layout, pool, node.shots, f"benchmarks.{name}")
     prompts = [few_shot_prompt(model.tokenizer, layout, shots, item) for item in items]
     return Task(name, mode, items, prompts, tuple(layout.stop), samples, tuple(shots))

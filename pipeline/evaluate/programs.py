@@ -25,8 +25,9 @@ def pal_program(text: str) -> str | None:
     if not re.search(r"^print\(|^\s+print\(", code, re.MULTILINE):
         if re.search(r"^def solution\(", code, re.MULTILINE):
             return f"{code}\nprint(solution())"
+        indent = "" if "def " in code else "[ \t]*"  # in a loop it is a variable of the program, too
         for name in _ANSWER_NAMES:
-            if re.search(rf"^{name}\s*=", code, re.MULTILINE):
+            if re.search(rf"^{indent}{name}\s*=", code, re.MULTILINE):
                 return f"{code}\nprint({name})"
     return code
 
