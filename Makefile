@@ -8,7 +8,7 @@ RUN = demo$(if $(filter-out 0,$(SEED)),-seed$(SEED))
 BIN = .venv/bin
 SNAKEMAKE = PATH="$(CURDIR)/$(BIN):$$PATH" snakemake --profile workflow/profiles/local --quiet rules --cores $(CORES)
 
-.PHONY: setup peers demo compare real bench-rl bench-sandbox test test-environment test-slurm lint lock schema clean
+.PHONY: setup peers demo compare real bench-rl bench-sandbox bench-training test test-environment test-slurm lint lock schema clean
 
 setup: .venv/complete
 
@@ -62,6 +62,10 @@ test-environment: setup
 
 test-slurm: setup
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest tests/test_slurm.py -m slurm
+
+# Fine-tuning beside TRL and a plain transformers loop; on a GPU also MFU and the memory of the loss.
+bench-training: peers
+	$(BIN)/python tests/benchmarks/training.py
 
 lint: setup
 	$(BIN)/ruff check .
