@@ -1,9 +1,17 @@
 """Tokenizer, token files and mixtures: what training reads is exactly what the configuration says."""
 
+import gzip
 import json
+import multiprocessing
+import os
+import shutil
+import signal
+import time
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from pipeline.common.chat import encode, encode_chat, encode_documents
@@ -143,6 +151,80 @@ def mixture_folder(corpus, tokenizer, tmp_path) -> Path:
     )
     tokenise(made)
     return made.partial
+
+
+def many_files(folder: Path, tokenizer: object, name: str, processes: int = 2) -> Stage:
+    """A mixture of one source of nine files: JSON lines, gzip, Parquet, an empty and a blank one."""
+    files, saved = folder / "files", folder / "tokenizer"
+    if not files.exists():
+        files.mkdir()
+        tokenizer.save_pretrained(saved)
+        for n in range(5):
+            rows = [{"text": text} for text in TEXTS[n::5] * 40]
+            (files / f"{n}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        with gzip.open(files / "5.jsonl.gz", "wt") as file:
+            file.write(json.dumps({"messages": [{"role": "user", "content": "2 + 3?"}]}) + "\n")
+        pq.write_table(pa.table({"text": TEXTS[:7]}), files / "6.parquet")
+        (files / "7.jsonl").write_text("")
+        (files / "8.jsonl").write_text(json.dumps({"text": " "}) + "\n")
+    made = stage(
+        folder / name,
+        MixtureNode(sources={"web": {"data": "x"}}),
+        **{"tokenizer": [str(saved)], "source.web": [str(files)]},
+    )
+    made.launch["threads"] = processes
+    return made
+
+
+def test_files_tokenised_side_by_side_or_after_a_kill_give_the_same_bytes(tokenizer, tmp_path):
+    alone, killed = many_files(tmp_path, tokenizer, "one", 1), many_files(tmp_path, tokenizer, "two")
+    counts = tokenise(alone)
+    assert counts["documents.web"] == 40 * len(TEXTS) + 8 and counts["empty.web"] == 1
+    process = multiprocessing.get_context("fork").Process(target=tokenise, args=(killed,))
+    process.start()
+    while not (done := list(killed.work.glob("parts/web/*.json"))) and process.is_alive():
+        time.sleep(0.001)
+    os.kill(process.pid, signal.SIGKILL)
+    process.join()
+    assert process.exitcode == -signal.SIGKILL and done
+    written = {path.with_suffix(".bin"): path.with_suffix(".bin").stat().st_mtime_ns for path in done}
+    shutil.rmtree(killed.partial)
+    killed.partial.mkdir()
+    parts = killed.work / "parts"
+    kept = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            shutil,
+            "rmtree",
+            lambda path: kept.update({p: p.stat().st_mtime_ns for p in parts.glob("web/*.bin")}),
+        )
+        assert tokenise(killed) == counts
+    assert written.items() <= kept.items()  # what was done is not done again
+    for name in ("web.bin", "web.idx", "tokens.json"):
+        assert (killed.partial / name).read_bytes() == (alone.partial / name).read_bytes()
+
+
+def test_a_source_without_documents_is_named(tokenizer, tmp_path):
+    made = many_files(tmp_path, tokenizer, "one", 1)
+    made.inputs["source.web"] = [str(tmp_path / "files/7.jsonl"), str(tmp_path / "files/8.jsonl")]
+    with pytest.raises(InputError, match="source 'web' has no document .*7.jsonl, .*8.jsonl"):
+        tokenise(made)
+
+
+def test_tokens_of_each_source_are_within_a_window_of_its_share_at_every_prefix(tokenizer, tmp_path):
+    """The paper's 56/4/10/20/10, counted in tokens of the rows that training reads."""
+    shares = {f"s{n}": share for n, share in enumerate(PAPER_SHARES)}
+    for number, name in enumerate(shares):
+        write_tokens(tmp_path / name, [[[number] * 50 for _ in range(3 + number)]], "<u2")
+    sources = {name: {"share": share} for name, share in shares.items()}
+    (tmp_path / "tokens.json").write_text(json.dumps({"dtype": "<u2", "sources": sources}))
+    mixture, counts = Mixture(tmp_path, context=16, seed=1), np.zeros(5)
+    for n in range(300):
+        row = mixture.row(n)
+        counts += np.bincount(row.tokens, minlength=5)
+        expected = np.array(PAPER_SHARES) / 100 * 16 * (n + 1)
+        assert np.abs(counts - expected).max() < 16
+    assert mixture.counts(300) == (counts / 16).tolist()
 
 
 def test_a_pass_reads_each_window_once_and_the_next_in_another_order(mixture_folder):

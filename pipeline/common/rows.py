@@ -18,6 +18,17 @@ FORMATS = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".parquet")
 Row = dict[str, Any]
 
 
+def files_of(source: str) -> list[str]:
+    """The parts of a source that can be read apart: a folder's files in name order, or the source itself."""
+    path = Path(source)
+    if source.startswith(HUB) or not path.is_dir():
+        return [source]
+    files = sorted(str(file) for file in path.iterdir() if file.name.endswith(FORMATS))
+    if not files:
+        raise InputError(f"{path}: no {', '.join(FORMATS)} file in this folder")
+    return files
+
+
 def read_rows(source: str) -> Iterator[tuple[str, Row]]:
     """(place, row) for each row of a file, of a folder's files in name order, or of
     hub:<id>[/<config>]:<split>.
@@ -28,18 +39,12 @@ def read_rows(source: str) -> Iterator[tuple[str, Row]]:
     if source.startswith(HUB):
         yield from _hub(source)
         return
-    path = Path(source)
-    if path.is_dir():
-        files = sorted(file for file in path.iterdir() if file.name.endswith(FORMATS))
-        if not files:
-            raise InputError(f"{path}: no {', '.join(FORMATS)} file in this folder")
-        for file in files:
-            yield from read_rows(str(file))
-    elif not path.exists():
-        raise InputError(f"{path}: no such file")
-    elif not path.name.endswith(FORMATS):
-        raise InputError(f"{path}: unknown kind of file; known: {', '.join(FORMATS)}")
-    else:
+    for file in files_of(source):
+        path = Path(file)
+        if not path.exists():
+            raise InputError(f"{path}: no such file")
+        if not path.name.endswith(FORMATS):
+            raise InputError(f"{path}: unknown kind of file; known: {', '.join(FORMATS)}")
         yield from _parquet(path) if path.suffix == ".parquet" else _json_lines(path)
 
 

@@ -3,55 +3,120 @@ reads).
 
 Inputs: `tokenizer` (folder; absent where the mixture names another), `source.<name>` (files, folders of
 shards, hub ids). Output: `<name>.bin` and `<name>.idx` per source, `tokens.json`, and the tokenizer, which a
-model from scratch inherits.
+model from scratch inherits. Files are tokenised side by side, each by one process, and those done before a
+kill are not done again.
 """
 
+import ctypes
+import multiprocessing
 import os
+import shutil
+import signal
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from pathlib import Path
 
 from pipeline.common.chat import encode_documents
-from pipeline.common.manifest import write_json
+from pipeline.common.manifest import fingerprint, write_json
 from pipeline.common.model import load_tokenizer
 from pipeline.common.progress import Progress
+from pipeline.common.rows import files_of
 from pipeline.common.stage import Counts, InputError, Stage, run_stage
 from pipeline.config.tokens import MixtureNode
-from pipeline.tokens.files import token_type, write_tokens
+from pipeline.tokens.files import join_tokens, read_facts, token_type, write_tokens
 from pipeline.tokens.texts import read_texts
 
 DOCUMENTS_PER_BATCH = 512
 
 
-def tokenised(tokenizer: Any, paths: list[str], field: str, label: str) -> Iterator[list[list[int]]]:
-    """Batches of documents as token ids; empty documents are left out."""
-    texts = (text for path in paths for text in read_texts(path, field) if text)
-    with Progress(label, None, unit="document") as progress:
+@dataclass(frozen=True)
+class Part:
+    """A file of a source, and where its tokens go: `<base>.bin`, `<base>.idx`, and last `<base>.json`."""
+
+    path: str
+    field: str
+    tokenizer: str
+    base: Path
+
+
+def parts_of(stage: Stage[MixtureNode], tokenizer: str, name: str) -> list[Part]:
+    """The files of a source. A name under `work` changes with the file, so nothing stale is taken up."""
+    parts = []
+    for path in (file for source in stage.inputs.get(f"source.{name}", []) for file in files_of(source)):
+        status = os.stat(path) if os.path.exists(path) else None
+        identity = fingerprint([path, [status.st_size, status.st_mtime_ns] if status else None])
+        base = stage.work / "parts" / name / f"{len(parts):06d}-{identity}"
+        parts.append(Part(path, stage.config.sources[name].text, tokenizer, base))
+    return parts
+
+
+def tokenise(part: Part) -> None:
+    """Write a part's token file; documents without text are left out and counted."""
+    if part.base.with_suffix(".json").exists():
+        return
+    part.base.parent.mkdir(parents=True, exist_ok=True)
+    tokenizer, empty = load_tokenizer(part.tokenizer), 0
+
+    def batches() -> Iterator[list[list[int]]]:
+        nonlocal empty
+        texts = read_texts(part.path, part.field)
         while batch := list(islice(texts, DOCUMENTS_PER_BATCH)):
-            yield encode_documents(tokenizer, batch)
-            progress.update(len(batch))
+            kept = [text for text in batch if text.strip()]
+            empty += len(batch) - len(kept)
+            if kept:
+                yield encode_documents(tokenizer, kept)
+
+    documents, tokens = write_tokens(part.base, batches(), token_type(len(tokenizer)))
+    write_json(part.base.with_suffix(".json"), {"documents": documents, "tokens": tokens, "empty": empty})
+
+
+def _die_with_parent() -> None:
+    """Ask Linux to end this worker when the program is killed; it would wait for work for ever."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+def tokenise_all(parts: list[Part], processes: int, label: str) -> None:
+    """Tokenise the parts, as many at a time as there are processes."""
+    with Progress(label, len(parts), unit="file") as progress:
+        if processes == 1 or len(parts) == 1:
+            os.environ |= {"TOKENIZERS_PARALLELISM": "true", "RAYON_NUM_THREADS": str(processes)}
+            for part in parts:
+                tokenise(part)
+                progress.update()
+            return
+        os.environ["TOKENIZERS_PARALLELISM"] = "false"
+        context = multiprocessing.get_context("fork")
+        with ProcessPoolExecutor(processes, context, initializer=_die_with_parent) as pool:
+            for _ in pool.map(tokenise, parts):
+                progress.update()
 
 
 def run(stage: Stage[MixtureNode]) -> Counts:
-    """Write one token file per source; returns documents and tokens of each."""
-    threads = int(stage.launch.get("threads", 1))
-    os.environ |= {"TOKENIZERS_PARALLELISM": str(threads > 1).lower(), "RAYON_NUM_THREADS": str(threads)}
+    """Write one token file per source; returns documents, tokens and empty documents of each."""
     own = stage.config.tokenizer == "corpus"
-    tokenizer = load_tokenizer(stage.input("tokenizer") if own else stage.config.tokenizer)
-    dtype = token_type(len(tokenizer))
+    source = str(stage.input("tokenizer")) if own else stage.config.tokenizer
+    tokenizer = load_tokenizer(source)
+    parts = {name: parts_of(stage, source, name) for name in stage.config.sources}
+    everything = [part for group in parts.values() for part in group]
+    tokenise_all(everything, int(stage.launch.get("threads", 1)), f"tokens {stage.instance}")
     sources: dict[str, dict[str, int | float]] = {}
-    for name, source in stage.config.sources.items():
-        paths = stage.inputs.get(f"source.{name}", [])
-        batches = tokenised(tokenizer, paths, source.text, f"tokens {stage.instance}/{name}")
-        documents, tokens = write_tokens(stage.partial / name, batches, dtype)
-        if not documents:
-            raise InputError(f"{stage.instance}: source {name!r} has no document ({', '.join(paths)})")
-        sources[name] = {"documents": documents, "tokens": tokens, "share": source.share}
-    facts = {"vocabulary": len(tokenizer), "dtype": dtype, "sources": sources}
+    for name, group in parts.items():
+        facts = read_facts([part.base for part in group])
+        if not facts["documents"]:
+            paths = ", ".join(part.path for part in group)
+            raise InputError(f"{stage.instance}: source {name!r} has no document ({paths})")
+        join_tokens(stage.partial / name, [part.base for part in group])
+        sources[name] = facts | {"share": stage.config.sources[name].share}
+    facts = {"vocabulary": len(tokenizer), "dtype": token_type(len(tokenizer)), "sources": sources}
     write_json(stage.partial / "tokens.json", facts)
     tokenizer.save_pretrained(stage.partial / "tokenizer")
+    shutil.rmtree(stage.work / "parts")
     return {
-        f"{what}.{name}": facts[what] for name, facts in sources.items() for what in ("documents", "tokens")
+        f"{what}.{name}": facts[what]
+        for name, facts in sources.items()
+        for what in ("documents", "tokens", "empty")
     } | {"vocabulary": len(tokenizer)}
 
 

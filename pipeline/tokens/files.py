@@ -5,6 +5,8 @@ the end of each document (uint64, in tokens, rising). Both are memory-mapped; a 
 search.
 """
 
+import json
+import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -28,6 +30,24 @@ def write_tokens(base: Path, batches: Iterable[Sequence[Sequence[int]]], dtype: 
             (tokens + lengths.cumsum(dtype="<u8")).tofile(index)
             documents, tokens = documents + len(batch), tokens + int(lengths.sum())
     return documents, tokens
+
+
+def join_tokens(base: Path, parts: Sequence[Path]) -> None:
+    """Write `<base>.bin` and `<base>.idx` that hold the documents of `parts`, one after the other."""
+    tokens = 0
+    with base.with_suffix(".bin").open("wb") as data, base.with_suffix(".idx").open("wb") as index:
+        for part in parts:
+            with part.with_suffix(".bin").open("rb") as file:
+                shutil.copyfileobj(file, data, 1 << 24)
+            ends = np.fromfile(part.with_suffix(".idx"), "<u8")
+            (ends + np.uint64(tokens)).tofile(index)
+            tokens += int(ends[-1]) if len(ends) else 0
+
+
+def read_facts(parts: Sequence[Path]) -> dict[str, int]:
+    """Sums of what `<part>.json` counts."""
+    found = [json.loads(part.with_suffix(".json").read_text()) for part in parts]
+    return {name: sum(facts[name] for facts in found) for name in ("documents", "tokens", "empty")}
 
 
 class TokenFile:

@@ -32,6 +32,7 @@ rule tokens_mixture:
         "<logs>/tokens/{mixture}.log",
     conda:
         "../../environment.yml"
+    threads: LAUNCH.threads
     params:
         arguments=arguments("tokens/{mixture}"),
         launch=launch,
