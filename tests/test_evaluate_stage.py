@@ -13,6 +13,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from pipeline.common.manifest import ROOT
 from pipeline.common.stage import InputError
 from pipeline.config.evaluate import BenchmarkNode
+from pipeline.config.graph import Graph
 from pipeline.config.root import Config, ConfigError
 from pipeline.evaluate import grade, score
 from pipeline.evaluate.benchmarks import Item, _renamed, load
@@ -316,3 +317,24 @@ def test_a_tool_integrated_answer_reads_what_its_program_printed_and_resumes(tmp
     assert done.returncode == 0, done.stderr
     counters = json.loads((tmp_path / "out/run.json").read_text())["counters"]
     assert counters["vllm.requests"] == 2 * 2 and counters["sandbox.programs"] == 1
+
+
+def test_a_model_may_be_asked_in_its_own_modes_everywhere_or_by_benchmark():
+    models = {
+        "all": {"stage": "sft", "init": "org/a", "train": False, "modes": ["chat_tool"]},
+        "one": {"stage": "cpt", "init": "org/b", "train": False, "modes": {"math": ["few_shot_pal"]}},
+    }
+    values = {"benchmarks": {"gsm8k": {"exemplars": None}, "math": {"exemplars": None}}, "models": models}
+    nodes = Graph(Config(values)).nodes
+    asked = {
+        model: {
+            name: node["modes"] for name, node in nodes[f"evaluate/{model}"].section["benchmarks"].items()
+        }
+        for model in models
+    }
+    assert asked["all"] == {"gsm8k": ["chat_tool"], "math": ["chat_tool"]}
+    assert asked["one"] == {"gsm8k": None, "math": ["few_shot_pal"]}
+    assert ("pal_prompt.math", "configs/prompts/pal-math.yaml") in nodes["evaluate/one"].inputs
+    models["one"]["modes"] = {"nothing": ["few_shot_pal"]}
+    with pytest.raises(ConfigError, match="no benchmark 'nothing'"):
+        Config(values)

@@ -307,8 +307,11 @@ class Graph:
         nodes = {
             benchmark: self.config.benchmarks[benchmark].model_dump(mode="json") for benchmark in benchmarks
         }
-        if (own := self.config.models[name].modes) is not None:
-            nodes = {benchmark: node | {"modes": own} for benchmark, node in nodes.items()}
+        own = self.config.models[name].modes
+        own = own if isinstance(own, dict) else dict.fromkeys(benchmarks, own)
+        for benchmark in benchmarks:
+            if own.get(benchmark) is not None:
+                nodes[benchmark]["modes"] = own[benchmark]
         self.nodes[f"evaluate/{name}"].section["benchmarks"] = nodes
         self.nodes[f"evaluate/{name}"].section["model_stage"] = self.config.models[name].stage
 

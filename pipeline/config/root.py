@@ -63,7 +63,9 @@ class ModelNode(Section):
         None, "rl: name of the reward model, where the section's reward weights ask for one"
     )
     benchmarks: list[str] | None = key(None, "benchmarks it is evaluated on; null means all, [] none")
-    modes: list[Mode] | None = key(None, "how it is asked; null: as its benchmarks or evaluate.modes say")
+    modes: list[Mode] | dict[str, list[Mode]] | None = key(
+        None, "how it is asked, everywhere or by benchmark; null: as its benchmarks or evaluate.modes say"
+    )
 
 
 class ConfigError(Exception):
@@ -204,7 +206,8 @@ class Config:
             )
         if node.init == "scratch" and node.stage != "cpt":
             raise ConfigError(f"config key {where}.init: only a cpt model can start from scratch")
-        for benchmark in node.benchmarks or []:
+        named = list(node.modes) if isinstance(node.modes, dict) else []
+        for benchmark in [*(node.benchmarks or []), *named]:
             if benchmark not in self.benchmarks:
                 known = ", ".join(self.benchmarks)
                 raise ConfigError(
