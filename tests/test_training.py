@@ -160,6 +160,45 @@ def test_chunks_of_logits_give_the_logprobs_entropy_and_gradients_of_all_at_once
     assert (whole[0][~wanted] == 0).all() and (whole[1][wanted] > 0).all()
 
 
+@pytest.mark.parametrize("tied", [True, False])
+def test_the_fused_loss_is_the_weighted_sum_of_logprobs(tied, tmp_path, monkeypatch):
+    tied_model = load_model(save_tiny_model(tmp_path / "model", seed=2, tied=tied, spread=0.1)).double()
+    scored, generator = TokenLogprobs(tied_model), torch.Generator().manual_seed(0)
+    tokens_BT, targets_BT = torch.randint(4, 90, (2, 2, 33), generator=generator)
+    targets_BT[0, 5:9] = IGNORE
+    positions_BT, weights_BT = torch.arange(33).expand(2, 33), torch.rand(2, 33, generator=generator)
+    monkeypatch.setitem(linear_loss.CHUNK_ELEMENTS, "cpu", 5 * tied_model.config.vocab_size)
+
+    def gradients(loss: torch.Tensor) -> list[torch.Tensor]:
+        tied_model.zero_grad()
+        loss.backward()
+        return [parameter.grad.clone() for parameter in tied_model.parameters()]
+
+    expected_BT = scored(tokens_BT, positions_BT, targets_BT)
+    expected = gradients(-3 * (weights_BT * expected_BT).sum())
+    loss, logprobs_BT = scored(tokens_BT, positions_BT, targets_BT, weights_BT=weights_BT)
+    torch.testing.assert_close(logprobs_BT, expected_BT.detach())
+    torch.testing.assert_close(loss, -(weights_BT * expected_BT).sum().detach())
+    torch.testing.assert_close(gradients(3 * loss), expected, rtol=0, atol=1e-5)
+    with torch.no_grad():
+        assert scored(tokens_BT, positions_BT, targets_BT, weights_BT=weights_BT)[0] == loss
+
+
+def test_bf16_weights_get_the_gradients_of_fp32_ones_but_for_rounding(tmp_path):
+    folder = save_tiny_model(tmp_path / "model", seed=2, tied=False, spread=0.1)
+    tokens_BT = torch.randint(4, 90, (2, 33), generator=torch.Generator().manual_seed(0))
+    positions_BT, weights_BT = torch.arange(33).expand(2, 33), torch.full((2, 33), 1 / 66)
+    found = {}
+    for precision, mixed in (("fp32", False), ("fp32", True), ("bf16", False)):
+        scored = TokenLogprobs(load_model(folder, precision), mixed)
+        scored(tokens_BT, positions_BT, tokens_BT.roll(-1, 1), weights_BT=weights_BT)[0].backward()
+        found[precision, mixed] = torch.cat([p.grad.flatten().float() for p in scored.parameters()])
+    exact = found.pop(("fp32", False))
+    for gradient in found.values():
+        assert torch.nn.functional.cosine_similarity(gradient, exact, dim=0) > 0.999
+        assert abs(gradient.norm() / exact.norm() - 1) < 0.01
+
+
 def test_the_schedules_are_the_papers():
     rate = multi_step(5.3e-4, steps=37_500, warmup_steps=2000, drops=[(0.8, 0.316), (0.9, 0.1)])
     at = [0, 999, 1999, 2000, 29_999, 30_000, 33_749, 33_750, 37_499]

@@ -22,7 +22,7 @@ import numpy as np
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
-VOCABULARY, CONTEXT, EXAMPLES, STEPS, MICRO = 102_400, 1024, 32, 3, 8
+VOCABULARY, CONTEXT, EXAMPLES, STEPS, MICRO = 102_400, 1024, 24, 3, 8
 RATE, DECAY, BETAS = 1e-3, 0.1, (0.9, 0.95)
 SHAPE = {"hidden_size": 256, "intermediate_size": 704, "num_hidden_layers": 4, "num_attention_heads": 4}
 RUNS = {
@@ -276,6 +276,12 @@ def main() -> None:
         save_model(Path(folder) / "model")
         found = run_children(Path(folder) / "model", arguments.only, arguments.threads)
         rows = rows_of(found, loader_speed(Path(folder)))
+    import torch
+
+    if torch.cuda.is_available():
+        from training_gpu import gpu_rows
+
+        rows += gpu_rows()
     machine = f"{platform.processor() or platform.machine()}, {arguments.threads} threads"
     for row in rows:
         print(
