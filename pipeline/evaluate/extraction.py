@@ -31,6 +31,9 @@ _LAST_NUMBER = re.compile(
 _MATHS = re.compile(
     r"\$\$(.+?)\$\$|(?<!\\)\$((?:\\\$|[^$])+?)(?<!\\)\$|\\\((.+?)\\\)|\\\[(.+?)\\\]", re.DOTALL
 )
+_NAMED_VALUE = re.compile(r"\\?[A-Za-z]+(?:_\{?\w+\}?)?(?:\(\w\))?\s*(?:[<>!]=|=)[^=]*\Z|[^=]*[<>!]=[^=]*\Z")
+_JSON_ANSWER = re.compile(r'"(?:final_?)?answer"\s*:\s*(?:"((?:[^"\\]|\\.)*)"|(-?[\d.,/]+%?))', re.IGNORECASE)
+_OUTPUT = re.compile(r"```output[ \t]*\n(.*?)\n?```", re.DOTALL)
 _BOLD = re.compile(r"\*\*([^*\n]{1,80})\*\*")
 _JOINS = re.compile(r"\band\b|\bor\b|[,;]|和|或|与")
 _TURNS = re.compile(
@@ -95,10 +98,17 @@ def last_boxes(text: str) -> list[str]:
     return [content for _, _, content in group]
 
 
+def _unescaped(line: str, closing: str, start: int) -> int:
+    """Index of `closing` from `start` on, where no backslash stands before it; -1 without any."""
+    while (end := line.find(closing, start)) > 0 and closing.startswith("$") and line[end - 1] == "\\":
+        start = end + 1
+    return end
+
+
 def _unwrapped(line: str) -> str:
     line = line.strip().strip("*").strip()
     for opening, closing in (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]")):
-        if line.startswith(opening) and (end := line.find(closing, len(opening))) > 0:
+        if line.startswith(opening) and (end := _unescaped(line, closing, len(opening))) > 0:
             rest = line[end + len(closing) :]
             inner = line[len(opening) : end]
             if not rest.strip(" .,。*)") or not re.match(r"\s*(?:,|and|or|\\cup|\$)", rest):
@@ -125,12 +135,37 @@ def after_phrase(text: str) -> str | None:
     return None
 
 
+def json_answer(text: str) -> str | None:
+    """The value of "answer" in a JSON object, if the response holds one."""
+    found = list(_JSON_ANSWER.finditer(text)) if '"' in text else []
+    if not found:
+        return None
+    quoted = found[-1][1]
+    return (found[-1][2] if quoted is None else re.sub(r"\\(?=[\\\"/])", "", quoted)).strip() or None
+
+
+def output_fence(text: str) -> str | None:
+    """The last line of what the last program printed, if nothing follows it."""
+    found = list(_OUTPUT.finditer(text))
+    if not found or text[found[-1].end() :].strip() or not found[-1][1].strip():
+        return None
+    return found[-1][1].strip().splitlines()[-1].strip()
+
+
+def last_formula(text: str) -> str | None:
+    """The content of the last formula between dollar signs or LaTeX brackets."""
+    formulas = list(_MATHS.finditer(text))
+    return next(part for part in formulas[-1].groups() if part is not None).strip() if formulas else None
+
+
 def last_value(text: str) -> str | None:
-    """The last formula or number of the text; of a formula a = b = c that ends in a number, that number."""
+    """The last formula or number of the text; of a calculation a + b = c only its last number."""
     numbers = list(_LAST_NUMBER.finditer(text))
     formulas = list(_MATHS.finditer(text))
     if formulas and (not numbers or formulas[-1].end() > numbers[-1].start()):
-        return next(part for part in formulas[-1].groups() if part is not None).strip()
+        formula = next(part for part in formulas[-1].groups() if part is not None).strip()
+        if "=" not in formula or not numbers or _NAMED_VALUE.match(formula):
+            return formula
     bold = list(_BOLD.finditer(text))
     if bold and numbers and bold[-1].start() <= numbers[-1].start() < bold[-1].end():
         return bold[-1][1].strip()
@@ -153,7 +188,8 @@ def chosen_letter(text: str) -> str | None:
 def _is_bare(text: str) -> bool:
     """Whether a response is nothing but its answer."""
     one_line = len(text) <= 100 and "\n" not in text and "$" not in text.strip("$ ") and BOX not in text
-    return one_line and re.search(r"\d|\\[a-z]|[=<>∞π]", text) is not None and not has_sentence(text)
+    form = r"\d|\\[a-z]|[=<>∞π]|\A\(?[A-F]\)?\Z"
+    return one_line and re.search(form, text) is not None and not has_sentence(text)
 
 
 def extract(response: str, *, boxed_only: bool = False) -> str | None:
@@ -174,7 +210,12 @@ def extract(response: str, *, boxed_only: bool = False) -> str | None:
     if (cut := _CUT.search(text)) and cut.start() > 0:
         text = text[: cut.start()]
     text = text.strip()
-    return after_phrase(text) or (text if _is_bare(text) else last_value(text))
+    return (
+        json_answer(text)
+        or after_phrase(text)
+        or output_fence(text)
+        or (text if _is_bare(text) else last_value(text))
+    )
 
 
 def reference_answer(reference: str) -> str:

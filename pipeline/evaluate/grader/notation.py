@@ -50,7 +50,7 @@ _REWRITES = tuple(
         (rf"\\\\(?=(?:{'|'.join(sorted(COMMANDS))})(?![A-Za-z]))", r"\\"),
         (r"\\(?:left|right|middle)\s*\.", " "),
         (r"\\(?:left|right|middle|[bB]igg?[lrm]?|displaystyle|textstyle|limits|nolimits)(?![A-Za-z])", ""),
-        (r"(?<=\d)\s*(?:\{,\}|,\s*\\!|\\,|\\!,?|,\\ |\\;)\s*(?=\d{3}(?!\d))", ""),
+        (r"(?<=\d)\s*(?:\{\s*,\s*\}|,\s*\\!|\\,|\\!,?|,\\ |\\;)\s*(?=\d{3}(?!\d))", ""),
         (r"(?<!\\)\\[,!;:> ]|\\q?quad(?!ratic)|\\(?:hfill|enspace|thinspace|hline)(?![A-Za-z])", " "),
         (r"\\(?:phantom|label|tag)\s*\{[^{}]*\}", " "),
         (r"~", " "),
