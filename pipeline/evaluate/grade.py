@@ -6,11 +6,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from pipeline.common.progress import Progress
 from pipeline.common.rows import read_rows
 from pipeline.common.stage import InputError
-from pipeline.evaluate.answers import extract
+from pipeline.evaluate.answers import Verdict, grade
 from pipeline.evaluate.benchmarks import Item
-from pipeline.evaluate.grading import grade_answers
+from pipeline.evaluate.profiles import Profile, grade_answer, grade_response, profile_names, read_profile
 
 HELP = """\
 Input, one JSON object per line: "id", "reference", and "prediction" (a final answer) or "response" (free
@@ -31,34 +32,61 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--boxed-only", action="store_true", help="as in RL: a response without a box has no answer"
     )
+    parser.add_argument(
+        "--profile", default="strict", help=f"rules of grading: {', '.join(profile_names())} (or an alias)"
+    )
     return parser
 
 
-def _job(place: str, row: dict[str, Any], boxed_only: bool) -> tuple[Item, str | None]:
-    reference, prediction, response = row.get("reference"), row.get("prediction"), row.get("response")
-    if not isinstance(reference, str):
-        raise InputError(f"{place}: `reference` is missing or not a string")
-    if not isinstance(prediction, str) and not isinstance(response, str):
-        raise InputError(f"{place}: give `prediction` or `response` as a string")
-    item = Item(str(row.get("id", place)), row.get("question"), reference, row.get("choices"))
-    return item, prediction if isinstance(prediction, str) else extract(response, boxed_only=boxed_only)
+def read_pairs(path: Path) -> list[tuple[Item, dict[str, Any]]]:
+    """The pairs of a file. Raises InputError naming file and line."""
+    pairs, seen = [], set()
+    for place, row in read_rows(str(path)):
+        if not isinstance(row.get("reference"), str):
+            raise InputError(f"{place}: `reference` is missing or not a string")
+        if not isinstance(row.get("prediction"), str) and not isinstance(row.get("response"), str):
+            raise InputError(f"{place}: give `prediction` or `response` as a string")
+        if not isinstance(row.get("question"), str | None) or not isinstance(row.get("choices"), dict | None):
+            raise InputError(f"{place}: `question` must be a string and `choices` map letters to texts")
+        if "id" in row and row["id"] in seen:
+            raise InputError(f"{place}: id {row['id']!r} occurs twice")
+        seen.add(row.get("id"))
+        pairs.append(
+            (Item(row.get("id", place), row.get("question"), row["reference"], row.get("choices")), row)
+        )
+    if not pairs:
+        raise InputError(f"{path}: no pairs")
+    return pairs
+
+
+def verdict(item: Item, row: dict[str, Any], profile: Profile | None, boxed_only: bool) -> Verdict:
+    """The verdict on one pair."""
+    if isinstance(row.get("prediction"), str):
+        return grade_answer(profile, item, row["prediction"])
+    if boxed_only and profile is None:
+        return grade(
+            item.answer, row["response"], question=item.question, choices=item.choices, boxed_only=True
+        )
+    return grade_response(profile, item, row["response"])
 
 
 def main(argv: list[str] | None = None) -> None:
     arguments = parser().parse_args(argv)
     try:
-        jobs = [_job(place, row, arguments.boxed_only) for place, row in read_rows(str(arguments.input))]
-        verdicts = grade_answers(jobs)
+        profile = read_profile(arguments.profile)
+        pairs = read_pairs(arguments.input)
         temporary = arguments.output.with_name(f".{arguments.output.name}.partial")
-        with temporary.open("w") as file:
-            for (item, _), verdict in zip(jobs, verdicts, strict=True):
-                row = {
+        with temporary.open("w") as file, Progress("grade", len(pairs), unit="pair") as bar:
+            for item, row in pairs:
+                found = verdict(item, row, profile, arguments.boxed_only)
+                result = {
                     "id": item.id,
-                    "verdict": verdict.verdict,
-                    "extracted": verdict.extracted,
-                    "reason": verdict.reason,
+                    "verdict": found.verdict,
+                    "extracted": found.extracted,
+                    "reason": found.reason,
                 }
-                file.write(json.dumps(row, ensure_ascii=False) + "\n")
+                file.write(json.dumps(result, ensure_ascii=False) + "\n")
+                bar.update()
         temporary.replace(arguments.output)
     except (InputError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)

@@ -292,7 +292,7 @@ def _golds(profile: Profile, item: Item) -> list[str]:
     if not profile.lists:
         return [item.answer]
     found = _boxes(item.answer) or [item.answer]
-    return [part for text in found for part in _split(text, item.question)]
+    return [part for text in found for part in _split(text, item.question or "")]
 
 
 def _split(text: str, question: str) -> list[str]:
@@ -302,24 +302,33 @@ def _split(text: str, question: str) -> list[str]:
     return [part.strip() for part in re.split(r"\\text\s*\{\s*,?\s*and\s*\}", text)]
 
 
-def grade_with(profile: Profile | None, item: Item, response: str) -> Verdict:
-    """The verdict on a response under a profile; None is strict. The reason names the rules that decided."""
-    if profile is None:
-        answer = final_answer(item.answer, response, item.choices)
-        if answer is None:
-            return Verdict("wrong", None, "no answer")
-        return compare(item.answer, answer, question=item.question, choices=item.choices)
-    found = take(profile, response)
+def judge(profile: Profile, item: Item, found: list[str]) -> Verdict:
+    """The verdict on the answers taken from a response; the reason names the rules that decided."""
     if not found:
         return Verdict("wrong", None, "no answer")
     if item.choices:
         return compare(item.answer, found[-1], question=item.question, choices=item.choices)
+    question = item.question or ""
     golds = _golds(profile, item)
     if profile.lists:
-        found = [part for text in found for part in _split(text, item.question)][-len(golds) :]
-    rules = [[_rule(profile, gold, given, item.question) for gold in golds] for given in found]
+        found = [part for text in found for part in _split(text, question)][-len(golds) :]
+    rules = [[_rule(profile, gold, given, question) for gold in golds] for given in found]
     right = all(any(row) for row in rules) and all(any(column) for column in zip(*rules, strict=True))
-    used = sorted({rule for row in rules for rule in row if rule})
-    return Verdict(
-        "right" if right else "wrong", ", ".join(found), " and ".join(used) if right else "no rule holds"
-    )
+    used = " and ".join(sorted({rule for row in rules for rule in row if rule}))
+    return Verdict("right" if right else "wrong", ", ".join(found), used if right else "no rule holds")
+
+
+def grade_answer(profile: Profile | None, item: Item, answer: str | None) -> Verdict:
+    """The verdict on a final answer under a profile; None is strict."""
+    if answer is None:
+        return Verdict("wrong", None, "no answer")
+    if profile is not None:
+        return judge(profile, item, [answer])
+    return compare(item.answer, answer, question=item.question, choices=item.choices)
+
+
+def grade_response(profile: Profile | None, item: Item, response: str) -> Verdict:
+    """The verdict on a whole response under a profile; None is strict."""
+    if profile is not None:
+        return judge(profile, item, take(profile, response))
+    return grade_answer(None, item, final_answer(item.answer, response, item.choices))

@@ -1,7 +1,13 @@
-"""Score outputs that exist: `python -m pipeline.evaluate.score --benchmark NAME --outputs F --output F`."""
+"""Score outputs that exist: `python -m pipeline.evaluate.score --benchmark NAME --outputs F --output F`.
+
+Extraction, grading and metrics without a model, under the strict grader or under a harness's rules
+(`profiles`). With a harness profile every row on which it and strict differ is listed, with both reasons.
+"""
 
 import argparse
+import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -9,19 +15,29 @@ from typing import Any
 import yaml
 
 from pipeline.common.manifest import ROOT, write_json
+from pipeline.common.progress import Progress
 from pipeline.common.rows import read_rows
 from pipeline.common.stage import InputError
 from pipeline.config.evaluate import BenchmarkNode
+from pipeline.evaluate.answers import Verdict
 from pipeline.evaluate.benchmarks import Item, load
-from pipeline.evaluate.grading import grade_responses
+from pipeline.evaluate.metrics import paired_difference
+from pipeline.evaluate.profiles import Profile, grade_answer, grade_response, profile_names, read_profile
+from pipeline.evaluate.programs import last_output, pal_program, printed
+from pipeline.evaluate.sandbox.pool import Sandbox
 from pipeline.evaluate.scores import accuracy, at_k
+from pipeline.evaluate.tables import by_label
 
 HELP = """\
 Outputs, one JSON object per line: "id" or "question" of a reference, and "samples": [text, ...].
-References are in bench format: "id", "question", "answer", optionally "choices".
+References are in bench format: "id", "question", "answer", optionally "choices", "subject", "level".
+Modes: cot takes the answer from the text; tool too, or what the last program printed where the text has no
+answer, and adds "program_accuracy", that of the last output alone; pal runs each sample in the sandbox.
 Result: "accuracy" (mean over questions of the share of right samples), "ci95", "n", "maj@k" and "pass@k" for
-K = 1, 2, 4, ... up to the number of samples, "undecided" (answers that no rule decided; they count as not
-right), "missing" (references without output; they do not count)."""
+K = 1, 2, 4, ... up to the number of samples, "by" (subject and level), "undecided" (answers that no rule
+decided; they count as not right), "no_answer", "missing" (references without output; they do not count),
+"paired" with --against.
+With a profile other than strict: "strict" (its accuracy) and "differences" (rows on which the two differ)."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -38,11 +54,18 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--config", type=Path, default=ROOT / "configs/default.yaml", help="where benchmarks are named"
     )
-    parser.add_argument("--mode", choices=("cot",), default="cot", help="how answers are taken from outputs")
-    parser.add_argument("--profile", choices=("strict",), default="strict", help="rules of comparison")
+    parser.add_argument(
+        "--mode", choices=("cot", "pal", "tool"), default="cot", help="how answers are taken from outputs"
+    )
+    parser.add_argument(
+        "--profile", default="strict", help=f"rules of grading: {', '.join(profile_names())} (or an alias)"
+    )
     parser.add_argument(
         "--outputs", type=Path, required=True, help="the model's outputs, JSON lines (.gz allowed)"
     )
+    parser.add_argument("--against", type=Path, help="another model's outputs, for a paired comparison")
+    parser.add_argument("--verdicts", type=Path, help="write every sample's verdict here, JSON lines")
+    parser.add_argument("--timeout", type=float, default=10.0, help="seconds for a program (pal)")
     parser.add_argument("--output", type=Path, required=True, help="scores, JSON")
     return parser
 
@@ -84,27 +107,141 @@ def read_outputs(path: Path, items: list[Item]) -> dict[str, list[str]]:
     return found
 
 
-def score(items: list[Item], outputs: dict[str, list[str]]) -> dict[str, Any]:
+class Grading:
+    """Verdicts on samples by one mode; equal samples of a question are graded once."""
+
+    def __init__(self, mode: str, seconds: float) -> None:
+        self.mode, self.seconds = mode, seconds
+        self.values: dict[str, str | None] = {}  # what each program printed
+
+    def run_programs(self, texts: Sequence[str]) -> None:
+        """Run what is to be run, on all cores."""
+        programs = {text: pal_program(text) for text in dict.fromkeys(texts)}
+        runnable = {text: program for text, program in programs.items() if program is not None}
+        with Sandbox() as sandbox:
+            outcomes = sandbox.run(list(runnable.values()), self.seconds, "programs")
+        self.values = dict.fromkeys(programs) | dict(zip(runnable, map(printed, outcomes), strict=True))
+
+    def verdict(self, profile: Profile | None, item: Item, text: str) -> Verdict:
+        """The verdict on one sample."""
+        if self.mode == "pal":
+            return grade_answer(profile, item, self.values[text])
+        verdict = grade_response(profile, item, text)
+        if self.mode == "tool" and verdict.extracted is None:
+            return grade_answer(profile, item, last_output(text))
+        return verdict
+
+    def verdicts(
+        self, profile: Profile | None, items: Sequence[Item], outputs: dict[str, list[str]], label: str
+    ) -> list[list[Verdict]]:
+        """Verdicts by question and sample."""
+        found = []
+        with Progress(label, sum(len(outputs[item.id]) for item in items), unit="sample") as bar:
+            for item in items:
+                known = {text: self.verdict(profile, item, text) for text in dict.fromkeys(outputs[item.id])}
+                found.append([known[text] for text in outputs[item.id]])
+                bar.update(len(found[-1]))
+        return found
+
+
+def shares(samples: Sequence[Sequence[Verdict]]) -> list[float]:
+    """Share of right samples of each question."""
+    return [fmean(verdict.right for verdict in row) for row in samples]
+
+
+def differences(
+    items: Sequence[Item], samples: Sequence[Sequence[Verdict]], strict: Sequence[Sequence[Verdict]]
+) -> list[dict[str, Any]]:
+    """The samples on which the profile and strict differ, with the reason of each."""
+    return [
+        {"id": item.id, "sample": place, "reference": item.answer}
+        | {
+            name: {"verdict": verdict.verdict, "extracted": verdict.extracted, "reason": verdict.reason}
+            for name, verdict in (("profile", ours), ("strict", theirs))
+        }
+        for item, row, strict_row in zip(items, samples, strict, strict=True)
+        for place, (ours, theirs) in enumerate(zip(row, strict_row, strict=True))
+        if ours.right != theirs.right
+    ]
+
+
+def score(
+    items: list[Item], outputs: dict[str, list[str]], grading: Grading, profile: Profile | None
+) -> tuple[dict[str, Any], list[list[Verdict]]]:
     """Grade all samples and compute the metrics over the questions that have outputs."""
     scored = [item for item in items if item.id in outputs]
-    flat = [(item, text) for item in scored for text in outputs[item.id]]
-    verdicts = iter(grade_responses([item for item, _ in flat], [text for _, text in flat]))
-    samples = [[next(verdicts) for _ in outputs[item.id]] for item in scored]
+    samples = grading.verdicts(profile, scored, outputs, "grade")
     fewest = min(map(len, samples))
-    shares = [fmean(verdict.right for verdict in row) for row in samples]
-    return {
-        **accuracy(shares),
+    result = {
+        **accuracy(shares(samples)),
         **at_k(scored, samples, sorted({2**power for power in range(fewest.bit_length())} | {fewest})),
+        "by": by_label(scored, shares(samples)),
         "undecided": sum(verdict.verdict == "undecided" for row in samples for verdict in row),
+        "no_answer": sum(verdict.extracted is None for row in samples for verdict in row),
         "missing": len(items) - len(scored),
     }
+    if grading.mode == "tool":
+        runs = [
+            [grade_answer(profile, item, last_output(text)) for text in outputs[item.id]] for item in scored
+        ]
+        result["program_accuracy"] = fmean(shares(runs))
+    if profile is not None:
+        strict = grading.verdicts(None, scored, outputs, "grade strictly")
+        result["strict"] = accuracy(shares(strict))
+        result["differences"] = differences(scored, samples, strict)
+    return result, samples
+
+
+def compare_models(
+    items: list[Item],
+    ours: dict[str, list[str]],
+    theirs: dict[str, list[str]],
+    grading: Grading,
+    profile: Profile | None,
+) -> dict[str, Any]:
+    """The first model's accuracy minus the other's over the questions of both, and which flipped."""
+    both = [item for item in items if item.id in ours and item.id in theirs]
+    if not both:
+        raise InputError("--against: no question has outputs of both models")
+    first, second = (shares(grading.verdicts(profile, both, outputs, "paired")) for outputs in (ours, theirs))
+    flips = [item.id for item, one, other in zip(both, first, second, strict=True) if one != other]
+    return {**paired_difference(second, first), "flipped": flips}
+
+
+def write_verdicts(path: Path, items: Sequence[Item], samples: Sequence[Sequence[Verdict]]) -> None:
+    """Every sample's verdict, JSON lines."""
+    lines = [
+        {
+            "id": item.id,
+            "sample": place,
+            "verdict": verdict.verdict,
+            "extracted": verdict.extracted,
+            "reason": verdict.reason,
+        }
+        for item, row in zip(items, samples, strict=True)
+        for place, verdict in enumerate(row)
+    ]
+    path.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
 
 
 def main(argv: list[str] | None = None) -> None:
     arguments = parser().parse_args(argv)
     try:
+        profile = read_profile(arguments.profile)
         items = references(arguments.benchmark, arguments.references, arguments.config)
-        write_json(arguments.output, score(items, read_outputs(arguments.outputs, items)))
+        outputs = read_outputs(arguments.outputs, items)
+        others = read_outputs(arguments.against, items) if arguments.against else {}
+        grading = Grading(arguments.mode, arguments.timeout)
+        if arguments.mode == "pal":
+            grading.run_programs(
+                [text for found in (outputs, others) for texts in found.values() for text in texts]
+            )
+        scores, samples = score(items, outputs, grading, profile)
+        if others:
+            scores["paired"] = compare_models(items, outputs, others, grading, profile)
+        if arguments.verdicts:
+            write_verdicts(arguments.verdicts, [item for item in items if item.id in outputs], samples)
+        write_json(arguments.output, scores)
     except (InputError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)

@@ -65,14 +65,12 @@ class AnswerParser(ExpressionParser):
 
     def _with_unit(self, node: Node) -> Node:
         words = []
-        while self.peek() in ("text", "/") or (words and self.peek() in ("^", "symbol", "number", "(", ")")):
+        while self.peek() in ("text", "/") or (words and self.peek() in ("^", "symbol", "(")):
             if self.peek() == "^":
                 self.next()
                 words.append("^" + self._exponent_digit())
             elif self.peek() == "(":
                 words.append(self._parenthesis())
-            elif self.peek() == ")":
-                break
             else:
                 words.append(str(self.next().value or "/"))
         unit = " ".join(words)

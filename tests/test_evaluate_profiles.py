@@ -1,0 +1,171 @@
+"""Profiles and the score program: published accuracies from the outputs behind them."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from pipeline.common.stage import InputError
+from pipeline.evaluate import grade, score
+from pipeline.evaluate.benchmarks import Item
+from pipeline.evaluate.profiles import grade_answer, grade_response, profiles, read_profile
+
+OUTPUTS = Path(__file__).parents[2] / "shared" / "data" / "model_outputs"
+PUBLISHED = [
+    ("rho-math-7b.gsm8k.cot", "rho-math-7b-v0.1", "qwen", 66.8),
+    ("rho-math-1b.math500.cot", "rho-math-1b-v0.1", "rho", 15.8),
+    ("rho-math-1b-interpreter.math500.tir", "rho-math-1b-interpreter-v0.1", "qwen", 40.2),
+    ("tora-code-34b.gsm8k.tir", "tora-code-34b-v1.0", "tora", 80.7),
+    ("openai-finetuning.gsm8k.cot", "openai-6b_finetuning", "gsm8k", 21.7),
+    ("openai-finetuning.gsm8k.cot", "openai-175b_finetuning", "openai", 34.7),
+    ("gpt-4o-mini.gsm8k.json", "gpt-4o-mini-2024-07-18", "first-number", 94.24),
+    ("qwen-maj8.math100.cot", "qwen2.5-math-instruct", "qwen", 91.0),
+]
+
+
+def outputs(name: str, model: str) -> list[dict]:
+    with gzip.open(OUTPUTS / f"{name}.jsonl.gz", "rt") as file:
+        return [row for row in map(json.loads, file) if row["model"] == model]
+
+
+def accuracy(rows: list[dict], profile: str) -> float:
+    rules = read_profile(profile)
+    verdicts = [
+        grade_response(rules, Item(row["id"], row["question"], row["gold"]), row["response"]) for row in rows
+    ]
+    return 100 * sum(verdict.right for verdict in verdicts) / len(rows)
+
+
+@pytest.mark.skipif(not OUTPUTS.exists(), reason="published outputs are not here")
+@pytest.mark.parametrize(("name", "model", "profile", "published"), PUBLISHED)
+def test_published_accuracy_comes_back_under_the_rules_that_made_it(name, model, profile, published):
+    assert accuracy(outputs(name, model), profile) == pytest.approx(published, abs=0.3)
+
+
+@pytest.mark.skipif(not OUTPUTS.exists(), reason="published outputs are not here")
+@pytest.mark.parametrize("row", [PUBLISHED[1], PUBLISHED[2], PUBLISHED[7]], ids=lambda row: row[0])
+def test_strict_agrees_with_the_verdicts_by_hand(row):
+    rows = [row for row in outputs(*row[:2]) if row["adjudicated"] is not None]
+    by_hand = 100 * sum(row["adjudicated"] for row in rows) / len(rows)
+    assert accuracy(rows, "strict") == pytest.approx(by_hand, abs=0.6)
+
+
+@pytest.mark.parametrize(
+    ("profile", "reference", "answer"),
+    [
+        ("official", "5", "500"),
+        ("official", "[1,2)", "(1,2)"),
+        ("official", "0.5", "0.5009"),
+        ("qwen", "50", "0.5"),
+        ("qwen", "10000", "10001"),
+        ("first-number", "18", "18 of 20"),
+        ("math-verify", "36", "9, 18, 27, 36, ..."),
+        ("last-number", "12", "12.0"),
+    ],
+)
+def test_a_quirk_holds_in_its_profile_and_not_in_strict(profile, reference, answer):
+    item = Item("q", "How many?", reference)
+    assert grade_answer(read_profile(profile), item, answer).right
+    if profile != "last-number":
+        assert not grade_answer(None, item, answer).right
+
+
+def test_the_papers_few_shot_gsm8k_reads_numbers_behind_their_comma():
+    few_shot = read_profile("official-gsm8k-few-shot")
+    response = "The answer is 1,234.\n\nQ: next question 99"
+    assert grade_response(few_shot, Item("q", "?", "1234"), response).extracted == "234"
+    assert grade_response(None, Item("q", "?", "1234"), "The answer is 1,234.").right
+
+
+def test_the_papers_list_of_boxes_is_compared_in_any_order():
+    item = Item("q", "Find all x, separated by commas.", "so $\\boxed{1,2}$")
+    assert grade_response(read_profile("official"), item, "\\boxed{2} and \\boxed{1}").right
+    assert not grade_response(read_profile("official"), item, "\\boxed{2}").right
+
+
+def test_every_profile_grades_and_an_unknown_one_is_named():
+    for name in profiles():
+        verdict = grade_response(
+            read_profile(name), Item("q", "?", "12"), '{"answer": "12"}\n#### 12\nThe answer is 12.'
+        )
+        assert verdict.right or name == "pot"
+    with pytest.raises(InputError, match="unknown profile 'nobody'; known: strict, official"):
+        read_profile("nobody")
+
+
+def test_a_profile_file_with_an_unknown_rule_is_named(tmp_path):
+    path = tmp_path / "profiles.yaml"
+    path.write_text("profiles: {mine: {about: x, extract: [oracle], compare: [number]}}")
+    with pytest.raises(InputError, match=r"profiles.mine.extract: unknown rule oracle"):
+        profiles(path)
+
+
+def write_lines(path: Path, rows: list[dict]) -> str:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+def run_score(folder: Path, samples: dict[str, list[str]], *arguments: str) -> dict:
+    rows = [
+        {"id": "a", "question": "1+1?", "answer": "2", "level": 1},
+        {"id": "b", "question": "2+3?", "answer": "5", "level": 2},
+    ]
+    references = write_lines(folder / "references.jsonl", rows)
+    found = write_lines(
+        folder / "outputs.jsonl", [{"id": key, "samples": texts} for key, texts in samples.items()]
+    )
+    score.main(
+        [
+            "--benchmark",
+            "toy",
+            "--references",
+            references,
+            "--outputs",
+            found,
+            "--output",
+            str(folder / "scores.json"),
+        ]
+        + list(arguments)
+    )
+    return json.loads((folder / "scores.json").read_text())
+
+
+def test_rows_on_which_a_profile_and_strict_differ_are_listed_with_reasons(tmp_path):
+    scores = run_score(tmp_path, {"a": ["\\boxed{200}"], "b": ["\\boxed{5}"]}, "--profile", "official")
+    assert (scores["accuracy"], scores["strict"]["accuracy"]) == (1.0, 0.5)
+    (row,) = scores["differences"]
+    assert (row["id"], row["profile"]["reason"], row["strict"]["reason"]) == ("a", "symbolic", "integers")
+    assert scores["by"]["level"]["1"]["accuracy"] == 1.0
+
+
+def test_the_last_output_answers_where_a_tool_run_does_not(tmp_path):
+    run = "```python\nprint(2)\n```\n```output\n2\n```\n"
+    scores = run_score(tmp_path, {"a": [run], "b": [run + "So \\boxed{5}"]}, "--mode", "tool")
+    assert (scores["accuracy"], scores["program_accuracy"]) == (1.0, 0.5)
+
+
+def test_programs_are_run_and_two_models_are_paired(tmp_path):
+    other = write_lines(
+        tmp_path / "other.jsonl", [{"id": "a", "samples": ["print(3)"]}, {"id": "b", "samples": ["print(5)"]}]
+    )
+    programs = {"a": ["def solution():\n    return 1 + 1"], "b": ["ans = 5.0"]}
+    scores = run_score(tmp_path, programs, "--mode", "pal", "--against", other)
+    assert scores["accuracy"] == 1.0
+    assert (scores["paired"]["difference"], scores["paired"]["flipped"]) == (0.5, ["a"])
+
+
+@pytest.mark.parametrize(
+    ("pairs", "message"),
+    [
+        ([{"id": 1, "prediction": "1"}], "line 1: `reference` is missing"),
+        ([{"id": 1, "reference": "1"}], "line 1: give `prediction` or `response`"),
+        ([{"id": 1, "reference": "1", "prediction": "1"}] * 2, "line 2: id 1 occurs twice"),
+        ([], "no pairs"),
+    ],
+)
+def test_bad_pairs_are_named_with_file_and_line(tmp_path, capsys, pairs, message):
+    path = write_lines(tmp_path / "pairs.jsonl", pairs)
+    with pytest.raises(SystemExit):
+        grade.main(["--input", path, "--output", str(tmp_path / "verdicts.jsonl")])
+    assert message in capsys.readouterr().err
