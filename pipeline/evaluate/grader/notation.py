@@ -54,6 +54,9 @@ _REWRITES = tuple(
         (r"(?<!\\)\\[,!;:> ]|\\q?quad(?!ratic)|\\(?:hfill|enspace|thinspace|hline)(?![A-Za-z])", " "),
         (r"\\(?:phantom|label|tag)\s*\{[^{}]*\}", " "),
         (r"~", " "),
+        (r"\\textcircled\s*\{\s*(\d+)\s*\}(?=\s*[,、]?\s*\\textcircled)", r"\1, "),
+        (r"\\textcircled\s*\{\s*(\d+)\s*\}", r"\1"),
+        (r"(?<![A-Za-z])([ap])\.\s?m\.?(?![A-Za-z])", r"\1m"),
         (r"\\(?:dfrac|tfrac|cfrac)(?![A-Za-z])", r"\\frac"),
         (r"\\(?:dbinom|tbinom)(?![A-Za-z])", r"\\binom"),
         (r"\\(?:boxed|fbox|mathstrut|ensuremath)(?![A-Za-z])", ""),
@@ -86,6 +89,10 @@ _CHINESE = re.compile(
     rf"|(?P<bottom>{_CHINESE_NUMBER}|\d+)分之(?P<top>{_CHINESE_NUMBER}|\d+)"
     rf"|(?P<whole>{_CHINESE_NUMBER})(?:点(?P<decimals>[零一二三四五六七八九]+))?)(?P<half>[个倍年天时米]?半)?"
     r"(?P<unit>[\u4e00-\u9fff]{0,4})"
+)
+_COMPOUND = re.compile(
+    r"(?P<hours>\d{1,6})\s*(?:小时|hours?|hrs?)\s*(?:and\s+)?(?P<minutes>\d{1,2})\s*(?P<minutes_unit>分钟?|minutes?|mins?)"
+    r"|(?P<yuan>\d{1,9})\s*元\s*(?P<jiao>\d)\s*角"
 )
 _MYRIAD = re.compile(r"(\d+(?:\.\d+)?)\s*([万亿])")
 
@@ -143,6 +150,14 @@ def number_word(text: str) -> str | None:
     return str(high + low) if high >= 20 and 0 < low < 10 else None
 
 
+def _together(match: re.Match[str]) -> str:
+    """3小时20分 as 200 分钟, 3 hours 20 minutes as 200 minutes, 5元5角 as 5.5 元."""
+    if match["yuan"]:
+        return f"{int(match['yuan']) + int(match['jiao']) / 10:g} 元"
+    minutes = 60 * int(match["hours"]) + int(match["minutes"])
+    return f"{minutes} {'minutes' if match['minutes_unit'].isascii() else '分钟'}"
+
+
 def _vulgar(match: re.Match[str]) -> str:
     top, _, bottom = unicodedata.normalize("NFKC", match[0]).partition("⁄")
     return f"\\frac{{{top}}}{{{bottom}}}"
@@ -182,7 +197,7 @@ def clean(text: str) -> str:
         and match.start()
     ):
         text = text[: match.start()]
-    text = text.strip(" ,;").rstrip("。")
+    text = _COMPOUND.sub(_together, text.strip(" ,;").rstrip("。"))
     text = re.sub(r"(?<!\.)\.\s*(\})?$", r"\1", text).strip(" ,;:")
     if not text.isascii():
         text = _MYRIAD.sub(lambda match: f"{match[1]}*{_CHINESE_MYRIADS[match[2]]}", _chinese(text))

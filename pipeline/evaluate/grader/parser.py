@@ -47,21 +47,25 @@ class AnswerParser(ExpressionParser):
 
     def item(self) -> Node:
         """A relation with an optional label before it and a unit behind it."""
-        label = self._leading_words()
+        label, marked = self._leading_words()
         if label is not None and self.peek() in CLOSING | {"end"}:
             return make("text", value=label)
         node = self._with_unit(self.nested(self.relation))
         if label is None or label.casefold() in LEADING_WORDS:
             return node
+        if not marked:
+            raise Unreadable(f"the words {label[:40]!r}")
         return Node("relation", ("=",), (make("text", value=label), node))
 
-    def _leading_words(self) -> str | None:
+    def _leading_words(self) -> tuple[str | None, bool]:
+        """Words before an expression, and whether a colon marks them as its label."""
         words = []
         while self.peek() == "text" and self.peek(1) != "relation":
             words.append(self.next().value)
-        if words and self.peek() == ":":
+        marked = bool(words) and self.peek() == ":"
+        if marked:
             self.next()
-        return " ".join(words) or None
+        return " ".join(words) or None, marked
 
     def _with_unit(self, node: Node) -> Node:
         words = []

@@ -60,7 +60,8 @@ def is_unit(phrase: str) -> bool:
 
 def has_sentence(text: str) -> bool:
     """Whether a text holds words of a sentence, not only a name, a unit or a value."""
-    return len(re.findall(r"[^\W\d_]{2,}", _plain(re.sub(r"\\[A-Za-z]+", " ", text)))) >= 3
+    plain = _plain(re.sub(r"\\[A-Za-z]+", " ", text))
+    return len(re.findall(r"[^\W\d_]{2,}", plain)) >= 3 or len(re.findall(r"[\u4e00-\u9fff]", plain)) >= 5
 
 
 def claims(text: str) -> list[str]:

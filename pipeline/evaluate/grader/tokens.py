@@ -92,6 +92,7 @@ _TOKEN = re.compile(
     r"|\\(?P<command>[A-Za-z]+)\*?"
     r"|\\(?P<escape>[^A-Za-z])"
     r"|(?P<letters>[A-Za-z]+)"
+    r"|(?P<chinese>[\u4e00-\u9fff]+)"
     r"|(?P<sign><=|>=|=<|=>|!=|==|:=|\*\*|\.\.\.+|[-+*/^_=<>!%|(){}\[\],;:&'$])"
     r"|(?P<other>.)",
     re.DOTALL,
@@ -160,6 +161,8 @@ def _words(content: str, depth: int) -> list[Token]:
     if len(content) == 1 and content.isalpha() and content.isascii():
         return [Token("symbol", content)]
     if not re.search(r"[A-Za-z]{2}|[^\x00-\x7f]", content):
+        return list(tokenize(content, depth=depth + 1))
+    if re.match(r"[-+]?\d", content):
         return list(tokenize(content, depth=depth + 1))
     match = _JOINED.match(content)
     if match is None or not (match["before"] or match["after"]):
@@ -272,7 +275,7 @@ def tokenize(text: str, separate: bool = False, depth: int = 0) -> list[Token]:
         elif kind == "sign":
             level += (part in "([") - (part in ")]")
             tokens.append(_sign(part))
-        elif part.isalpha():
+        elif kind == "chinese" or part.isalpha():
             tokens.append(Token("text", part))
         else:
             raise Unreadable(f"the sign {part!r}")

@@ -55,7 +55,7 @@ CLAUSE_WORDS = _words(
     should does do has do have must that which since because so will can would there approximately
     divided plus minus times"""
 )
-ARTICLES = _words("the a an is are it its 是")
+ARTICLES = _words("the a an is are it its")
 ONES = [
     "zero",
     "one",
