@@ -8,7 +8,7 @@ RUN = demo$(if $(filter-out 0,$(SEED)),-seed$(SEED))
 BIN = .venv/bin
 SNAKEMAKE = PATH="$(CURDIR)/$(BIN):$$PATH" snakemake --profile workflow/profiles/local --quiet rules --cores $(CORES)
 
-.PHONY: setup peers demo compare real bench-rl bench-sandbox bench-training test test-environment test-slurm lint lock schema clean
+.PHONY: setup peers demo compare real bench-grader bench-rl bench-sandbox bench-training test test-environment test-slurm lint lock schema clean
 
 setup: .venv/complete
 
@@ -43,6 +43,9 @@ results/demo/sft/instruct/manifest.json:
 
 bench-rl: setup peers
 	PYTHONPATH="$(CURDIR)" $(BIN)/python tests/benchmarks/rl.py
+
+bench-grader: setup
+	PYTHONPATH="$(CURDIR)" $(BIN)/python tests/benchmarks/grader.py
 
 bench-sandbox: setup
 	PYTHONPATH="$(CURDIR)" $(BIN)/python tests/benchmarks/sandbox.py

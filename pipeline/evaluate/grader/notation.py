@@ -54,6 +54,7 @@ _REWRITES = tuple(
         (r"(?<!\\)\\[,!;:> ]|\\q?quad(?!ratic)|\\(?:hfill|enspace|thinspace|hline)(?![A-Za-z])", " "),
         (r"\\(?:phantom|label|tag)\s*\{[^{}]*\}", " "),
         (r"~", " "),
+        (r"\^\s*\{?\s*\\prime\s*\}?", "'"),
         (r"\\textcircled\s*\{\s*(\d+)\s*\}(?=\s*[,、]?\s*\\textcircled)", r"\1, "),
         (r"\\textcircled\s*\{\s*(\d+)\s*\}", r"\1"),
         (r"(?<![A-Za-z])([ap])\.\s?m\.?(?![A-Za-z])", r"\1m"),

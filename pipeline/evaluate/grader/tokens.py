@@ -88,7 +88,7 @@ _TEXT = re.compile(
 _TOKEN = re.compile(
     r"\s+"
     r"|(?P<repeating>\d*\.\d*\\overline\s*\{\s*\d+\s*\}|\d*\.\d*\\dot\s*\{?\d\}?)"
-    r"|(?P<number>(?:\d{1,3}(?:,\d{3})+(?![\d])(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d{1,4}(?![\d.a-zA-Z]))?)"
+    r"|(?P<number>(?:\d{1,3}(?:,\d{3})+(?![\d])(?:\.\d+)?|\d+(?:\.\d+|\.(?=\s*[-+*/)]))?|\.\d+)(?:[eE][-+]?\d{1,4}(?![\d.a-zA-Z]))?)"
     r"|\\(?P<command>[A-Za-z]+)\*?"
     r"|\\(?P<escape>[^A-Za-z])"
     r"|(?P<letters>[A-Za-z]+)"
@@ -302,6 +302,8 @@ def _accented(name: str, text: str, position: int) -> tuple[Token, int]:
         match = re.compile(r"\\[A-Za-z]+|$").match(text, position)
         content, position = match[0], match.end()
     kind = (
-        "mark" if name in ("overline", "bar", "vec", "overrightarrow", "hat", "widehat", "tilde") else "bold"
+        "mark"
+        if name in ("overline", "bar", "vec", "overrightarrow", "hat", "widehat", "tilde", "dot", "ddot")
+        else "bold"
     )
     return Token("symbol", f"{kind} {' '.join(content.split())}"), position

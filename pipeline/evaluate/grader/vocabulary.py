@@ -32,7 +32,8 @@ GREEK = _words(
     Upsilon Phi Psi Omega ell hbar"""
 )
 ACCENTS = _words(
-    """mathbf boldsymbol bm vec overline bar hat widehat overrightarrow tilde mathcal mathfrak underline"""
+    """mathbf boldsymbol bm vec overline bar hat widehat overrightarrow tilde dot ddot mathcal mathfrak
+    underline"""
 )
 # commands that outputs escape twice
 COMMANDS = _words(
