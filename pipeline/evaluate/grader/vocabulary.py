@@ -46,7 +46,7 @@ COMMANDS = _words(
 
 # runs of two or three letters that are words, not products of symbols
 SHORT_WORDS = _words(
-    """is the if in no of for all not are any by at as on it we one two six ten odd even yes has day
+    """is the am pm if in no of for all not are any by at as on it we one two six ten odd even yes has day
     days cm mm km kg mg ml lb oz ft hr min sec mph rad deg per cups men pen how can was sum top red
     big new its and or true false none dne"""
 )
