@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import transformers
 from tiny_model import save_tiny_model
 
 from pipeline.common import linear_loss
@@ -136,6 +137,33 @@ def test_packed_examples_give_the_logprobs_and_gradients_of_single_ones(model):
     assert len(packed[0]) == sum(len(ids) - 2 for ids, _ in examples if len(ids) > 1)
     np.testing.assert_allclose(packed[0], single[0], rtol=0, atol=1e-5)
     torch.testing.assert_close(packed[1], single[1], rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("family", ["Qwen2Config", "Qwen3Config", "MistralConfig"])
+def test_documents_are_apart_in_other_families_and_with_grouped_heads(family):
+    config = getattr(transformers, family)(
+        vocab_size=100,
+        hidden_size=64,
+        intermediate_size=96,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=16,
+    )
+    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").float()
+    tokens_BT = torch.randint(0, 100, (2, 30))
+    positions_BT = torch.cat([torch.arange(13), torch.arange(17)]).expand(2, -1)
+    targets_BT = tokens_BT.roll(-1, 1)
+    parts = [model(part, use_cache=False).logits for part in tokens_BT.split([13, 17], 1)]
+    expected = torch.cat(parts, 1).log_softmax(-1).gather(-1, targets_BT[..., None]).squeeze(-1)
+    torch.testing.assert_close(TokenLogprobs(model)(tokens_BT, positions_BT, targets_BT), expected)
+    config.sliding_window = 16
+    if family == "MistralConfig":
+        with pytest.raises(RuntimeError, match="sees 16 tokens back; rows have 30"):
+            TokenLogprobs(model)(tokens_BT, positions_BT, targets_BT)
+    config.logit_scale = 0.5
+    with pytest.raises(InputError, match="logits changed by logit_scale"):
+        TokenLogprobs(model)
 
 
 def test_chunks_of_logits_give_the_logprobs_entropy_and_gradients_of_all_at_once(model, monkeypatch):

@@ -53,8 +53,8 @@ def attend(
     """Attention of `query` (B, H, T, E) to `key` and `value`, as (B, T, H, E).
 
     Documents are those of `document_arguments`, which are made of the positions where they are not given; a
-    mask (B, 1, T, T) takes their place. Raises RuntimeError without any of these: attending across documents
-    would go unnoticed.
+    mask (B, 1, T, T) takes their place. Raises RuntimeError without any of these, because attending across
+    documents would go unnoticed, and for rows longer than a model's sliding window.
     """
     if attention_mask is not None:
         return sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **others)
@@ -63,6 +63,9 @@ def attend(
             raise RuntimeError(f"{type(module).__name__} passes no positions to its attention")
         documents = document_arguments(position_ids.expand(query.shape[0], -1))
         cu_seq_lens_q, max_length_q = documents["cu_seq_lens_q"], documents["max_length_q"]
+    window = others.get("sliding_window")
+    if window and max_length_q > window:
+        raise RuntimeError(f"{type(module).__name__} sees {window} tokens back; rows have {max_length_q}")
     flat = [tensor.transpose(1, 2).flatten(0, 1) for tensor in (query, key, value)]
     if query.is_cuda and value.dtype in (torch.bfloat16, torch.float16):
         flat = [tensor.to(value.dtype) for tensor in flat]  # rotation leaves fp32 where weights are

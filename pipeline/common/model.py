@@ -22,6 +22,7 @@ from pipeline.common.linear_loss import target_logprobs, weighted_nll
 from pipeline.common.packing import IGNORE
 from pipeline.common.stage import InputError
 
+LOGIT_SCALES = ("final_logit_softcapping", "logit_scale", "logits_scaling")  # keys of Gemma, Cohere, Granite
 DTYPES = {"fp32": torch.float32, "mixed": torch.float32, "bf16": torch.bfloat16}
 
 
@@ -30,12 +31,17 @@ class TokenLogprobs(nn.Module):
 
     `model` is any causal language model of transformers whose output layer is linear without bias. Documents
     that share a row are told apart by `positions_BT`, which start again from 0 at each: no token attends to
-    another document. With `mixed` matrix products run in bf16 on fp32 weights.
+    another document. With `mixed` matrix products run in bf16 on fp32 weights. Raises InputError for a model
+    whose logits are more than that.
     """
 
     def __init__(self, model: nn.Module, mixed: bool = False) -> None:
         super().__init__()
         self.model, self.mixed = model, mixed
+        scaled = [name for name in LOGIT_SCALES if getattr(model.config, name, None) not in (None, 1)]
+        if scaled or getattr(model.get_output_embeddings(), "bias", None) is not None:
+            what = f"logits changed by {scaled[0]}" if scaled else "an output layer with a bias"
+            raise InputError(f"{model.config.model_type}: {what}; only a linear output layer can be trained")
         model.set_attn_implementation(DOCUMENTS)
 
     def forward(

@@ -234,7 +234,11 @@ def run_children(folder: Path, runs: list[str], threads: int) -> dict[str, dict]
         if done.returncode:
             sys.exit(f"{run} failed:\n{done.stderr[-3000:]}")
         found[run] = json.loads(done.stdout.splitlines()[-1])
-        print(f"{RUNS[run]:48} losses {' '.join(f'{loss:.4f}' for loss in found[run]['losses'])}", flush=True)
+        losses = " ".join(f"{loss:.4f}" for loss in found[run]["losses"])
+        figures = (
+            f"{sum(found[run]['seconds'][1:]):6.1f} s after the first step, {found[run]['peak'] / 1e9:.2f} GB"
+        )
+        print(f"{RUNS[run]:48} {figures}, losses {losses}", flush=True)
     return found
 
 
