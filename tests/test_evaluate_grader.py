@@ -168,3 +168,57 @@ def test_agreement_with_labelled_pairs():
     )
     assert wrongly_right <= 1
     assert agreement >= 0.99
+
+
+@pytest.mark.skipif(not PAIRS.exists(), reason="labelled pairs are not here")
+def test_every_reference_equals_itself_and_none_other_at_random():
+    with gzip.open(PAIRS.parents[1] / "bench" / "math_test.jsonl.gz", "rt") as file:
+        rows = list(map(json.loads, file))[::5]
+    for row, other in zip(rows, rows[1:], strict=False):
+        assert compare(row["answer"], f" {row['answer']} . ", question=row["question"]).right, row["answer"]
+        forward, backward = compare(row["answer"], other["answer"]), compare(other["answer"], row["answer"])
+        assert forward.right == backward.right, (row["answer"], other["answer"])
+
+
+@pytest.mark.parametrize(
+    ("reference", "answer"),
+    [
+        ("k < -5", "(-\\infty, -5)"),
+        ("\\{x \\mid 2 < x < 3\\}", "(2, 3)"),
+        ("a \\leqslant -2 \\text{ or } a = 1", "(-\\infty, -2] \\cup \\{1\\}"),
+        ("x = 1, y = 2", "y = 2, x = 1"),
+        ("1 \\pm \\sqrt{19}", "1 - \\sqrt{19}, 1 + \\sqrt{19}"),
+        ("\\frac{\\pi}{4} + k\\pi", "\\frac{5\\pi}{4} + n\\pi"),
+        ("f(n) = 2n + 1007", "f(m) = 2m + 1007"),
+        ("x^2 + y^2 = 4", "2x^2 + 2y^2 - 8 = 0"),
+        ("\\frac{\\pi}{6}", "30°"),
+        ("\\begin{pmatrix} 1 \\\\ 2 \\end{pmatrix}", "(1, 2)"),
+        ("三十二", "32个"),
+        ("3小时20分", "200分钟"),
+        ("②③", "2, 3"),
+        ("204_5", "204"),
+        ("\\sum_{k=1}^n k", "\\frac{n(n+1)}{2}"),
+        ("20", "The store should charge $20 for the book."),
+    ],
+)
+def test_notation_does_not_decide(reference, answer):
+    assert compare(reference, answer).right
+
+
+@pytest.mark.parametrize(
+    ("reference", "answer"),
+    [
+        ("\\frac{1}{2004!}", "\\frac{1}{2006!}"),
+        ("2x + z = 1", "1"),
+        ("x = 1, y = 2", "x = 2, y = 1"),
+        ("\\sqrt{x^2}", "x"),
+        ("27", "11011_2"),
+        ("12 \\text{ cm}", "12 m"),
+        ("5", "not 5"),
+        ("18", "18 of 20"),
+        ("2:3:4", "4:6:9"),
+        ("\\frac{\\pi}{4} + k\\pi", "\\frac{\\pi}{4} + 2k\\pi"),
+    ],
+)
+def test_what_only_looks_alike_is_not_right(reference, answer):
+    assert not compare(reference, answer).right

@@ -121,8 +121,9 @@ def _by_trees(reference: str, answer: str, wanted: Asked, separate: bool) -> Out
     if isinstance(gold, Node) and isinstance(given, Node):
         try:
             outcome = equivalent(gold, given, wanted)
-        except RecursionError:
-            return "undecided", "nested too deep"
+        except (ArithmeticError, RecursionError, TypeError, ValueError) as error:
+            # mpmath raises these for values that an operation has no meaning for; one answer ends no run
+            return "undecided", f"comparison failed: {type(error).__name__}"
         return (
             ("right", "words")
             if outcome[0] != "right" and same_words(reference, answer) and _is_words(reference)

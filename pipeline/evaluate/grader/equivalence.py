@@ -323,6 +323,8 @@ def _list_against_one(
             if len(other.args) == len(items)
             else ("wrong", "tuple")
         )
+    if not listed_is_gold and items and all(equivalent(gold, item, asked)[0] == "right" for item in items):
+        return "right", "one value in several forms"
     return "wrong", "list against one value"
 
 

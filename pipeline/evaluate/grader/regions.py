@@ -9,7 +9,7 @@ from functools import cmp_to_key
 from typing import NamedTuple
 
 from pipeline.evaluate.grader.tree import Node, symbols, walk
-from pipeline.evaluate.grader.values import linear, same, value
+from pipeline.evaluate.grader.values import context, linear, same, value
 
 INFINITY = Node("constant", "infinity")
 MINUS_INFINITY = Node("neg", None, (INFINITY,))
@@ -185,9 +185,12 @@ def _linear(operator: str, difference: Node, name: str) -> Region | None:
     """`difference operator 0`, linear in the symbol `name`."""
     parts = linear(difference, name)
     rise = value(parts[1]) if parts else None
-    if rise is None or rise == 0 or getattr(rise, "imag", 0) != 0:
+    if rise is None or rise == 0 or context.im(rise) != 0:
         return None
-    return _bound(operator if rise > 0 else FLIPPED[operator], Node("neg", None, (Node("div", None, parts),)))
+    return _bound(
+        operator if context.re(rise) > 0 else FLIPPED[operator],
+        Node("neg", None, (Node("div", None, parts),)),
+    )
 
 
 def _order(first: Node, second: Node) -> int | None:
@@ -195,8 +198,9 @@ def _order(first: Node, second: Node) -> int | None:
     if first == second or same(first, second):
         return 0
     left, right = value(first), value(second)
-    if left is None or right is None or getattr(left, "imag", 0) != 0 or getattr(right, "imag", 0) != 0:
+    if left is None or right is None or context.im(left) != 0 or context.im(right) != 0:
         return None
+    left, right = context.re(left), context.re(right)
     return -1 if left < right else 1
 
 

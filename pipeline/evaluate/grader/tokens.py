@@ -299,7 +299,7 @@ def _accented(name: str, text: str, position: int) -> tuple[Token, int]:
     elif position < len(text) and text[position] != "\\":
         content, position = text[position], position + 1
     else:
-        match = re.compile(r"\\[A-Za-z]+|$").match(text, position)
+        match = re.compile(r"\\[A-Za-z]+|").match(text, position)
         content, position = match[0], match.end()
     kind = (
         "mark"
