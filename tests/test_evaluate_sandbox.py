@@ -150,15 +150,17 @@ def test_programs_see_neither_each_other_nor_what_others_left():
 
 def test_programs_that_compute_with_numpy_and_sympy_give_their_results():
     with Sandbox(1) as sandbox:
-        solve, inverse, text = sandbox.run(
+        solve, inverse, text, threads = sandbox.run(
             [
                 "from sympy import symbols, solve\nx = symbols('x')\nprint(solve(x**2 - 5*x + 6, x))",
                 "import numpy as np\nprint(np.linalg.solve([[2, 0], [0, 4]], [1, 2]).tolist())",
                 "print('π ≈ 3', end='')",
+                "from threading import Timer\nTimer(0.1, lambda: print('late')).start()",
             ],
             10.0,
         )
     assert [solve.stdout, inverse.stdout, text.stdout] == ["[2, 3]\n", "[0.5, 0.5]\n", "π ≈ 3"]
+    assert threads.stdout == "late\n"
 
 
 def test_a_lost_worker_costs_one_program_and_is_replaced():

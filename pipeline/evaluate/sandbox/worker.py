@@ -13,6 +13,7 @@ import os
 import select
 import signal
 import sys
+import threading
 import time
 import traceback
 from contextlib import suppress
@@ -80,6 +81,9 @@ def _execute(code: str) -> int:
     scope: dict[str, Any] = {"__name__": "__main__", "__builtins__": __builtins__}
     try:
         exec(compile(code, "<program>", "exec"), scope)
+        for thread in threading.enumerate():  # as an interpreter does before it ends
+            if thread is not threading.main_thread() and not thread.daemon:
+                thread.join()
         return 0
     except SystemExit as error:
         if error.code is None or isinstance(error.code, int):
