@@ -258,11 +258,14 @@ def main() -> None:
         "train": ("train phase on the same outputs, vocabulary 1,000", "s"),
         "memory": ("peak memory of training on the same outputs, vocabulary 100,000", "MB"),
     }
-    rows = [compare(what, *labels[what]) for what in arguments.what or SIZE]
+    rows: list[dict[str, Any]] = []
     RESULT.parent.mkdir(parents=True, exist_ok=True)
-    RESULT.write_text(json.dumps({"machine": machine(), "rows": rows}, indent=1) + "\n")
-    for row in rows:
-        print(f"{row['what']:<70} {row['ours']:>10} {row['peer']:>10} {row['unit']:<3} x{row['ratio']}")
+    for what in arguments.what or SIZE:
+        row = compare(what, *labels[what])
+        rows.append(row)
+        numbers = f"{row['ours']:>10} {row['peer']:>10} {row['unit']:<3} x{row['ratio']}"
+        print(f"{row['what']:<70} {numbers}", flush=True)
+        RESULT.write_text(json.dumps({"machine": machine(), "rows": rows}, indent=1) + "\n")
 
 
 if __name__ == "__main__":
