@@ -13,11 +13,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.attention.varlen import varlen_attn
 from transformers import AttentionInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface
 
 DOCUMENTS = "documents"
+KNOWN = frozenset(inspect.signature(varlen_attn).parameters)
 
 
 def document_arguments(positions_BT: Tensor) -> dict[str, Any]:
@@ -103,14 +105,11 @@ def _variable_length(
     query_NHE: Tensor, key_NHE: Tensor, value_NHE: Tensor, ends: Tensor, longest: int, scaling: float | None
 ) -> Tensor:
     """All documents in one flash kernel; its Python signature differs between versions of torch."""
-    from torch.nn.attention.varlen import varlen_attn  # needs CUDA to be of use
-
-    known = inspect.signature(varlen_attn).parameters
-    options: dict[str, Any] = {"window_size": (-1, 0)} if "window_size" in known else {"is_causal": True}
-    if scaling is not None and "scale" in known:
+    options: dict[str, Any] = {"window_size": (-1, 0)} if "window_size" in KNOWN else {"is_causal": True}
+    if scaling is not None and "scale" in KNOWN:
         options["scale"] = scaling
     if key_NHE.shape[1] != query_NHE.shape[1]:
-        if "enable_gqa" in known:
+        if "enable_gqa" in KNOWN:
             options["enable_gqa"] = True
         else:
             groups = query_NHE.shape[1] // key_NHE.shape[1]

@@ -76,7 +76,7 @@ def prepare(model: nn.Module, launch: dict[str, Any]) -> None:
         model.gradient_checkpointing_enable()
     # ZeRO-3 gathers weights in hooks around each module, which a compiled layer would leave out.
     if torch.cuda.is_available() and launch.get("compile", True) and int(launch.get("zero_stage", 1)) < 3:
-        for layer in model.base_model.layers:
+        for layer in getattr(model.base_model, "layers", ()):
             layer.compile()
 
 
