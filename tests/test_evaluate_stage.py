@@ -17,9 +17,9 @@ from pipeline.config.graph import Graph
 from pipeline.config.root import Config, ConfigError
 from pipeline.evaluate import grade, score
 from pipeline.evaluate.benchmarks import Item, _renamed, load
-from pipeline.evaluate.programs import last_output, pal_program, shown, tool_program
+from pipeline.evaluate.programs import last_output, pal_program, printed, shown, tool_program
 from pipeline.evaluate.prompts import Layout, chat_prompt, choose_exemplars, few_shot_text, read_layout
-from pipeline.evaluate.sandbox.pool import Outcome
+from pipeline.evaluate.sandbox.pool import Outcome, Sandbox
 
 
 def write_lines(path: Path, rows: list) -> Path:
@@ -338,3 +338,15 @@ def test_a_model_may_be_asked_in_its_own_modes_everywhere_or_by_benchmark():
     models["one"]["modes"] = {"nothing": ["few_shot_pal"]}
     with pytest.raises(ConfigError, match="no benchmark 'nothing'"):
         Config(values)
+
+
+@pytest.mark.parametrize("name", ["pal-gsm8k", "pal-math"])
+def test_every_exemplar_program_runs_and_states_an_answer(name):
+    layout = read_layout(ROOT / f"configs/prompts/{name}.yaml")
+    text = few_shot_text(
+        layout, choose_exemplars(layout, [], len(layout.exemplars), name), Item("x", "?", "1")
+    )
+    assert text.count("\n```\n") == len(layout.exemplars) and text.endswith("```python\n")
+    with Sandbox(1) as sandbox:
+        outcomes = sandbox.run([pal_program(row["solution"]) for row in layout.exemplars], 20.0)
+    assert all(printed(outcome) for outcome in outcomes)
