@@ -241,7 +241,7 @@ def test_every_epoch_sees_every_example_once_in_a_new_order():
 
 
 SECTION = {"solutions": 4, "completions": 2, "max_tokens": 24, "batch": 8, "context": 128, "label_batch": 5}
-SECTION |= {"save_every": 2, "learning_rate": 1e-3, "precision": "fp32", "held_out": 0.3, "suffix": {}}
+SECTION |= {"learning_rate": 1e-3, "precision": "fp32", "held_out": 0.3, "suffix": {}}
 
 
 @pytest.fixture(scope="module")
@@ -263,7 +263,12 @@ def start(
     if parent != "model":
         inputs["history"] = f"{parent}/labels.jsonl"
     command = [sys.executable, "-m", "pipeline.common.launch", "pipeline.reward", "--instance", name]
-    command += ["--config", json.dumps(SECTION | keys), "--launch", json.dumps(launch or {})]
+    command += [
+        "--config",
+        json.dumps(SECTION | keys),
+        "--launch",
+        json.dumps({"save_minutes": 0} | (launch or {})),
+    ]
     command += ["--work", folder / name / "work", "--output", folder / name / "data"]
     command += ["--manifest", folder / name / "manifest.json"]
     for key, path in inputs.items():

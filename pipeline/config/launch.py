@@ -17,7 +17,9 @@ class LaunchSection(Section):
     activation_checkpointing: bool = key(False, "recompute activations in the backward pass to save memory")
     compile: bool = key(True, "compile the layers where there is a GPU (ZeRO 1 and 2); nothing on a CPU")
     save_minutes: float = key(
-        10.0, "cpt, sft: minutes between two checkpoints; what is done since is done again after a kill", ge=0
+        10.0,
+        "cpt, sft, reward: minutes between two checkpoints; what is done since is done again after a kill",
+        ge=0,
     )
     gpu_memory: float = key(
         0.4, "share of a GPU's memory that vLLM may take beside a training rank", gt=0, lt=1

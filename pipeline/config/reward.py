@@ -3,6 +3,7 @@
 from typing import Literal
 
 from pipeline.config.evaluate import SUFFIX
+from pipeline.config.optimizer import Optimizer
 from pipeline.config.section import Section, key
 
 
@@ -52,8 +53,6 @@ class RewardSection(Section):
     context: int = key(4096, "longest sequence, and length of a packed row; tokens", ge=16)
     learning_rate: float = key(2e-5, "constant after the warm-up", paper="2e-5 (4.2)", gt=0)
     warmup_steps: int = key(0, "linear warm-up; steps", ge=0)
-    weight_decay: float = key(0.0, "AdamW's, on matrices", ge=0)
-    gradient_clipping: float = key(1.0, "largest gradient norm", gt=0)
+    optimizer: Optimizer = key(Optimizer(weight_decay=0.0), "AdamW")
     precision: Literal["fp32", "bf16"] = key("bf16", "weights and activations")
-    save_every: int = key(100, "steps between two checkpoints", ge=1)
     seed: int = key(0, "seed of sampling, split and order")

@@ -15,6 +15,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import AutoModel
 
+from pipeline.common.attention import DOCUMENTS, document_arguments
 from pipeline.common.model import DTYPES, load_tokenizer
 from pipeline.common.packing import concatenate
 from pipeline.common.stage import InputError
@@ -29,6 +30,7 @@ class RewardModel(nn.Module):
 
     def __init__(self, trunk: nn.Module) -> None:
         super().__init__()
+        trunk.set_attn_implementation(DOCUMENTS)
         self.trunk = trunk
         self.head = nn.Linear(trunk.config.hidden_size, 1, dtype=trunk.dtype)
         nn.init.zeros_(self.head.weight)
@@ -37,7 +39,10 @@ class RewardModel(nn.Module):
     def forward(self, tokens_BT: Tensor, positions_BT: Tensor, rows_S: Tensor, columns_S: Tensor) -> Tensor:
         """fp32 logits (S,) at (row, column); documents in a row have positions that start again at 0."""
         hidden_BTD = self.trunk(
-            input_ids=tokens_BT, position_ids=positions_BT, use_cache=False
+            input_ids=tokens_BT,
+            position_ids=positions_BT,
+            use_cache=False,
+            **document_arguments(positions_BT),
         ).last_hidden_state
         return self.head(hidden_BTD[rows_S, columns_S]).squeeze(-1).float()
 

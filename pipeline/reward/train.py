@@ -1,6 +1,5 @@
 """Training a reward model: labelled solutions in packed rows, binary cross-entropy at step ends."""
 
-import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,10 +11,11 @@ import torch.distributed as dist
 from torch.nn import functional as F
 
 from pipeline.common import checkpoint
+from pipeline.common.metrics import Metrics
 from pipeline.common.packing import concatenate
 from pipeline.common.progress import Progress
 from pipeline.common.stage import InputError, Stage
-from pipeline.common.training import build_engine, constant, settings_from, update
+from pipeline.common.training import build_engine, constant, prepare, settings_from, update
 from pipeline.config.reward import RewardSection
 from pipeline.reward.labels import Solution
 from pipeline.reward.model import RewardModel, Rows, make_rows
@@ -70,20 +70,21 @@ def micro_batches(
 
 def build(stage: Stage[RewardSection], model: RewardModel) -> Any:
     """The engine that trains the model."""
-    if stage.launch.get("activation_checkpointing"):
-        model.trunk.gradient_checkpointing_enable()
+    prepare(model.trunk, stage.launch)
     return build_engine(model, settings_from(stage.config, stage.launch))
 
 
 def train(stage: Stage[RewardSection], engine: Any, examples: Sequence[Example]) -> None:
-    """Train to the end, from the newest checkpoint if there is one; writes `metrics.jsonl`."""
-    section = stage.config
-    folder, log, start = stage.work / "checkpoints", [], 0
-    if (path := checkpoint.newest(folder)) is not None:
-        log, start = checkpoint.load(engine, path)["log"], checkpoint.step_of(path)
+    """Train to the end, from the newest checkpoint if there is one; leaves metrics in `stage.partial`."""
+    section, folder = stage.config, stage.work / "checkpoints"
+    path, start = checkpoint.newest(folder), 0
+    if path is not None:
+        checkpoint.load(engine, path, stage.fingerprint)
+        start = checkpoint.step_of(path)
     schedule = constant(section.learning_rate, section.warmup_steps)
+    clock = checkpoint.Clock(engine, float(stage.launch.get("save_minutes", 10)))
     batches = step_batches(len(examples), section)
-    with Progress("reward", len(batches), initial=start) as bar:
+    with Metrics(stage, start) as log, Progress("reward", len(batches), initial=start) as bar:
         for step in range(start, len(batches)):
             chosen = [examples[index] for index in batches[step]]
             loss, norm = _step(engine, chosen, stage, schedule(step))
@@ -91,13 +92,11 @@ def train(stage: Stage[RewardSection], engine: Any, examples: Sequence[Example])
                 raise InputError(
                     f"reward {stage.instance}: the loss is {loss} at step {step + 1}; lower learning_rate"
                 )
-            log.append({"step": step + 1, "loss": loss, "grad_norm": norm, "lr": schedule(step)})
+            log.write({"step": step + 1, "loss": loss, "grad_norm": norm, "lr": schedule(step)})
             stage.counter("deepspeed.steps")
             bar.update(loss=loss)
-            if (step + 1) % section.save_every == 0 and step + 1 < len(batches):
-                checkpoint.save(engine, folder, step + 1, {"log": log})
-    if stage.is_main:
-        (stage.partial / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in log))
+            if step + 1 < len(batches) and clock.due():
+                checkpoint.save(engine, folder, step + 1, {}, stage.fingerprint)
 
 
 def _step(

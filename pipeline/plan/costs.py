@@ -1,0 +1,101 @@
+"""The forecast's formulas. N: weights; L: layers; d: hidden; f: mlp; kv: width of keys; R: ranks.
+
+FLOPs of training: 6 N per token, of a forward pass alone 2 N. Attention over the sequence is left out (7 %
+for a 7B if one document fills 4K), and so is what recomputation adds: MFU counts model FLOPs.
+
+Memory of training, per GPU (DeepSpeed, AdamW), with b = 2 bytes in bf16 and 4 otherwise: weights b N and
+gradients b N, over R from ZeRO stage 3 and 2 on; fp32 weights and two moments in the optimiser, 12 N / R;
+a communication buffer of at most 5e8 elements, at stage 3 also up to 1e9 gathered weights. Activations
+per token and layer: 8 f + 20 d + 4 kv bytes in bf16, 16 f + 32 d + 8 kv in fp32; with checkpointing b d, and
+one layer whole. Logits: a chunk in fp32 and its
+gradient; the output layer's gradient is summed up in fp32 as well.
+
+Decoding: at most min(B W / (b N + B T k), F / (2 N)) tokens per second with B sequences at once of T tokens,
+memory bandwidth W and F FLOP/s: each step reads all weights and the cache, k = 2 L kv b bytes per token.
+"""
+
+from dataclasses import dataclass
+
+from pipeline.plan.shapes import Shape
+
+CHUNK_ELEMENTS = 2**28  # logits held at once on a GPU (pipeline/common/linear_loss.py)
+BUCKET = 500_000_000  # DeepSpeed's buckets, elements (pipeline/common/training.py)
+LIVE = 1_000_000_000  # weights that ZeRO-3 keeps gathered, elements (DeepSpeed's default)
+OVERHEAD = 1e9  # CUDA context and kernels, bytes
+VLLM_OVERHEAD = 1e9  # vLLM's own activations, bytes
+MAX_SEQUENCES = 256  # what a vLLM engine holds at once
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """`flops` dense bf16 FLOP/s, `memory` bytes, `bandwidth` bytes/s."""
+
+    name: str
+    flops: float
+    memory: float
+    bandwidth: float
+
+
+def size_of(precision: str) -> int:
+    """Bytes of a weight."""
+    return 2 if precision == "bf16" else 4
+
+
+def hours(flops: float, gpu: Gpu, mfu: float) -> float:
+    """GPU-hours of so many FLOPs."""
+    return flops / (gpu.flops * mfu * 3600)
+
+
+def activations(shape: Shape, tokens: int, precision: str, checkpointing: bool) -> float:
+    """Bytes kept for the backward pass of so many tokens."""
+    size = size_of(precision)
+    wide = 4 * size * shape.mlp + 2 * size * shape.kv_width
+    layer = wide + (20 if precision == "bf16" else 32) * shape.hidden
+    if checkpointing:
+        return tokens * (shape.layers * size * shape.hidden + layer)
+    return tokens * shape.layers * layer
+
+
+def logits(shape: Shape, tokens: int, precision: str) -> float:
+    """Bytes of the largest chunk of logits and of the output layer's gradient."""
+    rows = min(tokens, max(1, CHUNK_ELEMENTS // shape.vocabulary))
+    return (rows + shape.hidden) * shape.vocabulary * (4 + size_of(precision))
+
+
+def training_state(parameters: int, precision: str, zero_stage: int, ranks: int) -> dict[str, float]:
+    """Bytes of weights, gradients, optimiser and buffers on one GPU."""
+    size = size_of(precision)
+    gathered = min(parameters, LIVE) * size if ranks > 1 and zero_stage == 3 else 0
+    return {
+        "weights": parameters * size / (ranks if zero_stage == 3 else 1),
+        "gradients": parameters * size / (ranks if zero_stage >= 2 else 1),
+        "optimiser": 12 * parameters / ranks,
+        "buffers": min(parameters, BUCKET) * size + gathered,
+    }
+
+
+def cache_bytes(shape: Shape, precision: str) -> int:
+    """Bytes of the keys and values of one token."""
+    return 2 * shape.layers * shape.kv_width * size_of(precision)
+
+
+def cache_tokens(shape: Shape, precision: str, gpu: Gpu, share: float) -> int:
+    """Tokens whose keys and values fit beside the weights into vLLM's share of the memory; 0 if none do."""
+    left = gpu.memory * share - shape.parameters * size_of(precision) - VLLM_OVERHEAD
+    return max(0, int(left // cache_bytes(shape, precision)))
+
+
+def decode_rate(shape: Shape, precision: str, gpu: Gpu, share: float, context: int) -> float:
+    """Upper bound of tokens per second and GPU while sequences of `context` tokens are written."""
+    live = max(1, context // 2)
+    batch = min(MAX_SEQUENCES, cache_tokens(shape, precision, gpu, share) // live)
+    if batch == 0:
+        return 0.0
+    read = shape.parameters * size_of(precision) + batch * live * cache_bytes(shape, precision)
+    return min(batch * gpu.bandwidth / read, gpu.flops / (2 * shape.parameters))
+
+
+def checkpoint_disk(parameters: int, precision: str, kept: int = 2) -> float:
+    """Bytes of the exported model and of the checkpoints that are kept beside it."""
+    size = size_of(precision)
+    return parameters * (size + kept * (size + 12))

@@ -1,0 +1,224 @@
+"""The forecast: hand-worked figures, formulas against real models, and clear errors."""
+
+import itertools
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from conftest import ROOT
+
+from pipeline.config.root import Config
+from pipeline.plan import costs
+from pipeline.plan.__main__ import DEFAULTS, forecast, main, read_config
+from pipeline.plan.costs import Gpu
+from pipeline.plan.forecast import Assumptions, Forecast, Planner
+from pipeline.plan.shapes import Shape, from_config_json, known
+
+H100 = Gpu("H100", 989e12, 80e9, 3.35e12)
+PAPER_7B = ROOT / "configs/deepseekmath-7b.yaml"
+PAPER_1B = ROOT / "configs/deepseekmath-1.3b.yaml"
+SINGLE = ROOT / "configs/single-gpu.yaml"
+DEEPSEEK_7B = Shape(*known()["shapes"]["deepseek-math-7b-base"])
+
+
+def rows(*files: Path, **assumed: object) -> dict[tuple[str, str], Forecast]:
+    _, found = forecast(files, Assumptions(**({"gpu": H100} | assumed)))
+    return {(row.model, row.stage): row for row in found}
+
+
+def planned(models: dict, **values: object) -> dict[tuple[str, str], Forecast]:
+    config = Config(read_config([DEFAULTS]) | {"models": models} | values)
+    return {(row.model, row.stage): row for row in Planner(config, Assumptions(H100)).rows()}
+
+
+@pytest.mark.parametrize(
+    ("name", "billions"),
+    [
+        ("deepseek-math-7b-base", 6.91),
+        ("deepseek-coder-1.3b-base", 1.35),
+        ("Qwen2.5-0.5B", 0.494),
+        ("Qwen2.5-1.5B", 1.54),
+        ("Qwen2.5-7B", 7.62),
+        ("Llama-3.2-1B", 1.24),
+        ("Llama-3.1-8B", 8.03),
+    ],
+)
+def test_known_shapes_have_the_published_number_of_weights(name: str, billions: float) -> None:
+    assert Shape(*known()["shapes"][name]).parameters / 1e9 == pytest.approx(billions, rel=0.005)
+
+
+@pytest.mark.parametrize("kind", ["llama", "qwen2"])
+def test_weights_and_activations_are_those_of_a_real_model(tmp_path: Path, kind: str) -> None:
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    keys = {"hidden_size": 64, "intermediate_size": 176, "num_attention_heads": 4, "num_key_value_heads": 2}
+    keys |= {"vocab_size": 50, "tie_word_embeddings": True}
+    tokens, dtypes = 128, {"bf16": torch.bfloat16, "fp32": torch.float32}
+    for precision, checkpointing in itertools.product(dtypes, (False, True)):
+        measured, expected = [], []
+        for layers in (2, 6):  # what layers add; embedding and final norm are the same
+            settings = AutoConfig.for_model(kind, **keys, num_hidden_layers=layers)
+            settings.save_pretrained(tmp_path)
+            shape = from_config_json(tmp_path)
+            model = AutoModelForCausalLM.from_config(settings, dtype=dtypes[precision])
+            assert shape.parameters == sum(parameter.numel() for parameter in model.parameters())
+            assert shape.trunk_parameters == sum(p.numel() for p in model.base_model.parameters())
+            measured.append(saved_bytes(model, tokens, checkpointing))
+            expected.append(costs.activations(shape, tokens, precision, checkpointing))
+        grown = expected[1] - expected[0]
+        assert measured[1] - measured[0] == pytest.approx(grown, rel=0.03), (precision, checkpointing)
+
+
+def saved_bytes(model: torch.nn.Module, tokens: int, checkpointing: bool) -> int:
+    """Bytes that autograd keeps of one row of tokens, weights apart."""
+    weights = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
+    kept: dict[int, torch.Tensor] = {}
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.untyped_storage().data_ptr() not in weights:
+            kept[tensor.untyped_storage().data_ptr()] = tensor
+        return tensor
+
+    model.train()
+    model.gradient_checkpointing_enable() if checkpointing else model.gradient_checkpointing_disable()
+    positions_BT = torch.arange(tokens)[None]
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        model.base_model(input_ids=positions_BT % 50, position_ids=positions_BT, use_cache=False)
+    return sum(tensor.untyped_storage().nbytes() for tensor in kept.values())
+
+
+def test_training_hours_are_the_hand_worked_ones() -> None:
+    """6 N T / (989e12 * 0.4 * 3600): 7B on 500B tokens 14.5k H100-hours, 1.3B on 150B about 0.8k."""
+    seven, one = rows(PAPER_7B), rows(PAPER_1B)
+    assert seven["base", "cpt"].flops == pytest.approx(2.07e22, rel=0.005)
+    assert seven["base", "cpt"].hours == pytest.approx(14_550, rel=0.005)
+    assert one["openwebmath", "cpt"].hours == pytest.approx(851, rel=0.005)
+    assert costs.hours(6 * 1.3e9 * 150e9, H100, 0.4) == pytest.approx(822, rel=0.001)
+    assert seven["instruct", "sft"].trained == 500 * 256 * 4096
+    assert rows(PAPER_7B, mfu=0.8)["base", "cpt"].hours == pytest.approx(seven["base", "cpt"].hours / 2)
+
+
+def test_rl_tokens_and_flops_are_the_hand_worked_ones() -> None:
+    """9,000 steps of 16 x 64 outputs of 1,024 tokens; 6 N to train, 2 N for each other pass."""
+    row = rows(PAPER_7B)["rl", "rl"]
+    tokens = 9000 * 16 * 64 * 1024
+    assert row.sampled == row.trained == tokens
+    weights, trunk = 6_910_365_696, 6_910_365_696 - 102_400 * 4096
+    assert row.parameters == weights and row.flops == pytest.approx((10 * weights + 2 * trunk) * tokens)
+    assert row.memory["frozen"] == 2 * (weights + trunk)
+
+
+def test_labels_cost_a_solution_and_half_of_one_for_each_completion() -> None:
+    row = rows(PAPER_7B, steps=6)["reward", "reward"]
+    solutions = 144_000 * 16
+    assert row.sampled == solutions * 1024 + solutions * 5 * 8 * 512
+    assert row.trained == pytest.approx(solutions * 0.9 * 1024)
+    continued = rows(PAPER_7B, ROOT / "configs/iterative.yaml")["reward-2", "reward"]
+    assert continued.trained == pytest.approx(row.trained / 0.9)  # a tenth of the examples is replayed
+
+
+@pytest.mark.parametrize(
+    ("stage", "ranks", "weights", "gradients", "optimiser"),
+    [(1, 1, 2, 2, 12), (1, 8, 2, 2, 1.5), (2, 8, 2, 0.25, 1.5), (3, 8, 0.25, 0.25, 1.5)],
+)
+def test_memory_of_training_by_zero_stage(
+    stage: int, ranks: int, weights: float, gradients: float, optimiser: float
+) -> None:
+    """Bytes per weight in bf16: 2 + 2 + 12, of which ZeRO-1 shards the 12, 2 the gradients too, 3 all."""
+    found = costs.training_state(10**9, "bf16", stage, ranks)
+    state = {name: found[name] / 1e9 for name in ("weights", "gradients", "optimiser")}
+    assert state == {"weights": weights, "gradients": gradients, "optimiser": optimiser}
+
+
+def test_cache_and_decoding_of_the_papers_7b() -> None:
+    """480 KB a token: 126 GB for 512 sequences of 500 tokens, and an H200 has no more."""
+    assert costs.cache_bytes(DEEPSEEK_7B, "bf16") == 480 * 1024
+    assert 512 * 500 * costs.cache_bytes(DEEPSEEK_7B, "bf16") == pytest.approx(126e9, rel=0.01)
+    h200 = Gpu("H200", 790e12, 141e9, 4.3e12)
+    assert costs.cache_tokens(DEEPSEEK_7B, "bf16", h200, 1.0) == pytest.approx(
+        126.2e9 / 480 / 1024, rel=0.001
+    )
+    rate = costs.decode_rate(DEEPSEEK_7B, "bf16", h200, 1.0, 1000)  # 256 sequences at a time
+    assert rate == pytest.approx(256 * 4.3e12 / (2 * 6.91e9 + 256 * 500 * 480 * 1024), rel=0.001)
+    assert rate == pytest.approx(14_350, rel=0.001)
+    assert costs.decode_rate(DEEPSEEK_7B, "bf16", h200, 0.1, 1000) == 0.0  # the weights alone do not fit
+
+
+def test_the_single_gpu_configuration_fits_a_24_gb_card(capsys: pytest.CaptureFixture) -> None:
+    main(["--configfile", str(SINGLE), "--gpu", "RTX4090"])
+    assert "do not fit" not in capsys.readouterr().out
+    main(["--configfile", str(SINGLE), "--gpu", "RTX4090", "--json"])
+    row = next(row for row in json.loads(capsys.readouterr().out) if row["stage"] == "rl")
+    assert 20e9 < sum(row["memory"].values()) < 24e9 and row["memory"]["cache"] > 4e9
+
+
+def test_what_does_not_fit_is_said(capsys: pytest.CaptureFixture) -> None:
+    main(["--configfile", str(PAPER_7B), "--gpu", "A100-40"])
+    said = capsys.readouterr().out
+    assert "! rl (rl): " in said and "GB do not fit into 40 GB" in said
+    assert "hold no sequence: raise launch.gpu_memory" in said
+
+
+def test_a_model_from_scratch_has_the_shape_of_its_section() -> None:
+    architecture = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2}
+    architecture |= {"num_attention_heads": 4, "num_key_value_heads": 4, "tie_word_embeddings": True}
+    models = {"base": {"stage": "cpt", "init": "scratch", "mixture": "math", "benchmarks": []}}
+    models["base"] |= {"architecture": architecture, "tokens": 1000, "batch_tokens": 100, "context": 10}
+    found = planned(models, mixtures={"math": {}}, tokens={"vocabulary": 300})
+    weights = 300 * 64 + 2 * (4 * 64 * 64 + 3 * 64 * 128 + 2 * 64) + 64
+    assert found["base", "cpt"].parameters == weights and found["base", "cpt"].flops == 6 * weights * 1000
+    assert found["math", "tokens"].disk == 2 * 1000
+    assert found["base", "cpt"].disk == weights * (2 + 2 * 14)
+
+
+def command(overlay: Path, values: dict) -> subprocess.CompletedProcess[str]:
+    overlay.write_text(yaml.safe_dump(values))
+    return subprocess.run(
+        [sys.executable, "-m", "pipeline.plan", "--configfile", str(overlay)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({}, "config key models: empty"),
+        ({"modles": {}}, "config key modles: unknown; did you mean 'models'"),
+        (
+            {"models": {"x": {"stage": "sft", "init": "some/model", "data": "d"}}},
+            "config key models.x.init: the shape of some/model is not known",
+        ),
+        (
+            {
+                "models": {
+                    "x": {"stage": "sft", "init": "Qwen/Qwen2.5-0.5B", "train": False},
+                    "rm": {
+                        "stage": "reward",
+                        "init": "Qwen/Qwen2.5-0.5B",
+                        "policy": "x",
+                        "prompts": "q/*.jsonl",
+                    },
+                }
+            },
+            "config key models.rm.prompts: the number of questions in q/*.jsonl is not known",
+        ),
+    ],
+)
+def test_what_cannot_be_known_is_one_line_that_names_the_key(
+    tmp_path: Path, values: dict, words: str
+) -> None:
+    done = command(tmp_path / "overlay.yaml", values)
+    assert done.returncode == 1 and done.stderr.startswith(f"error: {words}"), done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_the_chunk_of_logits_is_that_of_the_trainer() -> None:
+    from pipeline.common import linear_loss
+
+    assert linear_loss.CHUNK_ELEMENTS["cuda"] == costs.CHUNK_ELEMENTS
