@@ -65,7 +65,8 @@ def test_the_papers_hyperparameters_are_those_of_the_paper() -> None:
     )
     found = (base.tokens, base.batch_tokens, base.context, base.learning_rate, base.warmup_steps, base.drops)
     assert found == (500_000_000_000, 10_000_000, 4096, 4.2e-4, 2000, [(0.8, 0.316), (0.9, 0.1)])  # 2.2, 2.3
-    assert (base.beta1, base.beta2, base.weight_decay) == (0.9, 0.95, 0.1)
+    adam = base.optimizer
+    assert (adam.beta1, adam.beta2, adam.weight_decay) == (0.9, 0.95, 0.1)
     shares = [source.share for source in config.mixtures["base"].sources.values()]
     assert shares == [0.56, 0.04, 0.1, 0.2, 0.1]
     assert (instruct.steps, instruct.batch, instruct.learning_rate) == (500, 256, 5e-5)  # 3.2
