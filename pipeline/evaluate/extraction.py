@@ -21,7 +21,7 @@ _PHRASES = (
     r"最终答案(?:是|为|[:：])*|答案(?:是|为|[:：])+|答[:：]|结果(?:是|为)",
     r"####",
     r"(?<![A-Za-z])(?:réponse|respuesta|resposta|risposta|antwort|svar|cevap|odpowiedź|antwoord|ответ|відповідь|답|답은|정답|答え|해답|उत्तर|الجواب|الإجابة"
-    r"|คำตอบ|jibu|jawaban|câu trả lời|đáp án|উত্তর|సమాధానం)"
+    r"|คำตอบ|jibu|jawaban(?:nya)?|câu trả lời|đáp án|উত্তর|సమాధానం)"
     r"(?:\s+(?:finale?|final|correcta|ist|est|es|é|è|är|este|jest|adalah|là|ni|هي|هو|है|это)|\s*[:：=—]|은|는|は|\s*-\s)*",
 )
 _PHRASE = re.compile("|".join(f"(?:{phrase})" for phrase in _PHRASES) + "", re.IGNORECASE)
