@@ -1,0 +1,204 @@
+"""Extraction beside its peers: the extraction rows of `make bench-corpus`.
+
+The same pages for all, CPU seconds of the process and its children, the best of alternating runs. Pages are
+the real ones in `../shared/data/web` beside the checkout, else those of a generated web. The stock path is
+datatrove's WarcReader, Trafilatura and FastTextClassifierFilter with their defaults and a longer time limit,
+so that a busy machine loses no page.
+"""
+
+import os
+import random
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from fastwarc.warc import ArchiveIterator, WarcRecordType
+from resiliparse.extract.html2text import extract_plain_text
+from resiliparse.parse.encoding import bytes_to_str, detect_encoding
+from resiliparse.parse.html import HTMLTree
+
+ROOT = Path(__file__).parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+
+from crawl_warcs import FILLER, WEB  # noqa: E402
+from test_crawl_math import DISPLAY, INLINE, KINDS  # noqa: E402
+
+from pipeline.config.crawl import CrawlSection  # noqa: E402
+from pipeline.corpus.classifier import MATH, OTHER, Scorer  # noqa: E402
+from pipeline.corpus.normalise import normalise  # noqa: E402
+from pipeline.crawl.extract import extract_file  # noqa: E402
+from pipeline.crawl.math.page import has_formula_markup  # noqa: E402
+from pipeline.crawl.text import extract  # noqa: E402
+from pipeline.crawl.warc import ReadCounts  # noqa: E402
+
+RUNS = 2
+MODEL = {"dim": 64, "wordNgrams": 3, "bucket": 200_000, "epoch": 3, "thread": 1, "verbose": 0}
+Row = dict[str, Any]
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """CPU seconds of this process and its ended children."""
+    before = sum(os.times()[:4])
+    work()
+    return sum(os.times()[:4]) - before
+
+
+def fastest(works: list[Callable[[], object]]) -> list[float]:
+    """CPU seconds of each, the best of alternating runs."""
+    runs = [[seconds(work) for work in works] for _ in range(RUNS)]
+    return [min(times) for times in zip(*runs, strict=True)]
+
+
+def page_file(folder: Path) -> Path:
+    """A WARC file: real pages, or a generated web's."""
+    if WEB.exists():
+        return WEB / "pages-00.warc.gz"
+    web = folder / "web"
+    places = ["--work", folder / "work", "--output", web, "--manifest", folder / "manifest.json"]
+    subprocess.run([sys.executable, "-m", "pipeline.miniweb", *map(str, places)], check=True, cwd=ROOT)
+    return sorted(web.glob("**/*.warc.gz"))[0]
+
+
+def html_pages(path: Path) -> list[bytes]:
+    with path.open("rb") as stream:
+        records = ArchiveIterator(stream, record_types=WarcRecordType.response)
+        return [record.reader.read() for record in records if "html" in (record.http_content_type or "")]
+
+
+def decode(page: bytes) -> str:
+    return bytes_to_str(page, detect_encoding(page))
+
+
+def resiliparse_alone(page: str) -> str:
+    return extract_plain_text(HTMLTree.parse(page), main_content=True)
+
+
+def our_path(path: Path, scorer: Scorer) -> None:
+    """Read, extract, tell the language, score."""
+    for _, document in extract_file(str(path), CrawlSection(), ReadCounts()):
+        if document is not None:
+            scorer(normalise(document.text))
+
+
+def stock_path(path: Path, model: Path) -> None:
+    from datatrove.pipeline.extractors import Trafilatura
+    from datatrove.pipeline.filters import FastTextClassifierFilter
+    from datatrove.pipeline.readers import WarcReader
+    from fasttext.FastText import _FastText
+
+    documents = WarcReader(str(path.parent), glob_pattern=path.name).run()
+    documents = Trafilatura(timeout=30).run(documents)
+    FastTextClassifierFilter._requires_dependencies = []  # `fasteners` guards downloads; this model is a file
+    keep = [(MATH.removeprefix("__label__"), 0.5)]
+    block = FastTextClassifierFilter(str(model), keep, newline_replacement=" ")
+    block._model = _FastText(str(model))
+    for _ in block.run(documents):
+        pass
+
+
+def train_model(path: Path, folder: Path) -> Path:
+    """A small classifier of these pages, the same for both paths."""
+    import fasttext
+
+    lines = []
+    for _, document in extract_file(str(path), CrawlSection(), ReadCounts()):
+        if document is not None:
+            lines.append(f"{MATH if '$' in document.text else OTHER} {normalise(document.text)}\n")
+    (folder / "lines").write_text("".join(lines))
+    model = fasttext.train_supervised(str(folder / "lines"), lr=0.1, minCount=3, **MODEL)
+    model.save_model(str(folder / "model.bin"))
+    return folder / "model.bin"
+
+
+def speed_rows(folder: Path) -> list[Row]:
+    """Pages a second of one core."""
+    import fasttext
+
+    path = page_file(folder)
+    pages = [decode(page) for page in html_pages(path)]
+    model = train_model(path, folder)
+    scorer = Scorer(fasttext.load_model(str(model)))
+    math = [page for page in pages if has_formula_markup(page)]
+    ours, alone, tier_2, alone_math = fastest(
+        [
+            lambda: our_path(path, scorer),
+            lambda: [resiliparse_alone(page) for page in pages],
+            lambda: [extract(page, 100) for page in math],
+            lambda: [resiliparse_alone(page) for page in math],
+        ]
+    )
+    stock = seconds(lambda: stock_path(path, model))
+    path_name, alone_name = "read + extract + language + score", "Resiliparse extraction alone"
+    return [
+        speed(path_name, len(pages), ours, stock, "datatrove WarcReader + Trafilatura + fastText"),
+        speed(path_name, len(pages), ours, alone, alone_name),
+        speed("extraction of pages with formulas", len(math), tier_2, alone_math, alone_name),
+    ]
+
+
+def speed(what: str, pages: int, ours: float, peer: float, name: str) -> Row:
+    """A row of speeds from CPU seconds."""
+    row = {"what": what, "unit": "pages/s of CPU", "ours": round(pages / ours, 1)}
+    return row | {"peer": round(pages / peer, 1), "peer_name": name, "ratio": round(peer / ours, 3)}
+
+
+def formula_pages() -> list[tuple[str, list[str]]]:
+    """(page, what its text should hold) for each kind of markup, formulas in an order that differs."""
+    generator, pages = random.Random(0), []
+    for build, head in KINDS.values():
+        formulas = [(tex, False) for tex in INLINE] + [(tex, True) for tex in DISPLAY]
+        generator.shuffle(formulas)
+        body = "".join(f"<p>Here {build(tex, shown)} is said. {FILLER}</p>" for tex, shown in formulas)
+        html = (
+            f"<html><head><title>Formulas</title>{head}</head><body><article>{body}</article></body></html>"
+        )
+        pages.append((html, [f"$${tex}$$" if shown else f"${tex}$" for tex, shown in formulas]))
+    return pages
+
+
+def kept(extractor: Callable[[str], str]) -> float:
+    """Share of formulas whose TeX is in the text with the right delimiters (dollars or brackets), in %."""
+    found = total = 0
+    for html, expected in formula_pages():
+        text = " ".join((extractor(html) or "").split())
+        for before, after in ((r"\(", "$"), (r"\)", "$"), (r"\[", "$$"), (r"\]", "$$")):
+            text = text.replace(f"{before} ", after).replace(f" {before}", after).replace(before, after)
+        total += len(expected)
+        found += sum(" ".join(formula.split()) in text for formula in expected)
+    return 100 * found / total
+
+
+def formula_rows() -> list[Row]:
+    """How much TeX survives, over all kinds of markup of the golden tests."""
+    from trafilatura import extract as trafilatura
+
+    peers = {
+        "Resiliparse": resiliparse_alone,
+        "trafilatura 1.11": lambda page: trafilatura(page, favor_precision=True),
+    }
+    ours = kept(lambda page: extract(page, 50)[1])
+    return [
+        {
+            "what": f"TeX kept with the right delimiters, {len(KINDS)} kinds of markup",
+            "unit": "%",
+            "ours": round(ours, 2),
+            "peer": round(peer := kept(extractor), 2),
+            "peer_name": name,
+            "ratio": round(ours / peer, 3) if peer else None,
+        }
+        for name, extractor in peers.items()
+    ]
+
+
+def rows() -> list[Row]:
+    """All rows: what, unit, ours, peer, peer_name, ratio (above 1: ours is better)."""
+    with tempfile.TemporaryDirectory() as folder:
+        return [*formula_rows(), *speed_rows(Path(folder))]
+
+
+if __name__ == "__main__":
+    for row in rows():
+        print(row)
