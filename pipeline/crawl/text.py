@@ -17,6 +17,7 @@ from pipeline.crawl.math.page import MathPage, has_formula_markup, has_formula_t
 
 MAX_DEPTH = 512  # of nested elements; extraction time grows with its square
 TOO_DEEP = " > ".join(["*"] * MAX_DEPTH)
+CLOSING_RUNS = [f"</{tag}>" * 32 for tag in ("div", "span", "b", "i", "p", "font", "ul", "table")]
 SNIFF_BYTES = 4096
 HTML_TYPES = ("text/html", "application/xhtml+xml")
 HTML_START = re.compile(rb"<(?:!doctype\s+html|html|head|body|title|div|table|p|h1)\b", re.IGNORECASE)
@@ -54,7 +55,8 @@ def decode_text(body: bytes, declared: str | None) -> tuple[str, str]:
     ):
         return body.decode("ascii"), "utf-8"
     known = ["utf-8", *(map_encoding_to_html5(name, fallback_utf8=False) for name in candidates if name)]
-    for charset in (*known, detect_encoding(body)):
+    for name in (*known, ""):
+        charset = name if name != "" else detect_encoding(body)  # slow: only where nothing else fits
         if charset and (text := _decode_exactly(body, charset)) is not None:
             return text, charset
     charset = next((name for name in known[1:] if name), None) or detect_encoding(body) or "utf-8"
@@ -88,7 +90,7 @@ def extract(html: str, min_characters: int) -> tuple[str, str]:
         raise Unusable("out_of_memory") from error
     if tree.body is None:
         return "", ""
-    if html.count("<") > MAX_DEPTH and tree.document.query_selector(TOO_DEEP) is not None:
+    if _may_be_deep(html) and tree.document.query_selector(TOO_DEEP) is not None:
         raise Unusable("too_deep")
     title = " ".join((tree.title or "").split())
     page = MathPage(tree, html) if has_formula_markup(html) else None
@@ -97,6 +99,17 @@ def extract(html: str, min_characters: int) -> tuple[str, str]:
         page = MathPage(tree, html)
         text = _plain_text(tree, min_characters)
     return title, page.restore(text) if page is not None else text
+
+
+def _may_be_deep(html: str) -> bool:
+    """Whether elements may be nested absurdly: many are not closed, or many of a kind are closed at once.
+
+    To ask the tree costs a fifth of extraction; what slips through has its limit of time.
+    """
+    tags, closing = html.count("<"), html.count("</")
+    return tags - 2 * closing > MAX_DEPTH or (
+        closing > MAX_DEPTH and any(run in html for run in CLOSING_RUNS)
+    )
 
 
 def _plain_text(tree: HTMLTree, min_characters: int) -> str:

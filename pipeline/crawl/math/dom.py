@@ -75,10 +75,13 @@ def _is_balanced(tex: str) -> bool:
 def mark_formulas(tree: HTMLTree, html: str, formulas: Formulas) -> None:
     """Replace the elements of `tree` that show a formula; `html` is its source."""
     known: dict[str, bool] = {}
-    for sign, selector, handler in KINDS:
-        if sign not in known:
-            known[sign] = sign in html
-        if known[sign]:
+    for family, sign, selector, handler in KINDS:
+        for one in (family, sign):
+            if one not in known:
+                known[one] = one in html
+            if not known[one]:
+                break
+        else:
             for node in tree.document.query_selector_all(selector)[:]:  # a slice is read in one pass
                 if node.parent is not None and (found := handler(node)) is not None and found[0].strip():
                     mark = tree.create_text_node(formulas.mark(*found))
@@ -227,29 +230,29 @@ def _failed(node: DOMNode) -> Found:
     return node.text, False
 
 
-KINDS: tuple[tuple[str, str, Callable[[DOMNode], Found]], ...] = (  # what it takes, selector, reader
-    ("mwe-math-element", ".mwe-math-element", _wiki),
-    ("math/", 'script[type^="math/"]', _script),
-    ("katex", ".katex-display, .katex--display", _katex),
-    ("katex", ".katex", _katex),
-    ("katex", ".katex-error", _failed),
-    ("mjx-", "mjx-container", _rendered),
-    ("athJax_", ".MathJax_Display, .MathJax_SVG_Display, .MathJax_CHTML_Display", _rendered),
-    ("MJXc-", ".MJXc-display", _rendered),
-    ("athJax", "span.MathJax, .MathJax_SVG, .MathJax_CHTML, .MathJax_MathML", _rendered),
-    ("mjx-", ".mjx-chtml", _rendered),
-    ("ltx_eqn_row", ".ltx_eqn_row", _latexml),
-    ("<math", "math", _math),
-    (":math", "m\\:math, mml\\:math", _math),
-    ("<img", "img", _image),
-    ("<IMG", "img", _image),
-    ("math-", ".math-container", _container),
-    ("math-", ".js-render-math, math-renderer, code.language-math", _source),
-    ("d-math", "d-math", _source),
-    ("math ", ".math.inline, .math.display", _styled),
-    ("texhtml", ".texhtml", _styled),
-    ("mathquill", ".mathquill-embedded-latex", _source),
-    ("ql-formula", ".ql-formula", _attribute),
-    ("data-katex", "[data-katex]", _attribute),
-    ("data-tex", "[data-tex]", _attribute),
+KINDS: tuple[tuple[str, str, str, Callable[[DOMNode], Found]], ...] = (  # two signs, selector, reader
+    ("math", "mwe-math-element", ".mwe-math-element", _wiki),
+    ("math", "math/", 'script[type^="math/"]', _script),
+    ("katex", "katex", ".katex-display, .katex--display", _katex),
+    ("katex", "katex", ".katex", _katex),
+    ("katex", "katex", ".katex-error", _failed),
+    ("mjx-", "mjx-", "mjx-container", _rendered),
+    ("athJax", "athJax_", ".MathJax_Display, .MathJax_SVG_Display, .MathJax_CHTML_Display", _rendered),
+    ("mjx-", "MJXc-", ".MJXc-display", _rendered),
+    ("athJax", "athJax", "span.MathJax, .MathJax_SVG, .MathJax_CHTML, .MathJax_MathML", _rendered),
+    ("mjx-", "mjx-", ".mjx-chtml", _rendered),
+    ("<math", "ltx_eqn_row", ".ltx_eqn_row", _latexml),
+    ("math", "<math", "math", _math),
+    ("math", ":math", "m\\:math, mml\\:math", _math),
+    ("<img", "<img", "img", _image),
+    ("<IMG", "<IMG", "img", _image),
+    ("math", "math-", ".math-container", _container),
+    ("math", "math-", ".js-render-math, math-renderer, code.language-math", _source),
+    ("math", "d-math", "d-math", _source),
+    ("math", "math ", ".math.inline, .math.display", _styled),
+    ("texhtml", "texhtml", ".texhtml", _styled),
+    ("math", "mathquill", ".mathquill-embedded-latex", _source),
+    ("ql-formula", "ql-formula", ".ql-formula", _attribute),
+    ("data-katex", "data-katex", "[data-katex]", _attribute),
+    ("data-tex", "data-tex", "[data-tex]", _attribute),
 )

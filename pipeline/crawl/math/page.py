@@ -12,8 +12,19 @@ from resiliparse.parse.html import DOMNode, HTMLTree
 from pipeline.crawl.math.delimiters import Delimiters, convert, page_delimiters
 from pipeline.crawl.math.dom import Formulas, mark_formulas
 
-SIGNS = ("athJax", "katex", "atex", "tex=", "tex.cgi", "cht=tx", "data-tex", "ql-formula", "eeimg", "texhtml")
-MATH_SIGNS = ("<math", ":math", "math/", "math-", "math ", "math?")
+SIGNS = (
+    "athJax",
+    "katex",
+    "latex",
+    "tex=",
+    "tex.cgi",
+    "cht=tx",
+    "data-tex",
+    "ql-formula",
+    "texhtml",
+    'class="tex"',
+)
+MATH_SIGNS = ("<math", ":math", "math/", "math-", "math ", "math?", 'math"', "mathurl")
 TEXT_SIGN = re.compile(r"\\[(\[]|\\begin\{|\$\$|\$`|```math|\[(?:i?tex|latex)\]|\\[a-z]+[\s{_^]|[_^]\{")
 CODE = "pre, code, kbd, samp, textarea, .tex2jax_ignore, .mathjax_ignore"
 PROCESSED = re.compile(
@@ -45,7 +56,8 @@ class MathPage:
         hidden = self.delimiters.first_characters
         self._hide = {ord(character): HIDDEN_FROM + index for index, character in enumerate(hidden)}
         self._show = {code: character for character, code in self._hide.items()}
-        _mark_code(tree, self.formulas)
+        if "$<code" in html:
+            _mark_code(tree, self.formulas)
         self._hidden = _hide_code(tree, self.delimiters, self._hide)
 
     def restore(self, text: str) -> str:
