@@ -38,8 +38,10 @@ class Formulas:
 
     def mark(self, tex: str, display: bool | None) -> str:
         """Keep a formula (None: AsciiMath, between backticks); returns the mark that stands for it."""
-        tex = re.sub(r"\n\s*\n", "\n", tex.replace(JOINER, "").strip())
-        if (match := STYLED.fullmatch(tex)) and _is_balanced(match[1]):
+        tex = tex.replace(JOINER, "").strip()
+        if "\n" in tex:
+            tex = re.sub(r"\n\s*\n", "\n", tex)
+        if tex.startswith("{") and (match := STYLED.fullmatch(tex)) and _is_balanced(match[1]):
             tex = match[1].strip()
         if display is None:
             return self.keep(f"`{tex}`")

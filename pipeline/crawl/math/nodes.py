@@ -25,6 +25,8 @@ class Element:
 
     def get(self, name: str) -> str:
         """An attribute's value, empty if absent."""
+        if name not in self.attributes:
+            return ""
         for match in ATTRIBUTE.finditer(self.attributes):
             if match[1].lower() == name:
                 return unescape(match[2] or match[3] or match[4] or "")
@@ -39,20 +41,23 @@ def parse_markup(markup: str) -> Element:
     """The tree of serialised markup, below a root without tag; what is nested too deep is flattened."""
     root = Element("")
     stack = [root]
-    for match in TOKEN.finditer(markup):
-        closing, name, attributes, text = match.groups()
-        if text is not None:
-            stack[-1].text += (piece := unescape(text))
+    for closing, name, attributes, text in TOKEN.findall(markup):
+        if text:
+            piece = unescape(text) if "&" in text else text
+            stack[-1].text += piece
             stack[-1].pieces.append(piece)
-        elif name is not None:
+        elif closing:
             tag = name.rsplit(":", 1)[-1].lower()
-            if not closing:
-                node = Element(tag, attributes)
-                stack[-1].children.append(node)
-                stack[-1].pieces.append(node)
-                if not attributes.endswith("/") and tag not in VOID and len(stack) < MAX_DEPTH:
-                    stack.append(node)
+            if stack[-1].tag == tag and len(stack) > 1:
+                stack.pop()
             elif any(open_.tag == tag for open_ in stack[-4:]):
                 while len(stack) > 1 and stack.pop().tag != tag:
                     pass
+        elif name:
+            tag = name.rsplit(":", 1)[-1].lower()
+            node = Element(tag, attributes)
+            stack[-1].children.append(node)
+            stack[-1].pieces.append(node)
+            if not attributes.endswith("/") and tag not in VOID and len(stack) < MAX_DEPTH:
+                stack.append(node)
     return root
