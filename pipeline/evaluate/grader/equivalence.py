@@ -355,7 +355,12 @@ def _tuples(gold: Node, given: Node, asked: Asked) -> Outcome | None:
 
 
 def _matrix(node: Node) -> Node:
-    """Sums and multiples of matrices as one matrix."""
+    """Sums and multiples of matrices, and rows in brackets, as one matrix."""
+    if node.kind == "tuple" and node.value == "[]" and {row.kind for row in node.args} == {"tuple"}:
+        lengths = {len(row.args) for row in node.args}
+        if len(lengths) == 1 and {row.value for row in node.args} == {"[]"}:
+            cells = tuple(cell for row in node.args for cell in row.args)
+            return Node("matrix", (len(node.args), lengths.pop()), cells)
     if node.kind == "call" and node.value == "transpose":
         (inner,) = map(_matrix, node.args)
         rows, columns = inner.value

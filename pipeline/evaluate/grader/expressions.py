@@ -226,6 +226,8 @@ class ExpressionParser(GroupParser):
         self.bars = bars
         self.expect(")")
         arguments = inside.args if inside.kind == "list" else (inside,)
+        if name == "C" and len(arguments) == 2:  # combinations
+            return Node("call", "binom", arguments)
         return Node("apply", name, arguments)
 
     def _function(self, name: str) -> Node:

@@ -54,6 +54,8 @@ _REWRITES = tuple(
         (r"(?<!\\)\\[,!;:> ]|\\q?quad(?!ratic)|\\(?:hfill|enspace|thinspace|hline)(?![A-Za-z])", " "),
         (r"\\(?:phantom|label|tag)\s*\{[^{}]*\}", " "),
         (r"~", " "),
+        (r"(?i)\b(negative|minus) infinity\b", r"-\\infty "),
+        (r"(?<=[\d}])\s*(k?m/s|km/h|ft/s|cm/s)(?![A-Za-z])", r"\\text{ \1}"),
         (r"\^\s*\{?\s*\\prime\s*\}?", "'"),
         (r"\\textcircled\s*\{\s*(\d+)\s*\}(?=\s*[,、]?\s*\\textcircled)", r"\1, "),
         (r"\\textcircled\s*\{\s*(\d+)\s*\}", r"\1"),
@@ -77,7 +79,7 @@ _REWRITES = tuple(
 )  # fmt: skip
 _QUALIFIER = re.compile(r"\b(?:for (?:all|any|every|each|some)|where|in which)\b[^,;]*")
 _INTEGERS = re.compile(
-    r"[,(]?\s*(?:\\text\s*\{\s*(?:with|and|for)?\s*\})?\s*\(?\s*[a-z](?:\s*,\s*[a-z])*\s*\\in\s*"
+    r"[,(]?\s*(?:\\text\s*\{\s*(?:with|and|for)?\s*\})?\s*\(?\s*(?<![A-Za-z\\])[a-z](?:\s*,\s*[a-z])*\s*\\in\s*"
     r"(?:\\mathbb\s*\{?\s*[ZN]\s*\}?|[ZN])(?:\^?[+*])?\s*\)?\s*[.)]*\s*$"
 )
 

@@ -160,7 +160,7 @@ def _words(content: str, depth: int) -> list[Token]:
         return [Token("function", ALIASES.get(content) or content)]
     if len(content) == 1 and content.isalpha() and content.isascii():
         return [Token("symbol", content)]
-    if not re.search(r"[A-Za-z]{2}|[^\x00-\x7f]", content):
+    if not re.search(r"[A-Za-z]{2}|[^\x00-\x7f]|^[A-Za-z]/[A-Za-z]$", content):
         return list(tokenize(content, depth=depth + 1))
     if re.match(r"[-+]?\d", content):
         return list(tokenize(content, depth=depth + 1))
@@ -201,6 +201,8 @@ def _letters(run: str, last: Token | None) -> list[Token]:
         return [Token("text", run)]
     if run.endswith("pi") and len(run) <= 3:
         return [*(Token("symbol", letter) for letter in run[:-2]), Token("constant", "pi")]
+    if len(run) > 2 and run[0].isupper() and run[1:].islower():  # a name
+        return [Token("text", run)]
     ordered = list(run) == sorted(set(run))
     if len(run) <= 3 or (ordered and len(run) <= 6) or (run.isupper() and len(run) <= 5):
         return [Token("symbol", letter) for letter in run]
