@@ -17,6 +17,7 @@ SCRIPTS = {
     name: re.compile(f"[{characters}]")
     for name, characters in (("han", HAN), ("kana", KANA), ("hangul", HANGUL))
 }
+ANY_CJK = re.compile(f"[{CJK}]")
 WORD = re.compile(rf"[^\W\d_{CJK}]{{2,}}")
 SAMPLE = 20_000  # characters; enough to tell, and bounds the cost of a huge page
 
@@ -24,7 +25,7 @@ SAMPLE = 20_000  # characters; enough to tell, and bounds the cost of a huge pag
 def detect_language(text: str, cjk_share: float) -> str:
     """ISO 639-1 code. `cjk_share`: least share of CJK characters among the words of a CJK page."""
     sample = text[:SAMPLE]
-    if not sample.isascii():
+    if not sample.isascii() and ANY_CJK.search(sample):
         han, kana, hangul = (len(script.findall(sample)) for script in SCRIPTS.values())
         characters = han + kana + hangul
         if characters and characters >= cjk_share * (characters + len(WORD.findall(sample))):

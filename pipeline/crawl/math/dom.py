@@ -241,7 +241,7 @@ KINDS: tuple[tuple[str, str, str, Callable[[DOMNode], Found]], ...] = (  # two s
     ("mjx-", "mjx-", "mjx-container", _rendered),
     ("athJax", "athJax_", ".MathJax_Display, .MathJax_SVG_Display, .MathJax_CHTML_Display", _rendered),
     ("mjx-", "MJXc-", ".MJXc-display", _rendered),
-    ("athJax", "athJax", "span.MathJax, .MathJax_SVG, .MathJax_CHTML, .MathJax_MathML", _rendered),
+    ("athJax", '="MathJax', "span.MathJax, .MathJax_SVG, .MathJax_CHTML, .MathJax_MathML", _rendered),
     ("mjx-", "mjx-", ".mjx-chtml", _rendered),
     ("<math", "ltx_eqn_row", ".ltx_eqn_row", _latexml),
     ("math", "<math", "math", _math),
