@@ -1,12 +1,10 @@
 """MinHash signatures in NumPy, in the files of datatrove's stage 1, whose stages 2 to 4 then go on.
 
-Departures from datatrove's stage 1: words are runs of letters and digits, lower-cased, and single CJK
-characters (datatrove needs a spaCy tokeniser for each language); digits are kept (it makes all numbers
-equal, and with them all exercises of a kind); hashes are 32-bit multiply-add permutations of 64-bit
-shingle hashes, all permutations at once.
+Departures from datatrove's stage 1: words are what `grams.py` says, single CJK characters among them
+(datatrove needs a spaCy tokeniser for each language); digits are kept (it makes all numbers equal, and with
+them all exercises of a kind); permutations are 32-bit multiply-add of shingle hashes, all of them at once.
 """
 
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,16 +13,11 @@ import numpy as np
 from datatrove.pipeline.dedup.minhash import MinhashConfig
 from datatrove.utils.hashing import HashConfig
 from numpy.typing import NDArray
-from xxhash import xxh3_64_intdigest
 
 from pipeline.config.crawl import CrawlSection
-from pipeline.crawl.language import CJK
+from pipeline.crawl.grams import grams, mixed, runs
 
-WORD = re.compile(rf"[{CJK}]|[^\W_{CJK}]+")
-SHINGLE_BASE = np.uint64(0x9E3779B97F4A7C15)
-MIX_1, MIX_2 = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)  # finaliser of MurmurHash3
-ROWS = 512  # shingles hashed at once, so that the table of hashes stays in the cache
-MAX_KNOWN_WORDS = 2_000_000
+ROWS = 256  # shingles hashed at once, so that the table of hashes stays in the cache
 ABSENT = np.uint32(0xFFFFFFFF)  # in every place: a page too short to have a signature
 
 
@@ -39,55 +32,32 @@ def minhash_config(config: CrawlSection) -> MinhashConfig:
     )
 
 
-class _WordHashes(dict[str, int]):
-    """64-bit hash of each word, computed once."""
-
-    def __missing__(self, word: str) -> int:
-        if len(self) >= MAX_KNOWN_WORDS:
-            self.clear()
-        value = self[word] = xxh3_64_intdigest(word.encode("utf-8", "surrogatepass"))
-        return value
-
-
 class MinHasher:
     """Computes signatures; `hashes` = buckets x hashes per bucket."""
 
     def __init__(self, ngram: int, hashes: int, seed: int) -> None:
         generator = np.random.default_rng(seed)
         self.ngram = ngram
-        self.factors = generator.integers(0, 2**64, size=hashes, dtype=np.uint64) | np.uint64(1)
-        self.offsets = generator.integers(0, 2**64, size=hashes, dtype=np.uint64)
-        self._words = _WordHashes()
+        self.factors = generator.integers(0, 2**32, size=hashes, dtype=np.uint32) | np.uint32(1)
+        self.offsets = generator.integers(0, 2**32, size=hashes, dtype=np.uint32)
+        self._table = np.empty((ROWS, hashes), np.uint32)
 
-    def shingles(self, text: str) -> NDArray[np.uint64]:
-        """Hashes of all word n-grams, shape (words - n + 1,); empty for a text of fewer than n words."""
-        words = WORD.findall(text.lower())
-        count = len(words) - self.ngram + 1
-        if count <= 0:
-            return np.empty(0, np.uint64)
-        values = np.fromiter(map(self._words.__getitem__, words), np.uint64, len(words))
-        mixed = np.zeros(count, np.uint64)
-        for shift in range(self.ngram):
-            mixed *= SHINGLE_BASE
-            mixed += values[shift : shift + count]
-        mixed ^= mixed >> np.uint64(33)
-        mixed *= MIX_1
-        mixed ^= mixed >> np.uint64(33)
-        mixed *= MIX_2
-        mixed ^= mixed >> np.uint64(33)
-        return mixed
+    def shingles(self, text: str) -> NDArray[np.uint32]:
+        """Hashes of all runs of n grams, shape (grams - n + 1,); empty for a text of fewer than n grams."""
+        return (mixed(runs(grams(text).hashes, self.ngram)) >> np.uint64(32)).astype(np.uint32)
 
     def signature(self, text: str) -> NDArray[np.uint32] | None:
         """Smallest value of each permutation over all shingles, shape (hashes,); None without shingles."""
         shingles = self.shingles(text)
         if not len(shingles):
             return None
-        smallest = np.full(len(self.factors), np.iinfo(np.uint64).max, np.uint64)
+        smallest = np.full(len(self.factors), np.iinfo(np.uint32).max, np.uint32)
         for start in range(0, len(shingles), ROWS):
-            table = shingles[start : start + ROWS, None] * self.factors
+            some = shingles[start : start + ROWS, None]
+            table = np.multiply(some, self.factors, out=self._table[: len(some)])
             table += self.offsets
             np.minimum(smallest, table.min(axis=0), out=smallest)
-        return (smallest >> np.uint64(32)).astype(np.uint32)
+        return smallest
 
 
 class ShardSignatures:

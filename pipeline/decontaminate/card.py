@@ -119,7 +119,8 @@ def _decontamination(
     ]
     rule = (
         f"{counts['contaminated']:,} of {counts['kept']:,} pages share {config.ngram} words (or CJK"
-        f" characters) in a row with a benchmark item, or hold a whole one of {config.shortest} to {config.ngram - 1}."
+        f" characters) in a row with a benchmark item, or hold a whole one of {config.shortest}"
+        f" to {config.ngram - 1}."
     )
     what = (
         "They were removed."
