@@ -1,11 +1,13 @@
 """Deduplication: which URLs are one page, which texts are one text, who survives, and that runs repeat."""
 
 import json
+import sys
 
 import numpy as np
 import pytest
 from crawl_warcs import WEB, html, program, record, write_warc
 from datatrove.data import Document
+from killing import survives_kills
 
 from pipeline.common.shards import DocumentWriter, read_documents, read_table
 from pipeline.crawl.signatures import MinHasher
@@ -166,7 +168,7 @@ def test_known_duplicates_among_real_pages_are_grouped(tmp_path):
     known = [
         (label["duplicate_kind"], original.get(url, url) == original.get(twin, twin))
         for url, label in labels.items()
-        if (twin := label["duplicate_of"]) and (label["similarity"] or 1.0) >= 0.7
+        if (twin := label["duplicate_of"])
     ]
     exact = [grouped for kind, grouped in known if kind == "exact"]
     near = [grouped for kind, grouped in known if kind == "near"]
@@ -176,7 +178,7 @@ def test_known_duplicates_among_real_pages_are_grouped(tmp_path):
         for url, survivor in original.items()
         if not labels[url]["duplicate_of"] and not labels[survivor]["duplicate_of"]
     ]
-    assert len(unknown) <= 5
+    assert len(unknown) <= 0.01 * len(labels)
 
 
 def test_the_whole_stage_goes_from_warc_to_pool(tmp_path):
@@ -188,3 +190,21 @@ def test_the_whole_stage_goes_from_warc_to_pool(tmp_path):
     pool, duplicates = dedup(tmp_path / "out", tmp_path / "pages")
     assert pool == [["http://a.org/0", "http://a.org/1", "http://a.org/2"]]
     assert duplicates == [("http://a.org/1", "http://a.org/1", "url")]
+
+
+def test_a_killed_run_leaves_nothing_and_the_next_one_gives_the_same_bytes(tmp_path):
+    for part in range(2):
+        pages = [(f"http://{part}.org/{n}", text(n % 50 * 60, changed=n % 3)) for n in range(200)]
+        write_pages(tmp_path / f"part{part}", pages, name=f"{part}.warc.gz")
+    command = [sys.executable, "-m", "pipeline.crawl.dedup", "--output", str(tmp_path / "out")]
+    for part in range(2):
+        command += ["--input", f"extract={tmp_path / f'part{part}'}"]
+    moments = [
+        "minhash/*.signatures",
+        "minhash/signatures/*/*",
+        "minhash/candidates/*",
+        "minhash/clusters/*",
+        "partial/pool/.*",
+        "partial/duplicates.parquet",
+    ]
+    survives_kills(command, tmp_path / "out", tmp_path / ".out.work", moments)

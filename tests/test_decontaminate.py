@@ -2,9 +2,6 @@
 
 import itertools
 import json
-import os
-import shutil
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from datatrove.data import Document
+from killing import survives_kills
 
 from pipeline.common.rows import read_rows
 from pipeline.common.shards import DocumentWriter, read_documents
@@ -187,25 +185,9 @@ def test_the_program_alone_removes_the_page_or_only_its_paragraph_and_says_why(p
         assert "pages share 10 words" in (pages / "out/card.md").read_text()
 
 
-def test_a_killed_run_leaves_nothing_under_its_name_and_the_next_one_gives_the_same_bytes(
-    pages: Path,
-) -> None:
-    def bytes_of(folder: Path) -> dict[str, bytes]:
-        files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != "run.json")
-        return {str(path.relative_to(folder)): path.read_bytes() for path in files}
-
-    subprocess.run(stage(pages), cwd=ROOT, check=True, capture_output=True)
-    whole = bytes_of(pages / "out")
-    shutil.rmtree(pages / "out")
-    for seen in ("removals.jsonl", "corpus"):  # killed when it has begun to write this
-        process = subprocess.Popen(stage(pages), cwd=ROOT, stderr=subprocess.DEVNULL, start_new_session=True)
-        while process.poll() is None and not list(pages.glob(f".out.work/partial/{seen}*")):
-            pass
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        assert not (pages / "out").exists() or bytes_of(pages / "out") == whole
-    subprocess.run(stage(pages), cwd=ROOT, check=True, capture_output=True)
-    assert bytes_of(pages / "out") == whole
+def test_a_killed_run_leaves_nothing_and_the_next_one_gives_the_same_bytes(pages: Path) -> None:
+    moments = ["partial/removals.jsonl", "partial/corpus/.*", "partial/corpus/*.zst", "partial/card.md"]
+    survives_kills(stage(pages), pages / "out", pages / ".out.work", moments)
 
 
 def test_a_row_without_a_question_is_an_error_that_names_its_line(pages: Path) -> None:

@@ -33,12 +33,12 @@ class CrawlSection(Section):
         le=1,
     )
     ngram: int = key(5, "words (or CJK characters) in a shingle of near-duplicate detection", ge=1)
-    buckets: int = key(24, "MinHash bands; more of them find less similar pairs", ge=1)
+    buckets: int = key(40, "MinHash bands; more of them find less similar pairs", ge=1)
     hashes_per_bucket: int = key(
-        5, "MinHash values in a band; more of them find only more similar pairs", ge=1
+        4, "MinHash values in a band; more of them find only more similar pairs", ge=1
     )
     min_similarity: float = key(
-        0.65,
+        0.5,
         "pages are near-duplicates from this estimated Jaccard similarity of their shingles on",
         ge=0,
         le=1,

@@ -13,7 +13,10 @@ clusters are kept and the choice replaced.
 
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
@@ -56,26 +59,39 @@ class Index:
     starts: NDArray[np.int64]  # (shards + 1,): first page of each shard
 
 
-def build_index(shards: list[Path], work: Path, config: CrawlSection, label: str) -> Index:
-    """Read every page once: hash its URL and text, and put its signature into `work`."""
+def read_shard(task: tuple[int, Path], work: Path, config: CrawlSection) -> tuple[bytes, set[str]]:
+    """Hash URL and text of every page of a shard, and put its signature into `work`; returns the keys, 32
+    bytes a page, and the WARC files that the pages are from.
+    """
+    rank, path = task
     hasher = MinHasher(config.ngram, config.buckets * config.hashes_per_bucket, config.seed)
+    keys, files = bytearray(), set[str]()
+    with ShardSignatures.writer(work, rank, len(hasher.factors)) as write_signature:
+        for document in read_documents(path):
+            files.add(document.metadata["warc_file"])
+            keys += xxh3_128_digest(normalise_url(document.metadata["url"]).encode())
+            keys += xxh3_128_digest(document.text.encode())
+            write_signature(hasher.signature(document.text))
+    return bytes(keys), files
+
+
+def build_index(shards: list[Path], work: Path, stage: Stage[CrawlSection]) -> Index:
+    """Read every page once, shards side by side on the cores that the stage has."""
     keys, starts = bytearray(), [0]
     seen: set[str] = set()
-    with Progress(label, None, unit="page") as bar:
-        for rank, path in enumerate(shards):
-            files: set[str] = set()
-            with ShardSignatures.writer(work, rank, len(hasher.factors)) as write_signature:
-                for document in read_documents(path):
-                    files.add(document.metadata["warc_file"])
-                    keys += xxh3_128_digest(normalise_url(document.metadata["url"]).encode())
-                    keys += xxh3_128_digest(document.text.encode())
-                    write_signature(hasher.signature(document.text))
-                    bar.update(1)
+    read = partial(read_shard, work=work, config=stage.config)
+    with (
+        Progress(f"crawl {stage.instance}", None, unit="page") as bar,
+        ProcessPoolExecutor(stage.launch.get("threads", 1), mp_context=get_context("fork")) as pool,
+    ):
+        for path, (found, files) in zip(shards, pool.map(read, enumerate(shards)), strict=True):
             if files & seen:
                 raise InputError(
                     f"{path}: pages of {min(files & seen)} are in another shard, too; give each file once"
                 )
             seen |= files
+            keys += found
+            bar.update(len(found) // 32)
             starts.append(len(keys) // 32)
     table = np.frombuffer(bytes(keys), np.uint64).reshape(-1, 4)
     return Index(table[:, :2], table[:, 2:], np.array(starts, np.int64))
@@ -182,7 +198,7 @@ def run(stage: Stage[CrawlSection]) -> dict[str, int | float | str]:
     work = stage.work / "minhash"
     rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
-    index = build_index(shards, work, stage.config, f"crawl {stage.instance}")
+    index = build_index(shards, work, stage)
     target, kind, similarity = find_duplicates(index, work, stage.config, stage)
     kept = int((kind == UNIQUE).sum())
     write_pool(stage, survivors(shards, index, kind, work, stage), kept)

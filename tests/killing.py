@@ -1,0 +1,52 @@
+"""Kill a program at chosen moments, run it again, compare bytes."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def bytes_of(folder: Path) -> dict[str, bytes]:
+    """Content of all files by relative name, without times and hosts."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != "run.json")
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def written_since(folder: Path, pattern: str, moment: float) -> bool:
+    """Whether a file like `pattern` was written in `folder` after `moment`."""
+    for path in folder.glob(pattern):
+        try:
+            if path.stat().st_mtime > moment:
+                return True
+        except FileNotFoundError:  # renamed in the meantime
+            return True
+    return False
+
+
+def kill_when_written(command: Sequence[str], folder: Path, pattern: str) -> None:
+    """Start `command`; kill it and its children as soon as it writes a file like `pattern`, or let it end."""
+    started = time.time()
+    process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL, start_new_session=True)
+    while process.poll() is None:
+        if written_since(folder, pattern, started):
+            os.killpg(process.pid, signal.SIGKILL)
+            break
+    process.wait()
+
+
+def survives_kills(command: Sequence[str], output: Path, work: Path, moments: Sequence[str]) -> None:
+    """Assert that runs killed when a file like each of `moments` appears under `work` leave nothing half-made
+    as `output`, and that the run after them gives the bytes of one that was never disturbed.
+    """
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    whole = bytes_of(output)
+    output.rename(output.with_name("undisturbed"))
+    for moment in moments:
+        kill_when_written(command, work, moment)
+        assert not output.exists() or bytes_of(output) == whole
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    assert bytes_of(output) == whole
