@@ -18,13 +18,10 @@ def bytes_of(folder: Path) -> dict[str, bytes]:
 
 def written_since(folder: Path, pattern: str, moment: float) -> bool:
     """Whether a file like `pattern` was written in `folder` after `moment`."""
-    for path in folder.glob(pattern):
-        try:
-            if path.stat().st_mtime > moment:
-                return True
-        except FileNotFoundError:  # renamed in the meantime
-            return True
-    return False
+    try:
+        return any(path.stat().st_mtime > moment for path in folder.glob(pattern))
+    except FileNotFoundError:  # renamed in the meantime
+        return False
 
 
 def kill_when_written(command: Sequence[str], folder: Path, pattern: str) -> None:
