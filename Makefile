@@ -8,7 +8,7 @@ RUN = demo$(if $(filter-out 0,$(SEED)),-seed$(SEED))
 BIN = .venv/bin
 SNAKEMAKE = PATH="$(CURDIR)/$(BIN):$$PATH" snakemake --profile workflow/profiles/local --quiet rules --cores $(CORES)
 
-.PHONY: setup peers demo compare real bench-grader bench-rl bench-sandbox bench-training test test-environment test-slurm lint lock schema clean
+.PHONY: setup peers demo compare real bench-corpus bench-grader bench-rl bench-sandbox bench-training test test-environment test-slurm lint lock schema clean
 
 setup: .venv/complete
 
@@ -40,6 +40,9 @@ compare: results/demo/sft/instruct/manifest.json
 
 results/demo/sft/instruct/manifest.json:
 	$(MAKE) demo
+
+bench-corpus: setup peers
+	$(BIN)/python tests/benchmarks/corpus.py
 
 bench-rl: setup peers
 	PYTHONPATH="$(CURDIR)" $(BIN)/python tests/benchmarks/rl.py

@@ -21,7 +21,7 @@ from pipeline.corpus.domains import Page, judge, learn, lower_bound, review_queu
 from pipeline.corpus.held_out import divide, precision_recall
 from pipeline.corpus.lists import read_annotations
 from pipeline.corpus.normalise import normalise
-from pipeline.corpus.select import ranked
+from pipeline.corpus.select import ranked, without_opted_out
 
 ROOT = Path(__file__).resolve().parents[1]
 SMALL = {"dimension": 8, "learning_rate": 0.5, "epochs": 10, "min_count": 1, "buckets": 1000, "cut": "score"}
@@ -147,6 +147,13 @@ def test_equal_scores_rank_by_a_hash_whatever_the_order_of_the_shards(tmp_path: 
     forward = ranked([tmp_path / "a", tmp_path / "b"])["id"].to_pylist()
     assert forward == ranked([tmp_path / "b", tmp_path / "a"])["id"].to_pylist()
     assert forward != sorted(forward)
+
+
+def test_pages_under_an_opted_out_host_or_prefix_are_taken_out_of_the_ranking(tmp_path: Path) -> None:
+    (tmp_path / "list").write_text("# robots\na.org\nhttps://b.org/private/\n")
+    urls = ["http://a.org/1", "https://b.org/private/2", "https://b.org/privately", "http://sub.a.org/"]
+    left = without_opted_out(pa.table({"url": urls}), tmp_path / "list")
+    assert left["url"].to_pylist() == urls[2:]
 
 
 def test_the_token_budget_cuts_before_it_is_passed_and_the_last_one_holds_on() -> None:

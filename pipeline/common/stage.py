@@ -142,8 +142,13 @@ def _upstream(inputs: dict[str, list[str]]) -> dict[str, str]:
 
 
 def _publish(stage: Stage[Any], module: str, counts: Counts, started: float) -> None:
-    """Rename the finished files to their place, then write `run.json` and, last, the manifest."""
+    """Rename the finished files to their place, then write `run.json` and, last, the manifest. A manifest
+    that belongs into the output is written before that gets its name.
+    """
     stage.manifest.unlink(missing_ok=True)
+    inside = stage.manifest.parent == stage.output
+    if inside:
+        _describe(stage, stage.partial / stage.manifest.name, module, counts, started)
     stage.output.parent.mkdir(parents=True, exist_ok=True)
     stage.manifest.parent.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(stage.output, ignore_errors=True)
@@ -155,9 +160,15 @@ def _publish(stage: Stage[Any], module: str, counts: Counts, started: float) -> 
         neighbour = stage.output.with_name(f".{stage.output.name}.{os.getpid()}")
         shutil.copytree(stage.partial, neighbour)  # work and results are on different file systems
         neighbour.rename(stage.output)
+    if not inside:
+        _describe(stage, stage.manifest, module, counts, started)
+
+
+def _describe(stage: Stage[Any], manifest: Path, module: str, counts: Counts, started: float) -> None:
+    """Write `run.json` and then, beside it, the manifest."""
     usage = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     write_json(
-        stage.manifest.with_name("run.json"),
+        manifest.with_name("run.json"),
         {
             "started": started,
             "seconds": round(time.time() - started, 3),
@@ -169,7 +180,7 @@ def _publish(stage: Stage[Any], module: str, counts: Counts, started: float) -> 
         },
     )
     write_json(
-        stage.manifest,
+        manifest,
         {
             "stage": stage.name,
             "instance": stage.instance,

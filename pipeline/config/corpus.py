@@ -19,6 +19,9 @@ class CorpusSection(Section):
         "reviewed URL prefixes: tab-separated prefix, verdict (math, not_math), annotator, date, evidence",
         paper="made by hand, not published (2.1)",
     )
+    opt_out: str | None = key(
+        None, "file of hosts or URL prefixes, one a line, whose pages are never kept (robots, opt-out lists)"
+    )
     iterations: int = key(
         4,
         "iterations; those after convergence pass through; no part of any fingerprint",

@@ -156,18 +156,18 @@ class Graph:
         section = self.config.sections["corpus"]
         lists = [
             (key, source)
-            for key in ("seed_urls", "background_urls", "annotations")
+            for key in ("seed_urls", "background_urls", "annotations", "opt_out")
             for source in self._sources(getattr(section, key), f"corpus.{key}")
         ]
         for iteration in range(1, section.iterations + 1):
             self._iteration(iteration, section, lists)
 
     def _iteration(self, iteration: int, section: Any, lists: list[tuple[str, "str | Result"]]) -> None:
-        unhashed = ("iterations", "seed_urls", "background_urls", "annotations")
+        unhashed = ("iterations", "seed_urls", "background_urls", "annotations", "opt_out")
         here, last = f"corpus/iteration-{iteration}", f"corpus/iteration-{iteration - 1}"
         before = [("previous", Result(f"{last}/select"))] if iteration > 1 else []
         trained, pool = ("train", Result(f"{here}/train")), ("pool", Result("crawl/dedup"))
-        inputs = [pool, *[pair for pair in lists if pair[0] != "annotations"], *before]
+        inputs = [pool, *[pair for pair in lists if pair[0] not in ("annotations", "opt_out")], *before]
         self._add(f"{here}/train", "pipeline.corpus.train", section, inputs, unhashed)
         shards = range(self.config.sections["crawl"].pool_shards)
         for shard in shards:

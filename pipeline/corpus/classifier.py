@@ -22,6 +22,7 @@ from pipeline.common.stage import InputError
 from pipeline.config.corpus import CorpusSection
 
 ZEROED_MEMORY = {"MALLOC_PERTURB_": "255", "MALLOC_MMAP_THRESHOLD_": "65536"}
+_SHARED: "Scorer"
 MATH, OTHER = "__label__math", "__label__other"
 
 
@@ -97,3 +98,14 @@ class Scorer:
     def __call__(self, text: str) -> float:
         """log p(math) - log p(other) of a normalised text; 0 for one without a known word."""
         return float(self._model.get_sentence_vector(text).astype(np.float64) @ self._direction)
+
+
+def share(scorer: Scorer) -> None:
+    """Keep a scorer for processes forked from this one: they use its memory, whatever the model's size."""
+    global _SHARED
+    _SHARED = scorer
+
+
+def shared() -> Scorer:
+    """The scorer that this process or the one it was forked from keeps."""
+    return _SHARED

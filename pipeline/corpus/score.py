@@ -5,20 +5,25 @@ every run.
 """
 
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from hashlib import blake2b
+from itertools import chain, islice
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from datatrove.data import Document
 
 from pipeline.common.progress import Progress
 from pipeline.common.shards import read_documents, write_table
 from pipeline.common.stage import Counts, Stage, run_stage
 from pipeline.config.corpus import CorpusSection
-from pipeline.corpus.classifier import Scorer
+from pipeline.corpus.classifier import Scorer, share, shared
 from pipeline.corpus.normalise import normalise
 from pipeline.corpus.passing import converged_before, pass_through
 
+PART = 256  # pages that go to a worker at once
 SCORES = pa.schema(
     [
         ("id", pa.string()),
@@ -32,21 +37,38 @@ SCORES = pa.schema(
 )
 
 
-def rows(score: Scorer, shard: Path, label: str) -> Iterator[dict[str, Any]]:
-    """One row a page, in the shard's order."""
-    with Progress(label, None, unit="page") as bar:
-        for document in read_documents(shard):
-            text = normalise(document.text)
-            yield {
-                "id": document.id,
-                "url": document.metadata["url"],
-                "host": document.metadata["host"],
-                "shard": shard.name,
-                "score": score(text),
-                "tie": int.from_bytes(blake2b(document.id.encode(), digest_size=8).digest(), "big"),
-                "tokens": text.count(" ") + 1 if text else 0,
-            }
-            bar.update(1)
+def scored(documents: list[Document]) -> list[tuple[float, int]]:
+    """(score, tokens) of each document, by the scorer that all processes of this machine share."""
+    texts = [normalise(document.text) for document in documents]
+    return [(shared()(text), text.count(" ") + 1 if text else 0) for text in texts]
+
+
+def groups(shard: Path, size: int) -> Iterator[list[Document]]:
+    documents = read_documents(shard)
+    while group := list(islice(documents, size)):
+        yield group
+
+
+def rows(shard: Path, label: str, workers: int) -> Iterator[dict[str, Any]]:
+    """One row a page, in the shard's order; `workers` forked processes work on parts of each group."""
+    with (
+        Progress(label, None, unit="page") as bar,
+        ProcessPoolExecutor(workers, mp_context=get_context("fork")) as pool,
+    ):
+        for group in groups(shard, PART * workers):
+            parts = [group[start : start + PART] for start in range(0, len(group), PART)]
+            results = chain.from_iterable(pool.map(scored, parts) if workers > 1 else map(scored, parts))
+            for document, (score, tokens) in zip(group, results, strict=True):
+                yield {
+                    "id": document.id,
+                    "url": document.metadata["url"],
+                    "host": document.metadata["host"],
+                    "shard": shard.name,
+                    "score": score,
+                    "tie": int.from_bytes(blake2b(document.id.encode(), digest_size=8).digest(), "big"),
+                    "tokens": tokens,
+                }
+            bar.update(len(group))
 
 
 def run(stage: Stage[CorpusSection]) -> Counts:
@@ -56,8 +78,8 @@ def run(stage: Stage[CorpusSection]) -> Counts:
         return {"converged": 1}
     import fasttext
 
-    score = Scorer(fasttext.load_model(str(stage.input("train") / "classifier.bin")))
-    pages = rows(score, stage.input("shard"), f"corpus {stage.instance}")
+    share(Scorer(fasttext.load_model(str(stage.input("train") / "classifier.bin"))))
+    pages = rows(stage.input("shard"), f"corpus {stage.instance}", stage.launch.get("threads", 1))
     count = write_table(stage.partial / "scores.parquet", pages, SCORES)
     stage.counter("fasttext.scored_pages", count)
     return {"pages": count}

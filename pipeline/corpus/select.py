@@ -1,8 +1,8 @@
 """Rank all pages, keep the top, find domains, grow the seed, decide whether to stop (paper section 2.1,
 steps 2-4).
 
-Inputs: `train`, `score` (all shards), `pool`, `seed_urls`, `annotations`, `previous`. The corpus is what an
-iteration keeps: pages of the seed have to rank for themselves, since a reviewed prefix also covers thin
+Inputs: `train`, `score` (all shards), `pool`, `seed_urls`, `annotations`, `opt_out`, `previous`. The corpus
+is what an iteration keeps: pages of the seed have to rank for themselves, since a reviewed prefix also covers thin
 pages such as indexes.
 
 Outputs: `kept.parquet`; `seed_urls.txt` and `not_math_urls.txt`, which the next iteration learns from;
@@ -23,7 +23,7 @@ from pipeline.common.stage import Counts, InputError, Stage, run_stage
 from pipeline.config.corpus import CorpusSection
 from pipeline.corpus.cut import at_precision, within_budget
 from pipeline.corpus.domains import Growth, Page, judge, learn, review_queue
-from pipeline.corpus.lists import Annotations, Survivors, read_annotations, read_urls
+from pipeline.corpus.lists import Annotations, Survivors, place, read_annotations, read_urls
 from pipeline.corpus.passing import converged_before, pass_through
 
 KEPT = pa.schema(
@@ -46,6 +46,16 @@ def ranked(paths: list[Path]) -> pa.Table:
     pages = pa.concat_tables(read_table(path / "scores.parquet") for path in paths)
     return pages.take(
         pc.sort_indices(pages, [("score", "descending"), ("tie", "ascending"), ("id", "ascending")])
+    )
+
+
+def without_opted_out(pages: pa.Table, path: Path) -> pa.Table:
+    """The pages under none of the prefixes that a list names; the longest prefix is found as for
+    annotations.
+    """
+    prefixes = Annotations({place(prefix): "opt_out" for prefix in read_urls(path)})
+    return pages.filter(
+        pa.array([prefixes.find(url) is None for url in pages["url"].to_pylist()], pa.bool_())
     )
 
 
@@ -133,6 +143,9 @@ def select(stage: Stage[CorpusSection], iteration: int) -> dict[str, Any]:
         ranked([Path(path) for path in stage.inputs["score"]]),
         held_out_negatives(stage.input("train")),
     )
+    scored = len(table)
+    if stage.inputs.get("opt_out"):
+        table = without_opted_out(table, stage.input("opt_out"))
     size = cut(table, other, config, iteration)
     kept = table.slice(0, size)
     previous = read_table(stage.input("previous") / "kept.parquet") if "previous" in stage.inputs else None
@@ -158,6 +171,7 @@ def select(stage: Stage[CorpusSection], iteration: int) -> dict[str, Any]:
         "seed_growth": len(growth.seed),
         "not_math_growth": len(growth.not_math),
         "pool_pages": len(table),
+        "opted_out_pages": scored - len(table),
         "kept_pages": size,
         "kept_tokens": pc.sum(kept["tokens"]).as_py() or 0,
         "threshold": float(scores[size - 1]) if size else None,

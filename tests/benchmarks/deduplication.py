@@ -1,0 +1,285 @@
+"""Signatures, decontamination and later iterations beside their peers: the other rows of `make bench-corpus`.
+
+The same pages for all, one core, CPU seconds. Pages are the real ones in `../shared/data/web` beside the
+checkout, else those of a generated web. Peers are datatrove's MinhashDedupSignature with as many hashes, and
+its NGramsDecontFilter with 10-grams and an index built by its own hashing; both read documents from memory.
+The verdicts of both sides on known pairs are printed with the speeds.
+"""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xxhash
+
+ROOT = Path(__file__).parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests/benchmarks")]
+
+from extraction import page_file  # noqa: E402
+
+from pipeline.common.rows import read_rows  # noqa: E402
+from pipeline.config.crawl import CrawlSection  # noqa: E402
+from pipeline.corpus.classifier import MATH, OTHER  # noqa: E402
+from pipeline.corpus.normalise import normalise  # noqa: E402
+from pipeline.crawl.extract import extract_file  # noqa: E402
+from pipeline.crawl.signatures import MinHasher, minhash_config  # noqa: E402
+from pipeline.crawl.warc import ReadCounts  # noqa: E402
+from pipeline.decontaminate.ngrams import Index  # noqa: E402
+
+BENCH = ROOT.parent / "shared" / "data" / "bench"
+TESTS = ("gsm8k_test", "math_test", "cmath_test", "gaokao_mathcloze", "gaokao_mathqa")
+PEER_PAGES = 60  # the peers are slow, and their speed does not depend on how many pages there are
+PAPER_MODEL = {"dim": 256, "wordNgrams": 3, "bucket": 2_000_000, "minCount": 1, "epoch": 1, "thread": 1}
+WORKERS = 3
+Row = dict[str, Any]
+
+
+@dataclass
+class Page:
+    """What datatrove's blocks need of a document."""
+
+    text: str
+    id: str = ""
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+
+def cpu(work: Callable[[], object]) -> float:
+    """CPU seconds of this process."""
+    started = time.process_time()
+    work()
+    return time.process_time() - started
+
+
+def speed(what: str, ours: float, peer: float, name: str, unit: str = "pages/s of CPU") -> Row:
+    row = {"what": what, "unit": unit, "ours": round(ours, 1), "peer": round(peer, 1), "peer_name": name}
+    return row | {"ratio": round(ours / peer, 2)}
+
+
+def page_texts(path: Path) -> list[str]:
+    found = extract_file(str(path), CrawlSection(), ReadCounts())
+    return [document.text for _, document in found if document is not None]
+
+
+def benchmark_items() -> list[tuple[str, str, str]]:
+    """(benchmark, question, answer or solution) of real benchmarks, else of generated ones."""
+    files = [BENCH / f"{name}.jsonl.gz" for name in TESTS]
+    if not BENCH.exists():
+        raise SystemExit("error: the benchmark files are needed beside the checkout, in ../shared/data/bench")
+    rows = ((path.name, row) for path in files for _, row in read_rows(str(path)))
+    return [(name, row["question"], str(row.get("solution") or row["answer"])) for name, row in rows]
+
+
+def variants(text: str) -> list[tuple[str, bool]]:
+    """(changed text, whether most of it is the same) of a page."""
+    words = text.split(" ")
+    every = range(len(words))
+    few = " ".join("changed" if number % 40 == 7 else words[number] for number in every)
+    many = " ".join("changed" if number % 2 else words[number] for number in every)
+    return [(f"Skip to content\n{text}", True), (few, True), (many, False)]
+
+
+def grouped(one: np.ndarray, other: np.ndarray, buckets: int) -> bool:
+    """Whether two signatures share a whole band."""
+    return bool((one.reshape(buckets, -1) == other.reshape(buckets, -1)).all(axis=1).any())
+
+
+def signature_rows(texts: list[str], folder: Path) -> list[Row]:
+    """Pages a second, files included, and verdicts on pages changed a little or a lot."""
+    from datatrove.pipeline.dedup.minhash import MinhashDedupSignature
+
+    config = CrawlSection()
+    hasher = MinHasher(config.ngram, config.buckets * config.hashes_per_bucket, config.seed)
+    peer = MinhashDedupSignature(str(folder / "signatures"), minhash_config(config))
+    peer._hash_func = lambda text: xxhash.xxh32_intdigest(text.encode())  # its own call fails: str given
+    peer.get_shingles("loads the tokeniser")
+    some = texts[:: max(1, len(texts) // PEER_PAGES)]
+    hasher.signature(texts[0])
+    ours = len(texts) / cpu(lambda: [hasher.signature(text) for text in texts])
+    theirs = len(some) / cpu(lambda: [peer.get_signature(peer.get_shingles(text)) for text in some])
+    right = {"ours": 0, "datatrove": 0}
+    pairs = [(text, *change) for text in some[::3] for change in variants(text)]
+    for text, changed, same in pairs:
+        signatures = [hasher.signature(text), hasher.signature(changed)]
+        verdict = grouped(*signatures, config.buckets)
+        similar = (signatures[0] == signatures[1]).mean() >= config.min_similarity
+        right["ours"] += (verdict and similar) == same
+        both = [
+            np.array(peer.get_signature(peer.get_shingles(content))).ravel() for content in (text, changed)
+        ]
+        right["datatrove"] += grouped(*both, config.buckets) == same
+    print(
+        f"verdicts on {len(pairs)} pairs of pages, right: " + ", ".join(f"{k} {v}" for k, v in right.items())
+    )
+    name = "datatrove MinhashDedupSignature"
+    return [
+        speed(f"MinHash signatures, {len(hasher.factors)} hashes", ours, theirs, name),
+        speed("near-duplicate verdicts that are right", 100 * right["ours"] / len(pairs),
+              100 * right["datatrove"] / len(pairs), name, "% of pairs"),
+    ]  # fmt: skip
+
+
+def stock_decontamination(items: list[tuple[str, str, str]]) -> Any:
+    """datatrove's filter with an index of all items; its check for lighteval, unused here, is passed by."""
+    from datatrove.pipeline.decont import n_grams as module
+
+    config = module.NGramsDecontConfig(n_grams=10, find_query_ngrams=True)
+    for block in (module.NGramsDecontIndexer, module.NGramsDecontFilter):
+        block._requires_dependencies = []
+    indexer = module.NGramsDecontIndexer("memory://index", config=config)
+    block = module.NGramsDecontFilter("memory://index", config=config)
+    for part in (indexer, block):
+        part.hash_func = lambda text: xxhash.xxh64_intdigest(text.encode())  # its own call fails: str given
+    hashes = (value for _, question, answer in items for value in indexer.compute_hashes(answer, question))
+    block._index_hashes = dict.fromkeys(hashes, "all")
+    return block
+
+
+def decontamination_rows(texts: list[str]) -> list[Row]:
+    """Pages a second, and verdicts on pages with a question put in."""
+    items = benchmark_items()
+    index = Index(10, 3)
+    for number, (name, question, answer) in enumerate(items):
+        index.add(name, str(number), question)
+        index.add(name, str(number), answer, is_question=False)
+    index.build()
+    peer = stock_decontamination(items)
+    some = texts[:: max(1, len(texts) // PEER_PAGES)]
+    index.matches(texts[0])
+    ours = len(texts) / cpu(lambda: [index.matches(text) for text in texts])
+    theirs = len(some) / cpu(lambda: [peer.filter(Page(text)) for text in some])
+    planted = [item[1] for item in items[:: len(items) // 200]]
+    leaks = [f"{some[number % len(some)][:2000]}\n{text}\nThe end." for number, text in enumerate(planted)]
+    found = {
+        "ours": sum(bool(index.matches(page)) for page in leaks),
+        "datatrove": sum(peer.filter(Page(page)) is not True for page in leaks),
+    }
+    print(f"{len(leaks)} planted questions, found: " + ", ".join(f"{k} {v}" for k, v in found.items()))
+    flagged = [
+        sum(bool(index.matches(text)) for text in some),
+        sum(peer.filter(Page(text)) is not True for text in some),
+    ]
+    print(f"{len(some)} pages as they are, flagged: ours {flagged[0]}, datatrove {flagged[1]}")
+    name = "datatrove NGramsDecontFilter"
+    share = {side: 100 * number / len(leaks) for side, number in found.items()}
+    return [
+        speed("decontamination, 10-grams", ours, theirs, name),
+        speed("planted questions found", share["ours"], share["datatrove"], name, "%"),
+    ]
+
+
+def program(
+    name: str, folder: Path, output: str, *inputs: str, config: dict[str, Any] | None = None
+) -> float:
+    """Run a stage's program alone; returns its CPU seconds, those of its children included."""
+    command = [sys.executable, "-m", f"pipeline.{name}", "--output", str(folder / output)]
+    command += [part for source in inputs for part in ("--input", source)]
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(
+        [*command, "--config", json.dumps(config or {})], check=True, cwd=ROOT, stderr=subprocess.DEVNULL
+    )
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def iteration_rows(path: Path, texts: list[str], folder: Path) -> list[Row]:
+    """CPU time of scoring an iteration's cached text, as a share of the first one's, which also reads and
+    extracts. Both with the paper's classifier.
+    """
+    model = paper_model(texts, folder)
+    extract = program("crawl.extract", folder, "extract", f"warc={path}")
+    dedup = program("crawl.dedup", folder, "dedup", f"extract={folder / 'extract'}")
+    inputs = (f"train={model.parent}", f"shard={folder / 'dedup/pool/0000.jsonl.zst'}")
+    score = program("corpus.score", folder, "score", *inputs)
+    first = extract + dedup + score
+    return [
+        {
+            "what": "scoring of a later iteration, share of the first one's time",
+            "unit": "% of CPU time (limit 15)",
+            "ours": round(100 * score / first, 1),
+            "peer": 15.0,
+            "peer_name": "limit",
+            "ratio": round(15 * first / (100 * score), 2),
+        }
+    ]
+
+
+def paper_model(texts: list[str], folder: Path) -> Path:
+    """A classifier of the paper's shape (256 dimensions, 2,000,000 buckets: 2 GB) of these pages."""
+    import fasttext
+
+    path = folder / "train/classifier.bin"
+    if not path.exists():
+        path.parent.mkdir()
+        lines = (
+            f"{MATH if number % 2 else OTHER} {normalise(text)[:2000]}\n" for number, text in enumerate(texts)
+        )
+        (folder / "lines").write_text("".join(lines))
+        fasttext.train_supervised(str(folder / "lines"), verbose=0, **PAPER_MODEL).save_model(str(path))
+    return path
+
+
+def memory_rows(texts: list[str], folder: Path) -> list[Row]:
+    """Memory that each further worker of a machine has for itself with the paper's classifier; MB."""
+    model = paper_model(texts, folder)
+    done = subprocess.run(
+        [sys.executable, __file__, "--workers", str(model)],
+        check=True,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    private = float(done.stdout.split()[-1])
+    size = model.stat().st_size / 1e6
+    row = speed("memory of each further scoring worker", private, size, "a model for each worker", "MB")
+    return [row | {"ratio": round(size / max(private, 1), 1)}]
+
+
+def measure_workers(model: Path) -> None:
+    """Print how much memory of its own a worker has that scores with the parent's model."""
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+
+    import fasttext
+
+    from pipeline.corpus import classifier
+
+    classifier.share(classifier.Scorer(fasttext.load_model(str(model))))
+    with ProcessPoolExecutor(WORKERS, mp_context=get_context("fork")) as pool:
+        print(max(pool.map(_own_memory, range(WORKERS * 2))))
+
+
+def _own_memory(number: int) -> float:
+    from pipeline.corpus import classifier
+
+    for place in range(200):
+        classifier.shared()(f"let x {number} be a prime number {place}")
+    lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
+    return sum(int(line.split()[1]) for line in lines if line.startswith("Private_")) / 1000
+
+
+def rows() -> list[Row]:
+    """All rows of this part."""
+    os.environ["OMP_NUM_THREADS"] = "1"
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        path = page_file(folder)
+        texts = page_texts(path)
+        found = signature_rows(texts, folder) + decontamination_rows(texts)
+        return found + iteration_rows(path, texts, folder) + memory_rows(texts, folder)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--workers"]:
+        measure_workers(Path(sys.argv[2]))
+    else:
+        for row in rows():
+            print(row)
