@@ -2,8 +2,8 @@
 steps 2-4).
 
 Inputs: `train`, `score` (all shards), `pool`, `seed_urls`, `annotations`, `opt_out`, `previous`. The corpus
-is what an iteration keeps: pages of the seed have to rank for themselves, since a reviewed prefix also covers thin
-pages such as indexes.
+is what an iteration keeps: pages of the seed have to rank for themselves, since a reviewed prefix also covers
+thin pages such as indexes.
 
 Outputs: `kept.parquet`; `seed_urls.txt` and `not_math_urls.txt`, which the next iteration learns from;
 `review.tsv`, the mathematical domains that nobody has reviewed; `metrics.json`.
