@@ -13,6 +13,7 @@ from crawl_warcs import html, record, write_warc
 
 from pipeline.common.manifest import code_files, code_hash, fingerprint
 from pipeline.common.progress import Progress, duration
+from pipeline.common.stage import pack, unpack
 
 ROOT = Path(__file__).resolve().parents[1]
 SPACE = "4m"
@@ -123,3 +124,12 @@ def test_progress_in_a_log_is_whole_lines_with_speed_and_time_left(
     assert lines[0].startswith("job: 75/100 steps in 0s") and lines[0].endswith("loss 1.5")
     assert lines[1].startswith("job: 100/100 steps")
     assert [duration(seconds) for seconds in (5, 65, 3700)] == ["5s", "1m05s", "1h01m"]
+
+
+def test_two_thousand_shards_make_a_short_command_line_and_come_back_in_order() -> None:
+    shards = [("score", f"results/a-2024/score-{number:04d}/data") for number in range(2000)]
+    others = [("pool", "results/x/data"), ("warc", "b-0007"), ("warc", "b-0009"), ("odd", "c[1]")]
+    words = pack(shards + others)
+    assert len(" ".join(words)) < 200
+    pairs = [(word.partition("=")[0], path) for word in words for path in unpack(word.partition("=")[2])]
+    assert pairs == shards + others

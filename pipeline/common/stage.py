@@ -10,6 +10,7 @@ import errno
 import json
 import os
 import platform
+import re
 import resource
 import shutil
 import sys
@@ -27,6 +28,8 @@ from pipeline.config.section import Section
 
 S = TypeVar("S", bound=Section)
 FULL_DISK_BYTES = 1 << 16
+NUMBERED = re.compile(r"(.*-)(\d{4})((?:/.*)?)")
+RANGE = re.compile(r"\[(\d{4})-(\d{4})\]")
 Counts = dict[str, int | float | str]
 
 
@@ -117,13 +120,47 @@ def _read_config(text: str, stage: str, section: type[S]) -> S:
         raise InputError(f"--config: {error}") from error
 
 
+def pack(pairs: list[tuple[str, str]]) -> list[str]:
+    """`KEY=PATH` words for `--input`; paths that only count on (`x-0000/data`, `x-0001/data`, ...) make one
+    word, `x-[0000-0001]/data`: a command line has room for some thousand shards only.
+    """
+    words: list[str] = []
+    rows: list[tuple[str, str, str, str]] = []  # key, before the number, number, after it
+    for key, path in pairs:
+        match = NUMBERED.fullmatch(path)
+        row = (key, *match.groups()) if match else (key, path, "", "")
+        if rows and match and _follows(rows[-1], row):
+            words.pop()
+            first = rows[0][2]
+            words.append(f"{key}={row[1]}[{first}-{row[2]}]{row[3]}")
+            rows.append(row)
+        else:
+            words.append(f"{key}={path}")
+            rows = [row]
+    return words
+
+
+def _follows(one: tuple[str, str, str, str], other: tuple[str, str, str, str]) -> bool:
+    same = (one[0], one[1], one[3]) == (other[0], other[1], other[3])
+    return same and len(one[2]) == len(other[2]) > 0 and int(other[2]) == int(one[2]) + 1
+
+
+def unpack(path: str) -> list[str]:
+    """The paths that `pack` made one of."""
+    match = RANGE.search(path)
+    if match is None:
+        return [path]
+    numbers = range(int(match[1]), int(match[2]) + 1)
+    return [f"{path[: match.start()]}{n:0{len(match[1])}d}{path[match.end() :]}" for n in numbers]
+
+
 def _read_inputs(pairs: list[str]) -> dict[str, list[str]]:
     inputs: dict[str, list[str]] = {}
     for pair in pairs:
         name, separator, path = pair.partition("=")
         if not separator:
             raise InputError(f"--input {pair}: expected KEY=PATH")
-        inputs.setdefault(name, []).append(path)
+        inputs.setdefault(name, []).extend(unpack(path))
     return inputs
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 sys.path.insert(0, workflow.basedir)
 
 from pipeline.common.manifest import code_files
+from pipeline.common.stage import pack
 from pipeline.config.graph import Graph, Result
 from pipeline.config.root import Config, ConfigError
 
@@ -66,8 +67,8 @@ def arguments(name):
         identity = GRAPH.fingerprint(node.name)
         words = ["--instance", node.instance, "--fingerprint", identity, "--work", f"work/{node.stage}/{identity}"]
         words += ["--config", json.dumps(node.section, sort_keys=True, ensure_ascii=False)]
-        for key, source in node.inputs:
-            words += ["--input", f"{key}={path_of(source)}"]
+        for word in pack([(key, path_of(source)) for key, source in node.inputs]):
+            words += ["--input", word]
         return shlex.join(words)
 
     return params
