@@ -50,8 +50,8 @@ def test_every_instance_left_a_manifest_and_the_report_stands(finished: Checkout
 @pytest.mark.parametrize(
     ("instance", "counter"),
     [
-        ("crawl/extract-0000", "fastwarc.records"),
-        ("crawl/extract-0000", "resiliparse.pages"),
+        ("crawl/extract-*", "fastwarc.records"),
+        ("crawl/extract-*", "resiliparse.pages"),
         ("crawl/dedup", "datatrove."),
         ("corpus/iteration-1/train", "fasttext."),
         ("corpus/iteration-1/score-0000", "fasttext."),
@@ -65,7 +65,8 @@ def test_every_instance_left_a_manifest_and_the_report_stands(finished: Checkout
     ],
 )
 def test_the_component_really_did_the_work(finished: Checkout, instance: str, counter: str) -> None:
-    run = json.loads(finished.result(f"{instance}/run.json").read_text())
+    path = next(finished.result("crawl").parent.glob(f"{instance}/run.json"))
+    run = json.loads(path.read_text())
     assert sum(value for name, value in run["counters"].items() if name.startswith(counter)) > 0, run[
         "counters"
     ]
@@ -102,6 +103,14 @@ def test_one_more_iteration_runs_that_iteration_and_what_follows(finished: Check
     trained = {instance for instance in plan if instance.startswith("corpus_")}
     assert trained and all(f"iteration={ITERATIONS + 1}" in instance for instance in trained)
     assert {"decontaminate_corpus", "rl_model model=grpo", "report"} <= plan
+
+
+def test_a_new_warc_file_is_all_that_crawl_reads(finished: Checkout) -> None:
+    """Wherever the new file stands in the list."""
+    files = [f"miniweb:warc/miniweb-{number:05d}.warc.gz" for number in (2, 0, 1)]
+    plan = planned(finished, {"crawl": {"warc": files}})
+    assert sum(instance.startswith("crawl_extract") for instance in plan) == 1
+    assert "crawl_dedup" in plan
 
 
 def reordered(value: object) -> object:

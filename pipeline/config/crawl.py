@@ -19,7 +19,11 @@ class CrawlSection(Section):
     base_url: str = key(
         "https://data.commoncrawl.org/", "prefix of the relative paths in a list, as in Common Crawl's lists"
     )
-    files_per_shard: int = key(1, "WARC files that one extraction job reads", ge=1)
+    files_per_shard: int = key(
+        1,
+        "WARC files that one extraction job reads, in the order of the list; above 1, list new files last",
+        ge=1,
+    )
     pool_shards: int = key(1, "shards of the deduplicated pool; each is scored by a job of its own", ge=1)
     url_exclude: list[str] = key([], "a page whose URL contains one of these strings is rejected unread")
     max_page_bytes: int = key(10_000_000, "a longer page (decoded payload) is rejected; bytes", gt=0)

@@ -50,6 +50,11 @@ class Node:
         return self.name.partition("/")[2] or self.name
 
 
+def _files_name(files: "list[str | Result]") -> str:
+    """A name that goes with the files and not with their place in a list that may grow anywhere."""
+    return fingerprint({"files": [str(file) for file in files]})[:8]
+
+
 class Graph:
     """All instances of a run by name, in the order of the stages."""
 
@@ -131,12 +136,11 @@ class Graph:
             return
         size = section.files_per_shard
         groups = [files[start : start + size] for start in range(0, len(files), size)]
-        for index, group in enumerate(groups):
+        names = [f"crawl/extract-{_files_name(group)}" for group in groups]
+        for name, group in zip(names, groups, strict=True):
             inputs = [("warc", file) for file in group]
-            self._add(
-                f"crawl/extract-{index:04d}", "pipeline.crawl.extract", section, inputs, ("warc", *DEDUP_ONLY)
-            )
-        inputs = [("extract", Result(f"crawl/extract-{index:04d}")) for index in range(len(groups))]
+            self._add(name, "pipeline.crawl.extract", section, inputs, ("warc", *DEDUP_ONLY))
+        inputs = [("extract", Result(name)) for name in names]
         self._add("crawl/dedup", "pipeline.crawl.dedup", section, inputs, EXTRACT_ONLY)
 
     def _warc_files(self, section: Any) -> list["str | Result"]:
