@@ -1,4 +1,4 @@
-# make demo | test | real | lint: each sets up what it needs first (a virtual environment in .venv).
+# make demo | test | real | compare | bench | lint: each sets up what it needs first (a virtual environment in .venv).
 
 PYTHON ?= python3
 SEED ?= 0
@@ -8,7 +8,7 @@ RUN = demo$(if $(filter-out 0,$(SEED)),-seed$(SEED))
 BIN = .venv/bin
 SNAKEMAKE = PATH="$(CURDIR)/$(BIN):$$PATH" snakemake --profile workflow/profiles/local --quiet rules --cores $(CORES)
 
-.PHONY: setup peers demo compare real bench-corpus bench-grader bench-rl bench-sandbox bench-training test test-environment test-slurm lint lock schema clean
+.PHONY: setup peers demo compare real bench bench-corpus bench-training bench-rl bench-grader bench-sandbox test test-environment test-slurm lint lock schema clean
 
 setup: .venv/complete
 
@@ -41,18 +41,6 @@ compare: results/demo/sft/instruct/manifest.json
 results/demo/sft/instruct/manifest.json:
 	$(MAKE) demo
 
-bench-corpus: setup peers
-	$(BIN)/python tests/benchmarks/corpus.py
-
-bench-rl: setup peers
-	PYTHONPATH="$(CURDIR)" $(BIN)/python tests/benchmarks/rl.py
-
-bench-grader: setup
-	PYTHONPATH="$(CURDIR)" $(BIN)/python tests/benchmarks/grader.py
-
-bench-sandbox: setup
-	PYTHONPATH="$(CURDIR)" $(BIN)/python tests/benchmarks/sandbox.py
-
 # Real pages and real benchmarks: make real WEB=<folder of *.warc.gz> BENCH=<folder of benchmark files>
 real: demo
 	@test -n "$(WEB)" -a -n "$(BENCH)" || { echo 'usage: make real WEB=<folder of *.warc.gz and lists> BENCH=<folder of benchmark files>'; exit 2; }
@@ -69,9 +57,13 @@ test-environment: setup
 test-slurm: setup
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest tests/test_slurm.py -m slurm
 
-# Fine-tuning beside TRL and a plain transformers loop; on a GPU also MFU and the memory of the loss.
-bench-training: peers
-	$(BIN)/python tests/benchmarks/training.py
+# Each prints a table of ours beside its named peers, measured in the same run, and writes results/bench/<name>.json.
+BENCHMARK = PYTHONPATH="$(CURDIR)" $(BIN)/python tests/benchmarks
+
+bench: bench-corpus bench-training bench-rl bench-grader bench-sandbox
+
+bench-corpus bench-training bench-rl bench-grader bench-sandbox: bench-%: setup peers
+	$(BENCHMARK)/$*.py
 
 lint: setup
 	$(BIN)/ruff check .
