@@ -84,14 +84,13 @@ def test_greedy_samples_are_the_most_likely_tokens_and_stops_hold(generator) -> 
     assert stopped.token_ids == sample.token_ids[: sample.token_ids.index(third) + 1]
 
 
-def test_an_engine_that_died_says_so(folder: Path) -> None:
-    """Its scheduler is taken away in the middle: what a crashed engine looks like from outside."""
-    from pipeline.common.generation import EngineDied, Generator
+def test_an_engine_that_died_says_so(generator) -> None:
+    """Its scheduler is taken away: what a crashed engine looks like from outside. The engine's last test."""
+    from pipeline.common.generation import EngineDied
 
-    engine = Generator(folder, dtype="float32", max_model_len=64, max_sequences=2)
-    engine.llm.llm_engine.engine_core.engine_core.scheduler = None
+    generator.llm.llm_engine.engine_core.engine_core.scheduler = None
     with pytest.raises(EngineDied, match="the sampling engine died: AttributeError"):
-        engine.generate(prompts(1, 10), max_tokens=4)
+        generator.generate(prompts(1, 10), max_tokens=4)
 
 
 @pytest.mark.gpu
