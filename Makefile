@@ -12,14 +12,17 @@ SNAKEMAKE = PATH="$(CURDIR)/$(BIN):$$PATH" snakemake --profile workflow/profiles
 
 setup: .venv/complete
 
-# Safe to interrupt: the mark is written last, and pip picks up where it stopped.
+# Safe to interrupt: pip cannot read a package that it was killed over, so an installation that did not end is begun anew.
 .venv/complete: requirements/cpu.lock
 	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version) if sys.version_info < (3, 11) else None'
+	test ! -e .venv/installing || rm -rf .venv
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	touch .venv/installing
 	grep '^torch==' requirements/cpu.lock > .venv/torch.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -r .venv/torch.txt \
 	  || $(BIN)/pip install --quiet --disable-pip-version-check --no-deps --index-url $(TORCH_INDEX) -r .venv/torch.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -r requirements/cpu.lock
+	rm .venv/installing
 	touch $@
 
 # What the comparison tests and benchmarks measure against.
