@@ -18,9 +18,11 @@ from pipeline.config.corpus import CorpusSection
 from pipeline.corpus.classifier import ZEROED_MEMORY, Example
 from pipeline.corpus.cut import at_precision, within_budget
 from pipeline.corpus.domains import Page, judge, learn, lower_bound, review_queue
-from pipeline.corpus.held_out import divide, precision_recall
+from pipeline.corpus.held_out import divide
 from pipeline.corpus.lists import read_annotations
+from pipeline.corpus.measures import measures, precision_recall
 from pipeline.corpus.normalise import normalise
+from pipeline.corpus.presets import NAMES, PAPER, scaled, settings
 from pipeline.corpus.select import ranked, without_opted_out
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -193,6 +195,66 @@ def test_no_host_stands_on_both_sides_of_a_fold_unless_a_class_has_too_few() -> 
 def test_precision_and_recall_follow_the_ranking() -> None:
     precision, recall = precision_recall([True, False, True], [3.0, 2.0, 1.0])
     assert precision.tolist() == [1.0, 0.5, 2 / 3] and recall.tolist() == [0.5, 0.5, 1.0]
+
+
+def test_measures_tell_calibration_and_what_each_source_loses() -> None:
+    def page(host: str, language: str, text: str, math: bool) -> Example:
+        return Example(f"https://{host}/{text}", host, text, math, language)
+
+    pages = [
+        page("a.example", "en", "\\frac x", True),
+        page("a.example", "en", "lemma", True),
+        page("b.example", "zh", "定 理", True),
+        page("b.example", "zh", "\\frac y", True),
+        page("c.example", "en", "goal", False),
+        page("c.example", "en", "match", False),
+    ]
+    found = measures(pages, [4.0, 3.0, 2.0, -1.0, 0.5, -3.0])
+    assert found["pages"] == 6 and found["math_pages"] == 4 and found["threshold"] == 2.0
+    assert found["recall"] == found["recall_at_precision_0.9"] == 0.75 and found["precision"] == 1.0
+    recall = {(row["kind"], row["source"]): row["recall"] for row in found["sources"]}
+    assert recall["language", "en"] == 1.0 and recall["language", "zh"] == 0.5
+    assert recall["host", "c.example"] is None and recall["formulas", "TeX"] == 0.5
+    assert [size for _, _, size in found["calibration"]] == [1, 1, 1, 1, 2]
+    moved = measures(pages, [4.0, 3.0, 2.0, -1.0, 0.5, -3.0], threshold=0.0)
+    false = {row["source"]: row["false_positive_rate"] for row in moved["sources"] if row["kind"] == "host"}
+    assert false["c.example"] == 0.5 and moved["precision"] == 0.75
+    sure = measures([page("a.example", "en", "x", math) for math in (True,) * 3 + (False,)], [np.log(3)] * 4)
+    assert sure["calibration_error"] == 0.0  # probability 3/4, and three of four are mathematical
+
+
+def test_presets_scale_with_the_pages_up_to_the_papers_and_explicit_keys_win() -> None:
+    auto = CorpusSection.model_validate(dict.fromkeys(NAMES, "auto"))
+    ladder = [scaled(auto, pages) for pages in (100, 10_000, 100_000, 1_000_000)]
+    assert settings(ladder[-1]) == settings(CorpusSection()) == dict(zip(NAMES, PAPER, strict=True))
+    assert [section.dimension for section in ladder] == sorted(section.dimension for section in ladder)
+    assert [section.epochs for section in ladder] == sorted((s.epochs for s in ladder), reverse=True)
+    assert scaled(CorpusSection(dimension="auto", epochs=7), 100).epochs == 7
+    assert scaled(CorpusSection(), 100) == CorpusSection()
+
+
+def test_an_out_of_distribution_set_is_measured_and_never_trained_on(tmp_path: Path, pool: Path) -> None:
+    lists = {"seed_urls": tmp_path / "seed.txt", "background_urls": tmp_path / "background.txt"}
+    rows = [
+        {"label": "math", "text": "lemma: let x be prime", "language": "en"},
+        {"label": "not_math", "text": "the police said goal", "source": "radio"},
+        {"label": "math", "url": "https://seed.example/p/0"},  # of the seed
+        {"label": "not_math", "url": "http://www.news.example/p/40#top"},  # of the background
+        {"label": "unsure", "text": "?"},
+    ]
+    texts = tmp_path / "unseen.jsonl"
+    texts.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    inputs = {"pool": pool, "out_of_distribution.mixed": texts} | lists
+    trained = run(tmp_path, "train", 1, inputs, dimension="auto", epochs="auto")
+    notes = json.loads((trained / "train.json").read_text())
+    found = notes["out_of_distribution"]["mixed"]
+    assert found["pages"] == 4 and found["math_pages"] == 2 and found["average_precision"] == 1.0
+    assert found["threshold"] == notes["held_out"]["threshold"]
+    assert {row["source"] for row in found["sources"] if row["kind"] == "host"} >= {"radio", "mixed"}
+    urls = read_table(trained / "held_out.parquet", ["url"])["url"].to_pylist()
+    assert len(urls) == notes["positives"] + notes["negatives"] == 38
+    assert not {"https://seed.example/p/0", "https://news.example/p/40"} & set(urls)
+    assert notes["settings"]["dimension"] == 16 and notes["settings"]["buckets"] == 1000
 
 
 def pages_of(host: str, count: int, kept: int) -> list[Page]:

@@ -1,8 +1,13 @@
 """Keys of the corpus loop: the classifier, the cut, the domains, and when to stop."""
 
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from pipeline.config.section import Section, key
+
+Count = Annotated[int, Field(ge=1)] | Literal["auto"]
+Rate = Annotated[float, Field(gt=0)] | Literal["auto"]
 
 
 class CorpusSection(Section):
@@ -22,6 +27,11 @@ class CorpusSection(Section):
     opt_out: str | None = key(
         None, "file of hosts or URL prefixes, one a line, whose pages are never kept (robots, opt-out lists)"
     )
+    out_of_distribution: dict[str, str] = key(
+        {},
+        "sets to measure each classifier on and never to train on, by name: files of rows with `label` (math,"
+        " not_math, unsure) and either a `text` or the `url` of a page of the pool",
+    )
     iterations: int = key(
         4,
         "iterations; those after convergence pass through; no part of any fingerprint",
@@ -30,14 +40,19 @@ class CorpusSection(Section):
     )
     positives: int = key(500_000, "most positives a classifier is trained on", paper="500,000 (2.1)", ge=1)
     negatives: int = key(500_000, "most negatives", paper="500,000 (2.1)", ge=1)
-    dimension: int = key(256, "fastText: vector dimension", paper="256 (2.1)", ge=1)
-    learning_rate: float = key(0.1, "fastText: learning rate", paper="0.1 (2.1)", gt=0)
-    word_ngrams: int = key(3, "fastText: longest word n-gram", paper="3 (2.1)", ge=1)
-    min_count: int = key(3, "fastText: least occurrences of a word", paper="3 (2.1)", ge=1)
-    epochs: int = key(3, "fastText: epochs", paper="3 (2.1)", ge=1)
-    buckets: int = key(2_000_000, "fastText: hash buckets of the n-grams", ge=1)
-    subwords: tuple[int, int] = key(
-        (0, 0), "fastText: shortest and longest character n-gram; 0 switches them off", min_length=2
+    dimension: Count = key(
+        256,
+        "fastText: vector dimension; here and in the next six keys `auto` is the preset for the number of"
+        " training pages (pipeline/corpus/presets.py)",
+        paper="256 (2.1)",
+    )
+    learning_rate: Rate = key(0.1, "fastText: learning rate", paper="0.1 (2.1)")
+    word_ngrams: Count = key(3, "fastText: longest word n-gram", paper="3 (2.1)")
+    min_count: Count = key(3, "fastText: least occurrences of a word", paper="3 (2.1)")
+    epochs: Count = key(3, "fastText: epochs", paper="3 (2.1)")
+    buckets: Count = key(2_000_000, "fastText: hash buckets of the n-grams")
+    subwords: tuple[int, int] | Literal["auto"] = key(
+        (0, 0), "fastText: shortest and longest character n-gram; 0 switches them off"
     )
     folds: int = key(
         2,

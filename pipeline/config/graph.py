@@ -21,6 +21,7 @@ from pipeline.crawl.sources import expand
 
 REMOTE = ("hub:", "http://", "https://", "s3://")
 MINIWEB = "miniweb:"
+UNSEEN = "out_of_distribution"
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 
@@ -167,11 +168,17 @@ class Graph:
             self._iteration(iteration, section, lists)
 
     def _iteration(self, iteration: int, section: Any, lists: list[tuple[str, "str | Result"]]) -> None:
-        unhashed = ("iterations", "seed_urls", "background_urls", "annotations", "opt_out")
+        unhashed = ("iterations", "seed_urls", "background_urls", "annotations", "opt_out", UNSEEN)
         here, last = f"corpus/iteration-{iteration}", f"corpus/iteration-{iteration - 1}"
         before = [("previous", Result(f"{last}/select"))] if iteration > 1 else []
         trained, pool = ("train", Result(f"{here}/train")), ("pool", Result("crawl/dedup"))
-        inputs = [pool, *[pair for pair in lists if pair[0] not in ("annotations", "opt_out")], *before]
+        unseen = [
+            (f"{UNSEEN}.{name}", source)
+            for name, path in section.out_of_distribution.items()
+            for source in self._sources(path, f"corpus.{UNSEEN}.{name}")
+        ]
+        taught = [pair for pair in lists if pair[0] not in ("annotations", "opt_out")]
+        inputs = [pool, *taught, *unseen, *before]
         self._add(f"{here}/train", "pipeline.corpus.train", section, inputs, unhashed)
         shards = range(self.config.sections["crawl"].pool_shards)
         for shard in shards:

@@ -34,6 +34,7 @@ class Example:
     host: str
     text: str
     math: bool
+    language: str | None = None
 
 
 def restart_with_zeroed_memory(module: str) -> None:

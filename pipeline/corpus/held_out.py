@@ -13,16 +13,9 @@ from functools import partial
 from hashlib import blake2b
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from pipeline.config.corpus import CorpusSection
 from pipeline.corpus.classifier import Example, Scorer, train
-
-CALIBRATION_BINS = 10
-CURVE_POINTS = 50
 
 
 @dataclass(frozen=True)
@@ -79,41 +72,3 @@ def cross_validate(
         for fold, values in enumerate(pool.map(score, range(config.folds))):
             scores[fold] = values[::-1]
     return [scores[fold].pop() for fold in folds.of]
-
-
-def precision_recall(
-    math: Sequence[bool], scores: Sequence[float]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """(precision, recall) at every cut of the ranking, best first: (N,) each."""
-    hits = np.asarray(math, bool)[np.argsort(-np.asarray(scores), kind="stable")]
-    found = np.cumsum(hits)
-    return found / np.arange(1, len(hits) + 1), found / max(int(found[-1]), 1)
-
-
-def calibration_error(math: Sequence[bool], scores: Sequence[float]) -> float:
-    """Expected calibration error: |share of math - mean probability| over bins of equal width, weighted by
-    pages.
-    """
-    probabilities, labels = 1 / (1 + np.exp(-np.asarray(scores))), np.asarray(math, float)
-    bins = np.minimum((probabilities * CALIBRATION_BINS).astype(int), CALIBRATION_BINS - 1)
-    gaps = [abs(labels[bins == b].sum() - probabilities[bins == b].sum()) for b in range(CALIBRATION_BINS)]
-    return float(sum(gaps) / len(labels))
-
-
-def measures(examples: Sequence[Example], scores: Sequence[float], folds: Folds) -> dict[str, Any]:
-    """Average precision, recall at 90 % precision, calibration error and the curve, over held-out pages as
-    they are mixed here.
-    """
-    math = [example.math for example in examples]
-    precision, recall = precision_recall(math, scores)
-    places = np.unique(np.linspace(0, len(math) - 1, CURVE_POINTS).astype(int))
-    good = recall[precision >= 0.9]
-    return {
-        "folds": max(folds.of) + 1,
-        "math_by_host": folds.math_by_host,
-        "other_by_host": folds.other_by_host,
-        "average_precision": round(float(np.diff(recall, prepend=0.0) @ precision), 6),
-        "recall_at_precision_0.9": round(float(good.max()), 6) if len(good) else 0.0,
-        "calibration_error": round(calibration_error(math, scores), 6),
-        "curve": [[round(float(recall[place]), 4), round(float(precision[place]), 4)] for place in places],
-    }

@@ -38,6 +38,7 @@ KEPT = pa.schema(
         ("iteration", pa.int64()),
     ]
 )
+TRAINED = ("positives", "negatives", "settings", "held_out", "out_of_distribution")  # of train.json
 LISTS = ("seed_urls", "not_math_urls")
 
 
@@ -164,6 +165,7 @@ def select(stage: Stage[CorpusSection], iteration: int) -> dict[str, Any]:
     write_review(stage.partial / "review.tsv", review_queue(pages, domains, annotations, config.domain_depth))
 
     changes = compare(kept, previous)
+    trained = json.loads((stage.input("train") / "train.json").read_text())
     scores = table["score"].to_numpy()
     return changes | {
         "iteration": iteration,
@@ -175,7 +177,7 @@ def select(stage: Stage[CorpusSection], iteration: int) -> dict[str, Any]:
         "kept_pages": size,
         "kept_tokens": pc.sum(kept["tokens"]).as_py() or 0,
         "threshold": float(scores[size - 1]) if size else None,
-        "held_out": json.loads((stage.input("train") / "train.json").read_text())["held_out"],
+        **{name: trained[name] for name in TRAINED},
         "domains": [domain.row() for domain in domains],
         "prefixes_used": [
             {"prefix": prefix, "pages": count} for prefix, count in sorted(growth.prefixes.items())

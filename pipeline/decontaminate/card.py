@@ -77,7 +77,6 @@ def _selection(stage: Stage[DecontaminateSection]) -> list[str]:
         return ["All pages of the given shards were taken; no classifier selected them.", ""]
     folder = stage.input("select")
     metrics = _read(folder / "metrics.json")
-    config = _read(folder.parent / "manifest.json").get("config", {})
     pool = _read(stage.input("pool").parent / "manifest.json").get("counts", {})
     lines = []
     if pool:
@@ -97,15 +96,17 @@ def _selection(stage: Stage[DecontaminateSection]) -> list[str]:
         overlap = metrics["overlap_with_previous"]
         if overlap is not None:
             lines.append(f"- {100 * overlap:.1f} % of them had been kept by the iteration before.")
+        settings = ", ".join(f"{name} {value}" for name, value in metrics["settings"].items())
+        lines.append(
+            f"- It was trained on {metrics['positives']:,} pages of mathematics and"
+            f" {metrics['negatives']:,} others: {settings}."
+        )
         if held_out := metrics.get("held_out"):
             lines.append(
                 f"- On held-out sites of its own lists it reaches average precision"
                 f" {held_out['average_precision']:.3f},"
                 f" calibration error {held_out['calibration_error']:.3f}."
             )
-    if config:
-        names = ("dimension", "learning_rate", "word_ngrams", "min_count", "epochs", "buckets", "cut")
-        lines.append("- Settings: " + ", ".join(f"{name} {config[name]}" for name in names) + ".")
     return [*lines, ""]
 
 
