@@ -15,7 +15,8 @@ from datatrove.data import Document
 from pipeline.common.shards import DocumentWriter, read_table, write_table
 from pipeline.common.stage import InputError
 from pipeline.config.corpus import CorpusSection
-from pipeline.corpus.classifier import ZEROED_MEMORY, Example
+from pipeline.corpus import classifier
+from pipeline.corpus.classifier import ZEROED_MEMORY, Example, Scorer
 from pipeline.corpus.cut import at_precision, within_budget
 from pipeline.corpus.domains import Page, judge, learn, lower_bound, review_queue
 from pipeline.corpus.held_out import divide
@@ -337,3 +338,31 @@ print(hashlib.sha256(model.get_input_matrix().tobytes()).hexdigest())
         for memory in ("fresh", "used")
     ]  # fmt: skip
     assert runs[0] == runs[1] and len(runs[0]) == 65
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"word_ngrams": 1, "min_count": 80}, {"subwords": (2, 4), "word_ngrams": 4}]
+)
+def test_scores_are_the_log_odds_of_fasttext_itself(
+    tmp_path: Path, pool: Path, settings: dict, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import fasttext
+
+    lists = {"seed_urls": tmp_path / "seed.txt", "background_urls": tmp_path / "background.txt"}
+    trained = run(tmp_path, "train", 1, {"pool": pool} | lists, folds=0, **settings)
+    model = fasttext.load_model(str(trained / "classifier.bin"))
+    rng = random.Random(0)
+    texts = [
+        " ".join(rng.choices([*MATH, *NEWS, "unseen", "\\frac", "数", "naïve"], k=40)) for _ in range(50)
+    ]
+    texts += ["", "unseen", "数 新", "x " * 500, "goal"]
+    vectors = np.array([model.get_sentence_vector(text) for text in texts], np.float64)
+    labels = dict(zip(model.get_labels(), model.get_output_matrix(), strict=True))
+    expected = vectors @ (labels[classifier.MATH] - labels[classifier.OTHER])
+    assert np.ptp(expected) > 0.1
+    score = Scorer(model)
+    found = [score(text) for text in texts]
+    assert found == pytest.approx(expected, rel=1e-4, abs=1e-5)  # fastText adds up in single precision
+    monkeypatch.setattr(classifier, "MOST_WORDS", 3)  # words are forgotten and looked up again
+    again = Scorer(model)
+    assert [again(text) for text in reversed(texts)] == found[::-1]
