@@ -97,7 +97,8 @@ def extract(html: str, min_characters: int) -> tuple[str, str]:
     text = _plain_text(tree, min_characters)
     if page is None and has_formula_text(text):
         page = MathPage(tree, html)
-        text = _plain_text(tree, min_characters)
+        if page.changed:
+            text = _plain_text(tree, min_characters)
     return title, page.restore(text) if page is not None else text
 
 

@@ -12,19 +12,13 @@ from resiliparse.parse.html import DOMNode, HTMLTree
 from pipeline.crawl.math.delimiters import Delimiters, convert, page_delimiters
 from pipeline.crawl.math.dom import Formulas, mark_formulas
 
-SIGNS = (
-    "athJax",
-    "katex",
-    "latex",
-    "tex=",
-    "tex.cgi",
-    "cht=tx",
-    "data-tex",
-    "ql-formula",
-    "texhtml",
-    'class="tex"',
+SIGNS = (  # each begins with letters, which a search can look for; faster than a string at a time
+    re.compile("athJax"),
+    re.compile(r"tex(?:=|\.cgi|html|(?<=[lk]atex)|(?<=data-tex)|(?<=class=\"tex)\")"),
+    re.compile(r"math(?:[ /?\"-]|url|(?<=[<:]math))"),
+    re.compile("ql-formula"),
+    re.compile("cht=tx"),
 )
-MATH_SIGNS = ("<math", ":math", "math/", "math-", "math ", "math?", 'math"', "mathurl")
 TEXT_SIGN = re.compile(r"\\[(\[]|\\begin\{|\$\$|\$`|```math|\[(?:i?tex|latex)\]|\\[a-z]+[\s{_^]|[_^]\{")
 CODE = "pre, code, kbd, samp, textarea, .tex2jax_ignore, .mathjax_ignore"
 PROCESSED = re.compile(
@@ -35,10 +29,7 @@ HIDDEN_FROM = 0xE100
 
 def has_formula_markup(html: str) -> bool:
     """Whether something in a page's source points at formulas."""
-    for sign in SIGNS:  # faster than a generator, and than a regular expression by far
-        if sign in html:
-            return True
-    return "math" in html and any(sign in html for sign in MATH_SIGNS)
+    return any(sign.search(html) for sign in SIGNS)
 
 
 def has_formula_text(text: str) -> bool:
@@ -59,6 +50,11 @@ class MathPage:
         if "$<code" in html:
             _mark_code(tree, self.formulas)
         self._hidden = _hide_code(tree, self.delimiters, self._hide)
+
+    @property
+    def changed(self) -> bool:
+        """Whether the DOM is another one now, so that text extracted before is of no use."""
+        return self._hidden or bool(self.formulas.found)
 
     def restore(self, text: str) -> str:
         """Extracted text with formulas in place of marks and of what stands between delimiters."""
