@@ -159,7 +159,7 @@ def test_one_page_costs_no_more_than_its_time_and_memory_and_the_next_ones_are_r
         record("http://big.org/", big),
         *RECORDS[2:],
     ]
-    limits = {"page_seconds": 0.5, "page_memory": 200_000_000}
+    limits = {"page_seconds": 1.0, "page_memory": 200_000_000}
     documents, rows, counts = extract(tmp_path, *records, **limits)
     assert {row["url"]: row["reason"] for row in rows if row["reason"]} == {
         "http://slow.org/": "too_slow",

@@ -8,12 +8,30 @@ one textbook found fewer pages of other sites). Single letters stay, because for
 
 import re
 import unicodedata
+from itertools import groupby
 
 VERSION = 2
 CJK = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\u3040-\u30ff\uac00-\ud7af"
 TOKEN = re.compile(rf"\\?[^\W\d_{CJK}]+|[{CJK}]")
+ASCII_LETTERS = {  # other characters of ASCII part words; `str.translate` works on ASCII at C speed
+    code: chr(code).lower() if chr(code).isalpha() or chr(code) == "\\" else " " for code in range(128)
+}
 
 
 def normalise(text: str) -> str:
     """`text` as tokens separated by single spaces, on one line, as fastText reads it."""
-    return " ".join(TOKEN.findall(unicodedata.normalize("NFKC", text).lower()))
+    tokens: list[str] = []
+    for is_ascii, lines in groupby(text.split("\n"), str.isascii):  # no token goes beyond its line
+        part = "\n".join(lines)
+        tokens += _ascii_tokens(part) if is_ascii else _tokens(part)
+    return " ".join(tokens)
+
+
+def _tokens(text: str) -> list[str]:
+    return TOKEN.findall(unicodedata.normalize("NFKC", text).lower())
+
+
+def _ascii_tokens(text: str) -> list[str]:
+    """What `_tokens` finds in ASCII, in a third of its time."""
+    words = text.translate(ASCII_LETTERS).replace("\\", " \\") + " "
+    return words.replace("\\ ", " ").split()  # without backslashes that begin no command

@@ -21,6 +21,15 @@ CDATA = re.compile(r"^\s*(?:%\s*)?<!\[CDATA\[|(?:%\s*)?\]\]>\s*$")
 STYLED = re.compile(r"\{\\(?:display|text|script)style\s*(.*)\}", re.DOTALL)
 MATHJAX_2 = ("MathJax", "MJXc-display", "mjx-chtml", "MJX_Assistive")
 LEADING_STYLE = re.compile(r"^\s*\\displaystyle(?![A-Za-z])\s*")
+WORDS = (  # which of them are in a page tells where to look closer; one pass each
+    re.compile(r"math(?:(?<=[<:]math)(?!-)|(?<=d-math)|[ /-]|quill)"),
+    re.compile(r"tex(?:html|(?<=katex)|(?<=data-tex))"),
+    re.compile("athJax"),
+    re.compile("mjx-"),
+    re.compile("ql-formula"),
+    re.compile("<img"),
+    re.compile("<IMG"),
+)
 PLAIN_MARKUP = ("em", "i", "b", "strong", "sub", "sup", "span", "var", "br")
 BLOCKS = ("p", "div", "center", "dd", "figure", "blockquote", "section")
 IMAGE_ATTRIBUTES = (
@@ -76,14 +85,14 @@ def _is_balanced(tex: str) -> bool:
 
 def mark_formulas(tree: HTMLTree, html: str, formulas: Formulas) -> None:
     """Replace the elements of `tree` that show a formula; `html` is its source."""
+    words = {word for pattern in WORDS for word in pattern.findall(html)}
     known: dict[str, bool] = {}
-    for family, sign, selector, handler in KINDS:
-        for one in (family, sign):
-            if one not in known:
-                known[one] = one in html
-            if not known[one]:
-                break
-        else:
+    for word, sign, selector, handler in KINDS:
+        if word not in words:
+            continue
+        if sign not in known:
+            known[sign] = sign in html
+        if known[sign]:
             for node in tree.document.query_selector_all(selector)[:]:  # a slice is read in one pass
                 if node.parent is not None and (found := handler(node)) is not None and found[0].strip():
                     mark = tree.create_text_node(formulas.mark(*found))
@@ -168,7 +177,9 @@ def _math(node: DOMNode) -> Found:
 
 def _image(node: DOMNode) -> Found:
     """A formula image; displayed if it says so or stands alone in its block."""
-    found = image_tex({name: value for name in IMAGE_ATTRIBUTES if (value := node.getattr(name))})
+    found = image_tex(
+        {name: value for name in node.attrs if name in IMAGE_ATTRIBUTES and (value := node.getattr(name))}
+    )
     return found and (found[0], found[1] or _is_alone(node))
 
 
@@ -232,29 +243,29 @@ def _failed(node: DOMNode) -> Found:
     return node.text, False
 
 
-KINDS: tuple[tuple[str, str, str, Callable[[DOMNode], Found]], ...] = (  # two signs, selector, reader
-    ("math", "mwe-math-element", ".mwe-math-element", _wiki),
-    ("math", "math/", 'script[type^="math/"]', _script),
-    ("katex", "katex", ".katex-display, .katex--display", _katex),
-    ("katex", "katex", ".katex", _katex),
-    ("katex", "katex", ".katex-error", _failed),
+KINDS: tuple[tuple[str, str, str, Callable[[DOMNode], Found]], ...] = (  # word, sign, selector, reader
+    ("math-", "mwe-math-element", ".mwe-math-element", _wiki),
+    ("math/", "math/", 'script[type^="math/"]', _script),
+    ("tex", "katex", ".katex-display, .katex--display", _katex),
+    ("tex", "katex", ".katex", _katex),
+    ("tex", "katex", ".katex-error", _failed),
     ("mjx-", "mjx-", "mjx-container", _rendered),
     ("athJax", "athJax_", ".MathJax_Display, .MathJax_SVG_Display, .MathJax_CHTML_Display", _rendered),
     ("mjx-", "MJXc-", ".MJXc-display", _rendered),
     ("athJax", '="MathJax', "span.MathJax, .MathJax_SVG, .MathJax_CHTML, .MathJax_MathML", _rendered),
     ("mjx-", "mjx-", ".mjx-chtml", _rendered),
-    ("<math", "ltx_eqn_row", ".ltx_eqn_row", _latexml),
+    ("math", "ltx_eqn_row", ".ltx_eqn_row", _latexml),
     ("math", "<math", "math", _math),
     ("math", ":math", "m\\:math, mml\\:math", _math),
     ("<img", "<img", "img", _image),
     ("<IMG", "<IMG", "img", _image),
-    ("math", "math-", ".math-container", _container),
-    ("math", "math-", ".js-render-math, math-renderer, code.language-math", _source),
+    ("math-", "math-", ".math-container", _container),
+    ("math-", "math-", ".js-render-math, math-renderer, code.language-math", _source),
     ("math", "d-math", "d-math", _source),
-    ("math", "math ", ".math.inline, .math.display", _styled),
+    ("math ", "math ", ".math.inline, .math.display", _styled),
     ("texhtml", "texhtml", ".texhtml", _styled),
-    ("math", "mathquill", ".mathquill-embedded-latex", _source),
+    ("mathquill", "mathquill", ".mathquill-embedded-latex", _source),
     ("ql-formula", "ql-formula", ".ql-formula", _attribute),
-    ("data-katex", "data-katex", "[data-katex]", _attribute),
-    ("data-tex", "data-tex", "[data-tex]", _attribute),
+    ("tex", "data-katex", "[data-katex]", _attribute),
+    ("tex", "data-tex", "[data-tex]", _attribute),
 )

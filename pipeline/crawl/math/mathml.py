@@ -43,7 +43,11 @@ def mathml_to_tex(markup: str) -> tuple[str, bool]:
     display = math.get("display") == "block" or math.get("mode") == "display"
     if source := math.get("data-latex").strip():
         return source, display
-    if (match := ANNOTATION.search(markup)) and (source := unescape(match[1]).strip()):
+    if (
+        "annotation" in markup
+        and (match := ANNOTATION.search(markup))
+        and (source := unescape(match[1]).strip())
+    ):
         return source, display
     source = math.get("alttext").strip()
     if TEX_SIGN.search(source):

@@ -1,0 +1,17 @@
+"""The normaliser: the short way for ASCII gives what the general way gives."""
+
+import random
+
+from pipeline.corpus.normalise import _tokens, normalise
+
+
+def test_lines_of_any_characters_give_the_tokens_of_the_whole_text():
+    generator = random.Random(0)
+    alphabet = [*map(chr, range(128)), *"\\\\\\aZé中Σς\u0301\u0130\u00a0\u2028＼ﬁ\n\n"]
+    for _ in range(3000):
+        text = "".join(generator.choices(alphabet, k=generator.randrange(60)))
+        assert normalise(text) == " ".join(_tokens(text)), text
+
+
+def test_commands_keep_one_backslash_and_other_backslashes_go():
+    assert normalise("\\\\Alpha\\beta \\ \\{x_1\\} a\\") == "\\alpha \\beta x a"
