@@ -11,6 +11,8 @@ import pyarrow as arrow
 import pyarrow.parquet as parquet
 
 from pipeline.common.manifest import code_hash, fingerprint
+from pipeline.corpus.classifier import Example
+from pipeline.corpus.measures import measures
 from pipeline.evaluate.answers import Verdict
 from pipeline.evaluate.benchmarks import Item
 from pipeline.evaluate.scores import accuracy, at_k
@@ -165,20 +167,39 @@ class FakeRun:
             "new_hosts": 9 - 2 * number, "seed_growth": 12, "threshold": 1.0, "converged": number == 3,
             "domains": [_domain(host) for host in range(0, 30, 3)],
             "prefixes_used": [{"prefix": f"https://host{3 * number:02d}.example/notes/", "pages": 4}],
-            "passed_through": False,
+            "passed_through": False, "positives": 60 * number, "negatives": 12,
+            "settings": {"dimension": 16, "subwords": [4, 6]},
+            "held_out": measures(*self._tested(2.0)) | {"math_by_host": False, "other_by_host": True},
+            "out_of_distribution": {"textbooks": measures(*self._tested(0.5), threshold=1.0)},
         }  # fmt: skip
+        (folder / "review.tsv").write_text(
+            "prefix\tverdict\tannotator\tdate\tevidence\n"
+            "host06.example/\t\t\t\t8 of 12 pages kept, expect 3 more: https://host06.example/notes/<i>1 "
+            "https://host06.example/notes/2\n"
+        )
         (folder / "metrics.json").write_text(json.dumps(metrics))
 
+    def _tested(self, strength: float) -> tuple[list[Example], list[float]]:
+        """Pages with scores that tell math from other pages the better, the larger `strength` is."""
+        pages = []
+        for index, row in enumerate(self.pages):
+            host, text = row["url"].split("/")[2], r"\frac" if index % 2 else "so"
+            pages.append(Example(row["url"], host, text, row["label"] == "math", row["language"]))
+        draw = random.Random(strength)
+        return pages, [draw.gauss(strength if page.math else -strength, 1.0) for page in pages]
+
     def _decontaminate(self) -> None:
-        folder = self.node("decontaminate", ["crawl/dedup", "corpus/iteration-3/select"])
+        folder = self.node("decontaminate/corpus", ["crawl/dedup", "corpus/iteration-3/select"])
         rows = [
             {"id": f"page-{index}", "url": self.pages[index]["url"],
              "benchmark": ("miniweb", "heldout")[index % 2],
              "item": f"q{index:04d}",
              "gram": "<b>how many apples</b> does she have left after she gives", "span": [10, 60],
-             "rule": ("10-gram", "exact")[index % 3 == 0]}
+             "rule": ("10-gram", "exact")[index % 3 == 0], "run": [10, 60], "grams": 11, "removed": "page",
+             "context": "It reads: <b>how many apples</b> does she have left after she gives them away"}
             for index in range(14)
         ]  # fmt: skip
+        (folder / "card.md").write_text("# Data card\n\nPages of <hosts>.\n")
         (folder / "removals.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
     # ---- models ----
@@ -316,7 +337,8 @@ class FakeRun:
 
 def _domain(host: int) -> dict[str, Any]:
     kept = 12 - host // 3
-    return {"domain": f"host{host:02d}.example", "pages": 12, "kept": kept, "share": kept / 12, "math": True}
+    name, share = f"host{host:02d}.example", kept / 12
+    return {"domain": name, "pages": 12, "kept": kept, "share": share, "bound": share / 2, "math": True}
 
 
 def _table(path: Path, rows: list[dict[str, Any]]) -> None:
@@ -327,8 +349,8 @@ def full_run(root: Path) -> FakeRun:
     """All stages: the web, a base and an instruct model, a reward model, and four RL methods."""
     run = FakeRun(root)
     run.web()
-    run.node("tokens/tokenizer", ["decontaminate"])
-    run.node("tokens/math", ["decontaminate", "tokens/tokenizer"])
+    run.node("tokens/tokenizer", ["decontaminate/corpus"])
+    run.node("tokens/math", ["decontaminate/corpus", "tokens/tokenizer"])
     run.model("cpt/base", None, 400, 4.2, ["tokens/math"])
     run.model("sft/instruct", "cpt/base", 300, 2.0, code="0000000000000000")
     run.reward()

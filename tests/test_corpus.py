@@ -191,6 +191,7 @@ def test_no_host_stands_on_both_sides_of_a_fold_unless_a_class_has_too_few() -> 
     folds = divide(narrow, 3)
     assert not folds.math_by_host and folds.other_by_host
     assert [folds.of[:9].count(fold) for fold in range(3)] == [3, 3, 3]
+    assert not divide([*narrow, example(20, 0, True)], 3).math_by_host  # one page teaches a fold nothing
 
 
 def test_precision_and_recall_follow_the_ranking() -> None:

@@ -17,6 +17,8 @@ from pipeline.report.corpus import (
     iterations,
     measure,
     precision_recall_curve,
+    removals,
+    review,
     truth_items,
 )
 
@@ -185,6 +187,21 @@ def test_crawl_counts_every_record_once(fake: FakeRun, found: Run) -> None:
     assert (counts.languages.total(), counts.reasons.total()) == (len(fake.pages), 97)
     assert counts.languages["zh"] == sum(page["language"] == "zh" for page in fake.pages)
     assert (counts.records, counts.pool) == (len(fake.pages) + 97, len(fake.pages) - copies)
+
+
+def test_removals_to_judge_are_spread_and_mark_what_is_shared(found: Run) -> None:
+    whole, few = removals(found, 60), removals(found, 5)
+    assert whole.total == whole.pages == len(whole.sample) == 14 and whole.by_benchmark["miniweb"] == 7
+    assert few.sample == whole.sample[:5] and [row["benchmark"] for row in few.sample[:2]] != ["miniweb"] * 2
+    before, shared, after = whole.sample[0]["context"]
+    assert (before, after) == ("It reads: ", "e gives them away")
+    assert shared.startswith("<b>how many") and len(shared) == 50
+
+
+def test_the_review_queue_is_read_back(found: Run) -> None:
+    (row,) = review(found)
+    assert row["prefix"] == "host06.example/" and row["known"] == "8 of 12 pages kept, expect 3 more"
+    assert len(row["pages"]) == 2
 
 
 def test_models_know_their_parents_and_mixtures(found: Run) -> None:

@@ -195,3 +195,14 @@ def test_every_benchmark_has_its_section_with_levels_and_leaks(whole: tuple[str,
     assert "By level" in part and "With and without leaked questions" in part and "1 leaked" in part
     rows = re.findall(r"<th>(\d) <small>n = (\d+)</small></th>", part)
     assert [level for level, _ in rows] == ["1", "2", "3"]
+
+
+def test_the_corpus_chapter_shows_queue_measures_and_card(whole: tuple[str, dict]) -> None:
+    page = whole[0]
+    part = page[page.index('<section id="corpus"') : page.index('<section id="decontaminate"')]
+    for text in ("host06.example/notes/&lt;i&gt;1", "Pages of &lt;hosts&gt;", "textbooks", "subwords 4 to 6"):
+        assert text in part
+    assert "divided one by one" in part and "taken for math" in part
+    drawn = set(re.findall(r'data-figure="(corpus-[a-z-]+)"', part))
+    names = "kept tokens hosts seed truth curve held-out calibration sources unseen"
+    assert drawn == {f"corpus-{name}" for name in names.split()}

@@ -7,7 +7,7 @@ from typing import Any
 
 from pipeline.common.progress import duration
 from pipeline.config.report import ReportSection
-from pipeline.report import benchmarks, corpus, figures, methods, tables
+from pipeline.report import benchmarks, corpus, corpus_figures, figures, methods, tables
 from pipeline.report.claims import HELD, NOT_HELD, NOT_MEASURED, Verdict
 from pipeline.report.collect import STAGES, Run, read_json
 from pipeline.report.compare import Results
@@ -35,7 +35,7 @@ LEADS = {
 }
 
 
-MAX_DOMAINS = 200
+MAX_DOMAINS, MAX_QUEUE = 200, 40
 
 
 @dataclass
@@ -85,11 +85,23 @@ def _summary(material: Material) -> dict[str, Any]:
     }
 
 
-def _corpus(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    domains = sorted(rows[-1]["domains"], key=lambda domain: (-domain["kept"], domain["domain"]))
+def _corpus(run: Run, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    last = rows[-1]
+    domains = sorted(last["domains"], key=lambda domain: (-domain["kept"], domain["domain"]))
     used = [(row["iteration"], row["prefixes_used"]) for row in rows if not row["passed_through"]]
-    truth = all("truth" in row for row in rows)
-    return {"rows": rows, "truth": truth, "domains": domains[:MAX_DOMAINS], "used": used}
+    queue = corpus.review(run)
+    return {
+        "rows": rows,
+        "truth": all("truth" in row for row in rows),
+        "measured": {"held-out hosts": last["held_out"]} if last["held_out"] else {},
+        "unseen": last["out_of_distribution"],
+        "last": last,
+        "domains": domains[:MAX_DOMAINS],
+        "used": used,
+        "queue": queue[:MAX_QUEUE],
+        "queued": len(queue),
+        "card": corpus.card(run),
+    }
 
 
 def _reward(run: Run) -> dict[str, Any]:
@@ -136,7 +148,7 @@ def chapters(material: Material) -> list[Chapter]:
     if removals := corpus.removals(run, material.section.removals):
         contexts["decontaminate"] = {"removals": removals}
     if material.iterations:
-        contexts["corpus"] = _corpus(material.iterations)
+        contexts["corpus"] = _corpus(run, material.iterations)
     if "reward" in contexts:
         contexts["reward"] |= _reward(run)
     if "rl" in contexts:
@@ -155,7 +167,7 @@ def drawings(material: Material) -> dict[str, figures.Figure]:
     run, results, palette = material.run, material.results, material.run.palette
     found = {"cost": figures.cost(run)}
     if material.iterations:
-        found |= figures.corpus([row for row in material.iterations if not row["passed_through"]])
+        found |= corpus_figures.corpus([row for row in material.iterations if not row["passed_through"]])
     for stage in ("cpt", "sft", "reward"):
         if nodes := run.of(stage):
             found |= figures.training(nodes, palette)

@@ -6,14 +6,17 @@ Pages labelled `unsure` are left out. Duplicates are folded: pages that the trut
 another are one item, kept if any of them is, so that removing a duplicate costs no recall.
 """
 
+import csv
 from collections import Counter
 from dataclasses import dataclass
+from hashlib import blake2b
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as parquet
 
+from pipeline.decontaminate.ngrams import CONTEXT
 from pipeline.evaluate.metrics import wilson
 from pipeline.report.collect import Node, Run, read_json, read_lines, read_truth, read_urls
 
@@ -175,9 +178,25 @@ def crawl(run: Run) -> Crawl | None:
     return found
 
 
+def review(run: Run) -> list[dict[str, Any]]:
+    """The last iteration's review queue: prefix, what is known of it, URLs of sample pages."""
+    with (run.iterations[-1].data / "review.tsv").open(newline="") as file:
+        rows = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
+    parts = [(row["prefix"], *row["evidence"].partition(": ")) for row in rows]
+    return [{"prefix": prefix, "known": known, "pages": urls.split()} for prefix, known, _, urls in parts]
+
+
+def card(run: Run) -> str | None:
+    """The corpus' data card, as Markdown; None before decontamination."""
+    cards = [node.data / "card.md" for node in run.of("decontaminate")]
+    return next((path.read_text() for path in cards if path.exists()), None)
+
+
 @dataclass(frozen=True)
 class Removals:
-    """Pages taken out by decontamination: counts, and a sample spread over benchmarks."""
+    """Matches found by decontamination: counts of matches and pages, pages by benchmark and matches by rule,
+    and a sample to judge by eye.
+    """
 
     total: int
     pages: int
@@ -186,21 +205,33 @@ class Removals:
     sample: list[dict[str, Any]]
 
 
+def around(row: dict[str, Any]) -> tuple[str, str, str]:
+    """The page's text before, within and after the run of words that it shares with an item."""
+    low, high = row["run"]
+    begin = low - max(0, low - CONTEXT)
+    end = begin + high - low
+    return row["context"][:begin], row["context"][begin:end], row["context"][end:]
+
+
 def removals(run: Run, limit: int) -> Removals | None:
-    """Counts and at most `limit` removals, taken from the benchmarks in turn; None where it did not run."""
+    """Counts and at most `limit` matches, one a page, taken from the benchmarks in turn in the order of a
+    hash; None where decontamination did not run.
+    """
     logs = [node.data / "removals.jsonl" for node in run.of("decontaminate")]
     if not any(log.exists() for log in logs):
         return None
     rows = [row for log in logs for row in read_lines(log)]
+    rows.sort(key=lambda row: blake2b(f"{row['id']} {row['item']} {row['gram']}".encode()).digest())
+    firsts = {(row["benchmark"], row["id"]): row for row in reversed(rows)}
     queues: dict[str, list[dict[str, Any]]] = {}
-    for row in rows:
-        queues.setdefault(row["benchmark"], []).append(row)
+    for row in reversed(firsts.values()):
+        queues.setdefault(row["benchmark"], []).append(row | {"context": around(row)})
     turns = max((len(queue) for queue in queues.values()), default=0)
     sample = [queue[turn] for turn in range(turns) for queue in queues.values() if turn < len(queue)]
     return Removals(
         len(rows),
         len({row["id"] for row in rows}),
-        Counter(row["benchmark"] for row in rows),
+        Counter(benchmark for benchmark, _ in firsts),
         Counter(row["rule"] for row in rows),
         sample[:limit],
     )

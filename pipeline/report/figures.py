@@ -71,7 +71,8 @@ def figure(traces: list[Figure], x: str, y: str, *, legend: bool = True, **layou
     return {"data": traces, "layout": axes | {"showlegend": legend and len(traces) > 1} | layout}
 
 
-def _errors(values: list[float], intervals: list[list[float] | None]) -> Figure:
+def errors(values: list[float], intervals: list[list[float] | None]) -> Figure:
+    """Error bars of values with intervals; None: no bar."""
     pairs = [interval or [value, value] for value, interval in zip(values, intervals, strict=True)]
     up = [high - value for value, (_, high) in zip(values, pairs, strict=True)]
     down = [value - low for value, (low, _) in zip(values, pairs, strict=True)]
@@ -89,55 +90,6 @@ def column(rows: list[dict[str, Any]], key: str) -> list[Point]:
     """(step, value) of the rows that have a number under `key`, thinned."""
     found = [(row["step"], row[key]) for row in rows if isinstance(row.get(key), int | float)]
     return thin(found)
-
-
-def corpus(rows: list[dict[str, Any]]) -> dict[str, Figure]:
-    """Precision and recall, kept pages and precision-recall curves per iteration."""
-    found: dict[str, Figure] = {}
-    xs = [row["iteration"] for row in rows]
-    ticks = (
-        {
-            "tickmode": "array",
-            "tickvals": xs,
-            "ticktext": [str(x) for x in xs],
-            "range": [xs[0] - 0.3, xs[-1] + 0.3],
-        }
-        if xs
-        else {}
-    )
-    if rows and all("truth" in row for row in rows):
-        traces = []
-        for index, measure in enumerate(("recall", "precision")):
-            points = [
-                (row["iteration"], row["truth"]["unseen"][measure], row["truth"]["unseen"][f"{measure}_ci95"])
-                for row in rows
-            ]
-            shown = [point for point in points if point[1] is not None]
-            errors = _errors([y for _, y, _ in shown], [interval for _, _, interval in shown])
-            traces.append(
-                line([(x, y) for x, y, _ in shown], measure, index, mode="lines+markers", error_y=errors)
-            )
-        found["corpus-truth"] = figure(
-            traces, "iteration", "share", xaxis=ticks, yaxis={"tickformat": ".0%", "range": [0, 1.04]}
-        )
-    kept = {"type": "bar", "name": "kept before", "x": xs, "marker": {"color": "@1"}}
-    old = [round((row.get("overlap_with_previous") or 0) * row["kept_pages"]) for row in rows]
-    new = [row["kept_pages"] - before for row, before in zip(rows, old, strict=True)]
-    bars = [kept | {"y": old}, kept | {"y": new, "name": "new in this iteration", "marker": {"color": "@2"}}]
-    found["corpus-kept"] = figure(bars, "iteration", "pages kept", barmode="stack", bargap=0.45, xaxis=ticks)
-    curves = [(row["iteration"], row["curve"]) for row in rows if row.get("curve")]
-    if curves:
-        traces = [
-            line(_sparse(curve), f"iteration {number}", index) for index, (number, curve) in enumerate(curves)
-        ]
-        axis = {"tickformat": ".0%", "range": [0, 1.02]}
-        found["corpus-curve"] = figure(traces, "recall", "precision", xaxis=axis, yaxis=axis)
-    return found
-
-
-def _sparse(points: list[Point]) -> list[Point]:
-    step = -(-len(points) // MAX_POINTS)
-    return points[::step] + points[-1:]
 
 
 def training(nodes: list[Node], palette: Palette) -> dict[str, Figure]:
