@@ -5,17 +5,21 @@ import os
 import random
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from datatrove.data import Document
+from killing import survives_kills
 
 from pipeline.common.shards import DocumentWriter, read_table, write_table
 from pipeline.common.stage import InputError
 from pipeline.config.corpus import CorpusSection
 from pipeline.corpus import classifier
+from pipeline.corpus import ranking as ranking_module
 from pipeline.corpus.classifier import ZEROED_MEMORY, Example, Scorer
 from pipeline.corpus.cut import at_precision, within_budget
 from pipeline.corpus.domains import Page, judge, learn, lower_bound, review_queue
@@ -24,7 +28,8 @@ from pipeline.corpus.lists import read_annotations
 from pipeline.corpus.measures import measures, precision_recall
 from pipeline.corpus.normalise import normalise
 from pipeline.corpus.presets import NAMES, PAPER, scaled, settings
-from pipeline.corpus.select import ranked, without_opted_out
+from pipeline.corpus.ranking import rank, table_in_order
+from pipeline.corpus.score import SCORES
 
 ROOT = Path(__file__).resolve().parents[1]
 SMALL = {"dimension": 8, "learning_rate": 0.5, "epochs": 10, "min_count": 1, "buckets": 1000, "cut": "score"}
@@ -57,26 +62,26 @@ def pool(tmp_path: Path) -> Path:
     return folder
 
 
+def command(
+    program: str, iteration: int, inputs: dict[str, Path], work: Path, out: Path, config: dict[str, object]
+) -> list[str]:
+    """The command line of one program of the loop."""
+    arguments: list[str | Path] = ["-m", f"pipeline.corpus.{program}"]
+    arguments += ["--instance", f"iteration-{iteration}/{program}", "--config", json.dumps(SMALL | config)]
+    arguments += ["--work", work, "--output", out / "data", "--manifest", out / "manifest.json"]
+    for name, path in inputs.items():
+        arguments += ["--input", f"{name}={path}"]
+    return [sys.executable, *map(str, arguments)]
+
+
 def run(tmp_path: Path, program: str, iteration: int, inputs: dict[str, Path], **config: object) -> Path:
     """Run one program of the loop; returns its data folder."""
-    out = tmp_path / f"results/iteration-{iteration}" / program
-    command = [
-        sys.executable,
-        "-m",
-        f"pipeline.corpus.{program}",
-        "--instance",
-        f"iteration-{iteration}/{program}",
-    ]
-    command += [
-        "--config",
-        json.dumps(SMALL | config),
-        "--work",
-        str(tmp_path / "work" / f"{program}-{iteration}"),
-    ]
-    command += ["--output", str(out / "data"), "--manifest", str(out / "manifest.json")]
-    for name, path in inputs.items():
-        command += ["--input", f"{name}={path}"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=os.environ.copy())
+    out, work = (
+        tmp_path / f"results/iteration-{iteration}" / program,
+        tmp_path / f"work/{program}-{iteration}",
+    )
+    arguments = command(program, iteration, inputs, work, out, config)
+    done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
     return out / "data"
 
@@ -142,25 +147,84 @@ def test_normaliser_keeps_tex_and_cjk_characters_and_drops_numbers_and_punctuati
     assert normalise("Let \\frac{1}{2}+x\n= 3.5, 数学") == "let \\frac x 数 学"
 
 
-def test_equal_scores_rank_by_a_hash_whatever_the_order_of_the_shards(tmp_path: Path) -> None:
-    schema = pa.schema([("id", pa.string()), ("score", pa.float64()), ("tie", pa.uint64())])
-    for name, ids in (("a", "xyz"), ("b", "uvw")):
-        rows = [{"id": i, "score": 1.0, "tie": 997 * ord(i) % 7} for i in ids]
-        write_table(tmp_path / name / "scores.parquet", rows, schema)
-    forward = ranked([tmp_path / "a", tmp_path / "b"])["id"].to_pylist()
-    assert forward == ranked([tmp_path / "b", tmp_path / "a"])["id"].to_pylist()
-    assert forward != sorted(forward)
+def write_scores(folder: Path, shards: int, pages: int) -> list[Path]:
+    """Score tables of random pages, many with equal scores, both zeros among them; some share the hash."""
+    rng, paths = np.random.default_rng(0), []
+    folder.mkdir(exist_ok=True)
+    for shard in range(shards):
+        ties = rng.integers(2**64, size=pages, dtype=np.uint64)
+        ties[::3] = 2**63
+        columns = {
+            "id": [f"{shard}:{page:05d}" for page in range(pages)],
+            "url": [f"https://h{page % 7}.example/{shard}/{page}" for page in range(pages)],
+            "host": [f"h{page % 7}.example" for page in range(pages)],
+            "shard": [f"{shard:04d}"] * pages,
+            "score": rng.choice([-0.0, 0.0, 1.5, -2.5, 1e300, *rng.normal(size=20)], pages),
+            "tie": ties,
+            "tokens": rng.integers(0, 50, pages),
+        }
+        paths.append(folder / f"scores-{shard}.parquet")
+        pq.write_table(pa.table(columns, SCORES), paths[-1])
+    return paths
 
 
-def test_pages_under_an_opted_out_host_or_prefix_are_taken_out_of_the_ranking(tmp_path: Path) -> None:
-    (tmp_path / "list").write_text("# robots\na.org\nhttps://b.org/private/\n")
-    urls = ["http://a.org/1", "https://b.org/private/2", "https://b.org/privately", "http://sub.a.org/"]
-    left = without_opted_out(pa.table({"url": urls}), tmp_path / "list")
-    assert left["url"].to_pylist() == urls[2:]
+def test_the_ranking_made_in_parts_is_the_plain_sort_whatever_the_order_of_the_shards(
+    tmp_path: Path,
+) -> None:
+    paths = write_scores(tmp_path, 5, 400)
+    plain = table_in_order(pa.concat_tables(map(read_table, paths))).to_pylist()
+    assert plain == sorted(plain, key=lambda row: (-row["score"], row["tie"], row["id"]))
+    for part, order in ((10**6, paths), (150, paths), (7, paths[::-1])):
+        ranking = rank(order, tmp_path / "work", lambda pages: pages, part)
+        assert [row for batch in ranking for row in batch.to_pylist()] == plain
+        assert [row for batch in ranking.top(333) for row in batch.to_pylist()] == plain[:333]
+        tokens = np.cumsum([row["tokens"] for row in plain])
+        for budget in (0, 1, 20_000, int(tokens[-1])):
+            config = CorpusSection(budget_tokens=[budget])
+            size = within_budget((batch["tokens"].to_numpy() for batch in ranking), config, 1)
+            assert size == (tokens <= budget).sum()
+
+
+def peak_of_ranking(folder: Path, shards: int) -> int:
+    """Most bytes that Arrow and Python hold while pages are ranked and read."""
+    paths = write_scores(folder, shards, 10_000)
+    before, memory = pa.default_memory_pool(), pa.proxy_memory_pool(pa.default_memory_pool())
+    pa.set_memory_pool(memory)
+    tracemalloc.start()
+    try:
+        ranking = rank(paths, folder / "work", lambda pages: pages, 10_000)
+        assert sum(len(batch) for batch in ranking) == shards * 10_000
+        return memory.max_memory() + tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+        pa.set_memory_pool(before)
+
+
+def test_memory_of_the_ranking_does_not_grow_with_the_pages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ranking_module, "SAMPLE", 2000)
+    peak_of_ranking(tmp_path / "warm", 1)
+    few, many = (peak_of_ranking(tmp_path / str(shards), shards) for shards in (4, 24))
+    assert many < 1.5 * few
+
+
+def test_pages_under_an_opted_out_host_or_prefix_are_taken_out_of_the_ranking(
+    tmp_path: Path, pool: Path
+) -> None:
+    (tmp_path / "list").write_text("# robots\nother.example\nhttps://seed.example/q/\n")
+    lists = {"seed_urls": tmp_path / "seed.txt", "background_urls": tmp_path / "background.txt"}
+    trained = run(tmp_path, "train", 1, {"pool": pool} | lists)
+    scored = run(tmp_path, "score", 1, {"train": trained, "shard": pool / "pool/0000.jsonl.zst"})
+    inputs = {"train": trained, "score": scored, "pool": pool, "opt_out": tmp_path / "list"} | lists
+    selected = run(tmp_path, "select", 1, inputs, threshold=-1e9)
+    kept = read_table(selected / "kept.parquet")["url"].to_pylist()
+    assert len(kept) == 70 and metrics(selected)["opted_out_pages"] == 30
+    assert {url.rsplit("/", 1)[0] for url in kept if "news" not in url} == {"https://seed.example/p"}
 
 
 def test_the_token_budget_cuts_before_it_is_passed_and_the_last_one_holds_on() -> None:
-    tokens = np.full(10, 10)
+    tokens = [np.full(3, 10), np.full(7, 10)]
     config = CorpusSection(budget_tokens=[25, 50])
     assert [within_budget(tokens, config, iteration) for iteration in (1, 2, 3)] == [2, 5, 5]
 
@@ -171,11 +235,10 @@ def test_the_cut_by_precision_keeps_about_the_precision_asked_for() -> None:
     scores, is_math = np.concatenate([math, other]), np.repeat([True, False], [3000, 7000])
     order = np.argsort(-scores)
     for target in (0.8, 0.9, 0.98):
-        kept = is_math[order][: at_precision(scores[order], held_out, target)]
+        size = at_precision([scores[order][:4000], scores[order][4000:]], held_out, target)
+        kept = is_math[order][:size]
         assert target - 0.02 < kept.mean() < target + 0.02
-    assert (
-        at_precision(scores[order], scores[order], 0.9) == 0
-    )  # negatives like the pool: nothing can be trusted
+    assert at_precision([scores], scores, 0.9) == 0  # negatives like the pool: nothing can be trusted
 
 
 def test_no_host_stands_on_both_sides_of_a_fold_unless_a_class_has_too_few() -> None:
@@ -367,3 +430,33 @@ def test_scores_are_the_log_odds_of_fasttext_itself(
     monkeypatch.setattr(classifier, "MOST_WORDS", 3)  # words are forgotten and looked up again
     again = Scorer(model)
     assert [again(text) for text in reversed(texts)] == found[::-1]
+
+
+@pytest.mark.parametrize(
+    ("program", "moments"),
+    [
+        (
+            "train",
+            ["fold-*.txt", "partial/.held_out.parquet.partial", "labelled.txt", "partial/classifier.bin"],
+        ),
+        ("score", ["partial/.*"]),
+        (
+            "select",
+            ["ranking/*.dealt", "ranking/*.ranked", "partial/kept.parquet", "partial/review.tsv"],
+        ),
+    ],
+)
+def test_a_killed_run_leaves_nothing_half_made_and_is_repeated_to_the_byte(
+    tmp_path: Path, pool: Path, program: str, moments: list[str]
+) -> None:
+    lists = {"seed_urls": tmp_path / "seed.txt", "background_urls": tmp_path / "background.txt"}
+    inputs: dict[str, Path] = {"pool": pool} | lists
+    if program != "train":
+        trained = run(tmp_path, "train", 1, inputs)
+        inputs = {"train": trained, "shard": pool / "pool/0000.jsonl.zst"}
+    if program == "select":
+        scored = run(tmp_path, "score", 1, inputs)
+        inputs = {"train": trained, "score": scored, "pool": pool} | lists
+        inputs["annotations"] = tmp_path / "annotations.tsv"
+    work = tmp_path / "killed-work"
+    survives_kills(command(program, 1, inputs, work, tmp_path / "out", {}), tmp_path / "out", work, moments)

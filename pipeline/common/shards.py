@@ -6,6 +6,7 @@ appear under their name only when complete, and hold no times or paths: the same
 """
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Self
@@ -143,8 +144,31 @@ def read_table(path: Path, columns: list[str] | None = None) -> pa.Table:
     """Read a Parquet file, or some of its columns. Raises InputError with the file's name if that cannot
     be done.
     """
-    try:
+    with _readable(path):
         return pq.ParquetFile(path).read(columns=columns)
+
+
+def read_batches(path: Path, rows: int, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
+    """The rows of a Parquet file in order, at most `rows` at a time; at least one batch, perhaps empty.
+    Raises InputError as `read_table` does.
+    """
+    with _readable(path), pq.ParquetFile(path) as file:
+        names = columns or file.schema_arrow.names
+        if not file.metadata.num_rows:
+            yield pa.RecordBatch.from_pylist([], pa.schema([file.schema_arrow.field(name) for name in names]))
+        yield from file.iter_batches(rows, columns=names)
+
+
+def row_count(path: Path) -> int:
+    """How many rows a Parquet file has. Raises InputError as `read_table` does."""
+    with _readable(path):
+        return pq.read_metadata(path).num_rows
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    try:
+        yield
     except FileNotFoundError as error:
         raise InputError(f"{path}: no such table; run the stage that writes it") from error
     except (pa.ArrowInvalid, OSError) as error:

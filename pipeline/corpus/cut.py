@@ -2,6 +2,8 @@
 estimated precision.
 """
 
+from collections.abc import Iterable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -10,34 +12,53 @@ from pipeline.config.corpus import CorpusSection
 Scores = NDArray[np.float64]
 
 
-def within_budget(tokens: NDArray[np.int64], config: CorpusSection, iteration: int) -> int:
-    """How many of the top pages, whose lengths are `tokens` (N,), fit into the budget of an iteration,
-    counted from 1.
+def within_budget(batches: Iterable[NDArray[np.int64]], config: CorpusSection, iteration: int) -> int:
+    """How many of the top pages, whose lengths are `batches` one after another, fit into the budget of an
+    iteration, counted from 1.
     """
     budget = config.budget_tokens[min(iteration, len(config.budget_tokens)) - 1]
-    return int(np.searchsorted(np.cumsum(tokens), budget, side="right"))
+    size = used = 0
+    for tokens in batches:
+        ends = used + np.cumsum(tokens)
+        fit = int(np.searchsorted(ends, budget, side="right"))
+        size += fit
+        if fit < len(tokens):
+            break
+        used = int(ends[-1])
+    return size
 
 
-def expected_precision(scores: Scores, other: Scores, total_other: float) -> NDArray[np.float64]:
-    """Estimated precision (N,) of the first 1..N pages of a ranking with `scores` (N,), best first.
+def expected_precision(
+    ends: NDArray[np.int64], above: NDArray[np.int64], negatives: int, total_other: float
+) -> NDArray[np.float64]:
+    """Estimated precision (K,) of the first `ends` (K,) pages of a ranking.
 
-    `other` (M,) are held-out scores of negatives: the share of them at or above a page's score is the chance
-    that one of the pool's `total_other` pages that are not mathematical gets so far.
+    `above` (K,) of the held-out `negatives` reach the score of the last of these pages: that share is the
+    chance that one of the pool's `total_other` pages that are not mathematical gets so far.
     """
-    above = len(other) - np.searchsorted(np.sort(other), scores, side="left")
-    return np.maximum(0.0, 1 - above / len(other) * total_other / np.arange(1, len(scores) + 1))
+    return np.maximum(0.0, 1 - above / negatives * total_other / ends)
 
 
-def at_precision(scores: Scores, other: Scores, target: float) -> int:
-    """The largest number of top pages whose estimated precision is at least `target`.
+def at_precision(batches: Iterable[Scores], other: Scores, target: float) -> int:
+    """The largest number of top pages whose estimated precision is at least `target`; `batches` are the
+    pages' scores, `other` (M,) those of held-out negatives.
 
     It begins with the cautious belief that nothing in the pool is mathematical, and takes off what it then
-    expects above the cut, until the cut stays where it is.
+    expects above the cut, until the cut stays where it is. Between two neighbouring scores of `other` the
+    estimate rises with each page, so the numbers of pages between them are all that is needed.
     """
-    size, last, total_other = 0, -1, float(len(scores))
+    other = np.sort(other)
+    counts = np.zeros(len(other) + 1, np.int64)  # by how many of `other` are at or above the score
+    for scores in batches:
+        above = len(other) - np.searchsorted(other, scores, side="left")
+        counts += np.bincount(above, minlength=len(counts))
+    above = np.flatnonzero(counts)
+    ends = np.cumsum(counts)[above]
+    pages = int(counts.sum())
+    size, last, total_other = 0, -1, float(pages)
     while size != last:
-        precision = expected_precision(scores, other, total_other)
+        precision = expected_precision(ends, above, len(other), total_other)
         good = np.flatnonzero(precision >= target)
-        last, size = size, int(good[-1]) + 1 if len(good) else 0
-        total_other = len(scores) - size * (float(precision[size - 1]) if size else 0.0)
+        last, size = size, int(ends[good[-1]]) if len(good) else 0
+        total_other = pages - size * (float(precision[good[-1]]) if size else 0.0)
     return size

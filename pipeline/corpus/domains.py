@@ -46,6 +46,34 @@ class Domain:
 
 
 @dataclass
+class Open:
+    """The pages of a mathematical domain that nobody has reviewed: how many, how many of them are kept, and
+    the first ones of either kind.
+    """
+
+    share: float
+    pages: int = 0
+    kept: int = 0
+    samples: dict[bool, list[str]] = field(default_factory=lambda: {False: [], True: []})
+
+    def add(self, page: Page) -> None:
+        self.pages += 1
+        self.kept += page.kept
+        if len(self.samples[page.kept]) < REVIEW_SAMPLES:
+            self.samples[page.kept].append(page.url)
+
+    def row(self, name: str) -> dict[str, str | int]:
+        """The line of the queue; pages that were not kept are shown first."""
+        return {
+            "prefix": f"{name}/",
+            "expected": round((self.pages - self.kept) * self.share),
+            "pages": self.pages,
+            "kept": self.kept,
+            "samples": " ".join([*self.samples[False], *self.samples[True]][:REVIEW_SAMPLES]),
+        }
+
+
+@dataclass
 class Growth:
     """What the reviewed prefixes of mathematical domains add: URLs to the seed and to the reviewed
     negatives, pages by prefix.
@@ -130,23 +158,11 @@ def review_queue(
     The yield is the number of pages not yet collected times the share that was: what a verdict may add to
     the seed.
     """
-    mathematical = {domain.domain: domain for domain in domains if domain.math}
-    open_pages: dict[str, list[Page]] = {}
+    open_pages = {domain.domain: Open(domain.share) for domain in domains if domain.math}
     for page in pages:
         if annotations.find(page.url) is None:
             for name in names(page.key, depth):
-                if name in mathematical:
-                    open_pages.setdefault(name, []).append(page)
-    rows: list[dict[str, str | int]] = []
-    for name, members in open_pages.items():
-        missed = [page.url for page in members if not page.kept]
-        rows.append(
-            {
-                "prefix": f"{name}/",
-                "expected": round(len(missed) * mathematical[name].share),
-                "pages": len(members),
-                "kept": len(members) - len(missed),
-                "samples": " ".join([*missed, *(page.url for page in members if page.kept)][:REVIEW_SAMPLES]),
-            }
-        )
+                if name in open_pages:
+                    open_pages[name].add(page)
+    rows = [found.row(name) for name, found in open_pages.items() if found.pages]
     return sorted(rows, key=lambda row: (-int(row["expected"]), -int(row["pages"]), str(row["prefix"])))

@@ -10,7 +10,10 @@ Outputs: `kept.parquet`; `seed_urls.txt` and `not_math_urls.txt`, which the next
 """
 
 import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 import numpy as np
@@ -18,13 +21,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.common.manifest import write_json
-from pipeline.common.shards import read_table, write_table
+from pipeline.common.shards import read_table, row_count, write_table
 from pipeline.common.stage import Counts, InputError, Stage, run_stage
 from pipeline.config.corpus import CorpusSection
 from pipeline.corpus.cut import at_precision, within_budget
 from pipeline.corpus.domains import Growth, Page, judge, learn, review_queue
 from pipeline.corpus.lists import Annotations, Survivors, place, read_annotations, read_urls
 from pipeline.corpus.passing import converged_before, pass_through
+from pipeline.corpus.ranking import Ranking, rank
 
 KEPT = pa.schema(
     [
@@ -42,32 +46,35 @@ TRAINED = ("positives", "negatives", "settings", "held_out", "out_of_distributio
 LISTS = ("seed_urls", "not_math_urls")
 
 
-def ranked(paths: list[Path]) -> pa.Table:
-    """All scored pages, best first; equal scores in the order of a hash of their ids."""
-    pages = pa.concat_tables(read_table(path / "scores.parquet") for path in paths)
-    return pages.take(
-        pc.sort_indices(pages, [("score", "descending"), ("tie", "ascending"), ("id", "ascending")])
-    )
-
-
-def without_opted_out(pages: pa.Table, path: Path) -> pa.Table:
-    """The pages under none of the prefixes that a list names; the longest prefix is found as for
-    annotations.
-    """
-    prefixes = Annotations({place(prefix): "opt_out" for prefix in read_urls(path)})
+def without_opted_out(pages: pa.Table, prefixes: Annotations) -> pa.Table:
+    """The pages under none of the prefixes; the longest prefix is found as for annotations."""
     return pages.filter(
         pa.array([prefixes.find(url) is None for url in pages["url"].to_pylist()], pa.bool_())
     )
 
 
-def cut(pages: pa.Table, other: np.ndarray | None, config: CorpusSection, iteration: int) -> int:
+def ranking_of(stage: Stage[CorpusSection], survivors: Survivors) -> Ranking:
+    """All pages that may be kept, with the key that stands for each."""
+    opted_out = read_urls(stage.input("opt_out")) if stage.inputs.get("opt_out") else []
+    prefixes = Annotations({place(prefix): "opt_out" for prefix in opted_out})
+
+    def prepare(pages: pa.Table) -> pa.Table:
+        pages = without_opted_out(pages, prefixes) if prefixes.verdicts else pages
+        keys = pa.array([survivors.key(url) for url in pages["url"].to_pylist()], pa.string())
+        return pages.append_column("key", keys)
+
+    scores = [Path(path) / "scores.parquet" for path in stage.inputs["score"]]
+    return rank(scores, stage.work / "ranking", prepare)
+
+
+def cut(ranking: Ranking, other: np.ndarray | None, config: CorpusSection, iteration: int) -> int:
     """How many of the ranked pages are kept, as `corpus.cut` says; `other`: held-out scores of negatives."""
-    scores = pages["score"].to_numpy()
+    scores = (batch["score"].to_numpy() for batch in ranking)
     match config.cut:
         case "tokens":
-            return within_budget(pages["tokens"].to_numpy(), config, iteration)
+            return within_budget((batch["tokens"].to_numpy() for batch in ranking), config, iteration)
         case "score":
-            return int((scores >= config.threshold).sum())
+            return sum(int((part >= config.threshold).sum()) for part in scores)
     if other is None:
         raise InputError(
             "corpus.cut: `precision` is estimated on held-out pages: set corpus.folds to 2 or more"
@@ -83,33 +90,61 @@ def held_out_negatives(train: Path) -> np.ndarray | None:
     return table.filter(pc.invert(table["math"]))["score"].to_numpy()
 
 
-def compare(kept: pa.Table, previous: pa.Table | None) -> dict[str, Any]:
-    """What this iteration's pages share with the last one's and what they add."""
-    if previous is None:
-        new, hosts = kept, set()
-    else:
-        new = kept.filter(pc.invert(pc.is_in(kept["id"], previous["id"])))
-        hosts = set(previous["host"].to_pylist())
-    return {
-        "overlap_with_previous": round(1 - len(new) / len(kept), 6)
-        if previous is not None and len(kept)
-        else None,
-        "marginal_pages": len(new),
-        "marginal_tokens": pc.sum(new["tokens"]).as_py() or 0,
-        "new_hosts": len(set(kept["host"].to_pylist()) - hosts),
-    }
+@dataclass
+class Kept:
+    """What an iteration keeps and what of it the one before did not."""
+
+    pages: int = 0
+    tokens: int = 0
+    threshold: float | None = None
+    new_pages: int = 0
+    new_tokens: int = 0
+    hosts: set[str] = field(default_factory=set)
+
+    def add(self, row: dict[str, Any], is_new: bool) -> None:
+        self.pages += 1
+        self.tokens += row["tokens"]
+        self.threshold = row["score"]
+        self.new_pages += is_new
+        self.new_tokens += row["tokens"] * is_new
+        self.hosts.add(row["host"])
 
 
-def write_kept(path: Path, kept: pa.Table, previous: pa.Table | None, iteration: int) -> None:
-    """Kept pages in rank order; `iteration` is the first one of an unbroken row that kept the page."""
+def write_kept(
+    path: Path, pages: Iterable[pa.RecordBatch], previous: pa.Table | None, iteration: int
+) -> Kept:
+    """Write kept pages in rank order; `iteration` is the first one of an unbroken row that kept the page.
+
+    Memory grows with the pages that the last iteration kept, not with the pool.
+    """
     before: dict[str, int] = {}
     if previous is not None:
         before = dict(zip(previous["id"].to_pylist(), previous["iteration"].to_pylist(), strict=True))
-    rows = (
-        {**row, "rank": rank, "iteration": before.get(row["id"], iteration)}
-        for rank, row in enumerate(kept.drop_columns(["tie"]).to_pylist(), 1)
-    )
-    write_table(path, rows, KEPT)
+    kept = Kept()
+
+    def rows() -> Iterator[dict[str, Any]]:
+        for batch in pages:
+            for row in batch.to_pylist():
+                kept.add(row, row["id"] not in before)
+                columns = {name: row[name] for name in KEPT.names if name in row}
+                yield columns | {"rank": kept.pages, "iteration": before.get(row["id"], iteration)}
+
+    write_table(path, rows(), KEPT)
+    return kept
+
+
+def compare(kept: Kept, previous: pa.Table | None) -> dict[str, Any]:
+    """What this iteration's pages share with the last one's and what they add."""
+    overlap = None
+    if previous is not None and kept.pages:
+        overlap = round(1 - kept.new_pages / kept.pages, 6)
+    hosts = set() if previous is None else set(previous["host"].to_pylist())
+    return {
+        "overlap_with_previous": overlap,
+        "marginal_pages": kept.new_pages,
+        "marginal_tokens": kept.new_tokens,
+        "new_hosts": len(kept.hosts - hosts),
+    }
 
 
 def grow_lists(stage: Stage[CorpusSection], growth: Growth) -> None:
@@ -137,47 +172,48 @@ def write_review(path: Path, queue: list[dict[str, str | int]]) -> None:
     path.write_text("".join(lines))
 
 
+def pages_of(ranking: Ranking, size: int) -> Iterator[Page]:
+    """All pages in rank order, the first `size` of them kept."""
+    place = 0
+    for batch in ranking:
+        for url, key in zip(batch["url"].to_pylist(), batch["key"].to_pylist(), strict=True):
+            yield Page(url, key, place < size)
+            place += 1
+
+
 def select(stage: Stage[CorpusSection], iteration: int) -> dict[str, Any]:
     """Write kept pages, lists and review queue; returns the metrics."""
     config, survivors = stage.config, Survivors(stage.input("pool") / "duplicates.parquet")
-    table, other = (
-        ranked([Path(path) for path in stage.inputs["score"]]),
-        held_out_negatives(stage.input("train")),
-    )
-    scored = len(table)
-    if stage.inputs.get("opt_out"):
-        table = without_opted_out(table, stage.input("opt_out"))
-    size = cut(table, other, config, iteration)
-    kept = table.slice(0, size)
-    previous = read_table(stage.input("previous") / "kept.parquet") if "previous" in stage.inputs else None
-    write_kept(stage.partial / "kept.parquet", kept, previous, iteration)
-
-    urls = table["url"].to_pylist()
-    pages = [Page(url, survivors.key(url), rank < size) for rank, url in enumerate(urls)]
+    ranking = ranking_of(stage, survivors)
+    scored = sum(row_count(Path(path) / "scores.parquet") for path in stage.inputs["score"])
+    size = cut(ranking, held_out_negatives(stage.input("train")), config, iteration)
+    previous = None
+    if "previous" in stage.inputs:
+        previous = read_table(stage.input("previous") / "kept.parquet", ["id", "host", "iteration"])
+    kept = write_kept(stage.partial / "kept.parquet", ranking.top(size), previous, iteration)
     annotations = (
         read_annotations(stage.input("annotations")) if stage.inputs.get("annotations") else Annotations({})
     )
-    domains = judge(pages, config)
+    domains = judge(pages_of(ranking, size), config)
     listed = {name: current_list(stage, name) for name in LISTS}
     known = {survivors.key(url) for urls in listed.values() for url in urls}
-    growth = learn(pages, domains, annotations, known, config)
+    growth = learn(pages_of(ranking, size), domains, annotations, known, config)
     grow_lists(stage, growth)
-    write_review(stage.partial / "review.tsv", review_queue(pages, domains, annotations, config.domain_depth))
-
+    queue = review_queue(pages_of(ranking, size), domains, annotations, config.domain_depth)
+    write_review(stage.partial / "review.tsv", queue)
+    rmtree(stage.work / "ranking")
     changes = compare(kept, previous)
-    trained = json.loads((stage.input("train") / "train.json").read_text())
-    scores = table["score"].to_numpy()
     return changes | {
         "iteration": iteration,
         "seed_pages": len(listed["seed_urls"]),
         "seed_growth": len(growth.seed),
         "not_math_growth": len(growth.not_math),
-        "pool_pages": len(table),
-        "opted_out_pages": scored - len(table),
+        "pool_pages": ranking.pages,
+        "opted_out_pages": scored - ranking.pages,
         "kept_pages": size,
-        "kept_tokens": pc.sum(kept["tokens"]).as_py() or 0,
-        "threshold": float(scores[size - 1]) if size else None,
-        **{name: trained[name] for name in TRAINED},
+        "kept_tokens": kept.tokens,
+        "threshold": kept.threshold,
+        "held_out": json.loads((stage.input("train") / "train.json").read_text())["held_out"],
         "domains": [domain.row() for domain in domains],
         "prefixes_used": [
             {"prefix": prefix, "pages": count} for prefix, count in sorted(growth.prefixes.items())
