@@ -272,14 +272,15 @@ def test_measures_tell_calibration_and_what_each_source_loses() -> None:
         page("b.example", "zh", "定 理", True),
         page("b.example", "zh", "\\frac y", True),
         page("c.example", "en", "goal", False),
-        page("c.example", "en", "match", False),
+        page("c.example", "en", normalise("match();"), False),
     ]
     found = measures(pages, [4.0, 3.0, 2.0, -1.0, 0.5, -3.0])
     assert found["pages"] == 6 and found["math_pages"] == 4 and found["threshold"] == 2.0
     assert found["recall"] == found["recall_at_precision_0.9"] == 0.75 and found["precision"] == 1.0
     recall = {(row["kind"], row["source"]): row["recall"] for row in found["sources"]}
     assert recall["language", "en"] == 1.0 and recall["language", "zh"] == 0.5
-    assert recall["host", "c.example"] is None and recall["formulas", "TeX"] == 0.5
+    assert recall["host", "c.example"] is None and recall["markup", "TeX"] == 0.5
+    assert sum(row["other"] for row in found["sources"] if row["source"] == "TeX") == 0  # code is none
     assert [size for _, _, size in found["calibration"]] == [1, 1, 1, 1, 2]
     moved = measures(pages, [4.0, 3.0, 2.0, -1.0, 0.5, -3.0], threshold=0.0)
     false = {row["source"]: row["false_positive_rate"] for row in moved["sources"] if row["kind"] == "host"}

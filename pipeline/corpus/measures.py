@@ -19,7 +19,7 @@ BINS = 10
 CURVE_POINTS = 50
 HOSTS = 20  # hosts listed at most, those with most mathematical pages
 PRECISION = 0.9  # at which recall is told
-FORMULA = re.compile(r"\\[a-z]")
+FORMULA = re.compile(r"\\(?!code\b)[a-z]")  # a TeX command, or what the normaliser makes of a formula
 
 
 def precision_recall(
@@ -51,8 +51,8 @@ def calibration_error(bins: Sequence[tuple[float, float, int]]) -> float:
 
 def _names(example: Example) -> list[tuple[str, str]]:
     """The sources that a page belongs to: (kind, name)."""
-    formulas = "TeX" if FORMULA.search(example.text) else "none"
-    return [("host", example.host), ("language", example.language or "unknown"), ("formulas", formulas)]
+    markup = "TeX" if FORMULA.search(example.text) else "no TeX"
+    return [("host", example.host), ("language", example.language or "unknown"), ("markup", markup)]
 
 
 def by_source(examples: Sequence[Example], scores: Sequence[float], threshold: float) -> list[dict[str, Any]]:

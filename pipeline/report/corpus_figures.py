@@ -6,7 +6,7 @@ from pipeline.report.figures import MAX_POINTS, Figure, Point, errors, figure, l
 
 Rows = list[dict[str, Any]]
 SHARE = {"tickformat": ".0%", "range": [0, 1.04]}
-NAMES = {"en": "English", "zh": "Chinese", "TeX": "pages with TeX", "none": "pages without TeX"}
+NAMES = {"en": "English", "zh": "Chinese", "TeX": "pages with TeX", "no TeX": "pages without TeX"}
 LANGUAGES = 4  # drawn at most, those with most mathematical pages
 
 
@@ -15,7 +15,7 @@ def corpus(rows: Rows) -> dict[str, Figure]:
     if not rows:
         return {}
     found = {"corpus-kept": _kept(rows), "corpus-tokens": _tokens(rows), "corpus-seed": _seed(rows)}
-    found["corpus-hosts"] = _single(rows, "new_hosts", "hosts kept for the first time")
+    found["corpus-hosts"] = _stacked(rows, [("hosts", [row["new_hosts"] for row in rows])], "new hosts")
     if all("truth" in row for row in rows):
         found["corpus-truth"] = _truth(rows)
     curves = [(f"iteration {row['iteration']}", row["curve"]) for row in rows if row.get("curve")]
@@ -26,8 +26,9 @@ def corpus(rows: Rows) -> dict[str, Figure]:
     if tested:
         found["corpus-calibration"] = _calibration(tested[-1])
         found["corpus-sources"] = _sources(tested)
-    unseen = rows[-1].get("out_of_distribution") or {}
-    return found | _curves("corpus-unseen", [(name, found["curve"]) for name, found in unseen.items()])
+    if rows[-1].get("out_of_distribution"):
+        found["corpus-unseen"] = _unseen(rows)
+    return found
 
 
 def _ticks(rows: Rows) -> dict[str, Any]:
@@ -72,10 +73,6 @@ def _seed(rows: Rows) -> Figure:
         ("added for the next", [row["seed_growth"] for row in rows]),
     ]
     return _stacked(rows, parts, "seed pages")
-
-
-def _single(rows: Rows, key: str, title: str) -> Figure:
-    return _stacked(rows, [(title, [row[key] for row in rows])], title)
 
 
 def _truth(rows: Rows) -> Figure:
@@ -125,7 +122,7 @@ def _sources(rows: Rows) -> Figure:
     last = [source for source in rows[-1]["held_out"]["sources"] if source["math"]]
     languages = [source for source in last if source["kind"] == "language"][:LANGUAGES]
     traces = []
-    for source in [*languages, *(source for source in last if source["kind"] == "formulas")]:
+    for source in [*languages, *(source for source in last if source["kind"] == "markup")]:
         points = [
             (row["iteration"], other["recall"])
             for row in rows
@@ -136,3 +133,18 @@ def _sources(rows: Rows) -> Figure:
         dash = "solid" if source["kind"] == "language" else "dash"
         traces.append(line(points, name, len(traces), mode="lines+markers", dash=dash))
     return figure(traces, "iteration", "recall", xaxis=_ticks(rows), yaxis=SHARE)
+
+
+def _unseen(rows: Rows) -> Figure:
+    """Average precision of each out-of-distribution set, and dashed its recall at the held-out threshold."""
+    traces = []
+    for index, name in enumerate(rows[-1]["out_of_distribution"]):
+        for measure, dash in (("average_precision", "solid"), ("recall", "dash")):
+            points = [
+                (row["iteration"], row["out_of_distribution"][name][measure])
+                for row in rows
+                if row["out_of_distribution"].get(name, {}).get(measure) is not None
+            ]
+            title = f"{name}, {measure.replace('_', ' ')}"
+            traces.append(line(points, title, index, mode="lines+markers", dash=dash))
+    return figure(traces, "iteration", "share", xaxis=_ticks(rows), yaxis=SHARE)
