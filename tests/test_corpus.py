@@ -115,6 +115,8 @@ def test_the_loop_finds_the_unseen_host_stops_and_passes_through(tmp_path: Path,
     assert {row["host"] for row in kept} == {"seed.example", "other.example"}
     assert len(kept) == 40 and [row["rank"] for row in kept] == list(range(1, 41))
     assert metrics(second[1])["converged"] and not metrics(second[1])["passed_through"]
+    assert metrics(second[1])["settings"]["dimension"] == 8 and metrics(third[1])["held_out"]["sources"]
+    assert metrics(second[1])["positives"] >= 10 and metrics(third[1])["out_of_distribution"] == {}
     assert metrics(third[1])["passed_through"] and metrics(third[1])["iteration"] == 3
     assert (third[1] / "kept.parquet").read_bytes() == (second[1] / "kept.parquet").read_bytes()
     assert (third[0] / "scores.parquet").read_bytes() == (second[0] / "scores.parquet").read_bytes()

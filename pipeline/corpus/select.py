@@ -203,6 +203,7 @@ def select(stage: Stage[CorpusSection], iteration: int) -> dict[str, Any]:
     write_review(stage.partial / "review.tsv", queue)
     rmtree(stage.work / "ranking")
     changes = compare(kept, previous)
+    trained = json.loads((stage.input("train") / "train.json").read_text())
     return changes | {
         "iteration": iteration,
         "seed_pages": len(listed["seed_urls"]),
@@ -213,7 +214,7 @@ def select(stage: Stage[CorpusSection], iteration: int) -> dict[str, Any]:
         "kept_pages": size,
         "kept_tokens": kept.tokens,
         "threshold": kept.threshold,
-        "held_out": json.loads((stage.input("train") / "train.json").read_text())["held_out"],
+        **{name: trained[name] for name in TRAINED},
         "domains": [domain.row() for domain in domains],
         "prefixes_used": [
             {"prefix": prefix, "pages": count} for prefix, count in sorted(growth.prefixes.items())
