@@ -95,6 +95,10 @@ def test_a_file_that_is_no_warc_is_all_loss(tmp_path):
     assert read(tmp_path / "a.warc.gz") == ([], ReadCounts(lost_bytes=25_000, breaks=1))
 
 
+def type_as(charset):
+    return f"HTTP/1.1 200 OK\r\nContent-Type: text/html; charset={charset}\r\n"
+
+
 def test_every_response_becomes_a_page_or_a_rejection_with_its_reason(tmp_path):
     bomb = gzip.compress(bytes(3_000_000))
     encoded = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Encoding: gzip\r\n"
@@ -111,7 +115,14 @@ def test_every_response_becomes_a_page_or_a_rejection_with_its_reason(tmp_path):
         b"http://big.org/": (html("x" * 2_000_000), {}),
         b"http://empty.org/": (b"", {}),
         b"http://short.org/": (b"<p>Hello</p>", {}),
-        b"http://deep.org/": (b"<div>" * 100_000 + FILLER.encode() * 2, {}),
+        b"http://deep.org/": (b"<div>" * 100_000 + b"deep down \\(x^2\\) " + FILLER.encode() * 2, {}),
+        b"http://nested.org/": (b"<div>\n" * 10_000 + FILLER.encode() * 2 + b"</div>\n" * 10_000, {}),
+        b"http://mrow.org/": (FILLER.encode() * 2 + b"<math>" + b"<mrow>" * 10_000, {}),
+        b"http://bad-charset.org/": (
+            html("fine").replace(b"fine", b"fine \xff\xfe"),
+            {"http": type_as("no-such-charset")},
+        ),
+        b"http://nulls.org/": (b"\0" * 50_000 + html("after nulls"), {}),
         b"http://bytes.org/\xff\xfe": (html("x"), {}),
         b"dns:a.org": (html("x"), {}),
         b"http://[bad/": (html("x"), {}),
@@ -135,18 +146,23 @@ def test_every_response_becomes_a_page_or_a_rejection_with_its_reason(tmp_path):
         "http://big.org/": "too_large",
         "http://empty.org/": "empty",
         "http://short.org/": "too_short",
-        "http://deep.org/": "too_deep",
+        "http://deep.org/": None,
+        "http://nested.org/": None,
+        "http://mrow.org/": "too_deep",
+        "http://bad-charset.org/": None,
+        "http://nulls.org/": None,
         "http://bytes.org/\\xff\\xfe": "url_not_utf8",
         "dns:a.org": "not_http_url",
         "http://[bad/": "bad_url",
         "http://nohttp.org/": "no_http_header",
     }
     assert set(documents) == {url for url, reason in found.items() if reason is None}
+    assert "deep down $x^2$" in documents["http://deep.org/"].text
     assert "ab" in documents["http://null.org/"].text and "packed" in documents["http://gzip.org/"].text
     assert counts["responses"] == len(cases) and counts["records"] == len(cases) + 1
     assert counts["pages"] + sum(count for name, count in counts.items() if "rejected" in name) == len(cases)
     run = json.loads((tmp_path / "out" / "run.json").read_text())
-    assert run["counters"] == {"fastwarc.records": len(cases) + 1, "resiliparse.pages": 6}
+    assert run["counters"] == {"fastwarc.records": len(cases) + 1, "resiliparse.pages": 10}
 
 
 def test_one_page_costs_no_more_than_its_time_and_memory_and_the_next_ones_are_read(tmp_path):

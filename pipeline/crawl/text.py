@@ -17,7 +17,20 @@ from pipeline.crawl.math.page import MathPage, has_formula_markup, has_formula_t
 
 MAX_DEPTH = 512  # of nested elements; extraction time grows with its square
 TOO_DEEP = " > ".join(["*"] * MAX_DEPTH)
-CLOSING_RUNS = [f"</{tag}>" * 32 for tag in ("div", "span", "b", "i", "p", "font", "ul", "table")]
+# What a page nested too deeply loses: all tags but those that hide, head, show an image or make a formula.
+CONTAINER = re.compile(
+    r"</?(?!(?:html|head|title|body|script|style|noscript|template|textarea|p|h[1-6]|pre|br|img|m\w*|"
+    r"semantics|annotation)\b)([a-z][\w:-]*)[^<>]*>",
+    re.IGNORECASE,
+)
+IN_LINE = frozenset(
+    ("a", "abbr", "b", "big", "code", "em", "font", "i", "q", "s", "small", "span", "strong", "u")
+)
+CLOSING_RUNS = [
+    f"</{tag}>{gap}" * 32
+    for tag in ("div", "span", "b", "i", "p", "font", "ul", "table")
+    for gap in ("", "\n")
+]
 SNIFF_BYTES = 4096
 HTML_TYPES = ("text/html", "application/xhtml+xml")
 HTML_START = re.compile(rb"<(?:!doctype\s+html|html|head|body|title|div|table|p|h1)\b", re.IGNORECASE)
@@ -80,18 +93,19 @@ def _meta_charset(body: bytes) -> str | None:
 def extract(html: str, min_characters: int) -> tuple[str, str]:
     """(title, text) of a page: its main content with paragraphs and lists kept, formulas as TeX.
 
-    Where less than `min_characters` of main content are found, the whole page is the text. Raises
-    Unusable("too_deep") for absurdly nested elements, Unusable("out_of_memory").
+    Where less than `min_characters` of main content are found, the whole page is the text. Elements nested
+    absurdly deep are taken out and their text stays; where formulas are nested so, Unusable("too_deep") is
+    raised. Raises Unusable("out_of_memory").
     """
     html = LONE_CHARACTER.sub(rf">\1{JOINER}", html.replace("\0", "") if "\0" in html else html)
-    try:
-        tree = HTMLTree.parse(html)
-    except HTMLParserException as error:  # any HTML can be parsed, with enough memory
-        raise Unusable("out_of_memory") from error
+    tree = _parse(html)
+    if _is_deep(tree, html):
+        html = CONTAINER.sub(lambda tag: "" if tag[1].lower() in IN_LINE else "<br>", html)
+        tree = _parse(html)
+        if _is_deep(tree, html):
+            raise Unusable("too_deep")
     if tree.body is None:
         return "", ""
-    if _may_be_deep(html) and tree.document.query_selector(TOO_DEEP) is not None:
-        raise Unusable("too_deep")
     title = " ".join((tree.title or "").split())
     page = MathPage(tree, html) if has_formula_markup(html) else None
     text = _plain_text(tree, min_characters)
@@ -100,6 +114,18 @@ def extract(html: str, min_characters: int) -> tuple[str, str]:
         if page.changed:
             text = _plain_text(tree, min_characters)
     return title, page.restore(text) if page is not None else text
+
+
+def _parse(html: str) -> HTMLTree:
+    try:
+        return HTMLTree.parse(html)
+    except HTMLParserException as error:  # any HTML can be parsed, with enough memory
+        raise Unusable("out_of_memory") from error
+
+
+def _is_deep(tree: HTMLTree, html: str) -> bool:
+    """Whether elements are nested so deep that extraction would take too long."""
+    return _may_be_deep(html) and tree.document.query_selector(TOO_DEEP) is not None
 
 
 def _may_be_deep(html: str) -> bool:

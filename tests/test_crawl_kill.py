@@ -1,0 +1,48 @@
+"""Extraction killed at any moment and run again: the same bytes, and nothing left behind."""
+
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from crawl_warcs import FILLER, html, program, record, write_warc
+
+ROOT = Path(__file__).parents[1]
+PAGES = 200
+FILES = ("pages.jsonl.zst", "records.parquet")
+
+
+def writes_since(moment, path):
+    """Whether a run that began at `moment` has begun to write."""
+    try:
+        return path.stat().st_mtime >= moment
+    except FileNotFoundError:
+        return False
+
+
+def test_a_run_killed_at_random_moments_and_repeated_gives_the_same_bytes(tmp_path):
+    formulas = "".join(f"<p>Case {n}: <math><mi>x</mi><mo>=</mo><mn>{n}</mn></math></p>" for n in range(40))
+    pages = (record(f"http://a.org/{n}", html(f"Page {n}. {FILLER}{formulas}")) for n in range(PAGES))
+    write_warc(tmp_path / "a.warc.gz", pages)
+    done = program("extract", "--warc", tmp_path / "a.warc.gz", "--output", tmp_path / "whole")
+    assert done.returncode == 0, done.stderr
+    expected = [(tmp_path / "whole" / name).read_bytes() for name in FILES]
+    output = tmp_path / "out"
+    command = [sys.executable, "-m", "pipeline.crawl.extract", "--warc", tmp_path / "a.warc.gz"]
+    partial = tmp_path / ".out.work/partial/pages.jsonl.zst"
+    generator, killed = random.Random(), 0
+    for _ in range(3):
+        started = time.time()
+        running = subprocess.Popen([*command, "--output", output], cwd=ROOT, stderr=subprocess.DEVNULL)
+        while not writes_since(started, partial) and running.poll() is None:
+            time.sleep(0.001)
+        time.sleep(generator.uniform(0, 0.6))
+        running.kill()
+        killed += running.wait() == -9
+        if output.exists():  # complete, or not there
+            assert [(output / name).read_bytes() for name in FILES] == expected
+    done = program("extract", "--warc", tmp_path / "a.warc.gz", "--output", output)
+    assert done.returncode == 0, done.stderr
+    assert killed and [(output / name).read_bytes() for name in FILES] == expected
+    assert {path.name for path in tmp_path.iterdir()} == {"a.warc.gz", "whole", "out"}
