@@ -284,6 +284,22 @@ def test_what_katex_drew_is_read_where_it_left_no_source():
             '<td><math alttext="\\displaystyle=b"></math></td></tr></table>',
             "$$a_1 =b$$",
         ),
+        (
+            '<mjx-container jax="SVG"><svg><g data-mml-node="math" data-latex="\\frac{a}{b}">'
+            '<g data-mml-node="mfrac" data-latex="\\frac{a}{b}"></g></g></svg></mjx-container>',
+            r"$\frac{a}{b}$",
+        ),
+        (
+            '<mjx-container jax="CHTML" display="true"><mjx-math><mjx-mi data-latex="a"></mjx-mi>'
+            '<mjx-msup data-latex="+b^2"><mjx-mi data-latex="b"></mjx-mi></mjx-msup></mjx-math>'
+            "</mjx-container>",
+            "$$a +b^2$$",
+        ),
+        ('<span class="math math-inline">\\alpha</span>', r"$\alpha$"),
+        ('<div class="math math-display">\\beta</div>', r"$$\beta$$"),
+        (f'<span class="math math-inline">{katex("x^2", False)}</span>', "$x^2$"),
+        (f'<span class="math inline">{katex("x^2", False)}</span>', "$x^2$"),
+        (f'<div class="math math-display">{katex("x^2", True)}</div>', "$$x^2$$"),
     ],
 )
 def test_formulas_of_particular_sites_and_tools(page, expected):

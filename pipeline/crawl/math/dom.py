@@ -157,18 +157,32 @@ def _drop_rendered_before(node: DOMNode) -> None:
 
 
 def _rendered(node: DOMNode) -> Found:
-    """What MathJax 2 leaves without its source, or MathJax 3 and 4: the MathML for screen readers."""
+    """What MathJax 2 leaves without its source, or MathJax 3 and 4."""
     display = "isplay" in (node.class_name or "") or node.getattr("display") in ("true", "block")
-    tex, block = "", False
-    if (source := node.query_selector("[data-latex]")) is not None:
-        tex = source.getattr("data-latex") or ""
-    elif (source := node.query_selector("[data-mathml]")) is not None or node.getattr("data-mathml"):
-        tex, block = mathml_to_tex((source or node).getattr("data-mathml") or "")
-    elif (math := node.query_selector("math")) is not None:
-        tex, block = mathml_to_tex(math.html)
+    tex, block = _rendered_tex(node)
     if tex:
         _drop_rendered_before(node)
     return tex, display or block
+
+
+def _rendered_tex(node: DOMNode) -> tuple[str, bool]:
+    """The formula's source, else its MathML for screen readers, else the sources of its parts."""
+    parts = _sources(node) if node.query_selector("[data-latex]") is not None else []
+    if len(parts) == 1:
+        return parts[0], False
+    if (source := node.query_selector("[data-mathml]")) is not None or node.getattr("data-mathml"):
+        return mathml_to_tex((source or node).getattr("data-mathml") or "")
+    if (math := node.query_selector("math")) is not None:
+        return mathml_to_tex(math.html)
+    return " ".join(parts), False
+
+
+def _sources(node: DOMNode) -> list[str]:
+    """The TeX that MathJax 4 notes at what it drew: the outermost nodes that have it, in order."""
+    if tex := node.getattr("data-latex"):
+        return [tex]
+    children = [child for child in node.child_nodes[:] if not child.tag.startswith("#")]
+    return [tex for child in children for tex in _sources(child)]
 
 
 def _math(node: DOMNode) -> Found:
@@ -195,6 +209,8 @@ def _is_alone(node: DOMNode) -> bool:
 def _source(node: DOMNode) -> Found:
     """An element whose text is the TeX, for a script to render."""
     if node.child_element_count:
+        return None
+    if "\ue000" in node.text:  # a formula already
         return None
     tex, display = undelimited(node.text)
     style = f"{node.class_name or ''} {node.getattr('data-math-style') or ''}"
@@ -263,6 +279,7 @@ KINDS: tuple[tuple[str, str, str, Callable[[DOMNode], Found]], ...] = (  # word,
     ("math-", "math-", ".js-render-math, math-renderer, code.language-math", _source),
     ("math", "d-math", "d-math", _source),
     ("math ", "math ", ".math.inline, .math.display", _styled),
+    ("math-", "math-", "span.math-inline, div.math-display", _styled),
     ("texhtml", "texhtml", ".texhtml", _styled),
     ("mathquill", "mathquill", ".mathquill-embedded-latex", _source),
     ("ql-formula", "ql-formula", ".ql-formula", _attribute),
