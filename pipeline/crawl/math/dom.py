@@ -178,10 +178,13 @@ def _rendered_tex(node: DOMNode) -> tuple[str, bool]:
 
 
 def _sources(node: DOMNode) -> list[str]:
-    """The TeX that MathJax 4 notes at what it drew: the outermost nodes that have it, in order."""
+    """The TeX that MathJax 4 notes at what it drew: the outermost nodes that have it, in order.
+
+    The hidden MathML has it once more.
+    """
     if tex := node.getattr("data-latex"):
         return [tex]
-    children = [child for child in node.child_nodes[:] if not child.tag.startswith("#")]
+    children = [child for child in node.child_nodes[:] if not child.tag.startswith(("#", "mjx-assistive"))]
     return [tex for child in children for tex in _sources(child)]
 
 
