@@ -8,7 +8,6 @@ import pipeline.common.environment  # noqa: F401 (sets variables that torch and 
 
 # isort: split
 import os
-import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -91,16 +90,17 @@ def start_process_group() -> None:
     if dist.is_initialized():
         return
     if "RANK" not in os.environ:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        os.environ |= {
+        # A store of its own: a port that was free a moment ago may be taken by now. Nobody calls the address.
+        alone = {
             "RANK": "0",
             "LOCAL_RANK": "0",
             "WORLD_SIZE": "1",
-            "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": str(port),
+            "MASTER_ADDR": "localhost",
+            "MASTER_PORT": "0",
         }
+        os.environ |= alone
+        backend = deepspeed.get_accelerator().communication_backend_name()
+        dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
     # DeepSpeed would compile a shared-memory all-reduce (g++, more than a minute) that only inference uses.
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
     deepspeed.init_distributed(verbose=False)
