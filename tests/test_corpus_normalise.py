@@ -2,7 +2,7 @@
 
 import random
 
-from pipeline.corpus.normalise import FORMULA_OR_CODE, _mark, _tokens, normalise
+from pipeline.corpus.normalise import _marked, _tokens, normalise
 
 
 def test_lines_of_any_characters_give_the_tokens_of_the_whole_text():
@@ -10,7 +10,7 @@ def test_lines_of_any_characters_give_the_tokens_of_the_whole_text():
     alphabet = [*map(chr, range(128)), *"\\\\\\aZé中Σς\u0301\u0130\u00a0\u2028＼ﬁ\n\n"]
     for _ in range(3000):
         text = "".join(generator.choices(alphabet, k=generator.randrange(60)))
-        assert normalise(text) == " ".join(_tokens(FORMULA_OR_CODE.sub(_mark, text))), text
+        assert normalise(text) == " ".join(_tokens(_marked(text))), text
 
 
 def test_commands_keep_one_backslash_and_other_backslashes_go():

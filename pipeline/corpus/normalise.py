@@ -19,25 +19,26 @@ ASCII_LETTERS = {  # other characters of ASCII part words; `str.translate` works
     code: chr(code).lower() if chr(code).isalpha() or chr(code) == "\\" else " " for code in range(128)
 }
 # A single dollar opens a formula only before, and closes one only after, something: not in "$5 or $10".
-FORMULA_OR_CODE = re.compile(
-    r"\$\$([^$]{1,4000})\$\$|\$(?! )([^$\n]{1,2000})(?<! )\$(?!\d)|[;{}][ \t\r]*$", re.MULTILINE
+FORMULA = re.compile(r"\$\$([^$]{1,4000})\$\$|\$(?! )([^$\n]{1,2000})(?<! )\$(?!\d)")
+IN_FORMULA = str.maketrans(
+    {"=": " \\eq ", "<": " \\lt ", ">": " \\gt ", "+": " \\plus "} | dict.fromkeys(";{}", " ")
 )
-OPERATORS = str.maketrans({"=": " \\eq ", "<": " \\lt ", ">": " \\gt ", "+": " \\plus "})
+CODE_LINE = re.compile(r"[;{}][ \t\r]*$", re.MULTILINE)
 
 
 def normalise(text: str) -> str:
     """`text` as tokens separated by single spaces, on one line, as fastText reads it."""
     tokens: list[str] = []
-    text = FORMULA_OR_CODE.sub(_mark, text)
-    for is_ascii, lines in groupby(text.split("\n"), str.isascii):  # no token goes beyond its line
+    for is_ascii, lines in groupby(_marked(text).split("\n"), str.isascii):  # no token goes beyond its line
         part = "\n".join(lines)
         tokens += _ascii_tokens(part) if is_ascii else _tokens(part)
     return " ".join(tokens)
 
 
-def _mark(match: re.Match[str]) -> str:
-    formula = match[1] or match[2]
-    return " \\code " if formula is None else f" \\formula {formula.translate(OPERATORS)} "
+def _marked(text: str) -> str:
+    if "$" in text:
+        text = FORMULA.sub(lambda match: f" \\formula {(match[1] or match[2]).translate(IN_FORMULA)} ", text)
+    return CODE_LINE.sub(r" \\code ", text)
 
 
 def _tokens(text: str) -> list[str]:
