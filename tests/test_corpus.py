@@ -243,6 +243,15 @@ def test_the_cut_by_precision_keeps_about_the_precision_asked_for() -> None:
     assert at_precision([scores], scores, 0.9) == 0  # negatives like the pool: nothing can be trusted
 
 
+def test_the_cut_by_precision_ends_whatever_the_scores_are() -> None:
+    rng = np.random.default_rng(1)
+    for _ in range(300):  # about one in a hundred has no cut that stays where it is
+        math, other = rng.normal(2, 1, rng.integers(1, 800)), rng.normal(0, 1, rng.integers(0, 2000))
+        held_out = np.round(rng.normal(0, 1, rng.integers(1, 300)), 1)
+        scores = np.sort(np.round(np.concatenate([math, other]), 1))[::-1]
+        assert 0 <= at_precision([scores], held_out, rng.choice([0.5, 0.8, 0.9, 0.95])) <= len(scores)
+
+
 def test_no_host_stands_on_both_sides_of_a_fold_unless_a_class_has_too_few() -> None:
     def example(host: int, page: int, math: bool) -> Example:
         return Example(f"https://{host}.example/{page}", f"{host}.example", "", math)

@@ -44,7 +44,8 @@ def at_precision(batches: Iterable[Scores], other: Scores, target: float) -> int
     pages' scores, `other` (M,) those of held-out negatives.
 
     It begins with the cautious belief that nothing in the pool is mathematical, and takes off what it then
-    expects above the cut, until the cut stays where it is. Between two neighbouring scores of `other` the
+    expects above the cut, until the cut stays where it is, or comes back to an earlier place: then the
+    smallest since counts. Between two neighbouring scores of `other` the
     estimate rises with each page, so the numbers of pages between them are all that is needed.
     """
     other = np.sort(other)
@@ -55,10 +56,12 @@ def at_precision(batches: Iterable[Scores], other: Scores, target: float) -> int
     above = np.flatnonzero(counts)
     ends = np.cumsum(counts)[above]
     pages = int(counts.sum())
-    size, last, total_other = 0, -1, float(pages)
-    while size != last:
+    sizes, total_other = [0], float(pages)
+    while sizes[-1] not in sizes[:-1]:
         precision = expected_precision(ends, above, len(other), total_other)
         good = np.flatnonzero(precision >= target)
-        last, size = size, int(ends[good[-1]]) if len(good) else 0
-        total_other = pages - size * (float(precision[good[-1]]) if size else 0.0)
-    return size
+        if not len(good):
+            return 0
+        sizes.append(int(ends[good[-1]]))
+        total_other = pages - sizes[-1] * float(precision[good[-1]])
+    return min(sizes[sizes.index(sizes[-1]) :])
