@@ -6,6 +6,7 @@ datatrove's WarcReader, Trafilatura and FastTextClassifierFilter with their defa
 so that a busy machine loses no page.
 """
 
+import json
 import os
 import random
 import subprocess
@@ -27,7 +28,7 @@ from crawl_warcs import FILLER, WEB  # noqa: E402
 from test_crawl_math import DISPLAY, INLINE, KINDS  # noqa: E402
 
 from pipeline.config.crawl import CrawlSection  # noqa: E402
-from pipeline.corpus.classifier import MATH, OTHER, Scorer  # noqa: E402
+from pipeline.corpus.classifier import MATH, OTHER, ZEROED_MEMORY, Scorer  # noqa: E402
 from pipeline.corpus.normalise import normalise  # noqa: E402
 from pipeline.crawl.extract import extract_file  # noqa: E402
 from pipeline.crawl.math.page import has_formula_markup  # noqa: E402
@@ -35,7 +36,11 @@ from pipeline.crawl.text import extract  # noqa: E402
 from pipeline.crawl.warc import ReadCounts  # noqa: E402
 
 RUNS = 2
-MODEL = {"dim": 64, "wordNgrams": 3, "bucket": 200_000, "epoch": 3, "thread": 1, "verbose": 0}
+MODEL = {"lr": 0.1, "minCount": 3, "dim": 64, "wordNgrams": 3, "bucket": 200_000, "epoch": 3, "thread": 1}
+TRAIN = """
+import fasttext, json, sys
+fasttext.train_supervised(sys.argv[1], verbose=0, **json.loads(sys.argv[2])).save_model(sys.argv[3])
+"""
 Row = dict[str, Any]
 
 
@@ -100,16 +105,19 @@ def stock_path(path: Path, model: Path) -> None:
 
 
 def train_model(path: Path, folder: Path) -> Path:
-    """A small classifier of these pages, the same for both paths."""
-    import fasttext
+    """A small classifier of these pages, the same for both paths.
 
+    fastText learns in a process of its own, because it needs zeroed memory for that.
+    """
     lines = []
     for _, document in extract_file(str(path), CrawlSection(), ReadCounts()):
         if document is not None:
             lines.append(f"{MATH if '$' in document.text else OTHER} {normalise(document.text)}\n")
     (folder / "lines").write_text("".join(lines))
-    model = fasttext.train_supervised(str(folder / "lines"), lr=0.1, minCount=3, **MODEL)
-    model.save_model(str(folder / "model.bin"))
+    arguments = [folder / "lines", json.dumps(MODEL), folder / "model.bin"]
+    subprocess.run(
+        [sys.executable, "-c", TRAIN, *map(str, arguments)], check=True, env=os.environ | ZEROED_MEMORY
+    )
     return folder / "model.bin"
 
 
