@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 import torch
+import zstandard
 from tiny_model import save_tiny_model
 
 from pipeline.common.model import load_tokenizer
@@ -360,6 +361,27 @@ def test_the_next_round_continues_the_model_with_a_tenth_of_the_earlier_labels(f
     assert metrics["before"]["calibration"] != metrics["calibration"]
     with pytest.raises(InputError, match="reward.target is outcome, but .* has process"):
         check_continues(str(folder / "first/data"), RewardSection(target="outcome"))
+
+
+def test_a_policy_learns_from_a_process_reward_model(folder):
+    section = {"steps": 2, "questions_per_step": 2, "group_size": 4, "max_tokens": 16, "row_tokens": 256}
+    section |= {"supervision": "process", "rewards": {"accuracy": 0, "model": 1}, "suffix": {}}
+    section |= {"precision": "fp32", "learning_rate": 1e-3}
+    command = [sys.executable, "-m", "pipeline.rl", "--instance", "grpo", "--config", json.dumps(section)]
+    for key, path in {"parent": "model", "reward_model": "first/data", "prompts": "prompts.jsonl"}.items():
+        command += ["--input", f"{key}={folder / path}"]
+    command += ["--work", folder / "grpo/work", "--output", folder / "grpo/data"]
+    finished(Popen([*command, "--manifest", folder / "grpo/manifest.json"], cwd=ROOT, stderr=PIPE, text=True))
+    steps = lines(folder / "grpo/data/metrics.jsonl")
+    assert len(steps) == 2 and all(0 < row["reward"] < 1 for row in steps)  # probabilities, not verdicts
+    scorer = load_reward_model(folder / "first/data")
+    with zstandard.open(folder / "grpo/data/rollouts/step-00001.jsonl.zst", "rt") as file:
+        groups = [json.loads(line) for line in file]
+    for group in groups:
+        for output in group["outputs"]:
+            scored = score_steps(scorer, [group["prompt"]], [output["tokens"]])[0]
+            lowest = min((score for _, score in scored), default=0.0)
+            assert output["reward"] == pytest.approx(lowest, abs=1e-5)
 
 
 def rounds(**change: dict) -> dict:
