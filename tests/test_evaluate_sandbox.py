@@ -61,6 +61,12 @@ def _plain_worker(monkeypatch) -> None:
     monkeypatch.setattr(Worker, "_start", lambda self, kind: kind == "plain" and start(self, kind))
 
 
+def allows_namespaces() -> bool:
+    """Whether another program than ours can have them here."""
+    command = ["unshare", "--user", "--map-root-user", "--mount", "--pid", "--net", "--fork", "true"]
+    return subprocess.run(command, capture_output=True).returncode == 0
+
+
 @pytest.fixture(scope="module", params=["isolated", "plain"])
 def sandbox(request, world):
     """One worker; `plain` is what is left where namespaces are forbidden."""
@@ -70,6 +76,7 @@ def sandbox(request, world):
         found = Sandbox(1)
     with found:
         if request.param == "isolated" and any("namespaces" in layer for layer in found.missing):
+            assert not allows_namespaces(), "the system has namespaces, the sandbox did not get them"
             pytest.skip(f"this system allows no namespaces: {found.missing}")
         found.plain = request.param == "plain"
         yield found

@@ -337,7 +337,7 @@ def test_killed_while_labelling_and_while_training_it_ends_with_the_same_labels_
 
 
 def test_ranks_zero_stage_micro_batch_and_recomputation_do_not_change_the_trajectory(folder):
-    shutil.copytree(folder / "first/work/labels", folder / "two/work/labels")
+    shutil.copytree(*(folder / run / "work" / "labels" for run in ("first", "two")))
     launch = {"ranks": 2, "zero_stage": 3, "micro_batch": 1, "activation_checkpointing": True}
     finished(start(folder, "two", launch))
     one, two = (lines(folder / run / "data/metrics.jsonl") for run in ("first", "two"))

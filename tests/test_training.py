@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from tiny_model import save_tiny_model
+from tiny_model import save_tiny_model, save_tiny_tokens
 
 from pipeline.common import linear_loss
 from pipeline.common.model import IGNORE, TokenLogprobs, load_model, load_tokenizer
@@ -23,7 +23,6 @@ from pipeline.common.training import constant, multi_step
 from pipeline.config.sft import SftSection
 from pipeline.sft import Epochs, Examples, encode_examples
 from pipeline.sft import run as run_sft
-from pipeline.tokens.files import write_tokens
 
 ROOT = Path(__file__).resolve().parents[1]
 CONTEXT = 48
@@ -40,13 +39,7 @@ def folder(tmp_path_factory) -> Path:
     """A tiny model, token files of two sources, and sft examples."""
     folder = tmp_path_factory.mktemp("training")
     save_tiny_model(folder / "model", seed=1, spread=0.05)
-    tokenizer = load_tokenizer(folder / "model")
-    tokenizer.save_pretrained(folder / "tokens/tokenizer")
-    for name in ("web", "code"):
-        texts = [f"{name}: {n} + {n + 1} = {2 * n + 1}. " * (1 + n % 3) for n in range(80)]
-        write_tokens(folder / f"tokens/{name}", [tokenizer(texts)["input_ids"]], "<u2")
-    sources = {"web": {"share": 3}, "code": {"share": 1}}
-    (folder / "tokens/tokens.json").write_text(json.dumps({"dtype": "<u2", "sources": sources}))
+    save_tiny_tokens(folder / "tokens", folder / "model")
     with (folder / "sft.jsonl").open("w") as file:
         for n in range(60):
             turns = [("user", f"{n} + 1"), ("assistant", f"It is {n + 1}")]

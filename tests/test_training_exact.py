@@ -9,12 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
-from tiny_model import save_tiny_model
+from tiny_model import save_tiny_model, save_tiny_tokens
 
 from pipeline.common import checkpoint
-from pipeline.common.model import load_tokenizer
 from pipeline.common.stage import InputError
-from pipeline.tokens.files import write_tokens
 
 ROOT = Path(__file__).resolve().parents[1]
 STEPS = 4
@@ -54,13 +52,7 @@ def runs(tmp_path_factory) -> Path:
     """The same training on one rank and on two, cut in several ways, and taken up by one rank from two."""
     folder = tmp_path_factory.mktemp("exact")
     save_tiny_model(folder / "model", seed=1, tied=False, spread=0.05)
-    tokenizer = load_tokenizer(folder / "model")
-    tokenizer.save_pretrained(folder / "tokens/tokenizer")
-    for name in ("web", "code"):
-        texts = [f"{name}: {n} + {n + 1} = {2 * n + 1}. " * (1 + n % 3) for n in range(80)]
-        write_tokens(folder / f"tokens/{name}", [tokenizer(texts)["input_ids"]], "<u2")
-    sources = {"web": {"share": 3}, "code": {"share": 1}}
-    (folder / "tokens/tokens.json").write_text(json.dumps({"dtype": "<u2", "sources": sources}))
+    save_tiny_tokens(folder / "tokens", folder / "model")
     run_cases(folder, "two", 2, PAIR)
     run_cases(folder, "one", 1, ALONE + RESUMED)
     return folder

@@ -1,5 +1,6 @@
 """A random Llama model of some 70,000 parameters with a character tokenizer: what model tests start from."""
 
+import json
 import string
 from pathlib import Path
 
@@ -47,6 +48,20 @@ def save_tiny_model(folder: Path, *, seed: int, tied: bool = True, spread: float
     model.generation_config = GenerationConfig(pad_token_id=0, bos_token_id=1, eos_token_id=2)
     model.save_pretrained(folder)
     return folder
+
+
+def save_tiny_tokens(folder: Path, model: Path) -> None:
+    """Token files of two sources, `web` and `code`, three to one, as stage `tokens` writes them."""
+    from pipeline.common.model import load_tokenizer
+    from pipeline.tokens.files import write_tokens
+
+    tokenizer = load_tokenizer(model)
+    tokenizer.save_pretrained(folder / "tokenizer")
+    for name in ("web", "code"):
+        texts = [f"{name}: {n} + {n + 1} = {2 * n + 1}. " * (1 + n % 3) for n in range(80)]
+        write_tokens(folder / name, [tokenizer(texts)["input_ids"]], "<u2")
+    sources = {"web": {"share": 3}, "code": {"share": 1}}
+    (folder / "tokens.json").write_text(json.dumps({"dtype": "<u2", "sources": sources}))
 
 
 def log_probs(model: torch.nn.Module, prompt: list[int], output: list[int]) -> torch.Tensor:
