@@ -1,6 +1,8 @@
 """How stage programs start and end: nothing half-written under a final name, one line for bad input."""
 
+import contextlib
 import json
+import os
 import shlex
 import signal
 import subprocess
@@ -13,7 +15,7 @@ from crawl_warcs import html, record, write_warc
 
 from pipeline.common.manifest import code_files, code_hash, fingerprint
 from pipeline.common.progress import Progress, duration
-from pipeline.common.stage import pack, unpack
+from pipeline.common.stage import pack, put_in_place, unpack
 
 ROOT = Path(__file__).resolve().parents[1]
 SPACE = "4m"
@@ -54,6 +56,32 @@ def test_a_killed_program_leaves_nothing_final_and_its_rerun_gives_the_same_byte
     assert run(command(killed, warc)).returncode == 0
     for name in ("data/pages.jsonl.zst", "data/records.parquet", "manifest.json"):
         assert (killed / name).read_bytes() == (undisturbed / name).read_bytes()
+
+
+@pytest.mark.parametrize("call", ["unlink", "rename"])
+@pytest.mark.parametrize("allowed", range(3))
+def test_a_replacement_that_is_cut_off_leaves_no_part_of_a_folder_under_the_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, allowed: int
+) -> None:
+    new, final = tmp_path / "new", tmp_path / "final"
+    for folder in (new, final):
+        folder.mkdir()
+        for name in "abc":
+            (folder / name).write_text(folder.name)
+    calls, real = iter(range(100)), getattr(os, call)
+
+    def cut_off(*words: object, **options: object) -> None:
+        if next(calls) == allowed:
+            raise KeyboardInterrupt
+        real(*words, **options)
+
+    with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
+        patch.setattr(os, call, cut_off)
+        put_in_place(new, final)
+    assert not final.exists() or {path.name for path in final.iterdir()} == set("abc")
+    if new.exists():
+        put_in_place(new, final)
+    assert {path.read_text() for path in final.iterdir()} == {"new"}
 
 
 def test_a_manifest_tells_what_the_result_is_and_run_json_how_it_went(tmp_path: Path, warc: Path) -> None:

@@ -21,7 +21,7 @@ import torch
 import torch.distributed as dist
 
 from pipeline.common.manifest import write_json
-from pipeline.common.stage import InputError
+from pipeline.common.stage import InputError, put_in_place
 
 TAG, UNIVERSAL = "state", "universal"
 
@@ -71,8 +71,7 @@ def save(
     if engine.global_rank == 0:
         write_json(partial / "checkpoint.json", _identity(engine, owner))
         _flush(partial)
-        shutil.rmtree(final, ignore_errors=True)
-        partial.rename(final)
+        put_in_place(partial, final)
         for old in sorted(folder.glob("step-*"))[:-keep]:
             shutil.rmtree(old)
     dist.barrier()

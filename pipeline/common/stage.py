@@ -178,6 +178,25 @@ def _upstream(inputs: dict[str, list[str]]) -> dict[str, str]:
     return found
 
 
+def put_in_place(new: Path, final: Path) -> None:
+    """Give the finished folder `new` the name `final`, whatever stood there. Killed at any moment, there is
+    the old folder, none or the new one under that name, never a part of one.
+    """
+    old, copy = (final.with_name(f".{final.name}.{name}") for name in ("old", "copy"))
+    for left in (old, copy):
+        shutil.rmtree(left, ignore_errors=True)
+    if final.exists():
+        final.rename(old)  # a removal takes its time, and would leave a part if it were killed
+    try:
+        new.rename(final)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        shutil.copytree(new, copy)  # they are on different file systems
+        copy.rename(final)
+    shutil.rmtree(old, ignore_errors=True)
+
+
 def _publish(stage: Stage[Any], module: str, counts: Counts, started: float) -> None:
     """Rename the finished files to their place, then write `run.json` and, last, the manifest. A manifest
     that belongs into the output is written before that gets its name.
@@ -188,15 +207,7 @@ def _publish(stage: Stage[Any], module: str, counts: Counts, started: float) -> 
         _describe(stage, stage.partial / stage.manifest.name, module, counts, started)
     stage.output.parent.mkdir(parents=True, exist_ok=True)
     stage.manifest.parent.mkdir(parents=True, exist_ok=True)
-    shutil.rmtree(stage.output, ignore_errors=True)
-    try:
-        stage.partial.rename(stage.output)
-    except OSError as error:
-        if error.errno != errno.EXDEV:
-            raise
-        neighbour = stage.output.with_name(f".{stage.output.name}.{os.getpid()}")
-        shutil.copytree(stage.partial, neighbour)  # work and results are on different file systems
-        neighbour.rename(stage.output)
+    put_in_place(stage.partial, stage.output)
     if not inside:
         _describe(stage, stage.manifest, module, counts, started)
 
