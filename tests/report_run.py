@@ -145,7 +145,9 @@ class FakeRun:
                 }
             )
         _table(self.node(f"corpus/iteration-{number}/score-0000", ["crawl/dedup"]) / "scores.parquet", scores)
-        kept = sorted((row for row in scores if row["score"] > 1.0), key=lambda row: -row["score"])
+        excluded = [row | {"reason": "not_math"} for row in scores[::50]]
+        candidates = [row for index, row in enumerate(scores) if index % 50]
+        kept = sorted((row for row in candidates if row["score"] > 1.0), key=lambda row: -row["score"])
         before = (
             set(
                 parquet.read_table(self.root / f"corpus/iteration-{number - 1}/select/data/kept.parquet")[
@@ -157,6 +159,7 @@ class FakeRun:
         )
         folder = self.node(f"corpus/iteration-{number}/select", [f"corpus/iteration-{number}/score-0000"])
         _table(folder / "kept.parquet", kept)
+        _table(folder / "excluded.parquet", excluded)
         overlap = len(before & {row["url"] for row in kept}) / len(kept)
         metrics = {
             "iteration": number, "seed_pages": 60 * number, "pool_pages": len(pool), "kept_pages": len(kept),

@@ -144,18 +144,30 @@ def test_normaliser_keeps_tex_and_cjk_characters_and_drops_numbers_and_punctuati
     assert normalise("Let \\frac{1}{2}+x\n= 3.5, 数学") == "let \\frac x 数 学"
 
 
-def test_pages_under_an_opted_out_host_or_prefix_are_taken_out_of_the_ranking(
-    tmp_path: Path, pool: Path
-) -> None:
+def test_pages_that_opted_out_or_that_a_reviewer_rejected_are_never_kept(tmp_path: Path, pool: Path) -> None:
     (tmp_path / "list").write_text("# robots\nother.example\nhttps://seed.example/q/\n")
+    (tmp_path / "annotations.tsv").write_text(
+        "prefix\tverdict\nother.example\tmath\nnews.example/p\tnot_math\n"
+    )
     lists = {"seed_urls": tmp_path / "seed.txt", "background_urls": tmp_path / "background.txt"}
     trained = run(tmp_path, "train", 1, {"pool": pool} | lists)
     scored = run(tmp_path, "score", 1, {"train": trained, "shard": pool / "pool/0000.jsonl.zst"})
-    inputs = {"train": trained, "score": scored, "pool": pool, "opt_out": tmp_path / "list"} | lists
-    selected = run(tmp_path, "select", 1, inputs, threshold=-1e9)
+    reviews = {"opt_out": tmp_path / "list", "annotations": tmp_path / "annotations.tsv"}
+    inputs = {"train": trained, "score": scored, "pool": pool} | reviews | lists
+    selected = run(tmp_path, "select", 1, inputs, threshold=-1e9, reviewed="all")
+    excluded = read_table(selected / "excluded.parquet").to_pylist()
+    assert {(row["reason"], row["url"].split("/")[2]) for row in excluded} == {
+        ("opt_out", "other.example"),
+        ("opt_out", "seed.example"),
+        ("not_math", "news.example"),
+    }
+    found = metrics(selected)
+    assert found["excluded_pages"] == {"not_math": 30, "opt_out": 30}
     kept = read_table(selected / "kept.parquet")["url"].to_pylist()
-    assert len(kept) == 70 and metrics(selected)["opted_out_pages"] == 30
-    assert {url.rsplit("/", 1)[0] for url in kept if "news" not in url} == {"https://seed.example/p"}
+    assert len(kept) == found["kept_pages"] == 40
+    assert {url.rsplit("/", 1)[0] for url in kept} == {"https://seed.example/p", "https://news.example/q"}
+    domains = {domain["domain"]: (domain["pages"], domain["kept"]) for domain in found["domains"]}
+    assert domains == {"seed.example": (10, 10), "news.example": (60, 30)}
 
 
 def test_the_token_budget_cuts_before_it_is_passed_and_the_last_one_holds_on() -> None:

@@ -14,6 +14,7 @@ from pipeline.corpus import ranking as ranking_module
 from pipeline.corpus.cut import within_budget
 from pipeline.corpus.ranking import rank, table_in_order
 from pipeline.corpus.score import SCORES
+from pipeline.corpus.select import top
 
 
 def write_scores(folder: Path, shards: int, pages: int) -> list[Path]:
@@ -46,7 +47,7 @@ def test_the_ranking_made_in_parts_is_the_plain_sort_whatever_the_order_of_the_s
     for part, order in ((10**6, paths), (150, paths), (7, paths[::-1])):
         ranking = rank(order, tmp_path / "work", lambda pages: pages, part)
         assert [row for batch in ranking for row in batch.to_pylist()] == plain
-        assert [row for batch in ranking.top(333) for row in batch.to_pylist()] == plain[:333]
+        assert [row for batch in top(ranking, 333) for row in batch.to_pylist()] == plain[:333]
         tokens = np.cumsum([row["tokens"] for row in plain])
         for budget in (0, 1, 20_000, int(tokens[-1])):
             config = CorpusSection(budget_tokens=[budget])

@@ -55,12 +55,15 @@ def test_precision_and_recall_equal_a_count_by_hand(fake: FakeRun, found: Run) -
         if not urls & listed:
             counts[pages[origin]["label"]][0] += 1
             counts[pages[origin]["label"]][1] += bool(urls & kept)
-    (math, kept_math), (_, kept_other) = counts["math"], counts["not_math"]
+    (math, kept_math), (other, kept_other) = counts["math"], counts["not_math"]
     row = iterations(found)[1]["truth"]["unseen"]
     assert row["math"] == math
     assert row["recall"] == kept_math / math
     assert row["precision"] == kept_math / (kept_math + kept_other)
     assert row["recall_ci95"][0] < row["recall"] < row["recall_ci95"][1]
+    excluded = set(parquet.read_table(select / "excluded.parquet")["url"].to_pylist()) - listed
+    lost = [url for url in excluded if pages[url]["label"] != "unsure"]
+    assert lost and len(iterations(found)[1]["curve"]) == math + other - len(lost)
 
 
 def test_a_removed_duplicate_costs_no_recall_and_unsure_pages_do_not_count() -> None:

@@ -10,6 +10,8 @@ import pytest
 import yaml
 from conftest import OVERLAYS, ROOT, Checkout, copy_checkout
 
+from pipeline.common.shards import read_table
+
 ITERATIONS = 3
 
 
@@ -44,7 +46,19 @@ def test_every_instance_left_a_manifest_and_the_report_stands(finished: Checkout
     assert summary["run"] == "small"
     assert {"base", "instruct", "grpo"} <= set(summary["models"])
     assert len(summary["corpus"]["iterations"]) == ITERATIONS
-    assert finished.result("corpus/pages.parquet").exists()
+
+
+def test_every_record_of_the_crawl_has_a_row_that_says_what_became_of_it(finished: Checkout) -> None:
+    pages = read_table(finished.result("corpus/pages.parquet")).to_pylist()
+    records = [read_table(path) for path in finished.result("crawl").glob("extract-*/data/records.parquet")]
+    assert (
+        len(pages) == sum(map(len, records)) == len({(page["warc_file"], page["offset"]) for page in pages})
+    )
+    statuses = {"kept", "below_cut", "excluded", "duplicate", "rejected", "contaminated"}
+    assert {page["status"] for page in pages} == statuses
+    for page in pages:
+        assert (page["score"] is None) == (page["status"] in {"excluded", "duplicate", "rejected"})
+        assert (page["reason"] is None) == (page["status"] == "kept")
 
 
 @pytest.mark.parametrize(

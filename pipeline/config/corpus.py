@@ -21,7 +21,8 @@ class CorpusSection(Section):
     )
     annotations: str | None = key(
         None,
-        "reviewed URL prefixes: tab-separated prefix, verdict (math, not_math), annotator, date, evidence",
+        "reviewed URL prefixes: tab-separated prefix, verdict (math: pages under it are; not_math: none is,"
+        " and none is kept), annotator, date, evidence",
         paper="made by hand, not published (2.1)",
     )
     opt_out: str | None = key(

@@ -53,7 +53,7 @@ class Annotations:
         A prefix ends with a part of the path: `a.org/b` covers `a.org/b`, `a.org/b/c` and `a.org/b?c`, not
         `a.org/bc`.
         """
-        where = place(url)
+        where = place(url) if self.verdicts else ""
         for end in range(len(where), 0, -1):
             if (end == len(where) or where[end] in "/?") and where[:end] in self.verdicts:
                 return where[:end], self.verdicts[where[:end]]

@@ -39,21 +39,13 @@ class Ranking:
             with pa.OSFile(str(path)) as file, pa.ipc.open_stream(file) as stream:
                 yield from (batch for batch in stream if len(batch))
 
-    def top(self, size: int) -> Iterator[pa.RecordBatch]:
-        """The first `size` pages."""
-        for batch in self:
-            if size <= 0:
-                return
-            yield batch.slice(0, size)
-            size -= len(batch)
-
 
 def rank(
     paths: list[Path], folder: Path, prepare: Callable[[pa.Table], pa.Table], part: int = PART
 ) -> Ranking:
     """Rank the pages of the score tables `paths`; `folder` is emptied and holds the ranking.
 
-    `prepare` changes each part before it is stored: it may take pages out and add columns. About `part`
+    `prepare` changes each part before it is stored: it may add columns. About `part`
     pages are in memory at once.
     """
     rmtree(folder, ignore_errors=True)

@@ -5,11 +5,13 @@ Inputs: `train`, `score` (all shards), `pool`, `seed_urls`, `annotations`, `opt_
 is what an iteration keeps: pages of the seed have to rank for themselves, since a reviewed prefix also covers
 thin pages such as indexes.
 
-Outputs: `kept.parquet`; `seed_urls.txt` and `not_math_urls.txt`, which the next iteration learns from;
-`review.tsv`, the mathematical domains that nobody has reviewed; `metrics.json`.
+Outputs: `kept.parquet`; `excluded.parquet`, the pages that are never kept, and why; `seed_urls.txt` and
+`not_math_urls.txt`, which the next iteration learns from; `review.tsv`, the mathematical domains that nobody
+has reviewed; `metrics.json`.
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,12 +23,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.common.manifest import write_json
-from pipeline.common.shards import read_table, row_count, write_table
+from pipeline.common.shards import read_table, write_table
 from pipeline.common.stage import Counts, InputError, Stage, run_stage
 from pipeline.config.corpus import CorpusSection
 from pipeline.corpus.cut import at_precision, within_budget
 from pipeline.corpus.domains import Growth, Page, judge, learn, review_queue
-from pipeline.corpus.lists import Annotations, Survivors, place, read_annotations, read_urls
+from pipeline.corpus.exclusion import OPT_OUT, Exclusion
+from pipeline.corpus.lists import Annotations, Survivors, read_annotations, read_urls
 from pipeline.corpus.passing import converged_before, pass_through
 from pipeline.corpus.ranking import Ranking, rank
 
@@ -42,37 +45,65 @@ KEPT = pa.schema(
         ("iteration", pa.int64()),
     ]
 )
+EXCLUDED = pa.schema([("id", pa.string()), ("url", pa.string()), ("reason", pa.string())])
+PLACED = ("url", "key", "excluded")
 TRAINED = ("positives", "negatives", "settings", "held_out", "out_of_distribution")  # of train.json
 LISTS = ("seed_urls", "not_math_urls")
 
 
-def without_opted_out(pages: pa.Table, prefixes: Annotations) -> pa.Table:
-    """The pages under none of the prefixes; the longest prefix is found as for annotations."""
-    return pages.filter(
-        pa.array([prefixes.find(url) is None for url in pages["url"].to_pylist()], pa.bool_())
-    )
-
-
-def ranking_of(stage: Stage[CorpusSection], survivors: Survivors) -> Ranking:
-    """All pages that may be kept, with the key that stands for each."""
+def ranking_of(stage: Stage[CorpusSection], survivors: Survivors, annotations: Annotations) -> Ranking:
+    """All pages, with the key that stands for each, and why it is never kept (null: nothing speaks against
+    it).
+    """
     opted_out = read_urls(stage.input("opt_out")) if stage.inputs.get("opt_out") else []
-    prefixes = Annotations({place(prefix): "opt_out" for prefix in opted_out})
+    exclusion = Exclusion(opted_out, annotations)
 
     def prepare(pages: pa.Table) -> pa.Table:
-        pages = without_opted_out(pages, prefixes) if prefixes.verdicts else pages
-        keys = pa.array([survivors.key(url) for url in pages["url"].to_pylist()], pa.string())
-        return pages.append_column("key", keys)
+        urls = pages["url"].to_pylist()
+        keys = pa.array(map(survivors.key, urls), pa.string())
+        reasons = pa.array(map(exclusion.reason, urls), pa.string())
+        return pages.append_column("key", keys).append_column("excluded", reasons)
 
     scores = [Path(path) / "scores.parquet" for path in stage.inputs["score"]]
     return rank(scores, stage.work / "ranking", prepare)
 
 
+def candidates(ranking: Ranking) -> Iterator[pa.RecordBatch]:
+    """The pages that may be kept, in rank order."""
+    return (batch.filter(pc.is_null(batch["excluded"])) for batch in ranking)
+
+
+def top(batches: Iterable[pa.RecordBatch], size: int) -> Iterator[pa.RecordBatch]:
+    """The first `size` pages."""
+    for batch in batches:
+        if size <= 0:
+            return
+        yield batch.slice(0, size)
+        size -= len(batch)
+
+
+def write_excluded(path: Path, ranking: Ranking) -> dict[str, int]:
+    """Write the pages that are never kept; returns their number by reason."""
+    counts: Counter[str] = Counter()
+
+    def rows() -> Iterator[dict[str, Any]]:
+        for batch in ranking:
+            for row in batch.filter(pc.is_valid(batch["excluded"])).to_pylist():
+                counts[row["excluded"]] += 1
+                yield {"id": row["id"], "url": row["url"], "reason": row["excluded"]}
+
+    write_table(path, rows(), EXCLUDED)
+    return dict(sorted(counts.items()))
+
+
 def cut(ranking: Ranking, other: np.ndarray | None, config: CorpusSection, iteration: int) -> int:
-    """How many of the ranked pages are kept, as `corpus.cut` says; `other`: held-out scores of negatives."""
-    scores = (batch["score"].to_numpy() for batch in ranking)
+    """How many of the candidates are kept, as `corpus.cut` says; `other`: held-out scores of negatives."""
+    scores = (batch["score"].to_numpy() for batch in candidates(ranking))
     match config.cut:
         case "tokens":
-            return within_budget((batch["tokens"].to_numpy() for batch in ranking), config, iteration)
+            return within_budget(
+                (batch["tokens"].to_numpy() for batch in candidates(ranking)), config, iteration
+            )
         case "score":
             return sum(int((part >= config.threshold).sum()) for part in scores)
     if other is None:
@@ -173,27 +204,28 @@ def write_review(path: Path, queue: list[dict[str, str | int]]) -> None:
 
 
 def pages_of(ranking: Ranking, size: int) -> Iterator[Page]:
-    """All pages in rank order, the first `size` of them kept."""
+    """All pages in rank order but those opted out; the first `size` candidates are kept."""
     place = 0
     for batch in ranking:
-        for url, key in zip(batch["url"].to_pylist(), batch["key"].to_pylist(), strict=True):
-            yield Page(url, key, place < size)
-            place += 1
+        for url, key, reason in zip(*(batch[name].to_pylist() for name in PLACED), strict=True):
+            if reason != OPT_OUT:
+                yield Page(url, key, reason is None and place < size)
+            place += reason is None
 
 
 def select(stage: Stage[CorpusSection], iteration: int) -> dict[str, Any]:
     """Write kept pages, lists and review queue; returns the metrics."""
     config, survivors = stage.config, Survivors(stage.input("pool") / "duplicates.parquet")
-    ranking = ranking_of(stage, survivors)
-    scored = sum(row_count(Path(path) / "scores.parquet") for path in stage.inputs["score"])
+    annotations = (
+        read_annotations(stage.input("annotations")) if stage.inputs.get("annotations") else Annotations({})
+    )
+    ranking = ranking_of(stage, survivors, annotations)
+    excluded = write_excluded(stage.partial / "excluded.parquet", ranking)
     size = cut(ranking, held_out_negatives(stage.input("train")), config, iteration)
     previous = None
     if "previous" in stage.inputs:
         previous = read_table(stage.input("previous") / "kept.parquet", ["id", "host", "iteration"])
-    kept = write_kept(stage.partial / "kept.parquet", ranking.top(size), previous, iteration)
-    annotations = (
-        read_annotations(stage.input("annotations")) if stage.inputs.get("annotations") else Annotations({})
-    )
+    kept = write_kept(stage.partial / "kept.parquet", top(candidates(ranking), size), previous, iteration)
     domains = judge(pages_of(ranking, size), config)
     listed = {name: current_list(stage, name) for name in LISTS}
     known = {survivors.key(url) for urls in listed.values() for url in urls}
@@ -210,7 +242,7 @@ def select(stage: Stage[CorpusSection], iteration: int) -> dict[str, Any]:
         "seed_growth": len(growth.seed),
         "not_math_growth": len(growth.not_math),
         "pool_pages": ranking.pages,
-        "opted_out_pages": scored - ranking.pages,
+        "excluded_pages": excluded,
         "kept_pages": size,
         "kept_tokens": kept.tokens,
         "threshold": kept.threshold,
@@ -230,7 +262,9 @@ def run(stage: Stage[CorpusSection]) -> Counts:
     if converged_before(stage):
         source = stage.input("previous")
         pass_through(
-            source, stage.partial, ["kept.parquet", "review.tsv", *(f"{name}.txt" for name in LISTS)]
+            source,
+            stage.partial,
+            ["kept.parquet", "excluded.parquet", "review.tsv", *(f"{name}.txt" for name in LISTS)],
         )
         metrics = json.loads((source / "metrics.json").read_text()) | {
             "iteration": iteration,

@@ -46,7 +46,9 @@ def contaminations(path: Path) -> Rows:
     return found
 
 
-def fate(page: dict[str, Any], duplicates: Rows, kept: Rows, removed: Rows, scores: Rows) -> dict[str, Any]:
+def fate(
+    page: dict[str, Any], duplicates: Rows, excluded: Rows, kept: Rows, removed: Rows, scores: Rows
+) -> dict[str, Any]:
     """Status and reason of a page, with what belongs to them."""
     identity = page["id"]
     if page["status"] == "rejected":
@@ -58,6 +60,8 @@ def fate(page: dict[str, Any], duplicates: Rows, kept: Rows, removed: Rows, scor
             "reason": duplicate["kind"],
             "duplicate_of": duplicate["duplicate_of_url"],
         }
+    if identity in excluded:  # not ranked, so without a score here
+        return {"status": "excluded", "reason": excluded[identity]["reason"]}
     found = {"score": scores[identity]["score"]}
     if identity not in kept:
         return found | {"status": "below_cut", "reason": "score"}
@@ -77,6 +81,7 @@ def run(stage: Stage[DecontaminateSection]) -> Counts:
     for path in stage.inputs["score"]:
         scores |= by_id(Path(path) / "scores.parquet")
     kept = by_id(stage.input("select") / "kept.parquet")
+    excluded = by_id(stage.input("select") / "excluded.parquet")
     duplicates = by_id(stage.input("dedup") / "duplicates.parquet")
     removed = contaminations(stage.input("decontaminate") / "removals.jsonl")
     counts: Counter[str] = Counter()
@@ -85,7 +90,7 @@ def run(stage: Stage[DecontaminateSection]) -> Counts:
         for path in stage.inputs["extract"]:
             for page in read_table(Path(path) / "records.parquet").to_pylist():
                 row = {name: page.get(name) for name in PAGES.names}
-                row |= fate(page, duplicates, kept, removed, scores)
+                row |= fate(page, duplicates, excluded, kept, removed, scores)
                 counts[row["status"]] += 1
                 yield row
 

@@ -54,8 +54,8 @@ def write_lists(folder: Path, pages: list[Page], config: MiniwebSection) -> dict
 def annotations(pages: list[Page]) -> list[tuple[str, str, str, str, str]]:
     """Sorted verdicts on the sections of reviewed hosts: (prefix, verdict, annotator, date, evidence).
 
-    A reviewer marks the path of the mathematics where a host has one, and rejects the others; sections that
-    share a path with other pages are marked not_math, since the path would let those in.
+    A reviewer accepts the path of the mathematics where a host has one, and rejects the paths without any. A
+    path that mathematics shares with other pages gets no verdict: that is for the classifier to tell.
     """
     genres: dict[str, list[Page]] = {}
     for page in pages:
@@ -64,6 +64,7 @@ def annotations(pages: list[Page]) -> list[tuple[str, str, str, str, str]]:
     rows = []
     for prefix, found in genres.items():
         good = sum(page.section.genre in MATH_GENRES for page in found)
-        verdict = "math" if good == len(found) else "not_math"
-        rows.append((prefix, verdict, "from truth", REVIEW_DATE, f"{good} of {len(found)} pages read"))
+        if good in (0, len(found)):
+            verdict = "math" if good else "not_math"
+            rows.append((prefix, verdict, "from truth", REVIEW_DATE, f"{good} of {len(found)} pages read"))
     return sorted(rows)

@@ -11,7 +11,7 @@ from pipeline.common.stage import InputError
 from pipeline.evaluate.metrics import wilson
 from pipeline.report.collect import Model, Run, read_json
 from pipeline.report.compare import Answers, Difference, Results, Task, difference, matches
-from pipeline.report.corpus import kept_urls, scoped_items
+from pipeline.report.corpus import scoped_items, urls_of
 
 HELD, NOT_HELD, NOT_MEASURED = "held", "did not hold", "not measured"
 Selector = dict[str, Any]
@@ -167,7 +167,7 @@ def _recall(run: Run) -> list[Difference | None]:
         return []
     last, first = (
         {page.url: float(not kept.isdisjoint(page.urls)) for page in pages}
-        for kept in map(kept_urls, (run.iterations[-1], run.iterations[0]))
+        for kept in (urls_of(run.iterations[place].data / "kept.parquet") for place in (-1, 0))
     )
     names = (f"iteration {len(run.iterations)}", "iteration 1")
     return [difference(names, ("recall", "of math pages"), last, first)]

@@ -18,7 +18,7 @@ import pyarrow.parquet as parquet
 
 from pipeline.decontaminate.ngrams import CONTEXT
 from pipeline.evaluate.metrics import wilson
-from pipeline.report.collect import Node, Run, read_json, read_lines, read_truth, read_urls
+from pipeline.report.collect import Run, read_json, read_lines, read_truth, read_urls
 
 SCOPES = {"unseen": "pages in neither the seed nor the background list", "all": "all labelled pages"}
 
@@ -89,6 +89,7 @@ def average_precision(curve: list[tuple[float, float]]) -> float:
 
 
 def _scores(run: Run, iteration: int) -> dict[str, float]:
+    """Scores by URL of all pages, excluded ones too."""
     found: dict[str, float] = {}
     for node in run.of("corpus"):
         if node.instance.startswith(f"iteration-{iteration}/score-"):
@@ -98,9 +99,9 @@ def _scores(run: Run, iteration: int) -> dict[str, float]:
     return found
 
 
-def kept_urls(node: Node) -> set[str]:
-    """URLs that an iteration keeps."""
-    return set(parquet.read_table(node.data / "kept.parquet", columns=["url"])["url"].to_pylist())
+def urls_of(pages: Path) -> set[str]:
+    """The URLs of a table of pages."""
+    return set(parquet.read_table(pages, columns=["url"])["url"].to_pylist())
 
 
 def scoped_items(run: Run) -> dict[str, list[Item]]:
@@ -119,7 +120,11 @@ def iterations(run: Run) -> list[dict[str, Any]]:
     for node in run.iterations:
         row = read_json(node.data / "metrics.json")
         if items:
-            kept, scores = kept_urls(node), _scores(run, row["iteration"])
+            excluded = urls_of(node.data / "excluded.parquet")
+            scores = {
+                url: score for url, score in _scores(run, row["iteration"]).items() if url not in excluded
+            }
+            kept = urls_of(node.data / "kept.parquet")
             row["truth"] = {}
             for scope, members in items.items():
                 curve = precision_recall_curve(members, scores)
