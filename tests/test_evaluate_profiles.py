@@ -131,6 +131,20 @@ def run_score(folder: Path, samples: dict[str, list[str]], *arguments: str) -> d
     return json.loads((folder / "scores.json").read_text())
 
 
+def test_a_known_benchmark_needs_no_references(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data/bench").mkdir(parents=True)
+    with gzip.open(tmp_path / "data/bench/cmath_test.jsonl.gz", "wt") as file:
+        file.write(json.dumps({"id": "a", "question": "一加一?", "answer": "2"}) + "\n")
+    given = ["--outputs", write_lines(tmp_path / "outputs.jsonl", [{"id": "a", "samples": ["答案是二"]}])]
+    given += ["--output", str(tmp_path / "scores.json")]
+    score.main(["--benchmark", "cmath", *given])
+    assert json.loads((tmp_path / "scores.json").read_text())["accuracy"] == 1.0
+    with pytest.raises(SystemExit):
+        score.main(["--benchmark", "gsm9k", *given])
+    assert "unknown benchmark 'gsm9k'; known: cmath, " in capsys.readouterr().err
+
+
 def test_rows_on_which_a_profile_and_strict_differ_are_listed_with_reasons(tmp_path):
     scores = run_score(tmp_path, {"a": ["\\boxed{200}"], "b": ["\\boxed{5}"]}, "--profile", "official")
     assert (scores["accuracy"], scores["strict"]["accuracy"]) == (1.0, 0.5)

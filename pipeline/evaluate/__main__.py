@@ -23,7 +23,7 @@ from pipeline.evaluate.benchmarks import Item, load
 from pipeline.evaluate.grading import grade_answers, grade_responses
 from pipeline.evaluate.programs import last_output
 from pipeline.evaluate.prompts import chat_prompt, choose_exemplars, few_shot_prompt, read_layout
-from pipeline.evaluate.sampling import PROMPT_TOO_LONG, Answer, Decoding, Sampler
+from pipeline.evaluate.sampling import PROMPT_TOO_LONG, Answer, Decoding, Request, Sampler
 from pipeline.evaluate.tables import task_scores
 
 
@@ -197,9 +197,9 @@ def evaluate(
     ids = [item.id for item in task.items]
     greedy = _decoding(task, section, 1, 0.0, 1.0)
     several = _decoding(task, section, task.samples, section.temperature, section.top_p)
-    answers = sampler.sample(f"{task.name}.greedy", ids, task.prompts, task.stop, greedy)
+    answers = sampler.sample(Request(f"{task.name}.greedy", ids, task.prompts, task.stop, greedy))
     samples = (
-        sampler.sample(f"{task.name}.samples", ids, task.prompts, task.stop, several)
+        sampler.sample(Request(f"{task.name}.samples", ids, task.prompts, task.stop, several))
         if task.samples
         else [[] for _ in ids]
     )

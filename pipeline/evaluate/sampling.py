@@ -62,6 +62,22 @@ class Decoding:
     result: int = 100
 
 
+@dataclass(frozen=True)
+class Request:
+    """Prompts to be answered. `name` names the files; `ids`, one for each prompt, decide the seeds."""
+
+    name: str
+    ids: Sequence[str]
+    prompts: Sequence[list[int]]
+    stop: Sequence[str]
+    decoding: Decoding
+
+    def part(self, start: int, size: int) -> "Request":
+        """Those of `size` prompts from `start` on."""
+        part = slice(start, start + size)
+        return replace(self, ids=self.ids[part], prompts=self.prompts[part])
+
+
 def sample_seed(seed: int, name: str, item: str) -> int:
     """Seed of a question's first sample: it depends on the question's id, not on its place."""
     return int.from_bytes(hashlib.sha256(f"{seed}/{name}/{item}".encode()).digest()[:4]) >> 1
@@ -95,62 +111,42 @@ class Sampler:
         if "sandbox" in self.__dict__:
             self.sandbox.close()
 
-    def sample(
-        self,
-        name: str,
-        ids: Sequence[str],
-        prompts: Sequence[list[int]],
-        stop: Sequence[str],
-        decoding: Decoding,
-    ) -> list[list[Answer]]:
-        """`decoding.n` answers to each prompt, in order. `name` names the files; `ids` decide the seeds."""
+    def sample(self, request: Request) -> list[list[Answer]]:
+        """`decoding.n` answers to each prompt, in order."""
         answers: list[list[Answer]] = []
-        with Progress(f"sample {name}", len(prompts), unit="question") as bar:
-            for start in range(0, len(prompts), self.batch):
-                part = slice(start, start + self.batch)
-                answers += self._batch(f"{name}-{start:06d}", ids[part], prompts[part], stop, decoding)
-                bar.update(len(prompts[part]))
+        with Progress(f"sample {request.name}", len(request.prompts), unit="question") as bar:
+            for start in range(0, len(request.prompts), self.batch):
+                part = request.part(start, self.batch)
+                answers += self._batch(f"{request.name}-{start:06d}", part)
+                bar.update(len(part.prompts))
         return answers
 
-    def _batch(
-        self,
-        name: str,
-        ids: Sequence[str],
-        prompts: Sequence[list[int]],
-        stop: Sequence[str],
-        decoding: Decoding,
-    ) -> list[list[Answer]]:
+    def _batch(self, file: str, request: Request) -> list[list[Answer]]:
         settings = {
-            "ids": ids,
-            "prompts": prompts,
-            "stop": stop,
-            "decoding": asdict(decoding),
+            "ids": request.ids,
+            "prompts": request.prompts,
+            "stop": request.stop,
+            "decoding": asdict(request.decoding),
             "context": self.context,
         }
-        draw = {"cot": self._draw, "pal": self._draw_programs, "tool": self._draw_with_tools}[decoding.kind]
+        draws = {"cot": self._draw, "pal": self._draw_programs, "tool": self._draw_with_tools}
+        draw = draws[request.decoding.kind]
 
         def make() -> list[Any]:
-            drawn = draw(name.rpartition("-")[0], ids, prompts, stop, decoding)
-            return [[asdict(answer) for answer in row] for row in drawn]
+            return [[asdict(answer) for answer in row] for row in draw(request)]
 
         return [
-            [Answer(**answer) for answer in row] for row in saved_batch(self.folder, name, settings, make)
+            [Answer(**answer) for answer in row] for row in saved_batch(self.folder, file, settings, make)
         ]
 
-    def _draw(
-        self,
-        name: str,
-        ids: Sequence[str],
-        prompts: Sequence[list[int]],
-        stop: Sequence[str],
-        decoding: Decoding,
-    ) -> list[list[Answer]]:
+    def _draw(self, request: Request) -> list[list[Answer]]:
         """Sample a batch; an answer gets what room its prompt leaves in the model's context."""
+        prompts, decoding = request.prompts, request.decoding
         rooms = [min(decoding.max_tokens, self.context - len(prompt)) for prompt in prompts]
         answers = [[Answer("", PROMPT_TOO_LONG, 0)] * decoding.n for _ in prompts]
         for room in sorted({room for room in rooms if room > 0}):
             here = [index for index, other in enumerate(rooms) if other == room]
-            seeds = [sample_seed(decoding.seed, name, ids[index]) for index in here]
+            seeds = [sample_seed(decoding.seed, request.name, request.ids[index]) for index in here]
             drawn = self.engine.generate(
                 [prompts[index] for index in here],
                 n=decoding.n,
@@ -158,7 +154,7 @@ class Sampler:
                 top_p=decoding.top_p,
                 max_tokens=room,
                 seeds=seeds if decoding.temperature > 0 else None,
-                stop=stop,
+                stop=request.stop,
             )
             self.count("vllm.requests", len(here) * decoding.n)
             for index, samples in zip(here, drawn, strict=True):
@@ -180,18 +176,13 @@ class Sampler:
         self.count("sandbox.programs", len(distinct))
         return [outcomes[program] for program in programs]
 
-    def _draw_programs(
-        self,
-        name: str,
-        ids: Sequence[str],
-        prompts: Sequence[list[int]],
-        stop: Sequence[str],
-        decoding: Decoding,
-    ) -> list[list[Answer]]:
+    def _draw_programs(self, request: Request) -> list[list[Answer]]:
         """Answers that are programs, each with what it printed."""
-        drawn = self._draw(name, ids, prompts, [*stop, OUTPUT_FENCE], decoding)
+        drawn = self._draw(replace(request, stop=[*request.stop, OUTPUT_FENCE]))
         programs = [pal_program(answer.text) for row in drawn for answer in row]
-        outcomes = iter(self._run([program for program in programs if program is not None], decoding.seconds))
+        outcomes = iter(
+            self._run([program for program in programs if program is not None], request.decoding.seconds)
+        )
         found = iter(None if program is None else next(outcomes) for program in programs)
 
         def ran(answer: Answer) -> Answer:
@@ -203,20 +194,15 @@ class Sampler:
 
         return [[ran(answer) for answer in row] for row in drawn]
 
-    def _draw_with_tools(
-        self,
-        name: str,
-        ids: Sequence[str],
-        prompts: Sequence[list[int]],
-        stop: Sequence[str],
-        decoding: Decoding,
-    ) -> list[list[Answer]]:
+    def _draw_with_tools(self, request: Request) -> list[list[Answer]]:
         """Answers that go on after the output of each program they write, up to `decoding.rounds` parts."""
-        stop = [*stop, OUTPUT_FENCE]
-        answers = self._draw(name, ids, prompts, stop, decoding)
+        request = replace(request, stop=[*request.stop, OUTPUT_FENCE])
+        decoding, once = request.decoding, replace(request.decoding, n=1)
+        answers = self._draw(request)
         flat = [answer for row in answers for answer in row]
         owners = [index for index, row in enumerate(answers) for _ in row]
-        tokens = [prompts[index] for index in owners]  # of the conversation up to the answer's last part
+        # Of the conversation up to the answer's last part:
+        tokens = [request.prompts[index] for index in owners]
         parts = [answer.text for answer in flat]
         for left in reversed(range(decoding.rounds)):
             programs = {
@@ -236,8 +222,10 @@ class Sampler:
             if not left or not programs:
                 break
             again = list(programs)
-            keys = [f"{ids[owners[index]]}/{index % decoding.n}/{left}" for index in again]
-            more = self._draw(name, keys, [tokens[index] for index in again], stop, replace(decoding, n=1))
+            keys = [f"{request.ids[owners[index]]}/{index % decoding.n}/{left}" for index in again]
+            more = self._draw(
+                replace(request, ids=keys, prompts=[tokens[index] for index in again], decoding=once)
+            )
             for index, (part,) in zip(again, more, strict=True):
                 before = flat[index]
                 parts[index] = part.text

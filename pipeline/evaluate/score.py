@@ -19,6 +19,7 @@ from pipeline.common.progress import Progress
 from pipeline.common.rows import read_rows
 from pipeline.common.stage import InputError
 from pipeline.config.evaluate import BenchmarkNode
+from pipeline.config.root import BENCHMARKS, benchmark_file
 from pipeline.evaluate.answers import Verdict
 from pipeline.evaluate.benchmarks import Item, load
 from pipeline.evaluate.metrics import paired_difference
@@ -49,10 +50,11 @@ def parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--benchmark", required=True, help="name of the benchmark")
     parser.add_argument(
-        "--references", help="bench-format file or hub id; default: the benchmark's source in --config"
+        "--references",
+        help="bench-format file or hub id; default: the source that configs/benchmarks/ or --config names",
     )
     parser.add_argument(
-        "--config", type=Path, default=ROOT / "configs/default.yaml", help="where benchmarks are named"
+        "--config", type=Path, default=ROOT / "configs/default.yaml", help="where more benchmarks are named"
     )
     parser.add_argument(
         "--mode", choices=("cot", "pal", "tool"), default="cot", help="how answers are taken from outputs"
@@ -71,15 +73,15 @@ def parser() -> argparse.ArgumentParser:
 
 
 def references(name: str, source: str | None, config: Path) -> list[Item]:
-    """The benchmark's questions, from `source` or from where the configuration says."""
+    """The benchmark's questions, from `source` or from where `configs/benchmarks/` or `config` says."""
     if source is not None:
         return load(name, BenchmarkNode(source=source), [source])
     named = (yaml.safe_load(config.read_text()) or {}).get("benchmarks") or {}
-    if name not in named:
-        raise InputError(
-            f"unknown benchmark {name!r}; {config} names: {', '.join(named) or 'none'}; or give --references"
-        )
-    node = BenchmarkNode.model_validate(named[name])
+    values = benchmark_file(name) | (named.get(name) or {})
+    if not values:
+        known = sorted({*named, *(path.stem for path in BENCHMARKS.glob("*.yaml"))})
+        raise InputError(f"unknown benchmark {name!r}; known: {', '.join(known)}; or give --references")
+    node = BenchmarkNode.model_validate(values)
     return load(name, node, [node.source] if isinstance(node.source, str) else node.source)
 
 
