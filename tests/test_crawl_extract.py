@@ -99,70 +99,51 @@ def type_as(charset):
     return f"HTTP/1.1 200 OK\r\nContent-Type: text/html; charset={charset}\r\n"
 
 
+PACKED = {"http": "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Encoding: gzip\r\n"}
+GONE = {"http": "HTTP/1.1 404 Not Found\r\nContent-Type: text/html\r\n"}
+PDF = {"http": "HTTP/1.1 200 OK\r\nContent-Type: application/pdf\r\n"}
+TEXT = FILLER.encode() * 2
+RESPONSES = [  # URL, body, how it is sent, why it is rejected
+    (b"http://good.org/", html("fine"), {}, None),
+    (b"<http://angle.org/>", html("wget"), {}, None),
+    (b"http://gzip.org/", gzip.compress(html("packed")), PACKED, None),
+    (b"http://unpacked.org/", html("the header lies"), PACKED, None),
+    (b"http://untyped.org/", html("no type"), {"http": "HTTP/1.1 200 OK\r\n"}, None),
+    (b"http://null.org/", html("a\0b"), {}, None),
+    (b"http://gone.org/", html("x"), GONE, "http_status"),
+    (b"http://pdf.org/", b"%PDF", PDF, "not_html"),
+    (b"http://bomb.org/", gzip.compress(bytes(3_000_000)), PACKED, "too_large"),
+    (b"http://big.org/", html("x" * 2_000_000), {}, "too_large"),
+    (b"http://empty.org/", b"", {}, "empty"),
+    (b"http://short.org/", b"<p>Hello</p>", {}, "too_short"),
+    (b"http://deep.org/", b"<div>" * 100_000 + b"deep down \\(x^2\\) " + TEXT, {}, None),
+    (b"http://nested.org/", b"<div>\n" * 10_000 + TEXT + b"</div>\n" * 10_000, {}, None),
+    (b"http://mrow.org/", TEXT + b"<math>" + b"<mrow>" * 10_000, {}, "too_deep"),
+    (b"http://charset.org/", html("fine") + b" \xff\xfe", {"http": type_as("no-such-charset")}, None),
+    (b"http://nulls.org/", b"\0" * 50_000 + html("after nulls"), {}, None),
+    (b"http://bytes.org/\xff\xfe", html("x"), {}, "url_not_utf8"),
+    (b"dns:a.org", html("x"), {}, "not_http_url"),
+    (b"http://[bad/", html("x"), {}, "bad_url"),
+    (b"http://nohttp.org/", html("x"), {"http": "no status line\r\n"}, "no_http_header"),
+]
+
+
 def test_every_response_becomes_a_page_or_a_rejection_with_its_reason(tmp_path):
-    bomb = gzip.compress(bytes(3_000_000))
-    encoded = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Encoding: gzip\r\n"
-    cases = {
-        b"http://good.org/": (html("fine"), {}),
-        b"<http://angle.org/>": (html("wget"), {}),
-        b"http://gzip.org/": (gzip.compress(html("packed")), {"http": encoded}),
-        b"http://unpacked.org/": (html("the header lies"), {"http": encoded}),
-        b"http://untyped.org/": (html("no type"), {"http": "HTTP/1.1 200 OK\r\n"}),
-        b"http://null.org/": (html("a\0b"), {}),
-        b"http://gone.org/": (html("x"), {"http": "HTTP/1.1 404 Not Found\r\nContent-Type: text/html\r\n"}),
-        b"http://pdf.org/": (b"%PDF", {"http": "HTTP/1.1 200 OK\r\nContent-Type: application/pdf\r\n"}),
-        b"http://bomb.org/": (bomb, {"http": encoded}),
-        b"http://big.org/": (html("x" * 2_000_000), {}),
-        b"http://empty.org/": (b"", {}),
-        b"http://short.org/": (b"<p>Hello</p>", {}),
-        b"http://deep.org/": (b"<div>" * 100_000 + b"deep down \\(x^2\\) " + FILLER.encode() * 2, {}),
-        b"http://nested.org/": (b"<div>\n" * 10_000 + FILLER.encode() * 2 + b"</div>\n" * 10_000, {}),
-        b"http://mrow.org/": (FILLER.encode() * 2 + b"<math>" + b"<mrow>" * 10_000, {}),
-        b"http://bad-charset.org/": (
-            html("fine").replace(b"fine", b"fine \xff\xfe"),
-            {"http": type_as("no-such-charset")},
-        ),
-        b"http://nulls.org/": (b"\0" * 50_000 + html("after nulls"), {}),
-        b"http://bytes.org/\xff\xfe": (html("x"), {}),
-        b"dns:a.org": (html("x"), {}),
-        b"http://[bad/": (html("x"), {}),
-        b"http://nohttp.org/": (html("x"), {"http": "no status line\r\n"}),
-    }
-    records = [record(url, body, **more) for url, (body, more) in cases.items()]
+    records = [record(url, body, **sent) for url, body, sent, _ in RESPONSES]
     documents, rows, counts = extract(
         tmp_path, *records, record(URLS[0], b"GET", kind="request"), max_page_bytes=1_000_000
     )
+    shown = (url.decode(errors="backslashreplace").strip("<>") for url, *_ in RESPONSES)
     found = {row["url"]: row["reason"] for row in rows}
-    assert found == {
-        "http://good.org/": None,
-        "http://angle.org/": None,
-        "http://gzip.org/": None,
-        "http://unpacked.org/": None,
-        "http://untyped.org/": None,
-        "http://null.org/": None,
-        "http://gone.org/": "http_status",
-        "http://pdf.org/": "not_html",
-        "http://bomb.org/": "too_large",
-        "http://big.org/": "too_large",
-        "http://empty.org/": "empty",
-        "http://short.org/": "too_short",
-        "http://deep.org/": None,
-        "http://nested.org/": None,
-        "http://mrow.org/": "too_deep",
-        "http://bad-charset.org/": None,
-        "http://nulls.org/": None,
-        "http://bytes.org/\\xff\\xfe": "url_not_utf8",
-        "dns:a.org": "not_http_url",
-        "http://[bad/": "bad_url",
-        "http://nohttp.org/": "no_http_header",
-    }
+    assert found == dict(zip(shown, (reason for *_, reason in RESPONSES), strict=True))
     assert set(documents) == {url for url, reason in found.items() if reason is None}
     assert "deep down $x^2$" in documents["http://deep.org/"].text
     assert "ab" in documents["http://null.org/"].text and "packed" in documents["http://gzip.org/"].text
-    assert counts["responses"] == len(cases) and counts["records"] == len(cases) + 1
-    assert counts["pages"] + sum(count for name, count in counts.items() if "rejected" in name) == len(cases)
+    assert counts["responses"] == len(RESPONSES) and counts["records"] == len(RESPONSES) + 1
+    rejected = sum(count for name, count in counts.items() if "rejected" in name)
+    assert counts["pages"] + rejected == len(RESPONSES)
     run = json.loads((tmp_path / "out" / "run.json").read_text())
-    assert run["counters"] == {"fastwarc.records": len(cases) + 1, "resiliparse.pages": 10}
+    assert run["counters"] == {"fastwarc.records": len(RESPONSES) + 1, "resiliparse.pages": 10}
 
 
 def test_one_page_costs_no_more_than_its_time_and_memory_and_the_next_ones_are_read(tmp_path):

@@ -74,109 +74,84 @@ def prepare(folder: Path, vocabulary: int) -> None:
     (folder / "prompts.json").write_text(json.dumps({"prompts": prompts, "outputs": stored}))
 
 
+class Ours:
+    """The pipeline's own parts: policy, sampler (where outputs are not given) and the groups of a step."""
+
+    def __init__(self, folder: Path, samples: bool) -> None:
+        from pipeline.common.model import TokenLogprobs, load_model, load_tokenizer
+        from pipeline.common.training import EngineSettings, build_engine, use_threads
+        from pipeline.rl.train import Models
+
+        use_threads({"threads": 1})
+        self.tokenizer, self.data = load_tokenizer(folder), json.loads((folder / "prompts.json").read_text())
+        self.prompts = [self.tokenizer(text)["input_ids"] for text in self.data["prompts"]]
+        settings = EngineSettings(learning_rate=1e-6, weight_decay=0.0)
+        self.models = Models(build_engine(TokenLogprobs(load_model(folder)), settings), rows_at_once=8)
+        self.generator = None
+        if samples:
+            from pipeline.common.generation import Generator
+
+            most = QUESTIONS * GROUP
+            self.generator = Generator(folder, dtype="float32", max_model_len=256, max_sequences=most)
+
+    def drawn(self, step: int, here: range) -> list[list[tuple[list[int], list[float]]]]:
+        """Tokens and log-probabilities of each question's outputs: the given ones, or new ones."""
+        from pipeline.common.model import named_weights
+
+        if self.generator is None:
+            return [
+                [(tokens, [0.0] * len(tokens)) for tokens in self.data["outputs"][place]] for place in here
+            ]
+        self.generator.load_weights(named_weights(self.models.engine, tied=True), step)
+        samples = self.generator.generate(
+            [self.prompts[place] for place in here],
+            n=GROUP,
+            max_tokens=LONGEST,
+            seeds=[100 * place for place in here],
+            logprobs=True,
+        )
+        return [[(sample.token_ids, sample.logprobs) for sample in row] for row in samples]
+
+    def groups(self, step: int) -> list[Any]:
+        """The step's groups, rewarded."""
+        from pipeline.rl.rollout import Group, Rollout
+
+        def rollout(tokens: list[int], logprobs: list[float], text: str) -> Rollout:
+            return Rollout(0, tokens, logprobs, "stop", text, reward_of(tokens), {}, "wrong", None, "")
+
+        here, found = range(step * QUESTIONS, (step + 1) * QUESTIONS), []
+        for place, row in zip(here, self.drawn(step, here), strict=True):
+            texts = self.tokenizer.batch_decode([tokens for tokens, _ in row])
+            outputs = [rollout(*output, text) for output, text in zip(row, texts, strict=True)]
+            found.append(Group(step, step, str(place), "", "", self.prompts[place], outputs))
+        return found
+
+
 def ours(folder: Path, what: str) -> dict[str, Any]:
-    """Seconds of each step (or train phase) of the pipeline's own parts."""
+    """Seconds of each step (or train phase) of the pipeline."""
     import pipeline.common.environment  # noqa: F401  # isort: skip
 
-    from pipeline.common.model import TokenLogprobs, load_model, load_tokenizer, named_weights
-    from pipeline.common.training import EngineSettings, build_engine, use_threads
     from pipeline.config.rl import RlSection
-    from pipeline.rl.rollout import Group, Rollout
-    from pipeline.rl.train import Models, train_on
+    from pipeline.rl.train import train_on
 
-    use_threads({"threads": 1})
     section = RlSection(kl_coefficient=0.0, precision="fp32", max_tokens=LONGEST, row_tokens=512)
-    tokenizer, data = load_tokenizer(folder), json.loads((folder / "prompts.json").read_text())
-    prompts = [tokenizer(text)["input_ids"] for text in data["prompts"]]
-    settings = EngineSettings(learning_rate=1e-6, weight_decay=0.0)
-    models = Models(build_engine(TokenLogprobs(load_model(folder)), settings), rows_at_once=8)
-    generator = None
-    if what == "step":
-        from pipeline.common.generation import Generator
-
-        generator = Generator(folder, dtype="float32", max_model_len=256, max_sequences=QUESTIONS * GROUP)
-
-    def groups_of(step: int) -> list[Group]:
-        here = range(step * QUESTIONS, (step + 1) * QUESTIONS)
-        if generator is None:
-            drawn = [[(tokens, [0.0] * len(tokens)) for tokens in data["outputs"][index]] for index in here]
-        else:
-            generator.load_weights(named_weights(models.engine, tied=True), step)
-            samples = generator.generate(
-                [prompts[index] for index in here],
-                n=GROUP,
-                max_tokens=LONGEST,
-                seeds=[100 * index for index in here],
-                logprobs=True,
-            )
-            drawn = [[(sample.token_ids, sample.logprobs) for sample in row] for row in samples]
-        texts = [tokenizer.batch_decode([tokens for tokens, _ in row]) for row in drawn]
-        return [
-            Group(
-                step,
-                step,
-                str(index),
-                "",
-                "",
-                prompts[index],
-                [
-                    Rollout(0, tokens, logprobs, "stop", text, reward_of(tokens), {}, "wrong", None, "")
-                    for (tokens, logprobs), text in zip(row, written, strict=True)
-                ],
-            )
-            for index, row, written in zip(here, drawn, texts, strict=True)
-        ]
-
-    seconds, tokens = [], 0
+    side, seconds, tokens = Ours(folder, what == "step"), [], 0
     for step in range(STEPS[what]):
         started = time.perf_counter()
-        groups = groups_of(step)
+        groups = side.groups(step)
         tokens += sum(group.tokens for group in groups)
         if what != "step":
             started = time.perf_counter()
-        train_on(models, groups, section, 1e-6, on_policy=what == "step")
+        train_on(side.models, groups, section, 1e-6, on_policy=what == "step")
         seconds.append(time.perf_counter() - started)
     return {"seconds": seconds[1:], "tokens": tokens}
 
 
-def trl(folder: Path, what: str) -> dict[str, Any]:
-    """Seconds of each step (or train phase) of TRL's GRPOTrainer."""
-    os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
-    import torch
-    from datasets import Dataset
-    from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
-    from trl import GRPOConfig, GRPOTrainer
+def trl_settings(folder: Path, what: str) -> Any:
+    """What TRL trains with: the same as ours where both have the option."""
+    from trl import GRPOConfig
 
-    torch.set_num_threads(1)
-    data = json.loads((folder / "prompts.json").read_text())
-    tokenizer = AutoTokenizer.from_pretrained(folder, padding_side="left")
-    stored = dict(zip(data["prompts"], data["outputs"], strict=True))
-    times: dict[str, list[float]] = {"begun": [], "prepared": [], "ended": []}
-    counted = []
-
-    class Clock(TrainerCallback):
-        def on_step_begin(self, *_: Any, **__: Any) -> None:
-            times["begun"].append(time.perf_counter())
-
-        def on_step_end(self, *_: Any, **__: Any) -> None:
-            times["ended"].append(time.perf_counter())
-
-    def reward(completion_ids: list[list[int]], **_: Any) -> list[float]:
-        counted.append(sum(map(len, completion_ids)))
-        return [reward_of(tokens) for tokens in completion_ids]
-
-    def replay(prompts: list[str], trainer: Any) -> dict[str, Any]:
-        ids = [tokenizer(text)["input_ids"] for text in prompts]
-        outputs = [stored[text][index % GROUP] for index, text in enumerate(prompts)]
-        return {"prompt_ids": ids, "completion_ids": outputs, "logprobs": None}
-
-    class Timed(GRPOTrainer):
-        def _prepare_inputs(self, batch: Any) -> Any:
-            inputs = super()._prepare_inputs(batch)
-            times["prepared"].append(time.perf_counter())
-            return inputs
-
-    arguments = GRPOConfig(
+    return GRPOConfig(
         output_dir=str(folder / "trl"),
         per_device_train_batch_size=QUESTIONS * GROUP,
         gradient_accumulation_steps=1,
@@ -196,18 +171,65 @@ def trl(folder: Path, what: str) -> dict[str, Any]:
         logging_strategy="no",
         disable_tqdm=True,
     )
+
+
+def trl(folder: Path, what: str) -> dict[str, Any]:
+    """Seconds of each step (or train phase) of TRL's GRPOTrainer."""
+    os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
+    import torch
+    from datasets import Dataset
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from trl import GRPOTrainer
+
+    torch.set_num_threads(1)
+    data = json.loads((folder / "prompts.json").read_text())
+    tokenizer = AutoTokenizer.from_pretrained(folder, padding_side="left")
+    stored = dict(zip(data["prompts"], data["outputs"], strict=True))
+    begun: list[float] = []
+    prepared: list[float] = []
+    ended: list[float] = []
+    counted = []
+
+    def reward(completion_ids: list[list[int]], **_: Any) -> list[float]:
+        counted.append(sum(map(len, completion_ids)))
+        return [reward_of(tokens) for tokens in completion_ids]
+
+    def replay(prompts: list[str], trainer: Any) -> dict[str, Any]:
+        ids = [tokenizer(text)["input_ids"] for text in prompts]
+        outputs = [stored[text][index % GROUP] for index, text in enumerate(prompts)]
+        return {"prompt_ids": ids, "completion_ids": outputs, "logprobs": None}
+
+    class Timed(GRPOTrainer):
+        def _prepare_inputs(self, batch: Any) -> Any:
+            inputs = super()._prepare_inputs(batch)
+            prepared.append(time.perf_counter())
+            return inputs
+
     Timed(
         model=AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32),
-        args=arguments,
+        args=trl_settings(folder, what),
         processing_class=tokenizer,
         reward_funcs=reward,
         train_dataset=Dataset.from_dict({"prompt": data["prompts"]}),
         rollout_func=None if what == "step" else replay,
-        callbacks=[Clock()],
+        callbacks=[clock(begun, ended)],
     ).train()
-    starts = times["begun"] if what == "step" else times["prepared"]
-    seconds = [end - begin for begin, end in zip(starts, times["ended"], strict=True)]
+    seconds = [end - begin for begin, end in zip(begun if what == "step" else prepared, ended, strict=True)]
     return {"seconds": seconds[1:], "tokens": sum(counted)}
+
+
+def clock(begun: list[float], ended: list[float]) -> Any:
+    """A callback that notes when TRL's steps begin and end."""
+    from transformers import TrainerCallback
+
+    class Clock(TrainerCallback):
+        def on_step_begin(self, *_: Any, **__: Any) -> None:
+            begun.append(time.perf_counter())
+
+        def on_step_end(self, *_: Any, **__: Any) -> None:
+            ended.append(time.perf_counter())
+
+    return Clock()
 
 
 def measured(side: str, folder: Path, what: str) -> dict[str, Any]:
