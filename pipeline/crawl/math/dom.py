@@ -12,6 +12,7 @@ from resiliparse.parse.html import DOMNode, HTMLTree
 
 from pipeline.crawl.math.delimiters import undelimited
 from pipeline.crawl.math.images import image_tex
+from pipeline.crawl.math.mathjax import drawn_to_tex
 from pipeline.crawl.math.mathml import mathml_to_tex
 from pipeline.crawl.math.nodes import JOINER
 from pipeline.crawl.math.rendered import html_to_tex, katex_html_to_tex
@@ -166,7 +167,9 @@ def _rendered(node: DOMNode) -> Found:
 
 
 def _rendered_tex(node: DOMNode) -> tuple[str, bool]:
-    """The formula's source, else its MathML for screen readers, else the sources of its parts."""
+    """The formula's source, else its MathML for screen readers, else the sources of its parts, else what was
+    drawn.
+    """
     parts = _sources(node) if node.query_selector("[data-latex]") is not None else []
     if len(parts) == 1:
         return parts[0], False
@@ -174,7 +177,7 @@ def _rendered_tex(node: DOMNode) -> tuple[str, bool]:
         return mathml_to_tex((source or node).getattr("data-mathml") or "")
     if (math := node.query_selector("math")) is not None:
         return mathml_to_tex(math.html)
-    return " ".join(parts), False
+    return " ".join(parts) or drawn_to_tex(node.html), False
 
 
 def _sources(node: DOMNode) -> list[str]:

@@ -30,6 +30,7 @@ ANNOTATION = re.compile(
     r"<(?:[\w.-]+:)?annotation\s[^>]*encoding=\"[^\"]*tex[^\"]*\"[^>]*>(.*?)</(?:[\w.-]+:)?annotation>",
     re.IGNORECASE | re.DOTALL,
 )
+NO_LINE = re.compile(r"0(?:\.0*)?\s*(?:px|pt|em|ex|%)?")
 WIDE = {"bar": "overline", "hat": "widehat", "tilde": "widetilde", "vec": "overrightarrow"}
 SPACES = ((1.9, r"\qquad "), (0.9, r"\quad "), (0.26, r"\;"), (0.1, r"\,"))  # from this width on, em
 IGNORED = frozenset(("annotation", "annotation-xml", "none", "mprescripts", "maligngroup", "malignmark"))
@@ -97,8 +98,8 @@ def _row(node: Element) -> str:
     if not node.children:
         return _symbols(node.text.strip()) if node.text.strip() else ""
     children = _children(node)
-    if (matrix := _fenced_table(children)) is not None:
-        return matrix
+    if (whole := _fenced_table(children) or _binomial(children)) is not None:
+        return whole
     pieces: list[str] = []
     stretched = _stretched_fences(children)
     for index, child in enumerate(children):
@@ -144,6 +145,16 @@ def _fenced_table(children: list[Element]) -> str | None:
     return f"\\begin{{{name}}}{_cells(table)}\\end{{{name}}}"
 
 
+def _binomial(children: list[Element]) -> str | None:
+    """A fraction without line between parentheses."""
+    if len(children) != 3 or [child.all_text().strip() for child in children[::2]] != ["(", ")"]:
+        return None
+    fraction = children[1]
+    if fraction.tag != "mfrac" or not NO_LINE.fullmatch(fraction.get("linethickness")):
+        return None
+    return f"\\binom{{{_argument(fraction, 0)}}}{{{_argument(fraction, 1)}}}"
+
+
 def _only_table(node: Element) -> Element | None:
     while node.tag in ("mrow", "mstyle", "mpadded") and len(node.children) == 1:
         node = node.children[0]
@@ -163,6 +174,10 @@ def _cells(table: Element) -> str:
 
 
 def _table(node: Element) -> str:
+    if len(node.children) == 1 and len(node.children[0].children) == 1 + (
+        node.children[0].tag == "mlabeledtr"
+    ):
+        return _cells(node)
     columns = max((len(row.children) - (row.tag == "mlabeledtr") for row in node.children), default=0)
     align = node.get("columnalign").split()
     if align[:2] == ["right", "left"]:
@@ -233,7 +248,7 @@ def _space(node: Element) -> str:
 
 def _fraction(node: Element) -> str:
     top, bottom = _argument(node, 0), _argument(node, 1)
-    if re.fullmatch(r"0(?:\.0*)?\s*(?:px|pt|em|ex|%)?", node.get("linethickness")):
+    if NO_LINE.fullmatch(node.get("linethickness")):
         return f"{{{top} \\atop {bottom}}}"
     if node.get("bevelled") == "true":
         return f"{_atom(top)}/{_atom(bottom)}"

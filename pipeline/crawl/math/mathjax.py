@@ -1,0 +1,239 @@
+"""What MathJax 3 and 4 drew, as MathML again, for pages that keep neither its source nor its MathML.
+
+Every element of MathML is drawn as one: `mjx-mfrac` in HTML, `g data-mml-node="mfrac"` in SVG, with boxes of
+its own around the parts. Glyphs are named by their code points.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from unicodedata import decomposition, name
+
+from pipeline.crawl.math.mathml import to_tex
+from pipeline.crawl.math.nodes import Element, parse_markup
+
+CODE = re.compile(r"(?:^|\s)mjx-c([0-9A-F]{2,6})(?=\s|$)")
+FONT = re.compile(r"TEX-([A-Z]+)-")
+HEIGHT = re.compile(r"translate\(\s*[-\d.]+[\s,]+([-\d.]+)")
+WIDTH = re.compile(r"width:\s*([\d.]+em)")
+ALIGN = re.compile(r"text-align:\s*(\w+)")
+LEAVES = ("mi", "mn", "mo", "mtext", "ms")
+ROWS = ("mrow", "mstyle", "mpadded", "mphantom")
+PARTS = ("num", "den", "base", "under", "over", "script", "root", "mtd", "surd")
+HIDDEN = ("nstrut", "dstrut", "tstrut", "line", "surd", "spacer", "rect", "path", "use", "defs", "labels")
+STYLES = (  # by a word of the glyph's name, MathJax's class or the name of its font
+    ("script", ("SCRIPT", "mjx-cal", "mjx-sc", "C", "S")),
+    ("double-struck", ("DOUBLE-STRUCK", "mjx-ds", "D", "A")),
+    ("fraktur", ("FRAKTUR", "BLACK-LETTER", "mjx-fr", "F")),
+    ("sans-serif", ("SANS-SERIF", "mjx-ss", "SS")),
+    ("monospace", ("MONOSPACE", "mjx-ty", "M")),
+    ("bold", ("BOLD", "mjx-b", "B")),
+)
+ASSEMBLED = {  # tall delimiters are drawn in pieces
+    piece: sign
+    for sign, pieces in zip(
+        "()[]{}|", ("⎛⎜⎝", "⎞⎟⎠", "⎡⎢⎣", "⎤⎥⎦", "⎧⎨⎩", "⎫⎬⎭", "\u2223\u23d0"), strict=True
+    )
+    for piece in pieces
+}
+BAR, BRACE = "\u00af", "\u23df\u23de"  # above or below is for the place to say
+BRACE_GLYPHS = re.compile("[\ue150-\ue157]")
+
+
+def drawn_to_tex(markup: str) -> str:
+    """TeX of a serialised `mjx-container`, rebuilt from what it shows; empty if that is nothing known."""
+    drawn = _box(parse_markup(markup), "math")
+    return to_tex(_row(_inner(drawn))).strip() if drawn is not None else ""
+
+
+def _kind(node: Element) -> str:
+    """The element of MathML, or the box of MathJax, that a node is."""
+    return (node.get("data-mml-node") or node.tag.removeprefix("mjx-")).lower()
+
+
+def _box(node: Element, kind: str) -> Element | None:
+    """The first box of that kind below a node, not looking into other parts."""
+    for child in node.children:
+        if _kind(child) == kind:
+            return child
+        if _kind(child) not in PARTS and (found := _box(child, kind)) is not None:
+            return found
+    return None
+
+
+def _element(tag: str, children: list[Element], attributes: str = "") -> Element:
+    return Element(tag, attributes, children, "", [*children])
+
+
+def _row(children: list[Element]) -> Element:
+    return children[0] if len(children) == 1 else _element("mrow", children)
+
+
+def _part(node: Element, kind: str) -> Element:
+    box = _box(node, kind)
+    return _row(_inner(box) if box is not None else [])
+
+
+def _inner(node: Element) -> list[Element]:
+    """MathML of what stands below a node, boxes opened; every argument of an element is one of them."""
+    found: list[Element] = []
+    for child in node.children:
+        kind = _kind(child)
+        if kind in BUILDERS:
+            found.append(BUILDERS[kind](child))
+        elif kind in ROWS:
+            found.append(_element(kind, _inner(child)))
+        elif kind == "texatom":
+            found.append(_row(_inner(child)))
+        elif kind not in HIDDEN:
+            found += _inner(child)
+    return found
+
+
+def _glyphs(node: Element) -> Iterator[tuple[str, str]]:
+    """(character, name of its font if told) of each glyph below a node."""
+    for child in node.children:
+        if code := child.get("data-c") or next(iter(CODE.findall(child.get("class"))), ""):
+            font = FONT.search(child.get("xlink:href") or child.get("href"))
+            yield chr(int(code, 16)), font[1] if font else ""
+        elif child.tag in ("mjx-utext", "text"):
+            yield from ((character, "") for character in child.all_text())
+        else:
+            yield from _glyphs(child)
+
+
+def _plain(character: str) -> str:
+    """A mathematical letter of any style as the letter that it is."""
+    found = decomposition(character) if character != "ℓ" else ""
+    return chr(int(found[7:], 16)) if found.startswith("<font> ") else character
+
+
+def _leaf(node: Element) -> Element:
+    kind, glyphs = _kind(node), list(_glyphs(node))
+    text = "".join(character if kind == "mo" else _plain(character) for character, _ in glyphs)
+    leaf = Element(kind, "", [], text, [text])
+    if kind == "mo" and (pieces := _box(node, "stretchy-h")) is not None and not text:
+        leaf.text = BRACE if _box(pieces, "mid") is not None else BAR
+    elif kind == "mo" and BRACE_GLYPHS.search(text):
+        leaf.text = BRACE
+    elif kind == "mo" and text and not text.strip("\u2013"):
+        leaf.text = BAR
+    elif kind == "mo" and len(text) > 1 and text[0] in ASSEMBLED:
+        leaf.text = ASSEMBLED[text[0]]
+    elif kind in ("mi", "mn") and glyphs:
+        (first, font), *_ = glyphs
+        words = {*re.findall("[A-Z-]{4,}", name(first, "")), *node.get("class").split(), font}
+        style = next((style for style, signs in STYLES if not words.isdisjoint(signs)), "")
+        style = "" if text == "ℓ" else style
+        if not style and kind == "mi" and len(text) == 1 and first.isascii():
+            style = "normal"  # an italic letter has a code point of its own
+        leaf.attributes = f' mathvariant="{style}"' if style else ""
+    return leaf
+
+
+def _fraction(node: Element) -> Element:
+    if _box(node, "num") is not None:
+        line, parts = _box(node, "line") is not None, [_part(node, "num"), _part(node, "den")]
+    else:
+        line, parts = any(child.tag == "rect" for child in node.children), _inner(node)[:2]
+    return _element("mfrac", parts, "" if line else ' linethickness="0"')
+
+
+def _root(node: Element) -> Element:
+    if _box(node, "box") is not None:
+        parts = [_part(node, "box"), _part(node, "root")]
+    else:  # SVG: what is under the root, the degree if there is one, the sign
+        body, *more = node.children or [node]
+        parts = [_row(_inner(body)), *_inner(_element("", more))]
+    return _element(_kind(node), parts[: 2 if _kind(node) == "mroot" else 1])
+
+
+def _height(node: Element) -> float:
+    found = HEIGHT.search(node.get("transform"))
+    return float(found[1]) if found else 0.0
+
+
+def _scripted(node: Element) -> Element:
+    """Scripts beside a base, or limits below and above it."""
+    kind = _kind(node)
+    beside = next((child for child in node.children if _kind(child) == "script"), None)
+    if beside is not None:  # the upper one first
+        scripts = _inner(beside)[::-1]
+        base = _row(_inner(_element("", [child for child in node.children if child is not beside])))
+        kind = {"munder": "msub", "mover": "msup", "munderover": "msubsup"}.get(kind, kind)
+    elif _box(node, "base") is not None:
+        base = _part(node, "base")
+        scripts = [_part(node, name) for name in ("under", "over") if name in kind]
+    else:  # SVG's, in any order
+        base, *scripts = _inner(node) or [_row([])]
+        drawn = [child for child in node.children if child.get("data-mml-node")]
+        if len(drawn) == 3 and _height(drawn[1]) > _height(drawn[2]):
+            scripts.reverse()
+    for script in scripts:
+        if script.tag == "mo" and script.text == BRACE:
+            script.text = "\u23df" if kind == "munder" else "\u23de"
+    return _element(kind, [base, *scripts])
+
+
+def _rows(node: Element) -> Iterator[Element]:
+    for child in node.children:
+        if _kind(child) in ("mtr", "mlabeledtr"):
+            yield child
+        elif _kind(child) not in ("mtd", "labels"):
+            yield from _rows(child)
+
+
+def _cells(row: Element) -> list[Element]:
+    return [child for child in row.children if _kind(child) == "mtd"]
+
+
+def _table(node: Element) -> Element:
+    drawn = list(_rows(node))
+    rows = [_element("mtr", [_element("mtd", _inner(cell)) for cell in _cells(row)]) for row in drawn]
+    labels = _labels(node)
+    for row, source in zip(rows, drawn, strict=True):
+        if _kind(source) == "mlabeledtr" and labels:
+            row.tag, row.children = "mlabeledtr", [_element("mtd", _inner(labels.pop(0))), *row.children]
+    found = [ALIGN.search(cell.get("style")) for row in drawn for cell in _cells(row)]
+    columns = max((len(_cells(row)) for row in drawn), default=0)
+    names = " ".join(match[1] if match else "center" for match in found[:columns])
+    return _element("mtable", rows, f' columnalign="{names}"' if any(found) else "")
+
+
+def _labels(node: Element) -> list[Element]:
+    """The cells of a table that stand in none of its rows: the numbers of its formulas."""
+    box = _box(node, "labels")
+    if box is not None:
+        return [cell for row in _rows(box) for cell in _cells(row)]
+    found: list[Element] = []
+    for child in node.children:
+        if _kind(child) not in ("mtr", "mlabeledtr"):
+            found += [child] if _kind(child) == "mtd" else _labels(child)
+    return found
+
+
+def _space(node: Element) -> Element:
+    width = WIDTH.search(node.get("style"))
+    return _element("mspace", [], f' width="{width[1]}"' if width else "")
+
+
+def _enclosed(node: Element) -> Element:
+    drawn = {_kind(child): child for child in node.children}
+    notation, box, line = "", _box(node, "box"), drawn.get("line")
+    if "ustrike" in drawn or (line and float(line.get("y1") or 0) < float(line.get("y2") or 0)):
+        notation = "updiagonalstrike"
+    elif "dstrike" in drawn or line:
+        notation = "downdiagonalstrike"
+    elif "rect" in drawn or (box is not None and "border" in box.get("style")):
+        notation = "box"
+    return _element("menclose" if notation else "mrow", _inner(node), f' notation="{notation}"')
+
+
+BUILDERS: dict[str, Callable[[Element], Element]] = {
+    **dict.fromkeys(LEAVES, _leaf),
+    **dict.fromkeys(("msub", "msup", "msubsup", "munder", "mover", "munderover"), _scripted),
+    **dict.fromkeys(("msqrt", "mroot"), _root),
+    "mfrac": _fraction,
+    "mtable": _table,
+    "mspace": _space,
+    "menclose": _enclosed,
+}
