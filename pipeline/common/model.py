@@ -205,7 +205,8 @@ def named_weights(engine: Any, tied: bool = False) -> Iterator[tuple[str, Tensor
 
 
 def export_model(engine: Any, tokenizer: Any, folder: Path) -> None:
-    """Write a folder that transformers and vLLM load: weights, config, tokenizer, generation settings.
+    """Write a folder that transformers and vLLM load: weights, config, tokenizer, generation settings. Tokens
+    that ended an answer of the model it came from still do.
 
     All ranks must call it; rank 0 writes.
     """
@@ -217,9 +218,12 @@ def export_model(engine: Any, tokenizer: Any, folder: Path) -> None:
     if not main:
         return
     model = causal_model(engine)
+    before = model.generation_config.eos_token_id
+    ends = dict.fromkeys([tokenizer.eos_token_id, *(before if isinstance(before, list) else [before])])
+    ends.pop(None, None)
     model.generation_config = GenerationConfig(
         bos_token_id=tokenizer.bos_token_id,
-        eos_token_id=tokenizer.eos_token_id,
+        eos_token_id=list(ends) if len(ends) > 1 else tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
     )
     model.save_pretrained(folder, state_dict=state)
