@@ -162,7 +162,8 @@ class FakeRun:
         _table(folder / "excluded.parquet", excluded)
         overlap = len(before & {row["url"] for row in kept}) / len(kept)
         metrics = {
-            "iteration": number, "seed_pages": 60 * number, "pool_pages": len(pool), "kept_pages": len(kept),
+            "iteration": number, "seed_pages": 60 * number, "pool_pages": len(pool),
+            "excluded_pages": {"not_math": len(excluded)}, "kept_pages": len(kept),
             "kept_tokens": 480 * len(kept),
             "overlap_with_previous": overlap if number > 1 else None,
             "marginal_pages": len(kept) - len(before),
