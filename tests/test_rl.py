@@ -68,6 +68,7 @@ def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
+    model.generation_config.eos_token_id = [2, 3]  # published models often have two
     model.save_pretrained(folder)
     return folder
 
@@ -177,6 +178,9 @@ def test_two_ranks_with_split_weights_do_what_one_does(
     undisturbed: Path, policy: Path, tmp_path: Path
 ) -> None:
     finish(command(policy, tmp_path, ranks=2, zero_stage=3), tmp_path / "log")
+    for folder in (undisturbed, tmp_path):
+        settings = json.loads((folder / "data/generation_config.json").read_text())
+        assert settings["eos_token_id"] == [2, 3]
     one, two = (load_file(folder / "data/model.safetensors") for folder in (undisturbed, tmp_path))
     assert all(torch.allclose(one[name], two[name], atol=1e-5) for name in one)
     logs = [lines(folder / "data/metrics.jsonl") for folder in (undisturbed, tmp_path)]

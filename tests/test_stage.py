@@ -1,6 +1,6 @@
 """How stage programs start and end: nothing half-written under a final name, one line for bad input."""
 
-import contextlib
+import errno
 import json
 import os
 import shlex
@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -58,30 +59,39 @@ def test_a_killed_program_leaves_nothing_final_and_its_rerun_gives_the_same_byte
         assert (killed / name).read_bytes() == (undisturbed / name).read_bytes()
 
 
-@pytest.mark.parametrize("call", ["unlink", "rename"])
-@pytest.mark.parametrize("allowed", range(3))
+def folder_of(path: Path, words: str) -> Path:
+    path.mkdir(exist_ok=True)
+    for name in "abc":
+        (path / name).write_text(words)
+    return path
+
+
+@pytest.mark.parametrize("file_systems", [1, 2])
+@pytest.mark.parametrize(
+    ("call", "before"), [("unlink", 0), ("unlink", 2), *(("rename", n) for n in range(3))]
+)
 def test_a_replacement_that_is_cut_off_leaves_no_part_of_a_folder_under_the_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, allowed: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file_systems: int, call: str, before: int
 ) -> None:
-    new, final = tmp_path / "new", tmp_path / "final"
-    for folder in (new, final):
-        folder.mkdir()
-        for name in "abc":
-            (folder / name).write_text(folder.name)
-    calls, real = iter(range(100)), getattr(os, call)
+    new, final = folder_of(tmp_path / "new", "new"), folder_of(tmp_path / "final", "old")
+    calls, real = iter(range(100)), {name: getattr(os, name) for name in ("unlink", "rename")}
 
-    def cut_off(*words: object, **options: object) -> None:
-        if next(calls) == allowed:
+    def changed(name: str, *words: object, **options: object) -> None:
+        if name == call and next(calls) == before:
             raise KeyboardInterrupt
-        real(*words, **options)
+        if name == "rename" and words[0] == new and file_systems == 2:
+            raise OSError(errno.EXDEV, "cross-device")
+        real[name](*words, **options)
 
-    with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
-        patch.setattr(os, call, cut_off)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        for name in real:
+            patch.setattr(os, name, partial(changed, name))
         put_in_place(new, final)
+    assert not final.exists() or len({(path.read_text()) for path in final.iterdir()}) == 1
     assert not final.exists() or {path.name for path in final.iterdir()} == set("abc")
-    if new.exists():
-        put_in_place(new, final)
-    assert {path.read_text() for path in final.iterdir()} == {"new"}
+    put_in_place(folder_of(new, "again"), final)
+    assert {path.read_text() for path in final.iterdir()} == {"again"}
+    assert {path.name for path in tmp_path.iterdir()} == {"final"}
 
 
 def test_a_manifest_tells_what_the_result_is_and_run_json_how_it_went(tmp_path: Path, warc: Path) -> None:

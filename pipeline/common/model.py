@@ -5,6 +5,7 @@ given target and never holds the logits of more than a chunk of positions. Shape
 T positions, N = B*T positions end to end, D hidden size, V vocabulary.
 """
 
+import contextlib
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -126,6 +127,8 @@ def load_split_model(source: str | Path, precision: str) -> nn.Module:
     with deepspeed.zero.Init(config_dict_or_path=plain, tensor_overrides=kept), no_init_weights():
         model = AutoModelForCausalLM.from_config(config, dtype=DTYPES[precision], attn_implementation="sdpa")
     model.tie_weights()
+    with contextlib.suppress(OSError):  # not every model has one
+        model.generation_config = GenerationConfig.from_pretrained(str(source))
     missing = dict(model.named_parameters())
     for name, read in _stored_weights(source):
         parameter = missing.pop(name, None)

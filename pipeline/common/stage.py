@@ -182,18 +182,18 @@ def put_in_place(new: Path, final: Path) -> None:
     """Give the finished folder `new` the name `final`, whatever stood there. Killed at any moment, there is
     the old folder, none or the new one under that name, never a part of one.
     """
-    old, copy = (final.with_name(f".{final.name}.{name}") for name in ("old", "copy"))
-    for left in (old, copy):
-        shutil.rmtree(left, ignore_errors=True)
-    if final.exists():
-        final.rename(old)  # a removal takes its time, and would leave a part if it were killed
+    old, beside = (final.with_name(f".{final.name}.{name}") for name in ("old", "new"))
+    shutil.rmtree(beside, ignore_errors=True)
     try:
-        new.rename(final)
+        new.rename(beside)
     except OSError as error:
         if error.errno != errno.EXDEV:
             raise
-        shutil.copytree(new, copy)  # they are on different file systems
-        copy.rename(final)
+        shutil.copytree(new, beside)  # they are on different file systems
+    if final.exists():
+        shutil.rmtree(old, ignore_errors=True)
+        final.rename(old)  # a removal takes its time, and would leave a part if it were killed
+    beside.rename(final)
     shutil.rmtree(old, ignore_errors=True)
 
 

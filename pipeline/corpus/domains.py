@@ -21,11 +21,14 @@ REVIEW_SAMPLES = 3
 
 @dataclass(frozen=True)
 class Page:
-    """A scored page of the pool. `key`: the normalised URL that stands for it."""
+    """A scored page of the pool. `key`: the normalised URL that stands for it; `rejected`: a reviewer found
+    that it is not mathematical, so it is never kept and says nothing about the rest of its domain.
+    """
 
     url: str
     key: str
     kept: bool
+    rejected: bool = False
 
 
 @dataclass(frozen=True)
@@ -107,7 +110,7 @@ def judge(pages: Iterable[Page], config: CorpusSection) -> list[Domain]:
     """All domains with a kept page, most kept first."""
     total, collected = Counter[str](), Counter[str]()
     for page in pages:
-        for name in names(page.key, config.domain_depth):
+        for name in names(page.key, config.domain_depth) if not page.rejected else ():
             total[name] += 1
             collected[name] += page.kept
     domains = []
@@ -132,7 +135,6 @@ def learn(
     already listed.
     """
     mathematical = {domain.domain for domain in domains if domain.math}
-    reached = {domain.domain for domain in domains}
     growth = Growth()
     for page in pages:
         found = annotations.find(page.url)
@@ -142,7 +144,7 @@ def learn(
         domain = set(names(page.key, config.domain_depth))
         if verdict == "math" and domain & mathematical and (config.reviewed == "all" or not page.kept):
             growth.seed.append(page.url)
-        elif verdict == "not_math" and domain & reached and config.reviewed == "all":
+        elif verdict == "not_math" and config.reviewed == "all":
             growth.not_math.append(page.url)
         else:
             continue

@@ -45,8 +45,7 @@ def rank(
 ) -> Ranking:
     """Rank the pages of the score tables `paths`; `folder` is emptied and holds the ranking.
 
-    `prepare` changes each part before it is stored: it may add columns. About `part`
-    pages are in memory at once.
+    `prepare` may add columns to each part before it is stored. About `part` pages are in memory at once.
     """
     rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)

@@ -28,7 +28,7 @@ from pipeline.common.stage import Counts, InputError, Stage, run_stage
 from pipeline.config.corpus import CorpusSection
 from pipeline.corpus.cut import at_precision, within_budget
 from pipeline.corpus.domains import Growth, Page, judge, learn, review_queue
-from pipeline.corpus.exclusion import OPT_OUT, Exclusion
+from pipeline.corpus.exclusion import NOT_MATH, OPT_OUT, Exclusion
 from pipeline.corpus.lists import Annotations, Survivors, read_annotations, read_urls
 from pipeline.corpus.passing import converged_before, pass_through
 from pipeline.corpus.ranking import Ranking, rank
@@ -209,7 +209,7 @@ def pages_of(ranking: Ranking, size: int) -> Iterator[Page]:
     for batch in ranking:
         for url, key, reason in zip(*(batch[name].to_pylist() for name in PLACED), strict=True):
             if reason != OPT_OUT:
-                yield Page(url, key, reason is None and place < size)
+                yield Page(url, key, reason is None and place < size, reason == NOT_MATH)
             place += reason is None
 
 

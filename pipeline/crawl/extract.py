@@ -96,6 +96,7 @@ def make_document(identity: str, page: Page, config: CrawlSection) -> Document:
     if any(part in url for part in config.url_exclude):
         raise Unusable("url_excluded")
     title, text, charset = page_text(page, config)
+    (title + text).encode()  # what no file can hold is this page's failure, not its shard's
     if len(text) < config.min_characters:
         raise Unusable("too_short" if text else "empty")
     metadata = {

@@ -60,7 +60,7 @@ def fate(
             "reason": duplicate["kind"],
             "duplicate_of": duplicate["duplicate_of_url"],
         }
-    if identity in excluded:  # not ranked, so without a score here
+    if identity in excluded:  # whatever its score
         return {"status": "excluded", "reason": excluded[identity]["reason"]}
     found = {"score": scores[identity]["score"]}
     if identity not in kept:

@@ -19,7 +19,7 @@ from pipeline.common.progress import Progress
 from pipeline.common.rows import read_rows
 from pipeline.common.stage import InputError
 from pipeline.config.evaluate import BenchmarkNode
-from pipeline.config.root import BENCHMARKS, benchmark_file
+from pipeline.config.root import BENCHMARKS, ConfigError, benchmark_file, validated
 from pipeline.evaluate.answers import Verdict
 from pipeline.evaluate.benchmarks import Item, load
 from pipeline.evaluate.metrics import paired_difference
@@ -81,7 +81,7 @@ def references(name: str, source: str | None, config: Path) -> list[Item]:
     if not values:
         known = sorted({*named, *(path.stem for path in BENCHMARKS.glob("*.yaml"))})
         raise InputError(f"unknown benchmark {name!r}; known: {', '.join(known)}; or give --references")
-    node = BenchmarkNode.model_validate(values)
+    node = validated(BenchmarkNode, values, f"benchmarks.{name}")
     return load(name, node, [node.source] if isinstance(node.source, str) else node.source)
 
 
@@ -244,7 +244,7 @@ def main(argv: list[str] | None = None) -> None:
         if arguments.verdicts:
             write_verdicts(arguments.verdicts, [item for item in items if item.id in outputs], samples)
         write_json(arguments.output, scores)
-    except (InputError, OSError) as error:
+    except (InputError, ConfigError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
 

@@ -5,21 +5,27 @@ its own around the parts. Glyphs are named by their code points.
 """
 
 import re
-from collections.abc import Callable, Iterator
-from unicodedata import decomposition, name
+from collections.abc import Callable, Iterator, Sequence
+from itertools import zip_longest
+from unicodedata import category, decomposition, name
 
 from pipeline.crawl.math.mathml import to_tex
 from pipeline.crawl.math.nodes import Element, parse_markup
 
 CODE = re.compile(r"(?:^|\s)mjx-c([0-9A-F]{2,6})(?=\s|$)")
+NUMBER = r"-?(?:\d+\.?\d*|\.\d+)"
+HEX = re.compile("[0-9A-Fa-f]{2,6}")
 FONT = re.compile(r"TEX-([A-Z]+)-")
-HEIGHT = re.compile(r"translate\(\s*[-\d.]+[\s,]+([-\d.]+)")
-WIDTH = re.compile(r"width:\s*([\d.]+em)")
+HEIGHT = re.compile(rf"translate\(\s*{NUMBER}[\s,]+({NUMBER})")
+WIDTH = re.compile(rf"width:\s*({NUMBER}em)")
+END = re.compile(rf"({NUMBER})$")
 ALIGN = re.compile(r"text-align:\s*(\w+)")
 LEAVES = ("mi", "mn", "mo", "mtext", "ms")
 ROWS = ("mrow", "mstyle", "mpadded", "mphantom")
 PARTS = ("num", "den", "base", "under", "over", "script", "root", "mtd", "surd")
-HIDDEN = ("nstrut", "dstrut", "tstrut", "line", "surd", "spacer", "rect", "path", "use", "defs", "labels")
+HIDDEN = (
+    "nstrut", "dstrut", "tstrut", "line", "surd", "spacer", "rect", "path", "use", "defs", "labels", "merror",
+)  # fmt: skip
 STYLES = (  # by a word of the glyph's name, MathJax's class or the name of its font
     ("script", ("SCRIPT", "mjx-cal", "mjx-sc", "C", "S")),
     ("double-struck", ("DOUBLE-STRUCK", "mjx-ds", "D", "A")),
@@ -35,6 +41,8 @@ ASSEMBLED = {  # tall delimiters are drawn in pieces
     )
     for piece in pieces
 }
+ARROWS = "←→↔⇐⇒⇔"  # in SVG before the pieces that lengthen them
+MARKS = "\ue000\ue001"  # between which the page's formulas are numbered
 BAR, BRACE = "\u00af", "\u23df\u23de"  # above or below is for the place to say
 BRACE_GLYPHS = re.compile("[\ue150-\ue157]")
 
@@ -42,7 +50,8 @@ BRACE_GLYPHS = re.compile("[\ue150-\ue157]")
 def drawn_to_tex(markup: str) -> str:
     """TeX of a serialised `mjx-container`, rebuilt from what it shows; empty if that is nothing known."""
     drawn = _box(parse_markup(markup), "math")
-    return to_tex(_row(_inner(drawn))).strip() if drawn is not None else ""
+    found = _row(_inner(drawn)) if drawn is not None else None
+    return to_tex(found).strip() if found is not None and found.all_text().strip() else ""
 
 
 def _kind(node: Element) -> str:
@@ -89,12 +98,20 @@ def _inner(node: Element) -> list[Element]:
     return found
 
 
+def _character(code: str) -> str:
+    """The character of a code point in hexadecimal; empty for one that no text may hold."""
+    number = int(code, 16) if HEX.fullmatch(code) else 0
+    character = chr(number) if 0 < number <= 0x10FFFF else ""
+    return "" if category(character or "\0") in ("Cc", "Cs") or character in MARKS else character
+
+
 def _glyphs(node: Element) -> Iterator[tuple[str, str]]:
     """(character, name of its font if told) of each glyph below a node."""
     for child in node.children:
         if code := child.get("data-c") or next(iter(CODE.findall(child.get("class"))), ""):
             font = FONT.search(child.get("xlink:href") or child.get("href"))
-            yield chr(int(code, 16)), font[1] if font else ""
+            if character := _character(code):
+                yield character, font[1] if font else ""
         elif child.tag in ("mjx-utext", "text"):
             yield from ((character, "") for character in child.all_text())
         else:
@@ -115,10 +132,8 @@ def _leaf(node: Element) -> Element:
         leaf.text = BRACE if _box(pieces, "mid") is not None else BAR
     elif kind == "mo" and BRACE_GLYPHS.search(text):
         leaf.text = BRACE
-    elif kind == "mo" and text and not text.strip("\u2013"):
-        leaf.text = BAR
-    elif kind == "mo" and len(text) > 1 and text[0] in ASSEMBLED:
-        leaf.text = ASSEMBLED[text[0]]
+    elif kind == "mo" and len(text) > 1 and (text[0] in ASSEMBLED or text[0] in ARROWS):
+        leaf.text = ASSEMBLED.get(text[0], text[0])
     elif kind in ("mi", "mn") and glyphs:
         (first, font), *_ = glyphs
         words = {*re.findall("[A-Z-]{4,}", name(first, "")), *node.get("class").split(), font}
@@ -142,14 +157,17 @@ def _root(node: Element) -> Element:
     if _box(node, "box") is not None:
         parts = [_part(node, "box"), _part(node, "root")]
     else:  # SVG: what is under the root, the degree if there is one, the sign
-        body, *more = node.children or [node]
+        body, *more = [child for child in node.children if _kind(child) not in HIDDEN] or [_element("", [])]
         parts = [_row(_inner(body)), *_inner(_element("", more))]
     return _element(_kind(node), parts[: 2 if _kind(node) == "mroot" else 1])
 
 
-def _height(node: Element) -> float:
-    found = HEIGHT.search(node.get("transform"))
+def _number(found: re.Match[str] | None) -> float:
     return float(found[1]) if found else 0.0
+
+
+def _height(node: Element) -> float:
+    return _number(HEIGHT.search(node.get("transform")))
 
 
 def _scripted(node: Element) -> Element:
@@ -171,7 +189,33 @@ def _scripted(node: Element) -> Element:
     for script in scripts:
         if script.tag == "mo" and script.text == BRACE:
             script.text = "\u23df" if kind == "munder" else "\u23de"
+        elif script.tag == "mo" and script.text and not script.text.strip("\u2013"):  # SVG's lines
+            script.text = BAR
     return _element(kind, [base, *scripts])
+
+
+def _multiscripts(node: Element) -> Element:
+    """A base with scripts on both sides: boxes of uppers and lowers before and after it, in this order."""
+    sides: tuple[list[list[Element]], list[list[Element]]] = ([], [])
+    base: list[Element] = []
+    for child in node.children:
+        kind = _kind(child)
+        if kind in ("prescripts", "scripts"):
+            cells = [[_row(_inner(cell)) for cell in row.children] for row in child.children if row.children]
+            sides[kind == "scripts"].extend(cells)
+        elif kind == "g":
+            sides[bool(base)].append(_inner(child))
+        else:
+            base = base or _inner(_element("", [child]))
+    before, after = ([part for pair in _pairs(*side) for part in pair] for side in sides)
+    return _element("mmultiscripts", [*base, *after, _element("mprescripts", []), *before])
+
+
+def _pairs(
+    uppers: Sequence[Element] = (), lowers: Sequence[Element] = (), *_: Sequence[Element]
+) -> Iterator[tuple[Element, Element]]:
+    nothing = _element("none", [])
+    return ((lower, upper) for upper, lower in zip_longest(uppers, lowers, fillvalue=nothing))
 
 
 def _rows(node: Element) -> Iterator[Element]:
@@ -193,9 +237,9 @@ def _table(node: Element) -> Element:
     for row, source in zip(rows, drawn, strict=True):
         if _kind(source) == "mlabeledtr" and labels:
             row.tag, row.children = "mlabeledtr", [_element("mtd", _inner(labels.pop(0))), *row.children]
-    found = [ALIGN.search(cell.get("style")) for row in drawn for cell in _cells(row)]
-    columns = max((len(_cells(row)) for row in drawn), default=0)
-    names = " ".join(match[1] if match else "center" for match in found[:columns])
+    longest = max(map(_cells, drawn), key=len, default=[])
+    found = [ALIGN.search(cell.get("style")) for cell in longest]
+    names = " ".join(match[1] if match else "center" for match in found)
     return _element("mtable", rows, f' columnalign="{names}"' if any(found) else "")
 
 
@@ -219,7 +263,9 @@ def _space(node: Element) -> Element:
 def _enclosed(node: Element) -> Element:
     drawn = {_kind(child): child for child in node.children}
     notation, box, line = "", _box(node, "box"), drawn.get("line")
-    if "ustrike" in drawn or (line and float(line.get("y1") or 0) < float(line.get("y2") or 0)):
+    if "ustrike" in drawn or (
+        line and _number(END.match(line.get("y1"))) < _number(END.match(line.get("y2")))
+    ):
         notation = "updiagonalstrike"
     elif "dstrike" in drawn or line:
         notation = "downdiagonalstrike"
@@ -233,6 +279,7 @@ BUILDERS: dict[str, Callable[[Element], Element]] = {
     **dict.fromkeys(("msub", "msup", "msubsup", "munder", "mover", "munderover"), _scripted),
     **dict.fromkeys(("msqrt", "mroot"), _root),
     "mfrac": _fraction,
+    "mmultiscripts": _multiscripts,
     "mtable": _table,
     "mspace": _space,
     "menclose": _enclosed,

@@ -240,7 +240,7 @@ def _text(node: Element) -> str:
 def _space(node: Element) -> str:
     if node.get("linebreak") == "newline":
         return r" \\ "
-    width = re.fullmatch(r"([\d.]+)em", node.get("width"))
+    width = re.fullmatch(r"(\d+\.?\d*|\.\d+)em", node.get("width"))
     if width is None:
         return ""
     return next((tex for least, tex in SPACES if float(width[1]) >= least), "")
@@ -294,10 +294,13 @@ def _under_over(node: Element, below: int | None, above: int | None) -> str:
     arrow = ARROWS.get(base.all_text().strip())
     if arrow:
         return f"\\{arrow}" + (f"[{low}]" if low else "") + f"{{{high}}}"
-    for index, names, plain in ((above, OVER, "overset"), (below, UNDER, "underset")):
+    for index, names, script in (
+        (above, OVER, f"\\overset{{{high}}}"),
+        (below, UNDER, f"\\underset{{{low}}}"),
+    ):
         if index and index < len(node.children):
             mark = node.children[index].all_text().strip()
-            tex = _marked(tex, names.get(mark), f"\\{plain}{{{_argument(node, index)}}}" if mark else "")
+            tex = _marked(tex, names.get(mark), script if mark else "")
     return tex
 
 
