@@ -45,7 +45,7 @@ def test_a_formula_drawn_in_svg_gives_it_but_for_spaces_and_columns(drawn):
         "<svg><g></g></svg>",
         "<mjx-math></mjx-math>",
         "<mjx-math><mjx-mfrac></mjx-mfrac></mjx-math>",
-        '<mjx-math><mjx-merror data-mjx-error="Math input error"><mjx-mtext></mjx-mtext></mjx-merror></mjx-math>',
+        '<mjx-math><mjx-merror data-mjx-error="Unknown"><mjx-mtext></mjx-mtext></mjx-merror></mjx-math>',
         *(
             f'<mjx-math><mjx-mi><mjx-c class="mjx-c{code}"></mjx-c></mjx-mi></mjx-math>'
             for code in ("D800", "07", "E000")
