@@ -107,15 +107,31 @@ def _by_parent(selector: Selector, claim: Claim, models: dict[str, Model]) -> di
     return groups
 
 
-def _sides(claim: Claim, run: Run) -> list[tuple[list[str], list[str]]]:
-    """Pairs of model groups that a claim compares; the models of a group share a parent."""
+def sides(claim: Claim, run: Run) -> list[tuple[list[str], list[str]]]:
+    """Pairs of model groups that a claim compares; the models of a group share a parent, or are rounds of
+    models that do.
+    """
     if not isinstance(claim.better, dict):
         return []
     better = _by_parent(claim.better, claim, run.models)
     if claim.worse == "parent":
-        return [(names, [parent]) for parent, names in better.items() if parent is not None]
+        return _rounds([(names, parent) for parent, names in better.items() if parent is not None], run)
     worse = _by_parent(claim.worse, claim, run.models) if isinstance(claim.worse, dict) else {}
     return [(names, worse[parent]) for parent, names in better.items() if parent in worse]
+
+
+def _rounds(pairs: list[tuple[list[str], str]], run: Run) -> list[tuple[list[str], list[str]]]:
+    """Models beside their parents; parents of the same stage that share theirs, such as the first rounds of
+    several seeds, stand together.
+    """
+    rounds: dict[str, tuple[list[str], list[str]]] = {}
+    for names, parent in pairs:
+        above = run.models.get(parent)
+        same = above is not None and above.stage == run.models[names[0]].stage and above.parent is not None
+        better, worse = rounds.setdefault(f"{above.parent}/" if same else parent, ([], []))
+        better += names
+        worse.append(parent)
+    return list(rounds.values())
 
 
 def _tasks(claim: Claim, results: Results) -> list[Task]:
@@ -128,16 +144,17 @@ def _tasks(claim: Claim, results: Results) -> list[Task]:
 
 
 def _accuracy(claim: Claim, results: Results) -> list[Difference | None]:
-    sides = _sides(claim, results.run)
     return [
-        results.compare(*side, task, Answers.accuracy) for side in sides for task in _tasks(claim, results)
+        results.compare(*side, task, Answers.accuracy)
+        for side in sides(claim, results.run)
+        for task in _tasks(claim, results)
     ]
 
 
 def _voting(claim: Claim, results: Results) -> list[Difference | None]:
     """(Maj@K - Pass@K) of one side minus that of the other is the gain in Maj@K minus the gain in Pass@K."""
     found = []
-    for better, worse in _sides(claim, results.run):
+    for better, worse in sides(claim, results.run):
         for task in _tasks(claim, results):
             answers = [results.answers.get(name, {}).get(task) for name in [*better, *worse]]
             k = min(found.drawn if found else 0 for found in answers)
