@@ -8,6 +8,7 @@ import pyarrow.parquet as parquet
 import pytest
 from report_run import FakeRun, full_run
 
+from pipeline.report import methods
 from pipeline.report.claims import Claim, judge, read_claims, verdicts
 from pipeline.report.collect import Run, collect, parameter_count
 from pipeline.report.compare import Answers, Difference, Results, difference
@@ -182,6 +183,19 @@ def test_claims_find_the_models_that_they_are_about(found: Run) -> None:
         "code-before-math",
     }
     assert {judged[name].verdict for name in unmeasured} == {"not measured"}
+
+
+def test_the_table_of_methods_tells_what_was_scored(found: Run) -> None:
+    results = Results(found)
+    rows = {row["method"]: row for row in methods.table(found, results) if row["benchmark"] == "miniweb"}
+    assert {"RFT", "Online RFT", "GRPO+OS"} <= set(rows)
+    score = results.score("rft", ("miniweb", rows["RFT"]["kind"]))
+    assert rows["RFT"]["seeds"] == 1 and rows["RFT"]["accuracy"][0] == score["accuracy"]
+    largest = max(score["pass@k"], key=int)
+    assert rows["RFT"]["pass@k"][0] == score["pass@k"][largest]
+    (gain,) = (gain for gain in results.gains if (gain.better, gain.benchmark) == ("rft", "miniweb"))
+    assert rows["RFT"]["gain"] == (gain.mean, gain.ci95)
+    assert results.headline.better == "grpo"
 
 
 def test_crawl_counts_every_record_once(fake: FakeRun, found: Run) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from pipeline.common.manifest import ROOT, write_json
 from pipeline.common.stage import Stage, run_stage
 from pipeline.config.report import ReportSection
-from pipeline.report import corpus, tables
+from pipeline.report import corpus, methods, tables
 from pipeline.report.chapters import Material, chapters, drawings, subtitle
 from pipeline.report.claims import HELD, NOT_HELD, read_claims, verdicts
 from pipeline.report.collect import collect
@@ -38,6 +38,7 @@ def summary(material: Material) -> dict[str, Any]:
         "corpus": {"iterations": rows},
         "comparisons": [asdict(gain) for gain in material.results.gains],
         "claims": [verdict.row() for verdict in material.claims],
+        "methods": methods.table(material.run, material.results),
         "cost": material.cost,
         "manifests": {node.name: node.manifest["fingerprint"] for node in material.run.nodes.values()},
     }

@@ -152,7 +152,8 @@ def chapters(material: Material) -> list[Chapter]:
     if "reward" in contexts:
         contexts["reward"] |= _reward(run)
     if "rl" in contexts:
-        contexts["rl"] |= {"panels": figures.RL_PANELS, "palette": run.palette}
+        compared = methods.table(run, material.results)
+        contexts["rl"] |= {"panels": figures.RL_PANELS, "palette": run.palette, "methods": compared}
     if material.results.scores:
         contexts["evaluate"] |= _evaluate(material)
         contexts["samples"] = {}

@@ -11,7 +11,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from pipeline.report.collect import Node, Run, read_lines
-from pipeline.report.compare import Results, Task
+from pipeline.report.compare import Answers, Results, Task
 from pipeline.report.figures import VOTING, Figure, band, figure, line, powers
 
 T95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}
@@ -116,3 +116,31 @@ def comparison(run: Run, results: Results) -> dict[str, Figure]:
                 axis = powers([{"x": [k for k, _, _ in points]} for points in named.values()])
                 drawn[f"methods-{metric}"] = _curves(named, "K", xaxis=axis)
     return drawn
+
+
+def table(run: Run, results: Results) -> list[dict[str, Any]]:
+    """A row for each method and task: greedy accuracy, Maj@K and Pass@K at the largest K, means over seeds
+    with their intervals, and the gain over the model that they started from, paired over questions.
+    """
+    rows = []
+    for name, nodes in groups(run).items():
+        models = [node.instance for node in nodes]
+        starts = sorted({run.models[model].parent or "" for model in models})
+        for task in results.tasks:
+            scores = [score for model in models if (score := results.score(model, task))]
+            if not scores or len(scores) < len(models):
+                continue
+            gain = results.compare(models, starts, task, Answers.accuracy)
+            row: dict[str, Any] = {
+                "method": name,
+                "seeds": len(models),
+                "benchmark": task[0],
+                "kind": task[1],
+            }
+            row["accuracy"] = mean_over_seeds([score["accuracy"] for score in scores])
+            for metric, _ in VOTING:
+                largest = [list(score[metric].values())[-1] for score in scores if score.get(metric)]
+                row[metric] = mean_over_seeds(largest) if len(largest) == len(scores) else None
+            row["gain"] = (gain.mean, gain.ci95) if gain else None
+            rows.append(row)
+    return sorted(rows, key=lambda row: (row["benchmark"], row["kind"], row["accuracy"][0]))
