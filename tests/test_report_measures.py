@@ -138,7 +138,7 @@ def test_voting_gap_is_maj_minus_pass_as_scored(found: Run) -> None:
     score = results.score("grpo", ("miniweb", "cot"))
     gaps = results.answers["grpo"]["miniweb", "cot"].voting_gap(8)
     assert np.mean(list(gaps.values())) == pytest.approx(score["maj@k"]["8"] - score["pass@k"]["8"])
-    assert [k for k, _, _ in results.curve("grpo", ("miniweb", "cot"), "maj@k")] == [1, 2, 4, 8]
+    assert [k for k, _, _ in results.curve("grpo", ("miniweb", "cot"), "maj@k")] == [1, 2, 4, 8, 16]
 
 
 def row(low: float, high: float) -> Difference:

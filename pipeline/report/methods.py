@@ -139,7 +139,9 @@ def table(run: Run, results: Results) -> list[dict[str, Any]]:
             }
             row["accuracy"] = mean_over_seeds([score["accuracy"] for score in scores])
             for metric, _ in VOTING:
-                largest = [list(score[metric].values())[-1] for score in scores if score.get(metric)]
+                largest = [
+                    score[metric][max(score[metric], key=int)] for score in scores if score.get(metric)
+                ]
                 row[metric] = mean_over_seeds(largest) if len(largest) == len(scores) else None
             row["gain"] = (gain.mean, gain.ci95) if gain else None
             rows.append(row)
