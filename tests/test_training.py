@@ -92,15 +92,19 @@ def metrics(folder: Path, run: str) -> list[dict]:
     return [json.loads(line) for line in (folder / run / "data/metrics.jsonl").read_text().splitlines()]
 
 
-@pytest.mark.parametrize("stage", ["cpt", "sft"])
-def test_a_run_killed_in_the_middle_ends_with_the_weights_of_an_undisturbed_one(folder, stage):
-    undisturbed = train(folder, stage, "whole")
-    process, log = train(folder, stage, "killed"), folder / f"{stage}-killed/work/metrics.jsonl"
+def kill_in_the_middle(process: subprocess.Popen, output: Path) -> None:
+    log = output / "work/metrics.jsonl"
     while process.poll() is None and (not log.exists() or log.read_bytes().count(b"\n") < 8):
         time.sleep(0.002)
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    assert process.returncode == -signal.SIGKILL and not (folder / f"{stage}-killed/manifest.json").exists()
+    assert process.returncode == -signal.SIGKILL and not (output / "manifest.json").exists()
+
+
+@pytest.mark.parametrize("stage", ["cpt", "sft"])
+def test_a_run_killed_in_the_middle_ends_with_the_weights_of_an_undisturbed_one(folder, stage):
+    undisturbed = train(folder, stage, "whole")
+    kill_in_the_middle(train(folder, stage, "killed"), folder / f"{stage}-killed")
     finished(undisturbed)
     finished(train(folder, stage, "killed"))
     resumed = json.loads((folder / f"{stage}-killed/run.json").read_text())["counters"]["deepspeed.steps"]
@@ -109,6 +113,19 @@ def test_a_run_killed_in_the_middle_ends_with_the_weights_of_an_undisturbed_one(
     assert whole.read_bytes() == killed.read_bytes()
     lines = [[line["loss"] for line in metrics(folder, f"{stage}-{name}")] for name in ("whole", "killed")]
     assert lines[0] == lines[1] and len(lines[0]) == STEPS and lines[0][-1] < lines[0][0]
+
+
+def test_a_run_goes_on_only_from_checkpoints_of_the_same_inputs(folder, tmp_path):
+    for name in ("model", "sft.jsonl"):
+        (shutil.copytree if (folder / name).is_dir() else shutil.copy)(folder / name, tmp_path / name)
+    kill_in_the_middle(train(tmp_path, "sft", "killed"), tmp_path / "sft-killed")
+    save_tiny_model(tmp_path / "model", seed=2, spread=0.05)  # the same fingerprint, other weights
+    finished(train(tmp_path, "sft", "killed"))
+    counters = json.loads((tmp_path / "sft-killed/run.json").read_text())["counters"]
+    assert counters["deepspeed.steps"] == STEPS
+    finished(train(tmp_path, "sft", "whole"))
+    whole, killed = (tmp_path / f"sft-{name}/data/model.safetensors" for name in ("whole", "killed"))
+    assert whole.read_bytes() == killed.read_bytes()
 
 
 def test_packed_examples_give_the_logprobs_and_gradients_of_single_ones(model):

@@ -7,6 +7,7 @@ manifest means a complete result.
 
 import argparse
 import errno
+import hashlib
 import json
 import os
 import platform
@@ -23,11 +24,12 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import ValidationError
 
-from pipeline.common.manifest import code_hash, package_versions, write_json
+from pipeline.common.manifest import code_hash, fingerprint, package_versions, write_json
 from pipeline.config.section import Section
 
 S = TypeVar("S", bound=Section)
 FULL_DISK_BYTES = 1 << 16
+BLOCKS, BLOCK = 16, 1 << 15  # how many, and bytes of each, tell a file from another
 NUMBERED = re.compile(r"(.*-)(\d{4})((?:/.*)?)")
 RANGE = re.compile(r"\[(\d{4})-(\d{4})\]")
 Counts = dict[str, int | float | str]
@@ -178,6 +180,43 @@ def _upstream(inputs: dict[str, list[str]]) -> dict[str, str]:
     return found
 
 
+def _state(file: Path) -> str:
+    """A file's size and a hash of blocks spread over it; of all of a small one."""
+    size, found = file.stat().st_size, hashlib.sha256()
+    with file.open("rb") as stream:
+        for start in sorted({place * max(0, size - BLOCK) // (BLOCKS - 1) for place in range(BLOCKS)}):
+            stream.seek(start)
+            found.update(stream.read(BLOCK))
+    return f"{size} {found.hexdigest()[:16]}"
+
+
+def _origin(inputs: dict[str, list[str]]) -> dict[str, str]:
+    """The state of each input that is here, a folder's being that of its files."""
+    found = {}
+    for path in sorted({Path(path) for paths in inputs.values() for path in paths}):
+        files = sorted(path.rglob("*")) if path.is_dir() else [path]
+        states = [[file.name, _state(file)] for file in files if file.is_file()]
+        if states:
+            found[str(path)] = fingerprint(states)
+    return found
+
+
+def _open_work(stage: Stage[Any]) -> None:
+    """Make the work folder ready. What was begun with other inputs is given up: the fingerprint does not see
+    that code edited since made the same upstream result anew. A folder that holds other things is let be.
+    """
+    note, origin = stage.work / "origin.json", _origin(stage.inputs)
+    if note.exists() and (before := json.loads(note.read_text())) != origin:
+        changed = sorted({name for name, _ in before.items() ^ origin.items()})
+        print(f"{stage.work}: begun anew, {changed[0]} is not what it was", file=sys.stderr, flush=True)
+        shutil.rmtree(stage.work)
+    if not stage.work.exists() or note.exists() or not any(stage.work.iterdir()):
+        stage.work.mkdir(parents=True, exist_ok=True)
+        write_json(note, origin)
+    shutil.rmtree(stage.partial, ignore_errors=True)
+    stage.partial.mkdir(parents=True)
+
+
 def put_in_place(new: Path, final: Path) -> None:
     """Give the finished folder `new` the name `final`, whatever stood there. Killed at any moment, there is
     the old folder, none or the new one under that name, never a part of one.
@@ -279,8 +318,7 @@ def run_stage(
             launch=json.loads(arguments.launch),
         )
         if stage.is_main:
-            shutil.rmtree(stage.partial, ignore_errors=True)
-            stage.partial.mkdir(parents=True)
+            _open_work(stage)
         counts = run(stage)
         if stage.is_main:
             _publish(stage, module.removesuffix(".__main__"), counts, started)
