@@ -14,14 +14,11 @@ from datatrove.data import Document
 from killing import survives_kills
 
 from pipeline.common.shards import DocumentWriter, read_table, write_table
-from pipeline.common.stage import InputError
 from pipeline.config.corpus import CorpusSection
 from pipeline.corpus import classifier
 from pipeline.corpus.classifier import ZEROED_MEMORY, Example, Scorer
 from pipeline.corpus.cut import at_precision, within_budget
-from pipeline.corpus.domains import Page, judge, learn, lower_bound, review_queue
 from pipeline.corpus.held_out import divide
-from pipeline.corpus.lists import read_annotations
 from pipeline.corpus.measures import measures, precision_recall
 from pipeline.corpus.normalise import normalise
 from pipeline.corpus.presets import NAMES, PAPER, scaled, settings
@@ -138,10 +135,6 @@ def test_a_list_whose_urls_are_not_in_the_pool_is_an_error_that_names_the_key(
     (tmp_path / "seed.txt").write_text("https://nowhere.example/\n")
     with pytest.raises(AssertionError, match="corpus.seed_urls: none of its URLs is a page of the pool"):
         iterate(tmp_path, pool, 1)
-
-
-def test_normaliser_keeps_tex_and_cjk_characters_and_drops_numbers_and_punctuation() -> None:
-    assert normalise("Let \\frac{1}{2}+x\n= 3.5, 数学") == "let \\frac x 数 学"
 
 
 def test_pages_that_opted_out_or_that_a_reviewer_rejected_are_never_kept(tmp_path: Path, pool: Path) -> None:
@@ -277,61 +270,6 @@ def test_an_out_of_distribution_set_is_measured_and_never_trained_on(tmp_path: P
     assert len(urls) == notes["positives"] + notes["negatives"] == 38
     assert not {"https://seed.example/p/0", "https://news.example/p/40"} & set(urls)
     assert notes["settings"]["dimension"] == 16 and notes["settings"]["buckets"] == 1000
-
-
-def pages_of(host: str, count: int, kept: int) -> list[Page]:
-    keys = [f"{host}/{'q' if number % 2 else 'x'}/{number}" for number in range(count)]
-    return [Page(f"https://{key}", key, number < kept) for number, key in enumerate(keys)]
-
-
-def test_a_domain_needs_a_share_that_is_surely_above_the_limit_and_enough_pages() -> None:
-    pages = [*pages_of("a", 20, 6), *pages_of("b", 20, 3), *pages_of("c", 2, 2), *pages_of("d", 20, 0)]
-    math = {domain.domain: domain.math for domain in judge(pages, CorpusSection())}
-    assert math == {"a": True, "b": False, "c": False}
-    plain = {domain.domain: domain.math for domain in judge(pages, CorpusSection(domain_confidence=0.5))}
-    assert plain == {"a": True, "b": True, "c": False}
-    assert lower_bound(3, 20, 0.5) == 0.15 and lower_bound(3, 20, 0.95) < 0.1
-    deep = {domain.domain for domain in judge(pages, CorpusSection(domain_depth=1)) if domain.math}
-    assert deep == {"a", "a/q", "a/x"}
-
-
-@pytest.fixture
-def reviewed(tmp_path: Path) -> Path:
-    (tmp_path / "notes.tsv").write_text("prefix\tverdict\na/\tmath\na/x/\tnot_math\nb/\tmath\n")
-    return tmp_path / "notes.tsv"
-
-
-def test_reviewed_prefixes_of_mathematical_domains_teach_what_is_asked_for(reviewed: Path) -> None:
-    pages = [*pages_of("a", 10, 4), *pages_of("b", 10, 0), *pages_of("ab", 10, 10)]
-    domains, notes = judge(pages, CorpusSection()), read_annotations(reviewed)
-    known = {"a/q/5"}
-    growth = learn(pages, domains, notes, known, CorpusSection())
-    assert growth.seed == ["https://a/q/7", "https://a/q/9"] and not growth.not_math
-    growth = learn(pages, domains, notes, known, CorpusSection(reviewed="all"))
-    assert growth.seed == [f"https://a/q/{number}" for number in (1, 3, 7, 9)]
-    assert growth.not_math == [f"https://a/x/{number}" for number in (0, 2, 4, 6, 8)]
-
-
-def test_the_review_queue_asks_about_what_may_add_most_and_shows_pages_not_kept(reviewed: Path) -> None:
-    pages = [*pages_of("a", 10, 4), *pages_of("big", 40, 20), *pages_of("small", 6, 3)]
-    queue = review_queue(pages, judge(pages, CorpusSection()), read_annotations(reviewed), 0)
-    assert [(row["prefix"], row["expected"], row["kept"]) for row in queue] == [
-        ("big/", 10, 20),
-        ("small/", 2, 3),
-    ]
-    assert str(queue[0]["samples"]).startswith("https://big/x/20 ")
-
-
-def test_a_bad_annotation_is_an_error_that_names_the_line(tmp_path: Path) -> None:
-    path = tmp_path / "notes.tsv"
-    for text, message in (
-        ("a/\tmath\n", "must name the columns"),
-        ("prefix\tverdict\na/\tmaths\n", "line 2: expected a prefix"),
-        ("prefix\tverdict\na/\tmath\na/\tnot_math\n", "line 3: a/ has another verdict"),
-    ):
-        path.write_text(text)
-        with pytest.raises(InputError, match=message):
-            read_annotations(path)
 
 
 def test_training_after_much_memory_was_used_has_no_nan_and_the_same_bits(tmp_path: Path) -> None:

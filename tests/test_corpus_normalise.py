@@ -13,6 +13,10 @@ def test_lines_of_any_characters_give_the_tokens_of_the_whole_text():
         assert normalise(text) == " ".join(_tokens(_marked(text))), text
 
 
+def test_normaliser_keeps_tex_and_cjk_characters_and_drops_numbers_and_punctuation() -> None:
+    assert normalise("Let \\frac{1}{2}+x\n= 3.5, 数学") == "let \\frac x 数 学"
+
+
 def test_commands_keep_one_backslash_and_other_backslashes_go():
     assert normalise("\\\\Alpha\\beta \\ \\{x_1\\} a\\") == "\\alpha \\beta x a"
 
