@@ -112,6 +112,7 @@ def test_a_manifest_tells_what_the_result_is_and_run_json_how_it_went(tmp_path: 
         ({"config": "{"}, "--config"),
         ({"input": "warc=no/such/file.warc.gz"}, "no/such/file.warc.gz"),
         ({"input": "warc"}, "expected KEY=PATH"),
+        ({"input": "warc=/proc/self/mem"}, "/proc/self/mem: cannot be read"),  # is there, and fails when read
     ],
 )
 def test_bad_input_is_one_line_that_names_it(tmp_path: Path, warc: Path, options: dict, words: str) -> None:

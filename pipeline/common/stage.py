@@ -181,12 +181,16 @@ def _upstream(inputs: dict[str, list[str]]) -> dict[str, str]:
 
 
 def _state(file: Path) -> str:
-    """A file's size and a hash of blocks spread over it; of all of a small one."""
-    size, found = file.stat().st_size, hashlib.sha256()
-    with file.open("rb") as stream:
-        for start in sorted({place * max(0, size - BLOCK) // (BLOCKS - 1) for place in range(BLOCKS)}):
-            stream.seek(start)
-            found.update(stream.read(BLOCK))
+    """A file's size and a hash of blocks spread over it; of all of a small one. Raises InputError."""
+    found = hashlib.sha256()
+    try:
+        size = file.stat().st_size
+        with file.open("rb") as stream:
+            for start in sorted({place * max(0, size - BLOCK) // (BLOCKS - 1) for place in range(BLOCKS)}):
+                stream.seek(start)
+                found.update(stream.read(BLOCK))
+    except OSError as error:
+        raise InputError(f"{file}: cannot be read ({error.strerror})") from error
     return f"{size} {found.hexdigest()[:16]}"
 
 

@@ -124,11 +124,12 @@ def _rounds(pairs: list[tuple[list[str], str]], run: Run) -> list[tuple[list[str
     """Models beside their parents; parents of the same stage that share theirs, such as the first rounds of
     several seeds, stand together.
     """
-    rounds: dict[str, tuple[list[str], list[str]]] = {}
+    rounds: dict[tuple[bool, str], tuple[list[str], list[str]]] = {}
     for names, parent in pairs:
         above = run.models.get(parent)
-        same = above is not None and above.stage == run.models[names[0]].stage and above.parent is not None
-        better, worse = rounds.setdefault(f"{above.parent}/" if same else parent, ([], []))
+        together = above is not None and above.stage == run.models[names[0]].stage and bool(above.parent)
+        key = (together, above.parent if together else parent)
+        better, worse = rounds.setdefault(key, ([], []))
         better += names
         worse.append(parent)
     return list(rounds.values())
