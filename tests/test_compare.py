@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pipeline.config.graph import Graph, Result
 from pipeline.config.root import Config
 from pipeline.report.methods import label
+from workflow.graph import Graph, Result
 
 ROOT = Path(__file__).resolve().parents[1]
 

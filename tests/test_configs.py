@@ -6,8 +6,8 @@ import pytest
 import yaml
 from conftest import ROOT, copy_checkout
 
-from pipeline.config.graph import Graph
 from pipeline.config.root import Config, ConfigError
+from workflow.graph import Graph
 
 OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
 PAPER_7B = ["configs/deepseekmath-7b.yaml"]

@@ -13,13 +13,13 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from pipeline.common.manifest import ROOT
 from pipeline.common.stage import InputError
 from pipeline.config.evaluate import BenchmarkNode
-from pipeline.config.graph import Graph
 from pipeline.config.root import Config, ConfigError
 from pipeline.evaluate import grade, score
 from pipeline.evaluate.benchmarks import Item, _renamed, load
 from pipeline.evaluate.programs import last_output, pal_program, printed, shown, tool_program
 from pipeline.evaluate.prompts import Layout, chat_prompt, choose_exemplars, few_shot_text, read_layout
 from pipeline.evaluate.sandbox.pool import Outcome, Sandbox
+from workflow.graph import Graph
 
 
 def write_lines(path: Path, rows: list) -> Path:

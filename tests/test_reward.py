@@ -261,7 +261,7 @@ def start(
     inputs = {"parent": parent, "policy": "model", "prompts": "prompts.jsonl"}
     if parent != "model":
         inputs["history"] = f"{parent}/labels.jsonl"
-    command = [sys.executable, "-m", "pipeline.common.launch", "pipeline.reward", "--instance", name]
+    command = [sys.executable, "-m", "pipeline.start", "pipeline.reward", "--instance", name]
     command += [
         "--config",
         json.dumps(SECTION | keys),

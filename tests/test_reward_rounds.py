@@ -2,8 +2,8 @@
 
 import pytest
 
-from pipeline.config.graph import Graph, Result
 from pipeline.config.root import Config, ConfigError
+from workflow.graph import Graph, Result
 
 
 def rounds(**change: dict) -> dict:
@@ -34,12 +34,18 @@ def test_rounds_of_reward_model_and_policy_are_nodes():
     assert "history" not in dict(Graph(Config(rounds(rm_1={"replay": 0}))).nodes["reward/rm-1"].inputs)
 
 
+def made_from(graph: Graph, name: str) -> list:
+    """The section of an instance and those of all that it is made from."""
+    sources = [made_from(graph, x.node) if isinstance(x, Result) else x for _, x in graph.nodes[name].inputs]
+    return [graph.nodes[name].section, sources]
+
+
 def changed(**change: dict) -> set[str]:
-    """Models that get a new fingerprint when nodes change."""
+    """Models that are made from something else when nodes change."""
     before, after = Graph(Config(rounds())), Graph(Config(rounds(**change)))
     names = [name for stage in ("sft", "reward", "rl") for name in before.names(stage)]
     return {
-        before.nodes[name].instance for name in names if before.fingerprint(name) != after.fingerprint(name)
+        before.nodes[name].instance for name in names if made_from(before, name) != made_from(after, name)
     }
 
 

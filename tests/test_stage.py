@@ -9,14 +9,16 @@ import subprocess
 import sys
 import time
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 from crawl_warcs import html, record, write_warc
 
+from pipeline.common.arguments import pack, unpack
 from pipeline.common.manifest import code_files, code_hash, fingerprint
 from pipeline.common.progress import Progress, duration
-from pipeline.common.stage import pack, put_in_place, unpack
+from pipeline.common.store import put_in_place
 
 ROOT = Path(__file__).resolve().parents[1]
 SPACE = "4m"
@@ -95,9 +97,12 @@ def test_a_replacement_that_is_cut_off_leaves_no_part_of_a_folder_under_the_name
 
 
 def test_a_manifest_tells_what_the_result_is_and_run_json_how_it_went(tmp_path: Path, warc: Path) -> None:
-    assert run(command(tmp_path, warc, fingerprint="f00d", launch='{"threads": 1}')).returncode == 0
+    assert run(command(tmp_path, warc, launch='{"threads": 1}')).returncode == 0
     manifest = json.loads((tmp_path / "manifest.json").read_text())
-    assert manifest["fingerprint"] == "f00d" and manifest["counts"]["pages"] == 3000
+    assert manifest["fingerprint"] == fingerprint(manifest["identity"])
+    assert manifest["counts"]["pages"] == 3000
+    pages = (tmp_path / "data/pages.jsonl.zst").read_bytes()
+    assert manifest["files"]["pages.jsonl.zst"] == [len(pages), sha256(pages).hexdigest()]
     assert manifest["code"] == code_hash("pipeline.crawl.extract")
     assert not {"seconds", "host", "started"} & set(manifest)
     how = json.loads((tmp_path / "run.json").read_text())

@@ -59,7 +59,7 @@ def train(
     """Start a training program; its model goes to `<folder>/<stage>-<name>/data`."""
     output = folder / f"{stage}-{name}"
     inputs = {"cpt": ["tokens=tokens"], "sft": ["data=sft.jsonl"]}[stage] + ["init=model"]
-    command = [sys.executable, "-m", "pipeline.common.launch", f"pipeline.{stage}"]
+    command = [sys.executable, "-m", "pipeline.start", f"pipeline.{stage}"]
     command += [
         "--config",
         json.dumps(SECTIONS[stage] | keys),

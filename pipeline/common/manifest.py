@@ -69,7 +69,9 @@ def _imports(path: Path) -> tuple[Path, ...]:
 
 
 def code_files(module: str) -> list[Path]:
-    """The program `module` and all project files that it imports, directly or not, relative to the root."""
+    """The program `module` and all project files that it imports, directly or not, relative to the root, with
+    the data files (templates, phrase books) that lie in its own package.
+    """
     start = _module_path(module)
     if start is None:
         raise ModuleNotFoundError(f"{module}: no such module under {ROOT}")
@@ -78,6 +80,9 @@ def code_files(module: str) -> list[Path]:
         new = set(_imports(pending.pop())) - seen
         seen |= new
         pending += new
+    if start.name in ("__main__.py", "__init__.py"):
+        others = (path for path in start.parent.rglob("*") if path.suffix not in (".py", ".pyc"))
+        seen |= {path for path in others if path.is_file()}
     return sorted(path.relative_to(ROOT) for path in seen)
 
 

@@ -5,38 +5,32 @@ returns its counts. `run_stage` then renames `partial` to its final place and wr
 manifest means a complete result.
 """
 
-import argparse
 import errno
-import hashlib
 import json
 import os
 import platform
-import re
 import resource
 import shutil
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from pydantic import ValidationError
-
+from pipeline.common.arguments import parser, read_inputs, read_launch, read_section
+from pipeline.common.errors import InputError
+from pipeline.common.identity import Digests, digest_of, identity, is_log, published, read_manifest
 from pipeline.common.manifest import code_hash, fingerprint, package_versions, write_json
+from pipeline.common.store import Entry, name_of, put_in_place
 from pipeline.config.section import Section
 
 S = TypeVar("S", bound=Section)
 FULL_DISK_BYTES = 1 << 16
-BLOCKS, BLOCK = 16, 1 << 15  # how many, and bytes of each, tell a file from another
-NUMBERED = re.compile(r"(.*-)(\d{4})((?:/.*)?)")
-RANGE = re.compile(r"\[(\d{4})-(\d{4})\]")
+WORK = Path("work")
+DIGESTS = WORK / "digests"
 Counts = dict[str, int | float | str]
-
-
-class InputError(Exception):
-    """Bad input or configuration. One line: which file, key or record, what is wrong, what to do."""
 
 
 @dataclass
@@ -53,6 +47,9 @@ class Stage(Generic[S]):
     manifest: Path
     launch: dict[str, Any]
     counters: Counter[str] = field(default_factory=Counter)
+    identity: dict[str, Any] = field(default_factory=dict)
+    digests: Digests = field(default_factory=Digests)
+    entry: Entry | None = None  # where the result is kept in its run's store, if it has one
 
     @property
     def partial(self) -> Path:
@@ -78,184 +75,64 @@ class Stage(Generic[S]):
         """Add to a counter of work really done by a component, e.g. `vllm.tokens`; it ends in `run.json`."""
         self.counters[name] += int(amount)
 
-
-def parser(stage: str, section: type[Section], about: str = "") -> argparse.ArgumentParser:
-    """The command line that all stage programs share; `about`: what this one does, reads and writes."""
-    keys = "\n".join(f"  {name}: {info.description}" for name, info in section.model_fields.items())
-    parser = argparse.ArgumentParser(
-        description=f"One instance of stage {stage!r}.\n\n{about}",
-        epilog=f"keys of --config (JSON):\n{keys}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--instance", default=stage, help="name of this instance, e.g. a model's name")
-    parser.add_argument("--config", default="{}", help="the section as JSON, or @FILE")
-    parser.add_argument(
-        "--fingerprint", default="unnamed", help="identity of section and upstream; names nothing else"
-    )
-    parser.add_argument(
-        "--input", action="append", default=[], metavar="KEY=PATH", help="an input; may repeat"
-    )
-    parser.add_argument("--output", type=Path, required=True, help="final folder; appears only when complete")
-    parser.add_argument(
-        "--work",
-        type=Path,
-        help="folder for checkpoints; survives failures; default: a sibling of the output",
-    )
-    parser.add_argument(
-        "--manifest", type=Path, help="manifest, written last; default: manifest.json in the output"
-    )
-    parser.add_argument(
-        "--launch", default="{}", help="JSON: how it runs (threads, micro-batch, ...), never what it is"
-    )
-    return parser
-
-
-def _read_config(text: str, stage: str, section: type[S]) -> S:
-    try:
-        values = json.loads(Path(text[1:]).read_text() if text.startswith("@") else text)
-        return section.model_validate(values)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join([stage, *map(str, first["loc"])])
-        raise InputError(f"config key {where}: {first['msg']} (got {first.get('input')!r})") from error
-    except (OSError, json.JSONDecodeError) as error:
-        raise InputError(f"--config: {error}") from error
-
-
-def pack(pairs: list[tuple[str, str]]) -> list[str]:
-    """`KEY=PATH` words for `--input`; paths that only count on (`x-0000/data`, `x-0001/data`, ...) make one
-    word, `x-[0000-0001]/data`: a command line has room for some thousand shards only.
-    """
-    words: list[str] = []
-    rows: list[tuple[str, str, str, str]] = []  # key, before the number, number, after it
-    for key, path in pairs:
-        match = NUMBERED.fullmatch(path)
-        row = (key, *match.groups()) if match else (key, path, "", "")
-        if rows and match and _follows(rows[-1], row):
-            words.pop()
-            first = rows[0][2]
-            words.append(f"{key}={row[1]}[{first}-{row[2]}]{row[3]}")
-            rows.append(row)
-        else:
-            words.append(f"{key}={path}")
-            rows = [row]
-    return words
-
-
-def _follows(one: tuple[str, str, str, str], other: tuple[str, str, str, str]) -> bool:
-    same = (one[0], one[1], one[3]) == (other[0], other[1], other[3])
-    return same and len(one[2]) == len(other[2]) > 0 and int(other[2]) == int(one[2]) + 1
-
-
-def unpack(path: str) -> list[str]:
-    """The paths that `pack` made one of."""
-    match = RANGE.search(path)
-    if match is None:
-        return [path]
-    numbers = range(int(match[1]), int(match[2]) + 1)
-    return [f"{path[: match.start()]}{n:0{len(match[1])}d}{path[match.end() :]}" for n in numbers]
-
-
-def _read_inputs(pairs: list[str]) -> dict[str, list[str]]:
-    inputs: dict[str, list[str]] = {}
-    for pair in pairs:
-        name, separator, path = pair.partition("=")
-        if not separator:
-            raise InputError(f"--input {pair}: expected KEY=PATH")
-        inputs.setdefault(name, []).extend(unpack(path))
-    return inputs
+    def earlier(self) -> Iterator[Path]:
+        """Data folders of the instance's other finished results in the run's store."""
+        for manifest in sorted(self.entry.folder.parent.glob("*/manifest.json")) if self.entry else []:
+            if manifest != self.entry.manifest:
+                yield Entry(self.entry.run, self.entry.name, manifest.parent.name).data
 
 
 def _upstream(inputs: dict[str, list[str]]) -> dict[str, str]:
     """Fingerprints of the inputs that are other stages' results."""
     found = {}
     for path in sorted({path for paths in inputs.values() for path in paths}):
-        for folder in Path(path).parents:
-            if folder.name == "data" or Path(path).name == "data":
-                base = Path(path).parent if Path(path).name == "data" else folder.parent
-                if (base / "manifest.json").exists():
-                    manifest = json.loads((base / "manifest.json").read_text())
-                    found[f"{manifest['stage']}/{manifest['instance']}"] = manifest["fingerprint"]
-                break
-    return found
-
-
-def _state(file: Path) -> str:
-    """A file's size and a hash of blocks spread over it; of all of a small one. Raises InputError."""
-    found = hashlib.sha256()
-    try:
-        size = file.stat().st_size
-        with file.open("rb") as stream:
-            for start in sorted({place * max(0, size - BLOCK) // (BLOCKS - 1) for place in range(BLOCKS)}):
-                stream.seek(start)
-                found.update(stream.read(BLOCK))
-    except OSError as error:
-        raise InputError(f"{file}: cannot be read ({error.strerror})") from error
-    return f"{size} {found.hexdigest()[:16]}"
-
-
-def _origin(inputs: dict[str, list[str]]) -> dict[str, str]:
-    """The state of each input that is here, a folder's being that of its files."""
-    found = {}
-    for path in sorted({Path(path) for paths in inputs.values() for path in paths}):
-        files = sorted(path.rglob("*")) if path.is_dir() else [path]
-        states = [[file.name, _state(file)] for file in files if file.is_file()]
-        if states:
-            found[str(path)] = fingerprint(states)
+        result = published(Path(path))
+        if result is not None:
+            manifest = read_manifest(result[1])
+            found[f"{manifest['stage']}/{manifest['instance']}"] = manifest["fingerprint"]
     return found
 
 
 def _open_work(stage: Stage[Any]) -> None:
-    """Make the work folder ready. What was begun with other inputs is given up: the fingerprint does not see
-    that code edited since made the same upstream result anew. A folder that holds other things is let be.
+    """Make the work folder ready. Discard work that was begun for another section or other input files.
+    Leave a folder alone that this project did not begin.
     """
-    note, origin = stage.work / "origin.json", _origin(stage.inputs)
-    if note.exists() and (before := json.loads(note.read_text())) != origin:
-        changed = sorted({name for name, _ in before.items() ^ origin.items()})
-        print(f"{stage.work}: begun anew, {changed[0]} is not what it was", file=sys.stderr, flush=True)
+    note = stage.work / "identity.json"
+    if note.exists() and (before := json.loads(note.read_text())) != stage.identity:
+        changed = sorted(key for key in stage.identity if before.get(key) != stage.identity[key])
+        print(f"{stage.work}: discarded, its {' and '.join(changed)} changed", file=sys.stderr, flush=True)
         shutil.rmtree(stage.work)
     if not stage.work.exists() or note.exists() or not any(stage.work.iterdir()):
         stage.work.mkdir(parents=True, exist_ok=True)
-        write_json(note, origin)
+        write_json(note, stage.identity)
     shutil.rmtree(stage.partial, ignore_errors=True)
     stage.partial.mkdir(parents=True)
-
-
-def put_in_place(new: Path, final: Path) -> None:
-    """Give the finished folder `new` the name `final`, whatever stood there. Killed at any moment, there is
-    the old folder, none or the new one under that name, never a part of one.
-    """
-    old, beside = (final.with_name(f".{final.name}.{name}") for name in ("old", "new"))
-    shutil.rmtree(beside, ignore_errors=True)
-    try:
-        new.rename(beside)
-    except OSError as error:
-        if error.errno != errno.EXDEV:
-            raise
-        shutil.copytree(new, beside)  # they are on different file systems
-    if final.exists():
-        shutil.rmtree(old, ignore_errors=True)
-        final.rename(old)  # a removal takes its time, and would leave a part if it were killed
-    beside.rename(final)
-    shutil.rmtree(old, ignore_errors=True)
 
 
 def _publish(stage: Stage[Any], module: str, counts: Counts, started: float) -> None:
     """Rename the finished files to their place, then write `run.json` and, last, the manifest. A manifest
     that belongs into the output is written before that gets its name.
     """
+    made = {str(path.relative_to(stage.partial)): path for path in stage.partial.rglob("*") if path.is_file()}
+    files = {
+        name: [path.stat().st_size, Digests().file(path)]
+        for name, path in sorted(made.items())
+        if not is_log(name)
+    }
     stage.manifest.unlink(missing_ok=True)
     inside = stage.manifest.parent == stage.output
     if inside:
-        _describe(stage, stage.partial / stage.manifest.name, module, counts, started)
+        _describe(stage, stage.partial / stage.manifest.name, module, counts, files, started)
     stage.output.parent.mkdir(parents=True, exist_ok=True)
     stage.manifest.parent.mkdir(parents=True, exist_ok=True)
     put_in_place(stage.partial, stage.output)
     if not inside:
-        _describe(stage, stage.manifest, module, counts, started)
+        _describe(stage, stage.manifest, module, counts, files, started)
 
 
-def _describe(stage: Stage[Any], manifest: Path, module: str, counts: Counts, started: float) -> None:
+def _describe(
+    stage: Stage[Any], manifest: Path, module: str, counts: Counts, files: dict[str, Any], started: float
+) -> None:
     """Write `run.json` and then, beside it, the manifest."""
     usage = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     write_json(
@@ -276,12 +153,14 @@ def _describe(stage: Stage[Any], manifest: Path, module: str, counts: Counts, st
             "stage": stage.name,
             "instance": stage.instance,
             "fingerprint": stage.fingerprint,
+            "identity": stage.identity,
             "config": stage.config.model_dump(mode="json"),
             "upstream": _upstream(stage.inputs),
             "module": module,
             "code": code_hash(module),
             "packages": package_versions(),
             "counts": counts,
+            "files": files,
         },
     )
 
@@ -301,35 +180,60 @@ def _fail_if_disk_is_full(error: Exception, folders: list[Path]) -> None:
             _fail(f"{where}: no space left on this disk; free some and run again")
 
 
+def open_stage(name: str, section: type[S], module: str, arguments: Any) -> Stage[S]:
+    """The instance that a program's arguments describe, its fingerprint computed. Raises InputError."""
+    config, inputs = read_section(arguments.config, name, section), read_inputs(arguments.input)
+    digests = Digests(DIGESTS if arguments.run else None)
+    found = {
+        key: [digest_of(path, digests, section.reads_manifests) for path in paths]
+        for key, paths in inputs.items()
+    }
+    what = identity(name, arguments.instance, config, found, module)
+    mark = fingerprint(what)
+    entry = Entry(arguments.run, name_of(name, arguments.instance), mark) if arguments.run else None
+    if entry:
+        output, manifest = entry.data, entry.manifest
+        work = arguments.work or WORK / entry.name / mark
+    else:
+        output, manifest = arguments.output, arguments.manifest or arguments.output / "manifest.json"
+        work = arguments.work or output.with_name(f".{output.name}.work")
+    return Stage(
+        name=name,
+        instance=arguments.instance,
+        config=config,
+        fingerprint=mark,
+        inputs=inputs,
+        work=work,
+        output=output,
+        manifest=manifest,
+        launch=read_launch(arguments.launch),
+        identity=what,
+        digests=digests,
+        entry=entry,
+    )
+
+
 def run_stage(
     name: str, section: type[S], run: Callable[[Stage[S]], Counts], argv: list[str] | None = None
 ) -> None:
     """Parse the command line, run the program, publish its results; bad input: one line and exit code 2."""
     started = time.time()
     arguments = parser(name, section, sys.modules[run.__module__].__doc__ or "").parse_args(argv)
-    output = arguments.output
     module = sys.modules[run.__module__].__spec__.name if run.__module__ == "__main__" else run.__module__
+    module = module.removesuffix(".__main__")
     try:
-        stage = Stage(
-            name=name,
-            instance=arguments.instance,
-            config=_read_config(arguments.config, name, section),
-            fingerprint=arguments.fingerprint,
-            inputs=_read_inputs(arguments.input),
-            work=arguments.work or output.with_name(f".{output.name}.work"),
-            output=output,
-            manifest=arguments.manifest or output / "manifest.json",
-            launch=json.loads(arguments.launch),
-        )
+        stage = open_stage(name, section, module, arguments)
         if stage.is_main:
             _open_work(stage)
         counts = run(stage)
         if stage.is_main:
-            _publish(stage, module.removesuffix(".__main__"), counts, started)
+            _publish(stage, module, counts, started)
+            if stage.entry:
+                stage.entry.make_current()
             if arguments.work is None:
                 shutil.rmtree(stage.work, ignore_errors=True)
     except InputError as error:
         _fail(str(error))
     except Exception as error:
-        _fail_if_disk_is_full(error, [arguments.work or output.parent, output.parent])
+        _fail_if_disk_is_full(error, [arguments.work or WORK, arguments.run or arguments.output.parent])
         raise

@@ -1,5 +1,7 @@
 """Keys of continued pre-training."""
 
+from typing import ClassVar
+
 from pipeline.config.optimizer import PRECISION, Optimizer, Precision
 from pipeline.config.section import Section, key
 
@@ -19,6 +21,8 @@ class Architecture(Section):
 
 class CptSection(Section):
     """Training on a mixture's documents: next-token prediction over packed sequences."""
+
+    trains: ClassVar[bool] = True
 
     architecture: Architecture = key(Architecture(), "shape of a model with init: scratch")
     tokens: int = key(

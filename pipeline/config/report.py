@@ -1,10 +1,14 @@
 """Keys of the report: what the page shows, and the files that hold the paper's numbers and claims."""
 
+from typing import ClassVar
+
 from pipeline.config.section import Section, key
 
 
 class ReportSection(Section):
     """One offline HTML page and `summary.json`, made from the manifests of a run."""
+
+    reads_manifests: ClassVar[bool] = True
 
     run: str = key("run", "name of the run; the workflow fills it in")
     truth: list[str] | None = key(

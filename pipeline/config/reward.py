@@ -1,6 +1,6 @@
 """Keys of the reward models: how step labels are made, and how the model is trained on them."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pipeline.config.evaluate import SUFFIX
 from pipeline.config.optimizer import Optimizer
@@ -9,6 +9,8 @@ from pipeline.config.section import Section, key
 
 class RewardSection(Section):
     """An outcome or process reward model from labels made as in Math-Shepherd (arXiv 2312.08935)."""
+
+    trains: ClassVar[bool] = True
 
     prompts: str | list[str] | None = key(
         None,

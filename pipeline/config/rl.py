@@ -1,6 +1,6 @@
 """Keys of reinforcement learning: method, prompts, sampling, rewards, objective, and optimisation."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pipeline.config.evaluate import SUFFIX
 from pipeline.config.optimizer import Optimizer
@@ -45,6 +45,8 @@ class PpoKeys(Section):
 
 class RlSection(Section):
     """Training on the policy's own outputs; the reference is the model that training starts from."""
+
+    trains: ClassVar[bool] = True
 
     method: Literal["grpo", "rft", "online_rft", "dpo", "ppo"] = key(
         "grpo",

@@ -4,7 +4,7 @@ A section is declared once, here; `python -m pipeline.config` writes from it `co
 with its meaning, unit and the paper's value) and `workflow/schemas/config.schema.json`.
 """
 
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import PydanticUndefined
@@ -13,7 +13,16 @@ REQUIRED = PydanticUndefined
 
 
 class Section(BaseModel):
-    """A group of keys; unknown keys are refused."""
+    """A group of keys; unknown keys are refused.
+
+    `version` is part of the fingerprint: raise it when the meaning of a key or of a default changes.
+    `trains`: the stage makes a model, so an edit of its code does not make its results stale.
+    `reads_manifests`: the stage reads the manifests of other results, not only their data.
+    """
+
+    version: ClassVar[int] = 1
+    trains: ClassVar[bool] = False
+    reads_manifests: ClassVar[bool] = False
 
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
 

@@ -1,6 +1,6 @@
 """Keys of supervised fine-tuning."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pipeline.config.evaluate import SUFFIX, TOOL_SUFFIX
 from pipeline.config.optimizer import PRECISION, Optimizer, Precision
@@ -9,6 +9,8 @@ from pipeline.config.section import Section, key
 
 class SftSection(Section):
     """Training on chat examples, loss on the assistant's words only."""
+
+    trains: ClassVar[bool] = True
 
     data: str | list[str] | None = key(
         None,

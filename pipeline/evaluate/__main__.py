@@ -3,7 +3,8 @@
 Inputs: `model`, a folder or hub id; `benchmark.NAME`, files or a hub id; `exemplars.NAME`, bench-format files
 for few-shot prompts; `prompt.NAME` and `pal_prompt.NAME`, their layouts; `removals`, what decontamination
 found in the corpus. Writes `scores.json` {benchmark: {mode: {...}}} and, for each benchmark and mode, a file
-with every question's answers and verdicts, and one with the exemplars of a few-shot prompt.
+with every question's answers and verdicts, and one with the exemplars of a few-shot prompt. A
+benchmark and mode that an earlier evaluation of the same model has answered is not asked again.
 """
 
 import json
@@ -23,6 +24,7 @@ from pipeline.evaluate.benchmarks import Item, load
 from pipeline.evaluate.grading import grade_answers, grade_responses
 from pipeline.evaluate.programs import last_output
 from pipeline.evaluate.prompts import chat_prompt, choose_exemplars, few_shot_prompt, read_layout
+from pipeline.evaluate.reuse import SCORES, TASKS, reused, task_fingerprint
 from pipeline.evaluate.sampling import PROMPT_TOO_LONG, Answer, Decoding, Request, Sampler
 from pipeline.evaluate.tables import task_scores
 
@@ -236,14 +238,20 @@ def run(stage: Stage[EvaluateSection]) -> dict[str, int | float | str]:
     tasks = make_tasks(stage, model)
     sampler = make_sampler(stage, model, tasks)
     scores: dict[str, dict[str, Any]] = {}
+    marks: dict[str, str] = {}
+    earlier = list(stage.earlier())
     try:
         for task in tasks:
-            scores.setdefault(task.benchmark, {})[task.mode] = evaluate(
-                task, stage.config, sampler, stage.partial, flagged_items(stage, task)
-            )
+            flagged = flagged_items(stage, task)
+            marks[task.name] = task_fingerprint(stage, task.benchmark, task.mode, flagged)
+            found = reused(task.name, marks[task.name], earlier, stage.partial)
+            if found is None:
+                found = evaluate(task, stage.config, sampler, stage.partial, flagged)
+            scores.setdefault(task.benchmark, {})[task.mode] = found
     finally:
         sampler.close()
-    write_json(stage.partial / "scores.json", scores)
+    write_json(stage.partial / SCORES, scores)
+    write_json(stage.partial / TASKS, marks)
     return {
         "benchmarks": len(scores),
         "questions": sum(len(task.items) for task in tasks),

@@ -10,17 +10,14 @@ import sys
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
-
-import yaml
 
 from pipeline.common.stage import InputError
+from pipeline.config.files import DEFAULTS, read_config
 from pipeline.config.root import Config, ConfigError
 from pipeline.plan.costs import Gpu
 from pipeline.plan.forecast import Assumptions, Forecast, Planner
 from pipeline.plan.shapes import known
 
-DEFAULTS = Path(__file__).resolve().parents[2] / "configs/default.yaml"
 UNITS = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k"), (1, ""))
 PARTS = (
     "weights",
@@ -34,29 +31,6 @@ PARTS = (
     "cache",
     "other",
 )
-
-
-def read_config(files: Iterable[str | Path]) -> dict[str, Any]:
-    """Configuration files as Snakemake reads them: later ones win, mappings merge."""
-
-    def merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
-        for key, value in above.items():
-            both = isinstance(value, dict) and isinstance(below.get(key), dict)
-            below[key] = merge(below[key], value) if both else value
-        return below
-
-    values: dict[str, Any] = {}
-    for file in files:
-        try:
-            content = yaml.safe_load(Path(file).read_text())
-        except OSError as error:
-            raise InputError(f"{file}: {error.strerror}") from error
-        except yaml.YAMLError as error:
-            raise InputError(f"{file}: not YAML ({str(error).splitlines()[0]})") from error
-        if not isinstance(content or {}, dict):
-            raise InputError(f"{file}: expected a mapping")
-        merge(values, content or {})
-    return values
 
 
 def short(value: float) -> str:

@@ -17,7 +17,7 @@ from pipeline.common.stage import InputError
 
 MODEL_STAGES = ("cpt", "sft", "rl")
 STAGES = ("miniweb", "crawl", "corpus", "decontaminate", "tokens", "cpt", "sft", "reward", "rl", "evaluate")
-FILES = ("truth", "seed_urls", "background_urls")
+FILES = ("truth", "seed_urls", "background_urls", "claims", "paper")
 
 
 def read_json(path: Path) -> Any:

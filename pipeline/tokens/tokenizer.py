@@ -56,7 +56,7 @@ def train(texts: Iterator[str], vocabulary: int) -> PreTrainedTokenizerFast:
 
 def run(stage: Stage[TokensSection]) -> Counts:
     """Inputs: `corpus`, a decontaminated corpus; `text`, more files. Output: a tokenizer folder."""
-    corpora = [f"{path}/corpus" for path in stage.inputs.get("corpus", [])]
+    corpora = stage.inputs.get("corpus", [])
     sources = [*corpora, *stage.inputs.get("text", [])]
     tokenizer = train(sample(sources, stage.config.sample), stage.config.vocabulary)
     tokenizer.save_pretrained(stage.partial)

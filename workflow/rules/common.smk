@@ -1,20 +1,27 @@
-# What the rules share: the graph of the run, and functions that ask it for inputs, arguments and manifests.
+# What the rules share: the graph of the run, what of it is current, and functions that ask for inputs and arguments.
 
 import json
 import shlex
 import sys
-from pathlib import Path
 
 sys.path.insert(0, workflow.basedir)
 
-from pipeline.common.manifest import code_files
-from pipeline.common.stage import pack
-from pipeline.config.graph import Graph, Result
+from pipeline.common.arguments import pack
+from pipeline.common.errors import InputError
 from pipeline.config.root import Config, ConfigError
+from pipeline.stages import NAMES, STAGES
+from pipeline.status import summary
+from workflow.graph import Graph, Result
+from workflow.state import Run, mark, tell_snakemake
 
 try:
     GRAPH = Graph(Config({key: value for key, value in config.items() if key != "paths"}))
-except ConfigError as error:
+    if workflow.is_main_process:
+        found = Run(GRAPH)
+        tell_snakemake(found)
+        if workflow.dryrun:
+            print("\n".join(summary(found)), file=sys.stderr)
+except (ConfigError, InputError) as error:
     raise WorkflowError(str(error))
 
 
@@ -23,59 +30,44 @@ onstart:
         raise WorkflowError(f"bring these files first, or change the keys: {'; '.join(dict.fromkeys(GRAPH.missing))}")
 
 
-STAGES = ("miniweb", "crawl", "corpus", "decontaminate", "tokens", "cpt", "sft", "reward", "rl", "evaluate", "report")
 RESULTS = f"results/{GRAPH.config.run}"
 LAUNCH = GRAPH.config.sections["launch"]
 
 
-def manifest(name):
-    return f"{RESULTS}/{name}/manifest.json"
+def marks(*stages):
+    """The marks of all instances of the stages."""
+    return [str(mark(GRAPH.config.run, name)) for stage in stages for name in GRAPH.names(stage)]
 
 
-def manifests(*stages):
-    """Manifests of all instances of the stages."""
-    return [manifest(name) for stage in stages for name in GRAPH.names(stage)]
+def needs(pattern):
+    """Input function: the marks of the instances before this one. `ancient`: what changed is told by missing marks."""
+
+    def inputs(wildcards):
+        node = GRAPH.nodes[pattern.format(**wildcards)]
+        names = dict.fromkeys(source.node for _, source in node.inputs if isinstance(source, Result))
+        return [ancient(str(mark(GRAPH.config.run, name))) for name in names]
+
+    return inputs
+
+
+def arguments(pattern):
+    """Params function: what the instance is. It takes `threads`, so that Snakemake never reruns anything for it."""
+
+    def params(wildcards, threads):
+        node = GRAPH.nodes[pattern.format(**wildcards)]
+        words = ["--instance", node.instance, "--run", RESULTS]
+        words += ["--config", json.dumps(node.section, sort_keys=True, ensure_ascii=False)]
+        for word in pack([(key, path_of(source)) for key, source in node.inputs]):
+            words += ["--input", word]
+        return shlex.join([*words, "--launch", launch(threads)])
+
+    return params
 
 
 def path_of(source):
     return f"{RESULTS}/{source.node}/data/{source.path}".rstrip("/") if isinstance(source, Result) else source
 
 
-def node_of(name, wildcards):
-    return GRAPH.nodes[name.format(**wildcards)]
-
-
-def needs(name, code=True):
-    """Input function: upstream manifests, local files and, for cheap stages, the modules whose change should rerun them."""
-
-    def inputs(wildcards):
-        node = node_of(name, wildcards)
-        found = [manifest(source.node) if isinstance(source, Result) else source for _, source in node.inputs]
-        # Hub ids, URLs and what is yet to be brought are no files here; the graph has looked for all others.
-        made = {manifest(source.node) for _, source in node.inputs if isinstance(source, Result)}
-        files = [path for path in dict.fromkeys(found) if path in made or Path(path).exists()]
-        return files + [str(path) for path in code_files(node.module) if code]
-
-    return inputs
-
-
-def arguments(name):
-    """Params function: what the instance is. It changes exactly when the section or anything upstream changes."""
-
-    def params(wildcards):
-        node = node_of(name, wildcards)
-        identity = GRAPH.fingerprint(node.name)
-        words = ["--instance", node.instance, "--fingerprint", identity, "--work", f"work/{node.stage}/{identity}"]
-        words += ["--config", json.dumps(node.section, sort_keys=True, ensure_ascii=False)]
-        for word in pack([(key, path_of(source)) for key, source in node.inputs]):
-            words += ["--input", word]
-        return shlex.join(words)
-
-    return params
-
-
-def launch(wildcards, threads):
-    """Params function: how it runs. It takes `threads`, so Snakemake never reruns anything for it."""
-    return shlex.quote(json.dumps(LAUNCH.model_dump(mode="json") | {"threads": threads}))
-
-
+def launch(threads):
+    """How a program runs: no part of what it makes."""
+    return json.dumps(LAUNCH.model_dump(mode="json") | {"threads": threads})

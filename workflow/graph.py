@@ -1,14 +1,12 @@
 """The workflow as a graph of stage instances, built from the configuration alone.
 
-The rules ask it what an instance reads, which section it runs with and what its fingerprint is. A fingerprint
-is the hash of the instance's own section and of its inputs: upstream fingerprints for other instances'
-results, the path or hub id for files.
+The rules ask it what an instance reads and which section it runs with; `state.py` asks which instances are
+current.
 """
 
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache
 from glob import glob
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ from pipeline.common.manifest import fingerprint
 from pipeline.common.stage import InputError
 from pipeline.config.crawl import DEDUP_ONLY, EXTRACT_ONLY
 from pipeline.config.root import Config, ConfigError, ModelNode
+from pipeline.config.section import Section
 from pipeline.crawl.sources import expand
 
 REMOTE = ("hub:", "http://", "https://", "s3://")
@@ -34,13 +33,14 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Node:
+class Instance:
     """An instance of a stage. `name`: its folder under the run's results; `inputs`: (key, source) pairs."""
 
     name: str
     module: str
+    kind: type[Section]
     section: dict[str, Any]
-    inputs: tuple[tuple[str, "str | Result"], ...]
+    inputs: tuple[tuple[str, str | Result], ...]
 
     @property
     def stage(self) -> str:
@@ -51,7 +51,10 @@ class Node:
         return self.name.partition("/")[2] or self.name
 
 
-def _files_name(files: "list[str | Result]") -> str:
+Inputs = list[tuple[str, str | Result]]
+
+
+def _files_name(files: list[str | Result]) -> str:
     """A name that goes with the files and not with their place in a list that may grow anywhere."""
     return fingerprint({"files": [str(file) for file in files]})[:8]
 
@@ -61,9 +64,8 @@ class Graph:
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        self.nodes: dict[str, Node] = {}
+        self.nodes: dict[str, Instance] = {}
         self.missing: list[str] = []  # files of the `data_folder` that are not there yet
-        self.fingerprint = cache(self._fingerprint)
         for build in (
             self._miniweb,
             self._crawl,
@@ -79,29 +81,22 @@ class Graph:
         """Names of the instances of a stage."""
         return [name for name, node in self.nodes.items() if node.stage == stage]
 
-    def _fingerprint(self, name: str) -> str:
-        node = self.nodes[name]
-        inputs: dict[str, list[str]] = {}
-        for key, source in node.inputs:
-            identity = (
-                f"{self.fingerprint(source.node)}:{source.path}" if isinstance(source, Result) else source
-            )
-            inputs.setdefault(key, []).append(identity)
-        return fingerprint({"stage": node.name, "section": node.section, "inputs": inputs})
-
     def _add(
         self,
         name: str,
         module: str,
         section: Any,
-        inputs: Iterable[tuple[str, "str | Result"]],
+        inputs: Inputs,
         without: tuple[str, ...] = (),
+        **more: Any,
     ) -> None:
+        """Add an instance; `without`: keys that it does not depend on; `more`: values filled in here."""
         values = {key: value for key, value in section.model_dump(mode="json").items() if key not in without}
         # Sorted by key, so that the order of keys in a file changes nothing; a key's own sources keep theirs.
-        self.nodes[name] = Node(name, module, values, tuple(sorted(inputs, key=lambda pair: pair[0])))
+        ordered = tuple(sorted(inputs, key=lambda pair: pair[0]))
+        self.nodes[name] = Instance(name, module, type(section), values | more, ordered)
 
-    def _sources(self, sources: str | list[str] | None, where: str) -> list["str | Result"]:
+    def _sources(self, sources: str | list[str] | None, where: str) -> list[str | Result]:
         """Source strings as files or results; globs are expanded, hub ids and URLs stay as they are."""
         found: list[str | Result] = []
         for source in [sources] if isinstance(sources, str) else sources or []:
@@ -144,7 +139,7 @@ class Graph:
         inputs = [("extract", Result(name)) for name in names]
         self._add("crawl/dedup", "pipeline.crawl.dedup", section, inputs, EXTRACT_ONLY)
 
-    def _warc_files(self, section: Any) -> list["str | Result"]:
+    def _warc_files(self, section: Any) -> list[str | Result]:
         sources = [section.warc] if isinstance(section.warc, str) else section.warc or []
         if any(source.startswith(MINIWEB) for source in sources):
             return self._sources(sources, "crawl.warc")
@@ -167,7 +162,7 @@ class Graph:
         for iteration in range(1, section.iterations + 1):
             self._iteration(iteration, section, lists)
 
-    def _iteration(self, iteration: int, section: Any, lists: list[tuple[str, "str | Result"]]) -> None:
+    def _iteration(self, iteration: int, section: Any, lists: Inputs) -> None:
         unhashed = ("iterations", "seed_urls", "background_urls", "annotations", "opt_out", UNSEEN)
         here, last = f"corpus/iteration-{iteration}", f"corpus/iteration-{iteration - 1}"
         before = [("previous", Result(f"{last}/select"))] if iteration > 1 else []
@@ -195,7 +190,7 @@ class Graph:
             unhashed,
         )
 
-    def _benchmark_files(self, names: Iterable[str]) -> list[tuple[str, "str | Result"]]:
+    def _benchmark_files(self, names: Iterable[str]) -> Inputs:
         return [
             (f"benchmark.{name}", source)
             for name in names
@@ -209,7 +204,8 @@ class Graph:
         select = Result(f"corpus/iteration-{self.config.sections['corpus'].iterations}/select")
         names = section.benchmarks if section.benchmarks is not None else list(self.config.benchmarks)
         inputs = [("pool", Result("crawl/dedup")), ("select", select), *self._benchmark_files(names)]
-        self._add("decontaminate/corpus", "pipeline.decontaminate", section, inputs)
+        # The inputs name the benchmarks, so the key says nothing more: null and a list of all are the same.
+        self._add("decontaminate/corpus", "pipeline.decontaminate", section, inputs, ("benchmarks",))
         extracts = [("extract", Result(name)) for name in self.names("crawl") if "extract" in name]
         scores = [
             ("score", Result(name))
@@ -218,27 +214,18 @@ class Graph:
         ]
         inputs = [*extracts, ("dedup", Result("crawl/dedup")), *scores, ("select", select)]
         inputs.append(("decontaminate", Result("decontaminate/corpus")))
-        self._add("decontaminate/pages", "pipeline.decontaminate.pages", section, inputs)
-
-    def _corpus_inputs(self, key: str) -> list[tuple[str, "str | Result"]]:
-        return [(key, Result("decontaminate/corpus"))] if "decontaminate/corpus" in self.nodes else []
+        self._add("decontaminate/pages", "pipeline.decontaminate.pages", section, inputs, ("benchmarks",))
 
     def _tokens(self) -> None:
         section = self.config.sections["tokens"]
         if any(mixture.tokenizer == "corpus" for mixture in self.config.mixtures.values()):
-            texts = [("text", source) for source in self._sources(section.texts, "tokens.texts")]
-            self._add(
-                "tokens/tokenizer",
-                "pipeline.tokens.tokenizer",
-                section,
-                [*self._corpus_inputs("corpus"), *texts],
-                without=(),
-            )
+            texts: Inputs = [("text", source) for source in self._sources(section.texts, "tokens.texts")]
+            if "decontaminate/corpus" in self.nodes:
+                texts.append(("corpus", Result("decontaminate/corpus", "corpus")))
+            self._add("tokens/tokenizer", "pipeline.tokens.tokenizer", section, texts)
         for name, mixture in self.config.mixtures.items():
             own = mixture.tokenizer == "corpus"
-            inputs: list[tuple[str, str | Result]] = (
-                [("tokenizer", Result("tokens/tokenizer"))] if own else []
-            )
+            inputs: Inputs = [("tokenizer", Result("tokens/tokenizer"))] if own else []
             for source_name, source in mixture.sources.items():
                 where = f"mixtures.{name}.sources.{source_name}"
                 if source.data == "corpus" and "decontaminate/corpus" not in self.nodes:
@@ -260,7 +247,7 @@ class Graph:
                 self._evaluate(name, benchmarks)
 
     def _train(self, name: str, node: ModelNode) -> None:
-        inputs: list[tuple[str, str | Result]] = []
+        inputs: Inputs = []
         if node.parent:
             inputs.append(("parent", self.model(node.parent)))
         elif node.init != "scratch":
@@ -278,7 +265,7 @@ class Graph:
             inputs += [(key, source) for source in self._sources(sources, f"models.{name}.{key}")]
         self._add(f"{node.stage}/{name}", f"pipeline.{node.stage}", section, inputs)
 
-    def _earlier_labels(self, node: ModelNode) -> list["str | Result"]:
+    def _earlier_labels(self, node: ModelNode) -> list[str | Result]:
         """Step labels of the reward models that a reward model continues, the newest first (paper 4.1.4)."""
         found: list[str | Result] = []
         while node.parent and self.config.models[node.parent].stage == "reward":
@@ -291,7 +278,7 @@ class Graph:
                 found.append(str(labels))
         return found
 
-    def model(self, name: str) -> "str | Result":
+    def model(self, name: str) -> str | Result:
         """The folder or hub id of a model."""
         node = self.config.models[name]
         return Result(f"{node.stage}/{name}") if node.train else self._init(name)
@@ -314,7 +301,6 @@ class Graph:
                 sources = getattr(self.config.benchmarks[benchmark], key)
                 found = self._sources(sources, f"benchmarks.{benchmark}.{key}")
                 inputs += [(f"{key}.{benchmark}", source) for source in found]
-        self._add(f"evaluate/{name}", "pipeline.evaluate", section, inputs)
         nodes = {
             benchmark: self.config.benchmarks[benchmark].model_dump(mode="json") for benchmark in benchmarks
         }
@@ -323,8 +309,9 @@ class Graph:
         for benchmark in benchmarks:
             if own.get(benchmark) is not None:
                 nodes[benchmark]["modes"] = own[benchmark]
-        self.nodes[f"evaluate/{name}"].section["benchmarks"] = nodes
-        self.nodes[f"evaluate/{name}"].section["model_stage"] = self.config.models[name].stage
+        stage = self.config.models[name].stage
+        more = {"benchmarks": nodes, "model_stage": stage}
+        self._add(f"evaluate/{name}", "pipeline.evaluate", section, inputs, **more)
 
     def _report(self) -> None:
         section = self.config.sections["report"]
@@ -335,5 +322,6 @@ class Graph:
             for source in self._sources(getattr(self.config.sections["corpus"], key), f"corpus.{key}")
         ]
         results = [(name, Result(name)) for name in self.nodes]
-        self._add("report", "pipeline.report", section, [*results, *truth, *lists])
-        self.nodes["report"].section["run"] = self.config.run
+        texts = [("claims", section.claims), ("paper", section.paper)]
+        inputs = [*results, *truth, *lists, *texts]
+        self._add("report", "pipeline.report", section, inputs, run=self.config.run)

@@ -1,0 +1,5 @@
+"""The one exception that a user is meant to see."""
+
+
+class InputError(Exception):
+    """Bad input or configuration. One line: which file, key or record, what is wrong, what to do."""

@@ -1,0 +1,69 @@
+"""Start a stage program: `python -m pipeline.start pipeline.sft --run results/demo ...`.
+
+If the run's store holds the result of these inputs and settings, it becomes the current one, in a second.
+Otherwise the program replaces this one, under torchrun where it trains on several ranks. Under `srun` with
+one task per node torchrun joins the nodes of the job; the first one is the rendezvous.
+"""
+
+import os
+import subprocess
+import sys
+
+from pipeline.common.arguments import parser
+from pipeline.common.errors import InputError
+from pipeline.common.stage import open_stage
+from pipeline.stages import SECTIONS, stage_of
+
+
+def first_host() -> str:
+    """The first node of the Slurm job."""
+    names = subprocess.run(
+        ["scontrol", "show", "hostnames"], check=True, capture_output=True, text=True
+    ).stdout.split()
+    return names[0]
+
+
+def command(program: list[str], ranks: int, environment: dict[str, str]) -> list[str]:
+    """The command that starts `ranks` processes of `program` here, joined with the job's other nodes."""
+    nodes = int(environment.get("SLURM_STEP_NUM_NODES", "1"))
+    if ranks * nodes == 1:
+        return [sys.executable, "-m", *program]
+    torchrun = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={ranks}"]
+    if nodes == 1:
+        return [*torchrun, "--standalone", "-m", *program]
+    port = 20000 + int(environment["SLURM_JOB_ID"]) % 20000
+    place = [
+        f"--nnodes={nodes}",
+        f"--node-rank={environment['SLURM_NODEID']}",
+        f"--master-addr={first_host()}",
+        f"--master-port={port}",
+    ]
+    return [*torchrun, *place, "-m", *program]
+
+
+def main() -> None:
+    module, *words = sys.argv[1:]
+    if module not in SECTIONS:
+        sys.exit(f"error: {module}: no stage program; known: {', '.join(SECTIONS)}")
+    name, section = stage_of(module), SECTIONS[module]
+    try:
+        stage = open_stage(name, section, module, parser(name, section).parse_args(words))
+        entry = stage.entry
+        if entry and entry.problem(stage.digests) is None:
+            entry.make_current()
+            print(f"{entry.name}: made before from the same inputs and settings", file=sys.stderr)
+            return
+    except InputError as error:
+        sys.exit(f"error: {error}")
+    environment = dict(os.environ)
+    ranks = int(stage.launch.get("ranks", 1))
+    arguments = (
+        command([module, *words], ranks, environment)
+        if section.trains
+        else [sys.executable, "-m", module, *words]
+    )
+    os.execvpe(arguments[0], arguments, environment)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+# One rule for each program of `pipeline/stages.py`, and one for each stage: `snakemake ... sft`.
+# A program finishes by giving its result its place in the run's store; the mark tells Snakemake that it did.
+
+# The report's files are outputs for the sake of `snakemake --report`. `update`: a job that fails leaves the old ones.
+FILES = {
+    "report": {
+        name: report(update(f"{RESULTS}/report/{file}"), caption=f"../report/{caption}.rst", category="Report")
+        for name, file, caption in (("page", "index.html", "report"), ("summary", "summary.json", "summary"))
+    },
+}
+# The table that says what became of each page stands beside the corpus that it is about.
+AFTER = {"decontaminate_pages": f"&& ln -sfn ../decontaminate/pages/data/pages.parquet {RESULTS}/corpus/pages.parquet"}
+
+for _stage in STAGES:
+
+    for _program in _stage.programs:
+
+        rule:
+            name: _program.rule
+            input:
+                needs(_program.instances),
+            output:
+                mark=str(mark(GRAPH.config.run, _program.instances)),
+                **FILES.get(_program.rule, {}),
+            log:
+                f"{RESULTS}/logs/{_program.instances}.log",
+            conda:
+                "../../environment.yml"
+            # A cluster job knows only its own rule, so an order of rules would not keep this from the tokenizer.
+            wildcard_constraints:
+                mixture="(?!tokenizer$)[^/]+",
+            threads: LAUNCH.threads if _stage.makes != "nothing" or _stage.name in ("tokens", "evaluate") else 1
+            resources:
+                gpu=0,
+                mpi="",
+            params:
+                module=_program.module,
+                arguments=arguments(_program.instances),
+                after=AFTER.get(_program.rule, ""),
+            shell:
+                "{resources.mpi} python -m pipeline.start {params.module} {params.arguments} 2>&1 | tee {log}"
+                " && touch {output.mark} {params.after}"
+
+    if _stage.name not in ("miniweb", "report"):
+
+        rule:
+            name: _stage.name
+            input:
+                marks(_stage.name),
