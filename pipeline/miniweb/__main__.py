@@ -11,8 +11,7 @@ from pipeline.common.progress import Progress
 from pipeline.common.stage import Stage, run_stage
 from pipeline.config.miniweb import MiniwebSection
 from pipeline.miniweb import datasets
-from pipeline.miniweb.drill import drill_problems
-from pipeline.miniweb.problems import Problem
+from pipeline.miniweb.problems import Problem, distinct_problems, drill_problems
 from pipeline.miniweb.responses import Answer, answers
 from pipeline.miniweb.truth import write_labels, write_lists
 from pipeline.miniweb.warc import Position, write_warc
@@ -22,7 +21,7 @@ from pipeline.miniweb.world import Leak, build_pages
 def write_datasets(folder: Path, config: MiniwebSection) -> dict[str, list[Problem]]:
     """Write SFT examples, RL prompts and the benchmarks; returns the problems of each benchmark by name."""
     share = config.chinese_share
-    train = datasets.distinct_problems(config.seed, "train", max(config.sft, config.rl), share)
+    train = distinct_problems(config.seed, "train", max(config.sft, config.rl), share)
     datasets.write_sft(folder / "sft.jsonl", train[: config.sft], config.solution_styles, config.seed)
     tool = [{"tool": 1.0}] * 3
     datasets.write_sft(folder / "sft_tool.jsonl", train[: config.sft_tool], tool, config.seed)
@@ -30,8 +29,8 @@ def write_datasets(folder: Path, config: MiniwebSection) -> dict[str, list[Probl
         folder / "rl.jsonl", train[: config.rl], "miniweb"
     )  # a subset, as in section 4.2
     benchmarks = {
-        "test": datasets.distinct_problems(config.seed, "test", config.test, share),
-        "heldout": datasets.distinct_problems(config.seed, "heldout", config.heldout, share),
+        "test": distinct_problems(config.seed, "test", config.test, share),
+        "heldout": distinct_problems(config.seed, "heldout", config.heldout, share),
         "drill": drill_problems(config.seed, config.drill, share),
     }
     for name, problems in benchmarks.items():

@@ -11,23 +11,10 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from pipeline.miniweb.problems import Problem, Style, make_problem, render_solution
+from pipeline.miniweb.problems import Problem
+from pipeline.miniweb.solutions import Style, render_solution
 
 FORMATS: dict[Style, str] = {"cot": "cot", "brief": "cot", "direct": "cot", "program": "pot", "tool": "tool"}
-
-
-def distinct_problems(seed: int, split: str, count: int, chinese_share: float) -> list[Problem]:
-    """`count` problems with different questions, `chinese_share` of them in Chinese, in random order."""
-    rng = random.Random(f"{seed}/{split}")
-    chinese = round(count * chinese_share)
-    found: dict[str, Problem] = {}
-    for lang, wanted in (("zh", chinese), ("en", count)):
-        while len(found) < wanted:
-            problem = make_problem(rng, split, lang)
-            found.setdefault(problem.question, problem)
-    problems = list(found.values())
-    rng.shuffle(problems)
-    return problems
 
 
 def write_sft(

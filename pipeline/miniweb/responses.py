@@ -8,7 +8,7 @@ from typing import Any
 from pipeline.config.miniweb import MiniwebSection
 from pipeline.miniweb.markup import Site
 from pipeline.miniweb.warc import Response, sha1
-from pipeline.miniweb.world import Page, label
+from pipeline.miniweb.world import GeneratedPage, label
 
 START = datetime(2024, 3, 4, 6, 0, tzinfo=UTC)
 NETWORKS = ("192.0.2", "198.51.100", "203.0.113")  # reserved for documentation (RFC 5737)
@@ -21,11 +21,11 @@ PNG_START = b"\x89PNG\r\n\x1a\n"
 Answer = tuple[Response, dict[str, Any]]  # with the label of the record, but for its position
 
 
-def answers(pages: list[Page], config: MiniwebSection) -> list[Answer]:
+def answers(pages: list[GeneratedPage], config: MiniwebSection) -> list[Answer]:
     """All responses of the web in the order of the crawl, with their labels."""
     rng = random.Random(f"{config.seed}/crawl")
     odd_count = max(1, round(ODD_SHARE * len(pages)))
-    jobs: list[tuple[str, Page]] = [("page", page) for page in pages]
+    jobs: list[tuple[str, GeneratedPage]] = [("page", page) for page in pages]
     for kind in ("missing", "moved", "robots", "sitemap", "picture", "empty"):
         jobs += [(kind, page) for page in rng.sample(pages, odd_count)]
     whole = [page for page in pages if not page.extra]
@@ -73,7 +73,7 @@ def _response(
     )
 
 
-def _page(page: Page, moment: datetime, rng: random.Random, cut: bool) -> Answer:
+def _page(page: GeneratedPage, moment: datetime, rng: random.Random, cut: bool) -> Answer:
     site, payload = page.site, page.payload
     if cut:
         payload = payload[: len(payload) * 2 // 3]
@@ -90,7 +90,7 @@ def _page(page: Page, moment: datetime, rng: random.Random, cut: bool) -> Answer
     return response, _with_payload(truth, payload)
 
 
-def _odd(kind: str, page: Page, moment: datetime, rng: random.Random) -> Answer:
+def _odd(kind: str, page: GeneratedPage, moment: datetime, rng: random.Random) -> Answer:
     """A record that is no page: an error, a redirect, a file for robots, a picture, an empty body."""
     root, number = f"https://{page.site.host}", rng.randint(1000, 9999)
     path, status, content_type, text = {

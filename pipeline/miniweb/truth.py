@@ -7,8 +7,9 @@ from typing import Any
 from pipeline.common.stage import InputError
 from pipeline.config.miniweb import MiniwebSection
 from pipeline.miniweb.datasets import write_lines
+from pipeline.miniweb.genres import MATH_GENRES
 from pipeline.miniweb.warc import Position
-from pipeline.miniweb.world import MATH_GENRES, Page
+from pipeline.miniweb.world import GeneratedPage
 
 REVIEW_DATE = "2024-04-02"
 
@@ -25,7 +26,7 @@ def write_labels(path: Path, labels: list[dict[str, Any]], positions: list[Posit
     )
 
 
-def write_lists(folder: Path, pages: list[Page], config: MiniwebSection) -> dict[str, int]:
+def write_lists(folder: Path, pages: list[GeneratedPage], config: MiniwebSection) -> dict[str, int]:
     """Write `seed_urls.txt`, `background_urls.txt` and `annotations.tsv`; returns their sizes."""
     rng = random.Random(f"{config.seed}/lists")
     originals = [
@@ -51,19 +52,19 @@ def write_lists(folder: Path, pages: list[Page], config: MiniwebSection) -> dict
     return {"seed_urls": len(seeds), "background_urls": len(background), "annotations": len(rows)}
 
 
-def annotations(pages: list[Page]) -> list[tuple[str, str, str, str, str]]:
+def annotations(pages: list[GeneratedPage]) -> list[tuple[str, str, str, str, str]]:
     """Sorted verdicts on the sections of reviewed hosts: (prefix, verdict, annotator, date, evidence).
 
     A reviewer accepts the path of the mathematics where a host has one, and rejects the paths without any. A
     path that mathematics shares with other pages gets no verdict: that is for the classifier to tell.
     """
-    genres: dict[str, list[Page]] = {}
+    genres: dict[str, list[GeneratedPage]] = {}
     for page in pages:
         if page.host.reviewed and "duplicate_of" not in page.extra:
-            genres.setdefault(page.site.host + page.section.path, []).append(page)
+            genres.setdefault(page.site.host + page.part.path, []).append(page)
     rows = []
     for prefix, found in genres.items():
-        good = sum(page.section.genre in MATH_GENRES for page in found)
+        good = sum(page.part.genre in MATH_GENRES for page in found)
         if good in (0, len(found)):
             verdict = "math" if good else "not_math"
             rows.append((prefix, verdict, "from truth", REVIEW_DATE, f"{good} of {len(found)} pages read"))
