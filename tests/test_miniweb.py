@@ -342,6 +342,6 @@ def test_a_background_larger_than_the_web_is_refused_by_its_key(tmp_path, capsys
 
 
 def test_more_leaks_than_pages_are_refused_by_their_key():
-    leak = Leak("miniweb", "miniweb-test-0", make_problem(random.Random(0), "test", "en"))
+    leak = Leak("miniweb-test-0", make_problem(random.Random(0), "test", "en"))
     with pytest.raises(InputError, match=r"miniweb\.leaks"):
         build_pages(MiniwebSection(**CONFIG), [leak] * 5000)

@@ -125,7 +125,7 @@ def test_data_sets_hold_distinct_questions_in_the_asked_shares(tmp_path):
 
 def test_a_benchmark_file_is_the_same_for_the_same_seed(tmp_path):
     for name in ("first", "second"):
-        write_benchmark(tmp_path / name, distinct_problems(3, "test", 50, chinese_share=0.1), "miniweb")
+        write_benchmark(tmp_path / name, distinct_problems(3, "test", 50, chinese_share=0.1))
     assert (tmp_path / "first").read_bytes() == (tmp_path / "second").read_bytes()
     record = read(tmp_path / "first")[0]
     assert record["split"] == "test" and record["solution"].endswith(("}.", "}。"))

@@ -12,7 +12,7 @@ from pipeline.common.stage import Stage, run_stage
 from pipeline.config.miniweb import MiniwebSection
 from pipeline.miniweb import datasets
 from pipeline.miniweb.problems import Problem, distinct_problems, drill_problems
-from pipeline.miniweb.responses import Answer, answers
+from pipeline.miniweb.responses import Labelled, crawl
 from pipeline.miniweb.truth import write_labels, write_lists
 from pipeline.miniweb.warc import Position, write_warc
 from pipeline.miniweb.world import Leak, build_pages
@@ -25,16 +25,14 @@ def write_datasets(folder: Path, config: MiniwebSection) -> dict[str, list[Probl
     datasets.write_sft(folder / "sft.jsonl", train[: config.sft], config.solution_styles, config.seed)
     tool = [{"tool": 1.0}] * 3
     datasets.write_sft(folder / "sft_tool.jsonl", train[: config.sft_tool], tool, config.seed)
-    datasets.write_benchmark(
-        folder / "rl.jsonl", train[: config.rl], "miniweb"
-    )  # a subset, as in section 4.2
+    datasets.write_benchmark(folder / "rl.jsonl", train[: config.rl])  # a subset, as in section 4.2
     benchmarks = {
         "test": distinct_problems(config.seed, "test", config.test, share),
         "heldout": distinct_problems(config.seed, "heldout", config.heldout, share),
         "drill": drill_problems(config.seed, config.drill, share),
     }
     for name, problems in benchmarks.items():
-        datasets.write_benchmark(folder / f"{name}.jsonl", problems, "miniweb")
+        datasets.write_benchmark(folder / f"{name}.jsonl", problems)
     return benchmarks
 
 
@@ -44,13 +42,13 @@ def choose_leaks(benchmarks: dict[str, list[Problem]], config: MiniwebSection) -
     heldout, drill = config.leaks // 7, config.leaks // 5
     counts = {"heldout": heldout, "drill": drill, "test": config.leaks - heldout - drill}
     return [
-        Leak("miniweb", f"miniweb-{problems[number].split}-{number}", problems[number])
+        Leak(datasets.identifier(problems[number], number), problems[number])
         for name, problems in benchmarks.items()
         for number in sorted(rng.sample(range(len(problems)), min(counts[name], len(problems))))
     ]
 
 
-def write_web(folder: Path, crawled: list[Answer], files: int) -> list[Position]:
+def write_web(folder: Path, crawled: list[Labelled], files: int) -> list[Position]:
     """Spread the responses over WARC files; every fourth file has request and metadata records too."""
     folder.mkdir()
     positions = []
@@ -69,9 +67,9 @@ def run(stage: Stage[MiniwebSection]) -> dict[str, int | float | str]:
     config, folder = stage.config, stage.partial
     benchmarks = write_datasets(folder, config)
     pages = build_pages(config, choose_leaks(benchmarks, config))
-    crawled = answers(pages, config)
+    crawled = crawl(pages, config)
     positions = write_web(folder / "warc", crawled, config.warc_files)
-    write_labels(folder / "labels.jsonl", [truth for _, truth in crawled], positions)
+    write_labels(folder / "labels.jsonl", crawled, positions)
     sizes = write_lists(folder, pages, config)
     return {
         "records": len(crawled),

@@ -13,8 +13,8 @@ from fractions import Fraction
 from pipeline.miniweb.phrases import Writer
 
 
-class Step:
-    """`reason` names a phrase, `values` fill its slots; `tex` is the formula after the step."""
+class Line:
+    """One step: `reason` names a phrase, `values` fill its slots; `tex` is the formula that it leads to."""
 
     def __init__(self, reason: str, tex: str, *values: int | str) -> None:
         self.reason, self.tex, self.values = reason, tex, values
@@ -26,7 +26,7 @@ class Calculation:
 
     topic: str
     task: str
-    steps: Sequence[Step]
+    steps: Sequence[Line]
     result: str
 
     def explained(self, write: Writer) -> list[str]:
@@ -52,9 +52,9 @@ def linear_equation(rng: random.Random) -> Calculation:
     a, x, b = _integers(rng, (2, 9), (1, 12), (1, 30))
     total = a * x + b
     steps = (
-        Step("subtract_both", f"{a}x={a * x}", b),
-        Step("divide_both", f"x={x}", a),
-        Step("check", rf"{a}\cdot {x}+{b}={total}"),
+        Line("subtract_both", f"{a}x={a * x}", b),
+        Line("divide_both", f"x={x}", a),
+        Line("check", rf"{a}\cdot {x}+{b}={total}"),
     )
     return Calculation("linear", f"{a}x+{b}={total}", steps, f"x={x}")
 
@@ -63,9 +63,9 @@ def bracket_equation(rng: random.Random) -> Calculation:
     a, x, b = _integers(rng, (2, 6), (2, 12), (1, 9))
     total = a * (x + b)
     steps = (
-        Step("expand", f"{a}x+{a * b}={total}"),
-        Step("subtract_both", f"{a}x={a * x}", a * b),
-        Step("divide_both", f"x={x}", a),
+        Line("expand", f"{a}x+{a * b}={total}"),
+        Line("subtract_both", f"{a}x={a * x}", a * b),
+        Line("divide_both", f"x={x}", a),
     )
     return Calculation("linear", f"{a}(x+{b})={total}", steps, f"x={x}")
 
@@ -73,8 +73,8 @@ def bracket_equation(rng: random.Random) -> Calculation:
 def quadratic(rng: random.Random) -> Calculation:
     p, q = sorted(rng.sample(range(1, 12), 2))
     steps = (
-        Step("factors", rf"{p}\cdot {q}={p * q}\quad {p}+{q}={p + q}", p * q, p + q),
-        Step("factorise", f"(x-{p})(x-{q})=0"),
+        Line("factors", rf"{p}\cdot {q}={p * q}\quad {p}+{q}={p + q}", p * q, p + q),
+        Line("factorise", f"(x-{p})(x-{q})=0"),
     )
     return Calculation("quadratic", f"x^2-{p + q}x+{p * q}=0", steps, rf"x={p}\text{{ , }}x={q}")
 
@@ -87,18 +87,18 @@ def fraction_sum(rng: random.Random) -> Calculation:
     total = Fraction(left + right, common)
     result = _fraction(total.numerator, total.denominator)
     steps = [
-        Step("common_denominator", f"{_fraction(left, common)}+{_fraction(right, common)}", common),
-        Step("add_numerators", _fraction(left + right, common)),
+        Line("common_denominator", f"{_fraction(left, common)}+{_fraction(right, common)}", common),
+        Line("add_numerators", _fraction(left + right, common)),
     ]
     if total.denominator != common:
-        steps.append(Step("reduce", result))
+        steps.append(Line("reduce", result))
     return Calculation("fractions", f"{_fraction(a, b)}+{_fraction(c, d)}", steps, result)
 
 
 def determinant(rng: random.Random) -> Calculation:
     a, b, c, d = _integers(rng, *[(1, 9)] * 4)
     value = a * d - b * c
-    steps = [Step("determinant_rule", rf"{a}\cdot {d}-{b}\cdot {c}={a * d}-{b * c}={value}")]
+    steps = [Line("determinant_rule", rf"{a}\cdot {d}-{b}\cdot {c}={a * d}-{b * c}={value}")]
     return Calculation("determinant", _matrix((a, b), (c, d)), steps, rf"\det A={value}")
 
 
@@ -106,8 +106,8 @@ def matrix_vector(rng: random.Random) -> Calculation:
     a, b, c, d, x, y = _integers(rng, *[(1, 9)] * 6)
     top, bottom = a * x + b * y, c * x + d * y
     steps = (
-        Step("row_times_column", rf"{a}\cdot {x}+{b}\cdot {y}={top}"),
-        Step("row_times_column", rf"{c}\cdot {x}+{d}\cdot {y}={bottom}"),
+        Line("row_times_column", rf"{a}\cdot {x}+{b}\cdot {y}={top}"),
+        Line("row_times_column", rf"{c}\cdot {x}+{d}\cdot {y}={bottom}"),
     )
     task = _matrix((a, b), (c, d)) + _matrix([x], [y])
     return Calculation("matrix", task, steps, _matrix([top], [bottom]))
@@ -119,7 +119,7 @@ def euclid(rng: random.Random) -> Calculation:
     a, b = max(a, b) + factor, min(a, b)
     task, steps = rf"\gcd({a},{b})", []
     while b:
-        steps.append(Step("divide_with_remainder", rf"{a}={a // b}\cdot {b}+{a % b}"))
+        steps.append(Line("divide_with_remainder", rf"{a}={a // b}\cdot {b}+{a % b}"))
         a, b = b, a % b
     return Calculation("gcd", task, steps, rf"{task}={a}")
 
@@ -129,7 +129,7 @@ def congruence(rng: random.Random) -> Calculation:
     steps, power = [], base % modulus
     for k in range(2, exponent + 1):
         product, power = power * base, power * base % modulus
-        steps.append(Step("multiply_reduce", rf"{base}^{k}\equiv {product}\equiv {power}", modulus))
+        steps.append(Line("multiply_reduce", rf"{base}^{k}\equiv {product}\equiv {power}", modulus))
     return Calculation("congruence", rf"{base}^{exponent}\mod {modulus}", steps, str(power))
 
 
@@ -139,8 +139,8 @@ def arithmetic_series(rng: random.Random) -> Calculation:
     last = first + (n - 1) * difference
     total = half * (first + last)
     steps = (
-        Step("last_term", rf"a_{{{n}}}={first}+{n - 1}\cdot {difference}={last}"),
-        Step("pair_terms", rf"{_fraction(n, 2)}\cdot ({first}+{last})={total}"),
+        Line("last_term", rf"a_{{{n}}}={first}+{n - 1}\cdot {difference}={last}"),
+        Line("pair_terms", rf"{_fraction(n, 2)}\cdot ({first}+{last})={total}"),
     )
     task = rf"{first}+{first + difference}+{first + 2 * difference}+\ldots +{last}"
     return Calculation("series", task, steps, str(total))
@@ -150,8 +150,8 @@ def derivative(rng: random.Random) -> Calculation:
     a, b, c, n, x = _integers(rng, (2, 9), (1, 9), (1, 9), (3, 5), (1, 3))
     value = rf"f^{{\prime}}({x})={a * n * x ** (n - 1) + 2 * b * x + c}"
     steps = (
-        Step("power_rule", rf"f^{{\prime}}(x)={a * n}x^{n - 1}+{2 * b}x+{c}"),
-        Step("substitute", value, x),
+        Line("power_rule", rf"f^{{\prime}}(x)={a * n}x^{n - 1}+{2 * b}x+{c}"),
+        Line("substitute", value, x),
     )
     return Calculation("derivative", f"f(x)={a}x^{n}+{b}x^2+{c}x", steps, value)
 
@@ -159,7 +159,7 @@ def derivative(rng: random.Random) -> Calculation:
 def percentage(rng: random.Random) -> Calculation:
     part, base = 5 * rng.randint(1, 19), 20 * rng.randint(2, 40)
     value = str(part * base // 100)
-    steps = [Step("percent_fraction", rf"{_fraction(part, 100)}\cdot {base}={value}")]
+    steps = [Line("percent_fraction", rf"{_fraction(part, 100)}\cdot {base}={value}")]
     return Calculation("percentage", rf"{part}\%\cdot {base}", steps, value)
 
 
@@ -167,9 +167,9 @@ def order_of_operations(rng: random.Random) -> Calculation:
     a, b, c, d = _integers(rng, (2, 20), (2, 9), (2, 9), (1, 9))
     value = str(a + b * (c + d))
     steps = (
-        Step("brackets_first", rf"{a}+{b}\cdot {c + d}"),
-        Step("multiply_first", f"{a}+{b * (c + d)}"),
-        Step("add_last", value),
+        Line("brackets_first", rf"{a}+{b}\cdot {c + d}"),
+        Line("multiply_first", f"{a}+{b * (c + d)}"),
+        Line("add_last", value),
     )
     return Calculation("operations", rf"{a}+{b}\cdot ({c}+{d})", steps, value)
 
@@ -179,8 +179,8 @@ def mean_value(rng: random.Random) -> Calculation:
     numbers.append(5 * rng.randint(1, 5) + -sum(numbers) % 5)  # makes the sum divisible by 5
     total = sum(numbers)
     steps = (
-        Step("sum_all", f"{'+'.join(map(str, numbers))}={total}"),
-        Step("divide_count", f"{_fraction(total, 5)}={total // 5}", 5),
+        Line("sum_all", f"{'+'.join(map(str, numbers))}={total}"),
+        Line("divide_count", f"{_fraction(total, 5)}={total // 5}", 5),
     )
     return Calculation("mean", ",".join(map(str, numbers)), steps, str(total // 5))
 
@@ -189,27 +189,15 @@ def limit(rng: random.Random) -> Calculation:
     a, b, c, d = _integers(rng, *[(2, 9)] * 4)
     result = _fraction(a, c)
     divided = _fraction(f"{a}+{_fraction(b, 'n')}", f"{c}+{_fraction(d, 'n')}")
-    steps = (Step("divide_power", divided, "n"), Step("terms_vanish", result))
+    steps = (Line("divide_power", divided, "n"), Line("terms_vanish", result))
     return Calculation("limit", rf"\lim_{{n\to \infty}}{_fraction(f'{a}n+{b}', f'{c}n+{d}')}", steps, result)
 
 
 Maker = Callable[[random.Random], Calculation]
 
 ADVANCED: tuple[Maker, ...] = (
-    determinant,
-    matrix_vector,
-    euclid,
-    congruence,
-    limit,
-    arithmetic_series,
-    derivative,
-)
+    determinant, matrix_vector, euclid, congruence, limit, arithmetic_series, derivative,
+)  # fmt: skip
 SCHOOL: tuple[Maker, ...] = (
-    linear_equation,
-    bracket_equation,
-    quadratic,
-    fraction_sum,
-    percentage,
-    order_of_operations,
-    mean_value,
-)
+    linear_equation, bracket_equation, quadratic, fraction_sum, percentage, order_of_operations, mean_value,
+)  # fmt: skip

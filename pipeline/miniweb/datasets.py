@@ -4,8 +4,6 @@ The SFT set mixes solution styles by weight (see `problems.py` for why); the pap
 mixes formats and languages in unstated shares. RL prompts come from the training split, as in section 4.2.
 """
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +12,14 @@ from pathlib import Path
 from pipeline.miniweb.problems import Problem
 from pipeline.miniweb.solutions import Style, render_solution
 
-FORMATS: dict[Style, str] = {"cot": "cot", "brief": "cot", "direct": "cot", "program": "pot", "tool": "tool"}
+BENCHMARK = "miniweb"
+SFT_FORMATS: dict[Style, str] = {
+    "cot": "cot",
+    "brief": "cot",
+    "direct": "cot",
+    "program": "pot",
+    "tool": "tool",
+}
 
 
 def write_sft(
@@ -22,7 +27,8 @@ def write_sft(
 ) -> None:
     """Write one chat example per problem; `style_weights` are for problems of one, two, three operations."""
     rng = random.Random(f"{seed}/styles")
-    styles = [_draw(rng, style_weights[len(problem.operations) - 1]) for problem in problems]
+    weights = (style_weights[len(problem.operations) - 1] for problem in problems)
+    styles = [rng.choices(list(weight), list(weight.values()))[0] for weight in weights]
     write_lines(
         path,
         (
@@ -32,7 +38,7 @@ def write_sft(
                     {"role": "user", "content": problem.question},
                     {"role": "assistant", "content": render_solution(problem, style)},
                 ],
-                "format": FORMATS[style],
+                "format": SFT_FORMATS[style],
                 "source": f"miniweb:{style}",
             }
             for number, (problem, style) in enumerate(zip(problems, styles, strict=True))
@@ -40,14 +46,19 @@ def write_sft(
     )
 
 
-def write_benchmark(path: Path, problems: list[Problem], benchmark: str) -> None:
+def identifier(problem: Problem, number: int) -> str:
+    """The id of the item `number` of a benchmark."""
+    return f"{BENCHMARK}-{problem.split}-{number}"
+
+
+def write_benchmark(path: Path, problems: list[Problem]) -> None:
     """Write questions with answers and step-by-step solutions; also the format of RL prompts."""
     write_lines(
         path,
         (
             {
-                "id": f"{benchmark}-{problem.split}-{number}",
-                "benchmark": benchmark,
+                "id": identifier(problem, number),
+                "benchmark": BENCHMARK,
                 "split": problem.split,
                 "lang": problem.lang,
                 "question": problem.question,
@@ -59,10 +70,6 @@ def write_benchmark(path: Path, problems: list[Problem], benchmark: str) -> None
             for number, problem in enumerate(problems)
         ),
     )
-
-
-def _draw(rng: random.Random, weights: Mapping[Style, float]) -> Style:
-    return rng.choices(list(weights), list(weights.values()))[0]
 
 
 def write_lines(path: Path, records: Iterable[dict]) -> None:

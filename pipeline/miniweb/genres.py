@@ -13,13 +13,13 @@ from pydantic.dataclasses import dataclass
 
 from pipeline.miniweb.calculations import ADVANCED, SCHOOL, Calculation, order_of_operations
 from pipeline.miniweb.pages import Article, Block, Code, Display, Heading, Items, Paragraph, Post, Table
-from pipeline.miniweb.phrases import STRICT, Writer, books, load_yaml
+from pipeline.miniweb.phrases import NO_OTHER_KEYS, Writer, books, load_yaml
 from pipeline.miniweb.problems import make_problem
 from pipeline.miniweb.solutions import joined_sum
 from pipeline.miniweb.tasks import draw_task
 
 
-@dataclass(frozen=True, config=STRICT)
+@dataclass(frozen=True, config=NO_OTHER_KEYS)
 class Theorem:
     """`name` is a title, `definition` introduces the notion; all use the symbols of the book `lecture`."""
 

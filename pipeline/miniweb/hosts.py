@@ -7,12 +7,12 @@ from typing import Literal
 from pydantic.dataclasses import dataclass
 
 from pipeline.miniweb.markup import LAYOUTS, Site
-from pipeline.miniweb.phrases import STRICT, load_yaml
+from pipeline.miniweb.phrases import NO_OTHER_KEYS, load_yaml
 
 TLD = "example"  # reserved (RFC 2606): no host of this web can exist
 
 
-@dataclass(frozen=True, config=STRICT)
+@dataclass(frozen=True, config=NO_OTHER_KEYS)
 class SitePart:
     """Pages (least, most) of one genre under a path; `plain`: without the site's formula markup."""
 
@@ -23,7 +23,7 @@ class SitePart:
     plain: bool = False
 
 
-@dataclass(frozen=True, config=STRICT)
+@dataclass(frozen=True, config=NO_OTHER_KEYS)
 class Family:
     """A kind of site; `suffixes` end host names, `markups` are assigned to its `hosts` in turn."""
 
@@ -35,7 +35,7 @@ class Family:
     markups: tuple[str, ...] = ("plain",)
 
 
-@dataclass(frozen=True, config=STRICT)
+@dataclass(frozen=True, config=NO_OTHER_KEYS)
 class Sites:
     """The content of `sites.yaml`: what hosts draw from, families with mathematics and families without."""
 
@@ -48,11 +48,10 @@ class Sites:
 
 @dataclass(frozen=True)
 class Host:
-    """A site with its family and parts; `reviewed`: whether `annotations.tsv` speaks about it."""
+    """A site of a family; `reviewed`: whether `annotations.tsv` speaks about it."""
 
     site: Site
-    family: str
-    parts: tuple[SitePart, ...]
+    family: Family
     reviewed: bool
 
 
@@ -73,7 +72,7 @@ def plan_hosts(seed: int, scale: float) -> list[Host]:
             reviewed = (
                 family in sites().mathematics and index % 4 != 3 or family.name == "tutors" and index % 4 == 0
             )
-            hosts.append(Host(site, family.name, family.parts, reviewed))
+            hosts.append(Host(site, family, reviewed))
     return hosts
 
 

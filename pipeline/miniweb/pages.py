@@ -66,6 +66,10 @@ class Article:
     language: str
     math: bool
 
+    @property
+    def plain_title(self) -> str:
+        return FORMULA.sub("…", self.title)
+
 
 def _source(article: Article) -> str:
     """The words of title and blocks, formulas still in brackets."""

@@ -28,7 +28,7 @@ Phrases = dict[str, list[str] | str]
 
 FOLDER = Path(__file__).parent
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C loader takes 0.03 s, the other one 0.5 s
-STRICT = ConfigDict(extra="forbid")  # for dataclasses read by `load_yaml`
+NO_OTHER_KEYS = ConfigDict(extra="forbid")  # of dataclasses read by `load_yaml`
 REFERENCE = re.compile(r"<(@?[a-z_]+|\d+\.\.\d+|\d+\.\d+\.\.\d+)>")
 
 

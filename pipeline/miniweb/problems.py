@@ -16,7 +16,7 @@ from typing import Literal
 
 from pydantic.dataclasses import dataclass as checked
 
-from pipeline.miniweb.phrases import STRICT, load_yaml
+from pipeline.miniweb.phrases import NO_OTHER_KEYS, load_yaml
 
 SPLITS = ("train", "test", "heldout")
 
@@ -28,7 +28,7 @@ TEST_SHARE = 0.2  # of the (who, things) pairs
 COMPARE_SHARE = 0.1  # of problems that compare two people instead of telling a chain of events
 
 
-@checked(frozen=True, config=STRICT)
+@checked(frozen=True, config=NO_OTHER_KEYS)
 class Scenario:
     """One story frame; every text may use {who}, {things}, {other} and (except `ask`) {n}."""
 
@@ -39,7 +39,7 @@ class Scenario:
     ask: str
 
 
-@checked(frozen=True, config=STRICT)
+@checked(frozen=True, config=NO_OTHER_KEYS)
 class Comparison:
     """The sentences of a comparison: what {who} has, how many `more` or `fewer` {other} has, the question."""
 
@@ -49,7 +49,7 @@ class Comparison:
     ask: str
 
 
-@checked(frozen=True, config=STRICT)
+@checked(frozen=True, config=NO_OTHER_KEYS)
 class Language:
     """All wording of one language; `joiner` stands between sentences, `drill` has a question per sign."""
 

@@ -3,27 +3,54 @@
 import random
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from pipeline.common.stage import InputError
 from pipeline.config.miniweb import MiniwebSection
 from pipeline.miniweb.datasets import write_lines
 from pipeline.miniweb.genres import MATH_GENRES
-from pipeline.miniweb.warc import Position
+from pipeline.miniweb.pages import has_formulas
+from pipeline.miniweb.warc import Position, Response
 from pipeline.miniweb.world import GeneratedPage
 
 REVIEW_DATE = "2024-04-02"
 
 
-def write_labels(path: Path, labels: list[dict[str, Any]], positions: list[Position]) -> None:
+def label(page: GeneratedPage) -> dict[str, Any]:
+    """The truth about a page, in the fields of `labels.jsonl` that do not depend on its record."""
+    article = page.article
+    markup = page.site.markup if has_formulas(article) else "plain" if article.math else "none"
+    return {
+        "url": page.url,
+        "label": "math" if article.math else "not_math",
+        "label_basis": "generated",
+        "language": article.language,
+        "genre": article.genre,
+        "markup": markup,
+        "markups": [markup],
+        "source": "miniweb",
+        "host": urlsplit(page.url).hostname,
+        "title": article.plain_title,
+        "duplicate_of": None,
+        "duplicate_kind": None,
+        "similarity": None,
+        "url_variant": None,
+        "contaminated_by": None,
+        **page.extra,
+    }
+
+
+def write_labels(
+    path: Path, crawled: list[tuple[Response, dict[str, Any]]], positions: list[Position]
+) -> None:
     """One line per response record, in the order of the files."""
-    write_lines(
-        path,
-        (
-            truth
-            | {"warc_file": position.file, "warc_offset": position.offset, "warc_length": position.length}
-            for truth, position in zip(labels, positions, strict=True)
-        ),
+    rows = (
+        truth
+        | {"payload_digest": position.digest, "payload_bytes": len(response.payload)}
+        | {"warc_file": position.file, "warc_offset": position.offset, "warc_length": position.length}
+        for (response, truth), position in zip(crawled, positions, strict=True)
     )
+    write_lines(path, rows)
 
 
 def write_lists(folder: Path, pages: list[GeneratedPage], config: MiniwebSection) -> dict[str, int]:
@@ -32,7 +59,7 @@ def write_lists(folder: Path, pages: list[GeneratedPage], config: MiniwebSection
     originals = [
         page for page in pages if "duplicate_of" not in page.extra and "contaminated_by" not in page.extra
     ]
-    seeds = [page.url for page in originals if page.host.family == "seed" and page.article.math]
+    seeds = [page.url for page in originals if page.host.family.name == "seed" and page.article.math]
     seeds = rng.sample(seeds, max(1, round(config.seed_share * len(seeds))))
     mathematics = round(config.background_math * config.background)
     listed = set(seeds)

@@ -9,18 +9,18 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
-from urllib.parse import urlsplit
 
 from pipeline.common.stage import InputError
 from pipeline.config.miniweb import MiniwebSection
+from pipeline.miniweb.datasets import BENCHMARK
 from pipeline.miniweb.genres import write_article
 from pipeline.miniweb.hosts import Host, SitePart, plan_hosts
 from pipeline.miniweb.markup import LAYOUTS, Site, encode, render
-from pipeline.miniweb.pages import Article, Block, Heading, Paragraph, article_text, has_formulas
+from pipeline.miniweb.pages import Article, Block, Heading, Paragraph, article_text
 from pipeline.miniweb.problems import Problem
 
 # (kind, change of an URL) as sites and links change them without changing the page
-VARIANTS: tuple[tuple[str, Callable[[str], str]], ...] = (
+URL_VARIANTS: tuple[tuple[str, Callable[[str], str]], ...] = (
     ("www", lambda url: url.replace("://", "://www.", 1)),
     ("scheme", lambda url: url.replace("https://", "http://", 1)),
     ("slash", lambda url: url[:-1] if url.endswith("/") else f"{url}/"),
@@ -43,6 +43,11 @@ class GeneratedPage:
     extra: dict[str, Any] = field(default_factory=dict)
 
     @property
+    def path(self) -> str:
+        """Path and query of the URL."""
+        return self.url.split(self.site.host, 1)[1]
+
+    @property
     def payload(self) -> bytes:
         return encode(render(self.article, self.site, self.related), self.site.charset)
 
@@ -51,7 +56,6 @@ class GeneratedPage:
 class Leak:
     """A benchmark item that is planted on a page."""
 
-    benchmark: str
     identifier: str
     problem: Problem
 
@@ -70,9 +74,9 @@ def build_pages(config: MiniwebSection, leaks: list[Leak]) -> list[GeneratedPage
 def _host_pages(host: Host, config: MiniwebSection) -> list[GeneratedPage]:
     rng = random.Random(f"{config.seed}/{host.site.host}")
     pages = []
-    for part in host.parts:
+    for part in host.family.parts:
         count = rng.randint(*part.pages)
-        if host.family == "seed":
+        if host.family.name == "seed":
             count = max(20, round(count * config.scale)) if part.genre == "lecture" else count
         for number in range(count):
             article = write_article(rng, part.genre)
@@ -81,19 +85,13 @@ def _host_pages(host: Host, config: MiniwebSection) -> list[GeneratedPage]:
             pages.append(GeneratedPage(url, host, part, site, article))
     for page in pages:
         others = rng.sample(pages, min(4, len(pages)))
-        page.related = [
-            (other.url.split(host.site.host, 1)[1], _plain_title(other.article)) for other in others
-        ]
+        page.related = [(other.path, other.article.plain_title) for other in others]
     return pages
-
-
-def _plain_title(article: Article) -> str:
-    return re.sub("⟦.*?⟧", "…", article.title)
 
 
 def _path(rng: random.Random, part: SitePart, article: Article, number: int) -> str:
     """Path and query of a page; `number` makes it unique in its part."""
-    words = re.findall("[a-z0-9]+", _plain_title(article).lower())[:7]
+    words = re.findall("[a-z0-9]+", article.plain_title.lower())[:7]
     slug = "-".join(words) if article.language == "en" and words else part.genre.split("_")[0]
     identity = 1000 + 37 * number + rng.randint(0, 36)
     match part.style:
@@ -113,7 +111,7 @@ def _plant(pages: list[GeneratedPage], leaks: list[Leak], rng: random.Random) ->
     """Insert each leak, verbatim, between the blocks of a page of its language: most among word problems."""
     places: dict[tuple[str, bool], list[GeneratedPage]] = {}
     for page in pages:
-        if page.article.math and page.host.family != "seed":
+        if page.article.math and page.host.family.name != "seed":
             key = page.article.language, page.part.genre.startswith("word_problems")
             places.setdefault(key, []).append(page)
     for leak in leaks:
@@ -131,7 +129,13 @@ def _plant(pages: list[GeneratedPage], leaks: list[Leak], rng: random.Random) ->
         solution = "\n".join([*leak.problem.steps, leak.problem.conclusion])
         blocks[position:position] = [Paragraph(leak.problem.question), Paragraph(solution)]
         page.article = replace(page.article, blocks=tuple(blocks))
-        page.extra["contaminated_by"] = {"benchmark": leak.benchmark, "id": leak.identifier}
+        page.extra["contaminated_by"] = {"benchmark": BENCHMARK, "id": leak.identifier}
+
+
+def _copy(page: GeneratedPage, kind: str, similarity: float, **changes: Any) -> GeneratedPage:
+    """A duplicate of `page` with `changes`, labelled as such."""
+    truth = {"duplicate_of": page.url, "duplicate_kind": kind, "similarity": similarity}
+    return replace(page, extra=page.extra | truth, **changes)
 
 
 def _exact_duplicates(pages: list[GeneratedPage], config: MiniwebSection) -> list[GeneratedPage]:
@@ -139,18 +143,13 @@ def _exact_duplicates(pages: list[GeneratedPage], config: MiniwebSection) -> lis
     known = {page.url for page in pages}
     copies = []
     for number, page in enumerate(rng.sample(pages, min(config.exact_duplicates, len(pages)))):
-        kind, change = VARIANTS[number % len(VARIANTS)]
+        kind, change = URL_VARIANTS[number % len(URL_VARIANTS)]
         url = change(page.url)
         if url not in known:
             known.add(url)
-            extra = {
-                **page.extra,
-                "duplicate_of": page.url,
-                "duplicate_kind": "exact",
-                "similarity": 1.0,
-                "url_variant": kind,
-            }
-            copies.append(replace(page, url=url, extra=extra))
+            copy = _copy(page, "exact", 1.0, url=url)
+            copy.extra["url_variant"] = kind
+            copies.append(copy)
     return copies
 
 
@@ -160,14 +159,13 @@ def _near_duplicates(pages: list[GeneratedPage], config: MiniwebSection) -> list
     long = [page for page in pages if len(page.article.blocks) >= 6]
     copies = []
     for page in rng.sample(long, min(config.near_duplicates, len(long))):
-        path = page.url.split(page.site.host, 1)[1]
         host = f"mirror-{page.site.host}"
         layout = rng.choice([layout for layout in LAYOUTS if layout != page.site.layout])
         site = replace(page.site, host=host, name=f"{page.site.name} Mirror", layout=layout)
         article = replace(page.article, blocks=_edited(page.article, rng))
         similarity = round(shingle_similarity(article_text(page.article), article_text(article)), 3)
-        extra = {**page.extra, "duplicate_of": page.url, "duplicate_kind": "near", "similarity": similarity}
-        copies.append(replace(page, url=f"https://{host}{path}", site=site, article=article, extra=extra))
+        url = f"https://{host}{page.path}"
+        copies.append(_copy(page, "near", similarity, url=url, site=site, article=article))
     return copies
 
 
@@ -189,27 +187,3 @@ def shingle_similarity(left: str, right: str) -> float:
         words = re.findall(r"[\u3400-\u9fff]|[^\W\u3400-\u9fff]+", text.lower())
         sets.append({tuple(words[i : i + 6]) for i in range(len(words) - 5)})
     return len(sets[0] & sets[1]) / max(1, len(sets[0] | sets[1]))
-
-
-def label(page: GeneratedPage) -> dict[str, Any]:
-    """The truth about a page, in the fields of `labels.jsonl` that do not depend on its record."""
-    article, formulas = page.article, has_formulas(page.article)
-    markup = page.site.markup if formulas else "plain" if article.math else "none"
-    return {
-        "url": page.url,
-        "label": "math" if article.math else "not_math",
-        "label_basis": "generated",
-        "language": article.language,
-        "genre": article.genre,
-        "markup": markup,
-        "markups": [markup],
-        "source": "miniweb",
-        "host": urlsplit(page.url).hostname,
-        "title": _plain_title(article),
-        "duplicate_of": None,
-        "duplicate_kind": None,
-        "similarity": None,
-        "url_variant": None,
-        "contaminated_by": None,
-        **page.extra,
-    }
