@@ -296,7 +296,7 @@ def folder(tmp_path, monkeypatch):
         ("news: {title: [<@twon> today]}", r"books/press.yaml: news: symbol 'twon' is missing"),
         ("news: {title: [12]}", r"books/press.yaml: news.title.*valid string"),
         ("news: {title: [a}", r"books/press.yaml: while parsing"),
-        ("news: {include: [sport], title: [a]}", r"books/press.yaml: news: there is no book 'sport'"),
+        ("news: {include: [sport], title: [a]}", r"books/press.yaml: news: there is no phrase book 'sport'"),
     ],
 )
 def test_a_fault_in_a_phrase_book_is_reported_with_file_and_symbol(folder, text, message):
@@ -305,21 +305,25 @@ def test_a_fault_in_a_phrase_book_is_reported_with_file_and_symbol(folder, text,
         books()
 
 
-def test_a_symbol_or_book_that_the_code_needs_and_does_not_find_is_named(folder):
+def test_a_symbol_that_the_code_asks_for_and_the_book_lacks_is_named(folder):
     (folder / "books/press.yaml").write_text("news: {title: [In <town>]}")
     write = Writer(random.Random(0), "news")
     assert write("title") == "In Saltby"
     with pytest.raises(InputError, match=r"books/press.yaml: news: symbol 'lead' is missing"):
         write("lead")
-    with pytest.raises(InputError, match=r"there is no book 'sport'"):
-        Writer(random.Random(0), "sport")
 
 
 def test_a_fault_in_the_sites_or_theorems_is_reported_with_file_and_key(folder):
+    (folder / "books/lecture.yaml").write_text("lecture: {title: [a]}")
     (folder / "sites.yaml").write_text("host_words: {}\ncharsets: {}\nmathematics: []\nelsewhere: []\n")
     with pytest.raises(InputError, match=r"sites.yaml: servers: Field required"):
         sites()
-    (folder / "books/lecture.yaml").write_text("lecture: {title: [a]}")
+    family = "{name: shops, hosts: 1, language: en, suffixes: [-shop], parts: [PART]}"
+    family = family.replace("PART", "{path: /, genre: sohp, pages: [1, 2], style: html}")
+    known = "host_words: {}\ncharsets: {}\nservers: []\nmathematics: []\n"
+    (folder / "sites.yaml").write_text(f"{known}elsewhere: [{family}]\n")
+    with pytest.raises(InputError, match=r"sites.yaml: shops: there is no phrase book 'sohp'"):
+        sites()
     theorem = "{name: a, definition: <let> b, statement: c, proof: d}"
     (folder / "theorems.yaml").write_text(f"[{theorem}]")
     with pytest.raises(InputError, match=r"theorems.yaml: a: symbol 'let' is missing"):

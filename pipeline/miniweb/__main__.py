@@ -1,7 +1,7 @@
 """Stage `miniweb`: the demo's generated web, the truth about it, and the data sets made of its problems.
 
-Stands in for Common Crawl, OpenWebMath and the benchmarks where there is no network (ours; the paper has no
-such step). Everything follows from the seed, to the byte.
+Replaces Common Crawl, OpenWebMath and the benchmarks, so that the demo needs no network (ours; the paper has
+no such step). Equal seeds give equal bytes.
 """
 
 import random
@@ -37,7 +37,7 @@ def write_datasets(folder: Path, config: MiniwebSection) -> dict[str, list[Probl
 
 
 def choose_leaks(benchmarks: dict[str, list[Problem]], config: MiniwebSection) -> list[Leak]:
-    """The items to plant: two thirds of the test problems, the rest of the held-out and the short ones."""
+    """The items to plant: about two thirds from `test`, the rest from `heldout` and `drill`."""
     rng = random.Random(f"{config.seed}/leaked")
     heldout, drill = config.leaks // 7, config.leaks // 5
     counts = {"heldout": heldout, "drill": drill, "test": config.leaks - heldout - drill}
@@ -49,7 +49,7 @@ def choose_leaks(benchmarks: dict[str, list[Problem]], config: MiniwebSection) -
 
 
 def write_web(folder: Path, crawled: list[Labelled], files: int) -> list[Position]:
-    """Spread the responses over WARC files; every fourth file has request and metadata records too."""
+    """Write the responses to WARC files; every fourth file has request and metadata records too."""
     folder.mkdir()
     positions = []
     size = -(-len(crawled) // files)
@@ -63,7 +63,7 @@ def write_web(folder: Path, crawled: list[Labelled], files: int) -> list[Positio
 
 
 def run(stage: Stage[MiniwebSection]) -> dict[str, int | float | str]:
-    """Generate the world; returns counts of records, pages, lists and data sets."""
+    """Generate everything; returns counts of records, pages, lists and data sets."""
     config, folder = stage.config, stage.partial
     benchmarks = write_datasets(folder, config)
     pages = build_pages(config, choose_leaks(benchmarks, config))

@@ -1,6 +1,6 @@
-"""The demo's data sets made of problems: SFT examples, RL prompts and benchmarks, in every stage's formats.
+"""Data sets made of problems: SFT examples, RL prompts and benchmarks, in the formats that stages read.
 
-The SFT set mixes solution styles by weight (see `problems.py` for why); the paper's SFT set (section 3.1)
+The SFT set mixes solution styles by weight (`solutions.py` says why); the paper's SFT set (section 3.1)
 mixes formats and languages in unstated shares. RL prompts come from the training split, as in section 4.2.
 """
 
@@ -13,19 +13,12 @@ from pipeline.miniweb.problems import Problem
 from pipeline.miniweb.solutions import Style, render_solution
 
 BENCHMARK = "miniweb"
-SFT_FORMATS: dict[Style, str] = {
-    "cot": "cot",
-    "brief": "cot",
-    "direct": "cot",
-    "program": "pot",
-    "tool": "tool",
-}
 
 
 def write_sft(
     path: Path, problems: list[Problem], style_weights: Sequence[Mapping[Style, float]], seed: int
 ) -> None:
-    """Write one chat example per problem; `style_weights` are for problems of one, two, three operations."""
+    """Write a chat example per problem; `style_weights[n]` holds for problems of n + 1 operations."""
     rng = random.Random(f"{seed}/styles")
     weights = (style_weights[len(problem.operations) - 1] for problem in problems)
     styles = [rng.choices(list(weight), list(weight.values()))[0] for weight in weights]
@@ -38,7 +31,7 @@ def write_sft(
                     {"role": "user", "content": problem.question},
                     {"role": "assistant", "content": render_solution(problem, style)},
                 ],
-                "format": SFT_FORMATS[style],
+                "format": {"program": "pot", "tool": "tool"}.get(style, "cot"),
                 "source": f"miniweb:{style}",
             }
             for number, (problem, style) in enumerate(zip(problems, styles, strict=True))

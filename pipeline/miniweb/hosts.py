@@ -6,8 +6,9 @@ from typing import Literal
 
 from pydantic.dataclasses import dataclass
 
+from pipeline.common.stage import InputError
 from pipeline.miniweb.markup import LAYOUTS, Site
-from pipeline.miniweb.phrases import NO_OTHER_KEYS, load_yaml
+from pipeline.miniweb.phrases import NO_OTHER_KEYS, books, load_yaml
 
 TLD = "example"  # reserved (RFC 2606): no host of this web can exist
 
@@ -57,7 +58,12 @@ class Host:
 
 @cache
 def sites() -> Sites:
-    return load_yaml("sites.yaml", Sites)
+    found = load_yaml("sites.yaml", Sites)
+    for family in (*found.mathematics, *found.elsewhere):
+        for part in family.parts:
+            if part.genre not in books():
+                raise InputError(f"sites.yaml: {family.name}: there is no phrase book {part.genre!r}")
+    return found
 
 
 def plan_hosts(seed: int, scale: float) -> list[Host]:

@@ -1,4 +1,4 @@
-"""What servers answer: pages with headers, and errors, redirects and files that a crawler also meets."""
+"""What servers answer: pages, and the errors, redirects and other files that a crawler also meets."""
 
 import random
 from dataclasses import replace

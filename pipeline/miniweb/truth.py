@@ -80,17 +80,17 @@ def write_lists(folder: Path, pages: list[GeneratedPage], config: MiniwebSection
 
 
 def annotations(pages: list[GeneratedPage]) -> list[tuple[str, str, str, str, str]]:
-    """Sorted verdicts on the sections of reviewed hosts: (prefix, verdict, annotator, date, evidence).
+    """Sorted verdicts on the parts of reviewed hosts: (prefix, verdict, annotator, date, evidence).
 
-    A reviewer accepts the path of the mathematics where a host has one, and rejects the paths without any. A
-    path that mathematics shares with other pages gets no verdict: that is for the classifier to tell.
+    A reviewer accepts paths that hold only mathematics and rejects paths that hold none. Mixed paths get no
+    verdict: the classifier must tell their pages apart.
     """
-    genres: dict[str, list[GeneratedPage]] = {}
+    parts: dict[str, list[GeneratedPage]] = {}
     for page in pages:
         if page.host.reviewed and "duplicate_of" not in page.extra:
-            genres.setdefault(page.site.host + page.part.path, []).append(page)
+            parts.setdefault(page.site.host + page.part.path, []).append(page)
     rows = []
-    for prefix, found in genres.items():
+    for prefix, found in parts.items():
         good = sum(page.part.genre in MATH_GENRES for page in found)
         if good in (0, len(found)):
             verdict = "math" if good else "not_math"
