@@ -13,15 +13,16 @@ from fastwarc.warc import ArchiveIterator, WarcRecordType
 
 from pipeline.common.stage import InputError, run_stage
 from pipeline.config.miniweb import MiniwebSection
+from pipeline.miniweb import phrases
 from pipeline.miniweb.__main__ import run
-from pipeline.miniweb.families import ELSEWHERE, MATHEMATICS
-from pipeline.miniweb.genres.calculations import ADVANCED, SCHOOL
-from pipeline.miniweb.genres.everyday import BOOKS, everyday
-from pipeline.miniweb.grammar import REFERENCE
+from pipeline.miniweb.calculations import ADVANCED, SCHOOL
+from pipeline.miniweb.genres import MATH_GENRES, theorems, write_article
+from pipeline.miniweb.hosts import sites
 from pipeline.miniweb.pages import article_text
+from pipeline.miniweb.phrases import REFERENCE, Writer, books
 from pipeline.miniweb.problems import make_problem
 from pipeline.miniweb.tex import parse, to_katex, to_mathml, to_plain
-from pipeline.miniweb.world import MATH_GENRES, Leak, build_pages
+from pipeline.miniweb.world import Leak, build_pages
 
 CONFIG = {
     "enabled": True,
@@ -36,6 +37,7 @@ CONFIG = {
     "heldout": 60,
     "drill": 20,
 }
+GENRES = {name for name in books() if not name.startswith("shared")}
 GRAM = re.compile(r"[\u3400-\u9fff]|[^\W\u3400-\u9fff]+")
 
 
@@ -117,8 +119,7 @@ def test_fastwarc_verifies_all_digests_and_finds_all_record_types(web):
 def test_every_kind_of_page_markup_charset_and_duplicate_occurs(labels):
     seen = {key: {label[key] for label in labels} for key in ("genre", "markup", "charset", "language")}
     assert seen["genre"] >= {
-        *MATH_GENRES,
-        *BOOKS,
+        *GENRES,
         "missing",
         "moved",
         "robots",
@@ -231,9 +232,7 @@ def test_annotated_prefixes_tell_the_truth_and_reject_some(web, labels):
     header, *rows = (line.split("\t") for line in (web / "annotations.tsv").read_text().splitlines())
     assert header == ["prefix", "verdict", "annotator", "date", "evidence"]
     assert {row[1] for row in rows} == {"math", "not_math"}
-    pages = [
-        label for label in labels if label["http_status"] == 200 and label["genre"] in {*MATH_GENRES, *BOOKS}
-    ]
+    pages = [label for label in labels if label["http_status"] == 200 and label["genre"] in GENRES]
     for prefix, verdict, *_ in rows:
         under = [label for label in pages if label["url"].split("://")[1].startswith(prefix)]
         if verdict == "math":
@@ -263,20 +262,81 @@ def test_whole_number_equations_in_solutions_are_true():
     assert checked > 200
 
 
-@pytest.mark.parametrize("genre", [*MATH_GENRES, *BOOKS])
+@pytest.mark.parametrize("genre", sorted(GENRES))
 def test_no_page_shows_an_unfilled_place(genre):
     for seed in range(8):
-        rng = random.Random(seed)
-        article = MATH_GENRES[genre](rng) if genre in MATH_GENRES else everyday(rng, genre)
+        article = write_article(random.Random(seed), genre)
         text = article_text(article)
         assert not re.search(r"⟦|⟧|\{\w*\}", text), text
         assert not REFERENCE.search(text), text
         assert article.genre == genre and article.math == (genre in MATH_GENRES)
 
 
-def test_families_name_known_genres_only():
-    genres = {section.genre for family in (*MATHEMATICS, *ELSEWHERE) for section in family.sections}
-    assert genres == {*MATH_GENRES, *BOOKS}
+def test_families_name_every_genre_and_no_other():
+    families = (*sites().mathematics, *sites().elsewhere)
+    assert {part.genre for family in families for part in family.parts} == GENRES >= set(MATH_GENRES)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A package folder of its own for phrase books and the other YAML files."""
+    (tmp_path / "books").mkdir()
+    (tmp_path / "books/names.yaml").write_text("shared: {town: [Saltby]}\n")
+    monkeypatch.setattr(phrases, "FOLDER", tmp_path)
+    for cached in (books, sites, theorems):
+        cached.cache_clear()
+    yield tmp_path
+    for cached in (books, sites, theorems):
+        cached.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("news: {title: [<@twon> today]}", r"books/press.yaml: news: symbol 'twon' is missing"),
+        ("news: {title: [12]}", r"books/press.yaml: news.title.*valid string"),
+        ("news: {title: [a}", r"books/press.yaml: while parsing"),
+        ("news: {include: [sport], title: [a]}", r"books/press.yaml: news: there is no phrase book 'sport'"),
+    ],
+)
+def test_a_fault_in_a_phrase_book_is_reported_with_file_and_symbol(folder, text, message):
+    (folder / "books/press.yaml").write_text(text)
+    with pytest.raises(InputError, match=message):
+        books()
+
+
+def test_a_symbol_that_the_code_asks_for_and_the_book_lacks_is_named(folder):
+    (folder / "books/press.yaml").write_text("news: {title: [In <town>]}")
+    write = Writer(random.Random(0), "news")
+    assert write("title") == "In Saltby"
+    with pytest.raises(InputError, match=r"books/press.yaml: news: symbol 'lead' is missing"):
+        write("lead")
+
+
+def test_a_fault_in_the_sites_or_theorems_is_reported_with_file_and_key(folder):
+    (folder / "books/lecture.yaml").write_text("lecture: {title: [a]}")
+    (folder / "sites.yaml").write_text("host_words: {}\ncharsets: {}\nmathematics: []\nelsewhere: []\n")
+    with pytest.raises(InputError, match=r"sites.yaml: servers: Field required"):
+        sites()
+    family = "{name: shops, hosts: 1, language: en, suffixes: [-shop], parts: [PART]}"
+    family = family.replace("PART", "{path: /, genre: sohp, pages: [1, 2], style: html}")
+    known = "host_words: {}\ncharsets: {}\nservers: []\nmathematics: []\n"
+    (folder / "sites.yaml").write_text(f"{known}elsewhere: [{family}]\n")
+    with pytest.raises(InputError, match=r"sites.yaml: shops: there is no phrase book 'sohp'"):
+        sites()
+    theorem = "{name: a, definition: <let> b, statement: c, proof: d}"
+    (folder / "theorems.yaml").write_text(f"[{theorem}]")
+    with pytest.raises(InputError, match=r"theorems.yaml: a: symbol 'let' is missing"):
+        theorems()
+
+
+def test_random_numbers_and_page_wide_symbols_follow_their_reference(folder):
+    book = "news: {n: [<3..5>], x: [<0.5..2>], who: [a, b, c, d], same: [<@who><@who>]}"
+    (folder / "books/press.yaml").write_text(book)
+    write = Writer(random.Random(0), "news")
+    assert {write("n") for _ in range(50)} == {"3", "4", "5"}
+    assert all(0.5 <= float(write("x")) <= 2 for _ in range(50))
+    assert len({write("same") for _ in range(50)}) == 1
 
 
 def test_a_background_larger_than_the_web_is_refused_by_its_key(tmp_path, capsys):
@@ -286,6 +346,6 @@ def test_a_background_larger_than_the_web_is_refused_by_its_key(tmp_path, capsys
 
 
 def test_more_leaks_than_pages_are_refused_by_their_key():
-    leak = Leak("miniweb", "miniweb-test-0", make_problem(random.Random(0), "test", "en"))
+    leak = Leak("miniweb-test-0", make_problem(random.Random(0), "test", "en"))
     with pytest.raises(InputError, match=r"miniweb\.leaks"):
         build_pages(MiniwebSection(**CONFIG), [leak] * 5000)

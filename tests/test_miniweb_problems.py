@@ -3,21 +3,15 @@
 import json
 import random
 import re
+from typing import get_args
 
 import pytest
 
-from pipeline.miniweb.datasets import distinct_problems, write_benchmark, write_sft
-from pipeline.miniweb.problems import (
-    SPLITS,
-    STYLES,
-    is_test_pair,
-    joined_sum,
-    make_problem,
-    program,
-    render_solution,
-)
-from pipeline.miniweb.scenarios import LANGUAGES
+from pipeline.miniweb.datasets import write_benchmark, write_sft
+from pipeline.miniweb.problems import SPLITS, distinct_problems, is_test_pair, languages, make_problem
+from pipeline.miniweb.solutions import Style, joined_sum, program, render_solution
 
+LANGUAGES = languages()
 DRAWS = [(split, lang) for split in SPLITS for lang in LANGUAGES]
 
 
@@ -96,7 +90,7 @@ def test_an_unknown_split_or_language_is_refused():
 
 def test_rendered_solutions_box_the_answer_only_where_they_state_one():
     for problem in draw("train", "en", 20) + draw("train", "zh", 20):
-        for style in STYLES:
+        for style in get_args(Style):
             boxes = re.findall(r"\\boxed\{(\d+)\}", render_solution(problem, style))
             assert boxes == ([] if style == "program" else [problem.answer])
             assert "boxed" not in render_solution(problem, style, boxed=False)
@@ -131,7 +125,7 @@ def test_data_sets_hold_distinct_questions_in_the_asked_shares(tmp_path):
 
 def test_a_benchmark_file_is_the_same_for_the_same_seed(tmp_path):
     for name in ("first", "second"):
-        write_benchmark(tmp_path / name, distinct_problems(3, "test", 50, chinese_share=0.1), "miniweb")
+        write_benchmark(tmp_path / name, distinct_problems(3, "test", 50, chinese_share=0.1))
     assert (tmp_path / "first").read_bytes() == (tmp_path / "second").read_bytes()
     record = read(tmp_path / "first")[0]
     assert record["split"] == "test" and record["solution"].endswith(("}.", "}。"))

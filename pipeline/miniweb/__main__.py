@@ -1,7 +1,7 @@
 """Stage `miniweb`: the demo's generated web, the truth about it, and the data sets made of its problems.
 
-Stands in for Common Crawl, OpenWebMath and the benchmarks where there is no network (ours; the paper has no
-such step). Everything follows from the seed, to the byte.
+Replaces Common Crawl, OpenWebMath and the benchmarks, so that the demo needs no network (ours; the paper has
+no such step). Equal seeds give equal bytes.
 """
 
 import random
@@ -11,9 +11,8 @@ from pipeline.common.progress import Progress
 from pipeline.common.stage import Stage, run_stage
 from pipeline.config.miniweb import MiniwebSection
 from pipeline.miniweb import datasets
-from pipeline.miniweb.drill import drill_problems
-from pipeline.miniweb.problems import Problem
-from pipeline.miniweb.responses import Answer, answers
+from pipeline.miniweb.problems import Problem, distinct_problems, drill_problems
+from pipeline.miniweb.responses import Labelled, crawl
 from pipeline.miniweb.truth import write_labels, write_lists
 from pipeline.miniweb.warc import Position, write_warc
 from pipeline.miniweb.world import Leak, build_pages
@@ -22,37 +21,35 @@ from pipeline.miniweb.world import Leak, build_pages
 def write_datasets(folder: Path, config: MiniwebSection) -> dict[str, list[Problem]]:
     """Write SFT examples, RL prompts and the benchmarks; returns the problems of each benchmark by name."""
     share = config.chinese_share
-    train = datasets.distinct_problems(config.seed, "train", max(config.sft, config.rl), share)
+    train = distinct_problems(config.seed, "train", max(config.sft, config.rl), share)
     datasets.write_sft(folder / "sft.jsonl", train[: config.sft], config.solution_styles, config.seed)
     tool = [{"tool": 1.0}] * 3
     datasets.write_sft(folder / "sft_tool.jsonl", train[: config.sft_tool], tool, config.seed)
-    datasets.write_benchmark(
-        folder / "rl.jsonl", train[: config.rl], "miniweb"
-    )  # a subset, as in section 4.2
+    datasets.write_benchmark(folder / "rl.jsonl", train[: config.rl])  # a subset, as in section 4.2
     benchmarks = {
-        "test": datasets.distinct_problems(config.seed, "test", config.test, share),
-        "heldout": datasets.distinct_problems(config.seed, "heldout", config.heldout, share),
+        "test": distinct_problems(config.seed, "test", config.test, share),
+        "heldout": distinct_problems(config.seed, "heldout", config.heldout, share),
         "drill": drill_problems(config.seed, config.drill, share),
     }
     for name, problems in benchmarks.items():
-        datasets.write_benchmark(folder / f"{name}.jsonl", problems, "miniweb")
+        datasets.write_benchmark(folder / f"{name}.jsonl", problems)
     return benchmarks
 
 
 def choose_leaks(benchmarks: dict[str, list[Problem]], config: MiniwebSection) -> list[Leak]:
-    """The items to plant: two thirds of the test problems, the rest of the held-out and the short ones."""
+    """The items to plant: about two thirds from `test`, the rest from `heldout` and `drill`."""
     rng = random.Random(f"{config.seed}/leaked")
     heldout, drill = config.leaks // 7, config.leaks // 5
     counts = {"heldout": heldout, "drill": drill, "test": config.leaks - heldout - drill}
     return [
-        Leak("miniweb", f"miniweb-{problems[number].split}-{number}", problems[number])
+        Leak(datasets.identifier(problems[number], number), problems[number])
         for name, problems in benchmarks.items()
         for number in sorted(rng.sample(range(len(problems)), min(counts[name], len(problems))))
     ]
 
 
-def write_web(folder: Path, crawled: list[Answer], files: int) -> list[Position]:
-    """Spread the responses over WARC files; every fourth file has request and metadata records too."""
+def write_web(folder: Path, crawled: list[Labelled], files: int) -> list[Position]:
+    """Write the responses to WARC files; every fourth file has request and metadata records too."""
     folder.mkdir()
     positions = []
     size = -(-len(crawled) // files)
@@ -66,13 +63,13 @@ def write_web(folder: Path, crawled: list[Answer], files: int) -> list[Position]
 
 
 def run(stage: Stage[MiniwebSection]) -> dict[str, int | float | str]:
-    """Generate the world; returns counts of records, pages, lists and data sets."""
+    """Generate everything; returns counts of records, pages, lists and data sets."""
     config, folder = stage.config, stage.partial
     benchmarks = write_datasets(folder, config)
     pages = build_pages(config, choose_leaks(benchmarks, config))
-    crawled = answers(pages, config)
+    crawled = crawl(pages, config)
     positions = write_web(folder / "warc", crawled, config.warc_files)
-    write_labels(folder / "labels.jsonl", [truth for _, truth in crawled], positions)
+    write_labels(folder / "labels.jsonl", crawled, positions)
     sizes = write_lists(folder, pages, config)
     return {
         "records": len(crawled),

@@ -1,41 +1,27 @@
-"""The demo's data sets made of problems: SFT examples, RL prompts and benchmarks, in every stage's formats.
+"""Data sets made of problems: SFT examples, RL prompts and benchmarks, in the formats that stages read.
 
-The SFT set mixes solution styles by weight (see `problems.py` for why); the paper's SFT set (section 3.1)
+The SFT set mixes solution styles by weight (`solutions.py` says why); the paper's SFT set (section 3.1)
 mixes formats and languages in unstated shares. RL prompts come from the training split, as in section 4.2.
 """
-
-from __future__ import annotations
 
 import json
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from pipeline.miniweb.problems import Problem, Style, make_problem, render_solution
+from pipeline.miniweb.problems import Problem
+from pipeline.miniweb.solutions import Style, render_solution
 
-FORMATS: dict[Style, str] = {"cot": "cot", "brief": "cot", "direct": "cot", "program": "pot", "tool": "tool"}
-
-
-def distinct_problems(seed: int, split: str, count: int, chinese_share: float) -> list[Problem]:
-    """`count` problems with different questions, `chinese_share` of them in Chinese, in random order."""
-    rng = random.Random(f"{seed}/{split}")
-    chinese = round(count * chinese_share)
-    found: dict[str, Problem] = {}
-    for lang, wanted in (("zh", chinese), ("en", count)):
-        while len(found) < wanted:
-            problem = make_problem(rng, split, lang)
-            found.setdefault(problem.question, problem)
-    problems = list(found.values())
-    rng.shuffle(problems)
-    return problems
+BENCHMARK = "miniweb"
 
 
 def write_sft(
     path: Path, problems: list[Problem], style_weights: Sequence[Mapping[Style, float]], seed: int
 ) -> None:
-    """Write one chat example per problem; `style_weights` are for problems of one, two, three operations."""
+    """Write a chat example per problem; `style_weights[n]` holds for problems of n + 1 operations."""
     rng = random.Random(f"{seed}/styles")
-    styles = [_draw(rng, style_weights[len(problem.operations) - 1]) for problem in problems]
+    weights = (style_weights[len(problem.operations) - 1] for problem in problems)
+    styles = [rng.choices(list(weight), list(weight.values()))[0] for weight in weights]
     write_lines(
         path,
         (
@@ -45,7 +31,7 @@ def write_sft(
                     {"role": "user", "content": problem.question},
                     {"role": "assistant", "content": render_solution(problem, style)},
                 ],
-                "format": FORMATS[style],
+                "format": {"program": "pot", "tool": "tool"}.get(style, "cot"),
                 "source": f"miniweb:{style}",
             }
             for number, (problem, style) in enumerate(zip(problems, styles, strict=True))
@@ -53,14 +39,19 @@ def write_sft(
     )
 
 
-def write_benchmark(path: Path, problems: list[Problem], benchmark: str) -> None:
+def identifier(problem: Problem, number: int) -> str:
+    """The id of the item `number` of a benchmark."""
+    return f"{BENCHMARK}-{problem.split}-{number}"
+
+
+def write_benchmark(path: Path, problems: list[Problem]) -> None:
     """Write questions with answers and step-by-step solutions; also the format of RL prompts."""
     write_lines(
         path,
         (
             {
-                "id": f"{benchmark}-{problem.split}-{number}",
-                "benchmark": benchmark,
+                "id": identifier(problem, number),
+                "benchmark": BENCHMARK,
                 "split": problem.split,
                 "lang": problem.lang,
                 "question": problem.question,
@@ -72,10 +63,6 @@ def write_benchmark(path: Path, problems: list[Problem], benchmark: str) -> None
             for number, problem in enumerate(problems)
         ),
     )
-
-
-def _draw(rng: random.Random, weights: Mapping[Style, float]) -> Style:
-    return rng.choices(list(weights), list(weights.values()))[0]
 
 
 def write_lines(path: Path, records: Iterable[dict]) -> None:

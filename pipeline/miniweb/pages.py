@@ -1,7 +1,7 @@
 """What a page says, before any markup: an article of blocks, whose formulas are TeX between ⟦ and ⟧."""
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from pipeline.miniweb.tex import parse, to_plain
 
@@ -66,45 +66,34 @@ class Article:
     language: str
     math: bool
 
-    def with_blocks(self, blocks: tuple[Block, ...]) -> "Article":
-        return replace(self, blocks=blocks)
+    @property
+    def plain_title(self) -> str:
+        return FORMULA.sub("…", self.title)
 
 
-def plain(text: str) -> str:
-    """Text with its formulas as a reader sees them."""
-    return FORMULA.sub(lambda match: to_plain(parse(match.group(1))), text)
-
-
-def block_text(block: Block) -> str:
-    """The words of one block."""
-    match block:
-        case Display(tex):
-            return plain(f"⟦{tex}⟧")
-        case Items(entries):
-            return "\n".join(plain(entry) for entry in entries)
-        case Table(rows):
-            return "\n".join(" ".join(plain(cell) for cell in row) for row in rows)
-        case Post(author, text):
-            return f"{author}\n{plain(text)}"
-    return plain(block.text)
+def _source(article: Article) -> str:
+    """The words of title and blocks, formulas still in brackets."""
+    texts = [article.title]
+    for block in article.blocks:
+        match block:
+            case Display(tex):
+                texts.append(f"⟦{tex}⟧")
+            case Items(entries):
+                texts += entries
+            case Table(rows):
+                texts += [" ".join(row) for row in rows]
+            case Post(author, text):
+                texts += [author, text]
+            case _:
+                texts.append(block.text)
+    return "\n".join(texts)
 
 
 def article_text(article: Article) -> str:
-    """The words of the main content, title included."""
-    return "\n".join([plain(article.title), *(block_text(block) for block in article.blocks)])
+    """The words of the main content, title included, with formulas as a reader sees them."""
+    return FORMULA.sub(lambda match: to_plain(parse(match.group(1))), _source(article))
 
 
 def has_formulas(article: Article) -> bool:
     """Whether the page holds anything that its site's formula markup would render."""
-    texts = [article.title]
-    for block in article.blocks:
-        match block:
-            case Display():
-                return True
-            case Items(entries):
-                texts += entries
-            case Table(rows):
-                texts += [cell for row in rows for cell in row]
-            case _:
-                texts.append(block.text)
-    return any("⟦" in text for text in texts)
+    return "⟦" in _source(article)

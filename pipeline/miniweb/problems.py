@@ -1,27 +1,23 @@
-"""Arithmetic word problems with worked solutions: what the demo's web explains, models learn, benchmarks ask.
+"""Arithmetic word problems: what the demo's web explains, its models learn, its benchmarks ask.
 
-A problem is a story of one to three additions and subtractions of small numbers (wording: `scenarios.py`).
-Solutions come in styles of different reliability for a small model: step by step (`cot`), one joined sum
-(`brief`), the bare result (`direct`), a program, or one sum that a program computes (`tool`). That is what
-gives reinforcement learning its room, as in the paper's section 5.2.2: a model that saw all styles can
-already solve a problem, and GRPO teaches it to prefer the style that does.
+A problem is a story of one to three additions and subtractions of small numbers; `stories.yaml` has the
+wording, `solutions.py` the ways to solve it.
 
-Splits: `train` and `test` share story frames but no question: they are cut by a hash of the pair
-(who, things), so that nothing has to be remembered to keep them apart. `heldout` uses story frames that
-appear in no training text, about the pairs of `test`.
+Splits: `train` and `test` share story frames but no question: a hash of the pair (who, things) decides, so
+that nothing has to be remembered to keep them apart. `heldout` uses story frames that appear in no training
+text, about the pairs of `test`.
 """
-
-from __future__ import annotations
 
 import hashlib
 import random
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
-from pipeline.miniweb.scenarios import LANGUAGES, Language, Scenario
+from pydantic.dataclasses import dataclass as checked
 
-Style = Literal["cot", "brief", "direct", "program", "tool"]
-STYLES: tuple[Style, ...] = ("cot", "brief", "direct", "program", "tool")
+from pipeline.miniweb.phrases import NO_OTHER_KEYS, load_yaml
+
 SPLITS = ("train", "test", "heldout")
 
 MAX_START = 12
@@ -30,6 +26,46 @@ MAX_TOTAL = 20
 CHANGE_WEIGHTS = {1: 1, 2: 2, 3: 3}  # number of changes in a story -> weight: longer ones leave more to learn
 TEST_SHARE = 0.2  # of the (who, things) pairs
 COMPARE_SHARE = 0.1  # of problems that compare two people instead of telling a chain of events
+
+
+@checked(frozen=True, config=NO_OTHER_KEYS)
+class Scenario:
+    """One story frame; every text may use {who}, {things}, {other} and (except `ask`) {n}."""
+
+    name: str
+    opener: str
+    gains: tuple[str, ...]
+    losses: tuple[str, ...]
+    ask: str
+
+
+@checked(frozen=True, config=NO_OTHER_KEYS)
+class Comparison:
+    """The sentences of a comparison: what {who} has, how many `more` or `fewer` {other} has, the question."""
+
+    first: str
+    more: str
+    fewer: str
+    ask: str
+
+
+@checked(frozen=True, config=NO_OTHER_KEYS)
+class Language:
+    """All wording of one language; `joiner` stands between sentences, `drill` has a question per sign."""
+
+    joiner: str
+    names: tuple[str, ...]
+    things: tuple[str, ...]
+    scenarios: tuple[Scenario, ...]
+    held_out_scenarios: tuple[Scenario, ...]
+    comparison: Comparison
+    conclusion: str
+    drill: dict[Literal["+", "-"], str]
+
+
+@cache
+def languages() -> dict[str, Language]:
+    return load_yaml("stories.yaml", dict[str, Language])
 
 
 @dataclass(frozen=True)
@@ -50,14 +86,17 @@ class Operation:
 
 @dataclass(frozen=True)
 class Problem:
-    """A question, its answer (digits) and the operations that lead there; `template` names the frame."""
+    """A question and the operations that lead to its answer; `template` names the story frame."""
 
     question: str
-    answer: str
     operations: tuple[Operation, ...]
     template: str
     lang: str
     split: str
+
+    @property
+    def answer(self) -> str:
+        return str(self.operations[-1].result)
 
     @property
     def steps(self) -> list[str]:
@@ -67,7 +106,7 @@ class Problem:
     @property
     def conclusion(self) -> str:
         """The sentence that states the answer, without markup."""
-        return LANGUAGES[self.lang].conclusion.format(answer=self.answer)
+        return languages()[self.lang].conclusion.format(answer=self.answer)
 
 
 def is_test_pair(who: str, things: str) -> bool:
@@ -78,22 +117,21 @@ def is_test_pair(who: str, things: str) -> bool:
 
 def make_problem(rng: random.Random, split: str, lang: str) -> Problem:
     """Draw a problem of `split` (train, test, heldout) in `lang` (en, zh); `rng` alone decides."""
-    if split not in SPLITS or lang not in LANGUAGES:
+    if split not in SPLITS or lang not in languages():
         raise ValueError(f"no problems of split {split!r} in language {lang!r}")
-    language = LANGUAGES[lang]
+    language = languages()[lang]
     who, things = rng.choice(language.names), rng.choice(language.things)
     while is_test_pair(who, things) != (split != "train"):
         who, things = rng.choice(language.names), rng.choice(language.things)
     other = rng.choice([name for name in language.names if name != who])
     if split != "heldout" and rng.random() < COMPARE_SHARE:
-        template, parts, operations = "compare", *_comparison(rng, language)
+        template, parts, operations = "compare", *_comparison(rng, language.comparison)
     else:
         scenario = rng.choice(language.held_out_scenarios if split == "heldout" else language.scenarios)
         template, parts, operations = scenario.name, *_chain(rng, scenario)
     sentences = [text.format(who=who, things=things, other=other, n=n) for text, n in parts]
-    answer = str(operations[-1].result)
     template = f"{lang}-{template}-{len(operations)}"
-    return Problem(language.joiner.join(sentences), answer, operations, template, lang, split)
+    return Problem(language.joiner.join(sentences), operations, template, lang, split)
 
 
 Story = tuple[list[tuple[str, int]], tuple[Operation, ...]]  # sentences with their numbers; operations
@@ -106,59 +144,57 @@ def _chain(rng: random.Random, scenario: Scenario) -> Story:
     events = {"+": list(scenario.gains), "-": list(scenario.losses)}
     (changes,) = rng.choices(list(CHANGE_WEIGHTS), list(CHANGE_WEIGHTS.values()))
     for _ in range(changes):
-        signs = [sign for sign in "+-" if events[sign] and _room(total, sign) >= MIN_CHANGE]
-        sign = rng.choice(signs)
-        change = rng.randint(MIN_CHANGE, min(MAX_CHANGE, _room(total, sign)))
+        room = {"+": MAX_TOTAL - total, "-": total}  # the largest changes that stay between 0 and MAX_TOTAL
+        sign = rng.choice([sign for sign in "+-" if events[sign] and room[sign] >= MIN_CHANGE])
+        change = rng.randint(MIN_CHANGE, min(MAX_CHANGE, room[sign]))
         parts.append((events[sign].pop(rng.randrange(len(events[sign]))), change))
         operations.append(Operation(total, sign, change))
         total = operations[-1].result
     return [*parts, (scenario.ask, 0)], tuple(operations)
 
 
-def _room(total: int, sign: str) -> int:
-    """The largest change by which `total` stays between 0 and MAX_TOTAL."""
-    return MAX_TOTAL - total if sign == "+" else total
-
-
-def _comparison(rng: random.Random, language: Language) -> Story:
+def _comparison(rng: random.Random, text: Comparison) -> Story:
     """Two people's shares, the second given by its difference from the first; the answer is their sum."""
-    have, more, fewer, ask = language.compare
     first = rng.randint(MIN_CHANGE, MAX_TOTAL // 2 - MIN_CHANGE)
     sign = rng.choice("+-")
     difference = rng.randint(MIN_CHANGE, min(MAX_CHANGE, MAX_TOTAL - 2 * first if sign == "+" else first))
     second = Operation(first, sign, difference)
-    return (
-        [(have, first), (more if sign == "+" else fewer, difference), (ask, 0)],
-        (second, Operation(first, "+", second.result)),
-    )
+    sentences = [(text.first, first), (text.more if sign == "+" else text.fewer, difference), (text.ask, 0)]
+    return sentences, (second, Operation(first, "+", second.result))
 
 
-def joined_sum(problem: Problem) -> str:
-    """All operations as one equation, e.g. "5+3-2=6"."""
-    first, *rest = problem.operations
-    if problem.template.split("-")[1] == "compare":
-        return f"{first.left}+{first.left}{first.sign}{first.right}={problem.answer}"
-    changes = "".join(f"{operation.sign}{operation.right}" for operation in (first, *rest))
-    return f"{first.left}{changes}={problem.answer}"
+def distinct_problems(seed: int, split: str, count: int, chinese_share: float) -> list[Problem]:
+    """`count` problems with different questions, `chinese_share` of them in Chinese, in random order."""
+    rng = random.Random(f"{seed}/{split}")
+    chinese = round(count * chinese_share)
+    found: dict[str, Problem] = {}
+    for lang, wanted in (("zh", chinese), ("en", count)):
+        while len(found) < wanted:
+            problem = make_problem(rng, split, lang)
+            found.setdefault(problem.question, problem)
+    problems = list(found.values())
+    rng.shuffle(problems)
+    return problems
 
 
-def program(problem: Problem) -> str:
-    """A Python program that prints the answer, one statement per operation (the paper's PoT, section 3.1)."""
-    lines = [f"x{i} = {o.left} {o.sign} {o.right}" for i, o in enumerate(problem.operations, start=1)]
-    return "\n".join([*lines, f"print(x{len(lines)})"])
+def drill_problems(seed: int, count: int, chinese_share: float) -> list[Problem]:
+    """`count` different one-step questions about (who, things) pairs of the test split.
 
-
-def render_solution(problem: Problem, style: Style, boxed: bool = True) -> str:
-    """The solution in one style; `boxed` writes the answer as \\boxed{N}, as chat answers do.
-
-    A `program` states no answer: running it prints it. `tool` runs one, reads its output and answers (the
-    paper's tool-integrated reasoning, section 3.1).
+    They are short, for the exact-match rule of decontamination (3 to 9 grams, paper section 2.1): 6 grams in
+    English, 8 in Chinese, where a gram is a word, a number or one character. No other text has their form.
     """
-    if style == "program":
-        return f"```python\n{program(problem)}\n```"
-    answer = f"\\boxed{{{problem.answer}}}" if boxed else problem.answer
-    conclusion = LANGUAGES[problem.lang].conclusion.format(answer=answer)
-    total = joined_sum(problem)
-    run = f"```python\nprint({total.partition('=')[0]})\n```\n```output\n{problem.answer}\n```"
-    lines = {"cot": problem.steps, "brief": [total], "direct": [], "tool": [run]}[style]
-    return "\n".join([*lines, conclusion])
+    rng = random.Random(f"{seed}/drill")
+    found: dict[str, Problem] = {}
+    while len(found) < count:
+        lang = "zh" if len(found) < round(count * chinese_share) else "en"
+        language = languages()[lang]
+        who, things = rng.choice(language.names), rng.choice(language.things)
+        if not is_test_pair(who, things):
+            continue
+        sign = rng.choice(("+", "-"))
+        left = rng.randint(2, MAX_START)
+        right = rng.randint(1, min(MAX_CHANGE, left) if sign == "-" else MAX_CHANGE)
+        text = language.drill[sign].format(who=who, things=things, left=left, right=right)
+        problem = Problem(text, (Operation(left, sign, right),), f"{lang}-drill-1", lang, "drill")
+        found.setdefault(text, problem)
+    return list(found.values())

@@ -3,35 +3,63 @@
 import random
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from pipeline.common.stage import InputError
 from pipeline.config.miniweb import MiniwebSection
 from pipeline.miniweb.datasets import write_lines
-from pipeline.miniweb.warc import Position
-from pipeline.miniweb.world import MATH_GENRES, Page
+from pipeline.miniweb.genres import MATH_GENRES
+from pipeline.miniweb.pages import has_formulas
+from pipeline.miniweb.warc import Position, Response
+from pipeline.miniweb.world import GeneratedPage
 
 REVIEW_DATE = "2024-04-02"
 
 
-def write_labels(path: Path, labels: list[dict[str, Any]], positions: list[Position]) -> None:
+def label(page: GeneratedPage) -> dict[str, Any]:
+    """The truth about a page, in the fields of `labels.jsonl` that do not depend on its record."""
+    article = page.article
+    markup = page.site.markup if has_formulas(article) else "plain" if article.math else "none"
+    return {
+        "url": page.url,
+        "label": "math" if article.math else "not_math",
+        "label_basis": "generated",
+        "language": article.language,
+        "genre": article.genre,
+        "markup": markup,
+        "markups": [markup],
+        "source": "miniweb",
+        "host": urlsplit(page.url).hostname,
+        "title": article.plain_title,
+        "duplicate_of": None,
+        "duplicate_kind": None,
+        "similarity": None,
+        "url_variant": None,
+        "contaminated_by": None,
+        **page.extra,
+    }
+
+
+def write_labels(
+    path: Path, crawled: list[tuple[Response, dict[str, Any]]], positions: list[Position]
+) -> None:
     """One line per response record, in the order of the files."""
-    write_lines(
-        path,
-        (
-            truth
-            | {"warc_file": position.file, "warc_offset": position.offset, "warc_length": position.length}
-            for truth, position in zip(labels, positions, strict=True)
-        ),
+    rows = (
+        truth
+        | {"payload_digest": position.digest, "payload_bytes": len(response.payload)}
+        | {"warc_file": position.file, "warc_offset": position.offset, "warc_length": position.length}
+        for (response, truth), position in zip(crawled, positions, strict=True)
     )
+    write_lines(path, rows)
 
 
-def write_lists(folder: Path, pages: list[Page], config: MiniwebSection) -> dict[str, int]:
+def write_lists(folder: Path, pages: list[GeneratedPage], config: MiniwebSection) -> dict[str, int]:
     """Write `seed_urls.txt`, `background_urls.txt` and `annotations.tsv`; returns their sizes."""
     rng = random.Random(f"{config.seed}/lists")
     originals = [
         page for page in pages if "duplicate_of" not in page.extra and "contaminated_by" not in page.extra
     ]
-    seeds = [page.url for page in originals if page.host.family == "seed" and page.article.math]
+    seeds = [page.url for page in originals if page.host.family.name == "seed" and page.article.math]
     seeds = rng.sample(seeds, max(1, round(config.seed_share * len(seeds))))
     mathematics = round(config.background_math * config.background)
     listed = set(seeds)
@@ -51,19 +79,19 @@ def write_lists(folder: Path, pages: list[Page], config: MiniwebSection) -> dict
     return {"seed_urls": len(seeds), "background_urls": len(background), "annotations": len(rows)}
 
 
-def annotations(pages: list[Page]) -> list[tuple[str, str, str, str, str]]:
-    """Sorted verdicts on the sections of reviewed hosts: (prefix, verdict, annotator, date, evidence).
+def annotations(pages: list[GeneratedPage]) -> list[tuple[str, str, str, str, str]]:
+    """Sorted verdicts on the parts of reviewed hosts: (prefix, verdict, annotator, date, evidence).
 
-    A reviewer accepts the path of the mathematics where a host has one, and rejects the paths without any. A
-    path that mathematics shares with other pages gets no verdict: that is for the classifier to tell.
+    A reviewer accepts paths that hold only mathematics and rejects paths that hold none. Mixed paths get no
+    verdict: the classifier must tell their pages apart.
     """
-    genres: dict[str, list[Page]] = {}
+    parts: dict[str, list[GeneratedPage]] = {}
     for page in pages:
         if page.host.reviewed and "duplicate_of" not in page.extra:
-            genres.setdefault(page.site.host + page.section.path, []).append(page)
+            parts.setdefault(page.site.host + page.part.path, []).append(page)
     rows = []
-    for prefix, found in genres.items():
-        good = sum(page.section.genre in MATH_GENRES for page in found)
+    for prefix, found in parts.items():
+        good = sum(page.part.genre in MATH_GENRES for page in found)
         if good in (0, len(found)):
             verdict = "math" if good else "not_math"
             rows.append((prefix, verdict, "from truth", REVIEW_DATE, f"{good} of {len(found)} pages read"))

@@ -9,42 +9,18 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
-from urllib.parse import urlsplit
 
 from pipeline.common.stage import InputError
 from pipeline.config.miniweb import MiniwebSection
-from pipeline.miniweb.families import Section
-from pipeline.miniweb.genres import (
-    applied,
-    arithmetic,
-    chinese_mathematics,
-    essays,
-    lectures,
-    questions,
-    school,
-)
-from pipeline.miniweb.genres.everyday import everyday
-from pipeline.miniweb.hosts import Host, plan_hosts
+from pipeline.miniweb.datasets import BENCHMARK
+from pipeline.miniweb.genres import write_article
+from pipeline.miniweb.hosts import Host, SitePart, plan_hosts
 from pipeline.miniweb.markup import LAYOUTS, Site, encode, render
-from pipeline.miniweb.pages import Article, Block, Heading, Paragraph, article_text, has_formulas
+from pipeline.miniweb.pages import Article, Block, Heading, Paragraph, article_text
 from pipeline.miniweb.problems import Problem
 
-MATH_GENRES: dict[str, Callable[[random.Random], Article]] = {
-    "lecture": lectures.lecture,
-    "question": questions.question,
-    "worksheet": school.worksheet,
-    "chapter": arithmetic.chapter,
-    "word_problems": arithmetic.word_problems,
-    "applied": applied.applied,
-    "riddles": applied.riddles,
-    "essay": essays.essay,
-    "lecture_zh": chinese_mathematics.lecture_zh,
-    "worksheet_zh": chinese_mathematics.worksheet_zh,
-    "word_problems_zh": chinese_mathematics.word_problems_zh,
-}
-
 # (kind, change of an URL) as sites and links change them without changing the page
-VARIANTS: tuple[tuple[str, Callable[[str], str]], ...] = (
+URL_VARIANTS: tuple[tuple[str, Callable[[str], str]], ...] = (
     ("www", lambda url: url.replace("://", "://www.", 1)),
     ("scheme", lambda url: url.replace("https://", "http://", 1)),
     ("slash", lambda url: url[:-1] if url.endswith("/") else f"{url}/"),
@@ -55,16 +31,21 @@ VARIANTS: tuple[tuple[str, Callable[[str], str]], ...] = (
 
 
 @dataclass
-class Page:
+class GeneratedPage:
     """A page of the web with its truth; `extra` are further fields of its label."""
 
     url: str
     host: Host
-    section: Section
+    part: SitePart
     site: Site
     article: Article
     related: list[tuple[str, str]] = field(default_factory=list)
     extra: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def path(self) -> str:
+        """Path and query of the URL."""
+        return self.url.split(self.site.host, 1)[1]
 
     @property
     def payload(self) -> bytes:
@@ -75,14 +56,13 @@ class Page:
 class Leak:
     """A benchmark item that is planted on a page."""
 
-    benchmark: str
     identifier: str
     problem: Problem
 
 
-def build_pages(config: MiniwebSection, leaks: list[Leak]) -> list[Page]:
+def build_pages(config: MiniwebSection, leaks: list[Leak]) -> list[GeneratedPage]:
     """All HTML pages: originals host by host, some with planted `leaks`, then duplicates."""
-    pages: list[Page] = []
+    pages: list[GeneratedPage] = []
     for host in plan_hosts(config.seed, config.scale):
         pages += _host_pages(host, config)
     _plant(pages, leaks, random.Random(f"{config.seed}/leaks"))
@@ -91,55 +71,48 @@ def build_pages(config: MiniwebSection, leaks: list[Leak]) -> list[Page]:
     return [*pages, *exact, *near]
 
 
-def _host_pages(host: Host, config: MiniwebSection) -> list[Page]:
+def _host_pages(host: Host, config: MiniwebSection) -> list[GeneratedPage]:
     rng = random.Random(f"{config.seed}/{host.site.host}")
     pages = []
-    for section in host.sections:
-        count = rng.randint(*section.pages)
-        if host.family == "seed":
-            count = max(20, round(count * config.scale)) if section.genre == "lecture" else count
+    for part in host.family.parts:
+        count = rng.randint(*part.pages)
+        if host.family.name == "seed":
+            count = max(20, round(count * config.scale)) if part.genre == "lecture" else count
         for number in range(count):
-            make = MATH_GENRES.get(section.genre)
-            article = make(rng) if make else everyday(rng, section.genre)
-            url = f"https://{host.site.host}{_path(rng, section, article, number)}"
-            site = replace(host.site, markup="plain") if section.plain else host.site
-            pages.append(Page(url, host, section, site, article))
+            article = write_article(rng, part.genre)
+            url = f"https://{host.site.host}{_path(rng, part, article, number)}"
+            site = replace(host.site, markup="plain") if part.plain else host.site
+            pages.append(GeneratedPage(url, host, part, site, article))
     for page in pages:
         others = rng.sample(pages, min(4, len(pages)))
-        page.related = [
-            (other.url.split(host.site.host, 1)[1], _plain_title(other.article)) for other in others
-        ]
+        page.related = [(other.path, other.article.plain_title) for other in others]
     return pages
 
 
-def _plain_title(article: Article) -> str:
-    return re.sub("⟦.*?⟧", "…", article.title)
-
-
-def _path(rng: random.Random, section: Section, article: Article, number: int) -> str:
-    """Path and query of a page; `number` makes it unique in its section."""
-    words = re.findall("[a-z0-9]+", _plain_title(article).lower())[:7]
-    slug = "-".join(words) if article.language == "en" and words else section.genre.split("_")[0]
+def _path(rng: random.Random, part: SitePart, article: Article, number: int) -> str:
+    """Path and query of a page; `number` makes it unique in its part."""
+    words = re.findall("[a-z0-9]+", article.plain_title.lower())[:7]
+    slug = "-".join(words) if article.language == "en" and words else part.genre.split("_")[0]
     identity = 1000 + 37 * number + rng.randint(0, 36)
-    match section.style:
+    match part.style:
         case "html":
-            return f"{section.path}{slug}-{number + 1}.html"
+            return f"{part.path}{slug}-{number + 1}.html"
         case "folder":
-            return f"{section.path}{slug}-{number + 1}/"
+            return f"{part.path}{slug}-{number + 1}/"
         case "dated":
             day = f"{rng.randint(2012, 2023)}/{rng.randint(1, 12):02d}/{rng.randint(1, 28):02d}"
-            return f"{section.path}{day}/{slug}-{identity}"
+            return f"{part.path}{day}/{slug}-{identity}"
         case "numbered":
-            return f"{section.path}{identity}/{slug}"
-    return f"{section.path}?id={identity}{section.genre[0]}"
+            return f"{part.path}{identity}/{slug}"
+    return f"{part.path}?id={identity}{part.genre[0]}"
 
 
-def _plant(pages: list[Page], leaks: list[Leak], rng: random.Random) -> None:
+def _plant(pages: list[GeneratedPage], leaks: list[Leak], rng: random.Random) -> None:
     """Insert each leak, verbatim, between the blocks of a page of its language: most among word problems."""
-    places: dict[tuple[str, bool], list[Page]] = {}
+    places: dict[tuple[str, bool], list[GeneratedPage]] = {}
     for page in pages:
-        if page.article.math and page.host.family != "seed":
-            key = page.article.language, page.section.genre.startswith("word_problems")
+        if page.article.math and page.host.family.name != "seed":
+            key = page.article.language, page.part.genre.startswith("word_problems")
             places.setdefault(key, []).append(page)
     for leak in leaks:
         candidates = places[leak.problem.lang, rng.random() < 0.7]
@@ -155,44 +128,44 @@ def _plant(pages: list[Page], leaks: list[Leak], rng: random.Random) -> None:
             position += 1  # not between a heading and its text
         solution = "\n".join([*leak.problem.steps, leak.problem.conclusion])
         blocks[position:position] = [Paragraph(leak.problem.question), Paragraph(solution)]
-        page.article = page.article.with_blocks(tuple(blocks))
-        page.extra["contaminated_by"] = {"benchmark": leak.benchmark, "id": leak.identifier}
+        page.article = replace(page.article, blocks=tuple(blocks))
+        page.extra["contaminated_by"] = {"benchmark": BENCHMARK, "id": leak.identifier}
 
 
-def _exact_duplicates(pages: list[Page], config: MiniwebSection) -> list[Page]:
+def _copy(page: GeneratedPage, kind: str, similarity: float, **changes: Any) -> GeneratedPage:
+    """A duplicate of `page` with `changes`, labelled as such."""
+    truth = {"duplicate_of": page.url, "duplicate_kind": kind, "similarity": similarity}
+    return replace(page, extra=page.extra | truth, **changes)
+
+
+def _exact_duplicates(pages: list[GeneratedPage], config: MiniwebSection) -> list[GeneratedPage]:
     rng = random.Random(f"{config.seed}/exact")
     known = {page.url for page in pages}
     copies = []
     for number, page in enumerate(rng.sample(pages, min(config.exact_duplicates, len(pages)))):
-        kind, change = VARIANTS[number % len(VARIANTS)]
+        kind, change = URL_VARIANTS[number % len(URL_VARIANTS)]
         url = change(page.url)
         if url not in known:
             known.add(url)
-            extra = {
-                **page.extra,
-                "duplicate_of": page.url,
-                "duplicate_kind": "exact",
-                "similarity": 1.0,
-                "url_variant": kind,
-            }
-            copies.append(replace(page, url=url, extra=extra))
+            copy = _copy(page, "exact", 1.0, url=url)
+            copy.extra["url_variant"] = kind
+            copies.append(copy)
     return copies
 
 
-def _near_duplicates(pages: list[Page], config: MiniwebSection) -> list[Page]:
+def _near_duplicates(pages: list[GeneratedPage], config: MiniwebSection) -> list[GeneratedPage]:
     """Edited copies on mirror hosts, in another layout; short pages would change too much."""
     rng = random.Random(f"{config.seed}/near")
     long = [page for page in pages if len(page.article.blocks) >= 6]
     copies = []
     for page in rng.sample(long, min(config.near_duplicates, len(long))):
-        path = page.url.split(page.site.host, 1)[1]
         host = f"mirror-{page.site.host}"
         layout = rng.choice([layout for layout in LAYOUTS if layout != page.site.layout])
         site = replace(page.site, host=host, name=f"{page.site.name} Mirror", layout=layout)
-        article = page.article.with_blocks(_edited(page.article, rng))
+        article = replace(page.article, blocks=_edited(page.article, rng))
         similarity = round(shingle_similarity(article_text(page.article), article_text(article)), 3)
-        extra = {**page.extra, "duplicate_of": page.url, "duplicate_kind": "near", "similarity": similarity}
-        copies.append(replace(page, url=f"https://{host}{path}", site=site, article=article, extra=extra))
+        url = f"https://{host}{page.path}"
+        copies.append(_copy(page, "near", similarity, url=url, site=site, article=article))
     return copies
 
 
@@ -214,27 +187,3 @@ def shingle_similarity(left: str, right: str) -> float:
         words = re.findall(r"[\u3400-\u9fff]|[^\W\u3400-\u9fff]+", text.lower())
         sets.append({tuple(words[i : i + 6]) for i in range(len(words) - 5)})
     return len(sets[0] & sets[1]) / max(1, len(sets[0] | sets[1]))
-
-
-def label(page: Page) -> dict[str, Any]:
-    """The truth about a page, in the fields of `labels.jsonl` that do not depend on its record."""
-    article, formulas = page.article, has_formulas(page.article)
-    markup = page.site.markup if formulas else "plain" if article.math else "none"
-    return {
-        "url": page.url,
-        "label": "math" if article.math else "not_math",
-        "label_basis": "generated",
-        "language": article.language,
-        "genre": article.genre,
-        "markup": markup,
-        "markups": [markup],
-        "source": "miniweb",
-        "host": urlsplit(page.url).hostname,
-        "title": _plain_title(article),
-        "duplicate_of": None,
-        "duplicate_kind": None,
-        "similarity": None,
-        "url_variant": None,
-        "contaminated_by": None,
-        **page.extra,
-    }
