@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from crawl_warcs import FILLER
 
-from pipeline.crawl.math.mathml import mathml_to_tex
 from pipeline.crawl.text import extract
+from pipeline.formulas.mathml import mathml_to_tex
 
 DRAWN = [
     json.loads(line) for line in Path(__file__).with_name("mathjax_drawn.jsonl").read_text().splitlines()

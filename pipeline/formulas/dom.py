@@ -10,12 +10,12 @@ from collections.abc import Callable
 
 from resiliparse.parse.html import DOMNode, HTMLTree
 
-from pipeline.crawl.math.delimiters import undelimited
-from pipeline.crawl.math.images import image_tex
-from pipeline.crawl.math.mathjax import drawn_to_tex
-from pipeline.crawl.math.mathml import mathml_to_tex
-from pipeline.crawl.math.nodes import JOINER
-from pipeline.crawl.math.rendered import html_to_tex, katex_html_to_tex
+from pipeline.formulas.delimiters import undelimited
+from pipeline.formulas.images import image_tex
+from pipeline.formulas.katex import html_to_tex, katex_html_to_tex
+from pipeline.formulas.markup import JOINER
+from pipeline.formulas.mathjax import drawn_to_tex
+from pipeline.formulas.mathml import mathml_to_tex
 
 MARK = re.compile("\ue000([0-9]+)\ue001")
 CDATA = re.compile(r"^\s*(?:%\s*)?<!\[CDATA\[|(?:%\s*)?\]\]>\s*$")

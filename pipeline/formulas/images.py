@@ -3,7 +3,7 @@
 import re
 from urllib.parse import unquote, unquote_plus
 
-from pipeline.crawl.math.delimiters import undelimited
+from pipeline.formulas.delimiters import undelimited
 
 QUERY_SERVICES = re.compile(
     r"(?:latex\.php\?(?:[^#]*&)?latex|chart\?(?=[^#]*cht=tx)(?:[^#]*?&)?chl|/render/math\?(?:[^#]*&)?math|"

@@ -6,8 +6,8 @@ from urllib.parse import quote
 import pytest
 from crawl_warcs import FILLER
 
-from pipeline.crawl.math.mathml import mathml_to_tex
 from pipeline.crawl.text import extract
+from pipeline.formulas.mathml import mathml_to_tex
 
 INLINE = [r"\frac{a}{b}<1", r"x_1", r"\alpha\le\sum_{k=0}^n k!", r"f\colon A \to B", r"\{x \mid x\neq 0\}"]
 DISPLAY = [

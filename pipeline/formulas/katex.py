@@ -5,9 +5,9 @@ KaTeX stacks scripts, fractions and limits in lists (class `vlist`), the lowest 
 
 from collections.abc import Iterator
 
-from pipeline.crawl.math.mathml import join
-from pipeline.crawl.math.nodes import Element, parse_markup
-from pipeline.crawl.math.symbols import FUNCTIONS, OVER, SYMBOLS
+from pipeline.formulas.markup import Element, parse_markup
+from pipeline.formulas.mathml import join
+from pipeline.formulas.symbols import FUNCTIONS, OVER, SYMBOLS
 
 INVISIBLE = frozenset(
     ("strut", "pstrut", "vlist-s", "frac-line", "hide-tail", "nulldelimiter", "katex-mathml")

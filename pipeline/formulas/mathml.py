@@ -8,8 +8,8 @@ import re
 from collections.abc import Callable
 from html import unescape
 
-from pipeline.crawl.math.nodes import JOINER, Element, parse_markup
-from pipeline.crawl.math.symbols import (
+from pipeline.formulas.markup import JOINER, Element, parse_markup
+from pipeline.formulas.symbols import (
     ARROWS,
     FENCES,
     FUNCTIONS,

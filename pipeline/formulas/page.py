@@ -9,8 +9,8 @@ import re
 
 from resiliparse.parse.html import DOMNode, HTMLTree
 
-from pipeline.crawl.math.delimiters import Delimiters, convert, page_delimiters
-from pipeline.crawl.math.dom import Formulas, mark_formulas
+from pipeline.formulas.delimiters import Delimiters, convert, page_delimiters
+from pipeline.formulas.dom import Formulas, mark_formulas
 
 SIGNS = (  # each begins with letters, which a search can look for; faster than a string at a time
     re.compile("athJax"),
