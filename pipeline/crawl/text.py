@@ -1,6 +1,6 @@
 """From the decoded body of a page to its text: character set, main content with formulas as TeX.
 
-Resiliparse parses and extracts. A page with any sign of formulas goes through `formulas` as well (tier 2), which
+Resiliparse parses and extracts. Pages with signs of formulas also go through `formulas` (tier 2), which
 writes them as TeX between `$` or `$$`.
 """
 

@@ -1,1 +1,1 @@
-"""Tier 2 of extraction: the formulas of a page as TeX, whatever markup they came in."""
+"""Formulas of web pages to TeX (MathML, MathJax, KaTeX, images, delimiters), and TeX to MathML."""
