@@ -15,9 +15,9 @@ KATEX_CLASSES = {"mn": "mord", "mi": "mord mathnormal", "mo": "mbin", "mtext": "
 def parse(tex: str) -> Element:
     """The formula as MathML of a simple converter: function names are text, a minus sign is a hyphen.
 
-    Raises ValueError for TeX outside the supported subset.
+    An `mtable` stands for a matrix with its parentheses. Raises ValueError for unsupported TeX.
     """
-    tree = mathml_tree(tex)
+    tree = mathml_tree(tex.replace(r"\mod", r"\bmod"))  # without spaces of its own
     for node in tree.iter():
         name = node.text = (node.text or "").replace("\xa0", " ")
         if node.tag == "mspace":
@@ -29,12 +29,17 @@ def parse(tex: str) -> Element:
         elif node.tag == "mi" and not name.isalpha():
             node.tag = "mo"
         node.attrib = {}
+        for table in node.findall("mtable"):
+            index = list(node).index(table)
+            del node[index + 1], node[index - 1]
     return tree
 
 
 def to_mathml(node: Element) -> str:
     """Presentation MathML without the enclosing `math` element."""
     inner = "".join(map(to_mathml, node)) or escape(node.text or "")
+    if node.tag == "mtable":
+        return f"<mo>(</mo><mtable>{inner}</mtable><mo>)</mo>"
     alone = node.tag == "math" or (node.tag == "mrow" and len(node) == 1)
     return inner if alone else f"<{node.tag}>{inner}</{node.tag}>"
 
@@ -51,7 +56,8 @@ def to_katex(node: Element) -> str:
         case "msup" | "msub" | "msubsup":
             return f'<span class="mord">{inner[0]}<span class="msupsub">{"".join(inner[1:])}</span></span>'
         case "mtable":
-            return "".join(f"<span class=mtable>{row}</span>" for row in inner)
+            rows = "".join(f"<span class=mtable>{row}</span>" for row in inner)
+            return f'<span class="minner">({rows})</span>'
     css = KATEX_CLASSES.get(node.tag)
     return f'<span class="{css}">{escape(node.text or "")}</span>' if css else "".join(inner)
 
@@ -74,8 +80,9 @@ def to_plain(node: Element) -> str:
             return " ".join(inner)
         case "mtable":
             return f"[{'; '.join(inner)}]"
-    row = "".join(inner) or (node.text or "")
-    return row.replace("([", "[").replace("])", "]")  # the brackets replace a matrix's own parentheses
+        case "mtext" if node.text == "mod":
+            return " mod "
+    return "".join(inner) or (node.text or "")
 
 
 def _superscript(text: str) -> str:
