@@ -1,6 +1,6 @@
 """From the decoded body of a page to its text: character set, main content with formulas as TeX.
 
-Resiliparse parses and extracts. A page with any sign of formulas goes through `math/` as well (tier 2), which
+Resiliparse parses and extracts. Pages with signs of formulas also go through `formulas` (tier 2), which
 writes them as TeX between `$` or `$$`.
 """
 
@@ -12,8 +12,8 @@ from resiliparse.parse.encoding import bytes_to_str, detect_encoding, map_encodi
 from resiliparse.parse.html import HTMLParserException, HTMLTree
 
 from pipeline.crawl.bodies import Unusable
-from pipeline.crawl.math.nodes import JOINER
-from pipeline.crawl.math.page import MathPage, has_formula_markup, has_formula_text
+from pipeline.formulas.markup import JOINER
+from pipeline.formulas.page import MathPage, has_formula_markup, has_formula_text
 
 MAX_DEPTH = 512  # of nested elements; extraction time grows with its square
 TOO_DEEP = " > ".join(["*"] * MAX_DEPTH)

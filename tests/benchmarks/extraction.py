@@ -25,15 +25,15 @@ ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 from crawl_warcs import FILLER, WEB  # noqa: E402
-from test_crawl_math import DISPLAY, INLINE, KINDS  # noqa: E402
+from test_formulas import DISPLAY, INLINE, KINDS  # noqa: E402
 
 from pipeline.config.crawl import CrawlSection  # noqa: E402
 from pipeline.corpus.classifier import MATH, OTHER, ZEROED_MEMORY, Scorer  # noqa: E402
 from pipeline.corpus.normalise import normalise  # noqa: E402
 from pipeline.crawl.extract import extract_file  # noqa: E402
-from pipeline.crawl.math.page import has_formula_markup  # noqa: E402
 from pipeline.crawl.text import extract  # noqa: E402
 from pipeline.crawl.warc import ReadCounts  # noqa: E402
+from pipeline.formulas.page import has_formula_markup  # noqa: E402
 
 RUNS = 2
 MODEL = {"lr": 0.1, "minCount": 3, "dim": 64, "wordNgrams": 3, "bucket": 200_000, "epoch": 3, "thread": 1}

@@ -6,8 +6,8 @@ from urllib.parse import quote
 import pytest
 from crawl_warcs import FILLER
 
-from pipeline.crawl.math.mathml import mathml_to_tex
 from pipeline.crawl.text import extract
+from pipeline.formulas.mathml import mathml_to_tex
 
 INLINE = [r"\frac{a}{b}<1", r"x_1", r"\alpha\le\sum_{k=0}^n k!", r"f\colon A \to B", r"\{x \mid x\neq 0\}"]
 DISPLAY = [
@@ -147,7 +147,7 @@ def test_formulas_of_each_kind_become_tex_with_the_right_delimiters_and_text_aro
         assert text[before + 2 : after].strip() == f"$${tex}$$"
 
 
-def test_prices_stay_text_and_hide_no_formula():
+def test_prices_stay_text_and_formulas_beside_them_are_read():
     page = (
         r"<p>It costs $5 and $10, or $20-$30. Let \(x\) be $5 more than \(y\), i.e. $x = y + 5$ for $ 3.</p>"
     )
@@ -156,7 +156,7 @@ def test_prices_stay_text_and_hide_no_formula():
     assert "$5 and $10" in text_of("<p>It costs $5 and $10; see <math><mi>x</mi></math>.</p>")
 
 
-def test_code_and_tables_survive_and_code_is_no_formula():
+def test_code_and_tables_survive_and_code_is_not_read_as_formulas():
     page = (
         "<pre>a = $1\n  re.sub('\\(x\\)', \"$$\")</pre>"
         "<p>Use <code>\\[y\\]</code> and <code>$z$</code> for \\(q\\).</p>"
@@ -168,7 +168,7 @@ def test_code_and_tables_survive_and_code_is_no_formula():
     assert "$n$\t\t甲\n1\t\t$n^2$" in text
 
 
-def test_what_the_page_excludes_from_mathjax_stays_text_but_for_formulas_in_it():
+def test_parts_excluded_from_mathjax_stay_text_except_marked_formulas():
     page = r'<div class="tex2jax_ignore">a \(b\) c <span class="math notranslate">\(d\)</span></div>'
     assert r"a \(b\) c $d$" in text_of(page)
 
@@ -254,7 +254,7 @@ def stack(*entries, deep=False):
     return spans("vlist-t vlist-t2" if deep else "vlist-t", "vlist-r", "vlist", rows)
 
 
-def test_what_katex_drew_is_read_where_it_left_no_source():
+def test_rendered_katex_without_its_source_is_read():
     power = spans("mord", spans("mord mathnormal", "x") + spans("msupsub", stack(spans("mord", "2"))))
     ratio = spans("mord", "mfrac", stack("b", spans("frac-line", ""), "a", deep=True))
     drawn = f'<span class="katex-html" aria-hidden="true">{power}{spans("mrel", "≤")}{ratio}</span>'

@@ -1,6 +1,6 @@
-"""What MathJax 3 drew, without source or MathML: the TeX that its own MathML of the same formula gives.
+"""MathJax 3 output without source or MathML gives the TeX of MathJax's own MathML of the formula.
 
-`mathjax_drawn.jsonl` holds what MathJax 3.2.2 made of `tex`; the outlines of SVG's glyphs are left out.
+`mathjax_drawn.jsonl` holds the output of MathJax 3.2.2 for `tex`, without the outlines of SVG glyphs.
 """
 
 import json
@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from crawl_warcs import FILLER
 
-from pipeline.crawl.math.mathml import mathml_to_tex
 from pipeline.crawl.text import extract
+from pipeline.formulas.mathml import mathml_to_tex
 
 DRAWN = [
     json.loads(line) for line in Path(__file__).with_name("mathjax_drawn.jsonl").read_text().splitlines()
@@ -20,19 +20,19 @@ SPACE = re.compile(r"\\[,;:! ]|\\q?quad|\s")
 
 
 def formula(markup: str) -> str:
-    """The formula that the extraction of a page with it gives, delimiters included."""
+    """The formula as extracted from a page, with its delimiters."""
     _, text = extract(f"<html><body><p>{FILLER} Before {markup} after.</p></body></html>", 50)
     return re.search(r"Before\s+(.*?)\s+after", text, re.DOTALL)[1]
 
 
 @pytest.mark.parametrize("drawn", DRAWN, ids=lambda drawn: drawn["tex"])
-def test_a_formula_drawn_in_html_gives_the_tex_of_its_mathml(drawn):
+def test_html_output_gives_the_tex_of_its_mathml(drawn):
     marks = "$$" if drawn["display"] else "$"
     assert formula(drawn["html"]) == f"{marks}{mathml_to_tex(drawn['mathml'])[0]}{marks}"
 
 
 @pytest.mark.parametrize("drawn", DRAWN, ids=lambda drawn: drawn["tex"])
-def test_a_formula_drawn_in_svg_gives_it_but_for_spaces_and_columns(drawn):
+def test_svg_output_gives_the_same_tex_except_spaces_and_columns(drawn):
     marks = "$$" if drawn["display"] else "$"
     expected = SPACE.sub("", f"{marks}{mathml_to_tex(drawn['mathml'])[0]}{marks}")
     expected = expected.replace("{aligned}", "{matrix}")
@@ -56,7 +56,7 @@ def test_a_formula_drawn_in_svg_gives_it_but_for_spaces_and_columns(drawn):
         ),
     ],
 )
-def test_a_drawing_that_shows_nothing_leaves_nothing(drawn):
+def test_output_without_known_glyphs_leaves_no_text(drawn):
     assert formula(f'<mjx-container class="MathJax">{drawn}</mjx-container> x') == "x"
 
 
@@ -73,7 +73,7 @@ def test_a_drawing_that_shows_nothing_leaves_nothing(drawn):
         "<mjx-munder><mjx-under>" * 60,
     ],
 )
-def test_a_drawing_with_nonsense_in_it_costs_no_page(drawn):
+def test_malformed_output_does_not_fail_the_page(drawn):
     x = '<mjx-mi class="mjx-i"><mjx-c class="mjx-c1D465"></mjx-c></mjx-mi>'
     found = formula(f'<mjx-container class="MathJax"><mjx-math>{x}{drawn}</mjx-math></mjx-container>')
     assert found.startswith("$x") and found.endswith("$")

@@ -1,7 +1,7 @@
-"""What MathJax 3 and 4 drew, as MathML again, for pages that keep neither its source nor its MathML.
+"""Output of MathJax 3 and 4 to TeX by way of MathML, for pages without its source and MathML.
 
-Every element of MathML is drawn as one: `mjx-mfrac` in HTML, `g data-mml-node="mfrac"` in SVG, with boxes of
-its own around the parts. Glyphs are named by their code points.
+Each MathML element has one output element, `mjx-mfrac` in HTML and `g data-mml-node="mfrac"` in SVG, with
+extra boxes around its parts. Glyphs carry their code points.
 """
 
 import re
@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import zip_longest
 from unicodedata import category, decomposition, name
 
-from pipeline.crawl.math.mathml import to_tex
-from pipeline.crawl.math.nodes import Element, parse_markup
+from pipeline.formulas.markup import Element, parse_markup
+from pipeline.formulas.mathml import to_tex
 
 CODE = re.compile(r"(?:^|\s)mjx-c([0-9A-F]{2,6})(?=\s|$)")
 NUMBER = r"-?(?:\d+\.?\d*|\.\d+)"
@@ -26,7 +26,7 @@ PARTS = ("num", "den", "base", "under", "over", "script", "root", "mtd", "surd")
 HIDDEN = (
     "nstrut", "dstrut", "tstrut", "line", "surd", "spacer", "rect", "path", "use", "defs", "labels", "merror",
 )  # fmt: skip
-STYLES = (  # by a word of the glyph's name, MathJax's class or the name of its font
+STYLES = (  # MathML variant; words of Unicode names, MathJax classes and font names that mean it
     ("script", ("SCRIPT", "mjx-cal", "mjx-sc", "C", "S")),
     ("double-struck", ("DOUBLE-STRUCK", "mjx-ds", "D", "A")),
     ("fraktur", ("FRAKTUR", "BLACK-LETTER", "mjx-fr", "F")),
@@ -41,26 +41,26 @@ ASSEMBLED = {  # tall delimiters are drawn in pieces
     )
     for piece in pieces
 }
-ARROWS = "←→↔⇐⇒⇔"  # in SVG before the pieces that lengthen them
-MARKS = "\ue000\ue001"  # between which the page's formulas are numbered
-BAR, BRACE = "\u00af", "\u23df\u23de"  # above or below is for the place to say
+ARROWS = "←→↔⇐⇒⇔"  # in SVG followed by their extension pieces
+MARKS = "\ue000\ue001"  # enclose the numbers of formulas in a page's text
+BAR, BRACE = "\u00af", "\u23df\u23de"  # the position tells whether above or below
 BRACE_GLYPHS = re.compile("[\ue150-\ue157]")
 
 
 def drawn_to_tex(markup: str) -> str:
-    """TeX of a serialised `mjx-container`, rebuilt from what it shows; empty if that is nothing known."""
+    """TeX of a serialised `mjx-container`, rebuilt from its glyphs; empty if it has none."""
     drawn = _box(parse_markup(markup), "math")
     found = _row(_inner(drawn)) if drawn is not None else None
     return to_tex(found).strip() if found is not None and found.all_text().strip() else ""
 
 
 def _kind(node: Element) -> str:
-    """The element of MathML, or the box of MathJax, that a node is."""
+    """Name of a node's MathML element or MathJax box."""
     return (node.get("data-mml-node") or node.tag.removeprefix("mjx-")).lower()
 
 
 def _box(node: Element, kind: str) -> Element | None:
-    """The first box of that kind below a node, not looking into other parts."""
+    """First box of that kind below a node; does not descend into other parts."""
     for child in node.children:
         if _kind(child) == kind:
             return child
@@ -83,7 +83,7 @@ def _part(node: Element, kind: str) -> Element:
 
 
 def _inner(node: Element) -> list[Element]:
-    """MathML of what stands below a node, boxes opened; every argument of an element is one of them."""
+    """MathML of a node's content with boxes unwrapped; each argument of an element is one entry."""
     found: list[Element] = []
     for child in node.children:
         kind = _kind(child)
@@ -99,14 +99,14 @@ def _inner(node: Element) -> list[Element]:
 
 
 def _character(code: str) -> str:
-    """The character of a code point in hexadecimal; empty for one that no text may hold."""
+    """The character of a hexadecimal code point; empty for controls, surrogates and marks."""
     number = int(code, 16) if HEX.fullmatch(code) else 0
     character = chr(number) if 0 < number <= 0x10FFFF else ""
     return "" if category(character or "\0") in ("Cc", "Cs") or character in MARKS else character
 
 
 def _glyphs(node: Element) -> Iterator[tuple[str, str]]:
-    """(character, name of its font if told) of each glyph below a node."""
+    """(character, font name or "") of each glyph below a node."""
     for child in node.children:
         if code := child.get("data-c") or next(iter(CODE.findall(child.get("class"))), ""):
             font = FONT.search(child.get("xlink:href") or child.get("href"))
@@ -119,7 +119,7 @@ def _glyphs(node: Element) -> Iterator[tuple[str, str]]:
 
 
 def _plain(character: str) -> str:
-    """A mathematical letter of any style as the letter that it is."""
+    """The plain letter of a styled mathematical letter."""
     found = decomposition(character) if character != "ℓ" else ""
     return chr(int(found[7:], 16)) if found.startswith("<font> ") else character
 
@@ -140,7 +140,7 @@ def _leaf(node: Element) -> Element:
         style = next((style for style, signs in STYLES if not words.isdisjoint(signs)), "")
         style = "" if text == "ℓ" else style
         if not style and kind == "mi" and len(text) == 1 and first.isascii():
-            style = "normal"  # an italic letter has a code point of its own
+            style = "normal"  # an italic letter would have its own code point
         leaf.attributes = f' mathvariant="{style}"' if style else ""
     return leaf
 
@@ -156,7 +156,7 @@ def _fraction(node: Element) -> Element:
 def _root(node: Element) -> Element:
     if _box(node, "box") is not None:
         parts = [_part(node, "box"), _part(node, "root")]
-    else:  # SVG: what is under the root, the degree if there is one, the sign
+    else:  # SVG: radicand, degree if any, root sign
         body, *more = [child for child in node.children if _kind(child) not in HIDDEN] or [_element("", [])]
         parts = [_row(_inner(body)), *_inner(_element("", more))]
     return _element(_kind(node), parts[: 2 if _kind(node) == "mroot" else 1])
@@ -195,7 +195,7 @@ def _scripted(node: Element) -> Element:
 
 
 def _multiscripts(node: Element) -> Element:
-    """A base with scripts on both sides: boxes of uppers and lowers before and after it, in this order."""
+    """A base with scripts on both sides; each side has a box of upper and a box of lower scripts."""
     sides: tuple[list[list[Element]], list[list[Element]]] = ([], [])
     base: list[Element] = []
     for child in node.children:
@@ -244,7 +244,7 @@ def _table(node: Element) -> Element:
 
 
 def _labels(node: Element) -> list[Element]:
-    """The cells of a table that stand in none of its rows: the numbers of its formulas."""
+    """Equation numbers: cells of a table outside its rows."""
     box = _box(node, "labels")
     if box is not None:
         return [cell for row in _rows(box) for cell in _cells(row)]

@@ -1,13 +1,13 @@
-"""TeX from what was drawn, for pages that keep neither source nor MathML: KaTeX's spans, HTML's sub and sup.
+"""Rendered HTML to TeX, for pages without source or MathML: KaTeX's spans, and `sub` and `sup`.
 
-KaTeX stacks scripts, fractions and limits in lists (class `vlist`), the lowest first; class names tell which.
+KaTeX stacks scripts, fractions and limits in lists (class `vlist`), lowest first; classes name the kind.
 """
 
 from collections.abc import Iterator
 
-from pipeline.crawl.math.mathml import join
-from pipeline.crawl.math.nodes import Element, parse_markup
-from pipeline.crawl.math.symbols import FUNCTIONS, OVER, SYMBOLS
+from pipeline.formulas.markup import Element, parse_markup
+from pipeline.formulas.mathml import join
+from pipeline.formulas.symbols import FUNCTIONS, OVER, SYMBOLS
 
 INVISIBLE = frozenset(
     ("strut", "pstrut", "vlist-s", "frac-line", "hide-tail", "nulldelimiter", "katex-mathml")
@@ -77,7 +77,7 @@ def _find(node: Element, name: str) -> Element | None:
 
 
 def _stack(node: Element) -> Iterator[str]:
-    """TeX of the entries of the first list below `node` that show something."""
+    """TeX of the non-empty entries of the first list below `node`."""
     entries = _find(node, "vlist")
     for entry in entries.children if entries is not None else []:
         if tex := _katex(entry).strip():

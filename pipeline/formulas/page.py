@@ -1,18 +1,17 @@
-"""Tier 2 of extraction: the text of a page with all of its formulas as TeX.
+"""Tier 2 of extraction: the text of a page with its formulas as TeX.
 
-Tier 1 is Resiliparse alone. Only a page in whose source or text something points at formulas goes through
-this; all others would come out the same. So the pages that are kept as mathematical have their formulas in
-every later step, and none is read a second time.
+Tier 1 is Resiliparse alone. Only pages with signs of formulas in their source or text take tier 2; it would
+not change the others. So every stage after the crawl sees formulas, and no page is extracted twice.
 """
 
 import re
 
 from resiliparse.parse.html import DOMNode, HTMLTree
 
-from pipeline.crawl.math.delimiters import Delimiters, convert, page_delimiters
-from pipeline.crawl.math.dom import Formulas, mark_formulas
+from pipeline.formulas.delimiters import Delimiters, convert, page_delimiters
+from pipeline.formulas.dom import Formulas, mark_formulas
 
-SIGNS = (  # each begins with letters, which a search can look for; faster than a string at a time
+SIGNS = (  # a literal prefix makes each faster than several `in` tests
     re.compile("athJax"),
     re.compile(r"tex(?:=|\.cgi|html|(?<=[lk]atex)|(?<=data-tex)|(?<=class=\"tex)\")"),
     re.compile(r"math(?:[ /?\"-]|url|(?<=[<:]math))"),
@@ -23,17 +22,17 @@ TEXT_SIGN = re.compile(r"\\[(\[]|\\begin\{|\$\$|\$`|```math|\[(?:i?tex|latex)\]|
 CODE = "pre, code, kbd, samp, textarea, .tex2jax_ignore, .mathjax_ignore"
 PROCESSED = re.compile(
     r"(?:^|\s)(?:math|arithmatex|output_area|math-container|\w+_process)(?:$|\s)"
-)  # formulas after all
+)  # read even inside code and ignored elements
 HIDDEN_FROM = 0xE100
 
 
 def has_formula_markup(html: str) -> bool:
-    """Whether something in a page's source points at formulas."""
+    """Whether a page's source has signs of formulas."""
     return any(sign.search(html) for sign in SIGNS)
 
 
 def has_formula_text(text: str) -> bool:
-    """Whether something in a page's text points at formulas."""
+    """Whether a page's text has signs of formulas."""
     return TEXT_SIGN.search(text) is not None
 
 
@@ -53,11 +52,11 @@ class MathPage:
 
     @property
     def changed(self) -> bool:
-        """Whether the DOM is another one now, so that text extracted before is of no use."""
+        """Whether the DOM was changed, so that text extracted before is outdated."""
         return self._hidden or bool(self.formulas.found)
 
     def restore(self, text: str) -> str:
-        """Extracted text with formulas in place of marks and of what stands between delimiters."""
+        """Extracted text with formulas in place of marks and delimited TeX."""
         text = convert(text, self.delimiters)
         return self.formulas.restore(text.translate(self._show) if self._hidden else text)
 
@@ -75,7 +74,7 @@ def _mark_code(tree: HTMLTree, formulas: Formulas) -> None:
 
 
 def _hide_code(tree: HTMLTree, delimiters: Delimiters, hide: dict[int, int]) -> bool:
-    """Change the characters that begin delimiters where the page shows code; whether there were any."""
+    """Replace the first characters of delimiters in code elements; returns whether there were any."""
     hidden = False
     for node in tree.document.query_selector_all(CODE)[:]:
         if node.tag not in ("body", "html", "main", "article") and delimiters.pattern.search(node.text):

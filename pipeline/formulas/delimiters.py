@@ -1,13 +1,12 @@
-"""TeX between delimiters in a page's text: which delimiters the page uses, and one form for all of them.
+"""TeX between delimiters in a page's text: find the page's delimiters, rewrite them as `$..$` and `$$..$$`.
 
-The page's own configuration decides (MathJax 2 `tex2jax`, MathJax 3 and 4 `tex`, KaTeX auto-render), beside
-what needs none: `\\(..\\)`, `\\[..\\]`, `$$..$$`, environments, and the forms of WordPress and Git hosts.
-The result has `$..$` for formulas in a line and `$$..$$` for displayed ones. A single `$` counts only where
-the page says so, and never as the sign of a currency.
+The page's configuration is read (MathJax 2 `tex2jax`, MathJax 3 and 4 `tex`, KaTeX auto-render); delimiters
+that need none are `\\(..\\)`, `\\[..\\]`, `$$..$$`, environments, and those of WordPress and Git hosts.
+A single `$` counts only if the page declares it and it is no currency sign.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -34,9 +33,9 @@ LEFT, RIGHT = (re.compile(rf"[\"']?{side}[\"']?\s*:\s*{STRING}") for side in ("l
 SHOWN = re.compile(r"[\"']?display[\"']?\s*:\s*(true|!0)")
 OBJECT = re.compile(r"\{[^{}]*\}")
 MAX_CONFIG = 1500  # characters of a list of delimiters
-MAX_LISTS = 20  # of a kind; no page has more in earnest
+MAX_LISTS = 20  # lists of one kind that are read
 MAX_FORMULA = 20_000
-MAX_WASTE = 2_000_000  # characters looked through in vain; then the rest of a page is left as it is
+MAX_WASTE = 2_000_000  # characters searched without a match; then the rest of the page stays unchanged
 PRICE = re.compile(r"[\d.,]+(?:[KMB]|bn)?[-–—/,;.)]*\s+[^\W\d_]{2,}")
 TEX_SIGN = re.compile(r"[\\^_=<>{}]")
 WHOLE = re.compile(r"\s*(\$\$|\$`|\$|\\\(|\\\[)(.*?)(\$\$|`\$|\$|\\\)|\\\])\s*", re.DOTALL)
@@ -46,19 +45,19 @@ Pairs = dict[str, tuple[str, bool]]
 
 @dataclass(frozen=True)
 class Delimiters:
-    """Opening delimiters of a page with (closing one, whether displayed)."""
+    """A page's opening delimiters with (closing delimiter, whether displayed), and their pattern."""
 
     pairs: Pairs
     pattern: re.Pattern[str]
 
     @property
     def first_characters(self) -> str:
-        """With which characters delimiters begin: hide these, and no delimiter is found."""
+        """First characters of all delimiters; text without them has no formula."""
         return "".join(sorted({opening[0] for opening in self.pairs} | {"\\"}))
 
 
 def page_delimiters(html: str) -> Delimiters:
-    """The delimiters that a page declares, and the usual ones."""
+    """The default delimiters and those that a page declares."""
     pairs = dict(DEFAULTS)
     for name in LISTS:
         start = html.find(name)
@@ -80,7 +79,7 @@ def _delimiters(items: tuple[tuple[str, tuple[str, bool]], ...]) -> Delimiters:
 
 
 def _read_list(name: str, script: str) -> Pairs:
-    """The pairs of one list in a page's configuration, which `script` begins with."""
+    """Delimiters of the configuration list at the start of `script`."""
     end = _end_of_list(script)
     if name == "delimiters":
         return dict(_read_objects(script[:end]))
@@ -102,7 +101,7 @@ def _read_objects(script: str) -> Iterator[tuple[str, tuple[str, bool]]]:
 
 
 def _end_of_list(script: str) -> int:
-    """Where the bracket closes that `script` begins with; brackets in strings do not count."""
+    """End of the bracketed list at the start of `script`; ignores brackets in strings."""
     depth, position = 0, 0
     for match in re.finditer(rf"{STRING}|[\[\]{{}}]", script):
         token = match[0]
@@ -122,31 +121,22 @@ def _unquote(string: str) -> str:
 
 
 def convert(text: str, delimiters: Delimiters) -> str:
-    """Text with `$..$` and `$$..$$` around each formula that stands between delimiters of the page."""
-    return replace_formulas(text, delimiters, lambda tex, display: f"$${tex}$$" if display else f"${tex}$")
-
-
-def replace_formulas(text: str, delimiters: Delimiters, form: Callable[[str, bool], str]) -> str:
-    """Text with `form(TeX, displayed)` in place of each formula that stands between delimiters."""
+    """Rewrite each delimited formula of a page's text as `$..$` or `$$..$$`."""
     pieces, done, position, waste = [], 0, 0, 0
     while waste < MAX_WASTE and (match := delimiters.pattern.search(text, position)):
         position = match.end()
         found = _formula(text, match, delimiters.pairs)
-        if found is None:
-            waste += (
-                min(MAX_FORMULA, len(text) - position)
-                if len(match[0]) > 2 or match[0] in delimiters.pairs
-                else 0
-            )
-        else:
+        if found is not None:
             tex, display, position = found
-            pieces += [text[done : match.start()], form(tex, display)]
+            pieces += [text[done : match.start()], f"$${tex}$$" if display else f"${tex}$"]
             done = position
+        elif len(match[0]) > 2 or match[0] in delimiters.pairs:  # else no closing delimiter was searched
+            waste += min(MAX_FORMULA, len(text) - position)
     return "".join([*pieces, text[done:]])
 
 
 def _formula(text: str, match: re.Match[str], pairs: Pairs) -> tuple[str, bool, int] | None:
-    """(TeX, displayed, end) of the formula that an opening delimiter begins, or None if it begins none."""
+    """(TeX, displayed, end) of the formula after an opening delimiter; None if there is none."""
     opening = match[0]
     if opening.startswith("\\begin"):
         end = _closing(text, match.end(), "\\end" + opening[6:])
@@ -164,9 +154,9 @@ def _formula(text: str, match: re.Match[str], pairs: Pairs) -> tuple[str, bool, 
 
 
 def _closing(text: str, start: int, closing: str) -> int:
-    """Where the formula from `start` on ends, behind its closing delimiter; 0 if it does not.
+    """Index after the closing delimiter of the formula at `start`; 0 if there is none.
 
-    Delimiters in braces do not count, and no formula goes beyond its paragraph or table cell.
+    Ignores delimiters in braces. A formula ends within its paragraph or table cell.
     """
     depth = 0
     for token in _closing_pattern(closing).finditer(text, start, start + MAX_FORMULA):
@@ -184,14 +174,14 @@ def _closing_pattern(closing: str) -> re.Pattern[str]:
 
 
 def _is_currency(tex: str, following: str) -> bool:
-    """Whether what stands between two dollar signs is a price and the words up to the next price."""
+    """Whether text between two dollar signs is a price with words after it, or holds another formula."""
     if r"\(" in tex or r"\[" in tex or "\ue000" in tex:
         return True
     return (following.isdigit() or PRICE.match(tex) is not None) and not TEX_SIGN.search(tex)
 
 
 def undelimited(text: str) -> tuple[str, bool | None]:
-    """(TeX, whether displayed) of an element's text that is one formula; None: no delimiters tell."""
+    """(TeX, whether displayed) of text that is one formula; the second is None without delimiters."""
     if (match := WHOLE.fullmatch(text)) and not re.search(r"(?<!\\)\$", match[2]):
         return match[2].strip(), match[1] in DISPLAY_OPENERS
     return text.strip(), None

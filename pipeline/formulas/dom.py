@@ -1,8 +1,7 @@
-"""Formulas in a page's DOM: each element that shows one is replaced by a mark, and its TeX kept aside.
+"""Formulas in a page's DOM: replace each formula element by a numbered mark and keep its TeX.
 
-Marks, not TeX, go through text extraction: it would collapse the white space of TeX and cannot tell formulas
-from text. Containers are looked for before what they contain, and what is replaced is not found again.
-Queries cost time, so only those run whose sign is somewhere in the page.
+Text extraction sees marks instead of TeX, whose white space it would collapse. Containers are queried before
+their contents, so that no formula is read twice. A query runs only if its keyword is in the page's source.
 """
 
 import re
@@ -10,19 +9,19 @@ from collections.abc import Callable
 
 from resiliparse.parse.html import DOMNode, HTMLTree
 
-from pipeline.crawl.math.delimiters import undelimited
-from pipeline.crawl.math.images import image_tex
-from pipeline.crawl.math.mathjax import drawn_to_tex
-from pipeline.crawl.math.mathml import mathml_to_tex
-from pipeline.crawl.math.nodes import JOINER
-from pipeline.crawl.math.rendered import html_to_tex, katex_html_to_tex
+from pipeline.formulas.delimiters import undelimited
+from pipeline.formulas.images import image_tex
+from pipeline.formulas.katex import html_to_tex, katex_html_to_tex
+from pipeline.formulas.markup import JOINER
+from pipeline.formulas.mathjax import drawn_to_tex
+from pipeline.formulas.mathml import mathml_to_tex
 
 MARK = re.compile("\ue000([0-9]+)\ue001")
 CDATA = re.compile(r"^\s*(?:%\s*)?<!\[CDATA\[|(?:%\s*)?\]\]>\s*$")
 STYLED = re.compile(r"\{\\(?:display|text|script)style\s*(.*)\}", re.DOTALL)
 MATHJAX_2 = ("MathJax", "MJXc-display", "mjx-chtml", "MJX_Assistive")
 LEADING_STYLE = re.compile(r"^\s*\\displaystyle(?![A-Za-z])\s*")
-WORDS = (  # which of them are in a page tells where to look closer; one pass each
+WORDS = (  # keywords of KINDS, found in one pass per pattern
     re.compile(r"math(?:(?<=[<:]math)(?!-)|(?<=d-math)|[ /-]|quill)"),
     re.compile(r"tex(?:html|(?<=katex)|(?<=data-tex))"),
     re.compile("athJax"),
@@ -41,13 +40,13 @@ Found = tuple[str, bool | None] | None
 
 
 class Formulas:
-    """The formulas taken out of a page, by number."""
+    """Formulas removed from a page, by number."""
 
     def __init__(self) -> None:
         self.found: list[str] = []
 
     def mark(self, tex: str, display: bool | None) -> str:
-        """Keep a formula (None: AsciiMath, between backticks); returns the mark that stands for it."""
+        """Store a formula and return its mark; `display` is None for AsciiMath, written in backticks."""
         tex = tex.replace(JOINER, "").strip()
         if "\n" in tex:
             tex = re.sub(r"\n\s*\n", "\n", tex)
@@ -58,12 +57,12 @@ class Formulas:
         return self.keep(f"$${tex}$$" if display else f"${tex}$")
 
     def keep(self, text: str) -> str:
-        """Keep text as it is; returns the mark that stands for it."""
+        """Store text unchanged and return its mark."""
         self.found.append(text)
         return f"\ue000{len(self.found) - 1}\ue001"
 
     def restore(self, text: str) -> str:
-        """Text with the formulas in place of their marks; a formula may hold others."""
+        """Replace marks by their formulas, which may contain marks themselves."""
         for _ in range(3):
             if "\ue000" not in text:
                 break
@@ -85,7 +84,7 @@ def _is_balanced(tex: str) -> bool:
 
 
 def mark_formulas(tree: HTMLTree, html: str, formulas: Formulas) -> None:
-    """Replace the elements of `tree` that show a formula; `html` is its source."""
+    """Replace the formula elements of `tree` by marks; `html` is its source."""
     words = {word for pattern in WORDS for word in pattern.findall(html)}
     known: dict[str, bool] = {}
     for word, sign, selector, handler in KINDS:
@@ -94,7 +93,7 @@ def mark_formulas(tree: HTMLTree, html: str, formulas: Formulas) -> None:
         if sign not in known:
             known[sign] = sign in html
         if known[sign]:
-            for node in tree.document.query_selector_all(selector)[:]:  # a slice is read in one pass
+            for node in tree.document.query_selector_all(selector)[:]:  # a slice reads all nodes in one call
                 if node.parent is not None and (found := handler(node)) is not None and found[0].strip():
                     mark = tree.create_text_node(formulas.mark(*found))
                     shown = node.query_selector("math") if handler is _latexml else node
@@ -107,7 +106,7 @@ def _annotation(node: DOMNode) -> str:
 
 
 def _katex(node: DOMNode) -> Found:
-    """KaTeX: the annotation of its MathML half, for the other half shows the same; else what was drawn."""
+    """KaTeX: the annotation in its MathML half, else the MathML, else the visual half."""
     display = "katex-display" in node.class_list or "katex--display" in node.class_list
     if tex := _annotation(node):
         return tex, display or node.query_selector('math[display="block"]') is not None
@@ -116,13 +115,13 @@ def _katex(node: DOMNode) -> Found:
         return tex, display or block
     flat = node.query_selector(".katex-mathml")
     if flat is not None and (lines := [line.strip() for line in flat.text.split("\n") if line.strip()]):
-        return lines[-1], display  # a sanitiser left only the texts of the MathML, its annotation's last
+        return lines[-1], display  # a sanitiser removed the MathML tags; the annotation's text is last
     drawn = node.query_selector(".katex-html")
     return (katex_html_to_tex(drawn.html), display) if drawn is not None else None
 
 
 def _wiki(node: DOMNode) -> Found:
-    """MediaWiki: hidden MathML with an annotation, and an image for those who cannot see it."""
+    """MediaWiki: hidden MathML with an annotation, and a fallback image."""
     image, math = node.query_selector("img"), node.query_selector("math")
     classes = (node.class_name or "") + " " + ((image.class_name or "") if image is not None else "")
     display = "-display" in classes or "-block" in classes
@@ -133,7 +132,7 @@ def _wiki(node: DOMNode) -> Found:
 
 
 def _script(node: DOMNode) -> Found:
-    """MathJax 2's source; what it rendered from it stands before."""
+    """Source script of MathJax 2; removes the rendered output before it."""
     kind, source = node.getattr("type") or "", CDATA.sub("", node.text)
     _drop_rendered_before(node)
     if "mml" in kind:
@@ -158,7 +157,7 @@ def _drop_rendered_before(node: DOMNode) -> None:
 
 
 def _rendered(node: DOMNode) -> Found:
-    """What MathJax 2 leaves without its source, or MathJax 3 and 4."""
+    """Rendered output of MathJax 3 and 4, or of MathJax 2 without its source script."""
     display = "isplay" in (node.class_name or "") or node.getattr("display") in ("true", "block")
     tex, block = _rendered_tex(node)
     if tex:
@@ -167,9 +166,7 @@ def _rendered(node: DOMNode) -> Found:
 
 
 def _rendered_tex(node: DOMNode) -> tuple[str, bool]:
-    """The formula's source, else its MathML for screen readers, else the sources of its parts, else what was
-    drawn.
-    """
+    """The formula's source, else its assistive MathML, else the sources of its parts, else its glyphs."""
     parts = _sources(node) if node.query_selector("[data-latex]") is not None else []
     if len(parts) == 1:
         return parts[0], False
@@ -181,10 +178,7 @@ def _rendered_tex(node: DOMNode) -> tuple[str, bool]:
 
 
 def _sources(node: DOMNode) -> list[str]:
-    """The TeX that MathJax 4 notes at what it drew: the outermost nodes that have it, in order.
-
-    The hidden MathML has it once more.
-    """
+    """TeX in MathJax 4's `data-latex`, of the outermost nodes in order; the hidden MathML would repeat it."""
     if tex := node.getattr("data-latex"):
         return [tex]
     children = [child for child in node.child_nodes[:] if not child.tag.startswith(("#", "mjx-assistive"))]
@@ -213,10 +207,10 @@ def _is_alone(node: DOMNode) -> bool:
 
 
 def _source(node: DOMNode) -> Found:
-    """An element whose text is the TeX, for a script to render."""
+    """An element whose text is TeX for a script to render."""
     if node.child_element_count:
         return None
-    if "\ue000" in node.text:  # a formula already
+    if "\ue000" in node.text:  # already replaced
         return None
     tex, display = undelimited(node.text)
     style = f"{node.class_name or ''} {node.getattr('data-math-style') or ''}"
@@ -252,7 +246,7 @@ def _container(node: DOMNode) -> Found:
 
 
 def _attribute(node: DOMNode) -> Found:
-    """An element of an editor that carries the TeX in an attribute."""
+    """An editor's element with the TeX in an attribute."""
     for name in ("data-value", "data-katex", "data-latex", "data-tex", "data-math"):
         if tex := node.getattr(name):
             if node.getattr("data-eeimg") == "2" or tex.rstrip().endswith(r"\\"):  # Zhihu
@@ -265,7 +259,9 @@ def _failed(node: DOMNode) -> Found:
     return node.text, False
 
 
-KINDS: tuple[tuple[str, str, str, Callable[[DOMNode], Found]], ...] = (  # word, sign, selector, reader
+KINDS: tuple[
+    tuple[str, str, str, Callable[[DOMNode], Found]], ...
+] = (  # keyword in WORDS, rarer keyword, selector, reader
     ("math-", "mwe-math-element", ".mwe-math-element", _wiki),
     ("math/", "math/", 'script[type^="math/"]', _script),
     ("tex", "katex", ".katex-display, .katex--display", _katex),

@@ -7,7 +7,7 @@ _COMMANDS = """
 ∑ sum ∏ prod ∐ coprod ∫ int ∬ iint ∭ iiint ∮ oint ⋃ bigcup ⋂ bigcap ⨁ bigoplus ⨂ bigotimes ⋁ bigvee
 ⋀ bigwedge ⨆ bigsqcup ⨄ biguplus ⨀ bigodot
 ≤ leq ≥ geq ≠ neq ≈ approx ≡ equiv ∼ sim ≃ simeq ≅ cong ≪ ll ≫ gg ∝ propto ≺ prec ≻ succ ⪯ preceq ⪰ succeq
-≼ preccurlyeq ≽ succcurlyeq ⩽ leqslant ⩾ geqslant ≲ lesssim ≳ gtrsim ≐ doteq ≜ triangleq ≍ asymp ≔ coloneqq
+≼ preccurlyeq ≽ succcurlyeq ⩽ leqslant ⩾ geqslant ≲ lesssim ≳ gtrsim ≐ doteq ≜ triangleq ≍ asymp
 ∈ in ∉ notin ∋ ni ⊂ subset ⊃ supset ⊆ subseteq ⊇ supseteq ⊊ subsetneq ⊋ supsetneq ⊄ nsubseteq ⊈ nsubseteq
 ⊏ sqsubset ⊑ sqsubseteq ⊒ sqsupseteq ∣ mid ∤ nmid ∥ parallel ∦ nparallel ⟂ perp ⊥ perp ⊢ vdash ⊣ dashv
 ⊨ models ⊩ Vdash ⊲ triangleleft ⊳ triangleright ⊴ trianglelefteq ≮ nless ≯ ngtr ≰ nleq ≱ ngeq
@@ -94,7 +94,7 @@ ARROWS = {"→": "xrightarrow", "⟶": "xrightarrow", "←": "xleftarrow", "⟵"
 
 
 def _alphabets() -> dict[str, str]:
-    """Letters of the mathematical alphabets, e.g. a double-struck R, as commands over plain letters."""
+    """Letters of the mathematical alphabets as TeX, e.g. a double-struck R as `\\mathbb{R}`."""
     letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
     starts = (
         (0x1D400, "mathbf"), (0x1D434, ""), (0x1D468, "boldsymbol"), (0x1D49C, "mathcal"),

@@ -1,9 +1,9 @@
-"""TeX of formula images: from the address of the service that draws them, or from the alternative text."""
+"""TeX of formula images: from the address of a rendering service, or from the alternative text."""
 
 import re
 from urllib.parse import unquote, unquote_plus
 
-from pipeline.crawl.math.delimiters import undelimited
+from pipeline.formulas.delimiters import undelimited
 
 QUERY_SERVICES = re.compile(
     r"(?:latex\.php\?(?:[^#]*&)?latex|chart\?(?=[^#]*cht=tx)(?:[^#]*?&)?chl|/render/math\?(?:[^#]*&)?math|"
@@ -33,7 +33,7 @@ SOURCE_ATTRIBUTES = ("data-equation-content", "data-latex", "data-tex", "data-fo
 
 
 def image_tex(attributes: dict[str, str]) -> tuple[str, bool] | None:
-    """(TeX, whether the image says that it is displayed), or None for an image that is no formula."""
+    """(TeX, whether the image is marked as displayed), or None for an image that is no formula."""
     source = attributes.get("src") or attributes.get("data-src") or ""
     alt, classes = attributes.get("alt", "").strip(), attributes.get("class", "")
     display = DISPLAY_CLASS.search(classes) is not None or attributes.get("eeimg") == "2"
@@ -64,7 +64,7 @@ def _address_tex(source: str) -> str:
 
 
 def _clean(tex: str) -> str:
-    """TeX without the settings of the service that draws it."""
+    """TeX without the settings of the rendering service."""
     return SETTINGS.sub("", tex).replace("&space;", " ").strip()
 
 

@@ -1,15 +1,14 @@
-"""MathML as TeX: the TeX that it carries (annotation, alttext), else translated from its presentation.
+"""MathML to TeX: the source in an annotation or `alttext`, else a translation of the presentation elements.
 
-Works on serialised markup, as the DOM writes it: a tree of our own is read several times faster than DOM
-nodes.
+Reads serialised markup, because parsing it again is several times faster than walking DOM nodes.
 """
 
 import re
 from collections.abc import Callable
 from html import unescape
 
-from pipeline.crawl.math.nodes import JOINER, Element, parse_markup
-from pipeline.crawl.math.symbols import (
+from pipeline.formulas.markup import JOINER, Element, parse_markup
+from pipeline.formulas.symbols import (
     ARROWS,
     FENCES,
     FUNCTIONS,
@@ -32,7 +31,7 @@ ANNOTATION = re.compile(
 )
 NO_LINE = re.compile(r"0(?:\.0*)?\s*(?:px|pt|em|ex|%)?")
 WIDE = {"bar": "overline", "hat": "widehat", "tilde": "widetilde", "vec": "overrightarrow"}
-SPACES = ((1.9, r"\qquad "), (0.9, r"\quad "), (0.26, r"\;"), (0.1, r"\,"))  # from this width on, em
+SPACES = ((1.9, r"\qquad "), (0.9, r"\quad "), (0.26, r"\;"), (0.1, r"\,"))  # minimum width in em
 IGNORED = frozenset(("annotation", "annotation-xml", "none", "mprescripts", "maligngroup", "malignmark"))
 
 
@@ -57,7 +56,7 @@ def mathml_to_tex(markup: str) -> tuple[str, bool]:
 
 
 def join(pieces: list[str]) -> str:
-    """TeX in a row, with a space where a command would swallow the next letter."""
+    """Concatenate TeX, with a space where a letter would become part of the command before it."""
     row = ""
     for piece in pieces:
         if piece and row and (piece[0].isalpha() or piece[0] == "*") and COMMAND_END.search(row):
@@ -87,14 +86,14 @@ def _atom(tex: str) -> str:
 
 
 def _is_group(tex: str) -> bool:
-    """Whether TeX is one command with one argument, such as a letter in bold."""
+    """Whether TeX is a pair of parentheses, or one command with its argument such as a bold letter."""
     if re.fullmatch(r"(?:\\left)?[(\[][^()\[\]]*(?:\\right)?[)\]]", tex):
         return True
     return re.fullmatch(r"\\(?:math\w+|boldsymbol|hat|bar|vec|tilde|dot|overline)\{[^{}]*\}", tex) is not None
 
 
 def _row(node: Element) -> str:
-    """An inferred or explicit row; fences that belong together become \\left and \\right, or a matrix."""
+    """TeX of an inferred or explicit row; matching fences become \\left and \\right, or a matrix."""
     if not node.children:
         return _symbols(node.text.strip()) if node.text.strip() else ""
     children = _children(node)
@@ -117,7 +116,7 @@ def _is_tall(node: Element) -> bool:
 
 
 def _stretched_fences(children: list[Element]) -> dict[int, str]:
-    """Delimiters at both ends of a row around something tall, by position."""
+    """\\left and \\right by position in the row, if the row has fences at both ends and tall content."""
     if len(children) < 3 or children[0].tag != "mo" or children[-1].tag != "mo":
         return {}
     left, right = children[0].text.strip(), children[-1].text.strip()
@@ -273,10 +272,6 @@ def _base_with_scripts(node: Element, below: int | None, above: int | None) -> s
     return _with_scripts(base, low, high)
 
 
-def _sub_sup(node: Element) -> str:
-    return _base_with_scripts(node, 1, 2)
-
-
 def _has_limits(node: Element) -> bool:
     text = " ".join(node.all_text().split())
     return text in LIMITS or text in ("∫", "∮", "∬")
@@ -369,7 +364,7 @@ HANDLERS: dict[str, Callable[[Element], str]] = {
     "mroot": lambda node: f"\\sqrt[{_argument(node, 1)}]{{{_argument(node, 0)}}}",
     "msub": lambda node: _base_with_scripts(node, 1, None),
     "msup": lambda node: _base_with_scripts(node, None, 1),
-    "msubsup": _sub_sup,
+    "msubsup": lambda node: _base_with_scripts(node, 1, 2),
     "munder": lambda node: _under_over(node, 1, None),
     "mover": lambda node: _under_over(node, None, 1),
     "munderover": lambda node: _under_over(node, 1, 2),
@@ -380,8 +375,5 @@ HANDLERS: dict[str, Callable[[Element], str]] = {
     "mphantom": lambda node: f"\\phantom{{{_row(node)}}}",
     "semantics": lambda node: to_tex(node.children[0]) if node.children else "",
     "maction": lambda node: to_tex(node.children[0]) if node.children else "",
-    "annotation": lambda node: "",
-    "annotation-xml": lambda node: "",
-    "none": lambda node: "",
-    "mprescripts": lambda node: "",
+    **dict.fromkeys(IGNORED, lambda node: ""),
 }

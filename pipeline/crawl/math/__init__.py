@@ -1,1 +1,0 @@
-"""Tier 2 of extraction: the formulas of a page as TeX, whatever markup they came in."""

@@ -1,0 +1,1 @@
+"""Formulas of web pages to TeX (MathML, MathJax, KaTeX, images, delimiters), and TeX to MathML."""
