@@ -59,11 +59,11 @@ PARALLEL = --numprocesses $(WORKERS) --dist loadscope --no-loadscope-reorder
 test: setup peers
 	$(PYTEST) $(PARALLEL)
 
-# Leaves out the files below, which run workflows, train, start vLLM or wait for killed programs, and tests marked `slow`.
-SLOW = compare
+# For the loop of an editor. Leaves out tests marked `slow` and these files, which run whole programs, train, sample or wait for limits.
+SLOW = workflow stage single_gpu slurm configs generation rl reward training training_exact evaluate_stage evaluate_sandbox corpus crawl_dedup crawl_kill
 
 test-fast: setup peers
-	$(PYTEST) $(PARALLEL) -m 'not slow and not network and not slurm' $(SLOW:%=--ignore=tests/test_%.py)
+	$(PYTEST) $(PARALLEL) -m 'not slow and not network' $(SLOW:%=--ignore=tests/test_%.py)
 
 test-environment: setup
 	$(PYTEST) tests/test_environment.py -m network

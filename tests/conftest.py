@@ -13,21 +13,15 @@ ROOT = Path(__file__).resolve().parents[1]
 IN_PARALLEL = "PYTEST_XDIST_WORKER" in os.environ
 if IN_PARALLEL:  # one core for each worker; set before any test imports torch
     os.environ["OMP_NUM_THREADS"] = "1"
-# Files that take longest, first, so that the workers finish at about the same time.
-LONGEST = (
-    "test_workflow",
-    "test_reward",
-    "test_rl",
-    "test_single_gpu",
-    "test_training",
-    "test_evaluate_stage",
-)
+# The longest files, longest first: they start first, so that all workers finish at about the same time.
+LONGEST = ("workflow", "rl", "reward", "single_gpu", "training", "evaluate_stage", "corpus", "training_exact")
 OVERLAYS = ["configs/demo.yaml", "tests/small.yaml"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     def place(item: pytest.Item) -> int:
-        return LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST)
+        name = item.path.stem.removeprefix("test_")
+        return LONGEST.index(name) if name in LONGEST else len(LONGEST)
 
     items.sort(key=place)
 

@@ -19,7 +19,7 @@ def main() -> None:
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     with tempfile.TemporaryDirectory() as folder:
         sources = find_sources(data, Path(folder))
-        rows = [*extraction.rows(sources), *deduplication.rows(sources, Path(folder))]
+        rows = [*extraction.rows(sources, Path(folder)), *deduplication.rows(sources, Path(folder))]
     publish("corpus", rows, "one used")
 
 

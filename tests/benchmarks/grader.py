@@ -1,7 +1,6 @@
 """`make bench-grader`: the grader beside Math-Verify on the same labelled pairs, in one process on one core.
 
-Pairs with `policy` "rounded" are left out. Math-Verify gets the reference in dollar signs and the answer in a
-box, its best reading. A pair is a JSON line with `question`, `gold`, `pred`, `label`, `policy`, `hard`.
+Math-Verify gets the reference in dollar signs and the answer in a box, its best reading.
 """
 
 import os
@@ -25,6 +24,23 @@ MAX_SECONDS = 10  # of one comparison by the peer
 
 def read(path: Path) -> list[dict[str, Any]]:
     return [row for _, row in read_rows(str(path))]
+
+
+def labelled_pairs(data: Path | None) -> tuple[str, list[dict[str, Any]]]:
+    """Name of the set, and its pairs: `question` (or None), `gold`, `pred`, `label`, perhaps `hard`.
+
+    The larger set has pairs of policy "rounded" (a decimal for an exact reference), which are left out.
+    """
+    path = larger_set(data, "grader/pairs.jsonl.gz", PAIRS.name)
+    if path:
+        rows = [row for row in read(path) if row["policy"] != "rounded"]
+    else:
+        path, names = PAIRS, {"gold": "reference", "pred": "answer", "label": "same"}
+        rows = [
+            {"question": row.get("question"), **{new: row[old] for new, old in names.items()}}
+            for row in read(path)
+        ]
+    return f"{len(rows):,} pairs of {path.name}", rows
 
 
 def ours(row: dict[str, Any]) -> bool:
@@ -51,10 +67,10 @@ def measure(grade: Callable[[dict[str, Any]], bool], rows: list[dict[str, Any]])
         found.append((grade(row), row["label"]))
         longest = max(longest, time.perf_counter() - before)
     seconds = time.perf_counter() - started
-    hard = [pair for pair, row in zip(found, rows, strict=True) if row["hard"]]
+    hard = [pair for pair, row in zip(found, rows, strict=True) if row.get("hard")]
     return {
         "agreement": agreement(found),
-        "hard": agreement(hard),
+        **({"hard": agreement(hard)} if hard else {}),
         "false positives": found.count((True, False)),
         "false negatives": found.count((False, True)),
         "seconds": 1000 * seconds / len(rows),
@@ -64,7 +80,7 @@ def measure(grade: Callable[[dict[str, Any]], bool], rows: list[dict[str, Any]])
 
 def agreement(found: list[tuple[bool, bool]]) -> float:
     """Share of equal (verdict, label) in percent."""
-    return 100 * sum(verdict == label for verdict, label in found) / max(1, len(found))
+    return 100 * sum(verdict == label for verdict, label in found) / len(found)
 
 
 def votes(questions: int = 500, samples: int = 64) -> float:
@@ -118,11 +134,10 @@ def time_rows(data: Path | None, labelled: list[dict[str, Any]]) -> list[Row]:
 
 def table(data: Path | None) -> list[Row]:
     """The rows of the result."""
-    path = larger_set(data, "grader/pairs.jsonl.gz", PAIRS.name) or PAIRS
-    labelled = [row for row in read(path) if row["policy"] != "rounded"]
+    name, labelled = labelled_pairs(data)
     mine, theirs = measure(ours, labelled), measure(peer(), labelled)
     units = {"agreement": "%", "hard": "%", "seconds": "s per 1,000 pairs", "slowest": "s"}
-    name, result = f"{len(labelled):,} pairs of {path.name}", []
+    result = []
     for what, value in mine.items():
         unit, other = units.get(what, "pairs"), theirs[what]
         better, worse = (value, other) if unit == "%" else (other, value)
