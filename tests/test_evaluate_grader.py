@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.evaluate.answers import compare, extract, grade
 from pipeline.evaluate.benchmarks import Item
 from pipeline.evaluate.grading import grade_answers
+from pipeline.grader.answers import compare, extract, grade
 
 PAIRS = Path(__file__).parents[2] / "shared" / "data" / "grader" / "pairs.jsonl.gz"
 

@@ -14,9 +14,9 @@ import pytest
 from sandbox_attacks import CALL, ESCAPES, STATUSES
 
 from pipeline.common.manifest import ROOT
-from pipeline.evaluate.sandbox import __main__ as program
-from pipeline.evaluate.sandbox import kernel
-from pipeline.evaluate.sandbox.pool import Sandbox, Worker
+from pipeline.evaluate import sandbox as program
+from pipeline.sandbox import kernel
+from pipeline.sandbox.pool import Sandbox, Worker
 
 SECONDS = 1.0
 
@@ -181,7 +181,7 @@ def test_a_lost_worker_costs_one_program_and_is_replaced():
 
 
 def test_a_killed_parent_takes_its_programs_along():
-    code = "from pipeline.evaluate.sandbox.pool import Sandbox\nSandbox(1).run(['while True: pass'], 300.0)"
+    code = "from pipeline.sandbox.pool import Sandbox\nlist(Sandbox(1).run(['while True: pass'], 300.0))"
     parent = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT)
     deadline = time.monotonic() + 60
     while len(below := processes_below(parent.pid)) < 3 and time.monotonic() < deadline:
@@ -215,7 +215,7 @@ def test_it_works_for_an_ordinary_user(tmp_path):
     programs = ["print(2)", f"print(open({str(secret)!r}).read())"]
     code = (
         f"import sys; sys.path[:0] = {[str(ROOT), sysconfig.get_path('purelib')]!r}\n"
-        "from pipeline.evaluate.sandbox import pool\nwith pool.Sandbox(1) as sandbox:\n"
+        "from pipeline.sandbox import pool\nwith pool.Sandbox(1) as sandbox:\n"
         f"    print(sandbox.missing, [found.stdout for found in sandbox.run({programs!r}, 5)])"
     )
     done = subprocess.run(

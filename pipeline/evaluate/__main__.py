@@ -18,13 +18,13 @@ from pipeline.common.manifest import ROOT, write_json
 from pipeline.common.rows import read_rows
 from pipeline.common.stage import InputError, Stage, run_stage
 from pipeline.config.evaluate import BenchmarkNode, EvaluateSection, Mode
-from pipeline.evaluate.answers import Verdict
 from pipeline.evaluate.benchmarks import Item, load
 from pipeline.evaluate.grading import grade_answers, grade_responses
 from pipeline.evaluate.programs import last_output
 from pipeline.evaluate.prompts import chat_prompt, choose_exemplars, few_shot_prompt, read_layout
 from pipeline.evaluate.sampling import PROMPT_TOO_LONG, Answer, Decoding, Request, Sampler
 from pipeline.evaluate.tables import task_scores
+from pipeline.grader.answers import Verdict
 
 
 @dataclass(frozen=True)

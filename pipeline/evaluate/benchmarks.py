@@ -16,7 +16,7 @@ from typing import Any
 from pipeline.common.rows import HUB, read_rows
 from pipeline.common.stage import InputError
 from pipeline.config.evaluate import BenchmarkNode
-from pipeline.evaluate.answers import extract
+from pipeline.grader.answers import extract
 
 GSM8K_END = "\n#### "  # as published, `answer` is a worked solution that ends in this and the answer
 GSM8K_MARKS = re.compile(r"<<[^<>]*>>")  # calculator marks

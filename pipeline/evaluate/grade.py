@@ -9,9 +9,9 @@ from typing import Any
 from pipeline.common.progress import Progress
 from pipeline.common.rows import read_rows
 from pipeline.common.stage import InputError
-from pipeline.evaluate.answers import Verdict, grade
 from pipeline.evaluate.benchmarks import Item
 from pipeline.evaluate.profiles import Profile, grade_answer, grade_response, profile_names, read_profile
+from pipeline.grader.answers import Verdict, grade
 
 HELP = """\
 Input, one JSON object per line: "id", "reference", and "prediction" (a final answer) or "response" (free

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 
 from pipeline.common.progress import Progress
-from pipeline.evaluate.answers import Verdict, compare, final_answer, numeric_value
 from pipeline.evaluate.benchmarks import Item
 from pipeline.evaluate.metrics import answer_classes, maj_at_k
+from pipeline.grader.answers import Verdict, compare, final_answer, numeric_value
 
 Job = tuple[Item, str | None]  # the question, and a final answer or None
 NO_ANSWER = Verdict("wrong", None, "no answer")

@@ -17,13 +17,13 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from pipeline.common.manifest import ROOT
 from pipeline.common.stage import InputError
-from pipeline.evaluate.answers import Verdict, compare, final_answer
 from pipeline.evaluate.benchmarks import Item
-from pipeline.evaluate.extraction import balanced, boxes, json_answer, last_formula
-from pipeline.evaluate.grader.notation import clean
-from pipeline.evaluate.grader.parser import parse
-from pipeline.evaluate.grader.tree import Node, symbols
-from pipeline.evaluate.grader.values import same, value
+from pipeline.grader.answers import Verdict, compare, final_answer
+from pipeline.grader.extraction import balanced, boxes, json_answer, last_formula
+from pipeline.grader.notation import clean
+from pipeline.grader.parser import parse
+from pipeline.grader.tree import Node, symbols
+from pipeline.grader.values import same, value
 
 STRICT = "strict"
 PROFILES = ROOT / "configs/profiles.yaml"

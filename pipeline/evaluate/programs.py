@@ -5,7 +5,7 @@ Text only: nothing here runs anything; `sandbox` does.
 
 import re
 
-from pipeline.evaluate.sandbox.pool import Outcome
+from pipeline.sandbox.pool import Outcome
 
 OUTPUT_FENCE = "```output"
 _BLOCK = re.compile(r"```(?:python|py)[ \t]*\n(.*?)(?:\n```|```|\Z)", re.DOTALL)

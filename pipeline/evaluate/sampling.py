@@ -21,7 +21,7 @@ from pipeline.common.batches import saved_batch
 from pipeline.common.chat import encode
 from pipeline.common.progress import Progress
 from pipeline.evaluate.programs import OUTPUT_FENCE, pal_program, printed, shown, tool_program
-from pipeline.evaluate.sandbox.pool import Outcome, Sandbox
+from pipeline.sandbox.pool import Outcome, Sandbox
 
 PROMPT_TOO_LONG = "prompt_too_long"
 WAITS = "waits"  # for a program's output

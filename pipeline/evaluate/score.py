@@ -20,14 +20,14 @@ from pipeline.common.rows import read_rows
 from pipeline.common.stage import InputError
 from pipeline.config.evaluate import BenchmarkNode
 from pipeline.config.root import BENCHMARKS, ConfigError, benchmark_file, validated
-from pipeline.evaluate.answers import Verdict
 from pipeline.evaluate.benchmarks import Item, load
 from pipeline.evaluate.metrics import paired_difference
 from pipeline.evaluate.profiles import Profile, grade_answer, grade_response, profile_names, read_profile
 from pipeline.evaluate.programs import last_output, pal_program, printed
-from pipeline.evaluate.sandbox.pool import Sandbox
 from pipeline.evaluate.scores import accuracy, at_k
 from pipeline.evaluate.tables import by_label
+from pipeline.grader.answers import Verdict
+from pipeline.sandbox.pool import Sandbox
 
 HELP = """\
 Outputs, one JSON object per line: "id" or "question" of a reference, and "samples": [text, ...].
@@ -120,9 +120,12 @@ class Grading:
         """Run what is to be run, on all cores."""
         programs = {text: pal_program(text) for text in dict.fromkeys(texts)}
         runnable = {text: program for text, program in programs.items() if program is not None}
-        with Sandbox() as sandbox:
-            outcomes = sandbox.run(list(runnable.values()), self.seconds, "programs")
-        self.values = dict.fromkeys(programs) | dict(zip(runnable, map(printed, outcomes), strict=True))
+        self.values = dict.fromkeys(programs)
+        with Sandbox() as sandbox, Progress("programs", len(runnable), unit="program") as bar:
+            outcomes = sandbox.run(list(runnable.values()), self.seconds)
+            for text, outcome in zip(runnable, outcomes, strict=True):
+                self.values[text] = printed(outcome)
+                bar.update()
 
     def verdict(self, profile: Profile | None, item: Item, text: str) -> Verdict:
         """The verdict on one sample."""

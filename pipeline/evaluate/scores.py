@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
 
-from pipeline.evaluate.answers import Verdict
 from pipeline.evaluate.benchmarks import Item
 from pipeline.evaluate.grading import majorities
 from pipeline.evaluate.metrics import mean_interval, pass_at_k
+from pipeline.grader.answers import Verdict
 
 
 def accuracy(values: Sequence[float]) -> dict[str, Any]:

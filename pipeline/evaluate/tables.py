@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
 
-from pipeline.evaluate.answers import Verdict
 from pipeline.evaluate.benchmarks import Item
 from pipeline.evaluate.sampling import PROMPT_TOO_LONG, Answer
 from pipeline.evaluate.scores import accuracy, at_k
+from pipeline.grader.answers import Verdict
 
 
 def by_label(items: Sequence[Item], rights: Sequence[float]) -> dict[str, dict[str, dict[str, Any]]]:

@@ -15,10 +15,10 @@ from typing import Any
 
 from pipeline.common.chat import encode
 from pipeline.config.reward import RewardSection
-from pipeline.evaluate.answers import extract
 from pipeline.evaluate.benchmarks import Item
 from pipeline.evaluate.grading import grade_answers
 from pipeline.evaluate.sampling import sample_seed
+from pipeline.grader.answers import extract
 from pipeline.reward.steps import locate_steps
 
 Prefix = tuple[int, tuple[int, ...]]  # number of the question, tokens of a solution up to the end of a step

@@ -6,10 +6,10 @@ from typing import Any
 import torch.distributed as dist
 
 from pipeline.config.rl import RlSection
-from pipeline.evaluate.answers import Verdict
 from pipeline.evaluate.benchmarks import Item
 from pipeline.evaluate.grading import grade_responses
 from pipeline.evaluate.scores import accuracy, at_k
+from pipeline.grader.answers import Verdict
 from pipeline.rl.rollout import Question, sample_seed
 
 

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pipeline.config.rl import RewardWeights
-from pipeline.evaluate.answers import Verdict, extract
 from pipeline.evaluate.benchmarks import Item
 from pipeline.evaluate.grading import grade_answers
+from pipeline.grader.answers import Verdict, extract
 from pipeline.reward.model import Scorer, score_steps
 
 

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.common.manifest import ROOT
-from pipeline.evaluate.answers import Verdict, compare
 from pipeline.evaluate.benchmarks import Item
 from pipeline.evaluate.grading import majorities
 from pipeline.evaluate.profiles import grade_response
+from pipeline.grader.answers import Verdict, compare
 
 RESULT = Path("results/bench/grader.json")
 PEER = "Math-Verify"

@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from pipeline.evaluate.sandbox.pool import Sandbox
+from pipeline.sandbox.pool import Sandbox
 
 RESULT = Path("results/bench/sandbox.json")
 REPEATS = 30
@@ -36,7 +36,7 @@ def measure(sandbox: Sandbox, name: str, code: str) -> dict[str, object]:
     """Milliseconds of one program, ours and in a fresh interpreter."""
     (outcome,) = sandbox.run([code], 30.0)
     assert outcome.status == "ok", outcome
-    ours = statistics.median(seconds(lambda: sandbox.run([code], 30.0)) for _ in range(REPEATS))
+    ours = statistics.median(seconds(lambda: list(sandbox.run([code], 30.0))) for _ in range(REPEATS))
     fresh = [sys.executable, "-c", code]
     peer = statistics.median(
         seconds(lambda: subprocess.run(fresh, capture_output=True, check=True)) for _ in range(5)

@@ -5,7 +5,7 @@ What stands in an unclosed <think> is never an answer. The rules are listed in `
 
 import re
 
-from pipeline.evaluate.grader.prose import has_sentence
+from pipeline.grader.prose import has_sentence
 
 BOX = "\\boxed"
 MAX_RESPONSE = 400_000

@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Literal
 
-from pipeline.evaluate.grader import regions
-from pipeline.evaluate.grader.asked import Asked
-from pipeline.evaluate.grader.equations import is_name, same_equation, same_order, solved_for_y
-from pipeline.evaluate.grader.scalars import same_scalar
-from pipeline.evaluate.grader.tree import Node, count, rename, signed, symbols
-from pipeline.evaluate.grader.values import close, same, value
+from pipeline.grader import regions
+from pipeline.grader.asked import Asked
+from pipeline.grader.equations import is_name, same_equation, same_order, solved_for_y
+from pipeline.grader.scalars import same_scalar
+from pipeline.grader.tree import Node, count, rename, signed, symbols
+from pipeline.grader.values import close, same, value
 
 Outcome = tuple[Literal["right", "wrong", "undecided"], str]
 MAX_ITEMS = 200

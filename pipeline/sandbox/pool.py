@@ -7,16 +7,17 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import repeat
+from pathlib import Path
 from typing import Any, Literal
 
-from pipeline.common.manifest import ROOT
-from pipeline.common.progress import Progress
-from pipeline.evaluate.sandbox.jail import NOBODY
+from pipeline.sandbox.jail import NOBODY
 
+ROOT = Path(__file__).parents[2]
 START_SECONDS = 120.0
 GRACE_SECONDS = 10.0  # past a program's own time limit, until its worker is given up
 
@@ -62,7 +63,7 @@ class Worker:
         environment = {"PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
         environment |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "LANG": "C.UTF-8"}
         self.process = subprocess.Popen(
-            [sys.executable, "-s", "-P", "-m", "pipeline.evaluate.sandbox.worker", kind, str(ROOT)],
+            [sys.executable, "-s", "-P", "-m", "pipeline.sandbox.worker", kind, str(ROOT)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL if kind == "isolated" else None,
@@ -152,17 +153,9 @@ class Sandbox:
         finally:
             self.free.put(worker)
 
-    def run(self, programs: Sequence[str], seconds: float, label: str | None = None) -> list[Outcome]:
-        """Outcomes in order, each after at most `seconds`; `label` heads the progress shown, None: none."""
-        jobs = [self.threads.submit(self._run, code, seconds) for code in programs]
-        if label is None:
-            return [job.result() for job in jobs]
-        found: list[Outcome] = []
-        with Progress(label, len(jobs), unit="program") as bar:
-            for job in jobs:
-                found.append(job.result())
-                bar.update()
-        return found
+    def run(self, programs: Sequence[str], seconds: float) -> Iterator[Outcome]:
+        """Start all programs and yield their outcomes in order, each after at most `seconds`."""
+        return self.threads.map(self._run, programs, repeat(seconds))
 
     def close(self) -> None:
         """End all workers."""

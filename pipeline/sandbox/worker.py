@@ -1,6 +1,6 @@
 """A worker: imports the mathematical packages once, then runs each program in a fork of itself.
 
-`python -m pipeline.evaluate.sandbox.worker isolated|plain PROJECT`, started by `pool`. Requests and replies
+`python -m pipeline.sandbox.worker isolated|plain PROJECT`, started by `pool`. Requests and replies
 are JSON lines on its standard input and output, which no program's process inherits. Isolated, the worker is
 process 1 of its own process namespace: no signal of a program reaches it, and one kill(-1) ends whatever a
 program has started, however it detached itself.
@@ -19,7 +19,7 @@ import traceback
 from contextlib import suppress
 from typing import Any
 
-from pipeline.evaluate.sandbox import jail, kernel
+from pipeline.sandbox import jail, kernel
 
 WARM = ("math", "fractions", "decimal", "itertools", "functools", "collections", "datetime", "statistics")
 WARM += ("random", "re", "numpy", "sympy")

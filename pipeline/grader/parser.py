@@ -6,12 +6,12 @@ what is below. Any text costs milliseconds: tokens, nesting and digits are bound
 
 from functools import lru_cache
 
-from pipeline.evaluate.grader.expressions import ExpressionParser
-from pipeline.evaluate.grader.groups import CLOSING, make
-from pipeline.evaluate.grader.prose import is_unit
-from pipeline.evaluate.grader.tokens import tokenize
-from pipeline.evaluate.grader.tree import Node, Unreadable
-from pipeline.evaluate.grader.vocabulary import LEADING_WORDS
+from pipeline.grader.expressions import ExpressionParser
+from pipeline.grader.groups import CLOSING, make
+from pipeline.grader.prose import is_unit
+from pipeline.grader.tokens import tokenize
+from pipeline.grader.tree import Node, Unreadable
+from pipeline.grader.vocabulary import LEADING_WORDS
 
 
 class AnswerParser(ExpressionParser):

@@ -3,11 +3,13 @@
 import argparse
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
+from pipeline.common.progress import Progress
 from pipeline.common.rows import read_rows
 from pipeline.common.stage import InputError
-from pipeline.evaluate.sandbox.pool import Sandbox
+from pipeline.sandbox.pool import Sandbox
 
 HELP = """\
 Input, one JSON object per line: "id", "code" (a Python program).
@@ -40,14 +42,17 @@ def main(argv: list[str] | None = None) -> None:
                 raise InputError(f"{place}: `code` is missing or not a string")
         if arguments.timeout <= 0:
             raise InputError(f"--timeout {arguments.timeout:g}: must be above 0")
-        with Sandbox(arguments.workers) as sandbox:
-            outcomes = sandbox.run([row["code"] for _, row in rows], arguments.timeout, "programs")
         temporary = arguments.output.with_name(f".{arguments.output.name}.partial")
-        with temporary.open("w") as file:
+        with (
+            Sandbox(arguments.workers) as sandbox,
+            Progress("programs", len(rows), unit="program") as bar,
+            temporary.open("w") as file,
+        ):
+            outcomes = sandbox.run([row["code"] for _, row in rows], arguments.timeout)
             for (place, row), outcome in zip(rows, outcomes, strict=True):
-                result = {"id": row.get("id", place), "status": outcome.status}
-                result |= {"stdout": outcome.stdout, "stderr": outcome.stderr}
+                result = {"id": row.get("id", place), **asdict(outcome)}
                 file.write(json.dumps(result, ensure_ascii=False) + "\n")
+                bar.update()
         temporary.replace(arguments.output)
     except (InputError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)

@@ -8,8 +8,8 @@ import re
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from pipeline.evaluate.grader.tree import Unreadable
-from pipeline.evaluate.grader.vocabulary import ACCENTS, ALIASES, FUNCTIONS, GREEK, SHORT_WORDS
+from pipeline.grader.tree import Unreadable
+from pipeline.grader.vocabulary import ACCENTS, ALIASES, FUNCTIONS, GREEK, SHORT_WORDS
 
 MAX_TOKENS = 2000
 MAX_DIGITS = 5000

@@ -3,7 +3,7 @@
 import re
 from fractions import Fraction
 
-from pipeline.evaluate.grader.vocabulary import GENERIC_UNITS, UNIT_POWERS, UNITS
+from pipeline.grader.vocabulary import GENERIC_UNITS, UNIT_POWERS, UNITS
 
 
 def _words(unit: str) -> list[str]:

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from functools import cmp_to_key
 from typing import NamedTuple
 
-from pipeline.evaluate.grader.tree import Node, symbols, walk
-from pipeline.evaluate.grader.values import context, linear, same, value
+from pipeline.grader.tree import Node, symbols, walk
+from pipeline.grader.values import context, linear, same, value
 
 INFINITY = Node("constant", "infinity")
 MINUS_INFINITY = Node("neg", None, (INFINITY,))

@@ -7,9 +7,9 @@ raises `Unreadable`; no sign is skipped to get a value.
 
 from fractions import Fraction
 
-from pipeline.evaluate.grader.groups import BRACKETS, CLOSING, MINUS_ONE, GroupParser, make
-from pipeline.evaluate.grader.tokens import Token
-from pipeline.evaluate.grader.tree import FUNCTION_NAMES, Node, Unreadable
+from pipeline.grader.groups import BRACKETS, CLOSING, MINUS_ONE, GroupParser, make
+from pipeline.grader.tokens import Token
+from pipeline.grader.tree import FUNCTION_NAMES, Node, Unreadable
 
 
 class ExpressionParser(GroupParser):

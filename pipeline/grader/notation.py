@@ -8,7 +8,7 @@ import re
 import unicodedata
 from functools import lru_cache
 
-from pipeline.evaluate.grader.vocabulary import COMMANDS, NUMBER_WORDS
+from pipeline.grader.vocabulary import COMMANDS, NUMBER_WORDS
 
 _CHARACTERS = {code: chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)}
 _CHARACTERS |= {code: " " for code in (*range(0x20), 0x7F, 0x200B, 0x200C, 0x200D, 0xFEFF)}

@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable
 from typing import Literal
 
-from pipeline.evaluate.grader.notation import number_word
-from pipeline.evaluate.grader.vocabulary import ARTICLES, CLAUSE_WORDS, SYNONYMS
+from pipeline.grader.notation import number_word
+from pipeline.grader.vocabulary import ARTICLES, CLAUSE_WORDS, SYNONYMS
 
 Outcome = tuple[Literal["right", "wrong", "undecided"], str]
 MAX_SENTENCE = 2000

@@ -15,7 +15,7 @@ from typing import Any
 
 from mpmath import MPContext
 
-from pipeline.evaluate.grader.tree import FUNCTION_NAMES, Node, rebuild, symbols, walk
+from pipeline.grader.tree import FUNCTION_NAMES, Node, rebuild, symbols, walk
 
 DIGITS = 60
 MAX_BITS = 40_000

@@ -3,8 +3,8 @@ r"""The reader's place in the tokens, and what stands between delimiters: bracke
 from collections.abc import Callable
 from fractions import Fraction
 
-from pipeline.evaluate.grader.tokens import Token
-from pipeline.evaluate.grader.tree import Node, Unreadable
+from pipeline.grader.tokens import Token
+from pipeline.grader.tree import Node, Unreadable
 
 MAX_DEPTH = 80
 CLOSING = frozenset((")", "]", "}", "\\}", ",", ";", "and", "or", "rangle", "rfloor", "rceil", "&", "\\\\"))

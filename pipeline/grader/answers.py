@@ -19,14 +19,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from pipeline.evaluate.extraction import boxes, chosen_letter, extract, reference_answer
-from pipeline.evaluate.grader.asked import Asked, asked
-from pipeline.evaluate.grader.equivalence import Outcome, equivalent
-from pipeline.evaluate.grader.notation import clean, number_word
-from pipeline.evaluate.grader.parser import parse
-from pipeline.evaluate.grader.prose import compare_prose, has_sentence, same_words
-from pipeline.evaluate.grader.tree import Node, walk
-from pipeline.evaluate.grader.values import value
+from pipeline.grader.asked import Asked, asked
+from pipeline.grader.equivalence import Outcome, equivalent
+from pipeline.grader.extraction import boxes, chosen_letter, extract, reference_answer
+from pipeline.grader.notation import clean, number_word
+from pipeline.grader.parser import parse
+from pipeline.grader.prose import compare_prose, has_sentence, same_words
+from pipeline.grader.tree import Node, walk
+from pipeline.grader.values import value
 
 MAX_ANSWER_CHARACTERS = 3000
 _INTEGER = re.compile(r"-?\d{1,30}\Z")

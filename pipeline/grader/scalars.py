@@ -3,11 +3,11 @@ r"""Single values: units, percent, degrees, bases, ratios, float noise, families
 from fractions import Fraction
 from typing import Literal
 
-from pipeline.evaluate.grader import units
-from pipeline.evaluate.grader.asked import Asked
-from pipeline.evaluate.grader.prose import same_words
-from pipeline.evaluate.grader.tree import Node, symbols, walk
-from pipeline.evaluate.grader.values import context, exact, linear, same, value
+from pipeline.grader import units
+from pipeline.grader.asked import Asked
+from pipeline.grader.prose import same_words
+from pipeline.grader.tree import Node, symbols, walk
+from pipeline.grader.values import context, exact, linear, same, value
 
 Outcome = tuple[Literal["right", "wrong", "undecided"], str]
 NOISE = Fraction(1, 10**12)

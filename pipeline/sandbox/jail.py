@@ -15,7 +15,7 @@ import sysconfig
 from contextlib import suppress
 from math import ceil
 
-from pipeline.evaluate.sandbox import kernel
+from pipeline.sandbox import kernel
 
 NOBODY = 65534
 SCRATCH = "/scratch"  # not /tmp: libraries may lie below it

@@ -3,8 +3,8 @@
 from fractions import Fraction
 from typing import Any
 
-from pipeline.evaluate.grader.tree import Node, symbols, walk
-from pipeline.evaluate.grader.values import Undefined, close, context, evaluate, linear, points, same
+from pipeline.grader.tree import Node, symbols, walk
+from pipeline.grader.values import Undefined, close, context, evaluate, linear, points, same
 
 ZERO = Node("number", Fraction(0))
 TURNED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "=": "=", "!=": "!="}
