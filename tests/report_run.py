@@ -14,8 +14,7 @@ from pipeline.common.manifest import code_hash, fingerprint
 from pipeline.corpus.classifier import Example
 from pipeline.corpus.measures import measures
 from pipeline.evaluate.benchmarks import Item
-from pipeline.evaluate.scores import accuracy, at_k
-from pipeline.evaluate.tables import by_label, contamination
+from pipeline.evaluate.metrics import accuracy, at_k, by_label, contamination
 from pipeline.grader.answers import Verdict
 
 QUESTIONS = 120

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.evaluate.benchmarks import Item
-from pipeline.evaluate.grading import grade_answers
-from pipeline.grader.answers import compare, extract, grade
+from pipeline.grader.answers import compare, grade
+from pipeline.grader.extraction import extract
 
 PAIRS = Path(__file__).parents[2] / "shared" / "data" / "grader" / "pairs.jsonl.gz"
 
@@ -159,7 +158,7 @@ def test_a_plain_integer_is_graded_in_microseconds():
 def test_agreement_with_labelled_pairs():
     with gzip.open(PAIRS, "rt") as file:
         rows = [row for row in map(json.loads, file) if row["policy"] != "rounded"]
-    verdicts = grade_answers([(Item(row["id"], row["question"], row["gold"]), row["pred"]) for row in rows])
+    verdicts = [compare(row["gold"], row["pred"], question=row["question"]) for row in rows]
     wrongly_right = sum(
         verdict.right and not row["label"] for verdict, row in zip(verdicts, rows, strict=True)
     )

@@ -15,15 +15,15 @@ from typing import Any
 
 import pipeline.common.environment  # noqa: F401 (before torch and vLLM)
 from pipeline.common.manifest import ROOT, write_json
+from pipeline.common.progress import Progress
 from pipeline.common.rows import read_rows
 from pipeline.common.stage import InputError, Stage, run_stage
 from pipeline.config.evaluate import BenchmarkNode, EvaluateSection, Mode
 from pipeline.evaluate.benchmarks import Item, load
-from pipeline.evaluate.grading import grade_answers, grade_responses
+from pipeline.evaluate.metrics import accuracy, at_k, by_label, contamination
 from pipeline.evaluate.programs import last_output
 from pipeline.evaluate.prompts import chat_prompt, choose_exemplars, few_shot_prompt, read_layout
 from pipeline.evaluate.sampling import PROMPT_TOO_LONG, Answer, Decoding, Request, Sampler
-from pipeline.evaluate.tables import task_scores
 from pipeline.grader.answers import Verdict
 
 
@@ -138,18 +138,19 @@ def graded(answer: Answer, verdict: Verdict) -> dict[str, Any]:
     } | ({} if answer.status is None else {"program": answer.status})
 
 
+def _verdict(task: Task, item: Item, answer: Answer) -> Verdict:
+    if answer.finish_reason == PROMPT_TOO_LONG:
+        return Verdict("wrong", None, PROMPT_TOO_LONG)
+    return item.compare(answer.output) if task.kind == "pal" else item.grade(answer.text)
+
+
 def _grade(task: Task, answers: list[list[Answer]]) -> list[list[Verdict]]:
-    flat = [(item, answer) for item, row in zip(task.items, answers, strict=True) for answer in row]
-    label = f"grade {task.name}"
-    if task.kind == "pal":  # what the program printed is the answer
-        found = grade_answers([(item, answer.output) for item, answer in flat], label)
-    else:
-        found = grade_responses([item for item, _ in flat], [answer.text for _, answer in flat], label)
-    verdicts = iter(
-        Verdict("wrong", None, PROMPT_TOO_LONG) if answer.finish_reason == PROMPT_TOO_LONG else verdict
-        for (_, answer), verdict in zip(flat, found, strict=True)
-    )
-    return [[next(verdicts) for _ in row] for row in answers]
+    verdicts = []
+    with Progress(f"grade {task.name}", sum(map(len, answers)), unit="answer") as bar:
+        for item, row in zip(task.items, answers, strict=True):
+            verdicts.append([_verdict(task, item, answer) for answer in row])
+            bar.update(len(row))
+    return verdicts
 
 
 def _write_rows(path: Path, task: Task, *passes: tuple[list[list[Answer]], list[list[Verdict]]]) -> None:
@@ -187,6 +188,31 @@ def _decoding(task: Task, section: EvaluateSection, n: int, temperature: float, 
     )
 
 
+def task_scores(
+    items: Sequence[Item],
+    answers: Sequence[Answer],
+    verdicts: Sequence[Verdict],
+    samples: Sequence[Sequence[Verdict]],
+    ks: Sequence[int],
+    flagged: set[str] | None,
+) -> dict[str, Any]:
+    """All numbers of `scores.json` for one task; rates are counts of greedy answers."""
+    rights = [float(verdict.right) for verdict in verdicts]
+    programs = [answer.status for answer in answers if answer.status is not None]
+    return {
+        **accuracy(rights),
+        **at_k(items, samples, ks),
+        "by": by_label(items, rights),
+        **({} if flagged is None else {"contamination": contamination(items, rights, flagged)}),
+        "undecided": sum(verdict.verdict == "undecided" for verdict in verdicts),
+        "no_answer": sum(verdict.extracted is None for verdict in verdicts),
+        "truncated": sum(answer.finish_reason == "length" for answer in answers),
+        "prompt_too_long": sum(answer.finish_reason == PROMPT_TOO_LONG for answer in answers),
+        **({"programs": len(programs), "failed": len(programs) - programs.count("ok")} if programs else {}),
+        "tokens": fmean(answer.tokens for answer in answers),
+    }
+
+
 def evaluate(
     task: Task, section: EvaluateSection, sampler: Sampler, folder: Path, flagged: set[str] | None
 ) -> dict[str, Any]:
@@ -210,12 +236,11 @@ def evaluate(
     found = task_scores(
         task.items, firsts, [verdict for (verdict,) in verdicts], sample_verdicts, section.k, flagged
     )
-    if task.kind == "tool":  # the paper's second score (section 8.2): of the last output
-        outputs = grade_answers(
-            [(item, last_output(answer.text)) for item, answer in zip(task.items, firsts, strict=True)],
-            f"grade {task.name} outputs",
-        )
-        found["program_accuracy"] = fmean(float(verdict.right) for verdict in outputs)
+    if task.kind == "tool":  # the paper's second score (section 8.2): of the last program's output
+        outputs = [
+            item.compare(last_output(answer.text)) for item, answer in zip(task.items, firsts, strict=True)
+        ]
+        found["program_accuracy"] = fmean(verdict.right for verdict in outputs)
     return found
 
 

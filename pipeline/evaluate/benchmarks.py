@@ -16,7 +16,8 @@ from typing import Any
 from pipeline.common.rows import HUB, read_rows
 from pipeline.common.stage import InputError
 from pipeline.config.evaluate import BenchmarkNode
-from pipeline.grader.answers import extract
+from pipeline.grader.answers import Verdict, compare, grade
+from pipeline.grader.extraction import extract
 
 GSM8K_END = "\n#### "  # as published, `answer` is a worked solution that ends in this and the answer
 GSM8K_MARKS = re.compile(r"<<[^<>]*>>")  # calculator marks
@@ -43,6 +44,16 @@ class Item:
             self.question.rstrip()
             + "\n"
             + " ".join(f"({letter}) {text}" for letter, text in self.choices.items())
+        )
+
+    def compare(self, answer: str | None) -> Verdict:
+        """The grader's verdict on a final answer; None is wrong."""
+        return compare(self.answer, answer, question=self.question, choices=self.choices)
+
+    def grade(self, response: str, *, boxed_only: bool = False) -> Verdict:
+        """The grader's verdict on a whole response."""
+        return grade(
+            self.answer, response, question=self.question, choices=self.choices, boxed_only=boxed_only
         )
 
 

@@ -11,7 +11,7 @@ from pipeline.common.rows import read_rows
 from pipeline.common.stage import InputError
 from pipeline.evaluate.benchmarks import Item
 from pipeline.evaluate.profiles import Profile, grade_answer, grade_response, profile_names, read_profile
-from pipeline.grader.answers import Verdict, grade
+from pipeline.grader.answers import Verdict
 
 HELP = """\
 Input, one JSON object per line: "id", "reference", and "prediction" (a final answer) or "response" (free
@@ -64,9 +64,7 @@ def verdict(item: Item, row: dict[str, Any], profile: Profile | None, boxed_only
     if isinstance(row.get("prediction"), str):
         return grade_answer(profile, item, row["prediction"])
     if boxed_only and profile is None:
-        return grade(
-            item.answer, row["response"], question=item.question, choices=item.choices, boxed_only=True
-        )
+        return item.grade(row["response"], boxed_only=True)
     return grade_response(profile, item, row["response"])
 
 

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pipeline.common.manifest import ROOT
 from pipeline.common.stage import InputError
 from pipeline.evaluate.benchmarks import Item
-from pipeline.grader.answers import Verdict, compare, final_answer
+from pipeline.grader.answers import Verdict, compare
 from pipeline.grader.extraction import balanced, boxes, json_answer, last_formula
 from pipeline.grader.notation import clean
 from pipeline.grader.parser import parse
@@ -307,7 +307,7 @@ def judge(profile: Profile, item: Item, found: list[str]) -> Verdict:
     if not found:
         return Verdict("wrong", None, "no answer")
     if item.choices:
-        return compare(item.answer, found[-1], question=item.question, choices=item.choices)
+        return item.compare(found[-1])
     question = item.question or ""
     golds = _golds(profile, item)
     if profile.lists:
@@ -320,15 +320,11 @@ def judge(profile: Profile, item: Item, found: list[str]) -> Verdict:
 
 def grade_answer(profile: Profile | None, item: Item, answer: str | None) -> Verdict:
     """The verdict on a final answer under a profile; None is strict."""
-    if answer is None:
-        return Verdict("wrong", None, "no answer")
-    if profile is not None:
-        return judge(profile, item, [answer])
-    return compare(item.answer, answer, question=item.question, choices=item.choices)
+    if profile is None or answer is None:
+        return item.compare(answer)
+    return judge(profile, item, [answer])
 
 
 def grade_response(profile: Profile | None, item: Item, response: str) -> Verdict:
     """The verdict on a whole response under a profile; None is strict."""
-    if profile is not None:
-        return judge(profile, item, take(profile, response))
-    return grade_answer(None, item, final_answer(item.answer, response, item.choices))
+    return item.grade(response) if profile is None else judge(profile, item, take(profile, response))

@@ -21,11 +21,9 @@ from pipeline.common.stage import InputError
 from pipeline.config.evaluate import BenchmarkNode
 from pipeline.config.root import BENCHMARKS, ConfigError, benchmark_file, validated
 from pipeline.evaluate.benchmarks import Item, load
-from pipeline.evaluate.metrics import paired_difference
+from pipeline.evaluate.metrics import accuracy, at_k, by_label, paired_difference
 from pipeline.evaluate.profiles import Profile, grade_answer, grade_response, profile_names, read_profile
 from pipeline.evaluate.programs import last_output, pal_program, printed
-from pipeline.evaluate.scores import accuracy, at_k
-from pipeline.evaluate.tables import by_label
 from pipeline.grader.answers import Verdict
 from pipeline.sandbox.pool import Sandbox
 

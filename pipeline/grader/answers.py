@@ -149,12 +149,14 @@ def _is_words(text: str) -> bool:
 
 def compare(
     reference: str,
-    answer: str,
+    answer: str | None,
     *,
     question: str | None = None,
     choices: Mapping[str, str] | None = None,
 ) -> Verdict:
     """Compare two final answers; `choices` maps letters to the texts of a multiple-choice question."""
+    if answer is None:
+        return Verdict("wrong", None, "no answer")
     reference = reference_answer(reference)
     if answer == reference:
         return Verdict("right", answer, "identical")
@@ -162,8 +164,15 @@ def compare(
         return Verdict("right" if int(answer) == int(reference) else "wrong", answer, "integers")
     if len(answer) > MAX_ANSWER_CHARACTERS:
         return Verdict("undecided", answer[:200], f"answer longer than {MAX_ANSWER_CHARACTERS} characters")
+    return _compared(reference, answer, question, tuple(choices.items()) if choices else ())
+
+
+@lru_cache(maxsize=16384)  # samples of one question repeat their answers
+def _compared(
+    reference: str, answer: str, question: str | None, choices: tuple[tuple[str, str], ...]
+) -> Verdict:
     if choices:
-        outcome = _compare_choices(reference, answer, choices)
+        outcome = _compare_choices(reference, answer, dict(choices))
     else:
         outcome = decide(reference, answer, asked(question))
     return Verdict(outcome[0], answer, outcome[1])
@@ -212,6 +221,6 @@ def grade(
 ) -> Verdict:
     """Extract the final answer from `response` and compare it with `reference`; no answer is wrong."""
     answer = final_answer(reference, response, choices, boxed_only=boxed_only)
-    if answer is None:
-        return Verdict("wrong", None, "no box" if boxed_only else "no answer")
+    if answer is None and boxed_only:
+        return Verdict("wrong", None, "no box")
     return compare(reference, answer, question=question, choices=choices)

@@ -19,7 +19,7 @@ from typing import Any
 
 from pipeline.common.manifest import ROOT
 from pipeline.evaluate.benchmarks import Item
-from pipeline.evaluate.grading import majorities
+from pipeline.evaluate.metrics import majority
 from pipeline.evaluate.profiles import grade_response
 from pipeline.grader.answers import Verdict, compare
 
@@ -84,7 +84,8 @@ def votes(questions: int = 500, samples: int = 64) -> float:
         for number in range(questions)
     ]
     started = time.perf_counter()
-    majorities(items, verdicts, [1, 8, 64])
+    for item, row in zip(items, verdicts, strict=True):
+        majority(item, row, [1, 8, 64])
     return time.perf_counter() - started
 
 
