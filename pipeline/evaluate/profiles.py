@@ -22,7 +22,7 @@ from pipeline.grader.answers import Verdict, compare
 from pipeline.grader.extraction import balanced, boxes, json_answer, last_formula
 from pipeline.grader.notation import clean
 from pipeline.grader.parser import parse
-from pipeline.grader.tree import Node, symbols
+from pipeline.grader.tree import Expression, difference, make, symbols
 from pipeline.grader.values import same, value
 
 STRICT = "strict"
@@ -211,10 +211,10 @@ def _symbolic(profile: Profile, gold: str, given: str, question: str) -> bool:
     if "{,}" in gold + given:  # these harnesses do not read it
         return False
     trees = [parse(clean(side), True) for side in (gold, given)]
-    return all(isinstance(tree, Node) for tree in trees) and _same_trees(profile, *trees)
+    return all(isinstance(tree, Expression) for tree in trees) and _same_trees(profile, *trees)
 
 
-def _same_trees(profile: Profile, gold: Node, given: Node) -> bool:
+def _same_trees(profile: Profile, gold: Expression, given: Expression) -> bool:
     if any(node.kind == "quantity" and node.value in profile.kept_units for node in (gold, given)):
         return False
     if profile.first_of_list and (gold.kind == "list") != (given.kind == "list"):
@@ -230,10 +230,8 @@ def _same_trees(profile: Profile, gold: Node, given: Node) -> bool:
     if parts != [None, None]:
         return False
     if gold.kind == given.kind == "relation" and gold.value == given.value == ("=",):
-        one, other = (
-            Node("add", None, (side.args[0], Node("neg", None, (side.args[1],)))) for side in (gold, given)
-        )
-        return same(one, other) is True or same(one, Node("neg", None, (other,))) is True
+        one, other = (difference(side.args[0], side.args[1]) for side in (gold, given))
+        return same(one, other) is True or same(one, make("neg", other)) is True
     if "relation" in (gold.kind, given.kind):
         return gold == given
     if symbols(gold) or symbols(given):
@@ -255,7 +253,7 @@ def _first_number(profile: Profile, gold: str, given: str, question: str) -> boo
 def _rounded(profile: Profile, gold: str, given: str, question: str) -> bool:
     """Whether both are the same number to the profile's decimals."""
     numbers = [
-        value(tree) if isinstance(tree := parse(clean(side)), Node) else None for side in (gold, given)
+        value(tree) if isinstance(tree := parse(clean(side)), Expression) else None for side in (gold, given)
     ]
     if None in numbers or any(getattr(number, "imag", 0) != 0 for number in numbers):
         return False
@@ -264,7 +262,7 @@ def _rounded(profile: Profile, gold: str, given: str, question: str) -> bool:
 
 def _fallback_number(profile: Profile, gold: str, given: str, question: str) -> bool:
     """An answer in words counts by its last number."""
-    if isinstance(parse(clean(given)), Node):
+    if isinstance(parse(clean(given)), Expression):
         return False
     found = _last_number(given)
     return bool(found) and _number(profile, gold, found[0], question)

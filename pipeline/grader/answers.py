@@ -20,12 +20,12 @@ from functools import lru_cache
 from typing import Literal
 
 from pipeline.grader.asked import Asked, asked
-from pipeline.grader.equivalence import Outcome, equivalent
+from pipeline.grader.equivalence import equivalent
 from pipeline.grader.extraction import boxes, chosen_letter, extract, reference_answer
 from pipeline.grader.notation import clean, number_word
 from pipeline.grader.parser import parse
 from pipeline.grader.prose import compare_prose, has_sentence, same_words
-from pipeline.grader.tree import Node, walk
+from pipeline.grader.tree import Decision, Expression, count, walk
 from pipeline.grader.values import value
 
 MAX_ANSWER_CHARACTERS = 3000
@@ -68,7 +68,7 @@ def _chosen(answer: str, choices: Mapping[str, str]) -> str | None:
     return same[0] if len(same) == 1 else None
 
 
-def _compare_choices(reference: str, answer: str, choices: Mapping[str, str]) -> Outcome:
+def _compare_choices(reference: str, answer: str, choices: Mapping[str, str]) -> Decision:
     expected = reference.strip() if reference.strip() in choices else _letter(reference)
     given = _chosen(answer, choices)
     if given is None:
@@ -76,7 +76,7 @@ def _compare_choices(reference: str, answer: str, choices: Mapping[str, str]) ->
     return ("right" if given == expected else "wrong"), "choice"
 
 
-def _by_letter(reference: str, answer: str, wanted: Asked) -> Outcome | None:
+def _by_letter(reference: str, answer: str, wanted: Asked) -> Decision | None:
     """A letter as reference, or an answer by letter to a question that lists its choices."""
     choices = dict(wanted.choices)
     expected, given = _GOLD_LETTER.match(reference), _GOLD_LETTER.match(answer)
@@ -93,7 +93,7 @@ def _by_letter(reference: str, answer: str, wanted: Asked) -> Outcome | None:
     return None
 
 
-def decide(reference: str, answer: str, wanted: Asked) -> Outcome:
+def decide(reference: str, answer: str, wanted: Asked) -> Decision:
     """(right | wrong | undecided, rule) for two final answers to a question that wants `wanted`."""
     reference, answer = clean(reference), clean(answer)
     if not answer:
@@ -109,32 +109,27 @@ def decide(reference: str, answer: str, wanted: Asked) -> Outcome:
     return outcome
 
 
-def _tree(text: str, separate: bool) -> Node | str:
+def _tree(text: str, separate: bool) -> Expression | str:
     tree = parse(number_word(text) or text, separate)
-    if isinstance(tree, Node) and any(part.kind == "text" for part in walk(tree)) and has_sentence(text):
-        return "a sentence"
-    return tree
+    if isinstance(tree, str) or not count(tree, "text") or not has_sentence(text):
+        return tree
+    return "a sentence"
 
 
-def _by_trees(reference: str, answer: str, wanted: Asked, separate: bool) -> Outcome:
+def _by_trees(reference: str, answer: str, wanted: Asked, separate: bool) -> Decision:
     gold, given = _tree(reference, separate), _tree(answer, separate)
-    if isinstance(gold, Node) and isinstance(given, Node):
+    if isinstance(gold, Expression) and isinstance(given, Expression):
         try:
             outcome = equivalent(gold, given, wanted)
         except (ArithmeticError, RecursionError, TypeError, ValueError) as error:
             # mpmath raises these for values that an operation has no meaning for; one answer ends no run
             return "undecided", f"comparison failed: {type(error).__name__}"
-        return (
-            ("right", "words")
-            if outcome[0] != "right" and same_words(reference, answer) and _is_words(reference)
-            else outcome
-        )
+        words = outcome[0] != "right" and same_words(reference, answer) and _is_words(reference)
+        return ("right", "words") if words else outcome
 
     def same(first: str, second: str) -> bool:
-        one, other = _tree(clean(first), separate), _tree(clean(second), separate)
-        return (
-            isinstance(one, Node) and isinstance(other, Node) and equivalent(one, other, wanted)[0] == "right"
-        )
+        sides = [_tree(clean(text), separate) for text in (first, second)]
+        return not any(isinstance(side, str) for side in sides) and equivalent(*sides, wanted)[0] == "right"
 
     outcome = compare_prose(reference, answer, same)
     if outcome == ("wrong", "words") and (isinstance(gold, str) or not _is_words(answer)):

@@ -5,12 +5,11 @@ Only what can be decided without understanding is decided here; the rest is unde
 
 import re
 from collections.abc import Callable
-from typing import Literal
 
 from pipeline.grader.notation import number_word
+from pipeline.grader.tree import Decision
 from pipeline.grader.vocabulary import ARTICLES, CLAUSE_WORDS, SYNONYMS
 
-Outcome = tuple[Literal["right", "wrong", "undecided"], str]
 MAX_SENTENCE = 2000
 _WORD = re.compile(r"[^\W\d_]+(?:['-][^\W\d_]+)*|\d+(?:\.\d+)?|√")
 _HEDGE = re.compile(
@@ -75,7 +74,7 @@ def claims(text: str) -> list[str]:
     return found[:1] + (numbers if len(numbers) == 1 and len(numbers[0]) < 30 else [])
 
 
-def compare_prose(gold: str, given: str, same: Callable[[str, str], bool]) -> Outcome:
+def compare_prose(gold: str, given: str, same: Callable[[str, str], bool]) -> Decision:
     """Compare two answers of which at least one is in words; `same` compares the values within."""
     if same_words(gold, given):
         return "right", "words"
@@ -89,7 +88,7 @@ def compare_prose(gold: str, given: str, same: Callable[[str, str], bool]) -> Ou
     return "wrong", "words"
 
 
-def _against_sentence(gold: str, given: str) -> Outcome:
+def _against_sentence(gold: str, given: str) -> Decision:
     """A reference in words: its subject or predicate, or its numbers in order with no other words."""
     expected, found = words(gold), words(given)
     if not found or _HEDGE.search(given) or _HEDGE.search(gold):

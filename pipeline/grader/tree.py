@@ -9,29 +9,50 @@ percent, quantity (unit), base ((digits, base)), space (R, Z, ...), text (words)
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from fractions import Fraction
+from typing import Any, Literal, NamedTuple
+
+Decision = tuple[Literal["right", "wrong", "undecided"], str]  # with the rule that decided
 
 
-class Node(NamedTuple):
+class Expression(NamedTuple):
     """One node; equality and hash are structural."""
 
     kind: str
     value: Any = None
-    args: tuple["Node", ...] = ()
+    args: tuple["Expression", ...] = ()
+
+
+def make(kind: str, *args: Expression) -> Expression:
+    """An expression of a kind without a value, e.g. a sum."""
+    return Expression(kind, None, args)
+
+
+def number(value: int | Fraction) -> Expression:
+    return Expression("number", Fraction(value))
+
+
+def call(name: str, *args: Expression) -> Expression:
+    """A function applied to its arguments."""
+    return Expression("call", name, args)
+
+
+def difference(left: Expression, right: Expression) -> Expression:
+    return make("add", left, make("neg", right))
 
 
 class Unreadable(ValueError):
     """Text that the parser does not take, or a tree that is beyond its bounds; the message says why."""
 
 
-def walk(node: Node) -> Iterator[Node]:
+def walk(node: Expression) -> Iterator[Expression]:
     """The node and all below it."""
     yield node
     for argument in node.args:
         yield from walk(argument)
 
 
-def symbols(node: Node) -> frozenset[str]:
+def symbols(node: Expression) -> frozenset[str]:
     """Names of the free symbols; the index of a sum is bound, a function's name is none."""
     if node.kind == "symbol":
         return frozenset((node.value,))
@@ -44,41 +65,41 @@ def symbols(node: Node) -> frozenset[str]:
 FUNCTION_NAMES = frozenset("fghFGH")
 
 
-def rebuild(node: Node, change: Callable[[Node], Node | None]) -> Node:
+def rebuild(node: Expression, change: Callable[[Expression], Expression | None]) -> Expression:
     """A copy in which each node for which `change` returns one is replaced by it (outermost first)."""
     changed = change(node)
     if changed is not None:
         return changed
     if not node.args:
         return node
-    return Node(node.kind, node.value, tuple(rebuild(argument, change) for argument in node.args))
+    return Expression(node.kind, node.value, tuple(rebuild(argument, change) for argument in node.args))
 
 
-def rename(node: Node, names: dict[str, str]) -> Node:
+def rename(node: Expression, names: dict[str, str]) -> Expression:
     """A copy with symbols renamed."""
     return rebuild(
         node,
         lambda part: (
-            Node("symbol", names[part.value]) if part.kind == "symbol" and part.value in names else None
+            Expression("symbol", names[part.value]) if part.kind == "symbol" and part.value in names else None
         ),
     )
 
 
-def count(node: Node, kind: str) -> int:
+def count(node: Expression, kind: str) -> int:
     """How many nodes of a kind there are."""
     return sum(part.kind == kind for part in walk(node))
 
 
-def signed(node: Node, signs: Iterator[int] | int) -> Node:
+def signed(node: Expression, signs: Iterator[int] | int) -> Expression:
     """A copy in which each ± is decided: by the next of `signs` (+1 or -1), or all by the one given."""
 
-    def decide(part: Node) -> Node | None:
+    def decide(part: Expression) -> Expression | None:
         if part.kind != "pm":
             return None
         left, right = (signed(argument, signs) for argument in part.args)
         sign = signs if isinstance(signs, int) else next(signs)
         if part.value == "-+":
             sign = -sign
-        return Node("add", None, (left, right if sign > 0 else Node("neg", None, (right,))))
+        return make("add", left, right if sign > 0 else make("neg", right))
 
     return rebuild(node, decide)

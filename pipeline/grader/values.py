@@ -15,7 +15,16 @@ from typing import Any
 
 from mpmath import MPContext
 
-from pipeline.grader.tree import FUNCTION_NAMES, Node, rebuild, symbols, walk
+from pipeline.grader.tree import (
+    FUNCTION_NAMES,
+    Expression,
+    difference,
+    make,
+    number,
+    rebuild,
+    symbols,
+    walk,
+)
 
 DIGITS = 60
 MAX_BITS = 40_000
@@ -42,7 +51,7 @@ class Undefined(ArithmeticError):
 
 
 @lru_cache(maxsize=16384)
-def exact(node: Node) -> Fraction | None:
+def exact(node: Expression) -> Fraction | None:
     """The rational value of a tree if plain arithmetic gives one within 40,000 bits, else None."""
     kind = node.kind
     if kind in ("number", "decimal"):
@@ -169,21 +178,21 @@ def _logarithm(value: Any) -> Any:
 FUNCTIONS["ln"] = _logarithm
 
 
-def number(name: str) -> Any:
+def irregular(name: str) -> Any:
     """A fixed irregular number in (0, 1) that belongs to a name."""
     return context.mpf(zlib.crc32(name.encode()) * 2654435761 % 2**32 + 1) / (2**32 + 7)
 
 
 def _unknown_function(name: str, values: list[Any]) -> Any:
     """A smooth function without symmetries that belongs to a name: f(x) and f(-x) are unrelated."""
-    total = number(name)
+    total = irregular(name)
     for place, value in enumerate(values):
         small = value / (2 + abs(value))
-        total += number(f"{name}{place}a") * small + number(f"{name}{place}b") * small**2 + small**3
+        total += irregular(f"{name}{place}a") * small + irregular(f"{name}{place}b") * small**2 + small**3
     return total
 
 
-def _call(node: Node, point: Mapping[str, Any]) -> Any:
+def _call(node: Expression, point: Mapping[str, Any]) -> Any:
     name = node.value
     if name not in FUNCTIONS:
         raise Undefined(f"no value for {name}")
@@ -194,7 +203,7 @@ def _call(node: Node, point: Mapping[str, Any]) -> Any:
         raise Undefined(f"no value of {name}") from error
 
 
-def _sum(node: Node, point: Mapping[str, Any]) -> Any:
+def _sum(node: Expression, point: Mapping[str, Any]) -> Any:
     index, low, high, body = node.args
     first, last = evaluate(low, point), evaluate(high, point)
     if not (context.isint(first) and context.isint(last)) or last - first > MAX_TERMS:
@@ -206,7 +215,7 @@ def _sum(node: Node, point: Mapping[str, Any]) -> Any:
     return total
 
 
-def evaluate(node: Node, point: Mapping[str, Any]) -> Any:
+def evaluate(node: Expression, point: Mapping[str, Any]) -> Any:
     """The value of a tree where `point` gives the symbols' values. Raises Unbounded or Undefined."""
     _steps[0] += 1
     if _steps[0] > MAX_STEPS:
@@ -214,7 +223,7 @@ def evaluate(node: Node, point: Mapping[str, Any]) -> Any:
     return _bounded(_evaluate(node, point))
 
 
-def _evaluate(node: Node, point: Mapping[str, Any]) -> Any:
+def _evaluate(node: Expression, point: Mapping[str, Any]) -> Any:
     kind, args = node.kind, node.args
     if kind in ("number", "decimal"):
         return context.mpf(node.value.numerator) / node.value.denominator
@@ -254,7 +263,7 @@ def _evaluate(node: Node, point: Mapping[str, Any]) -> Any:
     raise Undefined(f"no value of a {kind}")
 
 
-def _rational_power(node: Node, values: list[Any]) -> Any:
+def _rational_power(node: Expression, values: list[Any]) -> Any:
     """A power; with a fraction of odd denominator as exponent, the real one of a negative base."""
     power = exact(node.args[1])
     if power is not None and power.denominator % 2 and power.denominator > 1 and context.im(values[0]) == 0:
@@ -275,11 +284,11 @@ def points(names: frozenset[str], whole: bool) -> list[dict[str, Any]]:
         return found
     for turn in range(REAL_POINTS):
         low, high = ((0, 1), (1, 3), (-2, 0), (0, 1), (-3, 3), (2, 9), (0, 1))[turn]
-        found.append({name: low + (high - low) * number(f"{name}|{turn}") for name in names})
+        found.append({name: low + (high - low) * irregular(f"{name}|{turn}") for name in names})
     return found
 
 
-def _is_whole(node: Node) -> bool:
+def _is_whole(node: Expression) -> bool:
     """Whether the expression asks for whole numbers: factorials, binomials, floors, sums, powers of -1."""
     for part in walk(node):
         if part.kind == "sum" or (
@@ -320,7 +329,7 @@ def _real(value: Any) -> bool:
     return context.isinf(value) or abs(context.im(value)) <= 1e-40 * (1 + abs(value))
 
 
-def same(first: Node, second: Node) -> bool | None:
+def same(first: Expression, second: Expression) -> bool | None:
     """Whether two expressions are equal; None if that could not be found out."""
     if first == second:
         return True
@@ -330,7 +339,7 @@ def same(first: Node, second: Node) -> bool | None:
         if left is not None and right is not None:
             return left == right
         return _agree(first, second, [{}], complex_too=True)
-    complex_too = any(part == Node("constant", "i") for side in (first, second) for part in walk(side))
+    complex_too = any(part == Expression("constant", "i") for side in (first, second) for part in walk(side))
     whole = _is_whole(first) or _is_whole(second)
     verdict = _agree(first, second, points(names, whole=False), complex_too)
     if whole and verdict is not True:
@@ -338,13 +347,17 @@ def same(first: Node, second: Node) -> bool | None:
     return verdict
 
 
-def _agree(first: Node, second: Node, where: list[dict[str, Any]], complex_too: bool) -> bool | None:
+def _agree(
+    first: Expression, second: Expression, where: list[dict[str, Any]], complex_too: bool
+) -> bool | None:
     with _lock:
         _steps[0] = 0
         return _agreement(first, second, where, complex_too)
 
 
-def _agreement(first: Node, second: Node, where: list[dict[str, Any]], complex_too: bool) -> bool | None:
+def _agreement(
+    first: Expression, second: Expression, where: list[dict[str, Any]], complex_too: bool
+) -> bool | None:
     agreed = 0
     for point in where:
         try:
@@ -362,7 +375,7 @@ def _agreement(first: Node, second: Node, where: list[dict[str, Any]], complex_t
     return True if agreed >= min(2, len(where)) else None
 
 
-def value(node: Node) -> Any | None:
+def value(node: Expression) -> Any | None:
     """The numeric value of an expression without symbols, or None."""
     if symbols(node):
         return None
@@ -374,14 +387,13 @@ def value(node: Node) -> Any | None:
         return None
 
 
-def linear(node: Node, name: str) -> tuple[Node, Node] | None:
+def linear(node: Expression, name: str) -> tuple[Expression, Expression] | None:
     """(start, slope) of a tree that is start + slope * symbol `name`, else None."""
 
-    def at(number: int) -> Node:
-        value = Node("number", Fraction(number))
-        return rebuild(node, lambda part: value if part == Node("symbol", name) else None)
+    def at(place: int) -> Expression:
+        return rebuild(node, lambda part: number(place) if part == Expression("symbol", name) else None)
 
     start = at(0)
-    slope = Node("add", None, (at(1), Node("neg", None, (start,))))
-    line = Node("add", None, (start, Node("mul", None, (slope, Node("symbol", name)))))
+    slope = difference(at(1), start)
+    line = make("add", start, make("mul", slope, Expression("symbol", name)))
     return (start, slope) if same(node, line) else None
