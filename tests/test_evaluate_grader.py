@@ -11,6 +11,7 @@ import pytest
 from pipeline.grader.answers import compare, grade
 from pipeline.grader.extraction import extract
 
+LABELLED = Path(__file__).parent / "data/grader_pairs.jsonl"
 PAIRS = Path(__file__).parents[2] / "shared" / "data" / "grader" / "pairs.jsonl.gz"
 
 
@@ -82,6 +83,13 @@ def test_answers_that_mean_the_same_are_right(reference, answer):
 )
 def test_answers_that_differ_are_not_right(reference, answer):
     assert not compare(reference, answer).right
+
+
+def test_every_labelled_pair_gets_its_label():
+    """Our own pairs, by kind; `same`: whether a reader of the question takes both as the same answer."""
+    rows = [json.loads(line) for line in LABELLED.read_text().splitlines()]
+    found = [compare(row["reference"], row["answer"], question=row.get("question")) for row in rows]
+    assert [row for row, verdict in zip(rows, found, strict=True) if verdict.right != row["same"]] == []
 
 
 def test_a_percent_sign_may_be_left_out_only_where_percent_was_asked_for():

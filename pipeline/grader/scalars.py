@@ -11,7 +11,6 @@ from pipeline.grader.values import context, exact, linear, same, value
 NOISE = Fraction(1, 10**12)
 NOISE_DENOMINATOR = 10**9
 PARAMETERS = frozenset("knmlN")
-HUNDRED = number(100)
 UNIT_LETTERS = frozenset("mgshLlNJWVAKCFcd")
 
 
