@@ -54,6 +54,8 @@ def _map_users(process: int) -> None:
 class Worker:
     """One worker process; `run` is not thread-safe. `missing`: layers that could not be had."""
 
+    command = (sys.executable, "-s", "-P", "-m", "pipeline.sandbox.worker")
+
     def __init__(self) -> None:
         self.missing: list[str] = []
         if not (self._start("isolated") or self._start("plain")):
@@ -63,7 +65,7 @@ class Worker:
         environment = {"PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
         environment |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "LANG": "C.UTF-8"}
         self.process = subprocess.Popen(
-            [sys.executable, "-s", "-P", "-m", "pipeline.sandbox.worker", kind, str(ROOT)],
+            [*self.command, kind, str(ROOT)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL if kind == "isolated" else None,
