@@ -220,7 +220,7 @@ LAYERS = {
         "read": "open('{open_folder}/secret').read(); print('ESCAPED')",
         "list": "import os; os.listdir('{open_folder}'); print('ESCAPED')",
         "write": "open('{open_folder}/written', 'w'); print('ESCAPED')",
-        "make a folder": "import os; os.mkdir('{open_folder}/made'); print('ESCAPED')",
+        "make a folder": "import os; os.mkdir('{open_folder}/made'); os.rmdir('{open_folder}/made'); print('ESCAPED')",
     },
     "seccomp": {
         "network": "import socket; socket.socket().connect(('127.0.0.1', {port})); print('ESCAPED')",

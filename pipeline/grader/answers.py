@@ -1,15 +1,13 @@
-r"""The grader: take the final answer from a response and compare it with the reference.
+r"""The grader: extract the final answer of a response and compare it with the reference.
 
-One grader serves the metric and the RL reward, so that the two can never disagree. Order of work, cheapest
-first: identical strings and integers, one spelling (`notation`), then trees of a small bounded parser
-compared by typed rules (`equivalence`): exact rationals, sets of numbers, lists, equations, 60 digits at
-seeded points. Nothing a model wrote is ever evaluated as code, and every step is bounded, so no process needs
-to be killed.
+The metric and the RL reward use this one grader, so they cannot disagree. It tries the cheapest test first:
+identical strings and integers, then equal spelling (`notation`), then expression trees compared by type
+(`equivalence`): exact rationals, sets of numbers, lists, equations, 60 digits at fixed points. It never
+evaluates model output as code and bounds every step, so it needs no time limit.
 
 Departures from the paper's released grader (sections 8.4-8.6), which accepts 100 times and 1/100 of the
-reference, ignores bracket types and allows an absolute error of 1e-3: here a verdict is exact, and
-`undecided` where no rule applies (`profiles` has the paper's rules). Undecided counts as not right
-everywhere; the reason names the rule.
+reference, ignores bracket types and allows an absolute error of 1e-3: verdicts are exact, and `undecided`
+where no rule applies, which counts as not right everywhere. `configs/profiles.yaml` has the paper's rules.
 """
 
 import math
@@ -41,7 +39,7 @@ _NAMED = re.compile(r"(?:\A|answer is\s+)\(?([A-F])\)?[ .:)]+[A-Z]?[a-z]{2,}")
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The outcome for one answer: verdict, what was taken from the response, the rule that decided."""
+    """The verdict on one answer, the answer extracted from the response, and the rule that decided."""
 
     verdict: Literal["right", "wrong", "undecided"]
     extracted: str | None
@@ -54,13 +52,13 @@ class Verdict:
 
 
 def _letter(text: str) -> str | None:
-    """The letter of a choice such as "B", "(b)", "\\text{B}" or "B. 12"."""
+    """The letter of a choice written as "B", "(b)", "\\text{B}" or "B. 12"."""
     match = _LETTER.match(text)
     return match[1].upper() if match else None
 
 
 def _chosen(answer: str, choices: Mapping[str, str]) -> str | None:
-    """The letter that an answer means: its own, or that of the only choice with the same text."""
+    """The letter of the chosen option: the one given, or that of the only choice with the same value."""
     letter = _letter(answer)
     if letter is not None and letter in choices:
         return letter
@@ -77,7 +75,7 @@ def _compare_choices(reference: str, answer: str, choices: Mapping[str, str]) ->
 
 
 def _by_letter(reference: str, answer: str, wanted: Asked) -> Decision | None:
-    """A letter as reference, or an answer by letter to a question that lists its choices."""
+    """Compare letters if the reference is one, or if the answer is one and the question has choices."""
     choices = dict(wanted.choices)
     expected, given = _GOLD_LETTER.match(reference), _GOLD_LETTER.match(answer)
     if expected is not None:
@@ -94,7 +92,7 @@ def _by_letter(reference: str, answer: str, wanted: Asked) -> Decision | None:
 
 
 def decide(reference: str, answer: str, wanted: Asked) -> Decision:
-    """(right | wrong | undecided, rule) for two final answers to a question that wants `wanted`."""
+    """Compare two final answers to a question that asks for the form `wanted`."""
     reference, answer = clean(reference), clean(answer)
     if not answer:
         return "wrong", "empty"
@@ -122,7 +120,7 @@ def _by_trees(reference: str, answer: str, wanted: Asked, separate: bool) -> Dec
         try:
             outcome = equivalent(gold, given, wanted)
         except (ArithmeticError, RecursionError, TypeError, ValueError) as error:
-            # mpmath raises these for values that an operation has no meaning for; one answer ends no run
+            # mpmath raises these for undefined operations; one answer must not end a run
             return "undecided", f"comparison failed: {type(error).__name__}"
         words = outcome[0] != "right" and same_words(reference, answer) and _is_words(reference)
         return ("right", "words") if words else outcome
@@ -176,7 +174,7 @@ def _compared(
 def final_answer(
     reference: str, response: str, choices: Mapping[str, str] | None = None, *, boxed_only: bool = False
 ) -> str | None:
-    """`extract`; where the reference is the letter of a choice, also a letter that stands alone."""
+    """The final answer in a response; if the reference is a choice, also a letter standing alone."""
     answer = extract(response, boxed_only=boxed_only)
     by_letter = bool(choices) or _is_choice(reference)
     if not by_letter or boxed_only or boxes(response) or (answer is not None and _letter(answer)):
@@ -189,7 +187,7 @@ def final_answer(
 
 @lru_cache(maxsize=16384)
 def numeric_value(answer: str) -> float | None:
-    """A real number that stands for the answer if it is one plain value, else None."""
+    """The answer as a float if it is a single real value, else None."""
     tree = _tree(clean(answer), False)
     if isinstance(tree, str) or any(
         part.kind in ("text", "relation", "list", "percent", "base", "pm") for part in walk(tree)

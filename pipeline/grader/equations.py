@@ -1,16 +1,15 @@
-"""Equations and inequalities as wholes: scaled, turned round, solved for y; and what is only a name."""
+"""Equations and inequalities: equal up to a factor, reversed, or solved for y; left sides that only name."""
 
 from typing import Any
 
 from pipeline.grader.tree import Expression, difference, make, number, symbols, walk
 from pipeline.grader.values import Undefined, close, context, evaluate, linear, points, same
 
-ZERO = number(0)
 TURNED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "=": "=", "!=": "!="}
 
 
 def is_name(node: Expression) -> bool:
-    """Whether a left side only names what is asked for: x, x_1, S_n, f(x), (a, b), |AB|, NO/BO, "Minimum"."""
+    """Whether a left side only names the answer: x, x_1, S_n, f(x), (a, b), |AB|, NO/BO, "Minimum"."""
     kind = node.kind
     if kind in ("symbol", "text"):
         return True
@@ -32,7 +31,7 @@ def is_name(node: Expression) -> bool:
 
 
 def _is_segment(node: Expression) -> bool:
-    """Products of capitals, such as AB, and quotients of them."""
+    """Whether an expression names line segments: AB, |AB|, AB/CD."""
     if node.kind in ("mul", "div", "ratio"):
         return all(_is_segment(argument) for argument in node.args)
     if node.kind == "call" and node.value == "abs":
@@ -58,7 +57,7 @@ def _values(node: Expression, names: frozenset[str]) -> list[Any]:
 
 
 def _proportional(first: Expression, second: Expression) -> Any | None:
-    """The constant second/first at all points, or None if it varies or cannot be found."""
+    """second/first if it is the same at all points, else None."""
     names = symbols(first) | symbols(second)
     pairs = [
         pair
@@ -72,7 +71,7 @@ def _proportional(first: Expression, second: Expression) -> Any | None:
 
 
 def same_equation(first: Expression, second: Expression) -> bool | None:
-    """Whether two equations have the same solutions: one is a multiple, or both give the same symbol."""
+    """Whether two equations are multiples of each other or have the same solution for one symbol."""
     if symbols(first) != symbols(second):
         return False
     one, other = _difference(first), _difference(second)
@@ -86,22 +85,22 @@ def same_equation(first: Expression, second: Expression) -> bool | None:
 
 
 def solved_for_y(relation: Expression) -> Expression | None:
-    """The expression that y equals by an equation linear in y, or None."""
+    """The solution for y of an equation linear in y, or None."""
     return (
         _solved(_difference(relation), "y") if "y" in symbols(relation) and len(relation.args) == 2 else None
     )
 
 
 def _solved(difference: Expression, name: str) -> Expression | None:
-    """The solution of `difference` = 0 for a symbol in which it is linear, as a tree."""
+    """The solution of `difference` = 0 for a symbol in which it is linear, or None."""
     parts = linear(difference, name)
-    if parts is None or same(parts[1], ZERO) is not False:
+    if parts is None or same(parts[1], number(0)) is not False:
         return None
     return make("neg", make("div", *parts))
 
 
 def same_order(first: Expression, second: Expression) -> bool | None:
-    """Whether two chains of inequalities are the same, also turned round or as multiples."""
+    """Whether two chains of inequalities are equal, also reversed or multiplied by a factor."""
     if len(first.args) == len(second.args):
         pairs = list(zip(first.args, second.args, strict=True))
         if first.value == second.value and all(same(*pair) for pair in pairs):

@@ -1,7 +1,7 @@
-"""Whether two trees are the same answer to a question: typed rules, from sets of numbers to single values.
+"""Whether two expressions are the same answer to a question.
 
-`equivalent` returns right or wrong with the rule that decided, or undecided where a value could not be found.
-Rules look at the form of both sides: regions, equations, lists, tuples and matrices, single values.
+`equivalent` chooses the rule by the form of both sides: sets of numbers, equations, lists, tuples and
+matrices, single values. It is undecided where no value could be computed.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ CARELESS = 0.02  # how far a rounded member of a chain of equalities may be from
 
 
 def equivalent(gold: Expression, given: Expression, asked: Asked) -> Decision:
-    """Compare two trees; `asked` is what the question says about the form of the answer."""
+    """Compare two expressions; `asked` is the form that the question asks for."""
     if gold == given:
         return "right", "same expression"
     gold, given = _same_names(gold, given)
@@ -40,7 +40,7 @@ def _verdict(same: bool | None, rule: str) -> Decision:
 
 
 def _same_names(gold: Expression, given: Expression) -> tuple[Expression, Expression]:
-    """`given` with its dummy variables renamed: f(m) = 2m for f(n) = 2n, and the k of "k whole" for n."""
+    """Rename the dummy variables of `given` to those of `gold`: f(m) = 2m to f(n) = 2n, a free k to n."""
     left, right = _dummies(gold), _dummies(given)
     if left and right and len(left) == len(right) and left != right:
         given = rename(given, dict(zip(right, left, strict=True)))
@@ -93,7 +93,7 @@ def _regions(gold: Expression, given: Expression, asked: Asked) -> Decision | No
 
 
 def _other_region(gold: Expression, given: Expression) -> Decision | None:
-    """Chains such as b < a < c: against the same chain turned round, or its members in a list."""
+    """Compare a chain such as b < a < c with another chain or with a list of its members."""
     chain = gold if gold.kind == "relation" else given
     other = given if chain is gold else gold
     if chain.kind != "relation" or "in" in chain.value:
@@ -143,7 +143,7 @@ def _two_relations(gold: Expression, given: Expression, asked: Asked) -> Decisio
 
 
 def _reading(node: Expression) -> Expression:
-    r"""What a relation says the answer is: x = 5 says 5, 1/3 \approx 0.33 says 1/3; else itself."""
+    r"""The value that a relation states: 5 for x = 5, 1/3 for 1/3 \approx 0.33; else the relation itself."""
     if node.kind != "relation" or not set(node.value) <= {"=", "~", "equiv"}:
         return node
     sides = list(node.args)
@@ -158,7 +158,7 @@ def _reading(node: Expression) -> Expression:
 
 
 def _consistent(sides: Sequence[Expression], operators: Sequence[str]) -> Expression | None:
-    """One side of a chain whose sides have about the same value: the last, or the exact one before an ≈."""
+    """The side of a chain of equalities that is its result: the last, or the exact one before an ≈."""
     if "~" in operators:
         sides = sides[: list(operators).index("~") + 1]
         return _consistent(sides, operators[: len(sides) - 1]) if len(sides) > 1 else sides[0]
@@ -167,7 +167,7 @@ def _consistent(sides: Sequence[Expression], operators: Sequence[str]) -> Expres
         return sides[-1] if all(same(sides[0], side) for side in sides[1:]) else None
     scale = max(map(abs, values))
     if any(abs(one - values[-1]) > CARELESS * scale for one in values):
-        return sides[-1]  # whatever went wrong before, this is what it says
+        return sides[-1]  # an earlier step is wrong; the last side is the stated result
     return sides[-1] if all(close(one, values[-1]) for one in values) else sides[0]
 
 
@@ -204,7 +204,7 @@ def _signs(gold: Expression, given: Expression, asked: Asked) -> Decision | None
 
 
 def _expanded(node: Expression) -> list[Expression]:
-    """Lists of the values that ± stands for: all signs apart and, where it differs, all signs together."""
+    """Lists of the values that ± stands for: signs chosen independently and, if that differs, all alike."""
     items = node.args if node.kind in ("list", "set") else (node,)
     apart, together = [], []
     for item in items:
@@ -227,7 +227,7 @@ def _items(node: Expression) -> tuple[Expression, ...] | None:
 
 
 def _collections(gold: Expression, given: Expression, asked: Asked) -> Decision | None:
-    """Lists and sets, in any order; labels (a=2, b=3) decide the order where both sides have them."""
+    """Compare lists and sets in any order; labels (a=2, b=3) pair the items if both sides have them."""
     ours, theirs = _items(gold), _items(given)
     if (ours is None and theirs is None) or "text" in (gold.kind, given.kind):
         return None
@@ -250,7 +250,7 @@ def _collections(gold: Expression, given: Expression, asked: Asked) -> Decision 
 
 
 def _letters(items: Sequence[Expression]) -> bool:
-    """Whether all items are labelled by different single letters, so that their order is known."""
+    """Whether all items are labelled by single letters in alphabetical order, which fixes their order."""
     names = [item.args[0] for item in items if item.kind == "relation" and item.value == ("=",)]
     plain = [name.value for name in names if name.kind == "symbol" and len(name.value) == 1]
     return len(plain) == len(items) == len(set(plain)) and plain == sorted(plain)
@@ -299,7 +299,7 @@ def _matched(ours: Sequence[Expression], theirs: Sequence[Expression], asked: As
 
 
 def _grouped(ours: Sequence[Expression], theirs: Sequence[Expression], asked: Asked) -> Decision | None:
-    """One item that is a list itself, where commas and semicolons were taken for one another."""
+    """Compare a list with one that holds it as its only item (commas and semicolons mixed up)."""
     if len(ours) == 1 or len(theirs) == 1:
         one, other = (ours, theirs) if len(ours) == 1 else (theirs, ours)
         if one[0].kind in ("list", "set", "tuple"):
@@ -353,7 +353,7 @@ def _tuples(gold: Expression, given: Expression, asked: Asked) -> Decision | Non
 
 
 def _matrix(node: Expression) -> Expression:
-    """Sums and multiples of matrices, and rows in brackets, as one matrix."""
+    """Evaluate sums, multiples and transposes of matrices, and rows in brackets, to one matrix."""
     if node.kind == "tuple" and node.value == "[]" and {row.kind for row in node.args} == {"tuple"}:
         lengths = {len(row.args) for row in node.args}
         if len(lengths) == 1 and {row.value for row in node.args} == {"[]"}:

@@ -1,8 +1,8 @@
-r"""Expressions: sums, products, powers, functions, matrices and brackets, from tokens to a tree.
+r"""Parse sums, products, powers, functions and brackets, from tokens to an expression tree.
 
-Recursive descent over at most 2,000 tokens and 80 levels. A product is written or implied, / is as strong as
-it; a bare function such as \sin 2x takes the product up to the next sign or function. What is not understood
-raises `Unreadable`; no sign is skipped to get a value.
+Recursive descent over at most 2,000 tokens and 80 levels. Products, implied or not, and quotients have one
+precedence; a bare function such as \sin 2x takes the product up to the next sign or function. Unknown input
+raises `Unreadable`; no token is skipped to get a value.
 """
 
 from fractions import Fraction
@@ -13,7 +13,7 @@ from pipeline.grader.tree import FUNCTION_NAMES, Expression, Unreadable, call, m
 
 
 class ExpressionParser(GroupParser):
-    """Reads one expression; `sequence`, `item`, `relation` and `union` come from the reader of answers."""
+    """Parses one expression; `AnswerParser` adds `sequence`, `item`, `relation` and `union`."""
 
     def sum(self) -> Expression:
         if self.peek() in ("+-", "-+"):
@@ -53,7 +53,7 @@ class ExpressionParser(GroupParser):
                 return node
 
     def _mixed(self) -> Expression | None:
-        """The fraction of a mixed number such as 1 1/2; two numerals side by side are nothing else."""
+        """The fraction of a mixed number such as 1 1/2, the only meaning of two adjacent numerals."""
         if self.peek() not in ("number", "decimal") or self.tokens[self.position - 1].kind not in (
             "number",
             "decimal",
@@ -76,7 +76,7 @@ class ExpressionParser(GroupParser):
 
     @staticmethod
     def _implied(left: Expression, right: Expression) -> Expression:
-        r"""A product without a sign; 1 1/2 and 1\frac{1}{2} are mixed numbers."""
+        r"""An implied product, or a mixed number: 1 1/2, 1\frac{1}{2}."""
         if left.kind == "number" and left.value.denominator == 1 and right.kind == "div":
             top, bottom = right.args
             if {top.kind, bottom.kind} == {"number"} and 0 < top.value < bottom.value:
@@ -108,7 +108,7 @@ class ExpressionParser(GroupParser):
         return self._raised(base)
 
     def _raised(self, base: Expression) -> Expression:
-        """`base` with the powers and postfix signs that follow."""
+        """`base` with the powers and postfix operators that follow."""
         base = self.postfix(base)
         if self.peek() != "^":
             return base
@@ -149,12 +149,12 @@ class ExpressionParser(GroupParser):
 
     def _based(self, node: Expression) -> Expression:
         base = self.script()
-        while base.kind == "text" or base.kind == "quantity":
+        if base.kind in ("text", "quantity"):
             raise Unreadable("a base that is no number")
         return Expression("base", (node.value, base.value))
 
     def script(self) -> Expression:
-        """What a ^ or _ carries: a group or one sign."""
+        """The operand of ^ or _: a group or one atom."""
         if self.peek() == "{":
             return self.group("{", "}")
         if self.peek() in ("-", "+"):
@@ -162,7 +162,7 @@ class ExpressionParser(GroupParser):
         return self.atom()
 
     def _first_digit(self) -> Expression:
-        """One digit of the numeral that comes next, as in \\frac12."""
+        """The first digit of the next numeral, as in \\frac12."""
         digits = str(self.tokens[self.position].value)
         rest = digits[1:]
         self.tokens[self.position] = (
@@ -274,7 +274,7 @@ class ExpressionParser(GroupParser):
         return index
 
     def _argument(self, name: str) -> Expression:
-        r"""What a function is applied to: a group, or a product up to the next sign or function."""
+        r"""A function's argument: a group, or a product up to the next sign or function."""
         if self.peek() in ("(", "{") or (self.peek() == "[" and name != "sqrt"):
             opening = self.peek()
             self.next()
@@ -314,7 +314,7 @@ class ExpressionParser(GroupParser):
             return self._indexed(name)
         if name == "circ":
             raise Unreadable("a degree sign without a number")
-        if name in ("pmod",):
+        if name == "pmod":
             raise Unreadable("a congruence")
         raise Unreadable(f"the command \\{name}")
 
@@ -330,7 +330,7 @@ class ExpressionParser(GroupParser):
 
     def _indexed(self, kind: str) -> Expression:
         self.expect("_")
-        start = self.nested(lambda: self._lower())
+        start = self.nested(self._lower)
         self.expect("^")
         high = self.nested(self.script)
         index, low = start.args

@@ -1,4 +1,4 @@
-r"""The reader's place in the tokens, and what stands between delimiters: brackets, sets, bars, matrices."""
+r"""The parser's position in the tokens, and what delimiters enclose: brackets, sets, bars, matrices."""
 
 from collections.abc import Callable
 
@@ -15,7 +15,7 @@ MINUS_ONE = number(-1)
 
 
 class GroupParser:
-    """Walks over tokens; `sum`, `item` and `sequence` come from the readers built on it."""
+    """Walks over tokens; its subclasses add `sum`, `item` and `sequence`."""
 
     def __init__(self, tokens: list[Token]) -> None:
         self.tokens = tokens
@@ -108,7 +108,7 @@ class GroupParser:
             brackets = opening + BRACKETS[opening]
             return Expression("set") if opening in ("{", "\\{") else Expression("tuple", brackets)
         if opening == "\\{":
-            self.bars = 1  # a bar here is "such that"
+            self.bars = 1  # a bar means "such that" here
         inside = self.nested(self.sequence)
         if opening in ("\\{", "{") and self.peek() in ("|", ":"):
             self.next()

@@ -1,7 +1,7 @@
-r"""A bounded reader of final answers: cleaned LaTeX or plain ASCII to a `tree.Expression`.
+r"""Parse a final answer, cleaned LaTeX or plain ASCII, to an `Expression`.
 
-From loosest to tightest: lists (, ; and or), labels and units, relations, unions, ratios; `expressions` reads
-what is below. Any text costs milliseconds: tokens, nesting and digits are bounded.
+From loosest to tightest: lists (, ; and or), labels and units, relations, unions, ratios, then `expressions`.
+Tokens, nesting and digits are bounded, so any text takes milliseconds.
 """
 
 from functools import lru_cache
@@ -15,7 +15,7 @@ from pipeline.grader.vocabulary import LEADING_WORDS
 
 
 class AnswerParser(ExpressionParser):
-    """Reads a whole answer."""
+    """Parses a whole answer."""
 
     def answer(self) -> Expression:
         node = self.sequence()
@@ -24,7 +24,7 @@ class AnswerParser(ExpressionParser):
         return node
 
     def sequence(self) -> Expression:
-        """Items between separators; one item stands for itself. ";" separates whole lists."""
+        """A list of items, or the single item; ";" separates whole lists."""
         groups, items, connective = [], [self.item()], None
         while self.peek() in (",", ";", "and", "or"):
             kind = self.next().kind
@@ -46,7 +46,7 @@ class AnswerParser(ExpressionParser):
         return items[0] if len(items) == 1 else Expression("list", connective, tuple(items))
 
     def item(self) -> Expression:
-        """A relation with an optional label before it and a unit behind it."""
+        """A relation with an optional label before and unit after it."""
         label, marked = self._leading_words()
         if label is not None and self.peek() in CLOSING | {"end"}:
             return Expression("text", label)
@@ -134,7 +134,7 @@ class AnswerParser(ExpressionParser):
 
 @lru_cache(maxsize=16384)
 def parse(text: str, separate: bool = False) -> Expression | str:
-    """The tree of cleaned text, or why there is none. With `separate` a comma never groups digits."""
+    """The expression of cleaned text, or why there is none. With `separate`, commas never group digits."""
     try:
         return AnswerParser(tokenize(text, separate)).answer()
     except Unreadable as error:

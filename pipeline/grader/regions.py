@@ -1,23 +1,23 @@
-"""Sets of real numbers: intervals, inequalities and set-builders as one form, so that they can be compared.
+"""Sets of real numbers: intervals, inequalities and set-builders in one comparable form.
 
-A region is a list of intervals whose ends are trees (symbolic ends stay symbolic); a point is an interval of
-length zero. Regions with numeric ends are sorted and merged before they are compared.
+A region is a list of intervals whose ends are expressions, possibly symbolic; a point is an interval of
+length zero. Regions with numeric ends are sorted and merged before the comparison.
 """
 
 from collections.abc import Callable
 from functools import cmp_to_key
 from typing import NamedTuple
 
+from pipeline.grader.equations import TURNED
 from pipeline.grader.tree import Expression, difference, make, symbols, walk
 from pipeline.grader.values import context, linear, same, value
 
 INFINITY = Expression("constant", "infinity")
 MINUS_INFINITY = make("neg", INFINITY)
-FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "=": "=", "!=": "!="}
 
 
 class Interval(NamedTuple):
-    """From `low` to `high`; an end counts if it is closed."""
+    """From `low` to `high`; a closed end belongs to it."""
 
     low: Expression
     low_closed: bool
@@ -34,7 +34,7 @@ def _point(node: Expression) -> Interval:
 
 
 def is_region(node: Expression) -> bool:
-    """Whether the notation can mean nothing but a set of numbers (an open interval could be a pair)."""
+    """Whether the notation always means a set of numbers (an open interval could be a pair)."""
     if node.kind in ("union", "difference", "intersection", "builder", "space"):
         return True
     if node.kind == "tuple":
@@ -50,7 +50,7 @@ def is_region(node: Expression) -> bool:
 
 
 def region(node: Expression) -> Region | None:
-    """The region that a tree stands for, or None if it is not understood as one."""
+    """The region that an expression describes, or None."""
     if node.kind == "tuple" and len(node.args) == 2:
         low, high = node.args
         return [Interval(low, node.value[0] == "[", high, node.value[1] == "]")]
@@ -120,11 +120,11 @@ def _from_relation(node: Expression) -> Region | None:
         return region(sides[1])
     if len(operators) == 2 and operators[-1] == "in" and operators[0] == "=":
         return None
-    if not set(operators) <= FLIPPED.keys():
+    if not set(operators) <= TURNED.keys():
         return None
     if len(sides) == 3:
         low, high = (operators[0], sides[0], sides[1]), (operators[1], sides[1], sides[2])
-        parts = [_half(FLIPPED[low[0]], low[2], low[1]), _half(*high)]
+        parts = [_half(TURNED[low[0]], low[2], low[1]), _half(*high)]
         if None in parts:
             return None
         return _joined_ends(*parts) or _intersection(*parts)
@@ -132,7 +132,7 @@ def _from_relation(node: Expression) -> Region | None:
 
 
 def _joined_ends(first: Region, second: Region) -> Region | None:
-    """low < x < high without comparing the ends, which may be symbolic."""
+    """low < x < high without comparing the ends, so that they may be symbolic."""
     if len(first) != 1 or len(second) != 1:
         return None
     one, other = first[0], second[0]
@@ -146,7 +146,7 @@ def _joined_ends(first: Region, second: Region) -> Region | None:
 def _half(operator: str, left: Expression, right: Expression) -> Region | None:
     """`left operator right` solved for its variable: a symbol alone on one side, else the only symbol."""
     if right.kind == "symbol" and left.kind != "symbol":
-        left, right, operator = right, left, FLIPPED[operator]
+        left, right, operator = right, left, TURNED[operator]
     if left.kind == "symbol" and left.value not in symbols(right):
         return _bound(operator, right)
     names = symbols(left) | symbols(right)
@@ -155,7 +155,7 @@ def _half(operator: str, left: Expression, right: Expression) -> Region | None:
     if left.kind == "call" and left.value == "abs" and not symbols(right):
         return _absolute(operator, left.args[0], right)
     if right.kind == "call" and right.value == "abs" and not symbols(left):
-        return _absolute(FLIPPED[operator], right.args[0], left)
+        return _absolute(TURNED[operator], right.args[0], left)
     return _linear(operator, difference(left, right), next(iter(names)))
 
 
@@ -173,10 +173,10 @@ def _bound(operator: str, end: Expression) -> Region:
 def _absolute(operator: str, inner: Expression, limit: Expression) -> Region | None:
     opposite = make("neg", limit)
     if operator in ("<", "<="):
-        parts = _half(operator, inner, limit), _half(FLIPPED[operator], inner, opposite)
+        parts = _half(operator, inner, limit), _half(TURNED[operator], inner, opposite)
         return _intersection(*parts) if None not in parts else None
     if operator in (">", ">="):
-        parts = _half(operator, inner, limit), _half(FLIPPED[operator], inner, opposite)
+        parts = _half(operator, inner, limit), _half(TURNED[operator], inner, opposite)
         return parts[0] + parts[1] if None not in parts else None
     return None
 
@@ -188,7 +188,7 @@ def _linear(operator: str, difference: Expression, name: str) -> Region | None:
     if rise is None or rise == 0 or context.im(rise) != 0:
         return None
     return _bound(
-        operator if context.re(rise) > 0 else FLIPPED[operator],
+        operator if context.re(rise) > 0 else TURNED[operator],
         make("neg", make("div", *parts)),
     )
 

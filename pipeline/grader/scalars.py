@@ -1,4 +1,4 @@
-r"""Single values: units, percent, degrees, bases, ratios, float noise, families such as \pi/6 + k\pi."""
+r"""Compare single values: units, percent, degrees, bases, ratios, rounding, families such as \pi/6 + k\pi."""
 
 from fractions import Fraction
 
@@ -15,7 +15,7 @@ UNIT_LETTERS = frozenset("mgshLlNJWVAKCFcd")
 
 
 def same_scalar(gold: Expression, given: Expression, asked: Asked) -> Decision:
-    """Compare two single values; see the module."""
+    """Compare two single values with their units."""
     if "text" in (gold.kind, given.kind):
         return _text(gold, given)
     (gold, gold_unit), (given, given_unit) = _unit(gold), _unit(given)
@@ -58,7 +58,7 @@ def _unit(node: Expression) -> tuple[Expression, str]:
 
 
 def _unit_letter(gold: Expression, given: Expression, asked: Asked) -> Decision | None:
-    """5 m, where m is no symbol of the answer but the unit."""
+    """Undecided for 5 m, where m may be a unit and not a symbol."""
     if given.kind != "mul" or given.args[1].kind != "symbol" or given.args[1].value not in UNIT_LETTERS:
         return None
     plain = given.args[0].kind in ("number", "decimal", "div")
@@ -73,7 +73,7 @@ def _plain(gold: Expression, given: Expression, asked: Asked) -> Decision:
 
 
 def _bases(gold: Expression, given: Expression, asked: Asked) -> Decision | None:
-    """204_5: with a base on both sides by value, with one on one side by digits."""
+    """Compare 204_5 by value if both sides have a base, else by digits."""
     if "base" not in (gold.kind, given.kind):
         return None
     if gold.kind == given.kind:
@@ -159,7 +159,7 @@ def _values(gold: Expression, given: Expression, asked: Asked) -> Decision:
 
 
 def _float_noise(gold: Expression, given: Expression) -> bool:
-    """Whether a number of a binary float's length is the other value up to its last digits."""
+    """Whether `given` has the length of a binary float and equals `gold` up to the float's last digits."""
     noisy = exact(given)
     if noisy is None or noisy.denominator < NOISE_DENOMINATOR:
         return False
@@ -170,7 +170,7 @@ def _float_noise(gold: Expression, given: Expression) -> bool:
 
 
 def _rounded(gold: Expression, given: Expression, decimals: int) -> bool:
-    """Whether `given` is the value of `gold` rounded to the places the question asks for."""
+    """Whether `given` is `gold` rounded to the decimal places that the question asks for."""
     rounded, known = exact(given), value(gold)
     if (
         rounded is None

@@ -1,11 +1,11 @@
-"""The tree of an answer as read by `parser`, and what can be done to it without arithmetic.
+"""Expression trees of answers, and operations on them that need no arithmetic.
 
-Kinds of node (`value`; `args`): number (Fraction), decimal (Fraction; written with a point), symbol (name),
-constant (pi, e, i, infinity), add, mul, div, pow, neg, pm ("+-" or "-+"; left, right), call (function name),
-apply (symbol name: a product or a function, as the comparison finds), sum (sum or prod; index, low, high,
-body), matrix ((rows, columns)), tuple (its brackets, e.g. "[)"), set, builder (variable, condition), list
-(connective: "," ";" "and" "or"), union, intersection, difference, relation (operators), ratio, degrees,
-percent, quantity (unit), base ((digits, base)), space (R, Z, ...), text (words).
+Kinds of expression (`value`; `args`): number (Fraction), decimal (Fraction; written with a point),
+symbol (name), constant (pi, e, i, infinity), add, mul, div, pow, neg, pm ("+-" or "-+"; left, right),
+call (function name), apply (symbol name: a product or a function, decided by the comparison), sum (sum or
+prod; index, low, high, body), matrix ((rows, columns)), tuple (its brackets, e.g. "[)"), set, builder
+(variable, condition), list (connective: "," ";" "and" "or"), union, intersection, difference, relation
+(operators), ratio, degrees, percent, quantity (unit), base ((digits, base)), space (R, Z, ...), text (words).
 """
 
 from collections.abc import Callable, Iterator
@@ -16,7 +16,7 @@ Decision = tuple[Literal["right", "wrong", "undecided"], str]  # with the rule t
 
 
 class Expression(NamedTuple):
-    """One node; equality and hash are structural."""
+    """One node with all below it; equality and hash are structural."""
 
     kind: str
     value: Any = None
@@ -42,7 +42,7 @@ def difference(left: Expression, right: Expression) -> Expression:
 
 
 class Unreadable(ValueError):
-    """Text that the parser does not take, or a tree that is beyond its bounds; the message says why."""
+    """Text that the parser rejects; the message says why."""
 
 
 def walk(node: Expression) -> Iterator[Expression]:
@@ -53,7 +53,7 @@ def walk(node: Expression) -> Iterator[Expression]:
 
 
 def symbols(node: Expression) -> frozenset[str]:
-    """Names of the free symbols; the index of a sum is bound, a function's name is none."""
+    """Names of the free symbols, without indices of sums and names of functions."""
     if node.kind == "symbol":
         return frozenset((node.value,))
     found: frozenset[str] = frozenset().union(*map(symbols, node.args)) if node.args else frozenset()
@@ -66,7 +66,7 @@ FUNCTION_NAMES = frozenset("fghFGH")
 
 
 def rebuild(node: Expression, change: Callable[[Expression], Expression | None]) -> Expression:
-    """A copy in which each node for which `change` returns one is replaced by it (outermost first)."""
+    """A copy in which `change` replaces nodes, outermost first; it returns None to keep one."""
     changed = change(node)
     if changed is not None:
         return changed
@@ -86,12 +86,12 @@ def rename(node: Expression, names: dict[str, str]) -> Expression:
 
 
 def count(node: Expression, kind: str) -> int:
-    """How many nodes of a kind there are."""
+    """The number of nodes of a kind."""
     return sum(part.kind == kind for part in walk(node))
 
 
 def signed(node: Expression, signs: Iterator[int] | int) -> Expression:
-    """A copy in which each ± is decided: by the next of `signs` (+1 or -1), or all by the one given."""
+    """A copy with a sign (+1 or -1) for each ±: the next of `signs`, or the same for all."""
 
     def decide(part: Expression) -> Expression | None:
         if part.kind != "pm":

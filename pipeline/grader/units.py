@@ -1,4 +1,4 @@
-"""Units behind a number: the same, convertible, or unknown words."""
+"""Compare units: the same, convertible, or unknown words."""
 
 import re
 from fractions import Fraction

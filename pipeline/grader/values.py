@@ -1,9 +1,8 @@
-"""Values of trees: exact rationals where possible, else 60 digits at seeded points; bounded in time.
+"""Evaluate expressions: exact rationals where possible, else 60 digits at fixed points; bounded in time.
 
-Two expressions are the same if they agree, relative to their size, at every point where both are defined.
+Two expressions are equal if their values agree to a relative tolerance at every point where both are defined.
 Real points lie below 0, in (0, 1) and above 1, so that sqrt(x^2) is not x; points where only one side is real
-are left out. A value beyond 10^(10^6) or an argument that costs too much raises `Unbounded`, never an endless
-computation.
+are skipped. Values beyond 10^(10^6) and arguments that take too long raise `Unbounded`.
 """
 
 import zlib
@@ -37,8 +36,7 @@ SAME, DIFFERENT = 1e-35, 1e-30
 context = MPContext()
 context.dps = DIGITS
 
-
-_lock = RLock()  # mpmath changes its context's precision for a moment in some functions
+_lock = RLock()  # some mpmath functions change the precision of the context while they run
 _steps = [0]
 
 
@@ -52,7 +50,7 @@ class Undefined(ArithmeticError):
 
 @lru_cache(maxsize=16384)
 def exact(node: Expression) -> Fraction | None:
-    """The rational value of a tree if plain arithmetic gives one within 40,000 bits, else None."""
+    """The exact rational value of an expression within MAX_BITS, or None."""
     kind = node.kind
     if kind in ("number", "decimal"):
         return node.value
@@ -179,12 +177,12 @@ FUNCTIONS["ln"] = _logarithm
 
 
 def irregular(name: str) -> Any:
-    """A fixed irregular number in (0, 1) that belongs to a name."""
+    """A pseudo-random number in (0, 1), fixed for each name."""
     return context.mpf(zlib.crc32(name.encode()) * 2654435761 % 2**32 + 1) / (2**32 + 7)
 
 
 def _unknown_function(name: str, values: list[Any]) -> Any:
-    """A smooth function without symmetries that belongs to a name: f(x) and f(-x) are unrelated."""
+    """A smooth function without symmetries, fixed for each name: f(x) and f(-x) are unrelated."""
     total = irregular(name)
     for place, value in enumerate(values):
         small = value / (2 + abs(value))
@@ -216,7 +214,7 @@ def _sum(node: Expression, point: Mapping[str, Any]) -> Any:
 
 
 def evaluate(node: Expression, point: Mapping[str, Any]) -> Any:
-    """The value of a tree where `point` gives the symbols' values. Raises Unbounded or Undefined."""
+    """The value of an expression at a point, the values by symbol. Raises Unbounded or Undefined."""
     _steps[0] += 1
     if _steps[0] > MAX_STEPS:
         raise Unbounded("too many steps")
@@ -264,7 +262,7 @@ def _evaluate(node: Expression, point: Mapping[str, Any]) -> Any:
 
 
 def _rational_power(node: Expression, values: list[Any]) -> Any:
-    """A power; with a fraction of odd denominator as exponent, the real one of a negative base."""
+    """A power: the real one for a negative base and a fractional exponent with odd denominator."""
     power = exact(node.args[1])
     if power is not None and power.denominator % 2 and power.denominator > 1 and context.im(values[0]) == 0:
         root = _root(values[0], context.mpf(power.denominator))
@@ -273,7 +271,7 @@ def _rational_power(node: Expression, values: list[Any]) -> Any:
 
 
 def points(names: frozenset[str], whole: bool) -> list[dict[str, Any]]:
-    """The points to compare at: real ones, or with `whole` integers that grow in the order of the names."""
+    """The points of a comparison: reals or, with `whole`, integers for which usually n > d > m > k."""
     found = []
     if whole:
         for turn in range(INTEGER_POINTS):
@@ -289,7 +287,7 @@ def points(names: frozenset[str], whole: bool) -> list[dict[str, Any]]:
 
 
 def _is_whole(node: Expression) -> bool:
-    """Whether the expression asks for whole numbers: factorials, binomials, floors, sums, powers of -1."""
+    """Whether the symbols stand for integers: factorials, binomials, floors, sums, powers of -1."""
     for part in walk(node):
         if part.kind == "sum" or (
             part.kind == "call" and part.value in ("factorial", "binom", "floor", "ceil", "mod")
@@ -306,7 +304,7 @@ def _is_whole(node: Expression) -> bool:
 
 
 def close(first: Any, second: Any) -> bool | None:
-    """Whether two values are equal; None between clearly equal and clearly different."""
+    """Whether two values are equal; None if they are neither clearly equal nor clearly different."""
     if context.isinf(first) or context.isinf(second):
         return first == second
     scale = max(abs(first), abs(second))
@@ -321,7 +319,7 @@ def close(first: Any, second: Any) -> bool | None:
 
 
 def _is_noise(value: Any) -> bool:
-    """Zero, or what rounding leaves of it; values that are truly tiny are smaller still."""
+    """Whether a value is zero up to rounding errors; true values that small are below 1e-75."""
     return value == 0 or 1e-75 < abs(value) < 1e-50
 
 
@@ -330,7 +328,7 @@ def _real(value: Any) -> bool:
 
 
 def same(first: Expression, second: Expression) -> bool | None:
-    """Whether two expressions are equal; None if that could not be found out."""
+    """Whether two expressions are equal; None if no comparison was possible."""
     if first == second:
         return True
     names = symbols(first) | symbols(second)
@@ -388,7 +386,7 @@ def value(node: Expression) -> Any | None:
 
 
 def linear(node: Expression, name: str) -> tuple[Expression, Expression] | None:
-    """(start, slope) of a tree that is start + slope * symbol `name`, else None."""
+    """(start, slope) of an expression equal to start + slope * symbol `name`, else None."""
 
     def at(place: int) -> Expression:
         return rebuild(node, lambda part: number(place) if part == Expression("symbol", name) else None)

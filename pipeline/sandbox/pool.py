@@ -1,4 +1,4 @@
-"""Workers that run programs in their jail (see `jail`, `worker`), one per core, and what comes back."""
+"""A pool of worker processes, one per core, that run programs in the `jail`."""
 
 import json
 import os
@@ -19,13 +19,14 @@ from pipeline.sandbox.jail import NOBODY
 
 ROOT = Path(__file__).parents[2]
 START_SECONDS = 120.0
-GRACE_SECONDS = 10.0  # past a program's own time limit, until its worker is given up
+GRACE_SECONDS = 10.0  # past a program's time limit, until its worker is replaced
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a program did. `status`: ok; error (exception, exit status, signal); timeout; limit (memory,
-    output, file size). `stdout` and `stderr` end after 64 KiB.
+    """The result of a program; `stdout` and `stderr` are cut after 64 KiB.
+
+    `status`: ok; error (exception, exit status, signal); timeout; limit (memory, output, file size).
     """
 
     status: Literal["ok", "error", "timeout", "limit"]
@@ -34,8 +35,9 @@ class Outcome:
 
 
 def _map_users(process: int) -> None:
-    """Give the worker's user namespace two users, ours (to read libraries) and nobody; or only ours as
-    nobody, where we may not do more.
+    """Map two users into the worker's user namespace: ours, who may read the libraries, and nobody.
+
+    Without the privilege for two, map ours to nobody.
     """
     us, group = os.getuid(), os.getgid()
     folder = f"/proc/{process}"
@@ -52,7 +54,7 @@ def _map_users(process: int) -> None:
 
 
 class Worker:
-    """One worker process; `run` is not thread-safe. `missing`: layers that could not be had."""
+    """One worker process; `run` is not thread-safe. `missing`: layers that the system lacks."""
 
     command = (sys.executable, "-s", "-P", "-m", "pipeline.sandbox.worker")
 
@@ -93,7 +95,7 @@ class Worker:
         self.process.stdin.flush()
 
     def _line(self, seconds: float) -> bytes | None:
-        """The worker's next line; None if it ended or the time is over."""
+        """The worker's next line; None if it ended or timed out."""
         deadline = time.monotonic() + seconds
         while b"\n" not in self.buffer:
             left = deadline - time.monotonic()
@@ -107,7 +109,7 @@ class Worker:
         return line
 
     def run(self, code: str, seconds: float) -> Outcome | None:
-        """What the program did; None if the worker was lost with it."""
+        """The outcome of a program; None if the worker died."""
         try:
             self._send(json.dumps({"code": code, "seconds": seconds}).encode() + b"\n")
         except OSError:
@@ -118,7 +120,7 @@ class Worker:
     def close(self) -> None:
         """End the worker and every process in it."""
         with suppress(OSError):
-            self.process.stdin.close()  # it ends by itself, and its process namespace with it
+            self.process.stdin.close()  # the worker then exits, which ends its process namespace
         try:
             self.process.wait(1.0)
         except subprocess.TimeoutExpired:
@@ -128,7 +130,7 @@ class Worker:
 
 
 class Sandbox:
-    """Workers for `with Sandbox() as sandbox: sandbox.run(programs, seconds)`; one per core if not said."""
+    """`with Sandbox() as sandbox: sandbox.run(programs, seconds)`; one worker per core by default."""
 
     def __init__(self, workers: int | None = None) -> None:
         first = Worker()
