@@ -1,9 +1,9 @@
 """Evaluate a model on its benchmarks in all their modes (paper section 8): greedy accuracy, Maj@K, Pass@K.
 
 Inputs: `model`, a folder or hub id; `benchmark.NAME`, files or a hub id; `exemplars.NAME`, bench-format files
-for few-shot prompts; `prompt.NAME` and `pal_prompt.NAME`, their layouts; `removals`, what decontamination
-found in the corpus. Writes `scores.json` {benchmark: {mode: {...}}} and, for each benchmark and mode, a file
-with every question's answers and verdicts, and one with the exemplars of a few-shot prompt.
+for few-shot prompts; `prompt.NAME` and `pal_prompt.NAME`, their layouts; `removals`, the matches that
+decontamination found. Writes `scores.json` {benchmark: {mode: {...}}} and, for each benchmark and mode, a
+file with every question's answers and verdicts, and one with the exemplars of a few-shot prompt.
 """
 
 import json
@@ -45,13 +45,13 @@ class Task:
 
     @property
     def kind(self) -> str:
-        """How answers come about: cot, pal or tool."""
+        """The kind of its answers: cot, pal or tool."""
         return self.mode.rpartition("_")[2]
 
 
 @dataclass(frozen=True)
 class Model:
-    """What the evaluation needs to know of a model before the engine starts; `context` in tokens."""
+    """What the evaluation knows of a model before the engine starts; `context` in tokens."""
 
     path: str
     tokenizer: Any
@@ -108,11 +108,11 @@ def make_tasks(stage: Stage[EvaluateSection], model: Model) -> list[Task]:
 
 
 def make_sampler(stage: Stage[EvaluateSection], model: Model, tasks: list[Task]) -> Sampler:
-    """A sampler whose engine is as long as the longest prompt and answer need."""
+    """A sampler whose engine has room for the longest prompt and its answer."""
     section = stage.config
     longest = max((len(prompt) for task in tasks for prompt in task.prompts), default=1)
     longer = section.max_tokens
-    if any(task.kind == "tool" for task in tasks):  # a character of a result is four bytes at most
+    if any(task.kind == "tool" for task in tasks):  # a character has at most four bytes, or tokens
         longer += (section.tool_rounds - 1) * (section.max_tokens + 4 * section.tool_result + 64)
     length = min(model.context, longest + longer)
 
@@ -127,7 +127,7 @@ def make_sampler(stage: Stage[EvaluateSection], model: Model, tasks: list[Task])
 
 
 def graded(answer: Answer, verdict: Verdict) -> dict[str, Any]:
-    """An answer and its verdict as they stand in the results."""
+    """An answer and its verdict as a row of the results."""
     return {
         "text": answer.text,
         "extracted": verdict.extracted,
@@ -245,12 +245,12 @@ def evaluate(
 
 
 def flagged_items(stage: Stage[EvaluateSection], task: Task) -> set[str] | None:
-    """Ids of the task's questions whose text decontamination found in kept pages; None without a corpus."""
+    """Ids of the task's questions that decontamination found in kept pages; None without a corpus."""
     if "removals" not in stage.inputs:
         return None
     rows = (row for path in stage.inputs["removals"] for _, row in read_rows(path))
     found = {str(row["item"]) for row in rows if row["benchmark"] == task.benchmark}
-    # a row without an id is known there by its number
+    # decontamination knows a row without an id by its number
     return {item.id for item in task.items if {item.id, item.id.removeprefix(f"{task.benchmark}-")} & found}
 
 

@@ -3,6 +3,7 @@
 import argparse
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -77,13 +78,7 @@ def main(argv: list[str] | None = None) -> None:
         with temporary.open("w") as file, Progress("grade", len(pairs), unit="pair") as bar:
             for item, row in pairs:
                 found = verdict(item, row, profile, arguments.boxed_only)
-                result = {
-                    "id": item.id,
-                    "verdict": found.verdict,
-                    "extracted": found.extracted,
-                    "reason": found.reason,
-                }
-                file.write(json.dumps(result, ensure_ascii=False) + "\n")
+                file.write(json.dumps({"id": item.id, **asdict(found)}, ensure_ascii=False) + "\n")
                 bar.update()
         temporary.replace(arguments.output)
     except (InputError, OSError) as error:

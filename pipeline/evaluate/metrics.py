@@ -66,7 +66,7 @@ def maj_at_k(right: int, others: Sequence[int], silent: int, ks: Sequence[int]) 
 
     `right` samples gave the right answer, `others` are the sizes of the other classes, `silent` samples gave
     none. With j right samples in the subset and t other classes that also have j votes (none more), the vote
-    is right with chance 1 / (1 + t). For each j, ways[m, t] counts how m more samples can be drawn from the
+    is right with chance 1 / (1 + t). For each j, ways[m, t] counts the ways to draw m more samples from the
     others: one polynomial product per class.
     """
     total, largest = right + sum(others) + silent, max(ks)
@@ -117,7 +117,7 @@ def paired_difference(
 
 
 def majority(item: Item, verdicts: Sequence[Verdict], ks: Sequence[int]) -> dict[int, float]:
-    """Maj@K of one question's samples: right answers are one class, others are compared among themselves."""
+    """Maj@K of one question's samples: right answers form one class, the others by equivalence."""
 
     def same(first: str, second: str) -> bool:
         values = numeric_value(first), numeric_value(second)
@@ -167,7 +167,7 @@ def by_label(items: Sequence[Item], rights: Sequence[float]) -> dict[str, dict[s
 
 
 def contamination(items: Sequence[Item], rights: Sequence[float], flagged: set[str]) -> dict[str, Any]:
-    """How many questions stand in the collected pages, and accuracy on those, and on the others."""
+    """The number of questions found in the corpus, and the accuracy on these and on the others."""
     parts = {"leaked": [], "clean": []}
     for item, right in zip(items, rights, strict=True):
         parts["leaked" if item.id in flagged else "clean"].append(right)

@@ -1,8 +1,8 @@
-"""Rules of other harnesses as data (`configs/profiles.yaml`): how an answer is taken and when it counts.
+"""Rules of other harnesses as data (`configs/profiles.yaml`): how to extract an answer and when it is right.
 
-A published number can only be compared under the rules that made it: graders move the same outputs by up to
-five points. A profile names extraction and comparison rules, which are the functions in the two tables below;
-tolerances and quirks are its numbers. `strict` is no profile of this file but the grader itself.
+Published numbers are comparable only under the rules that produced them: graders differ by up to five points
+on the same outputs. A profile names functions of the tables EXTRACT and COMPARE and sets their tolerances.
+`strict` is not a profile but the grader itself.
 """
 
 import math
@@ -19,7 +19,7 @@ from pipeline.common.manifest import ROOT
 from pipeline.common.stage import InputError
 from pipeline.evaluate.benchmarks import Item
 from pipeline.grader.answers import Verdict, compare
-from pipeline.grader.extraction import balanced, boxes, json_answer, last_formula
+from pipeline.grader.extraction import PROGRAM_OUTPUT, balanced, boxes, json_answer, last_formula
 from pipeline.grader.notation import clean
 from pipeline.grader.parser import parse
 from pipeline.grader.tree import Expression, difference, make, symbols
@@ -79,7 +79,7 @@ def read_profile(name: str) -> Profile | None:
     raise InputError(f"unknown profile {name!r}; known: {', '.join(profile_names())}")
 
 
-# extraction: each rule gives the answers that it finds, none if it does not apply
+# extraction: each rule returns the answers that it finds
 
 
 def _between_hope(text: str) -> list[str]:
@@ -92,7 +92,7 @@ def _boxes(text: str) -> list[str]:
 
 
 def _last_box(text: str) -> list[str]:
-    """What follows the last "boxed", even if its brace does not close or there is none."""
+    """What follows the last "boxed", even without a closing brace."""
     if "boxed" not in text:
         return []
     rest = text.rpartition("boxed")[2]
@@ -107,7 +107,7 @@ def _after(phrase: str) -> Callable[[str], list[str]]:
 
 
 def _fence(text: str) -> list[str]:
-    found = re.findall(r"```output\s*\n(.*?)\n?```", text, re.DOTALL)
+    found = PROGRAM_OUTPUT.findall(text)
     return [found[-1].strip().splitlines()[-1]] if found and found[-1].strip() else []
 
 
@@ -141,7 +141,7 @@ EXTRACT: dict[str, Callable[[str], list[str]]] = {
 
 
 def take(profile: Profile, response: str) -> list[str]:
-    """The answers in a response, by the profile's first rule that finds one."""
+    """The answers in a response by the first rule of the profile that finds any."""
     for rule in profile.extract:
         if found := EXTRACT[rule](response):
             break
@@ -155,7 +155,7 @@ def take(profile: Profile, response: str) -> list[str]:
     return [text for text in found if text]
 
 
-# comparison: each rule says whether an answer counts
+# comparison: each rule says whether an answer is right
 
 
 def tidy(text: str) -> str:
@@ -208,7 +208,7 @@ def _symbolic(profile: Profile, gold: str, given: str, question: str) -> bool:
     numbers = _float(gold), _float(given)
     if None not in numbers:
         return _near(profile, *numbers)
-    if "{,}" in gold + given:  # these harnesses do not read it
+    if "{,}" in gold + given:  # these harnesses cannot parse it
         return False
     trees = [parse(clean(side), True) for side in (gold, given)]
     return all(isinstance(tree, Expression) for tree in trees) and _same_trees(profile, *trees)
@@ -261,7 +261,7 @@ def _rounded(profile: Profile, gold: str, given: str, question: str) -> bool:
 
 
 def _fallback_number(profile: Profile, gold: str, given: str, question: str) -> bool:
-    """An answer in words counts by its last number."""
+    """Read an answer in words as its last number."""
     if isinstance(parse(clean(given)), Expression):
         return False
     found = _last_number(given)
@@ -294,14 +294,14 @@ def _golds(profile: Profile, item: Item) -> list[str]:
 
 
 def _split(text: str, question: str) -> list[str]:
-    """The paper's: split at "and", and at commas only if the question asks for a list."""
+    """Split as the paper does: at "and", and at commas only if the question asks for a list."""
     if "separated by commas" in question and not re.search(r"[()\[\]]", text):
         return [part.strip() for part in text.split(",")]
     return [part.strip() for part in re.split(r"\\text\s*\{\s*,?\s*and\s*\}", text)]
 
 
 def judge(profile: Profile, item: Item, found: list[str]) -> Verdict:
-    """The verdict on the answers taken from a response; the reason names the rules that decided."""
+    """The verdict on the answers extracted from a response; the reason names the rules that decided."""
     if not found:
         return Verdict("wrong", None, "no answer")
     if item.choices:

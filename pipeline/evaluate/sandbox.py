@@ -15,14 +15,14 @@ HELP = """\
 Input, one JSON object per line: "id", "code" (a Python program).
 Output, in the same order: "id", "status" (ok, error: an exception or exit status, timeout, limit: memory,
 output or file size), "stdout", "stderr". Programs have no network, no files but Python's libraries and an
-empty scratch folder, and leave no process behind. What this system does not allow of that is said at the
-start, on standard error."""
+empty scratch folder, and leave no process behind. Protections that this system lacks are named on standard
+error at the start."""
 
 
 def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m pipeline.evaluate.sandbox",
-        description="Run Python that nobody vouches for.",
+        description="Run untrusted Python programs.",
         epilog=HELP,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -310,26 +310,19 @@ def _grouped(ours: Sequence[Expression], theirs: Sequence[Expression], asked: As
 
 def _list_against_one(
     gold: Expression, given: Expression, ours: tuple | None, theirs: tuple | None, asked: Asked
-) -> Decision | None:
-    items, other, listed_is_gold = (ours, given, True) if ours is not None else (theirs, gold, False)
-    if len(items) == 1:
-        return equivalent(items[0], given, asked) if listed_is_gold else equivalent(gold, items[0], asked)
-    node = gold if listed_is_gold else given
-    if other.kind in ("tuple", "matrix") and node.kind == "list":
-        return (
-            _in_order(*_paired(other.args, items, listed_is_gold), asked, "tuple")
-            if len(other.args) == len(items)
-            else ("wrong", "tuple")
-        )
-    if not listed_is_gold and items and all(equivalent(gold, item, asked)[0] == "right" for item in items):
+) -> Decision:
+    if ours is not None and len(ours) == 1:
+        return equivalent(ours[0], given, asked)
+    if theirs is not None and len(theirs) == 1:
+        return equivalent(gold, theirs[0], asked)
+    listed, other = (gold, given) if ours is not None else (given, gold)
+    if other.kind in ("tuple", "matrix") and listed.kind == "list":
+        if len(gold.args) != len(given.args):
+            return "wrong", "tuple"
+        return _in_order(gold.args, given.args, asked, "tuple")
+    if theirs and all(equivalent(gold, item, asked)[0] == "right" for item in theirs):
         return "right", "one value in several forms"
     return "wrong", "list against one value"
-
-
-def _paired(
-    single: Sequence[Expression], items: Sequence[Expression], listed_is_gold: bool
-) -> tuple[Sequence[Expression], Sequence[Expression]]:
-    return (items, single) if listed_is_gold else (single, items)
 
 
 def _tuples(gold: Expression, given: Expression, asked: Asked) -> Decision | None:

@@ -244,11 +244,7 @@ class ExpressionParser(GroupParser):
         if name == "log" and index is not None:
             node = make("div", call("ln", argument), call("ln", index))
         elif name == "log10":
-            node = make(
-                "div",
-                call("ln", argument),
-                call("ln", number(10)),
-            )
+            node = make("div", call("ln", argument), call("ln", number(10)))
         elif name == "sqrt":
             node = self._root(argument, index)
         else:

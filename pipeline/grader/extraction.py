@@ -33,7 +33,7 @@ _MATHS = re.compile(
 )
 _NAMED_VALUE = re.compile(r"\\?[A-Za-z]+(?:_\{?\w+\}?)?(?:\(\w\))?\s*(?:[<>!]=|=)[^=]*\Z|[^=]*[<>!]=[^=]*\Z")
 _JSON_ANSWER = re.compile(r'"(?:final_?)?answer"\s*:\s*(?:"((?:[^"\\]|\\.)*)"|(-?[\d.,/]+%?))', re.IGNORECASE)
-_OUTPUT = re.compile(r"```output[ \t]*\n(.*?)\n?```", re.DOTALL)
+PROGRAM_OUTPUT = re.compile(r"```output[ \t]*\n(.*?)\n?```", re.DOTALL)
 _BOLD = re.compile(r"\*\*([^*\n]{1,80})\*\*")
 _JOINS = re.compile(r"\band\b|\bor\b|[,;]|和|或|与")
 _TURNS = re.compile(
@@ -146,7 +146,7 @@ def json_answer(text: str) -> str | None:
 
 def output_fence(text: str) -> str | None:
     """The last line that the last program printed, if the response ends there."""
-    found = list(_OUTPUT.finditer(text))
+    found = list(PROGRAM_OUTPUT.finditer(text))
     if not found or text[found[-1].end() :].strip() or not found[-1][1].strip():
         return None
     return found[-1][1].strip().splitlines()[-1].strip()

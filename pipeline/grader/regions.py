@@ -171,14 +171,12 @@ def _bound(operator: str, end: Expression) -> Region:
 
 
 def _absolute(operator: str, inner: Expression, limit: Expression) -> Region | None:
-    opposite = make("neg", limit)
-    if operator in ("<", "<="):
-        parts = _half(operator, inner, limit), _half(TURNED[operator], inner, opposite)
-        return _intersection(*parts) if None not in parts else None
-    if operator in (">", ">="):
-        parts = _half(operator, inner, limit), _half(TURNED[operator], inner, opposite)
-        return parts[0] + parts[1] if None not in parts else None
-    return None
+    if operator in ("=", "!="):
+        return None
+    parts = _half(operator, inner, limit), _half(TURNED[operator], inner, make("neg", limit))
+    if None in parts:
+        return None
+    return _intersection(*parts) if operator in ("<", "<=") else parts[0] + parts[1]
 
 
 def _linear(operator: str, difference: Expression, name: str) -> Region | None:

@@ -132,15 +132,11 @@ def _ratios(gold: Expression, given: Expression, asked: Asked) -> Decision | Non
     lengths = [len(node.args) for node in (gold, given) if node.kind == "ratio"]
     if all(kinds) and lengths[0] == lengths[1] > 2:
         crossed = (
-            same(_product(gold.args[0], right), _product(given.args[0], left))
+            same(make("mul", gold.args[0], right), make("mul", given.args[0], left))
             for left, right in zip(gold.args[1:], given.args[1:], strict=True)
         )
         return ("right" if all(crossed) else "wrong"), "ratio"
     return None if set(lengths) == {2} else ("wrong", "ratio")
-
-
-def _product(first: Expression, second: Expression) -> Expression:
-    return make("mul", first, second)
 
 
 def _values(gold: Expression, given: Expression, asked: Asked) -> Decision:

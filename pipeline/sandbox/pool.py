@@ -15,6 +15,7 @@ from itertools import repeat
 from pathlib import Path
 from typing import Any, Literal
 
+from pipeline.sandbox import worker
 from pipeline.sandbox.jail import NOBODY
 
 ROOT = Path(__file__).parents[2]
@@ -56,7 +57,7 @@ def _map_users(process: int) -> None:
 class Worker:
     """One worker process; `run` is not thread-safe. `missing`: layers that the system lacks."""
 
-    command = (sys.executable, "-s", "-P", "-m", "pipeline.sandbox.worker")
+    command = (sys.executable, "-s", "-P", "-m", worker.__name__)
 
     def __init__(self) -> None:
         self.missing: list[str] = []

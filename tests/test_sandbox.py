@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from sandbox_attacks import CALL, ESCAPES, LAYERS, STATUSES
 
-from pipeline.common.manifest import ROOT
+from pipeline.common.manifest import ROOT, code_files
 from pipeline.evaluate import sandbox as program
 from pipeline.sandbox import kernel
 from pipeline.sandbox.pool import Sandbox, Worker
@@ -283,6 +283,10 @@ def test_a_killed_parent_takes_its_programs_along():
     while any(Path(f"/proc/{process}").exists() for process in below) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not [process for process in below if Path(f"/proc/{process}").exists()]
+
+
+def test_the_workers_code_counts_as_code_of_the_evaluation():
+    assert Path("pipeline/sandbox/worker.py") in code_files("pipeline.evaluate")
 
 
 def test_a_missing_layer_is_said_at_the_start(monkeypatch, capfd):
