@@ -64,17 +64,15 @@ def exact(node: Expression) -> Fraction | None:
     if sum(part.numerator.bit_length() + part.denominator.bit_length() for part in parts) > MAX_BITS:
         return None
     first = parts[0]
-    if kind == "neg":
-        return -first
-    if kind == "percent":
-        return first / 100
-    if kind == "quantity":
-        return first
+    if kind in ("div", "ratio"):
+        return first / parts[1] if len(parts) == 2 and parts[1] else None
     if kind == "add":
         return sum(parts)
     if kind == "mul":
         return first * parts[1]
-    return first / parts[1] if len(parts) == 2 and parts[1] else None
+    if kind == "neg":
+        return -first
+    return first / 100 if kind == "percent" else first
 
 
 def _exact_power(base: Fraction, exponent: Fraction) -> Fraction | None:
@@ -136,44 +134,31 @@ def _careful(name: str) -> Callable[[Any], Any]:
     return lambda value: function(_small(value))
 
 
-FUNCTIONS = {
-    **{name: _careful(name) for name in ("sin", "cos", "tan", "cot", "sec", "csc")},
-    **{name: _careful(name) for name in ("sinh", "cosh", "tanh", "coth")},
-    "arcsin": context.asin,
-    "arccos": context.acos,
-    "arctan": context.atan,
-    "arccot": context.acot,
-    "arcsec": context.asec,
-    "arccsc": context.acsc,
-    "arcsinh": context.asinh,
-    "arccosh": context.acosh,
-    "arctanh": context.atanh,
-    "exp": lambda value: _power(context.e, value),
-    "sqrt": context.sqrt,
-    "cbrt": lambda value: _root(value, context.mpf(3)),
-    "root": _root,
-    "abs": abs,
-    "floor": context.floor,
-    "ceil": context.ceil,
-    "factorial": lambda value: context.gamma(_small(value) + 1),
-    "mod": _mod,
-    "Re": context.re,
-    "Im": context.im,
-    "arg": context.arg,
-    "sgn": context.sign,
-    "max": max,
-    "min": min,
-    "binom": _binomial,
-}
-
-
 def _logarithm(value: Any) -> Any:
     if value == 0:
         raise Undefined("logarithm of zero")
     return context.ln(value)
 
 
-FUNCTIONS["ln"] = _logarithm
+_CIRCULAR = ("sin", "cos", "tan", "cot", "sec", "csc", "sinh", "cosh", "tanh")
+FUNCTIONS = {
+    **{name: _careful(name) for name in (*_CIRCULAR, "coth")},
+    **{f"arc{name}": getattr(context, f"a{name}") for name in _CIRCULAR},
+    **{name: getattr(context, name) for name in ("sqrt", "floor", "ceil", "arg")},
+    "exp": lambda value: _power(context.e, value),
+    "ln": _logarithm,
+    "cbrt": lambda value: _root(value, context.mpf(3)),
+    "root": _root,
+    "abs": abs,
+    "factorial": lambda value: context.gamma(_small(value) + 1),
+    "mod": _mod,
+    "Re": context.re,
+    "Im": context.im,
+    "sgn": context.sign,
+    "max": max,
+    "min": min,
+    "binom": _binomial,
+}
 
 
 def irregular(name: str) -> Any:
@@ -348,28 +333,22 @@ def same(first: Expression, second: Expression) -> bool | None:
 def _agree(
     first: Expression, second: Expression, where: list[dict[str, Any]], complex_too: bool
 ) -> bool | None:
+    agreed = 0
     with _lock:
         _steps[0] = 0
-        return _agreement(first, second, where, complex_too)
-
-
-def _agreement(
-    first: Expression, second: Expression, where: list[dict[str, Any]], complex_too: bool
-) -> bool | None:
-    agreed = 0
-    for point in where:
-        try:
-            left, right = evaluate(first, point), evaluate(second, point)
-        except Undefined:
-            continue
-        except (Unbounded, ArithmeticError, ValueError):
-            return None
-        if not complex_too and not (_real(left) and _real(right)):
-            continue
-        verdict = close(left, right)
-        if verdict is not True:
-            return verdict
-        agreed += 1
+        for point in where:
+            try:
+                left, right = evaluate(first, point), evaluate(second, point)
+            except Undefined:
+                continue
+            except (Unbounded, ArithmeticError, ValueError):
+                return None
+            if not complex_too and not (_real(left) and _real(right)):
+                continue
+            verdict = close(left, right)
+            if verdict is not True:
+                return verdict
+            agreed += 1
     return True if agreed >= min(2, len(where)) else None
 
 
