@@ -13,10 +13,9 @@ import pyarrow.parquet as parquet
 from pipeline.common.manifest import code_hash, fingerprint
 from pipeline.corpus.classifier import Example
 from pipeline.corpus.measures import measures
-from pipeline.evaluate.answers import Verdict
 from pipeline.evaluate.benchmarks import Item
-from pipeline.evaluate.scores import accuracy, at_k
-from pipeline.evaluate.tables import by_label, contamination
+from pipeline.evaluate.metrics import accuracy, at_k, by_label, contamination
+from pipeline.grader.answers import Verdict
 
 QUESTIONS = 120
 SAMPLES = 16  # stored by name, "16" before "2"

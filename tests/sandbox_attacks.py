@@ -204,3 +204,45 @@ STATUSES = {
         'import os\nos.write(1, b\'{"status": "ok", "stdout": "42", "stderr": ""}\\n\')\nos._exit(1)',
     ),
 }
+
+# By layer: effects that this layer prevents where all others are off. Each prints ESCAPED if it happened.
+# `{open_folder}` is a folder that everyone may read and write, `{key}` names shared memory of this machine.
+LAYERS = {
+    "namespaces": {
+        "network": "import socket; socket.socket().connect(('127.0.0.1', {port})); print('ESCAPED')",
+        "processes": (
+            "import os\ntry:\n    os.kill({process}, 0)\nexcept PermissionError:\n    pass\nprint('ESCAPED')"
+        ),
+        "files": "open('{open_folder}/secret').read(); print('ESCAPED')",
+        "shared memory": "{call}\nprint('ESCAPED' * (call(29, {key}, 0, 0) >= 0))",
+    },
+    "Landlock": {
+        "read": "open('{open_folder}/secret').read(); print('ESCAPED')",
+        "list": "import os; os.listdir('{open_folder}'); print('ESCAPED')",
+        "write": "open('{open_folder}/written', 'w'); print('ESCAPED')",
+        "make a folder": "import os; os.mkdir('{open_folder}/made'); os.rmdir('{open_folder}/made'); print('ESCAPED')",
+    },
+    "seccomp": {
+        "network": "import socket; socket.socket().connect(('127.0.0.1', {port})); print('ESCAPED')",
+        "a program": "import os; os.spawnl(os.P_WAIT, '/bin/true', 'true') == 0 and print('ESCAPED')",
+        "the worker": "import os; os.kill(os.getppid(), 0); print('ESCAPED')",
+        "memory": "import os; os.memfd_create('x'); print('ESCAPED')",
+        "a namespace": "{call}\nprint('ESCAPED' * (call(272, 0x10000000) == 0))",
+        "shared memory": "{call}\nprint('ESCAPED' * (call(29, {key}, 0, 0) >= 0))",
+    },
+    "limits": {
+        "memory": "bytes(1 << 31); print('ESCAPED')",
+        "processes": (
+            "import os\nfor _ in range(10):\n    if os.fork() == 0:\n        import time; time.sleep(9)\n"
+            "print('ESCAPED')"
+        ),
+        "open files": "files = [open('/dev/null') for _ in range(80)]; print('ESCAPED')",
+        "a file's size": (
+            "import os\nfile = os.open('{open_folder}/large', os.O_CREAT | os.O_WRONLY)\n"
+            "os.unlink('{open_folder}/large')\nos.ftruncate(file, 17 << 20); print('ESCAPED')"
+        ),
+        "processor time": "import resource as r; print('ESCAPED' * (r.getrlimit(r.RLIMIT_CPU)[1] < 0))",
+        "core dumps": "import resource as r; print('ESCAPED' * (r.getrlimit(r.RLIMIT_CORE)[1] != 0))",
+        "message queues": "import resource as r; print('ESCAPED' * (r.getrlimit(r.RLIMIT_MSGQUEUE)[1] != 0))",
+    },
+}

@@ -7,11 +7,17 @@ from statistics import fmean
 
 import pytest
 
-from pipeline.evaluate.answers import Verdict
 from pipeline.evaluate.benchmarks import Item
-from pipeline.evaluate.grading import majority
-from pipeline.evaluate.metrics import maj_at_k, mean_interval, paired_difference, pass_at_k, wilson
-from pipeline.evaluate.scores import at_k
+from pipeline.evaluate.metrics import (
+    at_k,
+    maj_at_k,
+    majority,
+    mean_interval,
+    paired_difference,
+    pass_at_k,
+    wilson,
+)
+from pipeline.grader.answers import Verdict
 
 
 def brute_majority(right: int, others: list[int], silent: int, k: int) -> float:

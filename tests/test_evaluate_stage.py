@@ -18,7 +18,7 @@ from pipeline.evaluate import grade, score
 from pipeline.evaluate.benchmarks import Item, _renamed, load
 from pipeline.evaluate.programs import last_output, pal_program, printed, shown, tool_program
 from pipeline.evaluate.prompts import Layout, chat_prompt, choose_exemplars, few_shot_text, read_layout
-from pipeline.evaluate.sandbox.pool import Outcome, Sandbox
+from pipeline.sandbox.pool import Outcome, Sandbox
 from workflow.graph import Graph
 
 

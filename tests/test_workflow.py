@@ -150,7 +150,7 @@ def test_key_order_comments_launch_and_cores_rerun_nothing(finished: Checkout) -
 
 
 def test_editing_the_grader_reruns_evaluations_and_marks_older_models(finished: Checkout) -> None:
-    path = finished.folder / "pipeline/evaluate/answers.py"
+    path = finished.folder / "pipeline/grader/answers.py"
     original = path.read_text()
     path.write_text(original + "\n# edited\n")
     try:

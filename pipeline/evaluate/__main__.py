@@ -1,10 +1,10 @@
 """Evaluate a model on its benchmarks in all their modes (paper section 8): greedy accuracy, Maj@K, Pass@K.
 
 Inputs: `model`, a folder or hub id; `benchmark.NAME`, files or a hub id; `exemplars.NAME`, bench-format files
-for few-shot prompts; `prompt.NAME` and `pal_prompt.NAME`, their layouts; `removals`, what decontamination
-found in the corpus. Writes `scores.json` {benchmark: {mode: {...}}} and, for each benchmark and mode, a file
-with every question's answers and verdicts, and one with the exemplars of a few-shot prompt. A
-benchmark and mode that an earlier evaluation of the same model has answered is not asked again.
+for few-shot prompts; `prompt.NAME` and `pal_prompt.NAME`, their layouts; `removals`, the matches that
+decontamination found. Writes `scores.json` {benchmark: {mode: {...}}} and, for each benchmark and mode, a
+file with every question's answers and verdicts, and one with the exemplars of a few-shot prompt. What an
+earlier evaluation of the same model has answered is not asked again.
 """
 
 import json
@@ -16,17 +16,17 @@ from typing import Any
 
 import pipeline.common.environment  # noqa: F401 (before torch and vLLM)
 from pipeline.common.manifest import ROOT, write_json
+from pipeline.common.progress import Progress
 from pipeline.common.rows import read_rows
 from pipeline.common.stage import InputError, Stage, run_stage
 from pipeline.config.evaluate import BenchmarkNode, EvaluateSection, Mode
-from pipeline.evaluate.answers import Verdict
 from pipeline.evaluate.benchmarks import Item, load
-from pipeline.evaluate.grading import grade_answers, grade_responses
+from pipeline.evaluate.metrics import accuracy, at_k, by_label, contamination
 from pipeline.evaluate.programs import last_output
 from pipeline.evaluate.prompts import chat_prompt, choose_exemplars, few_shot_prompt, read_layout
 from pipeline.evaluate.reuse import SCORES, TASKS, reused, task_fingerprint
 from pipeline.evaluate.sampling import PROMPT_TOO_LONG, Answer, Decoding, Request, Sampler
-from pipeline.evaluate.tables import task_scores
+from pipeline.grader.answers import Verdict
 
 
 @dataclass(frozen=True)
@@ -47,13 +47,13 @@ class Task:
 
     @property
     def kind(self) -> str:
-        """How answers come about: cot, pal or tool."""
+        """The kind of its answers: cot, pal or tool."""
         return self.mode.rpartition("_")[2]
 
 
 @dataclass(frozen=True)
 class Model:
-    """What the evaluation needs to know of a model before the engine starts; `context` in tokens."""
+    """What the evaluation knows of a model before the engine starts; `context` in tokens."""
 
     path: str
     tokenizer: Any
@@ -110,11 +110,11 @@ def make_tasks(stage: Stage[EvaluateSection], model: Model) -> list[Task]:
 
 
 def make_sampler(stage: Stage[EvaluateSection], model: Model, tasks: list[Task]) -> Sampler:
-    """A sampler whose engine is as long as the longest prompt and answer need."""
+    """A sampler whose engine has room for the longest prompt and its answer."""
     section = stage.config
     longest = max((len(prompt) for task in tasks for prompt in task.prompts), default=1)
     longer = section.max_tokens
-    if any(task.kind == "tool" for task in tasks):  # a character of a result is four bytes at most
+    if any(task.kind == "tool" for task in tasks):  # a character has at most four bytes, or tokens
         longer += (section.tool_rounds - 1) * (section.max_tokens + 4 * section.tool_result + 64)
     length = min(model.context, longest + longer)
 
@@ -129,7 +129,7 @@ def make_sampler(stage: Stage[EvaluateSection], model: Model, tasks: list[Task])
 
 
 def graded(answer: Answer, verdict: Verdict) -> dict[str, Any]:
-    """An answer and its verdict as they stand in the results."""
+    """An answer and its verdict as a row of the results."""
     return {
         "text": answer.text,
         "extracted": verdict.extracted,
@@ -140,18 +140,19 @@ def graded(answer: Answer, verdict: Verdict) -> dict[str, Any]:
     } | ({} if answer.status is None else {"program": answer.status})
 
 
+def _verdict(task: Task, item: Item, answer: Answer) -> Verdict:
+    if answer.finish_reason == PROMPT_TOO_LONG:
+        return Verdict("wrong", None, PROMPT_TOO_LONG)
+    return item.compare(answer.output) if task.kind == "pal" else item.grade(answer.text)
+
+
 def _grade(task: Task, answers: list[list[Answer]]) -> list[list[Verdict]]:
-    flat = [(item, answer) for item, row in zip(task.items, answers, strict=True) for answer in row]
-    label = f"grade {task.name}"
-    if task.kind == "pal":  # what the program printed is the answer
-        found = grade_answers([(item, answer.output) for item, answer in flat], label)
-    else:
-        found = grade_responses([item for item, _ in flat], [answer.text for _, answer in flat], label)
-    verdicts = iter(
-        Verdict("wrong", None, PROMPT_TOO_LONG) if answer.finish_reason == PROMPT_TOO_LONG else verdict
-        for (_, answer), verdict in zip(flat, found, strict=True)
-    )
-    return [[next(verdicts) for _ in row] for row in answers]
+    verdicts = []
+    with Progress(f"grade {task.name}", sum(map(len, answers)), unit="answer") as bar:
+        for item, row in zip(task.items, answers, strict=True):
+            verdicts.append([_verdict(task, item, answer) for answer in row])
+            bar.update(len(row))
+    return verdicts
 
 
 def _write_rows(path: Path, task: Task, *passes: tuple[list[list[Answer]], list[list[Verdict]]]) -> None:
@@ -189,6 +190,31 @@ def _decoding(task: Task, section: EvaluateSection, n: int, temperature: float, 
     )
 
 
+def task_scores(
+    items: Sequence[Item],
+    answers: Sequence[Answer],
+    verdicts: Sequence[Verdict],
+    samples: Sequence[Sequence[Verdict]],
+    ks: Sequence[int],
+    flagged: set[str] | None,
+) -> dict[str, Any]:
+    """All numbers of `scores.json` for one task; rates are counts of greedy answers."""
+    rights = [float(verdict.right) for verdict in verdicts]
+    programs = [answer.status for answer in answers if answer.status is not None]
+    return {
+        **accuracy(rights),
+        **at_k(items, samples, ks),
+        "by": by_label(items, rights),
+        **({} if flagged is None else {"contamination": contamination(items, rights, flagged)}),
+        "undecided": sum(verdict.verdict == "undecided" for verdict in verdicts),
+        "no_answer": sum(verdict.extracted is None for verdict in verdicts),
+        "truncated": sum(answer.finish_reason == "length" for answer in answers),
+        "prompt_too_long": sum(answer.finish_reason == PROMPT_TOO_LONG for answer in answers),
+        **({"programs": len(programs), "failed": len(programs) - programs.count("ok")} if programs else {}),
+        "tokens": fmean(answer.tokens for answer in answers),
+    }
+
+
 def evaluate(
     task: Task, section: EvaluateSection, sampler: Sampler, folder: Path, flagged: set[str] | None
 ) -> dict[str, Any]:
@@ -212,22 +238,21 @@ def evaluate(
     found = task_scores(
         task.items, firsts, [verdict for (verdict,) in verdicts], sample_verdicts, section.k, flagged
     )
-    if task.kind == "tool":  # the paper's second score (section 8.2): of the last output
-        outputs = grade_answers(
-            [(item, last_output(answer.text)) for item, answer in zip(task.items, firsts, strict=True)],
-            f"grade {task.name} outputs",
-        )
-        found["program_accuracy"] = fmean(float(verdict.right) for verdict in outputs)
+    if task.kind == "tool":  # the paper's second score (section 8.2): of the last program's output
+        outputs = [
+            item.compare(last_output(answer.text)) for item, answer in zip(task.items, firsts, strict=True)
+        ]
+        found["program_accuracy"] = fmean(verdict.right for verdict in outputs)
     return found
 
 
 def flagged_items(stage: Stage[EvaluateSection], task: Task) -> set[str] | None:
-    """Ids of the task's questions whose text decontamination found in kept pages; None without a corpus."""
+    """Ids of the task's questions that decontamination found in kept pages; None without a corpus."""
     if "removals" not in stage.inputs:
         return None
     rows = (row for path in stage.inputs["removals"] for _, row in read_rows(path))
     found = {str(row["item"]) for row in rows if row["benchmark"] == task.benchmark}
-    # a row without an id is known there by its number
+    # decontamination knows a row without an id by its number
     return {item.id for item in task.items if {item.id, item.id.removeprefix(f"{task.benchmark}-")} & found}
 
 

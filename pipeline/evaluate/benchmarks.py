@@ -1,11 +1,10 @@
-"""Benchmarks: questions with reference answers, from bench-format files or the hub.
+"""Benchmarks: questions with reference answers, from files in bench format or the hub.
 
 Adding a benchmark is one small file, `configs/benchmarks/NAME.yaml`, or an entry of that form under
 `benchmarks:` in the configuration, whose keys override the file's. Bench format, one JSON object per line:
 `id`, `question`, `answer`, and optionally `choices` ({letter: text}, or a list, then `answer` may be an
-index), `solution`, `lang`, `split`, `subject`, `level`. Hub data sets with other names of columns say so in
-`fields`. A row without an answer is an error, never dropped: the denominator of a score must not shrink
-silently.
+index), `solution`, `lang`, `split`, `subject`, `level`. `fields` maps other column names of hub data sets. A
+row without an answer is an error and is never dropped: the denominator of a score must not shrink silently.
 """
 
 import re
@@ -16,7 +15,8 @@ from typing import Any
 from pipeline.common.rows import HUB, read_rows
 from pipeline.common.stage import InputError
 from pipeline.config.evaluate import BenchmarkNode
-from pipeline.evaluate.answers import extract
+from pipeline.grader.answers import Verdict, compare, grade
+from pipeline.grader.extraction import extract
 
 GSM8K_END = "\n#### "  # as published, `answer` is a worked solution that ends in this and the answer
 GSM8K_MARKS = re.compile(r"<<[^<>]*>>")  # calculator marks
@@ -36,7 +36,7 @@ class Item:
 
     @property
     def text(self) -> str:
-        """The question as it is asked: with its choices, if any, on one more line (paper section 8.3)."""
+        """The question as the model reads it, with its choices on one more line (paper section 8.3)."""
         if not self.choices:
             return self.question
         return (
@@ -45,9 +45,19 @@ class Item:
             + " ".join(f"({letter}) {text}" for letter, text in self.choices.items())
         )
 
+    def compare(self, answer: str | None) -> Verdict:
+        """The grader's verdict on a final answer; None is wrong."""
+        return compare(self.answer, answer, question=self.question, choices=self.choices)
+
+    def grade(self, response: str, *, boxed_only: bool = False) -> Verdict:
+        """The grader's verdict on a whole response."""
+        return grade(
+            self.answer, response, question=self.question, choices=self.choices, boxed_only=boxed_only
+        )
+
 
 def _renamed(row: dict[str, Any], fields: dict[str, str]) -> dict[str, Any]:
-    """The row with `fields` (ours -> theirs) applied; a renamed column keeps only its new name."""
+    """The row with `fields` (our name -> its column) applied; a renamed column loses its old name."""
     taken = set(fields.values())
     return {name: value for name, value in row.items() if name not in taken} | {
         ours: row[theirs] for ours, theirs in fields.items() if theirs in row
@@ -55,12 +65,12 @@ def _renamed(row: dict[str, Any], fields: dict[str, str]) -> dict[str, Any]:
 
 
 def _choices(place: str, choices: Any, answer: Any) -> tuple[dict[str, str] | None, Any]:
-    """Choices by letter, and the answer as a letter; lists and indices are understood."""
+    """Choices by letter, and the answer as a letter, from letters or from a list and an index."""
     if isinstance(choices, list):
         choices = {chr(ord("A") + number): str(text) for number, text in enumerate(choices)}
         if isinstance(answer, int) and 0 <= answer < len(choices):
             answer = list(choices)[answer]
-    if choices is None or choices == {}:  # some published rows have lost theirs
+    if choices is None or choices == {}:  # missing in some published rows
         return None, answer
     letters = "".join(re.split(r"[\s,，、]+", answer)) if isinstance(answer, str) else None
     if not isinstance(choices, dict) or letters is None or not set(letters) <= set(choices):

@@ -3,15 +3,16 @@
 import argparse
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from pipeline.common.progress import Progress
 from pipeline.common.rows import read_rows
 from pipeline.common.stage import InputError
-from pipeline.evaluate.answers import Verdict, grade
 from pipeline.evaluate.benchmarks import Item
 from pipeline.evaluate.profiles import Profile, grade_answer, grade_response, profile_names, read_profile
+from pipeline.grader.answers import Verdict
 
 HELP = """\
 Input, one JSON object per line: "id", "reference", and "prediction" (a final answer) or "response" (free
@@ -64,9 +65,7 @@ def verdict(item: Item, row: dict[str, Any], profile: Profile | None, boxed_only
     if isinstance(row.get("prediction"), str):
         return grade_answer(profile, item, row["prediction"])
     if boxed_only and profile is None:
-        return grade(
-            item.answer, row["response"], question=item.question, choices=item.choices, boxed_only=True
-        )
+        return item.grade(row["response"], boxed_only=True)
     return grade_response(profile, item, row["response"])
 
 
@@ -79,13 +78,7 @@ def main(argv: list[str] | None = None) -> None:
         with temporary.open("w") as file, Progress("grade", len(pairs), unit="pair") as bar:
             for item, row in pairs:
                 found = verdict(item, row, profile, arguments.boxed_only)
-                result = {
-                    "id": item.id,
-                    "verdict": found.verdict,
-                    "extracted": found.extracted,
-                    "reason": found.reason,
-                }
-                file.write(json.dumps(result, ensure_ascii=False) + "\n")
+                file.write(json.dumps({"id": item.id, **asdict(found)}, ensure_ascii=False) + "\n")
                 bar.update()
         temporary.replace(arguments.output)
     except (InputError, OSError) as error:

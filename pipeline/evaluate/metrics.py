@@ -1,14 +1,19 @@
-"""Metrics: accuracy with its interval, Maj@K, unbiased Pass@K, paired difference of two models.
+"""From verdicts to numbers: accuracy with its interval, Maj@K, unbiased Pass@K, paired difference.
 
-Maj@K is exact: the expectation over all subsets of K of a question's n samples, with ties resolved by chance,
-so that nothing depends on the order of samples and Maj@1 equals Pass@1 (paper section 12). Answers vote by
-equivalence class; samples without an answer do not vote.
+Maj@K is exact: the expectation over all subsets of K of a question's n samples, with ties broken at random,
+so that the order of samples has no influence and Maj@1 equals Pass@1 (paper section 12). Equivalent answers
+share their votes; samples without an answer do not vote.
 """
 
 from collections.abc import Callable, Sequence
 from math import comb, sqrt
+from statistics import fmean
+from typing import Any
 
 import numpy as np
+
+from pipeline.evaluate.benchmarks import Item
+from pipeline.grader.answers import Verdict, compare, numeric_value
 
 Z95 = 1.959963984540054
 
@@ -61,7 +66,7 @@ def maj_at_k(right: int, others: Sequence[int], silent: int, ks: Sequence[int]) 
 
     `right` samples gave the right answer, `others` are the sizes of the other classes, `silent` samples gave
     none. With j right samples in the subset and t other classes that also have j votes (none more), the vote
-    is right with chance 1 / (1 + t). For each j, ways[m, t] counts how m more samples can be drawn from the
+    is right with chance 1 / (1 + t). For each j, ways[m, t] counts the ways to draw m more samples from the
     others: one polynomial product per class.
     """
     total, largest = right + sum(others) + silent, max(ks)
@@ -108,4 +113,64 @@ def paired_difference(
         "n": len(change),
         "gained": int((change > 0).sum()),
         "lost": int((change < 0).sum()),
+    }
+
+
+def majority(item: Item, verdicts: Sequence[Verdict], ks: Sequence[int]) -> dict[int, float]:
+    """Maj@K of one question's samples: right answers form one class, the others by equivalence."""
+
+    def same(first: str, second: str) -> bool:
+        values = numeric_value(first), numeric_value(second)
+        if None not in values and abs(values[0] - values[1]) > 1e-6 * max(map(abs, values)):
+            return first.rstrip("%\\ ") == second.rstrip("%\\ ")
+        return compare(first, second, question=item.question, choices=item.choices).right
+
+    right = sum(verdict.right for verdict in verdicts)
+    others = [verdict.extracted for verdict in verdicts if not verdict.right]
+    classes = [number for number in answer_classes(others, same) if number is not None]
+    sizes = [classes.count(number) for number in sorted(set(classes))]
+    return maj_at_k(right, sizes, others.count(None), ks)
+
+
+def accuracy(values: Sequence[float]) -> dict[str, Any]:
+    """Mean over questions with its 95 % interval; `values` are shares of right answers, one per question."""
+    return {"accuracy": fmean(values), "ci95": list(mean_interval(values)), "n": len(values)}
+
+
+def at_k(items: Sequence[Item], samples: Sequence[Sequence[Verdict]], ks: Sequence[int]) -> dict[str, Any]:
+    """Maj@K and Pass@K with 95 % intervals, for those `ks` that every question has samples for."""
+    ks = sorted({k for k in ks if k <= min(map(len, samples))})
+    if not ks:
+        return {}
+    votes = [majority(item, row, ks) for item, row in zip(items, samples, strict=True)]
+    rights = [(len(verdicts), sum(verdict.right for verdict in verdicts)) for verdicts in samples]
+    result: dict[str, Any] = {"maj@k": {}, "maj@k_ci95": {}, "pass@k": {}, "pass@k_ci95": {}}
+    for k in ks:
+        for metric, values in (
+            ("maj@k", [vote[k] for vote in votes]),
+            ("pass@k", [pass_at_k(total, right, k) for total, right in rights]),
+        ):
+            result[metric][str(k)] = fmean(values)
+            result[f"{metric}_ci95"][str(k)] = list(mean_interval(values))
+    return result
+
+
+def by_label(items: Sequence[Item], rights: Sequence[float]) -> dict[str, dict[str, dict[str, Any]]]:
+    """Accuracy with its interval by subject and by level, for the labels that a benchmark has."""
+    found: dict[str, dict[str, list[float]]] = {}
+    for item, right in zip(items, rights, strict=True):
+        for label, value in item.labels.items():
+            found.setdefault(label, {}).setdefault(str(value), []).append(right)
+    return {
+        label: {value: accuracy(groups[value]) for value in sorted(groups)} for label, groups in found.items()
+    }
+
+
+def contamination(items: Sequence[Item], rights: Sequence[float], flagged: set[str]) -> dict[str, Any]:
+    """The number of questions found in the corpus, and the accuracy on these and on the others."""
+    parts = {"leaked": [], "clean": []}
+    for item, right in zip(items, rights, strict=True):
+        parts["leaked" if item.id in flagged else "clean"].append(right)
+    return {"items": len(parts["leaked"])} | {
+        name: accuracy(values) for name, values in parts.items() if values
     }

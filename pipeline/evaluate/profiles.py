@@ -1,8 +1,8 @@
-"""Rules of other harnesses as data (`configs/profiles.yaml`): how an answer is taken and when it counts.
+"""Rules of other harnesses as data (`configs/profiles.yaml`): how to extract an answer and when it is right.
 
-A published number can only be compared under the rules that made it: graders move the same outputs by up to
-five points. A profile names extraction and comparison rules, which are the functions in the two tables below;
-tolerances and quirks are its numbers. `strict` is no profile of this file but the grader itself.
+Published numbers are comparable only under the rules that produced them: graders differ by up to five points
+on the same outputs. A profile names functions of the tables EXTRACT and COMPARE and sets their tolerances.
+`strict` is not a profile but the grader itself.
 """
 
 import math
@@ -17,13 +17,13 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from pipeline.common.manifest import ROOT
 from pipeline.common.stage import InputError
-from pipeline.evaluate.answers import Verdict, compare, final_answer
 from pipeline.evaluate.benchmarks import Item
-from pipeline.evaluate.extraction import balanced, boxes, json_answer, last_formula
-from pipeline.evaluate.grader.notation import clean
-from pipeline.evaluate.grader.parser import parse
-from pipeline.evaluate.grader.tree import Node, symbols
-from pipeline.evaluate.grader.values import same, value
+from pipeline.grader.answers import Verdict, compare
+from pipeline.grader.extraction import PROGRAM_OUTPUT, balanced, boxes, json_answer, last_formula
+from pipeline.grader.notation import clean
+from pipeline.grader.parser import parse
+from pipeline.grader.tree import Expression, difference, make, symbols
+from pipeline.grader.values import same, value
 
 STRICT = "strict"
 PROFILES = ROOT / "configs/profiles.yaml"
@@ -79,7 +79,7 @@ def read_profile(name: str) -> Profile | None:
     raise InputError(f"unknown profile {name!r}; known: {', '.join(profile_names())}")
 
 
-# extraction: each rule gives the answers that it finds, none if it does not apply
+# extraction: each rule returns the answers that it finds
 
 
 def _between_hope(text: str) -> list[str]:
@@ -92,7 +92,7 @@ def _boxes(text: str) -> list[str]:
 
 
 def _last_box(text: str) -> list[str]:
-    """What follows the last "boxed", even if its brace does not close or there is none."""
+    """What follows the last "boxed", even without a closing brace."""
     if "boxed" not in text:
         return []
     rest = text.rpartition("boxed")[2]
@@ -107,7 +107,7 @@ def _after(phrase: str) -> Callable[[str], list[str]]:
 
 
 def _fence(text: str) -> list[str]:
-    found = re.findall(r"```output\s*\n(.*?)\n?```", text, re.DOTALL)
+    found = PROGRAM_OUTPUT.findall(text)
     return [found[-1].strip().splitlines()[-1]] if found and found[-1].strip() else []
 
 
@@ -141,7 +141,7 @@ EXTRACT: dict[str, Callable[[str], list[str]]] = {
 
 
 def take(profile: Profile, response: str) -> list[str]:
-    """The answers in a response, by the profile's first rule that finds one."""
+    """The answers in a response by the first rule of the profile that finds any."""
     for rule in profile.extract:
         if found := EXTRACT[rule](response):
             break
@@ -155,7 +155,7 @@ def take(profile: Profile, response: str) -> list[str]:
     return [text for text in found if text]
 
 
-# comparison: each rule says whether an answer counts
+# comparison: each rule says whether an answer is right
 
 
 def tidy(text: str) -> str:
@@ -208,13 +208,13 @@ def _symbolic(profile: Profile, gold: str, given: str, question: str) -> bool:
     numbers = _float(gold), _float(given)
     if None not in numbers:
         return _near(profile, *numbers)
-    if "{,}" in gold + given:  # these harnesses do not read it
+    if "{,}" in gold + given:  # these harnesses cannot parse it
         return False
     trees = [parse(clean(side), True) for side in (gold, given)]
-    return all(isinstance(tree, Node) for tree in trees) and _same_trees(profile, *trees)
+    return all(isinstance(tree, Expression) for tree in trees) and _same_trees(profile, *trees)
 
 
-def _same_trees(profile: Profile, gold: Node, given: Node) -> bool:
+def _same_trees(profile: Profile, gold: Expression, given: Expression) -> bool:
     if any(node.kind == "quantity" and node.value in profile.kept_units for node in (gold, given)):
         return False
     if profile.first_of_list and (gold.kind == "list") != (given.kind == "list"):
@@ -230,10 +230,8 @@ def _same_trees(profile: Profile, gold: Node, given: Node) -> bool:
     if parts != [None, None]:
         return False
     if gold.kind == given.kind == "relation" and gold.value == given.value == ("=",):
-        one, other = (
-            Node("add", None, (side.args[0], Node("neg", None, (side.args[1],)))) for side in (gold, given)
-        )
-        return same(one, other) is True or same(one, Node("neg", None, (other,))) is True
+        one, other = (difference(side.args[0], side.args[1]) for side in (gold, given))
+        return same(one, other) is True or same(one, make("neg", other)) is True
     if "relation" in (gold.kind, given.kind):
         return gold == given
     if symbols(gold) or symbols(given):
@@ -255,7 +253,7 @@ def _first_number(profile: Profile, gold: str, given: str, question: str) -> boo
 def _rounded(profile: Profile, gold: str, given: str, question: str) -> bool:
     """Whether both are the same number to the profile's decimals."""
     numbers = [
-        value(tree) if isinstance(tree := parse(clean(side)), Node) else None for side in (gold, given)
+        value(tree) if isinstance(tree := parse(clean(side)), Expression) else None for side in (gold, given)
     ]
     if None in numbers or any(getattr(number, "imag", 0) != 0 for number in numbers):
         return False
@@ -263,8 +261,8 @@ def _rounded(profile: Profile, gold: str, given: str, question: str) -> bool:
 
 
 def _fallback_number(profile: Profile, gold: str, given: str, question: str) -> bool:
-    """An answer in words counts by its last number."""
-    if isinstance(parse(clean(given)), Node):
+    """Read an answer in words as its last number."""
+    if isinstance(parse(clean(given)), Expression):
         return False
     found = _last_number(given)
     return bool(found) and _number(profile, gold, found[0], question)
@@ -296,18 +294,18 @@ def _golds(profile: Profile, item: Item) -> list[str]:
 
 
 def _split(text: str, question: str) -> list[str]:
-    """The paper's: split at "and", and at commas only if the question asks for a list."""
+    """Split as the paper does: at "and", and at commas only if the question asks for a list."""
     if "separated by commas" in question and not re.search(r"[()\[\]]", text):
         return [part.strip() for part in text.split(",")]
     return [part.strip() for part in re.split(r"\\text\s*\{\s*,?\s*and\s*\}", text)]
 
 
 def judge(profile: Profile, item: Item, found: list[str]) -> Verdict:
-    """The verdict on the answers taken from a response; the reason names the rules that decided."""
+    """The verdict on the answers extracted from a response; the reason names the rules that decided."""
     if not found:
         return Verdict("wrong", None, "no answer")
     if item.choices:
-        return compare(item.answer, found[-1], question=item.question, choices=item.choices)
+        return item.compare(found[-1])
     question = item.question or ""
     golds = _golds(profile, item)
     if profile.lists:
@@ -320,15 +318,11 @@ def judge(profile: Profile, item: Item, found: list[str]) -> Verdict:
 
 def grade_answer(profile: Profile | None, item: Item, answer: str | None) -> Verdict:
     """The verdict on a final answer under a profile; None is strict."""
-    if answer is None:
-        return Verdict("wrong", None, "no answer")
-    if profile is not None:
-        return judge(profile, item, [answer])
-    return compare(item.answer, answer, question=item.question, choices=item.choices)
+    if profile is None or answer is None:
+        return item.compare(answer)
+    return judge(profile, item, [answer])
 
 
 def grade_response(profile: Profile | None, item: Item, response: str) -> Verdict:
     """The verdict on a whole response under a profile; None is strict."""
-    if profile is not None:
-        return judge(profile, item, take(profile, response))
-    return grade_answer(None, item, final_answer(item.answer, response, item.choices))
+    return item.grade(response) if profile is None else judge(profile, item, take(profile, response))

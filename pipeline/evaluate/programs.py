@@ -1,15 +1,15 @@
-"""Programs in what a model wrote: which to run, and how the result is shown to it (paper section 8.2).
+"""Programs in model output: which to run, and how the model sees the result (paper section 8.2).
 
-Text only: nothing here runs anything; `sandbox` does.
+Only text is handled here; `pipeline.sandbox` runs the programs.
 """
 
 import re
 
-from pipeline.evaluate.sandbox.pool import Outcome
+from pipeline.grader.extraction import PROGRAM_OUTPUT
+from pipeline.sandbox.pool import Outcome
 
 OUTPUT_FENCE = "```output"
 _BLOCK = re.compile(r"```(?:python|py)[ \t]*\n(.*?)(?:\n```|```|\Z)", re.DOTALL)
-_OUTPUT = re.compile(r"```output[ \t]*\n(.*?)\n?```", re.DOTALL)
 _ANSWER_NAMES = ("answer", "ans", "result")
 
 
@@ -25,7 +25,7 @@ def pal_program(text: str) -> str | None:
     if not re.search(r"^print\(|^\s+print\(", code, re.MULTILINE):
         if re.search(r"^def solution\(", code, re.MULTILINE):
             return f"{code}\nprint(solution())"
-        indent = "" if "def " in code else "[ \t]*"  # in a loop it is a variable of the program, too
+        indent = "" if "def " in code else "[ \t]*"  # indented in a loop, it is still a global variable
         for name in _ANSWER_NAMES:
             if re.search(rf"^{indent}{name}\s*=", code, re.MULTILINE):
                 return f"{code}\nprint({name})"
@@ -35,8 +35,8 @@ def pal_program(text: str) -> str | None:
 def tool_program(text: str) -> str | None:
     """What a tool-integrated response asks to run: all its Python blocks so far, as one program.
 
-    There is no kept interpreter: earlier blocks run again without their unindented print lines, so that only
-    the last block's output shows. None if the text does not end in a closed Python block.
+    Blocks share no interpreter: earlier ones run again without their unindented print lines, so that only the
+    last block prints. None if the text does not end in a closed Python block.
     """
     if not text.rstrip().endswith("```"):
         return None
@@ -55,10 +55,10 @@ def _cut(text: str, limit: int) -> str:
 
 
 def shown(outcome: Outcome, limit: int) -> str:
-    """What the model is told of a run: its output, or the error's last line; the middle beyond `limit`
-    characters is left out.
+    """What the model sees of a run: its output or the last line of its error, its middle cut to `limit`
+    characters.
 
-    Departure: the paper counts an error's tokens instead of its characters.
+    Departure: the paper limits the tokens of an error, not its characters.
     """
     output = outcome.stdout.strip()
     if output:
@@ -71,14 +71,14 @@ def shown(outcome: Outcome, limit: int) -> str:
 
 
 def printed(outcome: Outcome) -> str | None:
-    """A program's answer: the last line that it printed; None if it failed or printed nothing."""
+    """The answer of a program: its last printed line; None if it failed or printed nothing."""
     lines = outcome.stdout.strip().splitlines() if outcome.status == "ok" else []
     return lines[-1].strip() or None if lines else None
 
 
 def last_output(text: str) -> str | None:
     """The last result in a tool-integrated response; None if there is none or it is an error."""
-    outputs = _OUTPUT.findall(text)
+    outputs = PROGRAM_OUTPUT.findall(text)
     if not outputs or not outputs[-1].strip() or outputs[-1].startswith("Runtime errors:"):
         return None
     return outputs[-1].strip().splitlines()[-1]

@@ -1,11 +1,11 @@
-"""Prompts: few-shot for base models, the model's own chat template for the others (paper sections 8.1-8.3).
+"""Prompts: few-shot for base models, the chat template for the others (paper sections 8.1-8.3).
 
 A few-shot layout is a YAML file (`configs/prompts/`): `question`, `solution` and `answer` texts with
 {question}, {solution} and {answer}, the `gap` between exemplars, the texts at which to `stop`, and
-`exemplars` of its own if it has any; a file of the user's in this form serves as well. Departure from the
-paper, whose exemplars are the well-known published sets: ours are rows with worked solutions from the
-benchmark's training split, spread evenly over the file, or written for the layout (Chinese, programs); those
-used are written down beside the answers.
+optionally its own `exemplars`; users may give files of their own. Departure from the paper, which uses the
+well-known published exemplars: ours are rows with worked solutions from the benchmark's training split,
+spread evenly over the file, or written for the layout (Chinese, programs). The stage writes them beside the
+answers.
 """
 
 from collections.abc import Sequence
@@ -47,7 +47,7 @@ def read_layout(path: Path) -> Layout:
 
 
 def choose_exemplars(layout: Layout, items: Sequence[Item], shots: int, place: str) -> list[Item]:
-    """`shots` exemplars: the layout's own, or rows of `items` that have a solution, spread evenly."""
+    """`shots` exemplars: those of the layout, or rows of `items` with a solution, spread evenly."""
     own = [
         Item(f"exemplar-{number}", row["question"], row.get("answer", ""), solution=row["solution"])
         for number, row in enumerate(layout.exemplars)

@@ -1,13 +1,12 @@
-"""Sampling for the evaluation, saved batch by batch, programs included.
+"""Sample answers for the evaluation and save them batch by batch, with the results of their programs.
 
 Each batch of questions is one file under the stage's work folder, named by a hash of everything that decides
-its content (prompts, decoding, seeds, how programs are run). A batch is written whole or not at all, so that
-a killed run resumes with the next batch, and a changed grader grades again without sampling. Engine and
-sandbox start only if something is left to do.
+its content (prompts, decoding, seeds, how programs are run). Batches are written atomically: a killed run
+resumes with the next batch, and a changed grader needs no new samples. Engine and sandbox start on first use.
 
 Kinds of answers: `cot` is text; `pal` is one program, run after the answer is complete; `tool` alternates:
 the model writes until it asks for a program's output, the program runs, its output is appended, and the model
-goes on, `rounds` times in all (paper section 8.2: what the last round asks for is still run).
+continues, `rounds` times in all (paper section 8.2: the program of the last round still runs).
 """
 
 import hashlib
@@ -21,7 +20,7 @@ from pipeline.common.batches import saved_batch
 from pipeline.common.chat import encode
 from pipeline.common.progress import Progress
 from pipeline.evaluate.programs import OUTPUT_FENCE, pal_program, printed, shown, tool_program
-from pipeline.evaluate.sandbox.pool import Outcome, Sandbox
+from pipeline.sandbox.pool import Outcome, Sandbox
 
 PROMPT_TOO_LONG = "prompt_too_long"
 WAITS = "waits"  # for a program's output
@@ -30,11 +29,11 @@ ROUNDS_USED = "rounds"
 
 @dataclass(frozen=True)
 class Answer:
-    """One answer as text; a tool-integrated one holds the outputs of its programs.
+    """One answer as text; a tool-integrated one includes the outputs of its programs.
 
-    `finish_reason`: stop, length, prompt_too_long (no room for an answer), rounds (it asked for one more
-    output than it may have). `status`: of its last program (ok, error, timeout, limit), None without one.
-    `output`: what a PAL program printed last.
+    `finish_reason`: stop, length, prompt_too_long (no room for an answer), rounds (the model asked for an
+    output after its last round). `status`: of its last program (ok, error, timeout, limit) or None. `output`:
+    the last line that a PAL program printed.
     """
 
     text: str
@@ -48,7 +47,7 @@ class Answer:
 class Decoding:
     """How answers are drawn: `n` per question; temperature 0 is greedy.
 
-    `rounds`, `seconds` (per program) and `result` (characters shown) are of answers with programs.
+    For programs: `rounds`, `seconds` each, and `result`, the number of characters shown of an output.
     """
 
     n: int
@@ -64,7 +63,7 @@ class Decoding:
 
 @dataclass(frozen=True)
 class Request:
-    """Prompts to be answered. `name` names the files; `ids`, one for each prompt, decide the seeds."""
+    """Prompts to answer. `name` names the files; `ids`, one per prompt, decide the seeds."""
 
     name: str
     ids: Sequence[str]
@@ -73,18 +72,18 @@ class Request:
     decoding: Decoding
 
     def part(self, start: int, size: int) -> "Request":
-        """Those of `size` prompts from `start` on."""
+        """The request for `size` prompts from `start` on."""
         part = slice(start, start + size)
         return replace(self, ids=self.ids[part], prompts=self.prompts[part])
 
 
 def sample_seed(seed: int, name: str, item: str) -> int:
-    """Seed of a question's first sample: it depends on the question's id, not on its place."""
+    """Seed of the first sample of a question; it depends on the question's id, not its position."""
     return int.from_bytes(hashlib.sha256(f"{seed}/{name}/{item}".encode()).digest()[:4]) >> 1
 
 
 class Sampler:
-    """Draws answers from a model; `context`: its longest sequence, `start`: makes its `Generator` on need."""
+    """Samples answers from a model; `context`: its longest sequence, `start`: makes its `Generator`."""
 
     def __init__(
         self,
@@ -140,7 +139,7 @@ class Sampler:
         ]
 
     def _draw(self, request: Request) -> list[list[Answer]]:
-        """Sample a batch; an answer gets what room its prompt leaves in the model's context."""
+        """Sample a batch; the room that a prompt leaves in the context limits its answer."""
         prompts, decoding = request.prompts, request.decoding
         rooms = [min(decoding.max_tokens, self.context - len(prompt)) for prompt in prompts]
         answers = [[Answer("", PROMPT_TOO_LONG, 0)] * decoding.n for _ in prompts]
@@ -163,14 +162,14 @@ class Sampler:
         return answers
 
     def _answer(self, sample: Any) -> Answer:
-        """`waits` if it ended where a program's output begins: that is cut from the text, not the tokens."""
+        """`waits` if it stopped at the fence of an output, which is in the tokens but not in the text."""
         whole = self.tokenizer.decode(sample.token_ids, skip_special_tokens=True)
         text = whole if sample.text is None else sample.text
         waits = sample.finish_reason == "stop" and OUTPUT_FENCE in whole and OUTPUT_FENCE not in text
         return Answer(text, WAITS if waits else sample.finish_reason, len(sample.token_ids))
 
     def _run(self, programs: Sequence[str], seconds: float) -> list[Outcome]:
-        """Outcomes in order; equal programs, of which samples hold many, run once."""
+        """Outcomes in order; equal programs run once."""
         distinct = list(dict.fromkeys(programs))
         outcomes = dict(zip(distinct, self.sandbox.run(distinct, seconds), strict=True))
         self.count("sandbox.programs", len(distinct))
@@ -195,13 +194,13 @@ class Sampler:
         return [[ran(answer) for answer in row] for row in drawn]
 
     def _draw_with_tools(self, request: Request) -> list[list[Answer]]:
-        """Answers that go on after the output of each program they write, up to `decoding.rounds` parts."""
+        """Answers continued after the output of each program, in up to `decoding.rounds` parts."""
         request = replace(request, stop=[*request.stop, OUTPUT_FENCE])
         decoding, once = request.decoding, replace(request.decoding, n=1)
         answers = self._draw(request)
         flat = [answer for row in answers for answer in row]
         owners = [index for index, row in enumerate(answers) for _ in row]
-        # Of the conversation up to the answer's last part:
+        # of the conversation before the last part of the answer
         tokens = [request.prompts[index] for index in owners]
         parts = [answer.text for answer in flat]
         for left in reversed(range(decoding.rounds)):

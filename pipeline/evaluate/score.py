@@ -1,13 +1,14 @@
-"""Score outputs that exist: `python -m pipeline.evaluate.score --benchmark NAME --outputs F --output F`.
+"""Score existing outputs: `python -m pipeline.evaluate.score --benchmark NAME --outputs F --output F`.
 
-Extraction, grading and metrics without a model, under the strict grader or under a harness's rules
-(`profiles`). With a harness profile every row on which it and strict differ is listed, with both reasons.
+Extraction, grading and metrics without a model, under the strict grader or the rules of a harness
+(`profiles`). With a profile, every sample on which it and strict differ is listed with both reasons.
 """
 
 import argparse
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -20,14 +21,12 @@ from pipeline.common.rows import read_rows
 from pipeline.common.stage import InputError
 from pipeline.config.evaluate import BenchmarkNode
 from pipeline.config.root import BENCHMARKS, ConfigError, benchmark_file, validated
-from pipeline.evaluate.answers import Verdict
 from pipeline.evaluate.benchmarks import Item, load
-from pipeline.evaluate.metrics import paired_difference
+from pipeline.evaluate.metrics import accuracy, at_k, by_label, paired_difference
 from pipeline.evaluate.profiles import Profile, grade_answer, grade_response, profile_names, read_profile
 from pipeline.evaluate.programs import last_output, pal_program, printed
-from pipeline.evaluate.sandbox.pool import Sandbox
-from pipeline.evaluate.scores import accuracy, at_k
-from pipeline.evaluate.tables import by_label
+from pipeline.grader.answers import Verdict
+from pipeline.sandbox.pool import Sandbox
 
 HELP = """\
 Outputs, one JSON object per line: "id" or "question" of a reference, and "samples": [text, ...].
@@ -73,7 +72,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def references(name: str, source: str | None, config: Path) -> list[Item]:
-    """The benchmark's questions, from `source` or from where `configs/benchmarks/` or `config` says."""
+    """The questions of a benchmark from `source`, by default that of `configs/benchmarks/` or `config`."""
     if source is not None:
         return load(name, BenchmarkNode(source=source), [source])
     named = (yaml.safe_load(config.read_text()) or {}).get("benchmarks") or {}
@@ -110,19 +109,22 @@ def read_outputs(path: Path, items: list[Item]) -> dict[str, list[str]]:
 
 
 class Grading:
-    """Verdicts on samples by one mode; equal samples of a question are graded once."""
+    """Grades samples in one mode; `values`: what each program printed."""
 
-    def __init__(self, mode: str, seconds: float) -> None:
-        self.mode, self.seconds = mode, seconds
-        self.values: dict[str, str | None] = {}  # what each program printed
+    def __init__(self, mode: str) -> None:
+        self.mode = mode
+        self.values: dict[str, str | None] = {}
 
-    def run_programs(self, texts: Sequence[str]) -> None:
-        """Run what is to be run, on all cores."""
+    def run_programs(self, texts: Sequence[str], seconds: float) -> None:
+        """Run the programs in these samples on all cores."""
         programs = {text: pal_program(text) for text in dict.fromkeys(texts)}
         runnable = {text: program for text, program in programs.items() if program is not None}
-        with Sandbox() as sandbox:
-            outcomes = sandbox.run(list(runnable.values()), self.seconds, "programs")
-        self.values = dict.fromkeys(programs) | dict(zip(runnable, map(printed, outcomes), strict=True))
+        self.values = dict.fromkeys(programs)
+        with Sandbox() as sandbox, Progress("programs", len(runnable), unit="program") as bar:
+            outcomes = sandbox.run(list(runnable.values()), seconds)
+            for text, outcome in zip(runnable, outcomes, strict=True):
+                self.values[text] = printed(outcome)
+                bar.update()
 
     def verdict(self, profile: Profile | None, item: Item, text: str) -> Verdict:
         """The verdict on one sample."""
@@ -136,7 +138,7 @@ class Grading:
     def verdicts(
         self, profile: Profile | None, items: Sequence[Item], outputs: dict[str, list[str]], label: str
     ) -> list[list[Verdict]]:
-        """Verdicts by question and sample."""
+        """Verdicts by question and sample; equal samples of a question are graded once."""
         found = []
         with Progress(label, sum(len(outputs[item.id]) for item in items), unit="sample") as bar:
             for item in items:
@@ -154,13 +156,10 @@ def shares(samples: Sequence[Sequence[Verdict]]) -> list[float]:
 def differences(
     items: Sequence[Item], samples: Sequence[Sequence[Verdict]], strict: Sequence[Sequence[Verdict]]
 ) -> list[dict[str, Any]]:
-    """The samples on which the profile and strict differ, with the reason of each."""
+    """The samples on which profile and strict differ, with both verdicts."""
     return [
         {"id": item.id, "sample": place, "reference": item.answer}
-        | {
-            name: {"verdict": verdict.verdict, "extracted": verdict.extracted, "reason": verdict.reason}
-            for name, verdict in (("profile", ours), ("strict", theirs))
-        }
+        | {"profile": asdict(ours), "strict": asdict(theirs)}
         for item, row, strict_row in zip(items, samples, strict, strict=True)
         for place, (ours, theirs) in enumerate(zip(row, strict_row, strict=True))
         if ours.right != theirs.right
@@ -201,7 +200,7 @@ def compare_models(
     grading: Grading,
     profile: Profile | None,
 ) -> dict[str, Any]:
-    """The first model's accuracy minus the other's over the questions of both, and which flipped."""
+    """Accuracy of the first model minus that of the other over shared questions, and which flipped."""
     both = [item for item in items if item.id in ours and item.id in theirs]
     if not both:
         raise InputError("--against: no question has outputs of both models")
@@ -213,13 +212,7 @@ def compare_models(
 def write_verdicts(path: Path, items: Sequence[Item], samples: Sequence[Sequence[Verdict]]) -> None:
     """Every sample's verdict, JSON lines."""
     lines = [
-        {
-            "id": item.id,
-            "sample": place,
-            "verdict": verdict.verdict,
-            "extracted": verdict.extracted,
-            "reason": verdict.reason,
-        }
+        {"id": item.id, "sample": place} | asdict(verdict)
         for item, row in zip(items, samples, strict=True)
         for place, verdict in enumerate(row)
     ]
@@ -233,11 +226,10 @@ def main(argv: list[str] | None = None) -> None:
         items = references(arguments.benchmark, arguments.references, arguments.config)
         outputs = read_outputs(arguments.outputs, items)
         others = read_outputs(arguments.against, items) if arguments.against else {}
-        grading = Grading(arguments.mode, arguments.timeout)
+        grading = Grading(arguments.mode)
         if arguments.mode == "pal":
-            grading.run_programs(
-                [text for found in (outputs, others) for texts in found.values() for text in texts]
-            )
+            samples = [*outputs.values(), *others.values()]
+            grading.run_programs([text for texts in samples for text in texts], arguments.timeout)
         scores, samples = score(items, outputs, grading, profile)
         if others:
             scores["paired"] = compare_models(items, outputs, others, grading, profile)

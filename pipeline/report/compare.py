@@ -11,10 +11,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from pipeline.evaluate.answers import Verdict
 from pipeline.evaluate.benchmarks import Item
-from pipeline.evaluate.grading import majority
-from pipeline.evaluate.metrics import paired_difference, pass_at_k
+from pipeline.evaluate.metrics import majority, paired_difference, pass_at_k
+from pipeline.grader.answers import Verdict
 from pipeline.report.collect import STAGES, Model, Run, read_json, read_lines
 
 Task = tuple[str, str]  # benchmark, kind of solution

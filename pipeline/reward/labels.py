@@ -15,10 +15,9 @@ from typing import Any
 
 from pipeline.common.chat import encode
 from pipeline.config.reward import RewardSection
-from pipeline.evaluate.answers import extract
 from pipeline.evaluate.benchmarks import Item
-from pipeline.evaluate.grading import grade_answers
 from pipeline.evaluate.sampling import sample_seed
+from pipeline.grader.extraction import extract
 from pipeline.reward.steps import locate_steps
 
 Prefix = tuple[int, tuple[int, ...]]  # number of the question, tokens of a solution up to the end of a step
@@ -175,4 +174,4 @@ class Labeller:
     def _verdicts(self, items: Sequence[Item], texts: Sequence[tuple[int, str]]) -> list[Any]:
         """Verdicts on (number of the question, text); as in RL, an answer must stand in a box."""
         jobs = [(items[index], extract(text, boxed_only=True)) for index, text in texts]
-        return grade_answers(jobs, label=None)
+        return [item.compare(answer) for item, answer in jobs]

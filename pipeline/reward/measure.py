@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.evaluate.answers import Verdict
 from pipeline.evaluate.benchmarks import Item
-from pipeline.evaluate.grading import majority
-from pipeline.evaluate.metrics import mean_interval, pass_at_k
+from pipeline.evaluate.metrics import majority, mean_interval, pass_at_k
+from pipeline.grader.answers import Verdict
 from pipeline.reward.labels import Solution
 
 BINS = 10

@@ -6,10 +6,9 @@ from typing import Any
 import torch.distributed as dist
 
 from pipeline.config.rl import RlSection
-from pipeline.evaluate.answers import Verdict
 from pipeline.evaluate.benchmarks import Item
-from pipeline.evaluate.grading import grade_responses
-from pipeline.evaluate.scores import accuracy, at_k
+from pipeline.evaluate.metrics import accuracy, at_k
+from pipeline.grader.answers import Verdict
 from pipeline.rl.rollout import Question, sample_seed
 
 
@@ -54,7 +53,8 @@ def _asked(
     )
     flat = [sample.token_ids for group in groups for sample in group]
     items: list[Item] = [question.item for question in mine for _ in range(n)]
-    verdicts = grade_responses(items, tokenizer.batch_decode(flat, skip_special_tokens=True), label=None)
+    texts = tokenizer.batch_decode(flat, skip_special_tokens=True)
+    verdicts = [item.grade(text) for item, text in zip(items, texts, strict=True)]
     pairs = [(verdict, len(tokens)) for verdict, tokens in zip(verdicts, flat, strict=True)]
     rows = [pairs[start : start + n] for start in range(0, len(pairs), n)]
     parts: list[Any] = [None] * ranks

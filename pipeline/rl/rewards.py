@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pipeline.config.rl import RewardWeights
-from pipeline.evaluate.answers import Verdict, extract
 from pipeline.evaluate.benchmarks import Item
-from pipeline.evaluate.grading import grade_answers
+from pipeline.grader.answers import Verdict
+from pipeline.grader.extraction import extract
 from pipeline.reward.model import Scorer, score_steps
 
 
@@ -91,7 +91,7 @@ def score_outputs(
 def _verdicts(jobs: Sequence[tuple[Item, str | None]]) -> list[Verdict]:
     """The grader's verdicts; an answer that it fails on is undecided and does not end the run."""
     try:
-        return grade_answers(jobs, label=None)
+        return [item.compare(answer) for item, answer in jobs]
     except Exception as error:
         if len(jobs) == 1:
             return [Verdict("undecided", jobs[0][1], f"the grader failed: {type(error).__name__}")]

@@ -12,10 +12,10 @@ from typing import Any
 from table import ROOT, Row, data_folder, larger_set, publish
 
 from pipeline.common.rows import read_rows
-from pipeline.evaluate.answers import Verdict, compare
 from pipeline.evaluate.benchmarks import Item
-from pipeline.evaluate.grading import majorities
+from pipeline.evaluate.metrics import majority
 from pipeline.evaluate.profiles import grade_response
+from pipeline.grader.answers import Verdict, compare
 
 PAIRS = ROOT / "tests/data/grader_pairs.jsonl"
 PEER = "Math-Verify"
@@ -97,7 +97,8 @@ def votes(questions: int = 500, samples: int = 64) -> float:
         for number in range(questions)
     ]
     started = time.perf_counter()
-    majorities(items, verdicts, [1, 8, 64])
+    for item, row in zip(items, verdicts, strict=True):
+        majority(item, row, [1, 8, 64])
     return time.perf_counter() - started
 
 

@@ -11,7 +11,7 @@ import time
 
 from table import Row, publish
 
-from pipeline.evaluate.sandbox.pool import Sandbox
+from pipeline.sandbox.pool import Sandbox
 
 REPEATS = 30
 PROGRAMS = {
@@ -33,7 +33,7 @@ def measure(sandbox: Sandbox, name: str, code: str) -> Row:
     """Milliseconds of one program, ours and in a fresh interpreter."""
     (outcome,) = sandbox.run([code], 30.0)
     assert outcome.status == "ok", outcome
-    ours = statistics.median(seconds(lambda: sandbox.run([code], 30.0)) for _ in range(REPEATS))
+    ours = statistics.median(seconds(lambda: list(sandbox.run([code], 30.0))) for _ in range(REPEATS))
     fresh = [sys.executable, "-c", code]
     peer = statistics.median(
         seconds(lambda: subprocess.run(fresh, capture_output=True, check=True)) for _ in range(5)

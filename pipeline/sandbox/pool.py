@@ -1,4 +1,4 @@
-"""Workers that run programs in their jail (see `jail`, `worker`), one per core, and what comes back."""
+"""A pool of worker processes, one per core, that run programs in the `jail`."""
 
 import json
 import os
@@ -7,24 +7,27 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import repeat
+from pathlib import Path
 from typing import Any, Literal
 
-from pipeline.common.manifest import ROOT
-from pipeline.common.progress import Progress
-from pipeline.evaluate.sandbox.jail import NOBODY
+from pipeline.sandbox import worker
+from pipeline.sandbox.jail import NOBODY
 
+ROOT = Path(__file__).parents[2]
 START_SECONDS = 120.0
-GRACE_SECONDS = 10.0  # past a program's own time limit, until its worker is given up
+GRACE_SECONDS = 10.0  # past a program's time limit, until its worker is replaced
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a program did. `status`: ok; error (exception, exit status, signal); timeout; limit (memory,
-    output, file size). `stdout` and `stderr` end after 64 KiB.
+    """The result of a program; `stdout` and `stderr` are cut after 64 KiB.
+
+    `status`: ok; error (exception, exit status, signal); timeout; limit (memory, output, file size).
     """
 
     status: Literal["ok", "error", "timeout", "limit"]
@@ -33,8 +36,9 @@ class Outcome:
 
 
 def _map_users(process: int) -> None:
-    """Give the worker's user namespace two users, ours (to read libraries) and nobody; or only ours as
-    nobody, where we may not do more.
+    """Map two users into the worker's user namespace: ours, who may read the libraries, and nobody.
+
+    Without the privilege for two, map ours to nobody.
     """
     us, group = os.getuid(), os.getgid()
     folder = f"/proc/{process}"
@@ -51,7 +55,9 @@ def _map_users(process: int) -> None:
 
 
 class Worker:
-    """One worker process; `run` is not thread-safe. `missing`: layers that could not be had."""
+    """One worker process; `run` is not thread-safe. `missing`: layers that the system lacks."""
+
+    command = (sys.executable, "-s", "-P", "-m", worker.__name__)
 
     def __init__(self) -> None:
         self.missing: list[str] = []
@@ -62,7 +68,7 @@ class Worker:
         environment = {"PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
         environment |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "LANG": "C.UTF-8"}
         self.process = subprocess.Popen(
-            [sys.executable, "-s", "-P", "-m", "pipeline.evaluate.sandbox.worker", kind, str(ROOT)],
+            [*self.command, kind, str(ROOT)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL if kind == "isolated" else None,
@@ -90,7 +96,7 @@ class Worker:
         self.process.stdin.flush()
 
     def _line(self, seconds: float) -> bytes | None:
-        """The worker's next line; None if it ended or the time is over."""
+        """The worker's next line; None if it ended or timed out."""
         deadline = time.monotonic() + seconds
         while b"\n" not in self.buffer:
             left = deadline - time.monotonic()
@@ -104,7 +110,7 @@ class Worker:
         return line
 
     def run(self, code: str, seconds: float) -> Outcome | None:
-        """What the program did; None if the worker was lost with it."""
+        """The outcome of a program; None if the worker died."""
         try:
             self._send(json.dumps({"code": code, "seconds": seconds}).encode() + b"\n")
         except OSError:
@@ -115,7 +121,7 @@ class Worker:
     def close(self) -> None:
         """End the worker and every process in it."""
         with suppress(OSError):
-            self.process.stdin.close()  # it ends by itself, and its process namespace with it
+            self.process.stdin.close()  # the worker then exits, which ends its process namespace
         try:
             self.process.wait(1.0)
         except subprocess.TimeoutExpired:
@@ -125,7 +131,7 @@ class Worker:
 
 
 class Sandbox:
-    """Workers for `with Sandbox() as sandbox: sandbox.run(programs, seconds)`; one per core if not said."""
+    """`with Sandbox() as sandbox: sandbox.run(programs, seconds)`; one worker per core by default."""
 
     def __init__(self, workers: int | None = None) -> None:
         first = Worker()
@@ -152,17 +158,9 @@ class Sandbox:
         finally:
             self.free.put(worker)
 
-    def run(self, programs: Sequence[str], seconds: float, label: str | None = None) -> list[Outcome]:
-        """Outcomes in order, each after at most `seconds`; `label` heads the progress shown, None: none."""
-        jobs = [self.threads.submit(self._run, code, seconds) for code in programs]
-        if label is None:
-            return [job.result() for job in jobs]
-        found: list[Outcome] = []
-        with Progress(label, len(jobs), unit="program") as bar:
-            for job in jobs:
-                found.append(job.result())
-                bar.update()
-        return found
+    def run(self, programs: Sequence[str], seconds: float) -> Iterator[Outcome]:
+        """Start all programs and yield their outcomes in order, each after at most `seconds`."""
+        return self.threads.map(self._run, programs, repeat(seconds))
 
     def close(self) -> None:
         """End all workers."""

@@ -1,29 +1,27 @@
-"""Whether two trees are the same answer to a question: typed rules, from sets of numbers to single values.
+"""Whether two expressions are the same answer to a question.
 
-`equivalent` returns right or wrong with the rule that decided, or undecided where a value could not be found.
-Rules look at the form of both sides: regions, equations, lists, tuples and matrices, single values.
+`equivalent` chooses the rule by the form of both sides: sets of numbers, equations, lists, tuples and
+matrices, single values. It is undecided where no value could be computed.
 """
 
 from collections.abc import Callable, Sequence
 from itertools import product
-from typing import Literal
 
-from pipeline.evaluate.grader import regions
-from pipeline.evaluate.grader.asked import Asked
-from pipeline.evaluate.grader.equations import is_name, same_equation, same_order, solved_for_y
-from pipeline.evaluate.grader.scalars import same_scalar
-from pipeline.evaluate.grader.tree import Node, count, rename, signed, symbols
-from pipeline.evaluate.grader.values import close, same, value
+from pipeline.grader import regions
+from pipeline.grader.asked import Asked
+from pipeline.grader.equations import is_name, same_equation, same_order, solved_for_y
+from pipeline.grader.scalars import same_scalar
+from pipeline.grader.tree import Decision, Expression, count, make, rename, signed, symbols
+from pipeline.grader.values import close, same, value
 
-Outcome = tuple[Literal["right", "wrong", "undecided"], str]
 MAX_ITEMS = 200
 MAX_SIGNS = 4
 INTEGERS = frozenset("knmljtNKZcC") | {f"{letter}_{digit}" for letter in "kncC" for digit in "0123"}
 CARELESS = 0.02  # how far a rounded member of a chain of equalities may be from the others
 
 
-def equivalent(gold: Node, given: Node, asked: Asked) -> Outcome:
-    """Compare two trees; `asked` is what the question says about the form of the answer."""
+def equivalent(gold: Expression, given: Expression, asked: Asked) -> Decision:
+    """Compare two expressions; `asked` is the form that the question asks for."""
     if gold == given:
         return "right", "same expression"
     gold, given = _same_names(gold, given)
@@ -34,15 +32,15 @@ def equivalent(gold: Node, given: Node, asked: Asked) -> Outcome:
     return same_scalar(gold, given, asked)
 
 
-def _verdict(same: bool | None, rule: str) -> Outcome:
+def _verdict(same: bool | None, rule: str) -> Decision:
     return ("undecided" if same is None else "right" if same else "wrong"), rule
 
 
 # names
 
 
-def _same_names(gold: Node, given: Node) -> tuple[Node, Node]:
-    """`given` with its dummy variables renamed: f(m) = 2m for f(n) = 2n, and the k of "k whole" for n."""
+def _same_names(gold: Expression, given: Expression) -> tuple[Expression, Expression]:
+    """Rename the dummy variables of `given` to those of `gold`: f(m) = 2m to f(n) = 2n, a free k to n."""
     left, right = _dummies(gold), _dummies(given)
     if left and right and len(left) == len(right) and left != right:
         given = rename(given, dict(zip(right, left, strict=True)))
@@ -61,7 +59,7 @@ def _same_names(gold: Node, given: Node) -> tuple[Node, Node]:
     return gold, given
 
 
-def _dummies(node: Node) -> list[str]:
+def _dummies(node: Expression) -> list[str]:
     """The variables of f(x, y) in "f(x, y) = ..."."""
     if node.kind == "list" and node.args:
         return _dummies(node.args[0])
@@ -71,7 +69,7 @@ def _dummies(node: Node) -> list[str]:
     return [argument.value for argument in arguments] if all(a.kind == "symbol" for a in arguments) else []
 
 
-def _unlabelled(node: Node) -> Node:
+def _unlabelled(node: Expression) -> Expression:
     return (
         node.args[-1] if node.kind == "relation" and node.value[0] == "=" and is_name(node.args[0]) else node
     )
@@ -80,7 +78,7 @@ def _unlabelled(node: Node) -> Node:
 # sets of numbers
 
 
-def _regions(gold: Node, given: Node, asked: Asked) -> Outcome | None:
+def _regions(gold: Expression, given: Expression, asked: Asked) -> Decision | None:
     pairs = [side.kind == "tuple" and len(side.args) == 2 for side in (gold, given)]
     sure = [regions.is_region(side) for side in (gold, given)]
     if not any(sure) and not (all(pairs) and (gold.value, given.value) != ("()", "()")):
@@ -94,8 +92,8 @@ def _regions(gold: Node, given: Node, asked: Asked) -> Outcome | None:
     return _other_region(gold, given)
 
 
-def _other_region(gold: Node, given: Node) -> Outcome | None:
-    """Chains such as b < a < c: against the same chain turned round, or its members in a list."""
+def _other_region(gold: Expression, given: Expression) -> Decision | None:
+    """Compare a chain such as b < a < c with another chain or with a list of its members."""
     chain = gold if gold.kind == "relation" else given
     other = given if chain is gold else gold
     if chain.kind != "relation" or "in" in chain.value:
@@ -111,7 +109,7 @@ def _other_region(gold: Node, given: Node) -> Outcome | None:
 # equations and labels
 
 
-def _relations(gold: Node, given: Node, asked: Asked) -> Outcome | None:
+def _relations(gold: Expression, given: Expression, asked: Asked) -> Decision | None:
     ours, theirs = (side.kind == "relation" for side in (gold, given))
     if ours and theirs:
         return _two_relations(gold, given, asked)
@@ -120,7 +118,7 @@ def _relations(gold: Node, given: Node, asked: Asked) -> Outcome | None:
     return None
 
 
-def _two_relations(gold: Node, given: Node, asked: Asked) -> Outcome | None:
+def _two_relations(gold: Expression, given: Expression, asked: Asked) -> Decision | None:
     if "=" not in gold.value[:1] or "=" not in given.value[:1]:
         strip = [_reading(side) for side in (gold, given)]
         if strip != [gold, given]:
@@ -144,8 +142,8 @@ def _two_relations(gold: Node, given: Node, asked: Asked) -> Outcome | None:
     return _verdict(outcome, "equation")
 
 
-def _reading(node: Node) -> Node:
-    r"""What a relation says the answer is: x = 5 says 5, 1/3 \approx 0.33 says 1/3; else itself."""
+def _reading(node: Expression) -> Expression:
+    r"""The value that a relation states: 5 for x = 5, 1/3 for 1/3 \approx 0.33; else the relation itself."""
     if node.kind != "relation" or not set(node.value) <= {"=", "~", "equiv"}:
         return node
     sides = list(node.args)
@@ -159,8 +157,8 @@ def _reading(node: Node) -> Node:
     return _consistent(sides, operators) or node
 
 
-def _consistent(sides: Sequence[Node], operators: Sequence[str]) -> Node | None:
-    """One side of a chain whose sides have about the same value: the last, or the exact one before an ≈."""
+def _consistent(sides: Sequence[Expression], operators: Sequence[str]) -> Expression | None:
+    """The side of a chain of equalities that is its result: the last, or the exact one before an ≈."""
     if "~" in operators:
         sides = sides[: list(operators).index("~") + 1]
         return _consistent(sides, operators[: len(sides) - 1]) if len(sides) > 1 else sides[0]
@@ -169,11 +167,11 @@ def _consistent(sides: Sequence[Node], operators: Sequence[str]) -> Node | None:
         return sides[-1] if all(same(sides[0], side) for side in sides[1:]) else None
     scale = max(map(abs, values))
     if any(abs(one - values[-1]) > CARELESS * scale for one in values):
-        return sides[-1]  # whatever went wrong before, this is what it says
+        return sides[-1]  # an earlier step is wrong; the last side is the stated result
     return sides[-1] if all(close(one, values[-1]) for one in values) else sides[0]
 
 
-def _one_relation(gold: Node, given: Node, asked: Asked) -> Outcome | None:
+def _one_relation(gold: Expression, given: Expression, asked: Asked) -> Decision | None:
     relation, other = (gold, given) if gold.kind == "relation" else (given, gold)
     reading = _reading(relation)
     if reading is not relation:
@@ -195,7 +193,7 @@ def _one_relation(gold: Node, given: Node, asked: Asked) -> Outcome | None:
 # ±
 
 
-def _signs(gold: Node, given: Node, asked: Asked) -> Outcome | None:
+def _signs(gold: Expression, given: Expression, asked: Asked) -> Decision | None:
     if not count(gold, "pm") and not count(given, "pm"):
         return None
     if max(count(gold, "pm"), count(given, "pm")) > MAX_SIGNS:
@@ -205,22 +203,22 @@ def _signs(gold: Node, given: Node, asked: Asked) -> Outcome | None:
     return next((outcome for outcome in found if outcome == ("right", "list")), ("wrong", "±"))
 
 
-def _expanded(node: Node) -> list[Node]:
-    """Lists of the values that ± stands for: all signs apart and, where it differs, all signs together."""
+def _expanded(node: Expression) -> list[Expression]:
+    """Lists of the values that ± stands for: signs chosen independently and, if that differs, all alike."""
     items = node.args if node.kind in ("list", "set") else (node,)
     apart, together = [], []
     for item in items:
         signs = count(item, "pm")
         apart += [signed(item, iter(choice)) for choice in product((1, -1), repeat=signs)]
         together += [signed(item, 1), signed(item, -1)] if signs else [item]
-    readings = [Node("list", ",", tuple(apart))]
-    return readings if len(apart) == len(together) else [*readings, Node("list", ",", tuple(together))]
+    readings = [Expression("list", ",", tuple(apart))]
+    return readings if len(apart) == len(together) else [*readings, Expression("list", ",", tuple(together))]
 
 
 # lists, sets, tuples
 
 
-def _items(node: Node) -> tuple[Node, ...] | None:
+def _items(node: Expression) -> tuple[Expression, ...] | None:
     if node.kind in ("list", "set"):
         return node.args
     if node.kind == "union" and all(side.kind == "set" for side in node.args):
@@ -228,8 +226,8 @@ def _items(node: Node) -> tuple[Node, ...] | None:
     return None
 
 
-def _collections(gold: Node, given: Node, asked: Asked) -> Outcome | None:
-    """Lists and sets, in any order; labels (a=2, b=3) decide the order where both sides have them."""
+def _collections(gold: Expression, given: Expression, asked: Asked) -> Decision | None:
+    """Compare lists and sets in any order; labels (a=2, b=3) pair the items if both sides have them."""
     ours, theirs = _items(gold), _items(given)
     if (ours is None and theirs is None) or "text" in (gold.kind, given.kind):
         return None
@@ -251,14 +249,14 @@ def _collections(gold: Node, given: Node, asked: Asked) -> Outcome | None:
     return _matched(ours, theirs, asked)
 
 
-def _letters(items: Sequence[Node]) -> bool:
-    """Whether all items are labelled by different single letters, so that their order is known."""
+def _letters(items: Sequence[Expression]) -> bool:
+    """Whether all items are labelled by single letters in alphabetical order, which fixes their order."""
     names = [item.args[0] for item in items if item.kind == "relation" and item.value == ("=",)]
     plain = [name.value for name in names if name.kind == "symbol" and len(name.value) == 1]
     return len(plain) == len(items) == len(set(plain)) and plain == sorted(plain)
 
 
-def _is_labelled(items: Sequence[Node]) -> bool:
+def _is_labelled(items: Sequence[Expression]) -> bool:
     named = [
         item.args[0]
         for item in items
@@ -267,22 +265,22 @@ def _is_labelled(items: Sequence[Node]) -> bool:
     return len(named) == len(items) == len(set(named))
 
 
-def _distinct(items: Sequence[Node], asked: Asked) -> tuple[Node, ...]:
-    found: list[Node] = []
+def _distinct(items: Sequence[Expression], asked: Asked) -> tuple[Expression, ...]:
+    found: list[Expression] = []
     for item in items:
         if not any(equivalent(other, item, asked)[0] == "right" for other in found):
             found.append(item)
     return tuple(found)
 
 
-def _in_order(ours: Sequence[Node], theirs: Sequence[Node], asked: Asked, rule: str) -> Outcome:
+def _in_order(ours: Sequence[Expression], theirs: Sequence[Expression], asked: Asked, rule: str) -> Decision:
     outcomes = [equivalent(one, other, asked) for one, other in zip(ours, theirs, strict=True)]
     if any(outcome[0] == "wrong" for outcome in outcomes):
         return "wrong", rule
     return next((outcome for outcome in outcomes if outcome[0] == "undecided"), ("right", rule))
 
 
-def _matched(ours: Sequence[Node], theirs: Sequence[Node], asked: Asked) -> Outcome:
+def _matched(ours: Sequence[Expression], theirs: Sequence[Expression], asked: Asked) -> Decision:
     left = list(theirs)
     open_questions = []
     for item in ours:
@@ -300,41 +298,34 @@ def _matched(ours: Sequence[Node], theirs: Sequence[Node], asked: Asked) -> Outc
     return open_questions[0] if open_questions else ("right", "list")
 
 
-def _grouped(ours: Sequence[Node], theirs: Sequence[Node], asked: Asked) -> Outcome | None:
-    """One item that is a list itself, where commas and semicolons were taken for one another."""
+def _grouped(ours: Sequence[Expression], theirs: Sequence[Expression], asked: Asked) -> Decision | None:
+    """Compare a list with one that holds it as its only item (commas and semicolons mixed up)."""
     if len(ours) == 1 or len(theirs) == 1:
         one, other = (ours, theirs) if len(ours) == 1 else (theirs, ours)
         if one[0].kind in ("list", "set", "tuple"):
-            inner = Node("list", ",", one[0].args)
-            return _collections(inner, Node("list", ",", tuple(other)), asked)
+            inner = Expression("list", ",", one[0].args)
+            return _collections(inner, Expression("list", ",", tuple(other)), asked)
     return None
 
 
 def _list_against_one(
-    gold: Node, given: Node, ours: tuple | None, theirs: tuple | None, asked: Asked
-) -> Outcome | None:
-    items, other, listed_is_gold = (ours, given, True) if ours is not None else (theirs, gold, False)
-    if len(items) == 1:
-        return equivalent(items[0], given, asked) if listed_is_gold else equivalent(gold, items[0], asked)
-    node = gold if listed_is_gold else given
-    if other.kind in ("tuple", "matrix") and node.kind == "list":
-        return (
-            _in_order(*_paired(other.args, items, listed_is_gold), asked, "tuple")
-            if len(other.args) == len(items)
-            else ("wrong", "tuple")
-        )
-    if not listed_is_gold and items and all(equivalent(gold, item, asked)[0] == "right" for item in items):
+    gold: Expression, given: Expression, ours: tuple | None, theirs: tuple | None, asked: Asked
+) -> Decision:
+    if ours is not None and len(ours) == 1:
+        return equivalent(ours[0], given, asked)
+    if theirs is not None and len(theirs) == 1:
+        return equivalent(gold, theirs[0], asked)
+    listed, other = (gold, given) if ours is not None else (given, gold)
+    if other.kind in ("tuple", "matrix") and listed.kind == "list":
+        if len(gold.args) != len(given.args):
+            return "wrong", "tuple"
+        return _in_order(gold.args, given.args, asked, "tuple")
+    if theirs and all(equivalent(gold, item, asked)[0] == "right" for item in theirs):
         return "right", "one value in several forms"
     return "wrong", "list against one value"
 
 
-def _paired(
-    single: Sequence[Node], items: Sequence[Node], listed_is_gold: bool
-) -> tuple[Sequence[Node], Sequence[Node]]:
-    return (items, single) if listed_is_gold else (single, items)
-
-
-def _tuples(gold: Node, given: Node, asked: Asked) -> Outcome | None:
+def _tuples(gold: Expression, given: Expression, asked: Asked) -> Decision | None:
     gold, given = _matrix(gold), _matrix(given)
     kinds = {gold.kind, given.kind}
     if not kinds & {"tuple", "matrix"}:
@@ -354,29 +345,29 @@ def _tuples(gold: Node, given: Node, asked: Asked) -> Outcome | None:
     return _in_order(gold.args, given.args, asked, "matrix" if "matrix" in kinds else "tuple")
 
 
-def _matrix(node: Node) -> Node:
-    """Sums and multiples of matrices, and rows in brackets, as one matrix."""
+def _matrix(node: Expression) -> Expression:
+    """Evaluate sums, multiples and transposes of matrices, and rows in brackets, to one matrix."""
     if node.kind == "tuple" and node.value == "[]" and {row.kind for row in node.args} == {"tuple"}:
         lengths = {len(row.args) for row in node.args}
         if len(lengths) == 1 and {row.value for row in node.args} == {"[]"}:
             cells = tuple(cell for row in node.args for cell in row.args)
-            return Node("matrix", (len(node.args), lengths.pop()), cells)
+            return Expression("matrix", (len(node.args), lengths.pop()), cells)
     if node.kind == "call" and node.value == "transpose":
         (inner,) = map(_matrix, node.args)
         rows, columns = inner.value
         cells = tuple(inner.args[row * columns + column] for column in range(columns) for row in range(rows))
-        return Node("matrix", (columns, rows), cells)
+        return Expression("matrix", (columns, rows), cells)
     if node.kind not in ("add", "mul", "div", "neg") or not count(node, "matrix"):
         return node
     parts = [_matrix(argument) for argument in node.args]
     matrices = [part for part in parts if part.kind == "matrix"]
     if node.kind == "add" and len(matrices) == len(parts) and len({part.value for part in parts}) == 1:
-        combine: Callable[..., Node] = lambda *cells: Node("add", None, cells)  # noqa: E731
-        return Node("matrix", parts[0].value, tuple(map(combine, *(part.args for part in parts))))
+        combine: Callable[..., Expression] = lambda *cells: make("add", *cells)  # noqa: E731
+        return Expression("matrix", parts[0].value, tuple(map(combine, *(part.args for part in parts))))
     if len(matrices) == 1 and (node.kind != "div" or parts[0].kind == "matrix"):
         cells = (
-            Node(node.kind, None, tuple(cell if part is matrices[0] else part for part in parts))
+            Expression(node.kind, None, tuple(cell if part is matrices[0] else part for part in parts))
             for cell in matrices[0].args
         )
-        return Node("matrix", matrices[0].value, tuple(cells))
+        return Expression("matrix", matrices[0].value, tuple(cells))
     return node

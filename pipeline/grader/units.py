@@ -1,9 +1,9 @@
-"""Units behind a number: the same, convertible, or unknown words."""
+"""Compare units: the same, convertible, or unknown words."""
 
 import re
 from fractions import Fraction
 
-from pipeline.evaluate.grader.vocabulary import GENERIC_UNITS, UNIT_POWERS, UNITS
+from pipeline.grader.vocabulary import GENERIC_UNITS, UNIT_POWERS, UNITS
 
 
 def _words(unit: str) -> list[str]:

@@ -1,15 +1,13 @@
-r"""The grader: take the final answer from a response and compare it with the reference.
+r"""The grader: extract the final answer of a response and compare it with the reference.
 
-One grader serves the metric and the RL reward, so that the two can never disagree. Order of work, cheapest
-first: identical strings and integers, one spelling (`notation`), then trees of a small bounded parser
-compared by typed rules (`equivalence`): exact rationals, sets of numbers, lists, equations, 60 digits at
-seeded points. Nothing a model wrote is ever evaluated as code, and every step is bounded, so no process needs
-to be killed.
+The metric and the RL reward use this one grader, so they cannot disagree. It tries the cheapest test first:
+identical strings and integers, then equal spelling (`notation`), then expression trees compared by type
+(`equivalence`): exact rationals, sets of numbers, lists, equations, 60 digits at fixed points. It never
+evaluates model output as code and bounds every step, so it needs no time limit.
 
 Departures from the paper's released grader (sections 8.4-8.6), which accepts 100 times and 1/100 of the
-reference, ignores bracket types and allows an absolute error of 1e-3: here a verdict is exact, and
-`undecided` where no rule applies (`profiles` has the paper's rules). Undecided counts as not right
-everywhere; the reason names the rule.
+reference, ignores bracket types and allows an absolute error of 1e-3: verdicts are exact, and `undecided`
+where no rule applies, which counts as not right everywhere. `configs/profiles.yaml` has the paper's rules.
 """
 
 import math
@@ -19,14 +17,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from pipeline.evaluate.extraction import boxes, chosen_letter, extract, reference_answer
-from pipeline.evaluate.grader.asked import Asked, asked
-from pipeline.evaluate.grader.equivalence import Outcome, equivalent
-from pipeline.evaluate.grader.notation import clean, number_word
-from pipeline.evaluate.grader.parser import parse
-from pipeline.evaluate.grader.prose import compare_prose, has_sentence, same_words
-from pipeline.evaluate.grader.tree import Node, walk
-from pipeline.evaluate.grader.values import value
+from pipeline.grader.asked import Asked, asked
+from pipeline.grader.equivalence import equivalent
+from pipeline.grader.extraction import boxes, chosen_letter, extract, reference_answer
+from pipeline.grader.notation import clean, number_word
+from pipeline.grader.parser import parse
+from pipeline.grader.prose import compare_prose, has_sentence, same_words
+from pipeline.grader.tree import Decision, Expression, count, walk
+from pipeline.grader.values import value
 
 MAX_ANSWER_CHARACTERS = 3000
 _INTEGER = re.compile(r"-?\d{1,30}\Z")
@@ -41,7 +39,7 @@ _NAMED = re.compile(r"(?:\A|answer is\s+)\(?([A-F])\)?[ .:)]+[A-Z]?[a-z]{2,}")
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The outcome for one answer: verdict, what was taken from the response, the rule that decided."""
+    """The verdict on one answer, the answer extracted from the response, and the rule that decided."""
 
     verdict: Literal["right", "wrong", "undecided"]
     extracted: str | None
@@ -54,13 +52,13 @@ class Verdict:
 
 
 def _letter(text: str) -> str | None:
-    """The letter of a choice such as "B", "(b)", "\\text{B}" or "B. 12"."""
+    """The letter of a choice written as "B", "(b)", "\\text{B}" or "B. 12"."""
     match = _LETTER.match(text)
     return match[1].upper() if match else None
 
 
 def _chosen(answer: str, choices: Mapping[str, str]) -> str | None:
-    """The letter that an answer means: its own, or that of the only choice with the same text."""
+    """The letter of the chosen option: the one given, or that of the only choice with the same value."""
     letter = _letter(answer)
     if letter is not None and letter in choices:
         return letter
@@ -68,7 +66,7 @@ def _chosen(answer: str, choices: Mapping[str, str]) -> str | None:
     return same[0] if len(same) == 1 else None
 
 
-def _compare_choices(reference: str, answer: str, choices: Mapping[str, str]) -> Outcome:
+def _compare_choices(reference: str, answer: str, choices: Mapping[str, str]) -> Decision:
     expected = reference.strip() if reference.strip() in choices else _letter(reference)
     given = _chosen(answer, choices)
     if given is None:
@@ -76,8 +74,8 @@ def _compare_choices(reference: str, answer: str, choices: Mapping[str, str]) ->
     return ("right" if given == expected else "wrong"), "choice"
 
 
-def _by_letter(reference: str, answer: str, wanted: Asked) -> Outcome | None:
-    """A letter as reference, or an answer by letter to a question that lists its choices."""
+def _by_letter(reference: str, answer: str, wanted: Asked) -> Decision | None:
+    """Compare letters if the reference is one, or if the answer is one and the question has choices."""
     choices = dict(wanted.choices)
     expected, given = _GOLD_LETTER.match(reference), _GOLD_LETTER.match(answer)
     if expected is not None:
@@ -93,8 +91,8 @@ def _by_letter(reference: str, answer: str, wanted: Asked) -> Outcome | None:
     return None
 
 
-def decide(reference: str, answer: str, wanted: Asked) -> Outcome:
-    """(right | wrong | undecided, rule) for two final answers to a question that wants `wanted`."""
+def decide(reference: str, answer: str, wanted: Asked) -> Decision:
+    """Compare two final answers to a question that asks for the form `wanted`."""
     reference, answer = clean(reference), clean(answer)
     if not answer:
         return "wrong", "empty"
@@ -109,32 +107,27 @@ def decide(reference: str, answer: str, wanted: Asked) -> Outcome:
     return outcome
 
 
-def _tree(text: str, separate: bool) -> Node | str:
+def _tree(text: str, separate: bool) -> Expression | str:
     tree = parse(number_word(text) or text, separate)
-    if isinstance(tree, Node) and any(part.kind == "text" for part in walk(tree)) and has_sentence(text):
-        return "a sentence"
-    return tree
+    if isinstance(tree, str) or not count(tree, "text") or not has_sentence(text):
+        return tree
+    return "a sentence"
 
 
-def _by_trees(reference: str, answer: str, wanted: Asked, separate: bool) -> Outcome:
+def _by_trees(reference: str, answer: str, wanted: Asked, separate: bool) -> Decision:
     gold, given = _tree(reference, separate), _tree(answer, separate)
-    if isinstance(gold, Node) and isinstance(given, Node):
+    if isinstance(gold, Expression) and isinstance(given, Expression):
         try:
             outcome = equivalent(gold, given, wanted)
         except (ArithmeticError, RecursionError, TypeError, ValueError) as error:
-            # mpmath raises these for values that an operation has no meaning for; one answer ends no run
+            # mpmath raises these for undefined operations; one answer must not end a run
             return "undecided", f"comparison failed: {type(error).__name__}"
-        return (
-            ("right", "words")
-            if outcome[0] != "right" and same_words(reference, answer) and _is_words(reference)
-            else outcome
-        )
+        words = outcome[0] != "right" and same_words(reference, answer) and _is_words(reference)
+        return ("right", "words") if words else outcome
 
     def same(first: str, second: str) -> bool:
-        one, other = _tree(clean(first), separate), _tree(clean(second), separate)
-        return (
-            isinstance(one, Node) and isinstance(other, Node) and equivalent(one, other, wanted)[0] == "right"
-        )
+        sides = [_tree(clean(text), separate) for text in (first, second)]
+        return not any(isinstance(side, str) for side in sides) and equivalent(*sides, wanted)[0] == "right"
 
     outcome = compare_prose(reference, answer, same)
     if outcome == ("wrong", "words") and (isinstance(gold, str) or not _is_words(answer)):
@@ -149,12 +142,14 @@ def _is_words(text: str) -> bool:
 
 def compare(
     reference: str,
-    answer: str,
+    answer: str | None,
     *,
     question: str | None = None,
     choices: Mapping[str, str] | None = None,
 ) -> Verdict:
     """Compare two final answers; `choices` maps letters to the texts of a multiple-choice question."""
+    if answer is None:
+        return Verdict("wrong", None, "no answer")
     reference = reference_answer(reference)
     if answer == reference:
         return Verdict("right", answer, "identical")
@@ -162,8 +157,15 @@ def compare(
         return Verdict("right" if int(answer) == int(reference) else "wrong", answer, "integers")
     if len(answer) > MAX_ANSWER_CHARACTERS:
         return Verdict("undecided", answer[:200], f"answer longer than {MAX_ANSWER_CHARACTERS} characters")
+    return _compared(reference, answer, question, tuple(choices.items()) if choices else ())
+
+
+@lru_cache(maxsize=16384)  # samples of one question repeat their answers
+def _compared(
+    reference: str, answer: str, question: str | None, choices: tuple[tuple[str, str], ...]
+) -> Verdict:
     if choices:
-        outcome = _compare_choices(reference, answer, choices)
+        outcome = _compare_choices(reference, answer, dict(choices))
     else:
         outcome = decide(reference, answer, asked(question))
     return Verdict(outcome[0], answer, outcome[1])
@@ -172,7 +174,7 @@ def compare(
 def final_answer(
     reference: str, response: str, choices: Mapping[str, str] | None = None, *, boxed_only: bool = False
 ) -> str | None:
-    """`extract`; where the reference is the letter of a choice, also a letter that stands alone."""
+    """The final answer in a response; if the reference is a choice, also a letter standing alone."""
     answer = extract(response, boxed_only=boxed_only)
     by_letter = bool(choices) or _is_choice(reference)
     if not by_letter or boxed_only or boxes(response) or (answer is not None and _letter(answer)):
@@ -185,7 +187,7 @@ def final_answer(
 
 @lru_cache(maxsize=16384)
 def numeric_value(answer: str) -> float | None:
-    """A real number that stands for the answer if it is one plain value, else None."""
+    """The answer as a float if it is a single real value, else None."""
     tree = _tree(clean(answer), False)
     if isinstance(tree, str) or any(
         part.kind in ("text", "relation", "list", "percent", "base", "pm") for part in walk(tree)
@@ -212,6 +214,6 @@ def grade(
 ) -> Verdict:
     """Extract the final answer from `response` and compare it with `reference`; no answer is wrong."""
     answer = final_answer(reference, response, choices, boxed_only=boxed_only)
-    if answer is None:
-        return Verdict("wrong", None, "no box" if boxed_only else "no answer")
+    if answer is None and boxed_only:
+        return Verdict("wrong", None, "no box")
     return compare(reference, answer, question=question, choices=choices)

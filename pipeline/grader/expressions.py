@@ -1,24 +1,24 @@
-r"""Expressions: sums, products, powers, functions, matrices and brackets, from tokens to a tree.
+r"""Parse sums, products, powers, functions and brackets, from tokens to an expression tree.
 
-Recursive descent over at most 2,000 tokens and 80 levels. A product is written or implied, / is as strong as
-it; a bare function such as \sin 2x takes the product up to the next sign or function. What is not understood
-raises `Unreadable`; no sign is skipped to get a value.
+Recursive descent over at most 2,000 tokens and 80 levels. Products, implied or not, and quotients have one
+precedence; a bare function such as \sin 2x takes the product up to the next sign or function. Unknown input
+raises `Unreadable`; no token is skipped to get a value.
 """
 
 from fractions import Fraction
 
-from pipeline.evaluate.grader.groups import BRACKETS, CLOSING, MINUS_ONE, GroupParser, make
-from pipeline.evaluate.grader.tokens import Token
-from pipeline.evaluate.grader.tree import FUNCTION_NAMES, Node, Unreadable
+from pipeline.grader.groups import BRACKETS, CLOSING, MINUS_ONE, GroupParser
+from pipeline.grader.tokens import Token
+from pipeline.grader.tree import FUNCTION_NAMES, Expression, Unreadable, call, make, number
 
 
 class ExpressionParser(GroupParser):
-    """Reads one expression; `sequence`, `item`, `relation` and `union` come from the reader of answers."""
+    """Parses one expression; `AnswerParser` adds `sequence`, `item`, `relation` and `union`."""
 
-    def sum(self) -> Node:
+    def sum(self) -> Expression:
         if self.peek() in ("+-", "-+"):
             kind = self.next().kind
-            node = Node("pm", kind, (make("number", value=Fraction(0)), self.product()))
+            node = Expression("pm", kind, (number(0), self.product()))
         else:
             node = self.product()
         terms = [node]
@@ -28,11 +28,11 @@ class ExpressionParser(GroupParser):
                 term = self.product()
                 terms.append(term if kind == "+" else make("neg", term))
             else:
-                left = Node("add", None, tuple(terms)) if len(terms) > 1 else terms[0]
-                terms = [Node("pm", kind, (left, self.product()))]
-        return Node("add", None, tuple(terms)) if len(terms) > 1 else terms[0]
+                left = make("add", *terms) if len(terms) > 1 else terms[0]
+                terms = [Expression("pm", kind, (left, self.product()))]
+        return make("add", *terms) if len(terms) > 1 else terms[0]
 
-    def product(self) -> Node:
+    def product(self) -> Expression:
         if self.peek() in ("+", "-"):
             kind = self.next().kind
             node = self.nested(self.product)
@@ -46,14 +46,14 @@ class ExpressionParser(GroupParser):
                 node = make("mul" if kind == "*" else "div", node, factor)
             elif kind == "mod":
                 self.next()
-                node = Node("call", "mod", (node, self.power()))
+                node = call("mod", node, self.power())
             elif self._starts_factor():
                 node = self._implied(node, self._mixed() or self.power())
             else:
                 return node
 
-    def _mixed(self) -> Node | None:
-        """The fraction of a mixed number such as 1 1/2; two numerals side by side are nothing else."""
+    def _mixed(self) -> Expression | None:
+        """The fraction of a mixed number such as 1 1/2, the only meaning of two adjacent numerals."""
         if self.peek() not in ("number", "decimal") or self.tokens[self.position - 1].kind not in (
             "number",
             "decimal",
@@ -62,21 +62,21 @@ class ExpressionParser(GroupParser):
         if [self.peek(ahead) for ahead in range(3)] != ["number", "/", "number"]:
             raise Unreadable("two numbers side by side")
         top, _, bottom = (self.next() for _ in range(3))
-        return make("div", Node("number", top.value), Node("number", bottom.value))
+        return make("div", number(top.value), number(bottom.value))
 
-    def _signed_power(self) -> Node:
+    def _signed_power(self) -> Expression:
         if self.peek() in ("-", "+"):
             sign = self.next().kind
             node = self.nested(self._signed_power)
             return make("neg", node) if sign == "-" else node
         if self.peek() == "+-":
             self.next()
-            return Node("pm", "+-", (make("number", value=Fraction(0)), self.power()))
+            return Expression("pm", "+-", (number(0), self.power()))
         return self.power()
 
     @staticmethod
-    def _implied(left: Node, right: Node) -> Node:
-        r"""A product without a sign; 1 1/2 and 1\frac{1}{2} are mixed numbers."""
+    def _implied(left: Expression, right: Expression) -> Expression:
+        r"""An implied product, or a mixed number: 1 1/2, 1\frac{1}{2}."""
         if left.kind == "number" and left.value.denominator == 1 and right.kind == "div":
             top, bottom = right.args
             if {top.kind, bottom.kind} == {"number"} and 0 < top.value < bottom.value:
@@ -94,7 +94,7 @@ class ExpressionParser(GroupParser):
             "(", "{", "[", "lfloor", "lceil", "\\|",
         ) and not (kind == "[" and self.tokens[self.position - 1].kind in ("number",))  # fmt: skip
 
-    def power(self) -> Node:
+    def power(self) -> Expression:
         base = self.atom()
         if (
             base.kind == "apply"
@@ -103,12 +103,12 @@ class ExpressionParser(GroupParser):
             and len(base.args) == 1
         ):
             return make(
-                "mul", Node("symbol", base.value), self._raised(base.args[0])
+                "mul", Expression("symbol", base.value), self._raised(base.args[0])
             )  # k(d-k)! is k times a factorial
         return self._raised(base)
 
-    def _raised(self, base: Node) -> Node:
-        """`base` with the powers and postfix signs that follow."""
+    def _raised(self, base: Expression) -> Expression:
+        """`base` with the powers and postfix operators that follow."""
         base = self.postfix(base)
         if self.peek() != "^":
             return base
@@ -120,49 +120,49 @@ class ExpressionParser(GroupParser):
             self.next()
             return base
         exponent = self.nested(self.script)
-        if base.kind == "matrix" and exponent == Node("symbol", "T"):
-            return Node("call", "transpose", (base,))
+        if base.kind == "matrix" and exponent == Expression("symbol", "T"):
+            return call("transpose", base)
         node = self.postfix(make("pow", base, exponent))
         return self.postfix(make("pow", base, self._again(exponent))) if self.peek() == "^" else node
 
-    def _again(self, exponent: Node) -> Node:
+    def _again(self, exponent: Expression) -> Expression:
         self.next()
         return make("pow", exponent, self.nested(self.script))
 
-    def postfix(self, node: Node) -> Node:
+    def postfix(self, node: Expression) -> Expression:
         while True:
             kind = self.peek()
             if kind == "!":
                 self.next()
-                node = Node("call", "factorial", (node,))
+                node = call("factorial", node)
             elif kind == "%":
                 self.next()
                 node = make("percent", node)
             elif kind == "'" and node.kind == "symbol":
                 self.next()
-                node = Node("symbol", node.value + "'")
+                node = Expression("symbol", node.value + "'")
             elif kind == "_" and node.kind in ("number", "decimal"):
                 self.next()
                 node = self._based(node)
             else:
                 return node
 
-    def _based(self, node: Node) -> Node:
+    def _based(self, node: Expression) -> Expression:
         base = self.script()
-        while base.kind == "text" or base.kind == "quantity":
+        if base.kind in ("text", "quantity"):
             raise Unreadable("a base that is no number")
-        return Node("base", (node.value, base.value))
+        return Expression("base", (node.value, base.value))
 
-    def script(self) -> Node:
-        """What a ^ or _ carries: a group or one sign."""
+    def script(self) -> Expression:
+        """The operand of ^ or _: a group or one atom."""
         if self.peek() == "{":
             return self.group("{", "}")
         if self.peek() in ("-", "+"):
             return self._signed_power()
         return self.atom()
 
-    def _first_digit(self) -> Node:
-        """One digit of the numeral that comes next, as in \\frac12."""
+    def _first_digit(self) -> Expression:
+        """The first digit of the next numeral, as in \\frac12."""
         digits = str(self.tokens[self.position].value)
         rest = digits[1:]
         self.tokens[self.position] = (
@@ -170,20 +170,20 @@ class ExpressionParser(GroupParser):
         )
         if not rest:
             self.position += 1
-        return make("number", value=Fraction(int(digits[0])))
+        return number(int(digits[0]))
 
     # atoms
 
-    def atom(self) -> Node:
+    def atom(self) -> Expression:
         return self.nested(self._atom)
 
-    def _atom(self) -> Node:
+    def _atom(self) -> Expression:
         token = self.next()
         kind, value = token
         if kind in ("number", "decimal"):
-            return Node(kind, value)
+            return Expression(kind, value)
         if kind == "constant":
-            return Node("constant", value)
+            return Expression("constant", value)
         if kind == "symbol":
             return self._symbol(value)
         if kind == "function":
@@ -195,31 +195,31 @@ class ExpressionParser(GroupParser):
         if kind in ("lfloor", "lceil"):
             inner = self.nested(self.sum)
             self.expect("r" + kind[1:])
-            return Node("call", "floor" if kind == "lfloor" else "ceil", (inner,))
+            return call("floor" if kind == "lfloor" else "ceil", inner)
         if kind == "$":
             return self.atom()
         if kind == "empty":
-            return Node("set")
+            return Expression("set")
         if kind == "space":
-            return Node("space", value)
+            return Expression("space", value)
         if kind in BRACKETS:
             self.position -= 1
             return self._brackets(kind)
         raise Unreadable(f"{kind!r} not expected" if kind != "text" else f"the word {value!r}")
 
-    def _symbol(self, name: str) -> Node:
+    def _symbol(self, name: str) -> Expression:
         while self.peek() == "_" or (self.peek() == "'" and self.peek(1) == "("):
             if self.next().kind == "'":
                 name += "'"
                 continue
             name += "_" + _spelling(self.nested(self.script))
         if name == "e" or name == "i":
-            return Node("constant", name)
+            return Expression("constant", name)
         if self.peek() == "(":
             return self._applied(name)
-        return Node("symbol", name)
+        return Expression("symbol", name)
 
-    def _applied(self, name: str) -> Node:
+    def _applied(self, name: str) -> Expression:
         self.next()
         bars, self.bars = self.bars, 0
         inside = self.nested(self.sequence)
@@ -227,10 +227,10 @@ class ExpressionParser(GroupParser):
         self.expect(")")
         arguments = inside.args if inside.kind == "list" else (inside,)
         if name == "C" and len(arguments) == 2:  # combinations
-            return Node("call", "binom", arguments)
-        return Node("apply", name, arguments)
+            return call("binom", *arguments)
+        return Expression("apply", name, arguments)
 
-    def _function(self, name: str) -> Node:
+    def _function(self, name: str) -> Expression:
         index = None
         exponent = None
         while self.peek() in ("_", "^"):
@@ -242,30 +242,26 @@ class ExpressionParser(GroupParser):
             index = self._root_index() or index
         argument = self._argument(name)
         if name == "log" and index is not None:
-            node = make("div", Node("call", "ln", (argument,)), Node("call", "ln", (index,)))
+            node = make("div", call("ln", argument), call("ln", index))
         elif name == "log10":
-            node = make(
-                "div",
-                Node("call", "ln", (argument,)),
-                Node("call", "ln", (make("number", value=Fraction(10)),)),
-            )
+            node = make("div", call("ln", argument), call("ln", number(10)))
         elif name == "sqrt":
             node = self._root(argument, index)
         else:
             arguments = argument.args if argument.kind == "list" else (argument,)
-            inverse = exponent in (MINUS_ONE, Node("neg", None, (make("number", value=Fraction(1)),)))
+            inverse = exponent in (MINUS_ONE, make("neg", number(1)))
             if inverse and not name.startswith("arc"):
                 name, exponent = "arc" + name, None
-            node = Node("call", "ln" if name == "log" else name, arguments)
+            node = call("ln" if name == "log" else name, *arguments)
         return make("pow", node, exponent) if exponent is not None else node
 
     @staticmethod
-    def _root(argument: Node, index: Node | None) -> Node:
-        if index is None or index == make("number", value=Fraction(2)):
-            return Node("call", "sqrt", (argument,))
-        return Node("call", "root", (argument, index))
+    def _root(argument: Expression, index: Expression | None) -> Expression:
+        if index is None or index == number(2):
+            return call("sqrt", argument)
+        return call("root", argument, index)
 
-    def _root_index(self) -> Node | None:
+    def _root_index(self) -> Expression | None:
         if self.peek() != "[":
             return None
         self.next()
@@ -273,8 +269,8 @@ class ExpressionParser(GroupParser):
         self.expect("]")
         return index
 
-    def _argument(self, name: str) -> Node:
-        r"""What a function is applied to: a group, or a product up to the next sign or function."""
+    def _argument(self, name: str) -> Expression:
+        r"""A function's argument: a group, or a product up to the next sign or function."""
         if self.peek() in ("(", "{") or (self.peek() == "[" and name != "sqrt"):
             opening = self.peek()
             self.next()
@@ -298,27 +294,27 @@ class ExpressionParser(GroupParser):
                 node = self._implied(node, self.power())
         return node
 
-    def _tight(self) -> Node:
+    def _tight(self) -> Expression:
         r"""The argument of a bare \sqrt: a numeral as a whole, or one atom."""
         node = self.atom()
-        return Node("call", "factorial", (node,)) if self.peek() == "!" and self.next() else node
+        return call("factorial", node) if self.peek() == "!" and self.next() else node
 
-    def _command(self, name: str) -> Node:
+    def _command(self, name: str) -> Expression:
         if name == "frac":
             return make("div", self._part(), self._part())
         if name == "binom":
-            return Node("call", "binom", (self._part(), self._part()))
+            return call("binom", self._part(), self._part())
         if name == "begin":
             return self._environment()
         if name in ("sum", "prod"):
             return self._indexed(name)
         if name == "circ":
             raise Unreadable("a degree sign without a number")
-        if name in ("pmod",):
+        if name == "pmod":
             raise Unreadable("a congruence")
         raise Unreadable(f"the command \\{name}")
 
-    def _part(self) -> Node:
+    def _part(self) -> Expression:
         r"""An argument of \frac: a group, or one digit or letter, as in \frac12."""
         if self.peek() == "{":
             return self.group("{", "}")
@@ -328,15 +324,15 @@ class ExpressionParser(GroupParser):
             return self.group("(", ")")
         return self.atom()
 
-    def _indexed(self, kind: str) -> Node:
+    def _indexed(self, kind: str) -> Expression:
         self.expect("_")
-        start = self.nested(lambda: self._lower())
+        start = self.nested(self._lower)
         self.expect("^")
         high = self.nested(self.script)
         index, low = start.args
-        return Node("sum", kind, (index, low, high, self.product()))
+        return Expression("sum", kind, (index, low, high, self.product()))
 
-    def _lower(self) -> Node:
+    def _lower(self) -> Expression:
         self.expect("{")
         node = self.relation()
         self.expect("}")
@@ -345,7 +341,7 @@ class ExpressionParser(GroupParser):
         return node
 
 
-def _spelling(node: Node) -> str:
+def _spelling(node: Expression) -> str:
     """A subscript as text: equal subscripts give equal names."""
     if node.kind in ("number", "decimal", "symbol", "constant", "text"):
         return str(node.value)

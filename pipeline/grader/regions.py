@@ -1,27 +1,27 @@
-"""Sets of real numbers: intervals, inequalities and set-builders as one form, so that they can be compared.
+"""Sets of real numbers: intervals, inequalities and set-builders in one comparable form.
 
-A region is a list of intervals whose ends are trees (symbolic ends stay symbolic); a point is an interval of
-length zero. Regions with numeric ends are sorted and merged before they are compared.
+A region is a list of intervals whose ends are expressions, possibly symbolic; a point is an interval of
+length zero. Regions with numeric ends are sorted and merged before the comparison.
 """
 
 from collections.abc import Callable
 from functools import cmp_to_key
 from typing import NamedTuple
 
-from pipeline.evaluate.grader.tree import Node, symbols, walk
-from pipeline.evaluate.grader.values import context, linear, same, value
+from pipeline.grader.equations import TURNED
+from pipeline.grader.tree import Expression, difference, make, symbols, walk
+from pipeline.grader.values import context, linear, same, value
 
-INFINITY = Node("constant", "infinity")
-MINUS_INFINITY = Node("neg", None, (INFINITY,))
-FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "=": "=", "!=": "!="}
+INFINITY = Expression("constant", "infinity")
+MINUS_INFINITY = make("neg", INFINITY)
 
 
 class Interval(NamedTuple):
-    """From `low` to `high`; an end counts if it is closed."""
+    """From `low` to `high`; a closed end belongs to it."""
 
-    low: Node
+    low: Expression
     low_closed: bool
-    high: Node
+    high: Expression
     high_closed: bool
 
 
@@ -29,12 +29,12 @@ Region = list[Interval]
 EVERYTHING = [Interval(MINUS_INFINITY, False, INFINITY, False)]
 
 
-def _point(node: Node) -> Interval:
+def _point(node: Expression) -> Interval:
     return Interval(node, True, node, True)
 
 
-def is_region(node: Node) -> bool:
-    """Whether the notation can mean nothing but a set of numbers (an open interval could be a pair)."""
+def is_region(node: Expression) -> bool:
+    """Whether the notation always means a set of numbers (an open interval could be a pair)."""
     if node.kind in ("union", "difference", "intersection", "builder", "space"):
         return True
     if node.kind == "tuple":
@@ -49,8 +49,8 @@ def is_region(node: Node) -> bool:
     )
 
 
-def region(node: Node) -> Region | None:
-    """The region that a tree stands for, or None if it is not understood as one."""
+def region(node: Expression) -> Region | None:
+    """The region that an expression describes, or None."""
     if node.kind == "tuple" and len(node.args) == 2:
         low, high = node.args
         return [Interval(low, node.value[0] == "[", high, node.value[1] == "]")]
@@ -71,7 +71,7 @@ def region(node: Node) -> Region | None:
     return None
 
 
-def _joins(node: Node) -> bool:
+def _joins(node: Expression) -> bool:
     """Whether a list of conditions means "one of them": "or", or commas, unless all exclude a point."""
     excluded = all(item.kind == "relation" and item.value == ("!=",) for item in node.args)
     return (node.value == "or" or (node.value in (",", ";") and not excluded)) or (
@@ -79,7 +79,7 @@ def _joins(node: Node) -> bool:
     )
 
 
-def _combined(node: Node, combine: Callable[[Region, Region], Region | None]) -> Region | None:
+def _combined(node: Expression, combine: Callable[[Region, Region], Region | None]) -> Region | None:
     found: Region | None = None
     for item in node.args:
         part = region(item)
@@ -91,7 +91,7 @@ def _combined(node: Node, combine: Callable[[Region, Region], Region | None]) ->
     return found
 
 
-def _difference(node: Node) -> Region | None:
+def _difference(node: Expression) -> Region | None:
     whole, removed = (region(side) for side in node.args)
     if whole is None or removed is None:
         return None
@@ -106,7 +106,7 @@ def _difference(node: Node) -> Region | None:
     return whole
 
 
-def _from_builder(node: Node) -> Region | None:
+def _from_builder(node: Expression) -> Region | None:
     variable, condition = node.args
     names = symbols(variable)
     if len(names) != 1 or condition.kind not in ("relation", "list"):
@@ -114,17 +114,17 @@ def _from_builder(node: Node) -> Region | None:
     return region(condition)
 
 
-def _from_relation(node: Node) -> Region | None:
+def _from_relation(node: Expression) -> Region | None:
     sides, operators = node.args, node.value
     if operators == ("in",):
         return region(sides[1])
     if len(operators) == 2 and operators[-1] == "in" and operators[0] == "=":
         return None
-    if not set(operators) <= FLIPPED.keys():
+    if not set(operators) <= TURNED.keys():
         return None
     if len(sides) == 3:
         low, high = (operators[0], sides[0], sides[1]), (operators[1], sides[1], sides[2])
-        parts = [_half(FLIPPED[low[0]], low[2], low[1]), _half(*high)]
+        parts = [_half(TURNED[low[0]], low[2], low[1]), _half(*high)]
         if None in parts:
             return None
         return _joined_ends(*parts) or _intersection(*parts)
@@ -132,7 +132,7 @@ def _from_relation(node: Node) -> Region | None:
 
 
 def _joined_ends(first: Region, second: Region) -> Region | None:
-    """low < x < high without comparing the ends, which may be symbolic."""
+    """low < x < high without comparing the ends, so that they may be symbolic."""
     if len(first) != 1 or len(second) != 1:
         return None
     one, other = first[0], second[0]
@@ -143,10 +143,10 @@ def _joined_ends(first: Region, second: Region) -> Region | None:
     return None
 
 
-def _half(operator: str, left: Node, right: Node) -> Region | None:
+def _half(operator: str, left: Expression, right: Expression) -> Region | None:
     """`left operator right` solved for its variable: a symbol alone on one side, else the only symbol."""
     if right.kind == "symbol" and left.kind != "symbol":
-        left, right, operator = right, left, FLIPPED[operator]
+        left, right, operator = right, left, TURNED[operator]
     if left.kind == "symbol" and left.value not in symbols(right):
         return _bound(operator, right)
     names = symbols(left) | symbols(right)
@@ -155,11 +155,11 @@ def _half(operator: str, left: Node, right: Node) -> Region | None:
     if left.kind == "call" and left.value == "abs" and not symbols(right):
         return _absolute(operator, left.args[0], right)
     if right.kind == "call" and right.value == "abs" and not symbols(left):
-        return _absolute(FLIPPED[operator], right.args[0], left)
-    return _linear(operator, Node("add", None, (left, Node("neg", None, (right,)))), next(iter(names)))
+        return _absolute(TURNED[operator], right.args[0], left)
+    return _linear(operator, difference(left, right), next(iter(names)))
 
 
-def _bound(operator: str, end: Node) -> Region:
+def _bound(operator: str, end: Expression) -> Region:
     closed = operator in ("<=", ">=")
     if operator in ("<", "<="):
         return [Interval(MINUS_INFINITY, False, end, closed)]
@@ -170,30 +170,28 @@ def _bound(operator: str, end: Node) -> Region:
     return [Interval(MINUS_INFINITY, False, end, False), Interval(end, False, INFINITY, False)]
 
 
-def _absolute(operator: str, inner: Node, limit: Node) -> Region | None:
-    opposite = Node("neg", None, (limit,))
-    if operator in ("<", "<="):
-        parts = _half(operator, inner, limit), _half(FLIPPED[operator], inner, opposite)
-        return _intersection(*parts) if None not in parts else None
-    if operator in (">", ">="):
-        parts = _half(operator, inner, limit), _half(FLIPPED[operator], inner, opposite)
-        return parts[0] + parts[1] if None not in parts else None
-    return None
+def _absolute(operator: str, inner: Expression, limit: Expression) -> Region | None:
+    if operator in ("=", "!="):
+        return None
+    parts = _half(operator, inner, limit), _half(TURNED[operator], inner, make("neg", limit))
+    if None in parts:
+        return None
+    return _intersection(*parts) if operator in ("<", "<=") else parts[0] + parts[1]
 
 
-def _linear(operator: str, difference: Node, name: str) -> Region | None:
+def _linear(operator: str, difference: Expression, name: str) -> Region | None:
     """`difference operator 0`, linear in the symbol `name`."""
     parts = linear(difference, name)
     rise = value(parts[1]) if parts else None
     if rise is None or rise == 0 or context.im(rise) != 0:
         return None
     return _bound(
-        operator if context.re(rise) > 0 else FLIPPED[operator],
-        Node("neg", None, (Node("div", None, parts),)),
+        operator if context.re(rise) > 0 else TURNED[operator],
+        make("neg", make("div", *parts)),
     )
 
 
-def _order(first: Node, second: Node) -> int | None:
+def _order(first: Expression, second: Expression) -> int | None:
     """-1, 0 or 1 for numeric ends, None where they cannot be compared."""
     if first == second or same(first, second):
         return 0
@@ -251,7 +249,7 @@ def _merged(parts: Region) -> Region | None:
     return result
 
 
-def _same_end(first: Node, first_closed: bool, second: Node, second_closed: bool) -> bool:
+def _same_end(first: Expression, first_closed: bool, second: Expression, second_closed: bool) -> bool:
     infinite = any(part == INFINITY for part in walk(first))
     return same(first, second) is True and (infinite or first_closed == second_closed)
 

@@ -1,17 +1,15 @@
-"""Equations and inequalities as wholes: scaled, turned round, solved for y; and what is only a name."""
+"""Equations and inequalities: equal up to a factor, reversed, or solved for y; left sides that only name."""
 
-from fractions import Fraction
 from typing import Any
 
-from pipeline.evaluate.grader.tree import Node, symbols, walk
-from pipeline.evaluate.grader.values import Undefined, close, context, evaluate, linear, points, same
+from pipeline.grader.tree import Expression, difference, make, number, symbols, walk
+from pipeline.grader.values import Undefined, close, context, evaluate, linear, points, same
 
-ZERO = Node("number", Fraction(0))
 TURNED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "=": "=", "!=": "!="}
 
 
-def is_name(node: Node) -> bool:
-    """Whether a left side only names what is asked for: x, x_1, S_n, f(x), (a, b), |AB|, NO/BO, "Minimum"."""
+def is_name(node: Expression) -> bool:
+    """Whether a left side only names the answer: x, x_1, S_n, f(x), (a, b), |AB|, NO/BO, "Minimum"."""
     kind = node.kind
     if kind in ("symbol", "text"):
         return True
@@ -20,7 +18,7 @@ def is_name(node: Node) -> bool:
     if kind == "apply":
         return all(
             argument.kind in ("symbol", "number", "constant", "neg", "apply") for argument in node.args
-        ) and not any(Node("symbol", node.value) in walk(argument) for argument in node.args)
+        ) and not any(Expression("symbol", node.value) in walk(argument) for argument in node.args)
     if kind == "tuple":
         return all(is_name(argument) for argument in node.args)
     if kind == "call":
@@ -32,8 +30,8 @@ def is_name(node: Node) -> bool:
     return kind == "pow" and node.args[0].kind == "symbol" and node.args[0].value[0].isupper()
 
 
-def _is_segment(node: Node) -> bool:
-    """Products of capitals, such as AB, and quotients of them."""
+def _is_segment(node: Expression) -> bool:
+    """Whether an expression names line segments: AB, |AB|, AB/CD."""
     if node.kind in ("mul", "div", "ratio"):
         return all(_is_segment(argument) for argument in node.args)
     if node.kind == "call" and node.value == "abs":
@@ -41,12 +39,12 @@ def _is_segment(node: Node) -> bool:
     return node.kind in ("symbol", "apply") and (node.value[0].isupper() or node.value.startswith("mark"))
 
 
-def _difference(relation: Node) -> Node:
+def _difference(relation: Expression) -> Expression:
     left, right = relation.args
-    return Node("add", None, (left, Node("neg", None, (right,))))
+    return difference(left, right)
 
 
-def _values(node: Node, names: frozenset[str]) -> list[Any]:
+def _values(node: Expression, names: frozenset[str]) -> list[Any]:
     found = []
     for point in points(names, whole=False):
         try:
@@ -58,8 +56,8 @@ def _values(node: Node, names: frozenset[str]) -> list[Any]:
     return found
 
 
-def _proportional(first: Node, second: Node) -> Any | None:
-    """The constant second/first at all points, or None if it varies or cannot be found."""
+def _proportional(first: Expression, second: Expression) -> Any | None:
+    """second/first if it is the same at all points, else None."""
     names = symbols(first) | symbols(second)
     pairs = [
         pair
@@ -72,8 +70,8 @@ def _proportional(first: Node, second: Node) -> Any | None:
     return ratios[0] if ratios[0] != 0 and all(close(ratios[0], ratio) for ratio in ratios[1:]) else None
 
 
-def same_equation(first: Node, second: Node) -> bool | None:
-    """Whether two equations have the same solutions: one is a multiple, or both give the same symbol."""
+def same_equation(first: Expression, second: Expression) -> bool | None:
+    """Whether two equations are multiples of each other or have the same solution for one symbol."""
     if symbols(first) != symbols(second):
         return False
     one, other = _difference(first), _difference(second)
@@ -86,23 +84,23 @@ def same_equation(first: Node, second: Node) -> bool | None:
     return False
 
 
-def solved_for_y(relation: Node) -> Node | None:
-    """The expression that y equals by an equation linear in y, or None."""
+def solved_for_y(relation: Expression) -> Expression | None:
+    """The solution for y of an equation linear in y, or None."""
     return (
         _solved(_difference(relation), "y") if "y" in symbols(relation) and len(relation.args) == 2 else None
     )
 
 
-def _solved(difference: Node, name: str) -> Node | None:
-    """The solution of `difference` = 0 for a symbol in which it is linear, as a tree."""
+def _solved(difference: Expression, name: str) -> Expression | None:
+    """The solution of `difference` = 0 for a symbol in which it is linear, or None."""
     parts = linear(difference, name)
-    if parts is None or same(parts[1], ZERO) is not False:
+    if parts is None or same(parts[1], number(0)) is not False:
         return None
-    return Node("neg", None, (Node("div", None, parts),))
+    return make("neg", make("div", *parts))
 
 
-def same_order(first: Node, second: Node) -> bool | None:
-    """Whether two chains of inequalities are the same, also turned round or as multiples."""
+def same_order(first: Expression, second: Expression) -> bool | None:
+    """Whether two chains of inequalities are equal, also reversed or multiplied by a factor."""
     if len(first.args) == len(second.args):
         pairs = list(zip(first.args, second.args, strict=True))
         if first.value == second.value and all(same(*pair) for pair in pairs):

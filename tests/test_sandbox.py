@@ -1,5 +1,6 @@
 """The sandbox: no attack has an effect outside, none leaves a process, and ordinary programs work."""
 
+import ctypes
 import json
 import os
 import platform
@@ -7,16 +8,17 @@ import socket
 import subprocess
 import sys
 import sysconfig
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
-from sandbox_attacks import CALL, ESCAPES, STATUSES
+from sandbox_attacks import CALL, ESCAPES, LAYERS, STATUSES
 
-from pipeline.common.manifest import ROOT
-from pipeline.evaluate.sandbox import __main__ as program
-from pipeline.evaluate.sandbox import kernel
-from pipeline.evaluate.sandbox.pool import Sandbox, Worker
+from pipeline.common.manifest import ROOT, code_files
+from pipeline.evaluate import sandbox as program
+from pipeline.sandbox import kernel
+from pipeline.sandbox.pool import Sandbox, Worker
 
 SECONDS = 1.0
 
@@ -82,11 +84,16 @@ def sandbox(request, world):
         yield found
 
 
-def settled(sandbox) -> set[int]:
-    """Descendants of this process that belong to the sandbox."""
+def _worker_process(sandbox) -> int:
     worker = sandbox.free.get()
     sandbox.free.put(worker)
-    return {worker.process.pid} | processes_below(worker.process.pid)
+    return worker.process.pid
+
+
+def settled(sandbox) -> set[int]:
+    """Descendants of this process that belong to the sandbox."""
+    worker = _worker_process(sandbox)
+    return {worker} | processes_below(worker)
 
 
 def run_and_check(sandbox, code, world):
@@ -144,6 +151,90 @@ def test_outside_the_sandbox_the_same_attacks_succeed(world, tmp_path, name):
     assert "ESCAPED" in done.stdout, done.stderr
 
 
+SWITCH_OFF = {
+    "Landlock": "kernel.landlock_version = lambda: 0",
+    "seccomp": "kernel.seccomp_known = lambda: False",
+    "limits": "jail._limit = lambda seconds: None",
+}  # namespaces are off in a plain worker
+
+
+def _with_only(layer: str | None, monkeypatch) -> Sandbox:
+    """A sandbox in which all other layers are switched off; its worker does not import numpy and sympy."""
+    off = "\n".join(line for name, line in SWITCH_OFF.items() if name != layer)
+    code = f"import socket\nfrom pipeline.sandbox import jail, kernel, worker\n{off}\n"
+    code += "worker.warm_up = int\nworker.main()"
+    monkeypatch.setattr(Worker, "command", (sys.executable, "-s", "-P", "-c", code))
+    if layer != "namespaces":
+        _plain_worker(monkeypatch)
+    return Sandbox(1)
+
+
+@pytest.fixture(scope="module")
+def open_world(world):
+    """What no file permission protects: a folder for everyone, and shared memory under a key."""
+    libc, key = ctypes.CDLL(None), 0x5EED0000 + os.getpid() % 0xFFFF
+    memory = libc.shmget(key, 4096, 0o1666)
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        Path(folder).chmod(0o777)
+        (Path(folder) / "secret").write_text("CANARY")
+        yield {**world, "open_folder": folder, "key": key}
+    libc.shmctl(memory, 0, None)
+
+
+@pytest.fixture(scope="module")
+def no_layer():
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        sandbox = _with_only(None, monkeypatch)
+    with sandbox:
+        yield sandbox
+
+
+@pytest.fixture(scope="module")
+def one_layer(request):
+    """A sandbox with one layer; skips where the system does not have it."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        sandbox = _with_only(request.param, monkeypatch)
+    with sandbox:
+        absent = {
+            "namespaces": any("no namespaces" in line for line in sandbox.missing),
+            "Landlock": not kernel.landlock_version(),
+            "seccomp": not kernel.seccomp_known(),
+            "limits": False,
+        }
+        if absent[request.param]:
+            pytest.skip(f"this system has no {request.param}: {sandbox.missing}")
+        yield sandbox
+
+
+@pytest.mark.parametrize(
+    ("one_layer", "name"),
+    [(layer, name) for layer, attacks in LAYERS.items() for name in attacks],
+    indirect=["one_layer"],
+)
+def test_each_layer_holds_alone_and_without_any_the_attack_succeeds(
+    one_layer, no_layer, open_world, name, request
+):
+    code = LAYERS[request.node.callspec.params["one_layer"]][name]
+    if "{call}" in code and platform.machine() != "x86_64":
+        pytest.skip("numbers of system calls are those of x86_64")
+    code = code.format(**open_world)
+    (without,), (alone,) = (sandbox.run([code], 10.0) for sandbox in (no_layer, one_layer))
+    assert "ESCAPED" in without.stdout, without.stderr
+    assert "ESCAPED" not in alone.stdout
+    assert "NameError" not in alone.stderr and "SyntaxError" not in alone.stderr
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root sees the namespaces of a worker")
+def test_the_worker_has_namespaces_of_its_own():
+    with Sandbox(1) as sandbox:
+        if any("no namespaces" in line for line in sandbox.missing):
+            pytest.skip(f"this system allows no namespaces: {sandbox.missing}")
+        (inner,) = settled(sandbox) - {_worker_process(sandbox)}
+        for kind in ("user", "mnt", "pid", "net", "ipc", "uts"):
+            link = f"ns/{kind}"
+            assert os.readlink(f"/proc/{inner}/{link}") != os.readlink(f"/proc/self/{link}"), kind
+
+
 def test_programs_see_neither_each_other_nor_what_others_left():
     with Sandbox(2) as sandbox:
         write = (
@@ -181,7 +272,7 @@ def test_a_lost_worker_costs_one_program_and_is_replaced():
 
 
 def test_a_killed_parent_takes_its_programs_along():
-    code = "from pipeline.evaluate.sandbox.pool import Sandbox\nSandbox(1).run(['while True: pass'], 300.0)"
+    code = "from pipeline.sandbox.pool import Sandbox\nlist(Sandbox(1).run(['while True: pass'], 300.0))"
     parent = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT)
     deadline = time.monotonic() + 60
     while len(below := processes_below(parent.pid)) < 3 and time.monotonic() < deadline:
@@ -192,6 +283,10 @@ def test_a_killed_parent_takes_its_programs_along():
     while any(Path(f"/proc/{process}").exists() for process in below) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not [process for process in below if Path(f"/proc/{process}").exists()]
+
+
+def test_the_workers_code_counts_as_code_of_the_evaluation():
+    assert Path("pipeline/sandbox/worker.py") in code_files("pipeline.evaluate")
 
 
 def test_a_missing_layer_is_said_at_the_start(monkeypatch, capfd):
@@ -215,7 +310,7 @@ def test_it_works_for_an_ordinary_user(tmp_path):
     programs = ["print(2)", f"print(open({str(secret)!r}).read())"]
     code = (
         f"import sys; sys.path[:0] = {[str(ROOT), sysconfig.get_path('purelib')]!r}\n"
-        "from pipeline.evaluate.sandbox import pool\nwith pool.Sandbox(1) as sandbox:\n"
+        "from pipeline.sandbox import pool\nwith pool.Sandbox(1) as sandbox:\n"
         f"    print(sandbox.missing, [found.stdout for found in sandbox.run({programs!r}, 5)])"
     )
     done = subprocess.run(

@@ -1,14 +1,13 @@
-r"""One spelling for what is written in many ways: full-width signs, unicode mathematics, LaTeX spacing.
+r"""Unify spelling: full-width characters, unicode mathematics, LaTeX spacing, number words.
 
-`clean` works on strings only and changes no meaning: what stays is LaTeX or plain ASCII for the parser.
-Chinese and English number words are read here too, because they are spelling.
+`clean` maps a string to LaTeX or plain ASCII of the same meaning, which the parser reads.
 """
 
 import re
 import unicodedata
 from functools import lru_cache
 
-from pipeline.evaluate.grader.vocabulary import COMMANDS, NUMBER_WORDS
+from pipeline.grader.vocabulary import COMMANDS, NUMBER_WORDS
 
 _CHARACTERS = {code: chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)}
 _CHARACTERS |= {code: " " for code in (*range(0x20), 0x7F, 0x200B, 0x200C, 0x200D, 0xFEFF)}
@@ -117,7 +116,7 @@ def _chinese_integer(text: str) -> int:
 
 
 def _chinese(text: str) -> str:
-    """A Chinese number with its measure word in digits, e.g. 三十二个 as 32 个; other text as it is."""
+    """A Chinese number with its measure word in digits, e.g. 三十二个 as 32 个; other text unchanged."""
     if text in ("半", "一半"):
         return "1/2"
     match = _CHINESE.fullmatch(text.replace(" ", ""))
@@ -143,7 +142,7 @@ def _chinese(text: str) -> str:
 
 
 def number_word(text: str) -> str | None:
-    """The digits of an English number word up to ninety-nine, or None."""
+    """An English number word up to ninety-nine in digits, or None."""
     tens, _, ones = text.casefold().strip().replace("-", " ").partition(" ")
     if not ones:
         found = NUMBER_WORDS.get(tens)
@@ -167,7 +166,7 @@ def _vulgar(match: re.Match[str]) -> str:
 
 
 def _without_qualifiers(text: str) -> str:
-    """The text without clauses such as "for all x", that change nothing in an answer."""
+    """The text without clauses such as "for all x", which do not change an answer."""
     while (match := _QUALIFIER.search(text)) and match.start():
         before = text[: match.start()].rstrip()
         for opening in ("\\text {", "\\text{", ",", "("):
@@ -178,7 +177,7 @@ def _without_qualifiers(text: str) -> str:
 
 @lru_cache(maxsize=16384)
 def clean(text: str) -> str:
-    r"""The text in one spelling: ASCII signs, \frac for \dfrac, no spacing, no $, no final full stop."""
+    r"""Unified spelling: ASCII, \frac for \dfrac, no spacing commands, no $, no final full stop."""
     text = _CIRCLED.sub(
         lambda match: ", ".join(str(ord(sign) - 0x245F) for sign in match[0] if "①" <= sign <= "⑳"), text
     )
@@ -188,7 +187,7 @@ def clean(text: str) -> str:
                 lambda match, mark=mark, table=table: f"{mark}{{{match[0].translate(table)}}}", text
             )
         text = _VULGAR.sub(_vulgar, text)
-    text = " ".join(text.translate(_CHARACTERS).split())  # runs of spaces would cost the patterns dear
+    text = " ".join(text.translate(_CHARACTERS).split())  # long runs of spaces slow the patterns down
     for pattern, replacement in _REWRITES:
         text = pattern.sub(replacement, text)
     text = text.replace("\\$", "$")

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.evaluate.answers import compare, extract, grade
-from pipeline.evaluate.benchmarks import Item
-from pipeline.evaluate.grading import grade_answers
+from pipeline.grader.answers import compare, grade
+from pipeline.grader.extraction import extract
 
+LABELLED = Path(__file__).parent / "data/grader_pairs.jsonl"
 PAIRS = Path(__file__).parents[2] / "shared" / "data" / "grader" / "pairs.jsonl.gz"
 
 
@@ -83,6 +83,13 @@ def test_answers_that_mean_the_same_are_right(reference, answer):
 )
 def test_answers_that_differ_are_not_right(reference, answer):
     assert not compare(reference, answer).right
+
+
+def test_every_labelled_pair_gets_its_label():
+    """Our own pairs, by kind; `same`: whether a reader of the question takes both as the same answer."""
+    rows = [json.loads(line) for line in LABELLED.read_text().splitlines()]
+    found = [compare(row["reference"], row["answer"], question=row.get("question")) for row in rows]
+    assert [row for row, verdict in zip(rows, found, strict=True) if verdict.right != row["same"]] == []
 
 
 def test_a_percent_sign_may_be_left_out_only_where_percent_was_asked_for():
@@ -159,7 +166,7 @@ def test_a_plain_integer_is_graded_in_microseconds():
 def test_agreement_with_labelled_pairs():
     with gzip.open(PAIRS, "rt") as file:
         rows = [row for row in map(json.loads, file) if row["policy"] != "rounded"]
-    verdicts = grade_answers([(Item(row["id"], row["question"], row["gold"]), row["pred"]) for row in rows])
+    verdicts = [compare(row["gold"], row["pred"], question=row["question"]) for row in rows]
     wrongly_right = sum(
         verdict.right and not row["label"] for verdict, row in zip(verdicts, rows, strict=True)
     )

@@ -1,9 +1,9 @@
-"""A worker: imports the mathematical packages once, then runs each program in a fork of itself.
+"""A worker process: it imports the mathematical packages once, then runs each program in a fork of itself.
 
-`python -m pipeline.evaluate.sandbox.worker isolated|plain PROJECT`, started by `pool`. Requests and replies
-are JSON lines on its standard input and output, which no program's process inherits. Isolated, the worker is
-process 1 of its own process namespace: no signal of a program reaches it, and one kill(-1) ends whatever a
-program has started, however it detached itself.
+`python -m pipeline.sandbox.worker isolated|plain PROJECT`, started by `pool`. Requests and replies
+are JSON lines on its standard input and output, which programs do not inherit. An isolated worker is process
+1 of its own process namespace: no signal of a program reaches it, and one kill(-1) ends every process that a
+program started, detached or not.
 """
 
 import gc
@@ -19,7 +19,7 @@ import traceback
 from contextlib import suppress
 from typing import Any
 
-from pipeline.evaluate.sandbox import jail, kernel
+from pipeline.sandbox import jail, kernel
 
 WARM = ("math", "fractions", "decimal", "itertools", "functools", "collections", "datetime", "statistics")
 WARM += ("random", "re", "numpy", "sympy")
@@ -33,20 +33,24 @@ sympy.diff(sympy.sqrt(x) * sympy.log(x), x), sympy.factor(x**3 - 1), sympy.expan
 sympy.simplify(sympy.sin(x) ** 2 + sympy.cos(x) ** 2), sympy.nsimplify("0.25"), sympy.N(sympy.pi, 20)
 sympy.Matrix([[1, 2], [3, 4]]).inv(), sympy.factorint(360), sympy.summation(x, (x, 1, 10))
 str(sympy.Rational(1, 3)), sympy.latex(sympy.sqrt(2) / 2), sympy.sympify("x + 1"), sympy.isprime(97)
-"""  # much of these packages is loaded and cached only when first used
+"""  # first use loads and caches much of these packages
 OUTPUT_BYTES = 1 << 16  # of each stream
 MEMORY_EXIT = 77
-LIMIT_SIGNALS = (signal.SIGXCPU, signal.SIGXFSZ, signal.SIGKILL)  # the last: by the kernel, short of memory
+LIMIT_SIGNALS = (
+    signal.SIGXCPU,
+    signal.SIGXFSZ,
+    signal.SIGKILL,
+)  # the last: by the kernel, out of memory
 
 
 def prepare(isolated: bool, paths: list[str], requests: int, replies: int) -> None:
-    """Enter the jail. Isolated, this returns in process 1 of the new namespaces; its parent waits for it."""
+    """Enter the jail. If isolated, return in process 1 of the new namespaces, whose parent waits."""
     with suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write("1000")  # if memory runs out, programs go first
     if isolated:
         kernel.unshare(jail.NAMESPACES)
         os.write(replies, b"map\n")
-        os.read(requests, 1)  # now the pool has mapped our users
+        os.read(requests, 1)  # the pool has mapped our users
         jail.build_view(paths)
         child = os.fork()
         if child:
@@ -66,7 +70,7 @@ def prepare(isolated: bool, paths: list[str], requests: int, replies: int) -> No
 
 
 def warm_up() -> None:
-    """Import what programs use, where it is installed, and keep the pages shared with all forks."""
+    """Import installed packages that programs use, and keep their pages shared with all forks."""
     for name in WARM:
         with suppress(ImportError):
             importlib.import_module(name)
@@ -81,7 +85,7 @@ def _execute(code: str) -> int:
     scope: dict[str, Any] = {"__name__": "__main__", "__builtins__": __builtins__}
     try:
         exec(compile(code, "<program>", "exec"), scope)
-        for thread in threading.enumerate():  # as an interpreter does before it ends
+        for thread in threading.enumerate():  # as the interpreter does at exit
             if thread is not threading.main_thread() and not thread.daemon:
                 thread.join()
         return 0
@@ -100,7 +104,7 @@ def _execute(code: str) -> int:
 
 
 def _program_process(code: str, seconds: float, isolated: bool, paths: list[str], streams: list[int]) -> None:
-    """The forked child: locks itself, runs the program and ends; never returns."""
+    """In the forked child: confine this process, run the program and exit; never returns."""
     status = 1
     try:
         null = os.open("/dev/null", os.O_RDONLY)
@@ -129,7 +133,7 @@ def _children() -> list[int]:
 
 
 def end_all(isolated: bool) -> dict[int, int]:
-    """Kill every process that the program left, and collect them all; returns statuses by process."""
+    """Kill and reap every process that the program left; returns exit statuses by process."""
     statuses = {}
     while True:
         for process in [-1] if isolated else _children():
@@ -143,12 +147,12 @@ def end_all(isolated: bool) -> dict[int, int]:
 
 
 def _watch(process: int, streams: dict[int, bytearray], requests: int, seconds: float) -> str | None:
-    """Read the program's output until it ends; returns `timeout` or `limit` if it must be ended."""
+    """Read the program's output until it exits; returns `timeout` or `limit` if it must be killed."""
     handle, deadline = os.pidfd_open(process), time.monotonic() + seconds
     poll = select.poll()
     for descriptor in (handle, *streams):
         poll.register(descriptor, select.POLLIN)
-    poll.register(requests, 0)  # only its hang-up: then nobody waits for a result any more
+    poll.register(requests, 0)  # hang-up only: nobody waits for the result any more
     try:
         while True:
             left = deadline - time.monotonic()
@@ -172,7 +176,7 @@ def _watch(process: int, streams: dict[int, bytearray], requests: int, seconds: 
 
 
 def run(code: str, seconds: float, isolated: bool, paths: list[str], requests: int) -> dict[str, str]:
-    """Run one program: {"status", "stdout", "stderr"}; nothing of it is left afterwards."""
+    """Run one program and end all its processes: {"status", "stdout", "stderr"}."""
     pipes = [os.pipe(), os.pipe()]
     process = os.fork()
     if process == 0:
@@ -203,7 +207,7 @@ def main() -> None:
     paths = jail.library_paths(project)
     sys.path[:] = [path for path in sys.path if path and os.path.abspath(path) != project]
     if not isolated:
-        warm_up()  # before it becomes another user, who may not reach the libraries
+        warm_up()  # before the change to a user who may be unable to read the libraries
     prepare(isolated, paths, requests, replies)
     if isolated:
         warm_up()

@@ -1,16 +1,15 @@
-"""Answers in words: the same words, a sentence around a value, a short answer out of a longer reference.
+"""Compare answers in words: equal words, a sentence that states a value, a short answer to a long reference.
 
-Only what can be decided without understanding is decided here; the rest is undecided, "prose".
+Only what needs no understanding of the text is decided; the rest is undecided with the reason "prose".
 """
 
 import re
 from collections.abc import Callable
-from typing import Literal
 
-from pipeline.evaluate.grader.notation import number_word
-from pipeline.evaluate.grader.vocabulary import ARTICLES, CLAUSE_WORDS, SYNONYMS
+from pipeline.grader.notation import number_word
+from pipeline.grader.tree import Decision
+from pipeline.grader.vocabulary import ARTICLES, CLAUSE_WORDS, SYNONYMS
 
-Outcome = tuple[Literal["right", "wrong", "undecided"], str]
 MAX_SENTENCE = 2000
 _WORD = re.compile(r"[^\W\d_]+(?:['-][^\W\d_]+)*|\d+(?:\.\d+)?|√")
 _HEDGE = re.compile(
@@ -40,7 +39,7 @@ def words(text: str) -> list[str]:
 
 
 def same_words(first: str, second: str) -> bool:
-    """Whether two short texts say the same by the same words or by a known synonym."""
+    """Whether two short texts have the same words or are known synonyms."""
     one, other = words(first), words(second)
     if not any(word[0].isalpha() for word in one) or not any(word[0].isalpha() for word in other):
         return one == other and bool(one) and first.split() == second.split()
@@ -53,19 +52,19 @@ def _canonical(found: list[str]) -> str:
 
 
 def is_unit(phrase: str) -> bool:
-    """Whether words behind a number can be its unit: a few, and no clause."""
+    """Whether the words after a number can be its unit: few, and no clause."""
     found = re.findall(r"[^\W\d_]+", phrase.casefold())
     return len(found) <= 8 and CLAUSE_WORDS.isdisjoint(found)
 
 
 def has_sentence(text: str) -> bool:
-    """Whether a text holds words of a sentence, not only a name, a unit or a value."""
+    """Whether a text is a sentence and not only a name, a unit or a value."""
     plain = _plain(re.sub(r"\\[A-Za-z]+", " ", text))
     return len(re.findall(r"[^\W\d_]{2,}", plain)) >= 3 or len(re.findall(r"[\u4e00-\u9fff]", plain)) >= 5
 
 
 def claims(text: str) -> list[str]:
-    """What a sentence may claim to be the value: what follows its last = or verb, or its only number."""
+    """Values that a sentence may state: what follows its last = or verb, and its only number."""
     text = text[-MAX_SENTENCE:]
     last = re.split(r"(?<=[a-z\d)])[.!?。；]\s+(?=[A-Z\u4e00-\u9fff])", text.strip())[-1]
     if _HEDGE.search(last) or _MAYBE.search(last):
@@ -75,8 +74,8 @@ def claims(text: str) -> list[str]:
     return found[:1] + (numbers if len(numbers) == 1 and len(numbers[0]) < 30 else [])
 
 
-def compare_prose(gold: str, given: str, same: Callable[[str, str], bool]) -> Outcome:
-    """Compare two answers of which at least one is in words; `same` compares the values within."""
+def compare_prose(gold: str, given: str, same: Callable[[str, str], bool]) -> Decision:
+    """Compare two answers of which at least one is in words; `same` compares values found in them."""
     if same_words(gold, given):
         return "right", "words"
     if has_sentence(given) and not has_sentence(gold):
@@ -89,8 +88,8 @@ def compare_prose(gold: str, given: str, same: Callable[[str, str], bool]) -> Ou
     return "wrong", "words"
 
 
-def _against_sentence(gold: str, given: str) -> Outcome:
-    """A reference in words: its subject or predicate, or its numbers in order with no other words."""
+def _against_sentence(gold: str, given: str) -> Decision:
+    """Accept the first or last words of a reference in words, or its numbers in order without new words."""
     expected, found = words(gold), words(given)
     if not found or _HEDGE.search(given) or _HEDGE.search(gold):
         return "undecided", "prose"

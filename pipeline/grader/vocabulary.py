@@ -1,4 +1,4 @@
-"""Words that the grader knows: units with their sizes, functions, commands, answers that mean the same."""
+"""Words that the grader knows: functions, commands, number words, synonyms, units with their sizes."""
 
 from fractions import Fraction
 
@@ -7,25 +7,49 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+def _spellings(table: dict[str, str], unchanged: str = "") -> dict[str, str]:
+    """Meanings by spelling, from spellings by meaning; the words in `unchanged` mean themselves."""
+    meanings = {word: word for word in unchanged.split()}
+    return meanings | {word: meaning for meaning, words in table.items() for word in words.split()}
+
+
 # Latin, Greek and LaTeX
 
-FUNCTIONS = _words(
-    """sin cos tan cot sec csc arcsin arccos arctan arccot arcsec arccsc sinh cosh tanh coth arcsinh
-    arccosh arctanh log ln lg exp sqrt cbrt abs floor ceil max min gcd lcm det arg Re Im sgn Arg Log
-    asin acos atan arsinh tg ctg arctg"""
+FUNCTIONS = _spellings(
+    {"arcsin": "asin", "arccos": "acos", "arctan": "atan arctg", "arcsinh": "arsinh", "tan": "tg"}
+    | {"cot": "ctg", "log10": "lg", "log": "Log", "arg": "Arg"},
+    """sin cos tan cot sec csc arcsin arccos arctan arccot arcsec arccsc sinh cosh tanh coth arcsinh arccosh
+    arctanh log ln exp sqrt cbrt abs floor ceil max min gcd lcm det arg Re Im sgn""",
 )
-ALIASES = {
-    "asin": "arcsin",
-    "acos": "arccos",
-    "atan": "arctan",
-    "lg": "log10",
-    "Arg": "arg",
-    "Log": "log",
-    "arsinh": "arcsinh",
-    "tg": "tan",
-    "ctg": "cot",
-    "arctg": "arctan",
-}
+CONSTANTS = _spellings({"pi": "pi", "infinity": "infty infinity inf oo"})
+RELATIONS = _spellings(
+    {
+        "=": "= == :=",
+        "<": "< lt",
+        ">": "> gt",
+        "<=": "<= =< le leq leqslant leqq",
+        ">=": ">= => ge geq geqslant geqq",
+        "!=": "!= ne neq",
+        "~": "approx simeq sim doteq",
+    },
+    "in equiv cong parallel perp notin subset subseteq",
+)
+OPERATORS = _spellings(
+    {
+        "*": "cdot times ast",
+        "/": "div",
+        "+-": "pm",
+        "-+": "mp",
+        "setminus": "setminus backslash",
+        "mod": "bmod mod",
+        "and": "and land wedge",
+        "or": "or lor vee",
+        ":": "colon",
+    },
+    "cup cap lfloor rfloor lceil rceil langle rangle over choose",
+)
+DOTS = _words("dots ldots cdots vdots dotsc dotsb")
+SILENT = _words("triangle angle measuredangle therefore because")
 GREEK = _words(
     """alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi
     omicron rho sigma tau upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma
@@ -35,7 +59,8 @@ ACCENTS = _words(
     """mathbf boldsymbol bm vec overline bar hat widehat overrightarrow tilde dot ddot mathcal mathfrak
     underline"""
 )
-# commands that outputs escape twice
+MARKS = _words("overline bar vec overrightarrow hat widehat tilde dot ddot")
+# commands that models often write with two backslashes
 COMMANDS = _words(
     """frac dfrac tfrac cfrac sqrt pi text left right cdot times infty circ sin cos tan cot sec csc log
     ln theta alpha beta le leq ge geq lt gt ne neq pm mp cup cap in mathbb mathrm mathbf mbox binom
@@ -44,7 +69,7 @@ COMMANDS = _words(
 
 # English
 
-# runs of two or three letters that are words, not products of symbols
+# short runs of letters that are words, not products of one-letter symbols
 SHORT_WORDS = _words(
     """is the am pm if in no of for all not are any by at as on it we one two six ten odd even yes has day
     days cm mm km kg mg ml lb oz ft hr min sec mph rad deg per cups men pen how can was sum top red
@@ -57,39 +82,11 @@ CLAUSE_WORDS = _words(
     divided plus minus times"""
 )
 ARTICLES = _words("the a an is are it its")
-ONES = [
-    "zero",
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-    "eleven",
-    "twelve",
-    "thirteen",
-    "fourteen",
-    "fifteen",
-    "sixteen",
-    "seventeen",
-    "eighteen",
-    "nineteen",
-]
-TENS = _words("twenty thirty forty fifty sixty seventy eighty ninety")
-NUMBER_WORDS = {word: number for number, word in enumerate(ONES)} | {
-    "twenty": 20,
-    "thirty": 30,
-    "forty": 40,
-    "fifty": 50,
-    "sixty": 60,
-    "seventy": 70,
-    "eighty": 80,
-    "ninety": 90,
-}
+_ONES = """zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen
+    sixteen seventeen eighteen nineteen"""
+_TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
+NUMBER_WORDS = {word: number for number, word in enumerate(_ONES.split())}
+NUMBER_WORDS |= {word: 20 + 10 * place for place, word in enumerate(_TENS.split())}
 _SAME = {
     "yes": "true correct 是 对 正确 √ 是的",
     "no": "false incorrect 否 错 错误 不是 不对",
@@ -98,7 +95,7 @@ _SAME = {
     "infinity": "infinitely-many infinite infinitely-many-solutions 无穷 无数 无穷多",
     "dne": "does-not-exist undefined",
 }
-SYNONYMS = {word: first for first, others in _SAME.items() for word in (first, *others.split())}
+SYNONYMS = _spellings(_SAME, " ".join(_SAME))
 
 # units: name to size in the kind's base unit
 

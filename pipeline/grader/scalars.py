@@ -1,24 +1,21 @@
-r"""Single values: units, percent, degrees, bases, ratios, float noise, families such as \pi/6 + k\pi."""
+r"""Compare single values: units, percent, degrees, bases, ratios, rounding, families such as \pi/6 + k\pi."""
 
 from fractions import Fraction
-from typing import Literal
 
-from pipeline.evaluate.grader import units
-from pipeline.evaluate.grader.asked import Asked
-from pipeline.evaluate.grader.prose import same_words
-from pipeline.evaluate.grader.tree import Node, symbols, walk
-from pipeline.evaluate.grader.values import context, exact, linear, same, value
+from pipeline.grader import units
+from pipeline.grader.asked import Asked
+from pipeline.grader.prose import same_words
+from pipeline.grader.tree import Decision, Expression, make, number, symbols, walk
+from pipeline.grader.values import context, exact, linear, same, value
 
-Outcome = tuple[Literal["right", "wrong", "undecided"], str]
 NOISE = Fraction(1, 10**12)
 NOISE_DENOMINATOR = 10**9
 PARAMETERS = frozenset("knmlN")
-HUNDRED = Node("number", Fraction(100))
 UNIT_LETTERS = frozenset("mgshLlNJWVAKCFcd")
 
 
-def same_scalar(gold: Node, given: Node, asked: Asked) -> Outcome:
-    """Compare two single values; see the module."""
+def same_scalar(gold: Expression, given: Expression, asked: Asked) -> Decision:
+    """Compare two single values with their units."""
     if "text" in (gold.kind, given.kind):
         return _text(gold, given)
     (gold, gold_unit), (given, given_unit) = _unit(gold), _unit(given)
@@ -30,7 +27,7 @@ def same_scalar(gold: Node, given: Node, asked: Asked) -> Outcome:
             else ("wrong", "numbers and units")
         )
     if ratio != 1:
-        given = Node("mul", None, (Node("number", ratio), given))
+        given = make("mul", number(ratio), given)
         converted = _plain(gold, given, asked)[0]
         return (
             ("undecided", "right in another unit")
@@ -43,40 +40,40 @@ def same_scalar(gold: Node, given: Node, asked: Asked) -> Outcome:
     return outcome
 
 
-def _text(gold: Node, given: Node) -> Outcome:
+def _text(gold: Expression, given: Expression) -> Decision:
     if gold.kind == given.kind:
         return ("right" if same_words(gold.value, given.value) else "wrong"), "words"
     words, other = (gold, given) if gold.kind == "text" else (given, gold)
-    if other == Node("constant", "infinity"):
+    if other == Expression("constant", "infinity"):
         return ("right" if same_words(words.value, "infinity") else "wrong"), "words"
-    if other == Node("set"):
+    if other == Expression("set"):
         return ("right" if same_words(words.value, "none") else "wrong"), "words"
     return "wrong", "words against a value"
 
 
-def _unit(node: Node) -> tuple[Node, str]:
+def _unit(node: Expression) -> tuple[Expression, str]:
     if node.kind == "quantity":
         return node.args[0], node.value
     return node, ""
 
 
-def _unit_letter(gold: Node, given: Node, asked: Asked) -> Outcome | None:
-    """5 m, where m is no symbol of the answer but the unit."""
+def _unit_letter(gold: Expression, given: Expression, asked: Asked) -> Decision | None:
+    """Undecided for 5 m, where m may be a unit and not a symbol."""
     if given.kind != "mul" or given.args[1].kind != "symbol" or given.args[1].value not in UNIT_LETTERS:
         return None
     plain = given.args[0].kind in ("number", "decimal", "div")
     return ("undecided", "a letter that may be a unit") if plain and same(gold, given.args[0]) else None
 
 
-def _plain(gold: Node, given: Node, asked: Asked) -> Outcome:
+def _plain(gold: Expression, given: Expression, asked: Asked) -> Decision:
     for rule in (_bases, _degrees, _percent, _ratios):
         if (outcome := rule(gold, given, asked)) is not None:
             return outcome
     return _values(gold, given, asked)
 
 
-def _bases(gold: Node, given: Node, asked: Asked) -> Outcome | None:
-    """204_5: with a base on both sides by value, with one on one side by digits."""
+def _bases(gold: Expression, given: Expression, asked: Asked) -> Decision | None:
+    """Compare 204_5 by value if both sides have a base, else by digits."""
     if "base" not in (gold.kind, given.kind):
         return None
     if gold.kind == given.kind:
@@ -88,7 +85,7 @@ def _bases(gold: Node, given: Node, asked: Asked) -> Outcome | None:
     return ("right" if exact(plain) == other.value[0] else "wrong"), "digits in a base"
 
 
-def _in_base(node: Node) -> int | None:
+def _in_base(node: Expression) -> int | None:
     digits, base = node.value
     if not isinstance(base, Fraction) or base.denominator != 1 or not 2 <= base <= 36:
         return None
@@ -98,14 +95,14 @@ def _in_base(node: Node) -> int | None:
         return None
 
 
-def _degrees(gold: Node, given: Node, asked: Asked) -> Outcome | None:
+def _degrees(gold: Expression, given: Expression, asked: Asked) -> Decision | None:
     kinds = [node.kind == "degrees" for node in (gold, given)]
     if all(kinds):
         return _values(gold.args[0], given.args[0], asked)
     if not any(kinds):
         return None
     angle, other = (gold, given) if kinds[0] else (given, gold)
-    if Node("constant", "pi") in walk(other):
+    if Expression("constant", "pi") in walk(other):
         return _values(angle, other, asked)[0], "degrees as radians"
     outcome = _values(angle.args[0], other, asked)[0]
     if outcome == "right" and asked.radians and angle is given:
@@ -113,7 +110,7 @@ def _degrees(gold: Node, given: Node, asked: Asked) -> Outcome | None:
     return outcome, "degrees"
 
 
-def _percent(gold: Node, given: Node, asked: Asked) -> Outcome | None:
+def _percent(gold: Expression, given: Expression, asked: Asked) -> Decision | None:
     kinds = [node.kind == "percent" for node in (gold, given)]
     if not any(kinds):
         return None
@@ -127,7 +124,7 @@ def _percent(gold: Node, given: Node, asked: Asked) -> Outcome | None:
     return _values(gold, given, asked)[0], "percent"
 
 
-def _ratios(gold: Node, given: Node, asked: Asked) -> Outcome | None:
+def _ratios(gold: Expression, given: Expression, asked: Asked) -> Decision | None:
     """a : b is a/b; three parts and more are equal up to a factor."""
     kinds = [node.kind == "ratio" for node in (gold, given)]
     if not any(kinds):
@@ -135,18 +132,14 @@ def _ratios(gold: Node, given: Node, asked: Asked) -> Outcome | None:
     lengths = [len(node.args) for node in (gold, given) if node.kind == "ratio"]
     if all(kinds) and lengths[0] == lengths[1] > 2:
         crossed = (
-            same(_product(gold.args[0], right), _product(given.args[0], left))
+            same(make("mul", gold.args[0], right), make("mul", given.args[0], left))
             for left, right in zip(gold.args[1:], given.args[1:], strict=True)
         )
         return ("right" if all(crossed) else "wrong"), "ratio"
     return None if set(lengths) == {2} else ("wrong", "ratio")
 
 
-def _product(first: Node, second: Node) -> Node:
-    return Node("mul", None, (first, second))
-
-
-def _values(gold: Node, given: Node, asked: Asked) -> Outcome:
+def _values(gold: Expression, given: Expression, asked: Asked) -> Decision:
     outcome = same(gold, given)
     if outcome:
         return "right", "numbers" if exact(gold) is not None and exact(given) is not None else "numeric"
@@ -161,8 +154,8 @@ def _values(gold: Node, given: Node, asked: Asked) -> Outcome:
     return "undecided", "no value to compare"
 
 
-def _float_noise(gold: Node, given: Node) -> bool:
-    """Whether a number of a binary float's length is the other value up to its last digits."""
+def _float_noise(gold: Expression, given: Expression) -> bool:
+    """Whether `given` has the length of a binary float and equals `gold` up to the float's last digits."""
     noisy = exact(given)
     if noisy is None or noisy.denominator < NOISE_DENOMINATOR:
         return False
@@ -172,8 +165,8 @@ def _float_noise(gold: Node, given: Node) -> bool:
     return abs(value(given) / known - 1) < NOISE.numerator / context.mpf(NOISE.denominator)
 
 
-def _rounded(gold: Node, given: Node, decimals: int) -> bool:
-    """Whether `given` is the value of `gold` rounded to the places the question asks for."""
+def _rounded(gold: Expression, given: Expression, decimals: int) -> bool:
+    """Whether `given` is `gold` rounded to the decimal places that the question asks for."""
     rounded, known = exact(given), value(gold)
     if (
         rounded is None
@@ -188,12 +181,12 @@ def _rounded(gold: Node, given: Node, decimals: int) -> bool:
     return abs(value(given) - known) <= half * (1 + context.mpf(10) ** -30)
 
 
-def _same_family(gold: Node, given: Node) -> bool:
+def _same_family(gold: Expression, given: Expression) -> bool:
     r"""Whether a + b k over all whole k gives the same values: \pi/4 + k\pi and -3\pi/4 + k\pi."""
     names = symbols(gold)
     if names != symbols(given) or len(names) != 1 or not names <= PARAMETERS:
         return False
-    if not any(part == Node("constant", "pi") for part in walk(gold)):
+    if not any(part == Expression("constant", "pi") for part in walk(gold)):
         return False
     name = next(iter(names))
     ours, theirs = linear(gold, name), linear(given, name)

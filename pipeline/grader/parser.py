@@ -1,30 +1,30 @@
-r"""A bounded reader of final answers: cleaned LaTeX or plain ASCII to a `tree.Node`.
+r"""Parse a final answer, cleaned LaTeX or plain ASCII, to an `Expression`.
 
-From loosest to tightest: lists (, ; and or), labels and units, relations, unions, ratios; `expressions` reads
-what is below. Any text costs milliseconds: tokens, nesting and digits are bounded.
+From loosest to tightest: lists (, ; and or), labels and units, relations, unions, ratios, then `expressions`.
+Tokens, nesting and digits are bounded, so any text takes milliseconds.
 """
 
 from functools import lru_cache
 
-from pipeline.evaluate.grader.expressions import ExpressionParser
-from pipeline.evaluate.grader.groups import CLOSING, make
-from pipeline.evaluate.grader.prose import is_unit
-from pipeline.evaluate.grader.tokens import tokenize
-from pipeline.evaluate.grader.tree import Node, Unreadable
-from pipeline.evaluate.grader.vocabulary import LEADING_WORDS
+from pipeline.grader.expressions import ExpressionParser
+from pipeline.grader.groups import CLOSING
+from pipeline.grader.prose import is_unit
+from pipeline.grader.tokens import tokenize
+from pipeline.grader.tree import Expression, Unreadable, make
+from pipeline.grader.vocabulary import LEADING_WORDS
 
 
 class AnswerParser(ExpressionParser):
-    """Reads a whole answer."""
+    """Parses a whole answer."""
 
-    def answer(self) -> Node:
+    def answer(self) -> Expression:
         node = self.sequence()
         if self.peek() != "end":
             raise Unreadable(f"{self.peek()!r} not expected")
         return node
 
-    def sequence(self) -> Node:
-        """Items between separators; one item stands for itself. ";" separates whole lists."""
+    def sequence(self) -> Expression:
+        """A list of items, or the single item; ";" separates whole lists."""
         groups, items, connective = [], [self.item()], None
         while self.peek() in (",", ";", "and", "or"):
             kind = self.next().kind
@@ -39,23 +39,23 @@ class AnswerParser(ExpressionParser):
             connective = kind if connective in (None, ",") else connective
             items.append(self.item())
         last = self._list(items, connective)
-        return Node("list", ";", (*groups, last)) if groups else last
+        return Expression("list", ";", (*groups, last)) if groups else last
 
     @staticmethod
-    def _list(items: list[Node], connective: str | None) -> Node:
-        return items[0] if len(items) == 1 else Node("list", connective, tuple(items))
+    def _list(items: list[Expression], connective: str | None) -> Expression:
+        return items[0] if len(items) == 1 else Expression("list", connective, tuple(items))
 
-    def item(self) -> Node:
-        """A relation with an optional label before it and a unit behind it."""
+    def item(self) -> Expression:
+        """A relation with an optional label before and unit after it."""
         label, marked = self._leading_words()
         if label is not None and self.peek() in CLOSING | {"end"}:
-            return make("text", value=label)
+            return Expression("text", label)
         node = self._with_unit(self.nested(self.relation))
         if label is None or label.casefold() in LEADING_WORDS:
             return node
         if not marked:
             raise Unreadable(f"the words {label[:40]!r}")
-        return Node("relation", ("=",), (make("text", value=label), node))
+        return Expression("relation", ("=",), (Expression("text", label), node))
 
     def _leading_words(self) -> tuple[str | None, bool]:
         """Words before an expression, and whether a colon marks them as its label."""
@@ -67,7 +67,7 @@ class AnswerParser(ExpressionParser):
             self.next()
         return " ".join(words) or None, marked
 
-    def _with_unit(self, node: Node) -> Node:
+    def _with_unit(self, node: Expression) -> Expression:
         words = []
         while self.peek() in ("text", "/") or (words and self.peek() in ("^", "symbol", "(")):
             if self.peek() == "^":
@@ -81,8 +81,10 @@ class AnswerParser(ExpressionParser):
         if unit and not is_unit(unit):
             raise Unreadable(f"the words {unit[:40]!r}")
         if unit and node.kind == "relation":  # the unit of 72/18 = 4 kg is that of 4
-            return Node("relation", node.value, (*node.args[:-1], Node("quantity", unit, node.args[-1:])))
-        return Node("quantity", unit, (node,)) if unit else node
+            return Expression(
+                "relation", node.value, (*node.args[:-1], Expression("quantity", unit, node.args[-1:]))
+            )
+        return Expression("quantity", unit, (node,)) if unit else node
 
     def _exponent_digit(self) -> str:
         exponent = self.script()
@@ -98,41 +100,41 @@ class AnswerParser(ExpressionParser):
         self.expect(")")
         return " ".join(str(token.value) for token in self.tokens[start : self.position - 1] if token.value)
 
-    def relation(self) -> Node:
+    def relation(self) -> Expression:
         sides, operators = [self._side()], []
         while self.peek() == "relation":
             operators.append(self.next().value)
             if operators[-1] == "=" and self.peek() == "relation":
                 operators[-1] = self.next().value
             sides.append(self._side())
-        return Node("relation", tuple(operators), tuple(sides)) if operators else sides[0]
+        return Expression("relation", tuple(operators), tuple(sides)) if operators else sides[0]
 
-    def _side(self) -> Node:
+    def _side(self) -> Expression:
         if self.peek() == "text" and self.peek(1) == "relation":
-            return make("text", value=self.next().value)
+            return Expression("text", self.next().value)
         side = self.union()
         if self.peek() == "text" and self.peek(1) == "relation":
-            side = Node("quantity", self.next().value, (side,))
+            side = Expression("quantity", self.next().value, (side,))
         return side
 
-    def union(self) -> Node:
+    def union(self) -> Expression:
         node = self.ratio()
         while self.peek() in ("cup", "cap", "setminus"):
             kind = {"cup": "union", "cap": "intersection", "setminus": "difference"}[self.next().kind]
             node = make(kind, node, self.ratio())
         return node
 
-    def ratio(self) -> Node:
+    def ratio(self) -> Expression:
         parts = [self.sum()]
         while self.peek() == ":":
             self.next()
             parts.append(self.sum())
-        return Node("ratio", None, tuple(parts)) if len(parts) > 1 else parts[0]
+        return Expression("ratio", None, tuple(parts)) if len(parts) > 1 else parts[0]
 
 
 @lru_cache(maxsize=16384)
-def parse(text: str, separate: bool = False) -> Node | str:
-    """The tree of cleaned text, or why there is none. With `separate` a comma never groups digits."""
+def parse(text: str, separate: bool = False) -> Expression | str:
+    """The expression of cleaned text, or why there is none. With `separate`, commas never group digits."""
     try:
         return AnswerParser(tokenize(text, separate)).answer()
     except Unreadable as error:

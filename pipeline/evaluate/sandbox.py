@@ -3,24 +3,26 @@
 import argparse
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
+from pipeline.common.progress import Progress
 from pipeline.common.rows import read_rows
 from pipeline.common.stage import InputError
-from pipeline.evaluate.sandbox.pool import Sandbox
+from pipeline.sandbox.pool import Sandbox
 
 HELP = """\
 Input, one JSON object per line: "id", "code" (a Python program).
 Output, in the same order: "id", "status" (ok, error: an exception or exit status, timeout, limit: memory,
 output or file size), "stdout", "stderr". Programs have no network, no files but Python's libraries and an
-empty scratch folder, and leave no process behind. What this system does not allow of that is said at the
-start, on standard error."""
+empty scratch folder, and leave no process behind. Protections that this system lacks are named on standard
+error at the start."""
 
 
 def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m pipeline.evaluate.sandbox",
-        description="Run Python that nobody vouches for.",
+        description="Run untrusted Python programs.",
         epilog=HELP,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -40,14 +42,17 @@ def main(argv: list[str] | None = None) -> None:
                 raise InputError(f"{place}: `code` is missing or not a string")
         if arguments.timeout <= 0:
             raise InputError(f"--timeout {arguments.timeout:g}: must be above 0")
-        with Sandbox(arguments.workers) as sandbox:
-            outcomes = sandbox.run([row["code"] for _, row in rows], arguments.timeout, "programs")
         temporary = arguments.output.with_name(f".{arguments.output.name}.partial")
-        with temporary.open("w") as file:
+        with (
+            Sandbox(arguments.workers) as sandbox,
+            Progress("programs", len(rows), unit="program") as bar,
+            temporary.open("w") as file,
+        ):
+            outcomes = sandbox.run([row["code"] for _, row in rows], arguments.timeout)
             for (place, row), outcome in zip(rows, outcomes, strict=True):
-                result = {"id": row.get("id", place), "status": outcome.status}
-                result |= {"stdout": outcome.stdout, "stderr": outcome.stderr}
+                result = {"id": row.get("id", place), **asdict(outcome)}
                 file.write(json.dumps(result, ensure_ascii=False) + "\n")
+                bar.update()
         temporary.replace(arguments.output)
     except (InputError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)

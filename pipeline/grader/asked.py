@@ -1,4 +1,4 @@
-"""What a question asks for, as far as it changes a verdict: percent, radians, a base, a rounding, a list."""
+"""The form of answer that a question asks for: percent, radians, a number base, rounding, a list."""
 
 import re
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ _CHOICE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """`decimals`: places to round the answer to, or None; `choices`: (letter, text) pairs."""
+    """`known`: a question is given; `decimals`: places to round to; `choices`: (letter, text) pairs."""
 
     known: bool = False
     percent: bool = False
@@ -55,7 +55,7 @@ def _decimals(question: str) -> int | None:
 
 
 def _choices(question: str) -> tuple[tuple[str, str], ...]:
-    """Choices written out in a question as (A) ... (B) ... or A. ... B. ..., in order from A."""
+    """The choices that a question lists as (A) ... (B) ... or A. ... B. ..., in order from A."""
     marks = list(_CHOICE.finditer(question))
     letters = [match[1] or match[2] for match in marks]
     for start in range(len(marks) - 1, -1, -1):
@@ -74,7 +74,7 @@ def _stripped(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def asked(question: str | None) -> Asked:
-    """What `question` says about the form of its answer."""
+    """The form that `question` asks for."""
     if not question:
         return Asked()
     return Asked(

@@ -1,10 +1,9 @@
-r"""The reader's place in the tokens, and what stands between delimiters: brackets, sets, bars, matrices."""
+r"""The parser's position in the tokens, and what delimiters enclose: brackets, sets, bars, matrices."""
 
 from collections.abc import Callable
-from fractions import Fraction
 
-from pipeline.evaluate.grader.tokens import Token
-from pipeline.evaluate.grader.tree import Node, Unreadable
+from pipeline.grader.tokens import Token
+from pipeline.grader.tree import Expression, Unreadable, call, make, number
 
 MAX_DEPTH = 80
 CLOSING = frozenset((")", "]", "}", "\\}", ",", ";", "and", "or", "rangle", "rfloor", "rceil", "&", "\\\\"))
@@ -12,15 +11,11 @@ MATRICES = frozenset(
     ("matrix", "pmatrix", "bmatrix", "Bmatrix", "smallmatrix", "array", "psmallmatrix", "bsmallmatrix")
 )
 BRACKETS = {"(": ")", "[": "]", "{": "}", "\\{": "\\}", "langle": "rangle"}
-MINUS_ONE = Node("number", Fraction(-1))
-
-
-def make(kind: str, *args: Node, value: object = None) -> Node:
-    return Node(kind, value, args)
+MINUS_ONE = number(-1)
 
 
 class GroupParser:
-    """Walks over tokens; `sum`, `item` and `sequence` come from the readers built on it."""
+    """Walks over tokens; its subclasses add `sum`, `item` and `sequence`."""
 
     def __init__(self, tokens: list[Token]) -> None:
         self.tokens = tokens
@@ -41,7 +36,7 @@ class GroupParser:
             raise Unreadable(f"{kind!r} expected, not {self.peek()!r}")
         self.position += 1
 
-    def nested(self, read: Callable[[], Node]) -> Node:
+    def nested(self, read: Callable[[], Expression]) -> Expression:
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise Unreadable(f"nested deeper than {MAX_DEPTH}")
@@ -49,7 +44,7 @@ class GroupParser:
         self.depth -= 1
         return node
 
-    def _environment(self) -> Node:
+    def _environment(self) -> Expression:
         name = self._name()
         if name == "array":
             self._name()
@@ -75,10 +70,10 @@ class GroupParser:
         if len({len(row) for row in rows}) != 1:
             raise Unreadable("matrix rows of different lengths")
         cells = tuple(cell for row in rows for cell in row)
-        matrix = Node("matrix", (len(rows), len(rows[0])), cells)
+        matrix = Expression("matrix", (len(rows), len(rows[0])), cells)
         if name == "cases":
-            return Node("cases", None, cells)
-        return Node("call", "det", (matrix,)) if name == "vmatrix" else matrix
+            return Expression("cases", None, cells)
+        return call("det", matrix) if name == "vmatrix" else matrix
 
     def _name(self) -> str:
         self.expect("{")
@@ -89,14 +84,14 @@ class GroupParser:
         self.expect("}")
         return "".join(parts)
 
-    def _bars(self, kind: str) -> Node:
+    def _bars(self, kind: str) -> Expression:
         self.bars += 1
         inner = self.nested(self.sum)
         self.bars -= 1
         self.expect(kind)
-        return Node("call", "abs", (inner,))
+        return call("abs", inner)
 
-    def group(self, opening: str, closing: str) -> Node:
+    def group(self, opening: str, closing: str) -> Expression:
         self.expect(opening)
         bars, self.bars = self.bars, 0
         node = self.nested(self.item)
@@ -104,15 +99,16 @@ class GroupParser:
         self.expect(closing)
         return node
 
-    def _brackets(self, opening: str) -> Node:
+    def _brackets(self, opening: str) -> Expression:
         """A parenthesis, tuple, interval, set or set-builder."""
         self.expect(opening)
         bars, self.bars = self.bars, 0
         if self.peek() == BRACKETS[opening]:
             self.next()
-            return Node("set") if opening in ("{", "\\{") else Node("tuple", opening + BRACKETS[opening])
+            brackets = opening + BRACKETS[opening]
+            return Expression("set") if opening in ("{", "\\{") else Expression("tuple", brackets)
         if opening == "\\{":
-            self.bars = 1  # a bar here is "such that"
+            self.bars = 1  # a bar means "such that" here
         inside = self.nested(self.sequence)
         if opening in ("\\{", "{") and self.peek() in ("|", ":"):
             self.next()
@@ -121,24 +117,24 @@ class GroupParser:
         if self.peek() in ("over", "choose"):
             kind = self.next().kind
             right = self.nested(self.sum)
-            inside = make("div", inside, right) if kind == "over" else Node("call", "binom", (inside, right))
+            inside = make("div", inside, right) if kind == "over" else call("binom", inside, right)
         closing = self.next().kind
         return self._bracketed(opening, inside, closing)
 
     @staticmethod
-    def _bracketed(opening: str, inside: Node, closing: str) -> Node:
+    def _bracketed(opening: str, inside: Expression, closing: str) -> Expression:
         if inside.kind == "builder":
             return inside
         items = inside.args if inside.kind == "list" and inside.value == "," else (inside,)
         if opening == "\\{" and closing == "\\}":
-            return Node("set", None, inside.args if inside.kind == "list" else (inside,))
+            return Expression("set", None, inside.args if inside.kind == "list" else (inside,))
         if opening == "{" and closing == "}":
-            return Node("set", None, items) if len(items) > 1 else inside
+            return Expression("set", None, items) if len(items) > 1 else inside
         if opening == "langle" and closing == "rangle":
-            return Node("tuple", "()", items)
+            return Expression("tuple", "()", items)
         if opening in "([" and closing in ")]":
             if len(items) > 1:
-                return Node("tuple", opening + closing, items)
+                return Expression("tuple", opening + closing, items)
             if opening + closing in ("()", "[]"):
-                return inside if inside.kind != "list" else Node("tuple", "()", inside.args)
+                return inside if inside.kind != "list" else Expression("tuple", "()", inside.args)
         raise Unreadable(f"{opening!r} closed by {closing!r}")

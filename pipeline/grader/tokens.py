@@ -1,86 +1,31 @@
-r"""From cleaned text to tokens: numbers, symbols, functions, words and signs.
+r"""Split cleaned text into tokens: numbers, symbols, functions, words and signs.
 
-A run of letters is a function (sqrt, tan), a unit or word (cups), or a product of one-letter symbols (abc):
-which one is decided here by vocabulary and length, since LaTeX does not say.
+A run of letters is a function (sqrt, tan), a word (cups) or a product of one-letter symbols (abc). LaTeX does
+not distinguish them; vocabulary and length decide.
 """
 
 import re
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from pipeline.evaluate.grader.tree import Unreadable
-from pipeline.evaluate.grader.vocabulary import ACCENTS, ALIASES, FUNCTIONS, GREEK, SHORT_WORDS
+from pipeline.grader.tree import Unreadable
+from pipeline.grader.vocabulary import (
+    ACCENTS,
+    CONSTANTS,
+    DOTS,
+    FUNCTIONS,
+    GREEK,
+    MARKS,
+    OPERATORS,
+    RELATIONS,
+    SHORT_WORDS,
+    SILENT,
+)
 
 MAX_TOKENS = 2000
 MAX_DIGITS = 5000
 MAX_DECIMAL_EXPONENT = 400
 
-CONSTANTS = {"pi": "pi", "infty": "infinity", "infinity": "infinity", "inf": "infinity", "oo": "infinity"}
-RELATIONS = {
-    "=": "=",
-    "==": "=",
-    "<": "<",
-    ">": ">",
-    "<=": "<=",
-    ">=": ">=",
-    "=<": "<=",
-    "=>": ">=",
-    "!=": "!=",
-    "le": "<=",
-    "leq": "<=",
-    "leqslant": "<=",
-    "leqq": "<=",
-    "lt": "<",
-    "ge": ">=",
-    "geq": ">=",
-    "geqslant": ">=",
-    "geqq": ">=",
-    "gt": ">",
-    "ne": "!=",
-    "neq": "!=",
-    "approx": "~",
-    "simeq": "~",
-    "sim": "~",
-    "doteq": "~",
-    "in": "in",
-    "equiv": "equiv",
-    ":=": "=",
-    "cong": "cong",
-    "parallel": "parallel",
-    "perp": "perp",
-    "notin": "notin",
-    "subset": "subset",
-    "subseteq": "subset",
-}
-OPERATORS = {
-    "cdot": "*",
-    "times": "*",
-    "ast": "*",
-    "div": "/",
-    "pm": "+-",
-    "mp": "-+",
-    "cup": "cup",
-    "cap": "cap",
-    "setminus": "setminus",
-    "backslash": "setminus",
-    "bmod": "mod",
-    "mod": "mod",
-    "and": "and",
-    "or": "or",
-    "land": "and",
-    "lor": "or",
-    "wedge": "and",
-    "vee": "or",
-    "lfloor": "lfloor",
-    "rfloor": "rfloor",
-    "lceil": "lceil",
-    "rceil": "rceil",
-    "langle": "langle",
-    "rangle": "rangle",
-    "over": "over",
-    "choose": "choose",
-    "colon": ":",
-}
 _TEXT = re.compile(
     r"\\(?:text|mathrm|mbox|textbf|textit|textrm|textnormal|texttt|textsf|mathit|mathsf|hbox|emph|operatorname\*?|rm)"
     r"\s*(?=\{)"
@@ -97,6 +42,7 @@ _TOKEN = re.compile(
     r"|(?P<other>.)",
     re.DOTALL,
 )
+_NAME = re.compile(r"\\[A-Za-z]+|")
 _JOINED = re.compile(
     r"^\s*(?P<before>and|or|和|或)?\b(?P<middle>.*?)\b(?P<after>and|or|和|或)?\s*$", re.DOTALL
 )
@@ -150,14 +96,14 @@ def _group(text: str, start: int) -> tuple[str, int]:
 
 
 def _words(content: str, depth: int) -> list[Token]:
-    r"""Tokens of what stands in \text{}: connectives apart, a single letter or mathematics as such."""
+    r"""Tokens of the content of \text{}: words, with connectives split off, or mathematics."""
     content = (
         content.replace("\\", " ").strip() if "\\" in content and "{" not in content else content.strip()
     )
     if not content:
         return []
-    if content in FUNCTIONS or content in ALIASES:
-        return [Token("function", ALIASES.get(content) or content)]
+    if content in FUNCTIONS:
+        return [Token("function", FUNCTIONS[content])]
     if len(content) == 1 and content.isalpha() and content.isascii():
         return [Token("symbol", content)]
     if not re.search(r"[A-Za-z]{2}|[^\x00-\x7f]|^[A-Za-z]/[A-Za-z]$", content):
@@ -178,11 +124,11 @@ def _connective(word: str) -> str:
 
 
 def _letters(run: str, last: Token | None) -> list[Token]:
-    """Function, constant, connective, word, or symbols in product."""
-    if run in FUNCTIONS or run in ALIASES:
+    """Tokens of a run of letters: a function, constant, connective, word, or product of symbols."""
+    if run in FUNCTIONS:
         if run in ("min", "max") and last is not None and last.kind in ("number", "decimal"):
             return [Token("text", run)]
-        return [Token("function", ALIASES.get(run) or run)]
+        return [Token("function", FUNCTIONS[run])]
     if run in CONSTANTS:
         return [Token("constant", CONSTANTS[run])]
     lower = run.casefold()
@@ -210,8 +156,8 @@ def _letters(run: str, last: Token | None) -> list[Token]:
 
 
 def _command(name: str) -> list[Token]:
-    if name in FUNCTIONS or name in ALIASES:
-        return [Token("function", ALIASES.get(name) or name)]
+    if name in FUNCTIONS:
+        return [Token("function", FUNCTIONS[name])]
     if name in CONSTANTS:
         return [Token("constant", CONSTANTS[name])]
     if name in RELATIONS:
@@ -220,22 +166,14 @@ def _command(name: str) -> list[Token]:
         return [Token(OPERATORS[name])]
     if name in GREEK:
         return [Token("symbol", name)]
-    if name in ("dots", "ldots", "cdots", "vdots", "dotsc", "dotsb"):
+    if name in DOTS:
         return [Token("...")]
     if name in ("emptyset", "varnothing"):
         return [Token("empty")]
-    if name in (
-        "star",
-        "prime",
-        "to",
-        "rightarrow",
-        "triangle",
-        "angle",
-        "measuredangle",
-        "therefore",
-        "because",
-    ):
-        return [] if name in ("triangle", "angle", "measuredangle", "therefore", "because") else [Token(name)]
+    if name in SILENT:
+        return []
+    if name in ("star", "prime", "to", "rightarrow"):
+        return [Token(name)]
     return [Token("command", name)]
 
 
@@ -301,11 +239,7 @@ def _accented(name: str, text: str, position: int) -> tuple[Token, int]:
     elif position < len(text) and text[position] != "\\":
         content, position = text[position], position + 1
     else:
-        match = re.compile(r"\\[A-Za-z]+|").match(text, position)
+        match = _NAME.match(text, position)
         content, position = match[0], match.end()
-    kind = (
-        "mark"
-        if name in ("overline", "bar", "vec", "overrightarrow", "hat", "widehat", "tilde", "dot", "ddot")
-        else "bold"
-    )
+    kind = "mark" if name in MARKS else "bold"
     return Token("symbol", f"{kind} {' '.join(content.split())}"), position

@@ -1,10 +1,9 @@
-"""The layers around a program: what a worker sets up once, and what each program's process adds for itself.
+"""The layers that confine a program: some set up once per worker, some per program.
 
-Once: user, mount, pid, network, ipc and uts namespaces without privileges; a root that holds nothing but
-Python's libraries, read-only, and four devices; another user than the one outside. Per program: a scratch
-folder in memory, limits on processor, memory, processes and files, no capabilities, Landlock, seccomp. Each
-layer alone stops most attacks; where the system forbids namespaces, the others still stand (`missing` says
-what then is open).
+Per worker: unprivileged user, mount, pid, network, ipc and uts namespaces; a read-only root with Python's
+libraries and four devices only; another user. Per program: a scratch folder in memory, limits on processor
+time, memory, processes and files, no capabilities, Landlock, seccomp. Where the system forbids a layer, the
+others remain, and `missing` says what is left open.
 """
 
 import os
@@ -15,7 +14,7 @@ import sysconfig
 from contextlib import suppress
 from math import ceil
 
-from pipeline.evaluate.sandbox import kernel
+from pipeline.sandbox import kernel
 
 NOBODY = 65534
 SCRATCH = "/scratch"  # not /tmp: libraries may lie below it
@@ -35,7 +34,7 @@ NAMESPACES = (
 
 
 def library_paths(project: str) -> list[str]:
-    """Folders and files that an interpreter and its packages are read from, none inside another."""
+    """Folders and files that Python and its packages are loaded from, none inside another."""
     found = ["/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache", f"{sys.base_prefix}/lib"]
     found += [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
     found += [path for path in sys.path if path and os.path.abspath(path) != project]
@@ -47,8 +46,8 @@ def library_paths(project: str) -> list[str]:
 
 
 def build_view(paths: list[str]) -> None:
-    """Make a root of `paths`, devices and an empty scratch folder; everything else is gone."""
-    root = "/proc"  # as a mount point: it exists everywhere and holds no library
+    """Change to a root with nothing but `paths`, devices and an empty scratch folder."""
+    root = "/proc"  # a mount point that exists everywhere and holds no library
     kernel.mount("none", "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
     kernel.mount("tmpfs", root, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "size=1m,mode=755")
     read_only = kernel.MS_RDONLY | kernel.MS_NOSUID
@@ -70,9 +69,9 @@ def build_view(paths: list[str]) -> None:
 
 
 def become_nobody() -> None:
-    """Leave the user of outside, keep the capabilities that the worker needs to mount scratch folders."""
+    """Change to user nobody, but keep the capabilities to mount scratch folders."""
     kernel.prctl(kernel.PR_SET_KEEPCAPS, 1)
-    with suppress(PermissionError):  # started by an ordinary user: its groups are unknown in here
+    with suppress(PermissionError):  # started by an ordinary user, whose groups are not mapped
         os.setgroups([])
     os.setresgid(NOBODY, NOBODY, NOBODY)
     os.setresuid(NOBODY, NOBODY, NOBODY)
@@ -80,7 +79,7 @@ def become_nobody() -> None:
 
 
 def lock(seconds: float, isolated: bool, paths: list[str]) -> None:
-    """Lock the calling process, for good: it may compute, and write to its scratch folder."""
+    """Confine the calling process for good: it may compute and write to its scratch folder."""
     kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
     if isolated:
         kernel.unshare(kernel.CLONE_NEWNS)
@@ -104,7 +103,7 @@ def lock(seconds: float, isolated: bool, paths: list[str]) -> None:
 
 
 def _limit(seconds: float) -> None:
-    processor = ceil(seconds) + 1  # after the wall clock: a safety net only
+    processor = ceil(seconds) + 1  # the wall clock ends a program first
     for limit, value in (
         (resource.RLIMIT_CPU, processor),
         (resource.RLIMIT_AS, MEMORY_BYTES),
@@ -122,7 +121,7 @@ def _limit(seconds: float) -> None:
 
 
 def missing(isolated: bool) -> list[str]:
-    """What this system does not allow, and what therefore is open; empty where all layers stand."""
+    """The layers that this system lacks and what they leave open; empty if there are all."""
     found = []
     if not isolated:
         found.append(

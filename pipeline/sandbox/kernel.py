@@ -1,4 +1,4 @@
-"""Linux calls that Python 3.11 has no function for: namespaces, mounts, capabilities, Landlock, seccomp."""
+"""Linux system calls missing in Python 3.11: namespaces, mounts, capabilities, Landlock, seccomp."""
 
 import ctypes
 import os
@@ -23,8 +23,8 @@ ARM = platform.machine() == "aarch64"
 _AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _libc = ctypes.CDLL(None, use_errno=True)
 
-# System calls that a calculation never needs, as (x86_64, aarch64) numbers: they reach other processes, the
-# network, the kernel's own state, or memory that no limit counts.
+# System calls that no calculation needs, as (x86_64, aarch64) numbers: they reach other processes, the
+# network, the state of the kernel, or memory outside all limits.
 DENIED = {
     # other processes
     "ptrace": (101, 117),
@@ -63,7 +63,7 @@ DENIED = {
     "fspick": (433, 433),
     "mount_setattr": (442, 442),
     "open_by_handle_at": (304, 265),
-    # the kernel's own state
+    # state of the kernel
     "add_key": (248, 217),
     "request_key": (249, 218),
     "keyctl": (250, 219),
@@ -90,14 +90,14 @@ DENIED = {
     "adjtimex": (159, 171),
     "sethostname": (170, 161),
     "setdomainname": (171, 162),
-    # memory that no limit counts
+    # memory outside all limits
     "memfd_create": (319, 279),
     "shmget": (29, 194),
     "msgget": (68, 186),
     "semget": (64, 190),
     "mq_open": (240, 180),
 }
-# Allowed only on the calling program itself: the first argument must be its process number (or as given).
+# Allowed only on the calling process: the first argument must be its number (or 0 for prlimit64).
 OWN_PROCESS_ONLY = {
     "kill": (62, 129),
     "tkill": (200, 130),
@@ -128,7 +128,7 @@ def mount(source: str, target: str, kind: str | None, flags: int, data: str | No
 
 
 def bind(source: str, target: str, flags: int) -> None:
-    """Show `source` at `target`; flags that the source's mount has may not be taken away."""
+    """Bind-mount `source` at `target`, keeping the mount flags of the source, as the kernel demands."""
     mount(source, target, None, MS_BIND | MS_REC)
     found = os.statvfs(target).f_flag
     kept = found & KEPT_FLAGS | (MS_RELATIME if found & ST_RELATIME else 0)
@@ -136,7 +136,7 @@ def bind(source: str, target: str, flags: int) -> None:
 
 
 def change_root(folder: str) -> None:
-    """Make `folder`, a mount point, the root of this mount namespace and let go of the old root."""
+    """Make `folder`, a mount point, the root of this mount namespace and unmount the old root."""
     os.chdir(folder)
     number = 41 if ARM else 155
     _check(_libc.syscall(number, b".", b"."), "pivot_root")
@@ -150,7 +150,7 @@ def prctl(option: int, value: int = 0) -> None:
 
 
 def set_capabilities(raised: bool) -> None:
-    """Make all permitted capabilities effective, or give all up, for good."""
+    """Make all permitted capabilities effective, or drop all for good."""
     header = struct.pack("Ii", CAPABILITY_VERSION_3, 0)
     words = bytearray(24)
     buffer = (ctypes.c_char * 24).from_buffer(words)
@@ -166,13 +166,14 @@ def set_capabilities(raised: bool) -> None:
 
 
 def seccomp_known() -> bool:
-    """Whether the kernel filters system calls and this processor's numbers are known here."""
+    """Whether the kernel supports seccomp and DENIED has numbers for this processor."""
     return platform.machine() in _AUDIT_ARCH and _libc.prctl(21, 0, 0, 0, 0) >= 0
 
 
 def seccomp_filter(own: int) -> bytes:
-    """BPF program: DENIED fails with EPERM, so do new namespaces by clone, and signals to others than
-    `own`, the calling process' number in its namespace.
+    """BPF program that refuses DENIED, new namespaces by clone, and signals to other processes than `own`.
+
+    Refused calls fail with EPERM. `own`: number of the calling process in its namespace.
     """
     column = int(ARM)
 
@@ -182,7 +183,7 @@ def seccomp_filter(own: int) -> bytes:
     load, equal, greater, some, answer = 0x20, 0x15, 0x35, 0x45, 0x06
     refuse, allow, kill = 0x50000 | EPERM, 0x7FFF0000, 0x80000000
     program = [
-        instruction(load, 4),  # architecture: another one has other numbers
+        instruction(load, 4),  # architecture: others have other numbers
         instruction(equal, _AUDIT_ARCH[platform.machine()], 1, 0),
         instruction(answer, kill),
         instruction(load, 0),  # number of the call
@@ -232,7 +233,7 @@ def install_landlock(readable: Iterable[str], writable: Iterable[str]) -> None:
             try:
                 handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
             except PermissionError:
-                continue  # what this user cannot reach needs no leave
+                continue  # unreachable for this user anyway
             own = rights if os.path.isdir(path) else rights & (0b110 | 1 << 14)
             _check(
                 _libc.syscall(445, ruleset, 1, struct.pack("=Qi", own & handled, handle), 0), "landlock rule"

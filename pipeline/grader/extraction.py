@@ -1,11 +1,11 @@
-r"""Where the final answer stands in a response: a box, a phrase in many languages, the last value.
+r"""Find the final answer in a response: a box, an announcing phrase in many languages, or the last value.
 
-What stands in an unclosed <think> is never an answer. The rules are listed in `extract`.
+Text inside an unclosed <think> is ignored. `extract` lists the rules in order.
 """
 
 import re
 
-from pipeline.evaluate.grader.prose import has_sentence
+from pipeline.grader.prose import has_sentence
 
 BOX = "\\boxed"
 MAX_RESPONSE = 400_000
@@ -24,7 +24,7 @@ _PHRASES = (
     r"|คำตอบ|jibu|jawaban(?:nya)?|câu trả lời|đáp án|উত্তর|సమాధానం)"
     r"(?:\s+(?:finale?|final|correcta|ist|est|es|é|è|är|este|jest|adalah|là|ni|هي|هو|है|это)|\s*[:：=—]|은|는|は|\s*-\s)*",
 )
-_PHRASE = re.compile("|".join(f"(?:{phrase})" for phrase in _PHRASES) + "", re.IGNORECASE)
+_PHRASE = re.compile("|".join(f"(?:{phrase})" for phrase in _PHRASES), re.IGNORECASE)
 _LAST_NUMBER = re.compile(
     r"-?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d{1,3}(?:\\?,\\?!?\s?\d{3})+(?!\d)|\d+)(?:\.\d+)?(?:/\d+)?(?:\s*\\?%)?"
 )
@@ -33,7 +33,7 @@ _MATHS = re.compile(
 )
 _NAMED_VALUE = re.compile(r"\\?[A-Za-z]+(?:_\{?\w+\}?)?(?:\(\w\))?\s*(?:[<>!]=|=)[^=]*\Z|[^=]*[<>!]=[^=]*\Z")
 _JSON_ANSWER = re.compile(r'"(?:final_?)?answer"\s*:\s*(?:"((?:[^"\\]|\\.)*)"|(-?[\d.,/]+%?))', re.IGNORECASE)
-_OUTPUT = re.compile(r"```output[ \t]*\n(.*?)\n?```", re.DOTALL)
+PROGRAM_OUTPUT = re.compile(r"```output[ \t]*\n(.*?)\n?```", re.DOTALL)
 _BOLD = re.compile(r"\*\*([^*\n]{1,80})\*\*")
 _JOINS = re.compile(r"\band\b|\bor\b|[,;]|和|或|与")
 _TURNS = re.compile(
@@ -62,7 +62,7 @@ def balanced(text: str, start: int) -> int:
 
 
 def boxes(text: str) -> list[tuple[int, int, str]]:
-    """(start, end, content) of every complete box that is not empty, in order; outer boxes only."""
+    """(start, end, content) of every closed, non-empty, outermost box, in order."""
     found, position = [], 0
     while match := _BOX.search(text, position):
         end = balanced(text, match.end())
@@ -85,7 +85,7 @@ def _without_thinking(text: str) -> str | None:
 
 
 def last_boxes(text: str) -> list[str]:
-    """The last box, and those before it with only a few words between: parts of one answer."""
+    """The last box and the boxes joined to it by a few words such as "and": parts of one answer."""
     found = boxes(text)
     if not found:
         return [match[1] for match in list(_BARE_BOX.finditer(text))[-1:]]
@@ -99,7 +99,7 @@ def last_boxes(text: str) -> list[str]:
 
 
 def _unescaped(line: str, closing: str, start: int) -> int:
-    """Index of `closing` from `start` on, where no backslash stands before it; -1 without any."""
+    """Index of the first `closing` from `start` on that no backslash escapes, or -1."""
     while (end := line.find(closing, start)) > 0 and closing.startswith("$") and line[end - 1] == "\\":
         start = end + 1
     return end
@@ -118,7 +118,7 @@ def _unwrapped(line: str) -> str:
 
 
 def after_phrase(text: str) -> str | None:
-    """What follows the last phrase that announces an answer, up to the end of its sentence."""
+    """The text after the last phrase that announces an answer, up to the end of the sentence."""
     for match in reversed(list(_PHRASE.finditer(text))):
         rest = text[match.end() :].lstrip(" *:：\t\n")
         if rest.startswith("\\["):
@@ -145,21 +145,21 @@ def json_answer(text: str) -> str | None:
 
 
 def output_fence(text: str) -> str | None:
-    """The last line of what the last program printed, if nothing follows it."""
-    found = list(_OUTPUT.finditer(text))
+    """The last line that the last program printed, if the response ends there."""
+    found = list(PROGRAM_OUTPUT.finditer(text))
     if not found or text[found[-1].end() :].strip() or not found[-1][1].strip():
         return None
     return found[-1][1].strip().splitlines()[-1].strip()
 
 
 def last_formula(text: str) -> str | None:
-    """The content of the last formula between dollar signs or LaTeX brackets."""
+    """The last formula between dollar signs, \\(...\\) or \\[...\\]."""
     formulas = list(_MATHS.finditer(text))
     return next(part for part in formulas[-1].groups() if part is not None).strip() if formulas else None
 
 
 def last_value(text: str) -> str | None:
-    """The last formula or number of the text; of a calculation a + b = c only its last number."""
+    """The last formula or number; of a calculation a + b = c only its result."""
     numbers = list(_LAST_NUMBER.finditer(text))
     formulas = list(_MATHS.finditer(text))
     if formulas and (not numbers or formulas[-1].end() > numbers[-1].start()):
@@ -173,7 +173,7 @@ def last_value(text: str) -> str | None:
 
 
 def chosen_letter(text: str) -> str | None:
-    """The letter that a response settles on: the first if it begins with one, else the last not denied."""
+    """The chosen letter: the first if the response begins with it, else the last that is not denied."""
     text = _DENIED.sub(" ", text)
     found = list(_MENTION.finditer(text))
     if not found:
@@ -186,7 +186,7 @@ def chosen_letter(text: str) -> str | None:
 
 
 def _is_bare(text: str) -> bool:
-    """Whether a response is nothing but its answer."""
+    """Whether a response consists of its answer alone."""
     one_line = len(text) <= 100 and "\n" not in text and "$" not in text.strip("$ ") and BOX not in text
     form = r"\d|\\[a-z]|[=<>∞π]|\A\(?[A-F]\)?\Z"
     return one_line and re.search(form, text) is not None and not has_sentence(text)
@@ -195,9 +195,9 @@ def _is_bare(text: str) -> bool:
 def extract(response: str, *, boxed_only: bool = False) -> str | None:
     """The final answer in a response, or None.
 
-    First rule that applies: the last complete box (with those that belong to it: "\\boxed{1} and
-    \\boxed{2}"); the text after the last "the answer is", "答案是", "####" or the like; the
-    last formula or number. With `boxed_only` (RL) only a box counts, and only one answer.
+    The first rule that applies decides: the last closed box, with boxes joined to it ("\\boxed{1} and
+    \\boxed{2}"); a JSON field "answer"; the text after the last "the answer is", "答案是", "####" or the
+    like; a final program output; the last formula or number. With `boxed_only` (RL) only the last box counts.
     """
     text = _without_thinking(response[-MAX_RESPONSE:])
     if text is None:
@@ -219,7 +219,7 @@ def extract(response: str, *, boxed_only: bool = False) -> str | None:
 
 
 def reference_answer(reference: str) -> str:
-    """The answer in a reference that may be a whole solution: its boxes or what it announces, else all."""
+    """The final answer of a reference, which may be a whole solution."""
     if found := last_boxes(reference):
         return ", ".join(found)
     if "\n#### " in reference or (len(reference) > 200 and after_phrase(reference)):

@@ -1,9 +1,8 @@
-"""Values of trees: exact rationals where possible, else 60 digits at seeded points; bounded in time.
+"""Evaluate expressions: exact rationals where possible, else 60 digits at fixed points; bounded in time.
 
-Two expressions are the same if they agree, relative to their size, at every point where both are defined.
+Two expressions are equal if their values agree to a relative tolerance at every point where both are defined.
 Real points lie below 0, in (0, 1) and above 1, so that sqrt(x^2) is not x; points where only one side is real
-are left out. A value beyond 10^(10^6) or an argument that costs too much raises `Unbounded`, never an endless
-computation.
+are skipped. Values beyond 10^(10^6) and arguments that take too long raise `Unbounded`.
 """
 
 import zlib
@@ -15,7 +14,16 @@ from typing import Any
 
 from mpmath import MPContext
 
-from pipeline.evaluate.grader.tree import FUNCTION_NAMES, Node, rebuild, symbols, walk
+from pipeline.grader.tree import (
+    FUNCTION_NAMES,
+    Expression,
+    difference,
+    make,
+    number,
+    rebuild,
+    symbols,
+    walk,
+)
 
 DIGITS = 60
 MAX_BITS = 40_000
@@ -28,8 +36,7 @@ SAME, DIFFERENT = 1e-35, 1e-30
 context = MPContext()
 context.dps = DIGITS
 
-
-_lock = RLock()  # mpmath changes its context's precision for a moment in some functions
+_lock = RLock()  # some mpmath functions change the precision of the context while they run
 _steps = [0]
 
 
@@ -42,8 +49,8 @@ class Undefined(ArithmeticError):
 
 
 @lru_cache(maxsize=16384)
-def exact(node: Node) -> Fraction | None:
-    """The rational value of a tree if plain arithmetic gives one within 40,000 bits, else None."""
+def exact(node: Expression) -> Fraction | None:
+    """The exact rational value of an expression within MAX_BITS, or None."""
     kind = node.kind
     if kind in ("number", "decimal"):
         return node.value
@@ -57,17 +64,15 @@ def exact(node: Node) -> Fraction | None:
     if sum(part.numerator.bit_length() + part.denominator.bit_length() for part in parts) > MAX_BITS:
         return None
     first = parts[0]
-    if kind == "neg":
-        return -first
-    if kind == "percent":
-        return first / 100
-    if kind == "quantity":
-        return first
+    if kind in ("div", "ratio"):
+        return first / parts[1] if len(parts) == 2 and parts[1] else None
     if kind == "add":
         return sum(parts)
     if kind == "mul":
         return first * parts[1]
-    return first / parts[1] if len(parts) == 2 and parts[1] else None
+    if kind == "neg":
+        return -first
+    return first / 100 if kind == "percent" else first
 
 
 def _exact_power(base: Fraction, exponent: Fraction) -> Fraction | None:
@@ -129,30 +134,26 @@ def _careful(name: str) -> Callable[[Any], Any]:
     return lambda value: function(_small(value))
 
 
+def _logarithm(value: Any) -> Any:
+    if value == 0:
+        raise Undefined("logarithm of zero")
+    return context.ln(value)
+
+
+_CIRCULAR = ("sin", "cos", "tan", "cot", "sec", "csc", "sinh", "cosh", "tanh")
 FUNCTIONS = {
-    **{name: _careful(name) for name in ("sin", "cos", "tan", "cot", "sec", "csc")},
-    **{name: _careful(name) for name in ("sinh", "cosh", "tanh", "coth")},
-    "arcsin": context.asin,
-    "arccos": context.acos,
-    "arctan": context.atan,
-    "arccot": context.acot,
-    "arcsec": context.asec,
-    "arccsc": context.acsc,
-    "arcsinh": context.asinh,
-    "arccosh": context.acosh,
-    "arctanh": context.atanh,
+    **{name: _careful(name) for name in (*_CIRCULAR, "coth")},
+    **{f"arc{name}": getattr(context, f"a{name}") for name in _CIRCULAR},
+    **{name: getattr(context, name) for name in ("sqrt", "floor", "ceil", "arg")},
     "exp": lambda value: _power(context.e, value),
-    "sqrt": context.sqrt,
+    "ln": _logarithm,
     "cbrt": lambda value: _root(value, context.mpf(3)),
     "root": _root,
     "abs": abs,
-    "floor": context.floor,
-    "ceil": context.ceil,
     "factorial": lambda value: context.gamma(_small(value) + 1),
     "mod": _mod,
     "Re": context.re,
     "Im": context.im,
-    "arg": context.arg,
     "sgn": context.sign,
     "max": max,
     "min": min,
@@ -160,30 +161,21 @@ FUNCTIONS = {
 }
 
 
-def _logarithm(value: Any) -> Any:
-    if value == 0:
-        raise Undefined("logarithm of zero")
-    return context.ln(value)
-
-
-FUNCTIONS["ln"] = _logarithm
-
-
-def number(name: str) -> Any:
-    """A fixed irregular number in (0, 1) that belongs to a name."""
+def irregular(name: str) -> Any:
+    """A pseudo-random number in (0, 1), fixed for each name."""
     return context.mpf(zlib.crc32(name.encode()) * 2654435761 % 2**32 + 1) / (2**32 + 7)
 
 
 def _unknown_function(name: str, values: list[Any]) -> Any:
-    """A smooth function without symmetries that belongs to a name: f(x) and f(-x) are unrelated."""
-    total = number(name)
+    """A smooth function without symmetries, fixed for each name: f(x) and f(-x) are unrelated."""
+    total = irregular(name)
     for place, value in enumerate(values):
         small = value / (2 + abs(value))
-        total += number(f"{name}{place}a") * small + number(f"{name}{place}b") * small**2 + small**3
+        total += irregular(f"{name}{place}a") * small + irregular(f"{name}{place}b") * small**2 + small**3
     return total
 
 
-def _call(node: Node, point: Mapping[str, Any]) -> Any:
+def _call(node: Expression, point: Mapping[str, Any]) -> Any:
     name = node.value
     if name not in FUNCTIONS:
         raise Undefined(f"no value for {name}")
@@ -194,7 +186,7 @@ def _call(node: Node, point: Mapping[str, Any]) -> Any:
         raise Undefined(f"no value of {name}") from error
 
 
-def _sum(node: Node, point: Mapping[str, Any]) -> Any:
+def _sum(node: Expression, point: Mapping[str, Any]) -> Any:
     index, low, high, body = node.args
     first, last = evaluate(low, point), evaluate(high, point)
     if not (context.isint(first) and context.isint(last)) or last - first > MAX_TERMS:
@@ -206,15 +198,15 @@ def _sum(node: Node, point: Mapping[str, Any]) -> Any:
     return total
 
 
-def evaluate(node: Node, point: Mapping[str, Any]) -> Any:
-    """The value of a tree where `point` gives the symbols' values. Raises Unbounded or Undefined."""
+def evaluate(node: Expression, point: Mapping[str, Any]) -> Any:
+    """The value of an expression at a point, the values by symbol. Raises Unbounded or Undefined."""
     _steps[0] += 1
     if _steps[0] > MAX_STEPS:
         raise Unbounded("too many steps")
     return _bounded(_evaluate(node, point))
 
 
-def _evaluate(node: Node, point: Mapping[str, Any]) -> Any:
+def _evaluate(node: Expression, point: Mapping[str, Any]) -> Any:
     kind, args = node.kind, node.args
     if kind in ("number", "decimal"):
         return context.mpf(node.value.numerator) / node.value.denominator
@@ -254,8 +246,8 @@ def _evaluate(node: Node, point: Mapping[str, Any]) -> Any:
     raise Undefined(f"no value of a {kind}")
 
 
-def _rational_power(node: Node, values: list[Any]) -> Any:
-    """A power; with a fraction of odd denominator as exponent, the real one of a negative base."""
+def _rational_power(node: Expression, values: list[Any]) -> Any:
+    """A power: the real one for a negative base and a fractional exponent with odd denominator."""
     power = exact(node.args[1])
     if power is not None and power.denominator % 2 and power.denominator > 1 and context.im(values[0]) == 0:
         root = _root(values[0], context.mpf(power.denominator))
@@ -264,7 +256,7 @@ def _rational_power(node: Node, values: list[Any]) -> Any:
 
 
 def points(names: frozenset[str], whole: bool) -> list[dict[str, Any]]:
-    """The points to compare at: real ones, or with `whole` integers that grow in the order of the names."""
+    """The points of a comparison: reals or, with `whole`, integers for which usually n > d > m > k."""
     found = []
     if whole:
         for turn in range(INTEGER_POINTS):
@@ -275,12 +267,12 @@ def points(names: frozenset[str], whole: bool) -> list[dict[str, Any]]:
         return found
     for turn in range(REAL_POINTS):
         low, high = ((0, 1), (1, 3), (-2, 0), (0, 1), (-3, 3), (2, 9), (0, 1))[turn]
-        found.append({name: low + (high - low) * number(f"{name}|{turn}") for name in names})
+        found.append({name: low + (high - low) * irregular(f"{name}|{turn}") for name in names})
     return found
 
 
-def _is_whole(node: Node) -> bool:
-    """Whether the expression asks for whole numbers: factorials, binomials, floors, sums, powers of -1."""
+def _is_whole(node: Expression) -> bool:
+    """Whether the symbols stand for integers: factorials, binomials, floors, sums, powers of -1."""
     for part in walk(node):
         if part.kind == "sum" or (
             part.kind == "call" and part.value in ("factorial", "binom", "floor", "ceil", "mod")
@@ -297,7 +289,7 @@ def _is_whole(node: Node) -> bool:
 
 
 def close(first: Any, second: Any) -> bool | None:
-    """Whether two values are equal; None between clearly equal and clearly different."""
+    """Whether two values are equal; None if they are neither clearly equal nor clearly different."""
     if context.isinf(first) or context.isinf(second):
         return first == second
     scale = max(abs(first), abs(second))
@@ -312,7 +304,7 @@ def close(first: Any, second: Any) -> bool | None:
 
 
 def _is_noise(value: Any) -> bool:
-    """Zero, or what rounding leaves of it; values that are truly tiny are smaller still."""
+    """Whether a value is zero up to rounding errors; true values that small are below 1e-75."""
     return value == 0 or 1e-75 < abs(value) < 1e-50
 
 
@@ -320,8 +312,8 @@ def _real(value: Any) -> bool:
     return context.isinf(value) or abs(context.im(value)) <= 1e-40 * (1 + abs(value))
 
 
-def same(first: Node, second: Node) -> bool | None:
-    """Whether two expressions are equal; None if that could not be found out."""
+def same(first: Expression, second: Expression) -> bool | None:
+    """Whether two expressions are equal; None if no comparison was possible."""
     if first == second:
         return True
     names = symbols(first) | symbols(second)
@@ -330,7 +322,7 @@ def same(first: Node, second: Node) -> bool | None:
         if left is not None and right is not None:
             return left == right
         return _agree(first, second, [{}], complex_too=True)
-    complex_too = any(part == Node("constant", "i") for side in (first, second) for part in walk(side))
+    complex_too = any(part == Expression("constant", "i") for side in (first, second) for part in walk(side))
     whole = _is_whole(first) or _is_whole(second)
     verdict = _agree(first, second, points(names, whole=False), complex_too)
     if whole and verdict is not True:
@@ -338,31 +330,29 @@ def same(first: Node, second: Node) -> bool | None:
     return verdict
 
 
-def _agree(first: Node, second: Node, where: list[dict[str, Any]], complex_too: bool) -> bool | None:
+def _agree(
+    first: Expression, second: Expression, where: list[dict[str, Any]], complex_too: bool
+) -> bool | None:
+    agreed = 0
     with _lock:
         _steps[0] = 0
-        return _agreement(first, second, where, complex_too)
-
-
-def _agreement(first: Node, second: Node, where: list[dict[str, Any]], complex_too: bool) -> bool | None:
-    agreed = 0
-    for point in where:
-        try:
-            left, right = evaluate(first, point), evaluate(second, point)
-        except Undefined:
-            continue
-        except (Unbounded, ArithmeticError, ValueError):
-            return None
-        if not complex_too and not (_real(left) and _real(right)):
-            continue
-        verdict = close(left, right)
-        if verdict is not True:
-            return verdict
-        agreed += 1
+        for point in where:
+            try:
+                left, right = evaluate(first, point), evaluate(second, point)
+            except Undefined:
+                continue
+            except (Unbounded, ArithmeticError, ValueError):
+                return None
+            if not complex_too and not (_real(left) and _real(right)):
+                continue
+            verdict = close(left, right)
+            if verdict is not True:
+                return verdict
+            agreed += 1
     return True if agreed >= min(2, len(where)) else None
 
 
-def value(node: Node) -> Any | None:
+def value(node: Expression) -> Any | None:
     """The numeric value of an expression without symbols, or None."""
     if symbols(node):
         return None
@@ -374,14 +364,13 @@ def value(node: Node) -> Any | None:
         return None
 
 
-def linear(node: Node, name: str) -> tuple[Node, Node] | None:
-    """(start, slope) of a tree that is start + slope * symbol `name`, else None."""
+def linear(node: Expression, name: str) -> tuple[Expression, Expression] | None:
+    """(start, slope) of an expression equal to start + slope * symbol `name`, else None."""
 
-    def at(number: int) -> Node:
-        value = Node("number", Fraction(number))
-        return rebuild(node, lambda part: value if part == Node("symbol", name) else None)
+    def at(place: int) -> Expression:
+        return rebuild(node, lambda part: number(place) if part == Expression("symbol", name) else None)
 
     start = at(0)
-    slope = Node("add", None, (at(1), Node("neg", None, (start,))))
-    line = Node("add", None, (start, Node("mul", None, (slope, Node("symbol", name)))))
+    slope = difference(at(1), start)
+    line = make("add", start, make("mul", slope, Expression("symbol", name)))
     return (start, slope) if same(node, line) else None

@@ -1,1 +1,0 @@
-"""Runs Python that a model wrote, with no effect outside: `jail` holds the layers, `pool` is for use."""
