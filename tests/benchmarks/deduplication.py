@@ -27,8 +27,9 @@ from extraction import RUNS, page_file, seconds  # noqa: E402
 from pipeline.common.rows import read_rows  # noqa: E402
 from pipeline.common.shards import DocumentWriter, read_documents  # noqa: E402
 from pipeline.config.crawl import CrawlSection  # noqa: E402
-from pipeline.corpus.classifier import MATH, OTHER, Scorer  # noqa: E402
+from pipeline.corpus.classifier import MATH, OTHER  # noqa: E402
 from pipeline.corpus.normalise import normalise  # noqa: E402
+from pipeline.corpus.scorer import PageScorer  # noqa: E402
 from pipeline.crawl.extract import extract_file  # noqa: E402
 from pipeline.crawl.signatures import MinHasher, minhash_config  # noqa: E402
 from pipeline.crawl.warc import ReadCounts  # noqa: E402
@@ -196,7 +197,7 @@ def iteration_rows(path: Path, texts: list[str], folder: Path) -> list[Row]:
                     writer.write(document)
 
     def once() -> list[float]:
-        scorer = Scorer(model)
+        scorer = PageScorer(model)
         lines: list[str] = []
         works: list[Callable[[], object]] = [
             extract,
@@ -260,18 +261,18 @@ def measure_workers(model: Path) -> None:
 
     import fasttext
 
-    from pipeline.corpus import classifier
+    from pipeline.corpus import score
 
-    classifier.share(classifier.Scorer(fasttext.load_model(str(model))))
+    score.SCORER = PageScorer(fasttext.load_model(str(model)))
     with ProcessPoolExecutor(WORKERS, mp_context=get_context("fork")) as pool:
         print(max(pool.map(_own_memory, range(WORKERS * 2))))
 
 
 def _own_memory(number: int) -> float:
-    from pipeline.corpus import classifier
+    from pipeline.corpus.score import SCORER
 
     for place in range(200):
-        classifier.shared()(f"let x {number} be a prime number {place}")
+        SCORER(f"let x {number} be a prime number {place}")
     lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
     return sum(int(line.split()[1]) for line in lines if line.startswith("Private_")) / 1000
 
