@@ -2,8 +2,8 @@
 section 2.1, steps 3 and 4).
 
 The paper calls a domain (pages of one base URL) mathematical if more than 10 % of its pages were collected.
-Here a lower confidence bound of that share must be above it, so that one lucky page of three does not
-count. Domains are hosts and, if asked for, the directories of their paths: large hosts hold mathematics
+Here a lower confidence bound of that share must be above 10 %, so that one page of three by chance does not
+count. Domains are hosts and, if configured, directories of their paths, since large hosts hold mathematics
 under a few paths only.
 """
 
@@ -80,8 +80,8 @@ class Unreviewed:
 
 @dataclass
 class Growth:
-    """What the reviewed prefixes of mathematical domains add: URLs to the seed and to the reviewed
-    negatives, pages by prefix.
+    """What reviewed prefixes of mathematical domains add: URLs for the seed and for the reviewed negatives, and
+    their number by prefix.
     """
 
     seed: list[str] = field(default_factory=list)

@@ -1,8 +1,8 @@
 """How good a classifier is on sites that it has not seen: cross-validation with folds of whole hosts.
 
-A page of a known site is easy to recognise by that site's words alone, so pages of one host never stand on
-both sides of a fold. Only a class with too few hosts (the first seed may be one site) is divided page by
-page, and the result says so.
+A page of a known site is easy to recognise by that site's words alone, so all pages of a host are in one
+fold. Only a class with too few hosts (the first seed may be one site) is divided page by page, and the result
+says so.
 """
 
 from collections import Counter, defaultdict
@@ -30,8 +30,8 @@ class Folds:
 
 
 def divide(pages: Sequence[LabelledPage], count: int) -> Folds:
-    """Divide by host into `count` folds of similar size; page by page in a class of which one fold would hold
-    nearly all and leave the others little to train on.
+    """Divide by host into `count` folds of similar size. A class that would be nearly all in one fold, with
+    little left to train on, is divided page by page.
     """
     fold_of_host = _balanced(Counter(page.host for page in pages), count)
     by_host = [fold_of_host[page.host] for page in pages]

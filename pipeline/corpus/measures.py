@@ -1,8 +1,8 @@
 """How good a classifier is on labelled pages that it was not trained on: precision-recall curve, average
 precision, calibration, and recall by source.
 
-The numbers hold for pages as they are mixed in the set measured. A classifier that looks good on the whole
-may miss a language or pages without formulas: `sources` says where.
+The numbers depend on the mix of pages in the set. A classifier that is good overall may miss a language or
+pages without formulas: `sources` shows where.
 """
 
 import re
@@ -18,7 +18,7 @@ from pipeline.corpus.examples import LabelledPage
 BINS = 10
 CURVE_POINTS = 50
 HOSTS = 20  # hosts listed at most, those with most mathematical pages
-PRECISION = 0.9  # at which recall is told
+PRECISION = 0.9  # at which recall is reported
 FORMULA = re.compile(r"\\(?!code\b)[a-z]")  # a TeX command, or what the normaliser makes of a formula
 
 
@@ -80,7 +80,7 @@ def measures(
 ) -> dict[str, Any]:
     """All measures of pages (N,) and their log-odds (N,).
 
-    Precision, recall and sources are told at `threshold`, else at the lowest score whose precision here is
+    Precision, recall and sources are given at `threshold`, else at the lowest score whose precision here is
     at least `PRECISION`, else (no cut reaches that) at 0.
     """
     math = np.asarray([page.math for page in pages], bool)

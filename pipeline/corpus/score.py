@@ -1,7 +1,7 @@
 """Score a shard of the pool (paper section 2.1, step 2): every page gets its log-odds of being mathematical.
 
-No page is dropped here. `tie` is a hash of the page's id: it orders pages of equal score, the same way in
-every run.
+No page is dropped here. `tie`, a hash of the page's id, orders pages of equal score the same way in every
+run.
 """
 
 from collections.abc import Iterator

@@ -33,7 +33,7 @@ from pipeline.corpus.scorer import PageScorer  # noqa: E402
 from pipeline.crawl.extract import extract_file  # noqa: E402
 from pipeline.crawl.signatures import MinHasher, minhash_config  # noqa: E402
 from pipeline.crawl.warc import ReadCounts  # noqa: E402
-from pipeline.decontaminate.ngrams import Index  # noqa: E402
+from pipeline.decontaminate.ngrams import BenchmarkIndex  # noqa: E402
 
 BENCH = ROOT.parent / "shared" / "data" / "bench"
 TESTS = ("gsm8k_test", "math_test", "cmath_test", "gaokao_mathcloze", "gaokao_mathqa")
@@ -146,7 +146,7 @@ def stock_decontamination(items: list[tuple[str, str, str]]) -> Any:
 def decontamination_rows(texts: list[str]) -> list[Row]:
     """Pages a second, and verdicts on pages with a question put in."""
     items = benchmark_items()
-    index = Index(10, 3)
+    index = BenchmarkIndex(10, 3)
     for number, (name, question, answer) in enumerate(items):
         index.add(name, str(number), question)
         index.add(name, str(number), answer, is_question=False)
