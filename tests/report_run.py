@@ -11,7 +11,7 @@ import pyarrow as arrow
 import pyarrow.parquet as parquet
 
 from pipeline.common.manifest import code_hash, fingerprint
-from pipeline.corpus.classifier import Example
+from pipeline.corpus.examples import LabelledPage
 from pipeline.corpus.measures import measures
 from pipeline.evaluate.benchmarks import Item
 from pipeline.evaluate.metrics import accuracy, at_k, by_label, contamination
@@ -182,12 +182,12 @@ class FakeRun:
         )
         (folder / "metrics.json").write_text(json.dumps(metrics))
 
-    def _tested(self, strength: float) -> tuple[list[Example], list[float]]:
+    def _tested(self, strength: float) -> tuple[list[LabelledPage], list[float]]:
         """Pages with scores that tell math from other pages the better, the larger `strength` is."""
         pages = []
         for index, row in enumerate(self.pages):
             host, text = row["url"].split("/")[2], r"\frac" if index % 2 else "so"
-            pages.append(Example(row["url"], host, text, row["label"] == "math", row["language"]))
+            pages.append(LabelledPage(row["url"], host, text, row["label"] == "math", row["language"]))
         draw = random.Random(strength)
         return pages, [draw.gauss(strength if page.math else -strength, 1.0) for page in pages]
 

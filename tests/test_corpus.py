@@ -15,13 +15,14 @@ from killing import survives_kills
 
 from pipeline.common.shards import DocumentWriter, read_table, write_table
 from pipeline.config.corpus import CorpusSection
-from pipeline.corpus import classifier
-from pipeline.corpus.classifier import ZEROED_MEMORY, Example, Scorer
+from pipeline.corpus import classifier, scorer
+from pipeline.corpus.classifier import NAMES, PAPER, ZEROED_MEMORY, scaled, settings
 from pipeline.corpus.cut import at_precision, within_budget
+from pipeline.corpus.examples import LabelledPage
 from pipeline.corpus.held_out import divide
 from pipeline.corpus.measures import measures, precision_recall
 from pipeline.corpus.normalise import normalise
-from pipeline.corpus.presets import NAMES, PAPER, scaled, settings
+from pipeline.corpus.scorer import PageScorer
 
 ROOT = Path(__file__).resolve().parents[1]
 SMALL = {"dimension": 8, "learning_rate": 0.5, "epochs": 10, "min_count": 1, "buckets": 1000, "cut": "score"}
@@ -191,8 +192,8 @@ def test_the_cut_by_precision_ends_whatever_the_scores_are() -> None:
 
 
 def test_no_host_stands_on_both_sides_of_a_fold_unless_a_class_has_too_few() -> None:
-    def example(host: int, page: int, math: bool) -> Example:
-        return Example(f"https://{host}.example/{page}", f"{host}.example", "", math)
+    def example(host: int, page: int, math: bool) -> LabelledPage:
+        return LabelledPage(f"https://{host}.example/{page}", f"{host}.example", "", math)
 
     many = [example(host, page, host % 2 == 0) for host in range(12) for page in range(host + 1)]
     folds = divide(many, 3)
@@ -212,8 +213,8 @@ def test_precision_and_recall_follow_the_ranking() -> None:
 
 
 def test_measures_tell_calibration_and_what_each_source_loses() -> None:
-    def page(host: str, language: str, text: str, math: bool) -> Example:
-        return Example(f"https://{host}/{text}", host, text, math, language)
+    def page(host: str, language: str, text: str, math: bool) -> LabelledPage:
+        return LabelledPage(f"https://{host}/{text}", host, text, math, language)
 
     pages = [
         page("a.example", "en", "\\frac x", True),
@@ -278,9 +279,10 @@ import hashlib, sys
 from pathlib import Path
 from pipeline.common.stage import InputError
 from pipeline.config.corpus import CorpusSection
-from pipeline.corpus.classifier import Example, train
+from pipeline.corpus.classifier import train
+from pipeline.corpus.examples import LabelledPage
 words = ["lemma proof field", "goal team match"]
-pages = [Example(f"u{n}", "h", " ".join([words[n % 2]] * (n + 3)), n % 2 == 0) for n in range(40)]
+pages = [LabelledPage(f"u{n}", "h", " ".join([words[n % 2]] * (n + 3)), n % 2 == 0) for n in range(40)]
 config = CorpusSection(dimension=16, learning_rate=0.5, epochs=5, min_count=1, buckets=20000)
 if sys.argv[2] == "used":
     import fasttext
@@ -319,11 +321,11 @@ def test_scores_are_the_log_odds_of_fasttext_itself(
     labels = dict(zip(model.get_labels(), model.get_output_matrix(), strict=True))
     expected = vectors @ (labels[classifier.MATH] - labels[classifier.OTHER])
     assert np.ptp(expected) > 0.1
-    score = Scorer(model)
+    score = PageScorer(model)
     found = [score(text) for text in texts]
     assert found == pytest.approx(expected, rel=1e-4, abs=1e-5)  # fastText adds up in single precision
-    monkeypatch.setattr(classifier, "MOST_WORDS", 3)  # words are forgotten and looked up again
-    again = Scorer(model)
+    monkeypatch.setattr(scorer, "MOST_WORDS", 3)  # words are forgotten and looked up again
+    again = PageScorer(model)
     assert [again(text) for text in reversed(texts)] == found[::-1]
 
 

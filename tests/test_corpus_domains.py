@@ -6,13 +6,13 @@ import pytest
 
 from pipeline.common.stage import InputError
 from pipeline.config.corpus import CorpusSection
-from pipeline.corpus.domains import Page, judge, learn, lower_bound, review_queue
-from pipeline.corpus.lists import read_annotations
+from pipeline.corpus.annotations import read_annotations
+from pipeline.corpus.domains import PoolPage, judge, learn, lower_bound, review_queue
 
 
-def pages_of(host: str, count: int, kept: int) -> list[Page]:
+def pages_of(host: str, count: int, kept: int) -> list[PoolPage]:
     keys = [f"{host}/{'q' if number % 2 else 'x'}/{number}" for number in range(count)]
-    return [Page(f"https://{key}", key, number < kept) for number, key in enumerate(keys)]
+    return [PoolPage(f"https://{key}", key, number < kept) for number, key in enumerate(keys)]
 
 
 def test_a_domain_needs_a_share_that_is_surely_above_the_limit_and_enough_pages() -> None:
@@ -69,11 +69,11 @@ def test_rejected_pages_teach_and_say_nothing_about_the_rest_of_their_domain(tmp
     path = tmp_path / "annotations.tsv"
     path.write_text("prefix\tverdict\nmix.org/bad\tnot_math\nmix.org/good\tmath\nbad.org\tnot_math\n")
     rejected = [
-        Page(f"https://{place}/{n}", f"{place}/{n}", False, rejected=True)
+        PoolPage(f"https://{place}/{n}", f"{place}/{n}", False, rejected=True)
         for place in ("mix.org/bad", "bad.org")
         for n in range(40)
     ]
-    good = [Page(f"https://mix.org/good/{n}", f"mix.org/good/{n}", n < 4) for n in range(6)]
+    good = [PoolPage(f"https://mix.org/good/{n}", f"mix.org/good/{n}", n < 4) for n in range(6)]
     config = CorpusSection(reviewed="all")
     domains = judge([*rejected, *good], config)
     assert [(domain.domain, domain.pages, domain.math) for domain in domains] == [("mix.org", 6, True)]

@@ -11,10 +11,10 @@ import pytest
 from pipeline.common.shards import read_table
 from pipeline.config.corpus import CorpusSection
 from pipeline.corpus import ranking as ranking_module
+from pipeline.corpus.candidates import top
 from pipeline.corpus.cut import within_budget
 from pipeline.corpus.ranking import rank, table_in_order
 from pipeline.corpus.score import SCORES
-from pipeline.corpus.select import top
 
 
 def write_scores(folder: Path, shards: int, pages: int) -> list[Path]:

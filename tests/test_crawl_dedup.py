@@ -147,6 +147,27 @@ def test_the_same_file_given_twice_is_an_error(tmp_path):
     assert done.returncode == 2 and "a.warc.gz are in another shard" in done.stderr
 
 
+def test_pages_are_near_duplicates_from_the_configured_similarity_on_and_from_one_half_by_default(tmp_path):
+    pages, truth = [], {}
+    for place in range(24):
+        changed = (30, 76)[place % 2]  # a similarity of 0.65 or 0.35
+        copy = f"http://copy.org/{place}"
+        pages += [(f"http://a.org/{place}", text(place * 200)), (copy, text(place * 200, changed=changed))]
+        truth[copy] = (396 - 2 * changed) / (
+            396 + 4 * changed
+        )  # shingles: `word1` is two grams, `other0x1` four
+    write_pages(tmp_path / "pages", pages)
+    for least, config in ((0.5, {}), (0.8, {"min_similarity": 0.8}), (0.2, {"min_similarity": 0.2})):
+        _, duplicates = dedup(tmp_path / f"out{least}", tmp_path / "pages", **config)
+        found = {url for url, original, kind in duplicates if kind == "near" and original[-3:] == url[-3:]}
+        alike = {url for url, similarity in truth.items() if similarity >= least}
+        assert len(duplicates) == len(found) and found <= alike
+        close = {url for url in alike if truth[url] > 0.6}  # 40 bands make candidates of nearly all of these
+        assert found >= close and (len(found) > len(close)) == (least < 0.3)
+    for row in read_table(tmp_path / "out0.2" / "data" / "duplicates.parquet").to_pylist():
+        assert row["similarity"] == pytest.approx(truth[row["url"]], abs=0.12)
+
+
 def test_signatures_estimate_the_jaccard_similarity_of_shingles():
     hasher = MinHasher(ngram=5, hashes=1000, seed=1)
     for changed in (0, 10, 40, 100, 200):

@@ -104,6 +104,15 @@ def test_path_lists_and_globs_expand_in_order(tmp_path):
         sources.expand([*local, local[0]])
 
 
+@pytest.mark.parametrize(
+    "data", [b"no gzip", gzip.compress(b"x.warc.gz" * 99)[:-12], b"\x1f\x8b\x08" + bytes(40)]
+)
+def test_a_damaged_list_is_one_line_that_names_it(tmp_path, data):
+    (tmp_path / "warc.paths.gz").write_bytes(data)
+    with pytest.raises(InputError, match=r"warc.paths.gz: not a readable text or gzip file \([^\n]+$"):
+        sources.expand([str(tmp_path / "warc.paths.gz")])
+
+
 def test_a_common_crawl_dump_means_its_list(address):
     path = "crawl-data/CC-MAIN-2024-10/"
     for kind in ("warc", "wet"):

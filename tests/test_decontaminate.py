@@ -14,15 +14,15 @@ from killing import survives_kills
 from pipeline.common.rows import read_rows
 from pipeline.common.shards import DocumentWriter, read_documents
 from pipeline.crawl.grams import grams, runs
-from pipeline.decontaminate.ngrams import Index
+from pipeline.decontaminate.ngrams import BenchmarkIndex
 
 ROOT = Path(__file__).resolve().parents[1]
 BENCH = ROOT.parent / "shared" / "data" / "bench"  # real benchmarks; tests that use them skip without
 QUESTION = "Natalia sold clips to 48 of her friends in April, and then she sold half as many clips in May."
 
 
-def index(*texts: str) -> Index:
-    built = Index(ngram=10, shortest=3)
+def index(*texts: str) -> BenchmarkIndex:
+    built = BenchmarkIndex(ngram=10, shortest=3)
     for number, text in enumerate(texts):
         built.add("bench", f"item-{number}", text)
     return built
@@ -98,7 +98,7 @@ def test_a_stock_phrase_of_ten_words_is_no_leak() -> None:
 
 
 def test_sums_around_a_stock_phrase_in_chinese_are_no_leak() -> None:
-    built = Index(ngram=10, shortest=3)
+    built = BenchmarkIndex(ngram=10, shortest=3)
     built.add("bench", "item", "0+9=9, 9-2=7, 7。答案是 7", is_question=False)
     assert not built.matches("0 + 9 = 9, 9 - 2 = 7, 7 答案是 7")
 
@@ -202,7 +202,7 @@ def test_real_questions_are_found_and_other_questions_are_not_taken_for_them() -
         name: [row for _, row in read_rows(str(BENCH / f"{name}.jsonl.gz"))]
         for name in ("gsm8k_test", "math500", "cmath_test", "mgsm", "gsm8k_train")
     }
-    built = Index(ngram=10, shortest=3)
+    built = BenchmarkIndex(ngram=10, shortest=3)
     for name, items in rows.items():
         for item in items if name != "gsm8k_train" else ():
             built.add(name, item["id"], item["question"])

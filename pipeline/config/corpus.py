@@ -44,7 +44,7 @@ class CorpusSection(Section):
     dimension: Count = key(
         256,
         "fastText: vector dimension; here and in the next six keys `auto` is the preset for the number of"
-        " training pages (pipeline/corpus/presets.py)",
+        " training pages (pipeline/corpus/classifier.py)",
         paper="256 (2.1)",
     )
     learning_rate: Rate = key(0.1, "fastText: learning rate", paper="0.1 (2.1)")

@@ -1,8 +1,9 @@
-"""Mathematical domains, and what their reviewed prefixes teach (paper section 2.1, steps 3 and 4).
+"""Mathematical domains, what their reviewed prefixes teach, and which prefixes to review next (paper
+section 2.1, steps 3 and 4).
 
 The paper calls a domain (pages of one base URL) mathematical if more than 10 % of its pages were collected.
-Here a lower confidence bound of that share must be above it, so that one lucky page of three does not
-count. Domains are hosts and, if asked for, the directories of their paths: large hosts hold mathematics
+Here a lower confidence bound of that share must be above 10 %, so that one page of three by chance does not
+count. Domains are hosts and, if configured, directories of their paths, since large hosts hold mathematics
 under a few paths only.
 """
 
@@ -10,17 +11,18 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from math import sqrt
+from pathlib import Path
 from statistics import NormalDist
 from typing import Any
 
 from pipeline.config.corpus import CorpusSection
-from pipeline.corpus.lists import Annotations
+from pipeline.corpus.annotations import Annotations
 
 REVIEW_SAMPLES = 3
 
 
 @dataclass(frozen=True)
-class Page:
+class PoolPage:
     """A scored page of the pool. `key`: the normalised URL that stands for it; `rejected`: a reviewer found
     that it is not mathematical, so it is never kept and says nothing about the rest of its domain.
     """
@@ -49,7 +51,7 @@ class Domain:
 
 
 @dataclass
-class Open:
+class Unreviewed:
     """The pages of a mathematical domain that nobody has reviewed: how many, how many of them are kept, and
     the first ones of either kind.
     """
@@ -59,7 +61,7 @@ class Open:
     kept: int = 0
     samples: dict[bool, list[str]] = field(default_factory=lambda: {False: [], True: []})
 
-    def add(self, page: Page) -> None:
+    def add(self, page: PoolPage) -> None:
         self.pages += 1
         self.kept += page.kept
         if len(self.samples[page.kept]) < REVIEW_SAMPLES:
@@ -78,8 +80,8 @@ class Open:
 
 @dataclass
 class Growth:
-    """What the reviewed prefixes of mathematical domains add: URLs to the seed and to the reviewed
-    negatives, pages by prefix.
+    """What reviewed prefixes of mathematical domains add: URLs for the seed and for the reviewed negatives, and
+    their number by prefix.
     """
 
     seed: list[str] = field(default_factory=list)
@@ -87,7 +89,7 @@ class Growth:
     prefixes: Counter[str] = field(default_factory=Counter)
 
 
-def names(key: str, depth: int) -> Iterator[str]:
+def domains_of(key: str, depth: int) -> Iterator[str]:
     """The domains of a normalised URL: its host and its first `depth` directories."""
     parts = key.partition("?")[0].split("/")
     for length in range(1, min(depth + 1, len(parts) - 1) + 1):
@@ -106,11 +108,11 @@ def lower_bound(kept: int, pages: int, confidence: float) -> float:
     return max(0.0, (centre - z * spread) / (1 + z * z / pages))
 
 
-def judge(pages: Iterable[Page], config: CorpusSection) -> list[Domain]:
+def judge(pages: Iterable[PoolPage], config: CorpusSection) -> list[Domain]:
     """All domains with a kept page, most kept first."""
     total, collected = Counter[str](), Counter[str]()
     for page in pages:
-        for name in names(page.key, config.domain_depth) if not page.rejected else ():
+        for name in domains_of(page.key, config.domain_depth) if not page.rejected else ():
             total[name] += 1
             collected[name] += page.kept
     domains = []
@@ -125,7 +127,7 @@ def judge(pages: Iterable[Page], config: CorpusSection) -> list[Domain]:
 
 
 def learn(
-    pages: Iterable[Page],
+    pages: Iterable[PoolPage],
     domains: list[Domain],
     annotations: Annotations,
     known: set[str],
@@ -141,7 +143,7 @@ def learn(
         if found is None or page.key in known:
             continue
         prefix, verdict = found
-        domain = set(names(page.key, config.domain_depth))
+        domain = set(domains_of(page.key, config.domain_depth))
         if verdict == "math" and domain & mathematical and (config.reviewed == "all" or not page.kept):
             growth.seed.append(page.url)
         elif verdict == "not_math" and config.reviewed == "all":
@@ -153,18 +155,29 @@ def learn(
 
 
 def review_queue(
-    pages: Iterable[Page], domains: list[Domain], annotations: Annotations, depth: int
+    pages: Iterable[PoolPage], domains: list[Domain], annotations: Annotations, depth: int
 ) -> list[dict[str, str | int]]:
     """Mathematical domains with pages that nobody has reviewed, best expected yield first.
 
     The yield is the number of pages not yet collected times the share that was: what a verdict may add to
     the seed.
     """
-    open_pages = {domain.domain: Open(domain.share) for domain in domains if domain.math}
+    unreviewed = {domain.domain: Unreviewed(domain.share) for domain in domains if domain.math}
     for page in pages:
         if annotations.find(page.url) is None:
-            for name in names(page.key, depth):
-                if name in open_pages:
-                    open_pages[name].add(page)
-    rows = [found.row(name) for name, found in open_pages.items() if found.pages]
+            for name in domains_of(page.key, depth):
+                if name in unreviewed:
+                    unreviewed[name].add(page)
+    rows = [found.row(name) for name, found in unreviewed.items() if found.pages]
     return sorted(rows, key=lambda row: (-int(row["expected"]), -int(row["pages"]), str(row["prefix"])))
+
+
+def write_review(path: Path, queue: list[dict[str, str | int]]) -> None:
+    """The queue as an annotation file whose verdicts are still to be filled in."""
+    lines = ["prefix\tverdict\tannotator\tdate\tevidence\n"]
+    for row in queue:
+        evidence = (
+            f"{row['kept']} of {row['pages']} pages kept, expect {row['expected']} more: {row['samples']}"
+        )
+        lines.append(f"{row['prefix']}\t\t\t\t{evidence}\n")
+    path.write_text("".join(lines))

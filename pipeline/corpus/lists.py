@@ -1,18 +1,18 @@
-"""URL lists, annotated prefixes, and how their URLs find pages of the pool."""
+"""URL lists that iterations learn from, and the pages of the pool that their URLs mean."""
 
-import csv
-from dataclasses import dataclass
+from collections.abc import Iterable
 from pathlib import Path
 
 from pipeline.common.shards import read_table
-from pipeline.common.stage import InputError
+from pipeline.common.stage import InputError, Stage
+from pipeline.config.corpus import CorpusSection
 from pipeline.crawl.urls import normalise_url
 
-VERDICTS = ("math", "not_math")
+GROWN = ("seed_urls", "not_math_urls")  # lists that each iteration hands to the next
 
 
 def read_urls(path: Path) -> list[str]:
-    """The URLs of a file, one a line; `#` starts a comment line."""
+    """The URLs of a file, one a line; `#` starts a comment line. Raises InputError."""
     try:
         lines = path.read_text().splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -20,12 +20,29 @@ def read_urls(path: Path) -> list[str]:
     return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
 
 
-class Survivors:
-    """Which page of the pool a URL means: the page itself or the one kept of its duplicates."""
+def current_urls(stage: Stage[CorpusSection], name: str) -> list[str]:
+    """The list that this iteration learns from: the one that the previous iteration wrote, else the stage's
+    input; empty if there is neither.
+    """
+    if "previous" in stage.inputs and name in GROWN:
+        return read_urls(stage.input("previous") / f"{name}.txt")
+    return read_urls(stage.input(name)) if stage.inputs.get(name) else []
 
-    def __init__(self, duplicates: Path) -> None:
-        table = read_table(duplicates, ["url", "duplicate_of_url"])
-        pairs = zip(*(table.column(name).to_pylist() for name in ("url", "duplicate_of_url")), strict=True)
+
+def write_urls(folder: Path, name: str, urls: Iterable[str]) -> None:
+    """Write a list for the next iteration."""
+    (folder / f"{name}.txt").write_text("".join(f"{url}\n" for url in urls))
+
+
+class Survivors:
+    """Which page of the pool a URL means: the page itself or the one kept of its duplicates.
+
+    `pool`: result of deduplication.
+    """
+
+    def __init__(self, pool: Path) -> None:
+        table = read_table(pool / "duplicates.parquet", ["url", "duplicate_of_url"])
+        pairs = zip(*(column.to_pylist() for column in table.columns), strict=True)
         self._kept = {normalise_url(url): normalise_url(kept) for url, kept in pairs}
 
     def key(self, url: str) -> str:
@@ -33,56 +50,6 @@ class Survivors:
         url = normalise_url(url)
         return self._kept.get(url, url)
 
-
-def place(url: str) -> str:
-    """Host, path and query of a URL, as prefixes are written: `www.` counts, scheme and fragment do not."""
-    rest = (url.partition("://")[2] or url).partition("#")[0]
-    host, slash, path = rest.partition("/")
-    return (host.lower() + slash + path).rstrip("/")
-
-
-@dataclass(frozen=True)
-class Annotations:
-    """Reviewed URL prefixes: prefix -> verdict. The longest prefix of a URL decides."""
-
-    verdicts: dict[str, str]
-
-    def find(self, url: str) -> tuple[str, str] | None:
-        """(prefix, verdict) of a URL; None where nobody has reviewed.
-
-        A prefix ends with a part of the path: `a.org/b` covers `a.org/b`, `a.org/b/c` and `a.org/b?c`, not
-        `a.org/bc`.
-        """
-        where = place(url) if self.verdicts else ""
-        for end in range(len(where), 0, -1):
-            if (end == len(where) or where[end] in "/?") and where[:end] in self.verdicts:
-                return where[:end], self.verdicts[where[:end]]
-        return None
-
-
-def read_annotations(path: Path) -> Annotations:
-    """Read `prefix, verdict, annotator, date, evidence`, tab-separated with a header. Raises InputError that
-    names the line.
-    """
-    verdicts: dict[str, str] = {}
-    try:
-        with path.open(newline="") as file:
-            reader = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
-            if not {"prefix", "verdict"} <= set(reader.fieldnames or ()):
-                raise InputError(
-                    f"{path}: its first line must name the columns prefix and verdict, tab-separated"
-                )
-            for row in reader:
-                prefix, verdict = row["prefix"].strip(), row["verdict"]
-                if not prefix or verdict not in VERDICTS:
-                    raise InputError(
-                        f"{path}: line {reader.line_num}: expected a prefix and one of {VERDICTS}, "
-                        f"got {prefix!r}, {verdict!r}"
-                    )
-                if verdicts.setdefault(place(prefix), verdict) != verdict:
-                    raise InputError(
-                        f"{path}: line {reader.line_num}: {prefix} has another verdict further up"
-                    )
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{path}: cannot be read ({error})") from error
-    return Annotations(verdicts)
+    def keys(self, urls: Iterable[str]) -> set[str]:
+        """The keys of several URLs."""
+        return set(map(self.key, urls))

@@ -1,8 +1,8 @@
 """How good a classifier is on labelled pages that it was not trained on: precision-recall curve, average
 precision, calibration, and recall by source.
 
-The numbers hold for pages as they are mixed in the set measured. A classifier that looks good on the whole
-may miss a language or pages without formulas: `sources` says where.
+The numbers depend on the mix of pages in the set. A classifier that is good overall may miss a language or
+pages without formulas: `sources` shows where.
 """
 
 import re
@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.corpus.classifier import Example
+from pipeline.corpus.examples import LabelledPage
 
 BINS = 10
 CURVE_POINTS = 50
 HOSTS = 20  # hosts listed at most, those with most mathematical pages
-PRECISION = 0.9  # at which recall is told
+PRECISION = 0.9  # at which recall is reported
 FORMULA = re.compile(r"\\(?!code\b)[a-z]")  # a TeX command, or what the normaliser makes of a formula
 
 
@@ -49,20 +49,22 @@ def calibration_error(bins: Sequence[tuple[float, float, int]]) -> float:
     return sum(abs(share - probability) * size for probability, share, size in bins) / pages
 
 
-def _names(example: Example) -> list[tuple[str, str]]:
+def _names(page: LabelledPage) -> list[tuple[str, str]]:
     """The sources that a page belongs to: (kind, name)."""
-    markup = "TeX" if FORMULA.search(example.text) else "no TeX"
-    return [("host", example.host), ("language", example.language or "unknown"), ("markup", markup)]
+    markup = "TeX" if FORMULA.search(page.text) else "no TeX"
+    return [("host", page.host), ("language", page.language or "unknown"), ("markup", markup)]
 
 
-def by_source(examples: Sequence[Example], scores: Sequence[float], threshold: float) -> list[dict[str, Any]]:
+def by_source(
+    pages: Sequence[LabelledPage], scores: Sequence[float], threshold: float
+) -> list[dict[str, Any]]:
     """For each language, each host, pages with and without TeX: how many mathematical and other pages it has
     and which share of each scores at least `threshold`; None without such pages.
     """
     members: dict[tuple[str, str], dict[bool, list[bool]]] = defaultdict(lambda: {True: [], False: []})
-    for example, score in zip(examples, scores, strict=True):
-        for source in _names(example):
-            members[source][example.math].append(score >= threshold)
+    for page, score in zip(pages, scores, strict=True):
+        for source in _names(page):
+            members[source][page.math].append(score >= threshold)
     rows = []
     for (kind, name), found in members.items():
         recall, false = (round(float(np.mean(found[of])), 4) if found[of] else None for of in (True, False))
@@ -74,14 +76,14 @@ def by_source(examples: Sequence[Example], scores: Sequence[float], threshold: f
 
 
 def measures(
-    examples: Sequence[Example], scores: Sequence[float], threshold: float | None = None
+    pages: Sequence[LabelledPage], scores: Sequence[float], threshold: float | None = None
 ) -> dict[str, Any]:
     """All measures of pages (N,) and their log-odds (N,).
 
-    Precision, recall and sources are told at `threshold`, else at the lowest score whose precision here is
+    Precision, recall and sources are given at `threshold`, else at the lowest score whose precision here is
     at least `PRECISION`, else (no cut reaches that) at 0.
     """
-    math = np.asarray([example.math for example in examples], bool)
+    math = np.asarray([page.math for page in pages], bool)
     precision, recall = precision_recall(math, scores)
     places = np.unique(np.linspace(0, len(math) - 1, CURVE_POINTS).astype(int))
     good = np.flatnonzero(precision >= PRECISION)
@@ -100,5 +102,5 @@ def measures(
         "recall": round(hits / int(math.sum()), 6) if math.any() else None,
         "curve": [[round(float(recall[place]), 4), round(float(precision[place]), 4)] for place in places],
         "calibration": [[round(p, 4), round(share, 4), size] for p, share, size in bins],
-        "sources": by_source(examples, scores, threshold),
+        "sources": by_source(pages, scores, threshold),
     }

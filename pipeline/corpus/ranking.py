@@ -1,8 +1,8 @@
-"""The ranking of all scored pages (paper section 2.1, step 2), made on disk: memory does not grow with them.
+"""The ranking of all scored pages (paper section 2.1, step 2), sorted on disk in bounded memory.
 
-Best score first; equal scores in the order of a hash of the page's id, then of the id. Pages are dealt to
-parts by limits taken from a sample of their keys, so that each part holds one stretch of the ranking and
-fits into memory, where it is sorted. Where the limits lie changes nothing in the order.
+Best score first; equal scores in the order of a hash of the page's id, then of the id. Quantiles of a sample
+of the sort keys divide the ranking into parts that fit into memory, where each is sorted. The order does not
+depend on the sample.
 """
 
 from collections.abc import Callable, Iterable, Iterator

@@ -1,7 +1,7 @@
 """Score a shard of the pool (paper section 2.1, step 2): every page gets its log-odds of being mathematical.
 
-No page is dropped here. `tie` is a hash of the page's id: it orders pages of equal score, the same way in
-every run.
+No page is dropped here. `tie`, a hash of the page's id, orders pages of equal score the same way in every
+run.
 """
 
 from collections.abc import Iterator
@@ -19,11 +19,12 @@ from pipeline.common.progress import Progress
 from pipeline.common.shards import read_documents, write_table
 from pipeline.common.stage import Counts, Stage, run_stage
 from pipeline.config.corpus import CorpusSection
-from pipeline.corpus.classifier import Scorer, share, shared
+from pipeline.corpus.convergence import converged_before, pass_through
 from pipeline.corpus.normalise import normalise
-from pipeline.corpus.passing import converged_before, pass_through
+from pipeline.corpus.scorer import PageScorer
 
 PART = 256  # pages that go to a worker at once
+SCORER: PageScorer  # of this process and, whatever the model's size, of those forked from it
 SCORES = pa.schema(
     [
         ("id", pa.string()),
@@ -38,9 +39,9 @@ SCORES = pa.schema(
 
 
 def scored(documents: list[Document]) -> list[tuple[float, int]]:
-    """(score, tokens) of each document, by the scorer that all processes of this machine share."""
+    """(score, tokens) of each document, by `SCORER`."""
     texts = [normalise(document.text) for document in documents]
-    return [(shared()(text), text.count(" ") + 1 if text else 0) for text in texts]
+    return [(SCORER(text), text.count(" ") + 1 if text else 0) for text in texts]
 
 
 def groups(shard: Path, size: int) -> Iterator[list[Document]]:
@@ -78,7 +79,8 @@ def run(stage: Stage[CorpusSection]) -> Counts:
         return {"converged": 1}
     import fasttext
 
-    share(Scorer(fasttext.load_model(str(stage.input("train") / "classifier.bin"))))
+    global SCORER
+    SCORER = PageScorer(fasttext.load_model(str(stage.input("train") / "classifier.bin")))
     pages = rows(stage.input("shard"), f"corpus {stage.instance}", stage.launch.get("threads", 1))
     count = write_table(stage.partial / "scores.parquet", pages, SCORES)
     stage.counter("fasttext.scored_pages", count)

@@ -1,7 +1,7 @@
-"""HTTP's transfer and content encodings undone, as far as a body can be trusted.
+"""Undo HTTP's transfer and content encodings without trusting the headers.
 
-Crawlers store bodies decoded and keep the headers, cut them, or keep what a server sent wrongly: a body that
-is not encoded as declared is taken as it stands, and of one that breaks off the readable part is used.
+Crawlers store decoded bodies under unchanged headers, truncate bodies, and keep wrong answers of servers. So
+a body that is not encoded as declared is returned unchanged, and of a truncated one the readable part.
 """
 
 import io
@@ -23,7 +23,7 @@ class Unusable(Exception):
 
 
 def decode_body(body: bytes, content_encoding: str, transfer_encoding: str, max_bytes: int) -> bytes:
-    """The body as the server's author wrote it.
+    """The body without its encodings.
 
     Raises Unusable: "too_large" beyond `max_bytes` (decompression bombs), "bad_encoding" if nothing readable
     comes out.
@@ -34,7 +34,7 @@ def decode_body(body: bytes, content_encoding: str, transfer_encoding: str, max_
     for name in reversed(names):
         if name in DECODERS:
             body = DECODERS[name](body, max_bytes)
-    for _ in range(MAX_LAYERS):  # compressed twice, or without saying so
+    for _ in range(MAX_LAYERS):  # compressed twice, or undeclared
         if not body.startswith(GZIP):
             return body
         body = _gunzip(body, max_bytes)
@@ -42,13 +42,13 @@ def decode_body(body: bytes, content_encoding: str, transfer_encoding: str, max_
 
 
 def join_chunks(body: bytes) -> bytes:
-    """The chunks of a body joined; one that does not begin with a chunk is returned as it is."""
+    """The chunks of a body joined; a body that does not begin with a chunk is returned unchanged."""
     parts, position = [], 0
     while match := CHUNK_SIZE.match(body, position):
         size = int(match[1], 16)
         end = match.end() + size
         if not parts and size and body[end : end + 2] not in (b"\r\n", b"") and body[end : end + 1] != b"\n":
-            return body  # text that begins like a number
+            return body  # text that begins with a number
         if size == 0:
             return b"".join(parts)
         parts.append(body[match.end() : end])
@@ -69,7 +69,7 @@ def _gunzip(body: bytes, max_bytes: int) -> bytes:
 
 
 def _undeflate(body: bytes, max_bytes: int) -> bytes:
-    """A zlib stream, or a bare deflate stream as some servers send; else the body as it is."""
+    """The content of a zlib stream, or of the bare deflate stream that some servers send; else the body."""
     if len(body) > 1 and body[0] & 15 == 8 and int.from_bytes(body[:2]) % 31 == 0:
         return _checked(_inflate(zlib.decompressobj(), body, max_bytes))
     bare = zlib.decompressobj(wbits=-15)
@@ -78,7 +78,7 @@ def _undeflate(body: bytes, max_bytes: int) -> bytes:
 
 
 def _inflate(inflater: "zlib._Decompress", body: bytes, max_bytes: int) -> bytearray:
-    """What comes out before the stream ends or breaks. Raises Unusable("too_large")."""
+    """The output up to the end of the stream or its first error. Raises Unusable("too_large")."""
     decoded = bytearray()
     try:
         while body and not inflater.eof:
@@ -92,7 +92,7 @@ def _inflate(inflater: "zlib._Decompress", body: bytes, max_bytes: int) -> bytea
 
 
 def _read_all(reader: Callable[[io.BytesIO], io.RawIOBase]) -> Callable[[bytes, int], bytes]:
-    """A decoder made of a stream class; a body that is text already is returned as it is."""
+    """A decoder that uses a stream class and returns bodies that are text already."""
 
     def decode(body: bytes, max_bytes: int) -> bytes:
         decoded = bytearray()

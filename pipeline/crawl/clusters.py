@@ -1,5 +1,5 @@
-"""Near-duplicate clusters: datatrove's MinHash stages 2 and 3, with every candidate pair verified in
-between.
+"""Near-duplicate clusters: datatrove's MinHash stages 2 and 3, with a check of every candidate pair between
+them.
 """
 
 import io
@@ -50,7 +50,7 @@ def near_duplicates(
         save_cluster_id=True,
         lines_to_buffer=READ_AHEAD,
     )
-    with redirect_stderr(io.StringIO()):  # a progress bar of its own, which cannot be switched off
+    with redirect_stderr(io.StringIO()):  # its progress bar cannot be switched off
         clusters.run()
     count("datatrove.minhash_documents", documents)
     count("datatrove.minhash_pairs", pairs)
@@ -59,10 +59,10 @@ def near_duplicates(
 
 
 def _verify(work: Path, name: str, signatures: ShardSignatures, min_similarity: float) -> None:
-    """Keep of one bucket's candidate pairs those that are similar.
+    """Keep the similar pairs among one bucket's candidates.
 
-    Stage 2 names pages with the same band as a chain of pairs, A-B, B-C. Each such group is split around
-    leaders: the first page not yet taken, and all that are similar to it.
+    Stage 2 writes pages with the same band as a chain of pairs, A-B, B-C. Each such group is split around
+    leaders: the first remaining page and all remaining pages similar to it form one part.
     """
     found = np.fromfile(work / "candidates" / name, "<u4").reshape(-1, 4)
     kept = [

@@ -3,12 +3,11 @@
 Three rules in turn: same normalised URL, same text, near-duplicate by MinHash. The paper says only
 "URL-based deduplication and near-deduplication". Near-duplicates: signatures of our own
 (`signatures.py`), then datatrove's stages 2 (buckets), 3 (clusters) and 4 (filter). Between 2 and 3 each
-candidate pair is checked against the similarity that the whole signatures estimate, so that the threshold
+candidate pair must reach the minimum similarity, estimated from the whole signatures, so that the threshold
 is sharp and does not depend on the number of buckets.
 
-Of a group of duplicates the first page in input order survives: order of the extraction shards, in them
-of the WARC files and offsets. datatrove keeps one that depends on the shape of its union tree; here its
-clusters are kept and the choice replaced.
+Of a group of duplicates the first page in input order survives (order of extraction shards, WARC files and
+offsets). datatrove's own choice depends on the shape of its union tree; only its clusters are used.
 """
 
 import sys
@@ -51,17 +50,17 @@ UNIQUE, SAME_URL, SAME_TEXT, NEAR = range(4)
 
 
 @dataclass
-class Index:
-    """What is kept of all N pages, in input order; keys are 128-bit hashes as pairs of integers."""
+class PageKeys:
+    """Hashes of all N pages in input order; a hash has 128 bits, a pair of integers."""
 
-    url_keys: NDArray[np.uint64]  # (N, 2)
-    text_keys: NDArray[np.uint64]  # (N, 2)
+    urls: NDArray[np.uint64]  # (N, 2)
+    texts: NDArray[np.uint64]  # (N, 2)
     starts: NDArray[np.int64]  # (shards + 1,): first page of each shard
 
 
 def read_shard(task: tuple[int, Path], work: Path, config: CrawlSection) -> tuple[bytes, set[str]]:
-    """Hash URL and text of every page of a shard, and put its signature into `work`; returns the keys, 32
-    bytes a page, and the WARC files that the pages are from.
+    """Hash URL and text of every page of a shard and write its signatures into `work`; returns the hashes, 32
+    bytes a page, and the names of the pages' WARC files.
     """
     rank, path = task
     hasher = MinHasher(config.ngram, config.buckets * config.hashes_per_bucket, config.seed)
@@ -75,8 +74,8 @@ def read_shard(task: tuple[int, Path], work: Path, config: CrawlSection) -> tupl
     return bytes(keys), files
 
 
-def build_index(shards: list[Path], work: Path, stage: Stage[CrawlSection]) -> Index:
-    """Read every page once, shards side by side on the cores that the stage has."""
+def hash_pages(shards: list[Path], work: Path, stage: Stage[CrawlSection]) -> PageKeys:
+    """Read every page once, several shards at a time if the stage has several cores."""
     keys, starts = bytearray(), [0]
     seen: set[str] = set()
     read = partial(read_shard, work=work, config=stage.config)
@@ -94,7 +93,7 @@ def build_index(shards: list[Path], work: Path, stage: Stage[CrawlSection]) -> I
             bar.update(len(found) // 32)
             starts.append(len(keys) // 32)
     table = np.frombuffer(bytes(keys), np.uint64).reshape(-1, 4)
-    return Index(table[:, :2], table[:, 2:], np.array(starts, np.int64))
+    return PageKeys(table[:, :2], table[:, 2:], np.array(starts, np.int64))
 
 
 def first_occurrence(keys: NDArray[np.uint64]) -> NDArray[np.int64]:
@@ -109,28 +108,26 @@ def first_occurrence(keys: NDArray[np.uint64]) -> NDArray[np.int64]:
 
 
 def find_duplicates(
-    index: Index, work: Path, config: CrawlSection, stage: Stage[CrawlSection]
+    keys: PageKeys, work: Path, config: CrawlSection, stage: Stage[CrawlSection]
 ) -> tuple[NDArray[np.int64], NDArray[np.uint8], NDArray[np.float32]]:
-    """(targets, kinds, similarities) of all pages: which page survives, by which rule, how similar it is.
+    """(targets, kinds, similarities) of all pages: the surviving page, the rule, and how similar they are.
 
-    The target of a unique page is itself. Each rule sees only what the ones before left. Similarity is
-    NaN where it was not estimated. All of shape (N,).
+    The target of a unique page is itself. Each rule sees only the pages that earlier rules left. Similarity
+    is NaN except for near-duplicates. All of shape (N,).
     """
-    pages = np.arange(len(index.url_keys))
-    target, kind = first_occurrence(index.url_keys), np.zeros(len(pages), np.uint8)
+    pages = np.arange(len(keys.urls))
+    target, kind = first_occurrence(keys.urls), np.zeros(len(pages), np.uint8)
     kind[target != pages] = SAME_URL
     left = pages[kind == UNIQUE]
-    first = left[first_occurrence(index.text_keys[left])]
+    first = left[first_occurrence(keys.texts[left])]
     target[left] = first
     kind[left[first != left]] = SAME_TEXT
-    signatures = ShardSignatures(work, index.starts)
+    signatures = ShardSignatures(work, keys.starts)
     clusters = near_duplicates(work, signatures, kind == UNIQUE, config, stage.counter)
     for cluster in clusters:
         target[cluster[1:]] = cluster[0]
         kind[cluster[1:]] = NEAR
-    while (
-        target != target[target]
-    ).any():  # a page's original may itself have been found a duplicate by a later rule
+    while (target != target[target]).any():  # a later rule made the original itself a duplicate
         target = target[target]
     similarity = np.full(len(pages), np.nan, np.float32)
     for page in np.flatnonzero(kind == NEAR):
@@ -138,14 +135,14 @@ def find_duplicates(
     return target, kind, similarity
 
 
-def survivors(
-    shards: list[Path], index: Index, kind: NDArray[np.uint8], work: Path, stage: Stage[CrawlSection]
+def unique_pages(
+    shards: list[Path], keys: PageKeys, kind: NDArray[np.uint8], work: Path, stage: Stage[CrawlSection]
 ) -> Iterator[Document]:
-    """Yield the pages that stay, in input order, through datatrove's stage 4."""
+    """Yield the unique pages in input order, through datatrove's stage 4."""
     folder = work / "remove"
     folder.mkdir()
     for rank in range(len(shards)):
-        removed = np.flatnonzero(kind[index.starts[rank] : index.starts[rank + 1]] != UNIQUE)
+        removed = np.flatnonzero(kind[keys.starts[rank] : keys.starts[rank + 1]] != UNIQUE)
         (folder / f"{rank:06d}.remove").write_bytes(removed.astype("<u4").tobytes())
     for rank, path in enumerate(shards):
         block = MinhashDedupFilter(str(folder), lines_to_buffer=1000)
@@ -168,7 +165,7 @@ def write_pool(stage: Stage[CrawlSection], pages: Iterator[Document], count: int
 def duplicate_rows(
     shards: list[Path], target: NDArray[np.int64], kind: NDArray[np.uint8], similarity: NDArray[np.float32]
 ) -> Iterator[dict[str, Any]]:
-    """Rows of `duplicates.parquet`, in input order; only names of originals are kept in memory."""
+    """Rows of `duplicates.parquet` in input order; memory holds the names of originals only."""
     originals = set(target[kind != UNIQUE].tolist())
     names: dict[int, tuple[str, str]] = {}
     page = 0
@@ -198,10 +195,10 @@ def run(stage: Stage[CrawlSection]) -> dict[str, int | float | str]:
     work = stage.work / "minhash"
     rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
-    index = build_index(shards, work, stage)
-    target, kind, similarity = find_duplicates(index, work, stage.config, stage)
+    keys = hash_pages(shards, work, stage)
+    target, kind, similarity = find_duplicates(keys, work, stage.config, stage)
     kept = int((kind == UNIQUE).sum())
-    write_pool(stage, survivors(shards, index, kind, work, stage), kept)
+    write_pool(stage, unique_pages(shards, keys, kind, work, stage), kept)
     write_table(
         stage.partial / "duplicates.parquet", duplicate_rows(shards, target, kind, similarity), DUPLICATES
     )

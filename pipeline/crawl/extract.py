@@ -1,8 +1,8 @@
 """WARC or WET files to text pages: the first half of stage `crawl` (paper section 2.1).
 
-Every response record ends as a page in `pages.jsonl.zst` or as a rejection with a reason;
-`records.parquet` has one row for each, in the order of the files. The paper names no extraction method;
-this one keeps formulas as TeX (`text.py`) and all languages, since the paper's corpus is multilingual.
+Every response record becomes a page in `pages.jsonl.zst` or a rejection with a reason; `records.parquet` has
+one row for each record, in the order of the files. The paper names no extraction method; this one keeps
+formulas as TeX (`text.py`) and all languages, since the paper's corpus is multilingual.
 
 Two forms: as a stage of the workflow (`--input warc=FILE`, may repeat), or alone (`--warc FILE --output
 FOLDER`).
@@ -55,7 +55,7 @@ Row = dict[str, Any]
 
 
 def page_url(url: bytes | None) -> tuple[str, str]:
-    """(URL, host) of a target, without the angle brackets that wget writes, or Unusable(reason)."""
+    """(URL, host) of a record, without the angle brackets that wget writes. Raises Unusable with a reason."""
     if not url:
         raise Unusable("no_url")
     try:
@@ -96,7 +96,7 @@ def make_document(identity: str, page: Page, config: CrawlSection) -> Document:
     if any(part in url for part in config.url_exclude):
         raise Unusable("url_excluded")
     title, text, charset = page_text(page, config)
-    (title + text).encode()  # what no file can hold is this page's failure, not its shard's
+    (title + text).encode()  # a lone surrogate rejects this page here, instead of stopping the shard's writer
     if len(text) < config.min_characters:
         raise Unusable("too_short" if text else "empty")
     metadata = {
@@ -132,24 +132,26 @@ def _row(identity: str, page: Page, **values: Any) -> Row:
 
 
 def extract_page(identity: str, page: Page, config: CrawlSection) -> tuple[Row, Document | None]:
-    """A page's row and, unless it is rejected, its document. Whatever the page holds, this does not raise."""
+    """A page's row and, unless it is rejected, its document. Does not raise, whatever the page holds."""
     try:
         document = make_document(identity, page, config)
-    except Unusable as reason:
-        return _row(identity, page, status="rejected", reason=str(reason)), None
+    except Unusable as error:
+        reason = str(error)
     except RecursionError:
-        return _row(identity, page, status="rejected", reason="too_deep"), None
+        reason = "too_deep"
     except MemoryError:
-        return _row(identity, page, status="rejected", reason="out_of_memory"), None
+        reason = "out_of_memory"
     except Exception as error:
         print(f"warning: {identity}: extraction failed: {error!r}", file=sys.stderr)
-        return _row(identity, page, status="rejected", reason="extraction_failed"), None
-    values = {name: document.metadata[name] for name in ("url", "language", "charset")}
-    return _row(identity, page, status="extracted", **values), document
+        reason = "extraction_failed"
+    else:
+        values = {name: document.metadata[name] for name in ("url", "language", "charset")}
+        return _row(identity, page, status="extracted", **values), document
+    return _row(identity, page, status="rejected", reason=reason), None
 
 
 def extract_file(path: str, config: CrawlSection, read: ReadCounts) -> Iterator[tuple[Row, Document | None]]:
-    """Yield row and document (None: rejected) of each response record of one WARC file; fills `read`."""
+    """Yield row and document (None: rejected) of each response record of one WARC file; adds to `read`."""
 
     def pages() -> Iterator[tuple[str, Page]]:
         if is_index(path):
@@ -216,7 +218,7 @@ def run(stage: Stage[CrawlSection]) -> dict[str, int | float | str]:
 
 
 def _alone(argv: list[str]) -> tuple[list[str], Path]:
-    """The simple form as the stage's arguments, and the scratch folder to remove afterwards."""
+    """The stage's arguments for those of the form with `--warc`, and the work folder to remove afterwards."""
     alone = argparse.ArgumentParser(
         prog="python -m pipeline.crawl.extract",
         description=__doc__,
@@ -244,7 +246,7 @@ def _alone(argv: list[str]) -> tuple[list[str], Path]:
 
 
 def main(argv: list[str]) -> None:
-    """Run in the form that the arguments ask for."""
+    """Run alone if `--warc` is given, else as a stage."""
     if any(argument.partition("=")[0] in ("--warc", "-h", "--help") for argument in argv):
         argv, work = _alone(argv)
         try:

@@ -4,9 +4,9 @@ A gram is a lower-cased word, a number, a single CJK character or a TeX command.
 (full-width digits, ligatures, mathematical letters), accents and invisible characters make no difference;
 punctuation does not count. The paper counts in grams without saying of what (section 2.1).
 
-All characters of a text are looked up at once in tables that fill as characters turn up; a gram's hash is a
-polynomial of its characters. This is about ten times as fast as a regular expression and a dictionary, and
-gives the places of the grams for nothing.
+All characters of a text are looked up at once in tables that fill as new characters occur; a gram's hash is
+a polynomial of its characters. This is about ten times as fast as a regular expression and a dictionary, and
+also gives the positions of the grams.
 """
 
 import re
@@ -30,7 +30,7 @@ CODES = 0x110000
 
 
 def fold(character: str) -> str:
-    """What a character counts as: none, one or, for ligatures and the like, several characters."""
+    """The comparable form of a character: none, one or (ligatures and the like) several characters."""
     if CJK_CHARACTER.match(character):
         return unicodedata.normalize("NFKC", character)
     parts = unicodedata.normalize("NFKD", character).lower()
@@ -100,7 +100,7 @@ def _codes(text: str) -> NDArray[np.uint32]:
 
 
 def _spread(text: str, kinds: NDArray[np.uint8]) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-    """Codes of a text whose ligatures and the like are written out, and the place of each in `text`."""
+    """Codes of a text with ligatures and the like expanded, and the position of each in `text`."""
     several = np.flatnonzero(kinds == SEVERAL).tolist()
     parts = {place: fold(text[place]) for place in several}
     sizes = np.ones(len(text), np.int64)
@@ -141,7 +141,7 @@ def grams(text: str) -> Grams:
 
 
 def mixed(values: Hashes) -> Hashes:
-    """Values whose every bit depends on all bits of the given ones; changes these in place."""
+    """MurmurHash3's finaliser, in place: every bit of a result depends on all bits of its value."""
     values ^= values >> np.uint64(33)
     values *= MIX_1
     values ^= values >> np.uint64(33)

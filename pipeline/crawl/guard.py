@@ -1,9 +1,9 @@
-"""A file's pages worked on in a child process that one bad page cannot take down for good.
+"""Process a file's pages in a child process with limits, and go on after a page that kills it.
 
-Nothing in a page may cost more than its CPU time and memory (`page_seconds`, `page_memory`); extraction runs
-in native code, which only the system can stop. So the kernel ends the child that exceeds a limit, the page
-it was at is rejected, and a new child goes on behind it. CPU time, not the clock, so that a busy machine
-rejects nothing. A child costs one fork for each file and the passing of texts, not of HTML.
+Extraction runs in native code, which only the kernel can stop. It kills a child that exceeds the CPU time or
+memory of one page (`page_seconds`, `page_memory`); that page is rejected, and a new child continues after
+it. CPU time instead of wall-clock time, so that a busy machine rejects nothing. The cost is one fork for each
+file and the transfer of texts, not of HTML.
 """
 
 import gc
@@ -22,7 +22,7 @@ Task = Callable[[int], Iterator[Callable[[], R]]]
 
 
 def run_guarded(task: Task[R], rejected: Callable[[int, str], R], seconds: float, memory: int) -> Iterator[R]:
-    """Yield the results of a task's steps, in order; of a step that died, `rejected(number, reason)`.
+    """Yield the results of a task's steps in order; for a step that was killed, `rejected(number, reason)`.
 
     `task(skip)` yields the steps from number `skip` on, as functions. Each may take `seconds` of CPU time;
     the child may take `memory` bytes beyond what this process has.
@@ -58,7 +58,7 @@ def _start(task: Task[Any], skip: int, seconds: float, memory: int) -> tuple[Bin
             os.close(read_end)
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             _limit_memory(memory)
-            gc.freeze()  # what was there before is never garbage: collections become cheap
+            gc.freeze()  # no collection visits the objects of the parent
             with os.fdopen(write_end, "wb") as stream:
                 code = _work(task, skip, seconds, stream)
         except BrokenPipeError:  # the parent is gone
@@ -84,7 +84,7 @@ def _limit_memory(memory: int) -> None:
 
 
 def _work(task: Task[Any], skip: int, seconds: float, stream: BinaryIO) -> int:
-    """Run the steps; each result is sent before the next step begins, so that the parent's count is right."""
+    """Run the steps. Each result is sent before the next step: the parent knows which step was killed."""
     try:
         for step in task(skip):
             signal.setitimer(signal.ITIMER_PROF, seconds)
@@ -99,7 +99,7 @@ def _work(task: Task[Any], skip: int, seconds: float, stream: BinaryIO) -> int:
 
 
 def _messages(reader: BinaryIO) -> Iterator[tuple[str, Any]]:
-    """What the child sent, until it ends; half a message is none."""
+    """The messages of the child until it ends; an incomplete one is dropped."""
     while True:
         try:
             yield pickle.load(reader)

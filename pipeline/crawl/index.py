@@ -1,11 +1,10 @@
-"""Records by an index: only the WARC records that a table of file names and byte ranges lists are read.
+"""Read only the WARC records that an index lists by file name and byte range.
 
-The table is Parquet (Common Crawl's columnar index, or columns url, filename, offset, length), a CDX(J) file
-as Common Crawl's index server gives it, or JSON lines; the last two may be gzip-compressed. It stands among
-the WARC files of `crawl.warc`; to spread the work, split it.
+The index is Parquet (Common Crawl's columnar index, or columns url, filename, offset, length), a CDX(J) file
+as Common Crawl's index server writes it, or JSON lines; the last two may be gzip-compressed. `crawl.warc`
+lists it like a WARC file, and one job reads it; split it to use several jobs.
 """
 
-import gzip
 import io
 import json
 from collections.abc import Iterator
@@ -17,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.common.stage import InputError
-from pipeline.crawl.sources import RemoteFile, file_name, is_remote, open_source
+from pipeline.crawl.sources import RemoteFile, file_name, is_remote, open_source, read_lines
 from pipeline.crawl.warc import INCOMPLETE, Page, ReadCounts, read_stream
 
 SUFFIXES = (".parquet", ".cdx", ".cdxj", ".cdx.gz", ".cdxj.gz", ".jsonl", ".jsonl.gz")
@@ -31,7 +30,7 @@ COLUMNS = {
 
 @dataclass(frozen=True, order=True)
 class Range:
-    """One record: where it is, in stored bytes, and which URL the index says it has."""
+    """One record: its place in stored bytes, and its URL according to the index."""
 
     filename: str
     offset: int
@@ -40,12 +39,12 @@ class Range:
 
 
 def is_index(path: str) -> bool:
-    """Whether a source is a table of records, not a WARC file."""
+    """Whether a source is an index, not a WARC file."""
     return path.endswith(SUFFIXES)
 
 
 def read_index(path: str) -> list[Range]:
-    """The records that an index lists, without repetition, by file and offset. Raises InputError."""
+    """The distinct records of an index, sorted by file and offset. Raises InputError."""
     rows = _parquet_rows(path) if path.endswith(".parquet") else _line_rows(path)
     ranges = set()
     for number, row in enumerate(rows, start=1):
@@ -75,22 +74,16 @@ def _parquet_rows(path: str) -> Iterator[dict[str, object]]:
 
 
 def _line_rows(path: str) -> Iterator[dict[str, object]]:
-    with open_source(path) as stream:
-        data = stream.read()
-    try:
-        lines = (gzip.decompress(data) if path.endswith(".gz") else data).splitlines()
-    except (OSError, EOFError) as error:
-        raise InputError(f"{path}: not a whole gzip file ({error})") from error
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(read_lines(path), start=1):
         if line.strip():
             try:
-                yield orjson.loads(line[line.index(b"{") :])  # behind the key and time of a CDXJ line
+                yield orjson.loads(line[line.index("{") :])  # behind the key and time of a CDXJ line
             except (ValueError, json.JSONDecodeError) as error:
                 raise InputError(f"{path}: line {number}: no JSON object in it") from error
 
 
 def read_indexed_pages(path: str, base_url: str, max_bytes: int, counts: ReadCounts) -> Iterator[Page]:
-    """Yield a page for each record that an index lists; what is not there is a page with a flaw."""
+    """Yield a page for each record that an index lists; a missing record is a page with a flaw."""
     opened, file = "", None
     for record in read_index(path):
         address = _address(record.filename, path, base_url)
@@ -116,7 +109,7 @@ def _one_page(data: bytes, record: Range, max_bytes: int, counts: ReadCounts) ->
 
 
 def _address(name: str, index: str, base_url: str) -> str:
-    """Where a file of the index is: as named, beside the index, or behind `base_url`."""
+    """The path or address of a file that an index names: as given, beside the index, or below `base_url`."""
     if is_remote(name) or Path(name).is_file():
         return name
     beside = "" if is_remote(index) else str(Path(index).parent / name)

@@ -1,8 +1,8 @@
-"""MinHash signatures in NumPy, in the files of datatrove's stage 1, whose stages 2 to 4 then go on.
+"""MinHash signatures in NumPy, written as datatrove's stage 1 writes them, for its stages 2 to 4.
 
-Departures from datatrove's stage 1: words are what `grams.py` says, single CJK characters among them
-(datatrove needs a spaCy tokeniser for each language); digits are kept (it makes all numbers equal, and with
-them all exercises of a kind); permutations are 32-bit multiply-add of shingle hashes, all of them at once.
+Departures from datatrove's stage 1: words are the grams of `grams.py`, which include single CJK characters
+(datatrove needs a spaCy tokeniser for each language); digits are kept (datatrove makes all numbers equal, and
+so all exercises of a kind); permutations are 32-bit multiply-adds of shingle hashes, computed together.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ from pipeline.config.crawl import CrawlSection
 from pipeline.crawl.grams import grams, mixed, runs
 
 ROWS = 256  # shingles hashed at once, so that the table of hashes stays in the cache
-ABSENT = np.uint32(0xFFFFFFFF)  # in every place: a page too short to have a signature
+ABSENT = np.uint32(0xFFFFFFFF)  # in every column: a page too short to have a signature
 
 
 def minhash_config(config: CrawlSection) -> MinhashConfig:
@@ -61,7 +61,7 @@ class MinHasher:
 
 
 class ShardSignatures:
-    """Signatures of all pages, a memory-mapped file for each shard; pages are numbered across shards."""
+    """Signatures of all pages, one memory-mapped file for each shard; pages are numbered across shards."""
 
     def __init__(self, folder: Path, starts: NDArray[np.int64]) -> None:
         """`starts` (shards + 1,): index of the first page of each shard."""
@@ -75,9 +75,7 @@ class ShardSignatures:
     @staticmethod
     @contextmanager
     def writer(folder: Path, rank: int, hashes: int) -> Iterator[Callable[[NDArray[np.uint32] | None], None]]:
-        """A function that appends the signature of a shard's next page; of None it makes a row that means
-        "no signature".
-        """
+        """A function that appends the signature of a shard's next page; None becomes a row of `ABSENT`."""
         absent = np.full(hashes, ABSENT)
         with _file(folder, rank).open("wb") as file:
             yield lambda signature: (absent if signature is None else signature).astype("<u4").tofile(file)

@@ -1,7 +1,7 @@
-"""WARC files wherever they are: lists and globs expanded, local and remote files opened alike.
+"""Find WARC files (lists, globs, dumps) and open local and remote ones alike.
 
-Remote files (https, s3, whatever fsspec knows) are read forward in large ranges; a failed read is repeated
-from where it stopped, later each time, and not before the server wants it (`Retry-After`).
+Remote files (https, s3, whatever fsspec supports) are read forward in large ranges. A failed read is retried
+from where it stopped, with growing delays, and not before the server allows it (`Retry-After`).
 """
 
 import glob
@@ -10,6 +10,7 @@ import io
 import random
 import re
 import time
+import zlib
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -27,9 +28,9 @@ BUFFER_BYTES = 1 << 20
 
 
 def expand(sources: Iterable[str], base_url: str = "") -> list[str]:
-    """The WARC files that `sources` mean, in order; relative entries of lists are put behind `base_url`.
+    """The WARC files that `sources` stand for, in order; `base_url` is put before relative entries of lists.
 
-    A Common Crawl dump (`CC-MAIN-2024-10`, for its text files `CC-MAIN-2024-10/wet`) means its list.
+    A Common Crawl dump (`CC-MAIN-2024-10`, for its text files `CC-MAIN-2024-10/wet`) stands for its list.
 
     Raises InputError for a missing file or list, a glob without match, or two files of the same name (a
     page's lineage names its file without folder).
@@ -60,13 +61,7 @@ def expand(sources: Iterable[str], base_url: str = "") -> list[str]:
 
 
 def _read_list(path: str, base_url: str) -> list[str]:
-    with open_source(path) as file:
-        data = file.read()
-    try:
-        text = (gzip.decompress(data) if path.endswith(".gz") else data).decode()
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: not a list of paths ({error})") from error
-    lines = [line.strip() for line in text.splitlines()]
+    lines = map(str.strip, read_lines(path))
     return [line if is_remote(line) or Path(line).is_file() else base_url + line for line in lines if line]
 
 
@@ -76,7 +71,7 @@ def is_remote(path: str) -> bool:
 
 
 def file_name(path: str) -> str:
-    """The name of a WARC file without folder, by which lineage refers to it."""
+    """The name of a WARC file without its folder, as lineage gives it."""
     return path.rsplit("/", 1)[-1]
 
 
@@ -90,8 +85,18 @@ def open_source(path: str) -> BinaryIO:
         raise InputError(f"{path}: {error.strerror}") from error
 
 
+def read_lines(path: str) -> list[str]:
+    """The lines of a local or remote text file, unpacked if its name ends in `.gz`. Raises InputError."""
+    with open_source(path) as file:
+        data = file.read()
+    try:
+        return (gzip.decompress(data) if path.endswith(".gz") else data).decode().split("\n")
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not a readable text or gzip file ({error})") from error
+
+
 class RemoteFile(io.RawIOBase):
-    """A remote file read in ranges; a failed request is repeated with growing delays, then an InputError."""
+    """A remote file read in ranges. A request is retried with growing delays, then raises InputError."""
 
     def __init__(self, url: str) -> None:
         super().__init__()
@@ -120,7 +125,7 @@ class RemoteFile(io.RawIOBase):
                 return action(self._file)
             except InputError:
                 raise
-            except Exception as error:  # of a class of the network stack's own: worth another attempt
+            except Exception as error:  # the network stack's own classes: try again
                 failure = error
                 if _is_absent(error):
                     raise InputError(f"{self.url}: not found") from error
@@ -135,7 +140,7 @@ class RemoteFile(io.RawIOBase):
         return data
 
     def read_range(self, offset: int, length: int) -> bytes:
-        """The bytes from `offset` on, fewer at the end of the file: one request, without reading ahead."""
+        """At most `length` bytes from `offset` on: one request, without reading ahead."""
         end = min(offset + length, self.size)
 
         def fetch(file: Any) -> bytes:
@@ -154,7 +159,7 @@ class RemoteFile(io.RawIOBase):
         return len(data)
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Move; costs no request."""
+        """Move without a request."""
         start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self.size}[whence]
         self._position = start + offset
         return self._position
@@ -173,8 +178,8 @@ class RemoteFile(io.RawIOBase):
 
 
 def _delay(error: Exception, attempt: int) -> float:
-    """Seconds to wait: what the server asks for, else twice as long each time; scattered, so that many
-    jobs that were refused at once do not come back at once.
+    """Seconds to wait: what the server asks for, else twice as long each time, with random jitter: jobs that
+    were refused together should not return together.
     """
     answers = (getattr(one, "headers", None) or {} for one in (error, error.__cause__))
     asked = next((answer["Retry-After"] for answer in answers if "Retry-After" in answer), "")
@@ -183,6 +188,6 @@ def _delay(error: Exception, attempt: int) -> float:
 
 
 def _is_absent(error: Exception) -> bool:
-    """Whether the server said so; fsspec reports an unreachable server as a missing file, too."""
+    """Whether the server has no such file; fsspec raises the same error for an unreachable server."""
     cause = error.__cause__
     return isinstance(error, FileNotFoundError) and (cause is None or getattr(cause, "status", None) == 404)

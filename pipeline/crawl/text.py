@@ -17,7 +17,7 @@ from pipeline.formulas.page import MathPage, has_formula_markup, has_formula_tex
 
 MAX_DEPTH = 512  # of nested elements; extraction time grows with its square
 TOO_DEEP = " > ".join(["*"] * MAX_DEPTH)
-# What a page nested too deeply loses: all tags but those that hide, head, show an image or make a formula.
+# Removed from a page nested too deeply: all tags except those of hidden parts, headings, images, formulas.
 CONTAINER = re.compile(
     r"</?(?!(?:html|head|title|body|script|style|noscript|template|textarea|p|h[1-6]|pre|br|img|m\w*|"
     r"semantics|annotation)\b)([a-z][\w:-]*)[^<>]*>",
@@ -40,13 +40,13 @@ BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-# Resiliparse takes each text of one character in three bytes of UTF-8 for an icon and drops it: Chinese words
-# beside formulas, operators. With a joiner it is no single character.
+# Resiliparse drops a text node of one character with three bytes of UTF-8 as an icon: Chinese words beside
+# formulas, operators. A joiner after it prevents that.
 LONE_CHARACTER = re.compile(r">(\s*+(?:[\u0800-\ud7ff\uf900-\uffff]|&#?\w{2,8};))(?=\s*+<)")
 
 
 def is_html(content_type: str, body: bytes) -> bool:
-    """Whether the declared type, or without one the beginning of the body, says HTML."""
+    """Whether the declared type is HTML or, if none is declared, the body begins like HTML."""
     if content_type:
         return content_type in HTML_TYPES
     return HTML_START.search(body[:SNIFF_BYTES]) is not None
@@ -55,9 +55,9 @@ def is_html(content_type: str, body: bytes) -> bool:
 def decode_text(body: bytes, declared: str | None) -> tuple[str, str]:
     """(text, charset) of a body.
 
-    Tried in this order: byte order mark; UTF-8 (a wrong `meta` is common, other text that happens to be
-    valid UTF-8 is not); HTTP header; `meta`; detection. The first that decodes without error is taken,
-    else the best known with replacement characters. A character cut at the end is dropped.
+    Tried in this order: byte order mark; UTF-8 (a wrong `meta` is common, valid UTF-8 by accident is rare);
+    HTTP header; `meta`; detection. The first that decodes without error wins, else the first known one with
+    replacement characters. A character truncated at the end is dropped.
     """
     for mark, charset in BYTE_ORDER_MARKS:
         if body.startswith(mark):
@@ -77,7 +77,7 @@ def decode_text(body: bytes, declared: str | None) -> tuple[str, str]:
 
 
 def _decode_exactly(body: bytes, charset: str) -> str | None:
-    """The text, or None if the bytes are no text of that charset."""
+    """The text, or None if the bytes are invalid in that charset."""
     name = "gb18030" if charset in ("gbk", "gb2312") else charset  # the superset, as browsers do
     try:
         return codecs.getincrementaldecoder(name)().decode(body)
@@ -93,9 +93,9 @@ def _meta_charset(body: bytes) -> str | None:
 def extract(html: str, min_characters: int) -> tuple[str, str]:
     """(title, text) of a page: its main content with paragraphs and lists kept, formulas as TeX.
 
-    Where less than `min_characters` of main content are found, the whole page is the text. Elements nested
-    absurdly deep are taken out and their text stays; where formulas are nested so, Unusable("too_deep") is
-    raised. Raises Unusable("out_of_memory").
+    A page with less than `min_characters` of main content is taken whole. Tags of elements nested absurdly
+    deep are removed, their text stays. Raises Unusable("too_deep") for formulas nested so deep, and
+    Unusable("out_of_memory").
     """
     html = LONE_CHARACTER.sub(rf">\1{JOINER}", html.replace("\0", "") if "\0" in html else html)
     tree = _parse(html)
@@ -129,9 +129,9 @@ def _is_deep(tree: HTMLTree, html: str) -> bool:
 
 
 def _may_be_deep(html: str) -> bool:
-    """Whether elements may be nested absurdly: many are not closed, or many of a kind are closed at once.
+    """Whether elements may be nested absurdly deep: many are not closed, or many of a kind close in a row.
 
-    To ask the tree costs a fifth of extraction; what slips through has its limit of time.
+    The query on the tree would cost a fifth of extraction. Pages missed here still have their time limit.
     """
     tags, closing = html.count("<"), html.count("</")
     return tags - 2 * closing > MAX_DEPTH or (
@@ -147,5 +147,5 @@ def _plain_text(tree: HTMLTree, min_characters: int) -> str:
 
 
 def clean(text: str) -> str:
-    """Text without NUL characters, the joiner of `extract` and white space around it."""
+    """Text without NUL characters, the joiner of `extract`, and white space at both ends."""
     return text.replace("\0", "").replace(JOINER, "").strip()

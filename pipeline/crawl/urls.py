@@ -1,7 +1,7 @@
-"""One form for all URLs of the same page (URL-based deduplication, paper section 2.1).
+"""Normalised URLs for URL-based deduplication (paper section 2.1).
 
-Conservative: a rule is here only if the other form practically never is another page. What these rules
-leave is found by content: exact and near-duplicates.
+Conservative: a rule is here only if it practically never joins two pages. Remaining duplicates are found by
+their content.
 """
 
 import re
@@ -21,7 +21,7 @@ DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def normalise_url(url: str) -> str:
-    """The key under which two URLs of one page agree; not meant to be fetched.
+    """One key for all URLs of a page; it cannot be fetched.
 
     Dropped: scheme, user, `www.`, default port, fragment, trailing slash, index page, tracking and
     session parameters; the host's case and the order of the parameters do not count; needless percent
@@ -30,7 +30,7 @@ def normalise_url(url: str) -> str:
     try:
         parts = urlsplit(url)
         host, port = (parts.hostname or "").rstrip("."), parts.port
-    except ValueError:  # no valid host or port: equal only to itself
+    except ValueError:  # invalid host or port: equal only to itself
         return url
     if port is not None and port != DEFAULT_PORTS.get(parts.scheme):
         host = f"{host}:{port}"

@@ -1,10 +1,8 @@
-"""Read WARC and WET files record by record, as far as they can be read, with lineage and an account of
-what was lost.
+"""Read WARC and WET files record by record, damaged ones too, with lineage and a count of what was lost.
 
-FastWARC parses. Around it stands what a damaged file needs: after an error the search for the next record
-goes on behind the last one, every byte that belongs to no readable record is counted, and a record that
-ends early or lies about its length is marked. Nothing in a file's content is fatal; a file that is absent
-or unreachable is.
+FastWARC parses. This module adds recovery: after an error it searches for the next record, counts every byte
+that belongs to no readable record, and marks records that end early or state a wrong length. No content of a
+file is fatal; a file that is missing or unreachable is.
 """
 
 import re
@@ -22,7 +20,7 @@ from pipeline.crawl.sources import file_name, open_source
 PAGES = WarcRecordType.response | WarcRecordType.conversion
 GZIP = b"\x1f\x8b\x08"
 CHUNK = 1 << 20
-MAX_FALSE_STARTS = 1000  # in a file; then the rest is given up, so that noise cannot cost hours
+MAX_FALSE_STARTS = 1000  # in a file; the rest is then skipped, so that noise cannot cost hours
 MAX_HEADER = 32 << 10  # of WARC and HTTP headers, as FastWARC has it
 INCOMPLETE, WRONG_LENGTH = "incomplete_record", "wrong_length"
 RECORD_START = {
@@ -58,7 +56,7 @@ class Page:
 
 @dataclass
 class ReadCounts:
-    """What reading a file amounted to: records, bytes outside of readable ones, and breaks in between."""
+    """Records read, bytes outside of readable ones, and interruptions between them."""
 
     records: int = 0
     lost_bytes: int = 0
@@ -73,7 +71,7 @@ class ReadCounts:
 
 @dataclass(frozen=True)
 class _RunEnd:
-    """End of a run of readable records: bytes before `used` are theirs, the next may begin at `search`."""
+    """End of a run of readable records: they end at `used`; the next record may begin from `search` on."""
 
     used: int
     search: int
@@ -123,8 +121,8 @@ def _read_run(
             counts.records += 1
             last, claimed = record.stream_pos, record.content_length
             pending = _read_page(record, name, max_bytes) if record.record_type & PAGES else None
-    except OSError as error:  # FastWARC's answer to bytes that are no WARC record
-        if error.errno is not None:  # the system's answer to a broken disk
+    except OSError as error:  # FastWARC raises this for bytes that are no WARC record
+        if error.errno is not None:  # raised by the system: a broken disk
             raise
         failed = True
     if last < 0:
@@ -144,7 +142,7 @@ def _read_run(
 
 
 def _end_of_member(stream: BinaryIO, offset: int, claimed: int, size: int) -> _RunEnd:
-    """Inflate the gzip member at `offset` once more: is it whole, and is its record as long as it claims?"""
+    """Inflate the gzip member at `offset` again to see if it is complete and its record as long as stated."""
     if offset >= size:  # many records in one member: they have no offsets of their own
         return _RunEnd(size, size)
     stream.seek(offset)
@@ -161,7 +159,7 @@ def _end_of_member(stream: BinaryIO, offset: int, claimed: int, size: int) -> _R
             head += block[: max(0, MAX_HEADER - len(head))]
             inflated += len(block)
     except zlib.error:
-        if inflated == 0:  # no member starts here: again one member with many records
+        if inflated == 0:  # no member starts here: one member with many records
             return _RunEnd(size, size)
         return _RunEnd(offset, offset + 1, INCOMPLETE)
     end -= len(inflater.unused_data)
@@ -171,7 +169,7 @@ def _end_of_member(stream: BinaryIO, offset: int, claimed: int, size: int) -> _R
 
 
 def _end_of_plain_record(stream: BinaryIO, offset: int, claimed: int) -> _RunEnd:
-    """The end that an uncompressed record claims, if the two line ends that close a record stand there."""
+    """The stated end of an uncompressed record, if the two line ends that close a record are there."""
     stream.seek(offset)
     header = stream.read(MAX_HEADER).find(b"\r\n\r\n") + 4
     stream.seek(offset + header + claimed)

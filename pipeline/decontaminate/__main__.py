@@ -28,18 +28,18 @@ from pipeline.common.shards import DocumentWriter, read_documents, read_table, s
 from pipeline.common.stage import Counts, InputError, Stage, run_stage
 from pipeline.config.decontaminate import DecontaminateSection
 from pipeline.decontaminate.card import Composition, data_card
-from pipeline.decontaminate.ngrams import Index, Match
+from pipeline.decontaminate.ngrams import BenchmarkIndex, Match
 
 PREFIX = "benchmark."
 QUESTIONS, ANSWERS = ("question", "problem"), ("answer", "solution", "solution_plain")
-KEPT = ("score", "rank", "iteration", "tokens")  # what selection knows of a page
+KEPT = ("score", "rank", "iteration", "tokens")  # columns of selection that are added to a page
 Row = dict[str, Any]
-SHARED: tuple[Index, pa.Table | None, Path, DecontaminateSection]
+SHARED: tuple[BenchmarkIndex, pa.Table | None, Path, DecontaminateSection]
 
 
-def build_index(stage: Stage[DecontaminateSection]) -> Index:
+def build_index(stage: Stage[DecontaminateSection]) -> BenchmarkIndex:
     """Questions, answers and solutions of all given benchmarks."""
-    index = Index(stage.config.ngram, stage.config.shortest)
+    index = BenchmarkIndex(stage.config.ngram, stage.config.shortest)
     for name in sorted(key for key in stage.inputs if key.startswith(PREFIX)):
         for source in stage.inputs[name]:
             for number, (place, row) in enumerate(read_rows(source)):
@@ -54,19 +54,19 @@ def build_index(stage: Stage[DecontaminateSection]) -> Index:
 
 
 @dataclass(frozen=True)
-class Part:
-    """A shard of the pool and its rows among the kept pages; None for all pages of it."""
+class PoolPart:
+    """A shard of the pool and its rows among the kept pages; None if all of its pages are taken."""
 
     shard: Path
     rows: slice | None
 
 
-def parts(stage: Stage[DecontaminateSection]) -> tuple[list[Part], pa.Table | None]:
-    """The shards to clean, and what selection says of their pages, by shard and rank."""
+def parts(stage: Stage[DecontaminateSection]) -> tuple[list[PoolPart], pa.Table | None]:
+    """The shards to clean, and the table of kept pages sorted by shard and rank."""
     pool = stage.input("pool")
     shards = shard_paths(pool / "pool" if (pool / "pool").is_dir() else pool)
     if "select" not in stage.inputs:
-        return [Part(shard, None) for shard in shards], None
+        return [PoolPart(shard, None) for shard in shards], None
     table = read_table(stage.input("select") / "kept.parquet", ["id", "shard", *KEPT])
     table = table.combine_chunks().sort_by([("shard", "ascending"), ("rank", "ascending")])
     sizes = {row["values"]: row["counts"] for row in pc.value_counts(table["shard"]).to_pylist()}
@@ -75,7 +75,7 @@ def parts(stage: Stage[DecontaminateSection]) -> tuple[list[Part], pa.Table | No
     found, start = [], 0
     for shard in shards:
         size = sizes.get(shard.name, 0)
-        found.append(Part(shard, slice(start, start + size)))
+        found.append(PoolPart(shard, slice(start, start + size)))
         start += size
     return found, table
 
@@ -92,7 +92,7 @@ def without(text: str, matches: list[Match]) -> str:
 
 
 def clean(document: Document, matches: list[Match], config: DecontaminateSection) -> Document | None:
-    """The page as it may stay in the corpus; None where it must leave."""
+    """The page as it stays in the corpus, or None if it is removed."""
     if not matches:
         return document
     if config.remove == "page":
@@ -102,14 +102,14 @@ def clean(document: Document, matches: list[Match], config: DecontaminateSection
     return document if document.text else None
 
 
-def share(index: Index, kept: pa.Table | None, folder: Path, config: DecontaminateSection) -> None:
-    """Keep for `clean_shard` what all processes of this machine use; forked, they share its memory."""
+def share(index: BenchmarkIndex, kept: pa.Table | None, folder: Path, config: DecontaminateSection) -> None:
+    """Keep what `clean_shard` uses; forked processes share its memory."""
     global SHARED
     SHARED = index, kept, folder, config
 
 
-def clean_shard(part: Part) -> tuple[int, list[Row], Composition]:
-    """Write the clean pages of a shard; returns pages seen, lines for the log, and what was written."""
+def clean_shard(part: PoolPart) -> tuple[int, list[Row], Composition]:
+    """Write the clean pages of a shard; returns pages seen, lines of `removals.jsonl`, and what was written."""
     index, table, folder, config = SHARED
     kept: dict[str, Row] | None = None
     if table is not None and part.rows is not None:
@@ -138,7 +138,7 @@ def clean_shard(part: Part) -> tuple[int, list[Row], Composition]:
 
 
 def run(stage: Stage[DecontaminateSection]) -> Counts:
-    """Returns pages and removals by benchmark."""
+    """Write corpus, log and card; returns pages and removals by benchmark."""
     index = build_index(stage)
     tasks, kept = parts(stage)
     folder = stage.partial / "corpus"

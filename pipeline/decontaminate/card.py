@@ -1,6 +1,4 @@
-"""The corpus' data card: what is in it, how it was made and what it is not, generated from the pages and the
-manifests.
-"""
+"""The data card of the corpus: contents, origin and limits, from its pages and the manifests."""
 
 import hashlib
 import json
@@ -20,7 +18,7 @@ MAX_FILES = 20
 
 @dataclass
 class Composition:
-    """What the pages of a corpus are, counted."""
+    """Counts of a corpus' pages by their properties."""
 
     pages: int = 0
     characters: int = 0

@@ -1,13 +1,12 @@
 """What a shared run of grams proves: the difference between a leak and a stock phrase.
 
-Runs of numbers, formulas, and phrases of short words ("is equal to the sum of the squares of the") are
-shared by pages that have never seen a benchmark. So a run of full length needs content: `WORDS` words of
+Pages without any benchmark text share runs of numbers, formulas, and phrases of short words with benchmarks
+("is equal to the sum of the squares of the"). So a run of full length needs content: `WORDS` words of
 `LETTERS` letters, or `CHARACTERS` CJK characters; and something specific to its item: a word that few
 benchmark texts use, or a number. Without the specific part ("are the mean and standard deviation of the
-random variable") it must be part of a run of `SURE` grams, the length at which GPT-3's authors called an
-overlap a leak. A question that is there from its first gram to its last needs no more than one word. A short
-text has to match whole, and needs a word and something specific; an answer alone, which any page may come
-to, needs several words.
+random variable") it must be part of a run of `SURE` grams, the length from which GPT-3's authors call an
+overlap a leak. A question that is there completely needs only one word. A short text must match completely
+and needs a word and something specific; an answer alone, which many pages reach, needs several words.
 """
 
 from enum import IntFlag
@@ -24,7 +23,7 @@ ANSWER_WORDS, ANSWER_CHARACTERS, PLAIN_WORDS = 3, 6, 7
 
 
 class Kind(IntFlag):
-    """What a gram is good for."""
+    """Properties of a gram that count as evidence."""
 
     LONG = 1  # a word of LETTERS letters or more
     WORD = 2  # a word of two letters or more
@@ -34,7 +33,7 @@ class Kind(IntFlag):
 
 
 def kind(word: str) -> Kind:
-    """Kind of one gram."""
+    """The properties of one gram."""
     if word[0].isdigit():
         round_one = word.strip("0") == "1"
         return Kind.FORMULA | (Kind.NUMBER if len(word) > 1 and not round_one else Kind(0))
@@ -46,9 +45,9 @@ def kind(word: str) -> Kind:
 
 
 def specific(grams: Hashes, kinds: NDArray[np.uint8], text_of: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which grams (T,) of all benchmark texts tell an item from others; `text_of` (T,) numbers the texts."""
+    """Which grams (T,) of all benchmark texts are specific to an item; `text_of` (T,) numbers the texts."""
     words, index = np.unique(grams, return_inverse=True)
-    pairs = np.unique(index.astype(np.int64) * (int(text_of[-1]) + 1) + text_of)  # each word once a text
+    pairs = np.unique(index.astype(np.int64) * (int(text_of[-1]) + 1) + text_of)  # each word once per text
     texts = np.bincount(pairs // (int(text_of[-1]) + 1), minlength=len(words))
     limit = max(RARE_TEXTS, (int(text_of[-1]) + 1) * RARE_SHARE)
     rare = (texts <= limit)[index] & ((kinds & (Kind.LONG | Kind.CHARACTER)) > 0)

@@ -3,9 +3,9 @@
 The paper: a text with a 10-gram of a benchmark is removed; benchmark texts of 3 to 9 grams must match
 whole. `crawl/grams.py` says what a gram is, `evidence.py` which shared runs count.
 
-A page's runs are hashed all at once and looked up in a bitmap; what passes is searched among the sorted
-hashes of the benchmarks; what is found there is compared gram by gram. Memory depends on the benchmarks
-only: about 30 bytes for each of their grams.
+A page's runs are hashed together and looked up in a bitmap. Those that pass are searched among the sorted
+hashes of the benchmarks; those found there are compared gram by gram. Memory depends on the benchmarks only:
+about 30 bytes for each of their grams.
 """
 
 from collections.abc import Iterator
@@ -18,8 +18,12 @@ from numpy.typing import NDArray
 from pipeline.crawl.grams import BASE, Grams, Hashes, grams, runs
 from pipeline.decontaminate.evidence import SURE, full_runs, kind, short_text, specific
 
-BITS_PER_KEY = 16  # of a bitmap: at most one run in 16 that is not in a benchmark passes it
-ALONE, LONG_RUN, WHOLE = 2, 1, 0  # a run proves a leak by itself; in a longer run; with the whole question
+BITS_PER_KEY = 16  # of the bitmap: at most one in 16 of the runs that are in no benchmark passes it
+ALONE, LONG_RUN, WHOLE = (
+    2,
+    1,
+    0,
+)  # a run proves a leak: by itself; as part of a longer run; if the whole question is there
 CONTEXT = 60  # characters shown on both sides of a gram
 
 
@@ -27,8 +31,8 @@ CONTEXT = 60  # characters shown on both sides of a gram
 class Match:
     """A run of grams that a page shares with an item.
 
-    `gram` is its first run of full length (or the whole short text), `span` that one's place and `run` the
-    place of all that is shared, in characters of the page; `grams` says how many are shared in a row.
+    `gram` is its first part of full length (or the whole short text) and `span` the place of that; `run` is
+    the place of everything shared, both in characters of the page. `grams` is the length of the run.
     """
 
     benchmark: str
@@ -43,7 +47,7 @@ class Match:
 
 @dataclass(frozen=True)
 class _Text:
-    """A benchmark text: whose it is, and where its grams begin and end among all."""
+    """A benchmark text: its item, and where its grams begin and end among all grams."""
 
     benchmark: str
     item: str
@@ -53,7 +57,7 @@ class _Text:
 
 
 class _Bitmap:
-    """A set of hashes that may say yes to others."""
+    """A set of hashes with false positives."""
 
     def __init__(self, keys: Hashes) -> None:
         self._slots = np.uint64((1 << max(0, (len(keys) * BITS_PER_KEY // 64).bit_length())) - 1)
@@ -92,7 +96,7 @@ class _Runs:
                 yield index, int(self.places[row]), int(self.proof[row])
 
 
-class Index:
+class BenchmarkIndex:
     """The grams of all benchmark texts, and the runs that count as evidence."""
 
     def __init__(self, ngram: int, shortest: int) -> None:
@@ -103,7 +107,7 @@ class Index:
         self._built = False
 
     def add(self, benchmark: str, item: str, text: str, is_question: bool = True) -> None:
-        """Take in a question, an answer or a solution; texts shorter than `shortest` are never matched."""
+        """Add a question, an answer or a solution; texts shorter than `shortest` are never matched."""
         found = grams(text)
         if len(found) < self.shortest:
             return
@@ -116,7 +120,7 @@ class Index:
         self._built = False
 
     def build(self) -> None:
-        """Sort what was added; the first search does it if nobody did."""
+        """Sort what was added; the first search calls it if needed."""
         if self._built:
             return
         self._grams = np.concatenate([np.empty(0, np.uint64), *self._parts])
@@ -132,7 +136,7 @@ class Index:
         return sum(len(table.keys) for table in self._runs.values())
 
     def _evidence(self) -> dict[int, tuple[Hashes, NDArray[np.int64], NDArray[np.uint8]]]:
-        """Length -> (hashes, places, proof) of the runs that may count."""
+        """Length -> (hashes, places, proof) of the runs that may be evidence."""
         if not self._texts:
             return {}
         kinds = np.fromiter((self._kinds[value] for value in self._grams.tolist()), np.uint8)
@@ -155,7 +159,7 @@ class Index:
         }
 
     def matches(self, text: str) -> list[Match]:
-        """What `text` shares with items, a match for each run, in the order of the page."""
+        """The runs that `text` shares with items, in the order of the page."""
         self.build()
         page = grams(text)
         found: dict[tuple[int, int, str, str], tuple[int, int]] = {}
@@ -164,7 +168,7 @@ class Index:
             number = int(np.searchsorted(self._starts, place, side="right")) - 1
             item = self._texts[number]
             if start < covered.get((number, start - place), 0):
-                continue  # within a run that is known already
+                continue  # inside a run already found
             first, last = self._extent(item, place, start, page.hashes)
             if last - first >= length and _proves(proof, item, last - first):
                 covered[number, start - place] = last
@@ -173,7 +177,7 @@ class Index:
         return [self._match(page, run, gram) for run, gram in ordered]
 
     def _hits(self, page: Hashes) -> Iterator[tuple[int, int, int, int]]:
-        """(length, start in the page, place, proof) of the runs of a page that benchmarks have."""
+        """(length, start in the page, place, proof) of the page's runs that are in benchmarks."""
         heads = self._heads.passed(runs(page, self.shortest))
         for length, table in self._runs.items():
             if length == self.ngram:
@@ -188,7 +192,7 @@ class Index:
 
     def _extent(self, item: _Text, place: int, start: int, page: Hashes) -> tuple[int, int]:
         """First gram and end of the longest run of `page` around `start` that equals `item` around `place`;
-        an empty run where only the hashes of the runs are equal.
+        an empty run if only the hashes of the runs are equal.
         """
         back, ahead = min(place - item.start, start), min(item.end - place, len(page) - start)
         before = self._grams[place - back : place][::-1] != page[start - back : start][::-1]
@@ -213,7 +217,7 @@ class Index:
 
 
 def _runs_at(hashes: Hashes, starts: NDArray[np.int64], n: int) -> Hashes:
-    """`runs(hashes, n)` at some starts (S,) only."""
+    """`runs(hashes, n)` at the given starts (S,) only."""
     total = hashes[starts]
     for shift in range(1, n):
         total = total * BASE + hashes[starts + shift]
@@ -221,7 +225,7 @@ def _runs_at(hashes: Hashes, starts: NDArray[np.int64], n: int) -> Hashes:
 
 
 def _proves(proof: int, item: _Text, shared: int) -> bool:
-    """Whether `shared` grams in a row of an item, around a run that proves so much, are a leak."""
+    """Whether `shared` consecutive grams of an item, around a run of this `proof`, are a leak."""
     if proof == ALONE:
         return True
     return (proof == LONG_RUN and shared >= SURE) or (item.is_question and shared == item.end - item.start)

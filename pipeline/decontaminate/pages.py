@@ -1,4 +1,4 @@
-"""One row for every response record of the crawl: what became of it, and why.
+"""One row for every response record of the crawl: its final status, and why.
 
 Inputs: `extract` (all shards), `dedup`, `score` (the last iteration's), `select` (the last), `decontaminate`.
 """
@@ -30,16 +30,16 @@ PAGES = pa.schema(
         ("contaminated_by", pa.string()),
     ]
 )
-Rows = dict[str, dict[str, Any]]
+ById = dict[str, dict[str, Any]]
 
 
-def by_id(path: Path) -> Rows:
+def by_id(path: Path) -> ById:
     return {row["id"]: row for row in read_table(path).to_pylist()}
 
 
-def contaminations(path: Path) -> Rows:
+def contaminations(path: Path) -> ById:
     """The first removal line of each page."""
-    found: Rows = {}
+    found: ById = {}
     for line in path.read_text().splitlines():
         row = json.loads(line)
         found.setdefault(row["id"], row)
@@ -47,9 +47,9 @@ def contaminations(path: Path) -> Rows:
 
 
 def fate(
-    page: dict[str, Any], duplicates: Rows, excluded: Rows, kept: Rows, removed: Rows, scores: Rows
+    page: dict[str, Any], duplicates: ById, excluded: ById, kept: ById, removed: ById, scores: ById
 ) -> dict[str, Any]:
-    """Status and reason of a page, with what belongs to them."""
+    """Status and reason of a page, and the columns that go with its status."""
     identity = page["id"]
     if page["status"] == "rejected":
         return {"status": "rejected", "reason": page["reason"]}
@@ -77,7 +77,7 @@ def fate(
 
 def run(stage: Stage[DecontaminateSection]) -> Counts:
     """Write `pages.parquet`; returns pages by status."""
-    scores: Rows = {}
+    scores: ById = {}
     for path in stage.inputs["score"]:
         scores |= by_id(Path(path) / "scores.parquet")
     kept = by_id(stage.input("select") / "kept.parquet")

@@ -26,12 +26,13 @@ from table import Row  # noqa: E402
 
 from pipeline.common.shards import DocumentWriter, read_documents  # noqa: E402
 from pipeline.config.crawl import CrawlSection  # noqa: E402
-from pipeline.corpus.classifier import MATH, OTHER, Scorer  # noqa: E402
+from pipeline.corpus.classifier import MATH, OTHER  # noqa: E402
 from pipeline.corpus.normalise import normalise  # noqa: E402
+from pipeline.corpus.scorer import PageScorer  # noqa: E402
 from pipeline.crawl.extract import extract_file  # noqa: E402
 from pipeline.crawl.signatures import MinHasher, minhash_config  # noqa: E402
 from pipeline.crawl.warc import ReadCounts  # noqa: E402
-from pipeline.decontaminate.ngrams import Index  # noqa: E402
+from pipeline.decontaminate.ngrams import BenchmarkIndex  # noqa: E402
 
 PEER_PAGES = 60  # the peers are slow, and their speed does not depend on how many pages there are
 PAPER_MODEL = {"dim": 256, "wordNgrams": 3, "bucket": 2_000_000, "minCount": 1, "epoch": 1, "thread": 1}
@@ -131,7 +132,7 @@ def stock_decontamination(items: list[tuple[str, str, str]]) -> Any:
 
 def decontamination_rows(texts: list[str], items: list[tuple[str, str, str]]) -> list[Row]:
     """Pages a second, and verdicts on pages with a question put in."""
-    index = Index(10, 3)
+    index = BenchmarkIndex(10, 3)
     for number, (name, question, answer) in enumerate(items):
         index.add(name, str(number), question)
         index.add(name, str(number), answer, is_question=False)
@@ -182,7 +183,7 @@ def iteration_rows(path: Path, texts: list[str], folder: Path) -> list[Row]:
                     writer.write(document)
 
     def once() -> list[float]:
-        scorer = Scorer(model)
+        scorer = PageScorer(model)
         lines: list[str] = []
         works: list[Callable[[], object]] = [
             extract,
@@ -246,18 +247,18 @@ def measure_workers(model: Path) -> None:
 
     import fasttext
 
-    from pipeline.corpus import classifier
+    from pipeline.corpus import score
 
-    classifier.share(classifier.Scorer(fasttext.load_model(str(model))))
+    score.SCORER = PageScorer(fasttext.load_model(str(model)))
     with ProcessPoolExecutor(WORKERS, mp_context=get_context("fork")) as pool:
         print(max(pool.map(_own_memory, range(WORKERS * 2))))
 
 
 def _own_memory(number: int) -> float:
-    from pipeline.corpus import classifier
+    from pipeline.corpus.score import SCORER
 
     for place in range(200):
-        classifier.shared()(f"let x {number} be a prime number {place}")
+        SCORER(f"let x {number} be a prime number {place}")
     lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
     return sum(int(line.split()[1]) for line in lines if line.startswith("Private_")) / 1000
 

@@ -27,8 +27,9 @@ from table import Row  # noqa: E402
 from test_formulas import DISPLAY, INLINE, KINDS  # noqa: E402
 
 from pipeline.config.crawl import CrawlSection  # noqa: E402
-from pipeline.corpus.classifier import MATH, OTHER, ZEROED_MEMORY, Scorer  # noqa: E402
+from pipeline.corpus.classifier import MATH, OTHER, ZEROED_MEMORY  # noqa: E402
 from pipeline.corpus.normalise import normalise  # noqa: E402
+from pipeline.corpus.scorer import PageScorer  # noqa: E402
 from pipeline.crawl.extract import extract_file  # noqa: E402
 from pipeline.crawl.text import extract  # noqa: E402
 from pipeline.crawl.warc import ReadCounts  # noqa: E402
@@ -69,7 +70,7 @@ def resiliparse_alone(page: str) -> str:
     return extract_plain_text(HTMLTree.parse(page), main_content=True)
 
 
-def our_path(path: Path, scorer: Scorer) -> None:
+def our_path(path: Path, scorer: PageScorer) -> None:
     """Read, extract, tell the language, score."""
     for _, document in extract_file(str(path), CrawlSection(), ReadCounts()):
         if document is not None:
@@ -116,7 +117,7 @@ def speed_rows(sources: Sources, folder: Path) -> list[Row]:
     path = sources.warc
     pages = [decode(page) for page in html_pages(path)]
     model = train_model(path, folder)
-    scorer = Scorer(fasttext.load_model(str(model)))
+    scorer = PageScorer(fasttext.load_model(str(model)))
     math = [page for page in pages if has_formula_markup(page)]
     ours, alone, tier_2, alone_math = fastest(
         [

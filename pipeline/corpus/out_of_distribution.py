@@ -1,0 +1,73 @@
+"""Out-of-distribution sets: labelled pages or texts that classifiers are measured on and never learn from.
+
+Held-out pages come from the same lists as the training pages; a set made in another way shows whether the
+classifier knows mathematics or only those lists.
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pipeline.common.rows import read_rows
+from pipeline.common.stage import InputError
+from pipeline.corpus.examples import LabelledPage, labelled_pages
+from pipeline.corpus.lists import Survivors
+from pipeline.corpus.measures import measures
+from pipeline.corpus.normalise import normalise
+from pipeline.corpus.scorer import PageScorer
+
+PREFIX = "out_of_distribution."
+LABELS = ("math", "not_math", "unsure")
+
+
+@dataclass
+class LabelledSet:
+    """A set: texts of its own, and keys of pages of the pool, by whether they are mathematical."""
+
+    texts: list[LabelledPage] = field(default_factory=list)
+    keys: dict[bool, set[str]] = field(default_factory=lambda: {True: set(), False: set()})
+
+
+def read_set(sources: list[str], name: str, survivors: Survivors) -> LabelledSet:
+    """Read rows with `label` and `text` or `url`; those labelled unsure are left out. Raises InputError."""
+    found = LabelledSet()
+    for source in sources:
+        for place, row in read_rows(source):
+            if row.get("label") not in LABELS or not (row.get("text") or row.get("url")):
+                raise InputError(f"{place}: expected `label` (one of {LABELS}) and `text` or `url`")
+            math = row["label"] == "math"
+            if row["label"] == "unsure":
+                continue
+            if row.get("text"):
+                url, host = row.get("url") or place, row.get("source") or name
+                text = normalise(str(row["text"]))
+                found.texts.append(LabelledPage(url, host, text, math, row.get("language")))
+            else:
+                found.keys[math].add(survivors.key(row["url"]))
+    return found
+
+
+def read_sets(inputs: dict[str, list[str]], survivors: Survivors) -> dict[str, LabelledSet]:
+    """The sets among a stage's inputs, by name."""
+    names = sorted(key.removeprefix(PREFIX) for key in inputs if key.startswith(PREFIX))
+    return {name: read_set(inputs[PREFIX + name], name, survivors) for name in names}
+
+
+def keys_of(sets: dict[str, LabelledSet]) -> set[str]:
+    """Keys of all pages of the pool that any of the sets holds."""
+    return {key for given in sets.values() for keys in given.keys.values() for key in keys}
+
+
+def measure_sets(
+    sets: dict[str, LabelledSet], pool: Path, survivors: Survivors, score: PageScorer, threshold: float
+) -> dict[str, dict[str, Any]]:
+    """Measures of each set at the threshold of the held-out pages. Raises InputError for an empty set."""
+    found = {}
+    for name, given in sets.items():
+        pages = list(given.texts)
+        if any(given.keys.values()):
+            pages += labelled_pages(pool, survivors, given.keys[True], given.keys[False])
+        if not pages:
+            raise InputError(f"corpus.out_of_distribution.{name}: none of its URLs is a page of the pool")
+        found[name] = measures(pages, [score(page.text) for page in pages], threshold)
+    return found
