@@ -1,10 +1,27 @@
 """Keys of reinforcement learning: method, prompts, sampling, rewards, objective, and optimisation."""
 
-from typing import ClassVar, Literal
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from pipeline.config.evaluate import SUFFIX
 from pipeline.config.optimizer import Optimizer
 from pipeline.config.section import Section, key
+
+METHODS = Path(__file__).resolve().parents[1] / "rl/methods"  # a module each; listed here, not imported
+
+
+def known_methods() -> list[str]:
+    """What `rl.method` may be."""
+    return sorted(path.stem for path in METHODS.glob("[!_]*.py"))
+
+
+def _known_method(name: str) -> str:
+    if name not in (known := known_methods()):
+        raise PydanticCustomError("method", "unknown method; known: {known}", {"known": ", ".join(known)})
+    return name
 
 
 class RewardWeights(Section):
@@ -21,6 +38,25 @@ class RewardWeights(Section):
         "weight of the reward model's score, 0 to 1, of the whole output; needs the node's `reward_model`",
         paper="1, the only part (4.1)",
     )
+    functions: dict[Annotated[str, Field(pattern=r"^.+\.py:[A-Za-z_]\w*$")], float] = key(
+        {},
+        "your own parts, `FILE.py:NAME: weight`; the function gets an item (`.question`, `.answer`, ...) and"
+        " the output's text, and returns a number",
+    )
+
+    @property
+    def by_part(self) -> dict[str, float]:
+        """Weights by the names that parts have in rollouts and metrics; a function's is its own name."""
+        built_in = {name: weight for name, weight in self if name != "functions"}
+        return built_in | {name.rpartition(":")[2]: weight for name, weight in self.functions.items()}
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> "RewardWeights":
+        names = [*type(self).model_fields, *(name.rpartition(":")[2] for name in self.functions)]
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise PydanticCustomError("reward", "two parts are called {name}", {"name": twice})
+        return self
 
 
 class DpoKeys(Section):
@@ -48,9 +84,10 @@ class RlSection(Section):
 
     trains: ClassVar[bool] = True
 
-    method: Literal["grpo", "rft", "online_rft", "dpo", "ppo"] = key(
+    method: Annotated[str, AfterValidator(_known_method)] = key(
         "grpo",
-        "rft and dpo sample from the model that training starts from, the others from the policy as it is",
+        "grpo, rft, online_rft, dpo, ppo, or another module of pipeline/rl/methods;"
+        " rft and dpo sample from the model that training starts from, the others from the policy as it is",
         paper="grpo (4); the others for comparison (5.2.1)",
     )
     supervision: Literal["outcome", "process"] = key(
