@@ -60,7 +60,7 @@ class RewardWeights(Section):
 
 
 class DpoKeys(Section):
-    """What only method dpo reads. Pairs are right and wrong outputs of one question, as many as there are."""
+    """Keys of method dpo. A pair is a right and a wrong output of one question."""
 
     beta: float = key(0.1, "strength of the pull to the reference", gt=0)
     length_normalised: bool = key(
@@ -69,13 +69,13 @@ class DpoKeys(Section):
 
 
 class PpoKeys(Section):
-    """What only method ppo reads. The critic starts from the policy's weights with a new head."""
+    """Keys of methods with a critic. It starts from the policy's weights with a new head."""
 
     gamma: float = key(1.0, "discount of later rewards", gt=0, le=1)
     lam: float = key(1.0, "GAE's lambda: 1 sums all later errors, 0 trusts the critic", ge=0, le=1)
     value_learning_rate: float = key(1e-5, "the critic's, constant after the warm-up", gt=0)
     value_clip: float | None = key(
-        0.2, "largest change of a value in one exploration that pays off; null: no limit", gt=0
+        0.2, "a value that moves further than this in one exploration gains nothing; null: no limit", gt=0
     )
 
 
@@ -97,8 +97,8 @@ class RlSection(Section):
     )
     iteration: int = key(
         1,
-        "number of the outer iteration (Algorithm 1, line 2): a later one begins as many steps further on in"
-        " the order of questions as it and equally long ones before it have",
+        "number i of the outer iteration (Algorithm 1, line 2): it skips the questions of i - 1 iterations of"
+        " as many steps",
         paper="1 to 3 in Figure 6",
         ge=1,
     )
@@ -118,8 +118,7 @@ class RlSection(Section):
     )
     token_budget: int | None = key(
         None,
-        "end after the step in which so many tokens have been sampled, for comparisons at equal cost;"
-        " null: `steps` alone decides",
+        "stop after the step that reaches so many sampled tokens, to compare at equal cost; null: no limit",
         ge=1,
     )
     questions_per_step: int = key(
@@ -128,8 +127,8 @@ class RlSection(Section):
     group_size: int = key(64, "outputs sampled per question (G)", paper="64 (4.2)", ge=2)
     rounds: int = key(
         1,
-        "rounds of questions in a step: with more than 1, groups whose rewards are all equal are replaced by"
-        " those of further questions (dynamic sampling)",
+        "most rounds of questions in a step: each replaces the groups whose rewards are all equal by new"
+        " questions (dynamic sampling); 1: none are replaced",
         ge=1,
     )
     max_tokens: int = key(1024, "longest output; tokens", paper="1024 (4.2)", ge=1)
@@ -137,11 +136,11 @@ class RlSection(Section):
     rewards: RewardWeights = key(RewardWeights(), "weights of the parts of the reward")
     advantage_std: Literal["population", "sample", "none"] = key(
         "population",
-        "standard deviation that a group's rewards are divided by; none: only their mean is taken off",
+        "standard deviation that a group's rewards are divided by; none: only subtract their mean",
         paper="divided by std, which one is not stated (4.1.2)",
     )
     kl_coefficient: float = key(
-        0.04, "weight of the KL term (beta); 0 leaves the reference out", paper="0.04 (4.2)", ge=0
+        0.04, "weight of the KL term (beta); 0: no term, no reference model", paper="0.04 (4.2)", ge=0
     )
     clip: float = key(0.2, "clip range of the probability ratio (epsilon)", gt=0)
     clip_high: float | None = key(None, "upper clip range (clip-higher); null: the same as `clip`", gt=0)
@@ -153,8 +152,8 @@ class RlSection(Section):
     )
     importance_cap: float | None = key(
         None,
-        "weigh each token by min(policy / sampler, this cap) to correct for a sampler that is not quite the"
-        " policy; null: off",
+        "weight each token by min(policy / sampler, this cap), to correct for a sampler whose probabilities"
+        " differ from the policy's; null: off",
         gt=0,
     )
     dpo: DpoKeys = key(DpoKeys(), "keys of method dpo")
@@ -166,7 +165,8 @@ class RlSection(Section):
     precision: Literal["fp32", "bf16"] = key("bf16", "weights and activations of policy and sampler")
     row_tokens: int = key(
         4096,
-        "a prompt and some of its outputs share a row of so many tokens in training; results stay the same",
+        "training packs a prompt and as many of its outputs as fit into rows of so many tokens; results stay"
+        " the same",
         ge=1,
     )
     evaluation: str | list[str] | None = key(
@@ -180,7 +180,7 @@ class RlSection(Section):
     evaluation_temperature: float = key(0.7, "temperature of these samples", paper="0.7 (Figure 7)", gt=0)
     rollouts: str | None = key(
         None,
-        "folder of rollouts that an earlier run published: train on them, without a sampler and evaluations",
+        "folder of rollouts of an earlier run: train on them, without a sampler and evaluations",
     )
     save_every: int = key(20, "steps between two checkpoints", ge=1)
     seed: int = key(0, "seed of the order of questions and of sampling")

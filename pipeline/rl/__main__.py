@@ -1,4 +1,4 @@
-"""Reinforcement learning (paper sections 4 and 5.2): sample groups, score them, update the policy.
+"""Reinforcement learning (paper sections 4 and 5.2): sample groups, reward them, update the policy.
 
 One outer iteration of Algorithm 1. A further iteration is another model whose parent is this one, so that its
 reference is this one's result. Each DeepSpeed rank hosts its own vLLM engine and samples its share of the
@@ -126,13 +126,13 @@ class Trainer:
         return Explorer(stage, parent, questions, longest, self.tokenizer, rewarder, device)
 
     def done(self, rows: Sequence[dict[str, Any]]) -> bool:
-        """Whether `rows` of the log are all steps, or have sampled all tokens."""
+        """Whether the steps in `rows` are all, or used up the token budget."""
         budget = self.section.token_budget
         spent = budget is not None and sum(row["sampled_tokens"] for row in rows) >= budget
         return spent or len(rows) >= self.section.steps
 
     def _explored(self, rows: Sequence[dict[str, Any]]) -> tuple[list[Group], dict[str, Any]]:
-        """This rank's groups of the step after `rows`, and what the log says about them."""
+        """This rank's groups of the step after those in `rows`, and their metrics over all ranks."""
         section, step, ranks = self.section, len(rows), dist.get_world_size()
         if self.explorer is None:
             assert self.replay is not None
@@ -155,7 +155,7 @@ class Trainer:
                 bar.update(accuracy=rows[-1]["accuracy"])
 
     def step(self) -> None:
-        """Sample, score, update; adds a line to the log."""
+        """Sample, reward, update; adds a row to the log."""
         step, times = len(self.log), {}
         evaluates = bool(self.held_out) and step % self.section.evaluate_every == 0
         if self.explorer is not None and (self.method.online or evaluates):
@@ -180,7 +180,7 @@ class Trainer:
         )
 
     def evaluate(self) -> None:
-        """Add a line to `evaluations`, and keep the weights in `work/best` if they are the best so far."""
+        """Add a row to `evaluations`; save the weights to `work/best` if they are the best so far."""
         self.explorer.generator.wake()
         found = evaluate(self.explorer.generator, self.tokenizer, self.held_out, self.section)
         best = max((row["accuracy"] for row in self.evaluations), default=-1.0)

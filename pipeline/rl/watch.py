@@ -73,9 +73,9 @@ def _facts(output: Rollout) -> list[float]:
 def summarise(groups: Sequence[Group], parts: Sequence[str], device: Any) -> dict[str, Any]:
     """Means over the outputs of all ranks, `sampled_tokens` their sum.
 
-    `reward_<part>`: each of the reward's `parts` before weighting. `entropy` (nats per token) is estimated by
-    the samples' own surprise. `undecided`: no verdict, e.g. a grader stopped at its time limit. `empty`: no
-    text at all. `zero_variance_share`: groups whose rewards are all equal.
+    `reward_<part>`: each of the reward's `parts` before weighting. `entropy` (nats per token): estimated as
+    the samples' mean negative log-probability. `undecided`: the grader gave no verdict. `empty`: no text.
+    `zero_variance_share`: groups whose rewards are all equal.
     """
     outputs = [output for group in groups for output in group.outputs]
     facts = [sum(column) for column in zip(*map(_facts, outputs), strict=True)] or [0] * 8
