@@ -263,7 +263,7 @@ class Graph:
         for key in ("data", "prompts", "evaluation", "rollouts"):
             sources = getattr(section, key, None)
             inputs += [(key, source) for source in self._sources(sources, f"models.{name}.{key}")]
-        if node.stage == "rl":  # its content is part of what the model is
+        if node.stage == "rl":
             files = [function.rpartition(":")[0] for function in section.rewards.functions]
             where = f"models.{name}.rewards.functions"
             inputs += [("reward", source) for source in self._sources(files, where)]

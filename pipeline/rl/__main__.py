@@ -194,8 +194,7 @@ class Trainer:
 
     def resume(self) -> None:
         """Load the newest checkpoint, if any."""
-        _, state = self.learner.resume(self.stage)
-        if state is not None:
+        if state := self.learner.resume(self.stage):
             self.log, self.evaluations = state["log"], state["evaluations"]
 
     def save(self) -> None:

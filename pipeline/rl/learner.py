@@ -33,14 +33,14 @@ class Learner:
             checkpoint.save(self.critic, stage.work / "critic", step, {}, stage.fingerprint)
         checkpoint.save(self.engine, stage.work / "checkpoints", step, state, stage.fingerprint)
 
-    def resume(self, stage: Stage[RlSection]) -> tuple[int, dict[str, Any] | None]:
-        """Load the newest checkpoint; returns the steps done and the state saved with it, or (0, None)."""
+    def resume(self, stage: Stage[RlSection]) -> dict[str, Any] | None:
+        """Load the newest checkpoint, if any; returns the state saved with it."""
         path = checkpoint.newest(stage.work / "checkpoints")
         if path is None:
-            return 0, None
+            return None
         if self.critic is not None:
             checkpoint.load(self.critic, stage.work / "critic" / path.name, stage.fingerprint)
-        return checkpoint.step_of(path), checkpoint.load(self.engine, path, stage.fingerprint)
+        return checkpoint.load(self.engine, path, stage.fingerprint)
 
 
 def build_learner(section: RlSection, launch: dict[str, Any], parent: str) -> Learner:
