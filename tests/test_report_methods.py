@@ -40,6 +40,7 @@ def run(tmp_path: Path) -> Run:
 def test_methods_are_named_as_in_the_paper(run: Run) -> None:
     assert list(groups(run)) == ["RFT", "GRPO+PS", "GRPO+PS, round 2"]
     assert label({}) == "GRPO+OS"
+    assert label({"method": "reinforce"}) == "reinforce"  # not in the paper
 
 
 def test_seeds_are_averaged_with_the_interval_of_student(run: Run) -> None:

@@ -202,6 +202,20 @@ def test_training_on_recorded_rollouts_needs_no_sampler_and_gives_the_same_weigh
     assert "vllm.tokens" not in json.loads((tmp_path / "run.json").read_text())["counters"]
 
 
+def test_a_reward_of_the_user_is_trained_on(policy: Path, tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text("def even(item, text):\n    return any(digit in text for digit in '02468')\n")
+    functions = {f"{file}:even": 1.0}
+    rewards = {"accuracy": 0.0, "functions": functions}
+    changes = {"steps": 1, "evaluation": None, "rewards": rewards}
+    finish(command(policy, tmp_path, changes=changes, reward=file), tmp_path / "log")
+    (row,) = lines(tmp_path / "data/metrics.jsonl")
+    assert row["reward"] == row["reward_even"] != row["accuracy"] and row["grad_norm"] > 0
+    for group in read_groups(tmp_path / "data/rollouts/step-00001.jsonl.zst"):
+        for output in group.outputs:
+            assert output.reward == any(digit in output.text for digit in "02468")
+
+
 @pytest.fixture(scope="module")
 def reward_model(policy: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A process reward model with a random head: scores that differ from step to step."""

@@ -4,7 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.rl.methods import METHODS, Signal
+from pipeline.common.manifest import code_files
+from pipeline.config.rl import RlSection, known_methods
+from pipeline.config.root import Config, ConfigError
+from pipeline.rl.methods import Method, method_of
 from pipeline.rl.objectives import (
     dpo_loss,
     generalised_advantages,
@@ -17,6 +20,8 @@ from pipeline.rl.objectives import (
     token_weights,
     value_loss,
 )
+from pipeline.rl.packed_outputs import MicroBatch, PackedOutputs
+from pipeline.rl.watch import Watched
 
 LENGTHS = torch.tensor([2, 5, 1, 3])  # of four outputs; pairs are (0, 1) and (2, 3), the right one first
 RIGHT = torch.tensor([True, False, True, False])
@@ -36,42 +41,81 @@ def margins_of(logprobs: torch.Tensor, reference: torch.Tensor) -> torch.Tensor:
     return (ratios[::2] - ratios[1::2]).repeat_interleave(2)
 
 
-def loss_of(method: str, logprobs: torch.Tensor, signal: Signal, weights: torch.Tensor) -> torch.Tensor:
-    if method in ("sft", "rft", "online_rft"):
-        ones = torch.ones_like(logprobs)
-        return likelihood_loss(logprobs, ones if method == "sft" else signal.right.double(), weights)
-    if method == "dpo":
-        scores = sequence_logprobs(logprobs, LENGTHS)
-        reference = sequence_logprobs(signal.reference_logprobs, LENGTHS)
-        losses = dpo_loss(scores[::2], scores[1::2], reference[::2], reference[1::2], signal.beta)
-        return losses.sum() / len(LENGTHS)
-    reference = signal.reference_logprobs if method == "grpo" else None
-    old = logprobs.detach()
-    return grpo_loss(logprobs, old, reference, signal.advantages, weights, 0.2, signal.beta).loss
+def micro_batch(
+    method: Method,
+    lengths: torch.Tensor,
+    old: torch.Tensor,
+    reference: torch.Tensor,
+    advantages: torch.Tensor,
+) -> MicroBatch:
+    """Outputs of `lengths` tokens without their rows; of pairs each weighs the same."""
+    none, outputs = torch.empty(0), len(lengths)
+    weights = token_weights(lengths, outputs).double()
+    if method.pairs:
+        weights = torch.full_like(weights, 2 / outputs)
+    packed = PackedOutputs(none, none, none, none, old, advantages, weights, lengths, none)
+    return MicroBatch(packed, old_N=old, reference_N=reference)
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_the_gradient_of_each_row_of_table_10_is_its_coefficient(method: str) -> None:
+@pytest.mark.parametrize("name", known_methods())
+def test_the_gradient_of_each_row_of_table_10_is_its_coefficient(name: str) -> None:
     logprobs = -draw(0, 11).abs()
     reference = logprobs + 0.5 * draw(1, 11)
-    weights = token_weights(LENGTHS, len(LENGTHS)).double()
-    advantages = draw(2, 11) if method == "ppo" else per_token(draw(2, 4))
-    margins = per_token(margins_of(logprobs, reference))
-    signal = Signal(logprobs, reference, per_token(RIGHT), advantages, margins, beta=0.3)
+    advantages = draw(2, 11) if name == "ppo" else per_token(draw(2, 4))
+    section = RlSection(method=name, kl_coefficient=0.3, dpo={"beta": 0.3})
+    method = method_of(section)
+    batch = micro_batch(method, LENGTHS, logprobs, reference, advantages)
     leaf = logprobs.clone().requires_grad_()
-    loss_of(method, leaf, signal, weights).backward()
-    expected = -weights * METHODS[method].coefficient(signal)
+    method.loss(section, batch, leaf, Watched()).backward()
+    expected = -batch.packed.weights_N * method.coefficient(section, batch, logprobs)
     assert torch.allclose(leaf.grad, expected, atol=1e-7)
 
 
+def test_coefficients_of_table_10_by_hand() -> None:
+    logprobs, advantages = -draw(0, 11).abs(), per_token(draw(2, 4))
+    reference = logprobs + 0.5 * draw(1, 11)
+
+    def coefficient(name: str) -> torch.Tensor:
+        section = RlSection(method=name, kl_coefficient=0.3, dpo={"beta": 0.3})
+        method = method_of(section)
+        batch = micro_batch(method, LENGTHS, logprobs, reference, advantages)
+        return method.coefficient(section, batch, logprobs)
+
+    for name in ("rft", "online_rft", "ppo"):  # I(o), or what the critic says
+        assert torch.equal(coefficient(name), advantages)
+    penalty = 0.3 * (torch.exp(reference - logprobs) - 1)
+    assert torch.allclose(coefficient("grpo"), advantages + penalty, atol=1e-12)
+    strength = 0.3 * torch.sigmoid(-0.3 * margins_of(logprobs, reference)) / LENGTHS
+    expected = per_token(torch.where(RIGHT, strength, -strength))
+    assert torch.allclose(coefficient("dpo"), expected, atol=1e-12)
+
+
+def test_sft_the_first_row_of_table_10_has_coefficient_one() -> None:
+    leaf, weights = draw(0, 11).requires_grad_(), token_weights(LENGTHS, len(LENGTHS)).double()
+    likelihood_loss(leaf, torch.ones(11), weights).backward()
+    assert torch.equal(leaf.grad, -weights)
+
+
 def test_table_10_says_where_outputs_come_from_and_who_judges_them() -> None:
-    assert {name for name, method in METHODS.items() if method.online} == {"online_rft", "ppo", "grpo"}
-    assert {name for name, method in METHODS.items() if method.judge == "model"} == {"ppo", "grpo"}
-    assert {name for name, method in METHODS.items() if method.judge == "rule"} == {
+    methods = {name: method_of(RlSection(method=name)) for name in known_methods()}
+    assert {name for name, method in methods.items() if method.online} == {"online_rft", "ppo", "grpo"}
+    assert {name for name, method in methods.items() if method.judge == "model"} == {"ppo", "grpo"}
+    assert {name for name, method in methods.items() if method.judge == "rule"} == {
         "rft",
         "dpo",
         "online_rft",
     }
+
+
+def test_an_unknown_method_is_refused_with_the_known_ones() -> None:
+    message = r"rl\.method: unknown method; known: dpo, grpo, online_rft, ppo, rft \(got 'gropo'\)"
+    with pytest.raises(ConfigError, match=message):
+        Config({"rl": {"method": "gropo"}})
+
+
+def test_a_model_is_made_by_the_code_of_every_method() -> None:
+    files = {str(path) for path in code_files("pipeline.rl")}
+    assert {f"pipeline/rl/methods/{name}.py" for name in known_methods()} <= files
 
 
 @pytest.mark.parametrize(("gamma", "lam"), [(1.0, 1.0), (0.9, 0.8), (1.0, 0.0)])
@@ -156,13 +200,13 @@ def test_advantages_without_std_are_distances_from_the_mean() -> None:
     assert (outcome_advantages(torch.full((1, 16), 0.1), "none") == 0).all()
 
 
-@pytest.mark.parametrize("method", ["sft", "rft", "online_rft", "dpo", "ppo", "grpo"])
-def test_gradients_of_a_two_token_policy_equal_finite_differences(method: str) -> None:
+@pytest.mark.parametrize("name", known_methods())
+def test_gradients_of_a_two_token_policy_equal_finite_differences(name: str) -> None:
     """Four outputs of two tokens over {0, 1}, from a policy with a logit for each position."""
     outputs = torch.tensor([[0, 0], [0, 1], [1, 0], [1, 1]])
     lengths = torch.tensor([2, 2, 2, 2])
-    weights = token_weights(lengths, 4).double()
-    right = torch.tensor([True, False, True, False])
+    section = RlSection(method=name, dpo={"beta": 0.5})
+    method = method_of(section)
 
     def logprobs(logits: torch.Tensor) -> torch.Tensor:
         table = torch.stack([torch.zeros_like(logits), logits]).log_softmax(0)  # (token, position)
@@ -170,17 +214,11 @@ def test_gradients_of_a_two_token_policy_equal_finite_differences(method: str) -
 
     old = logprobs(torch.tensor([0.1, -0.2], dtype=torch.float64))
     reference = logprobs(torch.tensor([-0.4, 0.3], dtype=torch.float64))
+    right = torch.tensor([1.0, 0.0, 1.0, 0.0], dtype=torch.float64).repeat_interleave(2)
+    batch = micro_batch(method, lengths, old, reference, draw(15, 8) if method.judge == "model" else right)
 
     def loss(logits: torch.Tensor) -> torch.Tensor:
-        found = logprobs(logits)
-        if method == "dpo":
-            scores, ref = (sequence_logprobs(values, lengths) for values in (found, reference))
-            return dpo_loss(scores[::2], scores[1::2], ref[::2], ref[1::2], 0.5).mean()
-        if method in ("sft", "rft", "online_rft"):
-            coefficient = torch.ones(8) if method == "sft" else right.repeat_interleave(2).double()
-            return likelihood_loss(found, coefficient, weights)
-        advantages = draw(15, 8)
-        return grpo_loss(found, old, reference if method == "grpo" else None, advantages, weights).loss
+        return method.loss(section, batch, logprobs(logits), Watched())
 
     logits = torch.tensor([0.2, 0.35], dtype=torch.float64, requires_grad=True)
     loss(logits).backward()
@@ -191,7 +229,7 @@ def test_gradients_of_a_two_token_policy_equal_finite_differences(method: str) -
         assert logits.grad[place].item() == pytest.approx(numeric.item(), abs=1e-4)
 
 
-@pytest.mark.parametrize("method", ["rft", "online_rft", "dpo", "ppo", "grpo"])
+@pytest.mark.parametrize("method", known_methods())
 def test_a_tabular_policy_finds_the_best_answer(method: str) -> None:
     """Five answers, one right. Each method moves all probability to it; RFT's limit is its data's as well."""
     logits = torch.zeros(5, requires_grad=True)
@@ -201,7 +239,7 @@ def test_a_tabular_policy_finds_the_best_answer(method: str) -> None:
     reference = torch.zeros(5).log_softmax(0)
     lengths, weights = torch.ones(32, dtype=torch.long), torch.full((32,), 1 / 32)
     for _ in range(150):
-        source = logits if METHODS[method].online else torch.zeros(5)
+        source = logits if method_of(RlSection(method=method)).online else torch.zeros(5)
         answers = torch.multinomial(source.softmax(0), 32, replacement=True, generator=generator)
         right = answers == 3
         logprobs = logits.log_softmax(0)[answers]

@@ -8,11 +8,10 @@ import pytest
 import torch
 
 from pipeline.common.stage import InputError
-from pipeline.config.rl import RlSection
+from pipeline.config.rl import RlSection, known_methods
+from pipeline.config.root import Config
 from pipeline.rl.rollout import Group, Rollout
 from tests.tiny_model import log_probs, save_tiny_model
-
-METHODS = ("grpo", "ppo", "rft", "online_rft", "dpo")
 
 
 @pytest.fixture(scope="module")
@@ -25,19 +24,10 @@ def section(**keys: Any) -> RlSection:
     return RlSection(**(base | {"ppo": {"value_learning_rate": 1e-2}} | keys))
 
 
-def models(folder: Path, chosen: RlSection, rows_at_once: int = 4) -> Any:
-    from pipeline.common.model import TokenLogprobs, load_model
-    from pipeline.common.training import build_engine, settings_from
-    from pipeline.rl.critic import load_critic
-    from pipeline.rl.train import Models
+def learner_of(folder: Path, chosen: RlSection, rows_at_once: int = 4) -> Any:
+    from pipeline.rl.learner import build_learner
 
-    settings = settings_from(chosen, {"zero_stage": 1})
-    reference = None
-    if chosen.method == "dpo" or chosen.kl_coefficient:
-        reference = TokenLogprobs(load_model(folder)).eval().requires_grad_(False)
-    critic = build_engine(load_critic(str(folder), "fp32"), settings) if chosen.method == "ppo" else None
-    engine = build_engine(TokenLogprobs(load_model(folder)), settings)
-    return Models(engine, reference, critic, rows_at_once)
+    return build_learner(chosen, {"zero_stage": 1, "micro_batch": rows_at_once}, str(folder))
 
 
 def groups(folder: Path, rights: list[list[bool]], lengths: tuple[int, ...] = (6, 3, 9, 1)) -> list[Group]:
@@ -77,24 +67,24 @@ def groups(folder: Path, rights: list[list[bool]], lengths: tuple[int, ...] = (6
 MIXED = [[True, False, False, True], [False, True, True, False]]
 
 
-def weights(models: Any) -> list[torch.Tensor]:
-    return [parameter.detach().clone() for parameter in models.engine.module.parameters()]
+def weights(learner: Any) -> list[torch.Tensor]:
+    return [parameter.detach().clone() for parameter in learner.engine.module.parameters()]
 
 
 def same(before: list[torch.Tensor], after: list[torch.Tensor]) -> bool:
     return all(torch.equal(one, two) for one, two in zip(before, after, strict=True))
 
 
-def train(models: Any, batch: list[Group], chosen: RlSection) -> dict[str, Any]:
+def train(learner: Any, batch: list[Group], chosen: RlSection) -> dict[str, Any]:
     from pipeline.rl.train import train_on
 
-    return train_on(models, batch, chosen, chosen.learning_rate)
+    return train_on(learner, batch, chosen, chosen.learning_rate)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", known_methods())
 def test_every_method_makes_right_outputs_likelier_than_wrong_ones(folder: Path, method: str) -> None:
     chosen = section(method=method, updates=5)
-    batch, learner = groups(folder, MIXED), models(folder, chosen)
+    batch, learner = groups(folder, MIXED), learner_of(folder, chosen)
     before = weights(learner)
     metrics = train(learner, batch, chosen)
     assert not same(before, weights(learner))
@@ -114,7 +104,7 @@ def test_every_method_makes_right_outputs_likelier_than_wrong_ones(folder: Path,
 @pytest.mark.parametrize("method", ["grpo", "dpo"])
 def test_groups_all_wrong_or_all_right_change_nothing(folder: Path, method: str, right: bool) -> None:
     chosen = section(method=method)
-    learner = models(folder, chosen)
+    learner = learner_of(folder, chosen)
     before = weights(learner)
     metrics = train(learner, groups(folder, [[right] * 4] * 2), chosen)
     assert metrics["loss"] is None and metrics["grad_norm"] is None
@@ -123,7 +113,7 @@ def test_groups_all_wrong_or_all_right_change_nothing(folder: Path, method: str,
 
 def test_rejection_sampling_without_any_right_output_changes_nothing(folder: Path) -> None:
     chosen = section(method="online_rft")
-    learner = models(folder, chosen)
+    learner = learner_of(folder, chosen)
     before = weights(learner)
     assert train(learner, groups(folder, [[False] * 4]), chosen)["loss"] is None
     assert same(before, weights(learner))
@@ -133,16 +123,16 @@ def test_rejection_sampling_without_any_right_output_changes_nothing(folder: Pat
 def test_an_output_without_tokens_is_in_the_mean_but_trains_nothing(folder: Path, supervision: str) -> None:
     chosen = section(supervision=supervision)
     batch = groups(folder, MIXED, lengths=(6, 0, 9, 1))
-    from pipeline.rl.signal import training_outputs
+    from pipeline.rl.methods import grpo
 
-    outputs = training_outputs(batch, chosen)
+    outputs = grpo.METHOD.outputs(batch, chosen)
     assert sorted(len(output.tokens) for output in outputs) == [1, 1, 6, 6, 9, 9]
-    assert train(models(folder, chosen), batch, chosen)["grad_norm"] > 0
+    assert train(learner_of(folder, chosen), batch, chosen)["grad_norm"] > 0
 
 
 def test_weights_that_are_not_numbers_stop_the_run_before_the_update(folder: Path) -> None:
     chosen = section()
-    learner = models(folder, chosen)
+    learner = learner_of(folder, chosen)
     with torch.no_grad():
         learner.engine.module.model.model.norm.weight[0] = float("nan")
     before = [tensor.nan_to_num(123.0) for tensor in weights(learner)]
@@ -153,7 +143,7 @@ def test_weights_that_are_not_numbers_stop_the_run_before_the_update(folder: Pat
 
 def test_a_reward_that_is_not_a_number_stops_the_run_before_the_update(folder: Path) -> None:
     chosen = section()
-    learner, batch = models(folder, chosen), groups(folder, MIXED)
+    learner, batch = learner_of(folder, chosen), groups(folder, MIXED)
     broken = dataclasses.replace(batch[0].outputs[0], reward=float("nan"))
     batch[0] = dataclasses.replace(batch[0], outputs=[broken, *batch[0].outputs[1:]])
     before = weights(learner)
@@ -165,7 +155,7 @@ def test_a_reward_that_is_not_a_number_stops_the_run_before_the_update(folder: P
 def test_stale_sampler_weights_are_noticed_before_the_update(folder: Path, tmp_path: Path) -> None:
     chosen = section()
     stale = groups(save_tiny_model(tmp_path, seed=1, spread=0.1), MIXED)
-    learner = models(folder, chosen)
+    learner = learner_of(folder, chosen)
     before = weights(learner)
     with pytest.raises(InputError, match="the sampler's weights are stale"):
         train(learner, stale, chosen)
@@ -185,7 +175,7 @@ def test_a_step_does_not_depend_on_how_its_batch_is_cut(folder: Path, keys: dict
     results = []
     for rows_at_once, row_tokens in ((1, 1), (4, 64)):
         chosen = section(row_tokens=row_tokens, **keys)
-        learner = models(folder, chosen, rows_at_once)
+        learner = learner_of(folder, chosen, rows_at_once)
         metrics = train(learner, groups(folder, MIXED), chosen)
         results.append((metrics["loss"], metrics["grad_norm"]))
     (loss, norm), (other_loss, other_norm) = results
@@ -194,56 +184,55 @@ def test_a_step_does_not_depend_on_how_its_batch_is_cut(folder: Path, keys: dict
 
 
 def test_process_supervision_trains_each_token_by_its_own_and_later_steps() -> None:
-    from pipeline.rl.signal import training_outputs
+    from pipeline.rl.methods import grpo
 
     ends, rewards = [[1, 2, 4], [0, 3]], [[0.9, 0.8, 0.2], [0.6, 0.7]]
     outputs = [
         Rollout(0, [5] * (e[-1] + 1), [-1.0] * (e[-1] + 1), "stop", "", 0.0, {}, "wrong", None, "", e, r)
         for e, r in zip(ends, rewards, strict=True)
     ]
-    first, second = training_outputs([Group(1, 0, "q", "", "", [1], outputs)], section(supervision="process"))
+    group = Group(1, 0, "q", "", "", [1], outputs)
+    first, second = grpo.METHOD.outputs([group], section(supervision="process"))
     expected = [-0.0828, -0.0828, -1.1586, -1.8207, -1.8207], [0.0828, 0.2483, 0.2483, 0.2483]
-    assert first.coefficients == pytest.approx(expected[0], abs=1e-4)
-    assert second.coefficients == pytest.approx(expected[1], abs=1e-4)
+    assert first.advantages == pytest.approx(expected[0], abs=1e-4)
+    assert second.advantages == pytest.approx(expected[1], abs=1e-4)
 
 
-def test_steps_reach_to_the_last_token_and_carry_the_rest_of_the_reward() -> None:
-    from pipeline.rl.rewards import reward_steps
+REINFORCE = '''"""REINFORCE: the advantage is the reward over a fixed baseline."""
+from dataclasses import replace
 
-    assert reward_steps([(3, 0.5), (7, 0.25)], 10, weight=2.0, rest=1.0) == ([3, 9], [1.0, 1.5])
-    assert reward_steps([], 1, weight=2.0, rest=0.0) == ([0], [0.0])
+from pipeline.rl.methods import rft
+from pipeline.rl.packed_outputs import output_of
 
 
-def test_a_symbolic_bomb_is_undecided_and_counted() -> None:
-    import pipeline.rl.watch as watch
-    from pipeline.common.training import start_process_group
-    from pipeline.config.rl import RewardWeights
-    from pipeline.evaluate.benchmarks import Item
-    from pipeline.rl.rewards import score_outputs
-
-    start_process_group()
-    bomb = "\\boxed{\\left((x+1)^{9^{9}}\\right)^{9^{9}}}"
-    texts = [bomb, "\\boxed{7}", ""]
-    items = [Item("q", "What is it?", "x^2 + 7")] + [Item("q", "What is it?", "7")] * 2
-    rewards = score_outputs(items, [[1]] * 3, [[5], [6], [2]], texts, [True] * 3, RewardWeights(), None)
-    assert [reward.verdict.verdict for reward in rewards] == ["undecided", "right", "wrong"]
-    assert [reward.total for reward in rewards] == [0.0, 1.0, 0.0]
-    outputs = [
-        Rollout(0, [5], [-1.0], "stop", text, r.total, r.parts, r.verdict.verdict, None, r.verdict.reason)
-        for text, r in zip(texts, rewards, strict=True)
+def outputs(groups, section):
+    return [
+        output_of(output, number, group.prompt, output.reward - 0.5)
+        for number, group in enumerate(groups)
+        for output in group.outputs
     ]
-    seen = watch.summarise([Group(1, 0, "q", "", "", [1], outputs)], ["accuracy"], "cpu")
-    assert seen["undecided"] == seen["empty"] == seen["accuracy"] == pytest.approx(1 / 3)
 
 
-def test_an_answer_that_the_grader_fails_on_is_undecided_and_the_others_are_graded() -> None:
-    from pipeline.config.rl import RewardWeights
-    from pipeline.evaluate.benchmarks import Item
-    from pipeline.rl.rewards import score_outputs
+METHOD = replace(rft.METHOD, source="policy", outputs=outputs)
+'''
 
-    items = [Item("q", "What is it?", None), Item("q", "What is it?", "7")]
-    rewards = score_outputs(
-        items, [[1]] * 2, [[5], [6]], ["\\boxed{7}"] * 2, [True] * 2, RewardWeights(), None
-    )
-    assert [reward.verdict.verdict for reward in rewards] == ["undecided", "right"]
-    assert rewards[0].verdict.reason.startswith("the grader failed")
+
+def test_a_new_method_is_one_new_file(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import pipeline.config.rl
+    import pipeline.rl.methods
+    from pipeline.plan.__main__ import DEFAULTS, read_config
+    from pipeline.plan.costs import Gpu
+    from pipeline.plan.forecast import Assumptions, Planner
+
+    (tmp_path / "reinforce.py").write_text(REINFORCE)
+    (tmp_path / "grpo.py").touch()  # the default; the package's own is imported
+    monkeypatch.setattr(pipeline.config.rl, "METHODS", tmp_path)
+    monkeypatch.setattr(pipeline.rl.methods, "__path__", [*pipeline.rl.methods.__path__, str(tmp_path)])
+    chosen = section(method="reinforce")
+    learner, batch = learner_of(folder, chosen), groups(folder, MIXED)
+    assert learner.reference is None and learner.critic is None
+    assert train(learner, batch, chosen)["grad_norm"] > 0
+    model = {"stage": "rl", "init": str(folder), "method": "reinforce", "steps": 1, "benchmarks": []}
+    config = Config(read_config([DEFAULTS]) | {"models": {"new": model}})
+    (row,) = Planner(config, Assumptions(Gpu("H100", 989e12, 80e9, 3.35e12))).rows()
+    assert row.trained > 0 and "frozen" not in row.memory

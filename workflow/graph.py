@@ -263,6 +263,10 @@ class Graph:
         for key in ("data", "prompts", "evaluation", "rollouts"):
             sources = getattr(section, key, None)
             inputs += [(key, source) for source in self._sources(sources, f"models.{name}.{key}")]
+        if node.stage == "rl":
+            files = [function.rpartition(":")[0] for function in section.rewards.functions]
+            where = f"models.{name}.rewards.functions"
+            inputs += [("reward", source) for source in self._sources(files, where)]
         self._add(f"{node.stage}/{name}", f"pipeline.{node.stage}", section, inputs)
 
     def _earlier_labels(self, node: ModelNode) -> list[str | Result]:

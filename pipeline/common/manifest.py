@@ -64,7 +64,9 @@ def _imports(path: Path) -> tuple[Path, ...]:
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             names |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
-    found = (_module_path(name) for name in names if name.startswith("pipeline."))
+    found = {_module_path(name) for name in names if name.startswith("pipeline.")}
+    if path.name == "__init__.py" and "importlib" in names:  # a package that loads its modules by name
+        found |= set(path.parent.glob("*.py"))
     return tuple(sorted(file for file in found if file is not None and file != path))
 
 

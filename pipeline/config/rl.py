@@ -1,10 +1,27 @@
 """Keys of reinforcement learning: method, prompts, sampling, rewards, objective, and optimisation."""
 
-from typing import ClassVar, Literal
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from pipeline.config.evaluate import SUFFIX
 from pipeline.config.optimizer import Optimizer
 from pipeline.config.section import Section, key
+
+METHODS = Path(__file__).resolve().parents[1] / "rl/methods"  # a module each; listed here, not imported
+
+
+def known_methods() -> list[str]:
+    """What `rl.method` may be."""
+    return sorted(path.stem for path in METHODS.glob("[!_]*.py"))
+
+
+def _known_method(name: str) -> str:
+    if name not in (known := known_methods()):
+        raise PydanticCustomError("method", "unknown method; known: {known}", {"known": ", ".join(known)})
+    return name
 
 
 class RewardWeights(Section):
@@ -21,10 +38,29 @@ class RewardWeights(Section):
         "weight of the reward model's score, 0 to 1, of the whole output; needs the node's `reward_model`",
         paper="1, the only part (4.1)",
     )
+    functions: dict[Annotated[str, Field(pattern=r"^.+\.py:[A-Za-z_]\w*$")], float] = key(
+        {},
+        "your own parts, `FILE.py:NAME: weight`; the function gets an item (`.question`, `.answer`, ...) and"
+        " the output's text, and returns a number",
+    )
+
+    @property
+    def by_part(self) -> dict[str, float]:
+        """Weights by the names that parts have in rollouts and metrics; a function's is its own name."""
+        built_in = {name: weight for name, weight in self if name != "functions"}
+        return built_in | {name.rpartition(":")[2]: weight for name, weight in self.functions.items()}
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> "RewardWeights":
+        names = [*type(self).model_fields, *(name.rpartition(":")[2] for name in self.functions)]
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise PydanticCustomError("reward", "two parts are called {name}", {"name": twice})
+        return self
 
 
 class DpoKeys(Section):
-    """What only method dpo reads. Pairs are right and wrong outputs of one question, as many as there are."""
+    """Keys of method dpo. A pair is a right and a wrong output of one question."""
 
     beta: float = key(0.1, "strength of the pull to the reference", gt=0)
     length_normalised: bool = key(
@@ -33,13 +69,13 @@ class DpoKeys(Section):
 
 
 class PpoKeys(Section):
-    """What only method ppo reads. The critic starts from the policy's weights with a new head."""
+    """Keys of methods with a critic. It starts from the policy's weights with a new head."""
 
     gamma: float = key(1.0, "discount of later rewards", gt=0, le=1)
     lam: float = key(1.0, "GAE's lambda: 1 sums all later errors, 0 trusts the critic", ge=0, le=1)
     value_learning_rate: float = key(1e-5, "the critic's, constant after the warm-up", gt=0)
     value_clip: float | None = key(
-        0.2, "largest change of a value in one exploration that pays off; null: no limit", gt=0
+        0.2, "a value that moves further than this in one exploration gains nothing; null: no limit", gt=0
     )
 
 
@@ -48,9 +84,10 @@ class RlSection(Section):
 
     trains: ClassVar[bool] = True
 
-    method: Literal["grpo", "rft", "online_rft", "dpo", "ppo"] = key(
+    method: Annotated[str, AfterValidator(_known_method)] = key(
         "grpo",
-        "rft and dpo sample from the model that training starts from, the others from the policy as it is",
+        "grpo, rft, online_rft, dpo, ppo, or another module of pipeline/rl/methods;"
+        " rft and dpo sample from the model that training starts from, the others from the policy as it is",
         paper="grpo (4); the others for comparison (5.2.1)",
     )
     supervision: Literal["outcome", "process"] = key(
@@ -60,8 +97,8 @@ class RlSection(Section):
     )
     iteration: int = key(
         1,
-        "number of the outer iteration (Algorithm 1, line 2): a later one begins as many steps further on in"
-        " the order of questions as it and equally long ones before it have",
+        "number i of the outer iteration (Algorithm 1, line 2): it skips the questions of i - 1 iterations of"
+        " as many steps",
         paper="1 to 3 in Figure 6",
         ge=1,
     )
@@ -81,8 +118,7 @@ class RlSection(Section):
     )
     token_budget: int | None = key(
         None,
-        "end after the step in which so many tokens have been sampled, for comparisons at equal cost;"
-        " null: `steps` alone decides",
+        "stop after the step that reaches so many sampled tokens, to compare at equal cost; null: no limit",
         ge=1,
     )
     questions_per_step: int = key(
@@ -91,8 +127,8 @@ class RlSection(Section):
     group_size: int = key(64, "outputs sampled per question (G)", paper="64 (4.2)", ge=2)
     rounds: int = key(
         1,
-        "rounds of questions in a step: with more than 1, groups whose rewards are all equal are replaced by"
-        " those of further questions (dynamic sampling)",
+        "most rounds of questions in a step: each replaces the groups whose rewards are all equal by new"
+        " questions (dynamic sampling); 1: none are replaced",
         ge=1,
     )
     max_tokens: int = key(1024, "longest output; tokens", paper="1024 (4.2)", ge=1)
@@ -100,11 +136,11 @@ class RlSection(Section):
     rewards: RewardWeights = key(RewardWeights(), "weights of the parts of the reward")
     advantage_std: Literal["population", "sample", "none"] = key(
         "population",
-        "standard deviation that a group's rewards are divided by; none: only their mean is taken off",
+        "standard deviation that a group's rewards are divided by; none: only subtract their mean",
         paper="divided by std, which one is not stated (4.1.2)",
     )
     kl_coefficient: float = key(
-        0.04, "weight of the KL term (beta); 0 leaves the reference out", paper="0.04 (4.2)", ge=0
+        0.04, "weight of the KL term (beta); 0: no term, no reference model", paper="0.04 (4.2)", ge=0
     )
     clip: float = key(0.2, "clip range of the probability ratio (epsilon)", gt=0)
     clip_high: float | None = key(None, "upper clip range (clip-higher); null: the same as `clip`", gt=0)
@@ -116,8 +152,8 @@ class RlSection(Section):
     )
     importance_cap: float | None = key(
         None,
-        "weigh each token by min(policy / sampler, this cap) to correct for a sampler that is not quite the"
-        " policy; null: off",
+        "weight each token by min(policy / sampler, this cap), to correct for a sampler whose probabilities"
+        " differ from the policy's; null: off",
         gt=0,
     )
     dpo: DpoKeys = key(DpoKeys(), "keys of method dpo")
@@ -129,7 +165,8 @@ class RlSection(Section):
     precision: Literal["fp32", "bf16"] = key("bf16", "weights and activations of policy and sampler")
     row_tokens: int = key(
         4096,
-        "a prompt and some of its outputs share a row of so many tokens in training; results stay the same",
+        "training packs a prompt and as many of its outputs as fit into rows of so many tokens; results stay"
+        " the same",
         ge=1,
     )
     evaluation: str | list[str] | None = key(
@@ -143,7 +180,7 @@ class RlSection(Section):
     evaluation_temperature: float = key(0.7, "temperature of these samples", paper="0.7 (Figure 7)", gt=0)
     rollouts: str | None = key(
         None,
-        "folder of rollouts that an earlier run published: train on them, without a sampler and evaluations",
+        "folder of rollouts of an earlier run: train on them, without a sampler and evaluations",
     )
     save_every: int = key(20, "steps between two checkpoints", ge=1)
     seed: int = key(0, "seed of the order of questions and of sampling")

@@ -14,6 +14,7 @@ from pipeline.config.root import Config
 from pipeline.plan import costs
 from pipeline.plan.costs import Gpu
 from pipeline.plan.shapes import Shape, known, shape_of
+from pipeline.rl.methods import method_of
 
 EVALUATION_SHARE = 0.9  # of a GPU's memory, where nothing but vLLM is on it
 ROLLOUT_BYTES = 3  # a sampled token in the published rollouts; seen in the demo
@@ -116,15 +117,14 @@ class Planner:
         sampled = outputs * section.max_tokens
         if section.token_budget is not None:
             sampled = min(sampled, section.token_budget)
-        reference = section.method == "dpo" or (
-            section.method in ("grpo", "ppo") and section.kl_coefficient > 0
-        )
+        method = method_of(section)
+        reference = method.reference(section)
         per_weight = 6 * section.updates + 2 * reference
         self._train(row, section, sampled, per_weight, self.launch.micro_batch * section.row_tokens, shape)
         size = costs.size_of(section.precision)
         if reference:
             row.memory["frozen"] = shape.parameters * size
-        if section.method == "ppo":  # the critic is as large as the policy
+        if method.critic:  # as large as the policy
             self._add_flops(row, 6 * section.updates * shape.trunk_parameters * sampled)
             for part, bytes_ in self._state(section, shape.trunk_parameters).items():
                 row.memory[part] += bytes_

@@ -22,7 +22,8 @@ Point = tuple[float, float, list[float]]  # x, mean, 95 % interval
 def label(config: dict[str, Any]) -> str:
     """A method as the paper names it, e.g. GRPO+PS, round 2."""
     supervision = "PS" if config.get("supervision") == "process" else "OS"
-    name = NAMES.get(config.get("method", "grpo"), f"GRPO+{supervision}")
+    method = config.get("method", "grpo")
+    name = f"GRPO+{supervision}" if method == "grpo" else NAMES.get(method, method)
     iteration = config.get("iteration", 1)
     return f"{name}, round {iteration}" if iteration > 1 else name
 

@@ -1,16 +1,16 @@
-"""Reinforcement learning (paper sections 4 and 5.2): sample groups, score them, update the policy.
+"""Reinforcement learning (paper sections 4 and 5.2): sample groups, reward them, update the policy.
 
-One outer iteration of Algorithm 1; further ones are models of their own whose parent is this one, so that
-their reference is this one's result. Each rank is a DeepSpeed rank that hosts its own vLLM engine and samples
-its share of the questions. Weights go over in memory before each exploration, under a version number: the
-updates done. RFT and DPO sample everything from the initial weights first, and train on it then.
+One outer iteration of Algorithm 1. A further iteration is another model whose parent is this one, so that its
+reference is this one's result. Each DeepSpeed rank hosts its own vLLM engine and samples its share of the
+questions. Before each exploration the weights are copied to the engine in memory; their version is the number
+of steps done. Offline methods (RFT, DPO) first sample everything from the initial weights, then train.
 
 Inputs: `parent` (or `init`), `prompts` (bench format), optionally `evaluation`, `reward_model`, `rollouts`.
 Output: the model's folder, `metrics.jsonl` with a line per step, `evaluation.jsonl`, all rollouts, and in
 `best` the weights of the best evaluation, if those are not the last.
 
-Departure from the paper: the reward is the rule that labelled the paper's reward model's data, unless a
-reward model is given.
+Departure from the paper: the reward is the rule that labelled the data of the paper's reward model, unless
+`rl.rewards` says otherwise.
 """
 
 import json
@@ -34,10 +34,11 @@ from pipeline.config.rl import RlSection
 from pipeline.evaluate.benchmarks import load
 from pipeline.evaluate.prompts import chat_prompt
 from pipeline.reward.model import Scorer, load_reward_model
-from pipeline.rl import learner
 from pipeline.rl.explorer import Explorer, replayed
 from pipeline.rl.held_out import evaluate
-from pipeline.rl.methods import METHODS
+from pipeline.rl.learner import build_learner
+from pipeline.rl.methods import method_of
+from pipeline.rl.rewards import Rewarder
 from pipeline.rl.rollout import Group, Question
 from pipeline.rl.train import train_on
 from pipeline.rl.watch import summarise
@@ -63,7 +64,7 @@ def load_questions(stage: Stage[RlSection], name: str, tokenizer: Any, room: int
 
 
 def check_batch(asked: int, found: int, room: int, ranks: int) -> None:
-    """Whether a step can ask `asked` questions: enough of them fit, and the ranks can share them."""
+    """Raise InputError unless `asked` questions a step are there and can be shared equally by the ranks."""
     if found < asked:
         raise InputError(
             f"rl.questions_per_step is {asked}, but prompts has {found} questions of at most {room} tokens"
@@ -90,22 +91,23 @@ def load_scorer(stage: Stage[RlSection], device: Any) -> Scorer | None:
     return scorer
 
 
-class Run:
-    """Policy and sampler of one rank, what they work on, and how far they are."""
+class Trainer:
+    """One rank's learner and explorer, and what they have done so far."""
 
     def __init__(self, stage: Stage[RlSection]) -> None:
         section, parent = stage.config, source(stage, "parent", "init")
-        self.stage, self.section = stage, section
-        if section.supervision == "process" and section.method != "grpo":
-            raise InputError(f"rl.supervision is process, which method {section.method} does not use")
+        self.stage, self.section, self.method = stage, section, method_of(section)
+        if section.supervision not in self.method.supervision:
+            raise InputError(
+                f"rl.supervision is {section.supervision}, which method {section.method} does not use"
+            )
         start_process_group()
         self.tokenizer = load_tokenizer(parent)
         self.replay = Path(source(stage, "rollouts")) if stage.inputs.get("rollouts") else None
         self.held_out: list[Question] = []
-        self.models = learner.build_models(stage, parent)
+        self.learner = build_learner(section, stage.launch, parent)
         self.explorer = None if self.replay else self._make_explorer(parent)
         self.learning_rate = constant(section.learning_rate, section.warmup_steps)
-        self.online = METHODS[section.method].online
         self.log: list[dict[str, Any]] = []
         self.evaluations: list[dict[str, Any]] = []
 
@@ -118,61 +120,55 @@ class Run:
             held_out = load_questions(stage, "evaluation", self.tokenizer, room)
             self.held_out = held_out[: section.evaluation_questions]
         longest = max(len(question.prompt) for question in [*questions, *self.held_out])
-        device = self.models.engine.device
+        device = self.learner.engine.device
         scorer = load_scorer(stage, device)
-        return Explorer(stage, parent, questions, longest, self.tokenizer, scorer, device)
+        rewarder = Rewarder(section.rewards, scorer, by_step=section.supervision == "process")
+        return Explorer(stage, parent, questions, longest, self.tokenizer, rewarder, device)
 
-    @property
-    def done(self) -> bool:
-        """Whether all steps are done, or all tokens sampled."""
-        return len(self.log) >= self.section.steps or self._spent(self.log)
-
-    def _spent(self, rows: Sequence[dict[str, Any]]) -> bool:
+    def done(self, rows: Sequence[dict[str, Any]]) -> bool:
+        """Whether the steps in `rows` are all, or used up the token budget."""
         budget = self.section.token_budget
-        return budget is not None and sum(row["sampled_tokens"] for row in rows) >= budget
+        spent = budget is not None and sum(row["sampled_tokens"] for row in rows) >= budget
+        return spent or len(rows) >= self.section.steps
 
-    def _first_place(self, questions: int) -> int:
-        """Place in the endless order of questions of a step before which this run asked `questions`."""
-        section = self.section
-        return (
-            section.iteration - 1
-        ) * section.steps * section.questions_per_step * section.rounds + questions
-
-    def _explored(self, step: int, questions: int) -> tuple[list[Group], dict[str, Any]]:
-        """This rank's groups of a step, and what the log says about them."""
+    def _explored(self, rows: Sequence[dict[str, Any]]) -> tuple[list[Group], dict[str, Any]]:
+        """This rank's groups of the step after those in `rows`, and their metrics over all ranks."""
+        section, step, ranks = self.section, len(rows), dist.get_world_size()
         if self.explorer is None:
             assert self.replay is not None
-            groups = replayed(self.replay, step, dist.get_rank(), dist.get_world_size())
-            asked, rounds = len(groups) * dist.get_world_size(), 1
+            groups = replayed(self.replay, step, dist.get_rank(), ranks)
+            asked, rounds = len(groups) * ranks, 1
         else:
-            place, version = self._first_place(questions), step if self.online else 0
-            groups, asked, rounds = self.explorer.explore(step, place, version)
-        parts = [name for name, weight in self.section.rewards if weight or name == "accuracy"]
-        watched = summarise(groups, parts, self.models.engine.device)
+            earlier = (section.iteration - 1) * section.steps * section.questions_per_step * section.rounds
+            first = earlier + sum(row["questions"] for row in rows)
+            groups, asked, rounds = self.explorer.explore(step, first, step if self.method.online else 0)
+        parts = [name for name, weight in section.rewards.by_part.items() if weight or name == "accuracy"]
+        watched = summarise(groups, parts, self.learner.engine.device)
         return groups, {"questions": asked, "rounds": rounds, **watched}
 
     def explore_first(self) -> None:
         """Offline methods: sample all steps from the initial weights, before the policy changes."""
         rows: list[dict[str, Any]] = []
         with Progress("rl samples", self.section.steps) as bar:
-            while len(rows) < self.section.steps and not self._spent(rows):
-                _, row = self._explored(len(rows), sum(row["questions"] for row in rows))
-                rows.append(row)
-                bar.update(accuracy=row["accuracy"])
+            while not self.done(rows):
+                rows.append(self._explored(rows)[1])
+                bar.update(accuracy=rows[-1]["accuracy"])
 
-    def step(self, step: int) -> None:
-        """Sample, score, update; adds a line to the log."""
-        times = {}
-        if self.explorer is not None and (self.online or self._evaluates(step)):
-            times["sync_seconds"] = self.explorer.sync(self.models.engine, step)
-        if self._evaluates(step):
-            self.evaluate(step)
+    def step(self) -> None:
+        """Sample, reward, update; adds a row to the log."""
+        step, times = len(self.log), {}
+        evaluates = bool(self.held_out) and step % self.section.evaluate_every == 0
+        if self.explorer is not None and (self.method.online or evaluates):
+            times["sync_seconds"] = self.explorer.sync(self.learner.engine, step)
+        if evaluates:
+            self.evaluate()
         started = time.monotonic()
-        groups, watched = self._explored(step, sum(row["questions"] for row in self.log))
+        groups, watched = self._explored(self.log)
         times["rollout_seconds"] = time.monotonic() - started
         used = groups if self.section.rounds == 1 else [group for group in groups if not group.flat]
         version = groups[0].version if groups else step
-        trained = train_on(self.models, used, self.section, self.learning_rate(step), version == step)
+        rate = self.learning_rate(step)
+        trained = train_on(self.learner, used, self.section, rate, on_policy=version == step)
         self.stage.counter("deepspeed.steps", self.section.updates)
         tokens = watched["sampled_tokens"]
         speeds = {
@@ -183,38 +179,33 @@ class Run:
             {"step": step + 1, "weight_version": version, **watched, **trained, **times, **speeds}
         )
 
-    def _evaluates(self, step: int) -> bool:
-        return bool(self.held_out) and step % self.section.evaluate_every == 0
-
-    def evaluate(self, step: int) -> None:
-        """Add a line to `evaluations`, and keep the weights in `work/best` if they are the best so far."""
+    def evaluate(self) -> None:
+        """Add a row to `evaluations`; save the weights to `work/best` if they are the best so far."""
         self.explorer.generator.wake()
         found = evaluate(self.explorer.generator, self.tokenizer, self.held_out, self.section)
         best = max((row["accuracy"] for row in self.evaluations), default=-1.0)
-        self.evaluations.append({"step": step, **found})
+        self.evaluations.append({"step": len(self.log), **found})
         if found["accuracy"] > best:
             folder = self.stage.work / "best"
             if self.stage.is_main:
                 shutil.rmtree(folder, ignore_errors=True)
             dist.barrier()
-            export_model(self.models.engine, self.tokenizer, folder)
+            export_model(self.learner.engine, self.tokenizer, folder)
 
-    def resume(self) -> int:
-        """Load the newest checkpoint, if any; returns the steps done."""
-        steps, state = learner.resume(self.models, self.stage)
-        if state is not None:
+    def resume(self) -> None:
+        """Load the newest checkpoint, if any."""
+        if state := self.learner.resume(self.stage):
             self.log, self.evaluations = state["log"], state["evaluations"]
-        return steps
 
-    def save(self, step: int) -> None:
-        """Write a checkpoint after `step` steps."""
+    def save(self) -> None:
+        """Write a checkpoint."""
         state = {"log": self.log, "evaluations": self.evaluations}
-        learner.save(self.models, self.stage, step, state)
+        self.learner.save(self.stage, len(self.log), state)
 
     def publish(self) -> None:
         """Write the model, the logs and the rollouts to the stage's results; all ranks must call it."""
         folder = self.stage.partial
-        export_model(self.models.engine, self.tokenizer, folder)
+        export_model(self.learner.engine, self.tokenizer, folder)
         dist.barrier()
         if not self.stage.is_main:
             return
@@ -239,31 +230,30 @@ def write_lines(path: Path, rows: Sequence[dict[str, Any]]) -> None:
 
 def run(stage: Stage[RlSection]) -> dict[str, int | float | str]:
     """Train to the end, from the newest checkpoint if there is one; returns counts."""
-    work = Run(stage)
-    section = stage.config
-    start = work.resume()
-    if not work.online and work.explorer is not None:
-        work.explore_first()
-    with Progress(f"rl {stage.instance}", section.steps, initial=start) as bar:
-        while not work.done:
-            work.step(len(work.log))
-            last = work.log[-1]
+    trainer, section = Trainer(stage), stage.config
+    trainer.resume()
+    if not trainer.method.online and trainer.explorer is not None:
+        trainer.explore_first()
+    log = trainer.log
+    with Progress(f"rl {stage.instance}", section.steps, initial=len(log)) as bar:
+        while not trainer.done(log):
+            trainer.step()
+            last = log[-1]
             bar.update(reward=last["reward"], accuracy=last["accuracy"], length=last["length"])
-            if len(work.log) % section.save_every == 0 and not work.done:
-                work.save(len(work.log))
-    steps = len(work.log)
-    if work.held_out:
-        work.explorer.sync(work.models.engine, steps)
-        work.evaluate(steps)
-    work.publish()
+            if len(log) % section.save_every == 0 and not trainer.done(log):
+                trainer.save()
+    if trainer.held_out:
+        trainer.explorer.sync(trainer.learner.engine, len(log))
+        trainer.evaluate()
+    trainer.publish()
     counts = {
-        "steps": steps,
-        "questions": sum(row["questions"] for row in work.log),
-        "sampled_tokens": sum(row["sampled_tokens"] for row in work.log),
-        "last_accuracy": round(fmean(row["accuracy"] for row in work.log[-10:]), 6),
+        "steps": len(log),
+        "questions": sum(row["questions"] for row in log),
+        "sampled_tokens": sum(row["sampled_tokens"] for row in log),
+        "last_accuracy": round(fmean(row["accuracy"] for row in log[-10:]), 6),
     }
-    if work.evaluations:
-        counts |= {"best_step": work.best["step"], "best_accuracy": work.best["accuracy"]}
+    if trainer.evaluations:
+        counts |= {"best_step": trainer.best["step"], "best_accuracy": trainer.best["accuracy"]}
     return counts
 
 

@@ -1,10 +1,10 @@
-"""Advantages: group-relative ones of GRPO (paper 4.1.2, 4.1.3) and generalised advantage estimation of PPO.
+"""Advantages: group-relative for GRPO (paper 4.1.2, 4.1.3), generalised advantage estimation (GAE) for PPO.
 
-Legend of shapes: Q questions; G outputs of each; K_i steps of output i; |o_i| its tokens; T tokens of one
-output.
+Shapes: Q questions; G outputs of each; K_i steps of output i; |o_i| its tokens; T tokens of one output.
 
-The paper leaves the standard deviation open. Default here: the population's; in a group whose rewards are all
-equal every advantage is 0. It leaves gamma and lambda of PPO open too: 1 and 1 weigh all later rewards alike.
+The paper does not say which standard deviation GRPO divides by: the default is the population's, and a group
+with equal rewards gets advantages of 0. Nor does it give PPO's gamma and lambda: 1 and 1, the defaults, weigh
+all later rewards alike.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ Std = Literal["population", "sample", "none"]
 
 
 def _normalised(rewards: Tensor, std: Std) -> Tensor:
-    """(rewards - mean) / std over the last dimension; 0 where all are equal, whatever the rounding."""
+    """(rewards - mean) / std over the last dimension; exactly 0 where all are equal."""
     if rewards.shape[-1] == 0:
         return rewards
     flat = rewards.amax(-1, keepdim=True) == rewards.amin(-1, keepdim=True)
@@ -31,7 +31,7 @@ def _normalised(rewards: Tensor, std: Std) -> Tensor:
 def outcome_advantages(rewards_QG: Tensor, std: Std = "population") -> Tensor:
     """Outcome supervision (4.1.2): an output's reward relative to its group, for all its tokens; (Q, G).
 
-    `std`: what the distance from the group's mean is divided by; `none` leaves it as it is (Dr. GRPO).
+    `std`: the standard deviation to divide by; `none` only subtracts the mean (Dr. GRPO).
     """
     return _normalised(rewards_QG, std)
 
@@ -45,9 +45,8 @@ def process_advantages(
     """Process supervision (4.1.3) for one group of G outputs; returns G tensors of shape (|o_i|,).
 
     `step_rewards[i]` (K_i,) are the rewards of output i's steps and `step_ends[i]` (K_i,) the index of each
-    step's last token, rising. Mean and std are those of all steps of all outputs. A token's advantage is the
-    sum of the normalised rewards of the steps that end at it or after it; tokens after the last step's end
-    have 0.
+    step's last token, ascending. Mean and std are taken over all steps of all outputs. A token's advantage is
+    the sum of the normalised rewards of the steps that end at or after it: 0 after the last step.
     """
     counts = [len(rewards) for rewards in step_rewards]
     normalised = _normalised(torch.cat(list(step_rewards)), std).split(counts)

@@ -1,17 +1,21 @@
-"""PPO's critic (paper 4.1.1): a model of the policy's size that says what a token's state will earn.
+"""The critic (paper 4.1.1): a model of the policy's size that predicts the rewards still to come at a token.
 
 Shapes: B rows, T positions, D hidden size, N output tokens of the rows.
 """
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from pipeline.common.packing import IGNORE
-from pipeline.reward.model import load_trunk
-from pipeline.rl.objectives import generalised_advantages, penalised_rewards
-from pipeline.rl.rows import Rows
+from pipeline.common.training import update
+from pipeline.config.rl import RlSection
+from pipeline.rl.objectives import generalised_advantages, penalised_rewards, value_loss
+from pipeline.rl.packed_outputs import MicroBatch, PackedOutputs, output_logprobs
+from pipeline.rl.watch import check_finite
 
 
 class Critic(nn.Module):
@@ -37,30 +41,59 @@ class Critic(nn.Module):
         return self.head(hidden_BTD[targets_BT != IGNORE]).squeeze(-1).float()
 
 
-def load_critic(source: str, precision: str) -> Critic:
-    """A new critic on the trunk of the model that training starts from."""
-    return Critic(load_trunk(source, precision))
+def _values(critic: Any, packed: PackedOutputs) -> Tensor:
+    """Values of the output tokens, (N,); `critic` is a `Critic` or an engine around one."""
+    return critic(packed.tokens_BT, packed.positions_BT, packed.targets_BT, packed.mask_BTT)
 
 
-def values_of(critic: Any, rows: Rows) -> Tensor:
-    """Values of the rows' output tokens, (N,); `critic` is a `Critic` or an engine around one."""
-    return critic(rows.tokens_BT, rows.positions_BT, rows.targets_BT, rows.mask_BTT)
+@torch.no_grad()
+def prepare_critic(
+    critic: Any, reference: nn.Module | None, batches: Sequence[MicroBatch], section: RlSection
+) -> None:
+    """Set values, advantages and returns of the exploration, before any weight changes."""
+    for batch in batches:
+        packed = batch.packed.to(critic.device)
+        batch.old_values_N = _values(critic, packed)
+        if reference is not None:
+            batch.reference_N = output_logprobs(reference, packed, section.temperature)
+        advantages_N, batch.returns_N = estimate(packed, batch.old_values_N, batch.reference_N, section)
+        batch.packed = replace(packed, advantages_N=advantages_N)
 
 
 @torch.no_grad()
 def estimate(
-    rows: Rows, values_N: Tensor, reference_N: Tensor | None, kl_coefficient: float, gamma: float, lam: float
+    packed: PackedOutputs, values_N: Tensor, reference_N: Tensor | None, section: RlSection
 ) -> tuple[Tensor, Tensor]:
-    """(advantages, returns) of the rows' tokens, (N,) each, by GAE over the penalised rewards (Eq. 2).
+    """(advantages, returns) of the tokens, (N,) each, by GAE over the penalised rewards (Eq. 2).
 
     The old policy's log-probabilities in the penalty are those that the sampler reported.
     """
-    sampled_N = rows.sampler_logprobs_N
+    sampled_N = packed.sampler_logprobs_N
     reference_N = sampled_N if reference_N is None else reference_N
-    rewards_N = penalised_rewards(rows.rewards_O, sampled_N, reference_N, rows.lengths_O, kl_coefficient)
-    lengths = rows.lengths_O.tolist()
+    rewards_N = penalised_rewards(
+        packed.rewards_O, sampled_N, reference_N, packed.lengths_O, section.kl_coefficient
+    )
+    lengths = packed.lengths_O.tolist()
     pairs = [
-        generalised_advantages(rewards, values, gamma, lam)
+        generalised_advantages(rewards, values, section.ppo.gamma, section.ppo.lam)
         for rewards, values in zip(rewards_N.split(lengths), values_N.split(lengths), strict=True)
     ]
     return torch.cat([advantages for advantages, _ in pairs]), torch.cat([returns for _, returns in pairs])
+
+
+def update_critic(
+    critic: Any, batches: Sequence[MicroBatch], section: RlSection, learning_rate: float
+) -> dict[str, float | None]:
+    """One step of the critic on the same batches; its rate follows the policy's warm-up."""
+
+    def loss_of(batch: MicroBatch) -> Tensor:
+        values_N = _values(critic, batch.packed)
+        weights_N, clip = batch.packed.weights_N, section.ppo.value_clip
+        loss = value_loss(values_N, batch.old_values_N, batch.returns_N, weights_N, clip)
+        check_finite("value loss", loss.item())
+        return loss
+
+    rate = learning_rate / section.learning_rate * section.ppo.value_learning_rate
+    loss, norm = update(critic, batches, loss_of, rate)
+    check_finite("gradient norm of the critic", norm)
+    return {"value_loss": loss, "value_grad_norm": norm}

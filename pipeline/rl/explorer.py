@@ -1,8 +1,8 @@
-"""Exploration (Algorithm 1, lines 5 to 8): a rank's sampler, the questions it asks, what it keeps on disk.
+"""Exploration (Algorithm 1, lines 5 to 8): sample a rank's questions, reward the outputs, keep them on disk.
 
-A step asks its questions in rounds; without dynamic sampling there is one. What was sampled before a kill is
-read again instead of sampled again. Ranks that share a sampler (`tensor_parallel`) ask the same questions and
-train on different ones of them.
+A step asks its questions in rounds; without dynamic sampling there is one. A run that was killed reads back
+what it had sampled. Ranks that share a sampler (`tensor_parallel`) ask the same questions and train on
+different ones of them.
 """
 
 import math
@@ -16,8 +16,7 @@ import torch.distributed as dist
 from pipeline.common.model import named_weights
 from pipeline.common.stage import InputError, Stage
 from pipeline.config.rl import RlSection
-from pipeline.reward.model import Scorer
-from pipeline.rl.rewards import Reward, score_outputs
+from pipeline.rl.rewards import Reward, Rewarder
 from pipeline.rl.rollout import (
     Group,
     Question,
@@ -38,7 +37,7 @@ MAX_SEQUENCES = 512
 
 
 class Explorer:
-    """Samples and scores this rank's groups. `longest`: tokens of the longest prompt."""
+    """Samples and rewards this rank's groups. `longest`: tokens of the longest prompt."""
 
     def __init__(
         self,
@@ -47,11 +46,11 @@ class Explorer:
         questions: Sequence[Question],
         longest: int,
         tokenizer: Any,
-        scorer: Scorer | None,
+        rewarder: Rewarder,
         device: Any,
     ) -> None:
         self.stage, self.section, self.questions = stage, stage.config, questions
-        self.tokenizer, self.scorer, self.device = tokenizer, scorer, device
+        self.tokenizer, self.rewarder, self.device = tokenizer, rewarder, device
         self.shared = int(stage.launch.get("tensor_parallel", 1))
         self.rank, self.ranks = dist.get_rank(), dist.get_world_size()
         if self.ranks % self.shared:
@@ -103,7 +102,7 @@ class Explorer:
         return groups, asked, rounds
 
     def _round(self, step: int, turn: int, first: int, number: int, version: int) -> list[Group]:
-        """The groups of this rank's sampler in one round, recorded earlier or sampled now."""
+        """The groups of this rank's sampler in one round, read back or sampled now."""
         places = questions_from(len(self.questions), first, number, self.section.seed)
         mine = places[self.rank // self.shared :: self.ranks // self.shared]
         asked = [(place, self.questions[index]) for place, index in mine]
@@ -113,11 +112,56 @@ class Explorer:
                 raise RuntimeError(
                     f"sampler has weights {self.generator.version}, step {step} needs {version}"
                 )
-            groups = explore(self.generator, self.tokenizer, asked, step + 1, self.section, self.scorer)
+            groups = self._sample(asked, step + 1) if asked else []
             self.store.write(step + 1, turn, groups)
             self.stage.counter("vllm.requests", len(groups) * self.section.group_size)
             self.stage.counter("vllm.tokens", sum(group.tokens for group in groups))
         return groups
+
+    def _sample(self, asked: Sequence[tuple[int, Question]], step: int) -> list[Group]:
+        """Sample and score a group for each (place, question), from the weights that the generator holds.
+
+        Raises InputError if the sampler's log-probabilities are not numbers: its weights are broken.
+        """
+        section, prompts = self.section, [question.prompt for _, question in asked]
+        size, seeds = section.group_size, [sample_seed(section.seed, at, asks.item.id) for at, asks in asked]
+        samples = self.generator.generate(
+            prompts,
+            n=size,
+            temperature=section.temperature,
+            max_tokens=section.max_tokens,
+            seeds=seeds,
+            logprobs=True,
+        )
+        flat = [sample for group in samples for sample in group]
+        if not all(math.isfinite(logprob) for sample in flat for logprob in sample.logprobs):
+            raise InputError(
+                f"rl step {step}: the sampler's log-probabilities are not numbers; its weights are broken"
+            )
+        texts = self.tokenizer.batch_decode([sample.token_ids for sample in flat], skip_special_tokens=True)
+        rewards = self.rewarder.score(
+            [question.item for _, question in asked for _ in range(size)],
+            [prompt for prompt in prompts for _ in range(size)],
+            [sample.token_ids for sample in flat],
+            texts,
+            [sample.finish_reason == "stop" for sample in flat],
+        )
+        outputs = [
+            _rollout(seeds[index // size] + index % size, *drawn)
+            for index, drawn in enumerate(zip(flat, texts, rewards, strict=True))
+        ]
+        return [
+            Group(
+                step=step,
+                version=self.generator.version,
+                id=question.item.id,
+                question=question.item.text,
+                reference=question.item.answer,
+                prompt=question.prompt,
+                outputs=outputs[index * size : (index + 1) * size],
+            )
+            for index, (_, question) in enumerate(asked)
+        ]
 
     def publish(self, target: Path, rounds_of_step: Sequence[int]) -> None:
         """Write all rollouts, one file per step; rank 0 calls it."""
@@ -125,7 +169,7 @@ class Explorer:
 
 
 def replayed(folder: Path, step: int, rank: int, ranks: int) -> list[Group]:
-    """This rank's share of the groups that an earlier run published for a step."""
+    """This rank's share of a step's groups in the folder of rollouts that an earlier run published."""
     path = published(folder, step + 1)
     if not path.exists():
         raise InputError(f"{path}: not found (rl.rollouts); the replay has more steps than the recorded run")
@@ -133,64 +177,6 @@ def replayed(folder: Path, step: int, rank: int, ranks: int) -> list[Group]:
     if len(groups) % ranks:
         raise InputError(f"{path}: {len(groups)} groups, which {ranks} ranks cannot share equally")
     return groups[rank::ranks]
-
-
-def explore(
-    generator: "Generator",
-    tokenizer: Any,
-    asked: Sequence[tuple[int, Question]],
-    step: int,
-    section: RlSection,
-    scorer: Scorer | None,
-) -> list[Group]:
-    """Sample and score a group for each (place, question), from the weights that the generator holds.
-
-    Raises InputError if the sampler's log-probabilities are not numbers: its weights are broken.
-    """
-    if not asked:
-        return []
-    prompts = [question.prompt for _, question in asked]
-    seeds = [sample_seed(section.seed, place, question.item.id) for place, question in asked]
-    samples = generator.generate(
-        prompts,
-        n=section.group_size,
-        temperature=section.temperature,
-        max_tokens=section.max_tokens,
-        seeds=seeds,
-        logprobs=True,
-    )
-    flat = [sample for group in samples for sample in group]
-    if not all(map(math.isfinite, (logprob for sample in flat for logprob in sample.logprobs))):
-        raise InputError(
-            f"rl step {step}: the sampler's log-probabilities are not numbers; its weights are broken"
-        )
-    texts = tokenizer.batch_decode([sample.token_ids for sample in flat], skip_special_tokens=True)
-    rewards = score_outputs(
-        [question.item for _, question in asked for _ in range(section.group_size)],
-        [prompt for prompt in prompts for _ in range(section.group_size)],
-        [sample.token_ids for sample in flat],
-        texts,
-        [sample.finish_reason == "stop" for sample in flat],
-        section.rewards,
-        scorer,
-        by_step=section.supervision == "process",
-    )
-    outputs = [
-        _rollout(seeds[index // section.group_size] + index % section.group_size, *drawn)
-        for index, drawn in enumerate(zip(flat, texts, rewards, strict=True))
-    ]
-    return [
-        Group(
-            step=step,
-            version=generator.version,
-            id=question.item.id,
-            question=question.item.text,
-            reference=question.item.answer,
-            prompt=question.prompt,
-            outputs=outputs[index * section.group_size : (index + 1) * section.group_size],
-        )
-        for index, (_, question) in enumerate(asked)
-    ]
 
 
 def _rollout(seed: int, sample: "Sample", text: str, reward: Reward) -> Rollout:

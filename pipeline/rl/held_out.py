@@ -15,10 +15,10 @@ from pipeline.rl.rollout import Question, sample_seed
 def evaluate(
     generator: Any, tokenizer: Any, questions: Sequence[Question], section: RlSection
 ) -> dict[str, Any]:
-    """Scores of the weights that the sampler holds: accuracy with its interval, mean length, maj@k, pass@k.
+    """Scores of the sampler's current weights: accuracy with its interval, mean length, maj@k, pass@k.
 
-    Ranks share the questions; all of them must call it, and all get the result. Samples of a question have
-    the same seeds in every evaluation, so that two evaluations differ by the weights alone.
+    Ranks share the questions; all of them must call it, and all get the result. A question has the same
+    seeds in every evaluation, so two evaluations differ only by the weights.
     """
     items = [question.item for question in questions]
     rows = _asked(generator, tokenizer, questions, section, n=1, temperature=0.0)

@@ -1,45 +1,57 @@
-"""What a rank trains: the policy, PPO's critic beside it, and the reference that stays as it began."""
+"""What a rank trains: the policy, the critic where the method has one, and the frozen reference."""
 
+from dataclasses import dataclass
 from typing import Any
+
+from torch import nn
 
 from pipeline.common import checkpoint
 from pipeline.common.model import TokenLogprobs, load_model
 from pipeline.common.stage import Stage
 from pipeline.common.training import build_engine, prepare, settings_from
 from pipeline.config.rl import RlSection
-from pipeline.rl.critic import load_critic
-from pipeline.rl.train import Models
+from pipeline.reward.model import load_trunk
+from pipeline.rl.critic import Critic
+from pipeline.rl.methods import method_of
 
 
-def build_models(stage: Stage[RlSection], parent: str) -> Models:
-    """Engines and reference that the section's method needs, from the weights of `parent`."""
-    section, launch = stage.config, stage.launch
-    settings = settings_from(section, launch)
+@dataclass(frozen=True)
+class Learner:
+    """Engines of the policy and the critic, and the reference.
+
+    `rows_at_once`: rows in memory at a time.
+    """
+
+    engine: Any
+    reference: nn.Module | None = None
+    critic: Any = None
+    rows_at_once: int = 8
+
+    def save(self, stage: Stage[RlSection], step: int, state: dict[str, Any]) -> None:
+        """A checkpoint after `step` steps. The critic's comes first: no policy's is ever without one."""
+        if self.critic is not None:
+            checkpoint.save(self.critic, stage.work / "critic", step, {}, stage.fingerprint)
+        checkpoint.save(self.engine, stage.work / "checkpoints", step, state, stage.fingerprint)
+
+    def resume(self, stage: Stage[RlSection]) -> dict[str, Any] | None:
+        """Load the newest checkpoint, if any; returns the state saved with it."""
+        path = checkpoint.newest(stage.work / "checkpoints")
+        if path is None:
+            return None
+        if self.critic is not None:
+            checkpoint.load(self.critic, stage.work / "critic" / path.name, stage.fingerprint)
+        return checkpoint.load(self.engine, path, stage.fingerprint)
+
+
+def build_learner(section: RlSection, launch: dict[str, Any], parent: str) -> Learner:
+    """The learner that the section's method needs, from the weights of `parent`."""
+    method, settings = method_of(section), settings_from(section, launch)
     model = load_model(parent, section.precision)
-    prepare(model, launch | {"compile": False})  # rows have as many lengths as there are rows
+    prepare(model, launch | {"compile": False})  # each batch of rows has another length: it would recompile
     engine = build_engine(TokenLogprobs(model), settings)
-    critic = (
-        build_engine(load_critic(parent, section.precision), settings) if section.method == "ppo" else None
-    )
+    critic = build_engine(Critic(load_trunk(parent, section.precision)), settings) if method.critic else None
     reference = None
-    if section.method == "dpo" or (section.method in ("grpo", "ppo") and section.kl_coefficient):
+    if method.reference(section):
         reference = TokenLogprobs(load_model(parent, section.precision))
         reference.eval().requires_grad_(False).to(engine.device)
-    return Models(engine, reference, critic, int(launch.get("micro_batch", 8)))
-
-
-def save(models: Models, stage: Stage[RlSection], step: int, state: dict[str, Any]) -> None:
-    """A checkpoint after `step` steps. The critic's is written first: a policy's never lacks it."""
-    if models.critic is not None:
-        checkpoint.save(models.critic, stage.work / "critic", step, {}, stage.fingerprint)
-    checkpoint.save(models.engine, stage.work / "checkpoints", step, state, stage.fingerprint)
-
-
-def resume(models: Models, stage: Stage[RlSection]) -> tuple[int, dict[str, Any] | None]:
-    """Load the newest checkpoint; returns the steps done and the state saved with it, or (0, None)."""
-    path = checkpoint.newest(stage.work / "checkpoints")
-    if path is None:
-        return 0, None
-    if models.critic is not None:
-        checkpoint.load(models.critic, stage.work / "critic" / path.name, stage.fingerprint)
-    return checkpoint.step_of(path), checkpoint.load(models.engine, path, stage.fingerprint)
+    return Learner(engine, reference, critic, int(launch.get("micro_batch", 8)))

@@ -1,12 +1,11 @@
 """The objectives of the paper (section 4, appendix A.1) as pure tensor functions.
 
-Group advantages (outcome, process) and GAE are here too, from `advantages`. Legend of shapes: N tokens of any
-set of outputs in one row, in any order; O outputs; P pairs of a right and a wrong output. Probabilities are
-natural logarithms, of the token that was sampled.
+Group advantages (outcome, process) and GAE are re-exported from `advantages`. Shapes: N tokens of any
+outputs, concatenated; O outputs; P pairs of a right and a wrong output. Log-probabilities are natural
+logarithms, of the token that was sampled.
 
-Every loss is a sum over tokens (or pairs) of weight x term, so parts of a batch may be added; `token_weights`
-gives the weights of the paper's mean and of others in use. Departures are options, the paper's form is the
-default.
+Every loss is a sum over tokens (or pairs) of weight x term, so losses of parts of a batch add up;
+`token_weights` gives the weights of the paper's mean and of other means in use. Defaults are the paper's.
 """
 
 from dataclasses import dataclass
@@ -90,23 +89,23 @@ def clipped(
     clip: float,
     clip_high: float | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Where the lower and where the upper clip takes the gradient away; boolean, shape of its arguments."""
+    """Boolean masks (lower, upper): where each bound of the clip removes the gradient."""
     ratio = torch.exp(logprobs - old_logprobs)
     high = clip if clip_high is None else clip_high
     return (ratio < 1 - clip) & (advantages < 0), (ratio > 1 + high) & (advantages > 0)
 
 
 def importance_weights(old_logprobs: Tensor, sampler_logprobs: Tensor, cap: float) -> Tensor:
-    """min(old policy / sampler, cap) per token: corrects for a sampler that is not quite the old policy.
+    """min(old policy / sampler, cap) per token: corrects for a sampler that differs from the old policy.
 
-    Multiplies the surrogate; no gradient flows through it.
+    A factor of the surrogate; no gradient flows through it.
     """
     return torch.exp(old_logprobs - sampler_logprobs).clamp(max=cap).detach()
 
 
 @dataclass(frozen=True)
 class LossTerms:
-    """What a clipped loss of N tokens is made of; sums weighted by each token's share of the batch."""
+    """Terms of a clipped loss of N tokens, each summed with the tokens' shares of the batch as weights."""
 
     loss: Tensor
     kl: Tensor
@@ -150,7 +149,7 @@ def grpo_loss(
 def gradient_coefficient(
     logprobs: Tensor, reference_logprobs: Tensor, advantages: Tensor, kl_coefficient: float
 ) -> Tensor:
-    """What multiplies a token's grad log pi in GRPO's gradient when policy and old policy are one (21)."""
+    """GRPO's factor of grad log pi(token) while policy and old policy are equal (Eq. 21)."""
     return advantages + kl_coefficient * torch.expm1(reference_logprobs - logprobs)
 
 
@@ -178,7 +177,7 @@ def value_loss(
 ) -> Tensor:
     """The critic's loss: weighted half squared error against the returns.
 
-    With `clip` a value may profit from at most that distance to the value before the update.
+    With `clip` the loss no longer falls once a value is further than that from its value before the update.
     """
     errors_N = (values_N - returns_N).square()
     if clip is not None:
@@ -203,9 +202,8 @@ def dpo_loss(
 ) -> Tensor:
     """-log sigmoid(beta (log-ratio of the right - log-ratio of the wrong output)) of each pair, (P,).
 
-    On means over tokens (`sequence_logprobs`) this is the paper's DPO (12), on sums the standard one. Its
-    gradient's coefficient is beta sigmoid(-beta margin): the printed (14) is written per token and leaves out
-    the leading beta.
+    With means over tokens (`sequence_logprobs`) this is the paper's DPO (Eq. 12), with sums the standard one.
+    Its gradient coefficient is beta sigmoid(-beta margin); the paper's Eq. 14 lacks the leading beta.
     """
     margin_P = (right_P - reference_right_P.detach()) - (wrong_P - reference_wrong_P.detach())
     return -F.logsigmoid(beta * margin_P)

@@ -1,22 +1,31 @@
-"""Rewards of outputs: the grader's verdict, the form, and a learned reward model, in weighted sum.
+"""Rewards of outputs: the weighted sum of the grader's verdict, the form, a reward model and the user's own.
 
-The verdict comes from the grader that the evaluation uses, so reward and metric cannot disagree, except that
-here an answer must stand in a box. What the grader cannot decide within its bounds, or fails on, is
-`undecided`: it earns no reward and is counted apart.
+The verdict comes from the grader of the evaluation, so reward and metric cannot disagree, except that here
+the answer must be in a box. An answer that the grader cannot decide, or fails on, is `undecided`: it earns
+nothing and is counted apart. A reward of the user is a function in a Python file, `reward(item, text) ->
+float`, named in `rl.rewards.functions`.
 
-With process supervision (paper 4.1.3) a process reward model scores each step. What the paper leaves open:
-the parts that judge a whole output (accuracy, format) are added to its last step, the last step reaches to
-the output's last token, so that ending is judged too, and an output without any text is one step of score 0.
+With process supervision (paper 4.1.3) a process reward model scores each step. The paper leaves open what
+follows: parts that judge a whole output are added to its last step; the last step includes the output's last
+token, so that ending is judged too; an output without any text is one step of score 0.
 """
 
-from collections.abc import Sequence
+import math
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib.util import module_from_spec, spec_from_file_location
+from numbers import Real
+from pathlib import Path
 
+from pipeline.common.stage import InputError
 from pipeline.config.rl import RewardWeights
 from pipeline.evaluate.benchmarks import Item
 from pipeline.grader.answers import Verdict
 from pipeline.grader.extraction import extract
 from pipeline.reward.model import Scorer, score_steps
+
+Function = Callable[[Item, str], float]
 
 
 @dataclass(frozen=True)
@@ -51,41 +60,84 @@ def reward_steps(
     return ends, rewards
 
 
-def score_outputs(
-    items: Sequence[Item],
-    prompts: Sequence[Sequence[int]],
-    outputs: Sequence[Sequence[int]],
-    texts: Sequence[str],
-    finished: Sequence[bool],
-    weights: RewardWeights,
-    scorer: Scorer | None,
-    by_step: bool = False,
-) -> list[Reward]:
-    """Rewards of outputs (tokens and their text) to the questions `items`; `finished`: not cut off.
+class Rewarder:
+    """Rewards outputs by `weights`, some of which need a reward model's `scorer`.
 
-    `by_step`: also the rewards of each step (process supervision); it needs a process reward model.
+    `by_step`: also the rewards of each step (process supervision); it needs a process reward model. Raises
+    InputError for a function of the user that cannot be loaded.
     """
-    answers = [extract(text, boxed_only=True) for text in texts]
-    verdicts = _verdicts(list(zip(items, answers, strict=True)))
-    parts = [{"accuracy": float(verdict.right)} for verdict in verdicts]
-    if weights.format:
-        for part, answer, done in zip(parts, answers, finished, strict=True):
-            part["format"] = float(done and answer is not None)
-    rest = [_weighted(part, weights) for part in parts]
-    steps: list[tuple[list[int], list[float]]] = [([], [])] * len(parts)
-    if scorer is not None:
-        scored = score_steps(scorer, prompts, outputs)
-        for part, found in zip(parts, scored, strict=True):
-            part["model"] = output_score([score for _, score in found], scorer.settings["target"])
-        if by_step:
-            steps = [
-                reward_steps(found, len(output), weights.model, extra)
-                for found, output, extra in zip(scored, outputs, rest, strict=True)
-            ]
-    return [
-        Reward(_weighted(part, weights), part, verdict, *step)
-        for part, verdict, step in zip(parts, verdicts, steps, strict=True)
-    ]
+
+    def __init__(self, weights: RewardWeights, scorer: Scorer | None = None, by_step: bool = False) -> None:
+        self.weights, self.scorer, self.by_step = weights.by_part, scorer, by_step
+        self.functions = {name: load_function(name) for name, weight in weights.functions.items() if weight}
+
+    def score(
+        self,
+        items: Sequence[Item],
+        prompts: Sequence[Sequence[int]],
+        outputs: Sequence[Sequence[int]],
+        texts: Sequence[str],
+        finished: Sequence[bool],
+    ) -> list[Reward]:
+        """Rewards of outputs (tokens and their text) to the questions `items`; `finished`: not cut off.
+
+        Raises InputError where a function of the user fails.
+        """
+        answers = [extract(text, boxed_only=True) for text in texts]
+        verdicts = _verdicts(list(zip(items, answers, strict=True)))
+        parts = [{"accuracy": float(verdict.right)} for verdict in verdicts]
+        if self.weights["format"]:
+            for part, answer, done in zip(parts, answers, finished, strict=True):
+                part["format"] = float(done and answer is not None)
+        for name, function in self.functions.items():
+            for part, item, text in zip(parts, items, texts, strict=True):
+                part[name.rpartition(":")[2]] = _call(name, function, item, text)
+        rest = [self._total(part) for part in parts]
+        steps: list[tuple[list[int], list[float]]] = [([], [])] * len(parts)
+        if self.scorer is not None:
+            scored = score_steps(self.scorer, prompts, outputs)
+            for part, found in zip(parts, scored, strict=True):
+                part["model"] = output_score([score for _, score in found], self.scorer.settings["target"])
+            if self.by_step:
+                steps = [
+                    reward_steps(found, len(output), self.weights["model"], extra)
+                    for found, output, extra in zip(scored, outputs, rest, strict=True)
+                ]
+        return [
+            Reward(self._total(part), part, verdict, *step)
+            for part, verdict, step in zip(parts, verdicts, steps, strict=True)
+        ]
+
+    def _total(self, parts: dict[str, float]) -> float:
+        return sum(self.weights[name] * value for name, value in parts.items())
+
+
+def load_function(name: str) -> Function:
+    """The function that `FILE.py:NAME` names; raises InputError where there is none."""
+    file, _, attribute = name.rpartition(":")
+    if not Path(file).is_file():
+        raise InputError(f"rl.rewards.functions: {file}: no such file")
+    spec = spec_from_file_location(f"reward {file}", file)
+    module = sys.modules[spec.name] = module_from_spec(spec)  # dataclasses look up their module by name
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise InputError(
+            f"rl.rewards.functions: {file}: cannot be imported ({type(error).__name__}: {error})"
+        ) from error
+    if not callable(function := getattr(module, attribute, None)):
+        raise InputError(f"rl.rewards.functions: {file}: has no function {attribute!r}")
+    return function
+
+
+def _call(name: str, function: Function, item: Item, text: str) -> float:
+    try:
+        value = function(item, text)
+    except Exception as error:
+        raise InputError(f"reward {name}: question {item.id!r}: {type(error).__name__}: {error}") from error
+    if not isinstance(value, Real) or not math.isfinite(value):
+        raise InputError(f"reward {name}: question {item.id!r}: expected a finite number, got {value!r}")
+    return float(value)
 
 
 def _verdicts(jobs: Sequence[tuple[Item, str | None]]) -> list[Verdict]:
@@ -96,7 +148,3 @@ def _verdicts(jobs: Sequence[tuple[Item, str | None]]) -> list[Verdict]:
         if len(jobs) == 1:
             return [Verdict("undecided", jobs[0][1], f"the grader failed: {type(error).__name__}")]
         return [verdict for job in jobs for verdict in _verdicts([job])]
-
-
-def _weighted(parts: dict[str, float], weights: RewardWeights) -> float:
-    return sum(getattr(weights, name) * value for name, value in parts.items())

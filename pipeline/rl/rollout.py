@@ -1,22 +1,20 @@
-"""Rollouts: which questions a step asks, the seeds of their samples, and the record of what came out.
+"""Rollouts: which questions a step asks, the seeds of their samples, and the files that keep the outputs.
 
-Questions and seeds are functions of (run seed, step), so that on the CPU a rollout depends on nothing but the
-run, the step, the question, the sample and the weights. Every group is kept on disk, with tokens,
-log-probabilities, seed, weight version, finish reason and rewards: a train phase can be repeated without a
-sampler.
+Questions and seeds are pure functions of the run's seed and the step, so on a CPU a killed run samples the
+same outputs again. A file keeps all that training needs (tokens, log-probabilities, rewards) and where it
+comes from (seed, version of the weights): the train phase can be repeated without a sampler.
 """
 
 import hashlib
-import io
 import json
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 import zstandard
 
+from pipeline.common.rows import read_rows
 from pipeline.evaluate.benchmarks import Item
 
 
@@ -30,7 +28,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Rollout:
-    """One output: what the sampler drew with which seed, its text, its rewards, and the grader's verdict."""
+    """One sampled output: the sampler's seed and draws, the text, the rewards and the grader's verdict."""
 
     seed: int
     tokens: list[int]
@@ -76,7 +74,7 @@ class Group:
 
 
 def questions_from(count: int, first: int, number: int, seed: int) -> list[tuple[int, int]]:
-    """(place in the endless order, index of the question) of `number` places from place `first` on.
+    """(place, index of the question) for `number` places from `first` on, in an endless order of questions.
 
     Each pass over the `count` questions has its own order, drawn from the seed.
     """
@@ -108,16 +106,14 @@ def write_groups(path: Path, groups: Iterable[Group]) -> None:
 
 def read_groups(path: Path) -> list[Group]:
     """What `write_groups` wrote."""
-    with path.open("rb") as file, zstandard.ZstdDecompressor().stream_reader(file) as stream:
-        return [_group(json.loads(line)) for line in io.TextIOWrapper(stream, encoding="utf-8")]
-
-
-def _group(row: dict[str, Any]) -> Group:
-    return Group(**{**row, "outputs": [Rollout(**output) for output in row["outputs"]]})
+    return [
+        Group(**row | {"outputs": [Rollout(**output) for output in row["outputs"]]})
+        for _, row in read_rows(str(path))
+    ]
 
 
 class RolloutStore:
-    """Groups of each step and round under a folder; each rank keeps its own until `publish`."""
+    """Groups of each step and round in a folder, a file per rank until `publish` joins them."""
 
     def __init__(self, folder: Path, rank: int) -> None:
         self.folder, self.rank = folder, rank
@@ -131,9 +127,7 @@ class RolloutStore:
         if not self.path(step, turn).exists():
             return None
         groups = read_groups(self.path(step, turn))
-        same = [group.id for group in groups] == list(ids) and all(
-            group.version == version for group in groups
-        )
+        same = [(group.id, group.version) for group in groups] == [(name, version) for name in ids]
         return groups if same else None
 
     def write(self, step: int, turn: int, groups: Iterable[Group]) -> None:
@@ -149,5 +143,5 @@ class RolloutStore:
 
 
 def published(folder: Path, step: int) -> Path:
-    """A step's file among the rollouts that a run published."""
+    """A step's file in a folder of published rollouts."""
     return folder / f"step-{step:05d}.jsonl.zst"

@@ -1,11 +1,15 @@
-"""What a step's line of `metrics.jsonl` says about the rollouts, over all ranks."""
+"""Metrics of a step over all ranks: of its rollouts and of its updates, for its line of `metrics.jsonl`."""
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 
+from pipeline.common.stage import InputError
 from pipeline.rl.rollout import Group, Rollout
 
 
@@ -25,6 +29,34 @@ def largest(values: Sequence[float], device: Any) -> float:
     return found.item()
 
 
+def check_finite(what: str, value: float) -> None:
+    """Raise InputError unless `value` is a finite number."""
+    if not math.isfinite(value):
+        raise InputError(f"rl: the {what} is {value}; lower learning_rate, or start from sound weights")
+
+
+@dataclass
+class Watched:
+    """Metrics that the micro-batches of one update add up on this rank.
+
+    `sums` of values weighted by token shares; `gaps` between the log-probabilities of sampler and policy.
+    """
+
+    gaps: list[float] = field(default_factory=lambda: [0.0])
+    sums: dict[str, float] = field(default_factory=dict)
+
+    def add(self, **values: Tensor) -> None:
+        """Add each value to the sum of its name."""
+        for name, value in values.items():
+            self.sums[name] = self.sums.get(name, 0.0) + value.item()
+
+    def over_ranks(self, device: Any) -> dict[str, float]:
+        """The largest gap and the sums of all ranks."""
+        names = sorted(self.sums)
+        sums = summed([self.sums[name] for name in names], device)
+        return {"logprob_gap_max": largest(self.gaps, device), **dict(zip(names, sums, strict=True))}
+
+
 def _facts(output: Rollout) -> list[float]:
     return [
         1,
@@ -41,9 +73,9 @@ def _facts(output: Rollout) -> list[float]:
 def summarise(groups: Sequence[Group], parts: Sequence[str], device: Any) -> dict[str, Any]:
     """Means over the outputs of all ranks, `sampled_tokens` their sum.
 
-    `reward_<part>`: each of the reward's `parts` before weighting. `entropy` (nats per token) is estimated by
-    the samples' own surprise. `undecided`: no verdict, e.g. a grader stopped at its time limit. `empty`: no
-    text at all. `zero_variance_share`: groups whose rewards are all equal.
+    `reward_<part>`: each of the reward's `parts` before weighting. `entropy` (nats per token): estimated as
+    the samples' mean negative log-probability. `undecided`: the grader gave no verdict. `empty`: no text.
+    `zero_variance_share`: groups whose rewards are all equal.
     """
     outputs = [output for group in groups for output in group.outputs]
     facts = [sum(column) for column in zip(*map(_facts, outputs), strict=True)] or [0] * 8

@@ -80,13 +80,13 @@ class Ours:
     def __init__(self, folder: Path, samples: bool) -> None:
         from pipeline.common.model import TokenLogprobs, load_model, load_tokenizer
         from pipeline.common.training import EngineSettings, build_engine, use_threads
-        from pipeline.rl.train import Models
+        from pipeline.rl.learner import Learner
 
         use_threads({"threads": 1})
         self.tokenizer, self.data = load_tokenizer(folder), json.loads((folder / "prompts.json").read_text())
         self.prompts = [self.tokenizer(text)["input_ids"] for text in self.data["prompts"]]
         settings = EngineSettings(learning_rate=1e-6, weight_decay=0.0)
-        self.models = Models(build_engine(TokenLogprobs(load_model(folder)), settings), rows_at_once=8)
+        self.learner = Learner(build_engine(TokenLogprobs(load_model(folder)), settings), rows_at_once=8)
         self.generator = None
         if samples:
             from pipeline.common.generation import Generator
@@ -102,7 +102,7 @@ class Ours:
             return [
                 [(tokens, [0.0] * len(tokens)) for tokens in self.data["outputs"][place]] for place in here
             ]
-        self.generator.load_weights(named_weights(self.models.engine, tied=True), step)
+        self.generator.load_weights(named_weights(self.learner.engine, tied=True), step)
         samples = self.generator.generate(
             [self.prompts[place] for place in here],
             n=GROUP,
@@ -142,7 +142,7 @@ def ours(folder: Path, what: str) -> dict[str, Any]:
         tokens += sum(group.tokens for group in groups)
         if what != "step":
             started = time.perf_counter()
-        train_on(side.models, groups, section, 1e-6, on_policy=what == "step")
+        train_on(side.learner, groups, section, 1e-6, on_policy=what == "step")
         seconds.append(time.perf_counter() - started)
     return {"seconds": seconds[1:], "tokens": tokens}
 

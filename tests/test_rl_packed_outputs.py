@@ -1,4 +1,4 @@
-"""Rows that share a prompt give the log-probabilities, the loss and the gradients of one output at a time."""
+"""Outputs that share a row have the log-probabilities, loss and gradients of each output alone."""
 
 from functools import partial
 from pathlib import Path
@@ -8,11 +8,10 @@ import torch
 
 from pipeline.common.model import TokenLogprobs, load_model
 from pipeline.config.rl import RlSection
+from pipeline.rl.methods import grpo
 from pipeline.rl.objectives import grpo_loss, token_weights
+from pipeline.rl.packed_outputs import Output, micro_batches, output_logprobs, pack, split_into_rows
 from pipeline.rl.rollout import Group, Rollout
-from pipeline.rl.rows import Output, make_rows, micro_batches, split_into_rows
-from pipeline.rl.signal import training_outputs
-from pipeline.rl.train import output_logprobs
 from tests.tiny_model import log_probs, save_tiny_model
 
 PROMPTS = [[1, 40, 41, 42, 43, 44], [1, 50, 51], [1, 60, 61, 62]]
@@ -31,35 +30,34 @@ def outputs() -> list[Output]:
     found = []
     for group, length in LENGTHS:
         tokens = torch.randint(4, 90, (length,), generator=generator).tolist()
-        coefficients = torch.randn(length, generator=generator).tolist()
-        found.append(Output(group, tokens, [-1.0] * length, coefficients))
+        advantages = torch.randn(length, generator=generator).tolist()
+        found.append(Output(group, PROMPTS[group], tokens, [-1.0] * length, advantages))
     return found
 
 
 @pytest.mark.parametrize("row_tokens", [1, 14, 64])
 def test_log_probabilities_equal_those_of_each_output_alone(model: TokenLogprobs, row_tokens: int) -> None:
-    packed = split_into_rows(outputs(), PROMPTS, row_tokens)
-    rows = make_rows(packed, PROMPTS, MEAN)
-    alone = [log_probs(model.model, PROMPTS[output.group], output.tokens) for row in packed for output in row]
-    assert torch.allclose(output_logprobs(model, rows, 1.0), torch.cat(alone), atol=1e-5)
+    rows = split_into_rows(outputs(), row_tokens)
+    alone = [log_probs(model.model, output.prompt, output.tokens) for row in rows for output in row]
+    assert torch.allclose(output_logprobs(model, pack(rows, MEAN), 1.0), torch.cat(alone), atol=1e-5)
 
 
 def test_every_output_stands_in_one_row_with_its_own_group() -> None:
-    packed = split_into_rows(outputs(), PROMPTS, 14)
-    assert sorted(map(id, (o for row in packed for o in row))) != []
-    assert sorted(len(o.tokens) for row in packed for o in row) == sorted(length for _, length in LENGTHS)
-    for row in packed:
+    rows = split_into_rows(outputs(), 14)
+    found = sorted((output.group, len(output.tokens)) for row in rows for output in row)
+    assert found == sorted(LENGTHS)
+    for row in rows:
         assert len({output.group for output in row}) == 1
-        size = len(PROMPTS[row[0].group]) - 1 + sum(len(output.tokens) for output in row)
+        size = len(row[0].prompt) - 1 + sum(len(output.tokens) for output in row)
         assert size <= 14 or len(row) == 1
 
 
 def gradients(model: TokenLogprobs, row_tokens: int, rows_at_once: int) -> tuple[float, list[torch.Tensor]]:
     model.zero_grad()
     total = 0.0
-    for rows in micro_batches(outputs(), PROMPTS, row_tokens, rows_at_once, MEAN):
-        logprobs = output_logprobs(model, rows, 1.0)
-        loss = grpo_loss(logprobs, logprobs, None, rows.advantages_N, rows.weights_N, 0.2, 0.0).loss
+    for packed in micro_batches(outputs(), row_tokens, rows_at_once, MEAN):
+        logprobs = output_logprobs(model, packed, 1.0)
+        loss = grpo_loss(logprobs, logprobs, None, packed.advantages_N, packed.weights_N, 0.2, 0.0).loss
         loss.backward()
         total += loss.item()
     return total, [parameter.grad.clone() for parameter in model.parameters()]
@@ -81,7 +79,7 @@ def group(rewards: list[float]) -> Group:
 
 def test_groups_without_signal_are_trained_on_only_for_their_kl_term() -> None:
     groups = [group([0.0, 0.0]), group([0.0, 1.0]), group([1.0, 1.0])]
-    without_kl = training_outputs(groups, RlSection(kl_coefficient=0.0))
-    assert [(output.group, output.coefficients) for output in without_kl] == [(1, [-1.0]), (1, [1.0])]
-    with_kl = training_outputs(groups, RlSection(kl_coefficient=0.04))
-    assert [output.coefficients for output in with_kl] == [[0.0], [0.0], [-1.0], [1.0], [0.0], [0.0]]
+    without_kl = grpo.METHOD.outputs(groups, RlSection(kl_coefficient=0.0))
+    assert [(output.group, output.advantages) for output in without_kl] == [(1, [-1.0]), (1, [1.0])]
+    with_kl = grpo.METHOD.outputs(groups, RlSection(kl_coefficient=0.04))
+    assert [output.advantages for output in with_kl] == [[0.0], [0.0], [-1.0], [1.0], [0.0], [0.0]]

@@ -1,0 +1,141 @@
+"""Rewards of outputs: the grader's verdict and its failures, steps, and functions of the user."""
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.common.stage import InputError
+from pipeline.config.graph import Graph
+from pipeline.config.rl import RewardWeights
+from pipeline.config.root import Config, ConfigError
+from pipeline.evaluate.benchmarks import Item
+from pipeline.rl.rewards import Reward, Rewarder, reward_steps
+from pipeline.rl.rollout import Group, Rollout
+
+SHORT = '''"""A reward of the user."""
+from dataclasses import dataclass
+
+
+@dataclass
+class Limit:
+    characters: int
+
+
+def short(item, text):
+    return len(text) <= Limit(10).characters and item.answer in text
+
+
+def broken(item, text):
+    return {}[item.question]
+
+
+def endless(item, text):
+    return float("inf")
+
+
+def silent(item, text):
+    pass
+'''
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.py"
+    path.write_text(SHORT)
+    return path
+
+
+def scored(functions: dict[str, float]) -> list[Reward]:
+    items = [Item("q1", "What is it?", "7")] * 2
+    rewarder = Rewarder(RewardWeights(functions=functions))
+    return rewarder.score(items, [[1]] * 2, [[5], [6]], ["\\boxed{7}", "It is \\boxed{7}."], [True] * 2)
+
+
+def test_a_function_of_the_user_is_a_weighted_part_of_the_reward(file: Path) -> None:
+    one, other = scored({f"{file}:short": 0.5})
+    assert one.parts == {"accuracy": 1.0, "short": 1.0} and one.total == 1.5
+    assert other.parts == {"accuracy": 1.0, "short": 0.0} and other.total == 1.0
+
+
+def test_a_function_of_weight_0_is_not_called(file: Path) -> None:
+    assert scored({f"{file}:broken": 0.0})[0].parts == {"accuracy": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("broken", "mine.py:broken: question 'q1': KeyError: 'What is it[?]'"),
+        ("endless", "mine.py:endless: question 'q1': expected a finite number, got inf"),
+        ("silent", "mine.py:silent: question 'q1': expected a finite number, got None"),
+    ],
+)
+def test_a_function_that_fails_is_named_with_its_question(file: Path, name: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        scored({f"{file}:{name}": 1.0})
+
+
+def test_a_function_that_cannot_be_loaded_is_named(file: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="mine.py: has no function 'long'"):
+        scored({f"{file}:long": 1.0})
+    with pytest.raises(InputError, match="none.py: no such file"):
+        scored({f"{tmp_path}/none.py:short": 1.0})
+    file.write_text("import nothing_of_this_name")
+    with pytest.raises(InputError, match="mine.py: cannot be imported .ModuleNotFoundError"):
+        scored({f"{file}:short": 1.0})
+
+
+def graph(functions: dict[str, float]) -> Graph:
+    model = {"stage": "rl", "init": "owner/model", "rewards": {"functions": functions}, "benchmarks": []}
+    return Graph(Config({"models": {"grpo": model}}))
+
+
+def test_the_file_of_a_function_is_an_input_of_the_model(file: Path) -> None:
+    assert ("reward", str(file)) in graph({f"{file}:short": 0.5}).nodes["rl/grpo"].inputs
+    with pytest.raises(ConfigError, match="models.grpo.rewards.functions: none.py: no such file"):
+        graph({"none.py:short": 0.5})
+
+
+@pytest.mark.parametrize(
+    ("functions", "message"),
+    [
+        ({"mine.py": 1}, "rewards.functions.mine.py"),
+        ({"mine.py:accuracy": 1}, "two parts are called accuracy"),
+        ({"one.py:short": 1, "two.py:short": 1}, "two parts are called short"),
+    ],
+)
+def test_names_of_functions_are_checked_with_the_configuration(
+    functions: dict[str, float], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        graph(functions)
+
+
+def test_steps_reach_to_the_last_token_and_carry_the_rest_of_the_reward() -> None:
+    assert reward_steps([(3, 0.5), (7, 0.25)], 10, weight=2.0, rest=1.0) == ([3, 9], [1.0, 1.5])
+    assert reward_steps([], 1, weight=2.0, rest=0.0) == ([0], [0.0])
+
+
+def test_a_symbolic_bomb_is_undecided_and_counted() -> None:
+    import pipeline.rl.watch as watch
+    from pipeline.common.training import start_process_group
+
+    start_process_group()
+    bomb = "\\boxed{\\left((x+1)^{9^{9}}\\right)^{9^{9}}}"
+    texts = [bomb, "\\boxed{7}", ""]
+    items = [Item("q", "What is it?", "x^2 + 7")] + [Item("q", "What is it?", "7")] * 2
+    rewards = Rewarder(RewardWeights()).score(items, [[1]] * 3, [[5], [6], [2]], texts, [True] * 3)
+    assert [reward.verdict.verdict for reward in rewards] == ["undecided", "right", "wrong"]
+    assert [reward.total for reward in rewards] == [0.0, 1.0, 0.0]
+    outputs = [
+        Rollout(0, [5], [-1.0], "stop", text, r.total, r.parts, r.verdict.verdict, None, r.verdict.reason)
+        for text, r in zip(texts, rewards, strict=True)
+    ]
+    seen = watch.summarise([Group(1, 0, "q", "", "", [1], outputs)], ["accuracy"], "cpu")
+    assert seen["undecided"] == seen["empty"] == seen["accuracy"] == pytest.approx(1 / 3)
+
+
+def test_an_answer_that_the_grader_fails_on_is_undecided_and_the_others_are_graded() -> None:
+    items = [Item("q", "What is it?", None), Item("q", "What is it?", "7")]
+    rewards = Rewarder(RewardWeights()).score(items, [[1]] * 2, [[5], [6]], ["\\boxed{7}"] * 2, [True] * 2)
+    assert [reward.verdict.verdict for reward in rewards] == ["undecided", "right"]
+    assert rewards[0].verdict.reason.startswith("the grader failed")
