@@ -80,8 +80,8 @@ class Unreviewed:
 
 @dataclass
 class Growth:
-    """What reviewed prefixes of mathematical domains add: URLs for the seed and for the reviewed negatives, and
-    their number by prefix.
+    """What reviewed prefixes of mathematical domains add: URLs for the seed and for the reviewed negatives,
+    and their number by prefix.
     """
 
     seed: list[str] = field(default_factory=list)

@@ -109,7 +109,7 @@ def share(index: BenchmarkIndex, kept: pa.Table | None, folder: Path, config: De
 
 
 def clean_shard(part: PoolPart) -> tuple[int, list[Row], Composition]:
-    """Write the clean pages of a shard; returns pages seen, lines of `removals.jsonl`, and what was written."""
+    """Write the clean pages of a shard; returns pages seen, lines of `removals.jsonl`, composition."""
     index, table, folder, config = SHARED
     kept: dict[str, Row] | None = None
     if table is not None and part.rows is not None:
