@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from pipeline.common.stage import InputError
-from pipeline.config.graph import Graph
 from pipeline.config.rl import RewardWeights
 from pipeline.config.root import Config, ConfigError
 from pipeline.evaluate.benchmarks import Item
 from pipeline.rl.rewards import Reward, Rewarder, reward_steps
 from pipeline.rl.rollout import Group, Rollout
+from workflow.graph import Graph
 
 SHORT = '''"""A reward of the user."""
 from dataclasses import dataclass
