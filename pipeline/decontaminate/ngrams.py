@@ -19,11 +19,7 @@ from pipeline.crawl.grams import BASE, Grams, Hashes, grams, runs
 from pipeline.decontaminate.evidence import SURE, full_runs, kind, short_text, specific
 
 BITS_PER_KEY = 16  # of the bitmap: at most one in 16 of the runs that are in no benchmark passes it
-ALONE, LONG_RUN, WHOLE = (
-    2,
-    1,
-    0,
-)  # a run proves a leak: by itself; as part of a longer run; if the whole question is there
+ALONE, LONG_RUN, WHOLE = 2, 1, 0  # a run proves a leak by itself, within a long run, with the whole question
 CONTEXT = 60  # characters shown on both sides of a gram
 
 
