@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.common.manifest import code_files
 from pipeline.grader.answers import compare, grade
 from pipeline.grader.extraction import extract
 
@@ -33,6 +34,10 @@ PAIRS = Path(__file__).parents[2] / "shared" / "data" / "grader" / "pairs.jsonl.
 )
 def test_the_final_answer_is_the_last_complete_box_then_the_phrase_then_the_last_number(response, answer):
     assert extract(response) == answer
+
+
+def test_the_grader_imports_nothing_else_of_the_project():
+    assert {path.parent for path in code_files("pipeline.grader.answers")} == {Path("pipeline/grader")}
 
 
 def test_boxed_only_takes_nothing_but_a_box():
@@ -208,7 +213,7 @@ def test_every_reference_equals_itself_and_none_other_at_random():
         ("20", "The store should charge $20 for the book."),
     ],
 )
-def test_notation_does_not_decide(reference, answer):
+def test_notation_does_not_change_the_verdict(reference, answer):
     assert compare(reference, answer).right
 
 
@@ -227,5 +232,5 @@ def test_notation_does_not_decide(reference, answer):
         ("\\frac{\\pi}{4} + k\\pi", "\\frac{\\pi}{4} + 2k\\pi"),
     ],
 )
-def test_what_only_looks_alike_is_not_right(reference, answer):
+def test_answers_that_only_look_alike_are_not_right(reference, answer):
     assert not compare(reference, answer).right

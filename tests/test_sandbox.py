@@ -42,7 +42,7 @@ def processes_below(root: int) -> set[int]:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
-    """What attacks aim at: a secret file, an environment variable, an open port."""
+    """Targets of the attacks: a secret file, an environment variable, an open port."""
     folder = tmp_path_factory.mktemp("outside")
     (folder / "secret").write_text("CANARY")
     os.environ["SANDBOX_CANARY"] = "CANARY"
@@ -64,14 +64,14 @@ def _plain_worker(monkeypatch) -> None:
 
 
 def allows_namespaces() -> bool:
-    """Whether another program than ours can have them here."""
+    """Whether `unshare` can create them here."""
     command = ["unshare", "--user", "--map-root-user", "--mount", "--pid", "--net", "--fork", "true"]
     return subprocess.run(command, capture_output=True).returncode == 0
 
 
 @pytest.fixture(scope="module", params=["isolated", "plain"])
 def sandbox(request, world):
-    """One worker; `plain` is what is left where namespaces are forbidden."""
+    """One worker; `plain` is the fallback where namespaces are forbidden."""
     with pytest.MonkeyPatch.context() as monkeypatch:
         if request.param == "plain":
             _plain_worker(monkeypatch)
@@ -285,18 +285,22 @@ def test_a_killed_parent_takes_its_programs_along():
     assert not [process for process in below if Path(f"/proc/{process}").exists()]
 
 
+def test_the_sandbox_imports_nothing_else_of_the_project():
+    assert {path.parent for path in code_files("pipeline.sandbox.pool")} == {Path("pipeline/sandbox")}
+
+
 def test_the_workers_code_counts_as_code_of_the_evaluation():
     assert Path("pipeline/sandbox/worker.py") in code_files("pipeline.evaluate")
 
 
-def test_a_missing_layer_is_said_at_the_start(monkeypatch, capfd):
+def test_a_missing_layer_is_named_on_standard_error_at_the_start(monkeypatch, capfd):
     _plain_worker(monkeypatch)
     with Sandbox(1) as sandbox:
         assert any("no namespaces" in layer for layer in sandbox.missing)
     assert "sandbox: no namespaces" in capfd.readouterr().err
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="the other tests are this one already")
+@pytest.mark.skipif(os.getuid() != 0, reason="the other tests already run as an ordinary user")
 def test_it_works_for_an_ordinary_user(tmp_path):
     system = Path("/usr/bin/python3")
     if not system.exists() or kernel.ARM:
