@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import zstandard
 
 from pipeline.common.chat import encode, encode_chat, encode_documents
 from pipeline.common.packing import IGNORE
@@ -264,6 +265,12 @@ def test_bad_sources_are_named(corpus, tokenizer, mixture_folder, tmp_path):
     (tmp_path / "cut.jsonl").write_text('{"text": "a"}\n{"text": ')
     with pytest.raises(InputError, match="cut.jsonl: line 2: not JSON"):
         list(read_rows(str(tmp_path / "cut.jsonl")))
+    compressed = zstandard.compress(corpus.read_bytes())
+    (tmp_path / "cut.jsonl.zst").write_bytes(compressed[:-20])
+    with pytest.raises(InputError, match="cut.jsonl.zst: cannot be read after line"):
+        list(read_rows(str(tmp_path / "cut.jsonl.zst")))
+    (tmp_path / "two.jsonl.zst").write_bytes(compressed + compressed)
+    assert len(list(read_rows(str(tmp_path / "two.jsonl.zst")))) == 2 * len(TEXTS)
     with pytest.raises(InputError, match="line 1: no text in field 'body'"):
         list(read_texts(str(corpus), "body"))
     with pytest.raises(InputError, match="do not fill one sequence"):

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, Self
+from typing import Any, Self
 
 import orjson
 import pyarrow as pa
@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import zstandard
 from datatrove.data import Document
 
+from pipeline.common.rows import read_lines
 from pipeline.common.stage import InputError
 
 SUFFIX = ".jsonl.zst"
@@ -77,14 +78,13 @@ def read_documents(path: Path) -> Iterator[Document]:
     """
     number = 0
     try:
-        with path.open("rb") as file:
-            for number, line in enumerate(_lines(file), start=1):  # noqa: B007 (for the error message)
-                fields = orjson.loads(line)
-                media, metadata = fields.get("media", []), fields.get("metadata", {})
-                yield Document(fields.get("text", ""), fields["id"], media, metadata)
+        for number, line in enumerate(read_lines(path), start=1):  # noqa: B007 (for the error message)
+            fields = orjson.loads(line)
+            media, metadata = fields.get("media", []), fields.get("metadata", {})
+            yield Document(fields.get("text", ""), fields["id"], media, metadata)
     except FileNotFoundError as error:
         raise InputError(f"{path}: no such shard; run the stage that writes it") from error
-    except (zstandard.ZstdError, EOFError) as error:
+    except OSError as error:
         raise InputError(
             f"{path}: not a complete zstd shard ({error}); delete it and rerun its stage"
         ) from error
@@ -92,21 +92,6 @@ def read_documents(path: Path) -> Iterator[Document]:
         raise InputError(
             f"{path}: line {number} is not a document ({error}); delete it and rerun its stage"
         ) from error
-
-
-def _lines(file: BinaryIO) -> Iterator[bytes]:
-    """Decompress and split at newlines; raises EOFError when a zstd frame, and so the shard, was cut."""
-    rest, frame = b"", None
-    while data := file.read(1 << 18):
-        while data:
-            frame = frame or zstandard.ZstdDecompressor().decompressobj()
-            *whole, rest = (rest + frame.decompress(data)).split(b"\n")
-            yield from whole
-            data = frame.unused_data
-            if frame.eof:
-                frame = None
-    if frame is not None or rest:
-        raise EOFError("its end is missing")
 
 
 def shard_paths(folder: Path) -> list[Path]:

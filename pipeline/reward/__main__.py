@@ -18,10 +18,10 @@ import pipeline.common.environment  # noqa: F401  # isort: skip  # before torch 
 import torch
 import torch.distributed as dist
 
-from pipeline.common.batches import saved_batch
 from pipeline.common.manifest import write_json
 from pipeline.common.model import context_length, load_tokenizer
 from pipeline.common.progress import Progress
+from pipeline.common.rows import saved_batch
 from pipeline.common.stage import Counts, InputError, Stage, run_stage
 from pipeline.common.training import start_process_group, use_threads
 from pipeline.config.evaluate import BenchmarkNode

@@ -7,7 +7,6 @@ sampler.
 """
 
 import hashlib
-import io
 import json
 import random
 from collections.abc import Iterable, Sequence
@@ -17,6 +16,7 @@ from typing import Any
 
 import zstandard
 
+from pipeline.common.rows import read_lines
 from pipeline.evaluate.benchmarks import Item
 
 
@@ -108,8 +108,7 @@ def write_groups(path: Path, groups: Iterable[Group]) -> None:
 
 def read_groups(path: Path) -> list[Group]:
     """What `write_groups` wrote."""
-    with path.open("rb") as file, zstandard.ZstdDecompressor().stream_reader(file) as stream:
-        return [_group(json.loads(line)) for line in io.TextIOWrapper(stream, encoding="utf-8")]
+    return [_group(json.loads(line)) for line in read_lines(path)]
 
 
 def _group(row: dict[str, Any]) -> Group:
