@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from pipeline.common.chat import CHAT_TEMPLATE, encode_chat, language_of
-from pipeline.common.loop import Plan, train
-from pipeline.common.model import TokenLogprobs, export_model, load_tokenizer, parameter_count
-from pipeline.common.packing import Row, best_fit, concatenate, make_row
+from pipeline.common.model import load_tokenizer
+from pipeline.common.next_token import TrainingPlan, train_and_export
+from pipeline.common.packing import PackedRow, best_fit, concatenate, make_row
 from pipeline.common.rows import read_rows
 from pipeline.common.stage import Counts, InputError, Stage, run_stage
-from pipeline.common.training import build_engine, constant, prepare, settings_from, start_from, use_threads
+from pipeline.common.training import constant, start_from, use_threads
 from pipeline.config.sft import SftSection
 
 Example = tuple[np.ndarray, np.ndarray]  # token ids, and whether each is the assistant's own
@@ -100,7 +100,7 @@ class Epochs:
         self.rows: list[list[int]] = []  # all passes so far, one after the other
         self.passes = 0
 
-    def row(self, n: int) -> Row:
+    def row(self, n: int) -> PackedRow:
         """Row `n`, counted over all passes."""
         while n >= len(self.rows):
             order = np.random.default_rng([self.seed, self.passes]).permutation(len(self.examples))
@@ -115,10 +115,9 @@ def run(stage: Stage[SftSection]) -> Counts:
     """Train and export; returns what was used, left out and seen."""
     section = stage.config
     use_threads(stage.launch)
-    found = [path for name in ("parent", "init") for path in stage.inputs.get(name, [])]
-    if len(found) != 1:
-        raise InputError(f"sft {stage.instance}: needs one --input parent or init, got {len(found)}")
-    tokenizer, sources = load_tokenizer(found[0]), stage.inputs.get("data", [])
+    parent, sources = stage.source("parent", "init"), stage.inputs.get("data", [])
+    tokenizer = load_tokenizer(parent)
+    tokenizer.chat_template = CHAT_TEMPLATE  # an init may come with another one; this is what is trained
     examples = encode_examples(sources, tokenizer, section)
     if not examples.kept:
         raise InputError(
@@ -127,26 +126,17 @@ def run(stage: Stage[SftSection]) -> Counts:
     if stage.is_main:
         for reason, count in examples.left_out.items():
             print(f"sft: {count} examples {reason}, first {examples.places[reason]}", file=sys.stderr)
-    model = start_from(found[0], tokenizer, stage)
-    prepare(model, stage.launch)
-    engine = build_engine(
-        TokenLogprobs(model, section.precision == "mixed"), settings_from(section, stage.launch)
-    )
     pad = tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id
     rows = Epochs(examples.kept, section.context, pad, section.seed, section.packing)
     schedule = constant(section.learning_rate, section.warmup_steps)
-    plan = Plan(rows.row, section.steps, section.batch, schedule, ["examples"])
-    totals = train(stage, engine, plan)
-    tokenizer.chat_template = CHAT_TEMPLATE  # an init may have come with another; this is what was trained
-    export_model(engine, tokenizer, stage.partial)
+    plan = TrainingPlan(rows.row, section.steps, section.batch, schedule, ["examples"])
+    counts = train_and_export(stage, start_from(parent, tokenizer, stage), tokenizer, plan)
     return {
+        **counts,
         "examples": len(examples.kept),
         "too_long": examples.left_out["too_long"],
         "malformed": examples.left_out["malformed"],
-        "steps": section.steps,
         "passes": rows.passes,
-        "parameters": parameter_count(model),
-        **totals,
     }
 
 

@@ -24,9 +24,9 @@ from pipeline.common.stage import InputError
 from pipeline.config.reward import RewardSection
 from pipeline.evaluate.benchmarks import Item
 from pipeline.reward.__main__ import check_continues
-from pipeline.reward.labels import Labeller, Sampler, Solution
+from pipeline.reward.labels import Labeller, Solution, SolutionSampler
 from pipeline.reward.measure import best_of_n, calibration, calibration_error, reranking
-from pipeline.reward.model import RewardModel, Scorer, load_reward_model, load_trunk, score_steps
+from pipeline.reward.model import RewardModel, StepScorer, load_reward_model, load_trunk, score_steps
 from pipeline.reward.replay import identity, read_labels, replayed
 from pipeline.reward.steps import locate_steps, split_steps, step_ends
 from pipeline.reward.train import step_batches
@@ -132,10 +132,10 @@ def completions(question: str) -> dict[str, list[str]]:
     }
 
 
-def scripted(tokenizer, script: dict[str, list[str]]) -> tuple[Sampler, ScriptedEngine]:
+def scripted(tokenizer, script: dict[str, list[str]]) -> tuple[SolutionSampler, ScriptedEngine]:
     engine = ScriptedEngine(tokenizer, script)
     section = RewardSection(solutions=4, completions=4, max_tokens=40)
-    return Sampler(lambda: engine, tokenizer, section, context=100), engine
+    return SolutionSampler(lambda: engine, tokenizer, section, context=100), engine
 
 
 def labels(labeller: Labeller, tokenizer) -> list[Solution]:
@@ -219,7 +219,7 @@ def test_packed_scores_equal_scores_one_by_one(tiny):
     model = RewardModel(load_trunk(tiny, "fp32")).eval()
     torch.manual_seed(0)
     torch.nn.init.normal_(model.head.weight)
-    scorer = Scorer(model, tokenizer, {"split": "line", "target": "process"})
+    scorer = StepScorer(model, tokenizer, {"split": "line", "target": "process"})
     prompts = [
         tokenizer(text, add_special_tokens=False)["input_ids"] for text in ("Q: 3+4?", "Question", "q")
     ]

@@ -15,7 +15,7 @@ import torch
 import transformers
 from tiny_model import save_tiny_model, save_tiny_tokens
 
-from pipeline.common import linear_loss
+from pipeline.common import checkpoint, linear_loss
 from pipeline.common.model import IGNORE, TokenLogprobs, load_model, load_tokenizer
 from pipeline.common.packing import best_fit, concatenate, make_row
 from pipeline.common.stage import InputError, Stage
@@ -106,13 +106,22 @@ def test_a_run_killed_in_the_middle_ends_with_the_weights_of_an_undisturbed_one(
     undisturbed = train(folder, stage, "whole")
     kill_in_the_middle(train(folder, stage, "killed"), folder / f"{stage}-killed")
     finished(undisturbed)
+    steps = [int(path.name[-7:]) for path in (folder / f"{stage}-killed/work/checkpoints").glob("step-*")]
     finished(train(folder, stage, "killed"))
-    resumed = json.loads((folder / f"{stage}-killed/run.json").read_text())["counters"]["deepspeed.steps"]
-    assert 0 < resumed < STEPS
+    counters = json.loads((folder / f"{stage}-killed/run.json").read_text())["counters"]
+    assert len(steps) > 1 and counters["deepspeed.steps"] == STEPS - max(steps)
     whole, killed = (folder / f"{stage}-{name}/data/model.safetensors" for name in ("whole", "killed"))
     assert whole.read_bytes() == killed.read_bytes()
     lines = [[line["loss"] for line in metrics(folder, f"{stage}-{name}")] for name in ("whole", "killed")]
     assert lines[0] == lines[1] and len(lines[0]) == STEPS and lines[0][-1] < lines[0][0]
+
+
+def test_the_newest_checkpoint_is_the_one_after_most_steps(tmp_path):
+    assert checkpoint.newest(tmp_path) is None
+    for name in ("step-0000010", "step-0000009", "partial", ".step-0000011.old"):
+        (tmp_path / name).mkdir()
+    assert checkpoint.newest(tmp_path) == tmp_path / "step-0000010"
+    assert checkpoint.step_of(tmp_path / "step-0000010") == 10
 
 
 def test_a_run_goes_on_only_from_checkpoints_of_the_same_inputs(folder, tmp_path):

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from pipeline.common.model import full_shape
-from pipeline.common.packing import Row
+from pipeline.common.packing import PackedRow
 
 # Dense bf16 FLOP/s by datasheet, by a part of the device's name; the first that fits.
 PEAKS = {
@@ -28,7 +28,7 @@ PEAKS = {
 
 
 @dataclass(frozen=True)
-class Work:
+class ModelFlops:
     """FLOP of one training step by what they are spent on; use `of`."""
 
     body: int
@@ -36,7 +36,7 @@ class Work:
     attention: int
 
     @classmethod
-    def of(cls, model: nn.Module) -> "Work":
+    def of(cls, model: nn.Module) -> "ModelFlops":
         """The work of a transformers model, whether or not ZeRO-3 has split its weights."""
         config = model.config
         head = config.vocab_size * config.hidden_size
@@ -47,7 +47,7 @@ class Work:
         )
         return cls(6 * (matrices - embeddings), 6 * head, 6 * config.num_hidden_layers * width)
 
-    def row(self, row: Row, targets: int) -> int:
+    def row(self, row: PackedRow, targets: int) -> int:
         """FLOP of training on a row."""
         starts = (row.positions[: row.length] == 0).nonzero()[0]
         lengths = np.diff(np.append(starts, row.length))

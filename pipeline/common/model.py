@@ -92,25 +92,28 @@ class TokenLogprobs(nn.Module):
         return output.to(torch.bfloat16) if self.mixed else output
 
 
+def _from_pretrained(kind: Any, source: str | Path, what: str = "model", **options: Any) -> Any:
+    """What transformers' class `kind` loads from a folder or hub id. Raises InputError."""
+    try:
+        return kind.from_pretrained(str(source), **options)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{source}: no usable {what}: {str(error).splitlines()[0]}") from error
+
+
 def load_tokenizer(source: str | Path) -> Any:
     """The fast tokenizer of a model folder or hub id; it must have an EOS token."""
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(str(source))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{source}: no usable tokenizer: {str(error).splitlines()[0]}") from error
+    tokenizer = _from_pretrained(AutoTokenizer, source, "tokenizer")
     if tokenizer.eos_token_id is None:
         raise InputError(f"{source}: the tokenizer has no EOS token; training needs one to end documents")
     return tokenizer
 
 
-def load_model(source: str | Path, precision: str = "fp32") -> nn.Module:
-    """The causal language model of a folder or hub id, with weights in `precision`."""
-    try:
-        return AutoModelForCausalLM.from_pretrained(
-            str(source), dtype=DTYPES[precision], attn_implementation="sdpa"
-        )
-    except (OSError, ValueError) as error:
-        raise InputError(f"{source}: no usable model: {str(error).splitlines()[0]}") from error
+def load_model(source: str | Path, precision: str = "fp32", kind: type = AutoModelForCausalLM) -> nn.Module:
+    """The causal language model of a folder or hub id, with weights in `precision`.
+
+    With `AutoModel` as `kind` the transformer alone, without its output layer.
+    """
+    return _from_pretrained(kind, source, dtype=DTYPES[precision], attn_implementation="sdpa")
 
 
 def load_split_model(source: str | Path, precision: str) -> nn.Module:
@@ -174,10 +177,7 @@ def new_model(
 
 def model_config(source: str | Path) -> Any:
     """The configuration of the model in a folder or hub id."""
-    try:
-        return AutoConfig.from_pretrained(str(source))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{source}: no usable model: {str(error).splitlines()[0]}") from error
+    return _from_pretrained(AutoConfig, source)
 
 
 def context_length(source: str | Path) -> int:
@@ -196,15 +196,30 @@ def named_weights(engine: Any, tied: bool = False) -> Iterator[tuple[str, Tensor
     A tensor is valid only until the next one is asked for. With `tied` a tied output head comes under its own
     name as well: vLLM's CPU engine otherwise keeps its old packed copy.
     """
-    import deepspeed
-
     model = causal_model(engine)
     embedding, head = model.get_input_embeddings().weight, model.get_output_embeddings()
     for name, parameter in model.named_parameters():
-        with deepspeed.zero.GatheredParameters([parameter], enabled=hasattr(parameter, "ds_id")):
+        with _whole(parameter):
             yield name, parameter.data
             if tied and parameter is embedding and head.weight is embedding:
                 yield "lm_head.weight", parameter.data
+
+
+def weights_in_memory(module: nn.Module) -> dict[str, Tensor]:
+    """Copies of all weights in main memory, on rank 0 only. All ranks must call it, at any ZeRO stage."""
+    found = {}
+    for name, parameter in module.named_parameters():
+        with _whole(parameter):
+            if torch.distributed.get_rank() == 0:
+                found[name] = parameter.data.detach().cpu().clone()
+    return found
+
+
+def _whole(parameter: nn.Parameter) -> Any:
+    """A context in which a weight that ZeRO-3 may have split is whole; all ranks must enter it."""
+    import deepspeed
+
+    return deepspeed.zero.GatheredParameters([parameter], enabled=hasattr(parameter, "ds_id"))
 
 
 def export_model(engine: Any, tokenizer: Any, folder: Path) -> None:
@@ -213,14 +228,10 @@ def export_model(engine: Any, tokenizer: Any, folder: Path) -> None:
 
     All ranks must call it; rank 0 writes.
     """
-    main = engine.global_rank == 0
-    state = {}
-    for name, weight in named_weights(engine):
-        if main:
-            state[name] = weight.detach().cpu().clone()
-    if not main:
-        return
     model = causal_model(engine)
+    state = weights_in_memory(model)
+    if engine.global_rank != 0:
+        return
     before = model.generation_config.eos_token_id
     ends = dict.fromkeys([tokenizer.eos_token_id, *(before if isinstance(before, list) else [before])])
     ends.pop(None, None)

@@ -10,7 +10,7 @@ IGNORE = -100
 
 
 @dataclass(frozen=True)
-class Row:
+class PackedRow:
     """One sequence of T tokens.
 
     `targets[t]` is the token that follows `tokens[t]` in its document, or `IGNORE` where no loss is wanted.
@@ -71,7 +71,7 @@ def best_fit(lengths: Sequence[int], context: int) -> list[list[int]]:
     return sorted(rows, key=min)
 
 
-def make_row(examples: Sequence[tuple[np.ndarray, np.ndarray]], context: int, pad: int) -> Row:
+def make_row(examples: Sequence[tuple[np.ndarray, np.ndarray]], context: int, pad: int) -> PackedRow:
     """One row of (tokens, own) examples, filled up with a document of `pad`.
 
     A target is set where the next token of the same example is the model's `own` to say.
@@ -85,4 +85,4 @@ def make_row(examples: Sequence[tuple[np.ndarray, np.ndarray]], context: int, pa
         targets[start : stop - 1] = np.where(own[1:], ids[1:], IGNORE)
         start = stop
     positions[start:] = np.arange(context - start)
-    return Row(tokens, positions, targets, start)
+    return PackedRow(tokens, positions, targets, start)

@@ -19,16 +19,16 @@ import torch
 import torch.distributed as dist
 
 from pipeline.common.manifest import write_json
-from pipeline.common.model import context_length, load_tokenizer
+from pipeline.common.model import context_length, load_tokenizer, weights_in_memory
 from pipeline.common.progress import Progress
 from pipeline.common.rows import saved_batch
 from pipeline.common.stage import Counts, InputError, Stage, run_stage
-from pipeline.common.training import start_process_group, use_threads
+from pipeline.common.training import build_engine, prepare, settings_from, start_process_group, use_threads
 from pipeline.config.evaluate import BenchmarkNode
 from pipeline.config.reward import RewardSection
 from pipeline.evaluate.benchmarks import Item, load
 from pipeline.evaluate.prompts import chat_prompt
-from pipeline.reward.labels import Labeller, Sampler, Solution
+from pipeline.reward.labels import Labeller, Solution, SolutionSampler
 from pipeline.reward.measure import measure
 from pipeline.reward.model import (
     SETTINGS,
@@ -39,15 +39,7 @@ from pipeline.reward.model import (
     score_places,
 )
 from pipeline.reward.replay import read_labels, replayed
-from pipeline.reward.train import Example, build, full_weights, make_examples, train
-
-
-def source(stage: Stage[RewardSection], *names: str) -> str:
-    """The folder or hub id given under one of the input `names`."""
-    found = [path for name in names for path in stage.inputs.get(name, [])]
-    if len(found) != 1:
-        raise InputError(f"--input {' or '.join(names)}: expected one model, got {len(found)}")
-    return found[0]
+from pipeline.reward.train import StepExample, make_examples, train
 
 
 def load_questions(stage: Stage[RewardSection]) -> list[Item]:
@@ -56,7 +48,7 @@ def load_questions(stage: Stage[RewardSection]) -> list[Item]:
     return load("reward.prompts", BenchmarkNode(source=sources, limit=stage.config.questions), sources)
 
 
-def make_sampler(stage: Stage[RewardSection], model: str, longest: int, engines: int) -> Sampler:
+def make_sampler(stage: Stage[RewardSection], model: str, longest: int, engines: int) -> SolutionSampler:
     """A sampler whose engine is as long as prompts of up to `longest` tokens and two solutions need.
 
     It must live as long as the process group: the end of a vLLM engine is the end of the group. `engines`
@@ -72,7 +64,7 @@ def make_sampler(stage: Stage[RewardSection], model: str, longest: int, engines:
         memory = float(stage.launch.get("gpu_memory", 0.4)) / engines
         return Generator(model, dtype=dtype, max_model_len=context, seed=section.seed, gpu_memory=memory)
 
-    return Sampler(start, load_tokenizer(model), section, context)
+    return SolutionSampler(start, load_tokenizer(model), section, context)
 
 
 def make_labeller(
@@ -84,7 +76,7 @@ def make_labeller(
         sampler = make_sampler(stage, policy, max(map(len, prompts)), engines=1)
         own = {item.id: prompt for item, prompt in zip(items, prompts, strict=True)}
         return Labeller(section, sampler, sampler, own)
-    completer = source(stage, "completer")
+    completer = stage.source("completer")
     tokenizer = load_tokenizer(completer)
     theirs = {item.id: chat_prompt(tokenizer, item, suffix_of(item, section), completer) for item in items}
     return Labeller(
@@ -171,7 +163,7 @@ def run(stage: Stage[RewardSection]) -> Counts:
     """Label, train, measure, export; returns counts of solutions and steps."""
     section = stage.config
     use_threads(stage.launch)
-    parent, policy = source(stage, "parent", "init"), source(stage, "policy")
+    parent, policy = stage.source("parent", "init"), stage.source("policy")
     start_process_group()
     check_tokenizer(policy, parent)
     continues = check_continues(parent, section)
@@ -195,7 +187,8 @@ def run(stage: Stage[RewardSection]) -> Counts:
     model = RewardModel(load_trunk(parent, section.precision))
     if continues:
         load_head(model, Path(parent))
-    engine = build(stage, model)
+    prepare(model.trunk, stage.launch)
+    engine = build_engine(model, settings_from(section, stage.launch))
     before = measured(engine, held_out) if continues else {}
     train(stage, engine, [example for _, example in make_examples([*new, *replay], section)])
     metrics = measured(engine, held_out) | ({"before": before} if continues else {})
@@ -214,7 +207,7 @@ def run(stage: Stage[RewardSection]) -> Counts:
     }
 
 
-def measured(engine: Any, held_out: Sequence[tuple[Solution, Example]]) -> dict[str, Any]:
+def measured(engine: Any, held_out: Sequence[tuple[Solution, StepExample]]) -> dict[str, Any]:
     """What the model is worth on held-out solutions; all ranks must call it."""
     engine.module.eval()
     examples = [example for _, example in held_out]
@@ -227,7 +220,7 @@ def measured(engine: Any, held_out: Sequence[tuple[Solution, Example]]) -> dict[
 
 def export(stage: Stage[RewardSection], engine: Any, tokenizer: Any, metrics: dict[str, Any]) -> None:
     """Write the model's folder and its metrics; all ranks must call it."""
-    state = full_weights(engine)
+    state = weights_in_memory(engine.module)
     if stage.is_main:
         write_json(stage.partial / "metrics.json", metrics)
         names = ("split", "target", "labels", "suffix")

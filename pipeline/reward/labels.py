@@ -46,7 +46,7 @@ class Solution:
     count: int
 
 
-class Sampler:
+class SolutionSampler:
     """A model that samples: `start` makes its `Generator` on first need; `context`: its longest sequence."""
 
     def __init__(
@@ -89,8 +89,8 @@ class Labeller:
     def __init__(
         self,
         section: RewardSection,
-        policy: Sampler,
-        completer: Sampler,
+        policy: SolutionSampler,
+        completer: SolutionSampler,
         completer_prompts: Mapping[str, list[int]],
     ) -> None:
         self.section, self.policy, self.completer = section, policy, completer

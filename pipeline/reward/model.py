@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from transformers import AutoModel
 
 from pipeline.common.attention import DOCUMENTS, document_arguments
-from pipeline.common.model import DTYPES, load_tokenizer
+from pipeline.common.model import load_model, load_tokenizer
 from pipeline.common.packing import concatenate
 from pipeline.common.stage import InputError
 from pipeline.reward.steps import step_ends
@@ -48,7 +48,7 @@ class RewardModel(nn.Module):
 
 
 @dataclass(frozen=True)
-class Rows:
+class StepRows:
     """Packed sequences: tokens and positions (B, T), and where the steps end."""
 
     tokens_BT: Tensor
@@ -59,7 +59,7 @@ class Rows:
 
 def make_rows(
     packed: Sequence[Sequence[int]], sequences: Sequence[Sequence[int]], ends: Sequence[Sequence[int]]
-) -> Rows:
+) -> StepRows:
     """Tensors of packed rows, steps in the order of `packed`; padding is documents of one token."""
     width = max(sum(len(sequences[index]) for index in row) for row in packed)
     tokens = torch.zeros(len(packed), width, dtype=torch.long)
@@ -74,15 +74,12 @@ def make_rows(
             rows += [number] * len(ends[index])
             columns += [start + end for end in ends[index]]
             start = stop
-    return Rows(tokens, positions, torch.tensor(rows), torch.tensor(columns))
+    return StepRows(tokens, positions, torch.tensor(rows), torch.tensor(columns))
 
 
 def load_trunk(source: str | Path, precision: str) -> nn.Module:
     """The transformer of a model folder or hub id, without its output head."""
-    try:
-        return AutoModel.from_pretrained(str(source), dtype=DTYPES[precision], attn_implementation="sdpa")
-    except (OSError, ValueError) as error:
-        raise InputError(f"{source}: no usable model: {str(error).splitlines()[0]}") from error
+    return load_model(source, precision, AutoModel)
 
 
 def load_head(model: RewardModel, folder: Path) -> None:
@@ -102,7 +99,7 @@ def save_reward_model(
 
 
 @dataclass(frozen=True)
-class Scorer:
+class StepScorer:
     """A trained reward model ready to score; `settings` as in its `reward.json`."""
 
     model: RewardModel
@@ -110,7 +107,7 @@ class Scorer:
     settings: dict[str, Any]
 
 
-def load_reward_model(folder: str | Path, precision: str = "fp32", device: str = "cpu") -> Scorer:
+def load_reward_model(folder: str | Path, precision: str = "fp32", device: str = "cpu") -> StepScorer:
     """Load what `save_reward_model` wrote; raises InputError for a folder that is not a reward model's."""
     folder = Path(folder)
     if not (folder / SETTINGS).exists():
@@ -118,12 +115,12 @@ def load_reward_model(folder: str | Path, precision: str = "fp32", device: str =
     model = RewardModel(load_trunk(folder, precision))
     load_head(model, folder)
     settings = json.loads((folder / SETTINGS).read_text())
-    return Scorer(model.eval().to(device), load_tokenizer(folder), settings)
+    return StepScorer(model.eval().to(device), load_tokenizer(folder), settings)
 
 
 @torch.no_grad()
 def score_steps(
-    scorer: Scorer,
+    scorer: StepScorer,
     prompts: Sequence[Sequence[int]],
     outputs: Sequence[Sequence[int]],
     tokens_at_once: int = 16384,

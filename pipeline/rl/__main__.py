@@ -33,7 +33,7 @@ from pipeline.config.evaluate import BenchmarkNode
 from pipeline.config.rl import RlSection
 from pipeline.evaluate.benchmarks import load
 from pipeline.evaluate.prompts import chat_prompt
-from pipeline.reward.model import Scorer, load_reward_model
+from pipeline.reward.model import StepScorer, load_reward_model
 from pipeline.rl import learner
 from pipeline.rl.explorer import Explorer, replayed
 from pipeline.rl.held_out import evaluate
@@ -43,19 +43,11 @@ from pipeline.rl.train import train_on
 from pipeline.rl.watch import summarise
 
 
-def source(stage: Stage[RlSection], *names: str) -> str:
-    """The folder or hub id given under one of the input `names`."""
-    found = [path for name in names for path in stage.inputs.get(name, [])]
-    if len(found) != 1:
-        raise InputError(f"--input {' or '.join(names)}: expected one model, got {len(found)}")
-    return found[0]
-
-
 def load_questions(stage: Stage[RlSection], name: str, tokenizer: Any, room: int) -> list[Question]:
     """The questions of input `name` whose prompts have at most `room` tokens."""
     sources, suffix = stage.inputs.get(name, []), stage.config.suffix
     items = load(f"rl.{name}", BenchmarkNode(source=sources), sources)
-    model = source(stage, "parent", "init")
+    model = stage.source("parent", "init")
     questions = [
         Question(item, chat_prompt(tokenizer, item, suffix.get(item.lang, ""), model)) for item in items
     ]
@@ -72,7 +64,7 @@ def check_batch(asked: int, found: int, room: int, ranks: int) -> None:
         raise InputError(f"rl.questions_per_step is {asked}, which {ranks} ranks cannot share equally")
 
 
-def load_scorer(stage: Stage[RlSection], device: Any) -> Scorer | None:
+def load_scorer(stage: Stage[RlSection], device: Any) -> StepScorer | None:
     """The reward model that the section's weights and supervision ask for."""
     section = stage.config
     if not section.rewards.model:
@@ -83,7 +75,7 @@ def load_scorer(stage: Stage[RlSection], device: Any) -> Scorer | None:
         return None
     if not stage.inputs.get("reward_model"):
         raise InputError("rl.rewards.model is not 0, but the model's node names no reward_model")
-    folder = source(stage, "reward_model")
+    folder = stage.source("reward_model")
     scorer = load_reward_model(folder, section.precision, str(device))
     if section.supervision == "process" and scorer.settings["target"] != "process":
         raise InputError(f"{folder}: an outcome reward model, but rl.supervision is process")
@@ -94,13 +86,13 @@ class Run:
     """Policy and sampler of one rank, what they work on, and how far they are."""
 
     def __init__(self, stage: Stage[RlSection]) -> None:
-        section, parent = stage.config, source(stage, "parent", "init")
+        section, parent = stage.config, stage.source("parent", "init")
         self.stage, self.section = stage, section
         if section.supervision == "process" and section.method != "grpo":
             raise InputError(f"rl.supervision is process, which method {section.method} does not use")
         start_process_group()
         self.tokenizer = load_tokenizer(parent)
-        self.replay = Path(source(stage, "rollouts")) if stage.inputs.get("rollouts") else None
+        self.replay = Path(stage.source("rollouts")) if stage.inputs.get("rollouts") else None
         self.held_out: list[Question] = []
         self.models = learner.build_models(stage, parent)
         self.explorer = None if self.replay else self._make_explorer(parent)

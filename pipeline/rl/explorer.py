@@ -16,7 +16,7 @@ import torch.distributed as dist
 from pipeline.common.model import named_weights
 from pipeline.common.stage import InputError, Stage
 from pipeline.config.rl import RlSection
-from pipeline.reward.model import Scorer
+from pipeline.reward.model import StepScorer
 from pipeline.rl.rewards import Reward, score_outputs
 from pipeline.rl.rollout import (
     Group,
@@ -47,7 +47,7 @@ class Explorer:
         questions: Sequence[Question],
         longest: int,
         tokenizer: Any,
-        scorer: Scorer | None,
+        scorer: StepScorer | None,
         device: Any,
     ) -> None:
         self.stage, self.section, self.questions = stage, stage.config, questions
@@ -141,7 +141,7 @@ def explore(
     asked: Sequence[tuple[int, Question]],
     step: int,
     section: RlSection,
-    scorer: Scorer | None,
+    scorer: StepScorer | None,
 ) -> list[Group]:
     """Sample and score a group for each (place, question), from the weights that the generator holds.
 

@@ -16,7 +16,7 @@ from pipeline.config.rl import RewardWeights
 from pipeline.evaluate.answers import Verdict, extract
 from pipeline.evaluate.benchmarks import Item
 from pipeline.evaluate.grading import grade_answers
-from pipeline.reward.model import Scorer, score_steps
+from pipeline.reward.model import StepScorer, score_steps
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def score_outputs(
     texts: Sequence[str],
     finished: Sequence[bool],
     weights: RewardWeights,
-    scorer: Scorer | None,
+    scorer: StepScorer | None,
     by_step: bool = False,
 ) -> list[Reward]:
     """Rewards of outputs (tokens and their text) to the questions `items`; `finished`: not cut off.

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.common.packing import IGNORE, Row
+from pipeline.common.packing import IGNORE, PackedRow
 from pipeline.common.stage import InputError
 from pipeline.tokens.files import TokenFile
 
@@ -116,7 +116,7 @@ class Mixture:
         first = np.bincount(self.order[:rest], minlength=len(self.names))
         return (periods * self.per_period + first).tolist()
 
-    def row(self, n: int) -> Row:
+    def row(self, n: int) -> PackedRow:
         """Sequence `n`: tokens, positions and targets; no document's last token has a target."""
         place = self.place(n)
         tokens, ends = self.files[place.source].window(place.window * self.context, self.context)
@@ -127,4 +127,4 @@ class Mixture:
             starts = np.zeros(self.context, dtype=np.int64)
             starts[inside] = inside
             positions -= np.maximum.accumulate(starts)
-        return Row(tokens[:-1], positions, targets, self.context, place.source)
+        return PackedRow(tokens[:-1], positions, targets, self.context, place.source)
