@@ -1,8 +1,8 @@
 """Continued pre-training (paper 2.2, 2.3): next-token prediction on a mixture, from a model or from scratch.
 
-Inputs: `tokens` (a mixture's token files), and `parent` or `init` (folder or hub id) unless it starts from
-scratch. Output: a model folder. Departures: the paper states neither gradient clipping nor AdamW's epsilon,
-these are ours; so is keeping the documents of a sequence apart (`isolate_documents`).
+Inputs: `tokens` (a mixture's token files), and `parent` or `init` (folder or hub id) unless training starts
+from scratch. Output: a model folder. Our choices, where the paper is silent: gradient clipping, AdamW's
+epsilon, and no attention across the documents of a sequence (`isolate_documents`).
 """
 
 import pipeline.common.environment  # noqa: F401  # isort: skip  # before torch and deepspeed
@@ -20,7 +20,7 @@ from pipeline.tokens.mixture import Mixture
 
 
 def initial_model(stage: Stage[CptSection], tokenizer: Any) -> nn.Module:
-    """The model that training starts from: `parent`, `init`, or a new one of the configured architecture."""
+    """The model to start from: `parent`, `init`, or a new one of the configured architecture."""
     section = stage.config
     if not (stage.inputs.get("parent") or stage.inputs.get("init")):
         shape = section.architecture.model_dump()
@@ -34,7 +34,7 @@ def initial_model(stage: Stage[CptSection], tokenizer: Any) -> nn.Module:
 
 
 def run(stage: Stage[CptSection]) -> Counts:
-    """Train and export; returns sizes and what was seen."""
+    """Train and export; returns sizes, tokens seen, and passes over each source."""
     section, folder = stage.config, stage.input("tokens")
     use_threads(stage.launch)
     batch = section.batch_tokens // section.context

@@ -87,7 +87,7 @@ def byte_level() -> Any:
         ("sentence", "It is 3. b", ["It is 3. ", "b"]),
     ],
 )
-def test_a_step_ends_in_a_token_of_its_own_whatever_the_tokenizer_merges(byte_level, split, text, steps):
+def test_each_step_ends_in_its_own_token_whatever_the_tokenizer_merges(byte_level, split, text, steps):
     """A prefix up to a step's end must hold the whole step and nothing of the next one's words."""
     tokens = [*byte_level(text)["input_ids"], byte_level.eos_token_id]
     found = locate_steps(byte_level, tokens, split)
@@ -142,7 +142,7 @@ def labels(labeller: Labeller, tokenizer) -> list[Solution]:
     return labeller.label([Item("q", "3+4?", "7")], [tokenizer("Q", add_special_tokens=False)["input_ids"]])
 
 
-def test_a_step_is_as_good_as_its_completions(tiny):
+def test_step_labels_come_from_the_verdicts_on_completions(tiny):
     tokenizer = load_tokenizer(tiny)
     sampler, engine = scripted(tokenizer, SOLUTIONS | completions("Q"))
     prompts = {"q": tokenizer("Q", add_special_tokens=False)["input_ids"]}
@@ -153,7 +153,7 @@ def test_a_step_is_as_good_as_its_completions(tiny):
     assert ranked["best_of_n"]["4"] == 1.0 and ranked["maj@n"]["4"] == 1.0 and ranked["pass@n"]["1"] == 0.5
 
 
-def test_another_model_completes_in_its_own_tokens_and_format(tiny, byte_level):
+def test_a_completer_uses_its_own_tokens_and_format(tiny, byte_level):
     tokenizer = load_tokenizer(tiny)
     policy, asked = scripted(tokenizer, SOLUTIONS)
     completer, completed = scripted(byte_level, completions("other: "))
@@ -171,7 +171,7 @@ def solution(number: int, question: int = 0) -> Solution:
     )
 
 
-def test_a_tenth_of_the_training_solutions_are_earlier_ones_each_once_and_none_new(tmp_path):
+def test_a_tenth_of_the_training_solutions_are_drawn_once_each_from_earlier_rounds(tmp_path):
     def write(name: str, numbers: range) -> str:
         path = tmp_path / name
         path.write_text("".join(json.dumps(asdict(solution(number))) + "\n" for number in numbers))
@@ -231,7 +231,7 @@ def test_packed_scores_equal_scores_one_by_one(tiny):
         assert [score for _, score in row] == pytest.approx([score for _, score in other], abs=1e-6)
 
 
-def test_every_epoch_sees_every_example_once_in_a_new_order():
+def test_every_epoch_visits_every_example_once_in_a_new_order():
     section = RewardSection(epochs=2, batch=4, seed=3)
     batches = step_batches(10, section)
     order = [index for batch in batches for index in batch]
@@ -313,7 +313,7 @@ def test_a_reward_model_learns_its_labels_and_is_measured(folder):
         load_reward_model(folder / "model")
 
 
-def test_killed_while_labelling_and_while_training_it_ends_with_the_same_labels_and_weights(folder):
+def test_a_run_killed_while_labelling_and_training_ends_with_the_same_labels_and_weights(folder):
     work = folder / "killed/work"
     kill_when(start(folder, "killed"), work, "labels/*.jsonl")
     kill_when(start(folder, "killed"), work, "checkpoints/step-*")

@@ -57,7 +57,7 @@ def tokenizer(corpus, tmp_path_factory):
     return AutoTokenizer.from_pretrained(made.partial)
 
 
-def test_numbers_are_split_into_digits_and_any_text_survives(tokenizer):
+def test_numbers_split_into_digits_and_any_text_decodes_to_itself(tokenizer):
     text = "12345 apples, naïve façade 你好 \N{SNOWMAN}\n\ttab"
     (ids,) = encode(tokenizer, [text])
     assert tokenizer.decode(ids) == text
@@ -72,7 +72,7 @@ def test_the_same_texts_give_the_same_tokenizer_bytes(corpus, tmp_path):
     assert first == second
 
 
-def test_a_special_tokens_name_in_a_text_is_only_text(tokenizer):
+def test_a_special_tokens_name_inside_a_text_is_ordinary_text(tokenizer):
     (ids,) = encode_documents(tokenizer, ["an <eos> inside"])
     assert ids[0] == tokenizer.bos_token_id and ids.count(tokenizer.eos_token_id) == 1
 
@@ -93,7 +93,7 @@ def test_chat_ids_are_those_of_the_template_and_only_answers_are_learnt(tokenize
     assert tokenizer.decode(learnt) == " 2 + 3 = 5<eos> 4<eos>"
 
 
-def test_what_a_tool_printed_is_context(tokenizer):
+def test_tool_output_is_context(tokenizer):
     answer = (
         "```python\nprint(7)\n```\n```output\n7\n```\nIt is 7."  # it opens the fence: that asks for a run
     )
@@ -131,7 +131,7 @@ def test_every_prefix_has_each_sources_share_within_one_sequence(shares):
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 64, 1000])
-def test_the_permutation_meets_every_index_once_and_depends_on_its_key(size):
+def test_the_permutation_visits_every_index_once_and_depends_on_its_key(size):
     orders = [[permute(index, size, key) for index in range(size)] for key in (1, 2)]
     assert sorted(orders[0]) == list(range(size))
     assert size < 64 or orders[0] != orders[1]

@@ -1,4 +1,4 @@
-"""Training is exact: packing leaks nothing, batches may be cut anywhere, killed runs end as whole ones do."""
+"""Training is exact: packing leaks nothing, batches may be cut anywhere, a kill changes nothing."""
 
 import json
 import os
@@ -102,7 +102,7 @@ def kill_in_the_middle(process: subprocess.Popen, output: Path) -> None:
 
 
 @pytest.mark.parametrize("stage", ["cpt", "sft"])
-def test_a_run_killed_in_the_middle_ends_with_the_weights_of_an_undisturbed_one(folder, stage):
+def test_a_killed_run_resumes_from_its_newest_checkpoint_and_ends_with_the_same_weights(folder, stage):
     undisturbed = train(folder, stage, "whole")
     kill_in_the_middle(train(folder, stage, "killed"), folder / f"{stage}-killed")
     finished(undisturbed)
@@ -124,7 +124,7 @@ def test_the_newest_checkpoint_is_the_one_after_most_steps(tmp_path):
     assert checkpoint.step_of(tmp_path / "step-0000010") == 10
 
 
-def test_a_run_goes_on_only_from_checkpoints_of_the_same_inputs(folder, tmp_path):
+def test_changed_inputs_discard_the_checkpoints(folder, tmp_path):
     for name in ("model", "sft.jsonl"):
         (shutil.copytree if (folder / name).is_dir() else shutil.copy)(folder / name, tmp_path / name)
     kill_in_the_middle(train(tmp_path, "sft", "killed"), tmp_path / "sft-killed")
@@ -159,7 +159,7 @@ def test_packed_examples_give_the_logprobs_and_gradients_of_single_ones(model):
 
 
 @pytest.mark.parametrize("family", ["Qwen2Config", "Qwen3Config", "MistralConfig"])
-def test_documents_are_apart_in_other_families_and_with_grouped_heads(family):
+def test_no_attention_across_documents_in_other_families_and_with_grouped_heads(family):
     config = getattr(transformers, family)(
         vocab_size=100,
         hidden_size=64,
@@ -246,7 +246,7 @@ def test_bf16_weights_get_the_gradients_of_fp32_ones_but_for_rounding(tmp_path):
         assert abs(gradient.norm() / exact.norm() - 1) < 0.01
 
 
-def test_the_schedules_are_the_papers():
+def test_the_schedules_are_those_of_the_paper():
     rate = multi_step(5.3e-4, steps=37_500, warmup_steps=2000, drops=[(0.8, 0.316), (0.9, 0.1)])
     at = [0, 999, 1999, 2000, 29_999, 30_000, 33_749, 33_750, 37_499]
     expected = [5.3e-4 / 2000, 2.65e-4, 5.3e-4, 5.3e-4, 5.3e-4, 1.6748e-4, 1.6748e-4, 5.3e-5, 5.3e-5]
@@ -255,7 +255,7 @@ def test_the_schedules_are_the_papers():
     assert [constant(1.0, 3)(step) for step in range(4)] == [0.25, 0.5, 0.75, 1.0]
 
 
-def test_each_pass_trains_on_every_example_once_in_an_order_of_its_own(folder):
+def test_each_pass_trains_on_every_example_once_in_its_own_order(folder):
     tokenizer = load_tokenizer(folder / "model")
     section = SftSection(context=CONTEXT, suffix={})
     examples = encode_examples([str(folder / "sft.jsonl")], tokenizer, section).kept
@@ -331,7 +331,7 @@ def test_a_split_example_keeps_every_word_of_its_answer(folder, tmp_path):
     assert tokenizer.decode(np.concatenate([ids[own] for ids, own in pieces])) == f" {answer}</s>"
 
 
-def test_what_cannot_be_trained_is_refused_before_training(folder, tmp_path):
+def test_untrainable_inputs_are_refused_before_training(folder, tmp_path):
     (tmp_path / "empty.jsonl").write_text("")
     write_examples(tmp_path / "one.jsonl", [("user", "1"), ("assistant", "2")])
     shutil.copytree(folder / "model", tmp_path / "small")

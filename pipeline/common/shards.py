@@ -1,8 +1,8 @@
 """Document shards and tables: how stages hand pages to each other.
 
-A shard is a `*.jsonl.zst` file, one datatrove `Document` a line, line for line what datatrove's `JsonlWriter`
-writes, so that datatrove's readers and blocks work on it. A table is a Parquet file with a fixed schema. Both
-appear under their name only when complete, and hold no times or paths: the same content gives the same bytes.
+A shard is a `*.jsonl.zst` file with one datatrove `Document` a line, exactly as datatrove's `JsonlWriter`
+writes it, so that datatrove's readers and blocks work on it. A table is a Parquet file with a fixed schema.
+Both appear under their names only when complete. They hold no times or paths: equal content, equal bytes.
 """
 
 from collections.abc import Iterable, Iterator
@@ -25,13 +25,13 @@ ZSTD_LEVEL = 3  # higher levels cost more time than the smaller shards save
 
 
 def _temporary(path: Path) -> Path:
-    """A name beside `path`, not matched by globs, for a file that is not complete yet."""
+    """A name beside `path` for an incomplete file; globs do not match it."""
     return path.with_name(f".{path.name}.partial")
 
 
 class DocumentWriter:
-    """Write documents to one shard, in order; use as a context manager. The shard appears when the block
-    ends well.
+    """Write documents to one shard, in order. Use as a context manager: the shard appears when the block ends
+    without an error.
     """
 
     def __init__(self, path: Path) -> None:
@@ -45,7 +45,7 @@ class DocumentWriter:
         return self
 
     def write(self, document: Document) -> None:
-        """Append one document; empty fields are left out, as datatrove does."""
+        """Append one document, without its empty fields, as datatrove does."""
         fields = {
             "text": document.text,
             "id": document.id,
@@ -105,9 +105,9 @@ def shard_paths(folder: Path) -> list[Path]:
 def write_table(
     path: Path, rows: Iterable[dict[str, Any]], schema: pa.Schema, rows_per_group: int = 65536
 ) -> int:
-    """Write rows (a dict for each, every column named in `schema`) to a Parquet file; returns how many.
+    """Write rows (dicts with the columns of `schema`) to a Parquet file; returns their number.
 
-    Streams: at most `rows_per_group` rows are in memory.
+    Holds at most `rows_per_group` rows in memory.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     count = 0
@@ -126,15 +126,15 @@ def write_table(
 
 
 def read_table(path: Path, columns: list[str] | None = None) -> pa.Table:
-    """Read a Parquet file, or some of its columns. Raises InputError with the file's name if that cannot
-    be done.
+    """Read a Parquet file, or some of its columns. Raises InputError with the file's name if it is missing or
+    unreadable.
     """
     with _readable(path):
         return pq.ParquetFile(path).read(columns=columns)
 
 
 def read_batches(path: Path, rows: int, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
-    """The rows of a Parquet file in order, at most `rows` at a time; at least one batch, perhaps empty.
+    """The rows of a Parquet file in order, at most `rows` at a time; one empty batch if there are none.
     Raises InputError as `read_table` does.
     """
     with _readable(path), pq.ParquetFile(path) as file:
@@ -145,7 +145,7 @@ def read_batches(path: Path, rows: int, columns: list[str] | None = None) -> Ite
 
 
 def row_count(path: Path) -> int:
-    """How many rows a Parquet file has. Raises InputError as `read_table` does."""
+    """The number of rows of a Parquet file. Raises InputError as `read_table` does."""
     with _readable(path):
         return pq.read_metadata(path).num_rows
 

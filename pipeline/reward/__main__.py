@@ -1,8 +1,8 @@
 """Reward model (paper 4.2): label the policy's solutions, train on the labels, measure on held-out questions.
 
-Inputs: `parent` (or `init`), the model whose trunk is trained, or an earlier reward model that is continued
-(4.1.4) with a replay of the labels in `history`; `policy`, whose solutions are labelled; optionally
-`completer`; `prompts`, questions with answers. Output: the reward model's folder, `labels.jsonl`,
+Inputs: `parent` (or `init`), a language model whose trunk is trained, or an earlier reward model whose
+training continues (4.1.4) with a replay of the labels in `history`; `policy`, whose solutions are labelled;
+optionally `completer`; `prompts`, questions with answers. Output: the reward model's folder, `labels.jsonl`,
 `replay.jsonl`, `metrics.json`, and `metrics.jsonl` with a line per step.
 """
 
@@ -43,16 +43,16 @@ from pipeline.reward.train import StepExample, make_examples, train
 
 
 def load_questions(stage: Stage[RewardSection]) -> list[Item]:
-    """The questions, first ones only if the section says so."""
+    """The questions of `prompts`, at most as many as the section asks for."""
     sources = stage.inputs.get("prompts", [])
     return load("reward.prompts", BenchmarkNode(source=sources, limit=stage.config.questions), sources)
 
 
 def make_sampler(stage: Stage[RewardSection], model: str, longest: int, engines: int) -> SolutionSampler:
-    """A sampler whose engine is as long as prompts of up to `longest` tokens and two solutions need.
+    """A sampler whose engine has room for a prompt of `longest` tokens and two solutions.
 
-    It must live as long as the process group: the end of a vLLM engine is the end of the group. `engines`
-    share the GPU memory that is vLLM's.
+    Keep it until the process ends, because shutting down vLLM destroys the process group. `engines` samplers
+    share vLLM's GPU memory.
     """
     section = stage.config
     context = min(context_length(model), longest + 2 * section.max_tokens)
@@ -70,7 +70,7 @@ def make_sampler(stage: Stage[RewardSection], model: str, longest: int, engines:
 def make_labeller(
     stage: Stage[RewardSection], policy: str, items: Sequence[Item], prompts: Sequence[list[int]]
 ) -> Labeller:
-    """A labeller in which the policy, or the `completer` that is given, completes the steps."""
+    """A labeller whose steps are completed by the policy, or by the `completer` if one is given."""
     section = stage.config
     if not stage.inputs.get("completer"):
         sampler = make_sampler(stage, policy, max(map(len, prompts)), engines=1)
@@ -95,7 +95,7 @@ def suffix_of(item: Item, section: RewardSection) -> str:
 def label_all(
     stage: Stage[RewardSection], labeller: Labeller, items: Sequence[Item], prompts: Sequence[list[int]]
 ) -> list[Solution]:
-    """Labelled solutions of all questions; ranks share the batches and read each other's."""
+    """Labelled solutions of all questions; each rank labels a share of the batches and reads the others'."""
     section = stage.config
     keys = ("solutions", "completions", "temperature", "top_p", "max_tokens", "split", "precision", "seed")
     settings = {name: getattr(section, name) for name in keys}
@@ -120,25 +120,25 @@ def label_all(
 
 
 def is_held_out(question: str, share: float) -> bool:
-    """Whether a question is kept for measuring: a property of its text, so that no round trains on it."""
+    """Whether a question is held out: its text alone decides, so that no round trains on it."""
     digest = hashlib.sha256(f"held-out/{question}".encode()).digest()
     return int.from_bytes(digest[:4]) < share * 2**32
 
 
 def write_labels(path: Path, solutions: Sequence[Solution]) -> None:
-    """A line per solution."""
+    """Write one JSON line per solution."""
     with path.open("w") as file:
         file.writelines(json.dumps(asdict(solution), ensure_ascii=False) + "\n" for solution in solutions)
 
 
 def check_tokenizer(policy: str, parent: str) -> None:
-    """Step labels are tied to tokens: policy and reward model must have the same."""
+    """Raise InputError unless both models have the same tokenizer: step labels refer to tokens."""
     if load_tokenizer(policy).get_vocab() != load_tokenizer(parent).get_vocab():
-        raise InputError(f"{policy}: its tokenizer is not that of {parent}; step labels are tied to tokens")
+        raise InputError(f"{policy}: its tokenizer is not that of {parent}; step labels refer to tokens")
 
 
 def check_continues(parent: str, section: RewardSection) -> bool:
-    """Whether `parent` is a reward model; it must have been trained to predict the same."""
+    """Whether `parent` is a reward model. Raises InputError if it was trained for another target or split."""
     if not (Path(parent) / SETTINGS).exists():
         return False
     settings = json.loads((Path(parent) / SETTINGS).read_text())
@@ -152,7 +152,7 @@ def check_continues(parent: str, section: RewardSection) -> bool:
 
 
 def draw_replay(stage: Stage[RewardSection], new: Sequence[Solution]) -> list[Solution]:
-    """Earlier rounds' labels to train on beside `new`; questions held out and solutions too long are none."""
+    """Earlier rounds' labels to train on beside `new`, without held-out questions and too long solutions."""
     section = stage.config
     pairs = make_examples(read_labels(stage.inputs.get("history", [])), section)
     history = [solution for solution, _ in pairs if not is_held_out(solution.question, section.held_out)]
@@ -169,7 +169,7 @@ def run(stage: Stage[RewardSection]) -> Counts:
     continues = check_continues(parent, section)
     items, asker = load_questions(stage), load_tokenizer(policy)
     prompts = [chat_prompt(asker, item, suffix_of(item, section), policy) for item in items]
-    # It lives until the end of the run (see `make_sampler`).
+    # The labeller must live until the end of the run (see `make_sampler`).
     labeller = make_labeller(stage, policy, items, prompts)
     solutions = label_all(stage, labeller, items, prompts)
 
@@ -208,7 +208,7 @@ def run(stage: Stage[RewardSection]) -> Counts:
 
 
 def measured(engine: Any, held_out: Sequence[tuple[Solution, StepExample]]) -> dict[str, Any]:
-    """What the model is worth on held-out solutions; all ranks must call it."""
+    """Measures of the model on held-out solutions; all ranks must call it."""
     engine.module.eval()
     examples = [example for _, example in held_out]
     scores = score_places(

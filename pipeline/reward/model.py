@@ -26,7 +26,7 @@ SETTINGS = "reward.json"
 
 
 class RewardModel(nn.Module):
-    """Logit that a solution is on its way to the right answer, at chosen positions."""
+    """Logit that a solution so far leads to the right answer, at chosen positions."""
 
     def __init__(self, trunk: nn.Module) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class RewardModel(nn.Module):
         nn.init.zeros_(self.head.bias)
 
     def forward(self, tokens_BT: Tensor, positions_BT: Tensor, rows_S: Tensor, columns_S: Tensor) -> Tensor:
-        """fp32 logits (S,) at (row, column); documents in a row have positions that start again at 0."""
+        """fp32 logits (S,) at (row, column); positions restart from 0 at each document of a row."""
         hidden_BTD = self.trunk(
             input_ids=tokens_BT,
             position_ids=positions_BT,
@@ -49,7 +49,7 @@ class RewardModel(nn.Module):
 
 @dataclass(frozen=True)
 class StepRows:
-    """Packed sequences: tokens and positions (B, T), and where the steps end."""
+    """Packed sequences: tokens and positions (B, T), and the row and column (S,) of each step end."""
 
     tokens_BT: Tensor
     positions_BT: Tensor
@@ -60,7 +60,7 @@ class StepRows:
 def make_rows(
     packed: Sequence[Sequence[int]], sequences: Sequence[Sequence[int]], ends: Sequence[Sequence[int]]
 ) -> StepRows:
-    """Tensors of packed rows, steps in the order of `packed`; padding is documents of one token."""
+    """Tensors of packed rows with steps in the order of `packed`; each padding token is its own document."""
     width = max(sum(len(sequences[index]) for index in row) for row in packed)
     tokens = torch.zeros(len(packed), width, dtype=torch.long)
     positions = torch.zeros_like(tokens)
@@ -83,7 +83,7 @@ def load_trunk(source: str | Path, precision: str) -> nn.Module:
 
 
 def load_head(model: RewardModel, folder: Path) -> None:
-    """Take the head of an earlier reward model, so that training continues it (paper section 4.1.4)."""
+    """Load the head of an earlier reward model to continue its training (paper section 4.1.4)."""
     model.head.load_state_dict(load_file(folder / HEAD))
 
 
@@ -100,7 +100,7 @@ def save_reward_model(
 
 @dataclass(frozen=True)
 class StepScorer:
-    """A trained reward model ready to score; `settings` as in its `reward.json`."""
+    """A trained reward model ready to score; `settings` is its `reward.json`."""
 
     model: RewardModel
     tokenizer: Any
@@ -128,8 +128,8 @@ def score_steps(
     """(index of its last token in the output, probability that it is good) for each step of each output.
 
     `prompts` and `outputs` are token ids of the policy, whose tokenizer must be the reward model's. An
-    outcome model has one score, at the end of the last step. An output without any text has none. Scores are
-    those of each output alone, however many share a row or a batch of `tokens_at_once`.
+    outcome model gives one score, at the end of the last step; an output without text gets none. Scores do
+    not depend on which outputs share a row or a batch of `tokens_at_once` tokens.
     """
     ends = [step_ends(scorer.tokenizer, output, scorer.settings["split"]) for output in outputs]
     if scorer.settings["target"] == "outcome":
