@@ -22,7 +22,7 @@ from pipeline.common.packing import IGNORE, PackedRow
 from pipeline.common.stage import InputError, Stage
 from pipeline.common.training import Schedule, build_engine, prepare, settings_from
 
-MicroBatch = tuple[Tensor, Tensor, Tensor, Tensor]  # tokens, positions and targets (B, T), sources (B)
+TokenBatch = tuple[Tensor, Tensor, Tensor, Tensor]  # tokens, positions and targets (B, T), sources (B)
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class _Steps:
     flops: ModelFlops
     speed: float
 
-    def make(self, number: int) -> loop.Step[MicroBatch]:
+    def make(self, number: int) -> loop.Step[TokenBatch]:
         """Step `number` of this rank."""
         started, engine, plan = time.monotonic(), self.engine, self.plan
         first = number * plan.batch
@@ -87,7 +87,7 @@ class _Steps:
         tokens, targets, flop = self._count(rows)
         sums_S2 = torch.zeros(len(plan.sources), 2, device=engine.device)
 
-        def loss_of(batch: MicroBatch) -> Tensor:
+        def loss_of(batch: TokenBatch) -> Tensor:
             tokens_BT, positions_BT, targets_BT, sources_B = batch
             weights_BT = torch.full(targets_BT.shape, 1 / max(targets, 1), device=engine.device)
             loss, logprobs_BT = engine(tokens_BT, positions_BT, targets_BT, weights_BT=weights_BT)
@@ -117,7 +117,7 @@ class _Steps:
         return _sum_over_ranks(self.engine, torch.tensor(counts).sum(0)).tolist()
 
 
-def _tensors(rows: Sequence[PackedRow], device: torch.device) -> MicroBatch:
+def _tensors(rows: Sequence[PackedRow], device: torch.device) -> TokenBatch:
     stacked = (np.stack([getattr(row, name) for row in rows]) for name in ("tokens", "positions", "targets"))
     tokens_BT, positions_BT, targets_BT = (torch.from_numpy(array).to(device) for array in stacked)
     return tokens_BT, positions_BT, targets_BT, torch.tensor([row.source for row in rows], device=device)

@@ -49,7 +49,7 @@ def read_rows(source: str) -> Iterator[tuple[str, dict[str, Any]]]:
         yield from _parquet(path) if path.suffix == ".parquet" else _json_lines(path)
 
 
-def read_lines(path: Path) -> Iterator[bytes]:
+def raw_lines(path: Path) -> Iterator[bytes]:
     """The lines of a plain, gzip or zstd file (by suffix). Raises OSError if missing, damaged or cut."""
     with pa.input_stream(str(path), compression="detect") as stream:
         yield from io.BufferedReader(stream, 1 << 18)
@@ -71,13 +71,13 @@ def saved_batch(folder: Path, name: str, settings: Any, make: Callable[[], list[
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
-    return [json.loads(line) for line in read_lines(path)]
+    return [json.loads(line) for line in raw_lines(path)]
 
 
 def _json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     number = 0
     try:
-        for number, line in enumerate(read_lines(path), start=1):
+        for number, line in enumerate(raw_lines(path), start=1):
             if line.strip():
                 yield f"{path}: line {number}", _object(line.decode(), f"{path}: line {number}")
     except (OSError, ValueError) as error:

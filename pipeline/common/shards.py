@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import zstandard
 from datatrove.data import Document
 
-from pipeline.common.rows import read_lines
+from pipeline.common.rows import raw_lines
 from pipeline.common.stage import InputError
 
 SUFFIX = ".jsonl.zst"
@@ -78,7 +78,7 @@ def read_documents(path: Path) -> Iterator[Document]:
     """
     number = 0
     try:
-        for number, line in enumerate(read_lines(path), start=1):  # noqa: B007 (for the error message)
+        for number, line in enumerate(raw_lines(path), start=1):  # noqa: B007 (for the error message)
             fields = orjson.loads(line)
             media, metadata = fields.get("media", []), fields.get("metadata", {})
             yield Document(fields.get("text", ""), fields["id"], media, metadata)

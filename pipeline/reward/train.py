@@ -16,7 +16,7 @@ from pipeline.config.reward import RewardSection
 from pipeline.reward.labels import Solution
 from pipeline.reward.model import StepRows, make_rows
 
-MicroBatch = tuple[StepRows, Tensor, float]  # rows, targets of their steps, weight in the loss
+StepBatch = tuple[StepRows, Tensor, float]  # rows, targets of their steps, weight in the loss
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def step_batches(count: int, section: RewardSection) -> list[list[int]]:
 
 def micro_batches(
     examples: Sequence[StepExample], length: int, rows_at_once: int, rank: int, ranks: int
-) -> list[MicroBatch]:
+) -> list[StepBatch]:
     """This rank's micro-batches of one step; ranks get equally many, filled up with some of weight 0."""
     sequences, places = [example.tokens for example in examples], [example.places for example in examples]
     packed = concatenate(map(len, sequences), length)
@@ -74,11 +74,11 @@ def train(stage: Stage[RewardSection], engine: Any, examples: Sequence[StepExamp
     section, rows_at_once = stage.config, int(stage.launch.get("micro_batch", 8))
     batches = step_batches(len(examples), section)
 
-    def make_step(number: int) -> loop.Step[MicroBatch]:
+    def make_step(number: int) -> loop.Step[StepBatch]:
         chosen = [examples[index] for index in batches[number]]
         total = sum(len(example.targets) for example in chosen)
 
-        def loss_of(part: MicroBatch) -> Tensor:
+        def loss_of(part: StepBatch) -> Tensor:
             rows, targets_S, weight = part
             tensors = (rows.tokens_BT, rows.positions_BT, rows.rows_S, rows.columns_S)
             logits_S = engine(*(tensor.to(engine.device) for tensor in tensors))

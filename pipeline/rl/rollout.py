@@ -16,7 +16,7 @@ from typing import Any
 
 import zstandard
 
-from pipeline.common.rows import read_lines
+from pipeline.common.rows import raw_lines
 from pipeline.evaluate.benchmarks import Item
 
 
@@ -108,7 +108,7 @@ def write_groups(path: Path, groups: Iterable[Group]) -> None:
 
 def read_groups(path: Path) -> list[Group]:
     """What `write_groups` wrote."""
-    return [_group(json.loads(line)) for line in read_lines(path)]
+    return [_group(json.loads(line)) for line in raw_lines(path)]
 
 
 def _group(row: dict[str, Any]) -> Group:
