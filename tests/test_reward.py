@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import os
 import shutil
 import signal
 import sys
@@ -17,6 +16,7 @@ from typing import Any
 import pytest
 import torch
 import zstandard
+from programs import finished, start
 from tiny_model import save_tiny_model
 
 from pipeline.common.model import load_tokenizer
@@ -250,37 +250,19 @@ def folder(tmp_path_factory) -> Path:
     save_tiny_model(folder / "model", seed=0)
     rows = [{"id": f"q{n}", "question": f"What is {n}+2?", "answer": str(n + 2)} for n in range(12)]
     (folder / "prompts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    finished(start(folder, "first"))
+    finished(label_and_train(folder, "first"))
     return folder
 
 
-def start(
+def label_and_train(
     folder: Path, name: str, launch: dict | None = None, parent: str = "model", **keys: object
 ) -> Popen:
-    """Start the program; its model goes to `<folder>/<name>/data`."""
+    """Start the program in `<folder>/<name>`."""
     inputs = {"parent": parent, "policy": "model", "prompts": "prompts.jsonl"}
     if parent != "model":
         inputs["history"] = f"{parent}/labels.jsonl"
-    command = [sys.executable, "-m", "pipeline.start", "pipeline.reward", "--instance", name]
-    command += [
-        "--config",
-        json.dumps(SECTION | keys),
-        "--launch",
-        json.dumps({"save_minutes": 0} | (launch or {})),
-    ]
-    command += ["--work", folder / name / "work", "--output", folder / name / "data"]
-    command += ["--manifest", folder / name / "manifest.json"]
-    for key, path in inputs.items():
-        command += ["--input", f"{key}={folder / path}"]
-    group = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
-    environment = {key: value for key, value in os.environ.items() if key not in group}
-    environment |= {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-    return Popen(command, cwd=ROOT, env=environment, stderr=PIPE, text=True)
-
-
-def finished(process: Popen) -> None:
-    _, errors = process.communicate(timeout=180)
-    assert process.returncode == 0, errors
+    paths = {key: folder / path for key, path in inputs.items()}
+    return start("reward", folder / name, SECTION | keys, launch, paths)
 
 
 def lines(path: Path) -> list[dict]:
@@ -315,10 +297,10 @@ def test_a_reward_model_learns_its_labels_and_is_measured(folder):
 
 def test_a_run_killed_while_labelling_and_training_ends_with_the_same_labels_and_weights(folder):
     work = folder / "killed/work"
-    kill_when(start(folder, "killed"), work, "labels/*.jsonl")
-    kill_when(start(folder, "killed"), work, "checkpoints/step-*")
+    kill_when(label_and_train(folder, "killed"), work, "labels/*.jsonl")
+    kill_when(label_and_train(folder, "killed"), work, "checkpoints/step-*")
     first = {path.name: path.stat().st_mtime_ns for path in (work / "labels").iterdir()}
-    finished(start(folder, "killed"))
+    finished(label_and_train(folder, "killed"))
     counters = json.loads((folder / "killed/run.json").read_text())["counters"]
     whole = len(lines(folder / "first/data/metrics.jsonl"))
     assert "vllm.requests" not in counters and 0 < counters["deepspeed.steps"] < whole
@@ -337,7 +319,7 @@ def test_a_run_killed_while_labelling_and_training_ends_with_the_same_labels_and
 def test_ranks_zero_stage_micro_batch_and_recomputation_do_not_change_the_trajectory(folder):
     shutil.copytree(*(folder / run / "work" / "labels" for run in ("first", "two")))
     launch = {"ranks": 2, "zero_stage": 3, "micro_batch": 1, "activation_checkpointing": True}
-    finished(start(folder, "two", launch))
+    finished(label_and_train(folder, "two", launch))
     one, two = (lines(folder / run / "data/metrics.jsonl") for run in ("first", "two"))
     for name in ("loss", "grad_norm", "lr"):
         assert [row[name] for row in two] == pytest.approx([row[name] for row in one], rel=1e-6), name
@@ -347,7 +329,7 @@ def test_ranks_zero_stage_micro_batch_and_recomputation_do_not_change_the_trajec
 
 
 def test_the_next_round_continues_the_model_with_a_tenth_of_the_earlier_labels(folder):
-    finished(start(folder, "second", parent="first/data", seed=1, temperature=1.5))
+    finished(label_and_train(folder, "second", parent="first/data", seed=1, temperature=1.5))
     counts = json.loads((folder / "second/manifest.json").read_text())["counts"]
     assert counts["replayed_solutions"] == round(0.1 * counts["training_solutions"]) > 0
     second, first = (lines(folder / run / "data/labels.jsonl") for run in ("second", "first"))

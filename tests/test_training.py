@@ -1,18 +1,17 @@
 """Training is exact: packing leaks nothing, batches may be cut anywhere, a kill changes nothing."""
 
 import json
-import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
+from subprocess import Popen
 
 import numpy as np
 import pytest
 import torch
 import transformers
+from programs import finished, start
 from tiny_model import save_tiny_model, save_tiny_tokens
 
 from pipeline.common import checkpoint, linear_loss
@@ -53,46 +52,18 @@ def model(folder):
     return load_model(folder / "model").double()
 
 
-def train(
-    folder: Path, stage: str, name: str, launch: dict | None = None, **keys: object
-) -> subprocess.Popen:
-    """Start a training program; its model goes to `<folder>/<stage>-<name>/data`."""
-    output = folder / f"{stage}-{name}"
-    inputs = {"cpt": ["tokens=tokens"], "sft": ["data=sft.jsonl"]}[stage] + ["init=model"]
-    command = [sys.executable, "-m", "pipeline.start", f"pipeline.{stage}"]
-    command += [
-        "--config",
-        json.dumps(SECTIONS[stage] | keys),
-        "--launch",
-        json.dumps({"save_minutes": 0} | (launch or {})),
-    ]
-    command += [
-        "--work",
-        output / "work",
-        "--output",
-        output / "data",
-        "--manifest",
-        output / "manifest.json",
-    ]
-    for pair in inputs:
-        key, _, path = pair.partition("=")
-        command += ["--input", f"{key}={folder / path}"]
-    group = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
-    environment = {key: value for key, value in os.environ.items() if key not in group}
-    environment |= {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-    return subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True)
-
-
-def finished(process: subprocess.Popen) -> None:
-    _, errors = process.communicate(timeout=120)
-    assert process.returncode == 0, errors
+def train(folder: Path, stage: str, name: str, launch: dict | None = None, **keys: object) -> Popen:
+    """Start a training program in `<folder>/<stage>-<name>`."""
+    data = {"cpt": {"tokens": folder / "tokens"}, "sft": {"data": folder / "sft.jsonl"}}[stage]
+    inputs = data | {"init": folder / "model"}
+    return start(stage, folder / f"{stage}-{name}", SECTIONS[stage] | keys, launch, inputs)
 
 
 def metrics(folder: Path, run: str) -> list[dict]:
     return [json.loads(line) for line in (folder / run / "data/metrics.jsonl").read_text().splitlines()]
 
 
-def kill_in_the_middle(process: subprocess.Popen, output: Path) -> None:
+def kill_in_the_middle(process: Popen, output: Path) -> None:
     log = output / "work/metrics.jsonl"
     while process.poll() is None and (not log.exists() or log.read_bytes().count(b"\n") < 8):
         time.sleep(0.002)

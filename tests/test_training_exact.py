@@ -1,20 +1,19 @@
 """Training depends on data and settings alone, not on micro-batches, ranks, ZeRO stage or packing order."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from programs import ENVIRONMENT, ROOT
 from safetensors.numpy import load_file
 from tiny_model import save_tiny_model, save_tiny_tokens
 
 from pipeline.common import checkpoint
 from pipeline.common.stage import InputError
 
-ROOT = Path(__file__).resolve().parents[1]
 STEPS = 4
 STAGES = (1, 2, 3)
 ALONE = [
@@ -40,10 +39,7 @@ def run_cases(folder: Path, name: str, ranks: int, cases: list[dict]) -> None:
         start += ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
     cases = [{"steps": STEPS} | case for case in cases]
     command = [*start, ROOT / "tests/training_cases.py", folder, name, json.dumps(cases)]
-    group = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
-    environment = {key: value for key, value in os.environ.items() if key not in group}
-    environment |= {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, env=ENVIRONMENT, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-4000:]
 
 
