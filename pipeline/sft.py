@@ -1,8 +1,8 @@
 """Supervised fine-tuning (paper section 3.2): chat examples, concatenated at random up to the context length.
 
 Inputs: `parent` or `init` (folder or hub id), `data` (sft-format files or hub ids). Output: a model folder.
-Of what the paper leaves open: the loss is on the assistant's words and EOS only, what a tool printed is
-context, and examples that share a sequence do not see each other.
+Our choices, where the paper is silent: the loss covers only the assistant's words and EOS, tool output is
+context, and there is no attention across the examples of a sequence.
 """
 
 import pipeline.common.environment  # noqa: F401  # isort: skip  # before torch and deepspeed
@@ -15,19 +15,19 @@ from typing import Any
 import numpy as np
 
 from pipeline.common.chat import CHAT_TEMPLATE, encode_chat, language_of
-from pipeline.common.loop import Plan, train
-from pipeline.common.model import TokenLogprobs, export_model, load_tokenizer, parameter_count
-from pipeline.common.packing import Row, best_fit, concatenate, make_row
+from pipeline.common.model import load_tokenizer
+from pipeline.common.next_token import TrainingPlan, train_and_export
+from pipeline.common.packing import PackedRow, best_fit, concatenate, make_row
 from pipeline.common.rows import read_rows
 from pipeline.common.stage import Counts, InputError, Stage, run_stage
-from pipeline.common.training import build_engine, constant, prepare, settings_from, start_from, use_threads
+from pipeline.common.training import constant, start_from, use_threads
 from pipeline.config.sft import SftSection
 
 Example = tuple[np.ndarray, np.ndarray]  # token ids, and whether each is the assistant's own
 
 
 def with_suffix(row: dict[str, Any], section: SftSection) -> list[dict[str, str]]:
-    """The example's messages, its user turns followed by the instruction of its format and language."""
+    """The example's messages, with the instruction of its format and language after each user turn."""
     suffixes = section.suffix.get(row.get("format", "cot"), {})
     messages = []
     for message in row["messages"]:
@@ -40,7 +40,7 @@ def with_suffix(row: dict[str, Any], section: SftSection) -> list[dict[str, str]
 
 @dataclass
 class Examples:
-    """What the sources hold, and what was left out of it (reason -> count; the first place of each)."""
+    """Examples of the sources, and those left out: count and first place by reason."""
 
     kept: list[Example] = field(default_factory=list)
     left_out: Counter[str] = field(default_factory=Counter)
@@ -52,7 +52,7 @@ class Examples:
 
 
 def encode_example(row: dict[str, Any], tokenizer: Any, section: SftSection) -> Example:
-    """An example as token ids. Raises InputError for one that nothing can be learnt from."""
+    """An example as token ids. Raises InputError if it is malformed or has no assistant message."""
     try:
         ids, own = encode_chat(tokenizer, with_suffix(row, section))
     except (KeyError, TypeError, AttributeError) as error:
@@ -63,7 +63,7 @@ def encode_example(row: dict[str, Any], tokenizer: Any, section: SftSection) -> 
 
 
 def encode_examples(sources: list[str], tokenizer: Any, section: SftSection) -> Examples:
-    """Every example as token ids; malformed ones and those above the context as the section says."""
+    """All examples as token ids; the section says what happens to malformed and too long ones."""
     found = Examples()
     for source in sources:
         for place, row in read_rows(source):
@@ -88,8 +88,7 @@ def encode_examples(sources: list[str], tokenizer: Any, section: SftSection) -> 
 
 
 class Epochs:
-    """Rows of training by number; each pass over the examples has an order of its own, from the seed
-    alone."""
+    """Rows of training by number; the order of each pass over the examples depends on the seed alone."""
 
     def __init__(
         self, examples: list[Example], context: int, pad: int, seed: int, packing: str = "random"
@@ -97,10 +96,10 @@ class Epochs:
         self.examples, self.context, self.pad, self.seed = examples, context, pad, seed
         self.packing = packing
         self.lengths = np.array([len(ids) for ids, _ in examples])
-        self.rows: list[list[int]] = []  # all passes so far, one after the other
+        self.rows: list[list[int]] = []  # of all passes so far
         self.passes = 0
 
-    def row(self, n: int) -> Row:
+    def row(self, n: int) -> PackedRow:
         """Row `n`, counted over all passes."""
         while n >= len(self.rows):
             order = np.random.default_rng([self.seed, self.passes]).permutation(len(self.examples))
@@ -112,13 +111,12 @@ class Epochs:
 
 
 def run(stage: Stage[SftSection]) -> Counts:
-    """Train and export; returns what was used, left out and seen."""
+    """Train and export; returns counts of examples, passes and tokens."""
     section = stage.config
     use_threads(stage.launch)
-    found = [path for name in ("parent", "init") for path in stage.inputs.get(name, [])]
-    if len(found) != 1:
-        raise InputError(f"sft {stage.instance}: needs one --input parent or init, got {len(found)}")
-    tokenizer, sources = load_tokenizer(found[0]), stage.inputs.get("data", [])
+    parent, sources = stage.source("parent", "init"), stage.inputs.get("data", [])
+    tokenizer = load_tokenizer(parent)
+    tokenizer.chat_template = CHAT_TEMPLATE  # an init may have another one, but this is what is trained
     examples = encode_examples(sources, tokenizer, section)
     if not examples.kept:
         raise InputError(
@@ -127,26 +125,17 @@ def run(stage: Stage[SftSection]) -> Counts:
     if stage.is_main:
         for reason, count in examples.left_out.items():
             print(f"sft: {count} examples {reason}, first {examples.places[reason]}", file=sys.stderr)
-    model = start_from(found[0], tokenizer, stage)
-    prepare(model, stage.launch)
-    engine = build_engine(
-        TokenLogprobs(model, section.precision == "mixed"), settings_from(section, stage.launch)
-    )
     pad = tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id
     rows = Epochs(examples.kept, section.context, pad, section.seed, section.packing)
     schedule = constant(section.learning_rate, section.warmup_steps)
-    plan = Plan(rows.row, section.steps, section.batch, schedule, ["examples"])
-    totals = train(stage, engine, plan)
-    tokenizer.chat_template = CHAT_TEMPLATE  # an init may have come with another; this is what was trained
-    export_model(engine, tokenizer, stage.partial)
+    plan = TrainingPlan(rows.row, section.steps, section.batch, schedule, ["examples"])
+    counts = train_and_export(stage, start_from(parent, tokenizer, stage), tokenizer, plan)
     return {
+        **counts,
         "examples": len(examples.kept),
         "too_long": examples.left_out["too_long"],
         "malformed": examples.left_out["malformed"],
-        "steps": section.steps,
         "passes": rows.passes,
-        "parameters": parameter_count(model),
-        **totals,
     }
 
 

@@ -6,14 +6,8 @@ from datatrove.data import Document
 from datatrove.pipeline.readers import JsonlReader
 from datatrove.pipeline.writers import JsonlWriter
 
-from pipeline.common.shards import (
-    DocumentWriter,
-    _lines,
-    read_documents,
-    read_table,
-    shard_paths,
-    write_table,
-)
+from pipeline.common.rows import raw_lines
+from pipeline.common.shards import DocumentWriter, read_documents, read_table, shard_paths, write_table
 from pipeline.common.stage import InputError
 
 DOCUMENTS = [
@@ -40,8 +34,7 @@ def test_a_shard_has_the_lines_that_datatrove_writes_and_reads_back_equal(tmp_pa
         for document in DOCUMENTS:
             writer.write(document, rank=0)
     ours, theirs = (tmp_path / name / "00000.jsonl.zst" for name in ("ours", "theirs"))
-    with ours.open("rb") as one, theirs.open("rb") as other:
-        assert list(_lines(one)) == list(_lines(other))
+    assert list(raw_lines(ours)) == list(raw_lines(theirs))
     assert list(read_documents(theirs)) == DOCUMENTS
     assert list(read_documents(tmp_path / "ours" / "00000.jsonl.zst")) == DOCUMENTS
     assert list(JsonlReader(str(tmp_path / "ours"), add_file_path=False).run()) == DOCUMENTS

@@ -59,7 +59,7 @@ def test_a_sample_depends_on_its_prompt_and_seed_alone(generator) -> None:
 
 
 def test_after_new_weights_the_samples_come_from_them(generator, tmp_path: Path) -> None:
-    """Prompts span several cache blocks, so that stale cached keys and values would show."""
+    """Prompts span several cache blocks, so that stale cached keys and values would change the result."""
     from transformers import AutoModelForCausalLM
 
     texts = prompts(2, 250)
@@ -85,7 +85,7 @@ def test_greedy_samples_are_the_most_likely_tokens_and_stops_hold(generator) -> 
 
 
 def test_an_engine_that_died_says_so(generator) -> None:
-    """Its scheduler is taken away: what a crashed engine looks like from outside. The engine's last test."""
+    """Without its scheduler the engine fails as a crashed one does. No later test can use it."""
     from pipeline.common.generation import EngineDied
 
     generator.llm.llm_engine.engine_core.engine_core.scheduler = None
@@ -95,7 +95,7 @@ def test_an_engine_that_died_says_so(generator) -> None:
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_a_sleeping_sampler_gives_its_memory_back_and_samples_the_same_again(folder: Path) -> None:
+def test_a_sleeping_sampler_frees_its_memory_and_samples_the_same_after_waking(folder: Path) -> None:
     from pipeline.common.generation import Generator
 
     engine = Generator(folder, dtype="bfloat16", max_model_len=256, gpu_memory=0.3, sleep=True)

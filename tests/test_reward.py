@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import os
 import shutil
 import signal
 import sys
@@ -17,6 +16,7 @@ from typing import Any
 import pytest
 import torch
 import zstandard
+from programs import finished, start
 from tiny_model import save_tiny_model
 
 from pipeline.common.model import load_tokenizer
@@ -24,9 +24,9 @@ from pipeline.common.stage import InputError
 from pipeline.config.reward import RewardSection
 from pipeline.evaluate.benchmarks import Item
 from pipeline.reward.__main__ import check_continues
-from pipeline.reward.labels import Labeller, Sampler, Solution
+from pipeline.reward.labels import Labeller, Solution, SolutionSampler
 from pipeline.reward.measure import best_of_n, calibration, calibration_error, reranking
-from pipeline.reward.model import RewardModel, Scorer, load_reward_model, load_trunk, score_steps
+from pipeline.reward.model import RewardModel, StepScorer, load_reward_model, load_trunk, score_steps
 from pipeline.reward.replay import identity, read_labels, replayed
 from pipeline.reward.steps import locate_steps, split_steps, step_ends
 from pipeline.reward.train import step_batches
@@ -87,7 +87,7 @@ def byte_level() -> Any:
         ("sentence", "It is 3. b", ["It is 3. ", "b"]),
     ],
 )
-def test_a_step_ends_in_a_token_of_its_own_whatever_the_tokenizer_merges(byte_level, split, text, steps):
+def test_each_step_ends_in_its_own_token_whatever_the_tokenizer_merges(byte_level, split, text, steps):
     """A prefix up to a step's end must hold the whole step and nothing of the next one's words."""
     tokens = [*byte_level(text)["input_ids"], byte_level.eos_token_id]
     found = locate_steps(byte_level, tokens, split)
@@ -132,17 +132,17 @@ def completions(question: str) -> dict[str, list[str]]:
     }
 
 
-def scripted(tokenizer, script: dict[str, list[str]]) -> tuple[Sampler, ScriptedEngine]:
+def scripted(tokenizer, script: dict[str, list[str]]) -> tuple[SolutionSampler, ScriptedEngine]:
     engine = ScriptedEngine(tokenizer, script)
     section = RewardSection(solutions=4, completions=4, max_tokens=40)
-    return Sampler(lambda: engine, tokenizer, section, context=100), engine
+    return SolutionSampler(lambda: engine, tokenizer, section, context=100), engine
 
 
 def labels(labeller: Labeller, tokenizer) -> list[Solution]:
     return labeller.label([Item("q", "3+4?", "7")], [tokenizer("Q", add_special_tokens=False)["input_ids"]])
 
 
-def test_a_step_is_as_good_as_its_completions(tiny):
+def test_step_labels_come_from_the_verdicts_on_completions(tiny):
     tokenizer = load_tokenizer(tiny)
     sampler, engine = scripted(tokenizer, SOLUTIONS | completions("Q"))
     prompts = {"q": tokenizer("Q", add_special_tokens=False)["input_ids"]}
@@ -153,7 +153,7 @@ def test_a_step_is_as_good_as_its_completions(tiny):
     assert ranked["best_of_n"]["4"] == 1.0 and ranked["maj@n"]["4"] == 1.0 and ranked["pass@n"]["1"] == 0.5
 
 
-def test_another_model_completes_in_its_own_tokens_and_format(tiny, byte_level):
+def test_a_completer_uses_its_own_tokens_and_format(tiny, byte_level):
     tokenizer = load_tokenizer(tiny)
     policy, asked = scripted(tokenizer, SOLUTIONS)
     completer, completed = scripted(byte_level, completions("other: "))
@@ -171,7 +171,7 @@ def solution(number: int, question: int = 0) -> Solution:
     )
 
 
-def test_a_tenth_of_the_training_solutions_are_earlier_ones_each_once_and_none_new(tmp_path):
+def test_a_tenth_of_the_training_solutions_are_drawn_once_each_from_earlier_rounds(tmp_path):
     def write(name: str, numbers: range) -> str:
         path = tmp_path / name
         path.write_text("".join(json.dumps(asdict(solution(number))) + "\n" for number in numbers))
@@ -219,7 +219,7 @@ def test_packed_scores_equal_scores_one_by_one(tiny):
     model = RewardModel(load_trunk(tiny, "fp32")).eval()
     torch.manual_seed(0)
     torch.nn.init.normal_(model.head.weight)
-    scorer = Scorer(model, tokenizer, {"split": "line", "target": "process"})
+    scorer = StepScorer(model, tokenizer, {"split": "line", "target": "process"})
     prompts = [
         tokenizer(text, add_special_tokens=False)["input_ids"] for text in ("Q: 3+4?", "Question", "q")
     ]
@@ -231,7 +231,7 @@ def test_packed_scores_equal_scores_one_by_one(tiny):
         assert [score for _, score in row] == pytest.approx([score for _, score in other], abs=1e-6)
 
 
-def test_every_epoch_sees_every_example_once_in_a_new_order():
+def test_every_epoch_visits_every_example_once_in_a_new_order():
     section = RewardSection(epochs=2, batch=4, seed=3)
     batches = step_batches(10, section)
     order = [index for batch in batches for index in batch]
@@ -250,37 +250,19 @@ def folder(tmp_path_factory) -> Path:
     save_tiny_model(folder / "model", seed=0)
     rows = [{"id": f"q{n}", "question": f"What is {n}+2?", "answer": str(n + 2)} for n in range(12)]
     (folder / "prompts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    finished(start(folder, "first"))
+    finished(label_and_train(folder, "first"))
     return folder
 
 
-def start(
+def label_and_train(
     folder: Path, name: str, launch: dict | None = None, parent: str = "model", **keys: object
 ) -> Popen:
-    """Start the program; its model goes to `<folder>/<name>/data`."""
+    """Start the program in `<folder>/<name>`."""
     inputs = {"parent": parent, "policy": "model", "prompts": "prompts.jsonl"}
     if parent != "model":
         inputs["history"] = f"{parent}/labels.jsonl"
-    command = [sys.executable, "-m", "pipeline.start", "pipeline.reward", "--instance", name]
-    command += [
-        "--config",
-        json.dumps(SECTION | keys),
-        "--launch",
-        json.dumps({"save_minutes": 0} | (launch or {})),
-    ]
-    command += ["--work", folder / name / "work", "--output", folder / name / "data"]
-    command += ["--manifest", folder / name / "manifest.json"]
-    for key, path in inputs.items():
-        command += ["--input", f"{key}={folder / path}"]
-    group = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
-    environment = {key: value for key, value in os.environ.items() if key not in group}
-    environment |= {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-    return Popen(command, cwd=ROOT, env=environment, stderr=PIPE, text=True)
-
-
-def finished(process: Popen) -> None:
-    _, errors = process.communicate(timeout=180)
-    assert process.returncode == 0, errors
+    paths = {key: folder / path for key, path in inputs.items()}
+    return start("reward", folder / name, SECTION | keys, launch, paths)
 
 
 def lines(path: Path) -> list[dict]:
@@ -313,12 +295,12 @@ def test_a_reward_model_learns_its_labels_and_is_measured(folder):
         load_reward_model(folder / "model")
 
 
-def test_killed_while_labelling_and_while_training_it_ends_with_the_same_labels_and_weights(folder):
+def test_a_run_killed_while_labelling_and_training_ends_with_the_same_labels_and_weights(folder):
     work = folder / "killed/work"
-    kill_when(start(folder, "killed"), work, "labels/*.jsonl")
-    kill_when(start(folder, "killed"), work, "checkpoints/step-*")
+    kill_when(label_and_train(folder, "killed"), work, "labels/*.jsonl")
+    kill_when(label_and_train(folder, "killed"), work, "checkpoints/step-*")
     first = {path.name: path.stat().st_mtime_ns for path in (work / "labels").iterdir()}
-    finished(start(folder, "killed"))
+    finished(label_and_train(folder, "killed"))
     counters = json.loads((folder / "killed/run.json").read_text())["counters"]
     whole = len(lines(folder / "first/data/metrics.jsonl"))
     assert "vllm.requests" not in counters and 0 < counters["deepspeed.steps"] < whole
@@ -337,7 +319,7 @@ def test_killed_while_labelling_and_while_training_it_ends_with_the_same_labels_
 def test_ranks_zero_stage_micro_batch_and_recomputation_do_not_change_the_trajectory(folder):
     shutil.copytree(*(folder / run / "work" / "labels" for run in ("first", "two")))
     launch = {"ranks": 2, "zero_stage": 3, "micro_batch": 1, "activation_checkpointing": True}
-    finished(start(folder, "two", launch))
+    finished(label_and_train(folder, "two", launch))
     one, two = (lines(folder / run / "data/metrics.jsonl") for run in ("first", "two"))
     for name in ("loss", "grad_norm", "lr"):
         assert [row[name] for row in two] == pytest.approx([row[name] for row in one], rel=1e-6), name
@@ -347,7 +329,7 @@ def test_ranks_zero_stage_micro_batch_and_recomputation_do_not_change_the_trajec
 
 
 def test_the_next_round_continues_the_model_with_a_tenth_of_the_earlier_labels(folder):
-    finished(start(folder, "second", parent="first/data", seed=1, temperature=1.5))
+    finished(label_and_train(folder, "second", parent="first/data", seed=1, temperature=1.5))
     counts = json.loads((folder / "second/manifest.json").read_text())["counts"]
     assert counts["replayed_solutions"] == round(0.1 * counts["training_solutions"]) > 0
     second, first = (lines(folder / run / "data/labels.jsonl") for run in ("second", "first"))

@@ -67,6 +67,6 @@ def test_a_change_reaches_the_rounds_after_it_and_no_other():
         ({"rm_0": {"replay": 1.0}}, "models.rm-0.replay: .*less than 1"),
     ],
 )
-def test_rounds_that_cannot_be_are_named(change, words):
+def test_impossible_rounds_are_named(change, words):
     with pytest.raises(ConfigError, match=words):
         Config(rounds(**change))

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import zstandard
 
 from pipeline.common.chat import encode, encode_chat, encode_documents
 from pipeline.common.packing import IGNORE
@@ -56,7 +57,7 @@ def tokenizer(corpus, tmp_path_factory):
     return AutoTokenizer.from_pretrained(made.partial)
 
 
-def test_numbers_are_split_into_digits_and_any_text_survives(tokenizer):
+def test_numbers_split_into_digits_and_any_text_decodes_to_itself(tokenizer):
     text = "12345 apples, naïve façade 你好 \N{SNOWMAN}\n\ttab"
     (ids,) = encode(tokenizer, [text])
     assert tokenizer.decode(ids) == text
@@ -71,7 +72,7 @@ def test_the_same_texts_give_the_same_tokenizer_bytes(corpus, tmp_path):
     assert first == second
 
 
-def test_a_special_tokens_name_in_a_text_is_only_text(tokenizer):
+def test_a_special_tokens_name_inside_a_text_is_ordinary_text(tokenizer):
     (ids,) = encode_documents(tokenizer, ["an <eos> inside"])
     assert ids[0] == tokenizer.bos_token_id and ids.count(tokenizer.eos_token_id) == 1
 
@@ -92,7 +93,7 @@ def test_chat_ids_are_those_of_the_template_and_only_answers_are_learnt(tokenize
     assert tokenizer.decode(learnt) == " 2 + 3 = 5<eos> 4<eos>"
 
 
-def test_what_a_tool_printed_is_context(tokenizer):
+def test_tool_output_is_context(tokenizer):
     answer = (
         "```python\nprint(7)\n```\n```output\n7\n```\nIt is 7."  # it opens the fence: that asks for a run
     )
@@ -130,7 +131,7 @@ def test_every_prefix_has_each_sources_share_within_one_sequence(shares):
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 64, 1000])
-def test_the_permutation_meets_every_index_once_and_depends_on_its_key(size):
+def test_the_permutation_visits_every_index_once_and_depends_on_its_key(size):
     orders = [[permute(index, size, key) for index in range(size)] for key in (1, 2)]
     assert sorted(orders[0]) == list(range(size))
     assert size < 64 or orders[0] != orders[1]
@@ -264,6 +265,12 @@ def test_bad_sources_are_named(corpus, tokenizer, mixture_folder, tmp_path):
     (tmp_path / "cut.jsonl").write_text('{"text": "a"}\n{"text": ')
     with pytest.raises(InputError, match="cut.jsonl: line 2: not JSON"):
         list(read_rows(str(tmp_path / "cut.jsonl")))
+    compressed = zstandard.compress(corpus.read_bytes())
+    (tmp_path / "cut.jsonl.zst").write_bytes(compressed[:-20])
+    with pytest.raises(InputError, match="cut.jsonl.zst: cannot be read after line"):
+        list(read_rows(str(tmp_path / "cut.jsonl.zst")))
+    (tmp_path / "two.jsonl.zst").write_bytes(compressed + compressed)
+    assert len(list(read_rows(str(tmp_path / "two.jsonl.zst")))) == 2 * len(TEXTS)
     with pytest.raises(InputError, match="line 1: no text in field 'body'"):
         list(read_texts(str(corpus), "body"))
     with pytest.raises(InputError, match="do not fill one sequence"):

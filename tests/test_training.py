@@ -1,21 +1,20 @@
-"""Training is exact: packing leaks nothing, batches may be cut anywhere, killed runs end as whole ones do."""
+"""Training is exact: packing leaks nothing, batches may be cut anywhere, a kill changes nothing."""
 
 import json
-import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
+from subprocess import Popen
 
 import numpy as np
 import pytest
 import torch
 import transformers
+from programs import finished, start
 from tiny_model import save_tiny_model, save_tiny_tokens
 
-from pipeline.common import linear_loss
+from pipeline.common import checkpoint, linear_loss
 from pipeline.common.model import IGNORE, TokenLogprobs, load_model, load_tokenizer
 from pipeline.common.packing import best_fit, concatenate, make_row
 from pipeline.common.stage import InputError, Stage
@@ -53,46 +52,18 @@ def model(folder):
     return load_model(folder / "model").double()
 
 
-def train(
-    folder: Path, stage: str, name: str, launch: dict | None = None, **keys: object
-) -> subprocess.Popen:
-    """Start a training program; its model goes to `<folder>/<stage>-<name>/data`."""
-    output = folder / f"{stage}-{name}"
-    inputs = {"cpt": ["tokens=tokens"], "sft": ["data=sft.jsonl"]}[stage] + ["init=model"]
-    command = [sys.executable, "-m", "pipeline.start", f"pipeline.{stage}"]
-    command += [
-        "--config",
-        json.dumps(SECTIONS[stage] | keys),
-        "--launch",
-        json.dumps({"save_minutes": 0} | (launch or {})),
-    ]
-    command += [
-        "--work",
-        output / "work",
-        "--output",
-        output / "data",
-        "--manifest",
-        output / "manifest.json",
-    ]
-    for pair in inputs:
-        key, _, path = pair.partition("=")
-        command += ["--input", f"{key}={folder / path}"]
-    group = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
-    environment = {key: value for key, value in os.environ.items() if key not in group}
-    environment |= {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-    return subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True)
-
-
-def finished(process: subprocess.Popen) -> None:
-    _, errors = process.communicate(timeout=120)
-    assert process.returncode == 0, errors
+def train(folder: Path, stage: str, name: str, launch: dict | None = None, **keys: object) -> Popen:
+    """Start a training program in `<folder>/<stage>-<name>`."""
+    data = {"cpt": {"tokens": folder / "tokens"}, "sft": {"data": folder / "sft.jsonl"}}[stage]
+    inputs = data | {"init": folder / "model"}
+    return start(stage, folder / f"{stage}-{name}", SECTIONS[stage] | keys, launch, inputs)
 
 
 def metrics(folder: Path, run: str) -> list[dict]:
     return [json.loads(line) for line in (folder / run / "data/metrics.jsonl").read_text().splitlines()]
 
 
-def kill_in_the_middle(process: subprocess.Popen, output: Path) -> None:
+def kill_in_the_middle(process: Popen, output: Path) -> None:
     log = output / "work/metrics.jsonl"
     while process.poll() is None and (not log.exists() or log.read_bytes().count(b"\n") < 8):
         time.sleep(0.002)
@@ -102,20 +73,29 @@ def kill_in_the_middle(process: subprocess.Popen, output: Path) -> None:
 
 
 @pytest.mark.parametrize("stage", ["cpt", "sft"])
-def test_a_run_killed_in_the_middle_ends_with_the_weights_of_an_undisturbed_one(folder, stage):
+def test_a_killed_run_resumes_from_its_newest_checkpoint_and_ends_with_the_same_weights(folder, stage):
     undisturbed = train(folder, stage, "whole")
     kill_in_the_middle(train(folder, stage, "killed"), folder / f"{stage}-killed")
     finished(undisturbed)
+    steps = [int(path.name[-7:]) for path in (folder / f"{stage}-killed/work/checkpoints").glob("step-*")]
     finished(train(folder, stage, "killed"))
-    resumed = json.loads((folder / f"{stage}-killed/run.json").read_text())["counters"]["deepspeed.steps"]
-    assert 0 < resumed < STEPS
+    counters = json.loads((folder / f"{stage}-killed/run.json").read_text())["counters"]
+    assert len(steps) > 1 and counters["deepspeed.steps"] == STEPS - max(steps)
     whole, killed = (folder / f"{stage}-{name}/data/model.safetensors" for name in ("whole", "killed"))
     assert whole.read_bytes() == killed.read_bytes()
     lines = [[line["loss"] for line in metrics(folder, f"{stage}-{name}")] for name in ("whole", "killed")]
     assert lines[0] == lines[1] and len(lines[0]) == STEPS and lines[0][-1] < lines[0][0]
 
 
-def test_a_run_goes_on_only_from_checkpoints_of_the_same_inputs(folder, tmp_path):
+def test_the_newest_checkpoint_is_the_one_after_most_steps(tmp_path):
+    assert checkpoint.newest(tmp_path) is None
+    for name in ("step-0000010", "step-0000009", "partial", ".step-0000011.old"):
+        (tmp_path / name).mkdir()
+    assert checkpoint.newest(tmp_path) == tmp_path / "step-0000010"
+    assert checkpoint.step_of(tmp_path / "step-0000010") == 10
+
+
+def test_changed_inputs_discard_the_checkpoints(folder, tmp_path):
     for name in ("model", "sft.jsonl"):
         (shutil.copytree if (folder / name).is_dir() else shutil.copy)(folder / name, tmp_path / name)
     kill_in_the_middle(train(tmp_path, "sft", "killed"), tmp_path / "sft-killed")
@@ -150,7 +130,7 @@ def test_packed_examples_give_the_logprobs_and_gradients_of_single_ones(model):
 
 
 @pytest.mark.parametrize("family", ["Qwen2Config", "Qwen3Config", "MistralConfig"])
-def test_documents_are_apart_in_other_families_and_with_grouped_heads(family):
+def test_no_attention_across_documents_in_other_families_and_with_grouped_heads(family):
     config = getattr(transformers, family)(
         vocab_size=100,
         hidden_size=64,
@@ -237,7 +217,7 @@ def test_bf16_weights_get_the_gradients_of_fp32_ones_but_for_rounding(tmp_path):
         assert abs(gradient.norm() / exact.norm() - 1) < 0.01
 
 
-def test_the_schedules_are_the_papers():
+def test_the_schedules_are_those_of_the_paper():
     rate = multi_step(5.3e-4, steps=37_500, warmup_steps=2000, drops=[(0.8, 0.316), (0.9, 0.1)])
     at = [0, 999, 1999, 2000, 29_999, 30_000, 33_749, 33_750, 37_499]
     expected = [5.3e-4 / 2000, 2.65e-4, 5.3e-4, 5.3e-4, 5.3e-4, 1.6748e-4, 1.6748e-4, 5.3e-5, 5.3e-5]
@@ -246,7 +226,7 @@ def test_the_schedules_are_the_papers():
     assert [constant(1.0, 3)(step) for step in range(4)] == [0.25, 0.5, 0.75, 1.0]
 
 
-def test_each_pass_trains_on_every_example_once_in_an_order_of_its_own(folder):
+def test_each_pass_trains_on_every_example_once_in_its_own_order(folder):
     tokenizer = load_tokenizer(folder / "model")
     section = SftSection(context=CONTEXT, suffix={})
     examples = encode_examples([str(folder / "sft.jsonl")], tokenizer, section).kept
@@ -322,7 +302,7 @@ def test_a_split_example_keeps_every_word_of_its_answer(folder, tmp_path):
     assert tokenizer.decode(np.concatenate([ids[own] for ids, own in pieces])) == f" {answer}</s>"
 
 
-def test_what_cannot_be_trained_is_refused_before_training(folder, tmp_path):
+def test_untrainable_inputs_are_refused_before_training(folder, tmp_path):
     (tmp_path / "empty.jsonl").write_text("")
     write_examples(tmp_path / "one.jsonl", [("user", "1"), ("assistant", "2")])
     shutil.copytree(folder / "model", tmp_path / "small")

@@ -1,20 +1,19 @@
-"""The trajectory of a training run depends on data and settings alone, not on how it is cut or spread."""
+"""Training depends on data and settings alone, not on micro-batches, ranks, ZeRO stage or packing order."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from programs import ENVIRONMENT, ROOT
 from safetensors.numpy import load_file
 from tiny_model import save_tiny_model, save_tiny_tokens
 
 from pipeline.common import checkpoint
 from pipeline.common.stage import InputError
 
-ROOT = Path(__file__).resolve().parents[1]
 STEPS = 4
 STAGES = (1, 2, 3)
 ALONE = [
@@ -40,16 +39,13 @@ def run_cases(folder: Path, name: str, ranks: int, cases: list[dict]) -> None:
         start += ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
     cases = [{"steps": STEPS} | case for case in cases]
     command = [*start, ROOT / "tests/training_cases.py", folder, name, json.dumps(cases)]
-    group = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
-    environment = {key: value for key, value in os.environ.items() if key not in group}
-    environment |= {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, env=ENVIRONMENT, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-4000:]
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory) -> Path:
-    """The same training on one rank and on two, cut in several ways, and taken up by one rank from two."""
+    """The same training on one rank and on two, cut in several ways, and resumed on one after two."""
     folder = tmp_path_factory.mktemp("exact")
     save_tiny_model(folder / "model", seed=1, tied=False, spread=0.05)
     save_tiny_tokens(folder / "tokens", folder / "model")
@@ -94,7 +90,7 @@ def test_loss_and_gradient_norm_do_not_depend_on(runs, case, other):
 
 
 @pytest.mark.parametrize("zero", STAGES)
-def test_one_rank_takes_up_the_work_of_two(runs, zero):
+def test_one_rank_resumes_a_run_of_two(runs, zero):
     same_trajectory(runs, f"one-resumed{zero}", f"two-zero{zero}")
     found, expected = (
         load_file(runs / case / "partial/model.safetensors")
@@ -112,7 +108,7 @@ def test_order_windows_and_cursor_are_the_same_at_another_world_size(runs, zero)
     late = {n: digest for n, digest in whole.items() if n >= 2 * 8}
     assert {n: digest for n, digest in resumed.items() if n >= 2 * 8} == late
     first = lines(runs, f"two-half{zero}")
-    assert lines(runs, f"one-resumed{zero}")[:2] == first[:2]  # what two ranks did is not done again
+    assert lines(runs, f"one-resumed{zero}")[:2] == first[:2]  # the steps of two ranks are not repeated
     totals = [
         json.loads((runs / case / "totals.json").read_text())
         for case in (f"two-zero{zero}", f"one-resumed{zero}")
@@ -138,7 +134,7 @@ def test_metrics_go_to_tensorboard_too(runs):
 
 
 class Engine:
-    """The part of an engine that is asked before anything is loaded."""
+    """The part of an engine that `load` uses before it loads anything."""
 
     world_size, global_rank = 1, 0
 

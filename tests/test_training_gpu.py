@@ -1,4 +1,4 @@
-"""On a GPU: torch's variable-length kernel and compiled layers give what document by document does."""
+"""On a GPU, torch's variable-length kernel and compiled layers agree with attention document by document."""
 
 import pytest
 import torch
@@ -23,7 +23,7 @@ def packed(device: str) -> list[torch.Tensor]:
 
 @pytest.mark.parametrize(("precision", "mixed"), [("bf16", False), ("fp32", True)])
 @pytest.mark.parametrize("compiled", [False, True])
-def test_documents_on_a_gpu_are_those_of_the_cpu(tmp_path, precision, mixed, compiled):
+def test_packed_documents_give_the_same_on_a_gpu_as_on_the_cpu(tmp_path, precision, mixed, compiled):
     folder = save_tiny_model(tmp_path / "model", seed=2, tied=False, spread=0.1)
     exact, model = load_model(folder), load_model(folder, precision).cuda()
     prepare(model, {"compile": compiled})

@@ -17,9 +17,9 @@ from pathlib import Path
 import numpy as np
 import torch.distributed as dist
 
-from pipeline.common.loop import Plan, train
 from pipeline.common.model import TokenLogprobs, export_model, load_tokenizer
-from pipeline.common.packing import Row, concatenate, make_row
+from pipeline.common.next_token import TrainingPlan, train
+from pipeline.common.packing import PackedRow, concatenate, make_row
 from pipeline.common.stage import Stage
 from pipeline.common.training import build_engine, prepare, settings_from, start_from, start_process_group
 from pipeline.config.cpt import CptSection
@@ -29,7 +29,7 @@ CONTEXT, BATCH = 48, 8
 SECTION = CptSection(precision="fp32", learning_rate=1e-3, context=CONTEXT)
 
 
-def example_row(n: int, backward: bool) -> Row:
+def example_row(n: int, backward: bool) -> PackedRow:
     """Row `n` of steps of 20 examples each, which are packed in their order or in the opposite one."""
     step, index = divmod(n, BATCH)
     generator = np.random.default_rng(step)
@@ -57,14 +57,14 @@ def run(folder: Path, name: str, case: dict) -> None:
     mixture = Mixture(folder / "tokens", CONTEXT, seed=3)
     order = case.get("order")
 
-    def row(n: int) -> Row:
+    def row(n: int) -> PackedRow:
         found = mixture.row(n) if order is None else example_row(n, order == "backward")
         digest = hashlib.sha256(found.tokens.tobytes() + found.targets.tobytes()).hexdigest()
         with (work / f"rows-{rank}.jsonl").open("a") as file:
             file.write(json.dumps([n, digest]) + "\n")
         return found
 
-    plan = Plan(row, case["steps"], BATCH, lambda step: SECTION.learning_rate, mixture.names)
+    plan = TrainingPlan(row, case["steps"], BATCH, lambda step: SECTION.learning_rate, mixture.names)
     totals = train(stage, engine, plan)
     export_model(engine, tokenizer, work / "partial")
     if rank == 0:

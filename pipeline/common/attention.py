@@ -1,9 +1,8 @@
 """Attention inside documents: causal, and never from one document of a packed row to another.
 
-Registered with transformers as `documents`: a GPU runs torch's own variable-length flash kernel (no further
-package), everything else runs plain causal attention document by document. Neither makes a T x T mask, and a
-document of length L costs L x L wherever it lies. Shape suffixes: B rows, T positions, N = B*T, H heads,
-E size of a head.
+Registered with transformers as `documents`. A GPU runs torch's variable-length flash kernel, which needs no
+further package; other devices run plain causal attention document by document. Neither builds a T x T mask:
+a document of length L costs L x L. Shape suffixes: B rows, T positions, N = B*T, H heads, E size of a head.
 """
 
 import inspect
@@ -23,15 +22,14 @@ KNOWN = frozenset(inspect.signature(varlen_attn).parameters)
 
 
 def document_arguments(positions_BT: Tensor) -> dict[str, Any]:
-    """What a transformers model passes on to its attention: where documents begin, in rows laid end to end.
-
-    A document begins wherever a position is 0, and at each row's start.
+    """Keyword arguments that a transformers model passes on to its attention: the document boundaries of
+    `positions_BT`, its rows laid end to end. A document begins at each position 0 and at each row's start.
     """
     starts_BT = positions_BT == 0
     starts_BT[:, 0] = True
     starts = starts_BT.flatten().nonzero().squeeze(1)
     ends = F.pad(starts, (0, 1), value=positions_BT.numel()).to(torch.int32)
-    length = positions_BT.shape[1]  # an upper bound that stays the same: compiled code is not made again
+    length = positions_BT.shape[1]  # a constant upper bound, so that compiled code is reused
     return {
         "cu_seq_lens_q": ends,
         "cu_seq_lens_k": ends,
@@ -54,9 +52,9 @@ def attend(
 ) -> tuple[Tensor, None]:
     """Attention of `query` (B, H, T, E) to `key` and `value`, as (B, T, H, E).
 
-    Documents are those of `document_arguments`, which are made of the positions where they are not given; a
-    mask (B, 1, T, T) takes their place. Raises RuntimeError without any of these, because attending across
-    documents would go unnoticed, and for rows longer than a model's sliding window.
+    Document boundaries come from `document_arguments`, or else from `position_ids`; a mask (B, 1, T, T)
+    replaces both. Raises RuntimeError without any of the three, because attention across documents would go
+    unnoticed, and for rows longer than the model's sliding window.
     """
     if attention_mask is not None:
         return sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **others)
@@ -70,10 +68,12 @@ def attend(
         raise RuntimeError(f"{type(module).__name__} sees {window} tokens back; rows have {max_length_q}")
     flat = [tensor.transpose(1, 2).flatten(0, 1) for tensor in (query, key, value)]
     if query.is_cuda and value.dtype in (torch.bfloat16, torch.float16):
-        flat = [tensor.to(value.dtype) for tensor in flat]  # rotation leaves fp32 where weights are
+        flat = [
+            tensor.to(value.dtype) for tensor in flat
+        ]  # rotary embeddings return fp32 where weights are fp32
         output_NHE = _variable_length(*flat, cu_seq_lens_q, max_length_q, scaling)
     else:
-        # In fp32: the CPU's flash kernel takes four times as long for a bf16 gradient.
+        # fp32, because the CPU's flash kernel takes four times as long for bf16 gradients.
         flat = [tensor.float() if tensor.dtype == torch.bfloat16 else tensor for tensor in flat]
         with torch.autocast(query.device.type, enabled=False):
             output_NHE = _one_by_one(*flat, cu_seq_lens_q.tolist(), scaling).to(value.dtype)
@@ -83,7 +83,7 @@ def attend(
 def _one_by_one(
     query_NHE: Tensor, key_NHE: Tensor, value_NHE: Tensor, ends: list[int], scaling: float | None
 ) -> Tensor:
-    """Each document by itself; neighbours of equal length share a call."""
+    """Causal attention of each document; neighbours of equal length share a call."""
     heads = query_NHE.shape[1]
     if key_NHE.shape[1] != heads:
         groups = heads // key_NHE.shape[1]
@@ -104,7 +104,7 @@ def _one_by_one(
 def _variable_length(
     query_NHE: Tensor, key_NHE: Tensor, value_NHE: Tensor, ends: Tensor, longest: int, scaling: float | None
 ) -> Tensor:
-    """All documents in one flash kernel; its Python signature differs between versions of torch."""
+    """All documents in one flash kernel, whose Python signature differs between versions of torch."""
     options: dict[str, Any] = {"window_size": (-1, 0)} if "window_size" in KNOWN else {"is_causal": True}
     if scaling is not None and "scale" in KNOWN:
         options["scale"] = scaling
@@ -118,7 +118,7 @@ def _variable_length(
 
 
 def _no_mask(*_: Any, **__: Any) -> None:
-    """Documents are told apart by `document_arguments`, not by a mask."""
+    """`document_arguments` separate the documents, not a mask."""
     return None
 
 

@@ -1,8 +1,8 @@
 r"""The paper's chat format (section 8.2 of its evaluation code) as text, template and token ids.
 
 `User: {question}\n\nAssistant: {answer}` with BOS in front and EOS after each answer; no system prompt. A
-prompt ends in `Assistant:`, so an answer starts with its space. Prompt and answers are tokenised apart, as
-they are when a model continues a prompt. Text is text: a special token's name inside it stands for nothing.
+prompt ends in `Assistant:`, so an answer starts with a space. Prompt and answers are tokenised separately, as
+when a model continues a prompt. A special token's name inside a text is ordinary text.
 """
 
 import re
@@ -41,11 +41,11 @@ def language_of(text: str) -> str:
 
 
 def encode_chat(tokenizer: Any, messages: Sequence[dict[str, str]]) -> tuple[list[int], list[bool]]:
-    """Token ids of a conversation, and for each whether it is the assistant's own: words and EOS.
+    """Token ids of a conversation, and for each whether the assistant writes it (its words and EOS).
 
-    What a tool answered (the inside and the end of an `output` fence in an assistant's message) is context,
-    not its own; opening the fence is its own: that is how it asks for the result. Raises
-    InputError for an unknown role or turns that do not alternate, starting with the user.
+    A tool's answer, which is the inside and the end of an `output` fence in an assistant's message, is
+    context; the assistant opens the fence itself to ask for it. Raises InputError for an unknown role, or for
+    turns that do not alternate, starting with the user.
     """
     texts: list[str] = []
     own: list[bool] = []
@@ -62,7 +62,7 @@ def encode_chat(tokenizer: Any, messages: Sequence[dict[str, str]]) -> tuple[lis
         for number, part in enumerate(TOOL_OUTPUT.split(f" {message['content']}")):
             if part:
                 texts.append(part)
-                own.append(number % 2 == 0)  # between its own words stands what the tool said
+                own.append(number % 2 == 0)  # odd parts are tool outputs
         texts.append("")
         own.append(True)
     ids = [] if tokenizer.bos_token_id is None else [tokenizer.bos_token_id]

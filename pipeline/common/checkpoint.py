@@ -1,9 +1,9 @@
-"""Checkpoints of a DeepSpeed engine: complete or absent, exact to the bit, newest one found by name.
+"""Checkpoints of a DeepSpeed engine: complete or absent, and exact to the bit.
 
 A checkpoint is a folder `step-NNNNNNN` with DeepSpeed's files (weights, optimiser, caller's state), the
-random state of each rank and `checkpoint.json`, which says whose it is. It is written beside its place,
-flushed to disk and renamed, so a kill leaves no half of one. Another number of ranks takes it up through
-DeepSpeed's universal format, exact but for the order of sums.
+random state of each rank, and `checkpoint.json`, which identifies the run. It is written under another name,
+flushed to disk and renamed, so a kill leaves no partial one. Another number of ranks loads it through
+DeepSpeed's universal format, exact but for the order of summation.
 """
 
 import json
@@ -27,13 +27,13 @@ TAG, UNIVERSAL = "state", "universal"
 
 
 class Clock:
-    """Says when the next checkpoint is due: `minutes` after the last one, by rank 0's clock."""
+    """Decides when the next checkpoint is due: `minutes` after the last one, by rank 0's clock."""
 
     def __init__(self, engine: Any, minutes: float) -> None:
         self.engine, self.seconds, self.last = engine, 60 * minutes, time.monotonic()
 
     def due(self) -> bool:
-        """Whether to save now; all ranks must ask, and hear the same. A yes starts the clock again."""
+        """Whether to save now. All ranks must ask and get the same answer; a yes restarts the clock."""
         answer = torch.tensor(time.monotonic() - self.last >= self.seconds, device=self.engine.device)
         if self.engine.world_size > 1:
             dist.broadcast(answer, 0)
@@ -55,10 +55,10 @@ def step_of(path: Path) -> int:
 def save(
     engine: Any, folder: Path, step: int, client_state: dict[str, Any], owner: str = "", keep: int = 2
 ) -> Path:
-    """Write `step-<step>` under `folder` and prune all but the `keep` newest; every rank calls it.
+    """Write `step-<step>` under `folder` and delete all but the `keep` newest; all ranks must call it.
 
-    `client_state` is the caller's (data position, counts, ...): rank 0's is kept. `owner` is the fingerprint
-    of what is trained.
+    `client_state` is the caller's own (data position, counts, ...); rank 0's is saved. `owner` is the
+    fingerprint of the model that is trained.
     """
     partial, final = folder / "partial", folder / f"step-{step:07d}"
     if engine.global_rank == 0:
@@ -81,11 +81,11 @@ def save(
 def load(engine: Any, path: Path, owner: str = "") -> dict[str, Any]:
     """Restore weights, optimiser and random state from `path`; returns the saved `client_state`.
 
-    Raises InputError for a checkpoint of another `owner`, ZeRO stage or model.
+    Raises InputError if the checkpoint has another `owner`, ZeRO stage or model.
     """
     saved, wanted = json.loads((path / "checkpoint.json").read_text()), _identity(engine, owner)
     for name, advice in (
-        ("owner", "it is of another configuration; delete it or give another --work"),
+        ("owner", "it belongs to another configuration; delete it or give another --work"),
         ("zero_stage", "set launch.zero_stage back, or delete it to start again"),
     ):
         if saved[name] != wanted[name]:
@@ -103,9 +103,9 @@ def load(engine: Any, path: Path, owner: str = "") -> dict[str, Any]:
     if found is None:
         raise InputError(f"{path}: not a checkpoint of this engine; delete it to start again")
     if tag == UNIVERSAL:
-        _set_apart(engine, decays)
+        _repair_optimizer(engine, decays)
     random_file = path / f"random-{engine.global_rank:05d}.pt"
-    if random_file.exists():  # absent when the number of ranks has grown
+    if random_file.exists():  # absent if there are more ranks now
         _restore_random_state(torch.load(random_file, weights_only=False))
     return state["caller"]
 
@@ -119,7 +119,7 @@ def _identity(engine: Any, owner: str) -> dict[str, Any]:
 
 
 def _make_universal(engine: Any, path: Path) -> str:
-    """Convert the checkpoint for any number of ranks, in a process of its own; returns the new tag."""
+    """Convert the checkpoint for any number of ranks, in a separate process; returns the new tag."""
     if engine.global_rank == 0 and not (path / UNIVERSAL).exists():
         partial = path / f"{UNIVERSAL}.partial"
         shutil.rmtree(partial, ignore_errors=True)
@@ -131,9 +131,9 @@ def _make_universal(engine: Any, path: Path) -> str:
     return UNIVERSAL
 
 
-def _set_apart(engine: Any, decays: list[float]) -> None:
-    """Undo what DeepSpeed's universal loading at ZeRO 3 mixes up: all parameters share one counter of steps,
-    which each of them then counts up, and all groups get the first one's weight decay.
+def _repair_optimizer(engine: Any, decays: list[float]) -> None:
+    """Repair what DeepSpeed's universal loading breaks at ZeRO 3: all parameters share one step counter,
+    which each of them increments, and all groups get the first one's weight decay.
     """
     optimizer = engine.optimizer.optimizer
     for state in optimizer.state.values():
@@ -160,7 +160,7 @@ def _restore_random_state(state: dict[str, Any]) -> None:
 
 
 def _flush(folder: Path) -> None:
-    """Ask the system to write every file under `folder` and the folder itself to disk."""
+    """Flush every file under `folder`, and the folder itself, to disk."""
     for path in [*folder.rglob("*"), folder]:
         descriptor = os.open(path, os.O_RDONLY)
         try:

@@ -1,4 +1,4 @@
-"""Environment variables that torch, DeepSpeed and vLLM read when imported; import this module before them."""
+"""Set the environment variables that torch, DeepSpeed and vLLM read at import: import this module first."""
 
 import os
 import shutil
@@ -13,19 +13,19 @@ def _prepare() -> None:
     ranks_here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     cores = len(os.sched_getaffinity(0))
     defaults = {
-        # Processes that share cores cost five times the work: give each rank its own.
+        # OpenMP threads that compete for cores take five times as long: give each rank its own cores.
         "OMP_NUM_THREADS": str(max(1, cores // ranks_here)),
-        # Waiting threads sleep instead of spinning, which costs far more where anything else runs.
+        # Waiting threads sleep: spinning would slow down everything else on the machine.
         "OMP_WAIT_POLICY": "PASSIVE",
         "TOKENIZERS_PARALLELISM": "false",
-        # The engine lives in the training process: weights go over in memory, and one kill ends everything.
+        # vLLM runs inside the training process: weights are passed in memory, and one kill ends both.
         "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
         "VLLM_LOGGING_LEVEL": "ERROR",
         "VLLM_NO_USAGE_STATS": "1",
         "HF_HUB_DISABLE_TELEMETRY": "1",
         "TORCH_CPP_LOG_LEVEL": "ERROR",
         "DS_LOG_LEVEL": "warning",
-        # A slow engine start must not trip the process group's ten-minute default (minutes).
+        # Minutes. vLLM may start more slowly than the process group's default timeout of ten minutes.
         "DEEPSPEED_TIMEOUT": "60",
     }
     if not _has_gpu():
@@ -38,5 +38,5 @@ def _prepare() -> None:
 
 
 _prepare()
-# vLLM's own use of deprecated names, at every start; nothing a reader of our logs can act on.
+# vLLM uses deprecated names at every start; readers of our logs cannot act on that.
 warnings.filterwarnings("ignore", category=FutureWarning, module="vllm")

@@ -1,7 +1,7 @@
-"""Arithmetic that a model's training takes, and what the machine can do: together its utilisation (MFU).
+"""FLOP of a model's training and the machine's peak FLOP/s, which together give its utilisation (MFU).
 
-Counted is what the mathematics needs, whatever is computed on top (recomputed activations, padding): 6 times
-the weights for each token, the head only where there is a target, and attention inside documents, causal.
+Only necessary arithmetic counts, not recomputed activations or padding: 6 times the weights for each token,
+the output layer only where there is a target, and causal attention inside documents.
 """
 
 import time
@@ -12,9 +12,9 @@ import torch
 from torch import nn
 
 from pipeline.common.model import full_shape
-from pipeline.common.packing import Row
+from pipeline.common.packing import PackedRow
 
-# Dense bf16 FLOP/s by datasheet, by a part of the device's name; the first that fits.
+# Dense bf16 FLOP/s from datasheets, by a part of the device's name; the first match counts.
 PEAKS = {
     "B200": 2.25e15,
     "H200": 9.89e14,
@@ -28,16 +28,16 @@ PEAKS = {
 
 
 @dataclass(frozen=True)
-class Work:
-    """FLOP of one training step by what they are spent on; use `of`."""
+class ModelFlops:
+    """FLOP of training on one token: body, output layer, and attention per attended token. Use `of`."""
 
     body: int
     head: int
     attention: int
 
     @classmethod
-    def of(cls, model: nn.Module) -> "Work":
-        """The work of a transformers model, whether or not ZeRO-3 has split its weights."""
+    def of(cls, model: nn.Module) -> "ModelFlops":
+        """Those of a transformers model, whether or not ZeRO-3 has split its weights."""
         config = model.config
         head = config.vocab_size * config.hidden_size
         embeddings = head if config.tie_word_embeddings else 2 * head
@@ -47,15 +47,15 @@ class Work:
         )
         return cls(6 * (matrices - embeddings), 6 * head, 6 * config.num_hidden_layers * width)
 
-    def row(self, row: Row, targets: int) -> int:
-        """FLOP of training on a row."""
+    def row(self, row: PackedRow, targets: int) -> int:
+        """FLOP of training on a row with so many `targets`."""
         starts = (row.positions[: row.length] == 0).nonzero()[0]
         lengths = np.diff(np.append(starts, row.length))
         return self.body * row.length + self.head * targets + self.attention * int((lengths**2).sum())
 
 
 def peak(device: torch.device, dtype: torch.dtype, seconds: float = 0.05) -> float:
-    """FLOP/s of `device`: its datasheet's for a known GPU, else of large matrix products, measured now."""
+    """Peak FLOP/s of `device`: from the datasheet for a known GPU, else measured on large matrix products."""
     if device.type == "cuda" and dtype != torch.float32:
         name = torch.cuda.get_device_name(device)
         known = [value for part, value in PEAKS.items() if part in name]

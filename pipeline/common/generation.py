@@ -1,18 +1,20 @@
 """Sampling from a language model with an in-process vLLM engine: token ids in, token ids and
 log-probabilities out.
 
-One class serves rollouts (paper 4.1), step-label completions and evaluation, on a CPU and on GPUs. Inside a
-DeepSpeed rank it lives in the same process and takes new weights from memory. The facts behind its settings:
+One class serves rollouts (paper 4.1), step-label completions and evaluation, on CPUs and GPUs. In a DeepSpeed
+rank the engine runs in the same process and takes new weights from memory. Why it is set up as it is:
 
-- A seed per request makes a sample a function of (weights, prompt, seed), whatever else is in the batch. On
-  the CPU a seeded request must not be prefilled in parts (vLLM then asks for a generator offset that the CPU
-  does not have).
-- No way of loading weights resets the prefix cache: without a reset the next samples come from the old
-  weights' keys and values.
-- `processed_logprobs` are those of the distribution that was sampled from, temperature included; with top_p <
-  1 they are renormalised over the nucleus, so policy training uses top_p = 1.
-- On the CPU small cache blocks let the samples of one prompt share its prefill, and the cache is sized to its
-  use: touching memory for the first time is the slowest part of the engine's start.
+- A seed per request makes a sample a function of (weights, prompt, seed), whatever else is in the batch.
+  Chunked prefill is off on the CPU, because vLLM then asks seeded requests for a generator offset, which CPU
+  generators lack.
+- vLLM keeps its prefix cache when weights are loaded, so the cache is reset after each load: otherwise the
+  next samples would use keys and values of the old weights.
+- Tied weights must be loaded under both names, because vLLM on the CPU otherwise keeps its old packed copy of
+  the output layer.
+- `processed_logprobs` are log-probabilities under the sampled distribution, temperature included. With
+  top_p < 1 they are renormalised over the nucleus, so policy training uses top_p = 1.
+- On the CPU small cache blocks let the samples of one prompt share its prefill. The cache is no larger than
+  needed, because touching memory for the first time is the slowest part of starting the engine.
 """
 
 import gc
@@ -48,17 +50,17 @@ class Sample:
 
 
 class EngineDied(RuntimeError):
-    """The sampling engine stopped working: one line with its last words."""
+    """The sampling engine stopped working; the message is one line with the cause."""
 
 
 class Generator:
     """A vLLM engine that holds one model.
 
-    `model_folder`: a Hugging Face folder or hub id, with its tokenizer. `max_sequences`: sequences in flight
-    at once. `gpu_memory`: share of a GPU's memory it may take. Where a process group exists (a DeepSpeed
-    rank), each rank has an engine of its own, or `tensor_parallel` ranks in a row share one: they must then
-    ask for the same samples. `sleep`: `sleep()` gives GPU memory back. `version` counts the loads of new
-    weights as the caller numbers them; 0 is the folder's.
+    `model_folder`: a Hugging Face folder or hub id, with its tokenizer. `max_sequences`: sequences sampled at
+    once. `gpu_memory`: share of a GPU's memory it may use. Where a process group exists (a DeepSpeed rank),
+    each rank has its own engine, or `tensor_parallel` consecutive ranks share one and must request the same
+    samples. `sleep`: let `sleep()` free GPU memory. `version` is the caller's number of the loaded weights;
+    0 means those of the folder.
     """
 
     def __init__(
@@ -116,12 +118,11 @@ class Generator:
         stop: Sequence[str] = (),
         logprobs: bool = False,
     ) -> list[list[Sample]]:
-        """`n` samples for each prompt, in order; temperature 0 is greedy and wants `n` = 1.
+        """`n` samples for each prompt, in order; temperature 0 is greedy and needs `n` = 1.
 
-        `seeds`: one for each prompt; sample i is drawn with seed + i, so seeds of equal prompts must lie at
-        least `n` apart. The model's own end-of-sequence tokens always stop; `stop_token_ids` and `stop`
-        strings come on top. A prompt and `max_tokens` must fit together into the engine's `max_model_len`.
-        Raises EngineDied.
+        `seeds`: one for each prompt; sample i is drawn with seed + i, so seeds of equal prompts must differ
+        by at least `n`. The model's end-of-sequence tokens, `stop_token_ids` and `stop` strings end a sample.
+        A prompt plus `max_tokens` must fit into `max_model_len`. Raises EngineDied.
         """
         if seeds is not None and len(seeds) != len(prompts):
             raise ValueError(f"{len(seeds)} seeds for {len(prompts)} prompts")
@@ -152,9 +153,8 @@ class Generator:
         return [[_sample(output) for output in result.outputs] for result in results]
 
     def load_weights(self, named_tensors: Iterable[tuple[str, torch.Tensor]], version: int) -> None:
-        """Replace the weights by tensors under their Hugging Face names, tied ones under both names.
-
-        The cached keys and values of the old weights are dropped. `version` names the new weights.
+        """Replace the weights by tensors under their Hugging Face names, tied ones under both names, and
+        drop the keys and values cached from the old ones. `version` numbers the new weights.
         """
         self.llm.collective_rpc("reload_weights", kwargs={"weights_iterator": iter(named_tensors)})
         if not self.llm.reset_prefix_cache():
@@ -162,13 +162,13 @@ class Generator:
         self.version = version
 
     def sleep(self) -> None:
-        """Give the GPU memory back: weights wait in main memory, cached keys and values are dropped."""
+        """Free the GPU memory: move weights to main memory and drop cached keys and values."""
         if self.can_sleep and not self.asleep:
             self.llm.sleep(level=1)
             self.asleep = True
 
     def wake(self) -> None:
-        """Undo `sleep`; what torch has cached is freed first, because vLLM's allocator cannot use it."""
+        """Undo `sleep`. First free what torch has cached, because vLLM's allocator cannot use it."""
         if self.asleep:
             torch.cuda.empty_cache()
             self.llm.wake_up()

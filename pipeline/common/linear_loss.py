@@ -1,9 +1,9 @@
-"""The output layer and its cross-entropy in one, chunk by chunk: the logits of all positions never exist.
+"""Output layer and cross-entropy fused, chunk by chunk: the logits of all positions never exist at once.
 
-`weighted_nll`: how much each position counts is known beforehand, so a chunk's gradients are taken while its
-logits are there; nothing is kept or computed twice. `target_logprobs`: the caller decides later what becomes
-of the log-probabilities (policy gradients), so the backward pass makes each chunk again, unless one chunk
-holds all.
+`weighted_nll`: the weight of each position is known beforehand, so the forward pass computes a chunk's
+gradients from its logits; nothing is kept or computed twice. `target_logprobs`: the loss is not known yet
+(policy gradients), so the backward pass computes the logits of each chunk again, unless one chunk holds all
+positions.
 
 Arithmetic on logits is in fp32, products in the type of the hidden states. Shape suffixes: N positions,
 C positions of a chunk, D hidden size, V vocabulary.
@@ -29,7 +29,7 @@ def _logits(hidden_CD: Tensor, head_VD: Tensor, temperature: float) -> Tensor:
 
 
 class _Gradients:
-    """Gradients of hidden states and head, filled in chunk by chunk; those not `wanted` stay None."""
+    """Gradients of hidden states and output layer, summed chunk by chunk; those not `wanted` stay None."""
 
     def __init__(self, hidden_ND: Tensor, head_VD: Tensor, wanted: tuple[bool, ...]) -> None:
         self.hidden_ND = torch.empty_like(hidden_ND) if wanted[0] else None
@@ -45,7 +45,7 @@ class _Gradients:
         hidden_CD: Tensor,
         head_VD: Tensor,
     ) -> None:
-        """Those of sum_n scale_n * -log p(target_n) over one chunk; overwrites the logits."""
+        """Add the gradients of sum_n scale_n * -log p(target_n) over one chunk; overwrites the logits."""
         gradient_CV = logits_CV.sub_(normaliser_C1).exp_()
         gradient_CV.scatter_add_(1, targets_C1, torch.full_like(normaliser_C1, -1.0))
         gradient_CV = gradient_CV.mul_(scale_C1).to(hidden_CD.dtype)
@@ -132,8 +132,8 @@ class _TargetLogprobs(torch.autograd.Function):
 def weighted_nll(
     hidden_ND: Tensor, head_VD: Tensor, targets_N: Tensor, weights_N: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """The sum of `weights_N` times the negative log-probability of `targets_N` (nats), and the
-    log-probabilities (N,) in fp32, without gradient.
+    """The sum of `weights_N` times the negative log-probabilities of `targets_N` (nats), and without gradient
+    the log-probabilities (N,), fp32.
     """
     return _WeightedNll.apply(hidden_ND, head_VD, targets_N, weights_N.float())
 
@@ -141,7 +141,7 @@ def weighted_nll(
 def target_logprobs(
     hidden_ND: Tensor, head_VD: Tensor, targets_N: Tensor, temperature: float = 1.0, entropy: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """Log-probabilities of `targets_N` at `temperature`, and the entropy in nats of what was predicted
-    (without gradient; zeros unless asked for): (N,) each, fp32.
+    """Log-probabilities of `targets_N` at `temperature`, and without gradient the entropy in nats of each
+    predicted distribution (zeros unless asked for): (N,) each, fp32.
     """
     return _TargetLogprobs.apply(hidden_ND, head_VD, targets_N, temperature, entropy)

@@ -1,136 +1,119 @@
-"""The loop of cpt and sft: a row of training is a function of its number, all else follows from the step.
+"""The training loop of cpt, sft and reward, and the log it writes.
 
-Step s trains on rows [s * batch, (s + 1) * batch), shared among ranks by stride and cut into micro-batches as
-memory allows; neither changes the loss. What a kill costs is the steps since the last checkpoint, which are
-then done again, to the bit.
+A stage describes each optimiser step by its number alone. A killed run therefore repeats only the steps since
+its last checkpoint, to the bit.
 """
 
+import json
 import math
-import time
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
 
-import numpy as np
-import torch
-import torch.distributed as dist
 from torch import Tensor
 
 from pipeline.common import checkpoint
-from pipeline.common.flops import Work, peak
-from pipeline.common.metrics import Metrics
-from pipeline.common.model import causal_model
-from pipeline.common.packing import IGNORE, Row
 from pipeline.common.progress import Progress
 from pipeline.common.stage import InputError, Stage
 from pipeline.common.training import Schedule, update
 
-Batch = tuple[Tensor, Tensor, Tensor, Tensor]  # tokens, positions and targets (B, T), sources (B)
+T = TypeVar("T")
+METRICS, TENSORBOARD = "metrics.jsonl", "tensorboard"
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What is trained: `row(n)` for `steps` steps of `batch` rows; `sources` names the rows' origins."""
+class Step(Generic[T]):
+    """One rank's share of an optimiser step.
 
-    row: Callable[[int], Row]
-    steps: int
-    batch: int
-    schedule: Schedule
-    sources: Sequence[str]
-
-
-def train(stage: Stage[Any], engine: Any, plan: Plan) -> dict[str, int]:
-    """Train to the end, from the newest checkpoint if there is one; returns tokens and targets seen.
-
-    Leaves metrics of each step in `stage.partial`. Raises InputError if the batch cannot be shared among the
-    ranks, or if the loss stops being finite.
+    `loss_of` runs the engine on a micro-batch and returns its part of the loss: the parts of all
+    micro-batches and ranks add up to the loss. `metrics`, called after the update, returns what to log beside
+    loss, learning rate and gradient norm.
     """
-    label = f"{stage.name} {stage.instance}"
-    if plan.batch % engine.world_size:
-        raise InputError(
-            f"{label}: a batch of {plan.batch} sequences cannot be shared among "
-            f"{engine.world_size} ranks; choose a multiple"
-        )
-    folder = stage.work / "checkpoints"
-    path = checkpoint.newest(folder)
-    totals = checkpoint.load(engine, path, stage.fingerprint) if path else {"tokens": 0, "targets": 0}
-    start = checkpoint.step_of(path) if path else 0
+
+    micro_batches: Sequence[T]
+    loss_of: Callable[[T], Tensor]
+    metrics: Callable[[], dict[str, Any]] = dict
+
+
+def train(
+    stage: Stage[Any],
+    engine: Any,
+    steps: int,
+    schedule: Schedule,
+    make_step: Callable[[int], Step[Any]],
+    totals: Sequence[str] = (),
+) -> dict[str, int]:
+    """Train for `steps` steps, from the newest checkpoint if there is one; `make_step` counts from 0.
+
+    Returns the sums of the metrics named in `totals`; leaves the metrics of each step in `stage.partial`.
+    Raises InputError if the loss stops being finite.
+    """
+    label, folder = f"{stage.name} {stage.instance}", stage.work / "checkpoints"
+    start, sums = 0, dict.fromkeys(totals, 0)
+    if path := checkpoint.newest(folder):
+        start, sums = checkpoint.step_of(path), checkpoint.load(engine, path, stage.fingerprint)
     clock = checkpoint.Clock(engine, float(stage.launch.get("save_minutes", 10)))
-    machine = _machine(stage, engine)
-    with Metrics(stage, start) as log, Progress(label, plan.steps, initial=start) as progress:
-        for step in range(start, plan.steps):
-            metrics = _step(stage, engine, plan, step, machine)
-            if not math.isfinite(metrics["loss"]):
-                raise InputError(
-                    f"{label}: the loss is {metrics['loss']} at step {step + 1}; lower learning_rate"
-                )
-            totals = {name: total + metrics[name] for name, total in totals.items()}
+    with TrainingLog(stage, start) as log, Progress(label, steps, initial=start) as progress:
+        for number in range(start, steps):
+            step, rate = make_step(number), schedule(number)
+            loss, norm = update(engine, step.micro_batches, step.loss_of, rate)
+            if not math.isfinite(loss):
+                raise InputError(f"{label}: the loss is {loss} at step {number + 1}; lower learning_rate")
+            metrics = {"step": number + 1, "loss": loss, "lr": rate, "grad_norm": norm} | step.metrics()
+            sums = {name: total + metrics[name] for name, total in sums.items()}
             log.write(metrics)
             stage.counter("deepspeed.steps")
-            progress.update(loss=metrics["loss"])
-            if step + 1 < plan.steps and clock.due():
-                checkpoint.save(engine, folder, step + 1, totals, stage.fingerprint)
-    return totals
+            progress.update(loss=loss)
+            if number + 1 < steps and clock.due():
+                checkpoint.save(engine, folder, number + 1, sums, stage.fingerprint)
+    return sums
 
 
-def _machine(stage: Stage[Any], engine: Any) -> tuple[Work, float]:
-    """What a token costs, and FLOP/s of all ranks together; the latter goes to `run.json`."""
-    model = causal_model(engine)
-    narrow = engine.module.mixed or model.dtype == torch.bfloat16
-    speed = peak(engine.device, torch.bfloat16 if narrow else torch.float32)
-    stage.counter("peak_gflops_per_rank", round(speed / 1e9))
-    return Work.of(model), speed * engine.world_size
+class TrainingLog:
+    """`metrics.jsonl`, one line per step, and the same for TensorBoard; only rank 0 writes.
 
+    Use as a context manager. Both live in the work folder and are cut back to `start`, the step at which a
+    run resumes; a run that ends well leaves copies in `stage.partial`.
+    """
 
-def _step(
-    stage: Stage[Any], engine: Any, plan: Plan, step: int, machine: tuple[Work, float]
-) -> dict[str, Any]:
-    """One optimiser step; returns its line of metrics."""
-    started = time.monotonic()
-    first = step * plan.batch
-    rows = [plan.row(n) for n in range(first + engine.global_rank, first + plan.batch, engine.world_size)]
-    size = int(stage.launch.get("micro_batch", 8))
-    batches = [_tensors(rows[at : at + size], engine.device) for at in range(0, len(rows), size)]
-    work, speed = machine
-    counts = [(row.length, int((row.targets != IGNORE).sum())) for row in rows]
-    counts = [(*count, work.row(row, count[1])) for row, count in zip(rows, counts, strict=True)]
-    tokens, targets, flop = _sum_over_ranks(engine, torch.tensor(counts).sum(0)).tolist()
-    sums_S2 = torch.zeros(len(plan.sources), 2, device=engine.device)
+    def __init__(self, stage: Stage[Any], start: int) -> None:
+        self.stage, self.start = stage, start
 
-    def loss_of(batch: Batch) -> Tensor:
-        tokens_BT, positions_BT, targets_BT, sources_B = batch
-        weights_BT = torch.full(targets_BT.shape, 1 / max(targets, 1), device=engine.device)
-        loss, logprobs_BT = engine(tokens_BT, positions_BT, targets_BT, weights_BT=weights_BT)
-        parts_B2 = torch.stack([-logprobs_BT.sum(1), (targets_BT != IGNORE).sum(1).float()], 1)
-        sums_S2.index_add_(0, sources_B, parts_B2)
-        return loss
+    def __enter__(self) -> Self:
+        if self.stage.is_main:
+            from torch.utils.tensorboard import SummaryWriter  # seconds to import
 
-    rate = plan.schedule(step)
-    loss, norm = update(engine, batches, loss_of, rate)
-    metrics = {
-        "step": step + 1,
-        "loss": loss,
-        "lr": rate,
-        "grad_norm": norm,
-        "tokens": tokens,
-        "targets": targets,
-    }
-    if len(plan.sources) > 1:
-        sums = _sum_over_ranks(engine, sums_S2).tolist()
-        metrics["source_loss"] = {name: s / n for name, (s, n) in zip(plan.sources, sums, strict=True) if n}
-    seconds = time.monotonic() - started
-    speeds = {"tokens_per_second": tokens / seconds, "mfu": flop / seconds / speed}
-    return metrics | {"seconds": seconds} | speeds
+            path = self.stage.work / METRICS
+            lines = path.read_text().splitlines(keepends=True)[: self.start] if path.exists() else []
+            path.write_text("".join(lines))
+            self.file = path.open("a")
+            self.board = SummaryWriter(str(self.stage.work / TENSORBOARD), purge_step=self.start + 1)
+        return self
 
+    def write(self, line: dict[str, Any]) -> None:
+        """Append a step's metrics: `step`, numbers, and dictionaries of numbers."""
+        if not self.stage.is_main:
+            return
+        self.file.write(json.dumps(line) + "\n")
+        self.file.flush()
+        for name, value in line.items():
+            if isinstance(value, dict):
+                for part, number in value.items():
+                    self.board.add_scalar(f"{name}/{part}", number, line["step"])
+            elif name != "step" and value is not None:
+                self.board.add_scalar(name, value, line["step"])
 
-def _tensors(rows: Sequence[Row], device: torch.device) -> Batch:
-    stacked = (np.stack([getattr(row, name) for row in rows]) for name in ("tokens", "positions", "targets"))
-    tokens_BT, positions_BT, targets_BT = (torch.from_numpy(array).to(device) for array in stacked)
-    return tokens_BT, positions_BT, targets_BT, torch.tensor([row.source for row in rows], device=device)
-
-
-def _sum_over_ranks(engine: Any, value: Tensor) -> Tensor:
-    if engine.world_size > 1:
-        value = value.to(engine.device)
-        dist.all_reduce(value)
-    return value
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self.stage.is_main:
+            return
+        self.file.close()
+        self.board.close()
+        if kind is None:
+            shutil.copy(self.stage.work / METRICS, self.stage.partial / METRICS)
+            shutil.copytree(
+                self.stage.work / TENSORBOARD, self.stage.partial / TENSORBOARD, dirs_exist_ok=True
+            )

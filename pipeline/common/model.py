@@ -1,4 +1,4 @@
-"""Models and tokenizers as Hugging Face folders, and the one module that training stages run.
+"""Models and tokenizers as Hugging Face folders, and the module that cpt, sft and rl train.
 
 `TokenLogprobs` wraps a causal language model so that its forward pass returns the log-probability of each
 given target and never holds the logits of more than a chunk of positions. Shape suffixes: B sequences,
@@ -30,10 +30,9 @@ DTYPES = {"fp32": torch.float32, "mixed": torch.float32, "bf16": torch.bfloat16}
 class TokenLogprobs(nn.Module):
     """log pi(target | tokens so far) for packed sequences, without a full logits tensor.
 
-    `model` is any causal language model of transformers whose output layer is linear without bias. Documents
-    that share a row are told apart by `positions_BT`, which start again from 0 at each: no token attends to
-    another document. With `mixed` matrix products run in bf16 on fp32 weights. Raises InputError for a model
-    whose logits are more than that.
+    `model` is any causal language model of transformers whose output layer is linear without bias; others
+    raise InputError. `positions_BT` restart from 0 at each document of a row, and no token attends to another
+    document. With `mixed`, matrix products run in bf16 on fp32 weights.
     """
 
     def __init__(self, model: nn.Module, mixed: bool = False) -> None:
@@ -57,10 +56,10 @@ class TokenLogprobs(nn.Module):
     ) -> Tensor | tuple[Tensor, Tensor]:
         """fp32 log-probabilities (B, T) of `targets_BT`; 0 where the target is `IGNORE`.
 
-        `mask_BTT` (true: query position T1 may attend to T2) replaces what positions say of who sees whom.
-        With `with_entropy` also the entropy (B, T) in nats of each predicted distribution, without gradient.
-        With `weights_BT` instead the loss, the weighted sum of negative log-probabilities, and beside it the
-        log-probabilities (B, T) without gradient: the cheapest way where the weights are known beforehand.
+        `mask_BTT` (true: query position T1 may attend to T2) replaces the document boundaries. With
+        `with_entropy` also the entropy (B, T) in nats of each predicted distribution, without gradient. With
+        `weights_BT` instead the loss, which is the weighted sum of negative log-probabilities, and the
+        log-probabilities (B, T) without gradient: cheapest where the weights are known beforehand.
         """
         with torch.autocast(tokens_BT.device.type, torch.bfloat16, enabled=self.mixed):
             hidden_ND = self._hidden(tokens_BT, positions_BT, mask_BTT).flatten(0, 1)
@@ -80,7 +79,7 @@ class TokenLogprobs(nn.Module):
         return (logprobs_BT, spread(entropy).view_as(targets_BT)) if with_entropy else logprobs_BT
 
     def _hidden(self, tokens_BT: Tensor, positions_BT: Tensor, mask_BTT: Tensor | None) -> Tensor:
-        """Last hidden states (B, T, D), in the type that products are made in."""
+        """Last hidden states (B, T, D), in the type used for matrix products."""
         apart = (
             {"attention_mask": mask_BTT[:, None]}
             if mask_BTT is not None
@@ -92,37 +91,39 @@ class TokenLogprobs(nn.Module):
         return output.to(torch.bfloat16) if self.mixed else output
 
 
+def _from_pretrained(kind: Any, source: str | Path, what: str = "model", **options: Any) -> Any:
+    """What transformers' class `kind` loads from a folder or hub id. Raises InputError."""
+    try:
+        return kind.from_pretrained(str(source), **options)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{source}: no usable {what}: {str(error).splitlines()[0]}") from error
+
+
 def load_tokenizer(source: str | Path) -> Any:
     """The fast tokenizer of a model folder or hub id; it must have an EOS token."""
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(str(source))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{source}: no usable tokenizer: {str(error).splitlines()[0]}") from error
+    tokenizer = _from_pretrained(AutoTokenizer, source, "tokenizer")
     if tokenizer.eos_token_id is None:
         raise InputError(f"{source}: the tokenizer has no EOS token; training needs one to end documents")
     return tokenizer
 
 
-def load_model(source: str | Path, precision: str = "fp32") -> nn.Module:
-    """The causal language model of a folder or hub id, with weights in `precision`."""
-    try:
-        return AutoModelForCausalLM.from_pretrained(
-            str(source), dtype=DTYPES[precision], attn_implementation="sdpa"
-        )
-    except (OSError, ValueError) as error:
-        raise InputError(f"{source}: no usable model: {str(error).splitlines()[0]}") from error
+def load_model(source: str | Path, precision: str = "fp32", kind: type = AutoModelForCausalLM) -> nn.Module:
+    """The causal language model of a folder or hub id, with weights in `precision`.
+
+    With `AutoModel` as `kind` the transformer alone, without its output layer.
+    """
+    return _from_pretrained(kind, source, dtype=DTYPES[precision], attn_implementation="sdpa")
 
 
 def load_split_model(source: str | Path, precision: str) -> nn.Module:
-    """`load_model` for ZeRO 3: each weight is split among the ranks when made and filled when read.
-
-    No rank ever holds a whole model. The process group must have started; all ranks must call it.
+    """`load_model` for ZeRO 3: weights are split among the ranks when created and filled one at a time, so no
+    rank ever holds a whole model. The process group must exist; all ranks must call it.
     """
     import deepspeed
 
     config = model_config(source)
     plain = {"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 3}}
-    # DeepSpeed would also choose the type, of tables of rotation angles too; transformers chooses it rightly.
+    # DeepSpeed would also override data types, those of rotary tables too; transformers chooses them rightly.
     kept = [deepspeed.zero.DeepSpeedTensorOverride.device]
     with deepspeed.zero.Init(config_dict_or_path=plain, tensor_overrides=kept), no_init_weights():
         model = AutoModelForCausalLM.from_config(config, dtype=DTYPES[precision], attn_implementation="sdpa")
@@ -143,7 +144,7 @@ def load_split_model(source: str | Path, precision: str) -> nn.Module:
 
 
 def _stored_weights(source: str | Path) -> Iterator[tuple[str, Callable[[], Tensor]]]:
-    """Names in the safetensors files of a folder or hub id, each with a function that reads it."""
+    """(name, function that reads it) of each weight in the safetensors files of a folder or hub id."""
     folder = Path(source)
     if not folder.is_dir():
         folder = Path(snapshot_download(str(source), allow_patterns=["*.safetensors", "*.json"]))
@@ -174,14 +175,11 @@ def new_model(
 
 def model_config(source: str | Path) -> Any:
     """The configuration of the model in a folder or hub id."""
-    try:
-        return AutoConfig.from_pretrained(str(source))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{source}: no usable model: {str(error).splitlines()[0]}") from error
+    return _from_pretrained(AutoConfig, source)
 
 
 def context_length(source: str | Path) -> int:
-    """The longest sequence that the model at `source` was made for; tokens."""
+    """The longest sequence that the model at `source` supports; tokens."""
     return int(model_config(source).max_position_embeddings)
 
 
@@ -193,34 +191,43 @@ def causal_model(engine: Any) -> nn.Module:
 def named_weights(engine: Any, tied: bool = False) -> Iterator[tuple[str, Tensor]]:
     """Full weights of the engine's model, one at a time, whatever the ZeRO stage; all ranks must iterate.
 
-    A tensor is valid only until the next one is asked for. With `tied` a tied output head comes under its own
-    name as well: vLLM's CPU engine otherwise keeps its old packed copy.
+    A tensor is valid only until the next one is requested. With `tied`, a tied output layer also comes under
+    its own name, because vLLM's CPU engine otherwise keeps its old packed copy.
     """
-    import deepspeed
-
     model = causal_model(engine)
     embedding, head = model.get_input_embeddings().weight, model.get_output_embeddings()
     for name, parameter in model.named_parameters():
-        with deepspeed.zero.GatheredParameters([parameter], enabled=hasattr(parameter, "ds_id")):
+        with _whole(parameter):
             yield name, parameter.data
             if tied and parameter is embedding and head.weight is embedding:
                 yield "lm_head.weight", parameter.data
 
 
-def export_model(engine: Any, tokenizer: Any, folder: Path) -> None:
-    """Write a folder that transformers and vLLM load: weights, config, tokenizer, generation settings. Tokens
-    that ended an answer of the model it came from still do.
+def weights_in_memory(module: nn.Module) -> dict[str, Tensor]:
+    """Copies of all weights in main memory, on rank 0 only. All ranks must call it, at any ZeRO stage."""
+    found = {}
+    for name, parameter in module.named_parameters():
+        with _whole(parameter):
+            if torch.distributed.get_rank() == 0:
+                found[name] = parameter.data.detach().cpu().clone()
+    return found
 
-    All ranks must call it; rank 0 writes.
+
+def _whole(parameter: nn.Parameter) -> Any:
+    """A context in which a weight that ZeRO-3 may have split is whole; all ranks must enter it."""
+    import deepspeed
+
+    return deepspeed.zero.GatheredParameters([parameter], enabled=hasattr(parameter, "ds_id"))
+
+
+def export_model(engine: Any, tokenizer: Any, folder: Path) -> None:
+    """Write a folder that transformers and vLLM load: weights, config, tokenizer, generation settings. All
+    ranks must call it; rank 0 writes. The tokens that ended answers of the initial model still end them.
     """
-    main = engine.global_rank == 0
-    state = {}
-    for name, weight in named_weights(engine):
-        if main:
-            state[name] = weight.detach().cpu().clone()
-    if not main:
-        return
     model = causal_model(engine)
+    state = weights_in_memory(model)
+    if engine.global_rank != 0:
+        return
     before = model.generation_config.eos_token_id
     ends = dict.fromkeys([tokenizer.eos_token_id, *(before if isinstance(before, list) else [before])])
     ends.pop(None, None)

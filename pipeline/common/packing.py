@@ -10,11 +10,11 @@ IGNORE = -100
 
 
 @dataclass(frozen=True)
-class Row:
+class PackedRow:
     """One sequence of T tokens.
 
-    `targets[t]` is the token that follows `tokens[t]` in its document, or `IGNORE` where no loss is wanted.
-    The first `length` tokens are real, the rest padding. `source` is the index of where the row comes from.
+    `targets[t]` is the token that follows `tokens[t]` in its document, or `IGNORE` for no loss. The tokens
+    after the first `length` are padding. `source` is the index of the source of the row.
     """
 
     tokens: np.ndarray
@@ -25,10 +25,9 @@ class Row:
 
 
 def concatenate(lengths: Iterable[int], context: int, open_rows: int = 64) -> list[list[int]]:
-    """Indices of the examples of each row: each goes, in the given order, into the first row with room for
-    it.
+    """Indices of the examples of each row: first fit, in the given order.
 
-    Only the `open_rows` rows opened last are looked at, so the work is linear in the number of examples.
+    Only the `open_rows` rows opened last are considered, so the time is linear in the number of examples.
     """
     rows: list[list[int]] = []
     room: list[int] = []
@@ -45,14 +44,13 @@ def concatenate(lengths: Iterable[int], context: int, open_rows: int = 64) -> li
 
 
 def best_fit(lengths: Sequence[int], context: int) -> list[list[int]]:
-    """Indices of the examples of each row: longest first, each into the row that it fills best.
+    """Indices of the examples of each row: best fit decreasing, in n log n; no length may exceed `context`.
 
-    None is left out; lengths above `context` are not allowed. Rows come in the order of their first examples,
-    equal lengths in the given order. Takes n log n.
+    Examples of equal length keep the given order; rows come in the order of their first examples.
     """
     rows: list[list[int]] = []
-    by_room: dict[int, list[int]] = {}  # rows with so much room left
-    rooms: list[int] = []  # the keys, rising
+    by_room: dict[int, list[int]] = {}  # room left -> rows
+    rooms: list[int] = []  # the keys in rising order
     for index in sorted(range(len(lengths)), key=lambda index: -lengths[index]):
         at = bisect_left(rooms, lengths[index])
         if at == len(rooms):
@@ -71,10 +69,10 @@ def best_fit(lengths: Sequence[int], context: int) -> list[list[int]]:
     return sorted(rows, key=min)
 
 
-def make_row(examples: Sequence[tuple[np.ndarray, np.ndarray]], context: int, pad: int) -> Row:
+def make_row(examples: Sequence[tuple[np.ndarray, np.ndarray]], context: int, pad: int) -> PackedRow:
     """One row of (tokens, own) examples, filled up with a document of `pad`.
 
-    A target is set where the next token of the same example is the model's `own` to say.
+    The next token of the same example is a target where `own` says that the model writes it.
     """
     tokens, targets = np.full(context, pad, np.int64), np.full(context, IGNORE, np.int64)
     positions = np.zeros(context, np.int64)
@@ -85,4 +83,4 @@ def make_row(examples: Sequence[tuple[np.ndarray, np.ndarray]], context: int, pa
         targets[start : stop - 1] = np.where(own[1:], ids[1:], IGNORE)
         start = stop
     positions[start:] = np.arange(context - start)
-    return Row(tokens, positions, targets, start)
+    return PackedRow(tokens, positions, targets, start)

@@ -1,4 +1,4 @@
-"""Progress of long steps: a live line on a terminal, a plain line every few seconds in a log."""
+"""Progress of long loops: a live bar on a terminal, a plain line every few seconds in a log."""
 
 import sys
 import time
@@ -21,8 +21,8 @@ def duration(seconds: float) -> str:
 class Progress:
     """Counts units of work and estimates the time left.
 
-    Use as a context manager; `update(n, **values)` adds `n` units and shows `values` (numbers) beside
-    them. `initial` is what a resumed run had done before; it is left out of the speed.
+    Use as a context manager; `update(n, **values)` adds `n` units and shows `values` (numbers) beside them.
+    `initial` units were done before a resume and do not count in the speed.
     """
 
     def __init__(self, label: str, total: int | None, unit: str = "step", initial: int = 0) -> None:

@@ -1,25 +1,26 @@
-"""Rows of any source of data: shards, JSON lines, Parquet and hub data sets, in order, in constant memory."""
+"""Rows of data: read from any source (shards, JSON lines, Parquet, hub data sets) in order and in constant
+memory, or saved as batches that survive a kill.
+"""
 
-import gzip
 import io
 import json
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import zstandard
 
+from pipeline.common.manifest import fingerprint
 from pipeline.common.stage import InputError
 
 HUB = "hub:"
 FORMATS = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".parquet")
-Row = dict[str, Any]
 
 
 def files_of(source: str) -> list[str]:
-    """The parts of a source that can be read apart: a folder's files in name order, or the source itself."""
+    """The parts of a source that can be read separately: a folder's files by name, or the source itself."""
     path = Path(source)
     if source.startswith(HUB) or not path.is_dir():
         return [source]
@@ -29,7 +30,7 @@ def files_of(source: str) -> list[str]:
     return files
 
 
-def read_rows(source: str) -> Iterator[tuple[str, Row]]:
+def read_rows(source: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """(place, row) for each row of a file, of a folder's files in name order, or of
     hub:<id>[/<config>]:<split>.
 
@@ -48,23 +49,42 @@ def read_rows(source: str) -> Iterator[tuple[str, Row]]:
         yield from _parquet(path) if path.suffix == ".parquet" else _json_lines(path)
 
 
-def _json_lines(path: Path) -> Iterator[tuple[str, Row]]:
+def raw_lines(path: Path) -> Iterator[bytes]:
+    """The lines of a plain, gzip or zstd file (by suffix). Raises OSError if missing, damaged or cut."""
+    with pa.input_stream(str(path), compression="detect") as stream:
+        yield from io.BufferedReader(stream, 1 << 18)
+
+
+def saved_batch(folder: Path, name: str, settings: Any, make: Callable[[], list[Any]]) -> list[Any]:
+    """The JSON rows of batch `name` made with `settings`: read from `folder`, or made and saved there.
+
+    The file appears whole or not at all. Its name ends in a hash of `settings`, which must hold all that
+    decides the content: a changed setting makes a new batch, an unchanged one finds the earlier file.
+    """
+    path = folder / f"{name}-{fingerprint(settings)}.jsonl"
+    if not path.exists():
+        rows = make()
+        folder.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_suffix(f".{os.getpid()}")
+        with temporary.open("w") as file:
+            file.writelines(json.dumps(row) + "\n" for row in rows)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    return [json.loads(line) for line in raw_lines(path)]
+
+
+def _json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     number = 0
     try:
-        with path.open("rb") as file:
-            stream: Any = file
-            if path.suffix == ".gz":
-                stream = gzip.GzipFile(fileobj=file)
-            elif path.suffix == ".zst":
-                stream = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
-            for number, line in enumerate(io.TextIOWrapper(stream, encoding="utf-8"), start=1):
-                if line.strip():
-                    yield f"{path}: line {number}", _object(line, f"{path}: line {number}")
-    except (OSError, EOFError, ValueError, zstandard.ZstdError) as error:
+        for number, line in enumerate(raw_lines(path), start=1):
+            if line.strip():
+                yield f"{path}: line {number}", _object(line.decode(), f"{path}: line {number}")
+    except (OSError, ValueError) as error:
         raise InputError(f"{path}: cannot be read after line {number} ({error})") from error
 
 
-def _object(line: str, place: str) -> Row:
+def _object(line: str, place: str) -> dict[str, Any]:
     try:
         row = json.loads(line)
     except json.JSONDecodeError as error:
@@ -74,7 +94,7 @@ def _object(line: str, place: str) -> Row:
     return row
 
 
-def _parquet(path: Path) -> Iterator[tuple[str, Row]]:
+def _parquet(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     number = 0
     try:
         for batch in pq.ParquetFile(path).iter_batches(batch_size=1024):
@@ -85,7 +105,7 @@ def _parquet(path: Path) -> Iterator[tuple[str, Row]]:
         raise InputError(f"{path}: cannot be read after row {number} ({error})") from error
 
 
-def _hub(source: str) -> Iterator[tuple[str, Row]]:
+def _hub(source: str) -> Iterator[tuple[str, dict[str, Any]]]:
     from datasets import load_dataset  # seconds to import, and most sources are files
 
     name, separator, split = source.removeprefix(HUB).partition(":")
@@ -97,5 +117,5 @@ def _hub(source: str) -> Iterator[tuple[str, Row]]:
         rows = load_dataset(f"{owner}/{dataset}", configuration or None, split=split, streaming=True)
         for number, row in enumerate(rows, start=1):
             yield f"{source}: row {number}", dict(row)
-    except Exception as error:  # the library raises many kinds; all mean that the data cannot be had
+    except Exception as error:  # the library raises many kinds; all mean that the data is not available
         raise InputError(f"{source}: cannot be loaded ({type(error).__name__}: {error})") from error

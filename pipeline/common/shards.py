@@ -1,15 +1,15 @@
 """Document shards and tables: how stages hand pages to each other.
 
-A shard is a `*.jsonl.zst` file, one datatrove `Document` a line, line for line what datatrove's `JsonlWriter`
-writes, so that datatrove's readers and blocks work on it. A table is a Parquet file with a fixed schema. Both
-appear under their name only when complete, and hold no times or paths: the same content gives the same bytes.
+A shard is a `*.jsonl.zst` file with one datatrove `Document` a line, exactly as datatrove's `JsonlWriter`
+writes it, so that datatrove's readers and blocks work on it. A table is a Parquet file with a fixed schema.
+Both appear under their names only when complete. They hold no times or paths: equal content, equal bytes.
 """
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, Self
+from typing import Any, Self
 
 import orjson
 import pyarrow as pa
@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import zstandard
 from datatrove.data import Document
 
+from pipeline.common.rows import raw_lines
 from pipeline.common.stage import InputError
 
 SUFFIX = ".jsonl.zst"
@@ -24,13 +25,13 @@ ZSTD_LEVEL = 3  # higher levels cost more time than the smaller shards save
 
 
 def _temporary(path: Path) -> Path:
-    """A name beside `path`, not matched by globs, for a file that is not complete yet."""
+    """A name beside `path` for an incomplete file; globs do not match it."""
     return path.with_name(f".{path.name}.partial")
 
 
 class DocumentWriter:
-    """Write documents to one shard, in order; use as a context manager. The shard appears when the block
-    ends well.
+    """Write documents to one shard, in order. Use as a context manager: the shard appears when the block ends
+    without an error.
     """
 
     def __init__(self, path: Path) -> None:
@@ -44,7 +45,7 @@ class DocumentWriter:
         return self
 
     def write(self, document: Document) -> None:
-        """Append one document; empty fields are left out, as datatrove does."""
+        """Append one document, without its empty fields, as datatrove does."""
         fields = {
             "text": document.text,
             "id": document.id,
@@ -77,14 +78,13 @@ def read_documents(path: Path) -> Iterator[Document]:
     """
     number = 0
     try:
-        with path.open("rb") as file:
-            for number, line in enumerate(_lines(file), start=1):  # noqa: B007 (for the error message)
-                fields = orjson.loads(line)
-                media, metadata = fields.get("media", []), fields.get("metadata", {})
-                yield Document(fields.get("text", ""), fields["id"], media, metadata)
+        for number, line in enumerate(raw_lines(path), start=1):  # noqa: B007 (for the error message)
+            fields = orjson.loads(line)
+            media, metadata = fields.get("media", []), fields.get("metadata", {})
+            yield Document(fields.get("text", ""), fields["id"], media, metadata)
     except FileNotFoundError as error:
         raise InputError(f"{path}: no such shard; run the stage that writes it") from error
-    except (zstandard.ZstdError, EOFError) as error:
+    except OSError as error:
         raise InputError(
             f"{path}: not a complete zstd shard ({error}); delete it and rerun its stage"
         ) from error
@@ -92,21 +92,6 @@ def read_documents(path: Path) -> Iterator[Document]:
         raise InputError(
             f"{path}: line {number} is not a document ({error}); delete it and rerun its stage"
         ) from error
-
-
-def _lines(file: BinaryIO) -> Iterator[bytes]:
-    """Decompress and split at newlines; raises EOFError when a zstd frame, and so the shard, was cut."""
-    rest, frame = b"", None
-    while data := file.read(1 << 18):
-        while data:
-            frame = frame or zstandard.ZstdDecompressor().decompressobj()
-            *whole, rest = (rest + frame.decompress(data)).split(b"\n")
-            yield from whole
-            data = frame.unused_data
-            if frame.eof:
-                frame = None
-    if frame is not None or rest:
-        raise EOFError("its end is missing")
 
 
 def shard_paths(folder: Path) -> list[Path]:
@@ -120,9 +105,9 @@ def shard_paths(folder: Path) -> list[Path]:
 def write_table(
     path: Path, rows: Iterable[dict[str, Any]], schema: pa.Schema, rows_per_group: int = 65536
 ) -> int:
-    """Write rows (a dict for each, every column named in `schema`) to a Parquet file; returns how many.
+    """Write rows (dicts with the columns of `schema`) to a Parquet file; returns their number.
 
-    Streams: at most `rows_per_group` rows are in memory.
+    Holds at most `rows_per_group` rows in memory.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     count = 0
@@ -141,15 +126,15 @@ def write_table(
 
 
 def read_table(path: Path, columns: list[str] | None = None) -> pa.Table:
-    """Read a Parquet file, or some of its columns. Raises InputError with the file's name if that cannot
-    be done.
+    """Read a Parquet file, or some of its columns. Raises InputError with the file's name if it is missing or
+    unreadable.
     """
     with _readable(path):
         return pq.ParquetFile(path).read(columns=columns)
 
 
 def read_batches(path: Path, rows: int, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
-    """The rows of a Parquet file in order, at most `rows` at a time; at least one batch, perhaps empty.
+    """The rows of a Parquet file in order, at most `rows` at a time; one empty batch if there are none.
     Raises InputError as `read_table` does.
     """
     with _readable(path), pq.ParquetFile(path) as file:
@@ -160,7 +145,7 @@ def read_batches(path: Path, rows: int, columns: list[str] | None = None) -> Ite
 
 
 def row_count(path: Path) -> int:
-    """How many rows a Parquet file has. Raises InputError as `read_table` does."""
+    """The number of rows of a Parquet file. Raises InputError as `read_table` does."""
     with _readable(path):
         return pq.read_metadata(path).num_rows
 

@@ -71,6 +71,13 @@ class Stage(Generic[S]):
             raise InputError(f"{path}: not found (input {name!r} of {self.name} {self.instance})")
         return path
 
+    def source(self, *names: str) -> str:
+        """The one model given as `--input NAME=...` under any of `names`: a folder or hub id."""
+        found = [path for name in names for path in self.inputs.get(name, [])]
+        if len(found) != 1:
+            raise InputError(f"--input {' or '.join(names)}: expected one model, got {len(found)}")
+        return found[0]
+
     def counter(self, name: str, amount: int = 1) -> None:
         """Add to a counter of work really done by a component, e.g. `vllm.tokens`; it ends in `run.json`."""
         self.counters[name] += int(amount)

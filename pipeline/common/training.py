@@ -1,7 +1,7 @@
-"""The training core of cpt, sft, reward and rl: DeepSpeed engine, schedules, one optimiser step.
+"""What cpt, sft, reward and rl train with: DeepSpeed engine, schedules, one optimiser step.
 
 Losses are normalised over the whole batch (all ranks and micro-batches), so the result does not depend on how
-a batch is cut. Learning rates are pure functions of the step: nothing about them has to be restored.
+a batch is cut. Learning rates are pure functions of the step, so checkpoints need not hold them.
 """
 
 import pipeline.common.environment  # noqa: F401 (sets variables that torch and DeepSpeed read when imported)
@@ -39,7 +39,7 @@ class EngineSettings:
 
 
 def settings_from(section: Any, launch: dict[str, Any]) -> EngineSettings:
-    """What a section with an `optimizer` and the launch's ZeRO stage say."""
+    """Settings from the keys of a training stage's section and the launch's ZeRO stage."""
     return EngineSettings(
         learning_rate=section.learning_rate,
         **section.optimizer.model_dump(),
@@ -49,9 +49,9 @@ def settings_from(section: Any, launch: dict[str, Any]) -> EngineSettings:
 
 
 def start_from(source: str, tokenizer: Any, stage: Stage[Any]) -> nn.Module:
-    """The model at `source` for a stage that trains on `context` tokens of `tokenizer`.
+    """The model at `source`, to train on sequences of the section's `context` tokens of `tokenizer`.
 
-    Raises InputError if it was made for shorter sequences or fewer token ids.
+    Raises InputError if the model supports only shorter sequences or fewer token ids.
     """
     section, limits = stage.config, model_config(source)
     longest = limits.max_position_embeddings
@@ -69,18 +69,18 @@ def start_from(source: str, tokenizer: Any, stage: Stage[Any]) -> nn.Module:
 
 
 def prepare(model: nn.Module, launch: dict[str, Any]) -> None:
-    """Activation checkpointing where the launch asks for it, compiled layers where there is a GPU."""
-    model.train()  # transformers recomputes activations in this mode only
+    """Set up activation checkpointing as the launch says, and compile the layers on a GPU."""
+    model.train()  # transformers checkpoints activations only in this mode
     if launch.get("activation_checkpointing"):
         model.gradient_checkpointing_enable()
-    # ZeRO-3 gathers weights in hooks around each module, which a compiled layer would leave out.
+    # ZeRO-3 gathers weights in hooks around each module, which a compiled layer skips.
     if torch.cuda.is_available() and launch.get("compile", True) and int(launch.get("zero_stage", 1)) < 3:
         for layer in getattr(model.base_model, "layers", ()):
             layer.compile()
 
 
 def use_threads(launch: dict[str, Any]) -> None:
-    """Let torch use as many CPU threads as the launch gives to this process."""
+    """Let torch use as many CPU threads as the launch gives this process."""
     if "threads" in launch:
         torch.set_num_threads(int(launch["threads"]))
 
@@ -90,7 +90,7 @@ def start_process_group() -> None:
     if dist.is_initialized():
         return
     if "RANK" not in os.environ:
-        # A store of its own: a port that was free a moment ago may be taken by now. Nobody calls the address.
+        # An in-memory store, because a free port may be taken before it is used. Nobody uses the address.
         alone = {
             "RANK": "0",
             "LOCAL_RANK": "0",
@@ -107,9 +107,9 @@ def start_process_group() -> None:
 
 
 def build_engine(module: nn.Module, settings: EngineSettings) -> Any:
-    """A DeepSpeed engine over `module` with AdamW; matrices decay, norms and biases do not.
+    """A DeepSpeed engine over `module` with AdamW; weight decay applies to matrices, not to norms and biases.
 
-    ZeRO stage 1 to 3: the stages whose resume is exact.
+    Use ZeRO stages 1 to 3, which resume exactly.
     """
     start_process_group()
     parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
@@ -130,7 +130,7 @@ def build_engine(module: nn.Module, settings: EngineSettings) -> Any:
         model=module,
         optimizer=optimizer,
         config={
-            "train_micro_batch_size_per_gpu": 1,  # `update` says where a batch ends; DeepSpeed need not count
+            "train_micro_batch_size_per_gpu": 1,  # unused: `update` says where a batch ends
             "gradient_accumulation_steps": 1,
             "gradient_clipping": settings.gradient_clipping,
             "bf16": {"enabled": settings.precision == "bf16"},
@@ -151,7 +151,7 @@ def update(
     """One optimiser step over `micro_batches`; returns (loss, gradient norm before clipping).
 
     `loss_of(micro_batch)` runs the engine and returns this micro-batch's part of the loss, already divided by
-    the size of the whole batch: parts of all micro-batches and ranks add up to the loss.
+    the size of the whole batch: the parts of all micro-batches and ranks add up to the loss.
     """
     for group in engine.optimizer.param_groups:
         group["lr"] = learning_rate
@@ -159,7 +159,7 @@ def update(
     for index, micro_batch in enumerate(micro_batches):
         engine.set_gradient_accumulation_boundary(index == len(micro_batches) - 1)
         loss = loss_of(micro_batch)
-        # DeepSpeed averages gradients over ranks; the parts are meant to be summed.
+        # DeepSpeed averages gradients over ranks, but the parts must be summed.
         engine.backward(loss * engine.world_size, scale_wrt_gas=False)
         total += loss.detach()
         engine.step()
@@ -169,16 +169,16 @@ def update(
 
 
 def constant(learning_rate: float, warmup_steps: int = 0) -> Schedule:
-    """The peak from the end of a linear warm-up on (sft: paper section 3.2)."""
+    """Linear warm-up to the peak, then constant (sft: paper section 3.2)."""
     return lambda step: learning_rate * min(1.0, (step + 1) / (warmup_steps + 1))
 
 
 def multi_step(
     learning_rate: float, steps: int, warmup_steps: int, drops: Sequence[tuple[float, float]]
 ) -> Schedule:
-    """Linear warm-up to the peak, then x `factor` of the peak once `share` of all steps is done (paper 2.2).
+    """Linear warm-up to the peak, then `factor` times the peak once `share` of all steps is done (paper 2.2).
 
-    `drops` are (share, factor) pairs in rising order of share, in the paper (0.8, 0.316) and (0.9, 0.1).
+    `drops` are (share, factor) pairs in rising order of share; the paper's are (0.8, 0.316) and (0.9, 0.1).
     """
 
     def at(step: int) -> float:

@@ -1,4 +1,4 @@
-"""How the workflow runs: never part of a fingerprint, so that changing any of it reruns nothing."""
+"""How the workflow runs: never part of a fingerprint, so a change reruns nothing."""
 
 from pipeline.config.section import Section, key
 
@@ -15,10 +15,10 @@ class LaunchSection(Section):
         2, "DeepSpeed ZeRO stage: 1 shards the optimiser, 2 the gradients too, 3 the weights too", ge=1, le=3
     )
     activation_checkpointing: bool = key(False, "recompute activations in the backward pass to save memory")
-    compile: bool = key(True, "compile the layers where there is a GPU (ZeRO 1 and 2); nothing on a CPU")
+    compile: bool = key(True, "compile the layers on a GPU (ZeRO 1 and 2); no effect on a CPU")
     save_minutes: float = key(
         10.0,
-        "cpt, sft, reward: minutes between two checkpoints; what is done since is done again after a kill",
+        "cpt, sft, reward: minutes between two checkpoints; a killed run repeats the work since the last",
         ge=0,
     )
     gpu_memory: float = key(
@@ -27,6 +27,4 @@ class LaunchSection(Section):
     tensor_parallel: int = key(
         1, "ranks that share one sampler, its weights split among them; a divisor of `ranks`", ge=1
     )
-    sleep: bool = key(
-        False, "rl on GPUs: the sampler gives its memory back while the policy trains, and takes it again"
-    )
+    sleep: bool = key(False, "rl on GPUs: the sampler frees its memory while the policy trains")

@@ -41,13 +41,13 @@ class RewardSection(Section):
     )
     replay: float = key(
         0.1,
-        "with a reward model as parent: share of training solutions that are its and earlier rounds' ones",
+        "with a reward model as parent: share of the training solutions that come from earlier rounds",
         paper="10 % (4.1.4)",
         ge=0,
         lt=1,
     )
     held_out: float = key(
-        0.1, "share of the questions kept for measuring, the same ones in all rounds", gt=0, lt=1
+        0.1, "share of the questions held out for measuring, the same ones in all rounds", gt=0, lt=1
     )
     label_batch: int = key(64, "questions labelled between two saves", ge=1)
     epochs: int = key(1, "passes over the labelled solutions", ge=1)

@@ -32,10 +32,11 @@ class SftSection(Section):
     )
     too_long: Literal["skip", "split", "error"] = key(
         "skip",
-        "an example longer than the context is left out and counted, cut in pieces, or stops the run",
+        "an example longer than the context: leave it out and count it, split it, or stop the run",
     )
     malformed: Literal["skip", "error"] = key(
-        "error", "an example with an unknown role, turns out of order or no answer: counted, or stops the run"
+        "error",
+        "an example with an unknown role, wrong turns or no answer: leave out and count it, or stop the run",
     )
     learning_rate: float = key(5e-5, "constant after the warm-up", paper="5e-5 (3.2)", gt=0)
     warmup_steps: int = key(0, "linear rise; steps", ge=0)

@@ -7,7 +7,7 @@ class TokensSection(Section):
     """The run's own tokenizer, for models that start from scratch."""
 
     texts: str | list[str] | None = key(
-        None, "text or sft-format files that it learns from, beside the corpus (globs, miniweb:<file>)"
+        None, "text or sft-format files to learn from beside the corpus (globs, miniweb:<file>)"
     )
     vocabulary: int = key(
         32768,
@@ -15,7 +15,9 @@ class TokensSection(Section):
         paper="about 100K; an existing tokenizer",
         ge=260,
     )
-    sample: int = key(100_000_000, "text it learns from, shared among the sources; characters", ge=1)
+    sample: int = key(
+        100_000_000, "length of the text to learn from, shared equally among the sources; characters", ge=1
+    )
 
 
 class SourceNode(Section):

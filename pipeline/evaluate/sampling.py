@@ -16,9 +16,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from pipeline.common.batches import saved_batch
 from pipeline.common.chat import encode
 from pipeline.common.progress import Progress
+from pipeline.common.rows import saved_batch
 from pipeline.evaluate.programs import OUTPUT_FENCE, pal_program, printed, shown, tool_program
 from pipeline.sandbox.pool import Outcome, Sandbox
 

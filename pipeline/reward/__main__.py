@@ -1,8 +1,8 @@
 """Reward model (paper 4.2): label the policy's solutions, train on the labels, measure on held-out questions.
 
-Inputs: `parent` (or `init`), the model whose trunk is trained, or an earlier reward model that is continued
-(4.1.4) with a replay of the labels in `history`; `policy`, whose solutions are labelled; optionally
-`completer`; `prompts`, questions with answers. Output: the reward model's folder, `labels.jsonl`,
+Inputs: `parent` (or `init`), a language model whose trunk is trained, or an earlier reward model whose
+training continues (4.1.4) with a replay of the labels in `history`; `policy`, whose solutions are labelled;
+optionally `completer`; `prompts`, questions with answers. Output: the reward model's folder, `labels.jsonl`,
 `replay.jsonl`, `metrics.json`, and `metrics.jsonl` with a line per step.
 """
 
@@ -18,17 +18,17 @@ import pipeline.common.environment  # noqa: F401  # isort: skip  # before torch 
 import torch
 import torch.distributed as dist
 
-from pipeline.common.batches import saved_batch
 from pipeline.common.manifest import write_json
-from pipeline.common.model import context_length, load_tokenizer
+from pipeline.common.model import context_length, load_tokenizer, weights_in_memory
 from pipeline.common.progress import Progress
+from pipeline.common.rows import saved_batch
 from pipeline.common.stage import Counts, InputError, Stage, run_stage
-from pipeline.common.training import start_process_group, use_threads
+from pipeline.common.training import build_engine, prepare, settings_from, start_process_group, use_threads
 from pipeline.config.evaluate import BenchmarkNode
 from pipeline.config.reward import RewardSection
 from pipeline.evaluate.benchmarks import Item, load
 from pipeline.evaluate.prompts import chat_prompt
-from pipeline.reward.labels import Labeller, Sampler, Solution
+from pipeline.reward.labels import Labeller, Solution, SolutionSampler
 from pipeline.reward.measure import measure
 from pipeline.reward.model import (
     SETTINGS,
@@ -39,28 +39,20 @@ from pipeline.reward.model import (
     score_places,
 )
 from pipeline.reward.replay import read_labels, replayed
-from pipeline.reward.train import Example, build, full_weights, make_examples, train
-
-
-def source(stage: Stage[RewardSection], *names: str) -> str:
-    """The folder or hub id given under one of the input `names`."""
-    found = [path for name in names for path in stage.inputs.get(name, [])]
-    if len(found) != 1:
-        raise InputError(f"--input {' or '.join(names)}: expected one model, got {len(found)}")
-    return found[0]
+from pipeline.reward.train import StepExample, make_examples, train
 
 
 def load_questions(stage: Stage[RewardSection]) -> list[Item]:
-    """The questions, first ones only if the section says so."""
+    """The questions of `prompts`, at most as many as the section asks for."""
     sources = stage.inputs.get("prompts", [])
     return load("reward.prompts", BenchmarkNode(source=sources, limit=stage.config.questions), sources)
 
 
-def make_sampler(stage: Stage[RewardSection], model: str, longest: int, engines: int) -> Sampler:
-    """A sampler whose engine is as long as prompts of up to `longest` tokens and two solutions need.
+def make_sampler(stage: Stage[RewardSection], model: str, longest: int, engines: int) -> SolutionSampler:
+    """A sampler whose engine has room for a prompt of `longest` tokens and two solutions.
 
-    It must live as long as the process group: the end of a vLLM engine is the end of the group. `engines`
-    share the GPU memory that is vLLM's.
+    Keep it until the process ends, because shutting down vLLM destroys the process group. `engines` samplers
+    share vLLM's GPU memory.
     """
     section = stage.config
     context = min(context_length(model), longest + 2 * section.max_tokens)
@@ -72,19 +64,19 @@ def make_sampler(stage: Stage[RewardSection], model: str, longest: int, engines:
         memory = float(stage.launch.get("gpu_memory", 0.4)) / engines
         return Generator(model, dtype=dtype, max_model_len=context, seed=section.seed, gpu_memory=memory)
 
-    return Sampler(start, load_tokenizer(model), section, context)
+    return SolutionSampler(start, load_tokenizer(model), section, context)
 
 
 def make_labeller(
     stage: Stage[RewardSection], policy: str, items: Sequence[Item], prompts: Sequence[list[int]]
 ) -> Labeller:
-    """A labeller in which the policy, or the `completer` that is given, completes the steps."""
+    """A labeller whose steps are completed by the policy, or by the `completer` if one is given."""
     section = stage.config
     if not stage.inputs.get("completer"):
         sampler = make_sampler(stage, policy, max(map(len, prompts)), engines=1)
         own = {item.id: prompt for item, prompt in zip(items, prompts, strict=True)}
         return Labeller(section, sampler, sampler, own)
-    completer = source(stage, "completer")
+    completer = stage.source("completer")
     tokenizer = load_tokenizer(completer)
     theirs = {item.id: chat_prompt(tokenizer, item, suffix_of(item, section), completer) for item in items}
     return Labeller(
@@ -103,7 +95,7 @@ def suffix_of(item: Item, section: RewardSection) -> str:
 def label_all(
     stage: Stage[RewardSection], labeller: Labeller, items: Sequence[Item], prompts: Sequence[list[int]]
 ) -> list[Solution]:
-    """Labelled solutions of all questions; ranks share the batches and read each other's."""
+    """Labelled solutions of all questions; each rank labels a share of the batches and reads the others'."""
     section = stage.config
     keys = ("solutions", "completions", "temperature", "top_p", "max_tokens", "split", "precision", "seed")
     settings = {name: getattr(section, name) for name in keys}
@@ -128,25 +120,25 @@ def label_all(
 
 
 def is_held_out(question: str, share: float) -> bool:
-    """Whether a question is kept for measuring: a property of its text, so that no round trains on it."""
+    """Whether a question is held out: its text alone decides, so that no round trains on it."""
     digest = hashlib.sha256(f"held-out/{question}".encode()).digest()
     return int.from_bytes(digest[:4]) < share * 2**32
 
 
 def write_labels(path: Path, solutions: Sequence[Solution]) -> None:
-    """A line per solution."""
+    """Write one JSON line per solution."""
     with path.open("w") as file:
         file.writelines(json.dumps(asdict(solution), ensure_ascii=False) + "\n" for solution in solutions)
 
 
 def check_tokenizer(policy: str, parent: str) -> None:
-    """Step labels are tied to tokens: policy and reward model must have the same."""
+    """Raise InputError unless both models have the same tokenizer: step labels refer to tokens."""
     if load_tokenizer(policy).get_vocab() != load_tokenizer(parent).get_vocab():
-        raise InputError(f"{policy}: its tokenizer is not that of {parent}; step labels are tied to tokens")
+        raise InputError(f"{policy}: its tokenizer is not that of {parent}; step labels refer to tokens")
 
 
 def check_continues(parent: str, section: RewardSection) -> bool:
-    """Whether `parent` is a reward model; it must have been trained to predict the same."""
+    """Whether `parent` is a reward model. Raises InputError if it was trained for another target or split."""
     if not (Path(parent) / SETTINGS).exists():
         return False
     settings = json.loads((Path(parent) / SETTINGS).read_text())
@@ -160,7 +152,7 @@ def check_continues(parent: str, section: RewardSection) -> bool:
 
 
 def draw_replay(stage: Stage[RewardSection], new: Sequence[Solution]) -> list[Solution]:
-    """Earlier rounds' labels to train on beside `new`; questions held out and solutions too long are none."""
+    """Earlier rounds' labels to train on beside `new`, without held-out questions and too long solutions."""
     section = stage.config
     pairs = make_examples(read_labels(stage.inputs.get("history", [])), section)
     history = [solution for solution, _ in pairs if not is_held_out(solution.question, section.held_out)]
@@ -171,13 +163,13 @@ def run(stage: Stage[RewardSection]) -> Counts:
     """Label, train, measure, export; returns counts of solutions and steps."""
     section = stage.config
     use_threads(stage.launch)
-    parent, policy = source(stage, "parent", "init"), source(stage, "policy")
+    parent, policy = stage.source("parent", "init"), stage.source("policy")
     start_process_group()
     check_tokenizer(policy, parent)
     continues = check_continues(parent, section)
     items, asker = load_questions(stage), load_tokenizer(policy)
     prompts = [chat_prompt(asker, item, suffix_of(item, section), policy) for item in items]
-    # It lives until the end of the run (see `make_sampler`).
+    # The labeller must live until the end of the run (see `make_sampler`).
     labeller = make_labeller(stage, policy, items, prompts)
     solutions = label_all(stage, labeller, items, prompts)
 
@@ -195,7 +187,8 @@ def run(stage: Stage[RewardSection]) -> Counts:
     model = RewardModel(load_trunk(parent, section.precision))
     if continues:
         load_head(model, Path(parent))
-    engine = build(stage, model)
+    prepare(model.trunk, stage.launch)
+    engine = build_engine(model, settings_from(section, stage.launch))
     before = measured(engine, held_out) if continues else {}
     train(stage, engine, [example for _, example in make_examples([*new, *replay], section)])
     metrics = measured(engine, held_out) | ({"before": before} if continues else {})
@@ -214,8 +207,8 @@ def run(stage: Stage[RewardSection]) -> Counts:
     }
 
 
-def measured(engine: Any, held_out: Sequence[tuple[Solution, Example]]) -> dict[str, Any]:
-    """What the model is worth on held-out solutions; all ranks must call it."""
+def measured(engine: Any, held_out: Sequence[tuple[Solution, StepExample]]) -> dict[str, Any]:
+    """Measures of the model on held-out solutions; all ranks must call it."""
     engine.module.eval()
     examples = [example for _, example in held_out]
     scores = score_places(
@@ -227,7 +220,7 @@ def measured(engine: Any, held_out: Sequence[tuple[Solution, Example]]) -> dict[
 
 def export(stage: Stage[RewardSection], engine: Any, tokenizer: Any, metrics: dict[str, Any]) -> None:
     """Write the model's folder and its metrics; all ranks must call it."""
-    state = full_weights(engine)
+    state = weights_in_memory(engine.module)
     if stage.is_main:
         write_json(stage.partial / "metrics.json", metrics)
         names = ("split", "target", "labels", "suffix")

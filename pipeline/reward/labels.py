@@ -1,10 +1,10 @@
-"""Step labels as in Math-Shepherd: a step is as good as the chance to reach the right answer from it.
+"""Step labels as in Math-Shepherd: a step's label estimates the chance to reach the right answer from it.
 
-The policy samples solutions; each prefix that ends with a step is completed N times and the completions are
-graded with the grader of RL and evaluation. Hard label: some completion is right. Soft label: the share that
-is. The last step's label is the solution's own verdict. Equal prefixes of one question are completed once.
-Math-Shepherd completes with a model of its own; here the policy does, unless a completer is given. A
-completer with another tokenizer gets the prefix as text.
+The policy samples solutions. Each prefix that ends with a step is completed N times, and the grader of RL and
+evaluation judges the completions. Hard label: at least one completion is right. Soft label: the share that is
+right. The last step's label is the solution's own verdict. Equal prefixes of one question are completed once.
+Math-Shepherd uses a separate completer; here the policy completes, unless a completer is given. A completer
+with another tokenizer gets the prefix as text.
 """
 
 from collections import Counter
@@ -20,14 +20,14 @@ from pipeline.evaluate.sampling import sample_seed
 from pipeline.grader.extraction import extract
 from pipeline.reward.steps import locate_steps
 
-Prefix = tuple[int, tuple[int, ...]]  # number of the question, tokens of a solution up to the end of a step
+Prefix = tuple[int, tuple[int, ...]]  # index of the question, tokens of a solution up to the end of a step
 
 
 @dataclass(frozen=True)
 class Solution:
     """A labelled solution.
 
-    `prompt` and `tokens` as the policy saw and sampled them; `ends`: last token of each step in `tokens`;
+    `prompt`, `tokens`: what the policy saw and sampled; `ends`: each step's last token, an index in `tokens`;
     `hard`, `soft`: labels of the steps; `count`: how often it was sampled.
     """
 
@@ -45,8 +45,8 @@ class Solution:
     count: int
 
 
-class Sampler:
-    """A model that samples: `start` makes its `Generator` on first need; `context`: its longest sequence."""
+class SolutionSampler:
+    """A model that samples; `start` makes its `Generator` when first needed, `context` limits a sequence."""
 
     def __init__(
         self, start: Callable[[], Any], tokenizer: Any, section: RewardSection, context: int
@@ -62,7 +62,7 @@ class Sampler:
         return self.tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False)
 
     def sample(self, prompts: Sequence[list[int]], seeds: Sequence[int], n: int) -> list[list[list[int]]]:
-        """Token ids of `n` outputs for each prompt; each gets what room its prompt leaves, none without."""
+        """Token ids of `n` outputs for each prompt, as long as the context allows; none where it is full."""
         rooms = [min(self.section.max_tokens, self.context - len(prompt)) for prompt in prompts]
         outputs: list[list[list[int]]] = [[] for _ in prompts]
         for room in sorted({room for room in rooms if room > 0}):
@@ -83,13 +83,13 @@ class Sampler:
 
 
 class Labeller:
-    """Makes labelled solutions; `completer_prompts`: by id, the questions as the completer is asked."""
+    """Makes labelled solutions; `completer_prompts`: question id -> the prompt in the completer's tokens."""
 
     def __init__(
         self,
         section: RewardSection,
-        policy: Sampler,
-        completer: Sampler,
+        policy: SolutionSampler,
+        completer: SolutionSampler,
         completer_prompts: Mapping[str, list[int]],
     ) -> None:
         self.section, self.policy, self.completer = section, policy, completer
@@ -97,13 +97,13 @@ class Labeller:
         self.same_tokens = completer.tokenizer.get_vocab() == policy.tokenizer.get_vocab()
 
     def counters(self) -> Counter[str]:
-        """What the engines did."""
+        """What the engines sampled, by kind."""
         if self.completer is self.policy:
             return self.policy.counters
         return self.policy.counters + self.completer.counters
 
     def label(self, items: Sequence[Item], prompts: Sequence[list[int]]) -> list[Solution]:
-        """Labelled solutions of all items, equal ones once; solutions without any text are left out."""
+        """Labelled solutions of all items; equal ones appear once, those without text not at all."""
         seeds = [sample_seed(self.section.seed, "solutions", item.id) for item in items]
         drawn = self.policy.sample(prompts, seeds, self.section.solutions)
         sampled = Counter(
@@ -172,6 +172,6 @@ class Labeller:
         }
 
     def _verdicts(self, items: Sequence[Item], texts: Sequence[tuple[int, str]]) -> list[Any]:
-        """Verdicts on (number of the question, text); as in RL, an answer must stand in a box."""
+        """Verdicts on (index of the question, text); as in RL, only a boxed answer counts."""
         jobs = [(items[index], extract(text, boxed_only=True)) for index, text in texts]
         return [item.compare(answer) for item, answer in jobs]

@@ -18,7 +18,7 @@ BINS = 10
 def calibration(
     probabilities: Sequence[float], labels: Sequence[float], bins: int = BINS
 ) -> list[dict[str, float]]:
-    """Equal-width bins of the predictions that are not empty: size, mean prediction, true share."""
+    """Non-empty equal-width bins of the predictions: size, mean prediction, true share."""
     predicted, true = np.asarray(probabilities), np.asarray(labels, dtype=float)
     places = np.minimum((predicted * bins).astype(int), bins - 1)
     return [
@@ -35,7 +35,7 @@ def calibration(
 
 
 def calibration_error(bins: Sequence[dict[str, float]]) -> float:
-    """Expected calibration error: |predicted - true share| of the bins, mean by their size."""
+    """Expected calibration error: mean |predicted - true share| of the bins, weighted by size."""
     total = sum(row["steps"] for row in bins)
     return sum(row["steps"] / total * abs(row["predicted"] - row["true"]) for row in bins)
 
@@ -52,7 +52,7 @@ def best_of_n(scores: Sequence[float], rights: Sequence[bool], n: int) -> float:
 
 
 def solution_score(steps: Sequence[float]) -> float:
-    """Score of a whole solution: its worst step's (Math-Shepherd)."""
+    """Score of a whole solution: the lowest of its steps (Math-Shepherd)."""
     return min(steps)
 
 
@@ -86,7 +86,7 @@ def reranking(solutions: Sequence[Solution], scores: Sequence[Sequence[float]]) 
 def measure(
     solutions: Sequence[Solution], labels: Sequence[Sequence[float]], scores: Sequence[Sequence[float]]
 ) -> dict[str, Any]:
-    """All figures on held-out solutions; `labels` and `scores` are per step (an outcome model has one)."""
+    """All measures on held-out solutions; `labels` and `scores` are per step (an outcome model has one)."""
     flat_labels = [label for row in labels for label in row]
     flat_scores = [score for row in scores for score in row]
     hits = [

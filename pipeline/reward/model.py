@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from transformers import AutoModel
 
 from pipeline.common.attention import DOCUMENTS, document_arguments
-from pipeline.common.model import DTYPES, load_tokenizer
+from pipeline.common.model import load_model, load_tokenizer
 from pipeline.common.packing import concatenate
 from pipeline.common.stage import InputError
 from pipeline.reward.steps import step_ends
@@ -26,7 +26,7 @@ SETTINGS = "reward.json"
 
 
 class RewardModel(nn.Module):
-    """Logit that a solution is on its way to the right answer, at chosen positions."""
+    """Logit that a solution so far leads to the right answer, at chosen positions."""
 
     def __init__(self, trunk: nn.Module) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class RewardModel(nn.Module):
         nn.init.zeros_(self.head.bias)
 
     def forward(self, tokens_BT: Tensor, positions_BT: Tensor, rows_S: Tensor, columns_S: Tensor) -> Tensor:
-        """fp32 logits (S,) at (row, column); documents in a row have positions that start again at 0."""
+        """fp32 logits (S,) at (row, column); positions restart from 0 at each document of a row."""
         hidden_BTD = self.trunk(
             input_ids=tokens_BT,
             position_ids=positions_BT,
@@ -48,8 +48,8 @@ class RewardModel(nn.Module):
 
 
 @dataclass(frozen=True)
-class Rows:
-    """Packed sequences: tokens and positions (B, T), and where the steps end."""
+class StepRows:
+    """Packed sequences: tokens and positions (B, T), and the row and column (S,) of each step end."""
 
     tokens_BT: Tensor
     positions_BT: Tensor
@@ -59,8 +59,8 @@ class Rows:
 
 def make_rows(
     packed: Sequence[Sequence[int]], sequences: Sequence[Sequence[int]], ends: Sequence[Sequence[int]]
-) -> Rows:
-    """Tensors of packed rows, steps in the order of `packed`; padding is documents of one token."""
+) -> StepRows:
+    """Tensors of packed rows with steps in the order of `packed`; each padding token is its own document."""
     width = max(sum(len(sequences[index]) for index in row) for row in packed)
     tokens = torch.zeros(len(packed), width, dtype=torch.long)
     positions = torch.zeros_like(tokens)
@@ -74,19 +74,16 @@ def make_rows(
             rows += [number] * len(ends[index])
             columns += [start + end for end in ends[index]]
             start = stop
-    return Rows(tokens, positions, torch.tensor(rows), torch.tensor(columns))
+    return StepRows(tokens, positions, torch.tensor(rows), torch.tensor(columns))
 
 
 def load_trunk(source: str | Path, precision: str) -> nn.Module:
     """The transformer of a model folder or hub id, without its output head."""
-    try:
-        return AutoModel.from_pretrained(str(source), dtype=DTYPES[precision], attn_implementation="sdpa")
-    except (OSError, ValueError) as error:
-        raise InputError(f"{source}: no usable model: {str(error).splitlines()[0]}") from error
+    return load_model(source, precision, AutoModel)
 
 
 def load_head(model: RewardModel, folder: Path) -> None:
-    """Take the head of an earlier reward model, so that training continues it (paper section 4.1.4)."""
+    """Load the head of an earlier reward model to continue its training (paper section 4.1.4)."""
     model.head.load_state_dict(load_file(folder / HEAD))
 
 
@@ -102,15 +99,15 @@ def save_reward_model(
 
 
 @dataclass(frozen=True)
-class Scorer:
-    """A trained reward model ready to score; `settings` as in its `reward.json`."""
+class StepScorer:
+    """A trained reward model ready to score; `settings` is its `reward.json`."""
 
     model: RewardModel
     tokenizer: Any
     settings: dict[str, Any]
 
 
-def load_reward_model(folder: str | Path, precision: str = "fp32", device: str = "cpu") -> Scorer:
+def load_reward_model(folder: str | Path, precision: str = "fp32", device: str = "cpu") -> StepScorer:
     """Load what `save_reward_model` wrote; raises InputError for a folder that is not a reward model's."""
     folder = Path(folder)
     if not (folder / SETTINGS).exists():
@@ -118,12 +115,12 @@ def load_reward_model(folder: str | Path, precision: str = "fp32", device: str =
     model = RewardModel(load_trunk(folder, precision))
     load_head(model, folder)
     settings = json.loads((folder / SETTINGS).read_text())
-    return Scorer(model.eval().to(device), load_tokenizer(folder), settings)
+    return StepScorer(model.eval().to(device), load_tokenizer(folder), settings)
 
 
 @torch.no_grad()
 def score_steps(
-    scorer: Scorer,
+    scorer: StepScorer,
     prompts: Sequence[Sequence[int]],
     outputs: Sequence[Sequence[int]],
     tokens_at_once: int = 16384,
@@ -131,8 +128,8 @@ def score_steps(
     """(index of its last token in the output, probability that it is good) for each step of each output.
 
     `prompts` and `outputs` are token ids of the policy, whose tokenizer must be the reward model's. An
-    outcome model has one score, at the end of the last step. An output without any text has none. Scores are
-    those of each output alone, however many share a row or a batch of `tokens_at_once`.
+    outcome model gives one score, at the end of the last step; an output without text gets none. Scores do
+    not depend on which outputs share a row or a batch of `tokens_at_once` tokens.
     """
     ends = [step_ends(scorer.tokenizer, output, scorer.settings["split"]) for output in outputs]
     if scorer.settings["target"] == "outcome":

@@ -1,7 +1,7 @@
 """Replay of earlier rounds' labels while a reward model's training continues (paper section 4.1.4).
 
-The paper says 10 % of historical data; read here as the share of a round's training solutions. The draw is a
-function of the seed and of what is drawn from: no state, so a resumed run has the same one.
+The paper says 10 % historical data, read here as the share of a round's training solutions. The draw depends
+only on the seed and the candidates, so a resumed run repeats it.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ from pipeline.reward.labels import Solution
 
 
 def read_labels(files: Sequence[str]) -> list[Solution]:
-    """The solutions of `labels.jsonl` files, each once: from the first file that has it."""
+    """The solutions of `labels.jsonl` files; of equal ones the first file's."""
     found: dict[Any, Solution] = {}
     for file in files:
         for place, row in read_rows(file):
@@ -27,14 +27,14 @@ def read_labels(files: Sequence[str]) -> list[Solution]:
 
 
 def identity(solution: Solution) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """What makes two solutions the same: prompt and solution, token by token."""
+    """Equal for solutions with equal tokens of prompt and solution."""
     return tuple(solution.prompt), tuple(solution.tokens)
 
 
 def replayed(new: Sequence[Solution], history: Sequence[Solution], share: float, seed: int) -> list[Solution]:
-    """Solutions of `history` that make up `share` of all together with `new`; none that is in `new`.
+    """Solutions of `history`, none of them in `new`, that make up `share` of both together.
 
-    Raises InputError if there are not as many.
+    Raises InputError if `history` has too few.
     """
     wanted = round(len(new) * share / (1 - share))
     known = {identity(solution) for solution in new}

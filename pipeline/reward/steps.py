@@ -1,8 +1,8 @@
 """Steps of a solution: where they end in its text and in its tokens.
 
-A step keeps the whitespace that ends it, so that steps joined give the text again, and a reward read at a
-step's last token has seen that the step is over. Text and tokens need not have the same boundaries: a token
-that runs over into the next step belongs to the next one, unless it holds words of this step as well.
+A step includes the whitespace after it, so that the joined steps are the text, and a reward read at a step's
+last token has seen the end of the step. A token that extends into the next step belongs to the next one,
+unless it also holds words of this step.
 """
 
 import re
@@ -14,7 +14,7 @@ ENDS = {"line": re.compile(r"\n\s*"), "sentence": re.compile(r"(?:[.!?](?=\s)|[ã
 
 
 def split_steps(text: str, split: str) -> list[str]:
-    """The steps of a text; `split` is line or sentence. Joined they are the text; none is blank."""
+    """The steps of a text, none blank, which joined are the text; `split` is line or sentence."""
     steps, start = [], 0
     for match in ENDS[split].finditer(text):
         if text[start : match.end()].strip():
@@ -30,7 +30,7 @@ def split_steps(text: str, split: str) -> list[str]:
 def locate_steps(tokenizer: Any, tokens: Sequence[int], split: str) -> list[tuple[str, int]]:
     """(text, index of its last token) of each step of an output, the indices rising.
 
-    Special tokens, such as EOS, belong to no step. Steps that end in the same token are one step.
+    Special tokens, such as EOS, belong to no step. Steps that end in the same token become one step.
     """
 
     def text_of(count: int) -> str:
@@ -41,7 +41,7 @@ def locate_steps(tokenizer: Any, tokens: Sequence[int], split: str) -> list[tupl
     position = 0
     for step in split_steps(text_of(len(tokens)), split):
         words, position = position + len(step.rstrip()), position + len(step)
-        # Characters of several tokens count from their first: the longest prefix of this length is whole.
+        # Part of a character decodes to one character too, so the longest prefix holds whole ones.
         count = bisect_right(range(len(tokens) + 1), position, key=lambda n: len(text_of(n))) - 1
         count += len(text_of(count)) < words
         while tokens[count - 1] in special:

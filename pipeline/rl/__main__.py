@@ -33,7 +33,7 @@ from pipeline.config.evaluate import BenchmarkNode
 from pipeline.config.rl import RlSection
 from pipeline.evaluate.benchmarks import load
 from pipeline.evaluate.prompts import chat_prompt
-from pipeline.reward.model import Scorer, load_reward_model
+from pipeline.reward.model import StepScorer, load_reward_model
 from pipeline.rl.explorer import Explorer, replayed
 from pipeline.rl.held_out import evaluate
 from pipeline.rl.learner import build_learner
@@ -44,19 +44,11 @@ from pipeline.rl.train import train_on
 from pipeline.rl.watch import summarise
 
 
-def source(stage: Stage[RlSection], *names: str) -> str:
-    """The folder or hub id given under one of the input `names`."""
-    found = [path for name in names for path in stage.inputs.get(name, [])]
-    if len(found) != 1:
-        raise InputError(f"--input {' or '.join(names)}: expected one model, got {len(found)}")
-    return found[0]
-
-
 def load_questions(stage: Stage[RlSection], name: str, tokenizer: Any, room: int) -> list[Question]:
     """The questions of input `name` whose prompts have at most `room` tokens."""
     sources, suffix = stage.inputs.get(name, []), stage.config.suffix
     items = load(f"rl.{name}", BenchmarkNode(source=sources), sources)
-    model = source(stage, "parent", "init")
+    model = stage.source("parent", "init")
     questions = [
         Question(item, chat_prompt(tokenizer, item, suffix.get(item.lang, ""), model)) for item in items
     ]
@@ -73,7 +65,7 @@ def check_batch(asked: int, found: int, room: int, ranks: int) -> None:
         raise InputError(f"rl.questions_per_step is {asked}, which {ranks} ranks cannot share equally")
 
 
-def load_scorer(stage: Stage[RlSection], device: Any) -> Scorer | None:
+def load_scorer(stage: Stage[RlSection], device: Any) -> StepScorer | None:
     """The reward model that the section's weights and supervision ask for."""
     section = stage.config
     if not section.rewards.model:
@@ -84,7 +76,7 @@ def load_scorer(stage: Stage[RlSection], device: Any) -> Scorer | None:
         return None
     if not stage.inputs.get("reward_model"):
         raise InputError("rl.rewards.model is not 0, but the model's node names no reward_model")
-    folder = source(stage, "reward_model")
+    folder = stage.source("reward_model")
     scorer = load_reward_model(folder, section.precision, str(device))
     if section.supervision == "process" and scorer.settings["target"] != "process":
         raise InputError(f"{folder}: an outcome reward model, but rl.supervision is process")
@@ -95,7 +87,7 @@ class Trainer:
     """One rank's learner and explorer, and what they have done so far."""
 
     def __init__(self, stage: Stage[RlSection]) -> None:
-        section, parent = stage.config, source(stage, "parent", "init")
+        section, parent = stage.config, stage.source("parent", "init")
         self.stage, self.section, self.method = stage, section, method_of(section)
         if section.supervision not in self.method.supervision:
             raise InputError(
@@ -103,7 +95,7 @@ class Trainer:
             )
         start_process_group()
         self.tokenizer = load_tokenizer(parent)
-        self.replay = Path(source(stage, "rollouts")) if stage.inputs.get("rollouts") else None
+        self.replay = Path(stage.source("rollouts")) if stage.inputs.get("rollouts") else None
         self.held_out: list[Question] = []
         self.learner = build_learner(section, stage.launch, parent)
         self.explorer = None if self.replay else self._make_explorer(parent)

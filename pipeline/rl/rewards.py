@@ -23,7 +23,7 @@ from pipeline.config.rl import RewardWeights
 from pipeline.evaluate.benchmarks import Item
 from pipeline.grader.answers import Verdict
 from pipeline.grader.extraction import extract
-from pipeline.reward.model import Scorer, score_steps
+from pipeline.reward.model import StepScorer, score_steps
 
 Function = Callable[[Item, str], float]
 
@@ -67,7 +67,9 @@ class Rewarder:
     InputError for a function of the user that cannot be loaded.
     """
 
-    def __init__(self, weights: RewardWeights, scorer: Scorer | None = None, by_step: bool = False) -> None:
+    def __init__(
+        self, weights: RewardWeights, scorer: StepScorer | None = None, by_step: bool = False
+    ) -> None:
         self.weights, self.scorer, self.by_step = weights.by_part, scorer, by_step
         self.functions = {name: load_function(name) for name, weight in weights.functions.items() if weight}
 

@@ -1,10 +1,8 @@
-"""Tokenise a mixture's sources into memory-mapped files (paper section 2.3: what continued pre-training
-reads).
+"""Tokenise a mixture's sources into memory-mapped files for continued pre-training (paper section 2.3).
 
-Inputs: `tokenizer` (folder; absent where the mixture names another), `source.<name>` (files, folders of
-shards, hub ids). Output: `<name>.bin` and `<name>.idx` per source, `tokens.json`, and the tokenizer, which a
-model from scratch inherits. Files are tokenised side by side, each by one process, and those done before a
-kill are not done again.
+Inputs: `tokenizer` (folder; absent if the mixture names another), `source.<name>` (files, folders of shards,
+hub ids). Output: `<name>.bin` and `<name>.idx` per source, `tokens.json`, and the tokenizer, which a model
+from scratch inherits. Files are tokenised in parallel, one process each; a resumed run skips finished files.
 """
 
 import ctypes
@@ -33,7 +31,7 @@ DOCUMENTS_PER_BATCH = 512
 
 @dataclass(frozen=True)
 class Part:
-    """A file of a source, and where its tokens go: `<base>.bin`, `<base>.idx`, and last `<base>.json`."""
+    """A file of a source and its outputs: `<base>.bin`, `<base>.idx`, and when done `<base>.json`."""
 
     path: str
     field: str
@@ -42,7 +40,7 @@ class Part:
 
 
 def parts_of(stage: Stage[MixtureNode], tokenizer: str, name: str) -> list[Part]:
-    """The files of a source. A name under `work` changes with the file, so nothing stale is taken up."""
+    """The files of a source. The name under `work` changes with the file, so stale tokens are never used."""
     parts = []
     for path in (file for source in stage.inputs.get(f"source.{name}", []) for file in files_of(source)):
         status = os.stat(path) if os.path.exists(path) else None
@@ -53,7 +51,7 @@ def parts_of(stage: Stage[MixtureNode], tokenizer: str, name: str) -> list[Part]
 
 
 def tokenise(part: Part) -> None:
-    """Write a part's token file; documents without text are left out and counted."""
+    """Write a part's token file; count the documents without text and leave them out."""
     if part.base.with_suffix(".json").exists():
         return
     part.base.parent.mkdir(parents=True, exist_ok=True)
@@ -73,12 +71,12 @@ def tokenise(part: Part) -> None:
 
 
 def _die_with_parent() -> None:
-    """Ask Linux to end this worker when the program is killed; it would wait for work for ever."""
+    """Make Linux kill this worker with its parent; it would otherwise wait for work forever."""
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 def tokenise_all(parts: list[Part], processes: int, label: str) -> None:
-    """Tokenise the parts, as many at a time as there are processes."""
+    """Tokenise the parts in so many processes."""
     with Progress(label, len(parts), unit="file") as progress:
         if processes == 1 or len(parts) == 1:
             os.environ |= {"TOKENIZERS_PARALLELISM": "true", "RAYON_NUM_THREADS": str(processes)}

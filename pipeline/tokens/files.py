@@ -1,4 +1,4 @@
-"""Token files: all documents of a source in one flat file, and where each ends.
+"""Token files: all documents of a source in one flat file, with an index of their ends.
 
 `<source>.bin` holds token ids (little-endian uint16, or uint32 for vocabularies above 65,536), `<source>.idx`
 the end of each document (uint64, in tokens, rising). Both are memory-mapped; a document is found by binary
@@ -33,7 +33,7 @@ def write_tokens(base: Path, batches: Iterable[Sequence[Sequence[int]]], dtype: 
 
 
 def join_tokens(base: Path, parts: Sequence[Path]) -> None:
-    """Write `<base>.bin` and `<base>.idx` that hold the documents of `parts`, one after the other."""
+    """Concatenate the token files `parts` into `<base>.bin` and `<base>.idx`."""
     tokens = 0
     with base.with_suffix(".bin").open("wb") as data, base.with_suffix(".idx").open("wb") as index:
         for part in parts:
@@ -45,7 +45,7 @@ def join_tokens(base: Path, parts: Sequence[Path]) -> None:
 
 
 def read_facts(parts: Sequence[Path]) -> dict[str, int]:
-    """Sums of what `<part>.json` counts."""
+    """Sums of the counts in `<part>.json` of all parts."""
     found = [json.loads(part.with_suffix(".json").read_text()) for part in parts]
     return {name: sum(facts[name] for facts in found) for name in ("documents", "tokens", "empty")}
 

@@ -1,9 +1,9 @@
-"""The order of training: which source, which pass, which window is the n-th sequence, computed from n alone.
+"""The order of training: source, pass and window of the n-th sequence, computed from n alone.
 
 Every sequence has the same length, so shares of sequences are shares of tokens. Sources follow a periodic
-schedule in which at every prefix each source is less than one sequence away from its share; inside a source
-each pass goes through its windows in another order, a keyed permutation. So nothing is stored or replayed: a
-resumed run, or one with another number of ranks, needs only n.
+schedule in which, at every prefix, each source is within one sequence of its share. Each pass over a
+source visits its windows in another order, a keyed permutation. Nothing is stored or replayed: a resumed
+run, or one with another number of ranks, needs only n.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.common.packing import IGNORE, Row
+from pipeline.common.packing import IGNORE, PackedRow
 from pipeline.common.stage import InputError
 from pipeline.tokens.files import TokenFile
 
@@ -26,11 +26,12 @@ MASK64 = 2**64 - 1
 
 
 def schedule(shares: Sequence[float]) -> np.ndarray:
-    """A period of the order of sources, as indices; repeated, each prefix is within one of every share.
+    """One period of the order of sources, as indices; at every prefix of its repetition each source is within
+    one sequence of its share.
 
-    Among the sources that may come next without running ahead, the one that would first fall behind comes
-    next: earliest deadline first, which keeps all deadlines whenever that is possible. Raises InputError for
-    shares whose smallest whole-number ratio is longer than `LONGEST_PERIOD`.
+    Earliest deadline first: among the sources that are not ahead of their share, the one that would fall
+    behind first comes next, which meets all deadlines if that is possible. Raises InputError for shares whose
+    period is longer than `LONGEST_PERIOD`.
     """
     exact = [Fraction(str(share)) for share in shares]
     unit = lcm(*(share.denominator for share in exact))
@@ -50,7 +51,7 @@ def schedule(shares: Sequence[float]) -> np.ndarray:
 
 
 def permute(index: int, size: int, key: int) -> int:
-    """The image of `index` under a keyed permutation of range(size): Feistel network, walked till inside."""
+    """The image of `index` under a keyed permutation of range(size): a Feistel network with cycle walking."""
     half = max(1, (size - 1).bit_length() + 1 >> 1)
     mask = (1 << half) - 1
     while True:
@@ -72,7 +73,7 @@ def _mix(value: int) -> int:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a sequence comes from: index of its source, pass over it, window in it."""
+    """The origin of a sequence: index of its source, pass over it, window in it."""
 
     source: int
     epoch: int
@@ -94,7 +95,7 @@ class Mixture:
                     f"{folder / name}.bin: {len(file.tokens)} tokens do not fill one sequence of {context}"
                 )
         self.order = schedule([self.facts["sources"][name]["share"] for name in self.names])
-        self.rank = np.zeros_like(self.order)  # how many of the same source come before in the period
+        self.rank = np.zeros_like(self.order)  # earlier sequences of the same source in the period
         for source in range(len(self.names)):
             at = self.order == source
             self.rank[at] = np.arange(at.sum())
@@ -111,13 +112,13 @@ class Mixture:
         return Place(source, epoch, permute(index, self.windows[source], key))
 
     def counts(self, sequences: int) -> list[int]:
-        """How many of the first `sequences` come from each source."""
+        """The number of sequences from each source among the first `sequences`."""
         periods, rest = divmod(sequences, len(self.order))
         first = np.bincount(self.order[:rest], minlength=len(self.names))
         return (periods * self.per_period + first).tolist()
 
-    def row(self, n: int) -> Row:
-        """Sequence `n`: tokens, positions and targets; no document's last token has a target."""
+    def row(self, n: int) -> PackedRow:
+        """Sequence `n`; with `isolate_documents` the last token of a document has no target."""
         place = self.place(n)
         tokens, ends = self.files[place.source].window(place.window * self.context, self.context)
         positions, targets = np.arange(self.context), tokens[1:].copy()
@@ -127,4 +128,4 @@ class Mixture:
             starts = np.zeros(self.context, dtype=np.int64)
             starts[inside] = inside
             positions -= np.maximum.accumulate(starts)
-        return Row(tokens[:-1], positions, targets, self.context, place.source)
+        return PackedRow(tokens[:-1], positions, targets, self.context, place.source)

@@ -1,4 +1,4 @@
-"""The texts of a source, whatever its rows look like."""
+"""The texts of a source, from rows of documents or of conversations."""
 
 from collections.abc import Iterator
 

@@ -1,7 +1,7 @@
 """Train the run's own tokenizer: byte-level BPE with single digits, for models that start from scratch.
 
-The paper uses DeepSeek-LLM's tokenizer of about 100K entries; like it, ours is byte-level and splits numbers
-into digits. Chat template: the paper's (`pipeline/common/chat.py`). The same texts give the same bytes.
+The paper uses DeepSeek-LLM's tokenizer of about 100K entries; ours too is byte-level and splits numbers into
+digits. Chat template: the paper's (`pipeline/common/chat.py`). Equal texts give equal bytes.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ BOS, EOS, PAD = SPECIAL = ("<bos>", "<eos>", "<pad>")
 
 
 def sample(sources: list[str], characters: int) -> Iterator[str]:
-    """The beginning of each source, the same number of characters of each."""
+    """Texts from the start of each source, an equal number of characters from each."""
     for source in sources:
         left = characters // len(sources)
         for text in read_texts(source):

@@ -14,10 +14,10 @@ import torch
 from torch.nn import functional as F
 from transformers import AutoModelForCausalLM, LlamaConfig
 
-from pipeline.common.flops import Work, peak
+from pipeline.common.flops import ModelFlops, peak
 from pipeline.common.linear_loss import weighted_nll
 from pipeline.common.model import TokenLogprobs
-from pipeline.common.packing import IGNORE, Row, make_row
+from pipeline.common.packing import IGNORE, PackedRow, make_row
 from pipeline.common.training import EngineSettings, build_engine, prepare, update
 
 CONTEXT, VOCABULARY, STEPS = 4096, 102_400, 8
@@ -30,7 +30,7 @@ SHAPES = {
 }
 
 
-def make_rows(count: int, context: int, vocabulary: int) -> list[Row]:
+def make_rows(count: int, context: int, vocabulary: int) -> list[PackedRow]:
     """Rows filled with documents; the last one of a row is cut."""
     generator = np.random.default_rng(0)
     rows = []
@@ -75,7 +75,7 @@ def utilisation(
         update(engine, [tensors], lambda parts: engine(*parts, weights_BT=weights)[0], 1e-4)
         seconds.append(time.monotonic() - started)  # `update` reads the loss, so the step is done
     median = float(np.median(seconds[3:] or seconds))
-    work = Work.of(model)
+    work = ModelFlops.of(model)
     flop = sum(work.row(row, int((row.targets != IGNORE).sum())) for row in rows)
     engine.destroy()
     return batch * context / median, flop / median / peak(device, torch.bfloat16)

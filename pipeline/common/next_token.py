@@ -1,0 +1,130 @@
+"""Next-token training on packed rows: what cpt and sft give to the training loop.
+
+A row is a function of its number. Step s trains on rows [s * batch, (s + 1) * batch), shared among ranks by
+stride and cut into micro-batches that fit in memory; neither changes the loss. Shape suffixes: B rows,
+T positions, S sources.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from pipeline.common import loop
+from pipeline.common.flops import ModelFlops, peak
+from pipeline.common.model import TokenLogprobs, causal_model, export_model, parameter_count
+from pipeline.common.packing import IGNORE, PackedRow
+from pipeline.common.stage import InputError, Stage
+from pipeline.common.training import Schedule, build_engine, prepare, settings_from
+
+TokenBatch = tuple[Tensor, Tensor, Tensor, Tensor]  # tokens, positions and targets (B, T), sources (B)
+
+
+@dataclass(frozen=True)
+class TrainingPlan:
+    """What is trained: `row(n)` for `steps` steps of `batch` rows; `sources` names the rows' origins."""
+
+    row: Callable[[int], PackedRow]
+    steps: int
+    batch: int
+    schedule: Schedule
+    sources: Sequence[str]
+
+
+def train_and_export(
+    stage: Stage[Any], model: nn.Module, tokenizer: Any, plan: TrainingPlan
+) -> dict[str, int]:
+    """Train a transformers model as planned and write it to `stage.partial`.
+
+    Returns the number of steps, parameters, tokens and targets. Raises InputError as `train` does.
+    """
+    prepare(model, stage.launch)
+    module = TokenLogprobs(model, stage.config.precision == "mixed")
+    engine = build_engine(module, settings_from(stage.config, stage.launch))
+    seen = train(stage, engine, plan)
+    export_model(engine, tokenizer, stage.partial)
+    return {"steps": plan.steps, "parameters": parameter_count(model), **seen}
+
+
+def train(stage: Stage[Any], engine: Any, plan: TrainingPlan) -> dict[str, int]:
+    """Train an engine around `TokenLogprobs` to the end; returns the number of tokens and targets seen.
+
+    Raises InputError if the ranks cannot share a batch, or if the loss stops being finite.
+    """
+    if plan.batch % engine.world_size:
+        raise InputError(
+            f"{stage.name} {stage.instance}: a batch of {plan.batch} sequences cannot be shared among "
+            f"{engine.world_size} ranks; choose a multiple"
+        )
+    model = causal_model(engine)
+    narrow = engine.module.mixed or model.dtype == torch.bfloat16
+    speed = peak(engine.device, torch.bfloat16 if narrow else torch.float32)
+    stage.counter("peak_gflops_per_rank", round(speed / 1e9))
+    steps = _Steps(engine, plan, int(stage.launch.get("micro_batch", 8)), ModelFlops.of(model), speed)
+    return loop.train(stage, engine, plan.steps, plan.schedule, steps.make, ("tokens", "targets"))
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """Makes the steps of a plan; `speed` is one rank's peak in FLOP/s."""
+
+    engine: Any
+    plan: TrainingPlan
+    micro_batch: int
+    flops: ModelFlops
+    speed: float
+
+    def make(self, number: int) -> loop.Step[TokenBatch]:
+        """Step `number` of this rank."""
+        started, engine, plan = time.monotonic(), self.engine, self.plan
+        first = number * plan.batch
+        rows = [plan.row(n) for n in range(first + engine.global_rank, first + plan.batch, engine.world_size)]
+        tokens, targets, flop = self._count(rows)
+        sums_S2 = torch.zeros(len(plan.sources), 2, device=engine.device)
+
+        def loss_of(batch: TokenBatch) -> Tensor:
+            tokens_BT, positions_BT, targets_BT, sources_B = batch
+            weights_BT = torch.full(targets_BT.shape, 1 / max(targets, 1), device=engine.device)
+            loss, logprobs_BT = engine(tokens_BT, positions_BT, targets_BT, weights_BT=weights_BT)
+            parts_B2 = torch.stack([-logprobs_BT.sum(1), (targets_BT != IGNORE).sum(1).float()], 1)
+            sums_S2.index_add_(0, sources_B, parts_B2)
+            return loss
+
+        def metrics() -> dict[str, Any]:
+            found: dict[str, Any] = {"tokens": tokens, "targets": targets}
+            if len(plan.sources) > 1:
+                pairs = zip(plan.sources, _sum_over_ranks(engine, sums_S2).tolist(), strict=True)
+                found["source_loss"] = {name: total / count for name, (total, count) in pairs if count}
+            seconds = time.monotonic() - started
+            mfu = flop / seconds / (self.speed * engine.world_size)
+            return found | {"seconds": seconds, "tokens_per_second": tokens / seconds, "mfu": mfu}
+
+        size = self.micro_batch
+        batches = [_tensors(rows[at : at + size], engine.device) for at in range(0, len(rows), size)]
+        return loop.Step(batches, loss_of, metrics)
+
+    def _count(self, rows: Sequence[PackedRow]) -> list[int]:
+        """Tokens, targets and FLOP of the step, of all ranks together."""
+        counts = []
+        for row in rows:
+            targets = int((row.targets != IGNORE).sum())
+            counts.append((row.length, targets, self.flops.row(row, targets)))
+        return _sum_over_ranks(self.engine, torch.tensor(counts).sum(0)).tolist()
+
+
+def _tensors(rows: Sequence[PackedRow], device: torch.device) -> TokenBatch:
+    stacked = (np.stack([getattr(row, name) for row in rows]) for name in ("tokens", "positions", "targets"))
+    tokens_BT, positions_BT, targets_BT = (torch.from_numpy(array).to(device) for array in stacked)
+    return tokens_BT, positions_BT, targets_BT, torch.tensor([row.source for row in rows], device=device)
+
+
+def _sum_over_ranks(engine: Any, value: Tensor) -> Tensor:
+    if engine.world_size > 1:
+        value = value.to(engine.device)
+        dist.all_reduce(value)
+    return value
