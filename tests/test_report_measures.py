@@ -9,18 +9,18 @@ import pytest
 from report_run import FakeRun, full_run
 
 from pipeline.report import methods
-from pipeline.report.claims import Claim, judge, read_claims, verdicts
+from pipeline.report.claims import Claim, judge, judgements, read_claims
 from pipeline.report.collect import Run, collect, parameter_count
 from pipeline.report.compare import Answers, Difference, Results, difference
 from pipeline.report.corpus import (
     average_precision,
     crawl,
     iterations,
+    labelled_pages,
     measure,
     precision_recall_curve,
     removals,
     review,
-    truth_items,
 )
 
 CLAIMS = Path(__file__).resolve().parents[1] / "configs/claims.yaml"
@@ -75,7 +75,7 @@ def test_a_removed_duplicate_costs_no_recall_and_unsure_pages_do_not_count() -> 
         "c": {"label": "unsure"},
         "d": {"label": "not_math"},
     }
-    items = truth_items(truth, {"b"})
+    items = labelled_pages(truth, {"b"})
     assert [(item.url, item.is_math, item.is_listed) for item in items] == [
         ("a", True, False),
         ("b", True, True),
@@ -88,14 +88,14 @@ def test_a_removed_duplicate_costs_no_recall_and_unsure_pages_do_not_count() -> 
 
 def test_truth_that_calls_pages_copies_of_each_other_in_a_circle_is_read() -> None:
     truth = {"a": {"label": "math", "duplicate_of": "b"}, "b": {"label": "math", "duplicate_of": "a"}}
-    assert sum(len(item.urls) for item in truth_items(truth, set())) == 2
+    assert sum(len(item.urls) for item in labelled_pages(truth, set())) == 2
 
 
 def test_average_precision_equals_its_definition() -> None:
     draw = random.Random(0)
     truth = {f"u{index}": {"label": draw.choice(["math", "not_math"])} for index in range(60)}
     scores = {url: draw.gauss(row["label"] == "math", 1) for url, row in truth.items()}
-    curve = precision_recall_curve(truth_items(truth, set()), scores)
+    curve = precision_recall_curve(labelled_pages(truth, set()), scores)
     ranked = sorted(truth, key=lambda url: -scores[url])
     right = [truth[url]["label"] == "math" for url in ranked]
     by_definition = np.mean([sum(right[: rank + 1]) / (rank + 1) for rank, hit in enumerate(right) if hit])
@@ -167,7 +167,7 @@ def test_a_claim_holds_only_if_every_interval_lies_above_zero(
 
 
 def test_claims_find_the_models_that_they_are_about(found: Run) -> None:
-    judged = {verdict.claim.id: verdict for verdict in verdicts(read_claims(CLAIMS), found, Results(found))}
+    judged = {verdict.claim.id: verdict for verdict in judgements(read_claims(CLAIMS), found, Results(found))}
     sides = {
         name: {(row.better, row.worse) for row in verdict.comparisons} for name, verdict in judged.items()
     }

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pipeline.report.claims import read_claims, sides
-from pipeline.report.collect import Node, Run
+from pipeline.report.collect import Finished, Run
 from pipeline.report.compare import Results
 from pipeline.report.methods import comparison, groups, label, learning_curve, mean_over_seeds
 
@@ -16,14 +16,14 @@ CLAIMS = Path(__file__).resolve().parents[1] / "configs/claims.yaml"
 
 def node(
     folder: Path, name: str, accuracies: list[float], parent: str = "sft/instruct", **config: Any
-) -> Node:
+) -> Finished:
     data = folder / name / "data"
     data.mkdir(parents=True)
     steps = [{"step": step + 1, "sampled_tokens": 100} for step in range(2 * (len(accuracies) - 1))]
     evaluations = [{"step": 2 * place, "accuracy": value} for place, value in enumerate(accuracies)]
     for file, rows in (("metrics", steps), ("evaluation", evaluations)):
         (data / f"{file}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return Node(f"rl/{name}", data, {"config": config, "upstream": {parent: "x"}}, {})
+    return Finished(f"rl/{name}", data, {"config": config, "upstream": {parent: "x"}}, {})
 
 
 @pytest.fixture()
@@ -70,7 +70,7 @@ def test_one_method_alone_is_no_comparison(tmp_path: Path) -> None:
 def test_second_rounds_of_several_seeds_are_held_against_their_first_rounds_together(tmp_path: Path) -> None:
     process = {"method": "grpo", "supervision": "process"}
     nodes = [
-        Node("sft/instruct", tmp_path, {"config": {}, "upstream": {}}, {}),
+        Finished("sft/instruct", tmp_path, {"config": {}, "upstream": {}}, {}),
         *(node(tmp_path, f"ps-{seed}", [0.5], **process, seed=seed) for seed in (0, 1)),
         *(node(tmp_path, f"ps-2nd-{seed}", [0.5], f"rl/ps-{seed}", **process, seed=seed) for seed in (0, 1)),
     ]

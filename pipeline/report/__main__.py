@@ -13,7 +13,7 @@ from pipeline.common.stage import Stage, run_stage
 from pipeline.config.report import ReportSection
 from pipeline.report import corpus, methods, tables
 from pipeline.report.chapters import Material, chapters, drawings, subtitle
-from pipeline.report.claims import HELD, NOT_HELD, read_claims, verdicts
+from pipeline.report.claims import HELD, NOT_HELD, judgements, read_claims
 from pipeline.report.collect import collect
 from pipeline.report.compare import Results
 from pipeline.report.page import render
@@ -25,7 +25,7 @@ def read(section: ReportSection, inputs: dict[str, list[str]]) -> Material:
     run = collect(section.run, inputs)
     results, rows = Results(run), corpus.iterations(run)
     paper = tables.read_paper(ROOT / section.paper)
-    judged = verdicts(read_claims(ROOT / section.claims), run, results)
+    judged = judgements(read_claims(ROOT / section.claims), run, results)
     return Material(section, run, results, paper, judged, rows)
 
 
@@ -37,7 +37,7 @@ def summary(material: Material) -> dict[str, Any]:
         "models": material.results.scores,
         "corpus": {"iterations": rows},
         "comparisons": [asdict(gain) for gain in material.results.gains],
-        "claims": [verdict.row() for verdict in material.claims],
+        "claims": [judgement.row() for judgement in material.claims],
         "methods": methods.table(material.run, material.results),
         "cost": material.cost,
         "manifests": {node.name: node.manifest["fingerprint"] for node in material.run.nodes.values()},

@@ -8,7 +8,7 @@ from typing import Any
 from pipeline.common.progress import duration
 from pipeline.config.report import ReportSection
 from pipeline.report import benchmarks, corpus, corpus_figures, figures, methods, tables
-from pipeline.report.claims import HELD, NOT_HELD, NOT_MEASURED, Verdict
+from pipeline.report.claims import HELD, NOT_HELD, NOT_MEASURED, Judgement
 from pipeline.report.collect import STAGES, Run, read_json
 from pipeline.report.compare import Results
 from pipeline.report.page import Chapter, percent
@@ -46,7 +46,7 @@ class Material:
     run: Run
     results: Results
     paper: dict[str, Any]
-    claims: list[Verdict]
+    claims: list[Judgement]
     iterations: list[dict[str, Any]]
 
     @cached_property

@@ -11,7 +11,7 @@ from pipeline.common.stage import InputError
 from pipeline.evaluate.metrics import wilson
 from pipeline.report.collect import Model, Run, read_json
 from pipeline.report.compare import Answers, Difference, Results, Task, difference, matches
-from pipeline.report.corpus import scoped_items, urls_of
+from pipeline.report.corpus import pages_by_scope, urls_of
 
 HELD, NOT_HELD, NOT_MEASURED = "held", "did not hold", "not measured"
 Selector = dict[str, Any]
@@ -37,7 +37,7 @@ class Claim(BaseModel):
 
 
 @dataclass
-class Verdict:
+class Judgement:
     """What a run says about a claim; `comparisons` are the intervals that decided."""
 
     claim: Claim
@@ -84,19 +84,19 @@ def points(comparison: Difference) -> str:
     return f"{sides}, {task}: {100 * comparison.mean:+.1f} [{low:+.1f}, {high:+.1f}]"
 
 
-def judge(claim: Claim, comparisons: list[Difference | None], missing: str) -> Verdict:
+def judge(claim: Claim, comparisons: list[Difference | None], missing: str) -> Judgement:
     """Held if every interval lies above `at_least`; without any not measured, `missing` says why."""
     made = [comparison for comparison in comparisons if comparison is not None]
     if not made:
-        return Verdict(claim, NOT_MEASURED, missing)
+        return Judgement(claim, NOT_MEASURED, missing)
     below = sum(comparison.ci95[1] < claim.at_least for comparison in made)
     across = sum(comparison.ci95[0] <= claim.at_least for comparison in made) - below
     evidence = f"{'; '.join(points(comparison) for comparison in made)} (points, paired 95 % intervals)"
     if not below and not across:
-        return Verdict(claim, HELD, evidence, comparisons=made)
+        return Judgement(claim, HELD, evidence, comparisons=made)
     parts = [f"{below} below zero" if below else "", f"{across} not separable from zero" if across else ""]
     reason = f"{len(made)} compared: {', '.join(filter(None, parts))}"
-    return Verdict(claim, NOT_HELD, f"{evidence}; {reason}", reason, made)
+    return Judgement(claim, NOT_HELD, f"{evidence}; {reason}", reason, made)
 
 
 def _by_parent(selector: Selector, claim: Claim, models: dict[str, Model]) -> dict[str | None, list[str]]:
@@ -180,7 +180,7 @@ def _kinds(claim: Claim, results: Results) -> list[Difference | None]:
 
 def _recall(run: Run) -> list[Difference | None]:
     """Kept or not, by math page of the truth, in the last iteration against the first."""
-    pages = [item for item in scoped_items(run).get("unseen", []) if item.is_math]
+    pages = [item for item in pages_by_scope(run).get("unseen", []) if item.is_math]
     if len(run.iterations) < 2:
         return []
     last, first = (
@@ -191,10 +191,10 @@ def _recall(run: Run) -> list[Difference | None]:
     return [difference(names, ("recall", "of math pages"), last, first)]
 
 
-def _converged(claim: Claim, run: Run) -> Verdict:
+def _converged(claim: Claim, run: Run) -> Judgement:
     rows = [read_json(node.data / "metrics.json") for node in run.iterations]
     if len(rows) < 2:
-        return Verdict(claim, NOT_MEASURED, "the run has fewer than two iterations")
+        return Judgement(claim, NOT_MEASURED, "the run has fewer than two iterations")
     # Iterations after convergence pass pages on and prove nothing: the first converged one decides.
     row = next((row for row in rows if row["converged"]), rows[-1])
     share, pages = row["overlap_with_previous"] or 0.0, row["kept_pages"]
@@ -203,10 +203,10 @@ def _converged(claim: Claim, run: Run) -> Verdict:
         f"iteration {row['iteration']}: {100 * share:.1f} % of its {pages:,} pages were kept before"
         f" [{100 * low:.1f}, {100 * high:.1f}]"
     )
-    return Verdict(claim, HELD if share >= claim.at_least else NOT_HELD, evidence)
+    return Judgement(claim, HELD if share >= claim.at_least else NOT_HELD, evidence)
 
 
-def _decide(claim: Claim, run: Run, results: Results) -> Verdict:
+def _decide(claim: Claim, run: Run, results: Results) -> Judgement:
     match claim.test:
         case "accuracy":
             return judge(claim, _accuracy(claim, results), "no such pair of models was evaluated")
@@ -221,6 +221,6 @@ def _decide(claim: Claim, run: Run, results: Results) -> Verdict:
             return _converged(claim, run)
 
 
-def verdicts(claims: list[Claim], run: Run, results: Results) -> list[Verdict]:
+def judgements(claims: list[Claim], run: Run, results: Results) -> list[Judgement]:
     """Every claim with what the run says about it."""
     return [_decide(claim, run, results) for claim in claims]

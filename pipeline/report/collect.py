@@ -53,7 +53,7 @@ def code_of(module: str) -> str | None:
 
 
 @dataclass(frozen=True)
-class Node:
+class Finished:
     """A finished instance of a stage: `name` is its folder under the run's results, `data` its results."""
 
     name: str
@@ -109,15 +109,15 @@ class Run:
     """All that the report is made from; nodes are in the order of the stages."""
 
     name: str
-    nodes: dict[str, Node]
+    nodes: dict[str, Finished]
     files: dict[str, list[Path]] = field(default_factory=dict)
 
-    def of(self, stage: str) -> list[Node]:
+    def of(self, stage: str) -> list[Finished]:
         """Instances of a stage."""
         return [node for node in self.nodes.values() if node.stage == stage]
 
     @cached_property
-    def iterations(self) -> list[Node]:
+    def iterations(self) -> list[Finished]:
         """The `select` results of the corpus loop, first iteration first."""
         found = [node for node in self.of("corpus") if node.instance.endswith("/select")]
         return sorted(found, key=lambda node: read_json(node.data / "metrics.json")["iteration"])
@@ -141,7 +141,7 @@ class Run:
         return {name: index for index, name in enumerate(names)}
 
 
-def _model(node: Node) -> Model:
+def _model(node: Finished) -> Model:
     parents = [name for name in node.upstream if name.partition("/")[0] in MODEL_STAGES]
     mixtures = [name for name in node.upstream if name.startswith("tokens/") and name != "tokens/tokenizer"]
     parent = parents[0].partition("/")[2] if parents else None
@@ -166,7 +166,7 @@ def parameter_count(folder: Path) -> int | None:
     return total if files else None
 
 
-def _node(name: str, path: Path) -> Node:
+def _finished(name: str, path: Path) -> Finished:
     if not path.is_dir():
         raise InputError(f"{path}: no such folder (input {name!r} of the report)")
     manifest = read_json(path.parent / "manifest.json")
@@ -174,7 +174,7 @@ def _node(name: str, path: Path) -> Node:
     missing = [key for key in ("stage", "fingerprint", "config", "module", "code") if key not in manifest]
     if missing:
         raise InputError(f"{path.parent / 'manifest.json'}: key {missing[0]!r} is missing")
-    return Node(name, path, manifest, read_json(run) if run.exists() else {})
+    return Finished(name, path, manifest, read_json(run) if run.exists() else {})
 
 
 def collect(name: str, inputs: dict[str, list[str]]) -> Run:
@@ -184,7 +184,7 @@ def collect(name: str, inputs: dict[str, list[str]]) -> Run:
         if key in FILES:
             files[key] = [Path(path) for path in paths]
         elif key.partition("/")[0] in STAGES:
-            nodes.append(_node(key, Path(paths[-1])))
+            nodes.append(_finished(key, Path(paths[-1])))
         else:
             raise InputError(
                 f"--input {key}: expected a stage ({', '.join(STAGES)}) or one of {', '.join(FILES)}"

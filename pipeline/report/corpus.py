@@ -24,7 +24,7 @@ SCOPES = {"unseen": "pages in neither the seed nor the background list", "all": 
 
 
 @dataclass(frozen=True)
-class Item:
+class LabelledPage:
     """A page, with its copies, that the truth labels; `url` is the original's."""
 
     url: str
@@ -33,7 +33,7 @@ class Item:
     is_listed: bool  # a copy of it is in the first seed or in the background list
 
 
-def truth_items(truth: dict[str, dict[str, Any]], listed: set[str]) -> list[Item]:
+def labelled_pages(truth: dict[str, dict[str, Any]], listed: set[str]) -> list[LabelledPage]:
     """Labelled pages with duplicates folded into their originals, in the order of the truth file."""
     groups: dict[str, list[str]] = {}
     for url in truth:
@@ -43,13 +43,13 @@ def truth_items(truth: dict[str, dict[str, Any]], listed: set[str]) -> list[Item
             seen.add(origin)
         groups.setdefault(origin, []).append(url)
     return [
-        Item(origin, frozenset(urls), truth[origin]["label"] == "math", not listed.isdisjoint(urls))
+        LabelledPage(origin, frozenset(urls), truth[origin]["label"] == "math", not listed.isdisjoint(urls))
         for origin, urls in groups.items()
         if truth[origin]["label"] != "unsure"
     ]
 
 
-def measure(items: list[Item], kept: set[str]) -> dict[str, Any]:
+def measure(items: list[LabelledPage], kept: set[str]) -> dict[str, Any]:
     """Precision and recall, with intervals, of a set of kept URLs over truth items."""
     kept_math = sum(1 for item in items if item.is_math and not kept.isdisjoint(item.urls))
     kept_other = sum(1 for item in items if not item.is_math and not kept.isdisjoint(item.urls))
@@ -65,7 +65,9 @@ def measure(items: list[Item], kept: set[str]) -> dict[str, Any]:
     }
 
 
-def precision_recall_curve(items: list[Item], scores: dict[str, float]) -> list[tuple[float, float]] | None:
+def precision_recall_curve(
+    items: list[LabelledPage], scores: dict[str, float]
+) -> list[tuple[float, float]] | None:
     """(recall, precision) at every cut of the scores, best first; an item scores as its best copy."""
     scored = [
         (max(scores[url] for url in item.urls if url in scores), item.is_math)
@@ -104,18 +106,18 @@ def urls_of(pages: Path) -> set[str]:
     return set(parquet.read_table(pages, columns=["url"])["url"].to_pylist())
 
 
-def scoped_items(run: Run) -> dict[str, list[Item]]:
+def pages_by_scope(run: Run) -> dict[str, list[LabelledPage]]:
     """Truth items by scope (`SCOPES`); empty without a truth file."""
     if not run.files.get("truth"):
         return {}
     listed = read_urls([*run.files.get("seed_urls", []), *run.files.get("background_urls", [])])
-    items = truth_items(read_truth(run.files["truth"]), listed)
+    items = labelled_pages(read_truth(run.files["truth"]), listed)
     return {"unseen": [item for item in items if not item.is_listed], "all": items}
 
 
 def iterations(run: Run) -> list[dict[str, Any]]:
     """Each iteration's metrics; given a truth file also `truth`: scope -> `measure`, average precision."""
-    items = scoped_items(run)
+    items = pages_by_scope(run)
     found = []
     for node in run.iterations:
         row = read_json(node.data / "metrics.json")

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from math import isfinite
 from typing import Any
 
-from pipeline.report.collect import Node, Run, read_json, read_lines
+from pipeline.report.collect import Finished, Run, read_json, read_lines
 from pipeline.report.compare import Results, Task
 
 Figure = dict[str, Any]
@@ -92,7 +92,7 @@ def column(rows: list[dict[str, Any]], key: str) -> list[Point]:
     return thin(found)
 
 
-def training(nodes: list[Node], palette: Palette) -> dict[str, Figure]:
+def training(nodes: list[Finished], palette: Palette) -> dict[str, Figure]:
     """Loss, learning rate and gradient norm of the models of one stage."""
     logs = [(node.instance, list(read_lines(node.data / "metrics.jsonl"))) for node in nodes]
     found = {}
@@ -104,7 +104,7 @@ def training(nodes: list[Node], palette: Palette) -> dict[str, Figure]:
     return found
 
 
-def reinforcement(nodes: list[Node], palette: Palette) -> dict[str, Figure]:
+def reinforcement(nodes: list[Finished], palette: Palette) -> dict[str, Figure]:
     """One small figure per watched quantity; all models in each."""
     logs = [(node.instance, list(read_lines(node.data / "metrics.jsonl"))) for node in nodes]
     found = {}
@@ -120,7 +120,7 @@ def reinforcement(nodes: list[Node], palette: Palette) -> dict[str, Figure]:
     return found
 
 
-def _held_out(nodes: list[Node], palette: Palette) -> list[Figure]:
+def _held_out(nodes: list[Finished], palette: Palette) -> list[Figure]:
     """Accuracy on held-out questions during training, where it was evaluated."""
     curves = [
         (column(list(read_lines(node.data / "evaluation.jsonl")), "accuracy"), node.instance)
@@ -143,7 +143,7 @@ def band(points: Sequence[tuple[float, float, list[float]]], index: int) -> Figu
     return line(there + back, "", index, hoverinfo="skip", showlegend=False) | area
 
 
-def reward(node: Node) -> dict[str, Figure]:
+def reward(node: Finished) -> dict[str, Figure]:
     """A reward model's best-of-N against majority vote, and the chance that any of N is right."""
     path = node.data / "metrics.json"
     metrics, traces = read_json(path) if path.exists() else {}, []

@@ -10,7 +10,7 @@ from math import sqrt
 from statistics import fmean, stdev
 from typing import Any
 
-from pipeline.report.collect import Node, Run, read_lines
+from pipeline.report.collect import Finished, Run, read_lines
 from pipeline.report.compare import Answers, Results, Task
 from pipeline.report.figures import VOTING, Figure, band, figure, line, powers
 
@@ -27,9 +27,9 @@ def label(config: dict[str, Any]) -> str:
     return f"{name}, round {iteration}" if iteration > 1 else name
 
 
-def groups(run: Run) -> dict[str, list[Node]]:
+def groups(run: Run) -> dict[str, list[Finished]]:
     """The RL models of a run by method; empty unless there are several methods to compare."""
-    found: dict[str, list[Node]] = {}
+    found: dict[str, list[Finished]] = {}
     for node in run.of("rl"):
         found.setdefault(label(node.config), []).append(node)
     return found if len(found) > 1 else {}
@@ -44,7 +44,7 @@ def mean_over_seeds(values: Sequence[float]) -> tuple[float, list[float]]:
     return mean, [max(0.0, mean - half), min(1.0, mean + half)]
 
 
-def _tokens(node: Node) -> list[int]:
+def _tokens(node: Finished) -> list[int]:
     """Tokens sampled before each step, and in all."""
     total, found = 0, [0]
     for row in read_lines(node.data / "metrics.jsonl"):
@@ -53,14 +53,14 @@ def _tokens(node: Node) -> list[int]:
     return found
 
 
-def _start(node: Node, run: Run) -> int:
+def _start(node: Finished, run: Run) -> int:
     """Tokens that the RL models it comes from had sampled before it."""
     parent = run.models[node.instance].parent
     before = run.nodes.get(f"rl/{parent}")
     return _start(before, run) + _tokens(before)[-1] if before else 0
 
 
-def learning_curve(nodes: Sequence[Node], run: Run) -> list[Point]:
+def learning_curve(nodes: Sequence[Finished], run: Run) -> list[Point]:
     """Held-out accuracy over sampled tokens, for the evaluations that all seeds have."""
     curves = []
     for node in nodes:
@@ -84,7 +84,7 @@ def _curves(named: dict[str, list[Point]], x: str, **layout: Any) -> Figure:
 
 
 def _voting(
-    found: dict[str, list[Node]], results: Results, task: Task, metric: str
+    found: dict[str, list[Finished]], results: Results, task: Task, metric: str
 ) -> dict[str, list[Point]]:
     parents = {results.run.models[node.instance].parent for nodes in found.values() for node in nodes}
     starts = [name for name in parents if name in results.scores and f"rl/{name}" not in results.run.nodes]

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from pipeline.common.stage import InputError
-from pipeline.report.collect import Node, Run
+from pipeline.report.collect import Finished, Run
 from pipeline.report.compare import Difference, Results, Task
 
 
@@ -148,7 +148,7 @@ def cost(run: Run) -> dict[str, Any]:
     }
 
 
-def packages(nodes: list[Node]) -> dict[str, list[str]]:
+def packages(nodes: list[Finished]) -> dict[str, list[str]]:
     """Versions of each component over all manifests; more than one means that a run mixes them."""
     found: dict[str, set[str]] = {}
     for node in nodes:
