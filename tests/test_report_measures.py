@@ -9,18 +9,18 @@ import pytest
 from report_run import FakeRun, full_run
 
 from pipeline.report import methods
+from pipeline.report.chapters.corpus import review
+from pipeline.report.chapters.crawl import crawl
+from pipeline.report.chapters.decontaminate import removals
 from pipeline.report.claims import Claim, judge, judgements, read_claims
 from pipeline.report.collect import Run, collect, parameter_count
 from pipeline.report.compare import Answers, Difference, Results, difference
-from pipeline.report.corpus import (
+from pipeline.report.truth import (
     average_precision,
-    crawl,
     iterations,
     labelled_pages,
     measure,
     precision_recall_curve,
-    removals,
-    review,
 )
 
 CLAIMS = Path(__file__).resolve().parents[1] / "configs/claims.yaml"

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from pipeline.report.chapters.rl import comparison
 from pipeline.report.claims import read_claims, sides
 from pipeline.report.collect import Finished, Run
 from pipeline.report.compare import Results
-from pipeline.report.methods import comparison, groups, label, learning_curve, mean_over_seeds
+from pipeline.report.methods import groups, label, learning_curve, mean_over_seeds
 
 CLAIMS = Path(__file__).resolve().parents[1] / "configs/claims.yaml"
 

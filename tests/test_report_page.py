@@ -141,7 +141,7 @@ def test_a_diverged_loss_does_not_break_the_page(inputs: dict[str, list[str]], t
 def test_samples_shrink_until_the_page_is_light(
     inputs: dict[str, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipeline.report.samples.MAX_BYTES", 60_000)
+    monkeypatch.setattr("pipeline.report.chapters.samples.MAX_BYTES", 60_000)
     page, _ = report(inputs, tmp_path)
     data = re.search(r'id="samples-data">(.*?)</script>', page, re.DOTALL)[1]
     tasks = json.loads(data)["tasks"]
@@ -154,7 +154,7 @@ def test_samples_shrink_until_the_page_is_light(
     [
         (lambda data: (data.parent / "manifest.json").unlink(), "manifest.json: not found"),
         (lambda data: (data / "scores.json").write_text("{"), "scores.json: not JSON"),
-        (lambda data: (data / "miniweb.chat_cot.jsonl").write_text("{}\n{"), "line 2 is not JSON"),
+        (lambda data: (data / "miniweb.chat_cot.jsonl").write_text("{}\n{"), "line 2: not JSON"),
     ],
 )
 def test_broken_results_give_one_line(
