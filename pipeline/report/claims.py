@@ -78,10 +78,10 @@ def read_claims(path: Path) -> list[Claim]:
 
 def points(comparison: Difference) -> str:
     """A difference as text, in points."""
-    low, high = (100 * bound for bound in comparison.ci95)
+    mean, low, high = comparison.points
     task = " ".join(filter(None, (comparison.benchmark, comparison.kind)))
     sides = f"{comparison.better} − {comparison.worse}"
-    return f"{sides}, {task}: {100 * comparison.mean:+.1f} [{low:+.1f}, {high:+.1f}]"
+    return f"{sides}, {task}: {mean} [{low}, {high}]"
 
 
 def judge(claim: Claim, comparisons: list[Difference | None], missing: str) -> Judgement:

@@ -35,6 +35,12 @@ class Difference:
     gained: int  # questions on which better is ahead
     lost: int
 
+    @property
+    def points(self) -> tuple[str, str, str]:
+        """Mean and bounds in points, as text."""
+        mean, low, high = (f"{100 * value:+.1f}" for value in (self.mean, *self.ci95))
+        return mean, low, high
+
 
 def difference(
     names: tuple[str, str], task: Task, better: dict[str, float], worse: dict[str, float]

@@ -17,7 +17,6 @@ from plotly.offline import get_plotlyjs
 
 from pipeline.common.progress import duration
 from pipeline.report.compare import Difference
-from pipeline.report.figures import Figure
 from pipeline.report.tables import Cell, gain, share
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -25,13 +24,12 @@ TEMPLATES = Path(__file__).parent / "templates"
 
 @dataclass(frozen=True)
 class Chapter:
-    """A chapter: its anchor `id`, its template and what the template shows, its figures by name."""
+    """A chapter: its anchor `id`, its template and what that shows, `figures` by name among it."""
 
     id: str
     title: str
     template: str
     context: dict[str, Any]
-    figures: dict[str, Figure]
 
 
 def embed(value: Any) -> Markup:
@@ -60,9 +58,10 @@ def interval(difference: Difference, scale: float) -> Markup:
         return round(80 + 76 * max(-1.0, min(1.0, value / scale if scale else 0.0)), 1)
 
     low, high = difference.ci95
+    _, least, most = difference.points
     return Markup(
         f'<svg class="interval {gain(difference).sign}" viewBox="0 0 160 16" role="img"'
-        f' aria-label="{100 * low:+.1f} to {100 * high:+.1f} points">'
+        f' aria-label="{least} to {most} points">'
         '<line class="axis" x1="0" y1="8" x2="160" y2="8"/>'
         '<line class="zero" x1="80" y1="1" x2="80" y2="15"/>'
         f'<line class="range" x1="{x(low)}" y1="8" x2="{x(high)}" y2="8"/>'
@@ -102,15 +101,11 @@ def _hash(script: str) -> str:
 def render(run: str, subtitle: str, chapters: list[Chapter], data: dict[str, Any]) -> str:
     """The whole page. `data` is what its script reads besides the figures: the sample browser's questions."""
     templates = environment()
-    figures = {name: drawn for chapter in chapters for name, drawn in chapter.figures.items()}
-    bodies = [
-        Markup(
-            templates.get_template(f"{chapter.template}.html.j2").render(
-                chapter=chapter, figures=figures, **chapter.context
-            )
-        )
-        for chapter in chapters
-    ]
+    bodies, figures = [], {}
+    for chapter in chapters:
+        template = templates.get_template(f"{chapter.template}.html.j2")
+        bodies.append(Markup(template.render(chapter=chapter, **chapter.context)))
+        figures |= chapter.context.get("figures", {})
     scripts = {"plotly": get_plotlyjs(), "page": (TEMPLATES / "page.js").read_text()}
     return templates.get_template("page.html.j2").render(
         run=run,

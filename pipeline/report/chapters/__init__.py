@@ -42,8 +42,7 @@ def chapters(material: Material) -> list[Chapter]:
         if name in STAGES and not material.run.of(name):
             continue
         template = name if name in MAKERS else "training"
-        made = MAKERS[name](material) if name in MAKERS else training.chapter(material, name)
-        if made is not None:
-            context, figures = made
-            found.append(Chapter(name, title, template, context, figures))
+        shown = MAKERS[name](material) if name in MAKERS else training.chapter(material, name)
+        if shown is not None:
+            found.append(Chapter(name, title, template, shown))
     return found

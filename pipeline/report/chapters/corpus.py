@@ -28,13 +28,13 @@ def _card(run: Run) -> str | None:
     return next((path.read_text() for path in cards if path.exists()), None)
 
 
-def chapter(material: Material) -> tuple[dict[str, Any], dict[str, Figure]] | None:
+def chapter(material: Material) -> dict[str, Any] | None:
     """Iterations, the last one's measures, domains and queue; None before the first iteration."""
     rows = material.iterations
     if not rows:
         return None
     last, queue = rows[-1], review(material.run)
-    context = {
+    return {
         "rows": rows,
         "truth": all("truth" in row for row in rows),
         "measured": {"held-out hosts": last["held_out"]} if last["held_out"] else {},
@@ -45,8 +45,8 @@ def chapter(material: Material) -> tuple[dict[str, Any], dict[str, Figure]] | No
         "queue": queue[:MAX_QUEUE],
         "queued": len(queue),
         "card": _card(material.run),
+        "figures": _figures([row for row in rows if not row["passed_through"]]),
     }
-    return context, _figures([row for row in rows if not row["passed_through"]])
 
 
 def _figures(rows: Rows) -> dict[str, Figure]:

@@ -27,16 +27,16 @@ def _times(run: Run) -> Figure:
     return figure(bars, "seconds", "", legend=False, barmode="stack", yaxis=axis)
 
 
-def chapter(material: Material) -> tuple[dict[str, Any], dict[str, Figure]]:
+def chapter(material: Material) -> dict[str, Any]:
     """Time, memory and machines."""
     cores = sorted(
         {result.run["cores"] for result in material.run.finished.values() if "cores" in result.run}
     )
-    context = {"cost": material.cost, "cores": f"{' or '.join(map(str, cores))} cores" if cores else ""}
-    return context, {"cost": _times(material.run)}
+    shown = f"{' or '.join(map(str, cores))} cores" if cores else ""
+    return {"cost": material.cost, "cores": shown, "figures": {"cost": _times(material.run)}}
 
 
-def provenance(material: Material) -> tuple[dict[str, Any], dict[str, Figure]]:
+def provenance(material: Material) -> dict[str, Any]:
     """Every result's manifest, and the versions of each package; several mean that a run mixes them."""
     results = list(material.run.finished.values())
     found: dict[str, set[str]] = {}
@@ -44,4 +44,4 @@ def provenance(material: Material) -> tuple[dict[str, Any], dict[str, Figure]]:
         for name, version in result.manifest.get("packages", {}).items():
             found.setdefault(name, set()).add(version)
     packages = {name: sorted(versions) for name, versions in sorted(found.items())}
-    return {"results": results, "packages": packages}, {}
+    return {"results": results, "packages": packages}

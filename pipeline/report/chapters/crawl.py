@@ -8,7 +8,6 @@ from typing import Any
 import pyarrow.parquet as parquet
 
 from pipeline.report.collect import Run
-from pipeline.report.figures import Figure
 from pipeline.report.material import Material
 
 
@@ -56,6 +55,6 @@ def crawl(run: Run) -> Crawl:
     return found
 
 
-def chapter(material: Material) -> tuple[dict[str, Any], dict[str, Figure]]:
-    """Counts; no figures."""
-    return {"crawl": crawl(material.run)}, {}
+def chapter(material: Material) -> dict[str, Any]:
+    """Counts of all crawl results."""
+    return {"crawl": crawl(material.run)}

@@ -7,7 +7,6 @@ from typing import Any
 
 from pipeline.decontaminate.ngrams import CONTEXT
 from pipeline.report.collect import Run, read_lines
-from pipeline.report.figures import Figure
 from pipeline.report.material import Material
 
 
@@ -54,7 +53,7 @@ def removals(run: Run, limit: int) -> Removals | None:
     )
 
 
-def chapter(material: Material) -> tuple[dict[str, Any], dict[str, Figure]] | None:
-    """Counts and a sample; no figures."""
+def chapter(material: Material) -> dict[str, Any] | None:
+    """Counts and a sample of matches; None without a log."""
     found = removals(material.run, material.section.removals)
-    return ({"removals": found}, {}) if found else None
+    return {"removals": found} if found else None

@@ -21,12 +21,15 @@ RATES = {
 Asked = tuple[str, str, dict[str, Any]]  # model, mode, its scores
 
 
-def chapter(material: Material) -> tuple[dict[str, Any], dict[str, Figure]]:
+def chapter(material: Material) -> dict[str, Any]:
     """All that was scored; the figures are Maj@K and Pass@K of each task, and the paper's on MATH."""
     results, paper = material.results, material.paper
     scores = _scores(results)
     ks = {k for row in scores for k in row["ks"] if k}
-    context = {
+    figures = _paper_voting(paper, "math")
+    for task in results.tasks:
+        figures |= _voting(results, task, material.run.palette)
+    return {
         "scores": scores,
         "same_k": ks.pop() if len(ks) == 1 else None,
         "gains": results.gains,
@@ -34,11 +37,8 @@ def chapter(material: Material) -> tuple[dict[str, Any], dict[str, Figure]]:
         "tasks": results.tasks,
         "benchmarks": _benchmarks(results, paper["benchmarks"]),
         "paper_tables": _paper_tables(material),
+        "figures": figures,
     }
-    figures = _paper_voting(paper, "math")
-    for task in results.tasks:
-        figures |= _voting(results, task, material.run.palette)
-    return context, figures
 
 
 def _asked(results: Results) -> list[tuple[str, Asked]]:

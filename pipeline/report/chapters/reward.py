@@ -20,7 +20,7 @@ def _best_of_n(result: Finished) -> dict[str, Figure]:
     return {f"{result.name}-best": over_k(traces, "solved", "N")} if traces else {}
 
 
-def chapter(material: Material) -> tuple[dict[str, Any], dict[str, Figure]]:
+def chapter(material: Material) -> dict[str, Any]:
     """Single numbers of each model's metrics, and its curves."""
     results = material.run.of("reward")
     metrics = {
@@ -30,4 +30,4 @@ def chapter(material: Material) -> tuple[dict[str, Any], dict[str, Figure]]:
     figures = curves(material, "reward")
     for result in results:
         figures |= _best_of_n(result)
-    return {"results": results, "metrics": metrics}, figures
+    return {"results": results, "metrics": metrics, "figures": figures}

@@ -105,14 +105,14 @@ def _row(row: dict[str, Any]) -> Row:
     return Row("ours", row["method"], f"{seeds}, {row['benchmark']} {row['kind']}", [*cells, gained])
 
 
-def chapter(material: Material) -> tuple[dict[str, Any], dict[str, Figure]]:
+def chapter(material: Material) -> dict[str, Any]:
     """Curves of training, and figures and table of the methods if there are several."""
     run, results = material.run, material.results
-    context = {
+    return {
         "results": run.of("rl"),
         "panels": PANELS,
         "palette": run.palette,
         "columns": GAIN_COLUMNS,
         "methods": [_row(row) for row in methods.table(run, results)],
+        "figures": _watched(run) | comparison(run, results),
     }
-    return context, _watched(run) | comparison(run, results)

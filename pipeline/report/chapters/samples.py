@@ -11,7 +11,6 @@ from typing import Any
 
 from pipeline.report.collect import read_lines
 from pipeline.report.compare import Results, Task
-from pipeline.report.figures import Figure
 from pipeline.report.material import Material
 from pipeline.report.tex import to_html
 
@@ -91,6 +90,6 @@ def browser(results: Results, count: int, limit: int) -> list[dict[str, Any]]:
         count = int(count * 0.95 * MAX_BYTES / size)
 
 
-def chapter(material: Material) -> tuple[dict[str, Any], dict[str, Figure]] | None:
+def chapter(material: Material) -> dict[str, Any] | None:
     """The browser's controls, if any model was evaluated; the page's script fills them."""
-    return ({}, {}) if material.results.scores else None
+    return {} if material.results.scores else None

@@ -7,7 +7,6 @@ from pipeline.common.progress import duration
 from pipeline.report.claims import HELD, NOT_HELD, NOT_MEASURED
 from pipeline.report.collect import STAGES
 from pipeline.report.compare import Task
-from pipeline.report.figures import Figure
 from pipeline.report.material import Material
 from pipeline.report.page import percent
 from pipeline.report.tables import Cell, Row, accuracy, columns, gain, size, title
@@ -18,32 +17,32 @@ def subtitle(material: Material) -> str:
     run, best = material.run, material.results.headline
     stages = len({result.stage for result in run.finished.values()})
     seconds = duration(material.cost["seconds"])
-    ran = f"{len(run.finished)} results of {stages} stages in {seconds} of computing."
+    ran = f"{len(run.finished)} results of {stages} stages, computed in {seconds}."
     if best is None:
         return ran
-    low, high = (f"{100 * bound:+.1f}" for bound in best.ci95)
+    mean, low, high = best.points
     parameters = size(run.models[best.better].parameters)
-    model = f"{best.better}, a model of {parameters} parameters," if parameters else best.better
+    model = f"{best.better} ({parameters} parameters)" if parameters else best.better
+    better, worse = map(percent, best.values)
     return (
-        f"{ran} {model} solves {percent(best.values[0])} of {best.benchmark}; {best.worse}, which it started"
-        f" from, {percent(best.values[1])}: {100 * best.mean:+.1f} points"
-        f" ({low} to {high} with 95 % confidence)."
+        f"{ran} {model} solves {better} of {best.benchmark}, and {best.worse}, the model that it started"
+        f" from, {worse}: {mean} points (95 % interval {low} to {high})."
     )
 
 
 def _tiles(material: Material, tally: Counter[str]) -> list[tuple[str, str, str]]:
     """Key numbers: value, what it is, remark."""
     results = f"{len(material.run.finished)} results"
-    tiles = [(duration(material.cost["seconds"]), "computing", results)]
+    tiles = [(duration(material.cost["seconds"]), "computing time", results)]
     rows = material.iterations
     if rows and "truth" in rows[-1]:
         first, last = (row["truth"]["unseen"] for row in (rows[0], rows[-1]))
         recall = f"{percent(first['recall'], 0)} → {percent(last['recall'], 0)}"
         tiles.append((recall, "recall of math pages", f"at precision {percent(last['precision'], 0)}"))
     if best := material.results.headline:
-        low, high = (f"{100 * bound:+.1f}" for bound in best.ci95)
+        mean, low, high = best.points
         what = f"points, {best.better} over {best.worse}"
-        tiles.append((f"{100 * best.mean:+.1f}", what, f"{best.benchmark}, {low} … {high}"))
+        tiles.append((mean, what, f"{best.benchmark}, {low} … {high}"))
     held = f"{tally[HELD]} of {tally[HELD] + tally[NOT_HELD]}"
     return [*tiles, (held, "measured claims held", f"{tally[NOT_MEASURED]} not measured")]
 
@@ -82,12 +81,12 @@ def _headline(material: Material, tasks: list[Task]) -> list[Row]:
     return rows
 
 
-def chapter(material: Material) -> tuple[dict[str, Any], dict[str, Figure]]:
-    """Tiles, headline table and claims; no figures."""
+def chapter(material: Material) -> dict[str, Any]:
+    """Key numbers, headline table and claims."""
     run, results, paper = material.run, material.results, material.paper
     tally = Counter(judgement.verdict for judgement in material.claims)
     tasks = columns(results)
-    context = {
+    return {
         "tiles": _tiles(material, tally),
         "headline": _headline(material, tasks) if results.scores else [],
         "columns": [title(paper, *task) for task in tasks],
@@ -98,4 +97,3 @@ def chapter(material: Material) -> tuple[dict[str, Any], dict[str, Figure]]:
         ],
         "older": [result.name for result in run.finished.values() if result.code_is_older],
     }
-    return context, {}

@@ -10,7 +10,7 @@ LEADS = {
     " copies, and which leak a test question.",
     "tokens": "Tokenizer and memory-mapped mixtures that the base models read.",
     "cpt": "Next-token prediction; the learning rate drops twice, late in training (paper section 2.3).",
-    "sft": "Solved problems, packed; only the answers carry loss (paper section 3.2).",
+    "sft": "Solved problems, packed; the loss is on the answers only (paper section 3.2).",
 }
 
 
@@ -24,7 +24,7 @@ def curves(material: Material, stage: str) -> dict[str, Figure]:
     return found
 
 
-def chapter(material: Material, stage: str) -> tuple[dict[str, Any], dict[str, Figure]]:
+def chapter(material: Material, stage: str) -> dict[str, Any]:
     """Curves and counts of a stage."""
-    context = {"results": material.run.of(stage), "lead": LEADS.get(stage, "")}
-    return context, curves(material, stage)
+    lead = LEADS.get(stage, "")
+    return {"results": material.run.of(stage), "lead": lead, "figures": curves(material, stage)}
