@@ -43,7 +43,7 @@ def test_methods_are_named_as_in_the_paper(run: Run) -> None:
     assert label({}) == "GRPO+OS"
 
 
-def test_seeds_are_averaged_with_the_interval_of_student(run: Run) -> None:
+def test_seeds_are_averaged_with_a_student_t_interval(run: Run) -> None:
     mean, (low, high) = mean_over_seeds([0.5, 0.6, 0.7])
     assert mean == pytest.approx(0.6) and high - low == pytest.approx(2 * 4.303 * 0.1 / 3**0.5, abs=1e-3)
     assert mean_over_seeds([0.4]) == (0.4, [0.4, 0.4])
@@ -51,7 +51,7 @@ def test_seeds_are_averaged_with_the_interval_of_student(run: Run) -> None:
     assert [(x, pytest.approx(y)) for x, y, _ in curve] == [(0, 0.5), (200, 0.65)]
 
 
-def test_a_second_round_goes_on_where_the_first_ended(run: Run) -> None:
+def test_a_second_round_starts_at_the_tokens_of_the_first(run: Run) -> None:
     curve = learning_curve(groups(run)["GRPO+PS, round 2"], run)
     assert [x for x, _, _ in curve] == [200, 400]
 
@@ -68,7 +68,7 @@ def test_one_method_alone_is_no_comparison(tmp_path: Path) -> None:
     assert comparison(alone, Results(alone)) == {}
 
 
-def test_second_rounds_of_several_seeds_are_held_against_their_first_rounds_together(tmp_path: Path) -> None:
+def test_second_rounds_are_compared_with_the_first_over_all_seeds(tmp_path: Path) -> None:
     process = {"method": "grpo", "supervision": "process"}
     nodes = [
         Finished("sft/instruct", tmp_path, {"config": {}, "upstream": {}}, {}),
