@@ -76,29 +76,19 @@ class FakeRun:
                 is_math = self.random.random() < (0.75 if host % 3 == 0 else 0.04)
                 label = "unsure" if self.random.random() < 0.03 else "math" if is_math else "not_math"
                 url = f"https://host{host:02d}.example/{'notes' if is_math else 'news'}/{page}"
-                self.pages.append(
-                    {
-                        "url": url,
-                        "label": label,
-                        "language": "zh" if host % 5 == 0 else "en",
-                        "duplicate_of": None,
-                    }
-                )
+                language = "zh" if host % 5 == 0 else "en"
+                self.pages.append(dict(url=url, label=label, language=language, duplicate_of=None))
         for row in self.random.sample(self.pages[24:], 20):
             row["duplicate_of"] = self.random.choice(
                 [page["url"] for page in self.pages[24:] if page["label"] == row["label"] and page is not row]
             )
-        (world / "labels.jsonl").write_text("".join(json.dumps(row) + "\n" for row in self.pages))
+        _lines(world / "labels.jsonl", self.pages)
         (world / "seed_urls.txt").write_text(
             "".join(row["url"] + "\n" for row in self.pages[:12] if row["label"] == "math")
         )
         (world / "background_urls.txt").write_text("".join(row["url"] + "\n" for row in self.pages[12:24]))
-        for key, name in (
-            ("truth", "labels.jsonl"),
-            ("seed_urls", "seed_urls.txt"),
-            ("background_urls", "background_urls.txt"),
-        ):
-            self.inputs[key] = [str(world / name)]
+        files = {"truth": "labels.jsonl"} | {key: f"{key}.txt" for key in ("seed_urls", "background_urls")}
+        self.inputs |= {key: [str(world / name)] for key, name in files.items()}
         self._crawl()
         for iteration, reach in ((1, 0.45), (2, 0.8), (3, 0.82)):
             self._iteration(iteration, reach)
@@ -110,24 +100,17 @@ class FakeRun:
             for row in self.pages
         ]
         reasons = {"not html": 30, "status 404": 22, "too short": 41, "bad charset": 3, "truncated record": 1}
+        rejected = {"status": "rejected", "language": None}
         rows += [
-            {
-                "url": f"https://other.example/{reason}/{index}",
-                "status": "rejected",
-                "reason": reason,
-                "language": None,
-            }
+            {"url": f"https://other.example/{reason}/{index}", "reason": reason} | rejected
             for reason, number in reasons.items()
             for index in range(number)
         ]
         _table(self.node("crawl/extract-0000") / "records.parquet", rows)
         copies = [row for row in self.pages if row["duplicate_of"]]
         rows = [
-            {
-                "url": row["url"],
-                "duplicate_of": row["duplicate_of"],
-                "kind": ("exact", "near", "url")[index % 3],
-            }
+            {name: row[name] for name in ("url", "duplicate_of")}
+            | {"kind": ("exact", "near", "url")[index % 3]}
             for index, row in enumerate(copies)
         ]
         _table(self.node("crawl/dedup", ["crawl/extract-0000"]) / "duplicates.parquet", rows)
@@ -137,25 +120,16 @@ class FakeRun:
         scores = []
         for index, row in enumerate(pool):
             strength = 3.0 if index / len(pool) < reach else 0.6
-            scores.append(
-                {
-                    "url": row["url"],
-                    "score": self.random.gauss(strength if row["label"] == "math" else -2.5, 1.2),
-                }
-            )
+            score = self.random.gauss(strength if row["label"] == "math" else -2.5, 1.2)
+            scores.append({"url": row["url"], "score": score})
         _table(self.node(f"corpus/iteration-{number}/score-0000", ["crawl/dedup"]) / "scores.parquet", scores)
         excluded = [row | {"reason": "not_math"} for row in scores[::50]]
         candidates = [row for index, row in enumerate(scores) if index % 50]
         kept = sorted((row for row in candidates if row["score"] > 1.0), key=lambda row: -row["score"])
-        before = (
-            set(
-                parquet.read_table(self.root / f"corpus/iteration-{number - 1}/select/data/kept.parquet")[
-                    "url"
-                ].to_pylist()
-            )
-            if number > 1
-            else set()
-        )
+        before: set[str] = set()
+        if number > 1:
+            path = self.root / f"corpus/iteration-{number - 1}/select/data/kept.parquet"
+            before = set(parquet.read_table(path)["url"].to_pylist())
         folder = self.node(f"corpus/iteration-{number}/select", [f"corpus/iteration-{number}/score-0000"])
         _table(folder / "kept.parquet", kept)
         _table(folder / "excluded.parquet", excluded)
@@ -203,7 +177,7 @@ class FakeRun:
             for index in range(14)
         ]  # fmt: skip
         (folder / "card.md").write_text("# Data card\n\nPages of <hosts>.\n")
-        (folder / "removals.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        _lines(folder / "removals.jsonl", rows)
 
     # ---- models ----
     def model(
@@ -218,31 +192,33 @@ class FakeRun:
     ) -> None:
         """A trained model with its metrics; rl models get all that the loop watches."""
         folder = self.node(name, [*([parent] if parent else []), *(upstream or [])], code, **config)
-        with (folder / "metrics.jsonl").open("w") as file:
-            for step in range(1, steps + 1):
-                share = step / steps
-                noise = self.random.gauss(0, 1)
-                row = {
-                    "step": step,
-                    "loss": loss * (0.35 + 0.65 / (1 + 9 * share)) + 0.03 * noise,
-                    "lr": 3e-4 * (1 if share < 0.8 else 0.316),
-                    "grad_norm": 1 + 0.2 * abs(noise),
+        rows = []
+        for step in range(1, steps + 1):
+            share, noise = step / steps, self.random.gauss(0, 1)
+            rows.append({
+                "step": step,
+                "loss": loss * (0.35 + 0.65 / (1 + 9 * share)) + 0.03 * noise,
+                "lr": 3e-4 * (1 if share < 0.8 else 0.316),
+                "grad_norm": 1 + 0.2 * abs(noise),
+            })  # fmt: skip
+            if name.startswith("rl/"):
+                rows[-1] |= {
+                    "reward": 0.55 + 0.3 * share + 0.02 * noise,
+                    "accuracy": 0.55 + 0.3 * share + 0.02 * noise,
+                    "kl": 0.09 * share,
+                    "entropy": 0.6 - 0.3 * share,
+                    "length": 22 + 14 * share + noise,
+                    "truncated": 0.01,
+                    "zero_variance_share": 0.2 + 0.3 * share,
+                    "logprob_gap_max": 10 ** self.random.uniform(-6, -4.5),
                 }
-                if name.startswith("rl/"):
-                    row |= {"reward": 0.55 + 0.3 * share + 0.02 * noise,
-                            "accuracy": 0.55 + 0.3 * share + 0.02 * noise,
-                            "kl": 0.09 * share,
-                            "entropy": 0.6 - 0.3 * share, "length": 22 + 14 * share + noise,
-                            "truncated": 0.01,
-                            "zero_variance_share": 0.2 + 0.3 * share,
-                            "logprob_gap_max": 10 ** self.random.uniform(-6, -4.5)}  # fmt: skip
-                file.write(json.dumps(row) + "\n")
+        _lines(folder / "metrics.jsonl", rows)
         if name.startswith("rl/"):
             rows = [
                 {"step": step, "accuracy": 0.6 + 0.25 * step / steps}
                 for step in range(0, steps + 1, max(steps // 5, 1))
             ]
-            (folder / "evaluation.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+            _lines(folder / "evaluation.jsonl", rows)
 
     def evaluation(
         self,
@@ -288,7 +264,7 @@ class FakeRun:
                         for answer in answers[1:]
                     ]
                 )
-            (folder / f"{benchmark}.{mode}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+            _lines(folder / f"{benchmark}.{mode}.jsonl", rows)
             right = [float(row["greedy"]["verdict"] == "right") for row in rows]
             undecided = sum(row["greedy"]["verdict"] == "undecided" for row in rows)
             scores[benchmark] = {
@@ -304,9 +280,8 @@ class FakeRun:
         (folder / "scores.json").write_text(json.dumps(scores, sort_keys=True))
 
     def _answer(self, reference: int, chance: float) -> dict[str, Any]:
-        value = (
-            reference if self.random.random() < chance else reference + self.random.choice((-2, -1, 1, 10))
-        )
+        is_right = self.random.random() < chance
+        value = reference if is_right else reference + self.random.choice((-2, -1, 1, 10))
         verdict = "right" if value == reference else "wrong"
         if self.random.random() < 0.01:
             verdict = "undecided"
@@ -335,13 +310,17 @@ class FakeRun:
         metrics = {"steps": 1204, "accuracy": 0.86, "calibration_error": 0.031, **curves, **intervals}
         (folder / "metrics.json").write_text(json.dumps(metrics))
         rows = [{"step": step, "loss": 0.7 / step**0.3, "lr": 2e-5} for step in range(1, 60)]
-        (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        _lines(folder / "metrics.jsonl", rows)
 
 
 def _domain(host: int) -> dict[str, Any]:
     kept = 12 - host // 3
     name, share = f"host{host:02d}.example", kept / 12
     return {"domain": name, "pages": 12, "kept": kept, "share": share, "bound": share / 2, "math": True}
+
+
+def _lines(path: Path, rows: list[dict[str, Any]]) -> None:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 def _table(path: Path, rows: list[dict[str, Any]]) -> None:

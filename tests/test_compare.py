@@ -1,4 +1,4 @@
-"""`configs/compare.yaml`: the models it trains, what they start from, and that all have the same budget."""
+"""`configs/compare.yaml`: its models, what they start from, and their equal budgets."""
 
 from pathlib import Path
 

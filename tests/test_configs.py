@@ -1,4 +1,4 @@
-"""The shipped configurations are complete: each shows its plan without network or files that one brings."""
+"""The shipped configurations are complete: each shows its plan without network or the user's files."""
 
 from pathlib import Path
 
@@ -40,7 +40,7 @@ def merged(*overlays: str) -> dict:
     ],
     ids=lambda value: Path(value[-1]).stem if isinstance(value, list) else "",
 )
-def test_a_dry_run_shows_the_plan_and_a_run_asks_for_what_is_missing(
+def test_a_dry_run_shows_the_plan_and_a_run_lists_the_missing_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, overlays: list[str], jobs: dict[str, int]
 ) -> None:
     for name, value in OFFLINE.items():
@@ -100,7 +100,7 @@ def test_the_ablations_are_those_of_the_paper() -> None:
     assert methods[-1].supervision == "process" and {section.steps for section in methods} == {8800}
 
 
-def test_what_is_to_be_brought_is_listed_and_only_inside_the_data_folder() -> None:
+def test_missing_files_are_listed_and_only_inside_the_data_folder() -> None:
     values = merged(*PAPER_7B)
     missing = Graph(Config(values)).missing
     assert any(line.startswith("models.rl.prompts: data/rl") for line in missing)

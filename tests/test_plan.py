@@ -156,7 +156,7 @@ def test_the_single_gpu_configuration_fits_a_24_gb_card(capsys: pytest.CaptureFi
     assert 20e9 < sum(row["memory"].values()) < 24e9 and row["memory"]["cache"] > 4e9
 
 
-def test_what_does_not_fit_is_said(capsys: pytest.CaptureFixture) -> None:
+def test_a_warning_names_what_does_not_fit(capsys: pytest.CaptureFixture) -> None:
     main(["--configfile", str(PAPER_7B), "--gpu", "A100-40"])
     said = capsys.readouterr().out
     assert "! rl (rl): " in said and "GB do not fit into 40 GB" in said
@@ -210,7 +210,7 @@ def command(overlay: Path, values: dict) -> subprocess.CompletedProcess[str]:
         ),
     ],
 )
-def test_what_cannot_be_known_is_one_line_that_names_the_key(
+def test_an_unknown_quantity_is_a_one_line_error_that_names_the_key(
     tmp_path: Path, values: dict, words: str
 ) -> None:
     done = command(tmp_path / "overlay.yaml", values)

@@ -9,18 +9,18 @@ import pytest
 from report_run import FakeRun, full_run
 
 from pipeline.report import methods
-from pipeline.report.claims import Claim, judge, read_claims, verdicts
+from pipeline.report.chapters.corpus import review
+from pipeline.report.chapters.crawl import crawl
+from pipeline.report.chapters.decontaminate import removals
+from pipeline.report.claims import Claim, judge, judgements, read_claims
 from pipeline.report.collect import Run, collect, parameter_count
 from pipeline.report.compare import Answers, Difference, Results, difference
-from pipeline.report.corpus import (
+from pipeline.report.truth import (
     average_precision,
-    crawl,
     iterations,
+    labelled_pages,
     measure,
     precision_recall_curve,
-    removals,
-    review,
-    truth_items,
 )
 
 CLAIMS = Path(__file__).resolve().parents[1] / "configs/claims.yaml"
@@ -75,7 +75,7 @@ def test_a_removed_duplicate_costs_no_recall_and_unsure_pages_do_not_count() -> 
         "c": {"label": "unsure"},
         "d": {"label": "not_math"},
     }
-    items = truth_items(truth, {"b"})
+    items = labelled_pages(truth, {"b"})
     assert [(item.url, item.is_math, item.is_listed) for item in items] == [
         ("a", True, False),
         ("b", True, True),
@@ -86,16 +86,16 @@ def test_a_removed_duplicate_costs_no_recall_and_unsure_pages_do_not_count() -> 
     assert measure(items, set())["precision"] is None
 
 
-def test_truth_that_calls_pages_copies_of_each_other_in_a_circle_is_read() -> None:
+def test_pages_that_are_copies_of_each_other_count_once() -> None:
     truth = {"a": {"label": "math", "duplicate_of": "b"}, "b": {"label": "math", "duplicate_of": "a"}}
-    assert sum(len(item.urls) for item in truth_items(truth, set())) == 2
+    assert sum(len(item.urls) for item in labelled_pages(truth, set())) == 2
 
 
 def test_average_precision_equals_its_definition() -> None:
     draw = random.Random(0)
     truth = {f"u{index}": {"label": draw.choice(["math", "not_math"])} for index in range(60)}
     scores = {url: draw.gauss(row["label"] == "math", 1) for url, row in truth.items()}
-    curve = precision_recall_curve(truth_items(truth, set()), scores)
+    curve = precision_recall_curve(labelled_pages(truth, set()), scores)
     ranked = sorted(truth, key=lambda url: -scores[url])
     right = [truth[url]["label"] == "math" for url in ranked]
     by_definition = np.mean([sum(right[: rank + 1]) / (rank + 1) for rank, hit in enumerate(right) if hit])
@@ -166,8 +166,8 @@ def test_a_claim_holds_only_if_every_interval_lies_above_zero(
     assert ("nothing to compare" in judged.evidence) == (verdict == "not measured")
 
 
-def test_claims_find_the_models_that_they_are_about(found: Run) -> None:
-    judged = {verdict.claim.id: verdict for verdict in verdicts(read_claims(CLAIMS), found, Results(found))}
+def test_claims_select_the_models_that_they_are_about(found: Run) -> None:
+    judged = {verdict.claim.id: verdict for verdict in judgements(read_claims(CLAIMS), found, Results(found))}
     sides = {
         name: {(row.better, row.worse) for row in verdict.comparisons} for name, verdict in judged.items()
     }
@@ -185,7 +185,7 @@ def test_claims_find_the_models_that_they_are_about(found: Run) -> None:
     assert {judged[name].verdict for name in unmeasured} == {"not measured"}
 
 
-def test_the_table_of_methods_tells_what_was_scored(found: Run) -> None:
+def test_the_table_of_methods_agrees_with_the_scores(found: Run) -> None:
     results = Results(found)
     rows = {row["method"]: row for row in methods.table(found, results) if row["benchmark"] == "miniweb"}
     assert {"RFT", "Online RFT", "GRPO+OS"} <= set(rows)
@@ -206,7 +206,7 @@ def test_crawl_counts_every_record_once(fake: FakeRun, found: Run) -> None:
     assert (counts.records, counts.pool) == (len(fake.pages) + 97, len(fake.pages) - copies)
 
 
-def test_removals_to_judge_are_spread_and_mark_what_is_shared(found: Run) -> None:
+def test_sampled_removals_take_benchmarks_in_turn_and_mark_the_shared_text(found: Run) -> None:
     whole, few = removals(found, 60), removals(found, 5)
     assert whole.total == whole.pages == len(whole.sample) == 14 and whole.by_benchmark["miniweb"] == 7
     assert few.sample == whole.sample[:5] and [row["benchmark"] for row in few.sample[:2]] != ["miniweb"] * 2
@@ -215,7 +215,7 @@ def test_removals_to_judge_are_spread_and_mark_what_is_shared(found: Run) -> Non
     assert shared.startswith("<b>how many") and len(shared) == 50
 
 
-def test_the_review_queue_is_read_back(found: Run) -> None:
+def test_the_review_queue_has_prefix_evidence_and_sample_pages(found: Run) -> None:
     (row,) = review(found)
     assert row["prefix"] == "host06.example/" and row["known"] == "8 of 12 pages kept, expect 3 more"
     assert len(row["pages"]) == 2

@@ -6,24 +6,25 @@ from typing import Any
 
 import pytest
 
+from pipeline.report.chapters.rl import comparison
 from pipeline.report.claims import read_claims, sides
-from pipeline.report.collect import Node, Run
+from pipeline.report.collect import Finished, Run
 from pipeline.report.compare import Results
-from pipeline.report.methods import comparison, groups, label, learning_curve, mean_over_seeds
+from pipeline.report.methods import groups, label, learning_curve, mean_over_seeds
 
 CLAIMS = Path(__file__).resolve().parents[1] / "configs/claims.yaml"
 
 
 def node(
     folder: Path, name: str, accuracies: list[float], parent: str = "sft/instruct", **config: Any
-) -> Node:
+) -> Finished:
     data = folder / name / "data"
     data.mkdir(parents=True)
     steps = [{"step": step + 1, "sampled_tokens": 100} for step in range(2 * (len(accuracies) - 1))]
     evaluations = [{"step": 2 * place, "accuracy": value} for place, value in enumerate(accuracies)]
     for file, rows in (("metrics", steps), ("evaluation", evaluations)):
         (data / f"{file}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return Node(f"rl/{name}", data, {"config": config, "upstream": {parent: "x"}}, {})
+    return Finished(f"rl/{name}", data, {"config": config, "upstream": {parent: "x"}}, {})
 
 
 @pytest.fixture()
@@ -43,7 +44,7 @@ def test_methods_are_named_as_in_the_paper(run: Run) -> None:
     assert label({"method": "reinforce"}) == "reinforce"  # not in the paper
 
 
-def test_seeds_are_averaged_with_the_interval_of_student(run: Run) -> None:
+def test_seeds_are_averaged_with_a_student_t_interval(run: Run) -> None:
     mean, (low, high) = mean_over_seeds([0.5, 0.6, 0.7])
     assert mean == pytest.approx(0.6) and high - low == pytest.approx(2 * 4.303 * 0.1 / 3**0.5, abs=1e-3)
     assert mean_over_seeds([0.4]) == (0.4, [0.4, 0.4])
@@ -51,7 +52,7 @@ def test_seeds_are_averaged_with_the_interval_of_student(run: Run) -> None:
     assert [(x, pytest.approx(y)) for x, y, _ in curve] == [(0, 0.5), (200, 0.65)]
 
 
-def test_a_second_round_goes_on_where_the_first_ended(run: Run) -> None:
+def test_a_second_round_starts_at_the_tokens_of_the_first(run: Run) -> None:
     curve = learning_curve(groups(run)["GRPO+PS, round 2"], run)
     assert [x for x, _, _ in curve] == [200, 400]
 
@@ -68,10 +69,10 @@ def test_one_method_alone_is_no_comparison(tmp_path: Path) -> None:
     assert comparison(alone, Results(alone)) == {}
 
 
-def test_second_rounds_of_several_seeds_are_held_against_their_first_rounds_together(tmp_path: Path) -> None:
+def test_second_rounds_are_compared_with_the_first_over_all_seeds(tmp_path: Path) -> None:
     process = {"method": "grpo", "supervision": "process"}
     nodes = [
-        Node("sft/instruct", tmp_path, {"config": {}, "upstream": {}}, {}),
+        Finished("sft/instruct", tmp_path, {"config": {}, "upstream": {}}, {}),
         *(node(tmp_path, f"ps-{seed}", [0.5], **process, seed=seed) for seed in (0, 1)),
         *(node(tmp_path, f"ps-2nd-{seed}", [0.5], f"rl/ps-{seed}", **process, seed=seed) for seed in (0, 1)),
     ]

@@ -119,7 +119,7 @@ def test_models_made_by_other_code_are_flagged(whole: tuple[str, dict]) -> None:
         ((), ["summary", "cost", "provenance"]),
     ],
 )
-def test_a_run_that_enters_anywhere_gets_a_report(
+def test_any_subset_of_stages_gets_a_report(
     inputs: dict[str, list[str]], tmp_path: Path, stages: tuple[str, ...], chapters: list[str]
 ) -> None:
     part = {key: paths for key, paths in inputs.items() if key.partition("/")[0] in stages}
@@ -138,10 +138,10 @@ def test_a_diverged_loss_does_not_break_the_page(inputs: dict[str, list[str]], t
     assert "NaN" not in data and "9999" in data
 
 
-def test_samples_shrink_until_the_page_is_light(
+def test_samples_are_dropped_until_the_page_is_small_enough(
     inputs: dict[str, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipeline.report.samples.MAX_BYTES", 60_000)
+    monkeypatch.setattr("pipeline.report.chapters.samples.MAX_BYTES", 60_000)
     page, _ = report(inputs, tmp_path)
     data = re.search(r'id="samples-data">(.*?)</script>', page, re.DOTALL)[1]
     tasks = json.loads(data)["tasks"]
@@ -154,10 +154,10 @@ def test_samples_shrink_until_the_page_is_light(
     [
         (lambda data: (data.parent / "manifest.json").unlink(), "manifest.json: not found"),
         (lambda data: (data / "scores.json").write_text("{"), "scores.json: not JSON"),
-        (lambda data: (data / "miniweb.chat_cot.jsonl").write_text("{}\n{"), "line 2 is not JSON"),
+        (lambda data: (data / "miniweb.chat_cot.jsonl").write_text("{}\n{"), "line 2: not JSON"),
     ],
 )
-def test_broken_results_give_one_line(
+def test_broken_results_give_a_one_line_error(
     inputs: dict[str, list[str]], tmp_path: Path, capsys: pytest.CaptureFixture, break_it, message: str
 ) -> None:
     shutil.copytree(Path(inputs["evaluate/grpo"][0]).parent, tmp_path / "copy")

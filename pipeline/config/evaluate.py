@@ -33,9 +33,7 @@ class BenchmarkNode(Section):
         "hub only: our field -> their column, e.g. {question: problem}",
     )
     limit: int | None = key(None, "first questions only; null means all", ge=1)
-    modes: list[Mode] | None = key(
-        None, "how it is asked; null: as evaluate.modes says for the model's stage"
-    )
+    modes: list[Mode] | None = key(None, "how it is asked; null: evaluate.modes of the model's stage")
     shots: int = key(
         4, "exemplars of a few-shot prompt", paper="GSM8K 8, MATH 4, CMATH 6, Gaokao 5 (8.3)", ge=0
     )
@@ -44,7 +42,7 @@ class BenchmarkNode(Section):
         "layout of a few-shot prompt, and its exemplars if it has any",
     )
     pal_prompt: str = key(
-        "configs/prompts/pal-math.yaml", "the same where a program is asked for", paper="GSM8K, MATH (8.3)"
+        "configs/prompts/pal-math.yaml", "the same for answers that are programs", paper="GSM8K, MATH (8.3)"
     )
     exemplars: str | list[str] | None = key(
         None, "bench-format files whose worked solutions are the exemplars"
@@ -64,29 +62,34 @@ class EvaluateSection(Section):
         SUFFIX, "instruction appended to a chat question, by language; none for others", paper="as here (8.2)"
     )
     tool_suffix: dict[str, str] = key(
-        TOOL_SUFFIX, "the same where programs are run (chat_pal, chat_tool)", paper="as here for tools (8.2)"
+        TOOL_SUFFIX,
+        "the same for modes that run programs (chat_pal, chat_tool)",
+        paper="as here for tools (8.2)",
     )
     tool_rounds: int = key(
         2, "generations of a tool-integrated answer; between two, programs are run", paper="2 (8.2)", ge=1
     )
     tool_seconds: float = key(10.0, "wall-clock limit of a program; seconds", paper="10 (8.1)", gt=0)
     tool_result: int = key(
-        100, "longest result shown to the model, the middle is cut out; characters", paper="100 (8.2)", ge=2
+        100,
+        "longest program output shown to the model, cut in the middle; characters",
+        paper="100 (8.2)",
+        ge=2,
     )
     max_tokens: int = key(
-        1024, "longest answer, of a tool-integrated one each part; tokens", paper="1024 (8.1)", ge=1
+        1024, "longest answer, or part of a tool-integrated answer; tokens", paper="1024 (8.1)", ge=1
     )
     samples: int = key(
         64, "samples per question for Maj@K and Pass@K; 0 for greedy only", paper="64 (Figure 7)", ge=0
     )
     temperature: float = key(
-        0.7, "temperature of the samples; the greedy pass has 0", paper="0.7 (Figure 7)", gt=0
+        0.7, "temperature of the samples; greedy answers have 0", paper="0.7 (Figure 7)", gt=0
     )
     top_p: float = key(1.0, "nucleus of the samples", gt=0, le=1)
     k: list[int] = key(
         [1, 4, 8, 16, 32, 64], "values of K; those above `samples` are left out", paper="as here (Figure 7)"
     )
-    batch: int = key(64, "questions sampled between two saves: what a kill can cost at most", ge=1)
+    batch: int = key(64, "questions sampled between two saves; a killed run repeats at most these", ge=1)
     seed: int = key(42, "seed of sampling", paper="42 (8.1)")
     model_stage: Literal["cpt", "sft", "rl"] = key("sft", "the model's stage; the workflow fills it in")
     benchmarks: dict[str, BenchmarkNode] = key({}, "the model's benchmarks; the workflow fills them in")

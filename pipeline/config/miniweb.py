@@ -12,7 +12,7 @@ class MiniwebSection(Section):
     seed: int = key(0, "seed of everything in the world; equal seeds give equal bytes")
     scale: float = key(
         1.0,
-        "number of hosts as a factor; 1 is about 380 hosts with 6,500 pages, a family keeps at least 2 hosts",
+        "factor on the number of hosts; 1: about 380 hosts with 6,500 pages, a family keeps at least 2 hosts",
         gt=0,
         le=10,
     )
@@ -29,7 +29,7 @@ class MiniwebSection(Section):
     solution_styles: list[dict[Literal["cot", "brief", "direct", "program"], float]] = key(
         [{"cot": 0.7, "direct": 0.3}, {"cot": 0.7, "direct": 0.3}, {"cot": 0.25, "direct": 0.75}],
         "weights of the solution styles in fine-tuning examples of one, two, three operations; long problems "
-        "are mostly guessed, so that RL has a habit to change rather than an ability to add",
+        "mostly have direct answers, so that RL can change a habit instead of adding an ability",
         min_length=3,
         max_length=3,
     )

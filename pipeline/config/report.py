@@ -13,14 +13,14 @@ class ReportSection(Section):
     run: str = key("run", "name of the run; the workflow fills it in")
     truth: list[str] | None = key(
         None,
-        "labels.jsonl with `url` and `label` (math, not_math, unsure): gives precision and recall",
+        "labels.jsonl with `url` and `label` (math, not_math, unsure), for precision and recall",
     )
     claims: str = key("configs/claims.yaml", "the paper's claims and the comparisons that decide each")
     paper: str = key("configs/paper.yaml", "the paper's tables and figures as numbers")
     samples: int = key(
-        300, "questions per benchmark and mode in the sample browser, the same for all models", ge=0
+        300, "questions per benchmark and mode in the sample browser; all models show the same", ge=0
     )
     sample_characters: int = key(
-        2500, "characters of an answer shown in the sample browser; longer ones are cut, marked", ge=100
+        2500, "longest answer in the sample browser; longer ones end in a mark; characters", ge=100
     )
-    removals: int = key(60, "decontamination removals listed, spread over benchmarks", ge=0)
+    removals: int = key(60, "listed removals of decontamination, taken from the benchmarks in turn", ge=0)

@@ -1,7 +1,7 @@
 """Base of all configuration sections, and the one way to declare a key.
 
-A section is declared once, here; `python -m pipeline.config` writes from it `configs/default.yaml` (every key
-with its meaning, unit and the paper's value) and `workflow/schemas/config.schema.json`.
+Each section is declared once. From the declarations `python -m pipeline.config` writes `configs/default.yaml`
+(every key with its meaning, unit and the paper's value) and `workflow/schemas/config.schema.json`.
 """
 
 from typing import Any, ClassVar
@@ -31,8 +31,8 @@ def key(default: Any, meaning: str, *, paper: str | None = None, **constraints: 
     """Declare a key.
 
     `default` is the paper's value where it states one, else ours (`REQUIRED`: no default); `meaning` says
-    what it is and in which unit; `paper` gives the paper's value and section, None meaning that the choice is
-    ours; `constraints` are pydantic's (`ge`, `gt`, `le`, `min_length`, ...).
+    what the key is and in which unit; `paper` gives the paper's value and section, None if the paper states
+    none; `constraints` are pydantic's (`ge`, `gt`, `le`, `min_length`, ...).
     """
     return Field(
         default, description=meaning, json_schema_extra={"paper": paper} if paper else None, **constraints

@@ -1,1 +1,1 @@
-"""Forecast of a run from its configuration alone: tokens, FLOPs, GPU-hours, memory per GPU and disk."""
+"""What a run will cost, from its configuration alone: tokens, FLOPs, GPU-hours, memory per GPU, disk."""

@@ -1,7 +1,7 @@
 """Print the forecast of a run: `python -m pipeline.plan --configfile configs/deepseekmath-7b.yaml`.
 
-Nothing is loaded or downloaded; the formulas stand in `costs`. Crawl, corpus and decontaminate are not in it:
-they run on CPUs, and their size is that of the web pages that one brings.
+Nothing is loaded or downloaded; the formulas are in `costs`. Crawl, corpus and decontaminate are left out:
+they run on CPUs, and their cost depends on the web pages that the user brings.
 """
 
 import argparse
@@ -19,18 +19,8 @@ from pipeline.plan.forecast import Assumptions, Forecast, Planner
 from pipeline.plan.shapes import known
 
 UNITS = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k"), (1, ""))
-PARTS = (
-    "weights",
-    "gradients",
-    "optimiser",
-    "buffers",
-    "activations",
-    "logits",
-    "frozen",
-    "vllm",
-    "cache",
-    "other",
-)
+TRAINING = ("weights", "gradients", "optimiser", "buffers", "activations", "logits")
+PARTS = (*TRAINING, "frozen", "vllm", "cache", "other")
 
 
 def short(value: float) -> str:
@@ -54,17 +44,8 @@ def table(head: list[str], rows: list[list[str]]) -> str:
 
 def costs_table(rows: list[Forecast], gpu: Gpu) -> str:
     """Tokens, FLOPs, hours, memory and disk of each line, and their sums."""
-    head = [
-        "model",
-        "stage",
-        "weights",
-        "trained",
-        "sampled",
-        "FLOP",
-        f"{gpu.name}-hours",
-        "GB per GPU",
-        "disk GB",
-    ]
+    head = ["model", "stage", "weights", "trained", "sampled", "FLOP"]
+    head += [f"{gpu.name}-hours", "GB per GPU", "disk GB"]
     lines = []
     for row in rows:
         needed = sum(row.memory.values())
@@ -88,7 +69,7 @@ def memory_table(rows: list[Forecast]) -> str:
 
 
 def heading(assumed: Assumptions, config: Config) -> str:
-    """What the figures rest on."""
+    """The assumptions behind the figures."""
     gpu, launch = assumed.gpu, config.sections["launch"]
     checkpointing = "with" if launch.activation_checkpointing else "without"
     return (
@@ -102,7 +83,7 @@ def heading(assumed: Assumptions, config: Config) -> str:
 
 
 def notes(rows: list[Forecast], gpu: Gpu) -> list[str]:
-    """What is not known, and what does not fit."""
+    """What is unknown, and what does not fit."""
     found = [f"! {row.model} ({row.stage}): {note}" for row in rows for note in row.notes]
     for row in rows:
         if (needed := sum(row.memory.values())) > gpu.memory:

@@ -3,12 +3,12 @@
 FLOPs of training: 6 N per token, of a forward pass alone 2 N. Attention over the sequence is left out (7 %
 for a 7B if one document fills 4K), and so is what recomputation adds: MFU counts model FLOPs.
 
-Memory of training, per GPU (DeepSpeed, AdamW), with b = 2 bytes in bf16 and 4 otherwise: weights b N and
-gradients b N, over R from ZeRO stage 3 and 2 on; fp32 weights and two moments in the optimiser, 12 N / R;
-a communication buffer of at most 5e8 elements, at stage 3 also up to 1e9 gathered weights. Activations
-per token and layer: 8 f + 20 d + 4 kv bytes in bf16, 16 f + 32 d + 8 kv in fp32; with checkpointing b d, and
-one layer whole. Logits: a chunk in fp32 and its
-gradient; the output layer's gradient is summed up in fp32 as well.
+Memory of training, per GPU (DeepSpeed, AdamW), with b = 2 bytes in bf16 and 4 otherwise: weights b N (over R
+at ZeRO stage 3) and gradients b N (over R from stage 2); fp32 weights and two moments in the optimiser,
+12 N / R; a communication buffer of at most 5e8 elements, at stage 3 also up to 1e9 gathered weights.
+Activations per token and layer: 8 f + 20 d + 4 kv bytes in bf16, 16 f + 32 d + 8 kv in fp32; with
+checkpointing b d, and one layer in full. Logits: a chunk in fp32 and its gradient; the output layer's
+gradient is also summed in fp32.
 
 Decoding: at most min(B W / (b N + B T k), F / (2 N)) tokens per second with B sequences at once of T tokens,
 memory bandwidth W and F FLOP/s: each step reads all weights and the cache, k = 2 L kv b bytes per token.
@@ -23,7 +23,7 @@ BUCKET = 500_000_000  # DeepSpeed's buckets, elements (pipeline/common/training.
 LIVE = 1_000_000_000  # weights that ZeRO-3 keeps gathered, elements (DeepSpeed's default)
 OVERHEAD = 1e9  # CUDA context and kernels, bytes
 VLLM_OVERHEAD = 1e9  # vLLM's own activations, bytes
-MAX_SEQUENCES = 256  # what a vLLM engine holds at once
+MAX_SEQUENCES = 256  # sequences in a vLLM engine at once
 
 
 @dataclass(frozen=True)
@@ -42,12 +42,12 @@ def size_of(precision: str) -> int:
 
 
 def hours(flops: float, gpu: Gpu, mfu: float) -> float:
-    """GPU-hours of so many FLOPs."""
+    """GPU-hours that training `flops` takes."""
     return flops / (gpu.flops * mfu * 3600)
 
 
 def activations(shape: Shape, tokens: int, precision: str, checkpointing: bool) -> float:
-    """Bytes kept for the backward pass of so many tokens."""
+    """Bytes kept for the backward pass over `tokens`."""
     size = size_of(precision)
     wide = 4 * size * shape.mlp + 2 * size * shape.kv_width
     layer = wide + (20 if precision == "bf16" else 32) * shape.hidden
@@ -80,13 +80,13 @@ def cache_bytes(shape: Shape, precision: str) -> int:
 
 
 def cache_tokens(shape: Shape, precision: str, gpu: Gpu, share: float) -> int:
-    """Tokens whose keys and values fit beside the weights into vLLM's share of the memory; 0 if none do."""
+    """Tokens whose keys and values fit beside the weights in vLLM's share of the memory."""
     left = gpu.memory * share - shape.parameters * size_of(precision) - VLLM_OVERHEAD
     return max(0, int(left // cache_bytes(shape, precision)))
 
 
 def decode_rate(shape: Shape, precision: str, gpu: Gpu, share: float, context: int) -> float:
-    """Upper bound of tokens per second and GPU while sequences of `context` tokens are written."""
+    """Upper bound of tokens per second and GPU when writing sequences of `context` tokens; 0 if none fits."""
     live = max(1, context // 2)
     batch = min(MAX_SEQUENCES, cache_tokens(shape, precision, gpu, share) // live)
     if batch == 0:
@@ -96,6 +96,6 @@ def decode_rate(shape: Shape, precision: str, gpu: Gpu, share: float, context: i
 
 
 def checkpoint_disk(parameters: int, precision: str, kept: int = 2) -> float:
-    """Bytes of the exported model and of the checkpoints that are kept beside it."""
+    """Bytes of the exported model and of the `kept` checkpoints beside it."""
     size = size_of(precision)
     return parameters * (size + kept * (size + 12))

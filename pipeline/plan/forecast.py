@@ -1,7 +1,7 @@
-"""What each model of a configuration costs: its training, the sampling that belongs to it, its evaluation.
+"""What each model of a configuration costs: training, the sampling for it, evaluation.
 
-Outputs are taken to be as long as the configuration allows, so figures of sampling are upper bounds. What no
-configuration tells is an `Assumptions` field, or an error that says what to set.
+Every output is assumed to be as long as the configuration allows: sampling costs are upper bounds. What the
+configuration does not say is a field of `Assumptions`, or an error that names the key to set.
 """
 
 from dataclasses import dataclass, field
@@ -16,14 +16,15 @@ from pipeline.plan.costs import Gpu
 from pipeline.plan.shapes import Shape, known, shape_of
 from pipeline.rl.methods import method_of
 
-EVALUATION_SHARE = 0.9  # of a GPU's memory, where nothing but vLLM is on it
-ROLLOUT_BYTES = 3  # a sampled token in the published rollouts; seen in the demo
+EVALUATION_SHARE = 0.9  # of a GPU's memory for vLLM, which has the GPU to itself
+ROLLOUT_BYTES = 3  # of a sampled token in the published rollouts; measured in the demo
 
 
 @dataclass(frozen=True)
 class Assumptions:
-    """What is on the command line: `mfu` of training, `decode`: share of the decoding bound that is reached,
-    `steps`: steps of a solution whose prefixes are completed, `nodes` of `launch.ranks` GPUs each."""
+    """From the command line. `mfu`: of training; `decode`: reached share of the decoding bound; `steps`:
+    of a solution; `nodes`: machines of `launch.ranks` GPUs each.
+    """
 
     gpu: Gpu
     mfu: float = 0.4
@@ -35,7 +36,8 @@ class Assumptions:
 @dataclass
 class Forecast:
     """One line: `trained` and `sampled` tokens, `flops` of both, `hours` of one GPU, `memory` by part and
-    `disk` in bytes; `notes` say what is not known or does not fit."""
+    `disk` in bytes; `notes` say what is unknown or does not fit.
+    """
 
     model: str
     stage: str
@@ -67,7 +69,7 @@ class Planner:
         return found
 
     def _tokens(self, name: str) -> Forecast:
-        """Files as long as the longest training on them; 2 bytes a token, 4 above 65,536 entries."""
+        """Files as long as the longest training on them; 2 bytes a token, 4 above a vocabulary of 65,536."""
         models = self.config.models.items()
         readers = [model for model, node in models if node.train and node.mixture == name]
         longest = max((self.config.model_sections[model].tokens for model in readers), default=0)
@@ -75,20 +77,20 @@ class Planner:
         return Forecast(name, "tokens", 0, disk=longest * (4 if wide else 2))
 
     def _cpt(self, name: str) -> Forecast:
-        section, shape = self.config.model_sections[name], shape_of(self.config, name)
-        row = Forecast(name, "cpt", shape.parameters)
-        self._train(row, section, section.tokens, 6, self.launch.micro_batch * section.context, shape)
-        return row
+        return self._next_token(name, self.config.model_sections[name].tokens)
 
     def _sft(self, name: str) -> Forecast:
+        section = self.config.model_sections[name]
+        return self._next_token(name, section.steps * section.batch * section.context)
+
+    def _next_token(self, name: str, tokens: float) -> Forecast:
         section, shape = self.config.model_sections[name], shape_of(self.config, name)
-        row = Forecast(name, "sft", shape.parameters)
-        tokens = section.steps * section.batch * section.context
+        row = Forecast(name, self.config.models[name].stage, shape.parameters)
         self._train(row, section, tokens, 6, self.launch.micro_batch * section.context, shape)
         return row
 
     def _reward(self, name: str) -> Forecast:
-        """Labels: a solution, then completions of half its length on average, of each step but the last."""
+        """Labels: a solution, then completions after each step but the last, half as long on average."""
         section, shape = self.config.model_sections[name], shape_of(self.config, name)
         questions = section.questions or count_rows(section.prompts, f"models.{name}.prompts")
         solutions = questions * section.solutions
@@ -104,9 +106,10 @@ class Planner:
             shape_of(self.config, model) for model in (node.policy, node.completer or node.policy)
         )
         share = self.launch.gpu_memory / (2 if node.completer else 1)
-        self._sample(row, policy, section, solutions * section.max_tokens, share)
+        limits = (section.precision, section.max_tokens)
+        self._sample(row, policy, *limits, solutions * section.max_tokens, share)
         own = node.completer is not None
-        self._sample(row, completer, section, completions * section.max_tokens / 2, share, engine=own)
+        self._sample(row, completer, *limits, completions * section.max_tokens / 2, share, engine=own)
         return row
 
     def _rl(self, name: str) -> Forecast:
@@ -133,7 +136,7 @@ class Planner:
             judge = shape_of(self.config, reward_model)
             self._add_flops(row, 2 * judge.trunk_parameters * sampled)
             row.memory["frozen"] = row.memory.get("frozen", 0.0) + judge.trunk_parameters * size
-        self._sample(row, shape, section, sampled, self.launch.gpu_memory)
+        self._sample(row, shape, section.precision, section.max_tokens, sampled, self.launch.gpu_memory)
         row.disk += ROLLOUT_BYTES * sampled
         return row
 
@@ -153,8 +156,8 @@ class Planner:
                     continue
             samples = node.samples if node.samples is not None else section.samples
             answers += questions * (1 + samples)
-        section_like = _Sampled("bf16", section.max_tokens)
-        self._sample(row, shape, section_like, answers * section.max_tokens, EVALUATION_SHARE)
+        length = section.max_tokens
+        self._sample(row, shape, "bf16", length, answers * length, EVALUATION_SHARE)
         return row
 
     def _state(self, section: Any, parameters: int) -> dict[str, float]:
@@ -171,7 +174,7 @@ class Planner:
         shape: Shape,
         head: bool = True,
     ) -> None:
-        """Add the training of `row.parameters` weights on `tokens`, `at_once` of them in memory."""
+        """Add training on `tokens`, `at_once` of them in memory; `per_weight` FLOPs per weight and token."""
         row.trained += tokens
         self._add_flops(row, per_weight * row.parameters * tokens)
         checkpointing = self.launch.activation_checkpointing
@@ -187,15 +190,24 @@ class Planner:
         row.hours += costs.hours(flops, self.assumed.gpu, self.assumed.mfu)
 
     def _sample(
-        self, row: Forecast, shape: Shape, section: Any, tokens: float, share: float, engine: bool = True
+        self,
+        row: Forecast,
+        shape: Shape,
+        precision: str,
+        length: int,
+        tokens: float,
+        share: float,
+        engine: bool = True,
     ) -> None:
-        """Add the sampling of `tokens` by a model that has `share` of a GPU, in a new engine or not."""
-        gpu, context = self.assumed.gpu, section.max_tokens
-        rate = costs.decode_rate(shape, section.precision, gpu, share, context) * self.assumed.decode
+        """Add sampling of `tokens` in outputs of `length` with `share` of a GPU's memory, in a new engine or
+        one that is counted already.
+        """
+        gpu = self.assumed.gpu
+        rate = costs.decode_rate(shape, precision, gpu, share, length) * self.assumed.decode
         row.sampled += tokens
         row.flops += 2 * shape.parameters * tokens
-        cache = costs.cache_tokens(shape, section.precision, gpu, share)
-        memory = {"cache": float(cache * costs.cache_bytes(shape, section.precision))}
+        cache = costs.cache_tokens(shape, precision, gpu, share)
+        memory = {"cache": float(cache * costs.cache_bytes(shape, precision))}
         memory["vllm"] = share * gpu.memory - memory["cache"]
         if engine:
             row.memory |= {part: row.memory.get(part, 0.0) + value for part, value in memory.items()}
@@ -207,14 +219,8 @@ class Planner:
             )
 
 
-@dataclass(frozen=True)
-class _Sampled:
-    precision: str
-    max_tokens: int
-
-
 def count_rows(sources: str | list[str] | None, where: str) -> int:
-    """Rows of local files; raises InputError where they are not there to be counted."""
+    """Rows of local files. Raises InputError if there are no such files yet."""
     patterns = [sources] if isinstance(sources, str) else sources or []
     files = [file for pattern in patterns for file in glob(pattern)]
     if not files or not all(glob(pattern) for pattern in patterns):

@@ -1,4 +1,4 @@
-"""Shapes of models: from a scratch model's section, a local config.json, or the list of known ones."""
+"""Shapes of models: from a scratch model's section, a local config.json, or `known.yaml`."""
 
 import json
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class Shape:
 
     @property
     def kv_width(self) -> int:
-        """Width of all keys (or all values) of one position and layer."""
+        """Width of all keys (or all values) of one position in one layer."""
         return self.kv_heads * (self.head_dim or self.hidden // self.heads)
 
     @property
@@ -55,7 +55,7 @@ def known() -> dict[str, Any]:
 
 
 def from_config_json(folder: Path) -> Shape:
-    """The shape that a model folder's config.json tells."""
+    """The shape in a model folder's config.json."""
     values = json.loads((folder / "config.json").read_text())
     try:
         return Shape(
@@ -74,7 +74,7 @@ def from_config_json(folder: Path) -> Shape:
 
 
 def shape_of(config: Config, name: str) -> Shape:
-    """The shape of a model of the configuration, its own or that of the model it descends from."""
+    """The shape of a model of the configuration, which is that of the model it descends from."""
     node = config.models[name]
     if node.parent:
         return shape_of(config, node.parent)
@@ -92,7 +92,7 @@ def shape_of(config: Config, name: str) -> Shape:
 
 
 def _scratch(config: Config, name: str) -> Shape:
-    own = config.model_sections[name].architecture
+    architecture = config.model_sections[name].architecture
     tokenizer = config.mixtures[config.models[name].mixture].tokenizer
     if tokenizer == "corpus":
         vocabulary = config.sections["tokens"].vocabulary
@@ -106,11 +106,11 @@ def _scratch(config: Config, name: str) -> Shape:
             f"not known; give a model folder, or add it to {KNOWN.name}"
         )
     return Shape(
-        layers=own.num_hidden_layers,
-        hidden=own.hidden_size,
-        mlp=own.intermediate_size,
-        heads=own.num_attention_heads,
-        kv_heads=own.num_key_value_heads,
+        layers=architecture.num_hidden_layers,
+        hidden=architecture.hidden_size,
+        mlp=architecture.intermediate_size,
+        heads=architecture.num_attention_heads,
+        kv_heads=architecture.num_key_value_heads,
         vocabulary=vocabulary,
-        tied=own.tie_word_embeddings,
+        tied=architecture.tie_word_embeddings,
     )

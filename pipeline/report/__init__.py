@@ -1,7 +1,6 @@
-"""The report: one self-contained HTML page and `summary.json`, made after the fact from manifests and the
-files beside them.
+"""The report: one self-contained HTML page and `summary.json`, made from manifests and the files beside them.
 
-Stages know nothing of it. `collect` reads what ran, `corpus` measures the loop against the truth, `compare`
-and `claims` hold the run against the paper, `figures`, `tables` and `samples` shape what the page shows,
-`page` renders it.
+No stage knows of it. `collect` reads what ran; `compare`, `methods` and `truth` compute; `claims` judges the
+paper's claims; `material` holds all of that and writes `summary.json`. Each chapter is a module in `chapters`
+and a template in `templates`, made of `tables` and `figures`; `page` renders them.
 """

@@ -1,4 +1,4 @@
-"""Holds the paper's claims against a run. `configs/claims.yaml` states them and says what decides each."""
+"""Judges the paper's claims by a run. `configs/claims.yaml` states each claim and what decides it."""
 
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -9,9 +9,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from pipeline.common.stage import InputError
 from pipeline.evaluate.metrics import wilson
-from pipeline.report.collect import Model, Run, read_json
-from pipeline.report.compare import Answers, Difference, Results, Task, difference, matches
-from pipeline.report.corpus import scoped_items, urls_of
+from pipeline.report.collect import Model, Run
+from pipeline.report.compare import Answers, Difference, Results, Task, difference
+from pipeline.report.truth import pages_by_scope, urls_of
 
 HELD, NOT_HELD, NOT_MEASURED = "held", "did not hold", "not measured"
 Selector = dict[str, Any]
@@ -37,8 +37,8 @@ class Claim(BaseModel):
 
 
 @dataclass
-class Verdict:
-    """What a run says about a claim; `comparisons` are the intervals that decided."""
+class Judgement:
+    """What a run says about a claim, and the comparisons that decided it."""
 
     claim: Claim
     verdict: str
@@ -48,7 +48,7 @@ class Verdict:
 
     @property
     def scale(self) -> float:
-        """The largest bound of any interval: what a drawing of them needs."""
+        """The largest bound of any interval, for an axis that shows them all."""
         return max((abs(bound) for comparison in self.comparisons for bound in comparison.ci95), default=1.0)
 
     def row(self) -> dict[str, Any]:
@@ -78,25 +78,38 @@ def read_claims(path: Path) -> list[Claim]:
 
 def points(comparison: Difference) -> str:
     """A difference as text, in points."""
-    low, high = (100 * bound for bound in comparison.ci95)
+    mean, low, high = comparison.points
     task = " ".join(filter(None, (comparison.benchmark, comparison.kind)))
     sides = f"{comparison.better} − {comparison.worse}"
-    return f"{sides}, {task}: {100 * comparison.mean:+.1f} [{low:+.1f}, {high:+.1f}]"
+    return f"{sides}, {task}: {mean} [{low}, {high}]"
 
 
-def judge(claim: Claim, comparisons: list[Difference | None], missing: str) -> Verdict:
-    """Held if every interval lies above `at_least`; without any not measured, `missing` says why."""
+def judge(claim: Claim, comparisons: list[Difference | None], missing: str) -> Judgement:
+    """Held if every interval lies above `at_least`; without any not measured, for the reason `missing`."""
     made = [comparison for comparison in comparisons if comparison is not None]
     if not made:
-        return Verdict(claim, NOT_MEASURED, missing)
+        return Judgement(claim, NOT_MEASURED, missing)
     below = sum(comparison.ci95[1] < claim.at_least for comparison in made)
     across = sum(comparison.ci95[0] <= claim.at_least for comparison in made) - below
     evidence = f"{'; '.join(points(comparison) for comparison in made)} (points, paired 95 % intervals)"
     if not below and not across:
-        return Verdict(claim, HELD, evidence, comparisons=made)
+        return Judgement(claim, HELD, evidence, comparisons=made)
     parts = [f"{below} below zero" if below else "", f"{across} not separable from zero" if across else ""]
     reason = f"{len(made)} compared: {', '.join(filter(None, parts))}"
-    return Verdict(claim, NOT_HELD, f"{evidence}; {reason}", reason, made)
+    return Judgement(claim, NOT_HELD, f"{evidence}; {reason}", reason, made)
+
+
+def matches(model: Model, selector: dict[str, Any], models: dict[str, Model]) -> bool:
+    """Whether a model has every value of a selector (see `configs/claims.yaml`)."""
+    # Sections of stage rl that do not name a method are GRPO with outcome supervision.
+    facts = {"method": "grpo", "supervision": "outcome"} | model.config
+    facts |= {
+        "stage": model.stage,
+        "name": model.name,
+        "mixture": model.mixture,
+        "parent_stage": models[model.parent].stage if model.parent in models else None,
+    }
+    return all(facts.get(key) == value for key, value in selector.items())
 
 
 def _by_parent(selector: Selector, claim: Claim, models: dict[str, Model]) -> dict[str | None, list[str]]:
@@ -108,8 +121,8 @@ def _by_parent(selector: Selector, claim: Claim, models: dict[str, Model]) -> di
 
 
 def sides(claim: Claim, run: Run) -> list[tuple[list[str], list[str]]]:
-    """Pairs of model groups that a claim compares; the models of a group share a parent, or are rounds of
-    models that do.
+    """Pairs (better, worse) of model groups that a claim compares. Models of a group have the same parent, or
+    their parents do.
     """
     if not isinstance(claim.better, dict):
         return []
@@ -121,8 +134,8 @@ def sides(claim: Claim, run: Run) -> list[tuple[list[str], list[str]]]:
 
 
 def _rounds(pairs: list[tuple[list[str], str]], run: Run) -> list[tuple[list[str], list[str]]]:
-    """Models beside their parents; parents of the same stage that share theirs, such as the first rounds of
-    several seeds, stand together.
+    """Pair models with their parents. Parents of the same stage with one parent, such as the first rounds of
+    several seeds, form one group.
     """
     rounds: dict[tuple[bool, str], tuple[list[str], list[str]]] = {}
     for names, parent in pairs:
@@ -153,7 +166,7 @@ def _accuracy(claim: Claim, results: Results) -> list[Difference | None]:
 
 
 def _voting(claim: Claim, results: Results) -> list[Difference | None]:
-    """(Maj@K - Pass@K) of one side minus that of the other is the gain in Maj@K minus the gain in Pass@K."""
+    """The difference of (Maj@K - Pass@K) between two sides: gain in Maj@K minus gain in Pass@K."""
     found = []
     for better, worse in sides(claim, results.run):
         for task in _tasks(claim, results):
@@ -179,8 +192,8 @@ def _kinds(claim: Claim, results: Results) -> list[Difference | None]:
 
 
 def _recall(run: Run) -> list[Difference | None]:
-    """Kept or not, by math page of the truth, in the last iteration against the first."""
-    pages = [item for item in scoped_items(run).get("unseen", []) if item.is_math]
+    """Share of the truth's math pages kept by the last iteration minus the first's, paired by page."""
+    pages = [item for item in pages_by_scope(run).get("unseen", []) if item.is_math]
     if len(run.iterations) < 2:
         return []
     last, first = (
@@ -191,11 +204,11 @@ def _recall(run: Run) -> list[Difference | None]:
     return [difference(names, ("recall", "of math pages"), last, first)]
 
 
-def _converged(claim: Claim, run: Run) -> Verdict:
-    rows = [read_json(node.data / "metrics.json") for node in run.iterations]
+def _converged(claim: Claim, run: Run) -> Judgement:
+    rows = [result.metrics for result in run.iterations]
     if len(rows) < 2:
-        return Verdict(claim, NOT_MEASURED, "the run has fewer than two iterations")
-    # Iterations after convergence pass pages on and prove nothing: the first converged one decides.
+        return Judgement(claim, NOT_MEASURED, "the run has fewer than two iterations")
+    # Iterations after convergence only pass pages on: the first converged one decides.
     row = next((row for row in rows if row["converged"]), rows[-1])
     share, pages = row["overlap_with_previous"] or 0.0, row["kept_pages"]
     low, high = wilson(share * pages, pages)
@@ -203,10 +216,10 @@ def _converged(claim: Claim, run: Run) -> Verdict:
         f"iteration {row['iteration']}: {100 * share:.1f} % of its {pages:,} pages were kept before"
         f" [{100 * low:.1f}, {100 * high:.1f}]"
     )
-    return Verdict(claim, HELD if share >= claim.at_least else NOT_HELD, evidence)
+    return Judgement(claim, HELD if share >= claim.at_least else NOT_HELD, evidence)
 
 
-def _decide(claim: Claim, run: Run, results: Results) -> Verdict:
+def _decide(claim: Claim, run: Run, results: Results) -> Judgement:
     match claim.test:
         case "accuracy":
             return judge(claim, _accuracy(claim, results), "no such pair of models was evaluated")
@@ -221,6 +234,6 @@ def _decide(claim: Claim, run: Run, results: Results) -> Verdict:
             return _converged(claim, run)
 
 
-def verdicts(claims: list[Claim], run: Run, results: Results) -> list[Verdict]:
-    """Every claim with what the run says about it."""
+def judgements(claims: list[Claim], run: Run, results: Results) -> list[Judgement]:
+    """A judgement of each claim."""
     return [_decide(claim, run, results) for claim in claims]

@@ -1,22 +1,37 @@
 """Reads what a run left behind: manifests, `run.json` files and the results beside them.
 
-The report takes any subset of a run's stages; what is absent is simply not among `Run.nodes`. Everything
-here is read-only.
+The report takes any subset of a run's stages: what is absent is not in `Run.finished`. Nothing is written.
 """
 
 import json
-import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache, cached_property
+from math import prod
 from pathlib import Path
 from typing import Any
 
+from safetensors import safe_open
+
 from pipeline.common.manifest import code_hash
+from pipeline.common.rows import read_rows
 from pipeline.common.stage import InputError
 
-MODEL_STAGES = ("cpt", "sft", "rl")
-STAGES = ("miniweb", "crawl", "corpus", "decontaminate", "tokens", "cpt", "sft", "reward", "rl", "evaluate")
+# The stages in order, with the titles of their chapters.
+STAGES = {
+    "miniweb": "Generated web",
+    "crawl": "Crawl",
+    "corpus": "Corpus",
+    "decontaminate": "Decontamination",
+    "tokens": "Tokens",
+    "cpt": "Pre-training",
+    "sft": "Fine-tuning",
+    "reward": "Reward models",
+    "rl": "Reinforcement learning",
+    "evaluate": "Evaluation",
+}
+ORDER = tuple(STAGES)
+TEXT_STAGES = ("cpt", "sft", "rl")  # their models write text; a reward model does not
 FILES = ("truth", "seed_urls", "background_urls", "claims", "paper")
 
 
@@ -32,20 +47,12 @@ def read_json(path: Path) -> Any:
 
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:
     """Objects of a JSON-lines file; none if it does not exist."""
-    if not path.exists():
-        return
-    with path.open() as file:
-        for number, line in enumerate(file, 1):
-            if line.strip():
-                try:
-                    yield json.loads(line)
-                except json.JSONDecodeError as error:
-                    raise InputError(f"{path}: line {number} is not JSON ({error})") from error
+    return (row for _, row in read_rows(str(path))) if path.exists() else iter(())
 
 
 @cache
 def code_of(module: str) -> str | None:
-    """Hash of a program's code in this checkout; None if there is no such program any more."""
+    """Hash of a program's code in this checkout; None if the program is gone."""
     try:
         return code_hash(module)
     except ModuleNotFoundError:
@@ -53,8 +60,8 @@ def code_of(module: str) -> str | None:
 
 
 @dataclass(frozen=True)
-class Node:
-    """A finished instance of a stage: `name` is its folder under the run's results, `data` its results."""
+class Finished:
+    """A finished instance of a stage. `name`: its folder under the run's results; `data`: its results."""
 
     name: str
     data: Path
@@ -79,7 +86,7 @@ class Node:
 
     @cached_property
     def upstream(self) -> dict[str, str]:
-        """Fingerprints of what it was made from, by node name."""
+        """Fingerprints of its inputs, by their folder under the run's results."""
         names = ((name.partition("/"), value) for name, value in self.manifest.get("upstream", {}).items())
         return {
             stage if stage == instance else f"{stage}/{instance}": value
@@ -88,13 +95,19 @@ class Node:
 
     @cached_property
     def code_is_older(self) -> bool:
-        """Whether the checkout's code differs from the code that made this result."""
+        """Whether the code that made this result differs from the checkout's."""
         return code_of(self.manifest["module"]) != self.manifest["code"]
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """Its `metrics.json`; empty if it has none."""
+        path = self.data / "metrics.json"
+        return read_json(path) if path.exists() else {}
 
 
 @dataclass(frozen=True)
 class Model:
-    """A model and where it comes from; `parent` is the model it started from, if this run trained that."""
+    """A model; `parent` is the model that it started from, if this run trained that one."""
 
     name: str
     stage: str
@@ -106,67 +119,57 @@ class Model:
 
 @dataclass
 class Run:
-    """All that the report is made from; nodes are in the order of the stages."""
+    """A run's results by name, in the order of the stages, and the files that the report compares with."""
 
     name: str
-    nodes: dict[str, Node]
+    finished: dict[str, Finished]
     files: dict[str, list[Path]] = field(default_factory=dict)
 
-    def of(self, stage: str) -> list[Node]:
-        """Instances of a stage."""
-        return [node for node in self.nodes.values() if node.stage == stage]
+    def of(self, stage: str) -> list[Finished]:
+        """Results of a stage."""
+        return [result for result in self.finished.values() if result.stage == stage]
 
     @cached_property
-    def iterations(self) -> list[Node]:
+    def iterations(self) -> list[Finished]:
         """The `select` results of the corpus loop, first iteration first."""
-        found = [node for node in self.of("corpus") if node.instance.endswith("/select")]
-        return sorted(found, key=lambda node: read_json(node.data / "metrics.json")["iteration"])
+        found = [result for result in self.of("corpus") if result.instance.endswith("/select")]
+        return sorted(found, key=lambda result: read_json(result.data / "metrics.json")["iteration"])
 
     @cached_property
     def models(self) -> dict[str, Model]:
-        """Models by name: those trained here, and outside ones that were only evaluated."""
-        trained = [_model(node) for stage in MODEL_STAGES for node in self.of(stage)]
+        """Language models by name: those trained here, and outside ones that were only evaluated."""
+        trained = [_model(result) for stage in TEXT_STAGES for result in self.of(stage)]
         found = {model.name: model for model in trained}
-        for node in self.of("evaluate"):
-            if node.instance not in found:
-                found[node.instance] = Model(
-                    node.instance, node.config.get("model_stage", "outside"), None, None, {}, None
-                )
+        for result in self.of("evaluate"):
+            stage = result.config.get("model_stage", "outside")
+            found.setdefault(result.instance, Model(result.instance, stage, None, None, {}, None))
         return found
 
     @property
     def palette(self) -> dict[str, int]:
-        """Each model's place among all: its colour wherever it is drawn."""
-        names = [*self.models, *(node.instance for node in self.of("reward"))]
+        """Each model's place among all, which decides its colour on the whole page."""
+        names = [*self.models, *(result.instance for result in self.of("reward"))]
         return {name: index for index, name in enumerate(names)}
 
 
-def _model(node: Node) -> Model:
-    parents = [name for name in node.upstream if name.partition("/")[0] in MODEL_STAGES]
-    mixtures = [name for name in node.upstream if name.startswith("tokens/") and name != "tokens/tokenizer"]
-    parent = parents[0].partition("/")[2] if parents else None
-    mixture = mixtures[0].partition("/")[2] if mixtures else None
-    return Model(node.instance, node.stage, parent, mixture, node.config, parameter_count(node.data))
+def _model(result: Finished) -> Model:
+    upstream = [name.partition("/") for name in result.upstream]
+    parents = [name for stage, _, name in upstream if stage in TEXT_STAGES]
+    mixtures = [name for stage, _, name in upstream if stage == "tokens" and name != "tokenizer"]
+    parent, mixture = next(iter(parents), None), next(iter(mixtures), None)
+    return Model(result.instance, result.stage, parent, mixture, result.config, parameter_count(result.data))
 
 
 def parameter_count(folder: Path) -> int | None:
-    """Parameters of the safetensors files of a model folder, read from their headers; None without any."""
-    files = sorted(folder.glob("*.safetensors"))
-    total = 0
+    """Parameters of the safetensors files of a model folder, read from their headers; None without files."""
+    files, total = sorted(folder.glob("*.safetensors")), 0
     for path in files:
-        with path.open("rb") as file:
-            (length,) = struct.unpack("<Q", file.read(8))
-            header = json.loads(file.read(length))
-        for name, tensor in header.items():
-            if name != "__metadata__":
-                size = 1
-                for extent in tensor["shape"]:
-                    size *= extent
-                total += size
+        with safe_open(path, "numpy") as tensors:
+            total += sum(prod(tensors.get_slice(name).get_shape()) for name in tensors.keys())  # noqa: SIM118
     return total if files else None
 
 
-def _node(name: str, path: Path) -> Node:
+def _finished(name: str, path: Path) -> Finished:
     if not path.is_dir():
         raise InputError(f"{path}: no such folder (input {name!r} of the report)")
     manifest = read_json(path.parent / "manifest.json")
@@ -174,36 +177,20 @@ def _node(name: str, path: Path) -> Node:
     missing = [key for key in ("stage", "fingerprint", "config", "module", "code") if key not in manifest]
     if missing:
         raise InputError(f"{path.parent / 'manifest.json'}: key {missing[0]!r} is missing")
-    return Node(name, path, manifest, read_json(run) if run.exists() else {})
+    return Finished(name, path, manifest, read_json(run) if run.exists() else {})
 
 
 def collect(name: str, inputs: dict[str, list[str]]) -> Run:
-    """The run called `name` from `--input` pairs: `stage/instance` -> data folder, or `FILES` -> files."""
-    nodes, files = [], {}
+    """The run called `name`; `inputs`: `stage/instance` -> its data folder, and each of `FILES` -> files."""
+    results, files = [], {}
     for key, paths in inputs.items():
         if key in FILES:
             files[key] = [Path(path) for path in paths]
-        elif key.partition("/")[0] in STAGES:
-            nodes.append(_node(key, Path(paths[-1])))
+        elif key.partition("/")[0] in ORDER:
+            results.append(_finished(key, Path(paths[-1])))
         else:
             raise InputError(
-                f"--input {key}: expected a stage ({', '.join(STAGES)}) or one of {', '.join(FILES)}"
+                f"--input {key}: expected a stage ({', '.join(ORDER)}) or one of {', '.join(FILES)}"
             )
-    nodes.sort(key=lambda node: STAGES.index(node.stage))  # stable: within a stage as given
-    return Run(name, {node.name: node for node in nodes}, files)
-
-
-def read_urls(paths: list[Path]) -> set[str]:
-    """URLs of list files, one a line."""
-    return {line.strip() for path in paths for line in path.read_text().splitlines() if line.strip()}
-
-
-def read_truth(paths: list[Path]) -> dict[str, dict[str, Any]]:
-    """Truth rows by URL."""
-    rows = [row for path in paths for row in read_lines(path)]
-    for row in rows:
-        if row.get("label") not in ("math", "not_math", "unsure"):
-            raise InputError(
-                f"{paths[0]}: label of {row.get('url')!r} is {row.get('label')!r}; see report.truth"
-            )
-    return {row["url"]: row for row in rows}
+    results.sort(key=lambda result: ORDER.index(result.stage))  # stable: within a stage as given
+    return Run(name, {result.name: result for result in results}, files)

@@ -1,9 +1,8 @@
 """Models compared on the same questions: paired differences with 95 % intervals, and curves over K.
 
-A model's result on a benchmark in a mode is one row per question. Differences are taken question by
-question, which removes the spread between easy and hard questions. Base models are asked few-shot and the
-others by chat (paper section 8.1), so models are compared per kind of solution (cot, pal, tool), each in
-its own mode of that kind.
+Differences are taken question by question, which removes the spread between easy and hard questions. Base
+models are asked few-shot and the others by chat (paper section 8.1), so models are compared by kind of
+solution (cot, pal, tool), each in its own mode of that kind.
 """
 
 from collections.abc import Callable, Iterable
@@ -14,14 +13,16 @@ from typing import Any
 from pipeline.evaluate.benchmarks import Item
 from pipeline.evaluate.metrics import majority, paired_difference, pass_at_k
 from pipeline.grader.answers import Verdict
-from pipeline.report.collect import STAGES, Model, Run, read_json, read_lines
+from pipeline.report.collect import ORDER, Run, read_json, read_lines
 
 Task = tuple[str, str]  # benchmark, kind of solution
+VOTING = {"maj@k": "Maj@K", "pass@k": "Pass@K"}  # metrics over K samples, and their titles
+Bounded = tuple[float, float, list[float]]  # x, value, 95 % interval
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Mean paired difference `better - worse` over `n` shared questions, in shares (0.05 = 5 points)."""
+    """Mean paired difference `better - worse` over `n` shared questions, as a share (0.05 = 5 points)."""
 
     better: str
     worse: str
@@ -35,32 +36,24 @@ class Difference:
     lost: int
 
     @property
-    def sign(self) -> str:
-        """Where the interval lies: above, below or across zero."""
-        return "above" if self.ci95[0] > 0 else "below" if self.ci95[1] < 0 else "across"
+    def points(self) -> tuple[str, str, str]:
+        """Mean and bounds in points, as text."""
+        mean, low, high = (f"{100 * value:+.1f}" for value in (self.mean, *self.ci95))
+        return mean, low, high
 
 
 def difference(
     names: tuple[str, str], task: Task, better: dict[str, float], worse: dict[str, float]
 ) -> Difference | None:
-    """Paired difference of values by question id, over the ids that both have; None where they share none."""
+    """Paired difference of values by question id, over the ids that both have; None if they share none."""
     shared = sorted(better.keys() & worse.keys())
     if not shared:
         return None
     first, second = ([values[key] for key in shared] for values in (better, worse))
     found: dict[str, Any] = paired_difference(second, first)
     means = (sum(first) / len(shared), sum(second) / len(shared))
-    ci95 = (found["ci95"][0], found["ci95"][1])
-    return Difference(
-        *names,
-        *task,
-        means,
-        found["difference"],
-        ci95,
-        found["n"],
-        gained=found["gained"],
-        lost=found["lost"],
-    )
+    mean, (low, high) = found.pop("difference"), found.pop("ci95")
+    return Difference(*names, *task, means, mean, (low, high), **found)
 
 
 @dataclass
@@ -91,21 +84,21 @@ class Answers:
 
 
 class Results:
-    """What a run's models answered: `answers[model][task]`, `scores[model][benchmark][mode]` as stored."""
+    """Evaluations of a run's models: `answers[model][task]`, `scores[model][benchmark][mode]` as stored."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
         self.scores: dict[str, dict[str, Any]] = {}
         self.answers: dict[str, dict[Task, Answers]] = {}
         for name in run.models:
-            if node := run.nodes.get(f"evaluate/{name}"):
-                self.scores[name] = read_json(node.data / "scores.json")
+            if evaluation := run.finished.get(f"evaluate/{name}"):
+                self.scores[name] = read_json(evaluation.data / "scores.json")
                 self.answers[name] = {}
                 for benchmark, modes in self.scores[name].items():
                     for mode in modes:
                         kind = mode.rpartition("_")[2]
                         key = kind if (benchmark, kind) not in self.answers[name] else mode
-                        rows = read_lines(node.data / f"{benchmark}.{mode}.jsonl")
+                        rows = read_lines(evaluation.data / f"{benchmark}.{mode}.jsonl")
                         self.answers[name][benchmark, key] = _answers(mode, rows)
 
     @cached_property
@@ -121,7 +114,7 @@ class Results:
     def compare(
         self, better: list[str], worse: list[str], task: Task, value: Callable[[Answers], dict[str, float]]
     ) -> Difference | None:
-        """Two sides compared in `value`, the models of a side averaged; None if one is not evaluated."""
+        """`value` of two sides, models of a side averaged by question; None if any is not evaluated."""
         sides = []
         for names in (better, worse):
             values = [value(self.answers[name][task]) for name in names if task in self.answers.get(name, {})]
@@ -133,7 +126,7 @@ class Results:
 
     @cached_property
     def gains(self) -> list[Difference]:
-        """Greedy accuracy of every model against the model that it started from, on every shared task."""
+        """Greedy accuracy of every model minus that of the model it started from, on every shared task."""
         pairs = [(name, model.parent) for name, model in self.run.models.items() if model.parent]
         found = [
             self.compare([name], [parent], task, Answers.accuracy)
@@ -144,22 +137,26 @@ class Results:
 
     @cached_property
     def headline(self) -> Difference | None:
-        """What a report leads with: the last kind of training, GRPO before other methods, beside its parent,
-        on most questions.
+        """The gain that the report opens with: of the last stage, by GRPO rather than other methods, on the
+        most questions.
         """
 
         def place(gain: Difference) -> tuple[int, bool, int]:
             model = self.run.models[gain.better]
-            return STAGES.index(model.stage), model.config.get("method", "grpo") == "grpo", gain.n
+            return ORDER.index(model.stage), model.config.get("method", "grpo") == "grpo", gain.n
 
         return max(self.gains, key=place, default=None)
 
-    def curve(self, name: str, task: Task, metric: str) -> list[tuple[int, float, list[float]]]:
-        """(K, value, 95 % interval) of `maj@k` or `pass@k` as scored; empty without samples."""
-        score = self.score(name, task) or {}
-        intervals = score.get(f"{metric}_ci95", {})
-        values = score.get(metric, {})
-        return sorted((int(k), value, intervals.get(k, [value, value])) for k, value in values.items())
+    def curve(self, name: str, task: Task, metric: str) -> list[Bounded]:
+        """(K, value, 95 % interval) of `maj@k` or `pass@k`, smallest K first; empty without samples."""
+        return by_k(self.score(name, task) or {}, metric)
+
+
+def by_k(scores: dict[str, Any], metric: str) -> list[Bounded]:
+    """(K, value, 95 % interval) of a metric stored as K -> value, smallest K first."""
+    intervals = scores.get(f"{metric}_ci95", {})
+    values = (scores.get(metric) or {}).items()
+    return sorted((int(k), value, intervals.get(k, [value, value])) for k, value in values)
 
 
 def _side(names: list[str]) -> str:
@@ -173,22 +170,7 @@ def _answers(mode: str, rows: Iterable[dict[str, Any]]) -> Answers:
             found.greedy[row["id"]] = row["greedy"]["verdict"]
         if row.get("samples"):
             found.items[row["id"]] = Item(row["id"], row["question"], row["reference"])
-            found.samples[row["id"]] = [_verdict(sample) for sample in row["samples"]]
+            found.samples[row["id"]] = [
+                Verdict(sample["verdict"], sample["extracted"], sample["reason"]) for sample in row["samples"]
+            ]
     return found
-
-
-def _verdict(sample: dict[str, Any]) -> Verdict:
-    return Verdict(sample["verdict"], sample["extracted"], sample["reason"])
-
-
-def matches(model: Model, selector: dict[str, Any], models: dict[str, Model]) -> bool:
-    """Whether a model has all values of a selector (see `configs/claims.yaml`)."""
-    # Sections of stage rl that do not name a method are GRPO with outcome supervision.
-    facts = {"method": "grpo", "supervision": "outcome"} | model.config
-    facts |= {
-        "stage": model.stage,
-        "name": model.name,
-        "mixture": model.mixture,
-        "parent_stage": models[model.parent].stage if model.parent in models else None,
-    }
-    return all(facts.get(key) == value for key, value in selector.items())

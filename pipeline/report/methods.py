@@ -1,8 +1,6 @@
-"""RL methods side by side, each over its seeds: the paper's figures 5, 6 and 7 from a run's own numbers.
+"""RL methods side by side, each averaged over its seeds (paper section 5.2).
 
-Models that differ in nothing but their seed are one line: the mean over seeds, with the 95 % interval of
-Student's t. The horizontal axis is sampled tokens, so that methods are compared at equal cost; a second round
-starts where its parent ended.
+Models of one method are its seeds: their mean stands for the method, with the 95 % interval of Student's t.
 """
 
 from collections.abc import Sequence
@@ -10,13 +8,11 @@ from math import sqrt
 from statistics import fmean, stdev
 from typing import Any
 
-from pipeline.report.collect import Node, Run, read_lines
-from pipeline.report.compare import Answers, Results, Task
-from pipeline.report.figures import VOTING, Figure, band, figure, line, powers
+from pipeline.report.collect import Finished, Run, read_lines
+from pipeline.report.compare import VOTING, Answers, Bounded, Results, by_k
 
 T95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}
 NAMES = {"rft": "RFT", "online_rft": "Online RFT", "dpo": "DPO", "ppo": "PPO"}
-Point = tuple[float, float, list[float]]  # x, mean, 95 % interval
 
 
 def label(config: dict[str, Any]) -> str:
@@ -28,16 +24,16 @@ def label(config: dict[str, Any]) -> str:
     return f"{name}, round {iteration}" if iteration > 1 else name
 
 
-def groups(run: Run) -> dict[str, list[Node]]:
-    """The RL models of a run by method; empty unless there are several methods to compare."""
-    found: dict[str, list[Node]] = {}
-    for node in run.of("rl"):
-        found.setdefault(label(node.config), []).append(node)
+def groups(run: Run) -> dict[str, list[Finished]]:
+    """A run's RL models by method; empty unless there are several methods to compare."""
+    found: dict[str, list[Finished]] = {}
+    for result in run.of("rl"):
+        found.setdefault(label(result.config), []).append(result)
     return found if len(found) > 1 else {}
 
 
 def mean_over_seeds(values: Sequence[float]) -> tuple[float, list[float]]:
-    """Mean of shares, and its interval; one seed alone has none, given as the value twice."""
+    """Mean of shares and its 95 % interval, which is empty for a single seed."""
     mean = fmean(values)
     if len(values) < 2:
         return mean, [mean, mean]
@@ -45,28 +41,28 @@ def mean_over_seeds(values: Sequence[float]) -> tuple[float, list[float]]:
     return mean, [max(0.0, mean - half), min(1.0, mean + half)]
 
 
-def _tokens(node: Node) -> list[int]:
+def _tokens(result: Finished) -> list[int]:
     """Tokens sampled before each step, and in all."""
     total, found = 0, [0]
-    for row in read_lines(node.data / "metrics.jsonl"):
+    for row in read_lines(result.data / "metrics.jsonl"):
         total += row.get("sampled_tokens", 0)
         found.append(total)
     return found
 
 
-def _start(node: Node, run: Run) -> int:
-    """Tokens that the RL models it comes from had sampled before it."""
-    parent = run.models[node.instance].parent
-    before = run.nodes.get(f"rl/{parent}")
+def _start(result: Finished, run: Run) -> int:
+    """Tokens sampled by the rounds before this one."""
+    parent = run.models[result.instance].parent
+    before = run.finished.get(f"rl/{parent}")
     return _start(before, run) + _tokens(before)[-1] if before else 0
 
 
-def learning_curve(nodes: Sequence[Node], run: Run) -> list[Point]:
+def learning_curve(seeds: Sequence[Finished], run: Run) -> list[Bounded]:
     """Held-out accuracy over sampled tokens, for the evaluations that all seeds have."""
     curves = []
-    for node in nodes:
-        tokens, start = _tokens(node), _start(node, run)
-        rows = read_lines(node.data / "evaluation.jsonl")
+    for seed in seeds:
+        tokens, start = _tokens(seed), _start(seed, run)
+        rows = read_lines(seed.data / "evaluation.jsonl")
         curves.append([(start + tokens[row["step"]], row["accuracy"]) for row in rows])
     points = []
     for reached in zip(*curves, strict=False):
@@ -75,75 +71,24 @@ def learning_curve(nodes: Sequence[Node], run: Run) -> list[Point]:
     return points
 
 
-def _curves(named: dict[str, list[Point]], x: str, **layout: Any) -> Figure:
-    traces: list[Figure] = []
-    for index, (name, points) in enumerate(named.items()):
-        if any(low < high for _, _, (low, high) in points):
-            traces.append(band(points, index))
-        traces.append(line([(at, value) for at, value, _ in points], name, index, mode="lines+markers"))
-    return figure(traces, x, "", yaxis={"tickformat": ".0%"}, **layout)
-
-
-def _voting(
-    found: dict[str, list[Node]], results: Results, task: Task, metric: str
-) -> dict[str, list[Point]]:
-    parents = {results.run.models[node.instance].parent for nodes in found.values() for node in nodes}
-    starts = [name for name in parents if name in results.scores and f"rl/{name}" not in results.run.nodes]
-    named = {name: list(results.curve(name, task, metric)) for name in sorted(starts)}
-    for name, nodes in found.items():
-        curves = [results.curve(node.instance, task, metric) for node in nodes]
-        named[name] = [
-            (at[0][0], *mean_over_seeds([value for _, value, _ in at])) for at in zip(*curves, strict=False)
-        ]
-    return {name: [(float(k), *rest) for k, *rest in points] for name, points in named.items() if points}
-
-
-def comparison(run: Run, results: Results) -> dict[str, Figure]:
-    """Figures `methods`, `rounds`, and `methods-maj@k`, `methods-pass@k` on the first sampled task."""
-    found = groups(run)
-    curves = {name: points for name, nodes in found.items() if (points := learning_curve(nodes, run))}
-    drawn = {}
-    first = {name: points for name, points in curves.items() if ", round" not in name}
-    if len(first) > 1:
-        drawn["methods"] = _curves(first, "sampled tokens")
-    later = {name.partition(", round")[0] for name in curves if ", round" in name}
-    rounds = {name: points for name, points in curves.items() if name.partition(", round")[0] in later}
-    if later:
-        drawn["rounds"] = _curves(rounds, "sampled tokens")
-    for task in results.tasks:
-        for metric, _ in VOTING:
-            named = _voting(found, results, task, metric) if found else {}
-            if len(named) > 1 and f"methods-{metric}" not in drawn:
-                axis = powers([{"x": [k for k, _, _ in points]} for points in named.values()])
-                drawn[f"methods-{metric}"] = _curves(named, "K", xaxis=axis)
-    return drawn
-
-
 def table(run: Run, results: Results) -> list[dict[str, Any]]:
-    """A row for each method and task: greedy accuracy, Maj@K and Pass@K at the largest K, means over seeds
-    with their intervals, and the gain over the model that they started from, paired over questions.
+    """A row for each method and task: greedy accuracy, Maj@K and Pass@K at the largest K, as means over seeds
+    with their intervals, and the gain over the model that they started from, paired by question.
     """
     rows = []
-    for name, nodes in groups(run).items():
-        models = [node.instance for node in nodes]
+    for name, seeds in groups(run).items():
+        models = [seed.instance for seed in seeds]
         starts = sorted({run.models[model].parent or "" for model in models})
         for task in results.tasks:
             scores = [score for model in models if (score := results.score(model, task))]
             if not scores or len(scores) < len(models):
                 continue
-            gain = results.compare(models, starts, task, Answers.accuracy)
-            row: dict[str, Any] = {
-                "method": name,
-                "seeds": len(models),
-                "benchmark": task[0],
-                "kind": task[1],
-            }
+            row: dict[str, Any] = dict(method=name, seeds=len(models), benchmark=task[0], kind=task[1])
             row["accuracy"] = mean_over_seeds([score["accuracy"] for score in scores])
-            for metric, _ in VOTING:
-                largest = [
-                    score[metric][max(score[metric], key=int)] for score in scores if score.get(metric)
-                ]
+            for metric in VOTING:
+                largest = [points[-1][1] for score in scores if (points := by_k(score, metric))]
                 row[metric] = mean_over_seeds(largest) if len(largest) == len(scores) else None
+            gain = results.compare(models, starts, task, Answers.accuracy)
             row["gain"] = (gain.mean, gain.ci95) if gain else None
             rows.append(row)
     return sorted(rows, key=lambda row: (row["benchmark"], row["kind"], row["accuracy"][0]))

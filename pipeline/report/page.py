@@ -1,8 +1,7 @@
-"""Renders the page: one HTML file with its style, scripts, data and plotly.js inside, and nothing loaded
-from anywhere.
+"""Renders the page: one HTML file that holds its style, scripts, data and plotly.js.
 
-A content security policy with the hashes of the page's own scripts makes the browser enforce both: no
-request leaves the page, and no script but ours runs, whatever a model wrote.
+A content security policy with the hashes of the page's own scripts makes the browser refuse every request
+and every other script, whatever a model wrote.
 """
 
 import base64
@@ -18,18 +17,18 @@ from plotly.offline import get_plotlyjs
 
 from pipeline.common.progress import duration
 from pipeline.report.compare import Difference
-from pipeline.report.figures import Figure
-from pipeline.report.tables import Cell
+from pipeline.report.tables import Cell, gain, share
 
 TEMPLATES = Path(__file__).parent / "templates"
 
 
 @dataclass(frozen=True)
 class Chapter:
-    """A chapter of the page: `id` names its template and anchor."""
+    """A chapter: its anchor `id`, its template and what that shows, `figures` by name among it."""
 
     id: str
     title: str
+    template: str
     context: dict[str, Any]
 
 
@@ -45,19 +44,11 @@ def cell(value: Cell) -> Markup:
     """A number with its interval in small print, or a dash."""
     if value.value is None:
         return Markup('<span class="none">–</span>')
-    style = "+.1f" if value.signed else ".1f"
-    text = f"{value.value:{style}}".replace("-", "−")
-    if value.ci95 is None:
-        return Markup(f"<b>{text}</b>")
-    low, high = (f"{bound:{style}}".replace("-", "−") for bound in value.ci95)
-    side = (
-        "above"
-        if value.signed and value.ci95[0] > 0
-        else "below"
-        if value.signed and value.ci95[1] < 0
-        else ""
-    )
-    return Markup(f'<b class="{side}">{text}</b><small>{low} … {high}</small>')
+    numbers = (value.value, *(value.ci95 or ()))
+    first, *bounds = (f"{number:{'+.1f' if value.signed else '.1f'}}".replace("-", "−") for number in numbers)
+    small = f" <small>{' … '.join(bounds)}</small>" if bounds else ""
+    sign = f' class="{value.sign}"' if value.sign else ""
+    return Markup(f"<b{sign}>{first}</b>{small}")
 
 
 def interval(difference: Difference, scale: float) -> Markup:
@@ -67,22 +58,15 @@ def interval(difference: Difference, scale: float) -> Markup:
         return round(80 + 76 * max(-1.0, min(1.0, value / scale if scale else 0.0)), 1)
 
     low, high = difference.ci95
+    _, least, most = difference.points
     return Markup(
-        f'<svg class="interval {difference.sign}" viewBox="0 0 160 16" role="img"'
-        f' aria-label="{100 * low:+.1f} to {100 * high:+.1f} points">'
+        f'<svg class="interval {gain(difference).sign}" viewBox="0 0 160 16" role="img"'
+        f' aria-label="{least} to {most} points">'
         '<line class="axis" x1="0" y1="8" x2="160" y2="8"/>'
         '<line class="zero" x1="80" y1="1" x2="80" y2="15"/>'
         f'<line class="range" x1="{x(low)}" y1="8" x2="{x(high)}" y2="8"/>'
         f'<circle cx="{x(difference.mean)}" cy="8" r="4"/></svg>'
     )
-
-
-def points(difference: Difference) -> Markup:
-    """A difference in points with its interval in small print."""
-    mean, low, high = (
-        f"{100 * value:+.1f}".replace("-", "−") for value in (difference.mean, *difference.ci95)
-    )
-    return Markup(f'<b class="{difference.sign}">{mean}</b> <small>{low} … {high}</small>')
 
 
 def percent(value: float | None, digits: int = 1) -> str:
@@ -96,7 +80,7 @@ def count(value: float | None) -> str:
 
 
 def environment() -> Environment:
-    """The templates, everything escaped unless it is markup of ours."""
+    """The templates; everything is escaped but `Markup` made here."""
     found = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -104,8 +88,9 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.filters |= {"cell": cell, "percent": percent, "count": count, "duration": duration, "embed": embed}
-    found.globals |= {"interval": interval, "points": points}
+    filters = (cell, gain, percent, count, share, duration, embed)
+    found.filters |= {filter.__name__: filter for filter in filters}
+    found.globals["interval"] = interval
     return found
 
 
@@ -113,23 +98,19 @@ def _hash(script: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
 
 
-def render(
-    run: str, subtitle: str, chapters: list[Chapter], figures: dict[str, Figure], data: dict[str, Any]
-) -> str:
+def render(run: str, subtitle: str, chapters: list[Chapter], data: dict[str, Any]) -> str:
     """The whole page. `data` is what its script reads besides the figures: the sample browser's questions."""
     templates = environment()
-    body = []
-    for number, chapter in enumerate(chapters):
-        template = templates.get_template(f"{chapter.id}.html.j2")
-        body.append(
-            Markup(template.render(chapter=chapter, number=number, figures=figures, **chapter.context))
-        )
+    bodies, figures = [], {}
+    for chapter in chapters:
+        template = templates.get_template(f"{chapter.template}.html.j2")
+        bodies.append(Markup(template.render(chapter=chapter, **chapter.context)))
+        figures |= chapter.context.get("figures", {})
     scripts = {"plotly": get_plotlyjs(), "page": (TEMPLATES / "page.js").read_text()}
     return templates.get_template("page.html.j2").render(
         run=run,
         subtitle=subtitle,
-        chapters=chapters,
-        body=body,
+        chapters=list(zip(chapters, bodies, strict=True)),
         figures=figures,
         data=data,
         style=Markup((TEMPLATES / "page.css").read_text()),

@@ -1,7 +1,7 @@
 """Questions and answers for the page's sample browser.
 
-All models of a task show the same questions, chosen by a hash of their ids: a fair sample, on which the
-verdicts of two models can be compared.
+All models of a task show the same questions, a fair sample chosen by a hash of their ids, so that two models
+can be compared answer by answer.
 """
 
 import hashlib
@@ -11,6 +11,7 @@ from typing import Any
 
 from pipeline.report.collect import read_lines
 from pipeline.report.compare import Results, Task
+from pipeline.report.material import Material
 from pipeline.report.tex import to_html
 
 MAX_BYTES = 7_000_000  # of JSON in the page, so that it opens quickly
@@ -35,7 +36,7 @@ def _votes(samples: list[dict[str, Any]]) -> list[list[Any]]:
 
 
 def _remarks(greedy: dict[str, Any]) -> str:
-    """What is unusual about an answer's end, and how its last program ended."""
+    """Why an answer ended, unless it simply stopped, and how its last program ended."""
     reason, program = greedy.get("finish_reason", "stop"), greedy.get("program")
     found = [] if reason == "stop" else [{"length": "cut off"}.get(reason, reason.replace("_", " "))]
     return " · ".join([*found, *([f"program: {program}"] if program else [])])
@@ -64,7 +65,7 @@ def _task(results: Results, task: Task, count: int, limit: int) -> dict[str, Any
     questions: dict[str, dict[str, Any]] = {}
     for name in models:
         mode = results.answers[name][task].mode
-        path = results.run.nodes[f"evaluate/{name}"].data / f"{benchmark}.{mode}.jsonl"
+        path = results.run.finished[f"evaluate/{name}"].data / f"{benchmark}.{mode}.jsonl"
         for row in read_lines(path):
             if row["id"] in chosen:
                 about = [str(row[key]) for key in ("subject", "level") if row.get(key) is not None]
@@ -80,10 +81,15 @@ def _task(results: Results, task: Task, count: int, limit: int) -> dict[str, Any
 
 
 def browser(results: Results, count: int, limit: int) -> list[dict[str, Any]]:
-    """Per task at most `count` questions with all models' answers; fewer if the page would grow too large."""
+    """At most `count` questions per task with all models' answers; fewer if the page would grow too large."""
     while True:
         tasks = [_task(results, task, count, limit) for task in results.tasks]
         size = len(json.dumps(tasks, ensure_ascii=False).encode())
         if size <= MAX_BYTES or count == 0:
             return tasks
         count = int(count * 0.95 * MAX_BYTES / size)
+
+
+def chapter(material: Material) -> dict[str, Any] | None:
+    """The browser's controls, if any model was evaluated; the page's script fills them."""
+    return {} if material.results.scores else None

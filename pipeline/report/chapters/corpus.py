@@ -1,0 +1,182 @@
+"""The corpus loop: its iterations, classifiers, domains and review queue (paper section 2.1)."""
+
+import csv
+from typing import Any
+
+from pipeline.report.collect import Run
+from pipeline.report.figures import MAX_POINTS, PERCENT, Figure, Point, colour, figure, line
+from pipeline.report.material import Material
+
+Rows = list[dict[str, Any]]
+SHARE = PERCENT | {"range": [0, 1.04]}
+NAMES = {"en": "English", "zh": "Chinese", "TeX": "pages with TeX", "no TeX": "pages without TeX"}
+LANGUAGES = 4  # drawn at most, those with most mathematical pages
+MAX_DOMAINS, MAX_QUEUE = 200, 40
+
+
+def review(run: Run) -> list[dict[str, Any]]:
+    """The last iteration's review queue: prefix, what is known of it, URLs of sample pages."""
+    with (run.iterations[-1].data / "review.tsv").open(newline="") as file:
+        rows = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
+    parts = [(row["prefix"], *row["evidence"].partition(": ")) for row in rows]
+    return [{"prefix": prefix, "known": known, "pages": urls.split()} for prefix, known, _, urls in parts]
+
+
+def _card(run: Run) -> str | None:
+    """The corpus' data card, as Markdown; None before decontamination."""
+    cards = [result.data / "card.md" for result in run.of("decontaminate")]
+    return next((path.read_text() for path in cards if path.exists()), None)
+
+
+def chapter(material: Material) -> dict[str, Any] | None:
+    """Iterations, the last one's measures, domains and queue; None before the first iteration."""
+    rows = material.iterations
+    if not rows:
+        return None
+    last, queue = rows[-1], review(material.run)
+    return {
+        "rows": rows,
+        "truth": all("truth" in row for row in rows),
+        "measured": {"held-out hosts": last["held_out"]} if last["held_out"] else {},
+        "unseen": last["out_of_distribution"],
+        "last": last,
+        "domains": sorted(last["domains"], key=lambda row: (-row["kept"], row["domain"]))[:MAX_DOMAINS],
+        "used": [(row["iteration"], row["prefixes_used"]) for row in rows if not row["passed_through"]],
+        "queue": queue[:MAX_QUEUE],
+        "queued": len(queue),
+        "card": _card(material.run),
+        "figures": _figures([row for row in rows if not row["passed_through"]]),
+    }
+
+
+def _figures(rows: Rows) -> dict[str, Figure]:
+    """All figures of the iterations; those without data are left out."""
+    if not rows:
+        return {}
+    found = {"corpus-kept": _kept(rows, "pages"), "corpus-tokens": _kept(rows, "tokens")}
+    found["corpus-seed"] = _stacked(
+        rows, {"seed": "seed_pages", "added for the next": "seed_growth"}, "seed pages"
+    )
+    found["corpus-hosts"] = _stacked(rows, {"hosts": "new_hosts"}, "new hosts")
+    if all("truth" in row for row in rows):
+        found["corpus-truth"] = _truth(rows)
+    tested = [row for row in rows if row.get("held_out")]
+    found |= _curves("corpus-curve", [(row, row["curve"]) for row in rows if row.get("curve")])
+    found |= _curves("corpus-held-out", [(row, row["held_out"]["curve"]) for row in tested])
+    if tested:
+        found["corpus-calibration"] = _calibration(tested[-1])
+        found["corpus-sources"] = _sources(tested)
+    if rows[-1].get("out_of_distribution"):
+        found["corpus-unseen"] = _unseen(rows)
+    return found
+
+
+def _by_iteration(rows: Rows, traces: list[Figure], title: str, **layout: Any) -> Figure:
+    xs = [row["iteration"] for row in rows]
+    axis = {"tickmode": "array", "tickvals": xs, "ticktext": [str(x) for x in xs]}
+    return figure(traces, "iteration", title, xaxis=axis | {"range": [xs[0] - 0.5, xs[-1] + 0.5]}, **layout)
+
+
+def _stacked(rows: Rows, parts: dict[str, str], title: str) -> Figure:
+    """Stacked bars; `parts`: name -> key of the iterations' metrics."""
+    bars = [
+        {
+            "type": "bar",
+            "name": name,
+            "x": [row["iteration"] for row in rows],
+            "y": [row[key] for row in rows],
+            "marker": {"color": colour(index)},
+        }
+        for index, (name, key) in enumerate(parts.items())
+    ]
+    return _by_iteration(rows, bars, title, barmode="stack", bargap=0.45)
+
+
+def _kept(rows: Rows, unit: str) -> Figure:
+    """Pages or tokens kept: those that the iteration before had kept, and new ones."""
+    rows = [row | {"old": row[f"kept_{unit}"] - row[f"marginal_{unit}"]} for row in rows]
+    parts = {"kept before": "old", "new in this iteration": f"marginal_{unit}"}
+    return _stacked(rows, parts, f"{unit} kept")
+
+
+def _errors(values: list[float], intervals: list[list[float]]) -> Figure:
+    """Error bars of values with intervals."""
+    up = [high - value for value, (_, high) in zip(values, intervals, strict=True)]
+    down = [value - low for value, (low, _) in zip(values, intervals, strict=True)]
+    return {"type": "data", "symmetric": False, "array": up, "arrayminus": down, "thickness": 1.4, "width": 5}
+
+
+def _truth(rows: Rows) -> Figure:
+    """Recall and precision on unseen pages, with their intervals."""
+    traces = []
+    for index, measure in enumerate(("recall", "precision")):
+        shown = [row for row in rows if row["truth"]["unseen"][measure] is not None]
+        points = [(row["iteration"], row["truth"]["unseen"][measure]) for row in shown]
+        intervals = [row["truth"]["unseen"][f"{measure}_ci95"] for row in shown]
+        bars = _errors([y for _, y in points], intervals)
+        traces.append(line(points, measure, index, mode="lines+markers", error_y=bars))
+    return _by_iteration(rows, traces, "share", yaxis=SHARE)
+
+
+def _curves(name: str, curves: list[tuple[dict[str, Any], list[Any]]]) -> dict[str, Figure]:
+    """Precision-recall curves of iterations from lists of (recall, precision)."""
+    traces = [
+        line(_sparse(curve), f"iteration {row['iteration']}", index)
+        for index, (row, curve) in enumerate(curves)
+    ]
+    return {name: figure(traces, "recall", "precision", xaxis=SHARE, yaxis=SHARE)} if traces else {}
+
+
+def _sparse(points: list[Any]) -> list[Point]:
+    step = -(-len(points) // MAX_POINTS)
+    return [(x, y) for x, y in points[::step] + points[-1:]]
+
+
+def _calibration(row: dict[str, Any]) -> Figure:
+    """Share of math by predicted probability, of held-out pages and of each out-of-distribution set."""
+    ideal = line([(0, 0), (1, 1)], "perfect", 6, dash="dot", hoverinfo="skip")
+    sets = {"held-out hosts": row["held_out"]} | row["out_of_distribution"]
+    traces = [
+        line(
+            [(probability, share) for probability, share, _ in measured["calibration"]],
+            name,
+            index,
+            mode="lines+markers",
+            text=[f"{size} pages" for _, _, size in measured["calibration"]],
+        )
+        for index, (name, measured) in enumerate(sets.items())
+    ]
+    return figure([*traces, ideal], "predicted probability", "share of math", xaxis=SHARE, yaxis=SHARE)
+
+
+def _sources(rows: Rows) -> Figure:
+    """Recall by language, with and without TeX, one line each."""
+    last = [source for source in rows[-1]["held_out"]["sources"] if source["math"]]
+    languages = [source for source in last if source["kind"] == "language"][:LANGUAGES]
+    traces = []
+    for source in [*languages, *(source for source in last if source["kind"] == "markup")]:
+        points = [
+            (row["iteration"], other["recall"])
+            for row in rows
+            for other in row["held_out"]["sources"]
+            if (other["kind"], other["source"]) == (source["kind"], source["source"]) and other["math"]
+        ]
+        name = NAMES.get(source["source"], source["source"])
+        dash = "solid" if source["kind"] == "language" else "dash"
+        traces.append(line(points, name, len(traces), mode="lines+markers", dash=dash))
+    return _by_iteration(rows, traces, "recall", yaxis=SHARE)
+
+
+def _unseen(rows: Rows) -> Figure:
+    """Average precision of each out-of-distribution set, and dashed its recall at the held-out threshold."""
+    traces = []
+    for index, name in enumerate(rows[-1]["out_of_distribution"]):
+        for measure, dash in (("average_precision", "solid"), ("recall", "dash")):
+            points = [
+                (row["iteration"], row["out_of_distribution"][name][measure])
+                for row in rows
+                if row["out_of_distribution"].get(name, {}).get(measure) is not None
+            ]
+            title = f"{name}, {measure.replace('_', ' ')}"
+            traces.append(line(points, title, index, mode="lines+markers", dash=dash))
+    return _by_iteration(rows, traces, "share", yaxis=SHARE)

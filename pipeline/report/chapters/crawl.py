@@ -1,0 +1,60 @@
+"""The crawl: records rejected by reason, pages by language, duplicates by kind (paper section 2.1)."""
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as parquet
+
+from pipeline.report.collect import Run
+from pipeline.report.material import Material
+
+
+@dataclass(frozen=True)
+class Crawl:
+    """Records rejected by reason, pages by language, duplicates by kind."""
+
+    reasons: Counter[str]
+    languages: Counter[str]
+    duplicates: Counter[str]
+
+    @property
+    def records(self) -> int:
+        """Response records read."""
+        return self.languages.total() + self.reasons.total()
+
+    @property
+    def pool(self) -> int:
+        """Pages left without duplicates."""
+        return self.languages.total() - self.duplicates.total()
+
+
+def _counts(path: Path, *columns: str) -> Counter[tuple[str | None, ...]]:
+    """How often each combination of values occurs; empty if there is no such file."""
+    if not path.exists():
+        return Counter()
+    rows = (
+        parquet.read_table(path, columns=list(columns)).group_by(list(columns)).aggregate([([], "count_all")])
+    )
+    return Counter({tuple(row[name] for name in columns): row["count_all"] for row in rows.to_pylist()})
+
+
+def crawl(run: Run) -> Crawl:
+    """Counts over all crawl results."""
+    found = Crawl(Counter(), Counter(), Counter())
+    for result in run.of("crawl"):
+        outcomes = _counts(result.data / "records.parquet", "status", "reason", "language")
+        for (status, reason, language), number in outcomes.items():
+            if status == "extracted":
+                found.languages[language or "unknown"] += number
+            else:
+                found.reasons[reason or "unknown"] += number
+        for (kind,), number in _counts(result.data / "duplicates.parquet", "kind").items():
+            found.duplicates[kind or "unknown"] += number
+    return found
+
+
+def chapter(material: Material) -> dict[str, Any]:
+    """Counts of all crawl results."""
+    return {"crawl": crawl(material.run)}

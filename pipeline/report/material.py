@@ -1,0 +1,78 @@
+"""What a run is reported from, read and computed once: the chapters and `summary.json` draw on it."""
+
+from collections import Counter
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from pipeline.common.manifest import ROOT
+from pipeline.common.stage import InputError
+from pipeline.config.report import ReportSection
+from pipeline.report import methods
+from pipeline.report.claims import Judgement, judgements, read_claims
+from pipeline.report.collect import Run, collect
+from pipeline.report.compare import Results
+from pipeline.report.truth import iterations
+
+
+@dataclass
+class Material:
+    """A run, what its models scored, the paper's numbers and claims, the corpus iterations' metrics."""
+
+    section: ReportSection
+    run: Run
+    results: Results
+    paper: dict[str, Any]
+    claims: list[Judgement]
+    iterations: list[dict[str, Any]]
+
+    @cached_property
+    def cost(self) -> dict[str, Any]:
+        """Seconds in all and by stage, the largest memory, and the counters of work that components did."""
+        stages: Counter[str] = Counter()
+        counters: Counter[str] = Counter()
+        runs = [result.run for result in self.run.finished.values()]
+        for result in self.run.finished.values():
+            stages[result.stage] += result.seconds
+            counters.update(result.run.get("counters", {}))
+        seconds = sum(stages.values())
+        return {
+            "seconds": round(seconds, 1),
+            "hours": round(seconds / 3600, 4),
+            "stages": {stage: round(value, 1) for stage, value in stages.items()},
+            "peak_rss_mb": max((run.get("peak_rss_mb", 0) for run in runs), default=0),
+            "hosts": sorted({run["host"] for run in runs if "host" in run}),
+            "counters": dict(sorted(counters.items())),
+        }
+
+    def summary(self) -> dict[str, Any]:
+        """`summary.json`: the run as other programs read it."""
+        rows = [{key: value for key, value in row.items() if key != "curve"} for row in self.iterations]
+        return {
+            "run": self.run.name,
+            "models": self.results.scores,
+            "corpus": {"iterations": rows},
+            "comparisons": [asdict(gain) for gain in self.results.gains],
+            "claims": [judgement.row() for judgement in self.claims],
+            "methods": methods.table(self.run, self.results),
+            "cost": self.cost,
+            "manifests": {name: result.manifest["fingerprint"] for name, result in self.run.finished.items()},
+        }
+
+
+def _paper(path: Path) -> dict[str, Any]:
+    try:
+        return yaml.safe_load(path.read_text())
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: not found (config key report.paper)") from error
+
+
+def read(section: ReportSection, inputs: dict[str, list[str]]) -> Material:
+    """Read the run, and judge it by truth and paper; the section's files are relative to the root."""
+    run = collect(section.run, inputs)
+    results = Results(run)
+    judged = judgements(read_claims(ROOT / section.claims), run, results)
+    return Material(section, run, results, _paper(ROOT / section.paper), judged, iterations(run))
