@@ -1,18 +1,19 @@
-# make demo | test | real | compare | bench | lint: each sets up what it needs first (a virtual environment in .venv).
+# make demo | test | test-fast | real | compare | bench | lint: each first sets up what it needs (a virtual environment in .venv).
 
 PYTHON ?= python3
 SEED ?= 0
 CORES ?= $(shell nproc)
+WORKERS ?= 2
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 RUN = demo$(if $(filter-out 0,$(SEED)),-seed$(SEED))
 BIN = .venv/bin
 SNAKEMAKE = PATH="$(CURDIR)/$(BIN):$$PATH" snakemake --profile workflow/profiles/local --quiet rules --cores $(CORES)
 
-.PHONY: setup peers demo compare real bench bench-corpus bench-training bench-rl bench-grader bench-sandbox test test-environment test-slurm lint lock schema clean
+.PHONY: setup peers demo compare real bench bench-corpus bench-training bench-rl bench-grader bench-sandbox test test-fast test-environment test-slurm lint lock schema clean
 
 setup: .venv/complete
 
-# Safe to interrupt: pip cannot read a package that it was killed over, so an installation that did not end is begun anew.
+# Safe to interrupt: an installation that did not finish starts again from nothing, because a killed pip leaves packages it cannot read.
 .venv/complete: requirements/cpu.lock
 	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version) if sys.version_info < (3, 11) else None'
 	test ! -e .venv/installing || rm -rf .venv
@@ -25,7 +26,7 @@ setup: .venv/complete
 	rm .venv/installing
 	touch $@
 
-# What the comparison tests and benchmarks measure against.
+# The packages that tests and benchmarks compare this project with.
 peers: .venv/peers
 
 .venv/peers: .venv/complete requirements/peers.txt
@@ -36,7 +37,7 @@ demo: setup
 	$(SNAKEMAKE) --configfile configs/demo.yaml --config run=$(RUN) seed=$(SEED)
 	@echo "Report: results/$(RUN)/report/index.html"
 
-# Section 5.2 of the paper in miniature, from the demo's instruct model.
+# The comparison of RL methods (section 5.2 of the paper) in miniature, from the demo's instruct model.
 compare: results/demo/sft/instruct/manifest.json
 	$(SNAKEMAKE) --configfile configs/compare.yaml
 	@echo "Report: results/compare/report/index.html"
@@ -44,29 +45,41 @@ compare: results/demo/sft/instruct/manifest.json
 results/demo/sft/instruct/manifest.json:
 	$(MAKE) demo
 
-# Real pages and real benchmarks: make real WEB=<folder of *.warc.gz> BENCH=<folder of benchmark files>
+# Your own pages and benchmarks: make real WEB=<folder of *.warc.gz> BENCH=<folder of benchmark files>
 real: demo
 	@test -n "$(WEB)" -a -n "$(BENCH)" || { echo 'usage: make real WEB=<folder of *.warc.gz and lists> BENCH=<folder of benchmark files>'; exit 2; }
 	$(BIN)/python workflow/real.py --web "$(WEB)" --bench "$(BENCH)" --demo results/$(RUN) --output work/real.yaml
 	$(SNAKEMAKE) --configfile configs/real.yaml work/real.yaml
 	@echo "Report: results/real/report/index.html"
 
+PYTEST = PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest
+# Each worker takes a whole file at a time, the longest files first (tests/conftest.py).
+PARALLEL = --numprocesses $(WORKERS) --dist loadscope --no-loadscope-reorder
+
 test: setup peers
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest
+	$(PYTEST) $(PARALLEL)
+
+# For the loop of an editor. Leaves out tests marked `slow` and these files, which run whole programs, train, sample or wait for limits.
+SLOW = workflow stage single_gpu slurm configs generation rl reward training training_exact evaluate_stage evaluate_sandbox corpus crawl_dedup crawl_kill
+
+test-fast: setup peers
+	$(PYTEST) $(PARALLEL) -m 'not slow and not network' $(SLOW:%=--ignore=tests/test_%.py)
 
 test-environment: setup
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest tests/test_environment.py -m network
+	$(PYTEST) tests/test_environment.py -m network
 
 test-slurm: setup
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest tests/test_slurm.py -m slurm
+	$(PYTEST) tests/test_slurm.py -m slurm
 
 # Each prints a table of ours beside its named peers, measured in the same run, and writes results/bench/<name>.json.
+# DATA=<folder> makes bench-corpus and bench-grader use the larger data sets that docs/measured.md describes.
 BENCHMARK = PYTHONPATH="$(CURDIR)" $(BIN)/python tests/benchmarks
 
 bench: bench-corpus bench-training bench-rl bench-grader bench-sandbox
 
+bench-corpus bench-grader: ARGUMENTS = $(if $(DATA),--data "$(DATA)")
 bench-corpus bench-training bench-rl bench-grader bench-sandbox: bench-%: setup peers
-	$(BENCHMARK)/$*.py
+	$(BENCHMARK)/$*.py $(ARGUMENTS)
 
 lint: setup
 	$(BIN)/ruff check .
@@ -77,7 +90,7 @@ lint: setup
 schema: setup
 	$(BIN)/python -m pipeline.config
 
-# Resolves requirements/cpu.in with pip-tools. The three left out come as CUDA builds that break `import transformers`.
+# Resolve requirements/cpu.in with pip-tools, without three packages whose default builds need CUDA and break `import transformers`.
 lock:
 	$(PYTHON) -m venv .venv-lock && .venv-lock/bin/pip install --quiet pip-tools
 	.venv-lock/bin/pip-compile --quiet --strip-extras --no-header --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \

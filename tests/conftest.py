@@ -1,4 +1,4 @@
-"""What several test files share: a finished small run of the whole workflow, in a copy of the checkout."""
+"""What several test files share: order and threads of the suite, and a finished run of the small workflow."""
 
 import os
 import shutil
@@ -10,19 +10,32 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
+IN_PARALLEL = "PYTEST_XDIST_WORKER" in os.environ
+if IN_PARALLEL:  # one core for each worker; set before any test imports torch
+    os.environ["OMP_NUM_THREADS"] = "1"
+# The longest files, longest first: they start first, so that all workers finish at about the same time.
+LONGEST = ("workflow", "rl", "reward", "single_gpu", "training", "evaluate_stage", "corpus", "training_exact")
 OVERLAYS = ["configs/demo.yaml", "tests/small.yaml"]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    def place(item: pytest.Item) -> int:
+        name = item.path.stem.removeprefix("test_")
+        return LONGEST.index(name) if name in LONGEST else len(LONGEST)
+
+    items.sort(key=place)
 
 
 @dataclass(frozen=True)
 class Checkout:
-    """A copy of the project's files in which a workflow can run without touching the real checkout."""
+    """A copy of the project's files, in which a workflow can run without touching the real checkout."""
 
     folder: Path
 
     def snakemake(self, *arguments: str, overlays: list[str] = OVERLAYS) -> subprocess.CompletedProcess[str]:
-        """Run Snakemake here; returns its output (stdout and stderr together) and exit code."""
-        command = [sys.executable, "-m", "snakemake", "--profile", "workflow/profiles/local", "--cores", "2"]
-        command += [*arguments, "--configfile", *overlays]
+        """Run Snakemake in the copy; stdout of the result holds stderr too."""
+        command = [sys.executable, "-m", "snakemake", "--profile", "workflow/profiles/local"]
+        command += ["--cores", "1" if IN_PARALLEL else "2", *arguments, "--configfile", *overlays]
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         return subprocess.run(
             command,
@@ -38,7 +51,7 @@ class Checkout:
 
 
 def copy_checkout(folder: Path) -> Checkout:
-    """Copy the files that git knows or would add."""
+    """Copy tracked files and untracked files that git does not ignore."""
     listing = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,
@@ -55,7 +68,7 @@ def copy_checkout(folder: Path) -> Checkout:
 
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
-    """A checkout in which the small workflow has run to its end."""
+    """A checkout in which the small workflow has run to completion."""
     checkout = copy_checkout(tmp_path_factory.mktemp("checkout"))
     done = checkout.snakemake()
     assert done.returncode == 0, done.stdout[-5000:]

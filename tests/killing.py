@@ -1,4 +1,4 @@
-"""Kill a program at chosen moments, run it again, compare bytes."""
+"""Kill a program at chosen moments, run it again and compare the bytes of its results."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def bytes_of(folder: Path) -> dict[str, bytes]:
-    """Content of all files by relative name, without times and hosts."""
+    """Contents of all files by relative name, except run.json, which holds times and hosts."""
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != "run.json")
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 

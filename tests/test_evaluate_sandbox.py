@@ -208,7 +208,7 @@ def test_it_works_for_an_ordinary_user(tmp_path):
         pytest.skip("no interpreter that every user can read")
     tmp_path.chmod(0o755)
     for folder in tmp_path.parents:
-        if folder.owner() == "root" and "pytest" in folder.name:
+        if folder.owner() == "root" and "pytest" in str(folder):
             folder.chmod(0o755)
     secret = tmp_path / "secret"
     secret.write_text("CANARY")

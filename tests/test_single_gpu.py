@@ -1,4 +1,4 @@
-"""`configs/single-gpu.yaml` as it is shipped, on folders of the hub's layout in the place of the hub."""
+"""`configs/single-gpu.yaml` as shipped, with local folders laid out like the hub's repositories."""
 
 import json
 import random
@@ -27,7 +27,7 @@ TEMPLATE = (
     "{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
-# What a test on two cores leaves out of two hundred steps.
+# Less of everything than the configuration asks for, to fit two cores.
 SMALLER = {
     "models": {"grpo": {"steps": 2, "questions_per_step": 4, "group_size": 8, "max_tokens": 16}},
     "benchmarks": {"gsm8k": {"limit": 4}, "math500": {"limit": 4}},
@@ -51,7 +51,7 @@ def questions(first: int, count: int) -> list[dict[str, str]]:
 
 
 def save_datasets(folder: Path) -> None:
-    """The data sets that the configuration names, as their repositories hold them."""
+    """Write the data sets that the configuration names, in the layout of their hub repositories."""
     gsm8k = folder / "openai/gsm8k"
     (gsm8k / "main").mkdir(parents=True)
     files = {}
@@ -84,7 +84,7 @@ def save_datasets(folder: Path) -> None:
 
 
 def teach(model: torch.nn.Module, tokenizer: Any) -> None:
-    """Let a model say one of four answers in a box, at random: then GRPO has something to do."""
+    """Train a model to answer with one of four boxed numbers at random, so that GRPO can improve it."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     generator = random.Random(0)
     for _ in range(60):
@@ -148,7 +148,7 @@ def save_model(folder: Path) -> None:
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
-    """A checkout in which the configuration has run to its end without network."""
+    """A checkout in which the configuration has run to completion offline."""
     folder = tmp_path_factory.mktemp("single")
     checkout = copy_checkout(folder)
     save_model(folder / MODEL)

@@ -1,4 +1,4 @@
-"""The small workflow on a real Slurm: each stage a job, one cancelled midway, the result undisturbed."""
+"""The small workflow on a real Slurm: one job is cancelled midway, the rerun gives the undisturbed result."""
 
 import hashlib
 import os

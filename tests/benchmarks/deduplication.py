@@ -1,15 +1,13 @@
 """Signatures, decontamination and later iterations beside their peers: the other rows of `make bench-corpus`.
 
-The same pages for all, one core, CPU seconds. Pages are the real ones in `../shared/data/web` beside the
-checkout, else those of a generated web. Peers are datatrove's MinhashDedupSignature with as many hashes, and
-its NGramsDecontFilter with 10-grams and an index built by its own hashing; both read documents from memory.
-The verdicts of both sides on known pairs are printed with the speeds.
+The same pages for all, one core, CPU seconds. Peers are datatrove's MinhashDedupSignature with as many
+hashes, and its NGramsDecontFilter with 10-grams and an index built by its own hashing; both read documents
+from memory. The verdicts of both sides on known pairs are printed with the speeds.
 """
 
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -22,9 +20,10 @@ import xxhash
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests/benchmarks")]
 
-from extraction import RUNS, page_file, seconds  # noqa: E402
+from extraction import RUNS, seconds  # noqa: E402
+from sources import Sources  # noqa: E402
+from table import Row  # noqa: E402
 
-from pipeline.common.rows import read_rows  # noqa: E402
 from pipeline.common.shards import DocumentWriter, read_documents  # noqa: E402
 from pipeline.config.crawl import CrawlSection  # noqa: E402
 from pipeline.corpus.classifier import MATH, OTHER, Scorer  # noqa: E402
@@ -34,12 +33,9 @@ from pipeline.crawl.signatures import MinHasher, minhash_config  # noqa: E402
 from pipeline.crawl.warc import ReadCounts  # noqa: E402
 from pipeline.decontaminate.ngrams import Index  # noqa: E402
 
-BENCH = ROOT.parent / "shared" / "data" / "bench"
-TESTS = ("gsm8k_test", "math_test", "cmath_test", "gaokao_mathcloze", "gaokao_mathqa")
 PEER_PAGES = 60  # the peers are slow, and their speed does not depend on how many pages there are
 PAPER_MODEL = {"dim": 256, "wordNgrams": 3, "bucket": 2_000_000, "minCount": 1, "epoch": 1, "thread": 1}
 WORKERS = 3
-Row = dict[str, Any]
 
 
 @dataclass
@@ -66,15 +62,6 @@ def speed(what: str, ours: float, peer: float, name: str, unit: str = "pages/s o
 def page_texts(path: Path) -> list[str]:
     found = extract_file(str(path), CrawlSection(), ReadCounts())
     return [document.text for _, document in found if document is not None]
-
-
-def benchmark_items() -> list[tuple[str, str, str]]:
-    """(benchmark, question, answer or solution) of real benchmarks, else of generated ones."""
-    files = [BENCH / f"{name}.jsonl.gz" for name in TESTS]
-    if not BENCH.exists():
-        raise SystemExit("error: the benchmark files are needed beside the checkout, in ../shared/data/bench")
-    rows = ((path.name, row) for path in files for _, row in read_rows(str(path)))
-    return [(name, row["question"], str(row.get("solution") or row["answer"])) for name, row in rows]
 
 
 def variants(text: str) -> list[tuple[str, bool]]:
@@ -142,9 +129,8 @@ def stock_decontamination(items: list[tuple[str, str, str]]) -> Any:
     return block
 
 
-def decontamination_rows(texts: list[str]) -> list[Row]:
+def decontamination_rows(texts: list[str], items: list[tuple[str, str, str]]) -> list[Row]:
     """Pages a second, and verdicts on pages with a question put in."""
-    items = benchmark_items()
     index = Index(10, 3)
     for number, (name, question, answer) in enumerate(items):
         index.add(name, str(number), question)
@@ -155,7 +141,7 @@ def decontamination_rows(texts: list[str]) -> list[Row]:
     index.matches(texts[0])
     ours = len(texts) / cpu(lambda: [index.matches(text) for text in texts])
     theirs = len(some) / cpu(lambda: [peer.filter(Page(text)) for text in some])
-    planted = [item[1] for item in items[:: len(items) // 200]]
+    planted = [item[1] for item in items[:: max(1, len(items) // 200)]]
     leaks = [f"{some[number % len(some)][:2000]}\n{text}\nThe end." for number, text in enumerate(planted)]
     found = {
         "ours": sum(bool(index.matches(page)) for page in leaks),
@@ -276,20 +262,16 @@ def _own_memory(number: int) -> float:
     return sum(int(line.split()[1]) for line in lines if line.startswith("Private_")) / 1000
 
 
-def rows() -> list[Row]:
+def rows(sources: Sources, folder: Path) -> list[Row]:
     """All rows of this part."""
     os.environ["OMP_NUM_THREADS"] = "1"
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        path = page_file(folder)
-        texts = page_texts(path)
-        found = signature_rows(texts, folder) + decontamination_rows(texts)
-        return found + iteration_rows(path, texts, folder) + memory_rows(texts, folder)
+    texts = page_texts(sources.warc)
+    found = signature_rows(texts, folder) + iteration_rows(sources.warc, texts, folder)
+    found += memory_rows(texts, folder)
+    searched = f"{sources.pages}, {sources.questions}"
+    leaks = [row | {"data": searched} for row in decontamination_rows(texts, sources.items)]
+    return [row | {"data": sources.pages} for row in found] + leaks
 
 
-if __name__ == "__main__":
-    if sys.argv[1:2] == ["--workers"]:
-        measure_workers(Path(sys.argv[2]))
-    else:
-        for row in rows():
-            print(row)
+if __name__ == "__main__" and sys.argv[1:2] == ["--workers"]:
+    measure_workers(Path(sys.argv[2]))

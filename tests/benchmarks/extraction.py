@@ -1,9 +1,8 @@
 """Extraction beside its peers: the extraction rows of `make bench-corpus`.
 
-The same pages for all, CPU seconds of the process and its children, the best of alternating runs. Pages are
-the real ones in `../shared/data/web` beside the checkout, else those of a generated web. The stock path is
-datatrove's WarcReader, Trafilatura and FastTextClassifierFilter with their defaults and a longer time limit,
-so that a busy machine loses no page.
+The same pages for all, CPU seconds of the process and its children, the best of alternating runs. The stock
+path is datatrove's WarcReader, Trafilatura and FastTextClassifierFilter with their defaults and a longer time
+limit, so that a busy machine loses no page.
 """
 
 import json
@@ -11,10 +10,8 @@ import os
 import random
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from fastwarc.warc import ArchiveIterator, WarcRecordType
 from resiliparse.extract.html2text import extract_plain_text
@@ -24,7 +21,9 @@ from resiliparse.parse.html import HTMLTree
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
-from crawl_warcs import FILLER, WEB  # noqa: E402
+from crawl_warcs import FILLER  # noqa: E402
+from sources import Sources  # noqa: E402
+from table import Row  # noqa: E402
 from test_crawl_math import DISPLAY, INLINE, KINDS  # noqa: E402
 
 from pipeline.config.crawl import CrawlSection  # noqa: E402
@@ -41,7 +40,6 @@ TRAIN = """
 import fasttext, json, sys
 fasttext.train_supervised(sys.argv[1], verbose=0, **json.loads(sys.argv[2])).save_model(sys.argv[3])
 """
-Row = dict[str, Any]
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -55,16 +53,6 @@ def fastest(works: list[Callable[[], object]]) -> list[float]:
     """CPU seconds of each, the best of alternating runs."""
     runs = [[seconds(work) for work in works] for _ in range(RUNS)]
     return [min(times) for times in zip(*runs, strict=True)]
-
-
-def page_file(folder: Path) -> Path:
-    """A WARC file: real pages, or a generated web's."""
-    if WEB.exists():
-        return WEB / "pages-00.warc.gz"
-    web = folder / "web"
-    places = ["--work", folder / "work", "--output", web, "--manifest", folder / "manifest.json"]
-    subprocess.run([sys.executable, "-m", "pipeline.miniweb", *map(str, places)], check=True, cwd=ROOT)
-    return sorted(web.glob("**/*.warc.gz"))[0]
 
 
 def html_pages(path: Path) -> list[bytes]:
@@ -121,11 +109,11 @@ def train_model(path: Path, folder: Path) -> Path:
     return folder / "model.bin"
 
 
-def speed_rows(folder: Path) -> list[Row]:
+def speed_rows(sources: Sources, folder: Path) -> list[Row]:
     """Pages a second of one core."""
     import fasttext
 
-    path = page_file(folder)
+    path = sources.warc
     pages = [decode(page) for page in html_pages(path)]
     model = train_model(path, folder)
     scorer = Scorer(fasttext.load_model(str(model)))
@@ -140,11 +128,12 @@ def speed_rows(folder: Path) -> list[Row]:
     )
     stock = seconds(lambda: stock_path(path, model))
     path_name, alone_name = "read + extract + language + score", "Resiliparse extraction alone"
-    return [
+    rows = [
         speed(path_name, len(pages), ours, stock, "datatrove WarcReader + Trafilatura + fastText"),
         speed(path_name, len(pages), ours, alone, alone_name),
         speed("extraction of pages with formulas", len(math), tier_2, alone_math, alone_name),
     ]
+    return [row | {"data": sources.pages} for row in rows]
 
 
 def speed(what: str, pages: int, ours: float, peer: float, name: str) -> Row:
@@ -196,17 +185,11 @@ def formula_rows() -> list[Row]:
             "peer": round(peer := kept(extractor), 2),
             "peer_name": name,
             "ratio": round(ours / peer, 3) if peer else None,
+            "data": "golden formulas of tests/test_crawl_math.py",
         }
         for name, extractor in peers.items()
     ]
 
 
-def rows() -> list[Row]:
-    """All rows: what, unit, ours, peer, peer_name, ratio (above 1: ours is better)."""
-    with tempfile.TemporaryDirectory() as folder:
-        return [*formula_rows(), *speed_rows(Path(folder))]
-
-
-if __name__ == "__main__":
-    for row in rows():
-        print(row)
+def rows(sources: Sources, folder: Path) -> list[Row]:
+    return [*formula_rows(), *speed_rows(sources, folder)]

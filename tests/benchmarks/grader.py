@@ -1,37 +1,46 @@
-"""The grader beside Math-Verify on the same pairs: `make bench-grader` prints a table, writes
-results/bench/grader.json.
+"""`make bench-grader`: the grader beside Math-Verify on the same labelled pairs, in one process on one core.
 
-Both see the same labelled pairs in one run, in one process on one core; those labelled `rounded` are left
-out. Math-Verify gets the reference in dollar signs and the answer in a box, its best reading. Pairs and
-outputs lie beside the checkout (see --data); each is a row of JSON lines with `question`, `gold`, `pred`,
-`label`, `policy`, `hard`.
+Math-Verify gets the reference in dollar signs and the answer in a box, its best reading.
 """
 
-import argparse
-import gzip
-import json
 import os
-import platform
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pipeline.common.manifest import ROOT
+from table import ROOT, Row, data_folder, larger_set, publish
+
+from pipeline.common.rows import read_rows
 from pipeline.evaluate.answers import Verdict, compare
 from pipeline.evaluate.benchmarks import Item
 from pipeline.evaluate.grading import majorities
 from pipeline.evaluate.profiles import grade_response
 
-RESULT = Path("results/bench/grader.json")
+PAIRS = ROOT / "tests/data/grader_pairs.jsonl"
 PEER = "Math-Verify"
 MAX_SECONDS = 10  # of one comparison by the peer
 
 
-def pairs(data: Path) -> list[dict[str, Any]]:
-    """The labelled pairs, without roundings."""
-    with gzip.open(data / "grader/pairs.jsonl.gz", "rt") as file:
-        return [row for row in map(json.loads, file) if row["policy"] != "rounded"]
+def read(path: Path) -> list[dict[str, Any]]:
+    return [row for _, row in read_rows(str(path))]
+
+
+def labelled_pairs(data: Path | None) -> tuple[str, list[dict[str, Any]]]:
+    """Name of the set, and its pairs: `question` (or None), `gold`, `pred`, `label`, perhaps `hard`.
+
+    The larger set has pairs of policy "rounded" (a decimal for an exact reference), which are left out.
+    """
+    path = larger_set(data, "grader/pairs.jsonl.gz", PAIRS.name)
+    if path:
+        rows = [row for row in read(path) if row["policy"] != "rounded"]
+    else:
+        path, names = PAIRS, {"gold": "reference", "pred": "answer", "label": "same"}
+        rows = [
+            {"question": row.get("question"), **{new: row[old] for new, old in names.items()}}
+            for row in read(path)
+        ]
+    return f"{len(rows):,} pairs of {path.name}", rows
 
 
 def ours(row: dict[str, Any]) -> bool:
@@ -55,19 +64,23 @@ def measure(grade: Callable[[dict[str, Any]], bool], rows: list[dict[str, Any]])
     started = time.perf_counter()
     for row in rows:
         before = time.perf_counter()
-        found.append(grade(row))
+        found.append((grade(row), row["label"]))
         longest = max(longest, time.perf_counter() - before)
     seconds = time.perf_counter() - started
-    agreed = [right == row["label"] for right, row in zip(found, rows, strict=True)]
-    hard = [same for same, row in zip(agreed, rows, strict=True) if row["hard"]]
+    hard = [pair for pair, row in zip(found, rows, strict=True) if row.get("hard")]
     return {
-        "agreement": 100 * sum(agreed) / len(rows),
-        "hard": 100 * sum(hard) / len(hard),
-        "false positives": sum(right and not row["label"] for right, row in zip(found, rows, strict=True)),
-        "false negatives": sum(row["label"] and not right for right, row in zip(found, rows, strict=True)),
+        "agreement": agreement(found),
+        **({"hard": agreement(hard)} if hard else {}),
+        "false positives": found.count((True, False)),
+        "false negatives": found.count((False, True)),
         "seconds": 1000 * seconds / len(rows),
         "slowest": longest,
     }
+
+
+def agreement(found: list[tuple[bool, bool]]) -> float:
+    """Share of equal (verdict, label) in percent."""
+    return 100 * sum(verdict == label for verdict, label in found) / len(found)
 
 
 def votes(questions: int = 500, samples: int = 64) -> float:
@@ -88,75 +101,55 @@ def votes(questions: int = 500, samples: int = 64) -> float:
     return time.perf_counter() - started
 
 
-def outputs(data: Path) -> dict[str, float]:
-    """Seconds for all outputs of GSM8K (1,319) and for 5,000 of MATH, whole responses."""
-    found = {}
-    for name, file, count in (
-        ("1,319 GSM8K outputs", "rho-math-7b.gsm8k.cot", 1319),
-        ("5,000 MATH outputs", "rho-math-1b.math500.cot", 5000),
+def outputs(rows: list[dict[str, Any]], count: int) -> float:
+    """Seconds for `count` whole responses, all different."""
+    started = time.perf_counter()
+    for place in range(count):
+        row = rows[place % len(rows)]
+        item = Item(str(place), row["question"], row["gold"])
+        grade_response(None, item, row["response"] + " " * (place // len(rows)))
+    return time.perf_counter() - started
+
+
+def time_rows(data: Path | None, labelled: list[dict[str, Any]]) -> list[Row]:
+    """Seconds for whole responses, and for the votes of a benchmark."""
+    timed = [("Maj@64 of 500 questions", votes(), "generated answers")]
+    for count, benchmark, file in (
+        (1319, "GSM8K", "rho-math-7b.gsm8k.cot"),
+        (5000, "MATH", "rho-math-1b.math500.cot"),
     ):
-        with gzip.open(data / f"model_outputs/{file}.jsonl.gz", "rt") as stream:
-            rows = list(map(json.loads, stream))
-        started = time.perf_counter()
-        for place in range(count):
-            row = rows[place % len(rows)]
-            grade_response(
-                None,
-                Item(row["id"], row["question"], row["gold"]),
-                row["response"] + " " * (place // len(rows)),
-            )
-        found[name] = time.perf_counter() - started
-    return found
-
-
-def table(data: Path) -> list[dict[str, Any]]:
-    """The rows of the result; a ratio above 1 means that ours is better."""
-    rows = pairs(data)
-    mine, theirs = measure(ours, rows), measure(peer(), rows)
-    units = {"agreement": "%", "hard": "%", "seconds": "s per 1,000 pairs", "slowest": "s"}
-    result = []
-    for what, value in mine.items():
-        other = theirs[what]
-        better = value / other if what in ("agreement", "hard") else other / value if value else None
-        result.append(
-            {
-                "what": f"grader: {what}",
-                "unit": units.get(what, "pairs"),
-                "ours": value,
-                "peer": other,
-                "peer_name": PEER,
-                "ratio": better,
-            }
-        )
-    alone = {**outputs(data), "Maj@64 of 500 questions": votes()}
-    return result + [
-        {
-            "what": f"grader: {what}",
-            "unit": "s",
-            "ours": value,
-            "peer": None,
-            "peer_name": None,
-            "ratio": None,
-        }
-        for what, value in alone.items()
+        name = "answers of the labelled pairs in a sentence"
+        path = larger_set(data, f"model_outputs/{file}.jsonl.gz", name)
+        if path:
+            rows, name = read(path), file
+        else:
+            rows = [row | {"response": f"So the answer is \\boxed{{{row['pred']}}}."} for row in labelled]
+            benchmark = "generated"
+        timed.append((f"{count:,} {benchmark} outputs", outputs(rows, count), name))
+    alone = {"unit": "s", "peer": None, "peer_name": None, "ratio": None}
+    return [
+        {"what": f"grader: {what}", "ours": seconds, "data": name} | alone for what, seconds, name in timed
     ]
 
 
+def table(data: Path | None) -> list[Row]:
+    """The rows of the result."""
+    name, labelled = labelled_pairs(data)
+    mine, theirs = measure(ours, labelled), measure(peer(), labelled)
+    units = {"agreement": "%", "hard": "%", "seconds": "s per 1,000 pairs", "slowest": "s"}
+    result = []
+    for what, value in mine.items():
+        unit, other = units.get(what, "pairs"), theirs[what]
+        better, worse = (value, other) if unit == "%" else (other, value)
+        row = {"what": f"grader: {what}", "unit": unit, "ours": value, "peer": other, "peer_name": PEER}
+        result.append(row | {"ratio": better / worse if worse else None, "data": name})
+    return result + time_rows(data, labelled)
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument(
-        "--data", type=Path, default=ROOT.parent / "shared/data", help="labelled pairs and outputs"
-    )
-    parser.add_argument("--output", type=Path, default=RESULT)
-    arguments = parser.parse_args()
+    data = data_folder(__doc__)
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    rows = table(arguments.data)
-    machine = f"{platform.machine()}, 1 core, Python {platform.python_version()}"
-    arguments.output.parent.mkdir(parents=True, exist_ok=True)
-    arguments.output.write_text(json.dumps({"machine": machine, "rows": rows}, indent=2) + "\n")
-    for row in rows:
-        other = "" if row["peer"] is None else f"{row['peer']:10.3f} {row['peer_name']}"
-        print(f"{row['what']:36} {row['ours']:10.3f} {other:24} {row['unit']}")
+    publish("grader", table(data), "one used")
 
 
 if __name__ == "__main__":

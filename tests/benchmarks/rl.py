@@ -1,4 +1,4 @@
-"""GRPO beside TRL's GRPOTrainer on the CPU: `make bench-rl` prints a table, writes results/bench/rl.json.
+"""`make bench-rl`: GRPO beside TRL's GRPOTrainer on the CPU.
 
 Both get the same model, prompts, group size, lengths, rewards and one thread; runs alternate, each in its own
 process, and medians count. A step is sampling and one update. The train phase is measured on the same stored
@@ -10,7 +10,6 @@ CPU.
 import argparse
 import json
 import os
-import platform
 import random
 import resource
 import statistics
@@ -21,11 +20,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+from table import publish
+
 QUESTIONS, GROUP, LONGEST = 8, 16, 64
 SIZE = {"step": 1000, "train": 1000, "memory": 100_000}  # vocabulary of each measurement
 STEPS = {"step": 4, "train": 4, "memory": 1}  # of each run; the first one is not counted in seconds
 RUNS = {"step": 2, "train": 2, "memory": 1}
-RESULT = Path("results/bench/rl.json")
 
 
 def reward_of(tokens: list[int]) -> float:
@@ -242,13 +242,6 @@ def measured(side: str, folder: Path, what: str) -> dict[str, Any]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def machine() -> str:
-    """The processor's name and number of cores."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
-    return f"{names[0] if names else platform.machine()}, {os.cpu_count()} cores, one thread used"
-
-
 def compare(what: str, label: str, unit: str) -> dict[str, Any]:
     """Alternating runs of both sides; the row of the table."""
     with tempfile.TemporaryDirectory() as name:
@@ -261,7 +254,9 @@ def compare(what: str, label: str, unit: str) -> dict[str, Any]:
         pools = [[second for run in runs for second in run[side]["seconds"]] for side in (0, 1)]
         mine, theirs = map(statistics.median, pools)
     row = {"what": label, "unit": unit, "ours": round(mine, 3), "peer": round(theirs, 3)}
-    return row | {"peer_name": "TRL 1.16 GRPOTrainer", "ratio": round(theirs / mine, 2)}
+    print(f"{label}: ours {row['ours']}, TRL {row['peer']} {unit}", flush=True)
+    row |= {"peer_name": "TRL 1.16 GRPOTrainer", "ratio": round(theirs / mine, 2)}
+    return row | {"data": "random prompts and outputs"}
 
 
 def main() -> None:
@@ -280,14 +275,7 @@ def main() -> None:
         "train": ("train phase on the same outputs, vocabulary 1,000", "s"),
         "memory": ("peak memory of training on the same outputs, vocabulary 100,000", "MB"),
     }
-    rows: list[dict[str, Any]] = []
-    RESULT.parent.mkdir(parents=True, exist_ok=True)
-    for what in arguments.what or SIZE:
-        row = compare(what, *labels[what])
-        rows.append(row)
-        numbers = f"{row['ours']:>10} {row['peer']:>10} {row['unit']:<3} x{row['ratio']}"
-        print(f"{row['what']:<70} {numbers}", flush=True)
-        RESULT.write_text(json.dumps({"machine": machine(), "rows": rows}, indent=1) + "\n")
+    publish("rl", [compare(what, *labels[what]) for what in arguments.what or SIZE], "one thread used")
 
 
 if __name__ == "__main__":

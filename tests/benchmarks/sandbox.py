@@ -1,21 +1,18 @@
-"""What the sandbox costs a program: `make bench-sandbox` prints a table, writes results/bench/sandbox.json.
+"""`make bench-sandbox`: what the sandbox costs a program.
 
 Each program runs many times in one warm worker, and as often in a fresh interpreter without any protection;
 medians count. The peer is that fresh interpreter: what `subprocess.run` of model-written code costs.
 """
 
-import json
-import os
-import platform
 import statistics
 import subprocess
 import sys
 import time
-from pathlib import Path
+
+from table import Row, publish
 
 from pipeline.evaluate.sandbox.pool import Sandbox
 
-RESULT = Path("results/bench/sandbox.json")
 REPEATS = 30
 PROGRAMS = {
     "print a number": "print(42)",
@@ -32,7 +29,7 @@ def seconds(call) -> float:
     return time.perf_counter() - started
 
 
-def measure(sandbox: Sandbox, name: str, code: str) -> dict[str, object]:
+def measure(sandbox: Sandbox, name: str, code: str) -> Row:
     """Milliseconds of one program, ours and in a fresh interpreter."""
     (outcome,) = sandbox.run([code], 30.0)
     assert outcome.status == "ok", outcome
@@ -42,17 +39,13 @@ def measure(sandbox: Sandbox, name: str, code: str) -> dict[str, object]:
         seconds(lambda: subprocess.run(fresh, capture_output=True, check=True)) for _ in range(5)
     )
     row = {"what": name, "unit": "ms", "ours": 1000 * ours, "peer": 1000 * peer}
-    return row | {"peer_name": "fresh interpreter", "ratio": peer / ours}
+    return row | {"peer_name": "fresh interpreter", "ratio": peer / ours, "data": "one program"}
 
 
 def main() -> None:
     with Sandbox(1) as sandbox:
         rows = [measure(sandbox, name, code) for name, code in PROGRAMS.items()]
-    for row in rows:
-        print(f"{row['what']:32} {row['ours']:8.1f} ms   fresh interpreter {row['peer']:8.1f} ms")
-    RESULT.parent.mkdir(parents=True, exist_ok=True)
-    machine = {"cores": len(os.sched_getaffinity(0)), "python": platform.python_version()}
-    RESULT.write_text(json.dumps({"machine": machine, "rows": rows}, indent=1) + "\n")
+    publish("sandbox", rows, "one used")
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ decreasing) without checkpointing. On a GPU `training_gpu.py` adds its rows.
 import argparse
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -19,6 +18,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from table import publish
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
@@ -261,8 +261,8 @@ def rows_of(found: dict[str, dict], loader: float) -> list[dict]:
         if name != "trl-packed":  # its packing puts other examples into a step
             gap = max(abs(a - b) for a, b in zip(ours["losses"], run["losses"], strict=True))
             print(f"largest difference of the loss from {RUNS[name]}: {gap:.2g}")
-    row = {"what": "token loader", "unit": "tokens/s", "ours": loader, "peer": speed(ours)}
-    rows.append(row | {"peer_name": "what the trainer consumes", "ratio": loader / row["peer"]})
+    row = {"what": "token loader", "unit": "tokens/s", "ours": loader}
+    rows.append(row | {"peer": None, "peer_name": None, "ratio": None})
     return rows
 
 
@@ -286,15 +286,11 @@ def main() -> None:
         from training_gpu import gpu_rows
 
         rows += gpu_rows()
-    machine = f"{platform.processor() or platform.machine()}, {arguments.threads} threads"
-    for row in rows:
-        print(
-            f"{row['what']:16} {row['ours']:12,.2f} {row['peer']:12,.2f} {row['unit']:14} "
-            f"{row['ratio']:6.2f}x {row['peer_name']}"
-        )
-    output = ROOT / "results/bench/training.json"
-    output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(json.dumps({"machine": machine, "rows": rows}, indent=1) + "\n")
+    publish(
+        "training",
+        [row | {"data": "random tokens, lengths as in GSM8K and MATH"} for row in rows],
+        f"{arguments.threads} threads",
+    )
 
 
 if __name__ == "__main__":
