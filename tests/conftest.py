@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 ROOT = Path(__file__).resolve().parents[1]
 IN_PARALLEL = "PYTEST_XDIST_WORKER" in os.environ
@@ -68,8 +69,14 @@ def copy_checkout(folder: Path) -> Checkout:
 
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
-    """A checkout in which the small workflow has run to completion."""
-    checkout = copy_checkout(tmp_path_factory.mktemp("checkout"))
-    done = checkout.snakemake()
-    assert done.returncode == 0, done.stdout[-5000:]
-    return checkout
+    """A checkout in which the small workflow has run to completion: run once, copied for each worker."""
+    folder = tmp_path_factory.getbasetemp()
+    first = (folder.parent if IN_PARALLEL else folder) / "finished-checkout"
+    with FileLock(first.with_suffix(".lock")):
+        if not first.exists():
+            building = copy_checkout(first.with_suffix(".building"))
+            done = building.snakemake()
+            assert done.returncode == 0, done.stdout[-5000:]
+            building.folder.rename(first)
+    subprocess.run(["cp", "-a", first, folder / "checkout"], check=True)
+    return Checkout(folder / "checkout")

@@ -161,19 +161,91 @@ def test_editing_the_grader_reruns_evaluations_and_marks_older_models(finished: 
     assert not rules(plan) & {"cpt_model", "sft_model", "rl_model", "reward_model", "corpus_train"}
 
 
-def test_a_stage_that_failed_after_a_change_runs_again_with_all_after_it(finished: Checkout) -> None:
-    """The stale-report trap: a failed job's outputs are deleted, and what is missing counts as unneeded."""
-    checkout = copy_checkout(finished.folder.parent / "stale")
-    for name in ("results", ".snakemake"):
-        subprocess.run(["cp", "-a", finished.folder / name, checkout.folder / name], check=True)
-    (checkout.folder / "pipeline/sft.py").write_text("raise SystemExit('broken')\n")
+def copy_finished(finished: Checkout, folder: Path) -> Checkout:
+    """A checkout with the small run's results but without Snakemake's own records, as in a new clone."""
+    checkout = copy_checkout(folder)
+    subprocess.run(["cp", "-r", finished.folder / "results", folder / "results"], check=True)
+    return checkout
+
+
+def run(checkout: Checkout, change: dict, *targets: str) -> str:
+    """Run the small workflow to its end under an overlay; returns what Snakemake printed."""
+    (checkout.folder / "change.yaml").write_text(yaml.safe_dump(change, sort_keys=False))
+    done = checkout.snakemake(*targets, overlays=[*OVERLAYS, "change.yaml"])
+    assert done.returncode == 0, done.stdout[-3000:]
+    return done.stdout
+
+
+def test_results_copied_into_a_new_clone_are_not_made_again(finished: Checkout, tmp_path: Path) -> None:
+    assert planned(copy_finished(finished, tmp_path)) == set()
+
+
+def test_a_new_key_whose_default_changes_nothing_reruns_nothing(finished: Checkout) -> None:
+    path = finished.folder / "pipeline/config/cpt.py"
+    original = path.read_text()
+    path.write_text(original + '    extra: bool = key(False, "an option that nobody has asked for yet")\n')
+    try:
+        assert planned(finished) == set()
+        assert "cpt_model model=base" in planned(finished, {"cpt": {"extra": True}})
+    finally:
+        path.write_text(original)
+
+
+def test_a_lost_output_is_made_again(finished: Checkout) -> None:
+    path = finished.result("rl/grpo/data")
+    path.rename(path.with_name("moved"))
+    try:
+        assert planned(finished) == {"rl_model model=grpo", "evaluate_model model=grpo", "report"}
+    finally:
+        path.with_name("moved").rename(path)
+    assert planned(finished) == set()
+
+
+def test_a_variant_that_fails_runs_again_with_all_after_it_and_leaves_the_result_before_it(
+    finished: Checkout, tmp_path: Path
+) -> None:
+    checkout = copy_finished(finished, tmp_path)
+    weights = checkout.result("sft/instruct/data/model.safetensors").read_bytes()
+    program = checkout.folder / "pipeline/sft.py"
+    original = program.read_text()
+    program.write_text("raise SystemExit('broken')\n")
     change = {"models": {"instruct": {"learning_rate": 0.123}}}
     (checkout.folder / "change.yaml").write_text(yaml.safe_dump(change))
-    failed = checkout.snakemake(overlays=[*OVERLAYS, "change.yaml"])
-    assert failed.returncode != 0
-    again = planned(checkout, change)
-    assert {"sft_model model=instruct", "rl_model model=grpo", "report"} <= again
-    assert "sft_model model=instruct" in planned(checkout)
+    assert checkout.snakemake(overlays=[*OVERLAYS, "change.yaml"]).returncode != 0
+    assert {"sft_model model=instruct", "rl_model model=grpo", "report"} <= planned(checkout, change)
+    program.write_text(original)
+    assert planned(checkout) == set()
+    assert checkout.result("sft/instruct/data/model.safetensors").read_bytes() == weights
+
+
+def test_turning_a_key_back_takes_the_stored_result(finished: Checkout, tmp_path: Path) -> None:
+    checkout = copy_finished(finished, tmp_path)
+    page, before = checkout.result("report/index.html"), checkout.result("report/run.json").read_text()
+    first = page.read_bytes()
+    run(checkout, {"report": {"samples": 3}})
+    assert page.read_bytes() != first
+    assert "report: made before from the same inputs and settings" in run(checkout, {})
+    assert page.read_bytes() == first and checkout.result("report/run.json").read_text() == before
+
+
+def test_a_new_benchmark_costs_a_model_only_that_benchmark_and_no_training(
+    finished: Checkout, tmp_path: Path
+) -> None:
+    """Its questions are not in the corpus, so decontamination leaves the same bytes."""
+    checkout = copy_finished(finished, tmp_path)
+    question = "Zwölf Boxkämpfer jagen Viktor quer über den großen Sylter Deich. How many fighters are there?"
+    row = {"id": "toy-1", "question": question, "answer": "12", "lang": "en"}
+    (checkout.folder / "toy.jsonl").write_text(json.dumps(row) + "\n")
+    grpo = {"benchmarks": ["miniweb", "heldout", "toy"]}
+    change = {"benchmarks": {"toy": {"source": "toy.jsonl"}}, "models": {"grpo": grpo}}
+    text = run(checkout, change, "evaluate")
+    for name in ("tokens/math", "cpt/base", "sft/instruct", "rl/grpo"):
+        assert f"{name}: made before" in text
+    scores = json.loads(checkout.result("evaluate/grpo/data/scores.json").read_text())
+    before = json.loads(finished.result("evaluate/grpo/data/scores.json").read_text())
+    assert scores.pop("toy")["chat_cot"]["n"] == 1 and scores == before
+    counters = json.loads(checkout.result("evaluate/grpo/run.json").read_text())["counters"]
+    assert counters["vllm.requests"] == 1 + 4  # the greedy answer and the samples
 
 
 def test_a_dry_run_in_a_fresh_checkout_shows_every_stage(tmp_path: Path) -> None:
