@@ -13,25 +13,13 @@ from typing import Any
 
 from safetensors import safe_open
 
+from pipeline import stages
 from pipeline.common.manifest import code_hash
 from pipeline.common.rows import read_rows
 from pipeline.common.stage import InputError
 
-# The stages in order, with the titles of their chapters.
-STAGES = {
-    "miniweb": "Generated web",
-    "crawl": "Crawl",
-    "corpus": "Corpus",
-    "decontaminate": "Decontamination",
-    "tokens": "Tokens",
-    "cpt": "Pre-training",
-    "sft": "Fine-tuning",
-    "reward": "Reward models",
-    "rl": "Reinforcement learning",
-    "evaluate": "Evaluation",
-}
+STAGES = {stage.name: stage.title for stage in stages.STAGES if stage.name != "report"}
 ORDER = tuple(STAGES)
-TEXT_STAGES = ("cpt", "sft", "rl")  # their models write text; a reward model does not
 FILES = ("truth", "seed_urls", "background_urls", "claims", "paper")
 
 
@@ -138,7 +126,7 @@ class Run:
     @cached_property
     def models(self) -> dict[str, Model]:
         """Language models by name: those trained here, and outside ones that were only evaluated."""
-        trained = [_model(result) for stage in TEXT_STAGES for result in self.of(stage)]
+        trained = [_model(result) for stage in stages.TEXT_STAGES for result in self.of(stage)]
         found = {model.name: model for model in trained}
         for result in self.of("evaluate"):
             stage = result.config.get("model_stage", "outside")
@@ -154,7 +142,7 @@ class Run:
 
 def _model(result: Finished) -> Model:
     upstream = [name.partition("/") for name in result.upstream]
-    parents = [name for stage, _, name in upstream if stage in TEXT_STAGES]
+    parents = [name for stage, _, name in upstream if stage in stages.TEXT_STAGES]
     mixtures = [name for stage, _, name in upstream if stage == "tokens" and name != "tokenizer"]
     parent, mixture = next(iter(parents), None), next(iter(mixtures), None)
     return Model(result.instance, result.stage, parent, mixture, result.config, parameter_count(result.data))
