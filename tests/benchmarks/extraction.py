@@ -186,7 +186,7 @@ def formula_rows() -> list[Row]:
             "peer": round(peer := kept(extractor), 2),
             "peer_name": name,
             "ratio": round(ours / peer, 3) if peer else None,
-            "data": "golden formulas of tests/test_crawl_math.py",
+            "data": "golden formulas of tests/test_formulas.py",
         }
         for name, extractor in peers.items()
     ]
