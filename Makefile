@@ -9,7 +9,7 @@ RUN = demo$(if $(filter-out 0,$(SEED)),-seed$(SEED))
 BIN = .venv/bin
 SNAKEMAKE = PATH="$(CURDIR)/$(BIN):$$PATH" snakemake --profile workflow/profiles/local --quiet rules --cores $(CORES)
 
-.PHONY: setup peers demo compare real bench bench-corpus bench-training bench-rl bench-grader bench-sandbox test test-fast test-environment test-slurm lint lock schema clean
+.PHONY: setup peers demo compare real bench bench-corpus bench-training bench-rl bench-grader bench-sandbox test test-fast test-environment test-slurm lint lock schema clean clean-store
 
 setup: .venv/complete
 
@@ -97,6 +97,10 @@ lock:
 	  --unsafe-package torchvision --unsafe-package torchaudio --unsafe-package torchcodec \
 	  --output-file requirements/cpu.lock requirements/cpu.in
 	rm -rf .venv-lock
+
+# Drops the demo's stored results that its configuration no longer names. Other runs: python -m pipeline.status --clean-store
+clean-store: setup
+	$(BIN)/python -m pipeline.status --configfile configs/demo.yaml --config run=$(RUN) seed=$(SEED) --clean-store
 
 clean:
 	rm -rf results work .snakemake

@@ -1,7 +1,6 @@
 """The whole configuration: sections, named nodes, and how a model's node overrides its stage's section.
 
-`resolve` turns what Snakemake read from the YAML files into validated sections. Every error is one line that
-names the key.
+`Config` validates what Snakemake read from the YAML files. Every error is one line that names the key.
 """
 
 import difflib
@@ -11,44 +10,22 @@ from typing import Any, Literal
 import yaml
 from pydantic import ValidationError
 
-from pipeline.config.corpus import CorpusSection
-from pipeline.config.cpt import CptSection
-from pipeline.config.crawl import CrawlSection
-from pipeline.config.decontaminate import DecontaminateSection
-from pipeline.config.evaluate import BenchmarkNode, EvaluateSection, Mode
+from pipeline.config.evaluate import BenchmarkNode, Mode
 from pipeline.config.launch import LaunchSection
-from pipeline.config.miniweb import MiniwebSection
-from pipeline.config.report import ReportSection
-from pipeline.config.reward import RewardSection
-from pipeline.config.rl import RlSection
 from pipeline.config.section import Section, key
-from pipeline.config.sft import SftSection
-from pipeline.config.tokens import MixtureNode, TokensSection
+from pipeline.config.tokens import MixtureNode
+from pipeline.stages import MODEL_STAGES, STAGES
 
-SECTIONS: dict[str, type[Section]] = {
-    "miniweb": MiniwebSection,
-    "crawl": CrawlSection,
-    "corpus": CorpusSection,
-    "decontaminate": DecontaminateSection,
-    "tokens": TokensSection,
-    "cpt": CptSection,
-    "sft": SftSection,
-    "reward": RewardSection,
-    "rl": RlSection,
-    "evaluate": EvaluateSection,
-    "report": ReportSection,
-    "launch": LaunchSection,
+SECTIONS: dict[str, type[Section]] = {stage.name: stage.section for stage in STAGES} | {
+    "launch": LaunchSection
 }
 BENCHMARKS = Path(__file__).resolve().parents[2] / "configs/benchmarks"
-MODEL_STAGES = ("cpt", "sft", "reward", "rl")
 
 
 class ModelNode(Section):
     """A named model; all keys that are not listed here override the section of its stage."""
 
-    stage: Literal["cpt", "sft", "reward", "rl"] = key(
-        "sft", "stage that makes the model: cpt, sft, reward or rl"
-    )
+    stage: Literal[MODEL_STAGES] = key("sft", "stage that makes the model: cpt, sft, reward or rl")
     parent: str | None = key(None, "name of the model it starts from")
     init: str | None = key(
         None, "start instead from a folder, a hub id, or `scratch`: entering the workflow at this stage"
