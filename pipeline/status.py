@@ -62,16 +62,19 @@ def _list(names: list[str]) -> str:
 
 
 def summary(run: Run) -> list[str]:
-    """The lines that the command prints, the report's own and a total if nothing is to be done."""
+    """The lines that the command prints; instances of a stage with the same reason share one."""
+    after = followers(run)
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for name in after:
+        groups.setdefault((name.partition("/")[0], *run.state(name).reasons), []).append(name)
     lines = []
-    for name, after in followers(run).items():
-        state = run.state(name)
-        times = [seconds(run, each) for each in [name, *after] if not run.state(each).stored]
-        parts = [", ".join(state.reasons)]
-        parts += [f"then {_list(after)}"] if after else []
+    for (_, *reasons), names in groups.items():
+        then = [follower for name in names for follower in after[name]]
+        times = [seconds(run, each) for each in [*names, *then] if not run.state(each).stored]
+        parts = [", ".join(reasons), *([f"then {_list(then)}"] if then else [])]
         if times and None not in times:
             parts.append(f"about {duration(sum(filter(None, times)))}")
-        lines.append(f"{name}: {'; '.join(parts)}")
+        lines.append(f"{_list(names)}: {'; '.join(parts)}")
     return lines or [f"{run.folder}: all {len(run.states)} results are current"]
 
 

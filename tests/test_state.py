@@ -65,12 +65,9 @@ def test_a_changed_key_is_one_line_with_old_and_new_value_what_follows_and_the_t
 
 def test_two_causes_are_two_lines(there: Path) -> None:
     found = lines({"models": {"grpo": {"kl_coefficient": 0.04}}, "evaluate": {"temperature": 0.9}})
-    assert [line.partition(":")[0] for line in found] == [
-        "rl/grpo",
-        "evaluate/base",
-        "evaluate/instruct",
-        "evaluate/tool",
-        "evaluate/grpo",
+    assert [line.partition(";")[0] for line in found] == [
+        "rl/grpo: kl_coefficient 0.0 -> 0.04",
+        "evaluate/base, evaluate/instruct, evaluate/tool, evaluate/grpo: temperature 0.7 -> 0.9",
     ]
 
 

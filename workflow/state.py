@@ -25,8 +25,8 @@ LONGEST = 60  # characters of a value in a reason
 class State:
     """What is known of an instance. `entry` is None while something before it is not current.
 
-    `reasons`: why it is not current, apart from what stands before it; `stored`: it was made before with what
-    it is now, so its job only moves the link.
+    `reasons`: why it is not current; none if that follows from what stands before it. `stored`: it was made
+    before with what it is now, so its job only moves the link.
     """
 
     current: bool = False
@@ -78,7 +78,8 @@ class Run:
             if problem and state.entry.manifest.is_file():
                 state.reasons = [problem]
                 return state
-        state.reasons = self._reasons(instance, now)
+        if ready or (self.folder / instance.name / "manifest.json").is_file():
+            state.reasons = self._reasons(instance, now)
         if state.stored:
             state.reasons.append("made before, the store has it")
         return state
@@ -113,7 +114,7 @@ class Run:
             return ["made by a version that kept no record of its inputs"]
         reasons = self._changed_keys(instance, before, now)
         reasons += [
-            f"{key} changed"
+            f"input {key} changed"
             for key in sorted(before["inputs"].keys() | now["inputs"].keys())
             if _differ(before["inputs"].get(key, []), now["inputs"].get(key, []))
         ]
