@@ -82,6 +82,8 @@ class Run:
             state.reasons = self._reasons(instance, now)
         if state.stored:
             state.reasons.append("made before, the store has it")
+        elif ready and not known and not state.reasons:
+            state.reasons.append("a large input was never read")
         return state
 
     def _identity(self, instance: Instance) -> dict[str, Any]:
@@ -138,9 +140,9 @@ class Run:
 
 def _differ(before: list[str], now: list[str | None]) -> bool:
     """Whether inputs differ as far as is known: those not made yet may come out as they were."""
-    return len(before) != len(now) or any(
-        new is not None and new != old for old, new in zip(before, now, strict=True)
-    )
+    if None in now:
+        return any(new is not None and new not in before for new in now)
+    return before != now
 
 
 def _differences(
