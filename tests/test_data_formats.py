@@ -1,4 +1,5 @@
-"""Each example of docs/data.md goes through the reader of the program that it is written for.
+"""Each example of docs/data.md goes through the reader of the program that it is written for, and those of
+docs/evaluation.md give the outputs that the page shows.
 
 An example is a code block whose opening line names a kind of text and a file: "```jsonl sft.jsonl".
 """
@@ -31,8 +32,11 @@ from pipeline.crawl.index import read_index
 from pipeline.crawl.sources import expand
 from pipeline.decontaminate import pages
 from pipeline.decontaminate.ngrams import Match
+from pipeline.evaluate import grade, sandbox
+from pipeline.evaluate import score as score_outputs
 from pipeline.evaluate.benchmarks import Item, load
 from pipeline.evaluate.prompts import choose_exemplars, few_shot_text, read_layout
+from pipeline.grader.answers import compare
 from pipeline.report.collect import Run, read_lines
 from pipeline.report.compare import _answers, by_k
 from pipeline.report.truth import pages_by_scope
@@ -42,7 +46,7 @@ from pipeline.tokens.texts import read_texts
 
 PAGE = (ROOT / "docs/data.md").read_text()
 EXAMPLE = re.compile(r"^```\w+ (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-EXAMPLES = {name: text for name, text in EXAMPLE.findall(PAGE)}
+EXAMPLES = dict(EXAMPLE.findall(PAGE + (ROOT / "docs/evaluation.md").read_text()))
 
 
 @pytest.fixture
@@ -227,6 +231,34 @@ def test_rollouts(example: Any) -> None:
 def test_step_labels(example: Any) -> None:
     (solution,) = read_labels([str(example("step_labels.jsonl"))])
     assert len(solution.steps) == len(solution.ends) == len(solution.hard) == len(solution.soft)
+
+
+def test_grading_pairs_gives_the_verdicts_that_are_shown(example: Any, tmp_path: Path) -> None:
+    grade.main(["--input", str(example("pairs.jsonl")), "--output", str(tmp_path / "out.jsonl")])
+    assert rows(tmp_path / "out.jsonl") == rows(example("verdicts.jsonl"))
+
+
+def test_the_table_of_verdicts_is_the_graders() -> None:
+    table = (ROOT / "docs/evaluation.md").read_text().split("| reference | answer |")[1].split("\n\n")[0]
+    lines = re.findall(r"^\| `(.+?)` \| `(.+?)` \| (\w+) \| ([\w ]+)", table, re.MULTILINE)
+    found = [(reference, answer, compare(reference, answer)) for reference, answer, *_ in lines]
+    assert len(lines) == 10
+    assert [(a, b, verdict.verdict, verdict.reason) for a, b, verdict in found] == [
+        (a, b, verdict, reason.strip()) for a, b, verdict, reason in lines
+    ]
+
+
+def test_scoring_outputs_gives_the_scores_that_are_shown(example: Any, tmp_path: Path) -> None:
+    arguments = ["--benchmark", "mine", "--references", str(example("references.jsonl"))]
+    arguments += ["--outputs", str(example("outputs.jsonl")), "--profile", "official"]
+    score_outputs.main([*arguments, "--output", str(tmp_path / "out.json")])
+    assert json.loads((tmp_path / "out.json").read_text()) == json.loads(EXAMPLES["score.json"])
+
+
+def test_running_programs_gives_the_results_that_are_shown(example: Any, tmp_path: Path) -> None:
+    arguments = ["--input", str(example("programs.jsonl")), "--output", str(tmp_path / "out.jsonl")]
+    sandbox.main([*arguments, "--timeout", "2", "--workers", "1"])
+    assert rows(tmp_path / "out.jsonl") == rows(example("results.jsonl"))
 
 
 def test_log_of_rl(example: Any) -> None:
