@@ -1,0 +1,265 @@
+"""Each example of docs/data.md goes through the reader of the program that it is written for, and those of
+docs/evaluation.md give the outputs that the page shows.
+
+An example is a code block whose opening line names a kind of text and a file: "```jsonl sft.jsonl".
+"""
+
+import json
+import re
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+import zstandard
+from conftest import ROOT
+
+from pipeline.common.identity import damage, read_manifest
+from pipeline.common.rows import read_rows
+from pipeline.common.shards import read_documents, write_table
+from pipeline.common.stage import InputError
+from pipeline.config.evaluate import BenchmarkNode
+from pipeline.config.rl import RewardWeights
+from pipeline.config.root import validated
+from pipeline.config.tokens import MixtureNode
+from pipeline.corpus import candidates, convergence, score
+from pipeline.corpus.annotations import read_annotations
+from pipeline.corpus.lists import Survivors, read_urls
+from pipeline.corpus.out_of_distribution import read_set
+from pipeline.crawl import dedup, extract
+from pipeline.crawl.index import read_index
+from pipeline.crawl.sources import expand
+from pipeline.decontaminate import pages
+from pipeline.decontaminate.ngrams import Match
+from pipeline.evaluate import grade, sandbox
+from pipeline.evaluate import score as score_outputs
+from pipeline.evaluate.benchmarks import Item, load
+from pipeline.evaluate.prompts import choose_exemplars, few_shot_text, read_layout
+from pipeline.grader.answers import compare
+from pipeline.report.collect import Run, read_lines
+from pipeline.report.compare import _answers, by_k
+from pipeline.report.truth import pages_by_scope
+from pipeline.reward.replay import read_labels
+from pipeline.rl.rollout import read_groups
+from pipeline.tokens.texts import read_texts
+
+PAGE = (ROOT / "docs/data.md").read_text()
+EXAMPLE = re.compile(r"^```\w+ (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+EXAMPLES = dict(EXAMPLE.findall(PAGE + (ROOT / "docs/evaluation.md").read_text()))
+
+
+@pytest.fixture
+def example(tmp_path: Path) -> Any:
+    """Write the example of this name to a file; returns its path."""
+
+    def write(name: str) -> Path:
+        path = tmp_path / name
+        path.write_text(EXAMPLES[name])
+        return path
+
+    return write
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    return [row for _, row in read_rows(str(path))]
+
+
+def columns(table: str) -> list[str]:
+    """The columns that the page describes below the heading of a table."""
+    section = PAGE.split(f"\n### {table}\n")[1].split("\n#")[0]
+    cells = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
+    return [name for cell in cells for name in re.findall(r"`(\w+)`", cell)]
+
+
+def no_duplicates(folder: Path) -> Survivors:
+    write_table(folder / "duplicates.parquet", [], dedup.DUPLICATES)
+    return Survivors(folder)
+
+
+def test_every_example_has_a_test() -> None:
+    source = Path(__file__).read_text()
+    assert EXAMPLES and all(f'"{name}"' in source for name in EXAMPLES)
+
+
+def test_fine_tuning_rows(example: Any, tmp_path: Path) -> None:
+    from tiny_model import save_tiny_model
+
+    from pipeline.common.model import load_tokenizer
+    from pipeline.config.sft import SftSection
+    from pipeline.sft import encode_examples
+
+    tokenizer = load_tokenizer(save_tiny_model(tmp_path / "model", seed=0))
+    path = example("sft.jsonl")
+    assert {row["format"] for row in rows(path)} == set(SftSection().suffix)
+    found = encode_examples([str(path)], tokenizer, SftSection(context=4096))
+    assert len(found.kept) == len(rows(path)) and not found.left_out
+    ids, own = found.kept[-1]  # tool: what the program printed is not learnt
+    learnt = tokenizer.decode(ids[own])
+    assert "print(7 + 8)" in learnt and "```output\nThe answer" in learnt.replace("\n\n", "\n")
+    assert "15\n```" not in learnt
+
+
+def test_bench_format(example: Any) -> None:
+    path = example("benchmark.jsonl")
+    items = load("sums", BenchmarkNode(source=str(path)), [str(path)])
+    assert [item.answer for item in items] == ["15", "B", "AC", "B", "15", "\\frac{3}{4}"]
+    assert items[0].labels == {"subject": "sums", "level": 1} and items[4].id == "sums-4"
+    assert all(item.solution for item in (items[0], *items[4:]))
+    node = validated(BenchmarkNode, yaml.safe_load(example("benchmark.yaml").read_text()), "benchmarks.sums")
+    assert load("sums", node, [str(path)])[0] == items[0]
+
+
+def test_prompt_layout_gives_the_prompt_that_is_shown(example: Any) -> None:
+    layout = read_layout(example("layout.yaml"))
+    shots = choose_exemplars(layout, [], 1, "benchmarks.sums")
+    prompt = few_shot_text(layout, shots, Item("sum-1", "What is 7 + 8?", "15"))
+    assert prompt + "\n" == EXAMPLES["prompt.txt"]
+
+
+def test_reward_function(example: Any) -> None:
+    from pipeline.rl.rewards import load_function
+
+    path = example("reward.py")
+    function = load_function(f"{path}:short")
+    assert function(Item("sum-1", "What is 7 + 8?", "15"), "15") == 1.0
+    weights = validated(RewardWeights, yaml.safe_load(example("rewards.yaml").read_text()), "rl.rewards")
+    assert list(weights.functions.values()) == [0.2]
+
+
+def test_mixture(example: Any) -> None:
+    node = validated(MixtureNode, yaml.safe_load(example("mixture.yaml").read_text()), "mixtures.math")
+    assert node.sources["code"].text == "content"
+    texts = list(read_texts(str(example("mixture.jsonl"))))
+    assert texts[0].startswith("A document") and texts[1] == "User: What is 7 + 8?\n\nAssistant: 15"
+
+
+def test_lists_and_indexes_of_warc_files(example: Any) -> None:
+    paths = expand([str(example("warc.paths"))], "https://host/")
+    assert [path.startswith("https://") for path in paths] == [True, True]
+    assert paths[1].startswith("https://host/crawl-data/")
+    assert read_index(str(example("index.cdxj"))) == read_index(str(example("index.jsonl"))) != []
+
+
+def test_url_lists(example: Any) -> None:
+    assert len(read_urls(example("seed_urls.txt"))) == 2
+    assert read_urls(example("opt_out.txt")) == ["example.net", "https://example.org/private/"]
+
+
+def test_annotations_and_the_review_queue(example: Any) -> None:
+    annotations = read_annotations(example("annotations.tsv"))
+    assert annotations.find("https://example.org/algebra/rings.html") == ("example.org/algebra", "math")
+    queue = example("review.tsv")
+    assert queue.read_text().splitlines()[0] == EXAMPLES["annotations.tsv"].splitlines()[0]
+    with pytest.raises(InputError, match="line 2: expected a prefix and one of"):
+        read_annotations(queue)
+    queue.write_text(queue.read_text().replace("\t\t", "\tmath\t", 1))
+    assert read_annotations(queue).find("https://example.org/about") == ("example.org", "math")
+
+
+def test_labelled_pages(example: Any, tmp_path: Path) -> None:
+    run = Run("mine", {}, {"truth": [example("labels.jsonl")]})
+    assert [(page.is_math, len(page.urls)) for page in pages_by_scope(run)["all"]] == [(True, 2), (False, 1)]
+    found = read_set([str(example("out_of_distribution.jsonl"))], "notes", no_duplicates(tmp_path))
+    assert [page.host for page in found.texts] == ["lecture notes"]
+    assert found.keys == {True: set(), False: {"example.org/about"}}
+
+
+def test_manifest(example: Any, tmp_path: Path) -> None:
+    manifest = example("manifest.json")
+    found = read_manifest(manifest)
+    assert found["files"].keys() == {"config.json"}
+    assert damage(tmp_path, manifest, None) == f"{tmp_path / 'config.json'} is missing"
+
+
+def test_manifest_and_run_have_the_keys_that_a_stage_writes(example: Any, tmp_path: Path) -> None:
+    extract.main(["--warc", str(warc(tmp_path / "one.warc")), "--output", str(tmp_path / "out")])
+    for name in ("manifest.json", "run.json"):
+        written = json.loads((tmp_path / "out" / name).read_text())
+        assert written.keys() == json.loads(example(name).read_text()).keys()
+
+
+def warc(path: Path) -> Path:
+    body = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n<p>" + "A ring has two operations. " * 9
+    head = "WARC/1.0\r\nWARC-Type: response\r\nWARC-Target-URI: https://example.org/rings\r\n"
+    head += "WARC-Record-ID: <urn:uuid:00000000-0000-0000-0000-000000000001>\r\n"
+    head += "WARC-Date: 2024-03-01T00:00:00Z\r\nContent-Type: application/http; msgtype=response\r\n"
+    path.write_text(f"{head}Content-Length: {len(body)}\r\n\r\n{body}\r\n\r\n", newline="")
+    return path
+
+
+def test_corpus_shard(example: Any, tmp_path: Path) -> None:
+    shard = tmp_path / "0000.jsonl.zst"
+    shard.write_bytes(zstandard.compress(example("corpus.jsonl").read_bytes()))
+    (page,) = read_documents(shard)
+    extract.main(["--warc", str(warc(tmp_path / "one.warc")), "--output", str(tmp_path / "out")])
+    (written,) = read_documents(tmp_path / "out/pages.jsonl.zst")
+    assert page.metadata.keys() == written.metadata.keys() | {"score", "rank", "iteration", "tokens"}
+
+
+def test_removals(example: Any) -> None:
+    (row,) = pages.contaminations(example("removals.jsonl")).values()
+    assert row.keys() == {"id", "url", "removed"} | {field.name for field in fields(Match)}
+
+
+def test_columns_of_tables() -> None:
+    described = {
+        "pages.parquet": pages.PAGES,
+        "records.parquet": extract.RECORDS,
+        "duplicates.parquet": dedup.DUPLICATES,
+        "scores.parquet": score.SCORES,
+        "kept.parquet": convergence.KEPT,
+        "excluded.parquet": candidates.EXCLUDED,
+    }
+    assert {table: set(columns(table)) for table in described} == {
+        table: set(schema.names) for table, schema in described.items()
+    }
+
+
+def test_answers_and_scores(example: Any) -> None:
+    found = _answers("chat_cot", rows(example("answers.jsonl")))
+    assert found.greedy == {"sum-1": "right"} and [row.right for row in found.samples["sum-1"]] == [False]
+    scores = json.loads(example("scores.json").read_text())["sums"]["chat_cot"]
+    assert by_k(scores, "maj@k") == [(1, 0.0, [0.0, 0.79])]
+
+
+def test_rollouts(example: Any) -> None:
+    (group,) = read_groups(example("rollouts.jsonl"))
+    assert group.rewards == [1.0] and group.tokens == 3 == len(group.outputs[0].logprobs)
+
+
+def test_step_labels(example: Any) -> None:
+    (solution,) = read_labels([str(example("step_labels.jsonl"))])
+    assert len(solution.steps) == len(solution.ends) == len(solution.hard) == len(solution.soft)
+
+
+def test_grading_pairs_gives_the_verdicts_that_are_shown(example: Any, tmp_path: Path) -> None:
+    grade.main(["--input", str(example("pairs.jsonl")), "--output", str(tmp_path / "out.jsonl")])
+    assert rows(tmp_path / "out.jsonl") == rows(example("verdicts.jsonl"))
+
+
+def test_the_table_of_verdicts_is_the_graders() -> None:
+    table = (ROOT / "docs/evaluation.md").read_text().split("| reference | answer |")[1].split("\n\n")[0]
+    lines = re.findall(r"^\| `(.+?)` \| `(.+?)` \| (\w+) \| ([\w ]+)", table, re.MULTILINE)
+    found = [(reference, answer, compare(reference, answer)) for reference, answer, *_ in lines]
+    assert len(lines) == 10
+    assert [(a, b, verdict.verdict, verdict.reason) for a, b, verdict in found] == [
+        (a, b, verdict, reason.strip()) for a, b, verdict, reason in lines
+    ]
+
+
+def test_scoring_outputs_gives_the_scores_that_are_shown(example: Any, tmp_path: Path) -> None:
+    arguments = ["--benchmark", "mine", "--references", str(example("references.jsonl"))]
+    arguments += ["--outputs", str(example("outputs.jsonl")), "--profile", "official"]
+    score_outputs.main([*arguments, "--output", str(tmp_path / "out.json")])
+    assert json.loads((tmp_path / "out.json").read_text()) == json.loads(EXAMPLES["score.json"])
+
+
+def test_running_programs_gives_the_results_that_are_shown(example: Any, tmp_path: Path) -> None:
+    arguments = ["--input", str(example("programs.jsonl")), "--output", str(tmp_path / "out.jsonl")]
+    sandbox.main([*arguments, "--timeout", "2", "--workers", "1"])
+    assert rows(tmp_path / "out.jsonl") == rows(example("results.jsonl"))
+
+
+def test_log_of_rl(example: Any) -> None:
+    assert [row["step"] for row in read_lines(example("evaluation.jsonl"))] == [0, 20]
