@@ -100,14 +100,10 @@ LEVEL = {room: number for number, rooms in enumerate(LEVELS) for room in rooms}
 
 
 def room_of(module: str) -> str:
-    """The room of a module, e.g. `rl` for pipeline.rl.train. `config.section` is a room of its own; the
-    table of stages belongs to `config`.
-    """
+    """The room of a module, e.g. `rl` for pipeline.rl.train; the sections stand apart from the whole."""
     parts = module.split(".")
-    if parts == ["pipeline", "stages"]:
-        return "config"
-    if parts[:3] == ["pipeline", "config", "section"]:
-        return "config.section"
+    if parts[1:] in (["config", "root"], ["config", "__main__"]):
+        return "config.root"
     return parts[0] if parts[0] == "workflow" or len(parts) == 1 else parts[1]
 
 
