@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import create_model
 
-from pipeline.common.identity import Digests, digest_of, essence, identity
+from pipeline.common.identity import Digests, digest_of, essence, identity, published
 from pipeline.common.manifest import fingerprint
 from pipeline.config.cpt import CptSection
 from pipeline.config.evaluate import EvaluateSection
@@ -89,6 +89,16 @@ def test_a_large_file_that_was_never_read_is_left_to_its_job(
     assert digests.file(path, lazy=True) is None and digest_of(str(path), digests, lazy=True) is None
     whole = digests.file(path)
     assert Digests(tmp_path / "memory").file(path, lazy=True) == whole
+
+
+@pytest.mark.parametrize("text", ["[1, 2]", '{"name": "a web app"}', "not JSON"])
+def test_a_manifest_of_another_program_is_no_result(tmp_path: Path, text: str) -> None:
+    (tmp_path / "manifest.json").write_text(text)
+    path = tmp_path / "pages/seed_urls.txt"
+    path.parent.mkdir()
+    path.write_text("http://a.org/1\n")
+    assert published(path) is None
+    assert digest_of(str(path), Digests()).startswith(str(path))
 
 
 def test_a_hub_id_counts_by_its_name() -> None:

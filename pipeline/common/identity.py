@@ -109,11 +109,22 @@ def _essence(value: Any, usual: Any) -> Any:
 def published(path: Path) -> tuple[Path, Path] | None:
     """(data folder, manifest) of the finished result that `path` lies in; None for other files."""
     for folder in (path, *path.parents):
-        if folder.name == "data" and (folder.parent / "manifest.json").is_file():
+        if folder.name == "data" and _is_ours(folder.parent / "manifest.json"):
             return folder, folder.parent / "manifest.json"
-        if (folder / "manifest.json").is_file():
+        if _is_ours(folder / "manifest.json"):
             return folder, folder / "manifest.json"
     return None
+
+
+def _is_ours(manifest: Path) -> bool:
+    """Whether this is a stage's manifest, and not some other program's file of that name."""
+    if not manifest.is_file():
+        return False
+    try:
+        found = read_manifest(manifest)
+    except InputError:
+        return False
+    return isinstance(found, dict) and {"stage", "instance", "fingerprint", "files"} <= found.keys()
 
 
 @cache
@@ -154,7 +165,7 @@ def digest_of(path: str, digests: Digests, manifests: bool = False, lazy: bool =
     if not place.exists():
         return path
     result = published(place)
-    if result is not None and "files" in read_manifest(result[1]):
+    if result is not None:
         data, manifest = result
         if manifests and place == data:
             return digests.file(manifest)
