@@ -100,6 +100,7 @@ def test_path_lists_and_globs_expand_in_order(tmp_path):
         sources.expand([f"{tmp_path}/*.warc.gz", f"{tmp_path}/warc.paths.gz"], "https://host/")
         == local + remote
     )
+    assert sources.expand([f"{tmp_path}/*.paths.gz"], "https://host/") == remote
     with pytest.raises(InputError, match="two WARC files of this name"):
         sources.expand([*local, local[0]])
 

@@ -40,17 +40,9 @@ def expand(sources: Iterable[str], base_url: str = "") -> list[str]:
         if DUMP.fullmatch(source):
             dump, _, kind = source.partition("/")
             found += _read_list(f"{base_url}crawl-data/{dump}/{kind or 'warc'}.paths.gz", base_url)
-        elif source.endswith(LISTS):
-            found += _read_list(source, base_url)
-        elif is_remote(source):
-            found.append(source)
-        elif glob.has_magic(source):
-            matches = sorted(glob.glob(source, recursive=True))
-            if not matches:
-                raise InputError(f"{source}: matches no file")
-            found += matches
-        else:
-            found.append(source)
+            continue
+        for path in _matches(source):
+            found += _read_list(path, base_url) if path.endswith(LISTS) else [path]
     for path in found:
         if not is_remote(path) and not Path(path).is_file():
             raise InputError(f"{path}: no such WARC file")
@@ -58,6 +50,16 @@ def expand(sources: Iterable[str], base_url: str = "") -> list[str]:
     if repeated:
         raise InputError(f"{repeated[0]}: two WARC files of this name; lineage needs different names")
     return found
+
+
+def _matches(source: str) -> list[str]:
+    """The files that a glob matches, in order; anything else is itself."""
+    if is_remote(source) or not glob.has_magic(source):
+        return [source]
+    matches = sorted(glob.glob(source, recursive=True))
+    if not matches:
+        raise InputError(f"{source}: matches no file")
+    return matches
 
 
 def _read_list(path: str, base_url: str) -> list[str]:
