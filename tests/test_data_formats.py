@@ -1,5 +1,5 @@
 """Each example of docs/data.md goes through the reader of the program that it is written for, and those of
-docs/evaluation.md give the outputs that the page shows.
+docs/evaluation.md give the outputs that the page shows. The configuration in docs/corpus.md is valid.
 
 An example is a code block whose opening line names a kind of text and a file: "```jsonl sft.jsonl".
 """
@@ -16,12 +16,13 @@ import zstandard
 from conftest import ROOT
 
 from pipeline.common.identity import damage, read_manifest
+from pipeline.common.overlays import DEFAULTS, read_config
 from pipeline.common.rows import read_rows
 from pipeline.common.shards import read_documents, write_table
 from pipeline.common.stage import InputError
 from pipeline.config.evaluate import BenchmarkNode
 from pipeline.config.rl import RewardWeights
-from pipeline.config.root import validated
+from pipeline.config.root import Config, validated
 from pipeline.config.tokens import MixtureNode
 from pipeline.corpus import candidates, convergence, score
 from pipeline.corpus.annotations import read_annotations
@@ -46,7 +47,8 @@ from pipeline.tokens.texts import read_texts
 
 PAGE = (ROOT / "docs/data.md").read_text()
 EXAMPLE = re.compile(r"^```\w+ (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-EXAMPLES = dict(EXAMPLE.findall(PAGE + (ROOT / "docs/evaluation.md").read_text()))
+OTHERS = "".join((ROOT / f"docs/{name}.md").read_text() for name in ("evaluation", "corpus"))
+EXAMPLES = dict(EXAMPLE.findall(PAGE + OTHERS))
 
 
 @pytest.fixture
@@ -259,6 +261,12 @@ def test_running_programs_gives_the_results_that_are_shown(example: Any, tmp_pat
     arguments = ["--input", str(example("programs.jsonl")), "--output", str(tmp_path / "out.jsonl")]
     sandbox.main([*arguments, "--timeout", "2", "--workers", "1"])
     assert rows(tmp_path / "out.jsonl") == rows(example("results.jsonl"))
+
+
+def test_configuration_for_pages_of_ones_own(example: Any) -> None:
+    config = Config(read_config([DEFAULTS, example("mine.yaml")]))
+    assert config.benchmarks["gsm8k"].shots == 8 and config.benchmarks["mine"].source == "data/my_test.jsonl"
+    assert config.sections["crawl"].pool_shards == 4 and not config.models
 
 
 def test_log_of_rl(example: Any) -> None:
