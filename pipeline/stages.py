@@ -4,19 +4,18 @@ To add a stage: its section in `config/`, a row here, its program, and its insta
 """
 
 from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
 
-from pipeline.config.corpus import CorpusSection
-from pipeline.config.cpt import CptSection
-from pipeline.config.crawl import CrawlSection
-from pipeline.config.decontaminate import DecontaminateSection
-from pipeline.config.evaluate import EvaluateSection
-from pipeline.config.miniweb import MiniwebSection
-from pipeline.config.report import ReportSection
-from pipeline.config.reward import RewardSection
-from pipeline.config.rl import RlSection
 from pipeline.config.section import Section
-from pipeline.config.sft import SftSection
-from pipeline.config.tokens import MixtureNode, TokensSection
+
+
+def _section(name: str) -> type[Section]:
+    """The section `MODULE:CLASS` of the room `config`; loaded when asked for, so that the names and titles of
+    stages do not depend on the keys of all of them.
+    """
+    module, _, kind = name.partition(":")
+    return getattr(import_module(f"pipeline.config.{module}"), kind)
 
 
 @dataclass(frozen=True)
@@ -26,7 +25,7 @@ class Program:
     rule: str
     instances: str
     module: str
-    section: type[Section] | None = None  # None: the section of its stage
+    config: str | None = None  # None: the section of its stage
 
 
 @dataclass(frozen=True)
@@ -35,19 +34,27 @@ class StageRow:
 
     name: str
     title: str
-    section: type[Section]
+    config: str
     programs: tuple[Program, ...]
     makes: str = "nothing"
+
+    @cached_property
+    def section(self) -> type[Section]:
+        """The class of its section."""
+        return _section(self.config)
 
 
 STAGES = (
     StageRow(
-        "miniweb", "The generated web", MiniwebSection, (Program("miniweb", "miniweb", "pipeline.miniweb"),)
+        "miniweb",
+        "The generated web",
+        "miniweb:MiniwebSection",
+        (Program("miniweb", "miniweb", "pipeline.miniweb"),),
     ),
     StageRow(
         "crawl",
         "Crawl",
-        CrawlSection,
+        "crawl:CrawlSection",
         (
             Program("crawl_extract", "crawl/extract-{shard}", "pipeline.crawl.extract"),
             Program("crawl_dedup", "crawl/dedup", "pipeline.crawl.dedup"),
@@ -56,7 +63,7 @@ STAGES = (
     StageRow(
         "corpus",
         "Corpus",
-        CorpusSection,
+        "corpus:CorpusSection",
         tuple(
             Program(f"corpus_{part}", f"corpus/iteration-{{iteration}}/{name}", f"pipeline.corpus.{part}")
             for part, name in (("train", "train"), ("score", "score-{shard}"), ("select", "select"))
@@ -65,7 +72,7 @@ STAGES = (
     StageRow(
         "decontaminate",
         "Decontamination",
-        DecontaminateSection,
+        "decontaminate:DecontaminateSection",
         (
             Program("decontaminate_corpus", "decontaminate/corpus", "pipeline.decontaminate"),
             Program("decontaminate_pages", "decontaminate/pages", "pipeline.decontaminate.pages"),
@@ -74,56 +81,57 @@ STAGES = (
     StageRow(
         "tokens",
         "Tokens",
-        TokensSection,
+        "tokens:TokensSection",
         (
             Program("tokens_tokenizer", "tokens/tokenizer", "pipeline.tokens.tokenizer"),
-            Program("tokens_mixture", "tokens/{mixture}", "pipeline.tokens", MixtureNode),
+            Program("tokens_mixture", "tokens/{mixture}", "pipeline.tokens", "tokens:MixtureNode"),
         ),
     ),
     StageRow(
         "cpt",
         "Continued pre-training",
-        CptSection,
+        "cpt:CptSection",
         (Program("cpt_model", "cpt/{model}", "pipeline.cpt"),),
         "text",
     ),
     StageRow(
         "sft",
         "Supervised fine-tuning",
-        SftSection,
+        "sft:SftSection",
         (Program("sft_model", "sft/{model}", "pipeline.sft"),),
         "text",
     ),
     StageRow(
         "reward",
         "Reward models",
-        RewardSection,
+        "reward:RewardSection",
         (Program("reward_model", "reward/{model}", "pipeline.reward"),),
         "scores",
     ),
     StageRow(
         "rl",
         "Reinforcement learning",
-        RlSection,
+        "rl:RlSection",
         (Program("rl_model", "rl/{model}", "pipeline.rl"),),
         "text",
     ),
     StageRow(
         "evaluate",
         "Evaluation",
-        EvaluateSection,
+        "evaluate:EvaluateSection",
         (Program("evaluate_model", "evaluate/{model}", "pipeline.evaluate"),),
     ),
-    StageRow("report", "Report", ReportSection, (Program("report", "report", "pipeline.report"),)),
+    StageRow("report", "Report", "report:ReportSection", (Program("report", "report", "pipeline.report"),)),
 )
 NAMES = tuple(stage.name for stage in STAGES)
 MODEL_STAGES = tuple(stage.name for stage in STAGES if stage.makes != "nothing")
 TEXT_STAGES = tuple(stage.name for stage in STAGES if stage.makes == "text")
-SECTIONS = {
-    program.module: program.section or stage.section for stage in STAGES for program in stage.programs
-}
 
 
-def stage_of(module: str) -> str:
-    """The stage that a program belongs to."""
-    return next(stage.name for stage in STAGES for program in stage.programs if program.module == module)
+def program_of(module: str) -> tuple[str, type[Section]] | None:
+    """The stage and the section of a program; None for what is no stage program."""
+    for stage in STAGES:
+        for program in stage.programs:
+            if program.module == module:
+                return stage.name, _section(program.config or stage.config)
+    return None

@@ -12,7 +12,7 @@ import sys
 from pipeline.common.arguments import parser
 from pipeline.common.errors import InputError
 from pipeline.common.stage import open_stage
-from pipeline.stages import SECTIONS, stage_of
+from pipeline.stages import program_of
 
 
 def first_host() -> str:
@@ -43,9 +43,10 @@ def command(program: list[str], ranks: int, environment: dict[str, str]) -> list
 
 def main() -> None:
     module, *words = sys.argv[1:]
-    if module not in SECTIONS:
-        sys.exit(f"error: {module}: no stage program; known: {', '.join(SECTIONS)}")
-    name, section = stage_of(module), SECTIONS[module]
+    found = program_of(module)
+    if found is None:
+        sys.exit(f"error: {module}: no stage program; pipeline/stages.py lists them")
+    name, section = found
     try:
         stage = open_stage(name, section, module, parser(name, section).parse_args(words))
         entry = stage.entry

@@ -15,7 +15,7 @@ from statistics import fmean
 from typing import Any
 
 import pipeline.common.environment  # noqa: F401 (before torch and vLLM)
-from pipeline.common.manifest import ROOT, write_json
+from pipeline.common.manifest import ROOT, fingerprint, write_json
 from pipeline.common.progress import Progress
 from pipeline.common.rows import read_rows
 from pipeline.common.stage import InputError, Stage, run_stage
@@ -123,9 +123,10 @@ def make_sampler(stage: Stage[EvaluateSection], model: Model, tasks: list[Task])
 
         return Generator(model.path, dtype=model.dtype, max_model_len=length, seed=stage.config.seed)
 
-    return Sampler(
-        stage.work / "samples", model.tokenizer, model.context, stage.config.batch, start, stage.counter
-    )
+    folder = stage.work / "samples"
+    if stage.entry:  # beside the work folder, which is named after the grader's code too
+        folder = stage.work.with_name("samples") / fingerprint(stage.identity["inputs"]["model"])
+    return Sampler(folder, model.tokenizer, model.context, stage.config.batch, start, stage.counter)
 
 
 def graded(answer: Answer, verdict: Verdict) -> dict[str, Any]:

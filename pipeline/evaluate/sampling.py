@@ -1,8 +1,9 @@
 """Sample answers for the evaluation and save them batch by batch, with the results of their programs.
 
-Each batch of questions is one file under the stage's work folder, named by a hash of everything that decides
-its content (prompts, decoding, seeds, how programs are run). Batches are written atomically: a killed run
-resumes with the next batch, and a changed grader needs no new samples. Engine and sandbox start on first use.
+Each batch of questions is one file in a folder of the model's under `work/`, named by a hash of what else
+decides its content (prompts, decoding, seeds, how programs are run). Batches are written atomically: a killed
+run resumes with the next batch, and a changed grader needs no new samples. Engine and sandbox start on first
+use.
 
 Kinds of answers: `cot` is text; `pal` is one program, run after the answer is complete; `tool` alternates:
 the model writes until it asks for a program's output, the program runs, its output is appended, and the model
