@@ -1,6 +1,7 @@
 """The workflow: what a change reruns, what each component did, and what bad input says."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -246,6 +247,16 @@ def test_a_new_benchmark_costs_a_model_only_that_benchmark_and_no_training(
     assert scores.pop("toy")["chat_cot"]["n"] == 1 and scores == before
     counters = json.loads(checkout.result("evaluate/grpo/run.json").read_text())["counters"]
     assert counters["vllm.requests"] == 1 + 4  # the greedy answer and the samples
+
+
+def test_an_edit_of_the_grader_draws_no_new_samples(finished: Checkout, tmp_path: Path) -> None:
+    checkout = copy_finished(finished, tmp_path)
+    subprocess.run(["cp", "-r", finished.folder / "work", tmp_path / "work"], check=True)
+    grader = checkout.folder / "pipeline/grader/answers.py"
+    grader.write_text(grader.read_text() + "\n# edited\n")
+    run(checkout, {}, "work/current/small/evaluate/grpo")
+    counters = json.loads(checkout.result("evaluate/grpo/run.json").read_text())["counters"]
+    assert "vllm.requests" not in counters
 
 
 def test_a_dry_run_in_a_fresh_checkout_shows_every_stage(tmp_path: Path) -> None:
