@@ -18,9 +18,9 @@ import yaml
 
 from pipeline.common.errors import InputError
 from pipeline.common.identity import Digests, damage, read_manifest
+from pipeline.common.overlays import DEFAULTS, read_config
 from pipeline.common.progress import duration
 from pipeline.common.store import STORE, Entry
-from pipeline.config.files import DEFAULTS, read_config
 from pipeline.config.root import Config, ConfigError
 from pipeline.stages import NAMES
 from workflow.graph import Graph

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 
+from pipeline.common.overlays import DEFAULTS, read_config
 from pipeline.common.stage import InputError
-from pipeline.config.files import DEFAULTS, read_config
 from pipeline.config.root import Config, ConfigError
 from pipeline.plan.costs import Gpu
 from pipeline.plan.forecast import Assumptions, Forecast, Planner

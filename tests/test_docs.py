@@ -1,0 +1,163 @@
+"""What the documents promise: README's limits, names of files and targets that exist, the order of rooms."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+
+README = ROOT / "README.md"
+PAGES = [README, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+FOLDERS = ("configs", "docs", "pipeline", "requirements", "tests", "workflow")
+FILE = re.compile(rf"(?<![\w/.<-])(?:{'|'.join(FOLDERS)})/[\w./-]*\w")
+LINK = re.compile(r"\]\(([^)#:]+)(?:#([\w-]+))?\)")
+TARGET = re.compile(r"\bmake ([a-z][a-z-]*)(?=[`\s,)]|$)")
+CODE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+
+
+def paragraphs(text: str) -> Iterator[str]:
+    """Paragraphs and list items of a page, without code blocks and tables."""
+    for block in re.split(r"\n\s*\n|\n(?=- )", CODE.sub("", text)):
+        if not block.lstrip().startswith("|"):
+            yield block.strip()
+
+
+def test_readme_is_short() -> None:
+    text = README.read_text()
+    assert len(text.encode()) <= 8 * 1024
+    assert [line for line in text.splitlines() if len(line) >= 140] == []
+    assert [part for part in paragraphs(text) if len(part) >= 400] == []
+
+
+def test_readme_opens_with_a_report() -> None:
+    lines = [line for line in README.read_text().splitlines() if line]
+    assert lines[0].startswith("# ") and "(docs/report.png)" in lines[1]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "make demo",
+        "the test command is `make test`",
+        "make test-fast",
+        "make real WEB=",
+        "make compare",
+        "snakemake --profile workflow/profiles/local --configfile configs/single-gpu.yaml",
+        "snakemake --profile workflow/profiles/slurm --configfile configs/deepseekmath-7b.yaml",
+        "python -m pipeline.plan --configfile",
+        "python -m pipeline.status --configfile",
+    ],
+)
+def test_readme_names_the_commands_of_its_readers(command: str) -> None:
+    assert command in README.read_text()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_file_that_a_page_names_exists(page: Path) -> None:
+    text = page.read_text()
+    example = set(re.findall(r"^`(.+?)`, new\b", text, re.MULTILINE))  # files that a recipe asks to write
+    for name in {name for name in FILE.findall(text) if "NAME" not in name} - example:
+        found = (ROOT / name).exists() or (ROOT / f"{name}.py").exists() or list(ROOT.glob(f"{name}*"))
+        assert found, f"{page.name} names {name}"
+    for name, _ in LINK.findall(text):
+        assert (page.parent / name).exists(), f"{page.name} links to {name}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_section_that_a_page_links_to_exists(page: Path) -> None:
+    for name, section in LINK.findall(page.read_text()):
+        if section:
+            titles = re.findall(r"^#+ (.*)$", (page.parent / name).read_text(), re.MULTILINE)
+            anchors = {re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in titles}
+            assert section in anchors, f"{page.name} links to {name}#{section}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_make_target_that_a_page_names_exists(page: Path) -> None:
+    known = set(re.findall(r"^([\w -]+):(?!=)", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    known = {name for names in known for name in names.split()}
+    code = re.findall(r"`[^`\n]+`", page.read_text()) + CODE.findall(page.read_text())
+    assert {name for part in code for name in TARGET.findall(part)} <= known
+
+
+TESTS = re.compile(r"`(test_\w+)`")
+
+
+def test_every_row_of_the_table_of_reruns_is_held_by_a_test() -> None:
+    table = (ROOT / "docs/architecture.md").read_text().partition("## Change X, rerun Y")[2]
+    rows = [line for line in table.partition("\n## ")[0].splitlines() if line.startswith("| ")][1:]
+    code = "".join(path.read_text() for path in (ROOT / "tests").glob("test_*.py"))
+    assert rows and all(TESTS.search(row) for row in rows)
+    assert [name for row in rows for name in TESTS.findall(row) if f"def {name}(" not in code] == []
+
+
+# The order of rooms, as docs/architecture.md has it: a room imports only rooms on lines above its own.
+ORDER = re.search(r"```rooms\n(.*?)```", (ROOT / "docs/architecture.md").read_text(), re.DOTALL)[1]
+LEVELS = [line.partition("#")[0].split() for line in ORDER.splitlines()]
+LEVEL = {room: number for number, rooms in enumerate(LEVELS) for room in rooms}
+
+
+def room_of(module: str) -> str:
+    """The room of a module, e.g. `rl` for pipeline.rl.train; `config.section` is a room of its own."""
+    parts = module.split(".")
+    if parts[:3] == ["pipeline", "config", "section"]:
+        return "config.section"
+    return parts[0] if parts[0] == "workflow" or len(parts) == 1 else parts[1]
+
+
+def modules() -> dict[str, Path]:
+    """The project's modules by name."""
+    paths = [path for folder in ("pipeline", "workflow") for path in (ROOT / folder).rglob("*.py")]
+    names = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in paths}
+    return {name.removesuffix(".__init__"): path for name, path in names.items()}
+
+
+def imports(path: Path, known: dict[str, Path], type_checking: bool = True) -> set[str]:
+    """Modules of the project that a module imports, anywhere in its text."""
+    skipped: set[ast.AST] = set()
+    tree = ast.parse(path.read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test) and not type_checking:
+            skipped.update(node.body)
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and node not in skipped:
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= (names & set(known)) or {node.module}
+    return found & set(known)
+
+
+def test_every_room_has_its_place() -> None:
+    rooms = {room_of(name) for name in modules() if name != "pipeline"}
+    assert rooms == set(LEVEL)
+
+
+def test_no_room_imports_a_room_that_is_not_below_it() -> None:
+    known = modules()
+    upward = [
+        f"{name} imports {target}"
+        for name, path in known.items()
+        for target in imports(path, known)
+        if room_of(target) != room_of(name) and LEVEL[room_of(target)] >= LEVEL[room_of(name)]
+    ]
+    assert upward == []
+
+
+def test_nothing_imports_the_generated_web() -> None:
+    known = modules()
+    outside = {name: path for name, path in known.items() if room_of(name) != "miniweb"}
+    assert all(room_of(target) != "miniweb" for path in outside.values() for target in imports(path, known))
+
+
+def test_no_import_circle() -> None:
+    """Imports for type checkers alone are left out: they do not run."""
+    known = modules()
+    graph = {name: imports(path, known, type_checking=False) - {name} for name, path in known.items()}
+    while free := [name for name, targets in graph.items() if not targets & graph.keys()]:
+        for name in free:
+            del graph[name]
+    assert graph == {}
