@@ -192,6 +192,22 @@ def test_a_new_key_whose_default_changes_nothing_reruns_nothing(finished: Checko
         path.write_text(original)
 
 
+def test_of_own_files_the_content_counts_and_not_the_time(finished: Checkout, tmp_path: Path) -> None:
+    checkout = copy_finished(finished, tmp_path)
+    warc = checkout.folder / "own.warc.gz"
+    warc.write_bytes(finished.result("miniweb/data/warc/miniweb-00000.warc.gz").read_bytes())
+    change = {"crawl": {"warc": [warc.name]}}
+    run(checkout, change, "crawl")
+    assert planned(checkout, change, "crawl") == set()
+    os.utime(warc)
+    assert planned(checkout, change, "crawl") == set()
+    content = bytearray(warc.read_bytes())
+    content[len(content) // 2] ^= 1
+    warc.write_bytes(content)
+    os.utime(warc, (1e9, 1e9))
+    assert rules(planned(checkout, change, "crawl")) == {"crawl_extract", "crawl_dedup"}
+
+
 def test_a_lost_output_is_made_again(finished: Checkout) -> None:
     path = finished.result("rl/grpo/data")
     path.rename(path.with_name("moved"))
