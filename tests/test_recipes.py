@@ -60,7 +60,7 @@ def follow(checkout: Checkout, title: str) -> str:
 
 def test_a_variant_stands_beside_the_old_model(checkout: Checkout, finished: Checkout) -> None:
     text = follow(checkout, "A variant of a model beside the old one")
-    assert "sft/careful: not made yet; then evaluate/careful, report" in text
+    assert "sft/careful: not made yet; then report" in text
     assert "rule sft_model" in text and "rule rl_model" not in text
     weights = [checkout.result(f"sft/{name}/data/model.safetensors") for name in ("careful", "instruct")]
     assert weights[0].read_bytes() != weights[1].read_bytes()
