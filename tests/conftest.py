@@ -15,7 +15,17 @@ IN_PARALLEL = "PYTEST_XDIST_WORKER" in os.environ
 if IN_PARALLEL:  # one core for each worker; set before any test imports torch
     os.environ["OMP_NUM_THREADS"] = "1"
 # The longest files, longest first: they start first, so that all workers finish at about the same time.
-LONGEST = ("workflow", "rl", "reward", "single_gpu", "training", "evaluate_stage", "corpus", "training_exact")
+LONGEST = (
+    "workflow",
+    "recipes",
+    "rl",
+    "reward",
+    "single_gpu",
+    "training",
+    "evaluate_stage",
+    "corpus",
+    "training_exact",
+)
 OVERLAYS = ["configs/demo.yaml", "tests/small.yaml"]
 
 

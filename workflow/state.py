@@ -163,8 +163,12 @@ def _differences(
 
 
 def _short(value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=_plain)
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
+
+
+def _plain(value: Any) -> Any:
+    return value.model_dump(mode="json") if isinstance(value, BaseModel) else str(value)
 
 
 def mark(run: str, name: str) -> Path:
