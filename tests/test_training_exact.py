@@ -16,6 +16,7 @@ from pipeline.common.stage import InputError
 
 STEPS = 4
 STAGES = (1, 2, 3)
+ODD = (7, 1)  # batches that two ranks do not divide; of the second one has no row at all
 ALONE = [
     *({"name": f"zero{zero}", "zero": zero, "micro": 8} for zero in STAGES),
     {"name": "micro1", "zero": 1, "micro": 1},
@@ -23,9 +24,15 @@ ALONE = [
     {"name": "recomputed", "zero": 1, "micro": 8, "recompute": True},
     {"name": "forward", "zero": 1, "micro": 8, "order": "forward"},
     {"name": "backward", "zero": 1, "micro": 8, "order": "backward"},
+    *({"name": f"batch{batch}", "zero": 1, "micro": 8, "batch": batch} for batch in ODD),
 ]
 PAIR = [
     *({"name": f"zero{zero}", "zero": zero, "micro": 2} for zero in STAGES),
+    *(
+        {"name": f"batch{batch}-zero{zero}", "zero": zero, "micro": 2, "batch": batch}
+        for batch in ODD
+        for zero in (1, 3)
+    ),
     *({"name": f"half{zero}", "zero": zero, "micro": 2, "steps": 3, "save": 0} for zero in STAGES),
 ]
 RESUMED = [
@@ -87,6 +94,16 @@ def same_trajectory(runs: Path, case: str, other: str) -> None:
 )
 def test_loss_and_gradient_norm_do_not_depend_on(runs, case, other):
     same_trajectory(runs, case, other)
+
+
+@pytest.mark.parametrize("zero", (1, 3))
+@pytest.mark.parametrize("batch", ODD)
+def test_ranks_that_do_not_divide_the_batch_train_as_one_does(runs, batch, zero):
+    case, alone = f"two-batch{batch}-zero{zero}", f"one-batch{batch}"
+    same_trajectory(runs, case, alone)
+    for line, other in zip(lines(runs, case), lines(runs, alone), strict=True):
+        assert (line["tokens"], line["targets"]) == (other["tokens"], other["targets"])
+        assert line["source_loss"] == pytest.approx(other["source_loss"], rel=1e-6)
 
 
 @pytest.mark.parametrize("zero", STAGES)
