@@ -6,7 +6,7 @@ import pytest
 import yaml
 from conftest import ROOT, copy_checkout
 
-from pipeline.config.root import Config, ConfigError
+from pipeline.config.root import SECTIONS, Config, ConfigError
 from workflow.graph import Graph
 
 OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
@@ -106,3 +106,11 @@ def test_missing_files_are_listed_and_only_inside_the_data_folder() -> None:
     assert any(line.startswith("models.rl.prompts: data/rl") for line in missing)
     with pytest.raises(ConfigError, match="crawl.warc: data/crawl/.*.paths.gz"):
         Graph(Config(values | {"data_folder": "elsewhere"}))
+
+
+def test_the_printed_defaults_are_those_of_the_sections() -> None:
+    """What a program uses when it is started alone, and what the workflow gives it from default.yaml."""
+    printed = yaml.safe_load((ROOT / "configs/default.yaml").read_text())
+    for name, model in SECTIONS.items():
+        found, expected = model(**printed[name]), model()
+        assert found == expected, name
