@@ -41,6 +41,11 @@ def command(program: list[str], ranks: int, environment: dict[str, str]) -> list
     return [*torchrun, *place, "-m", *program]
 
 
+def with_threads(environment: dict[str, str], launch: dict[str, object]) -> dict[str, str]:
+    """`environment` for ranks with the threads of one rank each; Snakemake's is the job's number of cores."""
+    return environment | {"OMP_NUM_THREADS": str(launch["threads"])} if "threads" in launch else environment
+
+
 def main() -> None:
     module, *words = sys.argv[1:]
     found = program_of(module)
@@ -57,12 +62,10 @@ def main() -> None:
     except InputError as error:
         sys.exit(f"error: {error}")
     environment = dict(os.environ)
-    ranks = int(stage.launch.get("ranks", 1))
-    arguments = (
-        command([module, *words], ranks, environment)
-        if section.trains
-        else [sys.executable, "-m", module, *words]
-    )
+    arguments = [sys.executable, "-m", module, *words]
+    if section.trains:
+        environment = with_threads(environment, stage.launch)
+        arguments = command([module, *words], int(stage.launch.get("ranks", 1)), environment)
     os.execvpe(arguments[0], arguments, environment)
 
 

@@ -2,11 +2,15 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 from conftest import ROOT, copy_checkout
 
-from pipeline.config.root import Config, ConfigError
+from pipeline.common.next_token import TrainingPlan, rows_of
+from pipeline.common.packing import IGNORE, PackedRow
+from pipeline.config.root import SECTIONS, Config, ConfigError
+from pipeline.rl.rollout import share
 from workflow.graph import Graph
 
 OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
@@ -14,6 +18,7 @@ PAPER_7B = ["configs/deepseekmath-7b.yaml"]
 PAPER_1B = ["configs/deepseekmath-1.3b.yaml"]
 ITERATIVE = [*PAPER_7B, "configs/iterative.yaml"]
 SINGLE = ["configs/single-gpu.yaml"]
+DEMO, COMPARE = ["configs/demo.yaml"], ["configs/compare.yaml"]
 
 
 def merged(*overlays: str) -> dict:
@@ -106,3 +111,45 @@ def test_missing_files_are_listed_and_only_inside_the_data_folder() -> None:
     assert any(line.startswith("models.rl.prompts: data/rl") for line in missing)
     with pytest.raises(ConfigError, match="crawl.warc: data/crawl/.*.paths.gz"):
         Graph(Config(values | {"data_folder": "elsewhere"}))
+
+
+def test_the_printed_defaults_are_those_of_the_sections() -> None:
+    """What a program uses when it is started alone, and what the workflow gives it from default.yaml."""
+    printed = yaml.safe_load((ROOT / "configs/default.yaml").read_text())
+    for name, model in SECTIONS.items():
+        found, expected = model(**printed[name]), model()
+        assert found == expected, name
+
+
+def rows_of_batch(batch: int, ranks: int) -> list[list[PackedRow]]:
+    """What each rank trains on in the second step of a made-up plan; a row holds its number."""
+
+    def row(n: int) -> PackedRow:
+        return PackedRow(np.array([n]), np.array([0]), np.array([n]), 1)
+
+    plan = TrainingPlan(row, 2, batch, lambda step: 1.0, ["x"])
+    return [rows_of(plan, 1, rank, ranks) for rank in range(ranks)]
+
+
+@pytest.mark.parametrize("ranks", [1, 8, 16, 32, 64])
+@pytest.mark.parametrize("overlays", [PAPER_7B, PAPER_1B, ITERATIVE, SINGLE, DEMO, COMPARE])
+def test_any_number_of_ranks_can_share_the_batches_of_shipped_configurations(
+    overlays: list[str], ranks: int
+) -> None:
+    config = Config(merged("configs/default.yaml", *overlays))
+    batches, explored = set(), set()
+    for name, section in config.model_sections.items():
+        stage = config.models[name].stage
+        if stage == "rl":
+            explored.add((section.questions_per_step, section.group_size))
+        elif stage != "reward":  # rewards' micro-batches are tested in test_reward.py
+            batches.add(section.batch if stage == "sft" else section.batch_tokens // section.context)
+    for batch in batches:
+        shares = rows_of_batch(batch, ranks)
+        assert {len(rows) for rows in shares} == {-(-batch // ranks)}
+        trained = [row.targets[0] for rows in shares for row in rows if row.targets[0] != IGNORE]
+        assert sorted(trained) == list(range(batch, 2 * batch))
+    for questions, size in explored:
+        parts = [share(questions, size, rank, ranks) for rank in range(ranks)]
+        drawn = [(index, output) for part in parts for index, outputs in part for output in outputs]
+        assert drawn == [(index, output) for index in range(questions) for output in range(size)]

@@ -1,7 +1,6 @@
 """The RL program on a tiny model: exact resume after a kill, sampler and policy in step, published files."""
 
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -12,10 +11,11 @@ from typing import Any
 
 import pytest
 import torch
+from programs import environment
 from safetensors.torch import load_file
 
 from pipeline.common.stage import InputError
-from pipeline.rl.rollout import questions_from, read_groups, sample_seed
+from pipeline.rl.rollout import questions_from, read_groups, sample_seed, share
 from tests.tiny_model import log_probs, save_tiny_model
 
 ANSWER_TOKENS = len(" \\boxed{d}") + 1
@@ -101,9 +101,9 @@ def command(
 
 
 def start(arguments: list[str], log: Path) -> subprocess.Popen[bytes]:
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    several = "torch.distributed.run" in arguments
     return subprocess.Popen(
-        arguments, cwd=ROOT, env=environment, stdout=log.open("ab"), stderr=subprocess.STDOUT
+        arguments, cwd=ROOT, env=environment(1 + several), stdout=log.open("ab"), stderr=subprocess.STDOUT
     )
 
 
@@ -188,6 +188,25 @@ def test_two_ranks_with_split_weights_do_what_one_does(
         assert other["logprob_gap_max"] <= 5e-5
         assert other["accuracy"] == pytest.approx(row["accuracy"])
         assert other["loss"] == pytest.approx(row["loss"], abs=1e-6)
+
+
+@pytest.mark.parametrize("method", ["grpo", "dpo"])
+def test_ranks_that_divide_neither_questions_nor_outputs_do_what_one_does(
+    policy: Path, tmp_path: Path, method: str
+) -> None:
+    changes = {"method": method, "questions_per_step": 3, "group_size": 5, "steps": 2, "evaluation": None}
+    for ranks in (1, 2):
+        finish(command(policy, tmp_path / str(ranks), ranks, changes=changes), tmp_path / "log")
+    one, two = (tmp_path / name / "data" for name in "12")
+    for row, other in zip(lines(one / "metrics.jsonl"), lines(two / "metrics.jsonl"), strict=True):
+        for name in ("loss", "grad_norm", "accuracy", "length", "sampled_tokens"):
+            assert other[name] == pytest.approx(row[name], abs=1e-6), name
+    for step in (1, 2):
+        rollouts = [read_groups(data / f"rollouts/step-{step:05d}.jsonl.zst") for data in (one, two)]
+        drawn = [[(g.id, [(o.seed, o.tokens) for o in g.outputs]) for g in groups] for groups in rollouts]
+        assert drawn[0] == drawn[1] and [len(outputs) for _, outputs in drawn[0]] == [5, 5, 5]
+    weights = [load_file(data / "model.safetensors") for data in (one, two)]
+    assert all(torch.allclose(weights[0][name], weights[1][name], atol=1e-5) for name in weights[0])
 
 
 def test_training_on_recorded_rollouts_needs_no_sampler_and_gives_the_same_weights(
@@ -282,14 +301,21 @@ def test_a_reward_model_that_does_not_fit_is_named(reward_model: Path, tmp_path:
         load_scorer(stage({"reward_model": [str(outcome)]}, rewards=weights), "cpu")
 
 
-def test_too_few_questions_and_an_uneven_share_are_named() -> None:
+def test_too_few_questions_are_named() -> None:
     from pipeline.rl.__main__ import check_batch
 
-    check_batch(8, 20, 100, 2)
+    check_batch(8, 20, 100)
     with pytest.raises(InputError, match="rl.questions_per_step is 64, but prompts has 20 questions"):
-        check_batch(64, 20, 100, 1)
-    with pytest.raises(InputError, match="which 3 ranks cannot share"):
-        check_batch(8, 20, 100, 3)
+        check_batch(64, 20, 100)
+
+
+@pytest.mark.parametrize(("questions", "size", "samplers"), [(3, 5, 2), (1, 4, 3), (2, 3, 8), (16, 64, 24)])
+def test_samplers_share_all_outputs_evenly(questions: int, size: int, samplers: int) -> None:
+    shares = [share(questions, size, sampler, samplers) for sampler in range(samplers)]
+    flat = [(index, output) for part in shares for index, outputs in part for output in outputs]
+    assert flat == [(index, output) for index in range(questions) for output in range(size)]
+    counts = [sum(len(outputs) for _, outputs in part) for part in shares]
+    assert max(counts) - min(counts) <= 1
 
 
 def test_every_pass_asks_each_question_once() -> None:

@@ -55,7 +55,7 @@ def test_every_output_stands_in_one_row_with_its_own_group() -> None:
 def gradients(model: TokenLogprobs, row_tokens: int, rows_at_once: int) -> tuple[float, list[torch.Tensor]]:
     model.zero_grad()
     total = 0.0
-    for packed in micro_batches(outputs(), row_tokens, rows_at_once, MEAN):
+    for packed in micro_batches(split_into_rows(outputs(), row_tokens), rows_at_once, MEAN):
         logprobs = output_logprobs(model, packed, 1.0)
         loss = grpo_loss(logprobs, logprobs, None, packed.advantages_N, packed.weights_N, 0.2, 0.0).loss
         loss.backward()

@@ -130,7 +130,7 @@ def test_a_symbolic_bomb_is_undecided_and_counted() -> None:
         Rollout(0, [5], [-1.0], "stop", text, r.total, r.parts, r.verdict.verdict, None, r.verdict.reason)
         for text, r in zip(texts, rewards, strict=True)
     ]
-    seen = watch.summarise([Group(1, 0, "q", "", "", [1], outputs)], ["accuracy"], "cpu")
+    seen = watch.summarise([Group(1, 0, "q", "", "", [1], outputs)], ["accuracy"])
     assert seen["undecided"] == seen["empty"] == seen["accuracy"] == pytest.approx(1 / 3)
 
 

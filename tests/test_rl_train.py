@@ -100,6 +100,19 @@ def test_every_method_makes_right_outputs_likelier_than_wrong_ones(folder: Path,
         assert metrics["value_loss"] < 0.4  # the critic starts at 0 where half of the outputs earn 1
 
 
+def test_policy_and_critic_recompute_activations_where_the_launch_says_so(folder: Path) -> None:
+    from pipeline.rl.learner import build_learner
+
+    chosen, batch = section(method="ppo"), groups(folder, MIXED)
+    norms = []
+    for recompute in (False, True):
+        learner = build_learner(chosen, {"activation_checkpointing": recompute}, str(folder))
+        assert learner.engine.module.model.is_gradient_checkpointing == recompute
+        assert learner.critic.module.trunk.is_gradient_checkpointing == recompute
+        norms.append(train(learner, batch, chosen)["value_grad_norm"])
+    assert norms[0] == pytest.approx(norms[1], rel=1e-6)
+
+
 @pytest.mark.parametrize("right", [False, True])
 @pytest.mark.parametrize("method", ["grpo", "dpo"])
 def test_groups_all_wrong_or_all_right_change_nothing(folder: Path, method: str, right: bool) -> None:

@@ -318,3 +318,17 @@ def test_untrainable_inputs_are_refused_before_training(folder, tmp_path):
         work = tmp_path / "work"
         with pytest.raises(InputError, match=words):
             run_sft(Stage("sft", "x", section, "f", inputs, work, work / "out", work / "manifest.json", {}))
+
+
+@pytest.mark.parametrize("stage", [1, 2, 3])
+def test_many_micro_batches_of_bf16_weights_are_summed_in_fp32(stage: int) -> None:
+    """In bf16 a sum of equal terms stops growing at 256 of them."""
+    from pipeline.common.training import EngineSettings, build_engine, start_process_group, update
+
+    start_process_group()
+    weights = torch.nn.Linear(8, 8, bias=False, dtype=torch.bfloat16)
+    settings = EngineSettings(1e-3, precision="bf16", zero_stage=stage, gradient_clipping=1e9)
+    engine = build_engine(weights, settings)
+    ones = torch.ones(1, 8, dtype=torch.bfloat16)
+    _, norm = update(engine, [ones] * 600, lambda ones: engine(ones).float().sum() / 512, 1e-3)
+    assert norm == pytest.approx(8 * 600 / 512, rel=1e-4)  # of 64 equal gradients

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from programs import ENVIRONMENT, ROOT
+from programs import ROOT, environment
 from safetensors.numpy import load_file
 from tiny_model import save_tiny_model, save_tiny_tokens
 
@@ -16,6 +16,7 @@ from pipeline.common.stage import InputError
 
 STEPS = 4
 STAGES = (1, 2, 3)
+ODD = (7, 1)  # batches that two ranks do not divide; of the second one has no row at all
 ALONE = [
     *({"name": f"zero{zero}", "zero": zero, "micro": 8} for zero in STAGES),
     {"name": "micro1", "zero": 1, "micro": 1},
@@ -23,9 +24,15 @@ ALONE = [
     {"name": "recomputed", "zero": 1, "micro": 8, "recompute": True},
     {"name": "forward", "zero": 1, "micro": 8, "order": "forward"},
     {"name": "backward", "zero": 1, "micro": 8, "order": "backward"},
+    *({"name": f"batch{batch}", "zero": 1, "micro": 8, "batch": batch} for batch in ODD),
 ]
 PAIR = [
     *({"name": f"zero{zero}", "zero": zero, "micro": 2} for zero in STAGES),
+    *(
+        {"name": f"batch{batch}-zero{zero}", "zero": zero, "micro": 2, "batch": batch}
+        for batch in ODD
+        for zero in (1, 3)
+    ),
     *({"name": f"half{zero}", "zero": zero, "micro": 2, "steps": 3, "save": 0} for zero in STAGES),
 ]
 RESUMED = [
@@ -39,7 +46,9 @@ def run_cases(folder: Path, name: str, ranks: int, cases: list[dict]) -> None:
         start += ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
     cases = [{"steps": STEPS} | case for case in cases]
     command = [*start, ROOT / "tests/training_cases.py", folder, name, json.dumps(cases)]
-    done = subprocess.run(command, env=ENVIRONMENT, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        command, env=environment(ranks), cwd=ROOT, capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 0, done.stderr[-4000:]
 
 
@@ -87,6 +96,16 @@ def same_trajectory(runs: Path, case: str, other: str) -> None:
 )
 def test_loss_and_gradient_norm_do_not_depend_on(runs, case, other):
     same_trajectory(runs, case, other)
+
+
+@pytest.mark.parametrize("zero", (1, 3))
+@pytest.mark.parametrize("batch", ODD)
+def test_ranks_that_do_not_divide_the_batch_train_as_one_does(runs, batch, zero):
+    case, alone = f"two-batch{batch}-zero{zero}", f"one-batch{batch}"
+    same_trajectory(runs, case, alone)
+    for line, other in zip(lines(runs, case), lines(runs, alone), strict=True):
+        assert (line["tokens"], line["targets"]) == (other["tokens"], other["targets"])
+        assert line["source_loss"] == pytest.approx(other["source_loss"], rel=1e-6)
 
 
 @pytest.mark.parametrize("zero", STAGES)

@@ -15,6 +15,7 @@ def save_tiny_model(folder: Path, *, seed: int, tied: bool = True, spread: float
     from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
     characters = [character for character in string.printable if character not in "\t\r\x0b\x0c"]
+    characters += "一加二等于三。"  # a part of what `load_tokenizer` tries
     vocabulary = {token: index for index, token in enumerate([*SPECIAL, *characters])}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")

@@ -1,9 +1,8 @@
 """Trains one tiny model several times in one process group; test_training_exact.py runs it per world size.
 
 Arguments: a folder with `model` and `tokens`, a name, and a JSON list of cases. A case is a run of the real
-loop: {"name", "zero", "micro", "steps", "order", "recompute",
-"resume"}; its metrics and the rows that each rank read go
-to `<folder>/<name>-<case>/`. With "resume" it starts from the work folder of another case.
+loop: {"name", "zero", "micro", "steps", "batch", "order", "recompute", "resume"}; its metrics and the rows
+that each rank read go to `<folder>/<name>-<case>/`. With "resume" it starts from another case's work folder.
 """
 
 import pipeline.common.environment  # noqa: F401  # isort: skip  # before torch and deepspeed
@@ -64,7 +63,8 @@ def run(folder: Path, name: str, case: dict) -> None:
             file.write(json.dumps([n, digest]) + "\n")
         return found
 
-    plan = TrainingPlan(row, case["steps"], BATCH, lambda step: SECTION.learning_rate, mixture.names)
+    batch = case.get("batch", BATCH)
+    plan = TrainingPlan(row, case["steps"], batch, lambda step: SECTION.learning_rate, mixture.names)
     totals = train(stage, engine, plan)
     export_model(engine, tokenizer, work / "partial")
     if rank == 0:

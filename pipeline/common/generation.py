@@ -13,12 +13,14 @@ rank the engine runs in the same process and takes new weights from memory. Why 
   the output layer.
 - `processed_logprobs` are log-probabilities under the sampled distribution, temperature included. With
   top_p < 1 they are renormalised over the nucleus, so policy training uses top_p = 1.
+- vLLM gets the tokenizer as `load_tokenizer` reads it; its own loader has the faults of AutoTokenizer.
 - On the CPU small cache blocks let the samples of one prompt share its prefill. The cache is no larger than
   needed, because touching memory for the first time is the slowest part of starting the engine.
 """
 
 import gc
 import os
+import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -29,6 +31,9 @@ os.environ.pop("VLLM_CPU_KVCACHE_SPACE", None)  # whole GiB only, and it overrid
 import torch
 from vllm import LLM, CompletionOutput, SamplingParams
 from vllm.platforms import current_platform
+
+from pipeline.common.errors import InputError
+from pipeline.common.model import PROBES, load_tokenizer, probe_ids
 
 CPU_BLOCK_TOKENS = 32
 CPU_CACHE_BYTES = 512 << 20
@@ -89,8 +94,11 @@ class Generator:
                 "enable_chunked_prefill": False,
                 "kv_cache_memory_bytes": CPU_CACHE_BYTES,
             }
+        tokenizer, self.tokenizer_folder = load_tokenizer(model_folder), tempfile.TemporaryDirectory()
+        tokenizer.save_pretrained(self.tokenizer_folder.name)
         self.llm = LLM(
             model=os.fspath(model_folder),
+            tokenizer=self.tokenizer_folder.name,
             dtype=dtype,
             seed=seed,
             max_model_len=max_model_len,
@@ -102,6 +110,8 @@ class Generator:
             distributed_executor_backend="external_launcher" if hosted else None,
             **engine,
         )
+        if any(probe_ids(self.llm.get_tokenizer(), text) != probe_ids(tokenizer, text) for text in PROBES):
+            raise InputError(f"{model_folder}: vLLM's tokenizer gives other ids than the model's")
         self.version = 0
         self.can_sleep, self.asleep = sleep and not current_platform.is_cpu(), False
 
@@ -109,7 +119,7 @@ class Generator:
         self,
         prompts: Sequence[list[int]],
         *,
-        n: int = 1,
+        n: int | Sequence[int] = 1,
         temperature: float = 1.0,
         top_p: float = 1.0,
         max_tokens: int,
@@ -118,7 +128,9 @@ class Generator:
         stop: Sequence[str] = (),
         logprobs: bool = False,
     ) -> list[list[Sample]]:
-        """`n` samples for each prompt, in order; temperature 0 is greedy and needs `n` = 1.
+        """`n` samples (of all prompts, or a number for each) in the order of prompts.
+
+        Temperature 0 is greedy and needs `n` = 1.
 
         `seeds`: one for each prompt; sample i is drawn with seed + i, so seeds of equal prompts must differ
         by at least `n`. The model's end-of-sequence tokens, `stop_token_ids` and `stop` strings end a sample.
@@ -129,7 +141,6 @@ class Generator:
         if not prompts:
             return []
         shared = dict(
-            n=n,
             temperature=temperature,
             top_p=top_p,
             max_tokens=max_tokens,
@@ -139,9 +150,10 @@ class Generator:
             logprobs=0 if logprobs else None,
             flat_logprobs=True,
         )
+        numbers = [n] * len(prompts) if isinstance(n, int) else n
         parameters = [
-            SamplingParams(seed=seeds[index] if seeds is not None else None, **shared)
-            for index in range(len(prompts))
+            SamplingParams(n=number, seed=seed, **shared)
+            for number, seed in zip(numbers, seeds or [None] * len(prompts), strict=True)
         ]
         requests = [{"prompt_token_ids": list(prompt)} for prompt in prompts]
         try:

@@ -15,8 +15,16 @@ import torch
 from huggingface_hub import snapshot_download
 from safetensors import safe_open
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig, LlamaConfig
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    GenerationConfig,
+    LlamaConfig,
+    PreTrainedTokenizerFast,
+)
 from transformers.initialization import no_init_weights
+from transformers.utils import cached_file
 
 from pipeline.common.attention import DOCUMENTS, document_arguments
 from pipeline.common.linear_loss import target_logprobs, weighted_nll
@@ -24,6 +32,15 @@ from pipeline.common.packing import IGNORE
 from pipeline.common.stage import InputError
 
 LOGIT_SCALES = ("final_logit_softcapping", "logit_scale", "logits_scaling")  # keys of Gemma, Cohere, Granite
+# English, Chinese, LaTeX, digits, newlines, code: what every tokenizer must give back after encoding.
+PROBES = (
+    "Hello world, the answer is here.",
+    "一加二等于三。",
+    r"\frac{a}{b} + \sqrt{x^2} = $y_{10}$",
+    "3.14159 1000000 007",
+    "first line\n\nsecond line\nthird",
+    "def f(x):\n    return x[0] * 2  # twice",
+)
 DTYPES = {"fp32": torch.float32, "mixed": torch.float32, "bf16": torch.bfloat16}
 
 
@@ -100,11 +117,29 @@ def _from_pretrained(kind: Any, source: str | Path, what: str = "model", **optio
 
 
 def load_tokenizer(source: str | Path) -> Any:
-    """The fast tokenizer of a model folder or hub id; it must have an EOS token."""
-    tokenizer = _from_pretrained(AutoTokenizer, source, "tokenizer")
+    """The fast tokenizer of a model folder or hub id, its `tokenizer.json` as it is.
+
+    AutoTokenizer replaces the pre-tokenizer of some files (DeepSeek's) by that of the class they name, which
+    loses spaces. Raises InputError if the tokenizer lacks an EOS token or does not give back what it encodes.
+    """
+    try:
+        native = cached_file(str(source), "tokenizer.json", _raise_exceptions_for_missing_entries=False)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{source}: no usable tokenizer: {str(error).splitlines()[0]}") from error
+    kind = AutoTokenizer if native is None else PreTrainedTokenizerFast
+    tokenizer = _from_pretrained(kind, source, "tokenizer")
     if tokenizer.eos_token_id is None:
         raise InputError(f"{source}: the tokenizer has no EOS token; training needs one to end documents")
+    for text in PROBES:
+        decoded = tokenizer.decode(probe_ids(tokenizer, text))
+        if decoded != text:
+            raise InputError(f"{source}: its tokenizer turns {text!r} into {decoded!r}")
     return tokenizer
+
+
+def probe_ids(tokenizer: Any, text: str) -> list[int]:
+    """Token ids of `text`, without special tokens."""
+    return tokenizer.encode(text, add_special_tokens=False)
 
 
 def load_model(source: str | Path, precision: str = "fp32", kind: type = AutoModelForCausalLM) -> nn.Module:

@@ -1,13 +1,14 @@
 """Next-token training on packed rows: what cpt and sft give to the training loop.
 
 A row is a function of its number. Step s trains on rows [s * batch, (s + 1) * batch), shared among ranks by
-stride and cut into micro-batches that fit in memory; neither changes the loss. Shape suffixes: B rows,
-T positions, S sources.
+stride and cut into micro-batches that fit in memory; neither changes the loss. Ranks get equally many rows:
+where they do not divide the batch, some get a row without targets, which adds nothing to loss and gradients.
+Shape suffixes: B rows, T positions, S sources.
 """
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from pipeline.common import loop
 from pipeline.common.flops import ModelFlops, peak
 from pipeline.common.model import TokenLogprobs, causal_model, export_model, parameter_count
 from pipeline.common.packing import IGNORE, PackedRow
-from pipeline.common.stage import InputError, Stage
+from pipeline.common.stage import Stage
 from pipeline.common.training import Schedule, build_engine, prepare, settings_from
 
 TokenBatch = tuple[Tensor, Tensor, Tensor, Tensor]  # tokens, positions and targets (B, T), sources (B)
@@ -54,13 +55,8 @@ def train_and_export(
 def train(stage: Stage[Any], engine: Any, plan: TrainingPlan) -> dict[str, int]:
     """Train an engine around `TokenLogprobs` to the end; returns the number of tokens and targets seen.
 
-    Raises InputError if the ranks cannot share a batch, or if the loss stops being finite.
+    Raises InputError if the loss stops being finite.
     """
-    if plan.batch % engine.world_size:
-        raise InputError(
-            f"{stage.name} {stage.instance}: a batch of {plan.batch} sequences cannot be shared among "
-            f"{engine.world_size} ranks; choose a multiple"
-        )
     model = causal_model(engine)
     narrow = engine.module.mixed or model.dtype == torch.bfloat16
     speed = peak(engine.device, torch.bfloat16 if narrow else torch.float32)
@@ -82,8 +78,7 @@ class _Steps:
     def make(self, number: int) -> loop.Step[TokenBatch]:
         """Step `number` of this rank."""
         started, engine, plan = time.monotonic(), self.engine, self.plan
-        first = number * plan.batch
-        rows = [plan.row(n) for n in range(first + engine.global_rank, first + plan.batch, engine.world_size)]
+        rows = rows_of(plan, number, engine.global_rank, engine.world_size)
         tokens, targets, flop = self._count(rows)
         sums_S2 = torch.zeros(len(plan.sources), 2, device=engine.device)
 
@@ -115,6 +110,16 @@ class _Steps:
             targets = int((row.targets != IGNORE).sum())
             counts.append((row.length, targets, self.flops.row(row, targets)))
         return _sum_over_ranks(self.engine, torch.tensor(counts).sum(0)).tolist()
+
+
+def rows_of(plan: TrainingPlan, step: int, rank: int, ranks: int) -> list[PackedRow]:
+    """The rows of `step` that `rank` trains on; equally many on each of `ranks`, the last may be padding."""
+    first, last = step * plan.batch, (step + 1) * plan.batch
+    rows = [plan.row(n) for n in range(first + rank, last, ranks)]
+    if len(rows) * ranks < plan.batch:
+        like = plan.row(first)
+        rows.append(replace(like, targets=np.full_like(like.targets, IGNORE), length=0))
+    return rows
 
 
 def _tensors(rows: Sequence[PackedRow], device: torch.device) -> TokenBatch:

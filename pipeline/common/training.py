@@ -134,6 +134,7 @@ def build_engine(module: nn.Module, settings: EngineSettings) -> Any:
             "gradient_accumulation_steps": 1,
             "gradient_clipping": settings.gradient_clipping,
             "bf16": {"enabled": settings.precision == "bf16"},
+            "data_types": {"grad_accum_dtype": "fp32"},  # bf16 sums of many micro-batches lose small ones
             "zero_optimization": {
                 "stage": settings.zero_stage,
                 "reduce_bucket_size": bucket,

@@ -66,9 +66,16 @@ def _assignment(name: str, value: Any, indent: str) -> str:
 
 
 def keys_as_yaml(
-    model: type[BaseModel], indent: str, skip: tuple[str, ...] = (), commented: bool = False
+    model: type[BaseModel],
+    indent: str,
+    skip: tuple[str, ...] = (),
+    commented: bool = False,
+    values: BaseModel | None = None,
 ) -> str:
-    """The keys of a section with their comments; `commented` writes a reference for a node's keys."""
+    """The keys of a section with their comments; `commented` writes a reference for a node's keys.
+
+    `values`: an instance whose values are the defaults here, instead of the type's.
+    """
     lines = []
     for name, info in model.model_fields.items():
         if name in skip:
@@ -77,10 +84,12 @@ def keys_as_yaml(
             (info.json_schema_extra or {}).get("paper") if isinstance(info.json_schema_extra, dict) else None
         )
         meaning = (info.description or "").rstrip(".") + (f". Paper: {paper}" if paper else "")
-        default = info.get_default(call_default_factory=True)
+        default = getattr(values, name) if values else info.get_default(call_default_factory=True)
         if isinstance(default, BaseModel):
             lines.append(
-                _comment(meaning, indent) + f"{indent}{name}:\n" + keys_as_yaml(type(default), indent + "  ")
+                _comment(meaning, indent)
+                + f"{indent}{name}:\n"
+                + keys_as_yaml(type(default), indent + "  ", values=default)
             )
         elif commented:
             shown = "required" if info.is_required() else _inline(default)

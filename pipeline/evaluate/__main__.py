@@ -63,15 +63,16 @@ class Model:
 
 def open_model(path: str) -> Model:
     """Read configuration and tokenizer of a model folder or hub id."""
-    from transformers import AutoConfig, AutoTokenizer
+    from transformers import AutoConfig
+
+    from pipeline.common.model import load_tokenizer
 
     try:
         config = AutoConfig.from_pretrained(path)
-        tokenizer = AutoTokenizer.from_pretrained(path)
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: not a model folder or hub id ({str(error).splitlines()[0]})") from error
     dtype = str(getattr(config, "dtype", None) or "float32").removeprefix("torch.")
-    return Model(path, tokenizer, config.max_position_embeddings, dtype)
+    return Model(path, load_tokenizer(path), config.max_position_embeddings, dtype)
 
 
 def make_task(

@@ -2,7 +2,7 @@
 
 One outer iteration of Algorithm 1. A further iteration is another model whose parent is this one, so that its
 reference is this one's result. Each DeepSpeed rank hosts its own vLLM engine and samples its share of the
-questions. Before each exploration the weights are copied to the engine in memory; their version is the number
+outputs. Before each exploration the weights are copied to the engine in memory; their version is the number
 of steps done. Offline methods (RFT, DPO) first sample everything from the initial weights, then train.
 
 Inputs: `parent` (or `init`), `prompts` (bench format), optionally `evaluation`, `reward_model`, `rollouts`.
@@ -55,14 +55,12 @@ def load_questions(stage: Stage[RlSection], name: str, tokenizer: Any, room: int
     return [question for question in questions if len(question.prompt) <= room]
 
 
-def check_batch(asked: int, found: int, room: int, ranks: int) -> None:
-    """Raise InputError unless `asked` questions a step are there and can be shared equally by the ranks."""
+def check_batch(asked: int, found: int, room: int) -> None:
+    """Raise InputError unless `asked` questions a step are there."""
     if found < asked:
         raise InputError(
             f"rl.questions_per_step is {asked}, but prompts has {found} questions of at most {room} tokens"
         )
-    if asked % ranks:
-        raise InputError(f"rl.questions_per_step is {asked}, which {ranks} ranks cannot share equally")
 
 
 def load_scorer(stage: Stage[RlSection], device: Any) -> StepScorer | None:
@@ -107,15 +105,14 @@ class Trainer:
         stage, section = self.stage, self.section
         room = context_length(parent) - section.max_tokens
         questions = load_questions(stage, "prompts", self.tokenizer, room)
-        check_batch(section.questions_per_step, len(questions), room, dist.get_world_size())
+        check_batch(section.questions_per_step, len(questions), room)
         if section.evaluation:
             held_out = load_questions(stage, "evaluation", self.tokenizer, room)
             self.held_out = held_out[: section.evaluation_questions]
         longest = max(len(question.prompt) for question in [*questions, *self.held_out])
-        device = self.learner.engine.device
-        scorer = load_scorer(stage, device)
+        scorer = load_scorer(stage, self.learner.engine.device)
         rewarder = Rewarder(section.rewards, scorer, by_step=section.supervision == "process")
-        return Explorer(stage, parent, questions, longest, self.tokenizer, rewarder, device)
+        return Explorer(stage, parent, questions, longest, self.tokenizer, rewarder)
 
     def done(self, rows: Sequence[dict[str, Any]]) -> bool:
         """Whether the steps in `rows` are all, or used up the token budget."""
@@ -124,19 +121,18 @@ class Trainer:
         return spent or len(rows) >= self.section.steps
 
     def _explored(self, rows: Sequence[dict[str, Any]]) -> tuple[list[Group], dict[str, Any]]:
-        """This rank's groups of the step after those in `rows`, and their metrics over all ranks."""
-        section, step, ranks = self.section, len(rows), dist.get_world_size()
+        """The groups of the step after those in `rows`, and their metrics."""
+        section, step = self.section, len(rows)
         if self.explorer is None:
             assert self.replay is not None
-            groups = replayed(self.replay, step, dist.get_rank(), ranks)
-            asked, rounds = len(groups) * ranks, 1
+            groups = replayed(self.replay, step)
+            asked, rounds = len(groups), 1
         else:
             earlier = (section.iteration - 1) * section.steps * section.questions_per_step * section.rounds
             first = earlier + sum(row["questions"] for row in rows)
             groups, asked, rounds = self.explorer.explore(step, first, step if self.method.online else 0)
         parts = [name for name, weight in section.rewards.by_part.items() if weight or name == "accuracy"]
-        watched = summarise(groups, parts, self.learner.engine.device)
-        return groups, {"questions": asked, "rounds": rounds, **watched}
+        return groups, {"questions": asked, "rounds": rounds, **summarise(groups, parts)}
 
     def explore_first(self) -> None:
         """Offline methods: sample all steps from the initial weights, before the policy changes."""
@@ -207,7 +203,7 @@ class Trainer:
             if self.best["step"] < len(self.log):
                 shutil.copytree(self.stage.work / "best", folder / "best")
         if self.explorer is not None:
-            self.explorer.publish(folder / "rollouts", [row["rounds"] for row in self.log])
+            self.explorer.publish(folder / "rollouts", len(self.log))
 
     @property
     def best(self) -> dict[str, Any]:

@@ -1,11 +1,12 @@
-"""Exploration (Algorithm 1, lines 5 to 8): sample a rank's questions, reward the outputs, keep them on disk.
+"""Exploration (Algorithm 1, lines 5 to 8): sample a step's questions, reward the outputs, keep them on disk.
 
-A step asks its questions in rounds; without dynamic sampling there is one. A run that was killed reads back
-what it had sampled. Ranks that share a sampler (`tensor_parallel`) ask the same questions and train on
-different ones of them.
+A step asks its questions in rounds; without dynamic sampling there is one. Samplers share the outputs, not
+the questions, so any number of ranks works; then all ranks get all groups. A run that was killed reads back
+what it had sampled. Ranks that share a sampler (`tensor_parallel`) sample the same outputs.
 """
 
 import math
+import shutil
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,12 +23,14 @@ from pipeline.rl.rollout import (
     Question,
     Rollout,
     RolloutStore,
+    joined,
     published,
     questions_from,
     read_groups,
     sample_seed,
+    share,
+    write_groups,
 )
-from pipeline.rl.watch import summed
 
 if TYPE_CHECKING:
     from pipeline.common.generation import Generator, Sample
@@ -37,7 +40,7 @@ MAX_SEQUENCES = 512
 
 
 class Explorer:
-    """Samples and rewards this rank's groups. `longest`: tokens of the longest prompt."""
+    """Samples and rewards groups. `longest`: tokens of the longest prompt."""
 
     def __init__(
         self,
@@ -47,10 +50,9 @@ class Explorer:
         longest: int,
         tokenizer: Any,
         rewarder: Rewarder,
-        device: Any,
     ) -> None:
         self.stage, self.section, self.questions = stage, stage.config, questions
-        self.tokenizer, self.rewarder, self.device = tokenizer, rewarder, device
+        self.tokenizer, self.rewarder = tokenizer, rewarder
         self.shared = int(stage.launch.get("tensor_parallel", 1))
         self.rank, self.ranks = dist.get_rank(), dist.get_world_size()
         if self.ranks % self.shared:
@@ -64,7 +66,7 @@ class Explorer:
         from pipeline.common.generation import Generator
 
         section, launch = self.section, self.stage.launch
-        outputs = section.questions_per_step * section.group_size * self.shared // self.ranks
+        outputs = -(-section.questions_per_step * section.group_size * self.shared // self.ranks)
         return Generator(
             parent,
             dtype=ENGINE_DTYPES[section.precision],
@@ -84,7 +86,7 @@ class Explorer:
         return time.monotonic() - started
 
     def explore(self, step: int, first: int, version: int) -> tuple[list[Group], int, int]:
-        """(this rank's groups, questions asked by all ranks, rounds) of a step.
+        """(groups, questions asked, rounds) of a step, the same on all ranks.
 
         `first`: place of the step's first question in the endless order; `version`: the weights sampled from.
         """
@@ -92,21 +94,25 @@ class Explorer:
         groups: list[Group] = []
         asked, missing, rounds = 0, self.section.questions_per_step, 0
         while missing > 0 and rounds < self.section.rounds:
-            found = self._round(step, rounds, first + asked, missing, version)
-            groups += found[self.rank % self.shared :: self.shared]
+            groups += self._round(step, rounds, first + asked, missing, version)
             asked, rounds = asked + missing, rounds + 1
             if self.section.rounds > 1:
-                (useful,) = summed([sum(not group.flat for group in groups)], self.device)
-                missing = self.section.questions_per_step - round(useful)
+                missing = self.section.questions_per_step - sum(not group.flat for group in groups)
         self.generator.sleep()
+        if self.rank == 0:
+            write_groups(published(self.store.folder, step + 1), groups)
         return groups, asked, rounds
 
     def _round(self, step: int, turn: int, first: int, number: int, version: int) -> list[Group]:
-        """The groups of this rank's sampler in one round, read back or sampled now."""
-        places = questions_from(len(self.questions), first, number, self.section.seed)
-        mine = places[self.rank // self.shared :: self.ranks // self.shared]
-        asked = [(place, self.questions[index]) for place, index in mine]
-        groups = self.store.find(step + 1, turn, version, [question.item.id for _, question in asked])
+        """The groups of one round; this rank's share is read back or sampled now."""
+        size, seed = self.section.group_size, self.section.seed
+        places = questions_from(len(self.questions), first, number, seed)
+        asked: list[tuple[Question, range]] = []
+        for at, outputs in share(number, size, self.rank // self.shared, self.ranks // self.shared):
+            place, question = places[at][0], self.questions[places[at][1]]
+            start = sample_seed(seed, place, question.item.id)
+            asked.append((question, range(start + outputs.start, start + outputs.stop)))
+        groups = self.store.find(step + 1, turn, version, [seeds for _, seeds in asked])
         if groups is None:
             if self.generator.version != version:
                 raise RuntimeError(
@@ -114,23 +120,24 @@ class Explorer:
                 )
             groups = self._sample(asked, step + 1) if asked else []
             self.store.write(step + 1, turn, groups)
-            self.stage.counter("vllm.requests", len(groups) * self.section.group_size)
+            self.stage.counter("vllm.requests", sum(len(group.outputs) for group in groups))
             self.stage.counter("vllm.tokens", sum(group.tokens for group in groups))
-        return groups
+        parts: list[Any] = [None] * self.ranks
+        dist.all_gather_object(parts, groups)
+        return joined([group for part in parts[:: self.shared] for group in part], size)
 
-    def _sample(self, asked: Sequence[tuple[int, Question]], step: int) -> list[Group]:
-        """Sample and score a group for each (place, question), from the weights that the generator holds.
+    def _sample(self, asked: Sequence[tuple[Question, range]], step: int) -> list[Group]:
+        """Sample and score outputs for each (question, seeds), from the weights that the generator holds.
 
         Raises InputError if the sampler's log-probabilities are not numbers: its weights are broken.
         """
-        section, prompts = self.section, [question.prompt for _, question in asked]
-        size, seeds = section.group_size, [sample_seed(section.seed, at, asks.item.id) for at, asks in asked]
+        section = self.section
         samples = self.generator.generate(
-            prompts,
-            n=size,
+            [question.prompt for question, _ in asked],
+            n=[len(seeds) for _, seeds in asked],
             temperature=section.temperature,
             max_tokens=section.max_tokens,
-            seeds=seeds,
+            seeds=[seeds.start for _, seeds in asked],
             logprobs=True,
         )
         flat = [sample for group in samples for sample in group]
@@ -140,16 +147,13 @@ class Explorer:
             )
         texts = self.tokenizer.batch_decode([sample.token_ids for sample in flat], skip_special_tokens=True)
         rewards = self.rewarder.score(
-            [question.item for _, question in asked for _ in range(size)],
-            [prompt for prompt in prompts for _ in range(size)],
+            [question.item for question, seeds in asked for _ in seeds],
+            [question.prompt for question, seeds in asked for _ in seeds],
             [sample.token_ids for sample in flat],
             texts,
             [sample.finish_reason == "stop" for sample in flat],
         )
-        outputs = [
-            _rollout(seeds[index // size] + index % size, *drawn)
-            for index, drawn in enumerate(zip(flat, texts, rewards, strict=True))
-        ]
+        drawn = zip(flat, texts, rewards, strict=True)
         return [
             Group(
                 step=step,
@@ -158,25 +162,24 @@ class Explorer:
                 question=question.item.text,
                 reference=question.item.answer,
                 prompt=question.prompt,
-                outputs=outputs[index * size : (index + 1) * size],
+                outputs=[_rollout(seed, *next(drawn)) for seed in seeds],
             )
-            for index, (_, question) in enumerate(asked)
+            for question, seeds in asked
         ]
 
-    def publish(self, target: Path, rounds_of_step: Sequence[int]) -> None:
-        """Write all rollouts, one file per step; rank 0 calls it."""
-        self.store.publish(target, rounds_of_step, range(0, self.ranks, self.shared))
+    def publish(self, target: Path, steps: int) -> None:
+        """Copy the rollouts of `steps` steps, one file per step; rank 0 calls it."""
+        target.mkdir(parents=True, exist_ok=True)
+        for step in range(1, steps + 1):
+            shutil.copy(published(self.store.folder, step), target)
 
 
-def replayed(folder: Path, step: int, rank: int, ranks: int) -> list[Group]:
-    """This rank's share of a step's groups in the folder of rollouts that an earlier run published."""
+def replayed(folder: Path, step: int) -> list[Group]:
+    """A step's groups in the folder of rollouts that an earlier run published."""
     path = published(folder, step + 1)
     if not path.exists():
         raise InputError(f"{path}: not found (rl.rollouts); the replay has more steps than the recorded run")
-    groups = read_groups(path)
-    if len(groups) % ranks:
-        raise InputError(f"{path}: {len(groups)} groups, which {ranks} ranks cannot share equally")
-    return groups[rank::ranks]
+    return read_groups(path)
 
 
 def _rollout(seed: int, sample: "Sample", text: str, reward: Reward) -> Rollout:

@@ -46,11 +46,15 @@ class Learner:
 def build_learner(section: RlSection, launch: dict[str, Any], parent: str) -> Learner:
     """The learner that the section's method needs, from the weights of `parent`."""
     method, settings = method_of(section), settings_from(section, launch)
+    launch = launch | {"compile": False}  # each batch of rows has another length: it would recompile
     model = load_model(parent, section.precision)
-    prepare(model, launch | {"compile": False})  # each batch of rows has another length: it would recompile
+    prepare(model, launch)
     engine = build_engine(TokenLogprobs(model), settings)
-    critic = build_engine(Critic(load_trunk(parent, section.precision)), settings) if method.critic else None
-    reference = None
+    critic = reference = None
+    if method.critic:
+        trunk = load_trunk(parent, section.precision)
+        prepare(trunk, launch)
+        critic = build_engine(Critic(trunk), settings)
     if method.reference(section):
         reference = TokenLogprobs(load_model(parent, section.precision))
         reference.eval().requires_grad_(False).to(engine.device)

@@ -146,9 +146,8 @@ def _mask(segments_BT: Tensor) -> Tensor:
 
 
 def micro_batches(
-    outputs: Sequence[Output], row_tokens: int, rows_at_once: int, weights_of: WeightsOf
+    rows: Sequence[Sequence[Output]], rows_at_once: int, weights_of: WeightsOf
 ) -> Iterator[PackedOutputs]:
-    """All `outputs`, `rows_at_once` rows at a time."""
-    rows = split_into_rows(outputs, row_tokens)
+    """Tensors of `rows`, `rows_at_once` at a time."""
     for start in range(0, len(rows), rows_at_once):
         yield pack(rows[start : start + rows_at_once], weights_of)

@@ -9,7 +9,7 @@ import hashlib
 import json
 import random
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import zstandard
@@ -89,6 +89,30 @@ def _order(count: int, epoch: int, seed: int) -> list[int]:
     return order
 
 
+def share(questions: int, size: int, sampler: int, samplers: int) -> list[tuple[int, range]]:
+    """(index of a question, its outputs) that one of `samplers` samples, of `size` outputs to each question.
+
+    A sampler's outputs are consecutive, so that most of them share a prompt; shares differ by at most one.
+    """
+    start, stop = (questions * size * edge // samplers for edge in (sampler, sampler + 1))
+    parts = [
+        (index, range(max(start - index * size, 0), min(stop - index * size, size)))
+        for index in range(start // size, -(-stop // size))
+    ]
+    return [(index, outputs) for index, outputs in parts if outputs]
+
+
+def joined(parts: Iterable[Group], size: int) -> list[Group]:
+    """Whole groups of `size` outputs from consecutive parts of them."""
+    groups: list[Group] = []
+    for part in parts:
+        if groups and len(groups[-1].outputs) < size:
+            groups[-1] = replace(groups[-1], outputs=groups[-1].outputs + part.outputs)
+        else:
+            groups.append(part)
+    return groups
+
+
 def sample_seed(seed: int, place: int, question: str) -> int:
     """Seed of the first sample of a question; sample i has this plus i."""
     digest = hashlib.sha256(f"{seed}/rollout/{place}/{question}".encode()).digest()
@@ -113,7 +137,7 @@ def read_groups(path: Path) -> list[Group]:
 
 
 class RolloutStore:
-    """Groups of each step and round in a folder, a file per rank until `publish` joins them."""
+    """What this rank sampled in each step and round: parts of groups, in a folder that all ranks share."""
 
     def __init__(self, folder: Path, rank: int) -> None:
         self.folder, self.rank = folder, rank
@@ -122,24 +146,17 @@ class RolloutStore:
         """This rank's file of a step's round."""
         return self.folder / f"step-{step:05d}.round-{turn:02d}.rank-{self.rank:04d}.jsonl.zst"
 
-    def find(self, step: int, turn: int, version: int, ids: Sequence[str]) -> list[Group] | None:
-        """Groups recorded earlier for these questions and weights, if any."""
+    def find(self, step: int, turn: int, version: int, seeds: Sequence[range]) -> list[Group] | None:
+        """Groups recorded earlier for these weights and seeds of outputs, if any."""
         if not self.path(step, turn).exists():
             return None
         groups = read_groups(self.path(step, turn))
-        same = [(group.id, group.version) for group in groups] == [(name, version) for name in ids]
-        return groups if same else None
+        found = [(group.version, [output.seed for output in group.outputs]) for group in groups]
+        return groups if found == [(version, list(part)) for part in seeds] else None
 
     def write(self, step: int, turn: int, groups: Iterable[Group]) -> None:
         """Record this rank's groups of a step's round."""
         write_groups(self.path(step, turn), groups)
-
-    def publish(self, target: Path, rounds_of_step: Sequence[int], ranks: Sequence[int]) -> None:
-        """One file per step with the groups of `ranks`, round by round; rank 0 calls it."""
-        stores = [RolloutStore(self.folder, rank) for rank in ranks]
-        for step, rounds in enumerate(rounds_of_step, 1):
-            parts = [store.path(step, turn) for turn in range(rounds) for store in stores]
-            write_groups(published(target, step), [group for part in parts for group in read_groups(part)])
 
 
 def published(folder: Path, step: int) -> Path:

@@ -10,7 +10,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -23,45 +22,50 @@ from pipeline.rl.critic import prepare_critic, update_critic
 from pipeline.rl.learner import Learner
 from pipeline.rl.methods import Method, method_of
 from pipeline.rl.objectives import token_weights
-from pipeline.rl.packed_outputs import MicroBatch, Output, WeightsOf, micro_batches, output_logprobs
+from pipeline.rl.packed_outputs import (
+    MicroBatch,
+    Output,
+    WeightsOf,
+    micro_batches,
+    output_logprobs,
+    pack,
+    split_into_rows,
+)
 from pipeline.rl.rollout import Group
-from pipeline.rl.watch import Watched, check_finite, summed
+from pipeline.rl.watch import Watched, check_finite
 
 STALE_GAP = {"fp32": 0.01, "bf16": math.inf}  # nats; rounding alone stays under 5e-5 in fp32
 WHOLE_PAIR = 1 << 30  # row length where outputs come in pairs: a pair shares a row, however long
 
 
 def make_micro_batches(groups: Sequence[Group], section: RlSection, rows_at_once: int) -> list[MicroBatch]:
-    """This rank's part of the batch; ranks get equally many, filled up with rows of weight 0."""
-    method = method_of(section)
+    """This rank's rows of the batch; ranks get equally many micro-batches, the last one may have weight 0."""
+    method, rank, ranks = method_of(section), dist.get_rank(), dist.get_world_size()
     outputs = method.outputs(groups, section)
     weights_of = _shares(method, groups, outputs, section)
     row_tokens = WHOLE_PAIR if method.pairs else section.row_tokens
-    found = list(micro_batches(outputs, row_tokens, rows_at_once, weights_of))
-    counts: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(counts, len(found))
-    if len(found) < max(counts):
+    rows = split_into_rows(outputs, row_tokens)
+    found = list(micro_batches(rows[rank::ranks], rows_at_once, weights_of))
+    if len(found) * rows_at_once < len(rows[::ranks]):
         idle = [Output(0, [0], [0], [0.0], [0.0])] * 2  # two: enough for a method that wants pairs
-        (filler,) = micro_batches(idle, WHOLE_PAIR, 1, weights_of)
+        filler = pack([idle], weights_of)
         filler.weights_N.zero_()
-        found += [filler] * (max(counts) - len(found))
+        found.append(filler)
     return [MicroBatch(packed) for packed in found]
 
 
 def _shares(
     method: Method, groups: Sequence[Group], outputs: Sequence[Output], section: RlSection
 ) -> WeightsOf:
-    """Each token's share of the loss over all ranks: outputs left out still count; pairs weigh the same."""
-    numbers = [
-        sum(len(group.outputs) for group in groups),
-        sum(group.tokens for group in groups),
-        len(outputs),
-    ]
-    everything, tokens, paired = (round(total) for total in summed(numbers, "cpu"))
+    """Each token's share of the loss: outputs left out still count; pairs weigh the same."""
     if method.pairs:
-        return lambda lengths_O: torch.full((int(lengths_O.sum()),), 2 / max(paired, 1))
+        return lambda lengths_O: torch.full((int(lengths_O.sum()),), 2 / max(len(outputs), 1))
     return partial(
-        token_weights, outputs=everything, mean=section.loss_mean, tokens=tokens, longest=section.max_tokens
+        token_weights,
+        outputs=sum(len(group.outputs) for group in groups),
+        mean=section.loss_mean,
+        tokens=sum(group.tokens for group in groups),
+        longest=section.max_tokens,
     )
 
 
@@ -72,7 +76,7 @@ def train_on(
     learning_rate: float,
     on_policy: bool = True,
 ) -> dict[str, float | None]:
-    """mu updates on the groups of all ranks; returns the step's training metrics (None: nothing to measure).
+    """mu updates on the groups, the same on all ranks; returns the step's metrics (None: nothing to measure).
 
     `on_policy`: the groups were sampled from the current weights, so that policy and sampler must give the
     same log-probabilities. Raises InputError, before the weights change, when they do not, or when the loss

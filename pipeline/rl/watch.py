@@ -1,4 +1,4 @@
-"""Metrics of a step over all ranks: of its rollouts and of its updates, for its line of `metrics.jsonl`."""
+"""Metrics of a step: of its rollouts, and of its updates over all ranks, for its line of `metrics.jsonl`."""
 
 import math
 from collections.abc import Sequence
@@ -70,28 +70,28 @@ def _facts(output: Rollout) -> list[float]:
     ]
 
 
-def summarise(groups: Sequence[Group], parts: Sequence[str], device: Any) -> dict[str, Any]:
-    """Means over the outputs of all ranks, `sampled_tokens` their sum.
+def summarise(groups: Sequence[Group], parts: Sequence[str]) -> dict[str, Any]:
+    """Means over the outputs of all groups, `sampled_tokens` their sum.
 
     `reward_<part>`: each of the reward's `parts` before weighting. `entropy` (nats per token): estimated as
     the samples' mean negative log-probability. `undecided`: the grader gave no verdict. `empty`: no text.
     `zero_variance_share`: groups whose rewards are all equal.
     """
     outputs = [output for group in groups for output in group.outputs]
-    facts = [sum(column) for column in zip(*map(_facts, outputs), strict=True)] or [0] * 8
-    rewards = [sum(output.rewards.get(part, 0.0) for output in outputs) for part in parts]
-    flat = [len(groups), sum(group.flat for group in groups)]
-    sums = summed([*facts, *flat, *rewards], device)
-    count, tokens, reward, right, undecided, truncated, empty, surprise, all_groups, all_flat = sums[:10]
+    facts = [sum(column) for column in zip(*map(_facts, outputs), strict=True)]
+    count, tokens, reward, right, undecided, truncated, empty, surprise = facts
     return {
         "reward": reward / count,
-        **{f"reward_{part}": value / count for part, value in zip(parts, sums[10:], strict=True)},
+        **{
+            f"reward_{part}": sum(output.rewards.get(part, 0.0) for output in outputs) / count
+            for part in parts
+        },
         "accuracy": right / count,
         "undecided": undecided / count,
         "empty": empty / count,
         "length": tokens / count,
         "truncated": truncated / count,
         "entropy": surprise / max(tokens, 1),
-        "zero_variance_share": all_flat / all_groups,
-        "sampled_tokens": int(tokens),
+        "zero_variance_share": sum(group.flat for group in groups) / len(groups),
+        "sampled_tokens": tokens,
     }

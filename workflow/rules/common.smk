@@ -50,7 +50,18 @@ def needs(pattern):
     return inputs
 
 
-def arguments(pattern):
+def ranks_of(stage):
+    """Processes of the stage's programs on one machine."""
+    return LAUNCH.ranks if stage.makes != "nothing" else 1
+
+
+def threads_of(stage):
+    """Cores of the stage's programs on one machine."""
+    parallel = stage.makes != "nothing" or stage.name in ("tokens", "evaluate")
+    return LAUNCH.threads * ranks_of(stage) if parallel else 1
+
+
+def arguments(pattern, ranks):
     """Params function: what the instance is. It takes `threads`, so that Snakemake never reruns anything for it."""
 
     def params(wildcards, threads):
@@ -59,7 +70,7 @@ def arguments(pattern):
         words += ["--config", json.dumps(node.section, sort_keys=True, ensure_ascii=False)]
         for word in pack([(key, path_of(source)) for key, source in node.inputs]):
             words += ["--input", word]
-        return shlex.join([*words, "--launch", launch(threads)])
+        return shlex.join([*words, "--launch", launch(max(1, threads // ranks))])
 
     return params
 

@@ -29,13 +29,13 @@ for _stage in STAGES:
             # A cluster job knows only its own rule, so an order of rules would not keep this from the tokenizer.
             wildcard_constraints:
                 mixture="(?!tokenizer$)[^/]+",
-            threads: LAUNCH.threads if _stage.makes != "nothing" or _stage.name in ("tokens", "evaluate") else 1
+            threads: threads_of(_stage)
             resources:
                 gpu=0,
                 mpi="",
             params:
                 module=_program.module,
-                arguments=arguments(_program.instances),
+                arguments=arguments(_program.instances, ranks_of(_stage)),
                 after=AFTER.get(_program.rule, ""),
             shell:
                 "{resources.mpi} python -m pipeline.start {params.module} {params.arguments} 2>&1 | tee {log}"

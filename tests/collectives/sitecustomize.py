@@ -1,0 +1,90 @@
+"""Stands in for NCCL on a machine without GPUs: a collective on a tensor off the engine's device fails.
+
+Programs that tests start on several ranks find this folder on PYTHONPATH, so Python runs this file first.
+DeepSpeed's engines then call their device `cpu:0`. What `pipeline` puts there is an `OnEngine` tensor, and so
+is all that is computed from it; torch itself knows only one CPU, so results do not change.
+"""
+
+import importlib.abc
+import importlib.machinery
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+PIPELINE = str(Path(__file__).resolve().parents[2] / "pipeline")
+
+COLLECTIVES = ("all_reduce", "broadcast", "reduce", "all_gather_into_tensor", "reduce_scatter_tensor")
+FACTORIES = ("tensor", "zeros", "ones", "full", "empty", "as_tensor")
+
+
+def called_by_pipeline() -> bool:
+    return sys._getframe(2).f_code.co_filename.startswith(PIPELINE)
+
+
+def install(torch: ModuleType, distributed: ModuleType) -> None:
+    """Wrap the functions that make tensors, and the collectives; only calls from `pipeline` are checked."""
+    engine = torch.device("cpu", 0)
+
+    class OnEngine(torch.Tensor):
+        pass
+
+    def making(make: Any, largest: int) -> Any:
+        """`make`, whose tensors on the engine's device of at most `largest` dimensions are `OnEngine`."""
+
+        def wrapped(*arguments: Any, **options: Any) -> Any:
+            found = make(*arguments, **options)
+            if not called_by_pipeline() or found.dim() > largest:
+                return found
+            devices = [value for value in (*arguments, *options.values()) if isinstance(value, torch.device)]
+            return found.as_subclass(OnEngine) if engine in devices else found
+
+        return wrapped
+
+    def checked(name: str, collective: Any) -> Any:
+        def wrapped(tensor: Any, *arguments: Any, **options: Any) -> Any:
+            if called_by_pipeline() and not isinstance(tensor, OnEngine):
+                raise RuntimeError(f"{name}: a tensor on {tensor.device}, not on the engine's device")
+            plain = tensor.as_subclass(torch.Tensor) if isinstance(tensor, OnEngine) else tensor
+            return collective(plain, *arguments, **options)
+
+        return wrapped
+
+    for name in FACTORIES:
+        setattr(torch, name, making(getattr(torch, name), 2))
+    torch.Tensor.to = making(torch.Tensor.to, 1)  # not the rows that go through a model
+    for name in COLLECTIVES:
+        setattr(distributed, name, checked(name, getattr(distributed, name)))
+
+
+class AfterImport(importlib.abc.MetaPathFinder):
+    """Calls back once DeepSpeed, and torch with it, has been imported."""
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
+        if name != "pipeline.common.training":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.machinery.PathFinder.find_spec(name, path)
+        execute = spec.loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            import deepspeed
+            import torch
+            import torch.distributed
+
+            original = deepspeed.DeepSpeedEngine.__init__
+
+            def init(self: Any, *arguments: Any, **options: Any) -> None:
+                original(self, *arguments, **options)
+                self.device = torch.device("cpu", 0)
+
+            deepspeed.DeepSpeedEngine.__init__ = init
+            install(torch, torch.distributed)
+            execute(module)
+
+        spec.loader.exec_module = exec_module
+        return spec
+
+
+if __name__ == "sitecustomize":
+    sys.meta_path.insert(0, AfterImport())

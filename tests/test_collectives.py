@@ -1,0 +1,38 @@
+"""The stand-in for NCCL notices a collective on a tensor that is not on the engine's device."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from programs import ROOT, environment
+
+from pipeline.start import command
+
+PROGRAM = """
+import sys
+
+import torch
+
+import pipeline.common.training
+from pipeline.rl.watch import largest, summed
+
+pipeline.common.training.start_process_group()
+engine = pipeline.common.training.build_engine(
+    torch.nn.Linear(2, 2), pipeline.common.training.EngineSettings(1e-3)
+)
+device = {"engine": engine.device, "cpu": "cpu"}[sys.argv[1]]
+assert summed([1.0, 2.0], device) == [2.0, 4.0] and largest([3.0], device) == 3.0
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("device", "refused"), [("engine", False), ("cpu", True)])
+def test_a_collective_off_the_engines_device_fails(tmp_path: Path, device: str, refused: bool) -> None:
+    (tmp_path / "program.py").write_text(PROGRAM)
+    variables = environment(2)
+    variables["PYTHONPATH"] += f":{tmp_path}"
+    done = subprocess.run(
+        command(["program", device], 2, {}), env=variables, cwd=ROOT, capture_output=True, text=True
+    )
+    assert (done.returncode != 0) == refused, done.stderr[-3000:]
+    assert ("all_reduce: a tensor on cpu, not on the engine's device" in done.stderr) == refused

@@ -1,0 +1,92 @@
+"""Tokenizers of published models are read as they are: no class of transformers or vLLM changes them."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from transformers import AutoTokenizer
+
+from pipeline.common.errors import InputError
+from pipeline.common.model import PROBES, load_tokenizer, probe_ids
+from tests.tiny_model import save_tiny_model
+
+BOS, EOS = "<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>"
+TEXTS = (*PROBES, "  two spaces, 求和 12 3/4\n\n\tx_{1}", " leading and trailing ")
+
+
+def described(content: str) -> dict:
+    """A special token as DeepSeek's `tokenizer_config.json` has it."""
+    flags = {"lstrip": False, "normalized": True, "rstrip": False, "single_word": False}
+    return {"__type": "AddedToken", "content": content, **flags}
+
+
+def save_deepseek_tokenizer(folder: Path) -> Tokenizer:
+    """A small byte-level BPE in the layout of deepseek-ai/deepseek-math-7b-*; it names a Llama class."""
+    tokenizer = Tokenizer(models.BPE())
+    split = [Regex(part) for part in (r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", "[一-龥]+")]
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            *(pre_tokenizers.Split(part, "isolated") for part in split),
+            pre_tokenizers.Digits(individual_digits=True),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.post_processor = processors.ByteLevel(trim_offsets=False)
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=400, initial_alphabet=alphabet, show_progress=False)
+    tokenizer.train_from_iterator(["Hello world, the answer is 42. One and two are three."] * 3, trainer)
+    tokenizer.add_special_tokens([AddedToken(name, special=True, normalized=True) for name in (BOS, EOS)])
+    folder.mkdir(parents=True, exist_ok=True)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    config = {
+        "add_bos_token": True,
+        "add_eos_token": False,
+        "bos_token": described(BOS),
+        "clean_up_tokenization_spaces": False,
+        "eos_token": described(EOS),
+        "legacy": True,
+        "model_max_length": 4096,
+        "pad_token": described(EOS),
+        "sp_model_kwargs": {},
+        "unk_token": None,
+        "tokenizer_class": "LlamaTokenizerFast",
+    }
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    return tokenizer
+
+
+def test_a_byte_level_tokenizer_that_names_a_llama_class_keeps_spaces(tmp_path: Path) -> None:
+    saved = save_deepseek_tokenizer(tmp_path)
+    loaded = load_tokenizer(tmp_path)
+    for text in TEXTS:
+        assert probe_ids(loaded, text) == saved.encode(text, add_special_tokens=False).ids
+        assert loaded.decode(probe_ids(loaded, text)) == text
+    assert (loaded.bos_token, loaded.eos_token, loaded.pad_token) == (BOS, EOS, EOS)
+    loaded.save_pretrained(tmp_path / "exported")
+    assert probe_ids(AutoTokenizer.from_pretrained(tmp_path / "exported"), TEXTS[0]) == probe_ids(
+        loaded, TEXTS[0]
+    )
+
+
+def test_a_tokenizer_that_loses_text_is_refused(tmp_path: Path) -> None:
+    save_deepseek_tokenizer(tmp_path)
+    broken = json.loads((tmp_path / "tokenizer.json").read_text())
+    broken["pre_tokenizer"] = {"type": "Whitespace"}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(broken))
+    with pytest.raises(InputError, match="its tokenizer turns 'Hello world, the answer is here.' into 'H"):
+        load_tokenizer(tmp_path)
+
+
+@pytest.mark.slow
+def test_the_sampler_uses_the_same_tokenizer(tmp_path: Path) -> None:
+    from pipeline.common.generation import Generator
+
+    save_tiny_model(tmp_path, seed=0)
+    save_deepseek_tokenizer(tmp_path)
+    generator = Generator(tmp_path, dtype="float32", max_model_len=64, max_sequences=4)
+    ours = load_tokenizer(tmp_path)
+    theirs = generator.llm.get_tokenizer()
+    generator.close()
+    assert all(probe_ids(theirs, text) == probe_ids(ours, text) for text in TEXTS)
