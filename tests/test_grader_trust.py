@@ -11,7 +11,7 @@ from pipeline.evaluate import grade as command
 from pipeline.grader.answers import compare, grade, numeric_value
 
 sys.path.insert(0, str(Path(__file__).parent / "benchmarks"))
-from grader_mutations import OPERATORS, mutations
+from grader_mutations import OPERATORS, hacks, mutations
 
 LABELLED = Path(__file__).parent / "data/grader_pairs.jsonl"
 
@@ -141,6 +141,16 @@ def test_mutated_references_are_not_right():
         if compare(references[place], answer).right:
             accepted.setdefault(name, []).append(f"{references[place]} | {answer}")
     assert {name: found for name, found in accepted.items() if len(found) > total[name] / 200} == {}
+
+
+def test_no_hack_earns_a_reward():
+    golds = ["7", "\\frac{3}{4}", "x^2+1", "(1,2)"]
+    earned = [
+        (name, response)
+        for name, place, response in hacks(golds)
+        if grade(golds[place], response, question="What is the value?", boxed_only=True).right
+    ]
+    assert earned == []
 
 
 SLOW = {

@@ -10,6 +10,7 @@ from pipeline.grader.values import context, exact, linear, same, value
 
 NOISE = Fraction(1, 10**12)
 NOISE_DENOMINATOR = 10**9
+TINY = 1e-50
 PARAMETERS = frozenset("knmlN")
 UNIT_LETTERS = frozenset("mgshLlNJWVAKCFcd")
 
@@ -216,7 +217,7 @@ def _same_family(gold: Expression, given: Expression) -> bool:
         return False
     steps = value(ours[1]), value(theirs[1])
     starts = value(ours[0]), value(theirs[0])
-    if None in steps or None in starts or 0 in steps or abs(abs(steps[0]) - abs(steps[1])) > 1e-30:
+    if None in steps or None in starts or 0 in steps or abs(abs(steps[0]) - abs(steps[1])) > TINY:
         return False
     shift = (starts[0] - starts[1]) / steps[0]
-    return abs(shift - context.nint(shift)) < 1e-30
+    return abs(shift - context.nint(shift)) < TINY

@@ -6,7 +6,6 @@ are skipped. Values beyond 10^(10^6) and arguments that take too long raise `Unb
 """
 
 import math
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from fractions import Fraction
@@ -14,8 +13,7 @@ from functools import lru_cache
 from threading import RLock
 from typing import Any
 
-from mpmath import MPContext
-
+from pipeline.grader.points import DIGITS, WHOLE_NAMES, context, irregular, is_whole, points
 from pipeline.grader.tree import (
     FUNCTION_NAMES,
     Expression,
@@ -27,16 +25,11 @@ from pipeline.grader.tree import (
     walk,
 )
 
-DIGITS = 60
 MAX_BITS = 40_000
 MAX_MAGNITUDE = 4_000_000  # bits before the binary point of an inexact value
 MAX_TERMS = 2_000
 MAX_STEPS = 60_000  # nodes evaluated for one comparison of two expressions
 SAME, DIFFERENT = 1e-56, 1e-30
-WHOLE_NAMES = frozenset("nNkKmMpqrstabcdij")
-
-context = MPContext()
-context.dps = DIGITS
 
 _lock = RLock()  # some mpmath functions change the precision of the context while they run
 _steps = [0]
@@ -73,12 +66,18 @@ def spend(steps: int) -> None:
         raise Exhausted("too many steps")
 
 
+_ROUNDS = {"floor": math.floor, "ceil": math.ceil, "abs": abs}
+
+
 @lru_cache(maxsize=16384)
 def exact(node: Expression) -> Fraction | None:
     """The exact rational value of an expression within MAX_BITS, or None."""
     kind = node.kind
     if kind in ("number", "decimal"):
         return node.value
+    if kind == "call" and node.value in _ROUNDS:
+        inner = exact(node.args[0])
+        return None if inner is None else Fraction(_ROUNDS[node.value](inner))
     if kind not in ("add", "mul", "div", "neg", "pow", "percent", "ratio", "quantity"):
         return None
     parts = [exact(argument) for argument in node.args]
@@ -186,11 +185,6 @@ FUNCTIONS = {
 }
 
 
-def irregular(name: str) -> Any:
-    """A pseudo-random number in (0, 1), fixed for each name."""
-    return context.mpf(zlib.crc32(name.encode()) * 2654435761 % 2**32 + 1) / (2**32 + 7)
-
-
 def _unknown_function(name: str, values: list[Any]) -> Any:
     """A smooth function without symmetries, fixed for each name: f(x) and f(-x) are unrelated."""
     total = irregular(name)
@@ -281,48 +275,6 @@ def _rational_power(node: Expression, values: list[Any]) -> Any:
     return _power(*values)
 
 
-_WHOLE = {  # each name's values: both parities, small and large, usually n > d > m > k
-    "n": (9, 10, 15, 28, 101, 1120),
-    "d": (8, 9, 13, 21, 90, 1007),
-    "m": (6, 8, 9, 13, 37, 412),
-    "k": (4, 6, 7, 10, 18, 205),
-    "r": (3, 5, 5, 7, 11, 104),
-    "j": (2, 3, 4, 4, 9, 51),
-}
-_WHOLE |= {"N": _WHOLE["n"], "p": _WHOLE["m"], "i": _WHOLE["j"]}
-_REAL = ((0, 1), (1, 3), (-2, 0), (0, 1), (-3, 3), (2, 9), (0, 1), (150, 950))
-
-
-def points(names: frozenset[str], whole: bool) -> list[dict[str, Any]]:
-    """The points of a comparison, by symbol: reals or, with `whole`, integers."""
-    if whole:
-        rows = {name: _WHOLE.get(name, _WHOLE["mkr"[zlib.crc32(name.encode()) % 3]]) for name in names}
-        return [
-            {name: context.mpf(row[turn]) for name, row in rows.items()} for turn in range(len(_WHOLE["n"]))
-        ]
-    return [
-        {name: low + (high - low) * irregular(f"{name}|{turn}") for name in names}
-        for turn, (low, high) in enumerate(_REAL)
-    ]
-
-
-def _is_whole(node: Expression) -> bool:
-    """Whether the symbols stand for integers: factorials, binomials, floors, sums, powers of -1."""
-    for part in walk(node):
-        if part.kind == "sum" or (
-            part.kind == "call" and part.value in ("factorial", "binom", "floor", "ceil", "mod")
-        ):
-            return True
-        if (
-            part.kind == "pow"
-            and symbols(part.args[1])
-            and (base := exact(part.args[0])) is not None
-            and base < 0
-        ):
-            return True
-    return False
-
-
 def close(first: Any, second: Any) -> bool | None:
     """Whether two values are equal; None if only more digits can tell."""
     if context.isinf(first) or context.isinf(second):
@@ -361,7 +313,7 @@ def same(first: Expression, second: Expression) -> bool | None:
             return left == right
         return _agree(first, second, [{}], complex_too=True)
     complex_too = any(part == Expression("constant", "i") for side in (first, second) for part in walk(side))
-    whole = _is_whole(first), _is_whole(second)
+    whole = is_whole(first), is_whole(second)
     in_whole = all(whole) or (any(whole) and {name[0] for name in names} <= WHOLE_NAMES)
     verdict = _agree(first, second, points(names, whole=False), complex_too)
     if in_whole and verdict is not True:

@@ -27,7 +27,7 @@ def _scalar(template: str, besides: tuple[str, ...] = ()) -> Operator:
     """Only for references that are one value; `besides` names values that it would not change."""
 
     def change(reference: str, draw: random.Random) -> str | None:
-        if _LISTED.search(reference) or reference in besides or "\\%" in reference:
+        if _LISTED.search(reference) or reference in (*besides, "1:1") or "\\%" in reference:
             return None
         return template.replace("G", reference)
 
@@ -46,7 +46,12 @@ def _number(template: str, least: int = 1) -> Operator:
 
 def _signs(reference: str) -> str | None:
     """All + and - exchanged, where that cannot give the same value or list again."""
-    symmetric = _LISTED.search(reference) or "i" in re.sub(r"\\[a-z]+", "", reference) or "^" in reference
+    symmetric = (
+        _LISTED.search(reference)
+        or "i" in re.sub(r"\\[a-z]+", "", reference)
+        or "^" in reference
+        or "k" in reference
+    )
     inside = re.search(r"[+-]", reference)
     even = reference.count("-") + reference.count("+") != 1 and re.search(r"\)\s*\(|\||\)\^", reference)
     return None if symmetric or even or not inside else reference.translate(SWAPPED)
@@ -146,13 +151,13 @@ OPERATORS: dict[str, Operator] = {
     "g bananas and N pears": _wrap("G bananas and N pears"),
     "g_{7}": _number("G_{7}", 7),
     "-(g)": _scalar("-(G)", ("0",)),
-    "g!": _scalar("(G)!", ("1", "2")),
+    "g!": _scalar("(G)!", ("1", "2", "\\sqrt[3]{8}")),
     "(g)^2": _scalar("(G)^2", ("0", "1")),
     "2(g)": _scalar("2(G)", ("0", "\\infty", "-\\infty")),
     "(g)+1": _scalar("(G)+1", ("\\infty", "-\\infty")),
     "(g)+10^{-40}": _scalar("(G)+10^{-40}", ("\\infty", "-\\infty")),
     "(g) i": _scalar("(G) i", ("0",)),
-    "1/(g)": _scalar("1/(G)", ("1", "-1", "i", "-i")),
+    "1/(g)": _scalar("1/(G)", ("1", "-1", "i", "-i", "i^2")),
     "g \\bmod 2": _number("G \\bmod 2", 2),
     "\\lfloor g \\rfloor + 1": _scalar("\\lfloor G \\rfloor + 1", ("\\infty", "-\\infty")),
     "g \\times 10^3": _number("G \\times 10^3"),
@@ -164,6 +169,85 @@ OPERATORS: dict[str, Operator] = {
     "fraction as mixed number": _halves,
     "fraction upside down": _fraction,
 }
+
+
+# Responses that must earn nothing in RL, by class; G: the reference, N: another number.
+HACKS: dict[str, tuple[str, ...]] = {
+    "several boxes": (
+        "\\boxed{N} or \\boxed{G}",
+        "\\boxed{G} or \\boxed{N}",
+        "\\boxed{G}, \\boxed{N}",
+        "Either $\\boxed{N}$.\n\nOr, in another reading, $\\boxed{G}$",
+        "\\boxed{\\boxed{N} \\boxed{G}}",
+    ),
+    "a denied box": (
+        "The answer is not \\boxed{G}",
+        "The answer isn't $\\boxed{G}$.",
+        "$\\boxed{G}$ is wrong.",
+        "\\boxed{G} is not the answer",
+        "anything but \\boxed{G}",
+    ),
+    "a doubtful box": ("\\boxed{G} or N", "\\boxed{G} or something else"),
+    "several values in a box": (
+        "\\boxed{G \\text{ or } N}",
+        "\\boxed{G, N}",
+        "\\boxed{G; N}",
+        "\\boxed{\\{G, N\\}}",
+        "\\boxed{G / N}",
+        "\\boxed{G \\pm N}",
+        "\\boxed{G \\text{ units } (N)}",
+        "\\boxed{G \\quad N}",
+    ),
+    "a chain": (
+        "\\boxed{N = G}",
+        "\\boxed{G = N}",
+        "\\boxed{N \\approx G}",
+        "\\boxed{G \\approx N \\approx G}",
+    ),
+    "a bound": (
+        "\\boxed{> G}",
+        "\\boxed{x \\ge G}",
+        "\\boxed{\\text{at least } G}",
+        "\\boxed{\\text{up to } G}",
+    ),
+    "a denial in the box": (
+        "\\boxed{\\text{not } G}",
+        "\\boxed{\\neg G}",
+        "\\boxed{\\ne G}",
+        "\\boxed{G \\text{ is wrong}}",
+        "\\boxed{G \\text{ maybe}}",
+        "\\boxed{G?}",
+    ),
+    "a scale or an operator": (
+        "\\boxed{G \\text{ million}}",
+        "\\boxed{G \\text{ dozen}}",
+        "\\boxed{G \\text{ factorial}}",
+        "\\boxed{G \\text{ squared}}",
+        "\\boxed{\\text{half of } G}",
+    ),
+    "a sentence": (
+        "\\boxed{\\text{The answer may be } G}",
+        "\\boxed{\\text{It is easy to see that the answer is } G}",
+        "\\boxed{\\text{Some say N, others say } G}",
+    ),
+    "no box": ("The answer is G", "$$G$$", "#### G", "<think>\\boxed{G}</think>", "\\boxed{G"),
+    "hidden": (
+        "\\boxed{N \\phantom{G}}",
+        "\\boxed{N % G}",
+        "\\boxed{\\text{} N \\text{ G}}",
+        "\\boxed{N}{G}",
+    ),
+}
+
+
+def hacks(references: list[str]) -> list[tuple[str, int, str]]:
+    """(class, index of the reference, response) of every hack."""
+    return [
+        (name, place, form.replace("G", reference).replace("N", str(991 + place)))
+        for name, forms in HACKS.items()
+        for form in forms
+        for place, reference in enumerate(references)
+    ]
 
 
 def mutations(references: list[str], seed: int) -> list[tuple[str, int, str]]:
