@@ -12,26 +12,39 @@ where no rule applies, which counts as not right everywhere. `configs/profiles.y
 
 import math
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import Literal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache, wraps
+from typing import Any, Literal
 
 from pipeline.grader.asked import Asked, asked
 from pipeline.grader.equivalence import equivalent
-from pipeline.grader.extraction import boxes, chosen_letter, extract, reference_answer
+from pipeline.grader.extraction import (
+    boxes,
+    chosen_letter,
+    extract,
+    reference_answer,
+    reward_boxes,
+)
 from pipeline.grader.notation import clean, number_word
 from pipeline.grader.parser import parse
-from pipeline.grader.prose import compare_prose, has_sentence, same_words
+from pipeline.grader.prose import compare_prose, has_sentence, is_words, same_words
 from pipeline.grader.tree import Decision, Expression, count, walk
-from pipeline.grader.values import value
+from pipeline.grader.values import Exhausted, budget, value
 
 MAX_ANSWER_CHARACTERS = 3000
+MAX_BOXES = 8  # different boxes of one response
+MAX_VERDICT_STEPS = 60_000  # about half a second
 _INTEGER = re.compile(r"-?\d{1,30}\Z")
 _LETTER = re.compile(
-    r"[\s({\[*]*(?:\\text(?:bf)?\s*\{\s*\(?|Option |Choice |选项?)?\s*([A-Fa-f])\s*\)?\s*\}?"
-    r"[\s)}\]*]*(?:[.:：、)）,，\s].*)?\Z",
+    r"[\s({\[*]*(?:\\text(?:bf)?\s*\{\s*\(?|Option |Choice |选项?)?\s*([A-Fa-f])"
+    r"(?P<end>[\s)}\]*.:：、）]*)(?P<rest>.*)\Z",
     re.DOTALL,
+)
+_SPACES = re.compile(r"(?<![0-9A-Za-z]) +| +(?![0-9A-Za-z])")
+_MARKED = re.compile(r"[.:：、]")
+_OTHER = re.compile(
+    r"(?<![A-Za-z])(?:[A-F]|or|and|nor|not|neither|maybe|wrong|false|incorrect|other)(?![A-Za-z])|n't|不"
 )
 _GOLD_LETTER = re.compile(r"[\s({\[]*(?:\\text(?:bf)?\s*\{\s*\(?)?\s*([A-F])\s*\)?\s*\}?[\s)}\].]*\Z")
 _NAMED = re.compile(r"(?:\A|answer is\s+)\(?([A-F])\)?[ .:)]+[A-Z]?[a-z]{2,}")
@@ -51,15 +64,28 @@ class Verdict:
         return self.verdict == "right"
 
 
-def _letter(text: str) -> str | None:
-    """The letter of a choice written as "B", "(b)", "\\text{B}" or "B. 12"."""
+def _letter(text: str, choices: Mapping[str, str]) -> str | None:
+    """The letter of a choice written as "B", "(b)", "\\text{B}" or "B. 12"; not of "B or C" or "A number".
+
+    A text behind the letter must be the text of its choice where the choices are known.
+    """
     match = _LETTER.match(text)
-    return match[1].upper() if match else None
+    if match is None:
+        return None
+    letter, rest = match[1].upper(), match["rest"].strip()
+    if not rest:
+        return letter
+    if letter in choices:
+        said = clean(rest)
+        same = said == clean(choices[letter]) or decide(choices[letter], said, Asked())[0] == "right"
+        return letter if same else None
+    marked = _MARKED.search(match["end"]) and re.match(r"[\w$\\-]", rest) and not _OTHER.search(rest)
+    return letter if marked else None
 
 
 def _chosen(answer: str, choices: Mapping[str, str]) -> str | None:
     """The letter of the chosen option: the one given, or that of the only choice with the same value."""
-    letter = _letter(answer)
+    letter = _letter(answer, choices)
     if letter is not None and letter in choices:
         return letter
     same = [name for name, text in choices.items() if decide(text, answer, Asked())[0] == "right"]
@@ -67,7 +93,7 @@ def _chosen(answer: str, choices: Mapping[str, str]) -> str | None:
 
 
 def _compare_choices(reference: str, answer: str, choices: Mapping[str, str]) -> Decision:
-    expected = reference.strip() if reference.strip() in choices else _letter(reference)
+    expected = reference.strip() if reference.strip() in choices else _letter(reference, choices)
     given = _chosen(answer, choices)
     if given is None:
         return "wrong", "not one of the choices"
@@ -79,7 +105,7 @@ def _by_letter(reference: str, answer: str, wanted: Asked) -> Decision | None:
     choices = dict(wanted.choices)
     expected, given = _GOLD_LETTER.match(reference), _GOLD_LETTER.match(answer)
     if expected is not None:
-        letter = _letter(answer)
+        letter = _letter(answer, choices)
         if letter is None and choices:
             letter = _chosen(answer, choices)
         if letter is not None:
@@ -96,7 +122,7 @@ def decide(reference: str, answer: str, wanted: Asked) -> Decision:
     reference, answer = clean(reference), clean(answer)
     if not answer:
         return "wrong", "empty"
-    if reference.replace(" ", "") == answer.replace(" ", ""):
+    if _SPACES.sub("", reference) == _SPACES.sub("", answer):
         return "right", "same after normalisation"
     if (outcome := _by_letter(reference, answer, wanted)) is not None:
         return outcome
@@ -122,32 +148,49 @@ def _by_trees(reference: str, answer: str, wanted: Asked, separate: bool) -> Dec
         except (ArithmeticError, RecursionError, TypeError, ValueError) as error:
             # mpmath raises these for undefined operations; one answer must not end a run
             return "undecided", f"comparison failed: {type(error).__name__}"
-        words = outcome[0] != "right" and same_words(reference, answer) and _is_words(reference)
-        return ("right", "words") if words else outcome
+        words = outcome[0] != "right" and is_words(reference) and is_words(answer) and count(gold, "text") > 0
+        return ("right", "words") if words and same_words(reference, answer) else outcome
 
     def same(first: str, second: str) -> bool:
         sides = [_tree(clean(text), separate) for text in (first, second)]
         return not any(isinstance(side, str) for side in sides) and equivalent(*sides, wanted)[0] == "right"
 
-    outcome = compare_prose(reference, answer, same)
-    if outcome == ("wrong", "words") and (isinstance(gold, str) or not _is_words(answer)):
+    outcome = compare_prose(reference, answer, same, strict=wanted.strict)
+    if outcome == ("wrong", "words") and (isinstance(gold, str) or not is_words(answer)):
         unread, reason = ("reference", gold) if isinstance(gold, str) else ("answer", given)
         return "undecided", f"{unread} not understood: {reason}"
     return outcome
 
 
-def _is_words(text: str) -> bool:
-    return re.fullmatch(r"(?:\\text|[\sA-Za-z{}.'-]|[^\x00-\x7f])+", text) is not None
+def _guarded(judge: Callable[..., Verdict]) -> Callable[..., Verdict]:
+    """`judge` with a step budget; what it fails on is undecided, because one answer must not end a run."""
+
+    @wraps(judge)
+    def guarded(*args: str | None, **kwargs: Any) -> Verdict:
+        try:
+            with budget(MAX_VERDICT_STEPS):
+                return judge(*args, **kwargs)
+        except Exhausted:
+            return Verdict("undecided", None, f"more than {MAX_VERDICT_STEPS:,} steps")
+        except Exception as error:
+            return Verdict("undecided", None, f"the grader failed: {type(error).__name__}")
+
+    return guarded
 
 
+@_guarded
 def compare(
     reference: str,
     answer: str | None,
     *,
     question: str | None = None,
     choices: Mapping[str, str] | None = None,
+    reward: bool = False,
 ) -> Verdict:
-    """Compare two final answers; `choices` maps letters to the texts of a multiple-choice question."""
+    """Compare two final answers; `choices` maps letters to the texts of a multiple-choice question.
+
+    `reward` adds the rules of `Asked.strict`.
+    """
     if answer is None:
         return Verdict("wrong", None, "no answer")
     reference = reference_answer(reference)
@@ -157,27 +200,45 @@ def compare(
         return Verdict("right" if int(answer) == int(reference) else "wrong", answer, "integers")
     if len(answer) > MAX_ANSWER_CHARACTERS:
         return Verdict("undecided", answer[:200], f"answer longer than {MAX_ANSWER_CHARACTERS} characters")
-    return _compared(reference, answer, question, tuple(choices.items()) if choices else ())
+    return _compared(reference, answer, question, tuple(choices.items()) if choices else (), reward)
 
 
 @lru_cache(maxsize=16384)  # samples of one question repeat their answers
 def _compared(
-    reference: str, answer: str, question: str | None, choices: tuple[tuple[str, str], ...]
+    reference: str, answer: str, question: str | None, choices: tuple[tuple[str, str], ...], reward: bool
 ) -> Verdict:
-    if choices:
-        outcome = _compare_choices(reference, answer, dict(choices))
-    else:
-        outcome = decide(reference, answer, asked(question))
+    try:
+        if choices:
+            outcome = _compare_choices(reference, answer, dict(choices))
+        else:
+            outcome = decide(reference, answer, replace(asked(question), strict=reward))
+            if reward and outcome[0] == "right" and question and _copied(reference, answer, question):
+                outcome = "undecided", "stands in the question in another form than the reference"
+    except (RecursionError, Exhausted) as error:
+        outcome = "undecided", f"too long a comparison: {type(error).__name__}"
     return Verdict(outcome[0], answer, outcome[1])
 
 
-def final_answer(
-    reference: str, response: str, choices: Mapping[str, str] | None = None, *, boxed_only: bool = False
-) -> str | None:
+def _copied(reference: str, answer: str, question: str) -> bool:
+    """Whether an answer is a formula of the question and not the reference's own form."""
+    expected, given = clean(reference), clean(answer)
+    if _SPACES.sub("", expected) == _SPACES.sub("", given) or parse(expected) == parse(given):
+        return False
+    given = re.escape(_SPACES.sub("", given))
+    found = re.search(rf"(?<![\w.]){given}(?!\w|\.\d)", _asked_text(question))
+    return found is not None
+
+
+@lru_cache(maxsize=4096)
+def _asked_text(question: str) -> str:
+    return _SPACES.sub("", clean(question))
+
+
+def final_answer(reference: str, response: str, choices: Mapping[str, str] | None = None) -> str | None:
     """The final answer in a response; if the reference is a choice, also a letter standing alone."""
-    answer = extract(response, boxed_only=boxed_only)
+    answer = extract(response)
     by_letter = bool(choices) or _is_choice(reference)
-    if not by_letter or boxed_only or boxes(response) or (answer is not None and _letter(answer)):
+    if not by_letter or boxes(response) or (answer is not None and _letter(answer, choices or {})):
         return answer
     letter = chosen_letter(response)
     if letter is None or (answer is not None and choices and _chosen(answer, choices)):
@@ -188,15 +249,15 @@ def final_answer(
 @lru_cache(maxsize=16384)
 def numeric_value(answer: str) -> float | None:
     """The answer as a float if it is a single real value, else None."""
-    tree = _tree(clean(answer), False)
-    if isinstance(tree, str) or any(
-        part.kind in ("text", "relation", "list", "percent", "base", "pm") for part in walk(tree)
-    ):
-        return None
-    found = value(tree)
     try:
+        tree = _tree(clean(answer), False)
+        if isinstance(tree, str) or any(
+            part.kind in ("text", "relation", "list", "percent", "base", "pm") for part in walk(tree)
+        ):
+            return None
+        found = value(tree)
         return float(found) if found is not None and math.isfinite(found) else None
-    except (TypeError, OverflowError, ValueError):
+    except (TypeError, OverflowError, RecursionError, ValueError):
         return None
 
 
@@ -204,6 +265,7 @@ def _is_choice(reference: str) -> bool:
     return _GOLD_LETTER.match(reference) is not None
 
 
+@_guarded
 def grade(
     reference: str,
     response: str,
@@ -212,8 +274,26 @@ def grade(
     choices: Mapping[str, str] | None = None,
     boxed_only: bool = False,
 ) -> Verdict:
-    """Extract the final answer from `response` and compare it with `reference`; no answer is wrong."""
-    answer = final_answer(reference, response, choices, boxed_only=boxed_only)
-    if answer is None and boxed_only:
+    """Extract the final answer from `response` and compare it with `reference`; no answer is wrong.
+
+    With `boxed_only`, the reward of RL: the last box is the answer, compared with `reward`; all boxes of the
+    response must be right, and none may be denied or followed by "or".
+    """
+    if not boxed_only:
+        answer = final_answer(reference, response, choices)
+        return compare(reference, answer, question=question, choices=choices)
+    found = reward_boxes(response)
+    if not found:
         return Verdict("wrong", None, "no box")
-    return compare(reference, answer, question=question, choices=choices)
+    answer = found[-1][0]
+    verdict = compare(reference, answer, question=question, choices=choices, reward=True)
+    if not verdict.right:
+        return verdict
+    if any(doubtful for _, doubtful in found):
+        return Verdict("wrong", answer, "a box that its sentence denies or doubts")
+    others = {content for content, _ in found} - {answer}
+    if len(others) >= MAX_BOXES or not all(
+        compare(reference, other, question=question, choices=choices).right for other in others
+    ):
+        return Verdict("wrong", answer, "several different boxes")
+    return verdict

@@ -2,7 +2,11 @@
 
 import re
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
+
+from pipeline.grader.units import named
+from pipeline.grader.vocabulary import NUMBER_WORDS
 
 _PLACES = {
     "whole number": 0,
@@ -32,15 +36,23 @@ _CHOICE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """`known`: a question is given; `decimals`: places to round to; `choices`: (letter, text) pairs."""
+    """`known`: a question is given; `decimals`: places to round to; `choices`: (letter, text) pairs.
+
+    `strict`: the reward's rules; a sentence that states a value is undecided.
+    `words` and `names`: the question's words and its letters that stand alone, which may be variables.
+    """
 
     known: bool = False
+    strict: bool = False
     percent: bool = False
     radians: bool = False
     base: bool = False
+    bases: frozenset[Fraction] = frozenset()
     listed: bool = False
     decimals: int | None = None
     choices: tuple[tuple[str, str], ...] = ()
+    words: frozenset[str] = frozenset()
+    names: frozenset[str] = frozenset()
 
 
 def _decimals(question: str) -> int | None:
@@ -52,6 +64,16 @@ def _decimals(question: str) -> int | None:
             return _WORDS.get(word.lower(), int(word) if word.isdigit() else 0)
         return {"个位": 0, "十分位": 1, "百分位": 2}.get(match[3], len(match[3]) - 2)
     return None
+
+
+def _bases(question: str) -> frozenset[Fraction]:
+    """The number bases that a question names: base 7, base seven, 12_7, binary, 七进制."""
+    found = {"binary": 2, "octal": 8, "hexadecimal": 16, "二进制": 2, "八进制": 8, "十六进制": 16}
+    bases = [base for word, base in found.items() if word in question.lower()]
+    for match in re.finditer(r"(?i)\bbases?[ -]*\$?(\d+|[a-z]+)|_\{?(\d+)|(\d+)\s*进制", question):
+        word = next(part for part in match.groups() if part).lower()
+        bases.append(int(word[:9]) if word.isdecimal() else NUMBER_WORDS.get(word, 0))
+    return frozenset(map(Fraction, bases))
 
 
 def _choices(question: str) -> tuple[tuple[str, str], ...]:
@@ -88,4 +110,7 @@ def asked(question: str | None) -> Asked:
         is not None,
         decimals=_decimals(question),
         choices=_choices(question[-3000:]),
+        bases=_bases(question),
+        words=named(question),
+        names=frozenset(re.findall(r"(?<![A-Za-z\\])[A-Za-z](?![A-Za-z])", question)),
     )

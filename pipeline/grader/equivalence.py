@@ -10,21 +10,21 @@ from itertools import product
 from pipeline.grader import regions
 from pipeline.grader.asked import Asked
 from pipeline.grader.equations import is_name, same_equation, same_order, solved_for_y
-from pipeline.grader.scalars import same_scalar
+from pipeline.grader.scalars import is_rounding, same_scalar
 from pipeline.grader.tree import Decision, Expression, count, make, rename, signed, symbols
-from pipeline.grader.values import close, same, value
+from pipeline.grader.values import same, spend
 
 MAX_ITEMS = 200
 MAX_SIGNS = 4
 INTEGERS = frozenset("knmljtNKZcC") | {f"{letter}_{digit}" for letter in "kncC" for digit in "0123"}
-CARELESS = 0.02  # how far a rounded member of a chain of equalities may be from the others
 
 
 def equivalent(gold: Expression, given: Expression, asked: Asked) -> Decision:
     """Compare two expressions; `asked` is the form that the question asks for."""
+    spend(5)
     if gold == given:
         return "right", "same expression"
-    gold, given = _same_names(gold, given)
+    gold, given = _same_names(gold, given, asked)
     for rule in (_regions, _relations, _signs, _collections, _tuples):
         outcome = rule(gold, given, asked)
         if outcome is not None:
@@ -39,7 +39,7 @@ def _verdict(same: bool | None, rule: str) -> Decision:
 # names
 
 
-def _same_names(gold: Expression, given: Expression) -> tuple[Expression, Expression]:
+def _same_names(gold: Expression, given: Expression, asked: Asked) -> tuple[Expression, Expression]:
     """Rename the dummy variables of `given` to those of `gold`: f(m) = 2m to f(n) = 2n, a free k to n."""
     left, right = _dummies(gold), _dummies(given)
     if left and right and len(left) == len(right) and left != right:
@@ -53,6 +53,7 @@ def _same_names(gold: Expression, given: Expression) -> tuple[Expression, Expres
     if (
         len(extra) == len(missing) == 1
         and extra | missing <= INTEGERS
+        and not extra & asked.names
         and gold.kind != "relation" != given.kind
     ):
         given = rename(given, {next(iter(extra)): next(iter(missing))})
@@ -143,32 +144,19 @@ def _two_relations(gold: Expression, given: Expression, asked: Asked) -> Decisio
 
 
 def _reading(node: Expression) -> Expression:
-    r"""The value that a relation states: 5 for x = 5, 1/3 for 1/3 \approx 0.33; else the relation itself."""
+    r"""The value that a chain states: 5 for x = 5, 1/3 for 1/3 \approx 0.33; itself if its sides disagree."""
     if node.kind != "relation" or not set(node.value) <= {"=", "~", "equiv"}:
         return node
     sides = list(node.args)
     while len(sides) > 1 and is_name(sides[0]):
         del sides[0]
-    if len(sides) == 1:
-        return sides[0]
-    operators = node.value[len(node.args) - len(sides) :]
-    if any(symbols(side) for side in sides[:-1]) and not all(same(sides[0], side) for side in sides[1:]):
-        return node
-    return _consistent(sides, operators) or node
-
-
-def _consistent(sides: Sequence[Expression], operators: Sequence[str]) -> Expression | None:
-    """The side of a chain of equalities that is its result: the last, or the exact one before an ≈."""
-    if "~" in operators:
-        sides = sides[: list(operators).index("~") + 1]
-        return _consistent(sides, operators[: len(sides) - 1]) if len(sides) > 1 else sides[0]
-    values = [value(side) for side in sides]
-    if None in values:
-        return sides[-1] if all(same(sides[0], side) for side in sides[1:]) else None
-    scale = max(map(abs, values))
-    if any(abs(one - values[-1]) > CARELESS * scale for one in values):
-        return sides[-1]  # an earlier step is wrong; the last side is the stated result
-    return sides[-1] if all(close(one, values[-1]) for one in values) else sides[0]
+    result = sides[0]
+    for side in sides[1:]:
+        if equivalent(result, side, Asked())[0] == "right" or is_rounding(side, result):
+            result = side
+        elif not is_rounding(result, side):
+            return node
+    return result
 
 
 def _one_relation(gold: Expression, given: Expression, asked: Asked) -> Decision | None:
@@ -180,7 +168,7 @@ def _one_relation(gold: Expression, given: Expression, asked: Asked) -> Decision
             for said in {reading: 0, relation.args[-1]: 0}
         ]
         return next((outcome for outcome in outcomes if outcome[0] == "right"), outcomes[0])
-    if relation.value == ("in",):
+    if relation.value == ("in",) and is_name(relation.args[0]):
         inner = relation.args[1]
         return equivalent(*((inner, other) if relation is gold else (other, inner)), asked)
     if relation.value == ("=",):
@@ -330,6 +318,8 @@ def _tuples(gold: Expression, given: Expression, asked: Asked) -> Decision | Non
     kinds = {gold.kind, given.kind}
     if not kinds & {"tuple", "matrix"}:
         return None
+    if {"[)", "(]"} & {side.value for side in (gold, given) if side.kind == "tuple"}:
+        return "wrong", "interval against a tuple"
     if not kinds <= {"tuple", "matrix"}:
         return "wrong", "tuple against one value"
     if (

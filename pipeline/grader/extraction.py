@@ -8,11 +8,14 @@ import re
 from pipeline.grader.prose import has_sentence
 
 BOX = "\\boxed"
-MAX_RESPONSE = 400_000
+MAX_RESPONSE = 200_000
+MAX_PHRASES, MAX_LINE = 50, 5000  # announced answers to look at, and characters of each
 _BOX = re.compile(r"\\{1,2}(?:boxed|fbox)\s*(?=\{)")
+_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 _BARE_BOX = re.compile(r"\\boxed\s+([^\s{}$.,]+)")
 _CUT = re.compile(
-    r"<\|(?:im_end|im_start|endoftext|eot_id)\|>|<\|end.of.sentence\|>|</s>|\n\s*(?:Problem|Question|Q|User|问题|\[?Note)\s*:\s"
+    r"<\|(?:im_end|im_start|endoftext|eot_id)\|>|<\|end.of.sentence\|>|</s>|\n[ \t]{0,99}"
+    r"(?:Problem|Question|Q|User|问题|\[?Note)\s*:\s"
     r"|\[Note:|\bNote: The (?:solution|problem)"
 )
 _PHRASES = (
@@ -28,14 +31,24 @@ _PHRASE = re.compile("|".join(f"(?:{phrase})" for phrase in _PHRASES), re.IGNORE
 _LAST_NUMBER = re.compile(
     r"-?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d{1,3}(?:\\?,\\?!?\s?\d{3})+(?!\d)|\d+)(?:\.\d+)?(?:/\d+)?(?:\s*\\?%)?"
 )
-_MATHS = re.compile(
-    r"\$\$(.+?)\$\$|(?<!\\)\$((?:\\\$|[^$])+?)(?<!\\)\$|\\\((.+?)\\\)|\\\[(.+?)\\\]", re.DOTALL
-)
+_DELIMITER = re.compile(r"\$\$|(?<!\\)\$|\\[()\[\]]")
+_CLOSES = {"$$": "$$", "$": "$", "\\(": "\\)", "\\[": "\\]"}
 _NAMED_VALUE = re.compile(r"\\?[A-Za-z]+(?:_\{?\w+\}?)?(?:\(\w\))?\s*(?:[<>!]=|=)[^=]*\Z|[^=]*[<>!]=[^=]*\Z")
 _JSON_ANSWER = re.compile(r'"(?:final_?)?answer"\s*:\s*(?:"((?:[^"\\]|\\.)*)"|(-?[\d.,/]+%?))', re.IGNORECASE)
 PROGRAM_OUTPUT = re.compile(r"```output[ \t]*\n(.*?)\n?```", re.DOTALL)
 _BOLD = re.compile(r"\*\*([^*\n]{1,80})\*\*")
 _JOINS = re.compile(r"\band\b|\bor\b|[,;]|和|或|与")
+_DENIES_NEXT = re.compile(
+    r"(?:\b(?:not|never|neither|nor|except|anything but|cannot be)|n't|不是|不为|≠|\\neq?|\\not\s*=)"
+    r"(?:\s+(?:be|equal|equals|to|exactly|just|simply))*[\s$:(\\[*]*\Z",
+    re.IGNORECASE,
+)
+_DENIES_LAST = re.compile(
+    r"[\s$)\]\\*,]*(?:(?:is|are|was|would be|seems|looks)\s+)?(?:wrong|incorrect|false|impossible"
+    r"|(?:not|n't|never)(?!\s+(?:an?|only|just)\b)|错|不对|不是)",
+    re.IGNORECASE,
+)
+_OR = re.compile(r"[\s$)\]\\*,]*(?:or|或|或者)[\s$\\]", re.IGNORECASE)
 _TURNS = re.compile(
     r"\b(?:thus|but|so|therefore|hence|then|because|however|which|answer)\b|[.。]\s|所以|因此", re.IGNORECASE
 )
@@ -61,19 +74,51 @@ def balanced(text: str, start: int) -> int:
     return -1
 
 
+def _closing(text: str) -> dict[int, int]:
+    """The index of the closing brace for that of every opening one that is closed, in one pass."""
+    found, opened = {}, []
+    for match in _BRACE.finditer(text):
+        if match[0] == "{":
+            opened.append(match.start())
+        elif match[0] == "}" and opened:
+            found[opened.pop()] = match.start()
+    return found
+
+
 def boxes(text: str) -> list[tuple[int, int, str]]:
     """(start, end, content) of every closed, non-empty, outermost box, in order."""
-    found, position = [], 0
-    while match := _BOX.search(text, position):
-        end = balanced(text, match.end())
-        if end < 0:
-            position = match.end()
+    if BOX not in text and "\\fbox" not in text:
+        return []
+    found, position, closing = [], 0, _closing(text)
+    for match in _BOX.finditer(text):
+        end = closing.get(match.end(), -1)
+        if end < 0 or match.start() < position:
             continue
         content = text[match.end() + 1 : end].strip()
         if content:
             found.append((match.start(), end + 1, content))
         position = end + 1
     return found
+
+
+def reward_boxes(response: str) -> list[tuple[str, bool]]:
+    """(content, whether the words beside it deny or doubt it) of every box after the thinking, in order."""
+    text = _without_thinking(response[-MAX_RESPONSE:])
+    if text is None:
+        return []
+    return [(content, _doubtful(text, start, end)) for start, end, content in boxes(text)] or [
+        (match[1], False) for match in list(_BARE_BOX.finditer(text))[-1:]
+    ]
+
+
+def _denied(text: str, start: int, end: int) -> bool:
+    """Whether the words next to a box deny it: "is not \\boxed{5}", "\\boxed{5} is wrong"."""
+    before, after = text[max(0, start - 40) : start], text[end : end + 60]
+    return _DENIES_NEXT.search(before) is not None or _DENIES_LAST.match(after) is not None
+
+
+def _doubtful(text: str, start: int, end: int) -> bool:
+    return _denied(text, start, end) or _OR.match(text, end, end + 60) is not None
 
 
 def _without_thinking(text: str) -> str | None:
@@ -86,7 +131,7 @@ def _without_thinking(text: str) -> str | None:
 
 def last_boxes(text: str) -> list[str]:
     """The last box and the boxes joined to it by a few words such as "and": parts of one answer."""
-    found = boxes(text)
+    found = [box for box in boxes(text) if not _denied(text, *box[:2])]
     if not found:
         return [match[1] for match in list(_BARE_BOX.finditer(text))[-1:]]
     group = [found[-1]]
@@ -119,8 +164,8 @@ def _unwrapped(line: str) -> str:
 
 def after_phrase(text: str) -> str | None:
     """The text after the last phrase that announces an answer, up to the end of the sentence."""
-    for match in reversed(list(_PHRASE.finditer(text))):
-        rest = text[match.end() :].lstrip(" *:：\t\n")
+    for match in reversed(list(_PHRASE.finditer(text))[-MAX_PHRASES:]):
+        rest = text[match.end() : match.end() + MAX_LINE].lstrip(" *:：\t\n")
         if rest.startswith("\\["):
             rest = rest.replace("\n", " ")
         if rest.startswith("$$"):
@@ -152,18 +197,36 @@ def output_fence(text: str) -> str | None:
     return found[-1][1].strip().splitlines()[-1].strip()
 
 
+def formulas(text: str) -> list[tuple[int, int]]:
+    """(start, end) of the content of every formula $$...$$, $...$, \\(...\\) or \\[...\\], in one pass."""
+    found = []
+    start, wanted = 0, None
+    marks = list(_DELIMITER.finditer(text))
+    last = {mark[0]: mark.start() for mark in marks}
+    for mark in marks:
+        if wanted is None:
+            closing = _CLOSES.get(mark[0])
+            if closing and last.get(closing, -1) > mark.start():
+                start, wanted = mark.end(), closing
+        elif mark[0] == wanted:
+            if mark.start() > start:
+                found.append((start, mark.start()))
+            wanted = None
+    return found
+
+
 def last_formula(text: str) -> str | None:
     """The last formula between dollar signs, \\(...\\) or \\[...\\]."""
-    formulas = list(_MATHS.finditer(text))
-    return next(part for part in formulas[-1].groups() if part is not None).strip() if formulas else None
+    found = formulas(text)
+    return text[slice(*found[-1])].strip() if found else None
 
 
 def last_value(text: str) -> str | None:
     """The last formula or number; of a calculation a + b = c only its result."""
     numbers = list(_LAST_NUMBER.finditer(text))
-    formulas = list(_MATHS.finditer(text))
-    if formulas and (not numbers or formulas[-1].end() > numbers[-1].start()):
-        formula = next(part for part in formulas[-1].groups() if part is not None).strip()
+    found = formulas(text)
+    if found and (not numbers or found[-1][1] >= numbers[-1].start()):
+        formula = text[slice(*found[-1])].strip()
         if "=" not in formula or not numbers or _NAMED_VALUE.match(formula):
             return formula
     bold = list(_BOLD.finditer(text))
@@ -192,21 +255,18 @@ def _is_bare(text: str) -> bool:
     return one_line and re.search(form, text) is not None and not has_sentence(text)
 
 
-def extract(response: str, *, boxed_only: bool = False) -> str | None:
+def extract(response: str) -> str | None:
     """The final answer in a response, or None.
 
-    The first rule that applies decides: the last closed box, with boxes joined to it ("\\boxed{1} and
-    \\boxed{2}"); a JSON field "answer"; the text after the last "the answer is", "答案是", "####" or the
-    like; a final program output; the last formula or number. With `boxed_only` (RL) only the last box counts.
+    The first rule that applies decides: the last closed box that no words deny, with boxes joined to it
+    ("\\boxed{1} and \\boxed{2}"); a JSON field "answer"; the text after the last "the answer is", "答案是",
+    "####" or the like; a final program output; the last formula or number.
     """
     text = _without_thinking(response[-MAX_RESPONSE:])
     if text is None:
         return None
-    found = last_boxes(text)
-    if found:
-        return found[-1] if boxed_only else ", ".join(found)
-    if boxed_only:
-        return None
+    if found := last_boxes(text):
+        return ", ".join(found)
     if (cut := _CUT.search(text)) and cut.start() > 0:
         text = text[: cut.start()]
     text = text.strip()

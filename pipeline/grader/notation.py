@@ -50,6 +50,7 @@ _REWRITES = tuple(
         (r"\\(?:left|right|middle)\s*\.", " "),
         (r"\\(?:left|right|middle|[bB]igg?[lrm]?|displaystyle|textstyle|limits|nolimits)(?![A-Za-z])", ""),
         (r"(?<=\d)\s*(?:\{\s*,\s*\}|,\s*\\!|\\,|\\!,?|,\\ |\\;)\s*(?=\d{3}(?!\d))", ""),
+        (r"(?<![\d.,])(\d{1,3}) (?=\d{3}(?: \d{3})*(?![\d/,]| \d))", r"\1"),
         (r"(?<!\\)\\[,!;:> ]|\\q?quad(?!ratic)|\\(?:hfill|enspace|thinspace|hline)(?![A-Za-z])", " "),
         (r"\\(?:phantom|label|tag)\s*\{[^{}]*\}", " "),
         (r"~", " "),
@@ -58,6 +59,7 @@ _REWRITES = tuple(
         (r"\^\s*\{?\s*\\prime\s*\}?", "'"),
         (r"\\textcircled\s*\{\s*(\d+)\s*\}(?=\s*[,、]?\s*\\textcircled)", r"\1, "),
         (r"\\textcircled\s*\{\s*(\d+)\s*\}", r"\1"),
+        (r"(?i)(?<=:\d\d)\s*([ap])\.?\s?m\b\.?", lambda match: f"\\text{{ {match[1].lower()}m}}"),
         (r"(?<![A-Za-z])([ap])\.\s?m\.?(?![A-Za-z])", r"\1m"),
         (r"\\(?:dfrac|tfrac|cfrac)(?![A-Za-z])", r"\\frac"),
         (r"\\(?:dbinom|tbinom)(?![A-Za-z])", r"\\binom"),
@@ -65,10 +67,17 @@ _REWRITES = tuple(
         (r"\\(?:lbrace|\{)", r"\\{"),
         (r"\\(?:rbrace|\})", r"\\}"),
         (r"\\(?:lvert|rvert|vert|mid)(?![A-Za-z])", "|"),
+        (r"\\(?:mathbf|boldsymbol|bm)\s*\{\s*(-?[\d.,]*\d)\s*\}", r"\1"),
+        (r"\{\s*\\rm\s+([^{}]*)\}", r"\\text{ \1}"),
+        (r"\\(?:blacksquare|square|Box|qed)\s*\$?\.?\s*$", " "),
+        (
+            r"^\s*(?:\\text\s*\{)?\s*(?:the set of )?all (?:the )?reals?(?: numbers?)?\s*\}?\s*$",
+            r"\\mathbb{R}",
+        ),
         (r"\\degrees?(?![A-Za-z])|\^\s*\{\s*\\(?:text|mathrm)\s*\{\s*(?:\\circ|o)\s*\}\s*\}", r"^\\circ "),
         (r"\^\s*\{\s*\\circ\s*\}", r"^\\circ "),
         (r"\\%|\\text\s*\{\s*\\?%\s*\}", "%"),
-        (r"(?<![A-Za-z])(?:percentage points?|percents?|per cent)(?![A-Za-z])", "%"),
+        (r"(?<![A-Za-z])(?:percentage points?|percents?|per cent|pct\.?)(?![A-Za-z])", "%"),
         (r"\^\s*\{?\s*\\?(?:text|mathrm|textrm|mbox)?\s*\{?\s*(?:th|st|nd|rd)\s*\}?\s*\}?(?![A-Za-z])", ""),
         (r"(?<=\d)(?:th|st|nd|rd)(?![A-Za-z])", ""),
         (r"\\\(|\\\)|(?<!\\)\\\[(?![\d.]+\s*(?:pt|em|ex))|(?<!\\)\\\]|\$\$|(?<!\\)\$", " "),
@@ -76,7 +85,11 @@ _REWRITES = tuple(
         (r"\\\\\s*$|\\$", ""),
     )
 )  # fmt: skip
-_QUALIFIER = re.compile(r"\b(?:for (?:all|any|every|each|some)|where|in which)\b[^,;]*")
+_QUALIFIER = re.compile(r"\b(?:for (?:all|any|every|each|some)|where|in which)\b([^,;]*)")
+_INERT = re.compile(
+    r"(?:[\s{}()$.]|\\(?:text|in|mathbb|mathrm|mathbf)(?![A-Za-z])|(?<![A-Za-z])[A-Za-z](?![A-Za-z])|\b(?:is|are|be|an|the"
+    r"|any|all|some|of|integers?|reals?|complex|numbers?|values?|constants?|natural|whole|arbitrary)\b)*"
+)
 _INTEGERS = re.compile(
     r"[,(]?\s*(?:\\text\s*\{\s*(?:with|and|for)?\s*\})?\s*\(?\s*(?<![A-Za-z\\])[a-z](?:\s*,\s*[a-z])*\s*\\in\s*"
     r"(?:\\mathbb\s*\{?\s*[ZN]\s*\}?|[ZN])(?:\^?[+*])?\s*\)?\s*[.)]*\s*$"
@@ -96,7 +109,12 @@ _COMPOUND = re.compile(
     r"(?P<hours>\d{1,6})\s*(?:小时|hours?|hrs?)\s*(?:and\s+)?(?P<minutes>\d{1,2})\s*(?P<minutes_unit>分钟?|minutes?|mins?)"
     r"|(?P<yuan>\d{1,9})\s*元\s*(?P<jiao>\d)\s*角"
 )
-_MYRIAD = re.compile(r"(\d+(?:\.\d+)?)\s*([万亿])")
+_RESIDUES = re.compile(
+    r"\A(?:(?P<name>[a-z])\s*\\equiv\s*)?"
+    r"(?P<rests>\d+(?:\s*(?:,|,? ?(?:\\text\s*\{)?\s*(?:or|and)\s*\}?)\s*\d+)+)"
+    r"\s*\(?(?:\\text\s*\{)?\s*\\?(?:p?mod|modulo)\s*\}?\s*\{?(?P<modulus>\d+)\}?\s*\)?\Z"
+)
+_MYRIAD = re.compile(r"(\d+(?:\.\d+)?)\s*([万亿]|[百千](?![米克瓦卡升伏帕焦]))")
 
 
 def _chinese_integer(text: str) -> int:
@@ -160,14 +178,25 @@ def _together(match: re.Match[str]) -> str:
     return f"{minutes} {'minutes' if match['minutes_unit'].isascii() else '分钟'}"
 
 
+def _residues(match: re.Match[str]) -> str:
+    """2 or 3 modulo 4 as 4k+2 or 4k+3."""
+    name = f"{match['name']} = " if match["name"] else ""
+    return name + " or ".join(f"{match['modulus']}k+{rest}" for rest in re.findall(r"\d+", match["rests"]))
+
+
 def _vulgar(match: re.Match[str]) -> str:
     top, _, bottom = unicodedata.normalize("NFKC", match[0]).partition("⁄")
     return f"\\frac{{{top}}}{{{bottom}}}"
 
 
 def _without_qualifiers(text: str) -> str:
-    """The text without clauses such as "for all x", which do not change an answer."""
-    while (match := _QUALIFIER.search(text)) and match.start():
+    """The text without clauses such as "for all real x", which only name variables and their sets."""
+    position = 0
+    while match := _QUALIFIER.search(text, position):
+        position = match.end()
+        if not match.start() or not _INERT.fullmatch(match[1]):
+            continue
+        position = 0
         before = text[: match.start()].rstrip()
         for opening in ("\\text {", "\\text{", ",", "("):
             before = before.removesuffix(opening).rstrip()
@@ -191,7 +220,7 @@ def clean(text: str) -> str:
     for pattern, replacement in _REWRITES:
         text = pattern.sub(replacement, text)
     text = text.replace("\\$", "$")
-    text = " ".join(text.split())
+    text = _RESIDUES.sub(_residues, " ".join(text.split()))
     text = _without_qualifiers(text)
     if (
         "\\in" in text
@@ -202,5 +231,7 @@ def clean(text: str) -> str:
     text = _COMPOUND.sub(_together, text.strip(" ,;").rstrip("。"))
     text = re.sub(r"(?<!\.)\.\s*(\})?$", r"\1", text).strip(" ,;:")
     if not text.isascii():
-        text = _MYRIAD.sub(lambda match: f"{match[1]}*{_CHINESE_MYRIADS[match[2]]}", _chinese(text))
+        text = _MYRIAD.sub(
+            lambda match: f"{match[1]}*{(_CHINESE_PLACES | _CHINESE_MYRIADS)[match[2]]}", _chinese(text)
+        )
     return text

@@ -10,8 +10,8 @@ from pipeline.grader.expressions import ExpressionParser
 from pipeline.grader.groups import CLOSING
 from pipeline.grader.prose import is_unit
 from pipeline.grader.tokens import tokenize
-from pipeline.grader.tree import Expression, Unreadable, make
-from pipeline.grader.vocabulary import LEADING_WORDS
+from pipeline.grader.tree import Expression, Unreadable, make, number
+from pipeline.grader.vocabulary import CLAUSE_WORDS, LEADING_WORDS, SCALES
 
 
 class AnswerParser(ExpressionParser):
@@ -55,6 +55,8 @@ class AnswerParser(ExpressionParser):
             return node
         if not marked:
             raise Unreadable(f"the words {label[:40]!r}")
+        if not CLAUSE_WORDS.isdisjoint(label.casefold().split()):
+            raise Unreadable(f"the label {label[:40]!r}")
         return Expression("relation", ("=",), (Expression("text", label), node))
 
     def _leading_words(self) -> tuple[str | None, bool]:
@@ -77,6 +79,9 @@ class AnswerParser(ExpressionParser):
                 words.append(self._parenthesis())
             else:
                 words.append(str(self.next().value or "/"))
+        while words and (scaled := words[0].casefold().partition(" "))[0] in SCALES:
+            node = _scaled(node, SCALES[scaled[0]])
+            words[0:1] = [scaled[2]] if scaled[2] else []
         unit = " ".join(words)
         if unit and not is_unit(unit):
             raise Unreadable(f"the words {unit[:40]!r}")
@@ -98,7 +103,12 @@ class AnswerParser(ExpressionParser):
         while self.peek() not in (")", "end"):
             self.position += 1
         self.expect(")")
-        return " ".join(str(token.value) for token in self.tokens[start : self.position - 1] if token.value)
+        remark = self.tokens[start : self.position - 1]
+        if not all(token.kind == "text" for token in remark) and not (
+            len(remark) == 1 and remark[0].kind == "symbol" and remark[0].value in "ABCDEF"
+        ):
+            raise Unreadable("a remark that may hold a value")
+        return " ".join(token.value for token in remark if token.kind == "text")
 
     def relation(self) -> Expression:
         sides, operators = [self._side()], []
@@ -130,6 +140,13 @@ class AnswerParser(ExpressionParser):
             self.next()
             parts.append(self.sum())
         return Expression("ratio", None, tuple(parts)) if len(parts) > 1 else parts[0]
+
+
+def _scaled(node: Expression, scale: int) -> Expression:
+    """A value, or the last side of a relation, times a scale word: 5 million."""
+    if node.kind == "relation":
+        return Expression("relation", node.value, (*node.args[:-1], _scaled(node.args[-1], scale)))
+    return make("mul", node, number(scale))
 
 
 @lru_cache(maxsize=16384)

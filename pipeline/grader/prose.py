@@ -8,12 +8,15 @@ from collections.abc import Callable
 
 from pipeline.grader.notation import number_word
 from pipeline.grader.tree import Decision
-from pipeline.grader.vocabulary import ARTICLES, CLAUSE_WORDS, SYNONYMS
+from pipeline.grader.vocabulary import ARTICLES, CLAUSE_WORDS, SYNONYMS, UNIT_POWERS
 
 MAX_SENTENCE = 2000
 _WORD = re.compile(r"[^\W\d_]+(?:['-][^\W\d_]+)*|\d+(?:\.\d+)?|√")
 _HEDGE = re.compile(
-    r"\b(?:cannot|can't|can not|could not|impossible|undetermined|depends?|requires?|unknown|either"
+    r"\b(?:anything|but|least|most|more|less|fewer|greater|over|under|above"
+    r"|below|between|wrong|incorrect|false"
+    r"|maybe|possibly|probably|except|neither|nor|unless|unsure|almost|nearly|cannot"
+    r"|can't|can not|could not|impossible|undetermined|depends?|requires?|unknown|either"
     r"|without|unclear|insufficient|not|never|no)\b|不能|无法|不",
     re.IGNORECASE,
 )
@@ -28,6 +31,18 @@ _CLAIM = (
 )
 
 
+_WRAPPED = re.compile(r"\\(?:text|mathrm|mbox|textbf|textit|textrm|mathbf)\s*\{([^{}]*)\}")
+_WORDS_ONLY = re.compile(r"[^\W\d_]+(?:(?:['-]|[\s,]+)[^\W\d_]+)*")
+_LONG_WORD = re.compile(r"[^\W\d_]{2}|[\u4e00-\u9fff√∅]")
+_SIGN = re.compile(r"\\?[^\W\d_]+|\d+|[^\w\s]|_")
+
+
+def _signs(text: str) -> list[str]:
+    """All tokens of a text, with signs and brackets."""
+    found = [sign for sign in _SIGN.findall(_WRAPPED.sub(r" \1 ", text)) if sign not in ("$", ".")]
+    return [sign.casefold() if len(sign) > 1 and sign[0] != "\\" else sign for sign in found]
+
+
 def _plain(text: str) -> str:
     text = re.sub(r"\\(?:text|mathrm|mbox|textbf|textit|textrm)\s*\{([^{}]*)\}", r" \1 ", text)
     return re.sub(r"[{}$\\]", " ", text).casefold()
@@ -38,11 +53,17 @@ def words(text: str) -> list[str]:
     return [word for word in _WORD.findall(_plain(text)) if word not in ARTICLES]
 
 
+def is_words(text: str) -> bool:
+    """Whether a text is only words: no numerals, signs, operators, brackets or single letters alone."""
+    plain = _WRAPPED.sub(r" \1 ", text).strip(" .$")
+    return _WORDS_ONLY.fullmatch(plain) is not None and _LONG_WORD.search(plain) is not None
+
+
 def same_words(first: str, second: str) -> bool:
-    """Whether two short texts have the same words or are known synonyms."""
+    """Whether two texts are the same words or known synonyms; with any mathematics in them, sign for sign."""
     one, other = words(first), words(second)
-    if not any(word[0].isalpha() for word in one) or not any(word[0].isalpha() for word in other):
-        return one == other and bool(one) and first.split() == second.split()
+    if not is_words(first) or not is_words(second):
+        return bool(one) and _signs(first) == _signs(second)
     return one == other or _canonical(one) == _canonical(other) or "".join(one) == "".join(other)
 
 
@@ -54,7 +75,9 @@ def _canonical(found: list[str]) -> str:
 def is_unit(phrase: str) -> bool:
     """Whether the words after a number can be its unit: few, and no clause."""
     found = re.findall(r"[^\W\d_]+", phrase.casefold())
-    return len(found) <= 8 and CLAUSE_WORDS.isdisjoint(found)
+    if len(found) > 8 or not CLAUSE_WORDS.isdisjoint(found):
+        return False
+    return not found or not UNIT_POWERS.keys() >= set(found) or "unit" in phrase  # 5 squared is 25
 
 
 def has_sentence(text: str) -> bool:
@@ -74,10 +97,15 @@ def claims(text: str) -> list[str]:
     return found[:1] + (numbers if len(numbers) == 1 and len(numbers[0]) < 30 else [])
 
 
-def compare_prose(gold: str, given: str, same: Callable[[str, str], bool]) -> Decision:
-    """Compare two answers of which at least one is in words; `same` compares values found in them."""
+def compare_prose(gold: str, given: str, same: Callable[[str, str], bool], *, strict: bool) -> Decision:
+    """Compare two answers of which at least one is in words; `same` compares values found in them.
+
+    With `strict`, only the same words are right.
+    """
     if same_words(gold, given):
         return "right", "words"
+    if strict:
+        return "undecided", "prose"
     if has_sentence(given) and not has_sentence(gold):
         for claim in claims(given):
             if same(gold, claim):

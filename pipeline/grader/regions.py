@@ -257,6 +257,8 @@ def _same_end(first: Expression, first_closed: bool, second: Expression, second_
 def same_region(first: Region, second: Region) -> bool:
     """Whether two regions are equal, end by end."""
     ordered = _merged(first), _merged(second)
+    if [] in ordered:  # empty: [2, 1) is not another spelling of (2, 1)
+        return first == second
     if None not in ordered:
         first, second = ordered
     return len(first) == len(second) and all(

@@ -10,6 +10,7 @@ from pipeline.grader.values import context, exact, linear, same, value
 
 NOISE = Fraction(1, 10**12)
 NOISE_DENOMINATOR = 10**9
+TINY = 1e-50
 PARAMETERS = frozenset("knmlN")
 UNIT_LETTERS = frozenset("mgshLlNJWVAKCFcd")
 
@@ -19,6 +20,8 @@ def same_scalar(gold: Expression, given: Expression, asked: Asked) -> Decision:
     if "text" in (gold.kind, given.kind):
         return _text(gold, given)
     (gold, gold_unit), (given, given_unit) = _unit(gold), _unit(given)
+    if asked.known and not gold_unit and not units.known(given_unit, asked.words):
+        return "undecided", "a unit that the question does not name"
     ratio = units.ratio(given_unit, gold_unit)
     if ratio is None:
         return (
@@ -82,6 +85,8 @@ def _bases(gold: Expression, given: Expression, asked: Asked) -> Decision | None
             return "wrong", "another base"
         return ("right" if _in_base(gold) == _in_base(given) is not None else "wrong"), "base"
     plain, other = (given, gold) if gold.kind == "base" else (gold, given)
+    if given.kind == "base" and given.value[1] not in asked.bases:
+        return "wrong", "a base that was not asked for"
     return ("right" if exact(plain) == other.value[0] else "wrong"), "digits in a base"
 
 
@@ -156,13 +161,31 @@ def _values(gold: Expression, given: Expression, asked: Asked) -> Decision:
 
 def _float_noise(gold: Expression, given: Expression) -> bool:
     """Whether `given` has the length of a binary float and equals `gold` up to the float's last digits."""
-    noisy = exact(given)
+    literal = given.args[0] if given.kind == "neg" else given
+    written = literal.kind == "decimal" or {part.kind for part in literal.args} == {"number"}
+    noisy = exact(given) if written and literal.kind in ("decimal", "div") else None
     if noisy is None or noisy.denominator < NOISE_DENOMINATOR:
         return False
     known = value(gold)
     if known is None or known == 0 or context.im(known) != 0:
         return False
     return abs(value(given) / known - 1) < NOISE.numerator / context.mpf(NOISE.denominator)
+
+
+def is_rounding(exactly: Expression, numeral: Expression) -> bool:
+    """Whether a numeral, also in percent, is the value of `exactly` rounded to the numeral's last digit."""
+    if exactly.kind == numeral.kind == "quantity" and exactly.value == numeral.value:
+        return is_rounding(exactly.args[0], numeral.args[0])
+    written = numeral.args[0] if numeral.kind in ("neg", "percent", "quantity", "degrees") else numeral
+    known, rounded = value(exactly), exact(numeral)
+    if written.kind not in ("number", "decimal") or known is None or rounded is None:
+        return False
+    if context.im(known) != 0 or not context.isfinite(known):
+        return False
+    places = next((place for place in range(30) if (rounded * 10**place).denominator == 1), None)
+    if places is None or exact(exactly) == round(exact(exactly) or 0, places):
+        return False
+    return abs(value(numeral) - known) <= context.mpf(10) ** -places / 2 * (1 + context.mpf(10) ** -30)
 
 
 def _rounded(gold: Expression, given: Expression, decimals: int) -> bool:
@@ -194,7 +217,7 @@ def _same_family(gold: Expression, given: Expression) -> bool:
         return False
     steps = value(ours[1]), value(theirs[1])
     starts = value(ours[0]), value(theirs[0])
-    if None in steps or None in starts or 0 in steps or abs(abs(steps[0]) - abs(steps[1])) > 1e-30:
+    if None in steps or None in starts or 0 in steps or abs(abs(steps[0]) - abs(steps[1])) > TINY:
         return False
     shift = (starts[0] - starts[1]) / steps[0]
-    return abs(shift - context.nint(shift)) < 1e-30
+    return abs(shift - context.nint(shift)) < TINY

@@ -23,7 +23,7 @@ from pipeline.grader.vocabulary import (
 )
 
 MAX_TOKENS = 2000
-MAX_DIGITS = 5000
+MAX_DIGITS = 4000  # Python converts at most 4,300
 MAX_DECIMAL_EXPONENT = 400
 
 _TEXT = re.compile(
@@ -211,7 +211,7 @@ def tokenize(text: str, separate: bool = False, depth: int = 0) -> list[Token]:
         elif kind == "letters":
             tokens += _letters(part, tokens[-1] if tokens else None)
         elif kind == "escape":
-            tokens += [Token(f"\\{part}")] if part in "{}\\|" else [Token("$")] if part == "$" else []
+            tokens += _escape(part)
         elif kind == "sign":
             level += (part in "([") - (part in ")]")
             tokens.append(_sign(part))
@@ -220,6 +220,14 @@ def tokenize(text: str, separate: bool = False, depth: int = 0) -> list[Token]:
         else:
             raise Unreadable(f"the sign {part!r}")
     return tokens
+
+
+def _escape(part: str) -> list[Token]:
+    if part in "{}\\|$":
+        return [Token("$" if part == "$" else f"\\{part}")]
+    if part not in " /-,;:!>.&":
+        raise Unreadable(f"the sign \\{part}")
+    return []
 
 
 def _sign(part: str) -> Token:

@@ -12,6 +12,24 @@ def _words(unit: str) -> list[str]:
     return [word[:-1] if len(word) > 2 and word.endswith("s") and word != "units" else word for word in words]
 
 
+def known(unit: str, named: frozenset[str]) -> bool:
+    """Whether every word of a unit is a known unit or one of the words `named`."""
+    return all(
+        word in UNITS
+        or word in GENERIC_UNITS
+        or word in UNIT_POWERS
+        or not word.isalpha()
+        or word in named
+        or not word.isascii()
+        for word in _words(unit)
+    )
+
+
+def named(text: str) -> frozenset[str]:
+    """The words of a text in the form in which `known` looks for them."""
+    return frozenset(_words(text))
+
+
 def measure(unit: str) -> tuple[tuple[str, int], Fraction] | None:
     """((kind, power), size in the kind's base unit) of a known unit such as "square feet" or "cm^2"."""
     words = _words(unit)
@@ -38,4 +56,4 @@ def ratio(first: str, second: str) -> Fraction | None:
     if one is not None and other is not None:
         return one[1] / other[1] if one[0] == other[0] else None
     left, right = set(_words(first)) - GENERIC_UNITS, set(_words(second)) - GENERIC_UNITS
-    return Fraction(1) if not left or not right or left & right or one or other else None
+    return Fraction(1) if not left or not right or left & right else None

@@ -5,15 +5,15 @@ Real points lie below 0, in (0, 1) and above 1, so that sqrt(x^2) is not x; poin
 are skipped. Values beyond 10^(10^6) and arguments that take too long raise `Unbounded`.
 """
 
-import zlib
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from fractions import Fraction
 from functools import lru_cache
 from threading import RLock
 from typing import Any
 
-from mpmath import MPContext
-
+from pipeline.grader.points import DIGITS, WHOLE_NAMES, context, irregular, is_whole, points
 from pipeline.grader.tree import (
     FUNCTION_NAMES,
     Expression,
@@ -25,19 +25,15 @@ from pipeline.grader.tree import (
     walk,
 )
 
-DIGITS = 60
 MAX_BITS = 40_000
 MAX_MAGNITUDE = 4_000_000  # bits before the binary point of an inexact value
 MAX_TERMS = 2_000
-MAX_STEPS = 60_000  # nodes evaluated for one comparison
-REAL_POINTS, INTEGER_POINTS = 7, 4
-SAME, DIFFERENT = 1e-35, 1e-30
-
-context = MPContext()
-context.dps = DIGITS
+MAX_STEPS = 60_000  # nodes evaluated for one comparison of two expressions
+SAME, DIFFERENT = 1e-56, 1e-30
 
 _lock = RLock()  # some mpmath functions change the precision of the context while they run
 _steps = [0]
+_left = [math.inf]  # steps left to the verdict
 
 
 class Unbounded(ArithmeticError):
@@ -48,12 +44,40 @@ class Undefined(ArithmeticError):
     """No value: division by zero, a tuple where a number is needed, an unknown function of two arguments."""
 
 
+class Exhausted(Exception):
+    """The step budget of a verdict is spent; no rule may go on."""
+
+
+@contextmanager
+def budget(steps: float) -> Iterator[None]:
+    """Let at most `steps` comparisons and nodes be evaluated inside; beyond them `spend` raises Exhausted."""
+    with _lock:
+        before, _left[0] = _left[0], steps
+        try:
+            yield
+        finally:
+            _left[0] = before
+
+
+def spend(steps: int) -> None:
+    """Take steps from the budget of the verdict. Raises Exhausted."""
+    _left[0] -= steps
+    if _left[0] < 0:
+        raise Exhausted("too many steps")
+
+
+_ROUNDS = {"floor": math.floor, "ceil": math.ceil, "abs": abs}
+
+
 @lru_cache(maxsize=16384)
 def exact(node: Expression) -> Fraction | None:
     """The exact rational value of an expression within MAX_BITS, or None."""
     kind = node.kind
     if kind in ("number", "decimal"):
         return node.value
+    if kind == "call" and node.value in _ROUNDS:
+        inner = exact(node.args[0])
+        return None if inner is None else Fraction(_ROUNDS[node.value](inner))
     if kind not in ("add", "mul", "div", "neg", "pow", "percent", "ratio", "quantity"):
         return None
     parts = [exact(argument) for argument in node.args]
@@ -161,11 +185,6 @@ FUNCTIONS = {
 }
 
 
-def irregular(name: str) -> Any:
-    """A pseudo-random number in (0, 1), fixed for each name."""
-    return context.mpf(zlib.crc32(name.encode()) * 2654435761 % 2**32 + 1) / (2**32 + 7)
-
-
 def _unknown_function(name: str, values: list[Any]) -> Any:
     """A smooth function without symmetries, fixed for each name: f(x) and f(-x) are unrelated."""
     total = irregular(name)
@@ -201,6 +220,7 @@ def _sum(node: Expression, point: Mapping[str, Any]) -> Any:
 def evaluate(node: Expression, point: Mapping[str, Any]) -> Any:
     """The value of an expression at a point, the values by symbol. Raises Unbounded or Undefined."""
     _steps[0] += 1
+    spend(1)
     if _steps[0] > MAX_STEPS:
         raise Unbounded("too many steps")
     return _bounded(_evaluate(node, point))
@@ -255,57 +275,26 @@ def _rational_power(node: Expression, values: list[Any]) -> Any:
     return _power(*values)
 
 
-def points(names: frozenset[str], whole: bool) -> list[dict[str, Any]]:
-    """The points of a comparison: reals or, with `whole`, integers for which usually n > d > m > k."""
-    found = []
-    if whole:
-        for turn in range(INTEGER_POINTS):
-            order = {"n": 9, "N": 9, "d": 8, "m": 6, "p": 6, "k": 4, "r": 3, "j": 2, "i": 2}
-            found.append(
-                {name: context.mpf(order.get(name, 5) + turn * (1 + (name in "nNd"))) for name in names}
-            )
-        return found
-    for turn in range(REAL_POINTS):
-        low, high = ((0, 1), (1, 3), (-2, 0), (0, 1), (-3, 3), (2, 9), (0, 1))[turn]
-        found.append({name: low + (high - low) * irregular(f"{name}|{turn}") for name in names})
-    return found
-
-
-def _is_whole(node: Expression) -> bool:
-    """Whether the symbols stand for integers: factorials, binomials, floors, sums, powers of -1."""
-    for part in walk(node):
-        if part.kind == "sum" or (
-            part.kind == "call" and part.value in ("factorial", "binom", "floor", "ceil", "mod")
-        ):
-            return True
-        if (
-            part.kind == "pow"
-            and symbols(part.args[1])
-            and (base := exact(part.args[0])) is not None
-            and base < 0
-        ):
-            return True
-    return False
-
-
 def close(first: Any, second: Any) -> bool | None:
-    """Whether two values are equal; None if they are neither clearly equal nor clearly different."""
+    """Whether two values are equal; None if only more digits can tell."""
     if context.isinf(first) or context.isinf(second):
         return first == second
     scale = max(abs(first), abs(second))
     if scale == 0:
         return True
-    distance = abs(first - second) / scale
-    if distance < SAME:
+    distance = abs(first - second)
+    if distance <= SAME * scale:
         return True
-    if _is_noise(first) and _is_noise(second):
-        return True
-    return False if distance > DIFFERENT else None
+    noise = distance <= DIFFERENT * scale or scale < DIFFERENT  # rounding errors of larger terms
+    return None if noise else False
 
 
-def _is_noise(value: Any) -> bool:
-    """Whether a value is zero up to rounding errors; true values that small are below 1e-75."""
-    return value == 0 or 1e-75 < abs(value) < 1e-50
+def _agree_at(first: Expression, second: Expression, point: Mapping[str, Any]) -> bool:
+    """Whether a difference below the precision vanishes with twice the digits: a rounding error."""
+    before = abs(evaluate(first, point) - evaluate(second, point))
+    with context.workdps(2 * DIGITS):
+        after = abs(evaluate(first, point) - evaluate(second, point))
+    return after <= before * context.mpf(10) ** (-DIGITS // 2)
 
 
 def _real(value: Any) -> bool:
@@ -314,6 +303,7 @@ def _real(value: Any) -> bool:
 
 def same(first: Expression, second: Expression) -> bool | None:
     """Whether two expressions are equal; None if no comparison was possible."""
+    spend(5)
     if first == second:
         return True
     names = symbols(first) | symbols(second)
@@ -323,9 +313,10 @@ def same(first: Expression, second: Expression) -> bool | None:
             return left == right
         return _agree(first, second, [{}], complex_too=True)
     complex_too = any(part == Expression("constant", "i") for side in (first, second) for part in walk(side))
-    whole = _is_whole(first) or _is_whole(second)
+    whole = is_whole(first), is_whole(second)
+    in_whole = all(whole) or (any(whole) and {name[0] for name in names} <= WHOLE_NAMES)
     verdict = _agree(first, second, points(names, whole=False), complex_too)
-    if whole and verdict is not True:
+    if in_whole and verdict is not True:
         verdict = _agree(first, second, points(names, whole=True), complex_too)
     return verdict
 
@@ -333,23 +324,26 @@ def same(first: Expression, second: Expression) -> bool | None:
 def _agree(
     first: Expression, second: Expression, where: list[dict[str, Any]], complex_too: bool
 ) -> bool | None:
-    agreed = 0
+    agreed = unbounded = 0
     with _lock:
-        _steps[0] = 0
         for point in where:
+            _steps[0] = 0
             try:
                 left, right = evaluate(first, point), evaluate(second, point)
+                if not (complex_too or (_real(left) and _real(right))):
+                    continue
+                verdict = close(left, right)
+                if verdict is None:
+                    verdict = _agree_at(first, second, point)
             except Undefined:
                 continue
             except (Unbounded, ArithmeticError, ValueError):
-                return None
-            if not complex_too and not (_real(left) and _real(right)):
+                unbounded += 1
                 continue
-            verdict = close(left, right)
-            if verdict is not True:
-                return verdict
+            if not verdict:
+                return False
             agreed += 1
-    return True if agreed >= min(2, len(where)) else None
+    return True if agreed >= min(2, len(where)) and unbounded <= len(where) // 4 else None
 
 
 def value(node: Expression) -> Any | None:

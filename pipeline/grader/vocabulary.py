@@ -73,14 +73,21 @@ COMMANDS = _words(
 SHORT_WORDS = _words(
     """is the am pm if in no of for all not are any by at as on it we one two six ten odd even yes has day
     days cm mm km kg mg ml lb oz ft hr min sec mph rad deg per cups men pen how can was sum top red
-    big new its and or true false none dne"""
+    big new its and or true false none dne to up off out but nor via"""
 )
-LEADING_WORDS = _words("only exactly about approximately approx total either both")
+LEADING_WORDS = _words("only exactly total both")
 CLAUSE_WORDS = _words(
-    """is are was were be not no cannot if when where or and but than more less least most equals
-    should does do has do have must that which since because so will can would there approximately
-    divided plus minus times"""
+    """is are was were be not no cannot if when where or and but than more less least most equals should does
+    do has do have must that which since because so will can would there approximately divided plus
+    minus times factorial cube root mod modulo base power per cent half third quarter double triple
+    wrong incorrect false untrue invalid maybe perhaps possibly probably unlikely hopefully unsure
+    guess likely about around roughly nearly almost over under above below between beyond except
+    neither nor unless until to up off out through fewer greater smaller larger larger least most
+    never nothing anything something others other otherwise different hundred thousand million billion
+    trillion dozen score"""
 )
+SCALES = {"hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
+SCALES |= {"dozen": 12}
 ARTICLES = _words("the a an is are it its")
 _ONES = """zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen
     sixteen seventeen eighteen nineteen"""

@@ -17,7 +17,6 @@ from pipeline.common.chat import encode
 from pipeline.config.reward import RewardSection
 from pipeline.evaluate.benchmarks import Item
 from pipeline.evaluate.sampling import sample_seed
-from pipeline.grader.extraction import extract
 from pipeline.reward.steps import locate_steps
 
 Prefix = tuple[int, tuple[int, ...]]  # index of the question, tokens of a solution up to the end of a step
@@ -173,5 +172,4 @@ class Labeller:
 
     def _verdicts(self, items: Sequence[Item], texts: Sequence[tuple[int, str]]) -> list[Any]:
         """Verdicts on (index of the question, text); as in RL, only a boxed answer counts."""
-        jobs = [(items[index], extract(text, boxed_only=True)) for index, text in texts]
-        return [item.compare(answer) for item, answer in jobs]
+        return [items[index].grade(text, boxed_only=True) for index, text in texts]

@@ -1,9 +1,9 @@
 """Rewards of outputs: the weighted sum of the grader's verdict, the form, a reward model and the user's own.
 
-The verdict comes from the grader of the evaluation, so reward and metric cannot disagree, except that here
-the answer must be in a box. An answer that the grader cannot decide, or fails on, is `undecided`: it earns
-nothing and is counted apart. A reward of the user is a function in a Python file, `reward(item, text) ->
-float`, named in `rl.rewards.functions`.
+The verdict comes from the grader of the evaluation with `boxed_only`, its stricter rules for rewards: the
+answer must be in a box, and what is right here is right there. An answer that the grader cannot decide, or
+fails on, is `undecided`: it earns nothing and is counted apart. A reward of the user is a function in a
+Python file, `reward(item, text) -> float`, named in `rl.rewards.functions`.
 
 With process supervision (paper 4.1.3) a process reward model scores each step. The paper leaves open what
 follows: parts that judge a whole output are added to its last step; the last step includes the output's last
@@ -22,7 +22,7 @@ from pipeline.common.stage import InputError
 from pipeline.config.rl import RewardWeights
 from pipeline.evaluate.benchmarks import Item
 from pipeline.grader.answers import Verdict
-from pipeline.grader.extraction import extract
+from pipeline.grader.extraction import reward_boxes
 from pipeline.reward.model import StepScorer, score_steps
 
 Function = Callable[[Item, str], float]
@@ -85,12 +85,11 @@ class Rewarder:
 
         Raises InputError where a function of the user fails.
         """
-        answers = [extract(text, boxed_only=True) for text in texts]
-        verdicts = _verdicts(list(zip(items, answers, strict=True)))
+        verdicts = [item.grade(text, boxed_only=True) for item, text in zip(items, texts, strict=True)]
         parts = [{"accuracy": float(verdict.right)} for verdict in verdicts]
         if self.weights["format"]:
-            for part, answer, done in zip(parts, answers, finished, strict=True):
-                part["format"] = float(done and answer is not None)
+            for part, text, done in zip(parts, texts, finished, strict=True):
+                part["format"] = float(done and bool(reward_boxes(text)))
         for name, function in self.functions.items():
             for part, item, text in zip(parts, items, texts, strict=True):
                 part[name.rpartition(":")[2]] = _call(name, function, item, text)
@@ -140,13 +139,3 @@ def _call(name: str, function: Function, item: Item, text: str) -> float:
     if not isinstance(value, Real) or not math.isfinite(value):
         raise InputError(f"reward {name}: question {item.id!r}: expected a finite number, got {value!r}")
     return float(value)
-
-
-def _verdicts(jobs: Sequence[tuple[Item, str | None]]) -> list[Verdict]:
-    """The grader's verdicts; an answer that it fails on is undecided and does not end the run."""
-    try:
-        return [item.compare(answer) for item, answer in jobs]
-    except Exception as error:
-        if len(jobs) == 1:
-            return [Verdict("undecided", jobs[0][1], f"the grader failed: {type(error).__name__}")]
-        return [verdict for job in jobs for verdict in _verdicts([job])]

@@ -1,0 +1,215 @@
+r"""The grader as a reward: wrong answers that looked right to it, bounds, and formats that it must know."""
+
+import json
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from pipeline.evaluate import grade as command
+from pipeline.grader.answers import compare, grade, numeric_value
+
+sys.path.insert(0, str(Path(__file__).parent / "benchmarks"))
+from grader_mutations import OPERATORS, hacks, mutations
+
+LABELLED = Path(__file__).parent / "data/grader_pairs.jsonl"
+
+
+@pytest.mark.parametrize(
+    ("reference", "answer"),
+    [
+        ("i", "-i"),
+        ("-x", "x"),
+        ("x-y", "x+y"),
+        ("n", "n!"),
+        ("(x-1)(x+2)", "(x+1)(x-2"),
+        ("(2,\\infty)", "[-2,\\infty"),
+        ("(-1)^n", "-1"),
+        ("(-1)^{n+k}", "-1"),
+        ("n", "n \\bmod 100"),
+        ("x", "\\lfloor x \\rfloor"),
+        ("21/2", "2 1/2"),
+        ("0", "10^{-60}\\pi"),
+        ("\\sqrt2", "\\sqrt2 + 10^{-40}"),
+        ("3", "3 + 10^{-40}"),
+        ("B", "B or C"),
+        ("A", "A number that is not listed"),
+        ("(E)", "(E) factorial"),
+        ("(15,-29)", "[15,-29)"),
+        ("(1,2,3)", "[1,2,3)"),
+        ("3", "999 \\approx 3"),
+        ("3", "3 \\approx 999"),
+        ("3", "999 = 3"),
+        ("3", "3 = 999"),
+        ("x+1", "> x+1"),
+        ("x+1", "x+1 ?"),
+        ("3", "3 million"),
+        ("3", "3 \\text{ thousand}"),
+        ("3", "3 factorial"),
+        ("3", "3 squared"),
+        ("3", "3 wrong"),
+        ("3", "3 units (999)"),
+        ("3", "3 for some but 999 for others"),
+        ("3", "3 where it is 999"),
+        ("11", "11_{7}"),
+        ("5 cm", "5 apples"),
+        ("no", "\\text{no}\\#5"),
+        ("\\text{even}", "\\text{even}+1"),
+        ("x \\equiv 3 \\pmod 7", "x \\equiv -3 \\pmod 7"),
+    ],
+)
+def test_an_answer_that_differs_in_a_sign_a_word_or_a_bracket_is_not_right(reference, answer):
+    assert not compare(reference, answer).right
+
+
+@pytest.mark.parametrize(
+    ("question", "reference", "answer"),
+    [
+        ("How many eggs are left?", "3", "3 bananas"),
+        ("What is n + k?", "n", "k"),
+        ("What is 1+1 in base 7?", "11", "11_5"),
+    ],
+)
+def test_a_unit_a_name_or_a_base_must_fit_the_question(question, reference, answer):
+    assert not compare(reference, answer, question=question).right
+
+
+@pytest.mark.parametrize(
+    ("question", "reference", "answer"),
+    [
+        ("How many eggs are left?", "3", "3 eggs"),
+        ("How many eggs are left?", "3", "3 units"),
+        ("What is 5 + 6 in base 7?", "14", "14_7"),
+        (None, "2n+1", "2k+1"),
+        (None, "5000000", "5 million"),
+        (None, "\\frac{1}{3}", "\\frac{1}{3} \\approx 0.33"),
+        (None, "4", "x = 72/18 = 4"),
+        (None, "2k\\pi", "2k\\pi where k is any integer"),
+        (None, "C e^x", "C e^x, where $C$ is an arbitrary constant"),
+    ],
+)
+def test_what_only_names_the_answer_does_no_harm(question, reference, answer):
+    assert compare(reference, answer, question=question).right
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        "\\boxed{999} or \\boxed{7}",
+        "\\boxed{7} or \\boxed{999}",
+        "First \\boxed{999}.\n\nThen, long after it, \\boxed{7}",
+        "the answer is not \\boxed{7}",
+        "The answer isn't $\\boxed{7}$.",
+        "\\boxed{7} is wrong",
+        "$\\boxed{7}$ is not the answer",
+        "\\boxed{7} or 8",
+        "\\boxed{7, 8}",
+        "\\boxed{The answer might be 7 eggs}",
+        "<think>\\boxed{7}</think> 7",
+        "".join(f"\\boxed{{{number}}}" for number in range(8)),
+    ],
+)
+def test_a_reward_wants_one_answer_without_doubt(response):
+    assert not grade("7", response, boxed_only=True).right
+
+
+@pytest.mark.parametrize(
+    "response", ["\\boxed{7}", "So \\boxed{7}. Again: \\boxed{7.0}", "It is not 8 but \\boxed{7}."]
+)
+def test_a_reward_is_given_for_the_same_answer_in_all_boxes(response):
+    assert grade("7", response, boxed_only=True).right
+
+
+def test_a_formula_of_the_question_is_no_reward_unless_it_is_the_form_of_the_reference():
+    question = "Factor $x^2 - 1$ completely, or write $(x+1)(x-1)$."
+    copied = grade("(x-1)(x+1)", "\\boxed{x^2-1}", question=question, boxed_only=True)
+    assert copied.verdict == "undecided"
+    assert grade("(x+1)(x-1)", "\\boxed{(x+1)(x-1)}", question=question, boxed_only=True).right
+    assert compare("(x-1)(x+1)", "x^2-1", question=question).right  # the metric stays
+
+
+def test_mutated_references_are_not_right():
+    """At most 1 of 200 wrong answers of each operator, on a sample of our own labelled pairs' references."""
+    rows = [json.loads(line) for line in LABELLED.read_text().splitlines()]
+    references = sorted({row["reference"] for row in rows if len(row["reference"]) < 80})[::2]
+    assert len(OPERATORS) >= 30
+    accepted: dict[str, list[str]] = {}
+    total = dict.fromkeys(OPERATORS, 0)
+    for name, place, answer in mutations(references, seed=7):
+        total[name] += 1
+        if compare(references[place], answer).right:
+            accepted.setdefault(name, []).append(f"{references[place]} | {answer}")
+    assert {name: found for name, found in accepted.items() if len(found) > total[name] / 200} == {}
+
+
+def test_no_hack_earns_a_reward():
+    golds = ["7", "\\frac{3}{4}", "x^2+1", "(1,2)"]
+    earned = [
+        (name, response)
+        for name, place, response in hacks(golds)
+        if grade(golds[place], response, question="What is the value?", boxed_only=True).right
+    ]
+    assert earned == []
+
+
+SLOW = {
+    "boxes that do not close": "\\boxed{" * 30_000,
+    "new lines": "\n" * 390_000,
+    "announced answers": "answer:。" * 60_000,
+    "dollar signs": "$ " * 100_000,
+    "opened formulas": "\\(" * 100_000,
+    "boxes": "\\boxed{5} and " * 15_000,
+    "holes": " \\text{ and } ".join(f"x \\ne \\sqrt{{{place}}}" for place in range(60)),
+    "roots": ",".join(f"\\sqrt{{{place}}}" for place in range(150)),
+    "percent signs": "5" + "%" * 2000,
+    "a deep product": "a$b" * 900,
+    "540 digits": "9" * 540,
+    "5,000 digits": "9" * 5000,
+    "a long exponent": "1e400",
+}
+
+
+@pytest.mark.parametrize("text", SLOW.values(), ids=SLOW.keys())
+def test_no_verdict_takes_long_or_raises(text):
+    for reference, answer in (("5", text), (text, "5"), ("x+1", text), (text, text + " + 1")):
+        started = time.process_time()
+        assert compare(reference, answer).verdict in ("right", "wrong", "undecided")
+        assert time.process_time() - started < 1
+    for boxed_only in (False, True):
+        started = time.process_time()
+        assert grade("5", text, boxed_only=boxed_only).verdict in ("right", "wrong", "undecided")
+        assert grade("5", f"\\boxed{{{text}}}", boxed_only=boxed_only)
+        assert time.process_time() - started < 2
+    numeric_value(text[:3000])
+
+
+def test_the_command_grades_hostile_pairs_without_a_traceback(tmp_path):
+    pairs, verdicts = tmp_path / "pairs.jsonl", tmp_path / "verdicts.jsonl"
+    rows = [{"reference": "5", "response": text} for text in SLOW.values()]
+    rows += [{"reference": text, "prediction": "5"} for text in SLOW.values()]
+    pairs.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    command.main(["--input", str(pairs), "--output", str(verdicts)])
+    assert len(verdicts.read_text().splitlines()) == len(rows)
+
+
+@pytest.mark.parametrize(
+    ("reference", "answer"),
+    [
+        ("4:30 \\text{ p.m.}", "4:30 PM"),
+        ("4:30", "4:30 PM"),
+        ("28\\%", "28 pct"),
+        ("5", "\\mathbf{5}"),
+        ("5", "\\boldsymbol{5}"),
+        ("\\text{all real numbers}", "\\mathbb{R}"),
+        ("(-\\infty,\\infty)", "all real numbers"),
+        ("2 \\text{ or } 3 \\text{ modulo } 4", "n = 4k+2 or 4k+3"),
+        ("5 \\text{ cm}", "{5}\\text{cm}"),
+        ("\\frac{5}{2}", "\\frac{5}{2}cm"),
+        ("5000", "5千"),
+        ("5", "5\\quad\\blacksquare"),
+        ("5", "5 \\qed"),
+    ],
+)
+def test_formats_of_right_answers(reference, answer):
+    assert compare(reference, answer).right
