@@ -3,13 +3,17 @@
 import gzip
 import http.server
 import json
+import subprocess
+import sys
 import threading
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from conftest import ROOT
 from crawl_warcs import html, program, record, write_warc
 
+from pipeline.common.identity import Digests, digest_of
 from pipeline.common.shards import read_table
 from pipeline.common.stage import InputError
 from pipeline.crawl import sources
@@ -177,3 +181,159 @@ def test_excluded_urls_are_rejected_unread(tmp_path):
     assert done.returncode == 0, done.stderr
     rows = read_table(tmp_path / "o" / "records.parquet").to_pylist()
     assert [row["reason"] for row in rows] == [None, None, None, "url_excluded", None]
+
+
+CREDENTIALS = "?X-Amz-Signature=SECRET&token=SECRET"
+
+
+def with_user(address):
+    return address.replace("http://", "http://user:SECRET@")
+
+
+def test_neither_rows_nor_messages_nor_manifests_hold_credentials(tmp_path, address):
+    write_warc(tmp_path / "a.warc.gz", RECORDS)
+    Server.files = {f"/a.warc.gz{CREDENTIALS}": (tmp_path / "a.warc.gz").read_bytes()}
+    Server.requests = 3
+    found = read(f"{with_user(address)}a.warc.gz{CREDENTIALS}")[0]
+    assert len(found) == 5 and {page.warc_file for page in found} == {"a.warc.gz"}
+    for path in (f"b.warc.gz{CREDENTIALS}", f"list.paths.gz{CREDENTIALS}", f"i.parquet{CREDENTIALS}"):
+        with pytest.raises(InputError) as error:
+            expanded = sources.expand([f"{with_user(address)}{path}"], "https://host/")
+            list(read_indexed_pages(expanded[0], "https://host/", 10**6, ReadCounts()))
+        assert "SECRET" not in str(error.value) and "user" not in str(error.value)
+    Server.patient = False
+    with pytest.raises(InputError, match="6 attempts made") as error:
+        read(f"{with_user(address)}c.warc.gz{CREDENTIALS}")
+    assert "SECRET" not in str(error.value)
+    with pytest.raises(InputError, match="crawl.base_url") as error:
+        sources.expand([], "https://user:SECRET@host/")
+    assert "SECRET" not in str(error.value)
+
+
+def test_a_result_made_from_a_signed_address_does_not_show_the_signature(tmp_path, server_of_files):
+    write_warc(tmp_path / "a.warc.gz", RECORDS)
+    server_of_files[f"/a.warc.gz{CREDENTIALS}"] = (tmp_path / "a.warc.gz").read_bytes()
+    url = f"{with_user(server_of_files['address'])}a.warc.gz{CREDENTIALS}"
+    done = program("extract", "--warc", url, "--output", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    assert "SECRET" not in done.stderr + done.stdout
+    for path in (tmp_path / "out").rglob("*.json"):
+        assert "SECRET" not in path.read_text(), path
+    (found,) = {row["warc_file"] for row in read_table(tmp_path / "out" / "records.parquet").to_pylist()}
+    assert found == "a.warc.gz"
+
+
+def test_the_query_of_an_address_counts_for_what_a_result_is():
+    one, other = (digest_of(f"https://host/get?file={name}", Digests()) for name in "ab")
+    assert one != other and "file=" not in one + other
+
+
+@pytest.fixture
+def server_of_files(monkeypatch):
+    """`files[path] = bytes, or a redirect's target`; `files["address"]`."""
+    files = {}
+
+    class Answers(Server):
+        def do_GET(self):
+            if isinstance(target := files.get(self.path), str):
+                self.send_response(302)
+                self.send_header("Location", target)
+                self.send_header("Content-Length", "0")
+                return self.end_headers()
+            type(self).requests = 3  # the next request is answered
+            return super().do_GET()
+
+        do_HEAD = do_GET
+
+    Answers.files, Answers.patient = files, True
+    monkeypatch.setattr(sources.time, "sleep", lambda seconds: None)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        files["address"] = f"http://127.0.0.1:{server.server_port}/"
+        yield files
+        server.shutdown()
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        "/etc/passwd",
+        "../../../../etc/passwd",
+        "file:///etc/passwd",
+        "local:///etc/passwd",
+        "http://169.254.169.254/latest/meta-data",
+        "https://intranet/x.warc.gz",
+        "simplecache::file:///etc/passwd",
+        "https://host/x::file:///etc/passwd",
+        "https://host@intranet/x",
+        "https://host\\@intranet/x",
+        "https://host.intranet/x",
+        "http://host/x",
+        "https://host:8080/x",
+        "s3://bucket/x",
+        "@intranet/x",
+        ".intranet/x",
+    ],
+)
+def test_a_remote_list_and_a_remote_index_lead_only_to_their_server_and_the_base(entry, server_of_files):
+    row = {"url": "http://a.org/", "filename": entry, "offset": 0, "length": 10}
+    server_of_files |= {"/x.paths": f"{entry}\n".encode(), "/x.jsonl": json.dumps(row).encode()}
+    address = server_of_files["address"]
+    for base in ("https://host", ""):
+        if not base and entry[0] in "@.":
+            continue
+        outside = entry != "/etc/passwd" or not base  # below the base it is only a file that is not there
+        for call in (
+            lambda base=base: sources.expand([f"{address}x.paths"], base),
+            lambda base=base: list(read_indexed_pages(f"{address}x.jsonl", base, 10**6, ReadCounts())),
+        ):
+            if outside and not (entry.startswith("..") and base):
+                with pytest.raises(InputError, match="leads to"):
+                    call()
+    assert sources.follow("/etc/passwd", f"{address}x.paths", "https://host") == "https://host/etc/passwd"
+
+
+def test_a_remote_list_stays_inside_a_base_that_is_a_folder(tmp_path, server_of_files):
+    write_warc(tmp_path / "a.warc.gz", RECORDS)
+    server_of_files["/x.paths"] = b"a.warc.gz\n"
+    listed = [f"{server_of_files['address']}x.paths"]
+    assert sources.expand(listed, f"{tmp_path}/") == [f"{tmp_path}/a.warc.gz"]
+    server_of_files["/x.paths"] = b"../../../../../../../etc/passwd\n"
+    with pytest.raises(InputError, match="leads to"):
+        sources.expand(listed, f"{tmp_path}/")
+
+
+def test_lists_may_name_files_of_their_own_server_and_of_the_base(server_of_files):
+    address = server_of_files["address"]
+    server_of_files["/x.paths"] = f"{address}a.gz\nb.gz\nhttps://host/c.gz\n".encode()
+    found = sources.expand([f"{address}x.paths"], "https://host/")
+    assert found == [f"{address}a.gz", "https://host/b.gz", "https://host/c.gz"]
+
+
+def test_redirects_lead_only_to_their_own_server(tmp_path, server_of_files):
+    write_warc(tmp_path / "a.warc.gz", RECORDS)
+    address = server_of_files["address"]
+    server_of_files |= {"/a.warc.gz": (tmp_path / "a.warc.gz").read_bytes(), "/same": "/a.warc.gz"}
+    server_of_files |= {"/file": "file:///etc/passwd", "/far": "http://127.0.0.2:1/x?secret=SECRET"}
+    server_of_files |= {"/other": address.replace("127.0.0.1", "localhost") + "a.warc.gz", "/two": "/other"}
+    assert len(read(f"{address}same")[0]) == 5
+    for name in ("file", "far", "other", "two"):
+        with pytest.raises(InputError, match="redirects to") as error:
+            read(address + name)
+        assert "SECRET" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"\n" * (200 << 20), b"a" * (80 << 20), b"a\n" * (1 << 24)],
+    ids=["empty lines", "one line", "names"],
+)
+def test_a_list_that_unpacks_to_gigabytes_is_refused_in_bounded_memory(tmp_path, text):
+    path = tmp_path / "warc.paths.gz"
+    path.write_bytes(gzip.compress(text, 1))
+    code = (
+        "import resource, sys\nfrom pipeline.crawl import sources\n"
+        "resource.setrlimit(resource.RLIMIT_DATA, (700 << 20, 700 << 20))\nsources.expand(sys.argv[1:])"
+    )
+    done = subprocess.run([sys.executable, "-c", code, path], cwd=ROOT, capture_output=True, text=True)
+    assert "InputError" in done.stderr and "warc.paths.gz: " in done.stderr, done.stderr[-500:]

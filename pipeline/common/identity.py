@@ -6,7 +6,7 @@ The fingerprint of a stage instance covers
   default changes nothing makes nothing stale;
 - the bytes of its inputs. For another stage's result these are listed in that stage's manifest, so what was
   made again with the same bytes changes nothing after it. A file of the user's counts by path and content, a
-  hub id or an address by its name;
+  hub id or an address by its name, the address's query only by a hash, since it may hold a secret;
 - the code of the program, unless the section says that it trains a model: a comment must not retrain one.
 
 How a stage runs (launch, threads, cluster resources) is not part of it.
@@ -21,6 +21,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from pipeline.common.addresses import is_remote, public
 from pipeline.common.errors import InputError
 from pipeline.common.manifest import code_hash, fingerprint
 from pipeline.config.section import Section
@@ -163,7 +164,7 @@ def digest_of(path: str, digests: Digests, manifests: bool = False, lazy: bool =
     """
     place = Path(path)
     if not place.exists():
-        return path
+        return _name_of(path)
     result = published(place)
     if result is not None:
         data, manifest = result
@@ -174,6 +175,11 @@ def digest_of(path: str, digests: Digests, manifests: bool = False, lazy: bool =
     files = sorted(file for file in place.rglob("*") if file.is_file()) if place.is_dir() else [place]
     found = [[str(file.relative_to(place)), digests.file(file, lazy)] for file in files]
     return None if any(digest is None for _, digest in found) else f"{path} {fingerprint(found)}"
+
+
+def _name_of(address: str) -> str:
+    shown, query = public(address), address.partition("?")[2]
+    return f"{shown}?{fingerprint({'query': query})[:8]}" if is_remote(address) and query else shown
 
 
 def part_of(manifest: dict[str, Any], part: str) -> str:

@@ -4,6 +4,7 @@
 """
 
 import difflib
+import re
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,6 +21,7 @@ SECTIONS: dict[str, type[Section]] = {stage.name: stage.section for stage in STA
     "launch": LaunchSection
 }
 BENCHMARKS = Path(__file__).resolve().parents[2] / "configs/benchmarks"
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
 
 class ModelNode(Section):
@@ -52,6 +54,15 @@ class ConfigError(Exception):
 def _hint(name: str, known: list[str]) -> str:
     close = difflib.get_close_matches(name, known, n=1)
     return f"; did you mean {close[0]!r}?" if close else f"; known keys: {', '.join(known)}"
+
+
+def check_name(name: Any, where: str) -> None:
+    """Raise ConfigError unless `name` can be part of a path, a `KEY=PATH` argument and a shell command."""
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        raise ConfigError(
+            f"config key {where}: not a name: {name!r}; use at most 100 letters, digits, `_`, `-` and `.`,"
+            " a letter or digit first"
+        )
 
 
 def validated(model: type[Section], values: Any, where: str) -> Any:
@@ -92,7 +103,9 @@ class Config:
         for name in values:
             if name not in known:
                 raise ConfigError(f"config key {name}: unknown{_hint(name, known)}")
-        self.run = str(values.get("run", "default"))
+        run = values.get("run", "default")
+        self.run = str(run) if type(run) in (int, float) else run  # `run: 2024` is a number in YAML
+        check_name(self.run, "run")
         self.seed = values.get("seed", 0)
         if not isinstance(self.seed, int):
             raise ConfigError(f"config key seed: expected an integer, got {self.seed!r}")
@@ -101,7 +114,11 @@ class Config:
             raise ConfigError(f"config key data_folder: expected a folder, got {self.data_folder!r}")
         self._raw = {name: self._with_seed(name, values.get(name) or {}) for name in SECTIONS}
         self.sections = {name: validated(SECTIONS[name], self._raw[name], name) for name in SECTIONS}
+        self._check_names(values)
         self.mixtures = self._nodes(values, "mixtures", MixtureNode)
+        for name, mixture in self.mixtures.items():
+            for source in mixture.sources:
+                check_name(source, f"mixtures.{name}.sources")
         asked = values.get("benchmarks") or {}
         known_benchmarks = {
             name: node if node is None else benchmark_file(name) | node for name, node in asked.items()
@@ -119,6 +136,18 @@ class Config:
         if isinstance(section, dict) and "seed" in SECTIONS[name].model_fields:
             return {"seed": self.seed} | section
         return section
+
+    def _check_names(self, values: dict[str, Any]) -> None:
+        for group in ("mixtures", "benchmarks", "models"):
+            nodes = values.get(group) or {}
+            if not isinstance(nodes, dict):
+                raise ConfigError(f"config key {group}: expected a mapping, got {nodes!r}")
+            for name in nodes:
+                check_name(name, group)
+        if "tokenizer" in (values.get("mixtures") or {}):
+            raise ConfigError("config key mixtures.tokenizer: this name is taken by the run's own tokenizer")
+        for name in self.sections["corpus"].out_of_distribution:
+            check_name(name, "corpus.out_of_distribution")
 
     def _nodes(self, values: dict[str, Any], group: str, model: type[Section]) -> dict[str, Any]:
         nodes = (values.get(group) or {}).items()

@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 from datatrove.data import Document
 
+from pipeline.common.addresses import public
 from pipeline.common.progress import Progress
 from pipeline.common.shards import DocumentWriter, write_table
 from pipeline.common.stage import InputError, Stage, parser, run_stage
@@ -194,7 +195,7 @@ def run(stage: Stage[CrawlSection]) -> dict[str, int | float | str]:
                 yield row
             if read.lost_bytes:
                 print(
-                    f"warning: {path}: {read.lost_bytes:,} bytes unreadable, {read.breaks} breaks",
+                    f"warning: {public(path)}: {read.lost_bytes:,} bytes unreadable, {read.breaks} breaks",
                     file=sys.stderr,
                 )
             total.add(read)

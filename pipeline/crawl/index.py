@@ -15,8 +15,9 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipeline.common.addresses import is_remote, public
 from pipeline.common.stage import InputError
-from pipeline.crawl.sources import RemoteFile, file_name, is_remote, open_source, read_lines
+from pipeline.crawl.sources import RemoteFile, file_name, follow, open_source, read_lines
 from pipeline.crawl.warc import INCOMPLETE, Page, ReadCounts, read_stream
 
 SUFFIXES = (".parquet", ".cdx", ".cdxj", ".cdx.gz", ".cdxj.gz", ".jsonl", ".jsonl.gz")
@@ -40,12 +41,12 @@ class Range:
 
 def is_index(path: str) -> bool:
     """Whether a source is an index, not a WARC file."""
-    return path.endswith(SUFFIXES)
+    return public(path).endswith(SUFFIXES)
 
 
 def read_index(path: str) -> list[Range]:
     """The distinct records of an index, sorted by file and offset. Raises InputError."""
-    rows = _parquet_rows(path) if path.endswith(".parquet") else _line_rows(path)
+    rows = _parquet_rows(path) if public(path).endswith(".parquet") else _line_rows(path)
     ranges = set()
     for number, row in enumerate(rows, start=1):
         try:
@@ -56,7 +57,8 @@ def read_index(path: str) -> list[Range]:
             ranges.add(Range(str(name), int(offset), int(length), str(url)))
         except (StopIteration, RuntimeError, ValueError, TypeError, KeyError) as error:
             raise InputError(
-                f"{path}: row {number}: needs url, filename, offset and length (or Common Crawl's names)"
+                f"{public(path)}: row {number}: needs url, filename, offset and length"
+                " (or Common Crawl's names)"
             ) from error
     return sorted(ranges)
 
@@ -70,7 +72,7 @@ def _parquet_rows(path: str) -> Iterator[dict[str, object]]:
             for batch in file.iter_batches(columns=present):
                 yield from batch.to_pylist()
     except pa.ArrowInvalid as error:
-        raise InputError(f"{path}: not a readable Parquet file ({error})") from error
+        raise InputError(f"{public(path)}: not a readable Parquet file ({error})") from error
 
 
 def _line_rows(path: str) -> Iterator[dict[str, object]]:
@@ -79,7 +81,7 @@ def _line_rows(path: str) -> Iterator[dict[str, object]]:
             try:
                 yield orjson.loads(line[line.index("{") :])  # behind the key and time of a CDXJ line
             except (ValueError, json.JSONDecodeError) as error:
-                raise InputError(f"{path}: line {number}: no JSON object in it") from error
+                raise InputError(f"{public(path)}: line {number}: no JSON object in it") from error
 
 
 def read_indexed_pages(path: str, base_url: str, max_bytes: int, counts: ReadCounts) -> Iterator[Page]:
@@ -110,7 +112,7 @@ def _one_page(data: bytes, record: Range, max_bytes: int, counts: ReadCounts) ->
 
 def _address(name: str, index: str, base_url: str) -> str:
     """The path or address of a file that an index names: as given, beside the index, or below `base_url`."""
-    if is_remote(name) or Path(name).is_file():
-        return name
-    beside = "" if is_remote(index) else str(Path(index).parent / name)
-    return beside if beside and Path(beside).is_file() else base_url + name
+    if is_remote(index) or is_remote(name) or Path(name).is_file():
+        return follow(name, index, base_url)
+    beside = Path(index).parent / name
+    return str(beside) if beside.is_file() else base_url + name

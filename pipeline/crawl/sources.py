@@ -2,6 +2,10 @@
 
 Remote files (https, s3, whatever fsspec supports) are read forward in large ranges. A failed read is retried
 from where it stopped, with growing delays, and not before the server allows it (`Retry-After`).
+
+A server is not trusted: its lists lead only to itself or the server of the configured base, its redirects
+only to itself, and lists are bounded. Messages and lineage show addresses without user and query, which may
+be secret.
 """
 
 import glob
@@ -12,10 +16,11 @@ import re
 import time
 import zlib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from pipeline.common.addresses import is_remote, public, scrub
 from pipeline.common.stage import InputError
 
 DUMP = re.compile(r"CC-MAIN-\d{4}-\d{2}(?:/(?:warc|wet))?")
@@ -25,6 +30,8 @@ FIRST_DELAY = 1.0  # seconds; doubles with each attempt
 MAX_DELAY = 300.0  # seconds, also where the server asks for more
 BLOCK_BYTES = 8 << 20  # one range request
 BUFFER_BYTES = 1 << 20
+LINE_BYTES = 1 << 20
+LIST_BYTES, LIST_LINES = 64 << 20, 1_000_000  # of a list, unpacked; one of Common Crawl's has 90,000 lines
 
 
 def expand(sources: Iterable[str], base_url: str = "") -> list[str]:
@@ -35,6 +42,10 @@ def expand(sources: Iterable[str], base_url: str = "") -> list[str]:
     Raises InputError for a missing file or list, a glob without match, or two files of the same name (a
     page's lineage names its file without folder).
     """
+    if base_url != public(base_url):
+        raise InputError(
+            "config key crawl.base_url: manifests show it, so it must hold no user, password or query"
+        )
     found: list[str] = []
     for source in sources:
         if DUMP.fullmatch(source):
@@ -42,7 +53,7 @@ def expand(sources: Iterable[str], base_url: str = "") -> list[str]:
             found += _read_list(f"{base_url}crawl-data/{dump}/{kind or 'warc'}.paths.gz", base_url)
             continue
         for path in _matches(source):
-            found += _read_list(path, base_url) if path.endswith(LISTS) else [path]
+            found += _read_list(path, base_url) if public(path).endswith(LISTS) else [path]
     for path in found:
         if not is_remote(path) and not Path(path).is_file():
             raise InputError(f"{path}: no such WARC file")
@@ -63,18 +74,50 @@ def _matches(source: str) -> list[str]:
 
 
 def _read_list(path: str, base_url: str) -> list[str]:
-    lines = map(str.strip, read_lines(path))
-    return [line if is_remote(line) or Path(line).is_file() else base_url + line for line in lines if line]
+    found, size = [], 0
+    for number, line in enumerate(read_lines(path), start=1):
+        size += len(line) + 1
+        if size > LIST_BYTES or number > LIST_LINES:
+            raise InputError(
+                f"{public(path)}: a list of over {LIST_LINES:,} lines or {LIST_BYTES >> 20} MB; split it"
+            )
+        if name := line.strip():
+            found.append(follow(name, path, base_url))
+    return found
 
 
-def is_remote(path: str) -> bool:
-    """Whether a path is an address such as https://... or s3://..."""
-    return "://" in path
+def follow(name: str, origin: str, base_url: str) -> str:
+    """The file that the list or index `origin` calls `name`: as given, or else below `base_url`.
+
+    Raises InputError where a remote list leads to another server than its own or that of `base_url`, or to a
+    file of this machine outside the folder `base_url`.
+    """
+    if not is_remote(origin):  # the user's own file
+        return name if is_remote(name) or Path(name).is_file() else base_url + name
+    path = name if is_remote(name) else base_url + name
+    if is_remote(path):
+        known = (origin, base_url)
+        allowed = _server(path) in [_server(one) for address in known for one in (address, public(address))]
+    else:
+        folder = Path(base_url).resolve()
+        allowed = bool(base_url) and Path(path).resolve().is_relative_to(folder)
+    # Libraries differ in what they make of a backslash; fsspec reads `::` as another address.
+    if not allowed or "\\" in name or "::" in name:
+        raise InputError(
+            f"{public(origin)}: leads to {public(name)[:200]}; it may only name files of its own server"
+            " or of crawl.base_url"
+        )
+    return path
+
+
+def _server(address: str) -> str:
+    """Scheme, user, host and port of an address."""
+    return "://".join(re.split("[/?#]", part)[0].lower() for part in address.split("://", 1))
 
 
 def file_name(path: str) -> str:
     """The name of a WARC file without its folder, as lineage gives it."""
-    return path.rsplit("/", 1)[-1]
+    return public(path).rsplit("/", 1)[-1]
 
 
 def open_source(path: str) -> BinaryIO:
@@ -87,14 +130,35 @@ def open_source(path: str) -> BinaryIO:
         raise InputError(f"{path}: {error.strerror}") from error
 
 
-def read_lines(path: str) -> list[str]:
+def read_lines(path: str) -> Iterator[str]:
     """The lines of a local or remote text file, unpacked if its name ends in `.gz`. Raises InputError."""
+    name = public(path)
     with open_source(path) as file:
-        data = file.read()
-    try:
-        return (gzip.decompress(data) if path.endswith(".gz") else data).decode().split("\n")
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: not a readable text or gzip file ({error})") from error
+        stream = gzip.GzipFile(fileobj=file) if name.endswith(".gz") else file
+        try:
+            while line := stream.readline(LINE_BYTES + 1):
+                if len(line) > LINE_BYTES:
+                    raise InputError(f"{name}: not a list, it has a line of over {LINE_BYTES:,} bytes")
+                yield line.decode().rstrip("\n")
+        except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+            raise InputError(f"{name}: not a readable text or gzip file ({error})") from error
+
+
+async def _client(loop: Any = None, **options: Any) -> Any:
+    """An HTTP session that follows no redirect to another server."""
+    import aiohttp
+    from yarl import URL
+
+    async def on_redirect(session: Any, context: Any, step: Any) -> None:
+        headers, own = step.response.headers, step.url.origin()
+        target = step.url.join(URL(headers.get("Location") or headers.get("URI", "")))
+        if not target.host or target.origin() not in (own, own.with_scheme("https")):
+            shown = public(str(target))
+            raise InputError(f"{public(str(step.url))}: redirects to {shown}; name that server instead")
+
+    trace = aiohttp.TraceConfig()
+    trace.on_request_redirect.append(on_redirect)
+    return aiohttp.ClientSession(loop=loop, trace_configs=[trace], **options)
 
 
 class RemoteFile(io.RawIOBase):
@@ -102,20 +166,25 @@ class RemoteFile(io.RawIOBase):
 
     def __init__(self, url: str) -> None:
         super().__init__()
-        self.url = url
+        self.url, self.name = url, public(url)
         self._position = 0
         self._file: Any = None
         self.size: int = self._retry(lambda file: file.size)
         if self.size is None:
-            raise InputError(f"{url}: the server tells no size, so no ranges can be read; download it first")
+            raise InputError(
+                f"{self.name}: the server tells no size, so no ranges can be read; download it first"
+            )
 
     def _open(self) -> Any:
         import fsspec  # local WARC files need no network stack
 
         try:
-            return fsspec.open(self.url, "rb", block_size=BLOCK_BYTES, cache_type="readahead").open()
+            options = {"block_size": BLOCK_BYTES, "cache_type": "readahead"}
+            if self.url.startswith(("http://", "https://")):
+                options["get_client"] = _client
+            return fsspec.open(self.url, "rb", **options).open()
         except ImportError as error:
-            raise InputError(f"{self.url}: {error}") from error
+            raise InputError(f"{self.name}: {error}") from error
 
     def _retry(self, action: Any) -> Any:
         """`action(file)` at the present position; a failed request leaves the file usable."""
@@ -129,11 +198,14 @@ class RemoteFile(io.RawIOBase):
                 raise
             except Exception as error:  # the network stack's own classes: try again
                 failure = error
+                if isinstance(error.__cause__, InputError):
+                    raise error.__cause__ from None
                 if _is_absent(error):
-                    raise InputError(f"{self.url}: not found") from error
+                    raise InputError(f"{self.name}: not found") from error
                 if attempt + 1 < ATTEMPTS:
                     time.sleep(_delay(error, attempt))
-        raise InputError(f"{self.url}: cannot be read ({failure}), {ATTEMPTS} attempts made") from failure
+        reason = f"{self.name}: cannot be read ({scrub(str(failure))}), {ATTEMPTS} attempts made"
+        raise InputError(reason) from failure
 
     def _read(self, file: Any, size: int) -> bytes:
         data = file.read(size)

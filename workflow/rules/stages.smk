@@ -9,7 +9,8 @@ FILES = {
     },
 }
 # The table that says what became of each page stands beside the corpus that it is about.
-AFTER = {"decontaminate_pages": f"&& ln -sfn ../decontaminate/pages/data/pages.parquet {RESULTS}/corpus/pages.parquet"}
+LINK = ["ln", "-sfn", "../decontaminate/pages/data/pages.parquet", f"{RESULTS}/corpus/pages.parquet"]
+AFTER = {"decontaminate_pages": f"&& {shlex.join(LINK)}"}
 
 for _stage in STAGES:
 
@@ -37,9 +38,10 @@ for _stage in STAGES:
                 module=_program.module,
                 arguments=arguments(_program.instances, ranks_of(_stage)),
                 after=AFTER.get(_program.rule, ""),
+            # `resources.mpi` is a command of several words, from a profile; `arguments` and `after` are quoted already.
             shell:
-                "{resources.mpi} python -m pipeline.start {params.module} {params.arguments} 2>&1 | tee {log}"
-                " && touch {output.mark} {params.after}"
+                "{resources.mpi} python -m pipeline.start {params.module:q} {params.arguments} 2>&1 | tee {log:q}"
+                " && touch {output.mark:q} {params.after}"
 
     if _stage.name not in ("miniweb", "report"):
 
