@@ -44,7 +44,7 @@ def test_readme_opens_with_a_report() -> None:
         "make test-fast",
         "make real WEB=",
         "make compare",
-        "snakemake --profile workflow/profiles/local --configfile configs/single-gpu.yaml",
+        "snakemake --profile workflow/profiles/gpu --configfile configs/single-gpu.yaml",
         "snakemake --profile workflow/profiles/slurm --configfile configs/deepseekmath-7b.yaml",
         "python -m pipeline.plan --configfile",
         "python -m pipeline.status --configfile",

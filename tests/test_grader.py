@@ -4,6 +4,7 @@ import gzip
 import json
 import threading
 import time
+import timeit
 from pathlib import Path
 
 import pytest
@@ -161,10 +162,8 @@ def test_grading_works_off_the_main_thread():
 
 def test_a_plain_integer_is_graded_in_microseconds():
     response = "First 3 + 4 = 7. Then 7 + 5 = 12. The answer is \\boxed{12}"
-    started = time.perf_counter()
-    for _ in range(2000):
-        grade("12", response)
-    assert (time.perf_counter() - started) / 2000 < 50e-6
+    fastest = min(timeit.repeat(lambda: grade("12", response), time.process_time, repeat=5, number=500))
+    assert fastest / 500 < 50e-6
 
 
 @pytest.mark.skipif(not PAIRS.exists(), reason="labelled pairs are not here")
