@@ -42,11 +42,13 @@ def install(torch: ModuleType, distributed: ModuleType) -> None:
         return wrapped
 
     def checked(name: str, collective: Any) -> Any:
-        def wrapped(tensor: Any, *arguments: Any, **options: Any) -> Any:
-            if called_by_pipeline() and not isinstance(tensor, OnEngine):
+        def wrapped(*arguments: Any, **options: Any) -> Any:
+            if not called_by_pipeline():
+                return collective(*arguments, **options)
+            tensor, *rest = arguments
+            if not isinstance(tensor, OnEngine):
                 raise RuntimeError(f"{name}: a tensor on {tensor.device}, not on the engine's device")
-            plain = tensor.as_subclass(torch.Tensor) if isinstance(tensor, OnEngine) else tensor
-            return collective(plain, *arguments, **options)
+            return collective(tensor.as_subclass(torch.Tensor), *rest, **options)
 
         return wrapped
 
