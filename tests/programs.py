@@ -13,12 +13,6 @@ ENVIRONMENT = {name: value for name, value in os.environ.items() if name not in 
 ENVIRONMENT |= {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(ROOT)}
 
 
-def environment(ranks: int) -> dict[str, str]:
-    """What a program on `ranks` ranks gets: with several, collectives off the engine's device fail."""
-    path = [str(ROOT), *([str(ROOT / "tests/collectives")] if ranks > 1 else [])]
-    return ENVIRONMENT | {"PYTHONPATH": os.pathsep.join(path)}
-
-
 def start(stage: str, folder: Path, config: dict, launch: dict | None, inputs: Mapping[str, Path]) -> Popen:
     """Start `pipeline.<stage>` with a checkpoint after each step; it works in `<folder>/work` and writes
     `<folder>/data`, `<folder>/manifest.json` and `<folder>/run.json`.
@@ -30,8 +24,7 @@ def start(stage: str, folder: Path, config: dict, launch: dict | None, inputs: M
     command += ["--manifest", folder / "manifest.json"]
     for name, path in inputs.items():
         command += ["--input", f"{name}={path}"]
-    ranks = (launch or {}).get("ranks", 1)
-    return Popen(command, cwd=ROOT, env=environment(ranks), stderr=PIPE, text=True)
+    return Popen(command, cwd=ROOT, env=ENVIRONMENT, stderr=PIPE, text=True)
 
 
 def finished(process: Popen) -> None:

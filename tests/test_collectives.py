@@ -4,7 +4,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from programs import ROOT, environment
+from programs import ENVIRONMENT, ROOT
 
 from pipeline.start import command
 
@@ -29,8 +29,8 @@ assert summed([1.0, 2.0], device) == [2.0, 4.0] and largest([3.0], device) == 3.
 @pytest.mark.parametrize(("device", "refused"), [("engine", False), ("cpu", True)])
 def test_a_collective_off_the_engines_device_fails(tmp_path: Path, device: str, refused: bool) -> None:
     (tmp_path / "program.py").write_text(PROGRAM)
-    variables = environment(2)
-    variables["PYTHONPATH"] += f":{tmp_path}"
+    folders = (ROOT, ROOT / "tests/collectives", tmp_path)
+    variables = ENVIRONMENT | {"PYTHONPATH": ":".join(map(str, folders))}
     done = subprocess.run(
         command(["program", device], 2, {}), env=variables, cwd=ROOT, capture_output=True, text=True
     )

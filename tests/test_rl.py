@@ -1,6 +1,7 @@
 """The RL program on a tiny model: exact resume after a kill, sampler and policy in step, published files."""
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -11,7 +12,6 @@ from typing import Any
 
 import pytest
 import torch
-from programs import environment
 from safetensors.torch import load_file
 
 from pipeline.common.stage import InputError
@@ -101,9 +101,9 @@ def command(
 
 
 def start(arguments: list[str], log: Path) -> subprocess.Popen[bytes]:
-    several = "torch.distributed.run" in arguments
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
     return subprocess.Popen(
-        arguments, cwd=ROOT, env=environment(1 + several), stdout=log.open("ab"), stderr=subprocess.STDOUT
+        arguments, cwd=ROOT, env=environment, stdout=log.open("ab"), stderr=subprocess.STDOUT
     )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from programs import ROOT, environment
+from programs import ENVIRONMENT, ROOT
 from safetensors.numpy import load_file
 from tiny_model import save_tiny_model, save_tiny_tokens
 
@@ -46,9 +46,7 @@ def run_cases(folder: Path, name: str, ranks: int, cases: list[dict]) -> None:
         start += ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
     cases = [{"steps": STEPS} | case for case in cases]
     command = [*start, ROOT / "tests/training_cases.py", folder, name, json.dumps(cases)]
-    done = subprocess.run(
-        command, env=environment(ranks), cwd=ROOT, capture_output=True, text=True, timeout=300
-    )
+    done = subprocess.run(command, env=ENVIRONMENT, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-4000:]
 
 

@@ -1,6 +1,6 @@
 """Stands in for NCCL on a machine without GPUs: a collective on a tensor off the engine's device fails.
 
-Programs that tests start on several ranks find this folder on PYTHONPATH, so Python runs this file first.
+A program with this folder on PYTHONPATH runs this file first.
 DeepSpeed's engines then call their device `cpu:0`. What `pipeline` puts there is an `OnEngine` tensor, and so
 is all that is computed from it; torch itself knows only one CPU, so results do not change.
 """
@@ -15,7 +15,7 @@ from typing import Any
 PIPELINE = str(Path(__file__).resolve().parents[2] / "pipeline")
 
 COLLECTIVES = ("all_reduce", "broadcast", "reduce", "all_gather_into_tensor", "reduce_scatter_tensor")
-FACTORIES = ("tensor", "zeros", "ones", "full", "empty", "as_tensor")
+FACTORIES = ("tensor", "zeros")
 
 
 def called_by_pipeline() -> bool:
@@ -42,11 +42,13 @@ def install(torch: ModuleType, distributed: ModuleType) -> None:
         return wrapped
 
     def checked(name: str, collective: Any) -> Any:
-        def wrapped(tensor: Any, *arguments: Any, **options: Any) -> Any:
-            if called_by_pipeline() and not isinstance(tensor, OnEngine):
+        def wrapped(*arguments: Any, **options: Any) -> Any:
+            if not called_by_pipeline():
+                return collective(*arguments, **options)
+            tensor, *rest = arguments
+            if not isinstance(tensor, OnEngine):
                 raise RuntimeError(f"{name}: a tensor on {tensor.device}, not on the engine's device")
-            plain = tensor.as_subclass(torch.Tensor) if isinstance(tensor, OnEngine) else tensor
-            return collective(plain, *arguments, **options)
+            return collective(tensor.as_subclass(torch.Tensor), *rest, **options)
 
         return wrapped
 
