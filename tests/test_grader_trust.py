@@ -126,6 +126,8 @@ def test_a_formula_of_the_question_is_no_reward_unless_it_is_the_form_of_the_ref
     copied = grade("(x-1)(x+1)", "\\boxed{x^2-1}", question=question, boxed_only=True)
     assert copied.verdict == "undecided"
     assert grade("(x+1)(x-1)", "\\boxed{(x+1)(x-1)}", question=question, boxed_only=True).right
+    copied = grade("20", "\\boxed{(2-2i)(5+5i)}", question="Evaluate $(2-2i)(5+5i)$.", boxed_only=True)
+    assert copied.verdict == "undecided"
     assert compare("(x-1)(x+1)", "x^2-1", question=question).right  # the metric stays
 
 

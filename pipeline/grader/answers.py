@@ -224,8 +224,10 @@ def _copied(reference: str, answer: str, question: str) -> bool:
     expected, given = clean(reference), clean(answer)
     if _SPACES.sub("", expected) == _SPACES.sub("", given) or parse(expected) == parse(given):
         return False
-    given = re.escape(_SPACES.sub("", given))
-    found = re.search(rf"(?<![\w.]){given}(?!\w|\.\d)", _asked_text(question))
+    given = _SPACES.sub("", given)
+    before = r"(?<![\w.])" if given[0].isalnum() else ""
+    after = r"(?!\w|\.\d)" if given[-1].isalnum() else ""
+    found = re.search(before + re.escape(given) + after, _asked_text(question))
     return found is not None
 
 
