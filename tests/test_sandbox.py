@@ -177,6 +177,7 @@ def open_world(world):
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         Path(folder).chmod(0o777)
         (Path(folder) / "secret").write_text("CANARY")
+        (Path(folder) / "secret").chmod(0o666)
         yield {**world, "open_folder": folder, "key": key}
     libc.shmctl(memory, 0, None)
 
@@ -259,6 +260,27 @@ def test_programs_that_compute_with_numpy_and_sympy_give_their_results():
         )
     assert [solve.stdout, inverse.stdout, text.stdout] == ["[2, 3]\n", "[0.5, 0.5]\n", "π ≈ 3"]
     assert threads.stdout == "late\n"
+
+
+def test_a_program_sees_no_result_of_the_one_before_in_any_frame(sandbox):
+    look = (
+        "import sys\nframe, seen = sys._getframe(), ''\nwhile frame := frame.f_back:\n"
+        "    seen += repr(frame.f_locals)\nprint('ESCAPED' * (str(654321 * 2) in seen))"
+    )
+    first, second = sandbox.run(["print(654321 * 2)", look], 10.0)
+    assert (first.stdout, second.stdout) == ("1308642\n", "\n"), second.stderr
+
+
+def test_output_of_exit_functions_is_kept(sandbox):
+    (found,) = sandbox.run(["import atexit\natexit.register(print, 'bye')\nprint('hello')"], 10.0)
+    assert (found.status, found.stdout) == ("ok", "hello\nbye\n")
+
+
+def test_the_host_name_is_not_that_of_the_machine(sandbox):
+    if sandbox.plain:
+        pytest.skip("needs namespaces")
+    (found,) = sandbox.run(["import os; print(os.uname().nodename)"], 10.0)
+    assert found.stdout == "sandbox\n"
 
 
 def test_a_lost_worker_costs_one_program_and_is_replaced():
