@@ -365,3 +365,16 @@ def test_the_program_answers_in_order_and_names_a_bad_row(tmp_path, capsys):
     with pytest.raises(SystemExit):
         program.main(arguments)
     assert "programs.jsonl: line 1: `code` is missing" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root loses the right to change its user")
+def test_root_that_cannot_change_its_user_is_told_so_without_a_traceback():
+    code = (
+        "from pipeline.sandbox import pool\nstart = pool.Worker._start\n"
+        "pool.Worker._start = lambda self, kind: kind == 'plain' and start(self, kind)\n"
+        "with pool.Sandbox(1) as sandbox:\n    print([found.stdout for found in sandbox.run(['print(2)'], 9)])"
+    )
+    command = ["setpriv", "--inh-caps=-setgid", "--bounding-set=-setgid", sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout == "['2\\n']\n" and "Traceback" not in done.stderr, done.stderr
+    assert "sandbox: no change of user" in done.stderr
