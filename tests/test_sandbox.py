@@ -372,7 +372,7 @@ def test_root_that_cannot_change_its_user_is_told_so_without_a_traceback():
     code = (
         "from pipeline.sandbox import pool\nstart = pool.Worker._start\n"
         "pool.Worker._start = lambda self, kind: kind == 'plain' and start(self, kind)\n"
-        "with pool.Sandbox(1) as sandbox:\n    print([found.stdout for found in sandbox.run(['print(2)'], 9)])"
+        "with pool.Sandbox(1) as sandbox:\n    print([one.stdout for one in sandbox.run(['print(2)'], 9)])"
     )
     command = ["setpriv", "--inh-caps=-setgid", "--bounding-set=-setgid", sys.executable, "-c", code]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)

@@ -80,6 +80,7 @@ def warm_up() -> None:
             importlib.import_module(name)
     with suppress(ImportError):
         exec(FIRST_USE, {})
+    atexit._clear()  # programs run only the exit functions that are their own
     gc.collect()
     gc.freeze()
 
