@@ -119,6 +119,10 @@ ESCAPES = {
     "raise its own limits": (
         "import resource; resource.setrlimit(resource.RLIMIT_AS, (1 << 40, 1 << 40)); print('ESCAPED')"
     ),
+    "lock of a library": "{call}\nprint('ESCAPED' * (call(73, os.open(os.__file__, 0), 1) == 0))",
+    "touch a device": "import os; os.utime('/dev/null'); print('ESCAPED')",
+    "asynchronous input": "{call}\ncontext = ctypes.c_ulong(0)\nprint('ESCAPED' * (call(206, 9, ctypes.byref(context)) == 0))",
+    "project in the arguments": "import sys; print('ESCAPED' * ('{project}' in str(sys.orig_argv + sys.argv)))",
     # the result protocol and the worker's code
     "write to inherited files": (
         "import os\nfor number in range(3, 200):\n    try:\n"
@@ -229,6 +233,12 @@ LAYERS = {
         "memory": "import os; os.memfd_create('x'); print('ESCAPED')",
         "a namespace": "{call}\nprint('ESCAPED' * (call(272, 0x10000000) == 0))",
         "shared memory": "{call}\nprint('ESCAPED' * (call(29, {key}, 0, 0) >= 0))",
+        "times of a file": "import os; os.utime('{open_folder}/secret'); print('ESCAPED')",
+        "lock of a file": "{call}\nprint('ESCAPED' * (call(73, os.open('{open_folder}/secret', 0), 1) == 0))",
+        "process group": "import os; os.setpgid(0, 0); print('ESCAPED')",
+        "signals by fcntl": "{call}\nprint('ESCAPED' * (call(72, os.pipe()[0], 8, os.getppid()) == 0))",
+        "choice of the signal": "{call}\nprint('ESCAPED' * (call(72, os.pipe()[0], 10, 9) == 0))",
+        "asynchronous input": "{call}\ncontext = ctypes.c_ulong(0)\nprint('ESCAPED' * (call(206, 8, ctypes.byref(context)) == 0))",
     },
     "limits": {
         "memory": "bytes(1 << 31); print('ESCAPED')",

@@ -177,6 +177,7 @@ def open_world(world):
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         Path(folder).chmod(0o777)
         (Path(folder) / "secret").write_text("CANARY")
+        (Path(folder) / "secret").chmod(0o666)
         yield {**world, "open_folder": folder, "key": key}
     libc.shmctl(memory, 0, None)
 
@@ -261,6 +262,27 @@ def test_programs_that_compute_with_numpy_and_sympy_give_their_results():
     assert threads.stdout == "late\n"
 
 
+def test_a_program_sees_no_result_of_the_one_before_in_any_frame(sandbox):
+    look = (
+        "import sys\nframe, seen = sys._getframe(), ''\nwhile frame := frame.f_back:\n"
+        "    seen += repr(frame.f_locals)\nprint('ESCAPED' * (str(654321 * 2) in seen))"
+    )
+    first, second = sandbox.run(["print(654321 * 2)", look], 10.0)
+    assert (first.stdout, second.stdout) == ("1308642\n", "\n"), second.stderr
+
+
+def test_output_of_exit_functions_is_kept(sandbox):
+    (found,) = sandbox.run(["import atexit\natexit.register(print, 'bye')\nprint('hello')"], 10.0)
+    assert (found.status, found.stdout) == ("ok", "hello\nbye\n")
+
+
+def test_the_host_name_is_not_that_of_the_machine(sandbox):
+    if sandbox.plain:
+        pytest.skip("needs namespaces")
+    (found,) = sandbox.run(["import os; print(os.uname().nodename)"], 10.0)
+    assert found.stdout == "sandbox\n"
+
+
 def test_a_lost_worker_costs_one_program_and_is_replaced():
     with Sandbox(1) as sandbox:
         worker = sandbox.free.get()
@@ -343,3 +365,16 @@ def test_the_program_answers_in_order_and_names_a_bad_row(tmp_path, capsys):
     with pytest.raises(SystemExit):
         program.main(arguments)
     assert "programs.jsonl: line 1: `code` is missing" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root loses the right to change its user")
+def test_root_that_cannot_change_its_user_is_told_so_without_a_traceback():
+    code = (
+        "from pipeline.sandbox import pool\nstart = pool.Worker._start\n"
+        "pool.Worker._start = lambda self, kind: kind == 'plain' and start(self, kind)\n"
+        "with pool.Sandbox(1) as sandbox:\n    print([one.stdout for one in sandbox.run(['print(2)'], 9)])"
+    )
+    command = ["setpriv", "--inh-caps=-setgid", "--bounding-set=-setgid", sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout == "['2\\n']\n" and "Traceback" not in done.stderr, done.stderr
+    assert "sandbox: no change of user" in done.stderr

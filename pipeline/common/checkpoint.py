@@ -24,6 +24,7 @@ from pipeline.common.manifest import write_json
 from pipeline.common.stage import InputError, put_in_place
 
 TAG, UNIVERSAL = "state", "universal"
+NUMPY_STATE = [np.ndarray, np.dtype, np.dtypes.UInt32DType, np.zeros(0).__reduce__()[0]]
 
 
 class Clock:
@@ -106,7 +107,8 @@ def load(engine: Any, path: Path, owner: str = "") -> dict[str, Any]:
         _repair_optimizer(engine, decays)
     random_file = path / f"random-{engine.global_rank:05d}.pt"
     if random_file.exists():  # absent if there are more ranks now
-        _restore_random_state(torch.load(random_file, weights_only=False))
+        with torch.serialization.safe_globals(NUMPY_STATE):  # a file in work/ must not run code
+            _restore_random_state(torch.load(random_file, weights_only=True))
     return state["caller"]
 
 

@@ -61,7 +61,7 @@ def build_view(paths: list[str]) -> None:
             os.makedirs(target, exist_ok=True)
         else:
             os.close(os.open(target, os.O_CREAT))
-        kernel.bind(path, target, kernel.MS_NOSUID if path in DEVICES else read_only | kernel.MS_NODEV)
+        kernel.bind(path, target, read_only if path in DEVICES else read_only | kernel.MS_NODEV)
     os.mkdir(root + SCRATCH)
     os.symlink(SCRATCH, f"{root}/dev/shm")
     kernel.mount("none", root, None, kernel.MS_REMOUNT | read_only | kernel.MS_NODEV)
@@ -99,7 +99,7 @@ def lock(seconds: float, isolated: bool, paths: list[str]) -> None:
     if kernel.landlock_version():
         kernel.install_landlock([*paths, *DEVICES], [SCRATCH] if isolated else [])
     if kernel.seccomp_known():
-        kernel.install_seccomp(kernel.seccomp_filter(os.getpid()))
+        kernel.install_seccomp(kernel.seccomp_filter(os.getpid(), isolated))
 
 
 def _limit(seconds: float) -> None:
@@ -127,6 +127,8 @@ def missing(isolated: bool) -> list[str]:
         found.append(
             "no namespaces: no scratch folder; seccomp alone keeps off the network and other processes"
         )
+        if os.getuid() == 0:
+            found.append("no change of user: the right to change it is missing, programs run as root")
     if not kernel.landlock_version():
         found.append(
             "no Landlock" if isolated else "no Landlock: programs read every file that their user can read"

@@ -93,10 +93,50 @@ DENIED = {
     # memory outside all limits
     "memfd_create": (319, 279),
     "shmget": (29, 194),
+    "shmat": (30, 196),
+    "shmctl": (31, 195),
     "msgget": (68, 186),
+    "msgsnd": (69, 189),
+    "msgrcv": (70, 188),
+    "msgctl": (71, 187),
     "semget": (64, 190),
+    "semop": (65, 193),
+    "semtimedop": (220, 192),
+    "semctl": (66, 191),
     "mq_open": (240, 180),
+    "mq_unlink": (241, 181),
+    "io_setup": (206, 0),
+    "io_submit": (209, 2),
+    # files that others use too
+    "flock": (73, 32),
 }
+# Calls that change files or processes which no other layer protects where there are no namespaces.
+DENIED_WITHOUT_NAMESPACES = {
+    "chmod": (90, None),
+    "fchmod": (91, 52),
+    "fchmodat": (268, 53),
+    "fchmodat2": (452, 452),
+    "chown": (92, None),
+    "lchown": (94, None),
+    "fchown": (93, 55),
+    "fchownat": (260, 54),
+    "utime": (132, None),
+    "utimes": (235, None),
+    "futimesat": (261, None),
+    "utimensat": (280, 88),
+    "setxattr": (188, 5),
+    "lsetxattr": (189, 6),
+    "fsetxattr": (190, 7),
+    "removexattr": (197, 14),
+    "lremovexattr": (198, 15),
+    "fremovexattr": (199, 16),
+    "setxattrat": (463, 463),
+    "removexattrat": (466, 466),
+    "setpgid": (109, 154),
+}
+# fcntl commands by which the kernel signals a process of the caller's choice.
+F_SETOWN, F_SETSIG, F_SETOWN_EX, F_NOTIFY, F_SETLEASE = 8, 10, 15, 1026, 1024
+_FCNTL = (72, 25)
 # Allowed only on the calling process: the first argument must be its number (or 0 for prlimit64).
 OWN_PROCESS_ONLY = {
     "kill": (62, 129),
@@ -170,10 +210,11 @@ def seccomp_known() -> bool:
     return platform.machine() in _AUDIT_ARCH and _libc.prctl(21, 0, 0, 0, 0) >= 0
 
 
-def seccomp_filter(own: int) -> bytes:
+def seccomp_filter(own: int, isolated: bool) -> bytes:
     """BPF program that refuses DENIED, new namespaces by clone, and signals to other processes than `own`.
 
-    Refused calls fail with EPERM. `own`: number of the calling process in its namespace.
+    Refused calls fail with EPERM. `own`: number of the calling process in its namespace; `isolated`: whether
+    it has namespaces and a view of its own, so that files outside need no protection by this filter.
     """
     column = int(ARM)
 
@@ -197,7 +238,15 @@ def seccomp_filter(own: int) -> bytes:
         instruction(answer, refuse),
         instruction(answer, allow),
     ]
-    for numbers in DENIED.values():
+    commands = (F_SETOWN, F_SETSIG, F_SETOWN_EX, F_NOTIFY, F_SETLEASE)
+    program += [instruction(equal, _FCNTL[column], 0, 2 * len(commands) + 2), instruction(load, 24)]
+    for command in commands:
+        program += [instruction(equal, command, 0, 1), instruction(answer, refuse)]
+    program.append(instruction(answer, allow))
+    denied = DENIED if isolated else DENIED | DENIED_WITHOUT_NAMESPACES
+    for numbers in denied.values():
+        if numbers[column] is None:  # this processor's Linux never had the call
+            continue
         program += [instruction(equal, numbers[column], 0, 1), instruction(answer, refuse)]
     for name, numbers in OWN_PROCESS_ONLY.items():
         program += [

@@ -6,12 +6,14 @@ are JSON lines on its standard input and output, which programs do not inherit. 
 program started, detached or not.
 """
 
+import atexit
 import gc
 import importlib
 import json
 import os
 import select
 import signal
+import socket
 import sys
 import threading
 import time
@@ -52,6 +54,7 @@ def prepare(isolated: bool, paths: list[str], requests: int, replies: int) -> No
         os.write(replies, b"map\n")
         os.read(requests, 1)  # the pool has mapped our users
         jail.build_view(paths)
+        socket.sethostname("sandbox")
         child = os.fork()
         if child:
             os.close(requests)
@@ -59,9 +62,10 @@ def prepare(isolated: bool, paths: list[str], requests: int, replies: int) -> No
             os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) & 0xFF)
         jail.become_nobody()
     elif os.getuid() == 0:
-        os.setgroups([])
-        os.setresgid(jail.NOBODY, jail.NOBODY, jail.NOBODY)
-        os.setresuid(jail.NOBODY, jail.NOBODY, jail.NOBODY)
+        with suppress(PermissionError):  # root without this right; `jail.missing` says so
+            os.setgroups([])
+            os.setresgid(jail.NOBODY, jail.NOBODY, jail.NOBODY)
+            os.setresuid(jail.NOBODY, jail.NOBODY, jail.NOBODY)
     kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)  # after the change of user, which clears it
     kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
     kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
@@ -76,6 +80,7 @@ def warm_up() -> None:
             importlib.import_module(name)
     with suppress(ImportError):
         exec(FIRST_USE, {})
+    atexit._clear()  # programs run only the exit functions that are their own
     gc.collect()
     gc.freeze()
 
@@ -118,6 +123,7 @@ def _program_process(code: str, seconds: float, isolated: bool, paths: list[str]
         )
         sys.argv = ["program.py"]
         status = _execute(code)
+        atexit._run_exitfuncs()
         for stream in (sys.stdout, sys.stderr):
             with suppress(BaseException):
                 stream.flush()
@@ -202,6 +208,7 @@ def run(code: str, seconds: float, isolated: bool, paths: list[str], requests: i
 
 def main() -> None:
     isolated, project = sys.argv[1] == "isolated", sys.argv[2]
+    sys.argv[1:], sys.orig_argv[:] = [], ["python"]  # programs shall not see where the project is
     requests, replies = os.dup(0), os.dup(1)
     os.dup2(2, 1)
     paths = jail.library_paths(project)
@@ -215,10 +222,12 @@ def main() -> None:
     os.environ |= {"HOME": jail.SCRATCH, "TMPDIR": jail.SCRATCH, "LANG": "C.UTF-8", "OMP_NUM_THREADS": "1"}
     os.write(replies, json.dumps({"missing": jail.missing(isolated)}).encode() + b"\n")
     with open(requests, "rb") as lines, open(replies, "wb") as answers:
-        for line in lines:
+        for line in lines:  # no variable here holds a result: the next program could read it in this frame
             request = json.loads(line)
-            found = run(request["code"], request["seconds"], isolated, paths, requests)
-            answers.write(json.dumps(found).encode() + b"\n")
+            answers.write(
+                json.dumps(run(request["code"], request["seconds"], isolated, paths, requests)).encode()
+                + b"\n"
+            )
             answers.flush()
 
 
