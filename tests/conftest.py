@@ -17,7 +17,6 @@ if IN_PARALLEL:  # one core for each worker; set before any test imports torch
 # The longest files, longest first: they start first, so that all workers finish at about the same time.
 LONGEST = (
     "workflow",
-    "recipes",
     "rl",
     "reward",
     "single_gpu",
@@ -25,6 +24,7 @@ LONGEST = (
     "evaluate_stage",
     "corpus",
     "training_exact",
+    "recipes",  # waits for the small run that test_workflow makes
 )
 OVERLAYS = ["configs/demo.yaml", "tests/small.yaml"]
 
