@@ -12,7 +12,10 @@ import yaml
 from conftest import OVERLAYS, Checkout
 
 from pipeline import status
+from pipeline.common.overlays import DEFAULTS, read_config
 from pipeline.common.store import STORE
+from pipeline.config.root import Config
+from workflow.graph import Graph
 from workflow.state import Run
 
 
@@ -61,6 +64,47 @@ def test_a_changed_key_is_one_line_with_old_and_new_value_what_follows_and_the_t
     (line,) = lines({"models": {"grpo": {"kl_coefficient": 0.04}}})
     start = "rl/grpo: kl_coefficient 0.0 -> 0.04; then evaluate/grpo, report; about "
     assert line.startswith(start) and line.removeprefix(start)[0].isdigit()
+
+
+def of_stage(names: set[str]) -> set[str]:
+    return {name.partition("/")[0] for name in names}
+
+
+def test_an_evaluation_key_reruns_all_evaluations_and_no_training(there: Path) -> None:
+    evaluations = {f"evaluate/{name}" for name in ("base", "instruct", "tool", "grpo")}
+    assert stale({"evaluate": {"temperature": 0.9}}) == evaluations | {"report"}
+
+
+def test_a_corpus_key_reruns_all_iterations_and_not_the_crawl(there: Path) -> None:
+    found = stale({"corpus": {"domain_share": 0.2}})
+    assert {f"corpus/iteration-{number}/train" for number in (1, 2, 3)} <= found
+    assert {"decontaminate/corpus", "cpt/base", "report"} <= found
+    assert not of_stage(found) & {"crawl", "miniweb"}
+
+
+def test_one_more_iteration_runs_that_iteration_and_what_follows(there: Path) -> None:
+    found = stale({"corpus": {"iterations": 4}})
+    assert {name.split("/")[1] for name in found if name.startswith("corpus/")} == {"iteration-4"}
+    assert {"decontaminate/corpus", "rl/grpo", "report"} <= found
+
+
+def test_a_new_warc_file_is_all_that_crawl_reads(there: Path) -> None:
+    """Wherever the new file stands in the list."""
+    files = [f"miniweb:warc/miniweb-{number:05d}.warc.gz" for number in (2, 0, 1)]
+    found = stale({"crawl": {"warc": files}})
+    assert sum(name.startswith("crawl/extract") for name in found) == 1 and "crawl/dedup" in found
+
+
+def reordered(value: object) -> object:
+    """The same configuration with all keys in reverse order."""
+    if isinstance(value, dict):
+        return {key: reordered(value[key]) for key in reversed(list(value))}
+    return value
+
+
+def test_key_order_reruns_nothing(there: Path) -> None:
+    values = reordered(read_config([DEFAULTS, *OVERLAYS]))
+    assert all(state.current for state in Run(Graph(Config(values))).states.values())
 
 
 def test_two_causes_are_two_lines(there: Path) -> None:

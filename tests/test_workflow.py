@@ -11,7 +11,9 @@ import pytest
 import yaml
 from conftest import OVERLAYS, ROOT, Checkout, copy_checkout
 
+from pipeline import status
 from pipeline.common.shards import read_table
+from pipeline.stages import NAMES
 
 ITERATIONS = 3
 
@@ -102,52 +104,9 @@ def test_an_rl_key_reruns_that_model_its_evaluation_and_the_report(finished: Che
     assert planned(finished, change) == {"rl_model model=grpo", "evaluate_model model=grpo", "report"}
 
 
-def test_an_evaluation_key_reruns_all_evaluations_and_no_training(finished: Checkout) -> None:
-    assert planned(finished, {"evaluate": {"temperature": 0.9}}) == EVALUATIONS | {"report"}
-
-
-def test_a_corpus_key_reruns_all_iterations_and_not_the_crawl(finished: Checkout) -> None:
-    plan = planned(finished, {"corpus": {"domain_share": 0.2}})
-    assert {f"corpus_train iteration={i}" for i in range(1, ITERATIONS + 1)} <= plan
-    assert {"decontaminate_corpus", "cpt_model model=base", "report"} <= plan
-    assert not rules(plan) & {"crawl_extract", "crawl_dedup", "miniweb"}
-
-
-def test_one_more_iteration_runs_that_iteration_and_what_follows(finished: Checkout) -> None:
-    plan = planned(finished, {"corpus": {"iterations": ITERATIONS + 1}})
-    trained = {instance for instance in plan if instance.startswith("corpus_")}
-    assert trained and all(f"iteration={ITERATIONS + 1}" in instance for instance in trained)
-    assert {"decontaminate_corpus", "rl_model model=grpo", "report"} <= plan
-
-
-def test_a_new_warc_file_is_all_that_crawl_reads(finished: Checkout) -> None:
-    """Wherever the new file stands in the list."""
-    files = [f"miniweb:warc/miniweb-{number:05d}.warc.gz" for number in (2, 0, 1)]
-    plan = planned(finished, {"crawl": {"warc": files}})
-    assert sum(instance.startswith("crawl_extract") for instance in plan) == 1
-    assert "crawl_dedup" in plan
-
-
-def reordered(value: object) -> object:
-    """The same configuration with all keys in reverse order."""
-    if isinstance(value, dict):
-        return {key: reordered(value[key]) for key in reversed(list(value))}
-    return value
-
-
-def test_key_order_comments_launch_and_cores_rerun_nothing(finished: Checkout) -> None:
-    for name in ("configs/default.yaml", "configs/demo.yaml", "tests/small.yaml"):
-        path = finished.folder / name
-        original = path.read_text()
-        path.write_text(
-            "# A comment.\n" + yaml.safe_dump(reordered(yaml.safe_load(original)), sort_keys=False)
-        )
-        try:
-            assert planned(finished) == set()
-        finally:
-            path.write_text(original)
-    assert planned(finished, {"launch": {"micro_batch": 2, "zero_stage": 1, "threads": 1}}) == set()
-    assert planned(finished, None, "--cores", "1") == set()
+def test_launch_keys_and_cores_rerun_nothing(finished: Checkout) -> None:
+    launch = {"micro_batch": 2, "zero_stage": 1, "threads": 1}
+    assert planned(finished, {"launch": launch}, "--cores", "1") == set()
 
 
 def test_editing_the_grader_reruns_evaluations_and_marks_older_models(finished: Checkout) -> None:
@@ -245,26 +204,6 @@ def test_turning_a_key_back_takes_the_stored_result(finished: Checkout, tmp_path
     assert page.read_bytes() == first and checkout.result("report/run.json").read_text() == before
 
 
-def test_a_new_benchmark_costs_a_model_only_that_benchmark_and_no_training(
-    finished: Checkout, tmp_path: Path
-) -> None:
-    """Its questions are not in the corpus, so decontamination leaves the same bytes."""
-    checkout = copy_finished(finished, tmp_path)
-    question = "Zwölf Boxkämpfer jagen Viktor quer über den großen Sylter Deich. How many fighters are there?"
-    row = {"id": "toy-1", "question": question, "answer": "12", "lang": "en"}
-    (checkout.folder / "toy.jsonl").write_text(json.dumps(row) + "\n")
-    grpo = {"benchmarks": ["miniweb", "heldout", "toy"]}
-    change = {"benchmarks": {"toy": {"source": "toy.jsonl"}}, "models": {"grpo": grpo}}
-    text = run(checkout, change, "evaluate")
-    for name in ("tokens/math", "cpt/base", "sft/instruct", "rl/grpo"):
-        assert f"{name}: made before" in text
-    scores = json.loads(checkout.result("evaluate/grpo/data/scores.json").read_text())
-    before = json.loads(finished.result("evaluate/grpo/data/scores.json").read_text())
-    assert scores.pop("toy")["chat_cot"]["n"] == 1 and scores == before
-    counters = json.loads(checkout.result("evaluate/grpo/run.json").read_text())["counters"]
-    assert counters["vllm.requests"] == 1 + 4  # the greedy answer and the samples
-
-
 def test_an_edit_of_the_grader_draws_no_new_samples(finished: Checkout, tmp_path: Path) -> None:
     checkout = copy_finished(finished, tmp_path)
     subprocess.run(["cp", "-r", finished.folder / "work", tmp_path / "work"], check=True)
@@ -286,12 +225,20 @@ def test_snakemake_finds_nothing_to_complain_about() -> None:
     assert done.returncode == 0, done.stdout[-3000:]
 
 
-@pytest.mark.parametrize(
-    "stage",
-    ["crawl", "corpus", "decontaminate", "tokens", "cpt", "sft", "reward", "rl", "evaluate", "report"],
-)
-def test_each_stage_is_a_target(finished: Checkout, stage: str) -> None:
-    assert planned(finished, None, stage) == set()
+def test_each_stage_is_a_target(finished: Checkout) -> None:
+    stages = [
+        "crawl",
+        "corpus",
+        "decontaminate",
+        "tokens",
+        "cpt",
+        "sft",
+        "reward",
+        "rl",
+        "evaluate",
+        "report",
+    ]
+    assert planned(finished, None, *stages) == set()
 
 
 @pytest.mark.parametrize(
@@ -310,10 +257,19 @@ def test_each_stage_is_a_target(finished: Checkout, stage: str) -> None:
     ],
 )
 def test_bad_configuration_is_one_line_that_names_the_key(
-    tmp_path: Path, change: dict, words: list[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict, words: list[str]
 ) -> None:
+    monkeypatch.chdir(ROOT)
     overlay = tmp_path / "change.yaml"
     overlay.write_text(yaml.safe_dump(change))
+    with pytest.raises(SystemExit) as error:
+        status.main(["--configfile", *OVERLAYS, str(overlay)])
+    assert "\n" not in str(error.value) and all(word in str(error.value) for word in words)
+
+
+def test_snakemake_says_it_in_one_line_too(tmp_path: Path) -> None:
+    overlay, words = tmp_path / "change.yaml", ["rl.kl_coeficient", "did you mean 'kl_coefficient'"]
+    overlay.write_text(yaml.safe_dump({"rl": {"kl_coeficient": 0.1}}))
     done = Checkout(ROOT).snakemake("--dry-run", overlays=[*OVERLAYS, str(overlay)])
     assert done.returncode != 0
     lines = [line for line in done.stdout.splitlines() if all(word in line for word in words)]
