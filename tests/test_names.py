@@ -57,7 +57,7 @@ def test_a_mixture_cannot_take_the_place_of_the_tokenizer() -> None:
         Config({"mixtures": {"tokenizer": {}}})
 
 
-def test_every_placeholder_in_a_shell_command_is_quoted() -> None:
+def test_every_value_in_a_shell_command_is_quoted() -> None:
     files = [ROOT / "Snakefile", *(ROOT / "workflow").rglob("*.smk")]
     commands = 0
     for path in files:
@@ -72,6 +72,6 @@ def test_every_placeholder_in_a_shell_command_is_quoted() -> None:
                 if later.strip() and len(later) - len(later.lstrip()) <= indent:
                     break
                 inside.append(later)
-            for placeholder in re.findall(r"\{([^{}]*)\}", "\n".join(inside)):
-                assert placeholder.endswith(":q") or placeholder in UNQUOTED, f"{path}: {{{placeholder}}}"
+            for value in re.findall(r"\{([^{}]*)\}", "\n".join(inside)):
+                assert value.endswith(":q") or value in UNQUOTED, f"{path}: {{{value}}}"
     assert commands > 0

@@ -79,7 +79,8 @@ def test_a_killed_run_resumes_from_its_newest_checkpoint_and_ends_with_the_same_
     undisturbed = train(folder, stage, "whole")
     kill_in_the_middle(train(folder, stage, "killed"), folder / f"{stage}-killed")
     finished(undisturbed)
-    steps = [int(path.name[-7:]) for path in (folder / f"{stage}-killed/work/checkpoints").glob("step-*")]
+    saved = folder / f"{stage}-killed" / "work" / "checkpoints"
+    steps = [checkpoint.step_of(path) for path in saved.glob("step-*")]
     finished(train(folder, stage, "killed"))
     counters = json.loads((folder / f"{stage}-killed/run.json").read_text())["counters"]
     assert len(steps) > 1 and counters["deepspeed.steps"] == STEPS - max(steps)

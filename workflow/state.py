@@ -92,8 +92,7 @@ class Run:
         inputs: dict[str, list[str | None]] = {}
         for key, source in instance.inputs:
             inputs.setdefault(key, []).append(self._digest(source, section.reads_manifests))
-        short = instance.name.partition("/")[2] or instance.name
-        return identity(instance.stage, short, section, inputs, instance.module)
+        return identity(instance.stage, instance.instance, section, inputs, instance.module)
 
     def _digest(self, source: "str | Result", manifests: bool) -> str | None:
         if isinstance(source, str):
