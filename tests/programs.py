@@ -1,4 +1,4 @@
-"""Start training programs as the workflow does, on the CPU and in a process group of their own."""
+"""Start stage programs as the workflow does, on the CPU and in a process group of their own."""
 
 import json
 import os
@@ -7,27 +7,33 @@ from collections.abc import Mapping
 from pathlib import Path
 from subprocess import PIPE, Popen
 
+from warm import Program
+
 ROOT = Path(__file__).resolve().parents[1]
 GROUP = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name not in GROUP}
 ENVIRONMENT |= {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(ROOT)}
 
 
-def start(stage: str, folder: Path, config: dict, launch: dict | None, inputs: Mapping[str, Path]) -> Popen:
+def start(
+    stage: str, folder: Path, config: dict, launch: dict | None, inputs: Mapping[str, Path]
+) -> Popen | Program:
     """Start `pipeline.<stage>` with a checkpoint after each step; it works in `<folder>/work` and writes
     `<folder>/data`, `<folder>/manifest.json` and `<folder>/run.json`.
     """
-    command = [sys.executable, "-m", "pipeline.start", f"pipeline.{stage}", "--instance", folder.name]
-    command += ["--config", json.dumps(config)]
-    command += ["--launch", json.dumps({"save_minutes": 0} | (launch or {}))]
-    command += ["--work", folder / "work", "--output", folder / "data"]
-    command += ["--manifest", folder / "manifest.json"]
+    launch = {"save_minutes": 0} | (launch or {})
+    words = ["--instance", folder.name, "--config", json.dumps(config), "--launch", json.dumps(launch)]
+    words += ["--work", folder / "work", "--output", folder / "data"]
+    words += ["--manifest", folder / "manifest.json"]
     for name, path in inputs.items():
-        command += ["--input", f"{name}={path}"]
+        words += ["--input", f"{name}={path}"]
+    if launch.get("ranks", 1) == 1:
+        return Program(f"pipeline.{stage}", words, ENVIRONMENT)
+    command = [sys.executable, "-m", "pipeline.start", f"pipeline.{stage}", *words]
     return Popen(command, cwd=ROOT, env=ENVIRONMENT, stderr=PIPE, text=True)
 
 
-def finished(process: Popen) -> None:
+def finished(process: Popen | Program) -> None:
     """Wait for a program and assert that it succeeds."""
     _, errors = process.communicate(timeout=180)
     assert process.returncode == 0, errors

@@ -1,14 +1,14 @@
 """Benchmarks, prompts, the grade and score programs, and the stage with vLLM on a tiny model."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
+from programs import ENVIRONMENT, finished
 from tiny_model import save_tiny_model
 from transformers import AutoModelForCausalLM, AutoTokenizer
+from warm import Program
 
 from pipeline.common.manifest import ROOT
 from pipeline.common.stage import InputError
@@ -221,21 +221,17 @@ def test_long_results_lose_their_middle_and_errors_show_their_last_line():
     assert shown(Outcome("timeout", "", ""), 100) == "Runtime errors: timeout"
 
 
-def run_stage_program(folder: Path, config: dict) -> subprocess.CompletedProcess:
+def run_stage_program(folder: Path, config: dict) -> None:
     inputs = {
         "model": folder / "model",
         "benchmark.toy": folder / "bench.jsonl",
         "exemplars.toy": folder / "bench.jsonl",
         "removals": folder / "removals.jsonl",
     }
-    return subprocess.run(
-        [sys.executable, "-m", "pipeline.evaluate", "--instance", "tiny", "--config", json.dumps(config)]
-        + ["--work", str(folder / "work"), "--output", str(folder / "out/data")]
-        + ["--manifest", str(folder / "out/manifest.json")]
-        + [word for name, path in inputs.items() for word in ("--input", f"{name}={path}")],
-        capture_output=True,
-        text=True,
-    )
+    words = ["--instance", "tiny", "--config", json.dumps(config), "--work", folder / "work"]
+    words += ["--output", folder / "out/data", "--manifest", folder / "out/manifest.json"]
+    words += [word for name, path in inputs.items() for word in ("--input", f"{name}={path}")]
+    finished(Program("pipeline.evaluate", words, ENVIRONMENT))
 
 
 def test_a_model_is_evaluated_by_vllm_and_only_lost_batches_are_sampled_again(tmp_path):
@@ -254,8 +250,7 @@ def test_a_model_is_evaluated_by_vllm_and_only_lost_batches_are_sampled_again(tm
         "suffix": {},
         "benchmarks": {"toy": toy},
     }
-    done = run_stage_program(tmp_path, config)
-    assert done.returncode == 0, done.stderr
+    run_stage_program(tmp_path, config)
     scores = json.loads((tmp_path / "out/data/scores.json").read_text())["toy"]
     assert set(scores) == {"chat_cot", "few_shot_cot"}
     assert scores["chat_cot"]["n"] == 6 and scores["chat_cot"]["prompt_too_long"] == 1
@@ -272,8 +267,7 @@ def test_a_model_is_evaluated_by_vllm_and_only_lost_batches_are_sampled_again(tm
     assert row["subject"] == "sum" and len(row["samples"]) == 2 and row["greedy"]["tokens"] > 0
 
     next((tmp_path / "work/samples").glob("toy.chat_cot.samples-000003-*")).unlink()
-    done = run_stage_program(tmp_path, config)
-    assert done.returncode == 0, done.stderr
+    run_stage_program(tmp_path, config)
     assert json.loads((tmp_path / "out/run.json").read_text())["counters"]["vllm.requests"] == 2 * 2
     assert {path.name: path.read_bytes() for path in (tmp_path / "out/data").iterdir()} == results
 
@@ -302,8 +296,7 @@ def test_a_tool_integrated_answer_reads_what_its_program_printed_and_resumes(tmp
     write_lines(tmp_path / "removals.jsonl", [])
     toy = {"source": "bench.jsonl", "modes": ["chat_tool", "chat_pal"]}
     config = {"samples": 0, "max_tokens": 60, "batch": 2, "tool_suffix": {}, "benchmarks": {"toy": toy}}
-    done = run_stage_program(tmp_path, config)
-    assert done.returncode == 0, done.stderr
+    run_stage_program(tmp_path, config)
     scores = json.loads((tmp_path / "out/data/scores.json").read_text())["toy"]
     assert scores["chat_tool"]["accuracy"] == scores["chat_tool"]["program_accuracy"] == 1.0
     assert scores["chat_pal"]["accuracy"] == 1.0 and scores["chat_pal"]["failed"] == 0
@@ -313,8 +306,7 @@ def test_a_tool_integrated_answer_reads_what_its_program_printed_and_resumes(tmp
     assert counters["vllm.requests"] == 4 * 2 + 4 and counters["sandbox.programs"] == 2 + 2  # once a batch
 
     next((tmp_path / "work/samples").glob("toy.chat_tool.greedy-000002-*")).unlink()
-    done = run_stage_program(tmp_path, config)
-    assert done.returncode == 0, done.stderr
+    run_stage_program(tmp_path, config)
     counters = json.loads((tmp_path / "out/run.json").read_text())["counters"]
     assert counters["vllm.requests"] == 2 * 2 and counters["sandbox.programs"] == 1
 

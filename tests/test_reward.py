@@ -4,20 +4,20 @@ import itertools
 import json
 import shutil
 import signal
-import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean
-from subprocess import PIPE, Popen
+from subprocess import Popen
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 import zstandard
-from programs import finished, start
+from programs import ENVIRONMENT, finished, start
 from tiny_model import save_tiny_model
+from warm import Program
 
 from pipeline.common.model import load_tokenizer
 from pipeline.common.stage import InputError
@@ -347,11 +347,12 @@ def test_a_policy_learns_from_a_process_reward_model(folder):
     section = {"steps": 2, "questions_per_step": 2, "group_size": 4, "max_tokens": 16, "row_tokens": 256}
     section |= {"supervision": "process", "rewards": {"accuracy": 0, "model": 1}, "suffix": {}}
     section |= {"precision": "fp32", "learning_rate": 1e-3}
-    command = [sys.executable, "-m", "pipeline.rl", "--instance", "grpo", "--config", json.dumps(section)]
+    words = ["--instance", "grpo", "--config", json.dumps(section)]
     for key, path in {"parent": "model", "reward_model": "first/data", "prompts": "prompts.jsonl"}.items():
-        command += ["--input", f"{key}={folder / path}"]
-    command += ["--work", folder / "grpo/work", "--output", folder / "grpo/data"]
-    finished(Popen([*command, "--manifest", folder / "grpo/manifest.json"], cwd=ROOT, stderr=PIPE, text=True))
+        words += ["--input", f"{key}={folder / path}"]
+    words += ["--work", folder / "grpo/work", "--output", folder / "grpo/data"]
+    words += ["--manifest", folder / "grpo/manifest.json"]
+    finished(Program("pipeline.rl", words, ENVIRONMENT))
     steps = lines(folder / "grpo/data/metrics.jsonl")
     assert len(steps) == 2 and all(0 < row["reward"] < 1 for row in steps)  # probabilities, not verdicts
     scorer = load_reward_model(folder / "first/data")
