@@ -9,8 +9,6 @@ from programs import ENVIRONMENT, ROOT
 from pipeline.start import command
 
 PROGRAM = """
-import sys
-
 import torch
 
 import pipeline.common.training
@@ -20,19 +18,21 @@ pipeline.common.training.start_process_group()
 engine = pipeline.common.training.build_engine(
     torch.nn.Linear(2, 2), pipeline.common.training.EngineSettings(1e-3)
 )
-device = {"engine": engine.device, "cpu": "cpu"}[sys.argv[1]]
-assert summed([1.0, 2.0], device) == [2.0, 4.0] and largest([3.0], device) == 3.0
+assert summed([1.0, 2.0], engine.device) == [2.0, 4.0] and largest([3.0], engine.device) == 3.0
+try:
+    summed([1.0, 2.0], "cpu")
+except RuntimeError as error:
+    print("refused:", error, flush=True)
 """
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("device", "refused"), [("engine", False), ("cpu", True)])
-def test_a_collective_off_the_engines_device_fails(tmp_path: Path, device: str, refused: bool) -> None:
+def test_a_collective_off_the_engines_device_fails(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(PROGRAM)
     folders = (ROOT, ROOT / "tests/collectives", tmp_path)
     variables = ENVIRONMENT | {"PYTHONPATH": ":".join(map(str, folders))}
     done = subprocess.run(
-        command(["program", device], 2, {}), env=variables, cwd=ROOT, capture_output=True, text=True
+        command(["program"], 2, {}), env=variables, cwd=ROOT, capture_output=True, text=True
     )
-    assert (done.returncode != 0) == refused, done.stderr[-3000:]
-    assert ("all_reduce: a tensor on cpu, not on the engine's device" in done.stderr) == refused
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.count("refused: all_reduce: a tensor on cpu, not on the engine's device") == 2
