@@ -35,8 +35,10 @@ PAIR = [
     ),
     *({"name": f"half{zero}", "zero": zero, "micro": 2, "steps": 3, "save": 0} for zero in STAGES),
 ]
+WEIGHTS = "checkpoints/step-0000002/state/mp_rank_00_model_states.pt"
 RESUMED = [
-    {"name": f"resumed{zero}", "zero": zero, "micro": 4, "resume": f"two-half{zero}"} for zero in STAGES
+    *({"name": f"resumed{zero}", "zero": zero, "micro": 4, "resume": f"two-half{zero}"} for zero in STAGES),
+    {"name": "damaged", "zero": 2, "micro": 4, "resume": "two-half2", "damage": WEIGHTS},
 ]
 
 
@@ -118,6 +120,12 @@ def test_one_rank_resumes_a_run_of_two(runs, zero):
         np.testing.assert_allclose(found[name], expected[name], rtol=0, atol=1e-5)
 
 
+def test_a_damaged_checkpoint_costs_only_the_steps_since_the_one_before_it(runs):
+    same_trajectory(runs, "one-damaged", "one-zero2")
+    before, after = lines(runs, "two-half2"), lines(runs, "one-damaged")
+    assert after[0] == before[0] and after[1]["seconds"] != before[1]["seconds"]  # step 2 is repeated
+
+
 @pytest.mark.parametrize("zero", STAGES)
 def test_order_windows_and_cursor_are_the_same_at_another_world_size(runs, zero):
     whole, resumed = rows(runs, f"two-zero{zero}"), rows(runs, f"one-resumed{zero}")
@@ -163,7 +171,7 @@ class Engine:
 
 
 def test_a_checkpoint_of_another_configuration_or_stage_is_refused(runs):
-    path = checkpoint.newest(runs / "two-half2/checkpoints")
+    path = checkpoint.newest(Engine(2), runs / "two-half2/checkpoints")
     with pytest.raises(InputError, match="owner is 'a fingerprint', expected 'another'"):
         checkpoint.load(Engine(2), path, "another")
     with pytest.raises(InputError, match="zero_stage is 2, expected 3; set launch.zero_stage back"):

@@ -2,13 +2,15 @@
 
 Arguments: a folder with `model` and `tokens`, a name, and a JSON list of cases. A case is a run of the real
 loop: {"name", "zero", "micro", "steps", "batch", "order", "recompute", "resume"}; its metrics and the rows
-that each rank read go to `<folder>/<name>-<case>/`. With "resume" it starts from another case's work folder.
+that each rank read go to `<folder>/<name>-<case>/`. With "resume" it starts from another case's work folder,
+in which it first cuts the file "damage" to half its size.
 """
 
 import pipeline.common.environment  # noqa: F401  # isort: skip  # before torch and deepspeed
 
 import hashlib
 import json
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -44,6 +46,8 @@ def run(folder: Path, name: str, case: dict) -> None:
     if rank == 0 and case.get("resume"):
         shutil.copytree(folder / case["resume"], work)
         shutil.rmtree(work / "partial")
+        if "damage" in case:
+            os.truncate(work / case["damage"], (work / case["damage"]).stat().st_size // 2)
     (work / "partial").mkdir(parents=True, exist_ok=True)
     dist.barrier()
     launch = {"zero_stage": case["zero"], "micro_batch": case["micro"], "save_minutes": case.get("save", 99)}
