@@ -9,6 +9,9 @@ RUN = demo$(if $(filter-out 0,$(SEED)),-seed$(SEED))
 BIN = .venv/bin
 SNAKEMAKE = PATH="$(CURDIR)/$(BIN):$$PATH" snakemake --profile workflow/profiles/local --quiet rules --cores $(CORES)
 
+# Only files whose hash is in the lock. Sources are built with the locked setuptools, not with one that pip fetches unchecked.
+INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --no-deps --require-hashes --no-build-isolation --use-pep517
+
 .PHONY: setup peers demo compare real bench bench-corpus bench-training bench-rl bench-grader bench-sandbox test test-fast test-environment test-slurm lint lock schema clean clean-store
 
 setup: .venv/complete
@@ -19,18 +22,19 @@ setup: .venv/complete
 	test ! -e .venv/installing || rm -rf .venv
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	touch .venv/installing
-	grep '^torch==' requirements/cpu.lock > .venv/torch.txt
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -r .venv/torch.txt \
-	  || $(BIN)/pip install --quiet --disable-pip-version-check --no-deps --index-url $(TORCH_INDEX) -r .venv/torch.txt
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -r requirements/cpu.lock
+	sed -n '/^setuptools==/,/[^\\]$$/p' requirements/cpu.lock > .venv/setuptools.txt
+	sed -n '/^torch==/,/[^\\]$$/p' requirements/cpu.lock > .venv/torch.txt
+	$(INSTALL) -r .venv/setuptools.txt
+	$(INSTALL) -r .venv/torch.txt || $(INSTALL) --index-url $(TORCH_INDEX) -r .venv/torch.txt
+	$(INSTALL) -r requirements/cpu.lock
 	rm .venv/installing
 	touch $@
 
 # The packages that tests and benchmarks compare this project with.
 peers: .venv/peers
 
-.venv/peers: .venv/complete requirements/peers.txt
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -r requirements/peers.txt
+.venv/peers: .venv/complete requirements/peers.lock
+	$(INSTALL) -r requirements/peers.lock
 	touch $@
 
 demo: setup
@@ -90,13 +94,15 @@ lint: setup
 schema: setup
 	$(BIN)/python -m pipeline.config
 
-# Resolve requirements/cpu.in with pip-tools, without three packages whose default builds need CUDA and break `import transformers`.
-lock:
-	$(PYTHON) -m venv .venv-lock && .venv-lock/bin/pip install --quiet pip-tools
-	.venv-lock/bin/pip-compile --quiet --strip-extras --no-header --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
-	  --unsafe-package torchvision --unsafe-package torchaudio --unsafe-package torchcodec \
-	  --output-file requirements/cpu.lock requirements/cpu.in
-	rm -rf .venv-lock
+# Resolves requirements/*.in again, with the hashes of all files of a release. Left out: three packages whose default builds need CUDA
+# and break `import transformers`. Where the index of torch's CPU build is out of reach: make lock TORCH="--find-links FOLDER-OF-ITS-WHEEL"
+TORCH ?= --torch-backend cpu
+COMPILE = cd requirements && ../$(BIN)/uv pip compile --quiet --no-header --generate-hashes --python-version 3.11
+
+lock: setup
+	$(COMPILE) $(TORCH) $(addprefix --no-emit-package ,torchvision torchaudio torchcodec) --output-file cpu.lock cpu.in
+	$(COMPILE) --no-deps --output-file peers.lock peers.in
+	$(COMPILE) --no-deps --output-file slurm.lock slurm.in
 
 # Drops the demo's stored results that its configuration no longer names. Other runs: python -m pipeline.status --clean-store
 clean-store: setup
