@@ -21,10 +21,10 @@ import torch
 import torch.distributed as dist
 
 from pipeline.common.manifest import write_json
+from pipeline.common.safe_load import only_data
 from pipeline.common.stage import InputError, put_in_place
 
 TAG, UNIVERSAL = "state", "universal"
-NUMPY_STATE = [np.ndarray, np.dtype, np.dtypes.UInt32DType, np.zeros(0).__reduce__()[0]]
 
 
 class Clock:
@@ -82,7 +82,7 @@ def save(
 def load(engine: Any, path: Path, owner: str = "") -> dict[str, Any]:
     """Restore weights, optimiser and random state from `path`; returns the saved `client_state`.
 
-    Raises InputError if the checkpoint has another `owner`, ZeRO stage or model.
+    Raises InputError if the checkpoint has another `owner`, ZeRO stage or model, or would run code.
     """
     saved, wanted = json.loads((path / "checkpoint.json").read_text()), _identity(engine, owner)
     for name, advice in (
@@ -95,7 +95,8 @@ def load(engine: Any, path: Path, owner: str = "") -> dict[str, Any]:
     engine._config.load_universal_checkpoint = tag == UNIVERSAL
     decays = [group["weight_decay"] for group in engine.optimizer.param_groups]
     try:
-        found, state = engine.load_checkpoint(str(path), tag=tag, load_lr_scheduler_states=False)
+        with only_data(path):
+            found, state = engine.load_checkpoint(str(path), tag=tag, load_lr_scheduler_states=False)
     except RuntimeError as error:
         reason = str(error).splitlines()[0]
         raise InputError(
@@ -107,8 +108,8 @@ def load(engine: Any, path: Path, owner: str = "") -> dict[str, Any]:
         _repair_optimizer(engine, decays)
     random_file = path / f"random-{engine.global_rank:05d}.pt"
     if random_file.exists():  # absent if there are more ranks now
-        with torch.serialization.safe_globals(NUMPY_STATE):  # a file in work/ must not run code
-            _restore_random_state(torch.load(random_file, weights_only=True))
+        with only_data(path):
+            _restore_random_state(torch.load(random_file))
     return state["caller"]
 
 
@@ -125,9 +126,12 @@ def _make_universal(engine: Any, path: Path) -> str:
     if engine.global_rank == 0 and not (path / UNIVERSAL).exists():
         partial = path / f"{UNIVERSAL}.partial"
         shutil.rmtree(partial, ignore_errors=True)
-        command = [sys.executable, "-m", "deepspeed.checkpoint.ds_to_universal", "--inject_missing_state"]
+        command = [sys.executable, "-m", only_data.__module__, "--inject_missing_state"]
         command += ["--input_folder", str(path / TAG), "--output_folder", str(partial)]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            reason = done.stderr.strip().rpartition("\n")[2].removeprefix("error: ")
+            raise InputError(f"{path}: not converted for {engine.world_size} ranks: {reason}")
         partial.rename(path / UNIVERSAL)
     dist.barrier()
     return UNIVERSAL
