@@ -1,4 +1,4 @@
-# make demo | test | test-fast | real | compare | bench | lint: each first sets up what it needs (a virtual environment in .venv).
+# make demo | test | test-fast | real | compare | bench | lint | licences | audit: each first sets up what it needs (a virtual environment in .venv).
 
 PYTHON ?= python3
 SEED ?= 0
@@ -12,7 +12,7 @@ SNAKEMAKE = PATH="$(CURDIR)/$(BIN):$$PATH" snakemake --profile workflow/profiles
 # Only files whose hash is in the lock. Sources are built with the locked setuptools, not with one that pip fetches unchecked.
 INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --no-deps --require-hashes --no-build-isolation --use-pep517
 
-.PHONY: setup peers demo compare real bench bench-corpus bench-training bench-rl bench-grader bench-sandbox test test-fast test-environment test-slurm lint lock schema clean clean-store
+.PHONY: setup peers demo compare real bench bench-corpus bench-training bench-rl bench-grader bench-sandbox test test-fast test-environment test-slurm lint lock licences audit schema clean clean-store
 
 setup: .venv/complete
 
@@ -103,6 +103,23 @@ lock: setup
 	$(COMPILE) $(TORCH) $(addprefix --no-emit-package ,torchvision torchaudio torchcodec) --output-file cpu.lock cpu.in
 	$(COMPILE) --no-deps --output-file peers.lock peers.in
 	$(COMPILE) --no-deps --output-file slurm.lock slurm.in
+	$(COMPILE) --output-file audit.lock audit.in
+
+licences: setup
+	$(BIN)/python requirements/licences.py
+
+# Known vulnerabilities of the locked packages, by osv.dev. Fails if it finds some or if the service does not answer.
+audit: .venv/audit/complete
+	@sed 's/+cpu//' requirements/cpu.lock > .venv/audit/cpu.lock
+	@if PYTHONPATH=.venv/audit $(BIN)/python -m pip_audit --vulnerability-service osv --disable-pip --require-hashes --strict \
+	  --progress-spinner off -r .venv/audit/cpu.lock -r requirements/peers.lock -r requirements/slurm.lock 2> .venv/audit/log; \
+	then tail -n 1 .venv/audit/log; \
+	else grep '^Found' .venv/audit/log || echo "audit: no answer from the service: $$(tail -n 1 .venv/audit/log)"; exit 1; fi
+
+.venv/audit/complete: .venv/complete requirements/audit.lock
+	rm -rf .venv/audit
+	$(INSTALL) --target .venv/audit -r requirements/audit.lock
+	touch $@
 
 # Drops the demo's stored results that its configuration no longer names. Other runs: python -m pipeline.status --clean-store
 clean-store: setup

