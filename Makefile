@@ -1,4 +1,4 @@
-# make demo | test | test-fast | real | compare | bench | lint: each first sets up what it needs (a virtual environment in .venv).
+# make demo | test | test-fast | real | compare | bench | lint | licences | audit: each first sets up what it needs (a virtual environment in .venv).
 
 PYTHON ?= python3
 SEED ?= 0
@@ -9,7 +9,10 @@ RUN = demo$(if $(filter-out 0,$(SEED)),-seed$(SEED))
 BIN = .venv/bin
 SNAKEMAKE = PATH="$(CURDIR)/$(BIN):$$PATH" snakemake --profile workflow/profiles/local --quiet rules --cores $(CORES)
 
-.PHONY: setup peers demo compare real bench bench-corpus bench-training bench-rl bench-grader bench-sandbox test test-fast test-environment test-slurm lint lock schema clean clean-store
+# Only files whose hash is in the lock. Sources are built with the locked setuptools, not with one that pip fetches unchecked.
+INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --no-deps --require-hashes --no-build-isolation --use-pep517
+
+.PHONY: setup peers demo compare real bench bench-corpus bench-training bench-rl bench-grader bench-sandbox test test-fast test-environment test-slurm lint lock licences audit schema clean clean-store
 
 setup: .venv/complete
 
@@ -19,18 +22,19 @@ setup: .venv/complete
 	test ! -e .venv/installing || rm -rf .venv
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	touch .venv/installing
-	grep '^torch==' requirements/cpu.lock > .venv/torch.txt
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -r .venv/torch.txt \
-	  || $(BIN)/pip install --quiet --disable-pip-version-check --no-deps --index-url $(TORCH_INDEX) -r .venv/torch.txt
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -r requirements/cpu.lock
+	sed -n '/^setuptools==/,/[^\\]$$/p' requirements/cpu.lock > .venv/setuptools.txt
+	sed -n '/^torch==/,/[^\\]$$/p' requirements/cpu.lock > .venv/torch.txt
+	$(INSTALL) -r .venv/setuptools.txt
+	$(INSTALL) -r .venv/torch.txt || $(INSTALL) --index-url $(TORCH_INDEX) -r .venv/torch.txt
+	$(INSTALL) -r requirements/cpu.lock
 	rm .venv/installing
 	touch $@
 
 # The packages that tests and benchmarks compare this project with.
 peers: .venv/peers
 
-.venv/peers: .venv/complete requirements/peers.txt
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -r requirements/peers.txt
+.venv/peers: .venv/complete requirements/peers.lock
+	$(INSTALL) -r requirements/peers.lock
 	touch $@
 
 demo: setup
@@ -90,13 +94,32 @@ lint: setup
 schema: setup
 	$(BIN)/python -m pipeline.config
 
-# Resolve requirements/cpu.in with pip-tools, without three packages whose default builds need CUDA and break `import transformers`.
-lock:
-	$(PYTHON) -m venv .venv-lock && .venv-lock/bin/pip install --quiet pip-tools
-	.venv-lock/bin/pip-compile --quiet --strip-extras --no-header --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
-	  --unsafe-package torchvision --unsafe-package torchaudio --unsafe-package torchcodec \
-	  --output-file requirements/cpu.lock requirements/cpu.in
-	rm -rf .venv-lock
+# Resolves requirements/*.in again, with the hashes of all files of a release. Left out: three packages whose default builds need CUDA
+# and break `import transformers`. Where the index of torch's CPU build is out of reach: make lock TORCH="--find-links FOLDER-OF-ITS-WHEEL"
+TORCH ?= --torch-backend cpu
+COMPILE = cd requirements && ../$(BIN)/uv pip compile --quiet --no-header --generate-hashes --python-version 3.11
+
+lock: setup
+	$(COMPILE) $(TORCH) $(addprefix --no-emit-package ,torchvision torchaudio torchcodec) --output-file cpu.lock cpu.in
+	$(COMPILE) --no-deps --output-file peers.lock peers.in
+	$(COMPILE) --no-deps --output-file slurm.lock slurm.in
+	$(COMPILE) --output-file audit.lock audit.in
+
+licences: setup
+	$(BIN)/python requirements/licences.py
+
+# Known vulnerabilities of the locked packages, by osv.dev. Fails if it finds some or if the service does not answer.
+audit: .venv/audit/complete
+	@sed 's/+cpu//' requirements/cpu.lock > .venv/audit/cpu.lock
+	@if PYTHONPATH=.venv/audit $(BIN)/python -m pip_audit --vulnerability-service osv --disable-pip --require-hashes --strict \
+	  --progress-spinner off -r .venv/audit/cpu.lock -r requirements/peers.lock -r requirements/slurm.lock 2> .venv/audit/log; \
+	then tail -n 1 .venv/audit/log; \
+	else grep '^Found' .venv/audit/log || echo "audit: no answer from the service: $$(tail -n 1 .venv/audit/log)"; exit 1; fi
+
+.venv/audit/complete: .venv/complete requirements/audit.lock
+	rm -rf .venv/audit
+	$(INSTALL) --target .venv/audit -r requirements/audit.lock
+	touch $@
 
 # Drops the demo's stored results that its configuration no longer names. Other runs: python -m pipeline.status --clean-store
 clean-store: setup

@@ -211,6 +211,11 @@ def test_the_command_grades_hostile_pairs_without_a_traceback(tmp_path):
         ("5000", "5千"),
         ("5", "5\\quad\\blacksquare"),
         ("5", "5 \\qed"),
+        ("5", "5 ∎"),
+        ("105", "一百零五"),
+        ("150", "一百五"),
+        ("15000", "一万五"),
+        ("\\text{All real numbers}", "x\\in\\mathbb{R}"),
     ],
 )
 def test_formats_of_right_answers(reference, answer):

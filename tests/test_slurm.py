@@ -28,7 +28,7 @@ def install() -> None:
         run("apt-get", "update", "-qq")
         run("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "install", "-y", "-qq", *PACKAGES)
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
-    run(*pip, "-r", str(ROOT / "requirements/slurm.txt"))
+    run(*pip, "-r", str(ROOT / "requirements/slurm.lock"))
 
 
 @pytest.fixture(scope="module")

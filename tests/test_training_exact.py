@@ -25,6 +25,7 @@ ALONE = [
     {"name": "forward", "zero": 1, "micro": 8, "order": "forward"},
     {"name": "backward", "zero": 1, "micro": 8, "order": "backward"},
     *({"name": f"batch{batch}", "zero": 1, "micro": 8, "batch": batch} for batch in ODD),
+    {"name": "half", "zero": 1, "micro": 8, "steps": 2, "save": 0},
 ]
 PAIR = [
     *({"name": f"zero{zero}", "zero": zero, "micro": 2} for zero in STAGES),
@@ -39,6 +40,10 @@ WEIGHTS = "checkpoints/step-0000002/state/mp_rank_00_model_states.pt"
 RESUMED = [
     *({"name": f"resumed{zero}", "zero": zero, "micro": 4, "resume": f"two-half{zero}"} for zero in STAGES),
     {"name": "damaged", "zero": 2, "micro": 4, "resume": "two-half2", "damage": WEIGHTS},
+]
+POISONED = [
+    {"name": f"poisoned-{half}", "zero": 1, "micro": 8, "resume": half, "poison": True}
+    for half in ("one-half", "two-half1")
 ]
 
 
@@ -59,7 +64,7 @@ def runs(tmp_path_factory) -> Path:
     save_tiny_model(folder / "model", seed=1, tied=False, spread=0.05)
     save_tiny_tokens(folder / "tokens", folder / "model")
     run_cases(folder, "two", 2, PAIR)
-    run_cases(folder, "one", 1, ALONE + RESUMED)
+    run_cases(folder, "one", 1, ALONE + RESUMED + POISONED)
     return folder
 
 
@@ -139,6 +144,15 @@ def test_order_windows_and_cursor_are_the_same_at_another_world_size(runs, zero)
         for case in (f"two-zero{zero}", f"one-resumed{zero}")
     ]
     assert totals[0] == totals[1] and totals[0]["tokens"] == STEPS * 8 * 48
+
+
+@pytest.mark.parametrize("case", POISONED, ids=lambda case: case["name"])
+def test_a_checkpoint_that_would_run_code_is_refused_in_one_line(runs, case):
+    work = runs / f"one-{case['name']}"
+    message = (work / "error.txt").read_text()
+    assert f"{work}/checkpoints/step-" in message and "\n" not in message
+    assert message.endswith("not loaded, it would run posix.mkdir; delete it to start again")
+    assert not (work / "executed").exists()
 
 
 def test_metrics_go_to_tensorboard_too(runs):

@@ -1,9 +1,10 @@
 """Trains one tiny model several times in one process group; test_training_exact.py runs it per world size.
 
 Arguments: a folder with `model` and `tokens`, a name, and a JSON list of cases. A case is a run of the real
-loop: {"name", "zero", "micro", "steps", "batch", "order", "recompute", "resume"}; its metrics and the rows
-that each rank read go to `<folder>/<name>-<case>/`. With "resume" it starts from another case's work folder,
-in which it first cuts the file "damage" to half its size.
+loop: {"name", "zero", "micro", "steps", "batch", "order", "recompute", "resume", "damage", "poison"}; its
+metrics and the rows that each rank read go to `<folder>/<name>-<case>/`. With "resume" it starts from another
+case's work folder, in which it first cuts the file "damage" to half its size; with "poison" the checkpoint in
+it would run code, and `error.txt` says how the run ends.
 """
 
 import pipeline.common.environment  # noqa: F401  # isort: skip  # before torch and deepspeed
@@ -16,12 +17,15 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import torch
 import torch.distributed as dist
 
+from pipeline.common import checkpoint
+from pipeline.common.manifest import fingerprint, write_json
 from pipeline.common.model import TokenLogprobs, export_model, load_tokenizer
 from pipeline.common.next_token import TrainingPlan, train
 from pipeline.common.packing import PackedRow, concatenate, make_row
-from pipeline.common.stage import Stage
+from pipeline.common.stage import InputError, Stage
 from pipeline.common.training import build_engine, prepare, settings_from, start_from, start_process_group
 from pipeline.config.cpt import CptSection
 from pipeline.tokens.mixture import Mixture
@@ -41,6 +45,28 @@ def example_row(n: int, backward: bool) -> PackedRow:
     return make_row([examples[i] for i in rows[index]] if index < len(rows) else [], CONTEXT, 0)
 
 
+class Code:
+    """Makes a folder when it is unpickled."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __reduce__(self) -> tuple:
+        return os.mkdir, (str(self.folder),)
+
+
+def poison(work: Path) -> None:
+    """Put a pickle that runs code in place of DeepSpeed's files of the newest checkpoint, digests included."""
+    newest = max((work / "checkpoints").glob("step-*"))
+    note = json.loads((newest / checkpoint.NOTE).read_text())
+    del note["digest"]
+    for file in (newest / checkpoint.TAG).glob("*.pt"):
+        torch.save(torch.load(file, weights_only=False) | {"more": Code(work / "executed")}, file)
+        digest = hashlib.sha256(file.read_bytes()).hexdigest()
+        note["files"][str(file.relative_to(newest))] = digest
+    write_json(newest / checkpoint.NOTE, note | {"digest": fingerprint(note)})
+
+
 def run(folder: Path, name: str, case: dict) -> None:
     work, rank = folder / f"{name}-{case['name']}", dist.get_rank()
     if rank == 0 and case.get("resume"):
@@ -48,6 +74,8 @@ def run(folder: Path, name: str, case: dict) -> None:
         shutil.rmtree(work / "partial")
         if "damage" in case:
             os.truncate(work / case["damage"], (work / case["damage"]).stat().st_size // 2)
+        if case.get("poison"):
+            poison(work)
     (work / "partial").mkdir(parents=True, exist_ok=True)
     dist.barrier()
     launch = {"zero_stage": case["zero"], "micro_batch": case["micro"], "save_minutes": case.get("save", 99)}
@@ -69,7 +97,12 @@ def run(folder: Path, name: str, case: dict) -> None:
 
     batch = case.get("batch", BATCH)
     plan = TrainingPlan(row, case["steps"], batch, lambda step: SECTION.learning_rate, mixture.names)
-    totals = train(stage, engine, plan)
+    try:
+        totals = train(stage, engine, plan)
+    except InputError as error:
+        (work / "error.txt").write_text(str(error))
+        engine.destroy()
+        return
     export_model(engine, tokenizer, work / "partial")
     if rank == 0:
         (work / "totals.json").write_text(json.dumps(totals))

@@ -23,10 +23,10 @@ import torch
 import torch.distributed as dist
 
 from pipeline.common.manifest import fingerprint, write_json
+from pipeline.common.safe_load import only_data
 from pipeline.common.stage import InputError, put_in_place
 
 TAG, UNIVERSAL, NOTE = "state", "universal", "checkpoint.json"
-NUMPY_STATE = [np.ndarray, np.dtype, np.dtypes.UInt32DType, np.zeros(0).__reduce__()[0]]
 
 
 class Clock:
@@ -137,7 +137,7 @@ def save(
 def load(engine: Any, path: Path, owner: str = "") -> dict[str, Any]:
     """Restore weights, optimiser and random state from `path`; returns the saved `client_state`.
 
-    Raises InputError if the checkpoint has another `owner`, ZeRO stage or model.
+    Raises InputError if the checkpoint has another `owner`, ZeRO stage or model, or would run code.
     """
     saved, wanted = json.loads((path / NOTE).read_text()), _identity(engine, owner)
     for name, advice in (
@@ -150,7 +150,8 @@ def load(engine: Any, path: Path, owner: str = "") -> dict[str, Any]:
     engine._config.load_universal_checkpoint = tag == UNIVERSAL
     decays = [group["weight_decay"] for group in engine.optimizer.param_groups]
     try:
-        found, state = engine.load_checkpoint(str(path), tag=tag, load_lr_scheduler_states=False)
+        with only_data(path):
+            found, state = engine.load_checkpoint(str(path), tag=tag, load_lr_scheduler_states=False)
     except RuntimeError as error:
         reason = str(error).splitlines()[0]
         raise InputError(
@@ -162,8 +163,8 @@ def load(engine: Any, path: Path, owner: str = "") -> dict[str, Any]:
         _repair_optimizer(engine, decays)
     random_file = path / f"random-{engine.global_rank:05d}.pt"
     if random_file.exists():  # absent if there are more ranks now
-        with torch.serialization.safe_globals(NUMPY_STATE):  # a file in work/ must not run code
-            _restore_random_state(torch.load(random_file, weights_only=True))
+        with only_data(path):
+            _restore_random_state(torch.load(random_file))
     return state["caller"]
 
 
@@ -181,9 +182,12 @@ def _make_universal(engine: Any, path: Path) -> str:
         partial = path / f"{UNIVERSAL}.partial"
         for old in (partial, path / UNIVERSAL):
             shutil.rmtree(old, ignore_errors=True)
-        command = [sys.executable, "-m", "deepspeed.checkpoint.ds_to_universal", "--inject_missing_state"]
+        command = [sys.executable, "-m", only_data.__module__, "--inject_missing_state"]
         command += ["--input_folder", str(path / TAG), "--output_folder", str(partial)]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            reason = done.stderr.strip().rpartition("\n")[2].removeprefix("error: ")
+            raise InputError(f"{path}: not converted for {engine.world_size} ranks: {reason}")
         partial.rename(path / UNIVERSAL)
     dist.barrier()
     return UNIVERSAL

@@ -69,9 +69,9 @@ _REWRITES = tuple(
         (r"\\(?:lvert|rvert|vert|mid)(?![A-Za-z])", "|"),
         (r"\\(?:mathbf|boldsymbol|bm)\s*\{\s*(-?[\d.,]*\d)\s*\}", r"\1"),
         (r"\{\s*\\rm\s+([^{}]*)\}", r"\\text{ \1}"),
-        (r"\\(?:blacksquare|square|Box|qed)\s*\$?\.?\s*$", " "),
+        (r"(?:\\(?:blacksquare|square|Box|qed)|[∎■□])\s*\$?\.?\s*$", " "),
         (
-            r"^\s*(?:\\text\s*\{)?\s*(?:the set of )?all (?:the )?reals?(?: numbers?)?\s*\}?\s*$",
+            r"^\s*(?:\\text\s*\{)?\s*(?:the set of )?[Aa]ll (?:the )?reals?(?: numbers?)?\s*\}?\s*$",
             r"\\mathbb{R}",
         ),
         (r"\\degrees?(?![A-Za-z])|\^\s*\{\s*\\(?:text|mathrm)\s*\{\s*(?:\\circ|o)\s*\}\s*\}", r"^\\circ "),
@@ -130,7 +130,8 @@ def _chinese_integer(text: str) -> int:
         else:
             total = (total + section + digit) * _CHINESE_MYRIADS[sign]
             section = digit = 0
-    return total + section + digit
+    before = (_CHINESE_PLACES | _CHINESE_MYRIADS).get(text[-2:-1], 1)  # 一百五 is 150; 105 is 一百零五
+    return total + section + digit * max(1, before // 10)
 
 
 def _chinese(text: str) -> str:
