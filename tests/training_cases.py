@@ -56,7 +56,7 @@ class Code:
 
 
 def poison(work: Path) -> None:
-    """Put a pickle that runs code in place of DeepSpeed's files of the newest checkpoint, digests included."""
+    """Replace files of the newest checkpoint, and their digests, by pickles that run code."""
     newest = max((work / "checkpoints").glob("step-*"))
     note = json.loads((newest / checkpoint.NOTE).read_text())
     del note["digest"]
