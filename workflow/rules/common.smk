@@ -31,7 +31,6 @@ onstart:
 
 
 RESULTS = f"results/{GRAPH.config.run}"
-LAUNCH = GRAPH.config.sections["launch"]
 
 
 def marks(*stages):
@@ -50,18 +49,23 @@ def needs(pattern):
     return inputs
 
 
-def ranks_of(stage):
-    """Processes of the stage's programs on one machine."""
-    return LAUNCH.ranks if stage.makes != "nothing" else 1
+def ranks_of(stage, launch):
+    """Processes of a program of the stage on one machine."""
+    return launch.ranks if stage.makes != "nothing" else 1
 
 
-def threads_of(stage):
-    """Cores of the stage's programs on one machine."""
+def threads_of(stage, pattern):
+    """Threads function: cores of the instance's program on one machine."""
     parallel = stage.makes != "nothing" or stage.name in ("tokens", "evaluate")
-    return LAUNCH.threads * ranks_of(stage) if parallel else 1
+
+    def threads(wildcards):
+        launch = GRAPH.nodes[pattern.format(**wildcards)].launch
+        return launch.threads * ranks_of(stage, launch) if parallel else 1
+
+    return threads
 
 
-def arguments(pattern, ranks):
+def arguments(stage, pattern):
     """Params function: what the instance is. It takes `threads`, so that Snakemake never reruns anything for it."""
 
     def params(wildcards, threads):
@@ -70,15 +74,11 @@ def arguments(pattern, ranks):
         words += ["--config", json.dumps(node.section, sort_keys=True, ensure_ascii=False)]
         for word in pack([(key, path_of(source)) for key, source in node.inputs]):
             words += ["--input", word]
-        return shlex.join([*words, "--launch", launch(max(1, threads // ranks))])
+        each = max(1, threads // ranks_of(stage, node.launch))
+        return shlex.join([*words, "--launch", json.dumps(node.launch.model_dump(mode="json") | {"threads": each})])
 
     return params
 
 
 def path_of(source):
     return f"{RESULTS}/{source.node}/data/{source.path}".rstrip("/") if isinstance(source, Result) else source
-
-
-def launch(threads):
-    """How a program runs: no part of what it makes."""
-    return json.dumps(LAUNCH.model_dump(mode="json") | {"threads": threads})
