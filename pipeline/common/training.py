@@ -120,7 +120,8 @@ def deepspeed_config(settings: EngineSettings, size: int) -> dict[str, Any]:
         "train_micro_batch_size_per_gpu": 1,  # unused: `update` says where a batch ends
         "gradient_accumulation_steps": 1,
         "gradient_clipping": settings.gradient_clipping,
-        "bf16": {"enabled": settings.precision == "bf16"},
+        # Adding each gradient to the fp32 sum at once frees it; else ZeRO 1 holds all in bf16 too.
+        "bf16": {"enabled": settings.precision == "bf16", "immediate_grad_update": True},
         "data_types": {"grad_accum_dtype": "fp32"},  # bf16 sums of many micro-batches lose small ones
         "zero_optimization": zero,
         "steps_per_print": 10**9,

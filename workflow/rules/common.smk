@@ -9,6 +9,7 @@ sys.path.insert(0, workflow.basedir)
 from pipeline.common.arguments import pack
 from pipeline.common.errors import InputError
 from pipeline.config.root import Config, ConfigError
+from pipeline.plan.refusals import refusals
 from pipeline.stages import NAMES, STAGES
 from pipeline.status import summary
 from workflow.graph import Graph, Result
@@ -16,6 +17,8 @@ from workflow.state import Run, mark, tell_snakemake
 
 try:
     GRAPH = Graph(Config({key: value for key, value in config.items() if key != "paths"}))
+    if refused := refusals(GRAPH.config):
+        raise ConfigError(f"config key {'; '.join(refused)}")
     if workflow.is_main_process:
         found = Run(GRAPH)
         tell_snakemake(found)
