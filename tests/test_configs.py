@@ -121,6 +121,39 @@ def test_the_printed_defaults_are_those_of_the_sections() -> None:
         assert found == expected, name
 
 
+def test_a_stages_and_a_models_own_launch_override_the_common_one_and_are_in_no_section() -> None:
+    plain, own = merged(*PAPER_7B), merged(*PAPER_7B)
+    plain["cpt"], own["cpt"] = {}, {"launch": {"zero_stage": 1, "micro_batch": 2}}
+    own["models"]["base"]["launch"] = {"micro_batch": 4}
+    own["evaluate"] = {"launch": {"threads": 5}}
+    before, now = Graph(Config(plain)), Graph(Config(own))
+    assert {name: node.section for name, node in before.nodes.items()} == {
+        name: node.section for name, node in now.nodes.items()
+    }
+    assert (now.nodes["cpt/base"].launch.zero_stage, now.nodes["cpt/base"].launch.micro_batch) == (1, 4)
+    assert now.nodes["evaluate/base"].launch.threads == 5
+    unchanged = set(before.nodes) - {"cpt/base"} - {f"evaluate/{name}" for name in own["models"]}
+    assert all(before.nodes[name].launch == now.nodes[name].launch for name in unchanged)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"rl": {"launch": {"ranksn": 2}}}, "config key rl.launch.ranksn: unknown; did you mean 'ranks'"),
+        ({"rl": {"launch": {"ranks": 0}}}, "config key rl.launch.ranks: Input should be greater"),
+        ({"rl": {"launch": 3}}, "config key rl.launch: expected a mapping, got 3"),
+        ({"crawl": {"launch": {"ranks": 2}}}, "config key crawl.launch: unknown"),
+        (
+            {"evaluate": {"launch": {"offload_optimizer": True}}},
+            r"config key launch.offload_optimizer: needs zero_stage 3 \(stage evaluate\)",
+        ),
+    ],
+)
+def test_a_launch_that_cannot_be_is_refused_with_its_key(change: dict, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        Config(merged(*SINGLE) | change)
+
+
 def rows_of_batch(batch: int, ranks: int) -> list[list[PackedRow]]:
     """What each rank trains on in the second step of a made-up plan; a row holds its number."""
 

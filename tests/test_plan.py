@@ -9,13 +9,15 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from conftest import ROOT
+from conftest import ROOT, copy_checkout
 
 from pipeline.config.root import Config
 from pipeline.plan import costs
 from pipeline.plan.__main__ import DEFAULTS, forecast, main, read_config
 from pipeline.plan.costs import Gpu
 from pipeline.plan.forecast import Assumptions, Forecast, Planner
+from pipeline.plan.jobs import Job, Profile, data_jobs
+from pipeline.plan.refusals import refusals
 from pipeline.plan.shapes import Shape, from_config_json, known
 
 H100 = Gpu("H100", 989e12, 80e9, 3.35e12)
@@ -102,6 +104,151 @@ def test_training_hours_are_the_hand_worked_ones() -> None:
     assert rows(PAPER_7B, mfu=0.8)["base", "cpt"].hours == pytest.approx(seven["base", "cpt"].hours / 2)
 
 
+def test_hours_depend_on_how_a_model_is_trained(tmp_path: Path) -> None:
+    """Recomputation adds a third; layers that are not compiled take a fifth longer: 25 % MFU, not 40 %."""
+    plain = rows(PAPER_7B)["base", "cpt"].hours
+    for launch, factor in (
+        ({"activation_checkpointing": True}, 4 / 3),
+        ({"compile": False}, 1.2),
+        ({"zero_stage": 3, "activation_checkpointing": True}, 1.6),
+    ):
+        overlay = tmp_path / "overlay.yaml"
+        overlay.write_text(yaml.safe_dump({"cpt": {"launch": launch}}))
+        assert rows(PAPER_7B, overlay)["base", "cpt"].hours == pytest.approx(factor * plain)
+
+
+def test_every_mode_of_a_benchmark_is_asked(tmp_path: Path) -> None:
+    """Programs in one part, tool-integrated answers in two (8.2)."""
+    overlay = tmp_path / "overlay.yaml"
+    sampled = {}
+    for modes in (["chat_cot"], ["chat_cot", "chat_tool"]):
+        models = {"instruct": {"benchmarks": ["gsm8k"], "modes": modes}}
+        overlay.write_text(yaml.safe_dump({"models": models}))
+        sampled[len(modes)] = rows(PAPER_7B, overlay)["instruct", "evaluate"].sampled
+    assert sampled[1] == 1319 * 65 * 1024 and sampled[2] == 3 * sampled[1]
+
+
+def test_a_sampler_that_sleeps_is_counted_when_awake_and_the_policy_when_it_trains() -> None:
+    row = rows(PAPER_7B)["rl", "rl"]
+    assert row.memory["activations"] and "cache" not in row.memory and row.memory["vllm"] == 1e9
+    assert row.sampling["cache"] and "activations" not in row.sampling
+    assert row.peak == max(sum(row.memory.values()), sum(row.sampling.values()))
+
+
+def test_crawl_and_corpus_are_the_hand_worked_ones() -> None:
+    """A dump of 90,000 files: 5,631 core-hours at 148 pages/s, of which each iteration's scoring is 12 %."""
+    config = Config(read_config([DEFAULTS, PAPER_7B]))
+    jobs = {job.rule: job for job in data_jobs(config, Assumptions(H100))}
+    hours = {rule: job.number * job.hours for rule, job in jobs.items()}
+    assert hours["crawl_extract"] + hours["corpus_score"] / 4 == pytest.approx(5631, rel=0.02)
+    assert hours["corpus_score"] / 4 == pytest.approx(0.12 * 5631, rel=0.02)
+    assert hours["crawl_dedup"] == pytest.approx(410, rel=0.02)
+    assert jobs["crawl_extract"].number == 1000 and jobs["corpus_score"].number == 4000
+    assert jobs["crawl_dedup"].main_memory == pytest.approx(96e9, rel=0.02)
+
+
+def test_a_job_beyond_its_profile_is_named(tmp_path: Path) -> None:
+    (tmp_path / "profile.yaml").write_text(
+        yaml.safe_dump(
+            {
+                "default-resources": {"mem_mb": 8000, "runtime": 240},
+                "set-threads": {"crawl_extract": 2},
+                "set-resources": {"cpt_model": {"gpu": 8, "mem_mb": 100000, "runtime": 1440}},
+            }
+        )
+    )
+    profile = Profile(tmp_path)
+    assert Job("x", "crawl_extract", 1, 7.9).notes(profile) == []  # on two cores
+    assert Job("x", "crawl_dedup", 1, 4.5, main_memory=9e9).notes(profile) == [
+        "4.5 hours, the profile gives 4",
+        "9 GB of main memory, the profile gives 8",
+    ]
+    assert Job("x", "cpt_model", 1, 1000.0, gpus=8, main_memory=99e9).notes(profile) == []
+    assert Job("x", "cpt_model", 1, 1.0, gpus=16).notes(profile) == [
+        "starts on 16 GPUs, the profile reserves 8"
+    ]
+
+
+ONE_CARD = {"base", "instruct", "reward", "rl"}  # 7B models, which one GPU cannot train
+
+
+@pytest.mark.parametrize("ranks", [1, 8, 16, 32, 64])
+@pytest.mark.parametrize(
+    ("files", "card", "too_large"),
+    [
+        ([PAPER_7B], "H100", ONE_CARD),
+        (
+            [PAPER_7B, ROOT / "configs/iterative.yaml"],
+            "H100",
+            {*ONE_CARD, "reward-2", "reward-3", "rl-2", "rl-3"},
+        ),
+        ([PAPER_1B], "H100", set()),
+        ([SINGLE], "RTX4090", set()),
+        ([ROOT / "configs/demo.yaml"], "RTX4090", set()),
+    ],
+    ids=["7b", "iterative", "1.3b", "single-gpu", "demo"],
+)
+def test_shipped_configurations_fit_with_a_margin_at_any_number_of_ranks(
+    files: list[Path], card: str, too_large: set[str], ranks: int
+) -> None:
+    values = read_config([DEFAULTS, *files])
+    values["launch"]["ranks"] = min(8, ranks)
+    config = Config(values)
+    flops, memory, bandwidth = known()["gpus"][card]
+    gpu = Gpu(card, flops * 1e12, memory * 1e9, bandwidth * 1e12)
+    found = Planner(config, Assumptions(gpu, nodes=max(1, ranks // 8))).rows()
+    assert {row.model for row in found if row.peak > 0.9 * gpu.memory} == (too_large if ranks == 1 else set())
+    assert refusals(config) == [] and not any(row.notes for row in found if row.stage != "evaluate")
+
+
+@pytest.mark.parametrize(
+    ("models", "words"),
+    [
+        (
+            {"base": {"batch_tokens": 4095}},
+            "models.base.batch_tokens: 4095 is not between context (4096) and",
+        ),
+        ({"instruct": {"data": None}}, "models.instruct.data: missing"),
+        ({"rl": {"prompts": None}}, "models.rl.prompts: missing"),
+        ({"rl": {"reward_model": None}}, "models.rl.reward_model: missing, but rewards.model is not 0"),
+        (
+            {"reward": {"target": "outcome"}, "rl": {"supervision": "process"}},
+            "models.rl.supervision: process, but reward is an outcome reward model",
+        ),
+        (
+            {"rl": {"supervision": "process", "rewards": {"model": 0}}},
+            "models.rl.supervision: process, but rewards.model, the weight of its scores, is 0",
+        ),
+        ({"reward-2": {"split": "sentence"}}, "models.reward-2.split: sentence, but reward has line"),
+        (
+            {"rl": {"launch": {"tensor_parallel": 3}}},
+            "models.rl.launch.tensor_parallel: 3 does not divide 8 ranks",
+        ),
+        (
+            {"rl": {"launch": {"ranks": 6, "tensor_parallel": 3}}},
+            "models.rl.launch.tensor_parallel: 3 does not divide 32 attention heads",
+        ),
+    ],
+)
+def test_what_a_program_would_refuse_is_named_before_the_run(
+    models: dict, words: str, tmp_path: Path
+) -> None:
+    overlay = tmp_path / "overlay.yaml"
+    overlay.write_text(yaml.safe_dump({"models": models}))
+    config = Config(read_config([DEFAULTS, PAPER_7B, ROOT / "configs/iterative.yaml", overlay]))
+    assert any(line.startswith(words) for line in refusals(config)), refusals(config)
+
+
+def test_snakemake_refuses_before_any_job_what_the_plan_names(tmp_path: Path) -> None:
+    checkout = copy_checkout(tmp_path)
+    (tmp_path / "few.yaml").write_text(
+        "crawl: {pool_shards: 2}\nmodels: {base: {batch_tokens: 4095}, rl: {launch: {tensor_parallel: 3}}}\n"
+    )
+    done = checkout.snakemake("--dry-run", overlays=["configs/deepseekmath-7b.yaml", "few.yaml"])
+    assert done.returncode != 0 and "config key models.base.batch_tokens: 4095" in done.stdout
+    assert "models.rl.launch.tensor_parallel: 3 does not divide 8 ranks" in done.stdout
+
+
 def test_rl_tokens_and_flops_are_the_hand_worked_ones() -> None:
     """9,000 steps of 16 x 64 outputs of 1,024 tokens; 6 N to train, 2 N for each other pass."""
     row = rows(PAPER_7B)["rl", "rl"]
@@ -123,12 +270,12 @@ def test_labels_cost_a_solution_and_half_of_one_for_each_completion() -> None:
 
 @pytest.mark.parametrize(
     ("stage", "ranks", "weights", "gradients", "optimiser"),
-    [(1, 1, 2, 2, 12), (1, 8, 2, 2, 1.5), (2, 8, 2, 0.25, 1.5), (3, 8, 0.25, 0.25, 1.5)],
+    [(1, 1, 2, 4, 12), (1, 8, 2, 4, 1.5), (2, 8, 2, 0.5, 1.5), (3, 8, 0.25, 0.5, 1.5)],
 )
 def test_memory_of_training_by_zero_stage(
     stage: int, ranks: int, weights: float, gradients: float, optimiser: float
 ) -> None:
-    """Bytes per weight in bf16: 2 + 2 + 12, of which ZeRO-1 shards the 12, 2 the gradients too, 3 all."""
+    """Bytes per weight in bf16: 2 + 4 + 12, of which ZeRO-1 shards the 12, 2 the gradients too, 3 all."""
     found = costs.training_state(10**9, "bf16", stage, ranks)
     state = {name: found[name] / 1e9 for name in ("weights", "gradients", "optimiser")}
     assert state == {"weights": weights, "gradients": gradients, "optimiser": optimiser}
@@ -153,13 +300,13 @@ def test_the_single_gpu_configuration_fits_a_24_gb_card(capsys: pytest.CaptureFi
     assert "do not fit" not in capsys.readouterr().out
     main(["--configfile", str(SINGLE), "--gpu", "RTX4090", "--json"])
     row = next(row for row in json.loads(capsys.readouterr().out) if row["stage"] == "rl")
-    assert 20e9 < sum(row["memory"].values()) < 24e9 and row["memory"]["cache"] > 4e9
+    assert 20e9 < sum(row["sampling"].values()) < 0.9 * 25.3e9 and row["sampling"]["cache"] > 4e9
 
 
 def test_a_warning_names_what_does_not_fit(capsys: pytest.CaptureFixture) -> None:
     main(["--configfile", str(PAPER_7B), "--gpu", "A100-40"])
     said = capsys.readouterr().out
-    assert "! rl (rl): " in said and "GB do not fit into 40 GB" in said
+    assert "! rl (rl): " in said and "GB do not fit into 42 GB with 10% free" in said
     assert "hold no sequence: raise launch.gpu_memory" in said
 
 

@@ -48,7 +48,9 @@ def test_two_gpu_jobs_never_overlap_on_a_machine_with_one_gpu(tmp_path: Path, of
 
 def test_a_job_has_cores_for_each_of_its_ranks(tmp_path: Path, offline: None) -> None:
     checkout = copy_checkout(tmp_path)
-    (tmp_path / "few.yaml").write_text("crawl: {pool_shards: 2}\nlaunch: {threads: 3, ranks: 8}\n")
+    (tmp_path / "few.yaml").write_text(
+        "crawl: {pool_shards: 2}\nlaunch: {threads: 3, ranks: 8}\nevaluate: {launch: {threads: 5}}\n"
+    )
     overlays = ["configs/single-gpu.yaml", "few.yaml"]
     mpi = "rl_model:mpi=srun --kill-on-bad-exit=1"
     done = checkout.snakemake(
@@ -63,7 +65,7 @@ def test_a_job_has_cores_for_each_of_its_ranks(tmp_path: Path, offline: None) ->
             launch = json.loads(re.search(r"--launch '(.*?)'", block)[1])
             cores[found[1]] = threads, launch["threads"]
             assert ("srun --kill-on-bad-exit=1 python -m" in block) == (found[1] == "rl_model")
-    assert cores == {"rl_model": (24, 3), "evaluate_model": (3, 3)}
+    assert cores == {"rl_model": (24, 3), "evaluate_model": (5, 5)}
     assert with_threads({"OMP_NUM_THREADS": "24"}, {"threads": 3}) == {"OMP_NUM_THREADS": "3"}
 
 

@@ -106,7 +106,8 @@ def test_an_rl_key_reruns_that_model_its_evaluation_and_the_report(finished: Che
 
 def test_launch_keys_and_cores_rerun_nothing(finished: Checkout) -> None:
     launch = {"micro_batch": 2, "zero_stage": 1, "threads": 1}
-    assert planned(finished, {"launch": launch}, "--cores", "1") == set()
+    own = {"rl": {"launch": {"zero_stage": 3}}, "models": {"base": {"launch": {"micro_batch": 1}}}}
+    assert planned(finished, {"launch": launch, **own}, "--cores", "1") == set()
 
 
 def test_editing_the_grader_reruns_evaluations_and_marks_older_models(finished: Checkout) -> None:

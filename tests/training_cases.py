@@ -1,10 +1,10 @@
 """Trains one tiny model several times in one process group; test_training_exact.py runs it per world size.
 
 Arguments: a folder with `model` and `tokens`, a name, and a JSON list of cases. A case is a run of the real
-loop: {"name", "zero", "micro", "steps", "batch", "order", "recompute", "resume", "damage", "poison"}; its
-metrics and the rows that each rank read go to `<folder>/<name>-<case>/`. With "resume" it starts from another
-case's work folder, in which it first cuts the file "damage" to half its size; with "poison" the checkpoint in
-it would run code, and `error.txt` says how the run ends.
+loop: {"name", "zero", "micro", "steps", "batch", "order", "recompute", "offload", "resume", "damage",
+"poison"}; its metrics and the rows that each rank read go to `<folder>/<name>-<case>/`. With "resume" it
+starts from another case's work folder, in which it first cuts the file "damage" to half its size; with
+"poison" the checkpoint in it would run code, and `error.txt` says how the run ends.
 """
 
 import pipeline.common.environment  # noqa: F401  # isort: skip  # before torch and deepspeed
@@ -79,7 +79,8 @@ def run(folder: Path, name: str, case: dict) -> None:
     (work / "partial").mkdir(parents=True, exist_ok=True)
     dist.barrier()
     launch = {"zero_stage": case["zero"], "micro_batch": case["micro"], "save_minutes": case.get("save", 99)}
-    launch["activation_checkpointing"] = case.get("recompute", False)
+    launch |= {"activation_checkpointing": case.get("recompute", False)}
+    launch |= {"offload_optimizer": case.get("offload", False)}
     stage = Stage("cpt", "x", SECTION, "a fingerprint", {}, work, work / "out", work / "m.json", launch)
     tokenizer = load_tokenizer(folder / "model")
     model = start_from(str(folder / "model"), tokenizer, stage)

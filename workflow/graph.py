@@ -14,9 +14,11 @@ from typing import Any
 from pipeline.common.manifest import fingerprint
 from pipeline.common.stage import InputError
 from pipeline.config.crawl import DEDUP_ONLY, EXTRACT_ONLY
+from pipeline.config.launch import LaunchSection
 from pipeline.config.root import Config, ConfigError, ModelNode
 from pipeline.config.section import Section
 from pipeline.crawl.sources import expand
+from pipeline.stages import MODEL_STAGES
 
 REMOTE = ("hub:", "http://", "https://", "s3://")
 MINIWEB = "miniweb:"
@@ -34,13 +36,16 @@ class Result:
 
 @dataclass(frozen=True)
 class Instance:
-    """An instance of a stage. `name`: its folder under the run's results; `inputs`: (key, source) pairs."""
+    """An instance of a stage. `name`: its folder under the run's results; `inputs`: (key, source) pairs;
+    `launch`: how its program runs, which is no part of what it makes.
+    """
 
     name: str
     module: str
     kind: type[Section]
     section: dict[str, Any]
     inputs: tuple[tuple[str, str | Result], ...]
+    launch: LaunchSection
 
     @property
     def stage(self) -> str:
@@ -94,7 +99,9 @@ class Graph:
         values = {key: value for key, value in section.model_dump(mode="json").items() if key not in without}
         # Sorted by key, so that the order of keys in a file changes nothing; a key's own sources keep theirs.
         ordered = tuple(sorted(inputs, key=lambda pair: pair[0]))
-        self.nodes[name] = Instance(name, module, type(section), values | more, ordered)
+        stage, _, model = name.partition("/")
+        launch = self.config.launch_of(stage, model if stage in MODEL_STAGES else None)
+        self.nodes[name] = Instance(name, module, type(section), values | more, ordered, launch)
 
     def _sources(self, sources: str | list[str] | None, where: str) -> list[str | Result]:
         """Source strings as files or results; globs are expanded, hub ids and URLs stay as they are."""

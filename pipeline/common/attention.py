@@ -67,7 +67,7 @@ def attend(
     if window and max_length_q > window:
         raise RuntimeError(f"{type(module).__name__} sees {window} tokens back; rows have {max_length_q}")
     flat = [tensor.transpose(1, 2).flatten(0, 1) for tensor in (query, key, value)]
-    if query.is_cuda and value.dtype in (torch.bfloat16, torch.float16):
+    if has_flash_kernel(value):
         flat = [
             tensor.to(value.dtype) for tensor in flat
         ]  # rotary embeddings return fp32 where weights are fp32
@@ -78,6 +78,11 @@ def attend(
         with torch.autocast(query.device.type, enabled=False):
             output_NHE = _one_by_one(*flat, cu_seq_lens_q.tolist(), scaling).to(value.dtype)
     return output_NHE.unflatten(0, (query.shape[0], query.shape[2])), None
+
+
+def has_flash_kernel(value: Tensor) -> bool:
+    """Whether the variable-length flash kernel runs on the device and in the type of `value`."""
+    return value.is_cuda and value.dtype in (torch.bfloat16, torch.float16)
 
 
 def _one_by_one(

@@ -36,15 +36,17 @@ class EngineSettings:
     gradient_clipping: float = 1.0
     precision: str = "fp32"
     zero_stage: int = 1
+    offload_optimizer: bool = False
 
 
 def settings_from(section: Any, launch: dict[str, Any]) -> EngineSettings:
-    """Settings from the keys of a training stage's section and the launch's ZeRO stage."""
+    """Settings from the keys of a training stage's section and the launch's on ZeRO."""
     return EngineSettings(
         learning_rate=section.learning_rate,
         **section.optimizer.model_dump(),
         precision=section.precision,
         zero_stage=int(launch.get("zero_stage", 1)),
+        offload_optimizer=bool(launch.get("offload_optimizer", False)),
     )
 
 
@@ -106,6 +108,30 @@ def start_process_group() -> None:
     deepspeed.init_distributed(verbose=False)
 
 
+def deepspeed_config(settings: EngineSettings, size: int) -> dict[str, Any]:
+    """DeepSpeed's configuration for training `size` weights."""
+    bucket = min(size + size % 2, 500_000_000)  # DeepSpeed wants an even number
+    zero = {
+        "stage": settings.zero_stage,
+        "reduce_bucket_size": bucket,
+        "allgather_bucket_size": bucket,
+    }
+    config = {
+        "train_micro_batch_size_per_gpu": 1,  # unused: `update` says where a batch ends
+        "gradient_accumulation_steps": 1,
+        "gradient_clipping": settings.gradient_clipping,
+        # Adding each gradient to the fp32 sum at once frees it; else ZeRO 1 holds all in bf16 too.
+        "bf16": {"enabled": settings.precision == "bf16", "immediate_grad_update": True},
+        "data_types": {"grad_accum_dtype": "fp32"},  # bf16 sums of many micro-batches lose small ones
+        "zero_optimization": zero,
+        "steps_per_print": 10**9,
+    }
+    if settings.offload_optimizer:
+        zero["offload_optimizer"] = {"device": "cpu", "pin_memory": torch.cuda.is_available()}
+        config["zero_force_ds_cpu_optimizer"] = False  # torch's AdamW is fused on the CPU too
+    return config
+
+
 def build_engine(module: nn.Module, settings: EngineSettings) -> Any:
     """A DeepSpeed engine over `module` with AdamW; weight decay applies to matrices, not to norms and biases.
 
@@ -125,23 +151,8 @@ def build_engine(module: nn.Module, settings: EngineSettings) -> Any:
         fused=True,
     )
     size = sum(full_shape(parameter).numel() for parameter in parameters)
-    bucket = min(size + size % 2, 500_000_000)  # DeepSpeed wants an even number
     engine, *_ = deepspeed.initialize(
-        model=module,
-        optimizer=optimizer,
-        config={
-            "train_micro_batch_size_per_gpu": 1,  # unused: `update` says where a batch ends
-            "gradient_accumulation_steps": 1,
-            "gradient_clipping": settings.gradient_clipping,
-            "bf16": {"enabled": settings.precision == "bf16"},
-            "data_types": {"grad_accum_dtype": "fp32"},  # bf16 sums of many micro-batches lose small ones
-            "zero_optimization": {
-                "stage": settings.zero_stage,
-                "reduce_bucket_size": bucket,
-                "allgather_bucket_size": bucket,
-            },
-            "steps_per_print": 10**9,
-        },
+        model=module, optimizer=optimizer, config=deepspeed_config(settings, size)
     )
     return engine
 

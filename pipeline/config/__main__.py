@@ -14,7 +14,7 @@ import yaml
 from pydantic import BaseModel, create_model
 
 from pipeline.config.evaluate import BenchmarkNode
-from pipeline.config.root import MODEL_STAGES, SECTIONS, ModelNode
+from pipeline.config.root import LAUNCHED, MODEL_STAGES, SECTIONS, ModelNode
 from pipeline.config.section import Section
 from pipeline.config.tokens import MixtureNode
 
@@ -23,7 +23,8 @@ HEADER = """\
 # Every key of the configuration: what it means, its unit, the paper's value and section (arXiv 2402.03300).
 # Without a paper's value the paper is silent and the value is ours. Written from pipeline/config/*.py by
 # `python -m pipeline.config`: change it there. Overlays (`--configfile`) hold only what differs. A model's
-# node may override any key of its stage's section.
+# node may override any key of its stage's section. cpt, sft, reward, rl, evaluate and the nodes of models may
+# hold `launch`: keys of the section `launch` that differ for them, as in `cpt: {launch: {zero_stage: 1}}`.
 """
 NODES = """
 # Named nodes. mixtures: what cpt models read. benchmarks: what models are evaluated on. models: their graph:
@@ -144,7 +145,7 @@ def _model_schema(stage: str) -> dict[str, Any]:
         for name, info in source.model_fields.items()
     }
     schema = _schema_of(create_model(f"{stage}_model", __base__=Section, **fields))
-    schema["properties"]["stage"] = {"const": stage}
+    schema["properties"] |= {"stage": {"const": stage}, "launch": {"$ref": "#/$defs/launch"}}
     schema.pop("required", None)  # an overlay may name only what it changes
     return schema
 
@@ -158,6 +159,9 @@ def json_schema() -> dict[str, Any]:
         return schema
 
     sections = {name: use(_schema_of(model)) for name, model in SECTIONS.items()}
+    definitions["launch"] = sections["launch"]
+    for name in LAUNCHED:
+        sections[name]["properties"]["launch"] = {"$ref": "#/$defs/launch"}
     nullable = lambda schema: {"anyOf": [schema, {"type": "null"}]}  # noqa: E731 (an overlay removes a node by null)
     models = [use(_model_schema(stage)) for stage in MODEL_STAGES]
     benchmark = use(_schema_of(BenchmarkNode))

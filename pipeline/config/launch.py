@@ -4,7 +4,7 @@ from pipeline.config.section import Section, key
 
 
 class LaunchSection(Section):
-    """Machine facts. Cluster resources (GPUs, memory, time) are set in `workflow/profiles`."""
+    """Machine facts of all stages. Cluster resources (GPUs, memory, time) are set in `workflow/profiles`."""
 
     threads: int = key(1, "CPU threads of one training, sampling or evaluation process", ge=1)
     ranks: int = key(1, "training processes on one machine: one per GPU, 1 on a laptop", ge=1)
@@ -13,6 +13,9 @@ class LaunchSection(Section):
     )
     zero_stage: int = key(
         2, "DeepSpeed ZeRO stage: 1 shards the optimiser, 2 the gradients too, 3 the weights too", ge=1, le=3
+    )
+    offload_optimizer: bool = key(
+        False, "ZeRO 3: keep gradients and the optimiser's state in main memory and step on the CPU"
     )
     activation_checkpointing: bool = key(False, "recompute activations in the backward pass to save memory")
     compile: bool = key(True, "compile the layers on a GPU (ZeRO 1 and 2); no effect on a CPU")

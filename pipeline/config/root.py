@@ -20,6 +20,7 @@ from pipeline.stages import MODEL_STAGES, STAGES
 SECTIONS: dict[str, type[Section]] = {stage.name: stage.section for stage in STAGES} | {
     "launch": LaunchSection
 }
+LAUNCHED = (*MODEL_STAGES, "evaluate")  # stages that use GPUs; each may have a launch of its own
 BENCHMARKS = Path(__file__).resolve().parents[2] / "configs/benchmarks"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
@@ -91,11 +92,21 @@ def benchmark_file(name: str) -> dict[str, Any]:
         raise ConfigError(f"{path}: not YAML ({str(error).splitlines()[0]})") from error
 
 
+def without_launch(values: Any, where: str) -> tuple[Any, dict[str, Any]]:
+    """Keys of a section or a model's node without its own `launch`, and the keys of that."""
+    if not isinstance(values, dict) or "launch" not in values:
+        return values, {}
+    launch = values["launch"] or {}
+    validated(LaunchSection, launch, f"{where}.launch")
+    return {name: value for name, value in values.items() if name != "launch"}, launch
+
+
 class Config:
     """The validated configuration of a run.
 
     `sections`, `models`, `mixtures` and `benchmarks` are keyed by name; `model_sections[name]` is the section
-    of the model's stage with the node's overrides applied.
+    of the model's stage with the node's overrides applied. How a program runs is asked of `launch_of`; it is
+    in no section, because it changes no result.
     """
 
     def __init__(self, values: dict[str, Any]) -> None:
@@ -112,7 +123,12 @@ class Config:
         self.data_folder = values.get("data_folder")
         if not isinstance(self.data_folder, str | None):
             raise ConfigError(f"config key data_folder: expected a folder, got {self.data_folder!r}")
-        self._raw = {name: self._with_seed(name, values.get(name) or {}) for name in SECTIONS}
+        self._raw, self._launches = {}, {}
+        for name in SECTIONS:
+            section, launch = values.get(name) or {}, {}
+            if name in LAUNCHED:
+                section, launch = without_launch(section, name)
+            self._raw[name], self._launches[name] = self._with_seed(name, section), launch
         self.sections = {name: validated(SECTIONS[name], self._raw[name], name) for name in SECTIONS}
         self._check_names(values)
         self.mixtures = self._nodes(values, "mixtures", MixtureNode)
@@ -130,7 +146,17 @@ class Config:
             self._add_model(name, node)
         for name in self.models:
             self._check_model(name)
+            self.launch_of(self.models[name].stage, name)
+        self.launch_of("evaluate")
         self._check_cycles()
+
+    def launch_of(self, stage: str, model: str | None = None) -> LaunchSection:
+        """How a program of `stage` runs: the section `launch`, then the stage's own, then the model's."""
+        own = self._launches[stage] | (self._launches[f"models.{model}"] if model else {})
+        found = validated(LaunchSection, self._raw["launch"] | own, "launch")
+        if found.offload_optimizer and found.zero_stage < 3:  # DeepSpeed would sum gradients in bf16
+            raise ConfigError(f"config key launch.offload_optimizer: needs zero_stage 3 (stage {stage})")
+        return found
 
     def _with_seed(self, name: str, section: Any) -> Any:
         if isinstance(section, dict) and "seed" in SECTIONS[name].model_fields:
@@ -164,6 +190,7 @@ class Config:
             raise ConfigError(
                 f"config key {where}.stage: expected one of {', '.join(MODEL_STAGES)}, got {stage!r}"
             )
+        node, self._launches[where] = without_launch(node, where)
         own = {key: value for key, value in node.items() if key in ModelNode.model_fields}
         overrides = {key: value for key, value in node.items() if key not in ModelNode.model_fields}
         self.models[name] = validated(ModelNode, own, where)

@@ -1,14 +1,16 @@
 """The forecast's formulas. N: weights; L: layers; d: hidden; f: mlp; kv: width of keys; R: ranks.
 
 FLOPs of training: 6 N per token, of a forward pass alone 2 N. Attention over the sequence is left out (7 %
-for a 7B if one document fills 4K), and so is what recomputation adds: MFU counts model FLOPs.
+for a 7B if one document fills 4K). MFU counts these model FLOPs, for compiled layers that keep activations;
+recomputation adds 2 N of work per token, and layers that are not compiled take `EAGER` as long.
 
 Memory of training, per GPU (DeepSpeed, AdamW), with b = 2 bytes in bf16 and 4 otherwise: weights b N (over R
-at ZeRO stage 3) and gradients b N (over R from stage 2); fp32 weights and two moments in the optimiser,
-12 N / R; a communication buffer of at most 5e8 elements, at stage 3 also up to 1e9 gathered weights.
-Activations per token and layer: 8 f + 20 d + 4 kv bytes in bf16, 16 f + 32 d + 8 kv in fp32; with
-checkpointing b d, and one layer in full. Logits: a chunk in fp32 and its gradient; the output layer's
-gradient is also summed in fp32.
+at ZeRO stage 3); gradients, which are summed in fp32, 4 N (over R from stage 2); fp32 weights and two moments
+in the optimiser, 12 N / R; from stage 2 a communication buffer of at most 5e8 elements (stage 1 communicates
+at the step, when activations are gone), at stage 3 also up to 1e9 gathered weights. `offload` moves gradients
+and optimiser to main memory. Activations per token and layer in bf16: 8 f + 20 d + 4 kv bytes, compiled
+6 f + 12 d + 4 kv; in fp32 16 f + 32 d + 8 kv; with checkpointing b d, and one layer in full. Logits: a chunk
+in fp32 and its gradient; the output layer's gradient is also summed in fp32.
 
 Decoding: at most min(B W / (b N + B T k), F / (2 N)) tokens per second with B sequences at once of T tokens,
 memory bandwidth W and F FLOP/s: each step reads all weights and the cache, k = 2 L kv b bytes per token.
@@ -21,8 +23,10 @@ from pipeline.plan.shapes import Shape
 CHUNK_ELEMENTS = 2**28  # logits held at once on a GPU (pipeline/common/linear_loss.py)
 BUCKET = 500_000_000  # DeepSpeed's buckets, elements (pipeline/common/training.py)
 LIVE = 1_000_000_000  # weights that ZeRO-3 keeps gathered, elements (DeepSpeed's default)
-OVERHEAD = 1e9  # CUDA context and kernels, bytes
-VLLM_OVERHEAD = 1e9  # vLLM's own activations, bytes
+OVERHEAD = 2e9  # CUDA context, kernels and NCCL, bytes
+VLLM_OVERHEAD = 1e9  # vLLM's own activations and graphs, which it keeps when asleep, bytes
+EAGER = 1.2  # time of layers that are not compiled (assumed, not measured)
+PROCESS = 5e9  # main memory of a rank's program and libraries, bytes (assumed, not measured)
 MAX_SEQUENCES = 256  # sequences in a vLLM engine at once
 
 
@@ -46,11 +50,16 @@ def hours(flops: float, gpu: Gpu, mfu: float) -> float:
     return flops / (gpu.flops * mfu * 3600)
 
 
-def activations(shape: Shape, tokens: int, precision: str, checkpointing: bool) -> float:
+def activations(
+    shape: Shape, tokens: int, precision: str, checkpointing: bool, compiled: bool = False
+) -> float:
     """Bytes kept for the backward pass over `tokens`."""
     size = size_of(precision)
-    wide = 4 * size * shape.mlp + 2 * size * shape.kv_width
-    layer = wide + (20 if precision == "bf16" else 32) * shape.hidden
+    if compiled and precision == "bf16":
+        layer = 6 * shape.mlp + 12 * shape.hidden + 4 * shape.kv_width
+    else:
+        wide = 4 * size * shape.mlp + 2 * size * shape.kv_width
+        layer = wide + (20 if precision == "bf16" else 32) * shape.hidden
     if checkpointing:
         return tokens * (shape.layers * size * shape.hidden + layer)
     return tokens * shape.layers * layer
@@ -62,15 +71,17 @@ def logits(shape: Shape, tokens: int, precision: str) -> float:
     return (rows + shape.hidden) * shape.vocabulary * (4 + size_of(precision))
 
 
-def training_state(parameters: int, precision: str, zero_stage: int, ranks: int) -> dict[str, float]:
+def training_state(
+    parameters: int, precision: str, zero_stage: int, ranks: int, offload: bool = False
+) -> dict[str, float]:
     """Bytes of weights, gradients, optimiser and buffers on one GPU."""
     size = size_of(precision)
     gathered = min(parameters, LIVE) * size if ranks > 1 and zero_stage == 3 else 0
     return {
         "weights": parameters * size / (ranks if zero_stage == 3 else 1),
-        "gradients": parameters * size / (ranks if zero_stage >= 2 else 1),
-        "optimiser": 12 * parameters / ranks,
-        "buffers": min(parameters, BUCKET) * size + gathered,
+        "gradients": 0 if offload else parameters * 4 / (ranks if zero_stage >= 2 else 1),
+        "optimiser": 0 if offload else 12 * parameters / ranks,
+        "buffers": (min(parameters, BUCKET) * size if zero_stage >= 2 else 0) + gathered,
     }
 
 

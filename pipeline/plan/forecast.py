@@ -1,4 +1,4 @@
-"""What each model of a configuration costs: training, the sampling for it, evaluation.
+"""What each model of a configuration costs: training, the sampling for it, evaluation in all its modes.
 
 Every output is assumed to be as long as the configuration allows: sampling costs are upper bounds. What the
 configuration does not say is a field of `Assumptions`, or an error that names the key to set.
@@ -10,11 +10,13 @@ from typing import Any
 
 from pipeline.common.rows import read_rows
 from pipeline.common.stage import InputError
+from pipeline.config.launch import LaunchSection
 from pipeline.config.root import Config
 from pipeline.plan import costs
 from pipeline.plan.costs import Gpu
 from pipeline.plan.shapes import Shape, known, shape_of
 from pipeline.rl.methods import method_of
+from pipeline.stages import MODEL_STAGES
 
 EVALUATION_SHARE = 0.9  # of a GPU's memory for vLLM, which has the GPU to itself
 ROLLOUT_BYTES = 3  # of a sampled token in the published rollouts; measured in the demo
@@ -22,8 +24,9 @@ ROLLOUT_BYTES = 3  # of a sampled token in the published rollouts; measured in t
 
 @dataclass(frozen=True)
 class Assumptions:
-    """From the command line. `mfu`: of training; `decode`: reached share of the decoding bound; `steps`:
-    of a solution; `nodes`: machines of `launch.ranks` GPUs each.
+    """From the command line. `mfu`: of training with compiled layers that keep activations; `decode`: reached
+    share of the decoding bound; `steps`: of a solution; `nodes`: machines of `launch.ranks` GPUs each;
+    `margin`: share of a GPU's memory that stays free; `warcs`: files of a list that is not there yet.
     """
 
     gpu: Gpu
@@ -31,12 +34,15 @@ class Assumptions:
     decode: float = 0.5
     steps: int = 6
     nodes: int = 1
+    margin: float = 0.1
+    warcs: int = 90_000
 
 
 @dataclass
 class Forecast:
-    """One line: `trained` and `sampled` tokens, `flops` of both, `hours` of one GPU, `memory` by part and
-    `disk` in bytes; `notes` say what is unknown or does not fit.
+    """One line: `trained` and `sampled` tokens, `flops` of both, `hours` of one GPU and `gpus` of the job,
+    `memory` of a GPU by part, `sampling` instead while a sampler that sleeps in training is awake,
+    `main_memory` of a machine and `disk` in bytes; `notes` say what is unknown or does not fit.
     """
 
     model: str
@@ -46,9 +52,17 @@ class Forecast:
     sampled: float = 0.0
     flops: float = 0.0
     hours: float = 0.0
+    gpus: int = 1
     memory: dict[str, float] = field(default_factory=dict)
+    sampling: dict[str, float] = field(default_factory=dict)
+    main_memory: float = 0.0
     disk: float = 0.0
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def peak(self) -> float:
+        """The most bytes that a GPU holds."""
+        return max(sum(self.memory.values()), sum(self.sampling.values()))
 
 
 class Planner:
@@ -56,7 +70,6 @@ class Planner:
 
     def __init__(self, config: Config, assumed: Assumptions) -> None:
         self.config, self.assumed = config, assumed
-        self.launch = config.sections["launch"]
 
     def rows(self) -> list[Forecast]:
         """Token files, then training and evaluation of each model, in the order of the configuration."""
@@ -85,9 +98,21 @@ class Planner:
 
     def _next_token(self, name: str, tokens: float) -> Forecast:
         section, shape = self.config.model_sections[name], shape_of(self.config, name)
-        row = Forecast(name, self.config.models[name].stage, shape.parameters)
-        self._train(row, section, tokens, 6, self.launch.micro_batch * section.context, shape)
+        row = self._row(name, shape.parameters)
+        launch = self.launch_of(row)
+        self._train(row, section, tokens, 6, launch.micro_batch * section.context, shape)
         return row
+
+    def _row(self, name: str, parameters: int) -> Forecast:
+        """The line of a model's training, still empty."""
+        row = Forecast(name, self.config.models[name].stage, parameters)
+        row.gpus = self.launch_of(row).ranks * self.assumed.nodes
+        row.main_memory = self.launch_of(row).ranks * costs.PROCESS
+        return row
+
+    def launch_of(self, row: Forecast) -> LaunchSection:
+        """How the program of a line runs."""
+        return self.config.launch_of(row.stage, row.model if row.stage in MODEL_STAGES else None)
 
     def _reward(self, name: str) -> Forecast:
         """Labels: a solution, then completions after each step but the last, half as long on average."""
@@ -95,17 +120,18 @@ class Planner:
         questions = section.questions or count_rows(section.prompts, f"models.{name}.prompts")
         solutions = questions * section.solutions
         completions = solutions * (self.assumed.steps - 1) * section.completions
-        row = Forecast(name, "reward", shape.trunk_parameters)
+        row = self._row(name, shape.trunk_parameters)
+        launch = self.launch_of(row)
         new = solutions * (1 - section.held_out)
         node = self.config.models[name]
         continues = node.parent is not None and self.config.models[node.parent].stage == "reward"
         examples = new / (1 - section.replay) if continues else new
         tokens = examples * min(section.max_tokens, section.context) * section.epochs
-        self._train(row, section, tokens, 6, self.launch.micro_batch * section.context, shape, head=False)
+        self._train(row, section, tokens, 6, launch.micro_batch * section.context, shape, head=False)
         policy, completer = (
             shape_of(self.config, model) for model in (node.policy, node.completer or node.policy)
         )
-        share = self.launch.gpu_memory / (2 if node.completer else 1)
+        share = launch.gpu_memory / (2 if node.completer else 1)
         limits = (section.precision, section.max_tokens)
         self._sample(row, policy, *limits, solutions * section.max_tokens, share)
         own = node.completer is not None
@@ -115,35 +141,50 @@ class Planner:
     def _rl(self, name: str) -> Forecast:
         """Passes over a sampled token: 6 N to train, 2 N for each frozen model that reads it."""
         section, shape = self.config.model_sections[name], shape_of(self.config, name)
-        row = Forecast(name, "rl", shape.parameters)
+        row, method = self._row(name, shape.parameters), method_of(section)
+        launch = self.launch_of(row)
         outputs = section.steps * section.rounds * section.questions_per_step * section.group_size
         sampled = outputs * section.max_tokens
         if section.token_budget is not None:
             sampled = min(sampled, section.token_budget)
-        method = method_of(section)
-        reference = method.reference(section)
-        per_weight = 6 * section.updates + 2 * reference
-        self._train(row, section, sampled, per_weight, self.launch.micro_batch * section.row_tokens, shape)
-        size = costs.size_of(section.precision)
-        if reference:
-            row.memory["frozen"] = shape.parameters * size
+        at_once = launch.micro_batch * section.row_tokens
+        self._train(row, section, sampled, 6 * section.updates, at_once, shape)
         if method.critic:  # as large as the policy
-            self._add_flops(row, 6 * section.updates * shape.trunk_parameters * sampled)
-            for part, bytes_ in self._state(section, shape.trunk_parameters).items():
+            self._add_training(row, 6 * section.updates * shape.trunk_parameters * sampled)
+            for part, bytes_ in self._state(row, section, shape.trunk_parameters).items():
                 row.memory[part] += bytes_
-        reward_model = self.config.models[name].reward_model
-        if reward_model and (section.rewards.model or section.supervision == "process"):
-            judge = shape_of(self.config, reward_model)
-            self._add_flops(row, 2 * judge.trunk_parameters * sampled)
-            row.memory["frozen"] = row.memory.get("frozen", 0.0) + judge.trunk_parameters * size
-        self._sample(row, shape, section.precision, section.max_tokens, sampled, self.launch.gpu_memory)
+        frozen = self._frozen(name)
+        if frozen:
+            self._add_flops(row, 2 * frozen * sampled)
+            row.memory["frozen"] = frozen * costs.size_of(section.precision)
+        self._sample_beside(row, shape, section, sampled)
         row.disk += ROLLOUT_BYTES * sampled
         return row
+
+    def _frozen(self, name: str) -> int:
+        """Weights of the reference and the reward model that the training of a model asks."""
+        section, node = self.config.model_sections[name], self.config.models[name]
+        found = shape_of(self.config, name).parameters if method_of(section).reference(section) else 0
+        if node.reward_model and (section.rewards.model or section.supervision == "process"):
+            found += shape_of(self.config, node.reward_model).trunk_parameters
+        return found
+
+    def _sample_beside(self, row: Forecast, shape: Shape, section: Any, tokens: float) -> None:
+        """Add sampling in the ranks that train, with a sampler that may sleep meanwhile."""
+        launch = self.launch_of(row)
+        training = dict(row.memory)
+        self._sample(row, shape, section.precision, section.max_tokens, tokens, launch.gpu_memory)
+        if launch.sleep:
+            idle = ("buffers", "activations", "logits")
+            row.sampling = {part: bytes_ for part, bytes_ in row.memory.items() if part not in idle}
+            row.memory = training | {"vllm": costs.VLLM_OVERHEAD}
+            weights = shape.parameters * costs.size_of(section.precision) / launch.tensor_parallel
+            row.main_memory += launch.ranks * weights
 
     def _evaluate(self, name: str) -> Forecast:
         section, shape = self.config.sections["evaluate"], shape_of(self.config, name)
         names = self.config.models[name].benchmarks
-        row = Forecast(name, "evaluate", shape.parameters)
+        row = Forecast(name, "evaluate", shape.parameters, main_memory=costs.PROCESS + 2 * shape.parameters)
         answers = 0
         for benchmark in names if names is not None else self.config.benchmarks:
             node = self.config.benchmarks[benchmark]
@@ -155,14 +196,28 @@ class Planner:
                     row.notes.append(f"{benchmark} not counted: set its limit")
                     continue
             samples = node.samples if node.samples is not None else section.samples
-            answers += questions * (1 + samples)
+            rounds = {"tool": section.tool_rounds}
+            parts = sum(rounds.get(mode.rpartition("_")[2], 1) for mode in self._modes(name, benchmark))
+            answers += questions * (1 + samples) * parts
         length = section.max_tokens
         self._sample(row, shape, "bf16", length, answers * length, EVALUATION_SHARE)
         return row
 
-    def _state(self, section: Any, parameters: int) -> dict[str, float]:
-        ranks = self.launch.ranks * self.assumed.nodes
-        return costs.training_state(parameters, section.precision, self.launch.zero_stage, ranks)
+    def _modes(self, name: str, benchmark: str) -> list[str]:
+        """How a model is asked the questions of a benchmark."""
+        node, own = self.config.benchmarks[benchmark], self.config.models[name].modes
+        own = own.get(benchmark) if isinstance(own, dict) else own
+        modes = own if own is not None else node.modes
+        stage = self.config.models[name].stage
+        return modes if modes is not None else self.config.sections["evaluate"].modes.get(stage, [])
+
+    def _state(self, row: Forecast, section: Any, parameters: int) -> dict[str, float]:
+        launch, precision = self.launch_of(row), section.precision
+        if launch.offload_optimizer:
+            row.main_memory += 16 * parameters * launch.ranks / row.gpus
+        return costs.training_state(
+            parameters, precision, launch.zero_stage, row.gpus, launch.offload_optimizer
+        )
 
     def _train(
         self,
@@ -175,19 +230,30 @@ class Planner:
         head: bool = True,
     ) -> None:
         """Add training on `tokens`, `at_once` of them in memory; `per_weight` FLOPs per weight and token."""
+        launch, precision = self.launch_of(row), section.precision
         row.trained += tokens
-        self._add_flops(row, per_weight * row.parameters * tokens)
-        checkpointing = self.launch.activation_checkpointing
-        row.memory |= self._state(section, row.parameters)
-        row.memory["activations"] = costs.activations(shape, at_once, section.precision, checkpointing)
+        self._add_training(row, per_weight * row.parameters * tokens)
+        row.memory |= self._state(row, section, row.parameters)
+        recomputes, compiled = launch.activation_checkpointing, is_compiled(row.stage, launch)
+        row.memory["activations"] = costs.activations(shape, at_once, precision, recomputes, compiled)
         if head:
-            row.memory["logits"] = costs.logits(shape, at_once, section.precision)
+            row.memory["logits"] = costs.logits(shape, at_once, precision)
         row.memory["other"] = costs.OVERHEAD
-        row.disk += costs.checkpoint_disk(row.parameters, section.precision)
+        # Each rank loads the model, or at ZeRO 3 a weight at a time; later one rank collects the result.
+        copies = launch.ranks if launch.zero_stage < 3 else 1
+        row.main_memory += copies * row.parameters * costs.size_of(precision)
+        row.disk += costs.checkpoint_disk(row.parameters, precision)
 
-    def _add_flops(self, row: Forecast, flops: float) -> None:
+    def _add_flops(self, row: Forecast, flops: float, work: float = 1.0) -> None:
+        """Add FLOPs that take `work` times as long as MFU says."""
         row.flops += flops
-        row.hours += costs.hours(flops, self.assumed.gpu, self.assumed.mfu)
+        row.hours += costs.hours(flops * work, self.assumed.gpu, self.assumed.mfu)
+
+    def _add_training(self, row: Forecast, flops: float) -> None:
+        """Add FLOPs of forward and backward passes."""
+        launch = self.launch_of(row)
+        work = 4 / 3 if launch.activation_checkpointing else 1.0
+        self._add_flops(row, flops, work * (1.0 if is_compiled(row.stage, launch) else costs.EAGER))
 
     def _sample(
         self,
@@ -217,6 +283,11 @@ class Planner:
             row.notes.append(
                 f"vLLM's {share * gpu.memory / 1e9:.0f} GB hold no sequence: raise launch.gpu_memory"
             )
+
+
+def is_compiled(stage: str, launch: LaunchSection) -> bool:
+    """Whether layers are compiled on a GPU (see `prepare` and `build_learner`)."""
+    return launch.compile and launch.zero_stage < 3 and stage != "rl"
 
 
 def count_rows(sources: str | list[str] | None, where: str) -> int:

@@ -9,6 +9,7 @@ sys.path.insert(0, workflow.basedir)
 from pipeline.common.arguments import pack
 from pipeline.common.errors import InputError
 from pipeline.config.root import Config, ConfigError
+from pipeline.plan.refusals import refusals
 from pipeline.stages import NAMES, STAGES
 from pipeline.status import summary
 from workflow.graph import Graph, Result
@@ -16,6 +17,8 @@ from workflow.state import Run, mark, tell_snakemake
 
 try:
     GRAPH = Graph(Config({key: value for key, value in config.items() if key != "paths"}))
+    if refused := refusals(GRAPH.config):
+        raise ConfigError(f"config key {'; '.join(refused)}")
     if workflow.is_main_process:
         found = Run(GRAPH)
         tell_snakemake(found)
@@ -31,7 +34,6 @@ onstart:
 
 
 RESULTS = f"results/{GRAPH.config.run}"
-LAUNCH = GRAPH.config.sections["launch"]
 
 
 def marks(*stages):
@@ -50,18 +52,23 @@ def needs(pattern):
     return inputs
 
 
-def ranks_of(stage):
-    """Processes of the stage's programs on one machine."""
-    return LAUNCH.ranks if stage.makes != "nothing" else 1
+def ranks_of(stage, launch):
+    """Processes of a program of the stage on one machine."""
+    return launch.ranks if stage.makes != "nothing" else 1
 
 
-def threads_of(stage):
-    """Cores of the stage's programs on one machine."""
+def threads_of(stage, pattern):
+    """Threads function: cores of the instance's program on one machine."""
     parallel = stage.makes != "nothing" or stage.name in ("tokens", "evaluate")
-    return LAUNCH.threads * ranks_of(stage) if parallel else 1
+
+    def threads(wildcards):
+        launch = GRAPH.nodes[pattern.format(**wildcards)].launch
+        return launch.threads * ranks_of(stage, launch) if parallel else 1
+
+    return threads
 
 
-def arguments(pattern, ranks):
+def arguments(stage, pattern):
     """Params function: what the instance is. It takes `threads`, so that Snakemake never reruns anything for it."""
 
     def params(wildcards, threads):
@@ -70,15 +77,11 @@ def arguments(pattern, ranks):
         words += ["--config", json.dumps(node.section, sort_keys=True, ensure_ascii=False)]
         for word in pack([(key, path_of(source)) for key, source in node.inputs]):
             words += ["--input", word]
-        return shlex.join([*words, "--launch", launch(max(1, threads // ranks))])
+        each = max(1, threads // ranks_of(stage, node.launch))
+        return shlex.join([*words, "--launch", json.dumps(node.launch.model_dump(mode="json") | {"threads": each})])
 
     return params
 
 
 def path_of(source):
     return f"{RESULTS}/{source.node}/data/{source.path}".rstrip("/") if isinstance(source, Result) else source
-
-
-def launch(threads):
-    """How a program runs: no part of what it makes."""
-    return json.dumps(LAUNCH.model_dump(mode="json") | {"threads": threads})

@@ -30,13 +30,13 @@ for _stage in STAGES:
             # A cluster job knows only its own rule, so an order of rules would not keep this from the tokenizer.
             wildcard_constraints:
                 mixture="(?!tokenizer$)[^/]+",
-            threads: threads_of(_stage)
+            threads: threads_of(_stage, _program.instances)
             resources:
                 gpu=0,
                 mpi="",
             params:
                 module=_program.module,
-                arguments=arguments(_program.instances, ranks_of(_stage)),
+                arguments=arguments(_stage, _program.instances),
                 after=AFTER.get(_program.rule, ""),
             # `resources.mpi` is a command of several words, from a profile; `arguments` and `after` are quoted already.
             shell:
