@@ -22,7 +22,7 @@ def command(program: list[str], ranks: int, environment: dict[str, str]) -> list
         return [sys.executable, "-m", *program]
     torchrun = [sys.executable, "-m", "pipeline.common.ranks", f"--nproc-per-node={ranks}"]
     if nodes == 1:
-        return [*torchrun, "--standalone", "-m", *program]
+        return [*torchrun, "--standalone", "-m", "--", *program]
     port = 20000 + int(environment["SLURM_JOB_ID"]) % 20000
     place = [
         f"--nnodes={nodes}",
@@ -30,7 +30,7 @@ def command(program: list[str], ranks: int, environment: dict[str, str]) -> list
         f"--master-addr={first_host()}",
         f"--master-port={port}",
     ]
-    return [*torchrun, *place, "-m", *program]
+    return [*torchrun, *place, "-m", "--", *program]
 
 
 def with_threads(environment: dict[str, str], launch: dict[str, object]) -> dict[str, str]:

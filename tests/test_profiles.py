@@ -104,7 +104,7 @@ def test_an_error_on_one_rank_ends_all(tmp_path: Path) -> None:
     started = time.monotonic()
     path = os.pathsep.join([str(ROOT), str(tmp_path)])
     done = subprocess.run(
-        command(["failing"], 2, {}),
+        command(["failing", "--run", "results/small"], 2, {}),
         env=ENVIRONMENT | {"PYTHONPATH": path},
         capture_output=True,
         text=True,
