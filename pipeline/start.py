@@ -6,21 +6,13 @@ one task per node torchrun joins the nodes of the job; the first one is the rend
 """
 
 import os
-import subprocess
 import sys
 
 from pipeline.common.arguments import parser
 from pipeline.common.errors import InputError
+from pipeline.common.slurm import first_host, in_step, supervise
 from pipeline.common.stage import open_stage
 from pipeline.stages import program_of
-
-
-def first_host() -> str:
-    """The first node of the Slurm job."""
-    names = subprocess.run(
-        ["scontrol", "show", "hostnames"], check=True, capture_output=True, text=True
-    ).stdout.split()
-    return names[0]
 
 
 def command(program: list[str], ranks: int, environment: dict[str, str]) -> list[str]:
@@ -28,9 +20,9 @@ def command(program: list[str], ranks: int, environment: dict[str, str]) -> list
     nodes = int(environment.get("SLURM_STEP_NUM_NODES", "1"))
     if ranks * nodes == 1:
         return [sys.executable, "-m", *program]
-    torchrun = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={ranks}"]
+    torchrun = [sys.executable, "-m", "pipeline.common.ranks", f"--nproc-per-node={ranks}"]
     if nodes == 1:
-        return [*torchrun, "--standalone", "-m", *program]
+        return [*torchrun, "--standalone", "-m", "--", *program]
     port = 20000 + int(environment["SLURM_JOB_ID"]) % 20000
     place = [
         f"--nnodes={nodes}",
@@ -38,7 +30,7 @@ def command(program: list[str], ranks: int, environment: dict[str, str]) -> list
         f"--master-addr={first_host()}",
         f"--master-port={port}",
     ]
-    return [*torchrun, *place, "-m", *program]
+    return [*torchrun, *place, "-m", "--", *program]
 
 
 def with_threads(environment: dict[str, str], launch: dict[str, object]) -> dict[str, str]:
@@ -66,6 +58,8 @@ def main() -> None:
     if section.trains:
         environment = with_threads(environment, stage.launch)
         arguments = command([module, *words], int(stage.launch.get("ranks", 1)), environment)
+    if in_step(environment):
+        sys.exit(supervise(arguments, environment))
     os.execvpe(arguments[0], arguments, environment)
 
 

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import socket
 import subprocess
 import time
 from pathlib import Path
@@ -12,6 +13,7 @@ import yaml
 from conftest import ROOT, copy_checkout
 from programs import ENVIRONMENT
 
+from pipeline.stages import STAGES
 from pipeline.start import command, with_threads
 
 PROFILES = ROOT / "workflow/profiles"
@@ -52,9 +54,9 @@ def test_a_job_has_cores_for_each_of_its_ranks(tmp_path: Path, offline: None) ->
         "crawl: {pool_shards: 2}\nlaunch: {threads: 3, ranks: 8}\nevaluate: {launch: {threads: 5}}\n"
     )
     overlays = ["configs/single-gpu.yaml", "few.yaml"]
-    mpi = "rl_model:mpi=srun --kill-on-bad-exit=1"
+    launcher = "rl_model:launcher=srun --kill-on-bad-exit=1"
     done = checkout.snakemake(
-        "--dry-run", "--printshellcmds", "--cores", "64", "--set-resources", mpi, overlays=overlays
+        "--dry-run", "--printshellcmds", "--cores", "64", "--set-resources", launcher, overlays=overlays
     )
     assert done.returncode == 0, done.stdout[-3000:]
     blocks = re.split(r"\n(?=rule )", done.stdout)
@@ -72,10 +74,17 @@ def test_a_job_has_cores_for_each_of_its_ranks(tmp_path: Path, offline: None) ->
 @pytest.mark.parametrize("name", ["gpu", "slurm"])
 def test_profiles_reserve_gpus_for_each_rule_that_uses_them(name: str) -> None:
     profile = yaml.safe_load((PROFILES / name / "profile.yaml").read_text())
-    rules = profile["set-resources"]
+    rules = {rule: found for rule, found in profile["set-resources"].items() if "gpu" in found}
     assert set(rules) == set(GPU_RULES) and all(rule["gpu"] >= 1 for rule in rules.values())
     if name == "slurm":  # without `nodes` Slurm may split the GPUs of one program over several nodes
         assert all(rule["nodes"] == 1 for rule in rules.values())
+        assert all(f"--gpus-per-node={rule['gpu']} " in rule["slurm_extra"] for rule in rules.values())
+
+
+def test_the_slurm_profile_names_only_rules_that_exist() -> None:
+    profile = yaml.safe_load((PROFILES / "slurm/profile.yaml").read_text())
+    known = {program.rule for stage in STAGES for program in stage.programs}
+    assert set(profile["set-resources"]) | set(profile["set-threads"]) <= known
 
 
 FAILING = """
@@ -97,7 +106,7 @@ def test_an_error_on_one_rank_ends_all(tmp_path: Path) -> None:
     started = time.monotonic()
     path = os.pathsep.join([str(ROOT), str(tmp_path)])
     done = subprocess.run(
-        command(["failing"], 2, {}),
+        command(["failing", "--run", "results/small"], 2, {}),
         env=ENVIRONMENT | {"PYTHONPATH": path},
         capture_output=True,
         text=True,
@@ -105,3 +114,4 @@ def test_an_error_on_one_rank_ends_all(tmp_path: Path) -> None:
     )
     assert done.returncode != 0 and time.monotonic() - started < 60
     assert "error: bad input that only rank 1 has seen" in done.stderr
+    assert f"error: rank 1 on {socket.gethostname()} ended with exit code 1\n" in done.stderr

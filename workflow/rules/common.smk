@@ -3,6 +3,7 @@
 import json
 import shlex
 import sys
+from pathlib import Path
 
 sys.path.insert(0, workflow.basedir)
 
@@ -12,6 +13,7 @@ from pipeline.config.root import Config, ConfigError
 from pipeline.plan.refusals import refusals
 from pipeline.stages import NAMES, STAGES
 from pipeline.status import summary
+from workflow import preempted
 from workflow.graph import Graph, Result
 from workflow.state import Run, mark, tell_snakemake
 
@@ -31,6 +33,8 @@ except (ConfigError, InputError) as error:
 onstart:
     if GRAPH.missing:
         raise WorkflowError(f"bring these files first, or change the keys: {'; '.join(dict.fromkeys(GRAPH.missing))}")
+    if workflow.executor_plugin.name == "slurm":
+        preempted.watch(Path.cwd())
 
 
 RESULTS = f"results/{GRAPH.config.run}"

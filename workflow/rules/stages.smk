@@ -33,14 +33,15 @@ for _stage in STAGES:
             threads: threads_of(_stage, _program.instances)
             resources:
                 gpu=0,
-                mpi="",
+                mpi="",  # to the Slurm plugin it means: the job calls srun itself
+                launcher="",
             params:
                 module=_program.module,
                 arguments=arguments(_stage, _program.instances),
                 after=AFTER.get(_program.rule, ""),
-            # `resources.mpi` is a command of several words, from a profile; `arguments` and `after` are quoted already.
+            # `launcher` is a command of several words, from a profile; `arguments` and `after` are quoted already.
             shell:
-                "{resources.mpi} python -m pipeline.start {params.module:q} {params.arguments} 2>&1 | tee {log:q}"
+                "{resources.launcher} python -m pipeline.start {params.module:q} {params.arguments} 2>&1 | tee {log:q}"
                 " && touch {output.mark:q} {params.after}"
 
     if _stage.name not in ("miniweb", "report"):
