@@ -3,10 +3,12 @@
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 import torch
+from conftest import NO_NAMESPACES, WEAK
 from tiny_model import save_tiny_model
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -221,7 +223,9 @@ def test_long_results_lose_their_middle_and_errors_show_their_last_line():
     assert shown(Outcome("timeout", "", ""), 100) == "Runtime errors: timeout"
 
 
-def run_stage_program(folder: Path, config: dict) -> subprocess.CompletedProcess:
+def run_stage_program(
+    folder: Path, config: dict, weak: bool = WEAK, start: Sequence[str] = ()
+) -> subprocess.CompletedProcess:
     inputs = {
         "model": folder / "model",
         "benchmark.toy": folder / "bench.jsonl",
@@ -229,9 +233,19 @@ def run_stage_program(folder: Path, config: dict) -> subprocess.CompletedProcess
         "removals": folder / "removals.jsonl",
     }
     return subprocess.run(
-        [sys.executable, "-m", "pipeline.evaluate", "--instance", "tiny", "--config", json.dumps(config)]
+        [
+            *start,
+            sys.executable,
+            "-m",
+            "pipeline.evaluate",
+            "--instance",
+            "tiny",
+            "--config",
+            json.dumps(config),
+        ]
         + ["--work", str(folder / "work"), "--output", str(folder / "out/data")]
         + ["--manifest", str(folder / "out/manifest.json")]
+        + ["--launch", json.dumps({"weak_sandbox": weak})]
         + [word for name, path in inputs.items() for word in ("--input", f"{name}={path}")],
         capture_output=True,
         text=True,
@@ -319,6 +333,13 @@ def test_a_tool_integrated_answer_reads_what_its_program_printed_and_resumes(tmp
     assert counters["vllm.requests"] == 2 * 2 and counters["sandbox.programs"] == 1
 
 
+def test_an_evaluation_with_programs_is_refused_at_once_where_they_could_not_run(tmp_path):
+    toy = {"source": "bench.jsonl", "modes": ["chat_pal"]}
+    done = run_stage_program(tmp_path, {"benchmarks": {"toy": toy}}, weak=False, start=NO_NAMESPACES)
+    assert done.returncode == 2 and "sandbox.weak: true" in done.stderr
+    assert done.stderr.count("\n") == 1, done.stderr
+
+
 def test_a_model_may_be_asked_in_its_own_modes_everywhere_or_by_benchmark():
     models = {
         "all": {"stage": "sft", "init": "org/a", "train": False, "modes": ["chat_tool"]},
@@ -347,6 +368,6 @@ def test_every_exemplar_program_runs_and_states_an_answer(name):
         layout, choose_exemplars(layout, [], len(layout.exemplars), name), Item("x", "?", "1")
     )
     assert text.count("\n```\n") == len(layout.exemplars) and text.endswith("```python\n")
-    with Sandbox(1) as sandbox:
+    with Sandbox(1, weak=WEAK) as sandbox:
         outcomes = sandbox.run([pal_program(row["solution"]) for row in layout.exemplars], 20.0)
     assert all(printed(outcome) for outcome in outcomes)

@@ -9,6 +9,7 @@ sys.path.insert(0, workflow.basedir)
 from pipeline.common.arguments import pack
 from pipeline.common.errors import InputError
 from pipeline.config.root import Config, ConfigError
+from pipeline.sandbox.pool import NoNamespaces, check
 from pipeline.stages import NAMES, STAGES
 from pipeline.status import summary
 from workflow.graph import Graph, Result
@@ -28,10 +29,22 @@ except (ConfigError, InputError) as error:
 onstart:
     if GRAPH.missing:
         raise WorkflowError(f"bring these files first, or change the keys: {'; '.join(dict.fromkeys(GRAPH.missing))}")
+    if will_run_programs():
+        try:
+            check(SANDBOX.weak)
+        except NoNamespaces as error:
+            raise WorkflowError(str(error))
 
 
 RESULTS = f"results/{GRAPH.config.run}"
-LAUNCH = GRAPH.config.sections["launch"]
+LAUNCH, SANDBOX = GRAPH.config.sections["launch"], GRAPH.config.sections["sandbox"]
+
+
+def will_run_programs():
+    """Whether a job of this run is to run programs that a model writes, on this machine."""
+    jobs = [job for job in workflow.dag.needrun_jobs() if job.rule.name == "evaluate_model"]
+    nodes = [GRAPH.nodes[f"evaluate/{job.wildcards.model}"] for job in jobs]
+    return workflow.local_exec and any(node.kind(**node.section).runs_programs for node in nodes)
 
 
 def marks(*stages):
@@ -70,7 +83,7 @@ def arguments(pattern, ranks):
         words += ["--config", json.dumps(node.section, sort_keys=True, ensure_ascii=False)]
         for word in pack([(key, path_of(source)) for key, source in node.inputs]):
             words += ["--input", word]
-        return shlex.join([*words, "--launch", launch(max(1, threads // ranks))])
+        return shlex.join([*words, "--launch", launch(node, max(1, threads // ranks))])
 
     return params
 
@@ -79,6 +92,7 @@ def path_of(source):
     return f"{RESULTS}/{source.node}/data/{source.path}".rstrip("/") if isinstance(source, Result) else source
 
 
-def launch(threads):
+def launch(node, threads):
     """How a program runs: no part of what it makes."""
-    return json.dumps(LAUNCH.model_dump(mode="json") | {"threads": threads})
+    sandbox = {"weak_sandbox": SANDBOX.weak} if node.stage == "evaluate" else {}
+    return json.dumps(LAUNCH.model_dump(mode="json") | {"threads": threads} | sandbox)
