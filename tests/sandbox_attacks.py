@@ -242,9 +242,11 @@ LAYERS = {
     },
     "limits": {
         "memory": "bytes(1 << 31); print('ESCAPED')",
-        "processes": (
-            "import os\nfor _ in range(10):\n    if os.fork() == 0:\n        import time; time.sleep(9)\n"
-            "print('ESCAPED')"
+        "threads": (
+            "import threading, time\nthreading.stack_size(1 << 16)\n"
+            "others = int(open('/proc/loadavg').read().split()[3].split('/')[1])\n"
+            "for _ in range(others + 50):\n"
+            "    threading.Thread(target=time.sleep, args=(9,), daemon=True).start()\nprint('ESCAPED')"
         ),
         "open files": "files = [open('/dev/null') for _ in range(80)]; print('ESCAPED')",
         "a file's size": (
@@ -256,3 +258,30 @@ LAYERS = {
         "message queues": "import resource as r; print('ESCAPED' * (r.getrlimit(r.RLIMIT_MSGQUEUE)[1] != 0))",
     },
 }
+
+# A program whose code and whose output hold a mark, and one that looks for such marks in all memory it can find: the
+# pages around every object, and the heap. `write` tells unmapped pages (EFAULT) without a crash.
+MARKED = "# MARK=123456789012\nprint('MARK' + '=%012d' % 7**13)"
+SEARCH = """
+import ctypes, gc, os, re, sys
+libc = ctypes.CDLL(None)
+libc.sbrk.restype = ctypes.c_void_p
+libc.write.argtypes = ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t
+frames, frame = [], sys._getframe()
+while frame := frame.f_back:
+    frames += [frame, frame.f_locals, *frame.f_locals.values()]
+objects = [*gc.get_objects(), *frames]
+objects += [value for found in objects if type(found) is dict for value in dict.values(found)]
+blocks = {(id(found) >> 20) + step for found in objects for step in (-1, 0, 1)}
+top = libc.sbrk(0) >> 20
+blocks |= set(range(top - 200, top + 1))
+read, write = os.pipe()
+seen, looked = set(), 0
+for block in sorted(blocks):
+    for page in range(block << 20, block + 1 << 20, 1 << 14):
+        if libc.write(write, page, 1 << 14) > 0:
+            text = os.read(read, 1 << 14)
+            looked += len(text)
+            seen |= set(re.findall(rb"MARK=[0-9]{12}", text))
+print("ESCAPED" * len(seen), looked >> 20)
+"""

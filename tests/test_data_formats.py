@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 import zstandard
-from conftest import ROOT
+from conftest import ROOT, WEAK
 
 from pipeline.common.identity import damage, read_manifest
 from pipeline.common.overlays import DEFAULTS, read_config
@@ -259,7 +259,7 @@ def test_scoring_outputs_gives_the_scores_that_are_shown(example: Any, tmp_path:
 
 def test_running_programs_gives_the_results_that_are_shown(example: Any, tmp_path: Path) -> None:
     arguments = ["--input", str(example("programs.jsonl")), "--output", str(tmp_path / "out.jsonl")]
-    sandbox.main([*arguments, "--timeout", "2", "--workers", "1"])
+    sandbox.main([*arguments, "--timeout", "2", "--workers", "1", *["--weak"] * WEAK])
     assert rows(tmp_path / "out.jsonl") == rows(example("results.jsonl"))
 
 

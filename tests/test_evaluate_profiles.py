@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
+from conftest import WEAK
 
 from pipeline.common.stage import InputError
 from pipeline.evaluate import grade, score
@@ -164,7 +165,7 @@ def test_programs_are_run_and_two_models_are_paired(tmp_path):
         tmp_path / "other.jsonl", [{"id": "a", "samples": ["print(3)"]}, {"id": "b", "samples": ["print(5)"]}]
     )
     programs = {"a": ["def solution():\n    return 1 + 1"], "b": ["ans = 5.0"]}
-    scores = run_score(tmp_path, programs, "--mode", "pal", "--against", other)
+    scores = run_score(tmp_path, programs, "--mode", "pal", "--against", other, *["--weak"] * WEAK)
     assert scores["accuracy"] == 1.0
     assert (scores["paired"]["difference"], scores["paired"]["flipped"]) == (0.5, ["a"])
 

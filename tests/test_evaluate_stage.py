@@ -1,10 +1,13 @@
 """Benchmarks, prompts, the grade and score programs, and the stage with vLLM on a tiny model."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import torch
+from conftest import NO_NAMESPACES, WEAK
 from programs import ENVIRONMENT, finished
 from tiny_model import save_tiny_model
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -221,7 +224,7 @@ def test_long_results_lose_their_middle_and_errors_show_their_last_line():
     assert shown(Outcome("timeout", "", ""), 100) == "Runtime errors: timeout"
 
 
-def run_stage_program(folder: Path, config: dict) -> None:
+def stage_words(folder: Path, config: dict, weak: bool) -> list[object]:
     inputs = {
         "model": folder / "model",
         "benchmark.toy": folder / "bench.jsonl",
@@ -230,8 +233,12 @@ def run_stage_program(folder: Path, config: dict) -> None:
     }
     words = ["--instance", "tiny", "--config", json.dumps(config), "--work", folder / "work"]
     words += ["--output", folder / "out/data", "--manifest", folder / "out/manifest.json"]
-    words += [word for name, path in inputs.items() for word in ("--input", f"{name}={path}")]
-    finished(Program("pipeline.evaluate", words, ENVIRONMENT))
+    words += ["--launch", json.dumps({"weak_sandbox": weak})]
+    return words + [word for name, path in inputs.items() for word in ("--input", f"{name}={path}")]
+
+
+def run_stage_program(folder: Path, config: dict) -> None:
+    finished(Program("pipeline.evaluate", stage_words(folder, config, WEAK), ENVIRONMENT))
 
 
 def test_a_model_is_evaluated_by_vllm_and_only_lost_batches_are_sampled_again(tmp_path):
@@ -311,6 +318,15 @@ def test_a_tool_integrated_answer_reads_what_its_program_printed_and_resumes(tmp
     assert counters["vllm.requests"] == 2 * 2 and counters["sandbox.programs"] == 1
 
 
+def test_an_evaluation_with_programs_is_refused_at_once_where_they_could_not_run(tmp_path):
+    toy = {"source": "bench.jsonl", "modes": ["chat_pal"]}
+    words = stage_words(tmp_path, {"benchmarks": {"toy": toy}}, weak=False)
+    command = [*NO_NAMESPACES, sys.executable, "-m", "pipeline.evaluate", *words]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2 and "sandbox.weak: true" in done.stderr
+    assert done.stderr.count("\n") == 1, done.stderr
+
+
 def test_a_model_may_be_asked_in_its_own_modes_everywhere_or_by_benchmark():
     models = {
         "all": {"stage": "sft", "init": "org/a", "train": False, "modes": ["chat_tool"]},
@@ -339,6 +355,6 @@ def test_every_exemplar_program_runs_and_states_an_answer(name):
         layout, choose_exemplars(layout, [], len(layout.exemplars), name), Item("x", "?", "1")
     )
     assert text.count("\n```\n") == len(layout.exemplars) and text.endswith("```python\n")
-    with Sandbox(1) as sandbox:
+    with Sandbox(1, weak=WEAK) as sandbox:
         outcomes = sandbox.run([pal_program(row["solution"]) for row in layout.exemplars], 20.0)
     assert all(printed(outcome) for outcome in outcomes)

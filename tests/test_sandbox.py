@@ -13,11 +13,11 @@ import time
 from pathlib import Path
 
 import pytest
-from sandbox_attacks import CALL, ESCAPES, LAYERS, STATUSES
+from conftest import NO_NAMESPACES, OVERLAYS, WEAK, copy_checkout
+from sandbox_attacks import CALL, ESCAPES, LAYERS, MARKED, SEARCH, STATUSES
 
 from pipeline.common.manifest import ROOT, code_files
 from pipeline.evaluate import sandbox as program
-from pipeline.sandbox import kernel
 from pipeline.sandbox.pool import Sandbox, Worker
 
 SECONDS = 1.0
@@ -60,13 +60,9 @@ def world(tmp_path_factory):
 
 def _plain_worker(monkeypatch) -> None:
     start = Worker._start
-    monkeypatch.setattr(Worker, "_start", lambda self, kind: kind == "plain" and start(self, kind))
-
-
-def allows_namespaces() -> bool:
-    """Whether `unshare` can create them here."""
-    command = ["unshare", "--user", "--map-root-user", "--mount", "--pid", "--net", "--fork", "true"]
-    return subprocess.run(command, capture_output=True).returncode == 0
+    monkeypatch.setattr(
+        Worker, "_start", lambda self, kind: start(self, kind) if kind == "plain" else "switched off"
+    )
 
 
 def system_has(layer: str) -> bool:
@@ -75,7 +71,7 @@ def system_has(layer: str) -> bool:
         create_ruleset, version = 444, 1  # the flag that asks for the version
         return ctypes.CDLL(None).syscall(create_ruleset, None, ctypes.c_size_t(0), version) > 0
     return {
-        "namespaces": allows_namespaces(),
+        "namespaces": not WEAK,
         "seccomp": platform.machine() in ("x86_64", "aarch64"),
         "limits": True,
     }[layer]
@@ -87,10 +83,10 @@ def sandbox(request, world):
     with pytest.MonkeyPatch.context() as monkeypatch:
         if request.param == "plain":
             _plain_worker(monkeypatch)
-        found = Sandbox(1)
+        found = Sandbox(1, weak=request.param == "plain" or WEAK)
     with found:
         if request.param == "isolated" and any("namespaces" in layer for layer in found.missing):
-            assert not allows_namespaces(), "the system has namespaces, the sandbox did not get them"
+            assert WEAK, "the system has namespaces, the sandbox did not get them"
             pytest.skip(f"this system allows no namespaces: {found.missing}")
         found.plain = request.param == "plain"
         yield found
@@ -165,20 +161,20 @@ def test_outside_the_sandbox_the_same_attacks_succeed(world, tmp_path, name):
 
 SWITCH_OFF = {
     "Landlock": "kernel.landlock_version = lambda: 0",
-    "seccomp": "kernel.seccomp_known = lambda: False",
-    "limits": "jail._limit = lambda seconds: None",
+    "seccomp": "seccomp.known = lambda: False",
+    "limits": "jail._limit = lambda *_: None",
 }  # namespaces are off in a plain worker
 
 
 def _with_only(layer: str | None, monkeypatch) -> Sandbox:
     """A sandbox in which all other layers are switched off; its worker does not import numpy and sympy."""
     off = "\n".join(line for name, line in SWITCH_OFF.items() if name != layer)
-    code = f"import socket\nfrom pipeline.sandbox import jail, kernel, worker\n{off}\n"
-    code += "worker.warm_up = int\nworker.main()"
+    code = f"import socket\nfrom pipeline.sandbox import jail, kernel, seccomp, worker\n{off}\n"
+    code += "worker.warm_up = list\nworker.main()"
     monkeypatch.setattr(Worker, "command", (sys.executable, "-s", "-P", "-c", code))
     if layer != "namespaces":
         _plain_worker(monkeypatch)
-    return Sandbox(1)
+    return Sandbox(1, weak=layer != "namespaces" or WEAK)
 
 
 @pytest.fixture(scope="module")
@@ -233,9 +229,9 @@ def test_each_layer_holds_alone_and_without_any_the_attack_succeeds(
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root sees the namespaces of a worker")
 def test_the_worker_has_namespaces_of_its_own():
-    with Sandbox(1) as sandbox:
-        if not allows_namespaces():
-            pytest.skip(f"this system allows no namespaces: {sandbox.missing}")
+    if WEAK:
+        pytest.skip("this system allows no namespaces")
+    with Sandbox(1, weak=WEAK) as sandbox:
         (inner,) = settled(sandbox) - {_worker_process(sandbox)}
         for kind in ("user", "mnt", "pid", "net", "ipc", "uts"):
             link = f"ns/{kind}"
@@ -243,7 +239,7 @@ def test_the_worker_has_namespaces_of_its_own():
 
 
 def test_programs_see_neither_each_other_nor_what_others_left():
-    with Sandbox(2) as sandbox:
+    with Sandbox(2, weak=WEAK) as sandbox:
         write = (
             "open('left', 'w').write('x'); import math; math.pi = 3; import random; print(random.random())"
         )
@@ -253,28 +249,29 @@ def test_programs_see_neither_each_other_nor_what_others_left():
     assert {other.stdout for other in others} == {"[] True __main__ 10\n"}
 
 
-def test_programs_that_compute_with_numpy_and_sympy_give_their_results():
-    with Sandbox(1) as sandbox:
-        solve, inverse, text, threads = sandbox.run(
-            [
-                "from sympy import symbols, solve\nx = symbols('x')\nprint(solve(x**2 - 5*x + 6, x))",
-                "import numpy as np\nprint(np.linalg.solve([[2, 0], [0, 4]], [1, 2]).tolist())",
-                "print('π ≈ 3', end='')",
-                "from threading import Timer\nTimer(0.1, lambda: print('late')).start()",
-            ],
-            10.0,
-        )
-    assert [solve.stdout, inverse.stdout, text.stdout] == ["[2, 3]\n", "[0.5, 0.5]\n", "π ≈ 3"]
-    assert threads.stdout == "late\n"
-
-
-def test_a_program_sees_no_result_of_the_one_before_in_any_frame(sandbox):
-    look = (
-        "import sys\nframe, seen = sys._getframe(), ''\nwhile frame := frame.f_back:\n"
-        "    seen += repr(frame.f_locals)\nprint('ESCAPED' * (str(654321 * 2) in seen))"
+def test_programs_that_compute_with_numpy_and_sympy_give_their_results(sandbox):
+    outcomes = sandbox.run(
+        [
+            "from sympy import symbols, solve\nx = symbols('x')\nprint(solve(x**2 - 5*x + 6, x))",
+            "import numpy as np\nprint(np.linalg.solve([[2, 0], [0, 4]], [1, 2]).tolist())",
+            "print('π ≈ 3', end='')",
+            "from threading import Timer\nTimer(0.1, lambda: print('late')).start()",
+            "from sympy.stats import E, Die\nprint(E(Die('D', 6)))\n"
+            "from sympy.solvers.diophantine import diophantine",
+        ],
+        10.0,
     )
-    first, second = sandbox.run(["print(654321 * 2)", look], 10.0)
-    assert (first.stdout, second.stdout) == ("1308642\n", "\n"), second.stderr
+    expected = ["[2, 3]\n", "[0.5, 0.5]\n", "π ≈ 3", "late\n", "7/2\n"]
+    for outcome, stdout in zip(outcomes, expected, strict=True):
+        assert outcome.stdout == stdout, outcome.stderr
+
+
+def test_a_program_finds_neither_code_nor_result_of_the_one_before_in_its_memory(sandbox):
+    outcomes = sandbox.run([MARKED, SEARCH, MARKED + "\n" + SEARCH], 20.0)
+    before, other, itself = (outcome.stdout.split() for outcome in outcomes)
+    assert before == ["MARK=096889010407"]
+    assert "ESCAPED" in itself[1], "the search finds nothing, not even what is there"
+    assert len(other) == 1 and int(other[0]) > 20, other  # MiB
 
 
 def test_output_of_exit_functions_is_kept(sandbox):
@@ -289,7 +286,7 @@ def test_the_host_name_is_not_that_of_the_machine(sandbox):
 
 
 def test_a_lost_worker_costs_one_program_and_is_replaced():
-    with Sandbox(1) as sandbox:
+    with Sandbox(1, weak=WEAK) as sandbox:
         worker = sandbox.free.get()
         os.kill(worker.process.pid, 9)
         worker.process.wait()
@@ -299,12 +296,14 @@ def test_a_lost_worker_costs_one_program_and_is_replaced():
 
 
 def test_a_killed_parent_takes_its_programs_along():
-    code = "from pipeline.sandbox.pool import Sandbox\nlist(Sandbox(1).run(['while True: pass'], 300.0))"
+    code = "from pipeline.sandbox.pool import Sandbox\n"
+    code += f"list(Sandbox(1, weak={WEAK}).run(['while True: pass'], 300.0))"
     parent = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT)
     deadline = time.monotonic() + 60
-    while len(below := processes_below(parent.pid)) < 3 and time.monotonic() < deadline:
+    expected = 2 if WEAK else 3  # the worker, process 1 of its namespace, the program
+    while len(below := processes_below(parent.pid)) < expected and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert len(below) == 3  # the worker, process 1 of its namespace, the program
+    assert len(below) == expected
     parent.kill()
     parent.wait()
     while any(Path(f"/proc/{process}").exists() for process in below) and time.monotonic() < deadline:
@@ -320,9 +319,32 @@ def test_the_workers_code_counts_as_code_of_the_evaluation():
     assert Path("pipeline/sandbox/worker.py") in code_files("pipeline.evaluate")
 
 
+def test_without_namespaces_programs_run_only_if_weak_protection_is_accepted(tmp_path):
+    (tmp_path / "programs.jsonl").write_text('{"id": "a", "code": "print(1)"}\n')
+    command = [*NO_NAMESPACES, sys.executable, "-m", "pipeline.evaluate.sandbox"]
+    command += ["--input", tmp_path / "programs.jsonl", "--output", tmp_path / "results.jsonl"]
+    refused = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert refused.returncode == 2 and not (tmp_path / "results.jsonl").exists()
+    (line,) = refused.stderr.splitlines()
+    assert line.startswith("error: ") and all(
+        word in line for word in ("sysctl", "--security-opt", "sandbox.weak: true", "--weak")
+    )
+    accepted = subprocess.run([*command, "--weak"], cwd=ROOT, capture_output=True, text=True)
+    assert json.loads((tmp_path / "results.jsonl").read_text())["stdout"] == "1\n", accepted.stderr
+    assert "sandbox: no namespaces" in accepted.stderr
+
+
+def test_the_workflow_refuses_before_the_first_job_where_programs_could_not_run(tmp_path):
+    checkout = copy_checkout(tmp_path)
+    strict = [name for name in OVERLAYS if name != "tests/weak.yaml"]
+    done = checkout.snakemake(overlays=strict, start=NO_NAMESPACES)
+    assert done.returncode != 0 and not (tmp_path / "results").exists(), done.stdout
+    assert "sandbox.weak: true" in done.stdout
+
+
 def test_a_missing_layer_is_named_on_standard_error_at_the_start(monkeypatch, capfd):
     _plain_worker(monkeypatch)
-    with Sandbox(1) as sandbox:
+    with Sandbox(1, weak=True) as sandbox:
         assert any("no namespaces" in layer for layer in sandbox.missing)
     assert "sandbox: no namespaces" in capfd.readouterr().err
 
@@ -330,7 +352,7 @@ def test_a_missing_layer_is_named_on_standard_error_at_the_start(monkeypatch, ca
 @pytest.mark.skipif(os.getuid() != 0, reason="the other tests already run as an ordinary user")
 def test_it_works_for_an_ordinary_user(tmp_path):
     system = Path("/usr/bin/python3")
-    if not system.exists() or kernel.ARM:
+    if not system.exists() or platform.machine() != "x86_64":
         pytest.skip("no interpreter that every user can read")
     tmp_path.chmod(0o755)
     for folder in tmp_path.parents:
@@ -341,7 +363,7 @@ def test_it_works_for_an_ordinary_user(tmp_path):
     programs = ["print(2)", f"print(open({str(secret)!r}).read())"]
     code = (
         f"import sys; sys.path[:0] = {[str(ROOT), sysconfig.get_path('purelib')]!r}\n"
-        "from pipeline.sandbox import pool\nwith pool.Sandbox(1) as sandbox:\n"
+        "from pipeline.sandbox import pool\nwith pool.Sandbox(1, weak=True) as sandbox:\n"
         f"    print(sandbox.missing, [found.stdout for found in sandbox.run({programs!r}, 5)])"
     )
     done = subprocess.run(
@@ -376,8 +398,9 @@ def test_the_program_answers_in_order_and_names_a_bad_row(tmp_path, capsys):
 def test_root_that_cannot_change_its_user_is_told_so_without_a_traceback():
     code = (
         "from pipeline.sandbox import pool\nstart = pool.Worker._start\n"
-        "pool.Worker._start = lambda self, kind: kind == 'plain' and start(self, kind)\n"
-        "with pool.Sandbox(1) as sandbox:\n    print([one.stdout for one in sandbox.run(['print(2)'], 9)])"
+        "pool.Worker._start = lambda self, kind: start(self, kind) if kind == 'plain' else 'switched off'\n"
+        "with pool.Sandbox(1, weak=True) as sandbox:\n"
+        "    print([one.stdout for one in sandbox.run(['print(2)'], 9)])"
     )
     command = ["setpriv", "--inh-caps=-setgid", "--bounding-set=-setgid", sys.executable, "-c", code]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)

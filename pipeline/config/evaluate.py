@@ -93,3 +93,13 @@ class EvaluateSection(Section):
     seed: int = key(42, "seed of sampling", paper="42 (8.1)")
     model_stage: Literal["cpt", "sft", "rl"] = key("sft", "the model's stage; the workflow fills it in")
     benchmarks: dict[str, BenchmarkNode] = key({}, "the model's benchmarks; the workflow fills them in")
+
+    def asked(self, name: str) -> list[Mode]:
+        """The modes in which the model is asked the benchmark `name`."""
+        modes = self.benchmarks[name].modes
+        return self.modes.get(self.model_stage, []) if modes is None else modes
+
+    @property
+    def runs_programs(self) -> bool:
+        """Whether programs that the model writes are run."""
+        return any(not mode.endswith("_cot") for name in self.benchmarks for mode in self.asked(name))

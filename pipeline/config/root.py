@@ -13,12 +13,14 @@ from pydantic import ValidationError
 
 from pipeline.config.evaluate import BenchmarkNode, Mode
 from pipeline.config.launch import LaunchSection
+from pipeline.config.sandbox import SandboxSection
 from pipeline.config.section import Section, key
 from pipeline.config.tokens import MixtureNode
 from pipeline.stages import MODEL_STAGES, STAGES
 
 SECTIONS: dict[str, type[Section]] = {stage.name: stage.section for stage in STAGES} | {
-    "launch": LaunchSection
+    "sandbox": SandboxSection,
+    "launch": LaunchSection,
 }
 LAUNCHED = (*MODEL_STAGES, "evaluate")  # stages that use GPUs; each may have a launch of its own
 BENCHMARKS = Path(__file__).resolve().parents[2] / "configs/benchmarks"

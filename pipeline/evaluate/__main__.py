@@ -27,6 +27,7 @@ from pipeline.evaluate.prompts import chat_prompt, choose_exemplars, few_shot_pr
 from pipeline.evaluate.reuse import SCORES, TASKS, reused, task_fingerprint
 from pipeline.evaluate.sampling import PROMPT_TOO_LONG, Answer, Decoding, Request, Sampler
 from pipeline.grader.answers import Verdict
+from pipeline.sandbox.pool import NoNamespaces, check
 
 
 @dataclass(frozen=True)
@@ -102,12 +103,13 @@ def make_task(
 def make_tasks(stage: Stage[EvaluateSection], model: Model) -> list[Task]:
     """All benchmarks of the model in all their modes."""
     section = stage.config
-    pairs = [
-        (name, mode)
-        for name, node in section.benchmarks.items()
-        for mode in (node.modes if node.modes is not None else section.modes.get(section.model_stage, []))
-    ]
+    pairs = [(name, mode) for name in section.benchmarks for mode in section.asked(name)]
     return [make_task(stage, name, section.benchmarks[name], mode, model) for name, mode in pairs]
+
+
+def is_weak(stage: Stage[EvaluateSection]) -> bool:
+    """Whether programs may run without namespaces: `sandbox.weak` of the configuration."""
+    return bool(stage.launch.get("weak_sandbox", False))
 
 
 def make_sampler(stage: Stage[EvaluateSection], model: Model, tasks: list[Task]) -> Sampler:
@@ -127,7 +129,9 @@ def make_sampler(stage: Stage[EvaluateSection], model: Model, tasks: list[Task])
     folder = stage.work / "samples"
     if stage.entry:  # beside the work folder, which is named after the grader's code too
         folder = stage.work.with_name("samples") / fingerprint(stage.identity["inputs"]["model"])
-    return Sampler(folder, model.tokenizer, model.context, stage.config.batch, start, stage.counter)
+    return Sampler(
+        folder, model.tokenizer, model.context, stage.config.batch, start, stage.counter, is_weak(stage)
+    )
 
 
 def graded(answer: Answer, verdict: Verdict) -> dict[str, Any]:
@@ -260,6 +264,11 @@ def flagged_items(stage: Stage[EvaluateSection], task: Task) -> set[str] | None:
 
 def run(stage: Stage[EvaluateSection]) -> dict[str, int | float | str]:
     """Evaluate the model; returns the numbers of benchmarks, questions and answers."""
+    if stage.config.runs_programs:
+        try:
+            check(is_weak(stage))
+        except NoNamespaces as error:
+            raise InputError(str(error)) from error
     (path,) = stage.inputs.get("model", [""])
     model = open_model(path)
     tasks = make_tasks(stage, model)

@@ -84,7 +84,10 @@ def sample_seed(seed: int, name: str, item: str) -> int:
 
 
 class Sampler:
-    """Samples answers from a model; `context`: its longest sequence, `start`: makes its `Generator`."""
+    """Samples answers from a model; `context`: its longest sequence, `start`: makes its `Generator`.
+
+    `weak`: whether programs may run without namespaces.
+    """
 
     def __init__(
         self,
@@ -94,9 +97,10 @@ class Sampler:
         batch: int,
         start: Callable[[], Any],
         count: Callable[[str, int], None],
+        weak: bool = False,
     ) -> None:
         self.folder, self.tokenizer, self.context, self.batch = folder, tokenizer, context, batch
-        self.start, self.count = start, count
+        self.start, self.count, self.weak = start, count, weak
 
     @cached_property
     def engine(self) -> Any:
@@ -104,7 +108,7 @@ class Sampler:
 
     @cached_property
     def sandbox(self) -> Sandbox:
-        return Sandbox()
+        return Sandbox(weak=self.weak)
 
     def close(self) -> None:
         """End the sandbox's workers, if any were started."""

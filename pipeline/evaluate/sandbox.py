@@ -15,8 +15,8 @@ HELP = """\
 Input, one JSON object per line: "id", "code" (a Python program).
 Output, in the same order: "id", "status" (ok, error: an exception or exit status, timeout, limit: memory,
 output or file size), "stdout", "stderr". Programs have no network, no files but Python's libraries and an
-empty scratch folder, and leave no process behind. Protections that this system lacks are named on standard
-error at the start."""
+empty scratch folder, and leave no process behind. Where the system refuses namespaces they do not run, unless
+--weak accepts the protection that remains; what is missing is named on standard error at the start."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -29,6 +29,9 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--input", type=Path, required=True, help="programs, JSON lines (.gz allowed)")
     parser.add_argument("--output", type=Path, required=True, help="results, JSON lines")
     parser.add_argument("--timeout", type=float, default=10.0, help="wall-clock seconds of each program")
+    parser.add_argument(
+        "--weak", action="store_true", help="run them even where the system refuses namespaces"
+    )
     parser.add_argument("--workers", type=int, help="programs at the same time; default: one per core")
     return parser
 
@@ -44,7 +47,7 @@ def main(argv: list[str] | None = None) -> None:
             raise InputError(f"--timeout {arguments.timeout:g}: must be above 0")
         temporary = arguments.output.with_name(f".{arguments.output.name}.partial")
         with (
-            Sandbox(arguments.workers) as sandbox,
+            Sandbox(arguments.workers, arguments.weak) as sandbox,
             Progress("programs", len(rows), unit="program") as bar,
             temporary.open("w") as file,
         ):

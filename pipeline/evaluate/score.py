@@ -67,6 +67,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--against", type=Path, help="another model's outputs, for a paired comparison")
     parser.add_argument("--verdicts", type=Path, help="write every sample's verdict here, JSON lines")
     parser.add_argument("--timeout", type=float, default=10.0, help="seconds for a program (pal)")
+    parser.add_argument("--weak", action="store_true", help="run programs even without namespaces (pal)")
     parser.add_argument("--output", type=Path, required=True, help="scores, JSON")
     return parser
 
@@ -115,12 +116,12 @@ class Grading:
         self.mode = mode
         self.values: dict[str, str | None] = {}
 
-    def run_programs(self, texts: Sequence[str], seconds: float) -> None:
-        """Run the programs in these samples on all cores."""
+    def run_programs(self, texts: Sequence[str], seconds: float, weak: bool) -> None:
+        """Run the programs in these samples on all cores; `weak`: even without namespaces."""
         programs = {text: pal_program(text) for text in dict.fromkeys(texts)}
         runnable = {text: program for text, program in programs.items() if program is not None}
         self.values = dict.fromkeys(programs)
-        with Sandbox() as sandbox, Progress("programs", len(runnable), unit="program") as bar:
+        with Sandbox(weak=weak) as sandbox, Progress("programs", len(runnable), unit="program") as bar:
             outcomes = sandbox.run(list(runnable.values()), seconds)
             for text, outcome in zip(runnable, outcomes, strict=True):
                 self.values[text] = printed(outcome)
@@ -229,7 +230,8 @@ def main(argv: list[str] | None = None) -> None:
         grading = Grading(arguments.mode)
         if arguments.mode == "pal":
             samples = [*outputs.values(), *others.values()]
-            grading.run_programs([text for texts in samples for text in texts], arguments.timeout)
+            texts = [text for row in samples for text in row]
+            grading.run_programs(texts, arguments.timeout, arguments.weak)
         scores, samples = score(items, outputs, grading, profile)
         if others:
             scores["paired"] = compare_models(items, outputs, others, grading, profile)

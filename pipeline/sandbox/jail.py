@@ -2,11 +2,12 @@
 
 Per worker: unprivileged user, mount, pid, network, ipc and uts namespaces; a read-only root with Python's
 libraries and four devices only; another user. Per program: a scratch folder in memory, limits on processor
-time, memory, processes and files, no capabilities, Landlock, seccomp. Where the system forbids a layer, the
-others remain, and `missing` says what is left open.
+time, memory, processes and files, no capabilities, Landlock, seccomp. Where the system forbids namespaces, a
+stricter filter takes their place (`seccomp`); `missing` says what is left open.
 """
 
 import os
+import re
 import resource
 import signal
 import sys
@@ -14,7 +15,7 @@ import sysconfig
 from contextlib import suppress
 from math import ceil
 
-from pipeline.sandbox import kernel
+from pipeline.sandbox import kernel, seccomp
 
 NOBODY = 65534
 SCRATCH = "/scratch"  # not /tmp: libraries may lie below it
@@ -78,8 +79,21 @@ def become_nobody() -> None:
     kernel.set_capabilities(raised=True)
 
 
-def lock(seconds: float, isolated: bool, paths: list[str]) -> None:
-    """Confine the calling process for good: it may compute and write to its scratch folder."""
+def others(isolated: bool, load: int) -> int:
+    """Processes and threads that the kernel may count along with those of a program, for RLIMIT_NPROC: none
+    in a user namespace since Linux 5.14, else at most all of this machine. `load`: /proc/loadavg, open.
+    """
+    version = re.match(r"(\d+)\.(\d+)", os.uname().release)
+    if isolated and version and (int(version[1]), int(version[2])) >= (5, 14):
+        return 0
+    return int(os.pread(load, 128, 0).split()[3].partition(b"/")[2])
+
+
+def lock(seconds: float, isolated: bool, paths: list[str], processes: int) -> None:
+    """Confine the calling process for good: it may compute and, if isolated, write to its scratch folder.
+
+    `processes`: how many processes and threads the program's user may have.
+    """
     kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
     if isolated:
         kernel.unshare(kernel.CLONE_NEWNS)
@@ -92,22 +106,22 @@ def lock(seconds: float, isolated: bool, paths: list[str]) -> None:
             f"size={SCRATCH_BYTES},nr_inodes={SCRATCH_FILES},mode=700,uid={NOBODY},gid={NOBODY}",
         )
         os.chdir(SCRATCH)
-    _limit(seconds)
+    _limit(seconds, processes)
     kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
     if isolated:
         kernel.set_capabilities(raised=False)
     if kernel.landlock_version():
         kernel.install_landlock([*paths, *DEVICES], [SCRATCH] if isolated else [])
-    if kernel.seccomp_known():
-        kernel.install_seccomp(kernel.seccomp_filter(os.getpid(), isolated))
+    if seccomp.known():
+        seccomp.install(isolated)
 
 
-def _limit(seconds: float) -> None:
+def _limit(seconds: float, processes: int) -> None:
     processor = ceil(seconds) + 1  # the wall clock ends a program first
     for limit, value in (
         (resource.RLIMIT_CPU, processor),
         (resource.RLIMIT_AS, MEMORY_BYTES),
-        (resource.RLIMIT_NPROC, PROCESSES),
+        (resource.RLIMIT_NPROC, processes),
         (resource.RLIMIT_FSIZE, SCRATCH_BYTES),
         (resource.RLIMIT_NOFILE, OPEN_FILES),
         (resource.RLIMIT_CORE, 0),
@@ -124,15 +138,14 @@ def missing(isolated: bool) -> list[str]:
     """The layers that this system lacks and what they leave open; empty if there are all."""
     found = []
     if not isolated:
-        found.append(
-            "no namespaces: no scratch folder; seccomp alone keeps off the network and other processes"
-        )
+        found.append("no namespaces: seccomp alone keeps off files, the network and other processes")
         if os.getuid() == 0:
             found.append("no change of user: the right to change it is missing, programs run as root")
     if not kernel.landlock_version():
+        found.append("no Landlock")
+    if not seccomp.known():
         found.append(
-            "no Landlock" if isolated else "no Landlock: programs read every file that their user can read"
+            "no seccomp: system calls are not filtered"
+            + ("" if isolated else ", so programs read every file that their user can read")
         )
-    if not kernel.seccomp_known():
-        found.append("no seccomp: system calls are not filtered")
     return found

@@ -4,6 +4,8 @@ import json
 import os
 import queue
 import select
+import signal
+import socket
 import subprocess
 import sys
 import time
@@ -21,6 +23,24 @@ from pipeline.sandbox.jail import NOBODY
 ROOT = Path(__file__).parents[2]
 START_SECONDS = 120.0
 GRACE_SECONDS = 10.0  # past a program's time limit, until its worker is replaced
+OUTPUT_BYTES = 1 << 16  # of each stream
+LIMIT_SIGNALS = (signal.SIGXCPU, signal.SIGXFSZ, signal.SIGKILL)  # the last: by the kernel, out of memory
+HOW_TO_GET_NAMESPACES = (
+    "Allow them (`sysctl -w kernel.unprivileged_userns_clone=1`, or"
+    " `kernel.apparmor_restrict_unprivileged_userns=0` on Ubuntu; in Docker"
+    " `--security-opt seccomp=unconfined --security-opt apparmor=unconfined`), or accept weaker protection:"
+    " `sandbox.weak: true` in the configuration, `--weak` on a command line (docs/evaluation.md)"
+)
+
+
+class NoNamespaces(OSError):
+    """This system refuses the namespaces that isolate programs; the message says how to get them."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(
+            f"programs of a model run in namespaces, which this system refuses ({why})."
+            f" {HOW_TO_GET_NAMESPACES}"
+        )
 
 
 @dataclass(frozen=True)
@@ -55,86 +75,135 @@ def _map_users(process: int) -> None:
 
 
 class Worker:
-    """One worker process; `run` is not thread-safe. `missing`: layers that the system lacks."""
+    """One worker process; `run` is not thread-safe. `missing`: layers that the system lacks.
+
+    Raises NoNamespaces where the system has none, unless it may be `weak`.
+    """
 
     command = (sys.executable, "-s", "-P", "-m", worker.__name__)
 
-    def __init__(self) -> None:
+    def __init__(self, weak: bool = False, kind: str = "isolated") -> None:
         self.missing: list[str] = []
-        if not (self._start("isolated") or self._start("plain")):
-            raise RuntimeError("the sandbox's worker did not start; see its message above")
+        why = self._start(kind)
+        if why and not weak:
+            raise NoNamespaces(why)
+        if why and (why := self._start("plain")):
+            raise RuntimeError(f"the sandbox's worker did not start: {why}")
 
-    def _start(self, kind: str) -> bool:
+    def _start(self, kind: str) -> str | None:
+        """Start the process; returns why that failed."""
         environment = {"PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
         environment |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "LANG": "C.UTF-8"}
+        self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.control.settimeout(START_SECONDS)
         self.process = subprocess.Popen(
-            [*self.command, kind, str(ROOT)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL if kind == "isolated" else None,
+            [*self.command, kind],
+            stdin=theirs,
+            stdout=subprocess.DEVNULL,
             env=environment,
             cwd="/",
             start_new_session=True,
         )
-        self.buffer = b""
+        theirs.close()
         try:
-            line = self._line(START_SECONDS)
-            if line == b"map":
+            if (message := self.control.recv(1 << 16)) == b"map":
                 _map_users(self.process.pid)
-                self._send(b"\n")
-                line = self._line(START_SECONDS)
-            if line is not None:
-                self.missing = json.loads(line)["missing"]
-                return True
-        except OSError:
-            pass  # namespaces are forbidden here
-        self.close()
-        return False
-
-    def _send(self, data: bytes) -> None:
-        self.process.stdin.write(data)
-        self.process.stdin.flush()
-
-    def _line(self, seconds: float) -> bytes | None:
-        """The worker's next line; None if it ended or timed out."""
-        deadline = time.monotonic() + seconds
-        while b"\n" not in self.buffer:
-            left = deadline - time.monotonic()
-            if left <= 0 or not select.select([self.process.stdout], [], [], left)[0]:
-                return None
-            part = os.read(self.process.stdout.fileno(), 1 << 20)
-            if not part:
-                return None
-            self.buffer += part
-        line, _, self.buffer = self.buffer.partition(b"\n")
-        return line
+                self.control.send(b"y")
+                message = self.control.recv(1 << 16)
+            answer = json.loads(message) if message else {"failed": "see its message above"}
+        except OSError as error:
+            answer = {"failed": str(error)}
+        if "failed" in answer:
+            self.close()
+            return answer["failed"]
+        self.missing = answer["missing"]
+        self.control.settimeout(None)
+        return None
 
     def run(self, code: str, seconds: float) -> Outcome | None:
         """The outcome of a program; None if the worker died."""
+        outputs = [os.pipe(), os.pipe()]
+        source = os.memfd_create("program")
+        handles = [source, *(write for _, write in outputs)]
         try:
-            self._send(json.dumps({"code": code, "seconds": seconds}).encode() + b"\n")
-        except OSError:
+            os.write(source, code.encode("utf-8", "surrogatepass"))
+            os.lseek(source, 0, os.SEEK_SET)
+            socket.send_fds(self.control, [worker.REQUEST.pack(seconds)], handles)
+            while handles:
+                os.close(handles.pop())
+            return self._outcome({read: bytearray() for read, _ in outputs}, seconds)
+        except ConnectionError:
             return None
-        line = self._line(seconds + GRACE_SECONDS)
-        return None if line is None else Outcome(**json.loads(line))
+        finally:
+            for handle in [*handles, *(read for read, _ in outputs)]:
+                os.close(handle)
+
+    def _outcome(self, streams: dict[int, bytearray], seconds: float) -> Outcome | None:
+        stopped = self._watch(streams, time.monotonic() + seconds)
+        if stopped:
+            self.control.send(b"k", socket.MSG_NOSIGNAL)
+        if not select.select([self.control], [], [], GRACE_SECONDS)[0]:
+            return None
+        if not (message := self.control.recv(worker.STATUS.size)):
+            return None
+        (status,) = worker.STATUS.unpack(message)
+        for stream, data in streams.items():
+            os.set_blocking(stream, False)
+            with suppress(BlockingIOError):  # no process is left that could write more
+                while len(data) <= OUTPUT_BYTES and (more := os.read(stream, OUTPUT_BYTES)):
+                    data += more
+            if len(data) > OUTPUT_BYTES:
+                stopped = stopped or "limit"
+        if stopped is None and (status == worker.MEMORY_EXIT or (status < 0 and -status in LIMIT_SIGNALS)):
+            stopped = "limit"
+        stdout, stderr = (bytes(data[:OUTPUT_BYTES]).decode("utf-8", "replace") for data in streams.values())
+        if stopped is None and status < 0:
+            stderr += f"ended by signal {signal.Signals(-status).name}\n"
+        return Outcome(stopped or ("error" if status else "ok"), stdout, stderr)
+
+    def _watch(self, streams: dict[int, bytearray], deadline: float) -> Literal["timeout", "limit"] | None:
+        """Read the program's output until it ends; returns why it must be killed."""
+        poll = select.poll()
+        for source in (self.control.fileno(), *streams):
+            poll.register(source, select.POLLIN)
+        while (left := deadline - time.monotonic()) > 0:
+            ready = dict(poll.poll(1000 * left))
+            if self.control.fileno() in ready:
+                return None
+            for stream in streams.keys() & ready.keys():
+                data = os.read(stream, OUTPUT_BYTES)
+                if not data:
+                    poll.unregister(stream)
+                streams[stream] += data
+                if len(streams[stream]) > OUTPUT_BYTES:
+                    return "limit"
+        return "timeout"
 
     def close(self) -> None:
         """End the worker and every process in it."""
-        with suppress(OSError):
-            self.process.stdin.close()  # the worker then exits, which ends its process namespace
+        self.control.close()  # the worker then exits, which ends its process namespace
         try:
             self.process.wait(1.0)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
-        self.process.stdout.close()
+
+
+def check(weak: bool) -> None:
+    """Raise NoNamespaces where the system has none and protection may not be `weak`."""
+    if not weak:
+        Worker(kind="probe").close()
 
 
 class Sandbox:
-    """`with Sandbox() as sandbox: sandbox.run(programs, seconds)`; one worker per core by default."""
+    """`with Sandbox() as sandbox: sandbox.run(programs, seconds)`; one worker per core by default.
 
-    def __init__(self, workers: int | None = None) -> None:
-        first = Worker()
+    Raises NoNamespaces where the system has none, unless protection may be `weak`.
+    """
+
+    def __init__(self, workers: int | None = None, weak: bool = False) -> None:
+        self.weak = weak
+        first = Worker(weak)
         self.missing = first.missing
         for layer in self.missing:
             print(f"sandbox: {layer}", file=sys.stderr, flush=True)
@@ -148,7 +217,7 @@ class Sandbox:
     def _run(self, code: str, seconds: float) -> Outcome:
         worker = self.free.get()
         try:
-            worker = worker or Worker()
+            worker = worker or Worker(self.weak)
             outcome = worker.run(code, seconds)
             if outcome is None:
                 worker.close()

@@ -1,8 +1,10 @@
 """A worker process: it imports the mathematical packages once, then runs each program in a fork of itself.
 
-`python -m pipeline.sandbox.worker isolated|plain PROJECT`, started by `pool`. Requests and replies
-are JSON lines on its standard input and output, which programs do not inherit. An isolated worker is process
-1 of its own process namespace: no signal of a program reaches it, and one kill(-1) ends every process that a
+`python -m pipeline.sandbox.worker isolated|plain|probe`, started by `pool` with a socket as its standard
+input; `probe` is an isolated worker that imports nothing and runs nothing. For each program the socket brings
+three descriptors: its code, its standard output and error. A worker never reads the code or the output, so
+that its memory, which all programs inherit, holds nothing of those before. An isolated worker is process 1 of
+its own process namespace: no signal of a program reaches it, and one kill(-1) ends every process that a
 program started, detached or not.
 """
 
@@ -11,20 +13,36 @@ import gc
 import importlib
 import json
 import os
+import pkgutil
 import select
 import signal
 import socket
+import struct
 import sys
 import threading
-import time
 import traceback
+import warnings
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from itertools import chain
+from pathlib import Path
 from typing import Any
 
 from pipeline.sandbox import jail, kernel
 
 WARM = ("math", "fractions", "decimal", "itertools", "functools", "collections", "datetime", "statistics")
 WARM += ("random", "re", "numpy", "sympy")
+# Where programs cannot open files, what they import must be there before: MORE, and all of PACKAGES.
+MORE = """
+abc argparse array ast base64 bisect calendar cmath concurrent.futures copy csv difflib graphlib hashlib
+heapq html inspect io json numbers operator platform pprint queue secrets signal string struct textwrap
+time timeit types typing unicodedata warnings zlib mpmath sympy.parsing.sympy_parser
+sympy.utilities.lambdify
+"""
+PACKAGES = """
+assumptions calculus combinatorics concrete crypto discrete functions geometry integrals logic matrices
+ntheory polys sets series simplify solvers stats
+"""  # of sympy
 FIRST_USE = """
 import sympy
 x, y = sympy.symbols("x y")
@@ -36,29 +54,23 @@ sympy.simplify(sympy.sin(x) ** 2 + sympy.cos(x) ** 2), sympy.nsimplify("0.25"), 
 sympy.Matrix([[1, 2], [3, 4]]).inv(), sympy.factorint(360), sympy.summation(x, (x, 1, 10))
 str(sympy.Rational(1, 3)), sympy.latex(sympy.sqrt(2) / 2), sympy.sympify("x + 1"), sympy.isprime(97)
 """  # first use loads and caches much of these packages
-OUTPUT_BYTES = 1 << 16  # of each stream
 MEMORY_EXIT = 77
-LIMIT_SIGNALS = (
-    signal.SIGXCPU,
-    signal.SIGXFSZ,
-    signal.SIGKILL,
-)  # the last: by the kernel, out of memory
+REQUEST, STATUS = struct.Struct("d"), struct.Struct("i")  # seconds; exit status, or minus the signal
 
 
-def prepare(isolated: bool, paths: list[str], requests: int, replies: int) -> None:
+def prepare(isolated: bool, paths: list[str], control: socket.socket) -> None:
     """Enter the jail. If isolated, return in process 1 of the new namespaces, whose parent waits."""
     with suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write("1000")  # if memory runs out, programs go first
     if isolated:
         kernel.unshare(jail.NAMESPACES)
-        os.write(replies, b"map\n")
-        os.read(requests, 1)  # the pool has mapped our users
+        control.send(b"map")
+        control.recv(1)  # the pool has mapped our users
         jail.build_view(paths)
         socket.sethostname("sandbox")
         child = os.fork()
         if child:
-            os.close(requests)
-            os.close(replies)
+            control.close()
             os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) & 0xFF)
         jail.become_nobody()
     elif os.getuid() == 0:
@@ -73,10 +85,21 @@ def prepare(isolated: bool, paths: list[str], requests: int, replies: int) -> No
         signal.signal(number, signal.SIG_DFL if isolated else signal.SIG_IGN)
 
 
-def warm_up() -> None:
-    """Import installed packages that programs use, and keep their pages shared with all forks."""
-    for name in WARM:
+def more_modules() -> Iterator[str]:
+    """What programs may import where they cannot open files, beside WARM."""
+    yield from MORE.split()
+    for name in PACKAGES.split():
         with suppress(ImportError):
+            package = importlib.import_module(f"sympy.{name}")
+            for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+                if not {"tests", "benchmarks"} & set(found.name.split(".")):
+                    yield found.name
+
+
+def warm_up(names: Iterable[str]) -> None:
+    """Import installed packages that programs use, and keep their pages shared with all forks."""
+    for name in names:
+        with suppress(ImportError), warnings.catch_warnings(action="ignore"):
             importlib.import_module(name)
     with suppress(ImportError):
         exec(FIRST_USE, {})
@@ -108,15 +131,19 @@ def _execute(code: str) -> int:
         return 1
 
 
-def _program_process(code: str, seconds: float, isolated: bool, paths: list[str], streams: list[int]) -> None:
+def _program_process(
+    handles: list[int], seconds: float, isolated: bool, paths: list[str], processes: int
+) -> None:
     """In the forked child: confine this process, run the program and exit; never returns."""
     status = 1
     try:
-        null = os.open("/dev/null", os.O_RDONLY)
-        for number, stream in enumerate([null, *streams]):
-            os.dup2(stream, number)
+        with open(handles[0], "rb") as file:
+            code = file.read().decode("utf-8", "surrogatepass")
+        end, _ = os.pipe()  # an input without content
+        for number, handle in enumerate([end, *handles[1:]]):
+            os.dup2(handle, number)
         os.closerange(3, 1 << 20)
-        jail.lock(seconds, isolated, paths)
+        jail.lock(seconds, isolated, paths, processes)
         sys.stdin, sys.stdout, sys.stderr = (
             open(number, mode, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
             for number, mode in ((0, "r"), (1, "w"), (2, "w"))
@@ -152,83 +179,60 @@ def end_all(isolated: bool) -> dict[int, int]:
         statuses[process] = status
 
 
-def _watch(process: int, streams: dict[int, bytearray], requests: int, seconds: float) -> str | None:
-    """Read the program's output until it exits; returns `timeout` or `limit` if it must be killed."""
-    handle, deadline = os.pidfd_open(process), time.monotonic() + seconds
+def _watch(process: int, control: socket.socket, isolated: bool) -> None:
+    """Return when the program has exited or the pool wants it to end; exit if the pool is gone."""
+    handle = os.pidfd_open(process)
     poll = select.poll()
-    for descriptor in (handle, *streams):
-        poll.register(descriptor, select.POLLIN)
-    poll.register(requests, 0)  # hang-up only: nobody waits for the result any more
-    try:
-        while True:
-            left = deadline - time.monotonic()
-            ready = dict(poll.poll(left * 1000)) if left > 0 else {}
-            if not ready:
-                return "timeout"
-            if requests in ready:
-                end_all(os.getpid() == 1)
-                os._exit(0)
-            for stream in streams.keys() & ready.keys():
-                data = os.read(stream, OUTPUT_BYTES)
-                if not data:
-                    poll.unregister(stream)
-                streams[stream] += data
-                if len(streams[stream]) > OUTPUT_BYTES:
-                    return "limit"
-            if handle in ready:
-                return None
-    finally:
-        os.close(handle)
+    poll.register(handle, select.POLLIN)
+    poll.register(control, select.POLLIN)
+    ready = dict(poll.poll())
+    os.close(handle)
+    if control.fileno() in ready and not control.recv(1):
+        end_all(isolated)
+        os._exit(0)
 
 
-def run(code: str, seconds: float, isolated: bool, paths: list[str], requests: int) -> dict[str, str]:
-    """Run one program and end all its processes: {"status", "stdout", "stderr"}."""
-    pipes = [os.pipe(), os.pipe()]
-    process = os.fork()
-    if process == 0:
-        _program_process(code, seconds, isolated, paths, [write for _, write in pipes])
-    for _, write in pipes:
-        os.close(write)
-    streams = {read: bytearray() for read, _ in pipes}
-    stopped = _watch(process, streams, requests, seconds)
-    status = os.waitstatus_to_exitcode(end_all(isolated)[process])
-    for read, data in streams.items():
-        while len(data) <= OUTPUT_BYTES and (more := os.read(read, OUTPUT_BYTES)):
-            data += more
-        os.close(read)
-        if len(data) > OUTPUT_BYTES:
-            stopped = stopped or "limit"
-    if stopped is None and (status == MEMORY_EXIT or (status < 0 and -status in LIMIT_SIGNALS)):
-        stopped = "limit"
-    stdout, stderr = (bytes(data[:OUTPUT_BYTES]).decode("utf-8", "replace") for data in streams.values())
-    if stopped is None and status < 0:
-        stderr += f"ended by signal {signal.Signals(-status).name}\n"
-    return {"status": stopped or ("error" if status else "ok"), "stdout": stdout, "stderr": stderr}
+def serve(control: socket.socket, isolated: bool, paths: list[str], load: int) -> None:
+    """Run programs, one after the other, until the pool closes the socket."""
+    while True:
+        request, handles, _, _ = socket.recv_fds(control, REQUEST.size, 3)
+        if not request:
+            return
+        if not handles:  # the wish to end a program that had ended
+            continue
+        processes = jail.PROCESSES + jail.others(isolated, load)
+        process = os.fork()
+        if process == 0:
+            _program_process(handles, *REQUEST.unpack(request), isolated, paths, processes)
+        for handle in handles:
+            os.close(handle)
+        _watch(process, control, isolated)
+        status = os.waitstatus_to_exitcode(end_all(isolated)[process])
+        with suppress(BrokenPipeError):
+            control.send(STATUS.pack(status))
 
 
 def main() -> None:
-    isolated, project = sys.argv[1] == "isolated", sys.argv[2]
-    sys.argv[1:], sys.orig_argv[:] = [], ["python"]  # programs shall not see where the project is
-    requests, replies = os.dup(0), os.dup(1)
-    os.dup2(2, 1)
+    kind = sys.argv.pop()
+    isolated, project = kind != "plain", str(Path(__file__).parents[2])
+    sys.orig_argv[:] = ["python"]  # programs shall not see where the project is
+    control = socket.socket(fileno=os.dup(0))
+    load = os.open("/proc/loadavg", os.O_RDONLY)
     paths = jail.library_paths(project)
     sys.path[:] = [path for path in sys.path if path and os.path.abspath(path) != project]
-    if not isolated:
-        warm_up()  # before the change to a user who may be unable to read the libraries
-    prepare(isolated, paths, requests, replies)
-    if isolated:
-        warm_up()
+    try:
+        if kind == "plain":
+            warm_up(chain(WARM, more_modules()))  # before the change to a user who may not read the libraries
+        prepare(isolated, paths, control)
+    except OSError as error:
+        control.send(json.dumps({"failed": str(error)}).encode())
+        sys.exit(1)
+    if kind == "isolated":
+        warm_up(WARM)
     os.environ.clear()
     os.environ |= {"HOME": jail.SCRATCH, "TMPDIR": jail.SCRATCH, "LANG": "C.UTF-8", "OMP_NUM_THREADS": "1"}
-    os.write(replies, json.dumps({"missing": jail.missing(isolated)}).encode() + b"\n")
-    with open(requests, "rb") as lines, open(replies, "wb") as answers:
-        for line in lines:  # no variable here holds a result: the next program could read it in this frame
-            request = json.loads(line)
-            answers.write(
-                json.dumps(run(request["code"], request["seconds"], isolated, paths, requests)).encode()
-                + b"\n"
-            )
-            answers.flush()
+    control.send(json.dumps({"missing": jail.missing(isolated)}).encode())
+    serve(control, isolated, paths, load)
 
 
 if __name__ == "__main__":

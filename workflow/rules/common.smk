@@ -11,6 +11,7 @@ from pipeline.common.arguments import pack
 from pipeline.common.errors import InputError
 from pipeline.config.root import Config, ConfigError
 from pipeline.plan.refusals import refusals
+from pipeline.sandbox.pool import NoNamespaces, check
 from pipeline.stages import NAMES, STAGES
 from pipeline.status import summary
 from workflow import preempted
@@ -35,9 +36,22 @@ onstart:
         raise WorkflowError(f"bring these files first, or change the keys: {'; '.join(dict.fromkeys(GRAPH.missing))}")
     if workflow.executor_plugin.name == "slurm":
         preempted.watch(Path.cwd())
+    if will_run_programs():
+        try:
+            check(SANDBOX.weak)
+        except NoNamespaces as error:
+            raise WorkflowError(str(error))
 
 
 RESULTS = f"results/{GRAPH.config.run}"
+SANDBOX = GRAPH.config.sections["sandbox"]
+
+
+def will_run_programs():
+    """Whether a job of this run is to run programs that a model writes, on this machine."""
+    jobs = [job for job in workflow.dag.needrun_jobs() if job.rule.name == "evaluate_model"]
+    nodes = [GRAPH.nodes[f"evaluate/{job.wildcards.model}"] for job in jobs]
+    return workflow.local_exec and any(node.kind(**node.section).runs_programs for node in nodes)
 
 
 def marks(*stages):
@@ -81,11 +95,16 @@ def arguments(stage, pattern):
         words += ["--config", json.dumps(node.section, sort_keys=True, ensure_ascii=False)]
         for word in pack([(key, path_of(source)) for key, source in node.inputs]):
             words += ["--input", word]
-        each = max(1, threads // ranks_of(stage, node.launch))
-        return shlex.join([*words, "--launch", json.dumps(node.launch.model_dump(mode="json") | {"threads": each})])
+        return shlex.join([*words, "--launch", launch(node, max(1, threads // ranks_of(stage, node.launch)))])
 
     return params
 
 
 def path_of(source):
     return f"{RESULTS}/{source.node}/data/{source.path}".rstrip("/") if isinstance(source, Result) else source
+
+
+def launch(node, threads):
+    """How a program runs: no part of what it makes."""
+    sandbox = {"weak_sandbox": SANDBOX.weak} if node.stage == "evaluate" else {}
+    return json.dumps(node.launch.model_dump(mode="json") | {"threads": threads} | sandbox)
