@@ -10,7 +10,7 @@ import threading
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from conftest import ROOT
+from conftest import ROOT, copy_checkout
 from crawl_warcs import html, program, record, write_warc
 
 from pipeline.common.identity import Digests, digest_of
@@ -221,6 +221,23 @@ def test_a_result_made_from_a_signed_address_does_not_show_the_signature(tmp_pat
         assert "SECRET" not in path.read_text(), path
     (found,) = {row["warc_file"] for row in read_table(tmp_path / "out" / "records.parquet").to_pylist()}
     assert found == "a.warc.gz"
+
+
+def test_a_signed_address_is_on_no_command_line_and_in_no_file_for_others(tmp_path, server_of_files):
+    checkout = copy_checkout(tmp_path)
+    url = f"{with_user(server_of_files['address'])}missing.warc.gz{CREDENTIALS}"
+    (tmp_path / "signed.yaml").write_text(json.dumps({"crawl": {"warc": [url]}}))
+    overlays = ["configs/demo.yaml", "signed.yaml"]
+    done = checkout.snakemake("--printshellcmds", "crawl", overlays=overlays)
+    assert "missing.warc.gz: not found" in done.stdout and "--input warc=@work/addresses/" in done.stdout
+    assert "SECRET" not in done.stdout
+    made = [path for name in (".snakemake", "results", "work") for path in (tmp_path / name).rglob("*")]
+    holding = [path for path in made if path.is_file() and b"SECRET" in path.read_bytes()]
+    assert [path.parent for path in holding] == [tmp_path / "work/addresses"]
+    assert holding[0].stat().st_mode & 0o077 == 0
+    (tmp_path / "signed.yaml").write_text(json.dumps({"crawl": {"warc": {url: 1}}}))
+    done = checkout.snakemake("--dry-run", overlays=overlays)
+    assert "config key crawl.warc" in done.stdout and "SECRET" not in done.stdout
 
 
 def test_the_query_of_an_address_counts_for_what_a_result_is():

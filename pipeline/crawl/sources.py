@@ -263,5 +263,7 @@ def _delay(error: Exception, attempt: int) -> float:
 
 def _is_absent(error: Exception) -> bool:
     """Whether the server has no such file; fsspec raises the same error for an unreachable server."""
-    cause = error.__cause__
-    return isinstance(error, FileNotFoundError) and (cause is None or getattr(cause, "status", None) == 404)
+    cause: BaseException | None = error
+    while isinstance(cause, FileNotFoundError):  # two of them for an address with a query
+        cause = cause.__cause__
+    return cause is not error and (cause is None or getattr(cause, "status", None) == 404)
