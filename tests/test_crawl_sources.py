@@ -3,14 +3,17 @@
 import gzip
 import http.server
 import json
+import socket
+import ssl
 import subprocess
 import sys
 import threading
 
+import aiohttp
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from conftest import ROOT
+from conftest import ROOT, copy_checkout
 from crawl_warcs import html, program, record, write_warc
 
 from pipeline.common.identity import Digests, digest_of
@@ -223,6 +226,22 @@ def test_a_result_made_from_a_signed_address_does_not_show_the_signature(tmp_pat
     assert found == "a.warc.gz"
 
 
+def test_a_signed_address_is_on_no_command_line_and_in_no_file_for_others(tmp_path, server_of_files):
+    checkout = copy_checkout(tmp_path)
+    url = f"{with_user(server_of_files['address'])}missing.warc.gz{CREDENTIALS}"
+    (tmp_path / "signed.yaml").write_text(json.dumps({"crawl": {"warc": [url]}}))
+    overlays = ["configs/demo.yaml", "signed.yaml"]
+    done = checkout.snakemake("--printshellcmds", "crawl", overlays=overlays)
+    assert "missing.warc.gz: not found" in done.stdout and "--input warc=@work/addresses/" in done.stdout
+    assert "SECRET" not in done.stdout
+    made = [path for name in (".snakemake", "results", "work") for path in (tmp_path / name).rglob("*")]
+    (kept,) = [path for path in made if path.is_file() and b"SECRET" in path.read_bytes()]
+    assert kept.parent == tmp_path / "work/addresses" and kept.stat().st_mode & 0o077 == 0
+    (tmp_path / "signed.yaml").write_text(json.dumps({"crawl": {"warc": {url: 1}}}))
+    done = checkout.snakemake("--dry-run", overlays=overlays)
+    assert "config key crawl.warc" in done.stdout and "SECRET" not in done.stdout
+
+
 def test_the_query_of_an_address_counts_for_what_a_result_is():
     one, other = (digest_of(f"https://host/get?file={name}", Digests()) for name in "ab")
     assert one != other and "file=" not in one + other
@@ -230,7 +249,7 @@ def test_the_query_of_an_address_counts_for_what_a_result_is():
 
 @pytest.fixture
 def server_of_files(monkeypatch):
-    """`files[path] = bytes, or a redirect's target`; `files["address"]`."""
+    """`files[path] = bytes, or a redirect's target`; `files["address"]`, `files["handler"]`."""
     files = {}
 
     class Answers(Server):
@@ -249,7 +268,7 @@ def server_of_files(monkeypatch):
     monkeypatch.setattr(sources.time, "sleep", lambda seconds: None)
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        files["address"] = f"http://127.0.0.1:{server.server_port}/"
+        files["address"], files["handler"] = f"http://127.0.0.1:{server.server_port}/", Answers
         yield files
         server.shutdown()
 
@@ -310,7 +329,7 @@ def test_lists_may_name_files_of_their_own_server_and_of_the_base(server_of_file
     assert found == [f"{address}a.gz", "https://host/b.gz", "https://host/c.gz"]
 
 
-def test_redirects_lead_only_to_their_own_server(tmp_path, server_of_files):
+def test_http_redirects_lead_only_to_their_own_server(tmp_path, server_of_files):
     write_warc(tmp_path / "a.warc.gz", RECORDS)
     address = server_of_files["address"]
     server_of_files |= {"/a.warc.gz": (tmp_path / "a.warc.gz").read_bytes(), "/same": "/a.warc.gz"}
@@ -321,6 +340,48 @@ def test_redirects_lead_only_to_their_own_server(tmp_path, server_of_files):
         with pytest.raises(InputError, match="redirects to") as error:
             read(address + name)
         assert "SECRET" not in str(error.value)
+
+
+@pytest.fixture
+def secure_server(tmp_path, monkeypatch, server_of_files):
+    """The address by https of a server of files; `hub` and `cdn` are names of this machine."""
+    key, pem = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    make = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=hub", "-days", "2"]
+    make += ["-addext", "subjectAltName=DNS:hub,DNS:cdn", "-keyout", key, "-out", pem]
+    subprocess.run(make, check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pem, key)
+    monkeypatch.setattr(aiohttp.connector, "_SSL_CONTEXT_VERIFIED", ssl.create_default_context(cafile=pem))
+    real = socket.getaddrinfo
+    monkeypatch.setattr(socket, "getaddrinfo", lambda host, *rest: real("127.0.0.1", *rest))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), server_of_files["handler"]) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"https://hub:{server.server_port}/"
+        server.shutdown()
+
+
+def test_https_redirects_may_lead_to_another_public_server_and_to_no_internal_one(
+    tmp_path, monkeypatch, server_of_files, secure_server
+):
+    write_warc(tmp_path / "a.warc.gz", RECORDS)
+    other = secure_server.replace("hub", "cdn") + "a.warc.gz?signature=SECRET"
+    server_of_files |= {"/a.warc.gz?signature=SECRET": (tmp_path / "a.warc.gz").read_bytes(), "/far": other}
+    server_of_files |= {"/plain": server_of_files["address"], "/file": "file:///etc/passwd"}
+    server_of_files["/cloud"] = "https://169.254.169.254/x"
+    with pytest.raises(InputError, match="redirects to cdn, which is not a public server") as error:
+        read(f"{secure_server}far")
+    assert "SECRET" not in str(error.value)
+    for name in ("plain", "file", "cloud"):
+        with pytest.raises(InputError, match="name that server instead"):
+            read(secure_server + name)
+    monkeypatch.setattr(sources, "_is_public", lambda address: address == "127.0.0.1")
+    assert len(read(f"{secure_server}far")[0]) == 5
+
+
+def test_internal_addresses_are_not_public():
+    internal = ["10.1.2.3", "100.64.0.1", "fd00::1", "::ffff:10.0.0.1", "169.254.169.254", "::1"]
+    assert not any(map(sources._is_public, internal)) and sources._is_public("93.184.215.14")
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from glob import glob
 from pathlib import Path
 from typing import Any
 
+from pipeline.common.addresses import public
 from pipeline.common.manifest import fingerprint
 from pipeline.common.stage import InputError
 from pipeline.config.crawl import DEDUP_ONLY, EXTRACT_ONLY
@@ -116,7 +117,7 @@ class Graph:
             else:
                 files = sorted(glob(source)) or self._expected(source, where)
                 if not files:
-                    raise ConfigError(f"config key {where}: {source}: no such file")
+                    raise ConfigError(f"config key {where}: {public(source)}: no such file")
                 found += files
         return found
 

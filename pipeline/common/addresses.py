@@ -1,6 +1,9 @@
 """Addresses as they may be shown: without what may be a secret."""
 
+import hashlib
+import os
 import re
+from pathlib import Path
 
 ADDRESS = re.compile(r"[A-Za-z][\w+.-]*://[^\s'\"<>]+")
 
@@ -22,3 +25,19 @@ def public(path: str) -> str:
 def scrub(text: str) -> str:
     """A message, e.g. of a network library, with all addresses in it made public."""
     return ADDRESS.sub(lambda match: public(match[0]), text)
+
+
+def kept(address: str, folder: Path) -> str:
+    """`@FILE` for an address with what may be a secret: a file in `folder` that only its owner may read. Any
+    other address or path as it is.
+    """
+    if address == public(address):
+        return address
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / hashlib.sha256(address.encode()).hexdigest()[:16]
+    if not file.exists():
+        partial = file.with_suffix(f".{os.getpid()}")
+        partial.touch(0o600)
+        partial.write_text(address)
+        partial.rename(file)
+    return f"@{file}"

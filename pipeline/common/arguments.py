@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
+from pipeline.common.addresses import scrub
 from pipeline.common.errors import InputError
 from pipeline.config.section import Section
 
@@ -27,7 +28,11 @@ def parser(stage: str, section: type[Section], about: str = "") -> argparse.Argu
     parser.add_argument("--instance", default=stage, help="name of this instance, e.g. a model's name")
     parser.add_argument("--config", default="{}", help="the section as JSON, or @FILE")
     parser.add_argument(
-        "--input", action="append", default=[], metavar="KEY=PATH", help="an input; may repeat"
+        "--input",
+        action="append",
+        default=[],
+        metavar="KEY=PATH",
+        help="an input, or KEY=@FILE with its address; may repeat",
     )
     place = parser.add_mutually_exclusive_group(required=True)
     place.add_argument("--output", type=Path, help="final folder; appears only when complete")
@@ -56,7 +61,8 @@ def read_section(text: str, stage: str, section: type[S]) -> S:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join([stage, *map(str, first["loc"])])
-        raise InputError(f"config key {where}: {first['msg']} (got {first.get('input')!r})") from error
+        given = scrub(repr(first.get("input")))
+        raise InputError(f"config key {where}: {first['msg']} (got {given})") from error
     except (OSError, json.JSONDecodeError) as error:
         raise InputError(f"--config: {error}") from error
 
@@ -76,8 +82,15 @@ def read_inputs(pairs: list[str]) -> dict[str, list[str]]:
         name, separator, path = pair.partition("=")
         if not separator:
             raise InputError(f"--input {pair}: expected KEY=PATH")
-        inputs.setdefault(name, []).extend(unpack(path))
+        inputs.setdefault(name, []).extend([_kept(path)] if path.startswith("@") else unpack(path))
     return inputs
+
+
+def _kept(word: str) -> str:
+    try:
+        return Path(word[1:]).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"--input {word}: not a file with an address ({error})") from error
 
 
 def pack(pairs: list[tuple[str, str]]) -> list[str]:

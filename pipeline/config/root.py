@@ -11,6 +11,7 @@ from typing import Any, Literal
 import yaml
 from pydantic import ValidationError
 
+from pipeline.common.addresses import scrub
 from pipeline.config.evaluate import BenchmarkNode, Mode
 from pipeline.config.launch import LaunchSection
 from pipeline.config.sandbox import SandboxSection
@@ -71,7 +72,7 @@ def check_name(name: Any, where: str) -> None:
 def validated(model: type[Section], values: Any, where: str) -> Any:
     """`values` as a `model`, or a one-line `ConfigError`."""
     if not isinstance(values, dict):
-        raise ConfigError(f"config key {where}: expected a mapping, got {values!r}")
+        raise ConfigError(f"config key {where}: expected a mapping, got {scrub(repr(values))}")
     for name in values:
         if name not in model.model_fields:
             raise ConfigError(
@@ -82,7 +83,8 @@ def validated(model: type[Section], values: Any, where: str) -> Any:
     except ValidationError as error:
         first = error.errors()[0]
         path = ".".join([where, *map(str, first["loc"])])
-        raise ConfigError(f"config key {path}: {first['msg']} (got {first.get('input')!r})") from error
+        given = scrub(repr(first.get("input")))
+        raise ConfigError(f"config key {path}: {first['msg']} (got {given})") from error
 
 
 def benchmark_file(name: str) -> dict[str, Any]:

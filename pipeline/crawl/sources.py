@@ -4,8 +4,8 @@ Remote files (https, s3, whatever fsspec supports) are read forward in large ran
 from where it stopped, with growing delays, and not before the server allows it (`Retry-After`).
 
 A server is not trusted: its lists lead only to itself or the server of the configured base, its redirects
-only to itself, and lists are bounded. Messages and lineage show addresses without user and query, which may
-be secret.
+to itself or by https to another public server, and lists are bounded. Messages and lineage show addresses
+without user and query, which may be secret.
 """
 
 import glob
@@ -17,6 +17,7 @@ import time
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -145,20 +146,46 @@ def read_lines(path: str) -> Iterator[str]:
 
 
 async def _client(loop: Any = None, **options: Any) -> Any:
-    """An HTTP session that follows no redirect to another server."""
+    """An HTTP session that follows a redirect to the same server, or by https to another public one."""
     import aiohttp
     from yarl import URL
+
+    elsewhere: dict[str, str] = {}  # hosts that redirects led to, and from which address
+
+    class Resolver(aiohttp.ThreadedResolver):
+        async def resolve(self, host: str, *arguments: Any, **names: Any) -> Any:
+            found = await super().resolve(host, *arguments, **names)
+            if host in elsewhere and not all(_is_public(one["host"]) for one in found):
+                raise InputError(f"{elsewhere[host]}: redirects to {host}, which is not a public server")
+            return found
 
     async def on_redirect(session: Any, context: Any, step: Any) -> None:
         headers, own = step.response.headers, step.url.origin()
         target = step.url.join(URL(headers.get("Location") or headers.get("URI", "")))
-        if not target.host or target.origin() not in (own, own.with_scheme("https")):
+        if target.host and target.origin() in (own, own.with_scheme("https")):
+            return
+        if not target.host or not own.scheme == target.scheme == "https" or _is_number(target.host):
             shown = public(str(target))
             raise InputError(f"{public(str(step.url))}: redirects to {shown}; name that server instead")
+        elsewhere[target.host] = public(str(step.url))
 
     trace = aiohttp.TraceConfig()
     trace.on_request_redirect.append(on_redirect)
-    return aiohttp.ClientSession(loop=loop, trace_configs=[trace], **options)
+    # Without a cache each connection asks the resolver, so a name cannot change its address after the check.
+    connector = aiohttp.TCPConnector(resolver=Resolver(), use_dns_cache=False)
+    return aiohttp.ClientSession(loop=loop, trace_configs=[trace], connector=connector, **options)
+
+
+def _is_number(host: str) -> bool:
+    try:
+        return bool(ip_address(host))
+    except ValueError:
+        return False
+
+
+def _is_public(address: str) -> bool:
+    """Whether an IP address is on the public Internet, and not of this machine or a private network."""
+    return ip_address(address).is_global
 
 
 class RemoteFile(io.RawIOBase):
@@ -263,5 +290,7 @@ def _delay(error: Exception, attempt: int) -> float:
 
 def _is_absent(error: Exception) -> bool:
     """Whether the server has no such file; fsspec raises the same error for an unreachable server."""
-    cause = error.__cause__
-    return isinstance(error, FileNotFoundError) and (cause is None or getattr(cause, "status", None) == 404)
+    cause: BaseException | None = error
+    while isinstance(cause, FileNotFoundError):  # two of them for an address with a query
+        cause = cause.__cause__
+    return cause is not error and (cause is None or getattr(cause, "status", None) == 404)

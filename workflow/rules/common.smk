@@ -7,8 +7,10 @@ from pathlib import Path
 
 sys.path.insert(0, workflow.basedir)
 
+from pipeline.common.addresses import kept
 from pipeline.common.arguments import pack
 from pipeline.common.errors import InputError
+from pipeline.common.stage import WORK
 from pipeline.config.root import Config, ConfigError
 from pipeline.plan.refusals import refusals
 from pipeline.sandbox.pool import NoNamespaces, check
@@ -101,7 +103,9 @@ def arguments(stage, pattern):
 
 
 def path_of(source):
-    return f"{RESULTS}/{source.node}/data/{source.path}".rstrip("/") if isinstance(source, Result) else source
+    if isinstance(source, Result):
+        return f"{RESULTS}/{source.node}/data/{source.path}".rstrip("/")
+    return kept(source, WORK / "addresses")  # no command line and no message of Snakemake shows a signature
 
 
 def launch(node, threads):
