@@ -220,12 +220,12 @@ def main() -> None:
     load = os.open("/proc/loadavg", os.O_RDONLY)
     paths = jail.library_paths(project)
     sys.path[:] = [path for path in sys.path if path and os.path.abspath(path) != project]
+    if kind == "plain":
+        warm_up(chain(WARM, more_modules()))  # before the change to a user who may not read the libraries
     try:
-        if kind == "plain":
-            warm_up(chain(WARM, more_modules()))  # before the change to a user who may not read the libraries
         prepare(isolated, paths, control)
     except OSError as error:
-        control.send(json.dumps({"failed": str(error)}).encode())
+        control.send(json.dumps({"refused": str(error)}).encode())
         sys.exit(1)
     if kind == "isolated":
         warm_up(WARM)

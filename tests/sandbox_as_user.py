@@ -1,0 +1,41 @@
+"""Run all attacks as whoever starts this: `python tests/sandbox_as_user.py isolated|plain FOLDER`.
+
+Prints JSON: the number of the user, the layers that are missing, the outcome of each attack by name, and what
+the attacks changed in FOLDER, which is empty at the start.
+"""
+
+import json
+import os
+import sys
+from contextlib import nullcontext
+from dataclasses import asdict
+from pathlib import Path
+
+from sandbox_attacks import ESCAPES, outside, plain, state
+
+from pipeline.sandbox.pool import Sandbox
+
+THREADS = "from threading import Thread\nThread(target=print, args=('from a thread',)).start()"
+
+
+def main() -> None:
+    kind, folder = sys.argv[1], Path(sys.argv[2])
+    with plain() if kind == "plain" else nullcontext():
+        sandbox = Sandbox(1, weak=True)
+    with outside(folder) as world, sandbox:
+        before = state(folder)
+        programs = [code.format(**world) for code in ESCAPES.values()]
+        *outcomes, threads = map(asdict, sandbox.run([*programs, THREADS], 5.0))
+        after = state(folder)
+        found = {
+            "user": os.getuid(),
+            "missing": sandbox.missing,
+            "outcomes": dict(zip(ESCAPES, outcomes, strict=True)),
+            "threads": threads["stdout"],
+            "changed": [name for name in {**before, **after} if before.get(name) != after.get(name)],
+        }
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
