@@ -107,7 +107,7 @@ ESCAPES = {
     "netlink": "import socket; socket.socket(16, 3, 0); print('ESCAPED')",
     "names": "import socket; socket.getaddrinfo('example.com', 80); print('ESCAPED')",
     # privileges and the kernel
-    "become root": "import os; os.setuid(0); print('ESCAPED')",
+    "become another user": "import os; os.setuid(0 if os.getuid() else 1); print('ESCAPED')",
     "a user namespace of its own": "{call}\nprint('ESCAPED' * (call(272, 0x10000000) == 0))",
     "a user namespace by clone": (
         "{call}\ngot = call(56, 0x10000000 | 17, 0, 0, 0, 0)\nprint('ESCAPED' * (got >= 0))"

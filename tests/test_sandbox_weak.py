@@ -44,60 +44,58 @@ def test_a_missing_layer_is_named_on_standard_error_at_the_start(capfd):
     assert "sandbox: no namespaces" in capfd.readouterr().err
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root loses the right to change its user")
-def test_root_that_cannot_change_its_user_is_told_so_without_a_traceback():
-    code = (
-        "from pipeline.sandbox import pool\nstart = pool.Worker._start\n"
-        "pool.Worker._start = lambda self, kind: start(self, kind) if kind == 'plain' else 'switched off'\n"
-        "with pool.Sandbox(1, weak=True) as sandbox:\n"
-        "    print([one.stdout for one in sandbox.run(['print(2)'], 9)])"
-    )
-    command = ["setpriv", "--inh-caps=-setgid", "--bounding-set=-setgid", sys.executable, "-c", code]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.stdout == "['2\\n']\n" and "Traceback" not in done.stderr, done.stderr
-    assert "sandbox: no change of user" in done.stderr
-
-
 RUNS = "import os, numpy, sandbox_as_user; sys.exit(not os.access(sys.executable, os.X_OK))"
-ORDINARY = 12345  # number of a user who has nothing here
-AS_USER = (
-    ["setpriv", f"--reuid={ORDINARY}", f"--regid={ORDINARY}", "--clear-groups"] if os.getuid() == 0 else []
+ROOT_USER, ORDINARY = 0, 12345  # the latter has nothing here
+SETPRIV = {
+    ROOT_USER: ["setpriv", "--inh-caps=-setgid", "--bounding-set=-setgid"],  # it cannot change its user
+    ORDINARY: ["setpriv", f"--reuid={ORDINARY}", f"--regid={ORDINARY}", "--clear-groups"],
+}
+
+
+@pytest.fixture(
+    scope="module", params=[(kind, user) for kind in ("isolated", "plain") for user in SETPRIV], ids=str
 )
-
-
-@pytest.fixture(scope="module", params=["isolated", "plain"])
-def as_user(request):
-    """What all attacks did that an ordinary user ran, on that user's own files."""
-    if request.param == "isolated" and WEAK:
+def attacked(request):
+    """What all attacks did in a sandbox of an ordinary user, or of root without the right to change its user,
+    on files of that user.
+    """
+    kind, user = request.param
+    if kind == "isolated" and WEAK:
         pytest.skip("this system allows no namespaces")
+    if user == ROOT_USER and os.getuid() != ROOT_USER:
+        pytest.skip("only root can run as root")
+    prefix = SETPRIV[user] if os.getuid() == ROOT_USER else []
     code = f"import sys; sys.path[:0] = {[str(ROOT), str(ROOT / 'tests'), sysconfig.get_path('purelib')]!r}\n"
-    interpreters = [[*AS_USER, path, "-c"] for path in (sys.executable, "/usr/bin/python3")]
+    interpreters = [[*prefix, path, "-c"] for path in (sys.executable, "/usr/bin/python3")]
     usable = [
         start
         for start in interpreters
         if subprocess.run([*start, code + RUNS], cwd="/", stderr=subprocess.DEVNULL).returncode == 0
     ]
     if not usable:
-        pytest.skip("an ordinary user has no interpreter that reads this project")
+        pytest.skip("this user has no interpreter that reads this project")
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
-        if AS_USER:
-            os.chown(folder, ORDINARY, ORDINARY)
-        command = [*usable[0], f"{code}import sandbox_as_user; sandbox_as_user.main()", request.param, folder]
+        if prefix:
+            os.chown(folder, user, user)
+        command = [*usable[0], f"{code}import sandbox_as_user; sandbox_as_user.main()", kind, folder]
         done = subprocess.run(command, cwd="/", capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr
+    found = json.loads(done.stdout)
+    assert found["user"] == (user if prefix else os.getuid())
+    return kind, found
 
 
-def test_a_sandbox_of_an_ordinary_user_changes_nothing_and_has_threads(as_user, request):
-    assert as_user["user"] == (ORDINARY if AS_USER else os.getuid()) and as_user["changed"] == []
-    isolated = request.node.callspec.params["as_user"] == "isolated"
-    assert isolated == (not any("namespaces" in layer for layer in as_user["missing"]))
-    assert as_user["threads"] == "from a thread\n"
+def test_a_sandbox_of_another_user_changes_nothing_and_has_threads(attacked):
+    kind, found = attacked
+    assert found["changed"] == [] and found["threads"] == "from a thread\n"
+    missing = " ".join(found["missing"])
+    assert ("no namespaces" in missing) == (kind == "plain")
+    assert ("no change of user" in missing) == (kind == "plain" and found["user"] == ROOT_USER)
 
 
 @pytest.mark.parametrize("name", ESCAPES)
-def test_no_attack_of_an_ordinary_users_program_gets_out(as_user, name):
-    outcome = as_user["outcomes"][name]
+def test_no_attack_in_a_sandbox_of_another_user_gets_out(attacked, name):
+    outcome = attacked[1]["outcomes"][name]
     assert "ESCAPED" not in outcome["stdout"]
     assert outcome["status"] in ("ok", "error"), outcome
     assert not re.search("(Name|Syntax|ModuleNotFound)Error", outcome["stderr"]), outcome["stderr"]

@@ -58,20 +58,16 @@ class Outcome:
 def _map_users(process: int) -> None:
     """Map two users into the worker's user namespace: ours, who may read the libraries, and nobody.
 
-    Without the privilege for two, map ours to nobody.
+    Without the privilege for two, map ours to nobody; likewise groups.
     """
-    us, group = os.getuid(), os.getgid()
-    folder = f"/proc/{process}"
-    try:
-        for name, own in (("uid_map", us), ("gid_map", group)):
-            with open(f"{folder}/{name}", "w") as file:
-                file.write(f"0 {own} 1\n{NOBODY} {NOBODY} 1\n")
-    except OSError:
-        with open(f"{folder}/setgroups", "w") as file:
-            file.write("deny")
-        for name, own in (("uid_map", us), ("gid_map", group)):
-            with open(f"{folder}/{name}", "w") as file:
-                file.write(f"{NOBODY} {own} 1\n")
+    folder = Path(f"/proc/{process}")
+    for name, own in (("uid_map", os.getuid()), ("gid_map", os.getgid())):
+        try:
+            (folder / name).write_text(f"0 {own} 1\n{NOBODY} {NOBODY} 1\n")
+        except OSError:
+            if name == "gid_map":
+                (folder / "setgroups").write_text("deny")
+            (folder / name).write_text(f"{NOBODY} {own} 1\n")
 
 
 class Worker:

@@ -65,7 +65,8 @@ def prepare(isolated: bool, paths: list[str], control: socket.socket) -> None:
     if isolated:
         kernel.unshare(jail.NAMESPACES)
         control.send(b"map")
-        control.recv(1)  # the pool has mapped our users
+        if not control.recv(1):  # the pool has mapped our users
+            os._exit(1)  # it could not
         jail.build_view(paths)
         socket.sethostname("sandbox")
         child = os.fork()
