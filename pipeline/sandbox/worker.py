@@ -44,7 +44,8 @@ assumptions calculus combinatorics concrete crypto discrete functions geometry i
 ntheory polys sets series simplify solvers stats
 """  # of sympy
 FIRST_USE = """
-import sympy
+import numpy, sympy
+numpy.linalg.solve([[2, 1], [1, 3]], [3, 5]), numpy.linalg.inv(numpy.eye(2)) @ numpy.arange(2)
 x, y = sympy.symbols("x y")
 sympy.solve([x + y - 3, x - y - 1], [x, y]), sympy.solve(x**2 - 3 * x + 1, x)
 sympy.solve(sympy.Eq(2 * x, 3), x)
