@@ -2,8 +2,23 @@
 """Programs that try to get out of the sandbox, by name. Each prints ESCAPED if it had its effect.
 
 `{secret}` is a file outside, `{folder}` its folder, `{process}` the parent's process number, `{port}` an
-open TCP port of this machine, `{call}` lines that define `call(number, ...)`: a raw system call.
+open TCP port of this machine, `{abstract}` a unix socket without a file, `{key}` the key of shared memory,
+`{host}` this machine's name, `{call}` lines that define `call(number, ...)`: a raw system call. `outside`
+makes all these.
 """
+
+import ctypes
+import os
+import platform
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pipeline.sandbox.pool import Worker
+
+ROOT = Path(__file__).resolve().parents[1]
 
 CALL = """
 import ctypes, os, platform
@@ -22,19 +37,19 @@ ESCAPES = {
     "import the project from its folder": (
         "import sys; sys.path.insert(0, '{project}')\n"
         "for name in [n for n in sys.modules if n.startswith('pipeline')]: del sys.modules[name]\n"
-        "import pipeline.common.rows; print('ESCAPED')"
+        "try:\n    import pipeline.common.rows; print('ESCAPED')\nexcept ModuleNotFoundError:\n    pass"
     ),
     "write beside the secret": "open('{folder}/left', 'w').write('x'); print('ESCAPED')",
     "write into the libraries": (
-        "import math, sympy, os\nopen(os.path.join(os.path.dirname(sympy.__file__), 'left.py'), 'w')"
+        "import os, statistics\nopen(os.path.join(os.path.dirname(statistics.__file__), 'left.py'), 'w')"
         ".write('x'); print('ESCAPED')"
     ),
-    "remove a library": "import sympy, os; os.remove(sympy.__file__); print('ESCAPED')",
+    "remove a library": "import statistics, os; os.remove(statistics.__file__); print('ESCAPED')",
     "symlink in the scratch folder to a secret": (
         "import os; os.symlink('{secret}', 'link'); print('ESCAPED' * len(open('link').read()))"
     ),
     "hard link to a secret": "import os; os.link('{secret}', 'link'); print('ESCAPED')",
-    "hard link to a library": "import os, sympy; os.link(sympy.__file__, 'link'); print('ESCAPED')",
+    "hard link to a library": "import os, statistics; os.link(statistics.__file__, 'link'); print('ESCAPED')",
     "race of symlinks": (
         "import os, threading\nopen('plain', 'w').write('x')\n"
         "def swap():\n    for _ in range(300):\n        os.symlink('{secret}', 'next'); os.replace('next', 'a')\n"
@@ -55,7 +70,8 @@ ESCAPES = {
     # the parent, other processes
     "environment of the parent": "open('/proc/{process}/environ').read(); print('ESCAPED')",
     "environment of anyone": (
-        "import glob\nfor path in glob.glob('/proc/*/environ'):\n    open(path).read(); print('ESCAPED')"
+        "import os\nfor name in os.listdir('/proc'):\n    if name.isdigit():\n"
+        "        open(f'/proc/{{name}}/environ').read(); print('ESCAPED')"
     ),
     "own environment": "import os; print('ESCAPED' * ('CANARY' in str(os.environ)))",
     "memory of the parent": "open('/proc/{process}/mem', 'r+b'); print('ESCAPED')",
@@ -79,7 +95,7 @@ ESCAPES = {
     "slow the worker down": "import os; os.setpriority(os.PRIO_PROCESS, os.getppid(), 19); print('ESCAPED')",
     "pin the worker": "import os; os.sched_setaffinity(os.getppid(), [0]); print('ESCAPED')",
     "file handle of another process": "{call}\nprint('ESCAPED' * (call(434, {process}, 0) >= 0 or call(438, 3, 0, 0) >= 0))",
-    "run another program": "import subprocess; subprocess.run(['/bin/true'], check=True); print('ESCAPED')",
+    "run another program": "import os; print('ESCAPED' * (os.spawnv(os.P_WAIT, '/bin/true', ['true']) == 0))",
     "run the interpreter": "import os, sys; os.execv(sys.executable, ['python', '-c', 'print(\"ESCAPED\")'])",
     "start a shell": "import os; print('ESCAPED' * (os.system('true') == 0))",
     # network
@@ -89,9 +105,9 @@ ESCAPES = {
     "unix socket": "import socket; socket.socket(socket.AF_UNIX).bind('socket'); print('ESCAPED')",
     "abstract socket": "import socket; socket.socket(socket.AF_UNIX).bind('\\0canary'); print('ESCAPED')",
     "netlink": "import socket; socket.socket(16, 3, 0); print('ESCAPED')",
-    "names": "import urllib.request; urllib.request.urlopen('http://example.com', timeout=1); print('ESCAPED')",
+    "names": "import socket; socket.getaddrinfo('example.com', 80); print('ESCAPED')",
     # privileges and the kernel
-    "become root": "import os; os.setuid(0); print('ESCAPED')",
+    "become another user": "import os; os.setuid(0 if os.getuid() else 1); print('ESCAPED')",
     "a user namespace of its own": "{call}\nprint('ESCAPED' * (call(272, 0x10000000) == 0))",
     "a user namespace by clone": (
         "{call}\ngot = call(56, 0x10000000 | 17, 0, 0, 0, 0)\nprint('ESCAPED' * (got >= 0))"
@@ -123,6 +139,68 @@ ESCAPES = {
     "touch a device": "import os; os.utime('/dev/null'); print('ESCAPED')",
     "asynchronous input": "{call}\ncontext = ctypes.c_ulong(0)\nprint('ESCAPED' * (call(206, 9, ctypes.byref(context)) == 0))",
     "project in the arguments": "import sys; print('ESCAPED' * ('{project}' in str(sys.orig_argv + sys.argv)))",
+    # calls that reach files, processes and the kernel past the usual ways
+    "look for a file": "import os; os.stat('{secret}'); print('ESCAPED')",
+    "look for a file by access": "import os; print('ESCAPED' * os.access('{secret}', os.F_OK))",
+    "look for a file by statx": "{call}\nprint('ESCAPED' * (call(332, -100, b'{secret}', 0, 2047, bytes(512)) == 0))",
+    "look for a file by openat2": "{call}\nprint('ESCAPED' * (call(437, -100, b'{secret}', bytes(24), 24) >= 0))",
+    "look for a file by its handle": (
+        "{call}\nhandle = ctypes.create_string_buffer(b'\\x80', 136)\n"
+        "print('ESCAPED' * (call(303, -100, b'{secret}', handle, bytes(8), 0) == 0))"
+    ),
+    "look at the disk": "import os; os.statvfs('{folder}'); print('ESCAPED')",
+    "wait for a change": "{call}\nprint('ESCAPED' * (call(254, call(253), b'{secret}', 4095) >= 0))",
+    "where a link leads": "import os; os.readlink('/proc/{process}/exe'); print('ESCAPED')",
+    "who runs": "import os; print('ESCAPED' * ('{process}' in os.listdir('/proc')))",
+    "command line of the parent": "open('/proc/{process}/cmdline').read(); print('ESCAPED')",
+    "own command line": "print('ESCAPED' * ('{project}' in open('/proc/self/cmdline').read()))",
+    "status of the parent": "open('/proc/{process}/status').read(); print('ESCAPED')",
+    "own memory map": "open('/proc/self/maps').read(); print('ESCAPED')",
+    "own memory as a file": "open('/proc/self/mem', 'rb'); print('ESCAPED')",
+    "mode of a file": "import os; os.chmod('{secret}', 0o777); print('ESCAPED')",
+    "mode of a folder": "import os; os.chmod('{folder}', 0o777); print('ESCAPED')",
+    "mode of a file by fchmodat2": "{call}\nprint('ESCAPED' * (call(452, -100, b'{secret}', 0o777, 0) == 0))",
+    "owner of a file": "import os; os.chown('{secret}', os.getuid(), -1); print('ESCAPED')",
+    "times of a file": "import os; os.utime('{secret}', (1, 1)); print('ESCAPED')",
+    "times of a file, the old way": "{call}\nprint('ESCAPED' * (call(132, b'{secret}', None) == 0))",
+    "attribute of a file": "import os; os.setxattr('{secret}', 'user.canary', b'x'); print('ESCAPED')",
+    "attributes of a library": "import os; os.setxattr(os.__file__, 'user.canary', b'x'); print('ESCAPED')",
+    "length of a file": "import os; os.truncate('{secret}', 0); print('ESCAPED')",
+    "remove a file": "import os; os.remove('{secret}'); print('ESCAPED')",
+    "rename a file": "import os; os.rename('{secret}', '{folder}/left'); print('ESCAPED')",
+    "make a folder": "import os; os.mkdir('{folder}/left'); print('ESCAPED')",
+    "make a link beside": "import os; os.symlink('x', '{folder}/left'); print('ESCAPED')",
+    "make a pipe beside": "import os; os.mkfifo('{folder}/left'); print('ESCAPED')",
+    "append to a file": "open('{secret}', 'a').write('x'); print('ESCAPED')",
+    "lock of a file": "{call}\nprint('ESCAPED' * (call(73, os.open('{secret}', 0), 1) == 0))",
+    "lock of a library by fcntl": "{call}\nprint('ESCAPED' * (call(72, os.open(os.__file__, 0), 6, bytes(32)) == 0))",
+    "lease of a library": "{call}\nprint('ESCAPED' * (call(72, os.open(os.__file__, 0), 1024, 0) == 0))",
+    "signals by fcntl": (
+        "{call}\nread, write = os.pipe()\nfor process in ({process}, os.getppid()):\n"
+        "    print('ESCAPED' * (call(72, read, 8, process) == 0))\n"
+        "    print('ESCAPED' * (call(72, read, 15, bytes(4) + process.to_bytes(4, 'little')) == 0))"
+    ),
+    "choice of the signal": "{call}\nprint('ESCAPED' * (call(72, os.pipe()[0], 10, 9) == 0))",
+    "outlive the worker": "{call}\nprint('ESCAPED' * (call(157, 1, 0, 0, 0, 0) == 0))",
+    "signals by rt_sigqueueinfo": "{call}\nprint('ESCAPED' * (call(129, {process}, 0, bytes(128)) == 0))",
+    "process group of the worker": "import os; os.getpgid(os.getppid()); print('ESCAPED')",
+    "session of the parent": "import os; os.getsid({process}); print('ESCAPED')",
+    "cores of the parent": "import os; os.sched_getaffinity({process}); print('ESCAPED')",
+    "name of the machine": "import os; print('ESCAPED' * (os.uname().nodename == '{host}'))",
+    "name of the machine by socket": "import socket; print('ESCAPED' * (socket.gethostname() == '{host}'))",
+    "shared memory of others": "{call}\nprint('ESCAPED' * (call(29, {key}, 0, 0) >= 0))",
+    "remove shared memory of others": "{call}\nprint('ESCAPED' * (call(31, call(29, {key}, 0, 0), 0, None) == 0))",
+    "semaphores that stay": "{call}\nprint('ESCAPED' * (call(64, 0x5EED, 1, 0o1666) >= 0))",
+    "messages that stay": "{call}\nprint('ESCAPED' * (call(68, 0x5EED, 0o1666) >= 0))",
+    "a POSIX queue": "{call}\nprint('ESCAPED' * (call(240, b'canary', 66, 0o666, None) >= 0))",
+    "socket of others": "import socket; socket.socket(socket.AF_UNIX).connect('\\0{abstract}'); print('ESCAPED')",
+    "a pair of sockets": "import socket; socket.socketpair(); print('ESCAPED')",
+    "secret memory": "{call}\nprint('ESCAPED' * (call(447, 0) >= 0))",
+    "memory of others by process_madvise": "{call}\nprint('ESCAPED' * (call(440, 0, None, 0, 0, 0) >= 0))",
+    "messages of the kernel": "{call}\nprint('ESCAPED' * (call(103, 3, bytes(512), 512) >= 0))",
+    "personality": "{call}\nprint('ESCAPED' * (call(135, 0x40000) >= 0))",
+    "descriptor tables": "{call}\nprint('ESCAPED' * (call(154, 0, bytes(128), 128) >= 0))",
+    "a call that is newer than the filter": "{call}\nprint('ESCAPED' * (call(470, 0, 0, 0) >= 0))",
     # the result protocol and the worker's code
     "write to inherited files": (
         "import os\nfor number in range(3, 200):\n    try:\n"
@@ -209,56 +287,6 @@ STATUSES = {
     ),
 }
 
-# By layer: effects that this layer prevents where all others are off. Each prints ESCAPED if it happened.
-# `{open_folder}` is a folder that everyone may read and write, `{key}` names shared memory of this machine.
-LAYERS = {
-    "namespaces": {
-        "network": "import socket; socket.socket().connect(('127.0.0.1', {port})); print('ESCAPED')",
-        "processes": (
-            "import os\ntry:\n    os.kill({process}, 0)\nexcept PermissionError:\n    pass\nprint('ESCAPED')"
-        ),
-        "files": "open('{open_folder}/secret').read(); print('ESCAPED')",
-        "shared memory": "{call}\nprint('ESCAPED' * (call(29, {key}, 0, 0) >= 0))",
-    },
-    "Landlock": {
-        "read": "open('{open_folder}/secret').read(); print('ESCAPED')",
-        "list": "import os; os.listdir('{open_folder}'); print('ESCAPED')",
-        "write": "open('{open_folder}/written', 'w'); print('ESCAPED')",
-        "make a folder": "import os; os.mkdir('{open_folder}/made'); os.rmdir('{open_folder}/made'); print('ESCAPED')",
-    },
-    "seccomp": {
-        "network": "import socket; socket.socket().connect(('127.0.0.1', {port})); print('ESCAPED')",
-        "a program": "import os; os.spawnl(os.P_WAIT, '/bin/true', 'true') == 0 and print('ESCAPED')",
-        "the worker": "import os; os.kill(os.getppid(), 0); print('ESCAPED')",
-        "memory": "import os; os.memfd_create('x'); print('ESCAPED')",
-        "a namespace": "{call}\nprint('ESCAPED' * (call(272, 0x10000000) == 0))",
-        "shared memory": "{call}\nprint('ESCAPED' * (call(29, {key}, 0, 0) >= 0))",
-        "times of a file": "import os; os.utime('{open_folder}/secret'); print('ESCAPED')",
-        "lock of a file": "{call}\nprint('ESCAPED' * (call(73, os.open('{open_folder}/secret', 0), 1) == 0))",
-        "process group": "import os; os.setpgid(0, 0); print('ESCAPED')",
-        "signals by fcntl": "{call}\nprint('ESCAPED' * (call(72, os.pipe()[0], 8, os.getppid()) == 0))",
-        "choice of the signal": "{call}\nprint('ESCAPED' * (call(72, os.pipe()[0], 10, 9) == 0))",
-        "asynchronous input": "{call}\ncontext = ctypes.c_ulong(0)\nprint('ESCAPED' * (call(206, 8, ctypes.byref(context)) == 0))",
-    },
-    "limits": {
-        "memory": "bytes(1 << 31); print('ESCAPED')",
-        "threads": (
-            "import threading, time\nthreading.stack_size(1 << 16)\n"
-            "others = int(open('/proc/loadavg').read().split()[3].split('/')[1])\n"
-            "for _ in range(others + 50):\n"
-            "    threading.Thread(target=time.sleep, args=(9,), daemon=True).start()\nprint('ESCAPED')"
-        ),
-        "open files": "files = [open('/dev/null') for _ in range(80)]; print('ESCAPED')",
-        "a file's size": (
-            "import os\nfile = os.open('{open_folder}/large', os.O_CREAT | os.O_WRONLY)\n"
-            "os.unlink('{open_folder}/large')\nos.ftruncate(file, 17 << 20); print('ESCAPED')"
-        ),
-        "processor time": "import resource as r; print('ESCAPED' * (r.getrlimit(r.RLIMIT_CPU)[1] < 0))",
-        "core dumps": "import resource as r; print('ESCAPED' * (r.getrlimit(r.RLIMIT_CORE)[1] != 0))",
-        "message queues": "import resource as r; print('ESCAPED' * (r.getrlimit(r.RLIMIT_MSGQUEUE)[1] != 0))",
-    },
-}
-
 # A program whose code and whose output hold a mark, and one that looks for such marks in all memory it can find: the
 # pages around every object, and the heap. `write` tells unmapped pages (EFAULT) without a crash.
 MARKED = "# MARK=123456789012\nprint('MARK' + '=%012d' % 7**13)"
@@ -285,3 +313,57 @@ for block in sorted(blocks):
             seen |= set(re.findall(rb"MARK=[0-9]{12}", text))
 print("ESCAPED" * len(seen), looked >> 20)
 """
+
+
+def state(folder: Path) -> dict[str, tuple[Any, ...]]:
+    """What a program could change of a folder's files: their names, content, mode, owner, links and times."""
+    return {
+        path.name: (
+            path.read_text(),
+            *(getattr(path.stat(), f"st_{field}") for field in FIELDS),
+            os.listxattr(path),
+        )
+        for path in sorted(folder.iterdir())
+    } | {".": (folder.stat().st_mode, folder.stat().st_mtime_ns)}
+
+
+FIELDS = ("mode", "uid", "gid", "nlink", "mtime_ns", "ctime_ns")
+
+
+@contextmanager
+def outside(folder: Path) -> Iterator[dict[str, Any]]:
+    """The targets of the attacks; `folder` is empty, and of the user who calls this."""
+    (folder / "secret").write_text("CANARY")
+    os.environ["SANDBOX_CANARY"] = "CANARY"
+    libc, key = ctypes.CDLL(None), 0x5EED0000 + os.getpid() % 0xFFFF
+    memory, name = libc.shmget(key, 4096, 0o1666), f"canary-{os.getpid()}"
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.socket(socket.AF_UNIX) as unix,
+    ):
+        unix.bind(f"\0{name}")
+        unix.listen()
+        yield {
+            "secret": folder / "secret",
+            "folder": folder,
+            "project": ROOT,
+            "process": os.getpid(),
+            "port": server.getsockname()[1],
+            "abstract": name,
+            "key": key,
+            "host": platform.node(),
+            "call": CALL,
+        }
+    libc.shmctl(memory, 0, None)
+    del os.environ["SANDBOX_CANARY"]
+
+
+@contextmanager
+def plain() -> Iterator[None]:
+    """Workers that start meanwhile get no namespaces: the fallback where the system refuses them."""
+    start = Worker._start
+    Worker._start = lambda self, kind: start(self, kind) if kind == "plain" else "switched off"
+    try:
+        yield
+    finally:
+        Worker._start = start

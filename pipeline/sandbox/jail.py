@@ -108,8 +108,7 @@ def lock(seconds: float, isolated: bool, paths: list[str], processes: int) -> No
         os.chdir(SCRATCH)
     _limit(seconds, processes)
     kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
-    if isolated:
-        kernel.set_capabilities(raised=False)
+    kernel.set_capabilities(raised=False)
     if kernel.landlock_version():
         kernel.install_landlock([*paths, *DEVICES], [SCRATCH] if isolated else [])
     if seccomp.known():

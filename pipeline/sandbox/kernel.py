@@ -13,7 +13,7 @@ MS_BIND, MS_REC, MS_PRIVATE = 4096, 16384, 1 << 18
 MNT_DETACH = 2
 ST_RELATIME, MS_RELATIME = 1 << 12, 1 << 21
 KEPT_FLAGS = 0b1111 | 1 << 10 | 1 << 11  # ro, nosuid, nodev, noexec, noatime, nodiratime: equal in statvfs
-PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_KEEPCAPS, PR_CAPBSET_DROP = 1, 4, 8, 24
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_KEEPCAPS = 1, 4, 8
 PR_SET_NO_NEW_PRIVS, PR_SET_CHILD_SUBREAPER = 38, 36
 CAPABILITY_VERSION_3 = 0x20080522
 LANDLOCK_NET_BIND_TCP, LANDLOCK_NET_CONNECT_TCP = 1, 2
@@ -72,10 +72,6 @@ def set_capabilities(raised: bool) -> None:
         _check(_libc.capget(header, buffer), "capget")
         low, high = struct.unpack("6I", words)[1], struct.unpack("6I", words)[4]
         words[:] = struct.pack("6I", low, low, 0, high, high, 0)
-    else:
-        for number in range(64):
-            if _libc.prctl(PR_CAPBSET_DROP, number, 0, 0, 0) < 0:
-                break
     _check(_libc.capset(header, buffer), "capset")
 
 

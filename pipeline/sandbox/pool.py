@@ -58,20 +58,16 @@ class Outcome:
 def _map_users(process: int) -> None:
     """Map two users into the worker's user namespace: ours, who may read the libraries, and nobody.
 
-    Without the privilege for two, map ours to nobody.
+    Without the privilege for two, map ours to nobody; likewise groups.
     """
-    us, group = os.getuid(), os.getgid()
-    folder = f"/proc/{process}"
-    try:
-        for name, own in (("uid_map", us), ("gid_map", group)):
-            with open(f"{folder}/{name}", "w") as file:
-                file.write(f"0 {own} 1\n{NOBODY} {NOBODY} 1\n")
-    except OSError:
-        with open(f"{folder}/setgroups", "w") as file:
-            file.write("deny")
-        for name, own in (("uid_map", us), ("gid_map", group)):
-            with open(f"{folder}/{name}", "w") as file:
-                file.write(f"{NOBODY} {own} 1\n")
+    folder = Path(f"/proc/{process}")
+    for name, own in (("uid_map", os.getuid()), ("gid_map", os.getgid())):
+        try:
+            (folder / name).write_text(f"0 {own} 1\n{NOBODY} {NOBODY} 1\n")
+        except OSError:
+            if name == "gid_map":
+                (folder / "setgroups").write_text("deny")
+            (folder / name).write_text(f"{NOBODY} {own} 1\n")
 
 
 class Worker:
@@ -84,14 +80,14 @@ class Worker:
 
     def __init__(self, weak: bool = False, kind: str = "isolated") -> None:
         self.missing: list[str] = []
-        why = self._start(kind)
-        if why and not weak:
-            raise NoNamespaces(why)
-        if why and (why := self._start("plain")):
-            raise RuntimeError(f"the sandbox's worker did not start: {why}")
+        refusal = self._start(kind)
+        if refusal and not weak:
+            raise NoNamespaces(refusal)
+        if refusal and (refusal := self._start("plain")):
+            raise RuntimeError(f"the sandbox's worker did not start: {refusal}")
 
     def _start(self, kind: str) -> str | None:
-        """Start the process; returns why that failed."""
+        """Start the process; returns why the system refuses its namespaces."""
         environment = {"PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
         environment |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "LANG": "C.UTF-8"}
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -105,20 +101,29 @@ class Worker:
             start_new_session=True,
         )
         theirs.close()
-        try:
-            if (message := self.control.recv(1 << 16)) == b"map":
+        if (message := self._message()) == b"map":
+            try:
                 _map_users(self.process.pid)
-                self.control.send(b"y")
-                message = self.control.recv(1 << 16)
-            answer = json.loads(message) if message else {"failed": "see its message above"}
-        except OSError as error:
-            answer = {"failed": str(error)}
-        if "failed" in answer:
+            except OSError as error:
+                self.close()
+                return str(error)
+            self.control.send(b"y")
+            message = self._message()
+        answer = json.loads(message)
+        if "refused" in answer:
             self.close()
-            return answer["failed"]
+            return answer["refused"]
         self.missing = answer["missing"]
         self.control.settimeout(None)
         return None
+
+    def _message(self) -> bytes:
+        """The next message of a worker that starts."""
+        with suppress(TimeoutError, ConnectionError):
+            if message := self.control.recv(1 << 16):
+                return message
+        self.close()
+        raise RuntimeError("the sandbox's worker did not start; see its message above")
 
     def run(self, code: str, seconds: float) -> Outcome | None:
         """The outcome of a program; None if the worker died."""

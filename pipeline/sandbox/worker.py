@@ -44,7 +44,8 @@ assumptions calculus combinatorics concrete crypto discrete functions geometry i
 ntheory polys sets series simplify solvers stats
 """  # of sympy
 FIRST_USE = """
-import sympy
+import numpy, sympy
+numpy.linalg.solve([[2, 1], [1, 3]], [3, 5]), numpy.linalg.inv(numpy.eye(2)) @ numpy.arange(2)
 x, y = sympy.symbols("x y")
 sympy.solve([x + y - 3, x - y - 1], [x, y]), sympy.solve(x**2 - 3 * x + 1, x)
 sympy.solve(sympy.Eq(2 * x, 3), x)
@@ -65,7 +66,8 @@ def prepare(isolated: bool, paths: list[str], control: socket.socket) -> None:
     if isolated:
         kernel.unshare(jail.NAMESPACES)
         control.send(b"map")
-        control.recv(1)  # the pool has mapped our users
+        if not control.recv(1):  # the pool has mapped our users
+            os._exit(1)  # it could not
         jail.build_view(paths)
         socket.sethostname("sandbox")
         child = os.fork()
@@ -220,12 +222,12 @@ def main() -> None:
     load = os.open("/proc/loadavg", os.O_RDONLY)
     paths = jail.library_paths(project)
     sys.path[:] = [path for path in sys.path if path and os.path.abspath(path) != project]
+    if kind == "plain":
+        warm_up(chain(WARM, more_modules()))  # before the change to a user who may not read the libraries
     try:
-        if kind == "plain":
-            warm_up(chain(WARM, more_modules()))  # before the change to a user who may not read the libraries
         prepare(isolated, paths, control)
     except OSError as error:
-        control.send(json.dumps({"failed": str(error)}).encode())
+        control.send(json.dumps({"refused": str(error)}).encode())
         sys.exit(1)
     if kind == "isolated":
         warm_up(WARM)

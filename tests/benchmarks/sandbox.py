@@ -1,19 +1,23 @@
 """`make bench-sandbox`: what the sandbox costs a program.
 
 Each program runs many times in one warm worker, and as often in a fresh interpreter without any protection;
-medians count. The peer is that fresh interpreter: what `subprocess.run` of model-written code costs.
+medians count, and processor time too, which a busy machine changes less. The peer is that fresh interpreter:
+what `subprocess.run` of model-written code costs.
 """
 
+import os
 import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from pathlib import Path
 
 from table import Row, publish
 
 from pipeline.sandbox.pool import Sandbox
 
-REPEATS = 30
+REPEATS = 50
 PROGRAMS = {
     "print a number": "print(42)",
     "numpy: solve a linear system": "import numpy as np\nprint(np.linalg.solve([[2, 1], [1, 3]], [3, 5]))",
@@ -22,29 +26,43 @@ PROGRAMS = {
 }
 
 
-def seconds(call) -> float:
-    """Wall-clock seconds of one call."""
-    started = time.perf_counter()
-    call()
-    return time.perf_counter() - started
+def processor_seconds(process: int) -> float:
+    """User and system time of a process and all below it, those that have ended included."""
+    times = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[11:15]
+    below = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    own = sum(map(int, times)) / os.sysconf("SC_CLK_TCK")
+    return own + sum(processor_seconds(int(child)) for child in below)
 
 
-def measure(sandbox: Sandbox, name: str, code: str) -> Row:
-    """Milliseconds of one program, ours and in a fresh interpreter."""
+def seconds(call: Callable[[], object], repeats: int) -> tuple[float, float]:
+    """Wall-clock seconds of one call, the median, and processor seconds of this process and all below it,
+    the mean.
+    """
+    before, walls = processor_seconds(os.getpid()), []
+    for _ in range(repeats):
+        started = time.perf_counter()
+        call()
+        walls.append(time.perf_counter() - started)
+    return statistics.median(walls), (processor_seconds(os.getpid()) - before) / repeats
+
+
+def measure(sandbox: Sandbox, name: str, code: str) -> list[Row]:
+    """Milliseconds of one program, ours and in a fresh interpreter: on the clock and of the processor."""
     (outcome,) = sandbox.run([code], 30.0)
     assert outcome.status == "ok", outcome
-    ours = statistics.median(seconds(lambda: list(sandbox.run([code], 30.0))) for _ in range(REPEATS))
     fresh = [sys.executable, "-c", code]
-    peer = statistics.median(
-        seconds(lambda: subprocess.run(fresh, capture_output=True, check=True)) for _ in range(5)
-    )
-    row = {"what": name, "unit": "ms", "ours": 1000 * ours, "peer": 1000 * peer}
-    return row | {"peer_name": "fresh interpreter", "ratio": peer / ours, "data": "one program"}
+    ours = seconds(lambda: list(sandbox.run([code], 30.0)), REPEATS)
+    peer = seconds(lambda: subprocess.run(fresh, capture_output=True, check=True), 5)
+    return [
+        {"what": what, "unit": "ms", "ours": 1000 * own, "peer": 1000 * other}
+        | {"peer_name": "fresh interpreter", "ratio": other / own, "data": "one program"}
+        for what, own, other in zip((name, f"{name}: processor time"), ours, peer, strict=True)
+    ]
 
 
 def main() -> None:
-    with Sandbox(1) as sandbox:
-        rows = [measure(sandbox, name, code) for name, code in PROGRAMS.items()]
+    with Sandbox(1, weak=True) as sandbox:
+        rows = [row for name, code in PROGRAMS.items() for row in measure(sandbox, name, code)]
     publish("sandbox", rows, "one used")
 
 
