@@ -135,6 +135,22 @@ def test_a_sampler_that_sleeps_is_counted_when_awake_and_the_policy_when_it_trai
     assert row.peak == max(sum(row.memory.values()), sum(row.sampling.values()))
 
 
+@pytest.mark.parametrize(
+    ("place", "frozen", "main"), [("whole", 26.8, 0), ("split", 3.35, 0), ("main_memory", 0, 26.8)]
+)
+def test_the_reference_and_the_reward_model_are_where_the_launch_puts_them(
+    tmp_path: Path, place: str, frozen: float, main: float
+) -> None:
+    overlay = tmp_path / "overlay.yaml"
+    found = {}
+    for name in ("whole", place):
+        overlay.write_text(yaml.safe_dump({"rl": {"launch": {"frozen": name}}}))
+        found[name] = rows(PAPER_7B, overlay)["rl", "rl"]
+    for memory in (found[place].memory, found[place].sampling):
+        assert memory["frozen"] / 1e9 == pytest.approx(frozen, rel=0.001)
+    assert (found[place].main_memory - found["whole"].main_memory) / 1e9 == pytest.approx(main, rel=0.001)
+
+
 def test_crawl_and_corpus_are_the_hand_worked_ones() -> None:
     """A dump of 90,000 files: 5,631 core-hours at 148 pages/s, of which each iteration's scoring is 12 %."""
     config = Config(read_config([DEFAULTS, PAPER_7B]))
@@ -256,7 +272,7 @@ def test_rl_tokens_and_flops_are_the_hand_worked_ones() -> None:
     assert row.sampled == row.trained == tokens
     weights, trunk = 6_910_365_696, 6_910_365_696 - 102_400 * 4096
     assert row.parameters == weights and row.flops == pytest.approx((10 * weights + 2 * trunk) * tokens)
-    assert row.memory["frozen"] == 2 * (weights + trunk)
+    assert row.memory["frozen"] == 2 * (weights + trunk) / 8  # split among the ranks
 
 
 def test_labels_cost_a_solution_and_half_of_one_for_each_completion() -> None:
@@ -303,11 +319,14 @@ def test_the_single_gpu_configuration_fits_a_24_gb_card(capsys: pytest.CaptureFi
     assert 20e9 < sum(row["sampling"].values()) < 0.9 * 25.3e9 and row["sampling"]["cache"] > 4e9
 
 
-def test_a_warning_names_what_does_not_fit(capsys: pytest.CaptureFixture) -> None:
-    main(["--configfile", str(PAPER_7B), "--gpu", "A100-40"])
+def test_a_warning_names_what_does_not_fit(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    overlay = tmp_path / "overlay.yaml"
+    overlay.write_text("models: {rl-small: {stage: rl, parent: instruct, launch: {gpu_memory: 0.3}}}\n")
+    main(["--configfile", str(PAPER_7B), str(overlay), "--gpu", "A100-40"])
     said = capsys.readouterr().out
     assert "! rl (rl): " in said and "GB do not fit into 42 GB with 10% free" in said
-    assert "hold no sequence: raise launch.gpu_memory" in said
+    assert "! rl-small (rl): vLLM's 13 GB hold no sequence: raise launch.gpu_memory" in said
+    assert "! models.rl-small.prompts: missing" in said
 
 
 def test_a_model_from_scratch_has_the_shape_of_its_section() -> None:

@@ -79,6 +79,7 @@ def start(
     folder: Path,
     ranks: int = 1,
     zero_stage: int = 2,
+    frozen: str = "whole",
     changes: dict[str, Any] | None = None,
     **more_inputs: Path,
 ) -> Popen | Program:
@@ -93,7 +94,7 @@ def start(
         "--work": str(folder / "work"),
         "--output": str(folder / "data"),
         "--manifest": str(folder / "manifest.json"),
-        "--launch": json.dumps({"micro_batch": 4, "zero_stage": zero_stage}),
+        "--launch": json.dumps({"micro_batch": 4, "zero_stage": zero_stage, "frozen": frozen}),
     }
     inputs = {"parent": policy, "prompts": prompts, "evaluation": prompts} | more_inputs
     flat = [part for pair in arguments.items() for part in pair]
@@ -176,7 +177,7 @@ def test_a_run_killed_in_the_middle_ends_with_the_same_weights(
 def test_two_ranks_that_divide_neither_questions_nor_outputs_do_what_one_does(
     undisturbed: Path, policy: Path, tmp_path: Path
 ) -> None:
-    finished(start(policy, tmp_path, ranks=2, zero_stage=3))
+    finished(start(policy, tmp_path, ranks=2, zero_stage=3, frozen="split"))
     for folder in (undisturbed, tmp_path):
         settings = json.loads((folder / "data/generation_config.json").read_text())
         assert settings["eos_token_id"] == [2, 3]
@@ -187,6 +188,7 @@ def test_two_ranks_that_divide_neither_questions_nor_outputs_do_what_one_does(
         assert other["logprob_gap_max"] <= 5e-5
         for name in ("loss", "grad_norm", "accuracy", "length", "sampled_tokens"):
             assert other[name] == pytest.approx(row[name], abs=1e-6), name
+        assert other["kl"] == pytest.approx(row["kl"], rel=1e-2, abs=1e-9)  # of the split reference
     assert drawn(tmp_path, 1) == drawn(undisturbed, 1)
     assert [len(outputs) for _, outputs in drawn(tmp_path, 1)] == [15, 15, 15]
 

@@ -13,10 +13,12 @@ from tiny_model import save_tiny_model, save_tiny_tokens
 
 from pipeline.common import checkpoint
 from pipeline.common.stage import InputError
+from pipeline.plan.costs import OFFLOADED, training_state
 
 STEPS = 4
 STAGES = (1, 2, 3)
 ODD = (7, 1)  # batches that two ranks do not divide; of the second one has no row at all
+STATES = [(1, "bf16", False), (2, "bf16", False), (3, "bf16", False), (3, "bf16", True), (1, "fp32", False)]
 ALONE = [
     *({"name": f"zero{zero}", "zero": zero, "micro": 8} for zero in STAGES),
     {"name": "micro1", "zero": 1, "micro": 1},
@@ -36,6 +38,11 @@ PAIR = [
         for zero in (1, 3)
     ),
     *({"name": f"half{zero}", "zero": zero, "micro": 2, "steps": 3, "save": 0} for zero in STAGES),
+    *({"name": f"scores-{place}", "score": place} for place in ("split", "main_memory")),
+    *(
+        {"name": f"{precision}-{zero}-{offload}", "zero": zero, "measure": precision, "offload": offload}
+        for zero, precision, offload in STATES
+    ),
 ]
 WEIGHTS = "checkpoints/step-0000002/state/mp_rank_00_model_states.pt"
 RESUMED = [
@@ -155,6 +162,15 @@ def test_a_checkpoint_that_would_run_code_is_refused_in_one_line(runs, case):
     assert f"{work}/checkpoints/step-" in message and "\n" not in message
     assert message.endswith("not loaded, it would run posix.mkdir; delete it to start again")
     assert not (work / "executed").exists()
+
+
+@pytest.mark.parametrize(("zero", "precision", "offload"), STATES)
+def test_the_state_of_training_takes_the_bytes_that_the_plan_forecasts(runs, zero, precision, offload):
+    found = json.loads((runs / f"two-{precision}-{zero}-{offload}.json").read_text())
+    planned = sum(training_state(found["weights"], precision, zero, 2, offload).values())
+    if offload:  # what leaves the GPU is in main memory, which here is the same
+        planned += OFFLOADED * found["weights"] / 2
+    assert planned == pytest.approx(found["bytes"], rel=0.1)
 
 
 def test_metrics_go_to_tensorboard_too(runs):

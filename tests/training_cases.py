@@ -4,7 +4,8 @@ Arguments: a folder with `model` and `tokens`, a name, and a JSON list of cases.
 loop: {"name", "zero", "micro", "steps", "batch", "order", "recompute", "offload", "resume", "damage",
 "poison"}; its metrics and the rows that each rank read go to `<folder>/<name>-<case>/`. With "resume" it
 starts from another case's work folder, in which it first cuts the file "damage" to half its size; with
-"poison" the checkpoint in it would run code, and `error.txt` says how the run ends.
+"poison" the checkpoint in it would run code, and `error.txt` says how the run ends. Cases "measure" and
+"score" are those of `split_state`.
 """
 
 import pipeline.common.environment  # noqa: F401  # isort: skip  # before torch and deepspeed
@@ -19,6 +20,7 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.distributed as dist
+from split_state import check_scores, state_bytes
 
 from pipeline.common import checkpoint
 from pipeline.common.manifest import fingerprint, write_json
@@ -113,4 +115,11 @@ def run(folder: Path, name: str, case: dict) -> None:
 if __name__ == "__main__":
     start_process_group()
     for case in json.loads(sys.argv[3]):
-        run(Path(sys.argv[1]), sys.argv[2], case)
+        if "score" in case:
+            check_scores(Path(sys.argv[1]) / "model", case["score"])
+        elif "measure" in case:
+            found = state_bytes(case["zero"], case["measure"], case["offload"])
+            if dist.get_rank() == 0:
+                Path(sys.argv[1], f"{sys.argv[2]}-{case['name']}.json").write_text(json.dumps(found))
+        else:
+            run(Path(sys.argv[1]), sys.argv[2], case)

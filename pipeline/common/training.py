@@ -157,6 +157,27 @@ def build_engine(module: nn.Module, settings: EngineSettings) -> Any:
     return engine
 
 
+def build_frozen(module: nn.Module, precision: str, place: str, device: Any) -> nn.Module:
+    """`module` for inference alone, its weights where `launch.frozen` says.
+
+    Not `whole`: all ranks must call it equally often, because its weights are gathered layer by layer.
+    """
+    module.eval().requires_grad_(False)
+    if place == "whole":
+        return module.to(device)
+    zero: dict[str, Any] = {"stage": 3}
+    if place == "main_memory":
+        zero["offload_param"] = {"device": "cpu", "pin_memory": torch.cuda.is_available()}
+    config = {
+        "train_micro_batch_size_per_gpu": 1,  # unused
+        "bf16": {"enabled": precision == "bf16"},
+        "zero_optimization": zero,
+    }
+    engine, *_ = deepspeed.initialize(model=module, config=config)
+    engine.eval()  # returns nothing
+    return engine
+
+
 def update(
     engine: Any, micro_batches: Sequence[T], loss_of: Callable[[T], Tensor], learning_rate: float
 ) -> tuple[float, float]:

@@ -1,5 +1,7 @@
 """How the workflow runs: never part of a fingerprint, so a change reruns nothing."""
 
+from typing import Literal
+
 from pipeline.config.section import Section, key
 
 
@@ -16,6 +18,11 @@ class LaunchSection(Section):
     )
     offload_optimizer: bool = key(
         False, "ZeRO 3: keep gradients and the optimiser's state in main memory and step on the CPU"
+    )
+    frozen: Literal["whole", "split", "main_memory"] = key(
+        "whole",
+        "rl: where reference and reward model are: whole on each GPU, split among the ranks, or split among"
+        " their shares of main memory",
     )
     activation_checkpointing: bool = key(False, "recompute activations in the backward pass to save memory")
     compile: bool = key(True, "compile the layers on a GPU (ZeRO 1 and 2); no effect on a CPU")

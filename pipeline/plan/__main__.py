@@ -75,6 +75,7 @@ def memory_table(rows: list[Forecast]) -> str:
 def launch_table(planner: Planner, rows: list[Forecast]) -> str:
     """How the program of each line that trains runs."""
     head = ["model", "stage", "ranks", "ZeRO", "micro-batch", "recompute", "compile", "offload", "sleep"]
+    head.append("frozen")
     lines = []
     for row in rows:
         if row.trained:
@@ -86,7 +87,9 @@ def launch_table(planner: Planner, rows: list[Forecast]) -> str:
                 launch.sleep and row.stage == "rl",
             )
             cells = [str(row.gpus), str(launch.zero_stage), str(launch.micro_batch)]
-            lines.append([row.model, row.stage, *cells, *("yes" if flag else "no" for flag in flags)])
+            frozen = launch.frozen if "frozen" in row.memory else ""
+            flags_said = ["yes" if flag else "no" for flag in flags]
+            lines.append([row.model, row.stage, *cells, *flags_said, frozen])
     return table(head, lines)
 
 

@@ -6,7 +6,7 @@ recomputation adds 2 N of work per token, and layers that are not compiled take 
 
 Memory of training, per GPU (DeepSpeed, AdamW), with b = 2 bytes in bf16 and 4 otherwise: weights b N (over R
 at ZeRO stage 3); gradients, which are summed in fp32, 4 N (over R from stage 2); fp32 weights and two moments
-in the optimiser, 12 N / R; from stage 2 a communication buffer of at most 5e8 elements (stage 1 communicates
+in the optimiser, 12 N / R; a communication buffer of at most 5e8 elements (but stage 1 in bf16 communicates
 at the step, when activations are gone), at stage 3 also up to 1e9 gathered weights. `offload` moves gradients
 and optimiser to main memory. Activations per token and layer in bf16: 8 f + 20 d + 4 kv bytes, compiled
 6 f + 12 d + 4 kv; in fp32 16 f + 32 d + 8 kv; with checkpointing b d, and one layer in full. Logits: a chunk
@@ -25,6 +25,7 @@ BUCKET = 500_000_000  # DeepSpeed's buckets, elements (pipeline/common/training.
 LIVE = 1_000_000_000  # weights that ZeRO-3 keeps gathered, elements (DeepSpeed's default)
 OVERHEAD = 2e9  # CUDA context, kernels and NCCL, bytes
 VLLM_OVERHEAD = 1e9  # vLLM's own activations and graphs, which it keeps when asleep, bytes
+OFFLOADED = 20  # bytes of main memory for each weight whose gradient and optimiser are there
 EAGER = 1.2  # time of layers that are not compiled (assumed, not measured)
 PROCESS = 5e9  # main memory of a rank's program and libraries, bytes (assumed, not measured)
 MAX_SEQUENCES = 256  # sequences in a vLLM engine at once
@@ -77,11 +78,13 @@ def training_state(
     """Bytes of weights, gradients, optimiser and buffers on one GPU."""
     size = size_of(precision)
     gathered = min(parameters, LIVE) * size if ranks > 1 and zero_stage == 3 else 0
+    at_the_step = zero_stage == 1 and precision == "bf16"
+    each = 8 if zero_stage < 3 and precision != "bf16" else 4  # DeepSpeed keeps those of fp32 weights twice
     return {
         "weights": parameters * size / (ranks if zero_stage == 3 else 1),
-        "gradients": 0 if offload else parameters * 4 / (ranks if zero_stage >= 2 else 1),
+        "gradients": 0 if offload else parameters * each / (ranks if zero_stage >= 2 else 1),
         "optimiser": 0 if offload else 12 * parameters / ranks,
-        "buffers": (min(parameters, BUCKET) * size if zero_stage >= 2 else 0) + gathered,
+        "buffers": gathered + (0 if at_the_step else min(parameters, BUCKET) * size),
     }
 
 

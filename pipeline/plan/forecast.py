@@ -156,7 +156,7 @@ class Planner:
         frozen = self._frozen(name)
         if frozen:
             self._add_flops(row, 2 * frozen * sampled)
-            row.memory["frozen"] = frozen * costs.size_of(section.precision)
+            self._place_frozen(row, frozen * costs.size_of(section.precision))
         self._sample_beside(row, shape, section, sampled)
         row.disk += ROLLOUT_BYTES * sampled
         return row
@@ -168,6 +168,17 @@ class Planner:
         if node.reward_model and (section.rewards.model or section.supervision == "process"):
             found += shape_of(self.config, node.reward_model).trunk_parameters
         return found
+
+    def _place_frozen(self, row: Forecast, size: float) -> None:
+        """Add `size` bytes of frozen weights where the launch says; layers are gathered to be used."""
+        launch = self.launch_of(row)
+        share = size if launch.frozen == "whole" else size / row.gpus
+        if launch.frozen == "main_memory":
+            row.main_memory += launch.ranks * share
+            share = 0.0
+        row.memory["frozen"] = share
+        if launch.frozen != "whole" and launch.zero_stage < 3:
+            row.memory["buffers"] += min(size, 2 * costs.LIVE)
 
     def _sample_beside(self, row: Forecast, shape: Shape, section: Any, tokens: float) -> None:
         """Add sampling in the ranks that train, with a sampler that may sleep meanwhile."""
@@ -214,7 +225,7 @@ class Planner:
     def _state(self, row: Forecast, section: Any, parameters: int) -> dict[str, float]:
         launch, precision = self.launch_of(row), section.precision
         if launch.offload_optimizer:
-            row.main_memory += 16 * parameters * launch.ranks / row.gpus
+            row.main_memory += costs.OFFLOADED * parameters * launch.ranks / row.gpus
         return costs.training_state(
             parameters, precision, launch.zero_stage, row.gpus, launch.offload_optimizer
         )
@@ -239,8 +250,8 @@ class Planner:
         if head:
             row.memory["logits"] = costs.logits(shape, at_once, precision)
         row.memory["other"] = costs.OVERHEAD
-        # Each rank loads the model, or at ZeRO 3 a weight at a time; later one rank collects the result.
-        copies = launch.ranks if launch.zero_stage < 3 else 1
+        # Each rank loads the model, or a weight at a time (`start_from`); later one rank collects the result.
+        copies = 1 if launch.zero_stage == 3 and row.stage in ("cpt", "sft") else launch.ranks
         row.main_memory += copies * row.parameters * costs.size_of(precision)
         row.disk += costs.checkpoint_disk(row.parameters, precision)
 

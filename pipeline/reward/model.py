@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import AutoModel
@@ -19,6 +20,7 @@ from pipeline.common.attention import DOCUMENTS, document_arguments
 from pipeline.common.model import load_model, load_tokenizer
 from pipeline.common.packing import concatenate
 from pipeline.common.stage import InputError
+from pipeline.common.training import build_frozen
 from pipeline.reward.steps import step_ends
 
 HEAD = "head.safetensors"
@@ -100,22 +102,31 @@ def save_reward_model(
 
 @dataclass(frozen=True)
 class StepScorer:
-    """A trained reward model ready to score; `settings` is its `reward.json`."""
+    """A trained reward model ready to score; `settings` is its `reward.json`.
 
-    model: RewardModel
+    `together`: its weights are split among ranks, so all of them must score whenever one does.
+    """
+
+    model: nn.Module
     tokenizer: Any
     settings: dict[str, Any]
+    together: bool = False
 
 
-def load_reward_model(folder: str | Path, precision: str = "fp32", device: str = "cpu") -> StepScorer:
-    """Load what `save_reward_model` wrote; raises InputError for a folder that is not a reward model's."""
+def load_reward_model(
+    folder: str | Path, precision: str = "fp32", device: Any = "cpu", place: str = "whole"
+) -> StepScorer:
+    """Load what `save_reward_model` wrote, to the `place` that `launch.frozen` names; raises InputError for
+    a folder that is not a reward model's.
+    """
     folder = Path(folder)
     if not (folder / SETTINGS).exists():
         raise InputError(f"{folder}: not a reward model ({SETTINGS} is missing)")
     model = RewardModel(load_trunk(folder, precision))
     load_head(model, folder)
     settings = json.loads((folder / SETTINGS).read_text())
-    return StepScorer(model.eval().to(device), load_tokenizer(folder), settings)
+    frozen = build_frozen(model, precision, place, device)
+    return StepScorer(frozen, load_tokenizer(folder), settings, together=place != "whole")
 
 
 @torch.no_grad()
@@ -136,7 +147,7 @@ def score_steps(
         ends = [found[-1:] for found in ends]
     sequences = [[*prompt, *output] for prompt, output in zip(prompts, outputs, strict=True)]
     places = [[len(prompt) + end for end in found] for prompt, found in zip(prompts, ends, strict=True)]
-    scores = score_places(scorer.model, sequences, places, tokens_at_once)
+    scores = score_places(scorer.model, sequences, places, tokens_at_once, scorer.together)
     return [list(zip(found, row, strict=True)) for found, row in zip(ends, scores, strict=True)]
 
 
@@ -146,16 +157,28 @@ def score_places(
     sequences: Sequence[Sequence[int]],
     places: Sequence[Sequence[int]],
     tokens_at_once: int = 16384,
+    together: bool = False,
 ) -> list[list[float]]:
-    """Probabilities at the given places of each sequence."""
-    device = next(model.parameters()).device
+    """Probabilities at the given places of each sequence.
+
+    `together`: all ranks call it, with sequences of their own, and run the model equally often.
+    """
+    device = getattr(model, "device", None) or next(model.parameters()).device  # an engine's, or a module's
     found: list[list[float]] = [[] for _ in sequences]
     wanted = [index for index in range(len(sequences)) if places[index]]
     longest = max((len(sequences[index]) for index in wanted), default=1)
     rows = concatenate((len(sequences[index]) for index in wanted), longest)
     packed = [[wanted[index] for index in row] for row in rows]
-    for start in range(0, len(packed), step := max(1, tokens_at_once // longest)):
-        group = packed[start : start + step]
+    step = max(1, tokens_at_once // longest)
+    groups = [packed[start : start + step] for start in range(0, len(packed), step)]
+    if together:
+        most = torch.tensor(len(groups), device=device)
+        dist.all_reduce(most, op=dist.ReduceOp.MAX)
+        for _ in range(int(most) - len(groups)):
+            model(
+                *torch.zeros(2, 1, 1, dtype=torch.long, device=device), *torch.zeros(2, 1, dtype=torch.long)
+            )
+    for group in groups:
         made = make_rows(group, sequences, places)
         tensors = (made.tokens_BT, made.positions_BT, made.rows_S, made.columns_S)
         scores = iter(model(*(tensor.to(device) for tensor in tensors)).sigmoid().tolist())

@@ -75,7 +75,7 @@ def load_scorer(stage: Stage[RlSection], device: Any) -> StepScorer | None:
     if not stage.inputs.get("reward_model"):
         raise InputError("rl.rewards.model is not 0, but the model's node names no reward_model")
     folder = stage.source("reward_model")
-    scorer = load_reward_model(folder, section.precision, str(device))
+    scorer = load_reward_model(folder, section.precision, device, stage.launch.get("frozen", "whole"))
     if section.supervision == "process" and scorer.settings["target"] != "process":
         raise InputError(f"{folder}: an outcome reward model, but rl.supervision is process")
     return scorer

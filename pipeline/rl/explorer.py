@@ -118,10 +118,12 @@ class Explorer:
                 raise RuntimeError(
                     f"sampler has weights {self.generator.version}, step {step} needs {version}"
                 )
-            groups = self._sample(asked, step + 1) if asked else []
+            groups = self._sample(asked, step + 1)
             self.store.write(step + 1, turn, groups)
             self.stage.counter("vllm.requests", sum(len(group.outputs) for group in groups))
             self.stage.counter("vllm.tokens", sum(group.tokens for group in groups))
+        else:
+            self.rewarder.score([], [], [], [], [])  # ranks share a split reward model: others may score
         parts: list[Any] = [None] * self.ranks
         dist.all_gather_object(parts, groups)
         return joined([group for part in parts[:: self.shared] for group in part], size)

@@ -8,7 +8,7 @@ from torch import nn
 from pipeline.common import checkpoint
 from pipeline.common.model import TokenLogprobs, load_model
 from pipeline.common.stage import Stage
-from pipeline.common.training import build_engine, prepare, settings_from
+from pipeline.common.training import build_engine, build_frozen, prepare, settings_from
 from pipeline.config.rl import RlSection
 from pipeline.reward.model import load_trunk
 from pipeline.rl.critic import Critic
@@ -57,6 +57,6 @@ def build_learner(section: RlSection, launch: dict[str, Any], parent: str) -> Le
         prepare(trunk, launch)
         critic = build_engine(Critic(trunk), settings)
     if method.reference(section):
-        reference = TokenLogprobs(load_model(parent, section.precision))
-        reference.eval().requires_grad_(False).to(engine.device)
+        whole = TokenLogprobs(load_model(parent, section.precision))
+        reference = build_frozen(whole, section.precision, launch.get("frozen", "whole"), engine.device)
     return Learner(engine, reference, critic, int(launch.get("micro_batch", 8)))

@@ -1,0 +1,81 @@
+"""What is split among ranks: the bytes of training state on one of them, and the scores of a reward model."""
+
+import copy
+import gc
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from transformers import AutoModelForCausalLM, LlamaConfig
+
+from pipeline.common.model import TokenLogprobs
+from pipeline.common.training import EngineSettings, build_engine, build_frozen
+from pipeline.reward.model import RewardModel, load_trunk, score_places
+
+TOKENS = 16  # so few that activations do not count
+
+
+def _alive() -> dict[int, int]:
+    """Bytes of every tensor's storage."""
+    found = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # asking some objects for their type warns
+        for thing in gc.get_objects():
+            if isinstance(thing, torch.Tensor):
+                for tensor in (
+                    thing,
+                    thing.grad if thing.is_leaf else None,
+                    getattr(thing, "ds_tensor", None),
+                ):
+                    if tensor is not None:
+                        storage = tensor.untyped_storage()
+                        found[storage._cdata] = storage.nbytes()
+    return found
+
+
+def state_bytes(zero: int, precision: str, offload: bool) -> dict[str, int]:
+    """The number of weights of a small model, and the bytes while the last of its gradients is made."""
+    gc.collect()
+    before = _alive()
+    shape = {"hidden_size": 128, "intermediate_size": 352, "num_hidden_layers": 3, "num_attention_heads": 4}
+    config = LlamaConfig(vocab_size=512, **shape)
+    model: Any = AutoModelForCausalLM.from_config(config, dtype={"bf16": torch.bfloat16}.get(precision))
+    weights = sum(parameter.numel() for parameter in model.parameters())
+    settings = EngineSettings(1e-3, precision=precision, zero_stage=zero, offload_optimizer=offload)
+    engine = build_engine(TokenLogprobs(model), settings)
+    tokens_BT = torch.arange(TOKENS)[None]
+    peak = []
+
+    def backward(last: bool) -> None:
+        engine.set_gradient_accumulation_boundary(last)
+        loss, _ = engine(tokens_BT, tokens_BT, tokens_BT, weights_BT=torch.ones(1, TOKENS))
+        engine.backward(loss, scale_wrt_gas=False)
+        engine.step()
+
+    def measure(_: torch.Tensor) -> None:
+        peak.append(sum(size for storage, size in _alive().items() if storage not in before))
+
+    backward(False)
+    backward(True)  # makes the optimiser's state
+    hook = model.get_input_embeddings().weight.register_hook(measure)
+    backward(False)
+    hook.remove()
+    engine.destroy()
+    return {"weights": weights, "bytes": max(peak)}
+
+
+def check_scores(model: Path, place: str) -> None:
+    """A reward model split among ranks gives each rank, for its own outputs, the scores of a whole one."""
+    torch.manual_seed(7)
+    whole = RewardModel(load_trunk(model, "fp32"))
+    torch.nn.init.normal_(whole.head.weight)
+    split = build_frozen(copy.deepcopy(whole), "fp32", place, "cpu")
+    sequences = [list(range(4, 10 + n)) for n in range(5 * dist.get_rank())]  # none on rank 0
+    places = [[2, len(tokens) - 1] for tokens in sequences]
+    expected = score_places(whole.eval(), sequences, places, 32)
+    found = score_places(split, sequences, places, 32, together=True)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    split.destroy()
