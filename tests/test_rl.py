@@ -5,7 +5,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from safetensors.torch import load_file
 
 from pipeline.common.stage import InputError
 from pipeline.rl.rollout import questions_from, read_groups, sample_seed, share
+from pipeline.start import command as launched
 from tests.tiny_model import log_probs, save_tiny_model
 
 ANSWER_TOKENS = len(" \\boxed{d}") + 1
@@ -95,9 +95,8 @@ def command(
     }
     inputs = {"parent": policy, "prompts": prompts, "evaluation": prompts} | more_inputs
     flat = [part for pair in arguments.items() for part in pair]
-    torchrun = ["-m", "torch.distributed.run", f"--nproc-per-node={ranks}", "--standalone"]
-    program = [sys.executable, *(torchrun if ranks > 1 else []), "-m", "pipeline.rl", *flat]
-    return program + [part for name, path in inputs.items() for part in ("--input", f"{name}={path}")]
+    flat += [part for name, path in inputs.items() for part in ("--input", f"{name}={path}")]
+    return launched(["pipeline.rl", *flat], ranks, {})
 
 
 def start(arguments: list[str], log: Path) -> subprocess.Popen[bytes]:
@@ -152,16 +151,26 @@ def test_the_published_model_is_the_trained_one_and_every_rollout_is_kept(
             assert output.reward == pytest.approx(parts["accuracy"] + 0.2 * parts["format"])
 
 
+def send_when_saved(process: subprocess.Popen[bytes], number: int, folder: Path, step: int) -> None:
+    """Send a signal as soon as the run has a checkpoint of that step and works on the next one."""
+    deadline = time.monotonic() + 240
+    rolled_out = f"work/rollouts/step-{step + 1:05d}*"
+    while not list(folder.glob(rolled_out)) and process.poll() is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(number)
+
+
 def test_a_run_killed_in_the_middle_ends_with_the_same_weights(
     undisturbed: Path, policy: Path, tmp_path: Path
 ) -> None:
     arguments, log = command(policy, tmp_path), tmp_path / "log"
+    signalled = start(arguments, log)
+    send_when_saved(signalled, signal.SIGTERM, tmp_path, step=1)
+    assert signalled.wait() == 85 and "SIGTERM; state saved, run me again" in log.read_text()
+    assert not (tmp_path / "work/checkpoints/step-0000003").exists()
     process = start(arguments, log)
-    deadline = time.monotonic() + 240
-    while not (tmp_path / "work/checkpoints/step-0000002").exists() and process.poll() is None:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    process.send_signal(signal.SIGKILL)
+    send_when_saved(process, signal.SIGKILL, tmp_path, step=2)
     assert process.wait() == -signal.SIGKILL, "the run ended before it could be killed"
     assert not (tmp_path / "data").exists()
     for recorded in (tmp_path / "work/rollouts").glob("step-00003*"):

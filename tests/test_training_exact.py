@@ -34,6 +34,8 @@ PAIR = [
         for zero in (1, 3)
     ),
     *({"name": f"half{zero}", "zero": zero, "micro": 2, "steps": 3, "save": 0} for zero in STAGES),
+    {"name": "signalled", "zero": 2, "micro": 2, "signal": 1},
+    {"name": "again", "zero": 2, "micro": 2, "resume": "two-signalled"},
 ]
 RESUMED = [
     {"name": f"resumed{zero}", "zero": zero, "micro": 4, "resume": f"two-half{zero}"} for zero in STAGES
@@ -116,6 +118,15 @@ def test_one_rank_resumes_a_run_of_two(runs, zero):
     assert found.keys() == expected.keys()
     for name in found:
         np.testing.assert_allclose(found[name], expected[name], rtol=0, atol=1e-5)
+
+
+def test_all_ranks_save_and_stop_on_a_signal_to_one_and_the_rerun_ends_bit_equal(runs):
+    for rank in (0, 1):
+        assert (runs / f"two-signalled/interrupted-{rank}").read_text() == "cpt x: after step 2 of 4: SIGTERM"
+    assert [checkpoint.step_of(path) for path in (runs / "two-signalled/checkpoints").iterdir()] == [2]
+    assert len(lines(runs, "two-signalled")) == 2 and not (runs / "two-signalled/totals.json").exists()
+    whole, again = (runs / f"two-{name}/partial/model.safetensors" for name in ("zero2", "again"))
+    assert whole.read_bytes() == again.read_bytes()
 
 
 @pytest.mark.parametrize("zero", STAGES)

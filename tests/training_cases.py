@@ -3,19 +3,24 @@
 Arguments: a folder with `model` and `tokens`, a name, and a JSON list of cases. A case is a run of the real
 loop: {"name", "zero", "micro", "steps", "batch", "order", "recompute", "resume"}; its metrics and the rows
 that each rank read go to `<folder>/<name>-<case>/`. With "resume" it starts from another case's work folder.
+With "signal" the last rank gets SIGTERM while it reads that step's rows.
 """
 
 import pipeline.common.environment  # noqa: F401  # isort: skip  # before torch and deepspeed
 
 import hashlib
 import json
+import os
 import shutil
+import signal
 import sys
 from pathlib import Path
 
 import numpy as np
 import torch.distributed as dist
 
+from pipeline.common import ending
+from pipeline.common.errors import Interrupted
 from pipeline.common.model import TokenLogprobs, export_model, load_tokenizer
 from pipeline.common.next_token import TrainingPlan, train
 from pipeline.common.packing import PackedRow, concatenate, make_row
@@ -44,7 +49,8 @@ def run(folder: Path, name: str, case: dict) -> None:
     if rank == 0 and case.get("resume"):
         shutil.copytree(folder / case["resume"], work)
         shutil.rmtree(work / "partial")
-    (work / "partial").mkdir(parents=True, exist_ok=True)
+    if rank == 0:
+        (work / "partial").mkdir(parents=True)
     dist.barrier()
     launch = {"zero_stage": case["zero"], "micro_batch": case["micro"], "save_minutes": case.get("save", 99)}
     launch["activation_checkpointing"] = case.get("recompute", False)
@@ -61,18 +67,25 @@ def run(folder: Path, name: str, case: dict) -> None:
         digest = hashlib.sha256(found.tokens.tobytes() + found.targets.tobytes()).hexdigest()
         with (work / f"rows-{rank}.jsonl").open("a") as file:
             file.write(json.dumps([n, digest]) + "\n")
+        if n // batch == case.get("signal") and rank == dist.get_world_size() - 1:
+            os.kill(os.getpid(), signal.SIGTERM)
         return found
 
     batch = case.get("batch", BATCH)
     plan = TrainingPlan(row, case["steps"], batch, lambda step: SECTION.learning_rate, mixture.names)
-    totals = train(stage, engine, plan)
-    export_model(engine, tokenizer, work / "partial")
-    if rank == 0:
-        (work / "totals.json").write_text(json.dumps(totals))
+    try:
+        totals = train(stage, engine, plan)
+        export_model(engine, tokenizer, work / "partial")
+        if rank == 0:
+            (work / "totals.json").write_text(json.dumps(totals))
+    except Interrupted as error:
+        (work / f"interrupted-{rank}").write_text(str(error))
+        ending._received.clear()
     engine.destroy()
 
 
 if __name__ == "__main__":
+    ending.catch_signals()
     start_process_group()
     for case in json.loads(sys.argv[3]):
         run(Path(sys.argv[1]), sys.argv[2], case)

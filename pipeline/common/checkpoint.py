@@ -12,7 +12,6 @@ import random
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -25,22 +24,6 @@ from pipeline.common.stage import InputError, put_in_place
 
 TAG, UNIVERSAL = "state", "universal"
 NUMPY_STATE = [np.ndarray, np.dtype, np.dtypes.UInt32DType, np.zeros(0).__reduce__()[0]]
-
-
-class Clock:
-    """Decides when the next checkpoint is due: `minutes` after the last one, by rank 0's clock."""
-
-    def __init__(self, engine: Any, minutes: float) -> None:
-        self.engine, self.seconds, self.last = engine, 60 * minutes, time.monotonic()
-
-    def due(self) -> bool:
-        """Whether to save now. All ranks must ask and get the same answer; a yes restarts the clock."""
-        answer = torch.tensor(time.monotonic() - self.last >= self.seconds, device=self.engine.device)
-        if self.engine.world_size > 1:
-            dist.broadcast(answer, 0)
-        if answer:
-            self.last = time.monotonic()
-        return bool(answer)
 
 
 def newest(folder: Path) -> Path | None:

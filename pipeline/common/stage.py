@@ -13,6 +13,7 @@ import resource
 import shutil
 import sys
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -20,7 +21,8 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from pipeline.common.arguments import parser, read_inputs, read_launch, read_section
-from pipeline.common.errors import InputError
+from pipeline.common.ending import catch_signals, leave, place
+from pipeline.common.errors import AGAIN, InputError, Interrupted
 from pipeline.common.identity import Digests, digest_of, identity, is_log, published, read_manifest
 from pipeline.common.manifest import code_hash, fingerprint, package_versions, write_json
 from pipeline.common.store import Entry, name_of, put_in_place
@@ -172,11 +174,6 @@ def _describe(
     )
 
 
-def _fail(message: str) -> None:
-    print(f"error: {message}", file=sys.stderr, flush=True)
-    sys.exit(2)
-
-
 def _fail_if_disk_is_full(error: Exception, folders: list[Path]) -> None:
     """Libraries report a full disk in many ways; what they have in common is the full disk."""
     for folder in folders:
@@ -184,7 +181,7 @@ def _fail_if_disk_is_full(error: Exception, folders: list[Path]) -> None:
         full = shutil.disk_usage(existing).free < FULL_DISK_BYTES
         if full or (isinstance(error, OSError) and error.errno == errno.ENOSPC):
             where = getattr(error, "filename", None) or folder
-            _fail(f"{where}: no space left on this disk; free some and run again")
+            leave(f"{where}: no space left on this disk; free some and run again", 2)
 
 
 def open_stage(name: str, section: type[S], module: str, arguments: Any) -> Stage[S]:
@@ -223,8 +220,13 @@ def open_stage(name: str, section: type[S], module: str, arguments: Any) -> Stag
 def run_stage(
     name: str, section: type[S], run: Callable[[Stage[S]], Counts], argv: list[str] | None = None
 ) -> None:
-    """Parse the command line, run the program, publish its results; bad input: one line and exit code 2."""
+    """Parse the command line, run the program, publish its results; bad input: one line and exit code 2.
+
+    A training program that a signal asked to end saves its state and ends with exit code 85.
+    """
     started = time.time()
+    if section.trains:
+        catch_signals()
     arguments = parser(name, section, sys.modules[run.__module__].__doc__ or "").parse_args(argv)
     module = sys.modules[run.__module__].__spec__.name if run.__module__ == "__main__" else run.__module__
     module = module.removesuffix(".__main__")
@@ -240,7 +242,12 @@ def run_stage(
             if arguments.work is None:
                 shutil.rmtree(stage.work, ignore_errors=True)
     except InputError as error:
-        _fail(str(error))
+        leave(str(error), 2)
+    except Interrupted as error:
+        leave(f"{error}; state saved, run me again (exit code {AGAIN})", AGAIN)
     except Exception as error:
         _fail_if_disk_is_full(error, [arguments.work or WORK, arguments.run or arguments.output.parent])
+        if place():
+            traceback.print_exc()
+            leave(f"{type(error).__name__}: {error}".splitlines()[0], 1)
         raise

@@ -15,8 +15,10 @@ from typing import Any, TypeVar
 import deepspeed
 import torch
 import torch.distributed as dist
+from deepspeed.constants import default_pg_timeout
 from torch import Tensor, nn
 
+from pipeline.common.launcher import LISTENING
 from pipeline.common.model import full_shape, load_model, load_split_model, model_config
 from pipeline.common.stage import InputError, Stage
 
@@ -86,9 +88,12 @@ def use_threads(launch: dict[str, Any]) -> None:
 
 
 def start_process_group() -> None:
-    """Join the process group that torchrun describes; a process started alone becomes a group of one."""
+    """Join the process group that the launcher or torchrun describes; a process started alone becomes a group
+    of one.
+    """
     if dist.is_initialized():
         return
+    backend = deepspeed.get_accelerator().communication_backend_name()
     if "RANK" not in os.environ:
         # An in-memory store, because a free port may be taken before it is used. Nobody uses the address.
         alone = {
@@ -99,11 +104,22 @@ def start_process_group() -> None:
             "MASTER_PORT": "0",
         }
         os.environ |= alone
-        backend = deepspeed.get_accelerator().communication_backend_name()
         dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
+    elif LISTENING in os.environ:
+        rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        listening = int(os.environ[LISTENING]) if rank == 0 else None
+        address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+        store = dist.TCPStore(address, port, ranks, rank == 0, default_pg_timeout, master_listen_fd=listening)
+        dist.init_process_group(backend, store=store, rank=rank, world_size=ranks, timeout=default_pg_timeout)
+    deepspeed.get_accelerator().set_device(int(os.environ["LOCAL_RANK"]))
     # DeepSpeed would compile a shared-memory all-reduce (g++, more than a minute) that only inference uses.
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
     deepspeed.init_distributed(verbose=False)
+
+
+def rank_device() -> torch.device:
+    """The device of this rank, on which its collectives run."""
+    return torch.device(deepspeed.get_accelerator().current_device_name())
 
 
 def build_engine(module: nn.Module, settings: EngineSettings) -> Any:

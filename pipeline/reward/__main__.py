@@ -8,6 +8,7 @@ optionally `completer`; `prompts`, questions with answers. Output: the reward mo
 
 import hashlib
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -18,12 +19,21 @@ import pipeline.common.environment  # noqa: F401  # isort: skip  # before torch 
 import torch
 import torch.distributed as dist
 
+from pipeline.common.clock import Clock
+from pipeline.common.ending import interrupted, received
 from pipeline.common.manifest import write_json
 from pipeline.common.model import context_length, load_tokenizer, weights_in_memory
 from pipeline.common.progress import Progress
 from pipeline.common.rows import saved_batch
 from pipeline.common.stage import Counts, InputError, Stage, run_stage
-from pipeline.common.training import build_engine, prepare, settings_from, start_process_group, use_threads
+from pipeline.common.training import (
+    build_engine,
+    prepare,
+    rank_device,
+    settings_from,
+    start_process_group,
+    use_threads,
+)
 from pipeline.config.evaluate import BenchmarkNode
 from pipeline.config.reward import RewardSection
 from pipeline.evaluate.benchmarks import Item, load
@@ -111,11 +121,14 @@ def label_all(
     parts = [slice(start, start + size) for start in range(0, len(items), size)]
     with Progress("label", len(items), unit="question") as bar:
         for part in parts[dist.get_rank() :: dist.get_world_size()]:
+            if received():
+                break
             batch(part)
             bar.update(len(items[part]))
     for name, count in labeller.counters().items():
         stage.counter(name, count)
-    dist.barrier()
+    if signal := Clock(rank_device(), math.inf).ask()[1]:  # all ranks wait here for the last one
+        raise interrupted(signal, f"reward {stage.instance}: labelled so far")
     return [Solution(**row) for part in parts for row in batch(part)]
 
 
