@@ -15,11 +15,12 @@ from programs import ENVIRONMENT, ROOT
 HOST = socket.gethostname()
 # A stage program whose ranks do what the instance's name says: rank 1 does it, the others wait for rank 1.
 PROGRAM = """
-import os, time
+import os, signal, time
 from pathlib import Path
 
 from pipeline.common.ending import interrupted, received
 from pipeline.common.stage import InputError, run_stage
+from pipeline.common.watchdog import enter
 from pipeline.config.sft import SftSection
 
 
@@ -32,6 +33,11 @@ def run(stage):
         raise InputError("prompts.jsonl: line 7: no answer")
     if rank == "1" and stage.instance == "bug":
         raise KeyError("answer")
+    if stage.instance in ("stopped", "asleep"):
+        enter("forward" if rank == "1" else "backward")
+        if rank == "1" and stage.instance == "stopped":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        time.sleep(600)  # rank 0 as in a collective, rank 1 for reasons of its own
     while not received():
         time.sleep(0.01)
     raise interrupted(received(), "after step 3")
@@ -129,6 +135,25 @@ def test_a_killed_rank_or_launcher_ends_all_ranks_of_both_nodes(tmp_path, killed
         assert codes == {1} and "another node of the job is gone without a word" in last[0]
         launchers[1].communicate()
     assert all(wait_for(lambda pid=pid: gone(pid)) for pid in ranks)
+
+
+@pytest.mark.parametrize(("kind", "nodes"), [("stopped", 1), ("asleep", 2)])
+def test_a_job_that_hangs_names_every_ranks_phase_and_stack_and_ends_with_code_85(tmp_path, kind, nodes):
+    launchers = launch(tmp_path, kind, nodes, '{"hang_minutes": 0.05}')
+    logs = [process.communicate(timeout=60)[1] for process in launchers]
+    assert {process.returncode for process in launchers} == {85}
+    stacks = "".join(logs).split("phase ")
+    for rank, phase in enumerate(("backward", "forward")):
+        assert f"rank {rank} of 2 on {HOST}: phase {phase} hangs; Python stacks" in "".join(logs) or (
+            f"rank {rank} on {HOST}: phase {phase}, T (stopped):" in "".join(logs)
+        )
+        assert any(part.startswith(phase) and "program.py" in part and "in run" in part for part in stacks)
+    for log in logs:
+        said = (
+            "made no progress for 0.05 minutes (launch.hang_minutes); run me again, from the last checkpoint"
+        )
+        assert said in log.splitlines()[-1] and log.splitlines()[-1].startswith("error: rank ")
+    assert all(gone(pid) for pid in pids(tmp_path))
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])

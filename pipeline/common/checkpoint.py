@@ -21,6 +21,7 @@ import torch.distributed as dist
 
 from pipeline.common.manifest import write_json
 from pipeline.common.stage import InputError, put_in_place
+from pipeline.common.watchdog import enter
 
 TAG, UNIVERSAL = "state", "universal"
 NUMPY_STATE = [np.ndarray, np.dtype, np.dtypes.UInt32DType, np.zeros(0).__reduce__()[0]]
@@ -44,6 +45,7 @@ def save(
     `client_state` is the caller's own (data position, counts, ...); rank 0's is saved. `owner` is the
     fingerprint of the model that is trained.
     """
+    enter("save")
     partial, final = folder / "partial", folder / f"step-{step:07d}"
     if engine.global_rank == 0:
         shutil.rmtree(partial, ignore_errors=True)
@@ -67,6 +69,7 @@ def load(engine: Any, path: Path, owner: str = "") -> dict[str, Any]:
 
     Raises InputError if the checkpoint has another `owner`, ZeRO stage or model.
     """
+    enter("load")
     saved, wanted = json.loads((path / "checkpoint.json").read_text()), _identity(engine, owner)
     for name, advice in (
         ("owner", "it belongs to another configuration; delete it or give another --work"),

@@ -19,6 +19,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from pipeline.common.ending import CAUSES, SIGNALS, node
 from pipeline.common.errors import AGAIN, InputError
@@ -28,7 +29,7 @@ LISTENING = "PIPELINE_LISTENING"  # environment: the descriptor at which rank 0 
 PR_SET_PDEATHSIG = 1
 TICK = 0.25  # seconds between two looks at the other nodes
 # Seconds that the other ranks have to end by themselves: to say what else failed, or to save.
-GRACE = {AGAIN: 20.0}
+GRACE = {AGAIN: 10.0}
 SHORT_GRACE = 2.0
 
 
@@ -141,7 +142,17 @@ class Launcher:
         return running
 
     def _end_rest(self, code: int) -> None:
-        for rank in self._wait(GRACE.get(code, SHORT_GRACE)):
+        """End the ranks that have not done so themselves; where one hangs, they say first where they are."""
+        left = self._wait(GRACE.get(code, SHORT_GRACE))
+        if code == AGAIN:
+            for rank in left:
+                status = Path(f"/proc/{self.processes[rank].pid}/status").read_text()
+                name, _, state = [line.split(None, 1)[1] for line in status.splitlines()[:3]]
+                print(f"rank {rank} on {node()}: phase {name}, {state}:", file=sys.stderr, flush=True)
+                for number in (signal.SIGUSR2, signal.SIGCONT):
+                    self.processes[rank].send_signal(number)
+            left = self._wait(SHORT_GRACE if left else 0)
+        for rank in left:
             self.processes[rank].kill()
         self._wait(GRACE[AGAIN])
 

@@ -20,6 +20,7 @@ from pipeline.common.ending import interrupted
 from pipeline.common.progress import Progress
 from pipeline.common.stage import InputError, Stage
 from pipeline.common.training import Schedule, update
+from pipeline.common.watchdog import enter
 
 T = TypeVar("T")
 METRICS, TENSORBOARD = "metrics.jsonl", "tensorboard"
@@ -64,6 +65,7 @@ def train(
                 checkpoint.save(engine, folder, number, sums, stage.fingerprint)
             if signal:
                 raise interrupted(signal, f"{label}: after step {number} of {steps}")
+            enter("data")
             step, rate = make_step(number), schedule(number)
             loss, norm = update(engine, step.micro_batches, step.loss_of, rate)
             if not math.isfinite(loss):

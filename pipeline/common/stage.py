@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from pipeline.common import watchdog
 from pipeline.common.arguments import parser, read_inputs, read_launch, read_section
 from pipeline.common.ending import catch_signals, leave, place
 from pipeline.common.errors import AGAIN, InputError, Interrupted
@@ -232,9 +233,12 @@ def run_stage(
     module = module.removesuffix(".__main__")
     try:
         stage = open_stage(name, section, module, arguments)
+        if section.trains:
+            watchdog.watch(float(stage.launch.get("hang_minutes", 30)))
         if stage.is_main:
             _open_work(stage)
         counts = run(stage)
+        watchdog.enter("publish")
         if stage.is_main:
             _publish(stage, module, counts, started)
             if stage.entry:

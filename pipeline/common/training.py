@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from pipeline.common.launcher import LISTENING
 from pipeline.common.model import full_shape, load_model, load_split_model, model_config
 from pipeline.common.stage import InputError, Stage
+from pipeline.common.watchdog import enter
 
 T = TypeVar("T")
 Schedule = Callable[[int], float]
@@ -175,7 +176,9 @@ def update(
     total = torch.zeros((), device=engine.device)
     for index, micro_batch in enumerate(micro_batches):
         engine.set_gradient_accumulation_boundary(index == len(micro_batches) - 1)
+        enter("forward")
         loss = loss_of(micro_batch)
+        enter("backward")
         # DeepSpeed averages gradients over ranks, but the parts must be summed.
         engine.backward(loss * engine.world_size, scale_wrt_gas=False)
         total += loss.detach()

@@ -34,6 +34,7 @@ from pipeline.common.training import (
     start_process_group,
     use_threads,
 )
+from pipeline.common.watchdog import WAITING, enter
 from pipeline.config.evaluate import BenchmarkNode
 from pipeline.config.reward import RewardSection
 from pipeline.evaluate.benchmarks import Item, load
@@ -123,10 +124,12 @@ def label_all(
         for part in parts[dist.get_rank() :: dist.get_world_size()]:
             if received():
                 break
+            enter("labels")
             batch(part)
             bar.update(len(items[part]))
     for name, count in labeller.counters().items():
         stage.counter(name, count)
+    enter(WAITING)
     if signal := Clock(rank_device(), math.inf).ask()[1]:  # all ranks wait here for the last one
         raise interrupted(signal, f"reward {stage.instance}: labelled so far")
     return [Solution(**row) for part in parts for row in batch(part)]
@@ -222,6 +225,7 @@ def run(stage: Stage[RewardSection]) -> Counts:
 
 def measured(engine: Any, held_out: Sequence[tuple[Solution, StepExample]]) -> dict[str, Any]:
     """Measures of the model on held-out solutions; all ranks must call it."""
+    enter("evaluation")
     engine.module.eval()
     examples = [example for _, example in held_out]
     scores = score_places(
@@ -233,6 +237,7 @@ def measured(engine: Any, held_out: Sequence[tuple[Solution, StepExample]]) -> d
 
 def export(stage: Stage[RewardSection], engine: Any, tokenizer: Any, metrics: dict[str, Any]) -> None:
     """Write the model's folder and its metrics; all ranks must call it."""
+    enter("export")
     state = weights_in_memory(engine.module)
     if stage.is_main:
         write_json(stage.partial / "metrics.json", metrics)
