@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 from subprocess import Popen
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from programs import finished, start
 from tiny_model import save_tiny_model, save_tiny_tokens
 
 from pipeline.common import checkpoint, linear_loss
+from pipeline.common.manifest import fingerprint
 from pipeline.common.model import IGNORE, TokenLogprobs, load_model, load_tokenizer
 from pipeline.common.packing import best_fit, concatenate, make_row
 from pipeline.common.stage import InputError, Stage
@@ -91,10 +93,13 @@ def test_a_killed_run_resumes_from_its_newest_checkpoint_and_ends_with_the_same_
 
 
 def test_the_newest_checkpoint_is_the_one_after_most_steps(tmp_path):
-    assert checkpoint.newest(tmp_path) is None
+    alone = SimpleNamespace(global_rank=0, world_size=1)
+    assert checkpoint.newest(alone, tmp_path) is None
     for name in ("step-0000010", "step-0000009", "partial", ".step-0000011.old"):
         (tmp_path / name).mkdir()
-    assert checkpoint.newest(tmp_path) == tmp_path / "step-0000010"
+        note = {"files": {}}
+        (tmp_path / name / "checkpoint.json").write_text(json.dumps(note | {"digest": fingerprint(note)}))
+    assert checkpoint.newest(alone, tmp_path) == tmp_path / "step-0000010"
     assert checkpoint.step_of(tmp_path / "step-0000010") == 10
 
 

@@ -37,8 +37,10 @@ PAIR = [
     {"name": "signalled", "zero": 2, "micro": 2, "signal": 1},
     {"name": "again", "zero": 2, "micro": 2, "resume": "two-signalled"},
 ]
+WEIGHTS = "checkpoints/step-0000002/state/mp_rank_00_model_states.pt"
 RESUMED = [
-    {"name": f"resumed{zero}", "zero": zero, "micro": 4, "resume": f"two-half{zero}"} for zero in STAGES
+    *({"name": f"resumed{zero}", "zero": zero, "micro": 4, "resume": f"two-half{zero}"} for zero in STAGES),
+    {"name": "damaged", "zero": 2, "micro": 4, "resume": "two-half2", "damage": WEIGHTS},
 ]
 
 
@@ -129,6 +131,12 @@ def test_all_ranks_save_and_stop_on_a_signal_to_one_and_the_rerun_ends_bit_equal
     assert whole.read_bytes() == again.read_bytes()
 
 
+def test_a_damaged_checkpoint_costs_only_the_steps_since_the_one_before_it(runs):
+    same_trajectory(runs, "one-damaged", "one-zero2")
+    before, after = lines(runs, "two-half2"), lines(runs, "one-damaged")
+    assert after[0] == before[0] and after[1]["seconds"] != before[1]["seconds"]  # step 2 is repeated
+
+
 @pytest.mark.parametrize("zero", STAGES)
 def test_order_windows_and_cursor_are_the_same_at_another_world_size(runs, zero):
     whole, resumed = rows(runs, f"two-zero{zero}"), rows(runs, f"one-resumed{zero}")
@@ -174,7 +182,7 @@ class Engine:
 
 
 def test_a_checkpoint_of_another_configuration_or_stage_is_refused(runs):
-    path = checkpoint.newest(runs / "two-half2/checkpoints")
+    path = checkpoint.newest(Engine(2), runs / "two-half2/checkpoints")
     with pytest.raises(InputError, match="owner is 'a fingerprint', expected 'another'"):
         checkpoint.load(Engine(2), path, "another")
     with pytest.raises(InputError, match="zero_stage is 2, expected 3; set launch.zero_stage back"):

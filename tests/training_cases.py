@@ -2,8 +2,9 @@
 
 Arguments: a folder with `model` and `tokens`, a name, and a JSON list of cases. A case is a run of the real
 loop: {"name", "zero", "micro", "steps", "batch", "order", "recompute", "resume"}; its metrics and the rows
-that each rank read go to `<folder>/<name>-<case>/`. With "resume" it starts from another case's work folder.
-With "signal" the last rank gets SIGTERM while it reads that step's rows.
+that each rank read go to `<folder>/<name>-<case>/`. With "resume" it starts from another case's work folder,
+in which it first cuts the file "damage" to half its size. With "signal" the last rank gets SIGTERM while it
+reads that step's rows.
 """
 
 import pipeline.common.environment  # noqa: F401  # isort: skip  # before torch and deepspeed
@@ -49,6 +50,8 @@ def run(folder: Path, name: str, case: dict) -> None:
     if rank == 0 and case.get("resume"):
         shutil.copytree(folder / case["resume"], work)
         shutil.rmtree(work / "partial")
+        if "damage" in case:
+            os.truncate(work / case["damage"], (work / case["damage"]).stat().st_size // 2)
     if rank == 0:
         (work / "partial").mkdir(parents=True)
     dist.barrier()

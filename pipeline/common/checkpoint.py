@@ -1,11 +1,13 @@
 """Checkpoints of a DeepSpeed engine: complete or absent, and exact to the bit.
 
 A checkpoint is a folder `step-NNNNNNN` with DeepSpeed's files (weights, optimiser, caller's state), the
-random state of each rank, and `checkpoint.json`, which identifies the run. It is written under another name,
-flushed to disk and renamed, so a kill leaves no partial one. Another number of ranks loads it through
-DeepSpeed's universal format, exact but for the order of summation.
+random state of each rank, and `checkpoint.json`, which identifies the run and lists the digest of every file.
+It is written under another name, flushed to disk and renamed, so a kill leaves no partial one. One that the
+disk has damaged since is noticed before it is loaded, and the one before it taken. Another number of ranks
+loads it through DeepSpeed's universal format, exact but for the order of summation.
 """
 
+import hashlib
 import json
 import os
 import random
@@ -19,17 +21,68 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from pipeline.common.manifest import write_json
+from pipeline.common.manifest import fingerprint, write_json
 from pipeline.common.stage import InputError, put_in_place
 from pipeline.common.watchdog import enter
 
-TAG, UNIVERSAL = "state", "universal"
+TAG, UNIVERSAL, NOTE = "state", "universal", "checkpoint.json"
 NUMPY_STATE = [np.ndarray, np.dtype, np.dtypes.UInt32DType, np.zeros(0).__reduce__()[0]]
 
 
-def newest(folder: Path) -> Path | None:
-    """The complete checkpoint with the highest step, if any."""
-    return max(folder.glob("step-*"), default=None)
+def newest(engine: Any, folder: Path, *others: Path) -> Path | None:
+    """The checkpoint under `folder` with the highest step that is undamaged there and, under the same name,
+    in `others`, if any.
+
+    Later ones that are damaged are named, one line each, and deleted. Raises InputError if all are damaged.
+    All ranks must call it and get the same answer.
+    """
+    found, damaged = sorted(folder.glob("step-*"), reverse=True), []
+    for path in found:
+        places = [place / path.name for place in (folder, *others)]
+        damage = next(filter(None, (_damage(engine, place) for place in places)), None)
+        if damage is None:
+            break
+        damaged.append((damage, places))
+    else:
+        if damaged:
+            raise InputError(f"{damaged[0][0]}; no checkpoint is whole: delete {folder} to start again")
+        return None
+    if damaged and engine.world_size > 1:
+        dist.barrier()  # nothing is deleted before all ranks have looked
+    for damage, places in damaged if engine.global_rank == 0 else []:
+        print(f"{damage}: this checkpoint is deleted, {path.name} taken", file=sys.stderr, flush=True)
+        for place in places:
+            shutil.rmtree(place, ignore_errors=True)
+    return path
+
+
+def _damage(engine: Any, path: Path) -> str | None:
+    """What is wrong with a checkpoint, the same on all ranks; None for a whole one."""
+    try:
+        note = json.loads((path / NOTE).read_text())
+        files, digest = note["files"], note.pop("digest")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return f"{path / NOTE} is damaged or missing"
+    if fingerprint(note) != digest:
+        return f"{path / NOTE} is damaged"
+    found = _digests(engine, path, sorted(files))
+    wrong = next((name for name in sorted(files) if found.get(name) != files[name]), None)
+    return wrong and f"{path / wrong} is {'damaged' if wrong in found else 'missing or cannot be read'}"
+
+
+def _digests(engine: Any, folder: Path, names: list[str]) -> dict[str, str]:
+    """SHA-256 of those of the files that can be read; each rank reads a share, and all ranks get all."""
+    mine: dict[str, str] = {}
+    for name in names[engine.global_rank :: engine.world_size]:
+        try:
+            with (folder / name).open("rb") as file:
+                mine[name] = hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError:
+            continue
+    parts = [mine] * engine.world_size
+    if engine.world_size > 1:
+        dist.all_gather_object(parts, mine)
+    return {name: digest for part in parts for name, digest in part.items()}
 
 
 def step_of(path: Path) -> int:
@@ -54,8 +107,10 @@ def save(
     engine.save_checkpoint(str(partial), tag=TAG, client_state={"caller": client_state}, save_latest=False)
     torch.save(_random_state(), partial / f"random-{engine.global_rank:05d}.pt")
     dist.barrier()
+    names = sorted(str(file.relative_to(partial)) for file in partial.rglob("*") if file.is_file())
+    note = _identity(engine, owner) | {"files": _digests(engine, partial, names)}
     if engine.global_rank == 0:
-        write_json(partial / "checkpoint.json", _identity(engine, owner))
+        write_json(partial / NOTE, note | {"digest": fingerprint(note)})
         _flush(partial)
         put_in_place(partial, final)
         for old in sorted(folder.glob("step-*"))[:-keep]:
@@ -70,7 +125,7 @@ def load(engine: Any, path: Path, owner: str = "") -> dict[str, Any]:
     Raises InputError if the checkpoint has another `owner`, ZeRO stage or model.
     """
     enter("load")
-    saved, wanted = json.loads((path / "checkpoint.json").read_text()), _identity(engine, owner)
+    saved, wanted = json.loads((path / NOTE).read_text()), _identity(engine, owner)
     for name, advice in (
         ("owner", "it belongs to another configuration; delete it or give another --work"),
         ("zero_stage", "set launch.zero_stage back, or delete it to start again"),
@@ -108,9 +163,10 @@ def _identity(engine: Any, owner: str) -> dict[str, Any]:
 
 def _make_universal(engine: Any, path: Path) -> str:
     """Convert the checkpoint for any number of ranks, in a separate process; returns the new tag."""
-    if engine.global_rank == 0 and not (path / UNIVERSAL).exists():
+    if engine.global_rank == 0:  # anew: nothing says whether an earlier one is still whole
         partial = path / f"{UNIVERSAL}.partial"
-        shutil.rmtree(partial, ignore_errors=True)
+        for old in (partial, path / UNIVERSAL):
+            shutil.rmtree(old, ignore_errors=True)
         command = [sys.executable, "-m", "deepspeed.checkpoint.ds_to_universal", "--inject_missing_state"]
         command += ["--input_folder", str(path / TAG), "--output_folder", str(partial)]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)

@@ -55,7 +55,7 @@ def train(
     """
     label, folder = f"{stage.name} {stage.instance}", stage.work / "checkpoints"
     start, sums = 0, dict.fromkeys(totals, 0)
-    if path := checkpoint.newest(folder):
+    if path := checkpoint.newest(engine, folder):
         start, sums = checkpoint.step_of(path), checkpoint.load(engine, path, stage.fingerprint)
     clock = Clock(engine.device, float(stage.launch.get("save_minutes", 10)))
     with TrainingLog(stage, start) as log, Progress(label, steps, initial=start) as progress:

@@ -190,6 +190,8 @@ class Trainer:
         """Load the newest checkpoint, if any."""
         if state := self.learner.resume(self.stage):
             self.log, self.evaluations = state["log"], state["evaluations"]
+            if self.explorer is not None:
+                self.explorer.repair(self.log)
 
     def save(self) -> None:
         """Write a checkpoint."""

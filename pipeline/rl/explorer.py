@@ -170,6 +170,12 @@ class Explorer:
             for question, seeds in asked
         ]
 
+    def repair(self, log: Sequence[dict[str, Any]]) -> None:
+        """See that the rollouts of the steps in `log` are whole; all ranks call it, rank 0 does it."""
+        for row in log if self.rank == 0 else ():
+            shape = row["questions"], row["sampled_tokens"]
+            self.store.repair(row["step"], *shape, self.section.group_size, self.shared)
+
     def publish(self, target: Path, steps: int) -> None:
         """Copy the rollouts of `steps` steps, one file per step; rank 0 calls it."""
         target.mkdir(parents=True, exist_ok=True)

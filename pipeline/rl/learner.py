@@ -35,11 +35,12 @@ class Learner:
 
     def resume(self, stage: Stage[RlSection]) -> dict[str, Any] | None:
         """Load the newest checkpoint, if any; returns the state saved with it."""
-        path = checkpoint.newest(stage.work / "checkpoints")
+        critics = [stage.work / "critic"] if self.critic is not None else []
+        path = checkpoint.newest(self.engine, stage.work / "checkpoints", *critics)
         if path is None:
             return None
-        if self.critic is not None:
-            checkpoint.load(self.critic, stage.work / "critic" / path.name, stage.fingerprint)
+        for folder in critics:
+            checkpoint.load(self.critic, folder / path.name, stage.fingerprint)
         return checkpoint.load(self.engine, path, stage.fingerprint)
 
 

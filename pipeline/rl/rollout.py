@@ -8,13 +8,15 @@ comes from (seed, version of the weights): the train phase can be repeated witho
 import hashlib
 import json
 import random
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import zstandard
 
-from pipeline.common.rows import read_rows
+from pipeline.common.errors import InputError
+from pipeline.common.rows import raw_lines, read_as
 from pipeline.evaluate.benchmarks import Item
 
 
@@ -120,20 +122,22 @@ def sample_seed(seed: int, place: int, question: str) -> int:
 
 
 def write_groups(path: Path, groups: Iterable[Group]) -> None:
-    """One JSON line per group, zstd, whole or not at all."""
+    """One JSON line per group, zstd with a checksum, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     text = "".join(json.dumps(asdict(group), ensure_ascii=False) + "\n" for group in groups)
     partial = path.with_suffix(".partial")
-    partial.write_bytes(zstandard.compress(text.encode(), 3))
+    partial.write_bytes(zstandard.ZstdCompressor(3, write_checksum=True).compress(text.encode()))
     partial.replace(path)
 
 
 def read_groups(path: Path) -> list[Group]:
-    """What `write_groups` wrote."""
-    return [
-        Group(**row | {"outputs": [Rollout(**output) for output in row["outputs"]]})
-        for _, row in read_rows(str(path))
-    ]
+    """What `write_groups` wrote. Raises InputError for rows that are no groups."""
+    groups = []
+    for place, group in read_as(Group, str(path)):
+        if any(len(output.tokens) != len(output.logprobs) for output in group.outputs):
+            raise InputError(f"{place}: `tokens` and `logprobs` of an output differ in length")
+        groups.append(group)
+    return groups
 
 
 class RolloutStore:
@@ -147,16 +151,46 @@ class RolloutStore:
         return self.folder / f"step-{step:05d}.round-{turn:02d}.rank-{self.rank:04d}.jsonl.zst"
 
     def find(self, step: int, turn: int, version: int, seeds: Sequence[range]) -> list[Group] | None:
-        """Groups recorded earlier for these weights and seeds of outputs, if any."""
-        if not self.path(step, turn).exists():
+        """Groups recorded earlier for these weights and seeds of outputs, if any; a damaged file is none."""
+        path = self.path(step, turn)
+        if not path.exists():
             return None
-        groups = read_groups(self.path(step, turn))
+        try:
+            groups = read_groups(path)
+        except InputError as error:
+            print(f"{error}; its outputs are sampled again", file=sys.stderr, flush=True)
+            return None
         found = [(group.version, [output.seed for output in group.outputs]) for group in groups]
         return groups if found == [(version, list(part)) for part in seeds] else None
 
     def write(self, step: int, turn: int, groups: Iterable[Group]) -> None:
         """Record this rank's groups of a step's round."""
         write_groups(self.path(step, turn), groups)
+
+    def repair(self, step: int, questions: int, tokens: int, size: int, shared: int) -> None:
+        """Make sure that the published file of a step is whole: `questions` groups of `size` outputs,
+        `tokens` tokens. A damaged or missing one is put together from the ranks' files; `shared` ranks have
+        the same outputs. Raises InputError if those are damaged too.
+        """
+        path = published(self.folder, step)
+        try:
+            if sum(1 for _ in raw_lines(path)) == questions:
+                return
+        except OSError:
+            pass
+        parts: dict[str, list[Path]] = {}
+        for file in sorted(self.folder.glob(f"step-{step:05d}.round-*.rank-*.jsonl.zst")):
+            parts.setdefault(file.name.split(".")[1], []).append(file)
+        groups: list[Group] = []
+        for files in parts.values():
+            groups += joined((group for file in files[::shared] for group in read_groups(file)), size)
+        if len(groups) != questions or sum(group.tokens for group in groups) != tokens:
+            raise InputError(
+                f"{path}: damaged or missing, and what the ranks recorded is not all of it; "
+                f"delete {self.folder.parent} to start again"
+            )
+        write_groups(path, groups)
+        print(f"{path}: damaged or missing; put together from the ranks' files", file=sys.stderr, flush=True)
 
 
 def published(folder: Path, step: int) -> Path:

@@ -8,6 +8,7 @@ sys.path.insert(0, workflow.basedir)
 
 from pipeline.common.arguments import pack
 from pipeline.common.errors import InputError
+from pipeline.common.overlays import read_config
 from pipeline.config.root import Config, ConfigError
 from pipeline.stages import NAMES, STAGES
 from pipeline.status import summary
@@ -15,6 +16,8 @@ from workflow.graph import Graph, Result
 from workflow.state import Run, mark, tell_snakemake
 
 try:
+    if workflow.is_main_process:
+        read_config(workflow.configfiles)  # it refuses keys that stand twice, which Snakemake does not see
     GRAPH = Graph(Config({key: value for key, value in config.items() if key != "paths"}))
     if workflow.is_main_process:
         found = Run(GRAPH)
