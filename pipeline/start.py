@@ -1,14 +1,16 @@
 """Start a stage program: `python -m pipeline.start pipeline.sft --run results/demo ...`.
 
 If the run's store holds the result of these inputs and settings, it becomes the current one, in a second.
-Otherwise the program replaces this one, under torchrun where it trains on several ranks. Under `srun` with
-one task per node torchrun joins the nodes of the job; the first one is the rendezvous.
+Otherwise the program replaces this one, under the launcher where it trains on several ranks. Under `srun`
+with one task per node the launchers join the nodes of the job; the first one is the rendezvous.
 """
 
 import os
+import signal
 import sys
 
 from pipeline.common.arguments import parser
+from pipeline.common.ending import SIGNALS
 from pipeline.common.errors import InputError
 from pipeline.common.slurm import first_host, in_step, supervise
 from pipeline.common.stage import open_stage
@@ -20,17 +22,13 @@ def command(program: list[str], ranks: int, environment: dict[str, str]) -> list
     nodes = int(environment.get("SLURM_STEP_NUM_NODES", "1"))
     if ranks * nodes == 1:
         return [sys.executable, "-m", *program]
-    torchrun = [sys.executable, "-m", "pipeline.common.ranks", f"--nproc-per-node={ranks}"]
-    if nodes == 1:
-        return [*torchrun, "--standalone", "-m", "--", *program]
-    port = 20000 + int(environment["SLURM_JOB_ID"]) % 20000
-    place = [
-        f"--nnodes={nodes}",
-        f"--node-rank={environment['SLURM_NODEID']}",
-        f"--master-addr={first_host()}",
-        f"--master-port={port}",
-    ]
-    return [*torchrun, *place, "-m", "--", *program]
+    place = [f"--ranks={ranks}"]
+    if nodes > 1:
+        # Two ports: rank 0's, and one for the launchers.
+        port = 20000 + 2 * (int(environment["SLURM_JOB_ID"]) % 10000)
+        place += [f"--nodes={nodes}", f"--node={environment['SLURM_NODEID']}"]
+        place += [f"--address={first_host()}", f"--port={port}"]
+    return [sys.executable, "-m", "pipeline.common.launcher", *place, *program]
 
 
 def with_threads(environment: dict[str, str], launch: dict[str, object]) -> dict[str, str]:
@@ -44,6 +42,8 @@ def main() -> None:
     if found is None:
         sys.exit(f"error: {module}: no stage program; pipeline/stages.py lists them")
     name, section = found
+    if section.trains:
+        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # until the program can save its state
     try:
         stage = open_stage(name, section, module, parser(name, section).parse_args(words))
         entry = stage.entry

@@ -356,5 +356,5 @@ def test_every_exemplar_program_runs_and_states_an_answer(name):
     )
     assert text.count("\n```\n") == len(layout.exemplars) and text.endswith("```python\n")
     with Sandbox(1, weak=WEAK) as sandbox:
-        outcomes = sandbox.run([pal_program(row["solution"]) for row in layout.exemplars], 20.0)
+        outcomes = sandbox.run([pal_program(row.solution) for row in layout.exemplars], 20.0)
     assert all(printed(outcome) for outcome in outcomes)

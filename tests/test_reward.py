@@ -19,8 +19,9 @@ from programs import ENVIRONMENT, finished, start
 from tiny_model import save_tiny_model
 from warm import Program
 
+from pipeline.common.errors import Interrupted
 from pipeline.common.model import load_tokenizer
-from pipeline.common.stage import InputError
+from pipeline.common.stage import InputError, Stage
 from pipeline.config.reward import RewardSection
 from pipeline.evaluate.benchmarks import Item
 from pipeline.reward.__main__ import check_continues
@@ -151,6 +152,32 @@ def test_step_labels_come_from_the_verdicts_on_completions(tiny):
     assert sorted(engine.asked) == ["Q", "Q3+4=7\n", "Q3+4=8\n"]  # equal prefixes once
     ranked = reranking(found, [[0.9, 0.9], [0.2, 0.1], [0.9, 0.3]])
     assert ranked["best_of_n"]["4"] == 1.0 and ranked["maj@n"]["4"] == 1.0 and ranked["pass@n"]["1"] == 0.5
+
+
+def test_labelling_stops_after_a_batch_on_a_signal_and_goes_on_from_there(tiny, tmp_path, monkeypatch):
+    from pipeline.common import ending
+    from pipeline.common.training import start_process_group
+    from pipeline.reward.__main__ import label_all
+
+    start_process_group()
+    tokenizer = load_tokenizer(tiny)
+    items = [Item(f"q{number}", "3+4?", "7") for number in range(3)]
+    prompts = [tokenizer("Q", add_special_tokens=False)["input_ids"]] * 3
+    own = dict(zip((item.id for item in items), prompts, strict=True))
+    sampler, engine = scripted(tokenizer, SOLUTIONS | completions("Q"))
+    section = RewardSection(**(sampler.section.model_dump() | {"label_batch": 1}))
+    stage = Stage("reward", "rm", section, "", {}, tmp_path, tmp_path / "out", tmp_path / "m.json", {})
+    labeller = Labeller(section, sampler, sampler, own)
+    monkeypatch.setattr(ending, "_received", signals := [])
+    grade = labeller._verdicts
+    monkeypatch.setattr(labeller, "_verdicts", lambda *words: signals.append(signal.SIGTERM) or grade(*words))
+    with pytest.raises(Interrupted, match="reward rm: labelled so far: SIGTERM"):
+        label_all(stage, labeller, items, prompts)
+    assert engine.asked.count("Q") == 1
+    monkeypatch.setattr(labeller, "_verdicts", grade)
+    signals.clear()
+    assert len(label_all(stage, labeller, items, prompts)) == 3 * len(LABELS)
+    assert engine.asked.count("Q") == 3
 
 
 def test_a_completer_uses_its_own_tokens_and_format(tiny, byte_level):

@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import signal
-import sys
 import time
 from pathlib import Path
 from subprocess import PIPE, Popen
@@ -19,6 +18,7 @@ from warm import Program
 
 from pipeline.common.stage import InputError
 from pipeline.rl.rollout import questions_from, read_groups, sample_seed, share
+from pipeline.start import command as launched
 
 ANSWER_TOKENS = len(" \\boxed{d}") + 1
 SECTION = {
@@ -101,9 +101,8 @@ def start(
     flat += [part for name, path in inputs.items() for part in ("--input", f"{name}={path}")]
     if ranks == 1:
         return Program("pipeline.rl", flat, ENVIRONMENT)
-    torchrun = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={ranks}", "--standalone"]
-    program = [*torchrun, "-m", "pipeline.rl", *flat]
-    return Popen(program, cwd=ROOT, env=ENVIRONMENT, stderr=PIPE, text=True)
+    command = launched(["pipeline.rl", *flat], ranks, {})
+    return Popen(command, cwd=ROOT, env=ENVIRONMENT, stderr=PIPE, text=True)
 
 
 @pytest.fixture(scope="module")
@@ -152,15 +151,26 @@ def test_the_published_model_is_the_trained_one_and_every_rollout_is_kept(
             assert output.reward == pytest.approx(parts["accuracy"] + 0.2 * parts["format"])
 
 
+def send_when_saved(process: Popen | Program, number: int, folder: Path, step: int) -> None:
+    """Send a signal as soon as the run has a checkpoint of that step and works on the next one."""
+    deadline = time.monotonic() + 240
+    rolled_out = f"work/rollouts/step-{step + 1:05d}*"
+    while not list(folder.glob(rolled_out)) and process.poll() is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(number)
+
+
 def test_a_run_killed_in_the_middle_ends_with_the_same_weights(
     undisturbed: Path, policy: Path, tmp_path: Path
 ) -> None:
+    signalled = start(policy, tmp_path)
+    send_when_saved(signalled, signal.SIGTERM, tmp_path, step=1)
+    _, errors = signalled.communicate()
+    assert signalled.returncode == 85 and "SIGTERM; state saved, run me again" in errors
+    assert not (tmp_path / "work/checkpoints/step-0000003").exists()
     process = start(policy, tmp_path)
-    deadline = time.monotonic() + 240
-    while not (tmp_path / "work/checkpoints/step-0000002").exists() and process.poll() is None:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    process.send_signal(signal.SIGKILL)
+    send_when_saved(process, signal.SIGKILL, tmp_path, step=2)
     assert process.wait(60) == -signal.SIGKILL, "the run ended before it could be killed"
     assert not (tmp_path / "data").exists()
     for recorded in (tmp_path / "work/rollouts").glob("step-00003*"):

@@ -30,11 +30,16 @@ def learner_of(folder: Path, chosen: RlSection, rows_at_once: int = 4) -> Any:
     return build_learner(chosen, {"zero_stage": 1, "micro_batch": rows_at_once}, str(folder))
 
 
-def groups(folder: Path, rights: list[list[bool]], lengths: tuple[int, ...] = (6, 3, 9, 1)) -> list[Group]:
+def groups(
+    folder: Path,
+    rights: list[list[bool]],
+    lengths: tuple[int, ...] = (6, 3, 9, 1),
+    precision: str = "fp32",
+) -> list[Group]:
     """Groups of random outputs with the log-probabilities of the policy in `folder`; rewards are 1 or 0."""
-    from transformers import AutoModelForCausalLM
+    from pipeline.common.model import load_model
 
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    model = load_model(folder, precision)
     random = torch.Generator().manual_seed(0)
     found = []
     for number, verdicts in enumerate(rights):
@@ -165,14 +170,20 @@ def test_a_reward_that_is_not_a_number_stops_the_run_before_the_update(folder: P
     assert same(before, weights(learner))
 
 
-def test_stale_sampler_weights_are_noticed_before_the_update(folder: Path, tmp_path: Path) -> None:
-    chosen = section()
-    stale = groups(save_tiny_model(tmp_path, seed=1, spread=0.1), MIXED)
-    learner = learner_of(folder, chosen)
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_stale_sampler_weights_are_noticed_before_the_update(
+    folder: Path, tmp_path: Path, precision: str
+) -> None:
+    """Rollouts of another model are refused; those of these weights pass, whatever the rounding."""
+    chosen = section(precision=precision, loss_mean="token", row_tokens=16)
+    learner = learner_of(folder, chosen, rows_at_once=1)
     before = weights(learner)
+    stale = groups(save_tiny_model(tmp_path, seed=1, spread=0.1), MIXED, precision=precision)
     with pytest.raises(InputError, match="the sampler's weights are stale"):
         train(learner, stale, chosen)
     assert same(before, weights(learner))
+    limit = {"fp32": 1e-4, "bf16": 0.05}[precision]
+    assert 0 < train(learner, groups(folder, MIXED, precision=precision), chosen)["sampler_kl"] < limit / 20
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,8 @@ PAIR = [
         {"name": f"{precision}-{zero}-{offload}", "zero": zero, "measure": precision, "offload": offload}
         for zero, precision, offload in STATES
     ),
+    {"name": "signalled", "zero": 2, "micro": 2, "signal": 1},
+    {"name": "again", "zero": 2, "micro": 2, "resume": "two-signalled"},
 ]
 WEIGHTS = "checkpoints/step-0000002/state/mp_rank_00_model_states.pt"
 RESUMED = [
@@ -132,6 +134,15 @@ def test_one_rank_resumes_a_run_of_two(runs, zero):
     assert found.keys() == expected.keys()
     for name in found:
         np.testing.assert_allclose(found[name], expected[name], rtol=0, atol=1e-5)
+
+
+def test_all_ranks_save_and_stop_on_a_signal_to_one_and_the_rerun_ends_bit_equal(runs):
+    for rank in (0, 1):
+        assert (runs / f"two-signalled/interrupted-{rank}").read_text() == "cpt x: after step 2 of 4: SIGTERM"
+    assert [checkpoint.step_of(path) for path in (runs / "two-signalled/checkpoints").iterdir()] == [2]
+    assert len(lines(runs, "two-signalled")) == 2 and not (runs / "two-signalled/totals.json").exists()
+    whole, again = (runs / f"two-{name}/partial/model.safetensors" for name in ("zero2", "again"))
+    assert whole.read_bytes() == again.read_bytes()
 
 
 def test_a_damaged_checkpoint_costs_only_the_steps_since_the_one_before_it(runs):

@@ -2,10 +2,10 @@
 
 Arguments: a folder with `model` and `tokens`, a name, and a JSON list of cases. A case is a run of the real
 loop: {"name", "zero", "micro", "steps", "batch", "order", "recompute", "offload", "resume", "damage",
-"poison"}; its metrics and the rows that each rank read go to `<folder>/<name>-<case>/`. With "resume" it
-starts from another case's work folder, in which it first cuts the file "damage" to half its size; with
-"poison" the checkpoint in it would run code, and `error.txt` says how the run ends. Cases "measure" and
-"score" are those of `split_state`.
+"poison", "signal"}; its metrics and the rows that each rank read go to `<folder>/<name>-<case>/`. With
+"resume" it starts from another case's work folder, in which it first cuts the file "damage" to half its size;
+with "poison" the checkpoint in it would run code, and `error.txt` says how the run ends. With "signal" the
+last rank gets SIGTERM while it reads that step's rows. Cases "measure" and "score" are in `split_state`.
 """
 
 import pipeline.common.environment  # noqa: F401  # isort: skip  # before torch and deepspeed
@@ -14,6 +14,7 @@ import hashlib
 import json
 import os
 import shutil
+import signal
 import sys
 from pathlib import Path
 
@@ -22,12 +23,13 @@ import torch
 import torch.distributed as dist
 from split_state import check_scores, state_bytes
 
-from pipeline.common import checkpoint
+from pipeline.common import checkpoint, ending
+from pipeline.common.errors import InputError, Interrupted
 from pipeline.common.manifest import fingerprint, write_json
 from pipeline.common.model import TokenLogprobs, export_model, load_tokenizer
 from pipeline.common.next_token import TrainingPlan, train
 from pipeline.common.packing import PackedRow, concatenate, make_row
-from pipeline.common.stage import InputError, Stage
+from pipeline.common.stage import Stage
 from pipeline.common.training import build_engine, prepare, settings_from, start_from, start_process_group
 from pipeline.config.cpt import CptSection
 from pipeline.tokens.mixture import Mixture
@@ -78,7 +80,8 @@ def run(folder: Path, name: str, case: dict) -> None:
             os.truncate(work / case["damage"], (work / case["damage"]).stat().st_size // 2)
         if case.get("poison"):
             poison(work)
-    (work / "partial").mkdir(parents=True, exist_ok=True)
+    if rank == 0:
+        (work / "partial").mkdir(parents=True, exist_ok=True)
     dist.barrier()
     launch = {"zero_stage": case["zero"], "micro_batch": case["micro"], "save_minutes": case.get("save", 99)}
     launch |= {"activation_checkpointing": case.get("recompute", False)}
@@ -96,23 +99,27 @@ def run(folder: Path, name: str, case: dict) -> None:
         digest = hashlib.sha256(found.tokens.tobytes() + found.targets.tobytes()).hexdigest()
         with (work / f"rows-{rank}.jsonl").open("a") as file:
             file.write(json.dumps([n, digest]) + "\n")
+        if n // batch == case.get("signal") and rank == dist.get_world_size() - 1:
+            os.kill(os.getpid(), signal.SIGTERM)
         return found
 
     batch = case.get("batch", BATCH)
     plan = TrainingPlan(row, case["steps"], batch, lambda step: SECTION.learning_rate, mixture.names)
     try:
         totals = train(stage, engine, plan)
+        export_model(engine, tokenizer, work / "partial")
+        if rank == 0:
+            (work / "totals.json").write_text(json.dumps(totals))
     except InputError as error:
         (work / "error.txt").write_text(str(error))
-        engine.destroy()
-        return
-    export_model(engine, tokenizer, work / "partial")
-    if rank == 0:
-        (work / "totals.json").write_text(json.dumps(totals))
+    except Interrupted as error:
+        (work / f"interrupted-{rank}").write_text(str(error))
+        ending._received.clear()
     engine.destroy()
 
 
 if __name__ == "__main__":
+    ending.catch_signals()
     start_process_group()
     for case in json.loads(sys.argv[3]):
         if "score" in case:

@@ -16,7 +16,7 @@ from pipeline.common.manifest import fingerprint
 from pipeline.common.stage import InputError
 from pipeline.config.crawl import DEDUP_ONLY, EXTRACT_ONLY
 from pipeline.config.launch import LaunchSection
-from pipeline.config.root import Config, ConfigError, ModelNode
+from pipeline.config.root import Config, ConfigError, ModelNode, hint
 from pipeline.config.section import Section
 from pipeline.crawl.sources import expand
 from pipeline.stages import MODEL_STAGES
@@ -111,7 +111,10 @@ class Graph:
             if source.startswith(MINIWEB):
                 if "miniweb" not in self.nodes:
                     raise ConfigError(f"config key {where}: {source!r} needs miniweb.enabled")
-                found.append(Result("miniweb", source.removeprefix(MINIWEB)))
+                file, files = source.removeprefix(MINIWEB), self.config.sections["miniweb"].files
+                if file not in files:
+                    raise ConfigError(f"config key {where}: {source!r} is not generated{hint(file, files)}")
+                found.append(Result("miniweb", file))
             elif source.startswith(REMOTE):
                 found.append(source)
             else:

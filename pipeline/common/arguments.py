@@ -8,9 +8,8 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from pipeline.common.addresses import scrub
 from pipeline.common.errors import InputError
-from pipeline.config.section import Section
+from pipeline.config.section import Section, shown
 
 S = TypeVar("S", bound=Section)
 NUMBERED = re.compile(r"(.*-)(\d{4})((?:/.*)?)")
@@ -61,9 +60,8 @@ def read_section(text: str, stage: str, section: type[S]) -> S:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join([stage, *map(str, first["loc"])])
-        given = scrub(repr(first.get("input")))
-        raise InputError(f"config key {where}: {first['msg']} (got {given})") from error
-    except (OSError, json.JSONDecodeError) as error:
+        raise InputError(f"config key {where}: {first['msg']} (got {shown(first['input'])})") from error
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"--config: {error}") from error
 
 

@@ -14,7 +14,6 @@ import random
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -25,24 +24,9 @@ import torch.distributed as dist
 from pipeline.common.manifest import fingerprint, write_json
 from pipeline.common.safe_load import only_data
 from pipeline.common.stage import InputError, put_in_place
+from pipeline.common.watchdog import enter
 
 TAG, UNIVERSAL, NOTE = "state", "universal", "checkpoint.json"
-
-
-class Clock:
-    """Decides when the next checkpoint is due: `minutes` after the last one, by rank 0's clock."""
-
-    def __init__(self, engine: Any, minutes: float) -> None:
-        self.engine, self.seconds, self.last = engine, 60 * minutes, time.monotonic()
-
-    def due(self) -> bool:
-        """Whether to save now. All ranks must ask and get the same answer; a yes restarts the clock."""
-        answer = torch.tensor(time.monotonic() - self.last >= self.seconds, device=self.engine.device)
-        if self.engine.world_size > 1:
-            dist.broadcast(answer, 0)
-        if answer:
-            self.last = time.monotonic()
-        return bool(answer)
 
 
 def newest(engine: Any, folder: Path, *others: Path) -> Path | None:
@@ -114,6 +98,7 @@ def save(
     `client_state` is the caller's own (data position, counts, ...); rank 0's is saved. `owner` is the
     fingerprint of the model that is trained.
     """
+    enter("save")
     partial, final = folder / "partial", folder / f"step-{step:07d}"
     if engine.global_rank == 0:
         shutil.rmtree(partial, ignore_errors=True)
@@ -139,6 +124,7 @@ def load(engine: Any, path: Path, owner: str = "") -> dict[str, Any]:
 
     Raises InputError if the checkpoint has another `owner`, ZeRO stage or model, or would run code.
     """
+    enter("load")
     saved, wanted = json.loads((path / NOTE).read_text()), _identity(engine, owner)
     for name, advice in (
         ("owner", "it belongs to another configuration; delete it or give another --work"),

@@ -1,5 +1,14 @@
-"""The one exception that a user is meant to see."""
+"""The two exceptions that a user is meant to see."""
+
+AGAIN = 85  # exit code of a program that saved its state and wants to be run again
 
 
 class InputError(Exception):
     """Bad input or configuration. One line: which file, key or record, what is wrong, what to do."""
+
+    def __str__(self) -> str:
+        return " ".join(super().__str__().split())  # what it quotes may have line breaks
+
+
+class Interrupted(Exception):
+    """A signal asked the program to end, and it saved its state. One line: what was saved."""

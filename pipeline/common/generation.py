@@ -36,6 +36,7 @@ from vllm.platforms import current_platform
 
 from pipeline.common.errors import InputError
 from pipeline.common.model import PROBES, load_tokenizer, probe_ids
+from pipeline.common.watchdog import beat
 
 CPU_BLOCK_TOKENS = 32
 CPU_CACHE_BYTES = 512 << 20
@@ -115,6 +116,8 @@ class Generator:
         )
         if any(probe_ids(self.llm.get_tokenizer(), text) != probe_ids(tokenizer, text) for text in PROBES):
             raise InputError(f"{model_folder}: vLLM's tokenizer gives other ids than the model's")
+        step = self.llm.llm_engine.step
+        self.llm.llm_engine.step = lambda: beat() or step()
         self.version = 0
         self.can_sleep, self.asleep = sleep and not current_platform.is_cpu(), False
 

@@ -15,9 +15,12 @@ from typing import Any, Generic, Self, TypeVar
 from torch import Tensor
 
 from pipeline.common import checkpoint
+from pipeline.common.clock import Clock
+from pipeline.common.ending import interrupted
 from pipeline.common.progress import Progress
 from pipeline.common.stage import InputError, Stage
 from pipeline.common.training import Schedule, update
+from pipeline.common.watchdog import enter
 
 T = TypeVar("T")
 METRICS, TENSORBOARD = "metrics.jsonl", "tensorboard"
@@ -48,15 +51,21 @@ def train(
     """Train for `steps` steps, from the newest checkpoint if there is one; `make_step` counts from 0.
 
     Returns the sums of the metrics named in `totals`; leaves the metrics of each step in `stage.partial`.
-    Raises InputError if the loss stops being finite.
+    Raises InputError if the loss stops being finite, and Interrupted, once it has saved, after a signal.
     """
     label, folder = f"{stage.name} {stage.instance}", stage.work / "checkpoints"
     start, sums = 0, dict.fromkeys(totals, 0)
     if path := checkpoint.newest(engine, folder):
         start, sums = checkpoint.step_of(path), checkpoint.load(engine, path, stage.fingerprint)
-    clock = checkpoint.Clock(engine, float(stage.launch.get("save_minutes", 10)))
+    clock = Clock(engine.device, float(stage.launch.get("save_minutes", 10)))
     with TrainingLog(stage, start) as log, Progress(label, steps, initial=start) as progress:
         for number in range(start, steps):
+            due, signal = clock.ask()
+            if number > start and (due or signal):
+                checkpoint.save(engine, folder, number, sums, stage.fingerprint)
+            if signal:
+                raise interrupted(signal, f"{label}: after step {number} of {steps}")
+            enter("data")
             step, rate = make_step(number), schedule(number)
             loss, norm = update(engine, step.micro_batches, step.loss_of, rate)
             if not math.isfinite(loss):
@@ -66,8 +75,6 @@ def train(
             log.write(metrics)
             stage.counter("deepspeed.steps")
             progress.update(loss=loss)
-            if number + 1 < steps and clock.due():
-                checkpoint.save(engine, folder, number + 1, sums, stage.fingerprint)
     return sums
 
 

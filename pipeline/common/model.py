@@ -30,6 +30,7 @@ from pipeline.common.attention import DOCUMENTS, document_arguments
 from pipeline.common.linear_loss import target_logprobs, weighted_nll
 from pipeline.common.packing import IGNORE
 from pipeline.common.stage import InputError
+from pipeline.common.watchdog import enter
 
 LOGIT_SCALES = ("final_logit_softcapping", "logit_scale", "logits_scaling")  # keys of Gemma, Cohere, Granite
 # English, Chinese, LaTeX, digits, newlines, code: what every tokenizer must give back after encoding.
@@ -259,6 +260,7 @@ def export_model(engine: Any, tokenizer: Any, folder: Path) -> None:
     """Write a folder that transformers and vLLM load: weights, config, tokenizer, generation settings. All
     ranks must call it; rank 0 writes. The tokens that ended answers of the initial model still end them.
     """
+    enter("export")
     model = causal_model(engine)
     state = weights_in_memory(model)
     if engine.global_rank != 0:

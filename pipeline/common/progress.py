@@ -6,6 +6,8 @@ from types import TracebackType
 
 from tqdm import tqdm
 
+from pipeline.common.ending import say
+
 SECONDS_BETWEEN_LINES = 10.0
 
 
@@ -63,8 +65,4 @@ class Progress:
         )
         shown = "".join(f", {name} {value:.4g}" for name, value in self.values.items())
         of = f"/{self.total:,}" if self.total else ""
-        print(
-            f"{self.label}: {self.done:,}{of} {self.unit}s in {duration(seconds)}{left}{shown}",
-            file=sys.stderr,
-            flush=True,
-        )
+        say(f"{self.label}: {self.done:,}{of} {self.unit}s in {duration(seconds)}{left}{shown}")

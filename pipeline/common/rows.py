@@ -7,14 +7,16 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from pipeline.common.manifest import fingerprint
 from pipeline.common.stage import InputError
 
+T = TypeVar("T")
 HUB = "hub:"
 FORMATS = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".parquet")
 
@@ -47,6 +49,18 @@ def read_rows(source: str) -> Iterator[tuple[str, dict[str, Any]]]:
         if not path.name.endswith(FORMATS):
             raise InputError(f"{path}: unknown kind of file; known: {', '.join(FORMATS)}")
         yield from _parquet(path) if path.suffix == ".parquet" else _json_lines(path)
+
+
+def read_as(kind: type[T], source: str) -> Iterator[tuple[str, T]]:
+    """(place, object) for each row of a source, as a dataclass. Raises InputError naming place and key."""
+    adapter = TypeAdapter(kind, config=ConfigDict(strict=True))
+    for place, row in read_rows(source):
+        try:
+            yield place, adapter.validate_python(row)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"]))
+            raise InputError(f"{place}: not a {kind.__name__}, {where}: {first['msg']}") from error
 
 
 def raw_lines(path: Path) -> Iterator[bytes]:
@@ -87,8 +101,15 @@ def _json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 def _object(line: str, place: str) -> dict[str, Any]:
     try:
         row = json.loads(line)
+        if "\\ud" in line.lower():  # half of a surrogate pair is no character and cannot be written
+            json.dumps(row, ensure_ascii=False).encode()
     except json.JSONDecodeError as error:
         raise InputError(f"{place}: not JSON ({error.msg})") from error
+    except UnicodeEncodeError as error:
+        half = error.object[error.start]
+        raise InputError(f"{place}: not Unicode, it has half of a surrogate pair ({half!a})") from error
+    except RecursionError as error:
+        raise InputError(f"{place}: nested too deeply") from error
     if not isinstance(row, dict):
         raise InputError(f"{place}: expected a JSON object")
     return row
@@ -101,7 +122,7 @@ def _parquet(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             for row in batch.to_pylist():
                 number += 1
                 yield f"{path}: row {number}", row
-    except (OSError, pa.ArrowInvalid) as error:
+    except (OSError, ValueError, pa.ArrowException) as error:
         raise InputError(f"{path}: cannot be read after row {number} ({error})") from error
 
 

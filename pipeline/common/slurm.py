@@ -10,8 +10,8 @@ import subprocess
 import sys
 from collections.abc import Mapping
 
-AGAIN = 85  # exit code of a program that saved its work and wants to be run again (ERESTART)
-NOTICES = (signal.SIGTERM, signal.SIGUSR1)
+from pipeline.common.ending import SIGNALS
+from pipeline.common.errors import AGAIN
 
 
 def in_step(environment: Mapping[str, str]) -> bool:
@@ -27,12 +27,6 @@ def first_host() -> str:
     return names[0]
 
 
-def outlive_notices() -> None:
-    """Go on after Slurm's notices. Children get their default action back, other than with SIG_IGN."""
-    for notice in NOTICES:
-        signal.signal(notice, lambda *_: None)
-
-
 def supervise(arguments: list[str], environment: dict[str, str]) -> int:
     """Run a program and return its exit code, 128 and the signal's number if it was killed.
 
@@ -40,7 +34,8 @@ def supervise(arguments: list[str], environment: dict[str, str]) -> int:
     from what it saved when the job runs again: the first node asks Slurm for that, and all wait for the end
     of this run. No retry of Snakemake's is spent.
     """
-    outlive_notices()
+    for number in SIGNALS:  # not SIG_IGN, which the program would inherit
+        signal.signal(number, lambda *_: None)
     code = subprocess.run(arguments, env=environment).returncode
     if code in (AGAIN, -signal.SIGUSR1) and requeued(environment):
         while True:

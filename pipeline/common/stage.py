@@ -5,7 +5,6 @@ returns its counts. `run_stage` then renames `partial` to its final place and wr
 manifest means a complete result.
 """
 
-import errno
 import json
 import os
 import platform
@@ -13,21 +12,25 @@ import resource
 import shutil
 import sys
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from pipeline.common import watchdog
 from pipeline.common.arguments import parser, read_inputs, read_launch, read_section
-from pipeline.common.errors import InputError
+from pipeline.common.ending import catch_signals, leave, place
+from pipeline.common.errors import AGAIN, InputError, Interrupted
+from pipeline.common.folders import check_writable, full_disk, held
 from pipeline.common.identity import Digests, digest_of, identity, is_log, published, read_manifest
 from pipeline.common.manifest import code_hash, fingerprint, package_versions, write_json
 from pipeline.common.store import Entry, name_of, put_in_place
 from pipeline.config.section import Section
 
 S = TypeVar("S", bound=Section)
-FULL_DISK_BYTES = 1 << 16
 WORK = Path("work")
 DIGESTS = WORK / "digests"
 Counts = dict[str, int | float | str]
@@ -102,10 +105,12 @@ def _upstream(inputs: dict[str, list[str]]) -> dict[str, str]:
 
 def _open_work(stage: Stage[Any]) -> None:
     """Make the work folder ready. Discard work that was begun for another section or other input files.
-    Leave a folder alone that this project did not begin.
+    Leave a folder alone that this project did not begin. Raises InputError where nothing can be written.
     """
+    for folder in _destinations(stage):
+        check_writable(folder)
     note = stage.work / "identity.json"
-    if note.exists() and (before := json.loads(note.read_text())) != stage.identity:
+    if note.exists() and (before := _begun(note)) != stage.identity:
         changed = sorted(key for key in stage.identity if before.get(key) != stage.identity[key])
         print(f"{stage.work}: discarded, its {' and '.join(changed)} changed", file=sys.stderr, flush=True)
         shutil.rmtree(stage.work)
@@ -113,7 +118,24 @@ def _open_work(stage: Stage[Any]) -> None:
         stage.work.mkdir(parents=True, exist_ok=True)
         write_json(note, stage.identity)
     shutil.rmtree(stage.partial, ignore_errors=True)
-    stage.partial.mkdir(parents=True)
+    check_writable(stage.partial)
+
+
+def _destinations(stage: Stage[Any]) -> list[Path]:
+    """The folders in which the result appears."""
+    if stage.entry:
+        return [stage.entry.folder.parent, stage.entry.link.parent]
+    beside = [] if stage.manifest.parent == stage.output else [stage.manifest.parent]
+    return [stage.output.parent, *beside]
+
+
+def _begun(note: Path) -> dict[str, Any]:
+    """What the work in a folder was begun for."""
+    try:
+        before = json.loads(note.read_text())
+    except (OSError, ValueError) as error:
+        raise InputError(f"{note}: damaged ({error}); delete {note.parent} to start again") from error
+    return before if isinstance(before, dict) else {}
 
 
 def _publish(stage: Stage[Any], module: str, counts: Counts, started: float) -> None:
@@ -172,21 +194,6 @@ def _describe(
     )
 
 
-def _fail(message: str) -> None:
-    print(f"error: {message}", file=sys.stderr, flush=True)
-    sys.exit(2)
-
-
-def _fail_if_disk_is_full(error: Exception, folders: list[Path]) -> None:
-    """Libraries report a full disk in many ways; what they have in common is the full disk."""
-    for folder in folders:
-        existing = next(path for path in [folder, *folder.absolute().parents] if path.exists())
-        full = shutil.disk_usage(existing).free < FULL_DISK_BYTES
-        if full or (isinstance(error, OSError) and error.errno == errno.ENOSPC):
-            where = getattr(error, "filename", None) or folder
-            _fail(f"{where}: no space left on this disk; free some and run again")
-
-
 def open_stage(name: str, section: type[S], module: str, arguments: Any) -> Stage[S]:
     """The instance that a program's arguments describe, its fingerprint computed. Raises InputError."""
     config, inputs = read_section(arguments.config, name, section), read_inputs(arguments.input)
@@ -223,24 +230,44 @@ def open_stage(name: str, section: type[S], module: str, arguments: Any) -> Stag
 def run_stage(
     name: str, section: type[S], run: Callable[[Stage[S]], Counts], argv: list[str] | None = None
 ) -> None:
-    """Parse the command line, run the program, publish its results; bad input: one line and exit code 2."""
+    """Parse the command line, run the program, publish its results; bad input: one line and exit code 2.
+
+    A training program that a signal asked to end saves its state and ends with exit code 85.
+    """
     started = time.time()
+    if section.trains:
+        catch_signals()
     arguments = parser(name, section, sys.modules[run.__module__].__doc__ or "").parse_args(argv)
     module = sys.modules[run.__module__].__spec__.name if run.__module__ == "__main__" else run.__module__
     module = module.removesuffix(".__main__")
     try:
         stage = open_stage(name, section, module, arguments)
-        if stage.is_main:
-            _open_work(stage)
-        counts = run(stage)
-        if stage.is_main:
-            _publish(stage, module, counts, started)
-            if stage.entry:
-                stage.entry.make_current()
-            if arguments.work is None:
-                shutil.rmtree(stage.work, ignore_errors=True)
+        if section.trains:
+            watchdog.watch(float(stage.launch.get("hang_minutes", 30)))
+        with held(stage.work) if stage.is_main else nullcontext():
+            _run(stage, module, run, started, keep=arguments.work is not None)
     except InputError as error:
-        _fail(str(error))
+        leave(str(error), 2)
+    except Interrupted as error:
+        leave(f"{error}; state saved, run me again (exit code {AGAIN})", AGAIN)
     except Exception as error:
-        _fail_if_disk_is_full(error, [arguments.work or WORK, arguments.run or arguments.output.parent])
+        if message := full_disk(error, [arguments.work or WORK, arguments.run or arguments.output.parent]):
+            leave(message, 2)
+        if place():
+            traceback.print_exc()
+            leave(f"{type(error).__name__}: {error}".splitlines()[0], 1)
         raise
+
+
+def _run(stage: Stage[S], module: str, run: Callable[[Stage[S]], Counts], started: float, keep: bool) -> None:
+    """Run the program; rank 0 prepares the work folder and publishes. `keep` the folder afterwards."""
+    if stage.is_main:
+        _open_work(stage)
+    counts = run(stage)
+    watchdog.enter("publish")
+    if stage.is_main:
+        _publish(stage, module, counts, started)
+        if stage.entry:
+            stage.entry.make_current()
+        if not keep:
+            shutil.rmtree(stage.work, ignore_errors=True)

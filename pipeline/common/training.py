@@ -15,10 +15,13 @@ from typing import Any, TypeVar
 import deepspeed
 import torch
 import torch.distributed as dist
+from deepspeed.constants import default_pg_timeout
 from torch import Tensor, nn
 
+from pipeline.common.launcher import LISTENING
 from pipeline.common.model import full_shape, load_model, load_split_model, model_config
 from pipeline.common.stage import InputError, Stage
+from pipeline.common.watchdog import enter
 
 T = TypeVar("T")
 Schedule = Callable[[int], float]
@@ -88,9 +91,12 @@ def use_threads(launch: dict[str, Any]) -> None:
 
 
 def start_process_group() -> None:
-    """Join the process group that torchrun describes; a process started alone becomes a group of one."""
+    """Join the process group that the launcher or torchrun describes; a process started alone becomes a group
+    of one.
+    """
     if dist.is_initialized():
         return
+    backend = deepspeed.get_accelerator().communication_backend_name()
     if "RANK" not in os.environ:
         # An in-memory store, because a free port may be taken before it is used. Nobody uses the address.
         alone = {
@@ -101,11 +107,22 @@ def start_process_group() -> None:
             "MASTER_PORT": "0",
         }
         os.environ |= alone
-        backend = deepspeed.get_accelerator().communication_backend_name()
         dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
+    elif LISTENING in os.environ:
+        rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        listening = int(os.environ[LISTENING]) if rank == 0 else None
+        address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+        store = dist.TCPStore(address, port, ranks, rank == 0, default_pg_timeout, master_listen_fd=listening)
+        dist.init_process_group(backend, store=store, rank=rank, world_size=ranks, timeout=default_pg_timeout)
+    deepspeed.get_accelerator().set_device(int(os.environ["LOCAL_RANK"]))
     # DeepSpeed would compile a shared-memory all-reduce (g++, more than a minute) that only inference uses.
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
     deepspeed.init_distributed(verbose=False)
+
+
+def rank_device() -> torch.device:
+    """The device of this rank, on which its collectives run."""
+    return torch.device(deepspeed.get_accelerator().current_device_name())
 
 
 def deepspeed_config(settings: EngineSettings, size: int) -> dict[str, Any]:
@@ -191,7 +208,9 @@ def update(
     total = torch.zeros((), device=engine.device)
     for index, micro_batch in enumerate(micro_batches):
         engine.set_gradient_accumulation_boundary(index == len(micro_batches) - 1)
+        enter("forward")
         loss = loss_of(micro_batch)
+        enter("backward")
         # DeepSpeed averages gradients over ranks, but the parts must be summed.
         engine.backward(loss * engine.world_size, scale_wrt_gas=False)
         total += loss.detach()

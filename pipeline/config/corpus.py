@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from pipeline.config.section import Section, key
+from pipeline.config.section import LARGEST_SEED, Section, key
 
 Count = Annotated[int, Field(ge=1)] | Literal["auto"]
 Rate = Annotated[float, Field(gt=0)] | Literal["auto"]
@@ -96,4 +96,4 @@ class CorpusSection(Section):
         gt=0,
         le=1,
     )
-    seed: int = key(0, "seed of fastText, of samples and of the split by host")
+    seed: int = key(0, "seed of fastText, of samples and of the split by host", ge=0, le=LARGEST_SEED)

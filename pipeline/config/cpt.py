@@ -3,7 +3,7 @@
 from typing import ClassVar
 
 from pipeline.config.optimizer import PRECISION, Optimizer, Precision
-from pipeline.config.section import Section, key
+from pipeline.config.section import LARGEST_SEED, Section, key
 
 
 class Architecture(Section):
@@ -44,4 +44,4 @@ class CptSection(Section):
     )
     optimizer: Optimizer = key(Optimizer(), "AdamW")
     precision: Precision = key("bf16", PRECISION)
-    seed: int = key(0, "seed of new weights and of the order of sequences")
+    seed: int = key(0, "seed of new weights and of the order of sequences", ge=0, le=LARGEST_SEED)

@@ -1,6 +1,6 @@
 """Configuration of stage `crawl`: what is read, what counts as a page, what counts as a duplicate."""
 
-from pipeline.config.section import Section, key
+from pipeline.config.section import LARGEST_SEED, Section, key
 
 EXTRACT_ONLY = ("warc", "base_url", "files_per_shard", "url_exclude", "max_page_bytes", "page_seconds")
 EXTRACT_ONLY += ("page_memory", "min_characters", "cjk_share")
@@ -47,4 +47,4 @@ class CrawlSection(Section):
         ge=0,
         le=1,
     )
-    seed: int = key(1, "seed of the MinHash permutations", ge=0)
+    seed: int = key(1, "seed of the MinHash permutations", ge=0, le=LARGEST_SEED)

@@ -1,8 +1,11 @@
 """Keys of the evaluation: decoding, metrics, and the benchmarks as named nodes."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pipeline.config.section import REQUIRED, Section, key
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from pipeline.config.section import LARGEST_SEED, REQUIRED, Section, key
 
 Mode = Literal["few_shot_cot", "chat_cot", "few_shot_pal", "chat_pal", "chat_tool"]
 
@@ -86,11 +89,14 @@ class EvaluateSection(Section):
         0.7, "temperature of the samples; greedy answers have 0", paper="0.7 (Figure 7)", gt=0
     )
     top_p: float = key(1.0, "nucleus of the samples", gt=0, le=1)
-    k: list[int] = key(
-        [1, 4, 8, 16, 32, 64], "values of K; those above `samples` are left out", paper="as here (Figure 7)"
+    k: list[Annotated[int, Field(ge=1)]] = key(
+        [1, 4, 8, 16, 32, 64],
+        "values of K; those above `samples` are left out, but one must be left",
+        paper="as here (Figure 7)",
+        min_length=1,
     )
     batch: int = key(64, "questions sampled between two saves; a killed run repeats at most these", ge=1)
-    seed: int = key(42, "seed of sampling", paper="42 (8.1)")
+    seed: int = key(42, "seed of sampling", paper="42 (8.1)", ge=0, le=LARGEST_SEED)
     model_stage: Literal["cpt", "sft", "rl"] = key("sft", "the model's stage; the workflow fills it in")
     benchmarks: dict[str, BenchmarkNode] = key({}, "the model's benchmarks; the workflow fills them in")
 
@@ -103,3 +109,11 @@ class EvaluateSection(Section):
     def runs_programs(self) -> bool:
         """Whether programs that the model writes are run."""
         return any(not mode.endswith("_cot") for name in self.benchmarks for mode in self.asked(name))
+
+    @model_validator(mode="after")
+    def _some_k_is_left(self) -> "EvaluateSection":
+        for samples in (self.samples, *(node.samples for node in self.benchmarks.values())):
+            if samples and min(self.k) > samples:
+                message = "every value of `k` is above `samples`, {samples}"
+                raise PydanticCustomError("k", message, {"samples": samples})
+        return self

@@ -31,6 +31,12 @@ class LaunchSection(Section):
         "cpt, sft, reward: minutes between two checkpoints; a killed run repeats the work since the last",
         ge=0,
     )
+    hang_minutes: float = key(
+        30.0,
+        "cpt, sft, reward, rl: minutes without progress after which a rank prints where it hangs and ends "
+        "the job with code 85, to be run again from its last checkpoint",
+        gt=0,
+    )
     gpu_memory: float = key(
         0.4, "share of a GPU's memory that vLLM may take beside a training rank", gt=0, lt=1
     )

@@ -2,14 +2,14 @@
 
 from typing import Literal
 
-from pipeline.config.section import Section, key
+from pipeline.config.section import LARGEST_SEED, Section, key
 
 
 class MiniwebSection(Section):
     """A small web with known truth (ours; the paper works on Common Crawl)."""
 
     enabled: bool = key(False, "generate the world; off where real WARC files and benchmarks are given")
-    seed: int = key(0, "seed of everything in the world; equal seeds give equal bytes")
+    seed: int = key(0, "seed of everything in the world; equal seeds give equal bytes", ge=0, le=LARGEST_SEED)
     scale: float = key(
         1.0,
         "factor on the number of hosts; 1: about 380 hosts with 6,500 pages, a family keeps at least 2 hosts",
@@ -41,3 +41,11 @@ class MiniwebSection(Section):
     drill: int = key(
         60, "short test questions, 3 to 9 grams, for the exact-match rule of decontamination", ge=1
     )
+
+    @property
+    def files(self) -> list[str]:
+        """Every file that is generated; `miniweb:<file>` names one."""
+        data = ("sft", "sft_tool", "rl", "test", "heldout", "drill", "labels")
+        lists = ("seed_urls.txt", "background_urls.txt", "annotations.tsv")
+        web = (f"warc/miniweb-{number:05d}.warc.gz" for number in range(self.warc_files))
+        return [*(f"{name}.jsonl" for name in data), *lists, *web]

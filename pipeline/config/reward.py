@@ -4,7 +4,7 @@ from typing import ClassVar, Literal
 
 from pipeline.config.evaluate import SUFFIX
 from pipeline.config.optimizer import Optimizer
-from pipeline.config.section import Section, key
+from pipeline.config.section import LARGEST_SEED, Section, key
 
 
 class RewardSection(Section):
@@ -57,4 +57,4 @@ class RewardSection(Section):
     warmup_steps: int = key(0, "linear warm-up; steps", ge=0)
     optimizer: Optimizer = key(Optimizer(weight_decay=0.0), "AdamW")
     precision: Literal["fp32", "bf16"] = key("bf16", "weights and activations")
-    seed: int = key(0, "seed of sampling, split and order")
+    seed: int = key(0, "seed of sampling, split and order", ge=0, le=LARGEST_SEED)

@@ -8,7 +8,7 @@ from pydantic_core import PydanticCustomError
 
 from pipeline.config.evaluate import SUFFIX
 from pipeline.config.optimizer import Optimizer
-from pipeline.config.section import Section, key
+from pipeline.config.section import LARGEST_SEED, Section, key
 
 METHODS = Path(__file__).resolve().parents[1] / "rl/methods"  # a module each; listed here, not imported
 
@@ -183,4 +183,4 @@ class RlSection(Section):
         "folder of rollouts of an earlier run: train on them, without a sampler and evaluations",
     )
     save_every: int = key(20, "steps between two checkpoints", ge=1)
-    seed: int = key(0, "seed of the order of questions and of sampling")
+    seed: int = key(0, "seed of the order of questions and of sampling", ge=0, le=LARGEST_SEED)

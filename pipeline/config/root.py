@@ -8,14 +8,14 @@ import re
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
 from pydantic import ValidationError
 
-from pipeline.common.addresses import scrub
+from pipeline.common.errors import InputError
+from pipeline.common.overlays import read_config
 from pipeline.config.evaluate import BenchmarkNode, Mode
 from pipeline.config.launch import LaunchSection
 from pipeline.config.sandbox import SandboxSection
-from pipeline.config.section import Section, key
+from pipeline.config.section import LARGEST_SEED, Section, key, shown
 from pipeline.config.tokens import MixtureNode
 from pipeline.stages import MODEL_STAGES, STAGES
 
@@ -51,13 +51,14 @@ class ModelNode(Section):
     )
 
 
-class ConfigError(Exception):
+class ConfigError(InputError):
     """A configuration that cannot be used; the message names the key."""
 
 
-def _hint(name: str, known: list[str]) -> str:
-    close = difflib.get_close_matches(name, known, n=1)
-    return f"; did you mean {close[0]!r}?" if close else f"; known keys: {', '.join(known)}"
+def hint(name: Any, known: list[str]) -> str:
+    """How to go on after a message about an unknown name."""
+    close = difflib.get_close_matches(str(name), known, n=1)
+    return f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(known)}"
 
 
 def check_name(name: Any, where: str) -> None:
@@ -72,28 +73,22 @@ def check_name(name: Any, where: str) -> None:
 def validated(model: type[Section], values: Any, where: str) -> Any:
     """`values` as a `model`, or a one-line `ConfigError`."""
     if not isinstance(values, dict):
-        raise ConfigError(f"config key {where}: expected a mapping, got {scrub(repr(values))}")
+        raise ConfigError(f"config key {where}: expected a mapping, got {shown(values)}")
     for name in values:
         if name not in model.model_fields:
-            raise ConfigError(
-                f"config key {where}.{name}: unknown{_hint(str(name), list(model.model_fields))}"
-            )
+            raise ConfigError(f"config key {where}.{name}: unknown{hint(name, list(model.model_fields))}")
     try:
         return model.model_validate(values)
     except ValidationError as error:
         first = error.errors()[0]
         path = ".".join([where, *map(str, first["loc"])])
-        given = scrub(repr(first.get("input")))
-        raise ConfigError(f"config key {path}: {first['msg']} (got {given})") from error
+        raise ConfigError(f"config key {path}: {first['msg']} (got {shown(first['input'])})") from error
 
 
 def benchmark_file(name: str) -> dict[str, Any]:
     """What `configs/benchmarks/NAME.yaml` says of a benchmark; nothing if there is no such file."""
     path = BENCHMARKS / f"{name}.yaml"
-    try:
-        return yaml.safe_load(path.read_text()) if path.is_file() else {}
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path}: not YAML ({str(error).splitlines()[0]})") from error
+    return read_config([path]) if path.is_file() else {}
 
 
 def without_launch(values: Any, where: str) -> tuple[Any, dict[str, Any]]:
@@ -117,13 +112,13 @@ class Config:
         known = ["run", "seed", "data_folder", *SECTIONS, "mixtures", "benchmarks", "models"]
         for name in values:
             if name not in known:
-                raise ConfigError(f"config key {name}: unknown{_hint(name, known)}")
+                raise ConfigError(f"config key {name}: unknown{hint(name, known)}")
         run = values.get("run", "default")
         self.run = str(run) if type(run) in (int, float) else run  # `run: 2024` is a number in YAML
         check_name(self.run, "run")
         self.seed = values.get("seed", 0)
-        if not isinstance(self.seed, int):
-            raise ConfigError(f"config key seed: expected an integer, got {self.seed!r}")
+        if type(self.seed) is not int or not 0 <= self.seed <= LARGEST_SEED:
+            raise ConfigError(f"config key seed: expected an integer from 0 on, got {self.seed!r}")
         self.data_folder = values.get("data_folder")
         if not isinstance(self.data_folder, str | None):
             raise ConfigError(f"config key data_folder: expected a folder, got {self.data_folder!r}")
@@ -141,9 +136,12 @@ class Config:
                 check_name(source, f"mixtures.{name}.sources")
         asked = values.get("benchmarks") or {}
         known_benchmarks = {
-            name: node if node is None else benchmark_file(name) | node for name, node in asked.items()
+            name: benchmark_file(name) | node if isinstance(node, dict) else node
+            for name, node in asked.items()
         }
         self.benchmarks = self._nodes({"benchmarks": known_benchmarks}, "benchmarks", BenchmarkNode)
+        for name, node in self.benchmarks.items():
+            self._check_samples(name, node)
         self.models: dict[str, ModelNode] = {}
         self.model_sections: dict[str, Any] = {}
         for name, node in (values.get("models") or {}).items():
@@ -161,6 +159,13 @@ class Config:
         if found.offload_optimizer and found.zero_stage < 3:  # DeepSpeed would sum gradients in bf16
             raise ConfigError(f"config key launch.offload_optimizer: needs zero_stage 3 (stage {stage})")
         return found
+
+    def _check_samples(self, name: str, node: BenchmarkNode) -> None:
+        k, samples = self.sections["evaluate"].k, node.samples
+        if samples and min(k, default=1) > samples:
+            raise ConfigError(
+                f"config key benchmarks.{name}.samples: {samples}, fewer than any in evaluate.k"
+            )
 
     def _with_seed(self, name: str, section: Any) -> Any:
         if isinstance(section, dict) and "seed" in SECTIONS[name].model_fields:
@@ -201,7 +206,7 @@ class Config:
         for key_name in overrides:
             if key_name not in SECTIONS[stage].model_fields:
                 names = [*ModelNode.model_fields, *SECTIONS[stage].model_fields]
-                raise ConfigError(f"config key {where}.{key_name}: unknown{_hint(key_name, names)}")
+                raise ConfigError(f"config key {where}.{key_name}: unknown{hint(key_name, names)}")
         self.model_sections[name] = validated(SECTIONS[stage], self._raw[stage] | overrides, where)
 
     def _check_model(self, name: str) -> None:
@@ -221,7 +226,7 @@ class Config:
                 continue
             if target not in self.models:
                 raise ConfigError(
-                    f"config key {where}.{field}: no model {target!r}{_hint(target, list(self.models))}"
+                    f"config key {where}.{field}: no model {target!r}{hint(target, list(self.models))}"
                 )
             if self.models[target].stage not in stages:
                 raise ConfigError(

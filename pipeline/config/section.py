@@ -4,12 +4,15 @@ Each section is declared once. From the declarations `python -m pipeline.config`
 (every key with its meaning, unit and the paper's value) and `workflow/schemas/config.schema.json`.
 """
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
-from pydantic import BaseModel, ConfigDict, Field
-from pydantic_core import PydanticUndefined
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError, PydanticUndefined
+
+from pipeline.common.addresses import scrub
 
 REQUIRED = PydanticUndefined
+LARGEST_SEED = 2**31 - 1  # fastText's
 
 
 class Section(BaseModel):
@@ -24,7 +27,34 @@ class Section(BaseModel):
     trains: ClassVar[bool] = False
     reads_manifests: ClassVar[bool] = False
 
-    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=(), allow_inf_nan=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _true_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
+        """Python takes true for 1, so that `steps: true` would mean one step."""
+        if _has_truth(value) and not _takes_truth(cls.model_fields[info.field_name].annotation):
+            raise PydanticCustomError("bool", "true and false are no value of this key")
+        return value
+
+
+def _has_truth(value: Any) -> bool:
+    """Whether a value is true or false, or a list or mapping that holds one."""
+    if isinstance(value, list | dict):
+        return any(map(_has_truth, value.values() if isinstance(value, dict) else value))
+    return isinstance(value, bool)
+
+
+def _takes_truth(annotation: Any) -> bool:
+    """Whether a key may hold true or false; a section inside it decides for itself."""
+    own = isinstance(annotation, type) and issubclass(annotation, bool | BaseModel)
+    return own or any(map(_takes_truth, get_args(annotation)))
+
+
+def shown(value: Any) -> str:
+    """A value for a message: one line, not too long, without what may be a secret."""
+    text = scrub(repr(value))
+    return text if len(text) <= 200 else f"{text[:197]}..."
 
 
 def key(default: Any, meaning: str, *, paper: str | None = None, **constraints: Any) -> Any:

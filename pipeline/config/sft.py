@@ -4,7 +4,7 @@ from typing import ClassVar, Literal
 
 from pipeline.config.evaluate import SUFFIX, TOOL_SUFFIX
 from pipeline.config.optimizer import PRECISION, Optimizer, Precision
-from pipeline.config.section import Section, key
+from pipeline.config.section import LARGEST_SEED, Section, key
 
 
 class SftSection(Section):
@@ -42,4 +42,4 @@ class SftSection(Section):
     warmup_steps: int = key(0, "linear rise; steps", ge=0)
     optimizer: Optimizer = key(Optimizer(), "AdamW")
     precision: Precision = key("bf16", PRECISION)
-    seed: int = key(0, "seed of the order of examples")
+    seed: int = key(0, "seed of the order of examples", ge=0, le=LARGEST_SEED)

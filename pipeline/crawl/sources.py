@@ -11,6 +11,7 @@ without user and query, which may be secret.
 import glob
 import gzip
 import io
+import os
 import random
 import re
 import time
@@ -56,8 +57,8 @@ def expand(sources: Iterable[str], base_url: str = "") -> list[str]:
         for path in _matches(source):
             found += _read_list(path, base_url) if public(path).endswith(LISTS) else [path]
     for path in found:
-        if not is_remote(path) and not Path(path).is_file():
-            raise InputError(f"{path}: no such WARC file")
+        if not is_remote(path) and not os.path.isfile(path):
+            raise InputError(f"{path[:200]}: no such WARC file")
     repeated = [name for name, times in Counter(map(file_name, found)).items() if times > 1]
     if repeated:
         raise InputError(f"{repeated[0]}: two WARC files of this name; lineage needs different names")
@@ -94,7 +95,7 @@ def follow(name: str, origin: str, base_url: str) -> str:
     file of this machine outside the folder `base_url`.
     """
     if not is_remote(origin):  # the user's own file
-        return name if is_remote(name) or Path(name).is_file() else base_url + name
+        return name if is_remote(name) or os.path.isfile(name) else base_url + name
     path = name if is_remote(name) else base_url + name
     if is_remote(path):
         known = (origin, base_url)

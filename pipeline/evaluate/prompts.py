@@ -12,35 +12,48 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-from pydantic import ConfigDict, ValidationError
+from pydantic import ValidationError, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
 
+from pipeline.common.overlays import read_yaml
 from pipeline.common.stage import InputError
 from pipeline.config.section import REQUIRED, Section, key
 from pipeline.evaluate.benchmarks import Item
 
 
+class Exemplar(Section):
+    """A worked question of a layout's own."""
+
+    question: str = key(REQUIRED, "the question")
+    solution: str = key(REQUIRED, "its worked solution")
+    answer: str = key("", "its final answer")
+
+
 class Layout(Section):
     """A few-shot layout file."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     question: str = key(REQUIRED, "how a question is written, up to where its answer begins; {question}")
     solution: str = key(REQUIRED, "how an exemplar's solution follows; {solution}")
     answer: str = key("", "added to a solution that does not end in its answer; {answer}")
     gap: str = key("\n\n", "text between exemplars")
     stop: list[str] = key([], "the answer ends before the first of these")
-    exemplars: list[dict[str, str]] = key([], "question, solution and answer of each exemplar")
+    exemplars: list[Exemplar] = key([], "question, solution and answer of each exemplar")
+
+    @field_validator("question", "solution", "answer")
+    @classmethod
+    def _takes_only_its_own_field(cls, text: str, info: ValidationInfo) -> str:
+        try:
+            text.format(**{info.field_name: ""})
+        except (KeyError, IndexError, AttributeError, ValueError) as error:
+            message = "only {field} may stand in braces; write {{ and }} for braces"
+            raise PydanticCustomError("layout", message, {"field": f"{{{info.field_name}}}"}) from error
+        return text
 
 
 def read_layout(path: Path) -> Layout:
     """Read a layout; errors name file and key."""
     try:
-        return Layout.model_validate(yaml.safe_load(path.read_text()))
-    except FileNotFoundError as error:
-        raise InputError(f"{path}: no such prompt layout") from error
-    except yaml.YAMLError as error:
-        raise InputError(f"{path}: not YAML ({str(error).splitlines()[0]})") from error
+        return Layout.model_validate(read_yaml(path))
     except ValidationError as error:
         first = error.errors()[0]
         raise InputError(f"{path}: key {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
@@ -49,7 +62,7 @@ def read_layout(path: Path) -> Layout:
 def choose_exemplars(layout: Layout, items: Sequence[Item], shots: int, place: str) -> list[Item]:
     """`shots` exemplars: those of the layout, or rows of `items` with a solution, spread evenly."""
     own = [
-        Item(f"exemplar-{number}", row["question"], row.get("answer", ""), solution=row["solution"])
+        Item(f"exemplar-{number}", row.question, row.answer, solution=row.solution)
         for number, row in enumerate(layout.exemplars)
     ]
     pool = own or [item for item in items if item.solution]

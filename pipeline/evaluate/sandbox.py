@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import math
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -43,8 +44,10 @@ def main(argv: list[str] | None = None) -> None:
         for place, row in rows:
             if not isinstance(row.get("code"), str):
                 raise InputError(f"{place}: `code` is missing or not a string")
-        if arguments.timeout <= 0:
+        if not 0 < arguments.timeout < math.inf:
             raise InputError(f"--timeout {arguments.timeout:g}: must be above 0")
+        if arguments.workers is not None and arguments.workers < 1:
+            raise InputError(f"--workers {arguments.workers}: must be above 0")
         temporary = arguments.output.with_name(f".{arguments.output.name}.partial")
         with (
             Sandbox(arguments.workers, arguments.weak) as sandbox,

@@ -6,6 +6,7 @@ Extraction, grading and metrics without a model, under the strict grader or the 
 
 import argparse
 import json
+import math
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -13,9 +14,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import yaml
-
 from pipeline.common.manifest import ROOT, write_json
+from pipeline.common.overlays import read_config
 from pipeline.common.progress import Progress
 from pipeline.common.rows import read_rows
 from pipeline.common.stage import InputError
@@ -76,8 +76,11 @@ def references(name: str, source: str | None, config: Path) -> list[Item]:
     """The questions of a benchmark from `source`, by default that of `configs/benchmarks/` or `config`."""
     if source is not None:
         return load(name, BenchmarkNode(source=source), [source])
-    named = (yaml.safe_load(config.read_text()) or {}).get("benchmarks") or {}
-    values = benchmark_file(name) | (named.get(name) or {})
+    named = read_config([config]).get("benchmarks") or {}
+    if not isinstance(named, dict):
+        raise InputError(f"{config}: config key benchmarks: expected a mapping")
+    own = named.get(name) or {}
+    values = benchmark_file(name) | own if isinstance(own, dict) else own
     if not values:
         known = sorted({*named, *(path.stem for path in BENCHMARKS.glob("*.yaml"))})
         raise InputError(f"unknown benchmark {name!r}; known: {', '.join(known)}; or give --references")
@@ -223,6 +226,8 @@ def write_verdicts(path: Path, items: Sequence[Item], samples: Sequence[Sequence
 def main(argv: list[str] | None = None) -> None:
     arguments = parser().parse_args(argv)
     try:
+        if not 0 < arguments.timeout < math.inf:
+            raise InputError(f"--timeout {arguments.timeout:g}: expected seconds above 0")
         profile = read_profile(arguments.profile)
         items = references(arguments.benchmark, arguments.references, arguments.config)
         outputs = read_outputs(arguments.outputs, items)

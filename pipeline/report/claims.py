@@ -4,9 +4,9 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from pipeline.common.overlays import read_yaml
 from pipeline.common.stage import InputError
 from pipeline.evaluate.metrics import wilson
 from pipeline.report.collect import Model, Run
@@ -67,9 +67,9 @@ class Judgement:
 def read_claims(path: Path) -> list[Claim]:
     """Claims of a file; a bad one is an `InputError` that names it."""
     try:
-        return [Claim.model_validate(row) for row in yaml.safe_load(path.read_text())]
-    except FileNotFoundError as error:
-        raise InputError(f"{path}: not found (config key report.claims)") from error
+        if not isinstance(rows := read_yaml(path), list):
+            raise InputError(f"{path}: expected a list of claims")
+        return [Claim.model_validate(row) for row in rows]
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))

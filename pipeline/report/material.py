@@ -6,9 +6,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from pipeline.common.manifest import ROOT
+from pipeline.common.overlays import read_yaml
 from pipeline.common.stage import InputError
 from pipeline.config.report import ReportSection
 from pipeline.report import methods
@@ -64,10 +63,9 @@ class Material:
 
 
 def _paper(path: Path) -> dict[str, Any]:
-    try:
-        return yaml.safe_load(path.read_text())
-    except FileNotFoundError as error:
-        raise InputError(f"{path}: not found (config key report.paper)") from error
+    if not isinstance(numbers := read_yaml(path), dict):
+        raise InputError(f"{path}: expected a mapping")
+    return numbers
 
 
 def read(section: ReportSection, inputs: dict[str, list[str]]) -> Material:

@@ -12,10 +12,11 @@ from typing import Any
 
 import pyarrow.parquet as parquet
 
+from pipeline.common.rows import read_rows
 from pipeline.common.stage import InputError
 from pipeline.corpus.lists import read_urls
 from pipeline.evaluate.metrics import wilson
-from pipeline.report.collect import Run, read_lines
+from pipeline.report.collect import Run
 
 
 @dataclass(frozen=True)
@@ -30,13 +31,16 @@ class LabelledPage:
 
 def _labels(paths: list[Path]) -> dict[str, dict[str, Any]]:
     """Rows of the truth files by URL."""
-    rows = [row for path in paths for row in read_lines(path)]
-    for row in rows:
+    found: dict[str, dict[str, Any]] = {}
+    for place, row in (pair for path in paths for pair in read_rows(str(path))):
         if row.get("label") not in ("math", "not_math", "unsure"):
             raise InputError(
-                f"{paths[0]}: label of {row.get('url')!r} is {row.get('label')!r}; see report.truth"
+                f"{place}: label of {row.get('url')!r} is {row.get('label')!r}; see report.truth"
             )
-    return {row["url"]: row for row in rows}
+        if not isinstance(row.get("url"), str) or not isinstance(row.get("duplicate_of"), str | None):
+            raise InputError(f"{place}: `url` and `duplicate_of` must be texts")
+        found[row["url"]] = row
+    return found
 
 
 def labelled_pages(labels: dict[str, dict[str, Any]], listed: set[str]) -> list[LabelledPage]:

@@ -8,6 +8,7 @@ optionally `completer`; `prompts`, questions with answers. Output: the reward mo
 
 import hashlib
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -18,12 +19,22 @@ import pipeline.common.environment  # noqa: F401  # isort: skip  # before torch 
 import torch
 import torch.distributed as dist
 
+from pipeline.common.clock import Clock
+from pipeline.common.ending import interrupted, received
 from pipeline.common.manifest import write_json
 from pipeline.common.model import context_length, load_tokenizer, weights_in_memory
 from pipeline.common.progress import Progress
 from pipeline.common.rows import saved_batch
 from pipeline.common.stage import Counts, InputError, Stage, run_stage
-from pipeline.common.training import build_engine, prepare, settings_from, start_process_group, use_threads
+from pipeline.common.training import (
+    build_engine,
+    prepare,
+    rank_device,
+    settings_from,
+    start_process_group,
+    use_threads,
+)
+from pipeline.common.watchdog import WAITING, enter
 from pipeline.config.evaluate import BenchmarkNode
 from pipeline.config.reward import RewardSection
 from pipeline.evaluate.benchmarks import Item, load
@@ -111,11 +122,16 @@ def label_all(
     parts = [slice(start, start + size) for start in range(0, len(items), size)]
     with Progress("label", len(items), unit="question") as bar:
         for part in parts[dist.get_rank() :: dist.get_world_size()]:
+            if received():
+                break
+            enter("labels")
             batch(part)
             bar.update(len(items[part]))
     for name, count in labeller.counters().items():
         stage.counter(name, count)
-    dist.barrier()
+    enter(WAITING)
+    if signal := Clock(rank_device(), math.inf).ask()[1]:  # all ranks wait here for the last one
+        raise interrupted(signal, f"reward {stage.instance}: labelled so far")
     return [Solution(**row) for part in parts for row in batch(part)]
 
 
@@ -209,6 +225,7 @@ def run(stage: Stage[RewardSection]) -> Counts:
 
 def measured(engine: Any, held_out: Sequence[tuple[Solution, StepExample]]) -> dict[str, Any]:
     """Measures of the model on held-out solutions; all ranks must call it."""
+    enter("evaluation")
     engine.module.eval()
     examples = [example for _, example in held_out]
     scores = score_places(
@@ -220,6 +237,7 @@ def measured(engine: Any, held_out: Sequence[tuple[Solution, StepExample]]) -> d
 
 def export(stage: Stage[RewardSection], engine: Any, tokenizer: Any, metrics: dict[str, Any]) -> None:
     """Write the model's folder and its metrics; all ranks must call it."""
+    enter("export")
     state = weights_in_memory(engine.module)
     if stage.is_main:
         write_json(stage.partial / "metrics.json", metrics)

@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any
 
-from pipeline.common.rows import read_rows
+from pipeline.common.rows import read_as
 from pipeline.common.stage import InputError
 from pipeline.reward.labels import Solution
 
@@ -17,11 +17,10 @@ def read_labels(files: Sequence[str]) -> list[Solution]:
     """The solutions of `labels.jsonl` files; of equal ones the first file's."""
     found: dict[Any, Solution] = {}
     for file in files:
-        for place, row in read_rows(file):
-            try:
-                solution = Solution(**row)
-            except TypeError as error:
-                raise InputError(f"{place}: not a labelled solution ({error})") from error
+        for place, solution in read_as(Solution, file):
+            steps = (solution.ends, solution.hard, solution.soft)
+            if any(len(values) != len(solution.steps) for values in steps):
+                raise InputError(f"{place}: `steps`, `ends`, `hard` and `soft` differ in length")
             found.setdefault(identity(solution), solution)
     return list(found.values())
 

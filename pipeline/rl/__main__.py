@@ -14,6 +14,7 @@ Departure from the paper: the reward is the rule that labelled the data of the p
 """
 
 import json
+import math
 import shutil
 import time
 from collections.abc import Sequence
@@ -25,6 +26,8 @@ import pipeline.common.environment  # noqa: F401  # isort: skip  # before torch,
 
 import torch.distributed as dist
 
+from pipeline.common.clock import Clock
+from pipeline.common.ending import interrupted
 from pipeline.common.model import context_length, export_model, load_tokenizer
 from pipeline.common.progress import Progress
 from pipeline.common.stage import InputError, Stage, run_stage
@@ -96,6 +99,7 @@ class Trainer:
         self.replay = Path(stage.source("rollouts")) if stage.inputs.get("rollouts") else None
         self.held_out: list[Question] = []
         self.learner = build_learner(section, stage.launch, parent)
+        self.clock = Clock(self.learner.engine.device, math.inf)
         self.explorer = None if self.replay else self._make_explorer(parent)
         self.learning_rate = constant(section.learning_rate, section.warmup_steps)
         self.log: list[dict[str, Any]] = []
@@ -139,6 +143,8 @@ class Trainer:
         rows: list[dict[str, Any]] = []
         with Progress("rl samples", self.section.steps) as bar:
             while not self.done(rows):
+                if signal := self.clock.ask()[1]:
+                    raise interrupted(signal, f"rl {self.stage.instance}: {len(rows)} steps sampled")
                 rows.append(self._explored(rows)[1])
                 bar.update(accuracy=rows[-1]["accuracy"])
 
@@ -219,19 +225,26 @@ def write_lines(path: Path, rows: Sequence[dict[str, Any]]) -> None:
 
 
 def run(stage: Stage[RlSection]) -> dict[str, int | float | str]:
-    """Train to the end, from the newest checkpoint if there is one; returns counts."""
+    """Train to the end, from the newest checkpoint if there is one; returns counts.
+
+    Raises Interrupted, once it has saved, after a signal.
+    """
     trainer, section = Trainer(stage), stage.config
     trainer.resume()
     if not trainer.method.online and trainer.explorer is not None:
         trainer.explore_first()
     log = trainer.log
     with Progress(f"rl {stage.instance}", section.steps, initial=len(log)) as bar:
+        start = len(log)
         while not trainer.done(log):
+            _, signal = trainer.clock.ask()
+            if len(log) > start and (signal or len(log) % section.save_every == 0):
+                trainer.save()
+            if signal:
+                raise interrupted(signal, f"rl {stage.instance}: after step {len(log)} of {section.steps}")
             trainer.step()
             last = log[-1]
             bar.update(reward=last["reward"], accuracy=last["accuracy"], length=last["length"])
-            if len(log) % section.save_every == 0 and not trainer.done(log):
-                trainer.save()
     if trainer.held_out:
         trainer.explorer.sync(trainer.learner.engine, len(log))
         trainer.evaluate()

@@ -16,6 +16,7 @@ import torch.distributed as dist
 
 from pipeline.common.model import named_weights
 from pipeline.common.stage import InputError, Stage
+from pipeline.common.watchdog import enter
 from pipeline.config.rl import RlSection
 from pipeline.rl.rewards import Reward, Rewarder
 from pipeline.rl.rollout import (
@@ -81,6 +82,7 @@ class Explorer:
     def sync(self, engine: Any, version: int) -> float:
         """Give the sampler the policy's weights; returns seconds. All ranks must call it."""
         started = time.monotonic()
+        enter("sync")
         self.generator.wake()
         self.generator.load_weights(named_weights(engine, tied=True), version)
         return time.monotonic() - started
@@ -105,6 +107,7 @@ class Explorer:
 
     def _round(self, step: int, turn: int, first: int, number: int, version: int) -> list[Group]:
         """The groups of one round; this rank's share is read back or sampled now."""
+        enter("rollout")
         size, seed = self.section.group_size, self.section.seed
         places = questions_from(len(self.questions), first, number, seed)
         asked: list[tuple[Question, range]] = []

@@ -5,6 +5,7 @@ from typing import Any
 
 import torch.distributed as dist
 
+from pipeline.common.watchdog import enter
 from pipeline.config.rl import RlSection
 from pipeline.evaluate.benchmarks import Item
 from pipeline.evaluate.metrics import accuracy, at_k
@@ -20,6 +21,7 @@ def evaluate(
     Ranks share the questions; all of them must call it, and all get the result. A question has the same
     seeds in every evaluation, so two evaluations differ only by the weights.
     """
+    enter("evaluation")
     items = [question.item for question in questions]
     rows = _asked(generator, tokenizer, questions, section, n=1, temperature=0.0)
     lengths = [length for row in rows for _, length in row]

@@ -16,7 +16,7 @@ from pathlib import Path
 import zstandard
 
 from pipeline.common.errors import InputError
-from pipeline.common.rows import raw_lines, read_rows
+from pipeline.common.rows import raw_lines, read_as
 from pipeline.evaluate.benchmarks import Item
 
 
@@ -131,11 +131,13 @@ def write_groups(path: Path, groups: Iterable[Group]) -> None:
 
 
 def read_groups(path: Path) -> list[Group]:
-    """What `write_groups` wrote."""
-    return [
-        Group(**row | {"outputs": [Rollout(**output) for output in row["outputs"]]})
-        for _, row in read_rows(str(path))
-    ]
+    """What `write_groups` wrote. Raises InputError for rows that are no groups."""
+    groups = []
+    for place, group in read_as(Group, str(path)):
+        if any(len(output.tokens) != len(output.logprobs) for output in group.outputs):
+            raise InputError(f"{place}: `tokens` and `logprobs` of an output differ in length")
+        groups.append(group)
+    return groups
 
 
 class RolloutStore:

@@ -39,10 +39,12 @@ def check_finite(what: str, value: float) -> None:
 class Watched:
     """Metrics that the micro-batches of one update add up on this rank.
 
-    `sums` of values weighted by token shares; `gaps` between the log-probabilities of sampler and policy.
+    `sums` of values weighted by token shares; `shares`: the sum of the shares of the tokens whose `gaps`
+    between the log-probabilities of sampler and policy were looked at.
     """
 
     gaps: list[float] = field(default_factory=lambda: [0.0])
+    shares: float = 0.0
     sums: dict[str, float] = field(default_factory=dict)
 
     def add(self, **values: Tensor) -> None:

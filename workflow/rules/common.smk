@@ -10,6 +10,7 @@ sys.path.insert(0, workflow.basedir)
 from pipeline.common.addresses import kept
 from pipeline.common.arguments import pack
 from pipeline.common.errors import InputError
+from pipeline.common.overlays import read_config
 from pipeline.common.stage import WORK
 from pipeline.config.root import Config, ConfigError
 from pipeline.plan.refusals import refusals
@@ -21,6 +22,8 @@ from workflow.graph import Graph, Result
 from workflow.state import Run, mark, tell_snakemake
 
 try:
+    if workflow.is_main_process:
+        read_config(workflow.configfiles)  # it refuses keys that stand twice, which Snakemake does not see
     GRAPH = Graph(Config({key: value for key, value in config.items() if key != "paths"}))
     if refused := refusals(GRAPH.config):
         raise ConfigError(f"config key {'; '.join(refused)}")

@@ -1,0 +1,89 @@
+"""The folders of a stage program: it alone works in its own, and they are known to be writable before."""
+
+import errno
+import fcntl
+import os
+import platform
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pipeline.common.errors import InputError
+
+FULL_DISK_BYTES = 1 << 16
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+TAKEN = (errno.EAGAIN, errno.EACCES)
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Keep other programs out of the work folder `folder` until the block ends. Raises InputError that names
+    the program which is in it.
+
+    The kernel drops the lock with its process, so a kill leaves none behind, and children do not inherit it.
+    """
+    check_writable(folder.parent)
+    path = folder.with_name(f".{folder.name}.lock")
+    file = _locked(path, folder)
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        os.close(file)
+
+
+def _locked(path: Path, folder: Path) -> int:
+    while True:
+        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            holder = os.read(file, 500).decode(errors="replace") or "another program"
+            os.close(file)
+            if error.errno in TAKEN:
+                raise InputError(f"{folder}: {holder} works in it; wait for that or end it") from error
+            raise InputError(
+                f"{path}: cannot be locked ({error.strerror}); work on another file system"
+            ) from error
+        if path.exists() and os.fstat(file).st_ino == path.stat().st_ino:
+            break
+        os.close(file)  # its holder removed it meanwhile
+    since = time.strftime("%Y-%m-%d %H:%M:%S")
+    os.ftruncate(file, 0)
+    os.write(file, f"process {os.getpid()} on {platform.node()} (since {since})".encode())
+    return file
+
+
+def check_writable(folder: Path) -> None:
+    """Make `folder` and raise InputError unless files can be written in it: it is not read-only, its disk has
+    room and the user's quota too.
+    """
+    probe = folder / f".probe.{os.getpid()}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            probe.write_bytes(bytes(FULL_DISK_BYTES))
+        finally:
+            probe.unlink(missing_ok=True)
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be written ({error.strerror})") from error
+
+
+def full_disk(error: BaseException, folders: list[Path]) -> str | None:
+    """The message about a full disk if `error` comes from one, which libraries report in many ways: by the
+    cause, by its text, or by nothing but the full disk.
+    """
+    cause: BaseException | None = error
+    while cause is not None:
+        told = any(os.strerror(number) in str(cause) for number in FULL)
+        if told or (isinstance(cause, OSError) and cause.errno in FULL):
+            where = getattr(cause, "filename", None) or folders[0]
+            return f"{where}: no space left on this disk or in this quota; free some and run again"
+        cause = cause.__cause__ or cause.__context__
+    for folder in folders:
+        existing = next(path for path in [folder, *folder.absolute().parents] if path.exists())
+        if shutil.disk_usage(existing).free < FULL_DISK_BYTES:
+            return f"{folder}: no space left on this disk; free some and run again"
+    return None

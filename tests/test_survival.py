@@ -1,0 +1,168 @@
+"""A training job that is asked to end, fails or hangs: all ranks end together, say why, and can go on."""
+
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import PIPE, Popen
+
+import pytest
+from programs import ENVIRONMENT, ROOT
+
+HOST = socket.gethostname()
+# A stage program whose ranks do what the instance's name says: rank 1 does it, the others wait for rank 1.
+PROGRAM = """
+import os, signal, time
+from pathlib import Path
+
+from pipeline.common.ending import interrupted, received
+from pipeline.common.stage import InputError, run_stage
+from pipeline.common.watchdog import enter
+from pipeline.config.sft import SftSection
+
+
+def run(stage):
+    rank = os.environ["RANK"]
+    Path(f"pid-{rank}").write_text(str(os.getpid()))
+    while not all(Path(f"pid-{other}").exists() for other in "01"):
+        time.sleep(0.01)
+    if rank == "1" and stage.instance == "input":
+        raise InputError("prompts.jsonl: line 7: no answer")
+    if rank == "1" and stage.instance == "bug":
+        raise KeyError("answer")
+    if stage.instance in ("stopped", "asleep"):
+        enter("forward" if rank == "1" else "backward")
+        if rank == "1" and stage.instance == "stopped":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        time.sleep(600)  # rank 0 as in a collective, rank 1 for reasons of its own
+    while not received():
+        time.sleep(0.01)
+    raise interrupted(received(), "after step 3")
+
+
+if __name__ == "__main__":
+    run_stage("sft", SftSection, run)
+"""
+
+
+def free_ports() -> int:
+    """The first of two free ports."""
+    with socket.create_server(("127.0.0.1", 0)) as one:
+        port = one.getsockname()[1]
+    return port if port % 2 == 0 else port - 1
+
+
+def launch(folder: Path, name: str, nodes: int, launch: str = "{}") -> list[Popen]:
+    """The launchers of two ranks of the program, on one node or as if on two."""
+    (folder / "program.py").write_text(PROGRAM)
+    place = [f"--nodes={nodes}", f"--ranks={2 // nodes}", f"--port={free_ports()}"]
+    words = ["program", "--instance", name, "--output", folder / "data", "--launch", launch]
+    environment = ENVIRONMENT | {"PYTHONPATH": f"{ROOT}:{folder}"}
+    return [
+        Popen(
+            [sys.executable, "-m", "pipeline.common.launcher", *place, f"--node={node}", *words],
+            cwd=folder,
+            env=environment,
+            stderr=PIPE,
+            text=True,
+        )
+        for node in range(nodes)
+    ]
+
+
+def pids(folder: Path) -> list[int]:
+    """Process ids of both ranks, once they run."""
+    return [int(wait_for(lambda name=name: (folder / name).read_text())) for name in ("pid-0", "pid-1")]
+
+
+def wait_for(what: Callable[[], object], seconds: float = 60) -> object:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        try:
+            if found := what():
+                return found
+        except (OSError, ValueError):
+            pass
+        time.sleep(0.01)
+    raise AssertionError("it did not happen")
+
+
+def ended(launchers: list[Popen], seconds: float = 60) -> tuple[set[int], list[str]]:
+    """Exit codes of the launchers, and the lines of each that ended last."""
+    started = time.monotonic()
+    logs = [process.communicate(timeout=seconds)[1] for process in launchers]
+    assert time.monotonic() - started < seconds
+    return {process.returncode for process in launchers}, [log.splitlines()[-1] for log in logs]
+
+
+def gone(pid: int) -> bool:
+    return not Path(f"/proc/{pid}").exists()
+
+
+def ranks_of(launcher: int) -> list[int]:
+    """Process ids of a launcher's ranks, in order."""
+    children = Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split()
+    return [int(pid) for pid in children]
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_bad_input_on_one_rank_ends_all_and_the_last_line_names_rank_node_and_cause(tmp_path, nodes):
+    codes, last = ended(launch(tmp_path, "input", nodes))
+    assert codes == {2}
+    assert set(last) == {f"error: rank 1 of 2 on {HOST}: prompts.jsonl: line 7: no answer"}
+    assert all(gone(pid) for pid in pids(tmp_path))
+
+
+def test_a_bug_on_one_rank_is_named_after_its_traceback(tmp_path):
+    (process,) = launch(tmp_path, "bug", 1)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 1 and "Traceback" in errors
+    assert errors.endswith(f"error: rank 1 of 2 on {HOST}: KeyError: 'answer'\n")
+
+
+@pytest.mark.parametrize("killed", ["rank", "launcher"])
+def test_a_killed_rank_or_launcher_ends_all_ranks_of_both_nodes(tmp_path, killed):
+    launchers = launch(tmp_path, "wait", 2)
+    ranks = pids(tmp_path)
+    os.kill(ranks[1] if killed == "rank" else launchers[1].pid, signal.SIGKILL)
+    codes, last = ended(launchers[: 2 if killed == "rank" else 1])
+    if killed == "rank":
+        assert codes == {137} and all("rank 1 of 2 on" in line and "SIGKILL" in line for line in last)
+    else:
+        assert codes == {1} and "another node of the job is gone without a word" in last[0]
+        launchers[1].communicate()
+    assert all(wait_for(lambda pid=pid: gone(pid)) for pid in ranks)
+
+
+@pytest.mark.parametrize(("kind", "nodes"), [("stopped", 1), ("asleep", 2)])
+def test_a_job_that_hangs_names_every_ranks_phase_and_stack_and_ends_with_code_85(tmp_path, kind, nodes):
+    launchers = launch(tmp_path, kind, nodes, '{"hang_minutes": 0.05}')
+    logs = [process.communicate(timeout=60)[1] for process in launchers]
+    assert {process.returncode for process in launchers} == {85}
+    stacks = "".join(logs).split("phase ")
+    for rank, phase in enumerate(("backward", "forward")):
+        assert f"rank {rank} of 2 on {HOST}: phase {phase} hangs; Python stacks" in "".join(logs) or (
+            f"rank {rank} on {HOST}: phase {phase}, T (stopped):" in "".join(logs)
+        )
+        assert any(part.startswith(phase) and "program.py" in part and "in run" in part for part in stacks)
+    for log in logs:
+        said = (
+            "made no progress for 0.05 minutes (launch.hang_minutes); run me again, from the last checkpoint"
+        )
+        assert said in log.splitlines()[-1] and log.splitlines()[-1].startswith("error: rank ")
+    assert all(gone(pid) for pid in pids(tmp_path))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+def test_a_signal_reaches_ranks_that_have_not_started_yet_and_their_code_85_passes_through(tmp_path, number):
+    launchers = launch(tmp_path, "wait", 2)
+    for process in launchers:
+        wait_for(lambda process=process: ranks_of(process.pid))
+        process.send_signal(number)
+    codes, last = ended(launchers)
+    assert codes == {85}
+    for line in last:
+        assert line.endswith(f"after step 3: {number.name}; state saved, run me again (exit code 85)")
