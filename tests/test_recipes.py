@@ -11,6 +11,8 @@ import pytest
 import yaml
 from conftest import OVERLAYS, ROOT, Checkout, copy_checkout
 
+from pipeline.status import read_graph
+
 PAGE = (ROOT / "docs/recipes.md").read_text()
 RECIPES = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
 FILE = re.compile(r"^`(my/[\w.]+)`:\n\n```\w+\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -93,7 +95,7 @@ def test_own_warc_files_make_a_corpus(checkout: Checkout) -> None:
 
 def test_results_from_elsewhere_are_taken_over(checkout: Checkout) -> None:
     text = follow(checkout, "Resume on another machine")
-    assert "adopted 27 results" in text and "Nothing to be done" in text
+    assert f"adopted {len(read_graph(OVERLAYS, []).nodes)} results" in text and "Nothing to be done" in text
 
 
 def test_every_recipe_is_run() -> None:

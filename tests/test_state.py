@@ -179,7 +179,7 @@ def test_results_copied_without_links_are_adopted(
     shutil.rmtree(copied / "results")
     overlays = ["--configfile", *OVERLAYS]
     status.main([*overlays, "--adopt", str(elsewhere)])
-    assert "all 27 results are current" in capsys.readouterr().out
+    assert f"all {len(run_of().states)} results are current" in capsys.readouterr().out
     assert stale() == set()
 
 

@@ -4,6 +4,7 @@ import hashlib
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 ADDRESS = re.compile(r"[A-Za-z][\w+.-]*://[^\s'\"<>]+")
 
@@ -25,6 +26,12 @@ def public(path: str) -> str:
 def scrub(text: str) -> str:
     """A message, e.g. of a network library, with all addresses in it made public."""
     return ADDRESS.sub(lambda match: public(match[0]), text)
+
+
+def quoted(value: Any) -> str:
+    """A value for a message: one line, not too long, its addresses public."""
+    text = scrub(repr(value))
+    return text if len(text) <= 200 else f"{text[:197]}..."
 
 
 def kept(address: str, folder: Path) -> str:

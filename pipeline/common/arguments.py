@@ -8,8 +8,9 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
+from pipeline.common.addresses import quoted
 from pipeline.common.errors import InputError
-from pipeline.config.section import Section, shown
+from pipeline.config.section import Section
 
 S = TypeVar("S", bound=Section)
 NUMBERED = re.compile(r"(.*-)(\d{4})((?:/.*)?)")
@@ -60,7 +61,7 @@ def read_section(text: str, stage: str, section: type[S]) -> S:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join([stage, *map(str, first["loc"])])
-        raise InputError(f"config key {where}: {first['msg']} (got {shown(first['input'])})") from error
+        raise InputError(f"config key {where}: {first['msg']} (got {quoted(first['input'])})") from error
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"--config: {error}") from error
 

@@ -10,12 +10,13 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
+from pipeline.common.addresses import quoted
 from pipeline.common.errors import InputError
 from pipeline.common.overlays import read_config
 from pipeline.config.evaluate import BenchmarkNode, Mode
 from pipeline.config.launch import LaunchSection
 from pipeline.config.sandbox import SandboxSection
-from pipeline.config.section import LARGEST_SEED, Section, key, shown
+from pipeline.config.section import LARGEST_SEED, Section, key
 from pipeline.config.tokens import MixtureNode
 from pipeline.stages import MODEL_STAGES, STAGES
 
@@ -73,7 +74,7 @@ def check_name(name: Any, where: str) -> None:
 def validated(model: type[Section], values: Any, where: str) -> Any:
     """`values` as a `model`, or a one-line `ConfigError`."""
     if not isinstance(values, dict):
-        raise ConfigError(f"config key {where}: expected a mapping, got {shown(values)}")
+        raise ConfigError(f"config key {where}: expected a mapping, got {quoted(values)}")
     for name in values:
         if name not in model.model_fields:
             raise ConfigError(f"config key {where}.{name}: unknown{hint(name, list(model.model_fields))}")
@@ -82,7 +83,7 @@ def validated(model: type[Section], values: Any, where: str) -> Any:
     except ValidationError as error:
         first = error.errors()[0]
         path = ".".join([where, *map(str, first["loc"])])
-        raise ConfigError(f"config key {path}: {first['msg']} (got {shown(first['input'])})") from error
+        raise ConfigError(f"config key {path}: {first['msg']} (got {quoted(first['input'])})") from error
 
 
 def benchmark_file(name: str) -> dict[str, Any]:

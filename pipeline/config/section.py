@@ -9,8 +9,6 @@ from typing import Any, ClassVar, get_args
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError, PydanticUndefined
 
-from pipeline.common.addresses import scrub
-
 REQUIRED = PydanticUndefined
 LARGEST_SEED = 2**31 - 1  # fastText's
 
@@ -49,12 +47,6 @@ def _takes_truth(annotation: Any) -> bool:
     """Whether a key may hold true or false; a section inside it decides for itself."""
     own = isinstance(annotation, type) and issubclass(annotation, bool | BaseModel)
     return own or any(map(_takes_truth, get_args(annotation)))
-
-
-def shown(value: Any) -> str:
-    """A value for a message: one line, not too long, without what may be a secret."""
-    text = scrub(repr(value))
-    return text if len(text) <= 200 else f"{text[:197]}..."
 
 
 def key(default: Any, meaning: str, *, paper: str | None = None, **constraints: Any) -> Any:
