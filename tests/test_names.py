@@ -4,9 +4,12 @@ import re
 from typing import Any
 
 import pytest
-from conftest import ROOT
+from conftest import OVERLAYS, ROOT
 
+from pipeline.common.errors import InputError
+from pipeline.common.overlays import read_config
 from pipeline.config.root import Config, ConfigError
+from workflow.graph import Graph
 
 BAD = [
     "a;touch X;",
@@ -75,3 +78,25 @@ def test_every_value_in_a_shell_command_is_quoted() -> None:
             for value in re.findall(r"\{([^{}]*)\}", "\n".join(inside)):
                 assert value.endswith(":q") or value in UNQUOTED, f"{path}: {{{value}}}"
     assert commands > 0
+
+
+ADDRESS = "https://user:SECRET@host/x.jsonl?signature=SECRET"
+
+
+def test_a_message_shows_addresses_without_what_may_be_secret():
+    for kind in (InputError, ConfigError):
+        shown = str(kind(f"{ADDRESS}: gone (from {ADDRESS})"))
+        assert shown == "https://host/x.jsonl: gone (from https://host/x.jsonl)"
+
+
+@pytest.mark.parametrize(
+    ("change", "key"),
+    [
+        ({"benchmarks": {"miniweb": {"source": ADDRESS}}}, "benchmarks.miniweb.source"),
+        ({"corpus": {"seed_urls": ADDRESS}}, "corpus.seed_urls"),
+    ],
+)
+def test_an_address_is_refused_where_nothing_reads_it_and_manifests_would_show_it(change, key):
+    values = read_config([*OVERLAYS])
+    with pytest.raises(ConfigError, match=f"{key}: https://host/x.jsonl: only crawl.warc reads addresses"):
+        Graph(Config(values | {name: values.get(name, {}) | keys for name, keys in change.items()}))

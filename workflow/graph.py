@@ -11,7 +11,6 @@ from glob import glob
 from pathlib import Path
 from typing import Any
 
-from pipeline.common.addresses import public
 from pipeline.common.manifest import fingerprint
 from pipeline.common.stage import InputError
 from pipeline.config.crawl import DEDUP_ONLY, EXTRACT_ONLY
@@ -116,11 +115,13 @@ class Graph:
                     raise ConfigError(f"config key {where}: {source!r} is not generated{hint(file, files)}")
                 found.append(Result("miniweb", file))
             elif source.startswith(REMOTE):
+                if where != "crawl.warc" and not source.startswith("hub:"):
+                    raise ConfigError(f"config key {where}: {source}: only crawl.warc reads addresses")
                 found.append(source)
             else:
                 files = sorted(glob(source)) or self._expected(source, where)
                 if not files:
-                    raise ConfigError(f"config key {where}: {public(source)}: no such file")
+                    raise ConfigError(f"config key {where}: {source}: no such file")
                 found += files
         return found
 

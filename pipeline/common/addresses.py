@@ -25,7 +25,12 @@ def public(path: str) -> str:
 
 def scrub(text: str) -> str:
     """A message, e.g. of a network library, with all addresses in it made public."""
-    return ADDRESS.sub(lambda match: public(match[0]), text)
+
+    def shown(match: re.Match[str]) -> str:
+        address = match[0].rstrip(".,;:)]}")  # what follows is the message's
+        return public(address) + match[0][len(address) :]
+
+    return ADDRESS.sub(shown, text)
 
 
 def quoted(value: Any) -> str:
