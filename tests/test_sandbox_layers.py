@@ -95,6 +95,8 @@ def open_world(tmp_path_factory):
 def test_each_layer_holds_alone_and_without_any_the_attack_succeeds(layers, open_world, name, attack):
     if not system_has(name):
         pytest.skip(f"this system has no {name}")
+    if attack == "a namespace" and WEAK:
+        pytest.skip("this system refuses namespaces to everyone")
     code = LAYERS[name][attack]
     if "{call}" in code and platform.machine() != "x86_64":
         pytest.skip("numbers of system calls are those of x86_64")

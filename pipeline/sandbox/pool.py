@@ -114,7 +114,7 @@ class Worker:
             self.close()
             return answer["refused"]
         self.missing = answer["missing"]
-        self.control.settimeout(None)
+        self.control.settimeout(GRACE_SECONDS)
         return None
 
     def _message(self) -> bytes:
@@ -126,7 +126,7 @@ class Worker:
         raise RuntimeError("the sandbox's worker did not start; see its message above")
 
     def run(self, code: str, seconds: float) -> Outcome | None:
-        """The outcome of a program; None if the worker died."""
+        """The outcome of a program; None if the worker died or does not answer."""
         outputs = [os.pipe(), os.pipe()]
         source = os.memfd_create("program")
         handles = [source, *(write for _, write in outputs)]
@@ -137,7 +137,7 @@ class Worker:
             while handles:
                 os.close(handles.pop())
             return self._outcome({read: bytearray() for read, _ in outputs}, seconds)
-        except ConnectionError:
+        except (ConnectionError, TimeoutError):
             return None
         finally:
             for handle in [*handles, *(read for read, _ in outputs)]:
@@ -147,8 +147,6 @@ class Worker:
         stopped = self._watch(streams, time.monotonic() + seconds)
         if stopped:
             self.control.send(b"k", socket.MSG_NOSIGNAL)
-        if not select.select([self.control], [], [], GRACE_SECONDS)[0]:
-            return None
         if not (message := self.control.recv(worker.STATUS.size)):
             return None
         (status,) = worker.STATUS.unpack(message)
