@@ -2,7 +2,6 @@
 
 import copy
 import gc
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -18,28 +17,21 @@ from pipeline.reward.model import RewardModel, load_trunk, score_places
 TOKENS = 16  # so few that activations do not count
 
 
-def _alive() -> dict[int, int]:
-    """Bytes of every tensor's storage."""
+def _alive() -> int:
+    """Bytes of all tensors that were made since `gc.freeze`."""
     found = {}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # asking some objects for their type warns
-        for thing in gc.get_objects():
-            if isinstance(thing, torch.Tensor):
-                for tensor in (
-                    thing,
-                    thing.grad if thing.is_leaf else None,
-                    getattr(thing, "ds_tensor", None),
-                ):
-                    if tensor is not None:
-                        storage = tensor.untyped_storage()
-                        found[storage._cdata] = storage.nbytes()
-    return found
+    for thing in gc.get_objects():
+        if issubclass(type(thing), torch.Tensor):
+            for tensor in (thing, thing.grad if thing.is_leaf else None, getattr(thing, "ds_tensor", None)):
+                if tensor is not None:
+                    found[tensor.untyped_storage()._cdata] = tensor.untyped_storage().nbytes()
+    return sum(found.values())
 
 
 def state_bytes(zero: int, precision: str, offload: bool) -> dict[str, int]:
     """The number of weights of a small model, and the bytes while the last of its gradients is made."""
     gc.collect()
-    before = _alive()
+    gc.freeze()  # which also spares DeepSpeed's many collections the older objects
     shape = {"hidden_size": 128, "intermediate_size": 352, "num_hidden_layers": 3, "num_attention_heads": 4}
     config = LlamaConfig(vocab_size=512, **shape)
     model: Any = AutoModelForCausalLM.from_config(config, dtype={"bf16": torch.bfloat16}.get(precision))
@@ -56,7 +48,7 @@ def state_bytes(zero: int, precision: str, offload: bool) -> dict[str, int]:
         engine.step()
 
     def measure(_: torch.Tensor) -> None:
-        peak.append(sum(size for storage, size in _alive().items() if storage not in before))
+        peak.append(_alive())
 
     backward(False)
     backward(True)  # makes the optimiser's state
@@ -64,6 +56,7 @@ def state_bytes(zero: int, precision: str, offload: bool) -> dict[str, int]:
     backward(False)
     hook.remove()
     engine.destroy()
+    gc.unfreeze()
     return {"weights": weights, "bytes": max(peak)}
 
 

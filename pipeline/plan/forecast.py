@@ -90,17 +90,20 @@ class Planner:
         return Forecast(name, "tokens", 0, disk=longest * (4 if wide else 2))
 
     def _cpt(self, name: str) -> Forecast:
-        return self._next_token(name, self.config.model_sections[name].tokens)
+        section = self.config.model_sections[name]
+        return self._next_token(name, section.tokens, section.batch_tokens // section.context)
 
     def _sft(self, name: str) -> Forecast:
         section = self.config.model_sections[name]
-        return self._next_token(name, section.steps * section.batch * section.context)
+        return self._next_token(name, section.steps * section.batch * section.context, section.batch)
 
-    def _next_token(self, name: str, tokens: float) -> Forecast:
+    def _next_token(self, name: str, tokens: float, batch: int) -> Forecast:
+        """Training on `tokens` in steps of `batch` rows."""
         section, shape = self.config.model_sections[name], shape_of(self.config, name)
         row = self._row(name, shape.parameters)
         launch = self.launch_of(row)
         self._train(row, section, tokens, 6, launch.micro_batch * section.context, shape)
+        note_filler(row, "rows", batch)
         return row
 
     def _row(self, name: str, parameters: int) -> Forecast:
@@ -149,6 +152,7 @@ class Planner:
             sampled = min(sampled, section.token_budget)
         at_once = launch.micro_batch * section.row_tokens
         self._train(row, section, sampled, 6 * section.updates, at_once, shape)
+        note_filler(row, "outputs", section.questions_per_step * section.group_size)
         if method.critic:  # as large as the policy
             self._add_training(row, 6 * section.updates * shape.trunk_parameters * sampled)
             for part, bytes_ in self._state(row, section, shape.trunk_parameters).items():
@@ -294,6 +298,13 @@ class Planner:
             row.notes.append(
                 f"vLLM's {share * gpu.memory / 1e9:.0f} GB hold no sequence: raise launch.gpu_memory"
             )
+
+
+def note_filler(row: Forecast, what: str, batch: int) -> None:
+    """Note that ranks which do not divide a step's batch wait for others, if that takes 1 % of their time."""
+    idle = 1 - batch / (-(-batch // row.gpus) * row.gpus)
+    if idle >= 0.01:
+        row.notes.append(f"{batch:,} {what} a step on {row.gpus} ranks: {idle:.1%} of their time is filler")
 
 
 def is_compiled(stage: str, launch: LaunchSection) -> bool:

@@ -1,0 +1,99 @@
+"""What a run is refused for before it starts, and its jobs beside what a profile gives them."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from conftest import ROOT, copy_checkout
+
+from pipeline.config.root import Config
+from pipeline.plan.__main__ import DEFAULTS, read_config
+from pipeline.plan.costs import Gpu
+from pipeline.plan.forecast import Assumptions
+from pipeline.plan.jobs import Job, Profile, data_jobs
+from pipeline.plan.refusals import refusals
+
+H100 = Gpu("H100", 989e12, 80e9, 3.35e12)
+PAPER_7B = ROOT / "configs/deepseekmath-7b.yaml"
+
+
+def test_crawl_and_corpus_are_the_hand_worked_ones() -> None:
+    """A dump of 90,000 files: 5,631 core-hours at 148 pages/s, of which each iteration's scoring is 12 %."""
+    config = Config(read_config([DEFAULTS, PAPER_7B]))
+    jobs = {job.rule: job for job in data_jobs(config, Assumptions(H100))}
+    hours = {rule: job.number * job.hours for rule, job in jobs.items()}
+    assert hours["crawl_extract"] + hours["corpus_score"] / 4 == pytest.approx(5631, rel=0.02)
+    assert hours["corpus_score"] / 4 == pytest.approx(0.12 * 5631, rel=0.02)
+    assert hours["crawl_dedup"] == pytest.approx(410, rel=0.02)
+    assert jobs["crawl_extract"].number == 1000 and jobs["corpus_score"].number == 4000
+    assert jobs["crawl_dedup"].main_memory == pytest.approx(96e9, rel=0.02)
+
+
+def test_a_job_beyond_its_profile_is_named(tmp_path: Path) -> None:
+    (tmp_path / "profile.yaml").write_text(
+        yaml.safe_dump(
+            {
+                "default-resources": {"mem_mb": 8000, "runtime": 240},
+                "set-threads": {"crawl_extract": 2},
+                "set-resources": {"cpt_model": {"gpu": 8, "mem_mb": 100000, "runtime": 1440}},
+            }
+        )
+    )
+    profile = Profile(tmp_path)
+    assert Job("x", "crawl_extract", 1, 7.9).notes(profile) == []  # on two cores
+    assert Job("x", "crawl_dedup", 1, 4.5, main_memory=9e9).notes(profile) == [
+        "4.5 hours, the profile gives 4",
+        "9 GB of main memory, the profile gives 8",
+    ]
+    assert Job("x", "cpt_model", 1, 1000.0, gpus=8, main_memory=99e9).notes(profile) == []
+    assert Job("x", "cpt_model", 1, 1.0, gpus=16).notes(profile) == [
+        "starts on 16 GPUs, the profile reserves 8"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("models", "words"),
+    [
+        (
+            {"base": {"batch_tokens": 4095}},
+            "models.base.batch_tokens: 4095 is not between context (4096) and",
+        ),
+        ({"instruct": {"data": None}}, "models.instruct.data: missing"),
+        ({"rl": {"prompts": None}}, "models.rl.prompts: missing"),
+        ({"rl": {"reward_model": None}}, "models.rl.reward_model: missing, but rewards.model is not 0"),
+        (
+            {"reward": {"target": "outcome"}, "rl": {"supervision": "process"}},
+            "models.rl.supervision: process, but reward is an outcome reward model",
+        ),
+        (
+            {"rl": {"supervision": "process", "rewards": {"model": 0}}},
+            "models.rl.supervision: process, but rewards.model, the weight of its scores, is 0",
+        ),
+        ({"reward-2": {"split": "sentence"}}, "models.reward-2.split: sentence, but reward has line"),
+        (
+            {"rl": {"launch": {"tensor_parallel": 3}}},
+            "models.rl.launch.tensor_parallel: 3 does not divide 8 ranks",
+        ),
+        (
+            {"rl": {"launch": {"ranks": 6, "tensor_parallel": 3}}},
+            "models.rl.launch.tensor_parallel: 3 does not divide 32 attention heads",
+        ),
+    ],
+)
+def test_what_a_program_would_refuse_is_named_before_the_run(
+    models: dict, words: str, tmp_path: Path
+) -> None:
+    overlay = tmp_path / "overlay.yaml"
+    overlay.write_text(yaml.safe_dump({"models": models}))
+    config = Config(read_config([DEFAULTS, PAPER_7B, ROOT / "configs/iterative.yaml", overlay]))
+    assert any(line.startswith(words) for line in refusals(config)), refusals(config)
+
+
+def test_snakemake_refuses_before_any_job_what_the_plan_names(tmp_path: Path) -> None:
+    checkout = copy_checkout(tmp_path)
+    (tmp_path / "few.yaml").write_text(
+        "crawl: {pool_shards: 2}\nmodels: {base: {batch_tokens: 4095}, rl: {launch: {tensor_parallel: 3}}}\n"
+    )
+    done = checkout.snakemake("--dry-run", overlays=["configs/deepseekmath-7b.yaml", "few.yaml"])
+    assert done.returncode != 0 and "config key models.base.batch_tokens: 4095" in done.stdout
+    assert "models.rl.launch.tensor_parallel: 3 does not divide 8 ranks" in done.stdout
