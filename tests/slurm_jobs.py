@@ -83,8 +83,9 @@ class Job:
 
         def running() -> bool:
             state = ask("squeue", "--noheader", f"--jobs={self.number}", "--format=%T").strip()
-            if state == "PENDING":
-                ask("scontrol", "update", f"JobId={self.number}", f"Partition={partition}", "StartTime=now")
+            if state == "PENDING":  # it may start meanwhile, and then refuses
+                change = [f"JobId={self.number}", f"Partition={partition}", "StartTime=now"]
+                subprocess.run(["scontrol", "update", *change], capture_output=True)
             return state == "RUNNING"
 
         wait(f"job {self.number} is in the queue", lambda: self.state == "PENDING")
