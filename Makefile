@@ -12,7 +12,7 @@ SNAKEMAKE = PATH="$(CURDIR)/$(BIN):$$PATH" snakemake --profile workflow/profiles
 # Only files whose hash is in the lock. Sources are built with the locked setuptools, not with one that pip fetches unchecked.
 INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --no-deps --require-hashes --no-build-isolation --use-pep517
 
-.PHONY: setup peers demo compare real bench bench-corpus bench-training bench-rl bench-grader bench-sandbox test test-fast test-environment test-slurm lint lock licences audit schema clean clean-store
+.PHONY: setup peers demo compare real bench bench-corpus bench-training bench-rl bench-grader bench-sandbox test test-fast test-environment test-cluster lint lock licences audit schema clean clean-store
 
 setup: .venv/complete
 
@@ -64,7 +64,7 @@ test: setup peers
 	$(PYTEST) $(PARALLEL)
 
 # For the loop of an editor. Leaves out tests marked `slow` and these files, which run whole programs, train, sample or wait for limits.
-SLOW = workflow recipes state stage single_gpu slurm configs generation rl reward training training_exact evaluate_stage sandbox sandbox_layers sandbox_weak corpus crawl_dedup crawl_kill
+SLOW = workflow recipes state stage single_gpu cluster configs generation rl reward training training_exact evaluate_stage sandbox sandbox_layers sandbox_weak corpus crawl_dedup crawl_kill
 
 test-fast: setup peers
 	$(PYTEST) $(PARALLEL) -m 'not slow and not network' $(SLOW:%=--ignore=tests/test_%.py)
@@ -72,8 +72,9 @@ test-fast: setup peers
 test-environment: setup
 	$(PYTEST) tests/test_environment.py -m network
 
-test-slurm: setup
-	$(PYTEST) tests/test_slurm.py -m slurm
+# A Slurm of two nodes on this machine, in namespaces of its own; it takes root on Debian, and 20 minutes on two cores.
+test-cluster: setup
+	PATH="$(CURDIR)/$(BIN):$$PATH" tests/cluster/slurm.sh python -m pytest tests/test_cluster.py -m slurm
 
 # Each prints a table of ours beside its named peers, measured in the same run, and writes results/bench/<name>.json.
 # DATA=<folder> makes bench-corpus and bench-grader use the larger data sets that docs/measured.md describes.

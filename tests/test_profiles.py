@@ -114,4 +114,4 @@ def test_an_error_on_one_rank_ends_all(tmp_path: Path) -> None:
     )
     assert done.returncode != 0 and time.monotonic() - started < 60
     assert "error: bad input that only rank 1 has seen" in done.stderr
-    assert f"error: rank 1 on {socket.gethostname()} ended with exit code 1\n" in done.stderr
+    assert f"error: rank 1 of 2 on {socket.gethostname()} ended with exit code 1" in done.stderr

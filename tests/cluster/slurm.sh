@@ -8,6 +8,17 @@ set -euo pipefail
 packages=(slurmctld slurmd slurm-client munge)
 here=$(realpath "$(dirname "$0")")
 
+# Each node is a PID namespace of its own: to kill its first process is to cut its power. `slurm.sh --node NAME`, inside
+# the cluster, switches it on again.
+start_node() {
+  unshare --pid --fork --kill-child --mount-proc slurmd -D -N "$1" < /dev/null > /dev/null 2>&1 &
+  echo $! > "$CLUSTER/$1.pid"
+}
+
+if [ "${1:-}" = --node ]; then
+  start_node "$2"
+  exit
+fi
 if [ "${1:-}" != --inside ]; then
   if [ "$(id -u)" != 0 ] || ! command -v apt-get > /dev/null || ! unshare --mount --pid --fork true 2> /dev/null; then
     echo "slurm.sh: this system does not allow it: it takes root, apt-get, and mount and PID namespaces" >&2
@@ -36,8 +47,8 @@ install() {
     apt-get update -qq
     DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${packages[@]}"
   fi > "$CLUSTER/apt.log" 2>&1 || { cat "$CLUSTER/apt.log" >&2; exit 1; }
-  python -m pip install --quiet --disable-pip-version-check --no-deps --target "$CLUSTER/python" \
-    -r "$here/../../requirements/slurm.txt"
+  python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes --target "$CLUSTER/python" \
+    -r "$here/../../requirements/slurm.lock"
   export PYTHONPATH=$CLUSTER/python
 }
 
@@ -55,6 +66,7 @@ configure() {
 env | grep -E '^(SLURM_|CUDA_VISIBLE)' | sort > "$CLUSTER/records/\$SLURM_JOB_ID.\${SLURM_STEP_ID:-batch}.\$SLURMD_NODENAME.\$\$"
 END
   chmod +x "$CLUSTER/record.sh"
+  echo "127.0.0.1 n1 n2" >> /etc/hosts
   echo "Name=gpu File=$CLUSTER/gpus/gpu[0-7]" > /etc/slurm/gres.conf
   cat > /etc/slurm/slurm.conf <<END
 ClusterName=two
@@ -82,6 +94,7 @@ GresTypes=gpu
 ReturnToService=2
 SlurmdTimeout=20
 KillWait=10
+MinJobAge=7200
 MpiDefault=none
 NodeName=n1 NodeHostname=$host NodeAddr=127.0.0.1 Port=16821 CPUs=128 RealMemory=2000000 Gres=gpu:8
 NodeName=n2 NodeHostname=$host NodeAddr=127.0.0.1 Port=16822 CPUs=128 RealMemory=2000000 Gres=gpu:8
@@ -89,12 +102,6 @@ PartitionName=main Nodes=ALL Default=YES PriorityTier=1 MaxTime=INFINITE
 PartitionName=cancelled Nodes=ALL PriorityTier=1 PreemptMode=CANCEL MaxTime=INFINITE
 PartitionName=urgent Nodes=ALL PriorityTier=2 PreemptMode=OFF MaxTime=INFINITE
 END
-}
-
-# Each node is a PID namespace of its own: to kill its first process is to cut its power.
-start_node() {
-  unshare --pid --fork --kill-child --mount-proc slurmd -D -N "$1" < /dev/null > /dev/null 2>&1 &
-  echo $! > "$CLUSTER/$1.pid"
 }
 
 start() {

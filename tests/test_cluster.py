@@ -1,0 +1,216 @@
+"""The workflow with the shipped profile on a real Slurm of two nodes with eight pretended GPUs each.
+
+Real programs train and sample at 2 nodes x 2 ranks (gloo). Run by `make test-cluster`.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import Checkout, copy_checkout
+from safetensors.torch import load_file
+from slurm_jobs import (
+    PROFILE,
+    Job,
+    ask,
+    cut_power,
+    finish,
+    job_of,
+    notice,
+    preempt,
+    ranks,
+    requeue,
+    send,
+    stop_all,
+    wait,
+    workflow,
+)
+
+pytestmark = pytest.mark.slurm
+ONE, TWO = "{threads: 2, ranks: 1}", "{threads: 2, ranks: 2}"
+BASE = "work/current/small/cpt/base"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster() -> Path:
+    """The folder with the cluster's records and logs."""
+    nodes = subprocess.run(
+        ["sinfo", "--noheader", "--Node", "--format=%N"], capture_output=True, text=True
+    ).stdout
+    if not {"n1", "n2"} <= set(nodes.split()):
+        pytest.skip("sinfo shows no nodes n1 and n2; `make test-cluster` starts them, as root on Debian")
+    return Path(os.environ["CLUSTER"])
+
+
+@pytest.fixture(autouse=True)
+def nothing_left() -> Iterator[None]:
+    yield
+    stop_all()
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
+    """The whole small workflow on the cluster, one rank for each model."""
+    checkout = copy_checkout(tmp_path_factory.mktemp("cluster") / "one-rank")
+    finish(checkout, workflow(checkout, "all", launch=ONE), 1800)
+    return checkout
+
+
+def given(cluster: Path) -> dict[str, set[tuple[int, int, str]]]:
+    """What the tasks of each rule's jobs saw: number of nodes, cores here, GPUs here."""
+    rules = dict(line.split("|") for line in ask("squeue", "--states=all", "-h", "-o", "%i|%k").splitlines())
+    found = defaultdict(set)
+    for record in (cluster / "records").iterdir():
+        seen = dict(line.split("=", 1) for line in record.read_text().splitlines())
+        rule = rules.get(seen["SLURM_JOB_ID"], "").removeprefix("rule_").partition("_wildcards")[0]
+        gpus = seen.get("CUDA_VISIBLE_DEVICES", "")
+        found[rule].add((int(seen["SLURM_NNODES"]), int(seen["SLURM_CPUS_ON_NODE"]), gpus))
+    return found
+
+
+def test_each_rule_runs_on_the_nodes_cores_and_gpus_of_the_profile(finished: Checkout, cluster: Path) -> None:
+    eight = ",".join(map(str, range(8)))
+    expected = {rule: {(1, 2, eight)} for rule in ("cpt_model", "sft_model", "reward_model", "rl_model")}
+    expected |= {rule: {(1, 1, "")} for rule in ("miniweb", "crawl_extract", "corpus_select", "report")}
+    expected |= {"crawl_dedup": {(1, 32, "")}, "tokens_mixture": {(1, 32, "")}, "corpus_score": {(1, 4, "")}}
+    seen = given(cluster)
+    assert {rule: seen[rule] for rule in expected} == expected
+    assert {(nodes, cores, len(gpus.split(","))) for nodes, cores, gpus in seen["evaluate_model"]} == {
+        (1, 2, 1)
+    }
+
+
+def again(finished: Checkout, folder: Path, *names: str, nodes: int = 2) -> Checkout:
+    """A copy of the finished run in which some instances are still to be made, models on two nodes."""
+    shutil.copytree(finished.folder, folder, symlinks=True)
+    for name in names:
+        shutil.rmtree(folder / "results/small/store" / name)
+    profile = folder / PROFILE
+    text = profile.read_text()
+    profile.write_text(text.replace("gpu: 8\n    nodes: 1", f"gpu: {8 * nodes}\n    nodes: {nodes}"))
+    return Checkout(folder)
+
+
+def weights(checkout: Checkout, name: str) -> dict[str, torch.Tensor]:
+    return load_file(checkout.result(f"{name}/data/model.safetensors"))
+
+
+def same_bits(checkout: Checkout, other: Checkout, name: str = "cpt/base") -> bool:
+    one, two = weights(checkout, name), weights(other, name)
+    return one.keys() == two.keys() and all(torch.equal(one[key], two[key]) for key in one)
+
+
+def distance(checkout: Checkout, other: Checkout, name: str, start: str | None = None) -> float:
+    """The length of the difference of two models' weights, as a share of what training has changed since
+    `start`, or of the weights.
+    """
+    one, two = weights(checkout, name), weights(other, name)
+    before = weights(other, start) if start else {key: torch.zeros(()) for key in two}
+    apart = sum((one[key] - two[key]).double().square().sum() for key in two)
+    change = sum((two[key] - before[key]).double().square().sum() for key in two)
+    return (apart / change).sqrt().item()
+
+
+@pytest.fixture(scope="module")
+def pretrained(finished: Checkout, tmp_path_factory: pytest.TempPathFactory) -> Checkout:
+    """The base model trained at 2 nodes x 2 ranks, undisturbed."""
+    checkout = again(finished, tmp_path_factory.mktemp("cluster") / "two", "cpt/base")
+    finish(checkout, workflow(checkout, BASE, launch=TWO))
+    return checkout
+
+
+def test_pretraining_on_two_nodes_gives_the_weights_of_one_rank_to_rounding(
+    pretrained: Checkout, finished: Checkout, cluster: Path
+) -> None:
+    assert (2, 4, "0,1,2,3,4,5,6,7") in given(cluster)["cpt_model"]
+    assert distance(pretrained, finished, "cpt/base") < 1e-3
+
+
+def frozen_after_a_checkpoint(checkout: Checkout, count: int) -> tuple[Job, dict[int, int]]:
+    """The job that trains the base model and its ranks, stopped when `count` more checkpoints are there."""
+    job = job_of("cpt_model")
+    folder = checkout.folder / "work/cpt/base"
+
+    def steps() -> int:
+        return max(
+            (int(path.name.rpartition("-")[2]) for path in folder.glob("*/checkpoints/step-*")), default=0
+        )
+
+    before = steps()
+    processes = wait(
+        "ranks of the program", lambda: (found := ranks("pipeline.cpt")) and len(found) == 4 and found
+    )
+    wait("a checkpoint", lambda: steps() >= before + count)
+    send(signal.SIGSTOP, processes)
+    return job, processes
+
+
+def test_a_killed_rank_ends_all_within_a_minute_and_the_rerun_gives_the_same_bits(
+    pretrained: Checkout, finished: Checkout, tmp_path: Path
+) -> None:
+    """The ranks of the first node are stopped, as if they hung in a collective, and cannot notice."""
+    checkout = again(finished, tmp_path / "killed", "cpt/base")
+    process = workflow(checkout, BASE, launch=TWO)
+    job, processes = frozen_after_a_checkpoint(checkout, 1)
+    os.kill(processes[3], signal.SIGKILL)
+    send(signal.SIGCONT, {2: processes[2]})
+    wait("the end of all ranks", lambda: not ranks("pipeline.cpt"), 60)
+    assert process.wait(timeout=120) != 0
+    log = checkout.folder / "results/small/logs/cpt/base.log"
+    assert "error: rank 3 of 4 on n2 was killed by SIGKILL" in log.read_text()
+    assert not checkout.result("cpt/base/manifest.json").exists()
+    finish(checkout, workflow(checkout, BASE, launch=TWO))
+    assert same_bits(checkout, pretrained)
+
+
+def test_training_outlives_every_way_in_which_slurm_takes_a_job_away(
+    pretrained: Checkout, finished: Checkout, tmp_path: Path
+) -> None:
+    """The time limit nears; requeue; preemption that requeues, and that cancels; a dead node. No retry."""
+    checkout = again(finished, tmp_path / "taken", "cpt/base")
+    process = workflow(checkout, BASE, launch=TWO)
+    ways: list[Callable[[Job, dict[int, int]], None]] = [notice, requeue, preempt, preempt, cut_power]
+    partitions = ["main", "main", "cancelled", "main", "main"]  # where the job runs after each
+    for way, partition in zip(ways, partitions, strict=True):
+        job, processes = frozen_after_a_checkpoint(checkout, 1)
+        way(job, processes)
+        job.resume(partition)
+    finish(checkout, process)
+    assert job.field("Restarts") == str(len(ways))
+    assert same_bits(checkout, pretrained)
+
+
+def test_a_job_that_hangs_until_its_time_limit_is_tried_again(
+    pretrained: Checkout, finished: Checkout, tmp_path: Path
+) -> None:
+    """All ranks stop and get no notice. Slurm ends the job as TIMEOUT; the retry resumes."""
+    checkout = again(finished, tmp_path / "hanging", "cpt/base")
+    profile = checkout.folder / PROFILE
+    profile.write_text(profile.read_text().replace(" --signal=USR1@600", ""))
+    process = workflow(checkout, BASE, launch=TWO, retries=1)
+    job, _ = frozen_after_a_checkpoint(checkout, 1)
+    ask("scontrol", "update", f"JobId={job.number}", "TimeLimit=1")
+    wait("TIMEOUT", lambda: job.state == "TIMEOUT")
+    finish(checkout, process)
+    assert same_bits(checkout, pretrained)
+
+
+def test_reward_grpo_and_evaluation_on_the_cluster_give_what_one_rank_gives(
+    finished: Checkout, tmp_path: Path, cluster: Path
+) -> None:
+    """Labels, rollouts and training at 2 nodes x 2 ranks; evaluation on one GPU, as the profile has it."""
+    names = ("reward/prm", "rl/grpo", "evaluate/instruct")
+    checkout = again(finished, tmp_path / "others", *names)
+    finish(checkout, workflow(checkout, *(f"work/current/small/{name}" for name in names), launch=TWO))
+    seen = given(cluster)
+    assert all((2, 4, "0,1,2,3,4,5,6,7") in seen[rule] for rule in ("reward_model", "rl_model"))
+    assert distance(checkout, finished, "reward/prm", "cpt/base") < 1e-2
+    assert distance(checkout, finished, "rl/grpo", "sft/instruct") < 1e-2
+    scores = [done.result("evaluate/instruct/data/scores.json").read_text() for done in (checkout, finished)]
+    assert scores[0] == scores[1]
