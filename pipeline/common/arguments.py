@@ -63,7 +63,7 @@ def read_section(text: str, stage: str, section: type[S]) -> S:
         where = ".".join([stage, *map(str, first["loc"])])
         raise InputError(f"config key {where}: {first['msg']} (got {quoted(first['input'])})") from error
     except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"--config: {error}") from error
+        raise InputError(f"--config {text if text.startswith('@') else ''}: {error}") from error
 
 
 def read_launch(text: str) -> dict[str, Any]:

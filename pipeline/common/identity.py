@@ -118,22 +118,32 @@ def published(path: Path) -> tuple[Path, Path] | None:
 
 
 def _is_ours(manifest: Path) -> bool:
-    """Whether this is a stage's manifest, and not some other program's file of that name."""
+    """Whether this is a stage's manifest, and not some other program's file of that name. Raises InputError
+    for a damaged one; `run.json` beside it tells that it is ours.
+    """
     if not manifest.is_file():
         return False
     try:
         found = read_manifest(manifest)
     except InputError:
+        if manifest.with_name("run.json").is_file():
+            raise
         return False
-    return isinstance(found, dict) and {"stage", "instance", "fingerprint", "files"} <= found.keys()
+    return {"stage", "instance", "fingerprint", "files"} <= found.keys()
 
 
 @cache
 def _read_manifest(path: Path, changed: int) -> dict[str, Any]:
     try:
-        return json.loads(path.read_text())
-    except (OSError, json.JSONDecodeError) as error:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: not a manifest ({error}); delete it and run again") from error
+    if not isinstance(found, dict) or not isinstance(files := found.get("files", {}), dict):
+        raise InputError(f"{path}: not a manifest; delete it and run again")
+    for name, file in files.items():
+        if not isinstance(file, list) or [type(part) for part in file] != [int, str]:
+            raise InputError(f"{path}: damaged, {name!r} needs size and digest; delete it and run again")
+    return found
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
@@ -170,8 +180,9 @@ def digest_of(path: str, digests: Digests, manifests: bool = False, lazy: bool =
         data, manifest = result
         if manifests and place == data:
             return digests.file(manifest)
-        if damage(data, manifest, digests) is None:
-            return part_of(read_manifest(manifest), str(place.relative_to(data)))
+        if problem := damage(data, manifest, digests):
+            raise InputError(f"{problem}; {data} is a damaged result: make it again")
+        return part_of(read_manifest(manifest), str(place.relative_to(data)))
     files = sorted(file for file in place.rglob("*") if file.is_file()) if place.is_dir() else [place]
     found = [[str(file.relative_to(place)), digests.file(file, lazy)] for file in files]
     return None if any(digest is None for _, digest in found) else f"{path} {fingerprint(found)}"

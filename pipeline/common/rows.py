@@ -5,13 +5,14 @@ memory, or saved as batches that survive a kill.
 import io
 import json
 import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from pipeline.common.manifest import fingerprint
 from pipeline.common.stage import InputError
@@ -53,7 +54,7 @@ def read_rows(source: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def read_as(kind: type[T], source: str) -> Iterator[tuple[str, T]]:
     """(place, object) for each row of a source, as a dataclass. Raises InputError naming place and key."""
-    adapter = TypeAdapter(kind, config=ConfigDict(strict=True))
+    adapter = TypeAdapter(kind)
     for place, row in read_rows(source):
         try:
             yield place, adapter.validate_python(row)
@@ -72,20 +73,34 @@ def raw_lines(path: Path) -> Iterator[bytes]:
 def saved_batch(folder: Path, name: str, settings: Any, make: Callable[[], list[Any]]) -> list[Any]:
     """The JSON rows of batch `name` made with `settings`: read from `folder`, or made and saved there.
 
-    The file appears whole or not at all. Its name ends in a hash of `settings`, which must hold all that
-    decides the content: a changed setting makes a new batch, an unchanged one finds the earlier file.
+    The file appears whole or not at all, and ends in a digest; a damaged one is made again. Its name ends in
+    a hash of `settings`, which must hold all that decides the content: a changed setting makes a new batch,
+    an unchanged one finds the earlier file.
     """
     path = folder / f"{name}-{fingerprint(settings)}.jsonl"
-    if not path.exists():
-        rows = make()
-        folder.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_suffix(f".{os.getpid()}")
-        with temporary.open("w") as file:
-            file.writelines(json.dumps(row) + "\n" for row in rows)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    return [json.loads(line) for line in raw_lines(path)]
+    if path.exists() and (rows := _saved(path)) is not None:
+        return rows
+    made = [json.loads(json.dumps(row)) for row in make()]
+    folder.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_suffix(f".{os.getpid()}")
+    with temporary.open("w") as file:
+        file.writelines(json.dumps(row) + "\n" for row in [*made, {"digest": fingerprint(made)}])
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    return made
+
+
+def _saved(path: Path) -> list[Any] | None:
+    """The rows of a saved batch; None, told in one line, if they are not what was saved."""
+    try:
+        *rows, last = [json.loads(line) for line in raw_lines(path)]
+        if last == {"digest": fingerprint(rows)}:
+            return rows
+    except (OSError, ValueError):
+        pass
+    print(f"{path}: damaged; this batch is made again", file=sys.stderr, flush=True)
+    return None
 
 
 def _json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:

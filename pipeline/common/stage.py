@@ -239,7 +239,7 @@ def run_stage(
         catch_signals()
     arguments = parser(name, section, sys.modules[run.__module__].__doc__ or "").parse_args(argv)
     module = sys.modules[run.__module__].__spec__.name if run.__module__ == "__main__" else run.__module__
-    module = module.removesuffix(".__main__")
+    module, stage = module.removesuffix(".__main__"), None
     try:
         stage = open_stage(name, section, module, arguments)
         if section.trains:
@@ -251,7 +251,7 @@ def run_stage(
     except Interrupted as error:
         leave(f"{error}; state saved, run me again (exit code {AGAIN})", AGAIN)
     except Exception as error:
-        if message := full_disk(error, [arguments.work or WORK, arguments.run or arguments.output.parent]):
+        if message := full_disk(error, [stage.work, stage.output.parent] if stage else [WORK]):
             leave(message, 2)
         if place():
             traceback.print_exc()

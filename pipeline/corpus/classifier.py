@@ -14,6 +14,7 @@ Departures: the paper does not state loss, buckets and text normalisation; they 
 """
 
 import hashlib
+import json
 import os
 import sys
 from collections.abc import Sequence
@@ -91,3 +92,21 @@ def train(pages: Sequence[LabelledPage], config: CorpusSection, file: Path) -> A
         ) from error
     finally:
         file.unlink(missing_ok=True)
+
+
+def load(folder: Path) -> Any:
+    """The model that `pipeline.corpus.train` wrote to `folder`. Raises InputError unless it is the very one:
+    fastText crashes on a damaged file, or loads it.
+    """
+    import fasttext
+
+    path = folder / "classifier.bin"
+    try:
+        notes = json.loads((folder / "train.json").read_text())
+        with path.open("rb") as file:
+            whole = hashlib.file_digest(file, "sha256").hexdigest() == notes["sha256"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{folder}: cannot be read ({error!r}); make it again") from error
+    if not whole:
+        raise InputError(f"{path}: damaged, its bytes are not those that train.json tells; make it again")
+    return fasttext.load_model(str(path))

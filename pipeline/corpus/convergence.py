@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from pipeline.common.shards import read_table, write_table
-from pipeline.common.stage import Stage
+from pipeline.common.stage import InputError, Stage
 
 KEPT = pa.schema(
     [
@@ -86,7 +86,11 @@ def converged_before(stage: Stage[Any]) -> bool:
     """Whether the previous iteration found that the loop has converged."""
     if "previous" not in stage.inputs:
         return False
-    return bool(json.loads((stage.input("previous") / "metrics.json").read_text())["converged"])
+    path = stage.input("previous") / "metrics.json"
+    try:
+        return bool(json.loads(path.read_text())["converged"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path}: cannot be read ({error!r}); make it again") from error
 
 
 def pass_through(source: Path, partial: Path, names: Iterable[str]) -> None:

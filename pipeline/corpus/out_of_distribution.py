@@ -35,12 +35,15 @@ def read_set(sources: list[str], name: str, survivors: Survivors) -> LabelledSet
         for place, row in read_rows(source):
             if row.get("label") not in LABELS or not (row.get("text") or row.get("url")):
                 raise InputError(f"{place}: expected `label` (one of {LABELS}) and `text` or `url`")
+            for field_name in ("text", "url", "source", "language"):
+                if not isinstance(row.get(field_name), str | None):
+                    raise InputError(f"{place}: `{field_name}` must be a text")
             math = row["label"] == "math"
             if row["label"] == "unsure":
                 continue
             if row.get("text"):
                 url, host = row.get("url") or place, row.get("source") or name
-                text = normalise(str(row["text"]))
+                text = normalise(row["text"])
                 found.texts.append(LabelledPage(url, host, text, math, row.get("language")))
             else:
                 found.keys[math].add(survivors.key(row["url"]))

@@ -19,6 +19,7 @@ from pipeline.common.progress import Progress
 from pipeline.common.shards import read_documents, write_table
 from pipeline.common.stage import Counts, Stage, run_stage
 from pipeline.config.corpus import CorpusSection
+from pipeline.corpus.classifier import load
 from pipeline.corpus.convergence import converged_before, pass_through
 from pipeline.corpus.normalise import normalise
 from pipeline.corpus.scorer import PageScorer
@@ -77,10 +78,8 @@ def run(stage: Stage[CorpusSection]) -> Counts:
     if converged_before(stage):
         pass_through(stage.input("previous_score"), stage.partial, ["scores.parquet"])
         return {"converged": 1}
-    import fasttext
-
     global SCORER
-    SCORER = PageScorer(fasttext.load_model(str(stage.input("train") / "classifier.bin")))
+    SCORER = PageScorer(load(stage.input("train")))
     pages = rows(stage.input("shard"), f"corpus {stage.instance}", stage.launch.get("threads", 1))
     count = write_table(stage.partial / "scores.parquet", pages, SCORES)
     stage.counter("fasttext.scored_pages", count)

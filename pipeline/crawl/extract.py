@@ -31,7 +31,7 @@ from pipeline.crawl.bodies import Unusable, decode_body
 from pipeline.crawl.guard import run_guarded
 from pipeline.crawl.index import is_index, read_indexed_pages
 from pipeline.crawl.language import detect_language
-from pipeline.crawl.sources import expand
+from pipeline.crawl.sources import expand, open_source
 from pipeline.crawl.text import clean, decode_text, extract, is_html
 from pipeline.crawl.warc import Page, ReadCounts, read_pages
 
@@ -176,6 +176,17 @@ def extract_file(path: str, config: CrawlSection, read: ReadCounts) -> Iterator[
             yield result
 
 
+def kind_of(path: str) -> str:
+    """What a source without any record is, for a message."""
+    if is_index(path):
+        return "an index that lists none"
+    with open_source(path) as stream:
+        start = stream.read(4)
+    if not start:
+        return "empty"
+    return "a zip archive" if start == b"PK\x03\x04" else "another kind of file, or damaged throughout"
+
+
 def run(stage: Stage[CrawlSection]) -> dict[str, int | float | str]:
     """Extract all pages of the input files; returns counts of records, pages and rejections by reason."""
     paths = expand(stage.inputs.get("warc", []), stage.config.base_url)
@@ -193,6 +204,8 @@ def run(stage: Stage[CrawlSection]) -> dict[str, int | float | str]:
                 tally[row["reason"] or "extracted"] += 1
                 bar.update(1)
                 yield row
+            if not read.records:
+                raise InputError(f"{public(path)}: no WARC record in it, it is {kind_of(path)}")
             if read.lost_bytes:
                 print(
                     f"warning: {public(path)}: {read.lost_bytes:,} bytes unreadable, {read.breaks} breaks",

@@ -93,14 +93,22 @@ def _item(place: str, row: dict[str, Any], name: str, number: int, language: str
         answer = str(answer)
     if not isinstance(answer, str) or not answer.strip():
         raise InputError(f"{place}: `answer` is missing or empty; every question needs its reference answer")
+    identity, lang = row.get("id"), language or row.get("lang") or "en"
+    if not isinstance(identity, str | int | None) or isinstance(identity, bool):
+        raise InputError(f"{place}: `id` is neither a text nor an integer")
+    if not isinstance(lang, str) or not isinstance(solution, str | None):
+        raise InputError(f"{place}: `lang` and `solution` must be texts")
+    labels = {label: row[label] for label in ("subject", "level") if row.get(label) is not None}
+    if not all(isinstance(label, str | int | float) for label in labels.values()):
+        raise InputError(f"{place}: `subject` and `level` must be texts or numbers")
     return Item(
-        id=str(row.get("id", f"{name}-{number}")),
+        id=f"{name}-{number}" if identity is None else str(identity),
         question=question,
         answer=answer.strip(),
         choices=choices,
         solution=solution,
-        lang=language or row.get("lang", "en"),
-        labels={label: row[label] for label in ("subject", "level") if row.get(label) is not None},
+        lang=lang,
+        labels=labels,
     )
 
 

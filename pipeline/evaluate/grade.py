@@ -49,6 +49,10 @@ def read_pairs(path: Path) -> list[tuple[Item, dict[str, Any]]]:
             raise InputError(f"{place}: give `prediction` or `response` as a string")
         if not isinstance(row.get("question"), str | None) or not isinstance(row.get("choices"), dict | None):
             raise InputError(f"{place}: `question` must be a string and `choices` map letters to texts")
+        if not all(isinstance(text, str) for text in (row.get("choices") or {}).values()):
+            raise InputError(f"{place}: `choices` must map letters to texts")
+        if not isinstance(row.get("id"), str | int | float | None):
+            raise InputError(f"{place}: `id` is neither a text nor a number")
         if "id" in row and row["id"] in seen:
             raise InputError(f"{place}: id {row['id']!r} occurs twice")
         seen.add(row.get("id"))
