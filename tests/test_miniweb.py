@@ -87,6 +87,11 @@ def test_equal_seeds_give_equal_bytes_and_others_do_not(web, tmp_path):
     assert all(other[name] != digest for name, digest in digests(web).items() if name.startswith("warc/"))
 
 
+def test_the_files_that_a_configuration_may_name_are_those_that_are_generated(web):
+    made = {str(path.relative_to(web)) for path in web.rglob("*") if path.is_file()}
+    assert set(MiniwebSection(**CONFIG).files) == made - {"run.json", "manifest.json"}
+
+
 def test_every_record_is_a_gzip_member_with_true_digests_at_its_labelled_place(web, labels, payloads):
     assert set(payloads) == {label["url"] for label in labels}
     for label in labels:
