@@ -213,7 +213,7 @@ def test_damaged_warc_files(tmp_path: Path, capsys: pytest.CaptureFixture[str], 
         run_stage("crawl", CrawlSection, extract.run, words)
 
     seed = warc_file(name.endswith("gz"))
-    program(name, 70, tmp_path, main, arguments, name, seed, capsys, mutate_bytes)
+    program(name, 45, tmp_path, main, arguments, name, seed, capsys, mutate_bytes)
 
 
 def test_damaged_pairs_to_grade(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -136,6 +136,7 @@ def _is_ours(manifest: Path) -> bool:
 def _read_manifest(path: Path, changed: int) -> dict[str, Any]:
     try:
         found = json.loads(path.read_text())
+        json.dumps(found, ensure_ascii=False).encode()  # half of a surrogate pair cannot be hashed
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: not a manifest ({error}); delete it and run again") from error
     if not isinstance(found, dict) or not isinstance(files := found.get("files", {}), dict):
