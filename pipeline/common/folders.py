@@ -25,6 +25,7 @@ def held(folder: Path) -> Iterator[None]:
     The kernel drops the lock with its process, so a kill leaves none behind, and children do not inherit it.
     """
     check_writable(folder.parent)
+    folder.parent.mkdir(parents=True, exist_ok=True)
     path = folder.with_name(f".{folder.name}.lock")
     file = _locked(path, folder)
     try:
@@ -57,12 +58,12 @@ def _locked(path: Path, folder: Path) -> int:
 
 
 def check_writable(folder: Path) -> None:
-    """Make `folder` and raise InputError unless files can be written in it: it is not read-only, its disk has
-    room and the user's quota too.
+    """Raise InputError unless files can be written in `folder`, or where it will be made: the place is not
+    read-only, its disk has room and the user's quota too. Nothing is left there.
     """
-    probe = folder / f".probe.{os.getpid()}"
+    there = next(path for path in [folder, *folder.absolute().parents] if path.exists())
+    probe = there / f".probe.{os.getpid()}"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         try:
             probe.write_bytes(bytes(FULL_DISK_BYTES))
         finally:

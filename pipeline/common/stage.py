@@ -118,7 +118,8 @@ def _open_work(stage: Stage[Any]) -> None:
         stage.work.mkdir(parents=True, exist_ok=True)
         write_json(note, stage.identity)
     shutil.rmtree(stage.partial, ignore_errors=True)
-    check_writable(stage.partial)
+    check_writable(stage.work)
+    stage.partial.mkdir()
 
 
 def _destinations(stage: Stage[Any]) -> list[Path]:
