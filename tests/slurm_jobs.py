@@ -78,18 +78,19 @@ class Job:
     def state(self) -> str:
         return self.field("JobState")
 
-    def resume(self, partition: str = "main") -> None:
-        """When it is back in the queue, start it: Slurm would wait two minutes."""
+    def resume(self, restarts: int, partition: str = "main") -> None:
+        """Wait for its `restarts`th requeue, and start it: Slurm would wait two minutes."""
 
-        def running() -> bool:
+        def runs() -> bool:
+            if self.field("Restarts") != str(restarts):
+                return False
             state = ask("squeue", "--noheader", f"--jobs={self.number}", "--format=%T").strip()
             if state == "PENDING":  # it may start meanwhile, and then refuses
                 change = [f"JobId={self.number}", f"Partition={partition}", "StartTime=now"]
                 subprocess.run(["scontrol", "update", *change], capture_output=True)
             return state == "RUNNING"
 
-        wait(f"job {self.number} is in the queue", lambda: self.state == "PENDING")
-        wait(f"job {self.number} runs again", running)
+        wait(f"job {self.number} runs again", runs)
 
 
 def job_of(rule: str) -> Job:

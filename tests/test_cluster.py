@@ -177,10 +177,10 @@ def test_training_outlives_every_way_in_which_slurm_takes_a_job_away(
     process = workflow(checkout, BASE, launch=TWO)
     ways: list[Callable[[Job, dict[int, int]], None]] = [notice, requeue, preempt, preempt, cut_power]
     partitions = ["main", "main", "cancelled", "main", "main"]  # where the job runs after each
-    for way, partition in zip(ways, partitions, strict=True):
+    for restarts, (way, partition) in enumerate(zip(ways, partitions, strict=True), 1):
         job, processes = frozen_after_a_checkpoint(checkout, 1)
         way(job, processes)
-        job.resume(partition)
+        job.resume(restarts, partition)
     finish(checkout, process)
     assert job.field("Restarts") == str(len(ways))
     assert same_bits(checkout, pretrained)
