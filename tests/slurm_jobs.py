@@ -86,7 +86,7 @@ class Job:
                 return False
             state = ask("squeue", "--noheader", f"--jobs={self.number}", "--format=%T").strip()
             if state == "PENDING":  # it may start meanwhile, and then refuses
-                change = [f"JobId={self.number}", f"Partition={partition}", "StartTime=now"]
+                change = [f"JobId={self.number}", f"Partition={partition}", "StartTime=now", "TimeLimit=1440"]
                 subprocess.run(["scontrol", "update", *change], capture_output=True)
             return state == "RUNNING"
 
