@@ -2,12 +2,11 @@
 
 Arguments: a folder with `model` and `tokens`, a name, and a JSON list of cases. A case is a run of the real
 loop: {"name", "zero", "micro", "steps", "batch", "order", "recompute", "offload", "resume", "damage",
-"poison", "signal",
-"hidden"}; its metrics and the rows that each rank read go to `<folder>/<name>-<case>/`. With
-"resume" it starts from another case's work folder, in which it first cuts the file "damage" to half its size;
-with "poison" the checkpoint in it would run code, and `error.txt` says how the run ends. With "signal" the
-last rank gets SIGTERM while it reads that step's rows. With "hidden" rank 1 sees that
-checkpoint late. Cases "measure" and "score" are in `split_state`.
+"poison", "signal", "hidden"}; its metrics and the rows that each rank read go to `<folder>/<name>-<case>/`.
+With "resume" it starts from another case's work folder, in which it first cuts the file "damage" to half its
+size; with "poison" the checkpoint in it would run code, and `error.txt` says how the run ends. With "signal"
+the last rank gets SIGTERM while it reads that step's rows. With "hidden" rank 1 sees that checkpoint late.
+Cases "measure" and "score" are in `split_state`.
 """
 
 import pipeline.common.environment  # noqa: F401  # isort: skip  # before torch and deepspeed
