@@ -74,6 +74,47 @@ def test_after_new_weights_the_samples_come_from_them(generator, tmp_path: Path)
         assert largest_gap(other, prompt, sample) <= 5e-5
 
 
+def test_a_sync_that_drops_a_weight_is_refused_by_name(generator, tmp_path: Path) -> None:
+    """Whichever weight it is, joined with others or not, and whether the trainer or vLLM drops it."""
+    from transformers import AutoModelForCausalLM
+
+    from pipeline.common.errors import InputError
+
+    model = AutoModelForCausalLM.from_pretrained(save_tiny_model(tmp_path, seed=1), dtype=torch.float32)
+    weights = {name: value.detach() for name, value in model.named_parameters()}
+    weights["lm_head.weight"] = weights["model.embed_tokens.weight"]
+    for dropped, named in (
+        ("model.layers.1.self_attn.k_proj.weight", "model.layers.1.self_attn.qkv_proj.weight"),
+        ("model.layers.0.mlp.down_proj.weight",) * 2,
+        ("model.norm.weight",) * 2,
+        ("lm_head.weight",) * 2,
+    ):
+        newer = {name: value + 1e-3 for name, value in weights.items()}
+        generator.load_weights(weights.items(), version=2)
+        with pytest.raises(InputError, match=f"weight sync 3: the sampler's {named} is not the policy's"):
+            generator.load_weights(((n, v) for n, v in newer.items() if n != dropped), version=3)
+        assert generator.version == 2
+
+
+def test_checksums_add_up_over_parts_whatever_their_order_and_see_one_bit() -> None:
+    from pipeline.common.weight_check import checksum, joined, stale
+
+    for dtype in (torch.float32, torch.bfloat16):
+        whole = torch.randn(40, 7, generator=torch.Generator().manual_seed(0)).to(dtype)
+        padded = torch.cat([whole[25:], torch.zeros(24, 7, dtype=dtype)])
+        shards = [{"w": checksum(whole[:25])}, {"w": checksum(padded)}]
+        assert stale({"w": checksum(whole)}, shards) is None
+        assert stale({"w": checksum(whole)}, [{"w": checksum(whole)}] * 2) is None  # each rank has all of it
+        changed = whole.clone()
+        changed[3, 3] = changed[3, 3].nextafter(torch.tensor(9.0, dtype=dtype))
+        assert stale({"w": checksum(changed)}, shards) == "w"
+        parts = {"a.q.weight": checksum(whole[:25]), "a.k.weight": checksum(whole[25:])}
+        assert joined(parts, {"qk": ["q", "k"]}) == {"a.qk.weight": checksum(whole)}
+        other = [{"another.name": checksum(whole)}]
+        assert stale({"w": checksum(whole)}, other) is None
+        assert stale({"w": checksum(changed)}, other) == "another.name"
+
+
 def test_greedy_samples_are_the_most_likely_tokens_and_stops_hold(generator) -> None:
     (text,) = prompts(1, 30)
     ((sample,),) = generator.generate([text], temperature=0.0, max_tokens=12)

@@ -7,6 +7,7 @@ import signal
 import time
 from pathlib import Path
 from subprocess import PIPE, Popen
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -321,6 +322,44 @@ def test_samplers_share_all_outputs_evenly(questions: int, size: int, samplers: 
     assert flat == [(index, output) for index in range(questions) for output in range(size)]
     counts = [sum(len(outputs) for _, outputs in part) for part in shares]
     assert max(counts) - min(counts) <= 1
+
+
+def test_ranks_of_one_sampler_ask_the_same_held_out_questions(
+    policy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four ranks in a row play the collective: each leaves its rows for the later ones; the last has all."""
+    from pipeline.common.model import load_tokenizer
+    from pipeline.config.rl import RlSection
+    from pipeline.evaluate.benchmarks import Item
+    from pipeline.rl import held_out
+    from pipeline.rl.rollout import Question
+
+    tokenizer = load_tokenizer(policy)
+    items = [Item(f"q{number}", "?", str(number)) for number in range(5)]
+    texts = [tokenizer.encode(f"\\boxed{{{item.answer}}}") for item in items]
+    asked: dict[int, list[list[int]]] = {}
+    rows: dict[int, Any] = {}
+
+    def evaluated(rank: int) -> float:
+        def generate(prompts: list[list[int]], **_: Any) -> list[list[SimpleNamespace]]:
+            asked[rank] = prompts
+            return [[SimpleNamespace(token_ids=prompt)] for prompt in prompts]
+
+        def gather(parts: list[Any], own: Any) -> None:
+            rows[rank] = own
+            parts[:] = [rows.get(other, own * 2) for other in range(4)]
+
+        ranks = SimpleNamespace(get_rank=lambda: rank, get_world_size=lambda: 4, all_gather_object=gather)
+        monkeypatch.setattr(held_out, "dist", ranks)
+        questions = [Question(item, text) for item, text in zip(items, texts, strict=True)]
+        section = RlSection(evaluation_samples=0)
+        return held_out.evaluate(SimpleNamespace(generate=generate), tokenizer, questions, section, 2)[
+            "accuracy"
+        ]
+
+    last = [evaluated(rank) for rank in (2, 3, 0, 1)][-1]
+    assert asked[0] == asked[1] == texts[::2] and asked[2] == asked[3] == texts[1::2]
+    assert last == 1.0
 
 
 def test_every_pass_asks_each_question_once() -> None:

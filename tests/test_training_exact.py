@@ -43,6 +43,7 @@ PAIR = [
         {"name": f"{precision}-{zero}-{offload}", "zero": zero, "measure": precision, "offload": offload}
         for zero, precision, offload in STATES
     ),
+    {"name": "hidden", "zero": 2, "micro": 2, "resume": "two-half2", "hidden": "step-0000002"},
     {"name": "signalled", "zero": 2, "micro": 2, "signal": 1},
     {"name": "again", "zero": 2, "micro": 2, "resume": "two-signalled"},
 ]
@@ -143,6 +144,15 @@ def test_all_ranks_save_and_stop_on_a_signal_to_one_and_the_rerun_ends_bit_equal
     assert len(lines(runs, "two-signalled")) == 2 and not (runs / "two-signalled/totals.json").exists()
     whole, again = (runs / f"two-{name}/partial/model.safetensors" for name in ("zero2", "again"))
     assert whole.read_bytes() == again.read_bytes()
+
+
+def test_all_ranks_load_the_checkpoint_that_rank_0_chose_though_one_sees_it_late(runs):
+    for rank in (0, 1):
+        text = (runs / f"two-hidden/rows-{rank}.jsonl").read_text().splitlines()
+        numbers = [json.loads(line)[0] for line in text]
+        assert numbers[-8:] == list(range(16 + rank, 32, 2)) and len(numbers) == 12 + 8
+    whole, hidden = (runs / f"two-{name}/partial/model.safetensors" for name in ("zero2", "hidden"))
+    assert whole.read_bytes() == hidden.read_bytes()
 
 
 def test_a_damaged_checkpoint_costs_only_the_steps_since_the_one_before_it(runs):

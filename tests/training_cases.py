@@ -2,10 +2,11 @@
 
 Arguments: a folder with `model` and `tokens`, a name, and a JSON list of cases. A case is a run of the real
 loop: {"name", "zero", "micro", "steps", "batch", "order", "recompute", "offload", "resume", "damage",
-"poison", "signal"}; its metrics and the rows that each rank read go to `<folder>/<name>-<case>/`. With
-"resume" it starts from another case's work folder, in which it first cuts the file "damage" to half its size;
-with "poison" the checkpoint in it would run code, and `error.txt` says how the run ends. With "signal" the
-last rank gets SIGTERM while it reads that step's rows. Cases "measure" and "score" are in `split_state`.
+"poison", "signal", "hidden"}; its metrics and the rows that each rank read go to `<folder>/<name>-<case>/`.
+With "resume" it starts from another case's work folder, in which it first cuts the file "damage" to half its
+size; with "poison" the checkpoint in it would run code, and `error.txt` says how the run ends. With "signal"
+the last rank gets SIGTERM while it reads that step's rows. With "hidden" rank 1 sees that checkpoint late.
+Cases "measure" and "score" are in `split_state`.
 """
 
 import pipeline.common.environment  # noqa: F401  # isort: skip  # before torch and deepspeed
@@ -16,6 +17,7 @@ import os
 import shutil
 import signal
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -71,6 +73,17 @@ def poison(work: Path) -> None:
     write_json(newest / checkpoint.NOTE, note | {"digest": fingerprint(note)})
 
 
+def hide(name: str, seconds: float) -> None:
+    """Let this rank see files under `name` only after some seconds, as on another node."""
+    until, exists, glob = time.monotonic() + seconds, Path.exists, Path.glob
+
+    def late(path: Path) -> bool:
+        return name in path.parts and time.monotonic() < until
+
+    Path.exists = lambda path: not late(path) and exists(path)
+    Path.glob = lambda path, pattern: (found for found in glob(path, pattern) if not late(found))
+
+
 def run(folder: Path, name: str, case: dict) -> None:
     work, rank = folder / f"{name}-{case['name']}", dist.get_rank()
     if rank == 0 and case.get("resume"):
@@ -83,6 +96,8 @@ def run(folder: Path, name: str, case: dict) -> None:
     if rank == 0:
         (work / "partial").mkdir(parents=True, exist_ok=True)
     dist.barrier()
+    if rank == 1 and "hidden" in case:
+        hide(case["hidden"], seconds=1)
     launch = {"zero_stage": case["zero"], "micro_batch": case["micro"], "save_minutes": case.get("save", 99)}
     launch |= {"activation_checkpointing": case.get("recompute", False)}
     launch |= {"offload_optimizer": case.get("offload", False)}

@@ -11,9 +11,12 @@ import hashlib
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
+import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -27,18 +30,21 @@ from pipeline.common.stage import InputError, put_in_place
 from pipeline.common.watchdog import enter
 
 TAG, UNIVERSAL, NOTE = "state", "universal", "checkpoint.json"
+SEEN_SECONDS = 90.0  # a shared file system may show a new file to other nodes a minute late
 
 
 def newest(engine: Any, folder: Path, *others: Path) -> Path | None:
     """The checkpoint under `folder` with the highest step that is undamaged there and, under the same name,
     in `others`, if any.
 
-    Later ones that are damaged are named, one line each, and deleted. Raises InputError if all are damaged.
-    All ranks must call it and get the same answer.
+    Later ones that are damaged are named, one line each, and deleted. Raises InputError if all are damaged,
+    or if a rank does not see the files that rank 0 sees. All ranks must call it; rank 0 chooses, so they get
+    the same answer on file systems that show a node's files to others late.
     """
-    found, damaged = sorted(folder.glob("step-*"), reverse=True), []
-    for path in found:
-        places = [place / path.name for place in (folder, *others)]
+    found = _said_by_rank_0(engine, sorted((path.name for path in folder.glob("step-*")), reverse=True))
+    damaged: list[tuple[str, list[Path]]] = []
+    for name in found:
+        places = [place / name for place in (folder, *others)]
         damage = next(filter(None, (_damage(engine, place) for place in places)), None)
         if damage is None:
             break
@@ -49,31 +55,61 @@ def newest(engine: Any, folder: Path, *others: Path) -> Path | None:
         return None
     if damaged and engine.world_size > 1:
         dist.barrier()  # nothing is deleted before all ranks have looked
-    for damage, places in damaged if engine.global_rank == 0 else []:
-        print(f"{damage}: this checkpoint is deleted, {path.name} taken", file=sys.stderr, flush=True)
-        for place in places:
+    for damage, old in damaged if engine.global_rank == 0 else []:
+        print(f"{damage}: this checkpoint is deleted, {name} taken", file=sys.stderr, flush=True)
+        for place in old:
             shutil.rmtree(place, ignore_errors=True)
-    return path
+    return folder / name
+
+
+def _said_by_rank_0(engine: Any, value: Any) -> Any:
+    """Rank 0's `value`, on all ranks."""
+    values = [value]
+    if engine.world_size > 1:
+        dist.broadcast_object_list(values, 0)
+    return values[0]
 
 
 def _damage(engine: Any, path: Path) -> str | None:
-    """What is wrong with a checkpoint, the same on all ranks; None for a whole one."""
+    """What is wrong with a checkpoint, the same on all ranks; None for a whole one. Raises InputError if this
+    rank does not see a file that rank 0 sees.
+    """
+    wrong, files = _said_by_rank_0(engine, _noted(path) if engine.global_rank == 0 else None)
+    if wrong:
+        return wrong
+    for name in (NOTE, *files):
+        _wait_for(path / name)
+    found = _digests(engine, path, sorted(files)[engine.global_rank :: engine.world_size])
+    bad = next((name for name in sorted(files) if found.get(name) != files[name]), None)
+    return bad and f"{path / bad} is {'damaged' if bad in found else 'missing or cannot be read'}"
+
+
+def _noted(path: Path) -> tuple[str | None, dict[str, str]]:
+    """(what is wrong with the checkpoint's note or missing of the files that it lists, their digests)."""
     try:
         note = json.loads((path / NOTE).read_text())
         files, digest = note["files"], note.pop("digest")
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return f"{path / NOTE} is damaged or missing"
+        return f"{path / NOTE} is damaged or missing", {}
     if fingerprint(note) != digest:
-        return f"{path / NOTE} is damaged"
-    found = _digests(engine, path, sorted(files))
-    wrong = next((name for name in sorted(files) if found.get(name) != files[name]), None)
-    return wrong and f"{path / wrong} is {'damaged' if wrong in found else 'missing or cannot be read'}"
+        return f"{path / NOTE} is damaged", {}
+    missing = next((name for name in sorted(files) if not (path / name).exists()), None)
+    return missing and f"{path / missing} is missing or cannot be read", files
 
 
-def _digests(engine: Any, folder: Path, names: list[str]) -> dict[str, str]:
-    """SHA-256 of those of the files that can be read; each rank reads a share, and all ranks get all."""
+def _wait_for(path: Path) -> None:
+    """Wait until this rank sees a file that rank 0 sees."""
+    deadline = time.monotonic() + SEEN_SECONDS
+    while not path.exists():
+        if time.monotonic() > deadline:
+            raise InputError(f"{path}: not seen here, but by rank 0; do all nodes share this folder?")
+        time.sleep(0.2)
+
+
+def _digests(engine: Any, folder: Path, names: Iterable[str]) -> dict[str, str]:
+    """SHA-256 of those of the files that can be read; each rank reads its `names`, and all ranks get all."""
     mine: dict[str, str] = {}
-    for name in names[engine.global_rank :: engine.world_size]:
+    for name in names:
         try:
             with (folder / name).open("rb") as file:
                 mine[name] = hashlib.file_digest(file, "sha256").hexdigest()
@@ -106,17 +142,26 @@ def save(
     dist.barrier()
     engine.save_checkpoint(str(partial), tag=TAG, client_state={"caller": client_state}, save_latest=False)
     torch.save(_random_state(), partial / f"random-{engine.global_rank:05d}.pt")
-    dist.barrier()
-    names = sorted(str(file.relative_to(partial)) for file in partial.rglob("*") if file.is_file())
-    note = _identity(engine, owner) | {"files": _digests(engine, partial, names)}
+    # Each rank flushes and reads what it wrote: others may see it later, and cannot flush it.
+    own = [file for file in partial.rglob("*") if file.is_file() and _writer(file) == engine.global_rank]
+    _flush(own)
+    files = _digests(engine, partial, [str(file.relative_to(partial)) for file in own])
     if engine.global_rank == 0:
+        note = _identity(engine, owner) | {"files": files}
         write_json(partial / NOTE, note | {"digest": fingerprint(note)})
-        _flush(partial)
+        _flush([partial / NOTE, *(path for path in partial.rglob("*") if path.is_dir()), partial])
         put_in_place(partial, final)
+        _flush([folder])
         for old in sorted(folder.glob("step-*"))[:-keep]:
             shutil.rmtree(old)
     dist.barrier()
     return final
+
+
+def _writer(file: Path) -> int:
+    """The rank that writes a file of a checkpoint: each its part of what ZeRO splits, rank 0 the rest."""
+    found = re.search(r"zero_pp_rank_(\d+)_|random-(\d+)", file.name)
+    return int(found[1] or found[2]) if found else 0
 
 
 def load(engine: Any, path: Path, owner: str = "") -> dict[str, Any]:
@@ -207,9 +252,9 @@ def _restore_random_state(state: dict[str, Any]) -> None:
         torch.cuda.set_rng_state(state["cuda"])
 
 
-def _flush(folder: Path) -> None:
-    """Flush every file under `folder`, and the folder itself, to disk."""
-    for path in [*folder.rglob("*"), folder]:
+def _flush(paths: Iterable[Path]) -> None:
+    """Flush files and folders to disk."""
+    for path in paths:
         descriptor = os.open(path, os.O_RDONLY)
         try:
             os.fsync(descriptor)

@@ -34,6 +34,7 @@ from transformers import AutoConfig
 from vllm import LLM, CompletionOutput, SamplingParams
 from vllm.platforms import current_platform
 
+from pipeline.common import weight_check
 from pipeline.common.errors import InputError
 from pipeline.common.model import PROBES, load_tokenizer, probe_ids
 from pipeline.common.watchdog import beat
@@ -116,6 +117,11 @@ class Generator:
         )
         if any(probe_ids(self.llm.get_tokenizer(), text) != probe_ids(tokenizer, text) for text in PROBES):
             raise InputError(f"{model_folder}: vLLM's tokenizer gives other ids than the model's")
+        self.shared = 1
+        if current_platform.is_cpu():
+            self.llm.collective_rpc(weight_check.record)
+        else:
+            self.shared = tensor_parallel
         step = self.llm.llm_engine.step
         self.llm.llm_engine.step = lambda: beat() or step()
         self.version = 0
@@ -173,11 +179,28 @@ class Generator:
     def load_weights(self, named_tensors: Iterable[tuple[str, torch.Tensor]], version: int) -> None:
         """Replace the weights by tensors under their Hugging Face names, tied ones under both names, and
         drop the keys and values cached from the old ones. `version` numbers the new weights.
+
+        Raises InputError, with the name of a weight, unless the sampler then holds these weights.
         """
-        self.llm.collective_rpc("reload_weights", kwargs={"weights_iterator": iter(named_tensors)})
+        trained: weight_check.Sums = {}
+        weights = weight_check.noted(named_tensors, self.llm.llm_engine.model_config.dtype, trained)
+        self.llm.collective_rpc("reload_weights", kwargs={"weights_iterator": weights})
+        self._check(trained, version)
         if not self.llm.reset_prefix_cache():
             raise RuntimeError("vLLM did not drop its prefix cache: requests are still running")
         self.version = version
+
+    def _check(self, trained: weight_check.Sums, version: int) -> None:
+        ((own, packed),) = self.llm.collective_rpc(weight_check.sampler_sums)
+        shards = [own]
+        if self.shared > 1:
+            ranks: list[weight_check.Sums] = [{}] * torch.distributed.get_world_size()
+            torch.distributed.all_gather_object(ranks, own)
+            first = torch.distributed.get_rank() // self.shared * self.shared
+            shards = ranks[first : first + self.shared]
+        name = weight_check.stale(weight_check.joined(trained, packed), shards)
+        if name is not None:
+            raise InputError(f"weight sync {version}: the sampler's {name} is not the policy's; run again")
 
     def sleep(self) -> None:
         """Free the GPU memory: move weights to main memory and drop cached keys and values."""

@@ -176,7 +176,8 @@ class Trainer:
     def evaluate(self) -> None:
         """Add a row to `evaluations`; save the weights to `work/best` if they are the best so far."""
         self.explorer.generator.wake()
-        found = evaluate(self.explorer.generator, self.tokenizer, self.held_out, self.section)
+        explorer = self.explorer
+        found = evaluate(explorer.generator, self.tokenizer, self.held_out, self.section, explorer.shared)
         best = max((row["accuracy"] for row in self.evaluations), default=-1.0)
         self.evaluations.append({"step": len(self.log), **found})
         if found["accuracy"] > best:

@@ -116,7 +116,7 @@ class Explorer:
             start = sample_seed(seed, place, question.item.id)
             asked.append((question, range(start + outputs.start, start + outputs.stop)))
         groups = self.store.find(step + 1, turn, version, [seeds for _, seeds in asked])
-        if groups is None:
+        if not self._all_of_sampler(groups is not None):
             if self.generator.version != version:
                 raise RuntimeError(
                     f"sampler has weights {self.generator.version}, step {step} needs {version}"
@@ -130,6 +130,15 @@ class Explorer:
         parts: list[Any] = [None] * self.ranks
         dist.all_gather_object(parts, groups)
         return joined([group for part in parts[:: self.shared] for group in part], size)
+
+    def _all_of_sampler(self, found: bool) -> bool:
+        """Whether all ranks that share this rank's sampler found something: they must sample together."""
+        if self.shared == 1:
+            return found
+        flags = [False] * self.ranks
+        dist.all_gather_object(flags, found)
+        first = self.rank // self.shared * self.shared
+        return all(flags[first : first + self.shared])
 
     def _sample(self, asked: Sequence[tuple[Question, range]], step: int) -> list[Group]:
         """Sample and score outputs for each (question, seeds), from the weights that the generator holds.

@@ -1,6 +1,7 @@
 """Evaluation during training: greedy accuracy on held-out questions, and Maj@K and Pass@K of samples."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch.distributed as dist
@@ -14,21 +15,23 @@ from pipeline.rl.rollout import Question, sample_seed
 
 
 def evaluate(
-    generator: Any, tokenizer: Any, questions: Sequence[Question], section: RlSection
+    generator: Any, tokenizer: Any, questions: Sequence[Question], section: RlSection, shared: int = 1
 ) -> dict[str, Any]:
     """Scores of the sampler's current weights: accuracy with its interval, mean length, maj@k, pass@k.
 
-    Ranks share the questions; all of them must call it, and all get the result. A question has the same
-    seeds in every evaluation, so two evaluations differ only by the weights.
+    Samplers share the questions; the `shared` ranks of a sampler ask the same ones. All ranks must call it,
+    and all get the result. A question has the same seeds in every evaluation, so two evaluations differ only
+    by the weights.
     """
     enter("evaluation")
     items = [question.item for question in questions]
-    rows = _asked(generator, tokenizer, questions, section, n=1, temperature=0.0)
+    ask = partial(_asked, generator, tokenizer, questions, section, shared)
+    rows = ask(n=1, temperature=0.0)
     lengths = [length for row in rows for _, length in row]
     found = accuracy([float(row[0][0].right) for row in rows]) | {"length": sum(lengths) / len(lengths)}
     if section.evaluation_samples:
         number, temperature = section.evaluation_samples, section.evaluation_temperature
-        drawn = _asked(generator, tokenizer, questions, section, n=number, temperature=temperature)
+        drawn = ask(n=number, temperature=temperature)
         ks = [2**power for power in range(number.bit_length())]
         found |= at_k(items, [[verdict for verdict, _ in row] for row in drawn], ks)
     return found
@@ -39,13 +42,14 @@ def _asked(
     tokenizer: Any,
     questions: Sequence[Question],
     section: RlSection,
+    shared: int,
     *,
     n: int,
     temperature: float,
 ) -> list[list[tuple[Verdict, int]]]:
     """(verdict, tokens) of `n` outputs for every question, in order."""
-    rank, ranks = dist.get_rank(), dist.get_world_size()
-    mine = questions[rank::ranks]
+    sampler, samplers = dist.get_rank() // shared, dist.get_world_size() // shared
+    mine = questions[sampler::samplers]
     groups = generator.generate(
         [question.prompt for question in mine],
         n=n,
@@ -59,6 +63,6 @@ def _asked(
     verdicts = [item.grade(text) for item, text in zip(items, texts, strict=True)]
     pairs = [(verdict, len(tokens)) for verdict, tokens in zip(verdicts, flat, strict=True)]
     rows = [pairs[start : start + n] for start in range(0, len(pairs), n)]
-    parts: list[Any] = [None] * ranks
+    parts: list[Any] = [None] * dist.get_world_size()
     dist.all_gather_object(parts, rows)
-    return [parts[index % ranks][index // ranks] for index in range(len(questions))]
+    return [parts[index % samplers * shared][index // samplers] for index in range(len(questions))]
