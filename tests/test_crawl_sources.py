@@ -113,7 +113,7 @@ def test_path_lists_and_globs_expand_in_order(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "data", [b"no gzip", gzip.compress(b"x.warc.gz" * 99)[:-12], b"\x1f\x8b\x08" + bytes(40)]
+    "data", [b"no gzip", gzip.compress(b"x.warc.gz" * 99, mtime=0)[:-12], b"\x1f\x8b\x08" + bytes(40)]
 )
 def test_a_damaged_list_is_one_line_that_names_it(tmp_path, data):
     (tmp_path / "warc.paths.gz").write_bytes(data)
@@ -384,14 +384,10 @@ def test_internal_addresses_are_not_public():
     assert not any(map(sources._is_public, internal)) and sources._is_public("93.184.215.14")
 
 
-@pytest.mark.parametrize(
-    "text",
-    [b"\n" * (200 << 20), b"a" * (80 << 20), b"a\n" * (1 << 24)],
-    ids=["empty lines", "one line", "names"],
-)
-def test_a_list_that_unpacks_to_gigabytes_is_refused_in_bounded_memory(tmp_path, text):
+@pytest.mark.parametrize("text, count", [(b"\n", 200 << 20), (b"a", 80 << 20), (b"a\n", 1 << 24)])
+def test_a_list_that_unpacks_to_gigabytes_is_refused_in_bounded_memory(tmp_path, text, count):
     path = tmp_path / "warc.paths.gz"
-    path.write_bytes(gzip.compress(text, 1))
+    path.write_bytes(gzip.compress(text * count, 1))
     code = (
         "import resource, sys\nfrom pipeline.crawl import sources\n"
         "resource.setrlimit(resource.RLIMIT_DATA, (700 << 20, 700 << 20))\nsources.expand(sys.argv[1:])"
