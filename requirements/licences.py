@@ -26,7 +26,9 @@ def licence(package: Distribution) -> str:
 
 def main() -> None:
     """Print the table."""
-    found = {package.metadata["Name"]: (package.version, licence(package)) for package in distributions()}
+    found: dict[str, tuple[str, str]] = {}
+    for package in distributions():  # a copy inside another package comes later than the one that is imported
+        found.setdefault(package.metadata["Name"], (package.version, licence(package)))
     rows = [
         (not PERMISSIVE.search(terms) or bool(RESTRICTED.search(terms)), name, version, terms or "not stated")
         for name, (version, terms) in found.items()

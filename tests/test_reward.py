@@ -216,7 +216,7 @@ def test_a_tenth_of_the_training_solutions_are_drawn_once_each_from_earlier_roun
     with pytest.raises(InputError, match="810 earlier solutions .* hold 60 others"):
         replayed(new, history, 0.9, seed=3)
     (tmp_path / "old.jsonl").write_text('{"id": "q"}\n')
-    with pytest.raises(InputError, match="old.jsonl: line 1: not a labelled solution"):
+    with pytest.raises(InputError, match="old.jsonl: line 1: not a Solution, question: Field required"):
         read_labels([str(tmp_path / "old.jsonl")])
 
 

@@ -13,24 +13,26 @@ rank the engine runs in the same process and takes new weights from memory. Why 
   the output layer.
 - `processed_logprobs` are log-probabilities under the sampled distribution, temperature included. With
   top_p < 1 they are renormalised over the nucleus, so policy training uses top_p = 1.
-- vLLM gets the tokenizer as `load_tokenizer` reads it; its own loader has the faults of AutoTokenizer. The
-  model's configuration lies beside it, because vLLM looks for one there, and without it sleeps two seconds.
+- vLLM gets the tokenizer as `load_tokenizer` reads it; its own loader has the faults of AutoTokenizer. A
+  configuration lies beside it, because vLLM sleeps two seconds without one. It names a family whose
+  tokenizers are read as their files say; the model's own family may change what its tokenizer does.
 - On the CPU small cache blocks let the samples of one prompt share its prefill. The cache is no larger than
   needed, because touching memory for the first time is the slowest part of starting the engine.
 """
 
 import gc
+import json
 import os
 import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import pipeline.common.environment  # noqa: F401 (sets variables that torch and vLLM read when imported)
 
 os.environ.pop("VLLM_CPU_KVCACHE_SPACE", None)  # whole GiB only, and it overrides the exact size given below
 
 import torch
-from transformers import AutoConfig
 from vllm import LLM, CompletionOutput, SamplingParams
 from vllm.platforms import current_platform
 
@@ -42,6 +44,7 @@ from pipeline.common.watchdog import beat
 CPU_BLOCK_TOKENS = 32
 CPU_CACHE_BYTES = 512 << 20
 PREFILL_TOKENS = 8192
+PLAIN_FAMILY = "olmo2"
 
 
 @dataclass(frozen=True)
@@ -100,7 +103,7 @@ class Generator:
             }
         tokenizer, self.tokenizer_folder = load_tokenizer(model_folder), tempfile.TemporaryDirectory()
         tokenizer.save_pretrained(self.tokenizer_folder.name)
-        AutoConfig.from_pretrained(model_folder).save_pretrained(self.tokenizer_folder.name)
+        Path(self.tokenizer_folder.name, "config.json").write_text(json.dumps({"model_type": PLAIN_FAMILY}))
         self.llm = LLM(
             model=os.fspath(model_folder),
             tokenizer=self.tokenizer_folder.name,
