@@ -65,7 +65,7 @@ test: setup peers
 
 # For the loop of an editor. Leaves out tests marked `slow` and these files, which run whole programs, train, sample or wait for limits.
 SLOW = workflow recipes state stage single_gpu cluster configs generation rl reward training training_exact evaluate_stage \
-  sandbox sandbox_layers sandbox_weak corpus crawl_dedup crawl_kill faults fuzz meta survival profiles
+  rl_train sandbox sandbox_layers sandbox_weak corpus crawl_dedup crawl_generated crawl_kill faults fuzz meta survival profiles
 
 test-fast: setup peers
 	$(PYTEST) $(PARALLEL) -m 'not slow and not network' $(SLOW:%=--ignore=tests/test_%.py)

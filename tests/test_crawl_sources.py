@@ -226,6 +226,7 @@ def test_a_result_made_from_a_signed_address_does_not_show_the_signature(tmp_pat
     assert found == "a.warc.gz"
 
 
+@pytest.mark.slow
 def test_a_signed_address_is_on_no_command_line_and_in_no_file_for_others(tmp_path, server_of_files):
     checkout = copy_checkout(tmp_path)
     url = f"{with_user(server_of_files['address'])}missing.warc.gz{CREDENTIALS}"
