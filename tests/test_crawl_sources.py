@@ -74,7 +74,7 @@ def address(monkeypatch):
     monkeypatch.setattr(sources, "BLOCK_BYTES", 400)
     monkeypatch.setattr(sources, "BUFFER_BYTES", 400)
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Server)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}/"
     server.shutdown()
     server.server_close()
@@ -268,7 +268,7 @@ def server_of_files(monkeypatch):
     Answers.files, Answers.patient = files, True
     monkeypatch.setattr(sources.time, "sleep", lambda seconds: None)
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         files["address"], files["handler"] = f"http://127.0.0.1:{server.server_port}/", Answers
         yield files
         server.shutdown()
@@ -357,7 +357,7 @@ def secure_server(tmp_path, monkeypatch, server_of_files):
     monkeypatch.setattr(socket, "getaddrinfo", lambda host, *rest: real("127.0.0.1", *rest))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), server_of_files["handler"]) as server:
         server.socket = context.wrap_socket(server.socket, server_side=True)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         yield f"https://hub:{server.server_port}/"
         server.shutdown()
 
