@@ -43,8 +43,7 @@ def cluster() -> Path:
     nodes = subprocess.run(
         ["sinfo", "--noheader", "--Node", "--format=%N"], capture_output=True, text=True
     ).stdout
-    if not {"n1", "n2"} <= set(nodes.split()):
-        pytest.skip("sinfo shows no nodes n1 and n2; `make test-cluster` starts them, as root on Debian")
+    assert {"n1", "n2"} <= set(nodes.split()), "run by `make test-cluster`, which starts the nodes n1 and n2"
     return Path(os.environ["CLUSTER"])
 
 

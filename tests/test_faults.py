@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, on_small_disk
 
 from pipeline.common.folders import check_writable, full_disk, held
 from pipeline.common.identity import Digests, digest_of
@@ -30,8 +30,6 @@ from pipeline.evaluate import grade, sandbox
 from pipeline.evaluate.benchmarks import load
 from tests.crawl_warcs import html, record, write_warc
 from workflow.graph import Graph
-
-SPACE = "2m"
 
 
 @pytest.mark.parametrize(
@@ -170,23 +168,13 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, place: str) ->
         check_writable(folder)
 
 
-def on_small_disk(folder: Path, script: str) -> subprocess.CompletedProcess[str]:
-    """Run a script with a disk of `SPACE` at `folder`, in a mount namespace of its own."""
-    folder.mkdir()
-    mount = f"mount -t tmpfs -o size={SPACE} none {folder} && "
-    done = run(["unshare", "--user", "--map-root-user", "--mount", "bash", "-c", mount + script])
-    if "unshare" in done.stderr or "mount:" in done.stderr:
-        pytest.skip("this machine does not let a test mount a small disk of its own")
-    return done
-
-
 @pytest.mark.parametrize("which", ["work", "output"])
 def test_a_read_only_folder_is_noticed_before_the_work(tmp_path: Path, which: str) -> None:
     small = tmp_path / "small"
     line = command(tmp_path, small / "work" if which == "work" else tmp_path / "work")
     line[line.index("--output") + 1] = str(small / "out" if which == "output" else tmp_path / "out")
     script = f"mount -o remount,ro {small} && {shlex.join(line)}"
-    done = on_small_disk(small, script)
+    done = on_small_disk(small, "2m", script)
     assert done.returncode == 2, done.stderr
     assert done.stderr == f"error: {small}: cannot be written (Read-only file system)\n"
 
@@ -214,9 +202,7 @@ def test_fine_tuning_on_a_full_disk_is_one_line_and_leaves_nothing_final(tmp_pat
     line = [sys.executable, "-m", "pipeline.sft", "--config", json.dumps(section)]
     line += ["--launch", json.dumps({"save_minutes": 0}), "--output", str(small / "out")]
     line += ["--input", f"data={tmp_path / 'sft.jsonl'}", "--input", f"init={model}"]
-    done = on_small_disk(
-        small, f"mount -o remount,size=300k {small} && {shlex.join(line)}; code=$?; ls {small}; exit $code"
-    )
+    done = on_small_disk(small, "300k", f"{shlex.join(line)}; code=$?; ls {small}; exit $code")
     assert done.returncode == 2 and done.stdout == "", done.stderr
     (error,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
     assert str(small) in error and "no space left" in error and "Traceback" not in done.stderr

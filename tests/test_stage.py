@@ -13,6 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
+from conftest import on_small_disk
 from crawl_warcs import html, record, write_warc
 
 from pipeline.common.arguments import pack, unpack
@@ -131,13 +132,9 @@ def test_a_full_disk_is_one_line_that_names_the_place_and_leaves_nothing_final(
     tmp_path: Path, warc: Path
 ) -> None:
     small = tmp_path / "small"
-    small.mkdir()
-    script = f"mount -t tmpfs -o size={SPACE} none {small} && "
-    script += f"dd if=/dev/zero of={small}/filler bs=1k count=3900 status=none; "
+    script = f"dd if=/dev/zero of={small}/filler bs=1k count=3900 status=none; "
     script += f"{shlex.join(command(small, warc))}; code=$?; ls {small}; exit $code"
-    done = run(["unshare", "--user", "--map-root-user", "--mount", "bash", "-c", script])
-    if "unshare" in done.stderr or "mount:" in done.stderr:
-        pytest.skip("this machine does not let a test mount a small disk of its own")
+    done = on_small_disk(small, SPACE, script)
     assert done.returncode == 2, done.stderr
     errors = [line for line in done.stderr.splitlines() if line.startswith("error:")]
     assert len(errors) == 1 and "no space left" in errors[0] and str(small) in errors[0]
