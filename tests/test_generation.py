@@ -18,7 +18,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def generator(folder: Path):
     from pipeline.common.generation import Generator
+    from pipeline.common.training import start_process_group
 
+    start_process_group()  # before vLLM starts one that later tests could not train in
     engine = Generator(folder, dtype="float32", max_model_len=320, max_sequences=16)
     yield engine
     engine.close()

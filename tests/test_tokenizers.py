@@ -82,7 +82,9 @@ def test_a_tokenizer_that_loses_text_is_refused(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_sampler_uses_the_same_tokenizer(tmp_path: Path) -> None:
     from pipeline.common.generation import Generator
+    from pipeline.common.training import start_process_group
 
+    start_process_group()  # before vLLM starts one that later tests could not train in
     save_tiny_model(tmp_path, seed=0)
     save_deepseek_tokenizer(tmp_path)
     generator = Generator(tmp_path, dtype="float32", max_model_len=64, max_sequences=4)
