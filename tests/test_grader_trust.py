@@ -169,6 +169,8 @@ SLOW = {
     "540 digits": "9" * 540,
     "5,000 digits": "9" * 5000,
     "a long exponent": "1e400",
+    "growing numerals": "3万亿" * 900,
+    "growing numerals in words": "三万亿" * 900,
 }
 
 
@@ -216,7 +218,55 @@ def test_the_command_grades_hostile_pairs_without_a_traceback(tmp_path):
         ("150", "一百五"),
         ("15000", "一万五"),
         ("\\text{All real numbers}", "x\\in\\mathbb{R}"),
+        ("3500", "3千5百"),
+        ("3500", "3千 5百"),
+        ("3500", "3千5"),
+        ("3500", "3千500"),
+        ("3500", "三千5百"),
+        ("3005", "3千零5"),
+        ("35000", "3万5千"),
+        ("35000", "3万5000"),
+        ("203000", "20万3千"),
+        ("30000000", "3千万"),
+        ("3 \\times 10^{12}", "3万亿"),
+        ("120003000", "1亿2000万3千"),
+        ("3500 \\text{ 元}", "3千5百元"),
+        ("3500 \\text{ 米}", "3千5百米"),
+        ("5 \\text{ km}", "5千米"),
+        ("12000000", "1,200万"),
+        ("x", "\\mathbf{x}"),
+        ("\\mathbf{x}", "x"),
+        ("x+1", "\\boldsymbol{x}+\\mathbf 1"),
+        ("2x", "2\\bm{x}"),
+        ("2\\pi", "2\\boldsymbol{\\pi}"),
+        ("(1,2)", "\\mathbf{(1,2)}"),
+        ("\\frac{1}{2}", "\\mathbf{\\frac{1}{2}}"),
+        ("5", "{\\bf 5}"),
+        ("5", "\\mathtt{5}"),
+        ("\\text{yes}", "\\mathbf{yes}"),
+        ("A", "\\mathbf{(A)}"),
     ],
 )
 def test_formats_of_right_answers(reference, answer):
     assert compare(reference, answer).right
+
+
+@pytest.mark.parametrize(
+    ("reference", "answer"),
+    [
+        ("3500", "5百3千"),
+        ("8000", "3千5000"),
+        ("35000 \\text{ 米}", "3万5千米"),
+        ("3000", "千分之3"),
+        ("3500", "3.5千5百"),
+        ("1050000", "1百5万"),
+        ("10", "2\\mathbf{5}"),
+        ("0", "\\mathbf{x}-x"),
+        ("-1", "\\mathbf{i}\\cdot\\mathbf{i}"),
+        ("x^n+1", "x^\\mathbf{n+1}"),
+        ("R", "\\mathbb{R}"),
+        ("x", "\\vec{x}"),
+    ],
+)
+def test_numerals_and_fonts_that_cannot_be_read_safely_are_not_right(reference, answer):
+    assert not compare(reference, answer).right

@@ -7,6 +7,7 @@ import re
 import unicodedata
 from functools import lru_cache
 
+from pipeline.grader.numerals import in_digits
 from pipeline.grader.vocabulary import COMMANDS, NUMBER_WORDS
 
 _CHARACTERS = {code: chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)}
@@ -67,7 +68,7 @@ _REWRITES = tuple(
         (r"\\(?:lbrace|\{)", r"\\{"),
         (r"\\(?:rbrace|\})", r"\\}"),
         (r"\\(?:lvert|rvert|vert|mid)(?![A-Za-z])", "|"),
-        (r"\\(?:mathbf|boldsymbol|bm)\s*\{\s*(-?[\d.,]*\d)\s*\}", r"\1"),
+        (r"\{\s*\\bf\s+([^{}]*)\}", r" \1 "),
         (r"\{\s*\\rm\s+([^{}]*)\}", r"\\text{ \1}"),
         (r"(?:\\(?:blacksquare|square|Box|qed)|[∎■□])\s*\$?\.?\s*$", " "),
         (
@@ -85,6 +86,13 @@ _REWRITES = tuple(
         (r"\\\\\s*$|\\$", ""),
     )
 )  # fmt: skip
+_BOLD = r"\\(?:mathbf|boldsymbol|bm|pmb|bold)(?![A-Za-z])\s*"
+_BALANCED = r"(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*"
+_FONT = re.compile(_BOLD)
+_BOLD_ANSWER = re.compile(rf"{_BOLD}\{{({_BALANCED})\}}\.?")
+_BOLD_NUMBER = re.compile(rf"{_BOLD}(?:\{{\s*(-?[\d.,]*\d)\s*\}}|(\d))")
+_BOLD_NAME = re.compile(rf"{_BOLD}(?:\{{\s*([A-Za-z]+|\\[A-Za-z]+)\s*\}}|([A-Za-z]))")
+_NAME = re.compile(r"\\?[A-Za-z]+")
 _QUALIFIER = re.compile(r"\b(?:for (?:all|any|every|each|some)|where|in which)\b([^,;]*)")
 _INERT = re.compile(
     r"(?:[\s{}()$.]|\\(?:text|in|mathbb|mathrm|mathbf)(?![A-Za-z])|(?<![A-Za-z])[A-Za-z](?![A-Za-z])|\b(?:is|are|be|an|the"
@@ -95,16 +103,6 @@ _INTEGERS = re.compile(
     r"(?:\\mathbb\s*\{?\s*[ZN]\s*\}?|[ZN])(?:\^?[+*])?\s*\)?\s*[.)]*\s*$"
 )
 
-_CHINESE_DIGITS = dict(zip("零〇一二两三四五六七八九", (0, 0, 1, 2, 2, 3, 4, 5, 6, 7, 8, 9), strict=True))
-_CHINESE_PLACES = {"十": 10, "百": 100, "千": 1000}
-_CHINESE_MYRIADS = {"万": 10**4, "亿": 10**8}
-_CHINESE_NUMBER = "[零〇一二两三四五六七八九十百千万亿]+"
-_CHINESE = re.compile(
-    rf"(?P<sign>负|-)?(?:(?P<percent>百分之)(?P<share>{_CHINESE_NUMBER}(?:点[零一二三四五六七八九]+)?|\d+(?:\.\d+)?)"
-    rf"|(?P<bottom>{_CHINESE_NUMBER}|\d+)分之(?P<top>{_CHINESE_NUMBER}|\d+)"
-    rf"|(?P<whole>{_CHINESE_NUMBER})(?:点(?P<decimals>[零一二三四五六七八九]+))?)(?P<half>[个倍年天时米]?半)?"
-    r"(?P<unit>[\u4e00-\u9fff]{0,4})"
-)
 _COMPOUND = re.compile(
     r"(?P<hours>\d{1,6})\s*(?:小时|hours?|hrs?)\s*(?:and\s+)?(?P<minutes>\d{1,2})\s*(?P<minutes_unit>分钟?|minutes?|mins?)"
     r"|(?P<yuan>\d{1,9})\s*元\s*(?P<jiao>\d)\s*角"
@@ -114,50 +112,6 @@ _RESIDUES = re.compile(
     r"(?P<rests>\d+(?:\s*(?:,|,? ?(?:\\text\s*\{)?\s*(?:or|and)\s*\}?)\s*\d+)+)"
     r"\s*\(?(?:\\text\s*\{)?\s*\\?(?:p?mod|modulo)\s*\}?\s*\{?(?P<modulus>\d+)\}?\s*\)?\Z"
 )
-_MYRIAD = re.compile(r"(\d+(?:\.\d+)?)\s*([万亿]|[百千](?![米克瓦卡升伏帕焦]))")
-
-
-def _chinese_integer(text: str) -> int:
-    total = section = digit = 0
-    if not any(sign in _CHINESE_PLACES or sign in _CHINESE_MYRIADS for sign in text):
-        return int("".join(str(_CHINESE_DIGITS[sign]) for sign in text))
-    for sign in text:
-        if sign in _CHINESE_DIGITS:
-            digit = _CHINESE_DIGITS[sign]
-        elif sign in _CHINESE_PLACES:
-            section += (digit or 1) * _CHINESE_PLACES[sign]
-            digit = 0
-        else:
-            total = (total + section + digit) * _CHINESE_MYRIADS[sign]
-            section = digit = 0
-    before = (_CHINESE_PLACES | _CHINESE_MYRIADS).get(text[-2:-1], 1)  # 一百五 is 150; 105 is 一百零五
-    return total + section + digit * max(1, before // 10)
-
-
-def _chinese(text: str) -> str:
-    """A Chinese number with its measure word in digits, e.g. 三十二个 as 32 个; other text unchanged."""
-    if text in ("半", "一半"):
-        return "1/2"
-    match = _CHINESE.fullmatch(text.replace(" ", ""))
-    if match is None:
-        return text
-
-    def value(part: str) -> str:
-        if part[0].isascii():
-            return part
-        whole, _, decimals = part.partition("点")
-        digits = "".join(str(_CHINESE_DIGITS[sign]) for sign in decimals)
-        return str(_chinese_integer(whole)) + (f".{digits}" if digits else "")
-
-    sign = "-" if match["sign"] else ""
-    if match["percent"]:
-        number = value(match["share"]) + "%"
-    elif match["bottom"]:
-        number = f"{value(match['top'])}/{value(match['bottom'])}"
-    else:
-        number = value(match["whole"] + (f"点{match['decimals']}" if match["decimals"] else ""))
-        number += ".5" if match["half"] and "." not in number else ""
-    return f"{sign}{number} {match['unit']}".strip()
 
 
 def number_word(text: str) -> str | None:
@@ -183,6 +137,19 @@ def _residues(match: re.Match[str]) -> str:
     """2 or 3 modulo 4 as 4k+2 or 4k+3."""
     name = f"{match['name']} = " if match["name"] else ""
     return name + " or ".join(f"{match['modulus']}k+{rest}" for rest in re.findall(r"\d+", match["rests"]))
+
+
+def _unbold(text: str) -> str:
+    """The text without bold type, except of the unit vector i and of names that also stand in plain type."""
+    if not _FONT.search(text):
+        return text
+    if match := _BOLD_ANSWER.fullmatch(text):
+        return match[1].strip()
+    text = _BOLD_NUMBER.sub(r"\1\2", text)
+    kept = {"i", *_NAME.findall(_BOLD_NAME.sub(" ", text))}
+    return _BOLD_NAME.sub(
+        lambda match: match[0] if (name := match[1] or match[2]) in kept else f" {name} ", text
+    )
 
 
 def _vulgar(match: re.Match[str]) -> str:
@@ -220,7 +187,7 @@ def clean(text: str) -> str:
     text = " ".join(text.translate(_CHARACTERS).split())  # long runs of spaces slow the patterns down
     for pattern, replacement in _REWRITES:
         text = pattern.sub(replacement, text)
-    text = text.replace("\\$", "$")
+    text = _unbold(text.replace("\\$", "$").strip())
     text = _RESIDUES.sub(_residues, " ".join(text.split()))
     text = _without_qualifiers(text)
     if (
@@ -232,7 +199,5 @@ def clean(text: str) -> str:
     text = _COMPOUND.sub(_together, text.strip(" ,;").rstrip("。"))
     text = re.sub(r"(?<!\.)\.\s*(\})?$", r"\1", text).strip(" ,;:")
     if not text.isascii():
-        text = _MYRIAD.sub(
-            lambda match: f"{match[1]}*{(_CHINESE_PLACES | _CHINESE_MYRIADS)[match[2]]}", _chinese(text)
-        )
+        text = in_digits(text)
     return text

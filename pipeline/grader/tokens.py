@@ -27,7 +27,7 @@ MAX_DIGITS = 4000  # Python converts at most 4,300
 MAX_DECIMAL_EXPONENT = 400
 
 _TEXT = re.compile(
-    r"\\(?:text|mathrm|mbox|textbf|textit|textrm|textnormal|texttt|textsf|mathit|mathsf|hbox|emph|operatorname\*?|rm)"
+    r"\\(?:text|mathrm|mbox|textbf|textit|textrm|textnormal|texttt|textsf|mathit|mathsf|mathtt|mathnormal|hbox|emph|operatorname\*?|rm)"
     r"\s*(?=\{)"
 )
 _TOKEN = re.compile(

@@ -1,0 +1,128 @@
+"""Chinese numerals in digits: 三千五百, 3千5百, 百分之二十, 三分之一, 一天半."""
+
+import re
+from fractions import Fraction
+
+_CHINESE_DIGITS = dict(zip("零〇一二两三四五六七八九", (0, 0, 1, 2, 2, 3, 4, 5, 6, 7, 8, 9), strict=True))
+_CHINESE_PLACES = {"十": 10, "百": 100, "千": 1000}
+_CHINESE_MYRIADS = {"万": 10**4, "亿": 10**8}
+_CHINESE_NUMBER = "[零〇一二两三四五六七八九十百千万亿]{1,40}"
+_CHINESE = re.compile(
+    rf"(?P<sign>负|-)?(?:(?P<percent>百分之)(?P<share>{_CHINESE_NUMBER}(?:点[零一二三四五六七八九]+)?|\d+(?:\.\d+)?)"
+    rf"|(?P<bottom>{_CHINESE_NUMBER}|\d+)分之(?P<top>{_CHINESE_NUMBER}|\d+)"
+    rf"|(?P<whole>{_CHINESE_NUMBER})(?:点(?P<decimals>[零一二三四五六七八九]+))?)(?P<half>[个倍年天时米]?半)?"
+    r"(?P<unit>[\u4e00-\u9fff]{0,4})"
+)
+_AMOUNT = r"(?:\d{1,3}(?:,\d{3}){1,5}|\d{1,20})(?:\.\d{1,20})?|[一二两三四五六七八九]"
+_PART = rf"(?:{_AMOUNT})\s*[十百千万亿]{{1,3}}"
+_MIXED = re.compile(rf"(?<![\d.])(?<!\d,){_PART}(?:\s*零?(?:{_PART}))*(?:零?(?:{_AMOUNT})(?![\d.]))?")
+_SIGN = re.compile(rf"{_AMOUNT}|[零十百千万亿]")
+_NOT_A_PLACE = re.compile(r"千[米克瓦卡升伏帕焦]|百帕|分之")  # 千米 is a kilometre
+
+
+def _chinese_integer(text: str) -> int:
+    total = section = digit = 0
+    if not any(sign in _CHINESE_PLACES or sign in _CHINESE_MYRIADS for sign in text):
+        return int("".join(str(_CHINESE_DIGITS[sign]) for sign in text))
+    for sign in text:
+        if sign in _CHINESE_DIGITS:
+            digit = _CHINESE_DIGITS[sign]
+        elif sign in _CHINESE_PLACES:
+            section += (digit or 1) * _CHINESE_PLACES[sign]
+            digit = 0
+        else:
+            total = (total + section + digit) * _CHINESE_MYRIADS[sign]
+            section = digit = 0
+    before = (_CHINESE_PLACES | _CHINESE_MYRIADS).get(text[-2:-1], 1)  # 一百五 is 150; 105 is 一百零五
+    return total + section + digit * max(1, before // 10)
+
+
+def _chinese(text: str) -> str:
+    """A Chinese number with its measure word in digits, e.g. 三十二个 as 32 个; other text unchanged."""
+    if text in ("半", "一半"):
+        return "1/2"
+    match = _CHINESE.fullmatch(text.replace(" ", ""))
+    if match is None:
+        return text
+
+    def value(part: str) -> str:
+        if part[0].isascii():
+            return part
+        whole, _, decimals = part.partition("点")
+        digits = "".join(str(_CHINESE_DIGITS[sign]) for sign in decimals)
+        return str(_chinese_integer(whole)) + (f".{digits}" if digits else "")
+
+    sign = "-" if match["sign"] else ""
+    if match["percent"]:
+        number = value(match["share"]) + "%"
+    elif match["bottom"]:
+        number = f"{value(match['top'])}/{value(match['bottom'])}"
+    else:
+        number = value(match["whole"] + (f"点{match['decimals']}" if match["decimals"] else ""))
+        number += ".5" if match["half"] and "." not in number else ""
+    return f"{sign}{number} {match['unit']}".strip()
+
+
+class _Unclear(Exception):
+    """A numeral that has no certain value."""
+
+
+def _with_digits(signs: list[str]) -> Fraction:
+    """Value of the signs of a numeral such as 3千5百. Places fall, each amount fits below the one before."""
+    total = section = Fraction(0)
+    amount: Fraction | None = None
+    place, myriad = Fraction(10**20), Fraction(10**20)
+    for before, sign in zip(["", *signs], signs, strict=False):
+        if sign in _CHINESE_PLACES:
+            unit = Fraction(_CHINESE_PLACES[sign])
+            if amount is None or unit >= place or amount * unit >= place:
+                raise _Unclear
+            section, place, amount = section + amount * unit, unit, None
+        elif sign in _CHINESE_MYRIADS:
+            unit, below = Fraction(_CHINESE_MYRIADS[sign]), section + (amount or 0)
+            if section and amount and before != "零" and amount < 10:  # 1百5万
+                raise _Unclear
+            if sign == "亿" and before == "万" and total < unit:
+                total, myriad = total * unit, unit
+            elif not below or unit >= myriad or below * unit >= myriad:
+                raise _Unclear
+            else:
+                total, myriad = total + below * unit, unit
+            section, place, amount = Fraction(0), unit, None
+        elif sign != "零":
+            if amount is not None:
+                raise _Unclear
+            amount = Fraction(_CHINESE_DIGITS.get(sign) or sign.replace(",", ""))
+    return total + section + _last(amount, signs, place)
+
+
+def _last(amount: Fraction | None, signs: list[str], place: Fraction) -> Fraction:
+    """What an amount without a place is worth: 3千5 is 3500, 3千零5 is 3005, 3千500 is 3500."""
+    if amount is None:
+        return Fraction(0)
+    if amount >= place:
+        raise _Unclear
+    short = len(signs[-1]) == 1 and signs[-2] != "零"
+    return amount * max(1, place / 10) if short else amount
+
+
+def _mixed(match: re.Match[str]) -> str:
+    """A numeral of digits and places in digits; as it stands where it is none for certain."""
+    text, end = match[0], match.end()
+    signs = [sign[0] for sign in _SIGN.finditer(text)]
+    digits = [sign for sign in signs if sign[0].isdigit() and sign.isascii()]
+    if not digits or _NOT_A_PLACE.match(match.string, end - 1) or match.string.startswith("分之", end):
+        return text
+    if len(signs) == 2:
+        return f"{signs[0]}*{(_CHINESE_PLACES | _CHINESE_MYRIADS)[signs[1]]}"
+    try:
+        if "." in text and len([sign for sign in signs if sign not in "零十百千万亿"]) > 1:
+            raise _Unclear
+        return str(_with_digits(signs))
+    except _Unclear:
+        return text
+
+
+def in_digits(text: str) -> str:
+    """The text with its Chinese numerals in digits; a numeral without a certain value stays."""
+    return _MIXED.sub(_mixed, _chinese(text))
