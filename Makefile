@@ -12,7 +12,7 @@ SNAKEMAKE = PATH="$(CURDIR)/$(BIN):$$PATH" snakemake --profile workflow/profiles
 # Only files whose hash is in the lock. Sources are built with the locked setuptools, not with one that pip fetches unchecked.
 INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --no-deps --require-hashes --no-build-isolation --use-pep517
 
-.PHONY: setup peers demo compare real bench bench-corpus bench-training bench-rl bench-grader bench-sandbox test test-fast test-environment test-cluster lint lock licences audit schema clean clean-store
+.PHONY: setup peers demo compare real bench bench-corpus bench-dump bench-training bench-rl bench-grader bench-sandbox test test-fast test-environment test-cluster lint lock licences audit schema clean clean-store
 
 setup: .venv/complete
 
@@ -65,7 +65,7 @@ test: setup peers
 
 # For the loop of an editor. Leaves out tests marked `slow` and these files, which run whole programs, train, sample or wait for limits.
 SLOW = workflow recipes state stage single_gpu cluster configs generation rl reward training training_exact evaluate_stage \
-  rl_train sandbox sandbox_layers sandbox_weak corpus crawl_dedup crawl_generated crawl_kill faults fuzz meta survival profiles
+  rl_train sandbox sandbox_layers sandbox_weak corpus crawl_dedup crawl_generated crawl_kill crawl_scale faults fuzz meta survival profiles
 
 test-fast: setup peers
 	$(PYTEST) $(PARALLEL) -m 'not slow and not network' $(SLOW:%=--ignore=tests/test_%.py)
@@ -84,7 +84,7 @@ BENCHMARK = PYTHONPATH="$(CURDIR)" $(BIN)/python tests/benchmarks
 bench: bench-corpus bench-training bench-rl bench-grader bench-sandbox
 
 bench-corpus bench-grader: ARGUMENTS = $(if $(DATA),--data "$(DATA)")
-bench-corpus bench-training bench-rl bench-grader bench-sandbox: bench-%: setup peers
+bench-corpus bench-dump bench-training bench-rl bench-grader bench-sandbox: bench-%: setup peers
 	$(BENCHMARK)/$*.py $(ARGUMENTS)
 
 lint: setup

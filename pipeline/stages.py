@@ -57,6 +57,11 @@ STAGES = (
         "crawl:CrawlSection",
         (
             Program("crawl_extract", "crawl/extract-{shard}", "pipeline.crawl.extract"),
+            Program("crawl_sign", "crawl/sign-{shard}", "pipeline.crawl.sign"),
+            Program("crawl_exact", "crawl/exact", "pipeline.crawl.exact"),
+            Program("crawl_buckets", "crawl/buckets-{part}", "pipeline.crawl.buckets"),
+            Program("crawl_cluster", "crawl/cluster", "pipeline.crawl.cluster"),
+            Program("crawl_filter", "crawl/filter-{part}", "pipeline.crawl.filter"),
             Program("crawl_dedup", "crawl/dedup", "pipeline.crawl.dedup"),
         ),
     ),

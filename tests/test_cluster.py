@@ -77,7 +77,7 @@ def test_each_rule_runs_on_the_nodes_cores_and_gpus_of_the_profile(finished: Che
     eight = ",".join(map(str, range(8)))
     expected = {rule: {(1, 2, eight)} for rule in ("cpt_model", "sft_model", "reward_model", "rl_model")}
     expected |= {rule: {(1, 1, "")} for rule in ("miniweb", "crawl_extract", "corpus_select", "report")}
-    expected |= {"crawl_dedup": {(1, 32, "")}, "tokens_mixture": {(1, 32, "")}, "corpus_score": {(1, 4, "")}}
+    expected |= {"crawl_cluster": {(1, 1, "")}, "tokens_mixture": {(1, 32, "")}, "corpus_score": {(1, 4, "")}}
     seen = given(cluster)
     assert {rule: seen[rule] for rule in expected} == expected
     assert {(nodes, cores, len(gpus.split(","))) for nodes, cores, gpus in seen["evaluate_model"]} == {

@@ -24,9 +24,14 @@ def test_crawl_and_corpus_are_the_hand_worked_ones() -> None:
     hours = {rule: job.number * job.hours for rule, job in jobs.items()}
     assert hours["crawl_extract"] + hours["corpus_score"] / 4 == pytest.approx(5631, rel=0.02)
     assert hours["corpus_score"] / 4 == pytest.approx(0.12 * 5631, rel=0.02)
-    assert hours["crawl_dedup"] == pytest.approx(410, rel=0.02)
+    assert hours["crawl_sign"] == pytest.approx(410, rel=0.02)
+    assert hours["crawl_buckets"] == pytest.approx(142, rel=0.02)
     assert jobs["crawl_extract"].number == 1000 and jobs["corpus_score"].number == 4000
-    assert jobs["crawl_dedup"].main_memory == pytest.approx(96e9, rel=0.02)
+    assert (jobs["crawl_buckets"].number, jobs["crawl_filter"].number) == (400, 1000)
+    assert jobs["crawl_cluster"].main_memory == pytest.approx(267e9, rel=0.02)
+    profile = Profile(ROOT / "workflow/profiles/slurm")
+    crawled = {rule: job.notes(profile) for rule, job in jobs.items() if rule.startswith("crawl_")}
+    assert len(crawled) == 7 and not any(crawled.values()), crawled
 
 
 def test_a_job_beyond_its_profile_is_named(tmp_path: Path) -> None:

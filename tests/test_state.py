@@ -92,7 +92,9 @@ def test_a_new_warc_file_is_all_that_crawl_reads(there: Path) -> None:
     """Wherever the new file stands in the list."""
     files = [f"miniweb:warc/miniweb-{number:05d}.warc.gz" for number in (2, 0, 1)]
     found = stale({"crawl": {"warc": files}})
-    assert sum(name.startswith("crawl/extract") for name in found) == 1 and "crawl/dedup" in found
+    for program in ("extract", "sign"):
+        assert sum(name.startswith(f"crawl/{program}") for name in found) == 1
+    assert {"crawl/exact", "crawl/cluster", "crawl/dedup"} <= found
 
 
 def reordered(value: object) -> object:

@@ -69,7 +69,9 @@ def test_every_record_of_the_crawl_has_a_row_that_says_what_became_of_it(finishe
     [
         ("crawl/extract-*", "fastwarc.records"),
         ("crawl/extract-*", "resiliparse.pages"),
-        ("crawl/dedup", "datatrove."),
+        ("crawl/buckets-0000", "datatrove.minhash_pairs"),
+        ("crawl/cluster", "datatrove.minhash_clustered"),
+        ("crawl/filter-0000", "datatrove.forwarded"),
         ("corpus/iteration-1/train", "fasttext."),
         ("corpus/iteration-1/score-0000", "fasttext."),
         ("cpt/base", "deepspeed."),
@@ -165,7 +167,8 @@ def test_of_own_files_the_content_counts_and_not_the_time(finished: Checkout, tm
     content[len(content) // 2] ^= 1
     warc.write_bytes(content)
     os.utime(warc, (1e9, 1e9))
-    assert rules(planned(checkout, change, "crawl")) == {"crawl", "crawl_extract", "crawl_dedup"}
+    after = {f"crawl_{program}" for program in ("sign", "exact", "buckets", "cluster", "filter", "dedup")}
+    assert rules(planned(checkout, change, "crawl")) == {"crawl", "crawl_extract"} | after
 
 
 def test_a_lost_output_is_made_again(finished: Checkout) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from pipeline.common.manifest import fingerprint
 from pipeline.common.stage import InputError
-from pipeline.config.crawl import DEDUP_ONLY, EXTRACT_ONLY
+from pipeline.config.crawl import PROGRAM_KEYS, CrawlSection
 from pipeline.config.launch import LaunchSection
 from pipeline.config.root import Config, ConfigError, ModelNode, hint
 from pipeline.config.section import Section
@@ -144,12 +144,36 @@ class Graph:
             return
         size = section.files_per_shard
         groups = [files[start : start + size] for start in range(0, len(files), size)]
-        names = [f"crawl/extract-{_files_name(group)}" for group in groups]
-        for name, group in zip(names, groups, strict=True):
-            inputs = [("warc", file) for file in group]
-            self._add(name, "pipeline.crawl.extract", section, inputs, ("warc", *DEDUP_ONLY))
-        inputs = [("extract", Result(name)) for name in names]
-        self._add("crawl/dedup", "pipeline.crawl.dedup", section, inputs, EXTRACT_ONLY)
+        shards = [_files_name(group) for group in groups]
+        for shard, group in zip(shards, groups, strict=True):
+            self._crawl_program("extract", f"-{shard}", [("warc", file) for file in group])
+        self._dedup(section, shards)
+
+    def _crawl_program(self, program: str, which: str, inputs: Inputs) -> Result:
+        """Add an instance with the keys that its program depends on."""
+        keys = PROGRAM_KEYS[program]
+        without = tuple(key for key in CrawlSection.model_fields if key not in keys)
+        name = f"crawl/{program}{which}"
+        self._add(name, f"pipeline.crawl.{program}", self.config.sections["crawl"], inputs, without)
+        return Result(name)
+
+    def _dedup(self, section: Any, shards: list[str]) -> None:
+        """From extraction to the pool. `exact` and `cluster` list all signed shards by path and digest, so
+        that no other job names them all.
+        """
+        signed: Inputs = []
+        for shard in shards:
+            pages: Inputs = [("extract", Result(f"crawl/extract-{shard}"))]
+            signed.append(("sign", self._crawl_program("sign", f"-{shard}", pages)))
+        same: Inputs = [("exact", self._crawl_program("exact", "", signed))]
+        pairs = [self._crawl_program("buckets", f"-{job:04d}", same) for job in range(section.bucket_jobs)]
+        clusters = self._crawl_program("cluster", "", [*same, *(("buckets", one) for one in pairs)])
+        pool: Inputs = []
+        for number, part in enumerate(section.pool_parts(len(shards))):
+            inputs: Inputs = [("extract", Result(f"crawl/extract-{shards[rank]}")) for rank in part]
+            inputs += [("removed", Result(clusters.node, f"removed/{rank:05d}.parquet")) for rank in part]
+            pool.append(("filter", self._crawl_program("filter", f"-{number:04d}", inputs)))
+        self._crawl_program("dedup", "", pool)
 
     def _warc_files(self, section: Any) -> list[str | Result]:
         sources = [section.warc] if isinstance(section.warc, str) else section.warc or []
@@ -187,7 +211,7 @@ class Graph:
         taught = [pair for pair in lists if pair[0] not in ("annotations", "opt_out")]
         inputs = [pool, *taught, *unseen, *before]
         self._add(f"{here}/train", "pipeline.corpus.train", section, inputs, unhashed)
-        shards = range(self.config.sections["crawl"].pool_shards)
+        shards = range(sum(name.startswith("crawl/filter-") for name in self.nodes))
         for shard in shards:
             name = f"score-{shard:04d}"
             inputs = [trained, ("shard", Result("crawl/dedup", f"pool/{shard:04d}.jsonl.zst")), *before]

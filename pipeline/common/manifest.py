@@ -96,6 +96,7 @@ def code_hash(module: str) -> str:
     return digest.hexdigest()[:16]
 
 
+@cache
 def package_versions() -> dict[str, str]:
     """Versions of the components that decide results, those installed only."""
     found = {}

@@ -2,9 +2,18 @@
 
 from pipeline.config.section import LARGEST_SEED, Section, key
 
-EXTRACT_ONLY = ("warc", "base_url", "files_per_shard", "url_exclude", "max_page_bytes", "page_seconds")
-EXTRACT_ONLY += ("page_memory", "min_characters", "cjk_share")
-DEDUP_ONLY = ("pool_shards", "ngram", "buckets", "hashes_per_bucket", "min_similarity", "seed")
+SIGNATURES = ("buckets", "hashes_per_bucket")
+# The keys that each program depends on; extraction reads its files from its inputs.
+PROGRAM_KEYS = {
+    "extract": ("base_url", "files_per_shard", "url_exclude", "max_page_bytes", "page_seconds", "page_memory")
+    + ("min_characters", "cjk_share"),
+    "sign": ("ngram", "seed", *SIGNATURES),
+    "exact": (),
+    "buckets": ("min_similarity", "bucket_jobs", *SIGNATURES),
+    "cluster": SIGNATURES,
+    "filter": SIGNATURES,
+    "dedup": (),
+}
 
 
 class CrawlSection(Section):
@@ -24,7 +33,12 @@ class CrawlSection(Section):
         "WARC files that one extraction job reads, in the order of the list; above 1, list new files last",
         ge=1,
     )
-    pool_shards: int = key(1, "shards of the deduplicated pool; each is scored by a job of its own", ge=1)
+    pool_shards: int = key(
+        1,
+        "most shards of the deduplicated pool, each filtered and scored by a job of its own; each comes from"
+        " equally many extraction jobs in a row",
+        ge=1,
+    )
     url_exclude: list[str] = key([], "a page whose URL contains one of these strings is rejected unread")
     max_page_bytes: int = key(10_000_000, "a longer page (decoded payload) is rejected; bytes", gt=0)
     page_seconds: float = key(20.0, "a page that takes longer is rejected; seconds of CPU time", gt=0)
@@ -48,3 +62,11 @@ class CrawlSection(Section):
         le=1,
     )
     seed: int = key(1, "seed of the MinHash permutations", ge=0, le=LARGEST_SEED)
+    bucket_jobs: int = key(
+        1, "jobs that share the bands; above `buckets` a band is split by its hashes", ge=1
+    )
+
+    def pool_parts(self, extracts: int) -> list[range]:
+        """Numbers of the extraction shards that each shard of the pool comes from."""
+        size = max(1, -(-extracts // self.pool_shards))
+        return [range(start, min(start + size, extracts)) for start in range(0, extracts, size)]

@@ -1,7 +1,8 @@
 """The jobs of a run: how long each takes and the main memory it needs, beside what a profile gives it.
 
-Pages of a crawl: `PAGES` for each WARC file. Core-hours follow rates measured on real pages (docs/corpus.md);
-clustering in dedup, the sort in select, fastText's training and the network are left out.
+Pages of a crawl: `PAGES` for each WARC file. Core-hours follow rates measured on real pages, those of
+deduplication after `sign` on generated ones (docs/corpus.md); the sort in select, fastText's training and the
+network are left out.
 """
 
 import gzip
@@ -15,6 +16,7 @@ from typing import Any
 import yaml
 
 from pipeline.common.errors import InputError
+from pipeline.config.crawl import CrawlSection
 from pipeline.config.root import Config
 from pipeline.plan.forecast import Assumptions, Forecast
 
@@ -25,7 +27,11 @@ READ, SIGN, CLEAN = (
     2057,
 )  # pages per second and core: all of a first pass, MinHash, decontamination
 SCORED, KEPT = 0.12, 0.01  # share of a first pass that scoring takes; share of pages that are kept
-HASHES, SIGNATURE = 32, 640  # bytes of a page: in the memory of dedup, on disk
+# Pages per second and core of what follows the signatures: `make bench-dump`.
+RATES = {"exact": 137_000, "buckets": 5_800, "cluster": 39_000, "filter": 10_500, "dedup": 61_000}
+SIGNATURE = 1512  # bytes of a page on disk, for deduplication
+COMPARED = 1.0e9  # bytes of memory in which `exact` and `buckets` read a part of the pages
+PAIR = 90  # bytes of memory of `cluster` for each page of the crawl, if a quarter are near-duplicates
 
 
 @dataclass
@@ -104,19 +110,12 @@ def data_jobs(config: Config, assumed: Assumptions) -> list[Job]:
     pages = files * PAGES
     first = pages / READ / 3600
     extracts = math.ceil(files / section.files_per_shard)
-    scores = section.pool_shards
+    scores = len(section.pool_parts(extracts))
     iterations = f"corpus, {corpus.iterations} iterations"
     scoring = corpus.iterations * first * SCORED
     return [
         Job("crawl, extraction", "crawl_extract", extracts, first * (1 - SCORED) / extracts, main_memory=4e9),
-        Job(
-            "crawl, deduplication",
-            "crawl_dedup",
-            1,
-            pages / SIGN / 3600,
-            main_memory=HASHES * pages,
-            disk=SIGNATURE * pages,
-        ),
+        *_deduplication(section, pages, extracts),
         Job(
             f"{iterations}, scoring",
             "corpus_score",
@@ -125,6 +124,26 @@ def data_jobs(config: Config, assumed: Assumptions) -> list[Job]:
         ),
         Job("decontamination", "decontaminate_corpus", 1, pages * KEPT / CLEAN / 3600),
     ]
+
+
+def _deduplication(section: CrawlSection, pages: int, extracts: int) -> list[Job]:
+    numbers = {"exact": 1, "buckets": section.bucket_jobs, "cluster": 1, "dedup": 1}
+    numbers["filter"] = len(section.pool_parts(extracts))
+    memory = {"exact": COMPARED + pages / 8, "buckets": COMPARED + pages / 8, "cluster": PAIR * pages}
+    sign = pages / SIGN / 3600 / extracts
+    found = [Job("crawl, signatures", "crawl_sign", extracts, sign, disk=SIGNATURE * pages)]
+    for program, rate in RATES.items():
+        number = numbers[program]
+        found.append(
+            Job(
+                f"crawl, {program}",
+                f"crawl_{program}",
+                number,
+                pages / rate / 3600 / number,
+                main_memory=memory.get(program, 0.0),
+            )
+        )
+    return found
 
 
 def _warc_files(sources: str | list[str] | None, unknown: int) -> Iterator[int]:

@@ -1,0 +1,124 @@
+"""One shard of the pool: the pages of some extraction shards without duplicates, through datatrove's stage 4.
+
+Writes `pool.jsonl.zst`, and `removed.parquet`, a row for each removed page with id and URL of the page that
+stays and, for a near-duplicate, how similar they are. Reads of other shards only these rows.
+"""
+
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from shutil import rmtree
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from datatrove.data import Document
+from datatrove.pipeline.dedup.minhash import MinhashDedupFilter
+from loguru import logger
+
+from pipeline.common.progress import Progress
+from pipeline.common.shards import DocumentWriter, read_documents, read_table, write_table
+from pipeline.common.stage import Counts, InputError, Stage, run_stage
+from pipeline.config.crawl import CrawlSection
+from pipeline.crawl.cluster import NEAR
+from pipeline.crawl.signed import check_shard, listed_shards, read_names, read_signatures
+
+DUPLICATES = pa.schema(
+    [
+        ("id", pa.string()),
+        ("url", pa.string()),
+        ("duplicate_of", pa.string()),
+        ("duplicate_of_url", pa.string()),
+        ("kind", pa.string()),
+        ("similarity", pa.float32()),
+    ]
+)
+KINDS = ("", "url", "exact", "near")
+Row = dict[str, Any]
+
+
+class Shard:
+    """An extraction shard, and what `cluster` says of its pages."""
+
+    def __init__(self, pages: Path, removed: Path) -> None:
+        self.pages = pages / "pages.jsonl.zst"
+        table = read_table(removed)
+        self.digest = table.schema.metadata[b"sign"].decode()
+        self.places = table["place"].to_numpy()
+        self.kinds = table["kind"].to_numpy()
+        self.targets = table["target"].to_numpy()
+        self.shards = np.array(table["shard"].to_pylist(), object)
+        self.folders = {digest: folder for folder, digest in listed_shards(removed.parents[1])}
+
+    def unique(self, block: MinhashDedupFilter, rank: int) -> Iterator[Document]:
+        """Pages that stay, in order."""
+        folder = Path(block.data_folder.path)
+        (folder / f"{rank:06d}.remove").write_bytes(self.places.astype("<u4").tobytes())
+        yield from block.run(read_documents(self.pages), rank)
+
+    def folder(self, digest: str) -> Path:
+        """The signed shard of this digest. Raises InputError if another one lies in its place."""
+        check_shard(self.folders[digest], digest)
+        return self.folders[digest]
+
+    def duplicates(self, hashes: int) -> list[Row]:
+        """A row for each removed page, in order; `hashes` of a signature."""
+        if not len(self.places):
+            return []
+        ids, urls = read_names(self.folder(self.digest), self.places)
+        rows: list[Row] = [
+            {"id": identity, "url": url, "kind": KINDS[kind]}
+            for identity, url, kind in zip(ids, urls, self.kinds.tolist(), strict=True)
+        ]
+        own = read_signatures(self.folder(self.digest), hashes)
+        for digest in dict.fromkeys(self.shards):
+            chosen = np.flatnonzero(self.shards == digest)
+            targets, folder = self.targets[chosen], self.folder(digest)
+            other = read_signatures(folder, hashes)
+            names = zip(*read_names(folder, targets), strict=True)
+            for row, target, (identity, url) in zip(chosen.tolist(), targets.tolist(), names, strict=True):
+                similar = rows[row]["kind"] == KINDS[NEAR]
+                rows[row] |= {
+                    "duplicate_of": identity,
+                    "duplicate_of_url": url,
+                    "similarity": float((own[self.places[row]] == other[target]).mean()) if similar else None,
+                }
+        return rows
+
+
+def run(stage: Stage[CrawlSection]) -> Counts:
+    """Filter some extraction shards; returns counts of pages by rule."""
+    logger.disable("datatrove")
+    pages, removed = stage.inputs.get("extract", []), stage.inputs.get("removed", [])
+    if not pages or len(pages) != len(removed):
+        raise InputError("use --input extract=FOLDER and --input removed=FILE of cluster for each shard")
+    shards = [Shard(Path(folder), Path(file)) for folder, file in zip(pages, removed, strict=True)]
+    work = stage.work / "remove"
+    rmtree(work, ignore_errors=True)
+    work.mkdir()
+    block = MinhashDedupFilter(str(work), lines_to_buffer=1000)
+    with (
+        DocumentWriter(stage.partial / "pool.jsonl.zst") as writer,
+        Progress(f"crawl {stage.instance}", None, unit="page") as bar,
+    ):
+        for rank, shard in enumerate(shards):
+            for document in shard.unique(block, rank):
+                writer.write(document)
+                bar.update(1)
+    stage.counter("datatrove.forwarded", writer.count)
+    hashes, found = stage.config.buckets * stage.config.hashes_per_bucket, Counter[str]()
+
+    def rows() -> Iterator[Row]:
+        for shard in shards:
+            for row in shard.duplicates(hashes):
+                found[row["kind"]] += 1
+                yield row
+
+    write_table(stage.partial / "removed.parquet", rows(), DUPLICATES)
+    kinds = {f"duplicates_{kind}": found[kind] for kind in KINDS[1:]}
+    return {"pages": writer.count + found.total(), "kept": writer.count, **kinds}
+
+
+if __name__ == "__main__":
+    run_stage("crawl", CrawlSection, run, sys.argv[1:])

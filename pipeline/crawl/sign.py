@@ -1,0 +1,82 @@
+"""Hashes and MinHash signatures of one extraction shard: all that deduplication compares (paper section 2.1).
+
+Writes, for the pages in order: `signatures` (all hashes of each page); for each MinHash bucket, for the
+normalised URLs and for the texts a file of sorted records (`signed.py`); `names.arrow`, ids and URLs for
+reading single rows; `files.txt`, the WARC files of the pages. This is datatrove's stage 1 with signatures of
+our own (`signatures.py`).
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from xxhash import xxh3_128_digest
+
+from pipeline.common.progress import Progress
+from pipeline.common.shards import read_documents
+from pipeline.common.stage import Counts, Stage, run_stage
+from pipeline.config.crawl import CrawlSection
+from pipeline.crawl.signatures import MinHasher
+from pipeline.crawl.signed import HASH_WORDS, TEXT, URL, read_signatures, record_file
+from pipeline.crawl.urls import normalise_url
+
+NAMES = pa.schema([("id", pa.string()), ("url", pa.string())])
+ROWS = 65536  # names written at once
+ABSENT = np.uint32(0xFFFFFFFF)  # in every column: a page too short to have a signature
+
+
+def write_records(path: Path, hashes: NDArray[np.uint32], places: NDArray[np.uint32]) -> None:
+    """Write hashes (R, words) and places (R,) as sorted records, as datatrove's stage 1 does."""
+    records = np.column_stack([hashes, places])
+    records[np.lexsort(records.T[::-1])].astype("<u4").tofile(path)
+
+
+def run(stage: Stage[CrawlSection]) -> Counts:
+    """Hash all pages of a shard; returns their number and how many have a signature."""
+    config, partial = stage.config, stage.partial
+    hasher = MinHasher(config.ngram, config.buckets * config.hashes_per_bucket, config.seed)
+    absent = np.full(len(hasher.factors), ABSENT)
+    urls, texts, files = bytearray(), bytearray(), set[str]()
+    rows: list[dict[str, str]] = []
+    with (
+        Progress(f"crawl {stage.instance}", None, unit="page") as bar,
+        pa.ipc.new_file(str(partial / "names.arrow"), NAMES) as names,
+        (partial / "signatures").open("wb") as signatures,
+    ):
+        for document in read_documents(stage.input("extract") / "pages.jsonl.zst"):
+            files.add(document.metadata["warc_file"])
+            urls += xxh3_128_digest(normalise_url(document.metadata["url"]).encode())
+            texts += xxh3_128_digest(document.text.encode())
+            signature = hasher.signature(document.text)
+            (absent if signature is None else signature).astype("<u4").tofile(signatures)
+            rows.append({"id": document.id, "url": document.metadata["url"]})
+            if len(rows) == ROWS:
+                names.write(pa.RecordBatch.from_pylist(rows, NAMES))
+                rows = []
+            bar.update(1)
+        names.write(pa.RecordBatch.from_pylist(rows, NAMES))
+    (partial / "files.txt").write_text("".join(f"{name}\n" for name in sorted(files)))
+    for name, hashes in ((URL, urls), (TEXT, texts)):
+        table = np.frombuffer(bytes(hashes), ">u4").reshape(-1, HASH_WORDS)
+        write_records(partial / record_file(name), table, np.arange(len(table)))
+    signed = _write_buckets(partial, len(urls) // 16, config)
+    return {"pages": len(urls) // 16, "signed": signed}
+
+
+def _write_buckets(partial: Path, pages: int, config: CrawlSection) -> int:
+    """Write the records of each bucket; returns how many pages have a signature."""
+    width = config.hashes_per_bucket
+    table = np.empty((0, config.buckets * width), np.uint32)
+    if pages:
+        table = read_signatures(partial, config.buckets * width)
+    places = np.flatnonzero((table != ABSENT).any(axis=1)).astype(np.uint32)
+    for bucket in range(config.buckets):
+        hashes = table[:, bucket * width : (bucket + 1) * width][places]
+        write_records(partial / record_file(bucket), hashes, places)
+    return len(places)
+
+
+if __name__ == "__main__":
+    run_stage("crawl", CrawlSection, run, sys.argv[1:])

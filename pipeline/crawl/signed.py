@@ -1,0 +1,122 @@
+"""What `sign` wrote for all extraction shards: hashes, signatures and names of pages, read in parts.
+
+Pages are numbered across shards, in input order. No file stays open, so the number of shards is not bounded
+by the number of open files.
+"""
+
+import json
+import os
+from bisect import bisect_left
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from pipeline.common.errors import InputError
+from pipeline.common.identity import part_of, published, read_manifest
+from pipeline.common.stage import Stage
+
+URL, TEXT = "url", "text"  # records of exact rules; those of MinHash are called after their bucket
+HASH_WORDS = 4  # of 32 bits in the hash of a URL or a text
+LIST = "shards.json"
+PAIR = np.dtype(
+    [("page", "<u8"), ("target", "<u8"), ("kind", "u1")]
+)  # a page removed, and the page that stays
+HASH_END = 1 << 32
+
+
+def record_file(name: str | int) -> str:
+    """The file of a shard's records: a bucket of MinHash, `URL` or `TEXT`. A record is its hash words and the
+    page's place in the shard, 32 bits each; records are sorted. This is datatrove's form of signatures.
+    """
+    return f"bucket_{name:03d}.minhash.sig" if isinstance(name, int) else f"{name}.minhash.sig"
+
+
+class SignedShards:
+    """The results of `sign` in input order. `starts` (shards + 1,): index of the first page of each shard."""
+
+    def __init__(self, folders: Sequence[Path], digests: Sequence[str]) -> None:
+        self.folders, self.digests = list(folders), list(digests)
+        for folder, digest in zip(folders, digests, strict=True):
+            check_shard(folder, digest)
+        record = 4 * (HASH_WORDS + 1)
+        sizes = [(folder / record_file(URL)).stat().st_size // record for folder in folders]
+        self.starts = np.cumsum([0, *sizes], dtype=np.int64)
+
+    @classmethod
+    def of(cls, result: Path) -> "SignedShards":
+        """The shards that an earlier program listed in its result."""
+        listed = listed_shards(result)
+        return cls([folder for folder, _ in listed], [digest for _, digest in listed])
+
+    def list(self, stage: Stage[Any]) -> None:
+        """Write which shards these are into a program's result, by paths from there."""
+        home = stage.entry.link / "data" if stage.entry else stage.output
+        rows = [
+            [os.path.relpath(folder, home), digest]
+            for folder, digest in zip(self.folders, self.digests, strict=True)
+        ]
+        (stage.partial / LIST).write_text(json.dumps(rows, indent=0))
+
+    def __len__(self) -> int:
+        return len(self.folders)
+
+    @property
+    def pages(self) -> int:
+        """Number of pages of all shards."""
+        return int(self.starts[-1])
+
+    def locate(self, pages: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """(shards, places in them) of pages."""
+        ranks = np.searchsorted(self.starts, pages, side="right") - 1
+        return ranks, pages - self.starts[ranks]
+
+    def records(
+        self, rank: int, name: str | int, words: int, low: int = 0, high: int = HASH_END
+    ) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+        """(hashes (R, words), pages (R,)) of a shard's records whose first hash word is in [low, high)."""
+        path = self.folders[rank] / record_file(name)
+        if not path.stat().st_size:
+            return np.empty((0, words), np.uint32), np.empty(0, np.int64)
+        rows = np.memmap(path, "<u4", "r").reshape(-1, words + 1)
+        first = bisect_left(rows, low, key=lambda row: int(row[0]))
+        last = bisect_left(rows, high, lo=first, key=lambda row: int(row[0]))
+        found = np.array(rows[first:last])
+        return found[:, :words], found[:, words].astype(np.int64) + self.starts[rank]
+
+    def signatures(self, pages: NDArray[np.int64], hashes: int) -> NDArray[np.uint32]:
+        """Signatures of pages in ascending order, shape (pages, hashes)."""
+        ranks, places = self.locate(pages)
+        found = np.empty((len(pages), hashes), np.uint32)
+        for rank in np.unique(ranks).tolist():
+            chosen = ranks == rank
+            found[chosen] = read_signatures(self.folders[rank], hashes)[places[chosen]]
+        return found
+
+
+def check_shard(folder: Path, digest: str) -> None:
+    """Raise InputError unless this is the result of `sign` that an earlier program read."""
+    found = published(folder)
+    if found is None or part_of(read_manifest(found[1]), ".") != digest:
+        raise InputError(f"{folder}: not the signatures that were compared before; compare them again")
+
+
+def read_signatures(folder: Path, hashes: int) -> NDArray[np.uint32]:
+    """All signatures of a shard, shape (pages, hashes), mapped and not read."""
+    return np.memmap(folder / "signatures", "<u4", "r").reshape(-1, hashes)
+
+
+def read_names(folder: Path, places: NDArray[np.int64]) -> tuple[list[str], list[str]]:
+    """(ids, URLs) of pages of a shard."""
+    with pa.memory_map(str(folder / "names.arrow")) as file:
+        table = pa.ipc.open_file(file).read_all().take(places)
+        return table["id"].to_pylist(), table["url"].to_pylist()
+
+
+def listed_shards(result: Path) -> list[tuple[Path, str]]:
+    """(folder, digest) of the shards that a result lists."""
+    rows = json.loads((result / LIST).read_text())
+    return [(Path(os.path.normpath(result / place)), digest) for place, digest in rows]

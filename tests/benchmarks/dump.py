@@ -1,0 +1,121 @@
+"""Deduplication of a generated slice of a dump: `make bench-dump`; `PAGES="50000 200000"` names other sizes.
+
+CPU time, peak memory and disk of each program, on one core. The slice has log-normal sizes, a long tail of
+words, pages that share most of their words with a template, and URL, exact and near duplicates. It has no
+peer: `ratio` is the speed at the largest size beside that at the smallest, 1 where time is linear.
+"""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+ROOT = Path(__file__).parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests/benchmarks")]
+
+from datatrove.data import Document  # noqa: E402
+from table import Row, publish  # noqa: E402
+
+from pipeline.common.shards import DocumentWriter  # noqa: E402
+
+SIZES = "1000000 4000000"
+SHARD = 12_500  # pages
+WORDS, TEMPLATES = 150, 20
+SAME_URL, SAME_TEXT, NEAR, TEMPLATE = 0.05, 0.1, 0.15, 0.2  # shares of pages
+
+
+def write_slice(folder: Path, pages: int) -> list[Path]:
+    """Shards of generated pages, as extraction writes them."""
+    draw = np.random.default_rng(1)
+    vocabulary = np.array([f"w{number}" for number in range(50_000)], object)
+    templates = [draw.integers(0, 50_000, WORDS) for _ in range(TEMPLATES)]
+    earlier: list[tuple[str, np.ndarray]] = []
+    shards = []
+    for first in range(0, pages, SHARD):
+        shards.append(folder / f"pages-{first // SHARD:04d}")
+        with DocumentWriter(shards[-1] / "pages.jsonl.zst") as writer:
+            for number in range(first, min(first + SHARD, pages)):
+                kind, url = draw.random(), f"http://h{int(draw.pareto(1)) % 9999}.org/{number}"
+                words = np.minimum(draw.pareto(1, int(draw.lognormal(5, 0.6)) + 20) * 100, 49_999).astype(int)
+                words = (words + draw.integers(0, 50_000, len(words)) * (words > 99)) % 50_000
+                old_url, old = earlier[draw.integers(len(earlier))] if earlier else (url, words)
+                if kind < SAME_URL:
+                    url = old_url
+                elif kind < SAME_URL + SAME_TEXT:
+                    words = old
+                elif kind < SAME_URL + SAME_TEXT + NEAR:
+                    words = np.append(old, words[:5])
+                elif kind < SAME_URL + SAME_TEXT + NEAR + TEMPLATE:
+                    words = np.append(templates[number % TEMPLATES], words[: int(WORDS * 0.75)])
+                if number % 10 == 0 and len(earlier) < 20_000:
+                    earlier.append((url, words))
+                metadata = {"url": url, "warc_file": shards[-1].name, "offset": number}
+                writer.write(Document(" ".join(vocabulary[words]), f"{number}", metadata=metadata))
+    return shards
+
+
+def measured(folder: Path, program: str, name: str, **inputs: list[Path]) -> tuple[Path, float, float]:
+    """(output, CPU seconds, peak MB) of a program."""
+    words = [f"--input={key}={path}" for key, paths in inputs.items() for path in paths]
+    command = [sys.executable, "-m", f"pipeline.crawl.{program}", "--instance", name, *words]
+    output = folder / name
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([*command, "--output", str(output)], cwd=ROOT, check=True, stderr=subprocess.DEVNULL)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return output, seconds, json.loads((output / "run.json").read_text())["peak_rss_mb"]
+
+
+def disk(folders: Iterable[Path]) -> float:
+    return sum(path.stat().st_size for folder in folders for path in folder.rglob("*") if path.is_file())
+
+
+def programs(folder: Path, pages: int) -> dict[str, tuple[float, float, float]]:
+    """(CPU seconds, peak MB, bytes) of each program."""
+    shards = write_slice(folder, pages)
+    signed = [
+        measured(folder, "sign", f"sign-{rank:04d}", extract=[path]) for rank, path in enumerate(shards)
+    ]
+    exact = measured(folder, "exact", "exact", sign=[path for path, _, _ in signed])
+    pairs = measured(folder, "buckets", "buckets-0000", exact=[exact[0]])
+    cluster = measured(folder, "cluster", "cluster", exact=[exact[0]], buckets=[pairs[0]])
+    removed = [cluster[0] / "removed" / f"{rank:05d}.parquet" for rank in range(len(shards))]
+    kept = [
+        measured(folder, "filter", f"filter-{rank:04d}", extract=[path], removed=[removed[rank]])
+        for rank, path in enumerate(shards)
+    ]
+    pool = measured(folder, "dedup", "dedup", filter=[path for path, _, _ in kept])
+    print(json.loads((pool[0] / "manifest.json").read_text())["counts"], file=sys.stderr)
+    runs = {"sign": signed, "exact": [exact], "buckets": [pairs], "cluster": [cluster], "filter": kept}
+    found = {}
+    for name, jobs in (runs | {"dedup": [pool]}).items():
+        folders, seconds, memory = zip(*jobs, strict=True)
+        found[name] = sum(seconds), max(memory), disk(folders)
+    return found
+
+
+def main() -> None:
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    sizes, found = [int(size) for size in os.environ.get("PAGES", SIZES).split()], {}
+    for pages in sizes:
+        with TemporaryDirectory() as folder:
+            found[pages] = programs(Path(folder), pages)
+    rows: list[Row] = []
+    for name in found[sizes[0]]:
+        slope = found[sizes[0]][name][0] / sizes[0] / (found[sizes[-1]][name][0] / sizes[-1])
+        for pages in sizes:
+            seconds, memory, size = found[pages][name]
+            data = f"{pages:,} pages, {memory:,.0f} MB in a job, {size / pages:,.0f} bytes of disk a page"
+            row = {"what": f"deduplication, {name}", "unit": "pages/s of CPU", "ours": pages / seconds}
+            rows.append(row | {"peer": None, "peer_name": None, "ratio": slope, "data": data})
+    publish("dump", rows, "one used")
+
+
+if __name__ == "__main__":
+    main()

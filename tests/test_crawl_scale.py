@@ -1,0 +1,190 @@
+"""Deduplication in many jobs: pairs of brute force and of datatrove, few open files, lost and new shards."""
+
+import json
+import random
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+from datatrove.data import Document
+from datatrove.pipeline.dedup.minhash import MinhashDedupBuckets, MinhashDedupCluster
+from killing import bytes_of
+
+from pipeline.common.shards import DocumentWriter, read_table
+from pipeline.common.stage import run_stage
+from pipeline.config.crawl import CrawlSection
+from pipeline.crawl import buckets, dedup
+from pipeline.crawl.buckets import similar_pairs
+from pipeline.crawl.signatures import minhash_config
+from pipeline.crawl.signed import read_signatures, record_file
+
+ROOT = Path(__file__).parents[1]
+SHARDS = 5
+
+
+def write_shard(folder: Path, name: str, texts: list[str]) -> Path:
+    """A shard as extraction writes it; URLs are the WARC file's name and the page's place."""
+    with DocumentWriter(folder / name / "pages.jsonl.zst") as writer:
+        for place, text in enumerate(texts):
+            metadata = {"url": f"http://{name}.org/{place}", "warc_file": f"{name}.warc.gz", "offset": place}
+            writer.write(Document(text, f"{name}:{place}", metadata=metadata))
+    return folder / name
+
+
+def deduplicate(output: Path, shards: list[Path], **config: object) -> dict[str, str]:
+    """Run the whole of deduplication here; returns the page that stays for each that goes, by id."""
+    words = [f"--input=extract={shard}" for shard in shards]
+    work = ["--work", str(output.with_name(f"{output.name}-work"))]
+    run_stage(
+        "crawl",
+        CrawlSection,
+        dedup.run,
+        [*words, *work, "--output", str(output), "--config", json.dumps(config)],
+    )
+    rows = read_table(output / "duplicates.parquet").to_pylist()
+    return {row["id"]: row["duplicate_of"] for row in rows}
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Shards of families of pages that share from none to nearly all of their words."""
+    folder, draw = tmp_path_factory.mktemp("pages"), random.Random(1)
+    texts = []
+    for family in range(40):
+        common = [f"f{family}w{number}" for number in range(150)]
+        for member in range(5):
+            changed = draw.randrange(0, 130)
+            texts.append(" ".join([*common[changed:], *(f"f{family}m{member}w{n}" for n in range(changed))]))
+    draw.shuffle(texts)
+    return [write_shard(folder, f"s{rank}", texts[rank::SHARDS]) for rank in range(SHARDS)]
+
+
+def signatures(work: Path) -> list[tuple[str, np.ndarray]]:
+    """(id, signature) of all pages in input order, as `sign` wrote them."""
+    hashes = CrawlSection().buckets * CrawlSection().hashes_per_bucket
+    tables = [read_signatures(work / f"sign-{rank:04d}", hashes) for rank in range(SHARDS)]
+    return [(f"s{rank}:{place}", row) for rank, table in enumerate(tables) for place, row in enumerate(table)]
+
+
+def joined(pairs: list[tuple[str, str]], order: list[str]) -> dict[str, str]:
+    """The first page of its component for every other page, by repeated passes over the pairs."""
+    first = {name: place for place, name in enumerate(order)}
+    changed = True
+    while changed:
+        changed = False
+        for one, other in pairs:
+            least = min(first[one], first[other])
+            changed |= first[one] != least or first[other] != least
+            first[one] = first[other] = least
+    return {name: order[place] for name, place in first.items() if order[place] != name}
+
+
+def test_the_pairs_are_those_of_brute_force(pages: list[Path], tmp_path: Path) -> None:
+    found = deduplicate(tmp_path / "out", pages)
+    signed = signatures(tmp_path / "out-work")
+    width, pairs = CrawlSection().hashes_per_bucket, []
+    for bucket in range(CrawlSection().buckets):
+        groups = defaultdict(list)
+        for name, row in signed:
+            groups[tuple(row[bucket * width : (bucket + 1) * width].tolist())].append((name, row))
+        for group in groups.values():
+            while group:
+                (leader, row), *rest = group
+                near = [name for name, other in rest if (row == other).mean() >= 0.5]
+                pairs += [(leader, name) for name in near]
+                group = [page for page in rest if page[0] not in near]
+    assert found == joined(pairs, [name for name, _ in signed]) and len(found) > 40
+    alike = [(a, b) for (a, one), (b, two) in combinations(signed, 2) if (one == two).mean() >= 0.5]
+    apart = [pair for pair in alike if found.get(pair[0], pair[0]) != found.get(pair[1], pair[1])]
+    assert len(apart) <= 0.15 * len(alike), "40 bands of 4 make candidates of nine in ten pairs at one half"
+
+
+def test_without_a_threshold_the_clusters_are_those_of_datatroves_own_stages(
+    pages: list[Path], tmp_path: Path
+) -> None:
+    found = deduplicate(tmp_path / "out", pages, min_similarity=0.0, bucket_jobs=50)
+    config, work = CrawlSection(), tmp_path / "stock"
+    for rank in range(SHARDS):
+        for bucket in range(config.buckets):
+            target = work / f"bucket_{bucket:03d}" / f"{rank:05d}.minhash.sig"
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes((tmp_path / f"out-work/sign-{rank:04d}" / record_file(bucket)).read_bytes())
+    settings = minhash_config(config)
+    for bucket in range(config.buckets):
+        block = MinhashDedupBuckets(str(work), str(tmp_path / "pairs"), config=settings)
+        block.run(rank=bucket, world_size=config.buckets)
+    MinhashDedupCluster(
+        str(tmp_path / "pairs"), str(tmp_path / "clusters"), config=settings, save_cluster_id=True
+    ).run()
+    theirs = defaultdict(list)
+    for path in sorted((tmp_path / "clusters").glob("*.clusters")):
+        for place, cluster in np.fromfile(path, "<u4").reshape(-1, 2).tolist():
+            theirs[cluster].append(f"s{int(path.stem)}:{place}")
+    assert found == {page: first for first, *others in theirs.values() for page in others}
+
+
+def test_pages_of_one_template_take_linear_time_and_copies_among_them_are_found() -> None:
+    """40 % of each signature is the template's; each tenth page is a copy of the one before, 10 % changed."""
+    draw, hashes = np.random.default_rng(1), 160
+    seconds = []
+    for number in (4000, 16000):
+        rows = draw.integers(0, 1 << 32, (number, hashes), dtype=np.uint32)
+        template = draw.random(hashes) < 0.4
+        rows[:, template] = rows[0, template]
+        copies = np.arange(9, number, 10)
+        kept = draw.random((len(copies), hashes)) < 0.9
+        rows[copies] = np.where(kept, rows[copies - 1], rows[copies])
+        started, found = time.process_time(), set[tuple[int, int]]()
+        for bucket in range(4):
+            turned = np.roll(rows, -40 * bucket, axis=1)
+            for pairs in similar_pairs(np.arange(number), turned, 0.5):
+                found |= set(map(tuple, pairs.tolist()))
+        seconds.append(time.process_time() - started)
+        assert found <= set(zip((copies - 1).tolist(), copies.tolist(), strict=True))
+        assert len(found) > 0.95 * len(copies)
+    assert seconds[1] < 8 * seconds[0], f"{seconds}: four times the pages"
+
+
+def test_700_shards_need_no_more_than_1024_open_files(tmp_path: Path) -> None:
+    for shard in range(700):
+        text = " ".join(f"w{shard % 350}x{number}" for number in range(60))
+        write_shard(tmp_path, f"s{shard}", [f"{text} again" if shard >= 350 else text])
+    script = f"""
+import resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024))
+sys.path[:0] = {[str(ROOT), str(ROOT / "tests")]!r}
+from pathlib import Path
+from test_crawl_scale import deduplicate
+folder = Path({str(tmp_path)!r})
+shards = [folder / f"s{{n}}" for n in range(700)]
+found = deduplicate(folder / "out", shards, buckets=4, hashes_per_bucket=1, pool_shards=3)
+assert {{f"s{{n}}:0": f"s{{n - 350}}:0" for n in range(350, 700)}} == found, found
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def test_a_lost_job_runs_again_alone_and_a_later_dump_changes_no_earlier_shard(
+    pages: list[Path], tmp_path: Path
+) -> None:
+    for count in (3, 5):
+        deduplicate(tmp_path / f"{count}", pages[:count], pool_shards=1000, bucket_jobs=3)
+    for file in (f"pool/{rank:04d}.jsonl.zst" for rank in range(3)):
+        assert (tmp_path / "3" / file).read_bytes() == (tmp_path / "5" / file).read_bytes()
+    for name in [f"{program}-{rank:04d}" for program in ("sign", "filter") for rank in range(3)]:
+        before, after = (bytes_of(tmp_path / f"{count}-work" / name) for count in (3, 5))
+        marks = [json.loads(found.pop("manifest.json"))["fingerprint"] for found in (before, after)]
+        assert before == after and marks[0] == marks[1], f"{name} would run again"
+    lost = tmp_path / "5-work/buckets-0001"
+    whole = bytes_of(lost)
+    lost.rename(tmp_path / "elsewhere")
+    words = [f"--input=exact={tmp_path}/5-work/exact", "--instance", "buckets-0001"]
+    words += ["--output", str(lost), "--config", json.dumps({"bucket_jobs": 3})]
+    run_stage("crawl", CrawlSection, buckets.run, words)
+    files = {name for name in whole if name.endswith(".dups")}
+    assert files and {name: bytes_of(lost)[name] for name in files} == {name: whole[name] for name in files}
