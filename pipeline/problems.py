@@ -136,12 +136,17 @@ def without_copies(rows: Iterator[Row], counts: Counter[str]) -> list[Row]:
 
 
 def build_index(stage: Stage[ProblemsSection]) -> BenchmarkIndex:
-    """The questions of the benchmarks that are kept out, all of them, whatever their limits."""
+    """All questions of the benchmarks that are kept out, whatever their limits. A question that stands in two
+    benchmarks is added once, because what several questions share is weaker evidence.
+    """
     index = BenchmarkIndex(stage.config.ngram, DecontaminateSection().shortest)
+    added: set[str] = set()
     for name, node in stage.config.benchmarks.items():
         whole = node.model_copy(update={"limit": None})
         for item in load(name, whole, stage.inputs.get(f"benchmark.{name}", [])):
-            index.add(name, item.id, item.text)
+            if item.text not in added:
+                index.add(name, item.id, item.text)
+            added.add(item.text)
     return index
 
 

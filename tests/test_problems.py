@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +14,7 @@ from pipeline.common.stage import run_stage
 from pipeline.config.problems import ProblemsSection
 from pipeline.config.root import Config, ConfigError
 from pipeline.evaluate.benchmarks import Item
-from pipeline.problems import Unusable, run, solve, story
+from pipeline.problems import Unusable, build_index, run, solve, story
 from workflow.graph import Graph
 
 TEST = "A farmer had 12 sheep on the far meadow and sold 5 of them to his old friend Bob. How many are left?"
@@ -135,6 +136,20 @@ def test_the_order_depends_on_the_seed_alone(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         found.append(split(tmp_path / name, rows, dev=5, rl=5, seed=seed)[1])
     assert found[0] == found[1] and found[0]["dev"] != found[2]["dev"]
+
+
+def test_a_benchmark_that_stands_twice_keeps_out_what_it_does_alone(tmp_path: Path) -> None:
+    rows = [problem(number) for number in range(12)] + [
+        {"id": "leak", "question": TEST.replace("12", "31"), "answer": "26", "equation": "31 - 5"}
+    ]
+    alone = split(tmp_path, rows, dev=2, rl=2)[0]
+    twice = {f"test{number}": {"source": "test.jsonl"} for number in range(3)}
+    stage = SimpleNamespace(
+        config=ProblemsSection(benchmarks=twice),
+        inputs={f"benchmark.{name}": [str(tmp_path / "test.jsonl")] for name in twice},
+    )
+    index = build_index(stage)
+    assert len(index.matches(rows[-1]["question"])) == alone["like_a_benchmark"] == 1
 
 
 def test_too_few_problems_and_broken_rows_are_named(
