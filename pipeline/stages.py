@@ -52,6 +52,12 @@ STAGES = (
         (Program("miniweb", "miniweb", "pipeline.miniweb"),),
     ),
     StageRow(
+        "problems",
+        "Word problems",
+        "problems:ProblemsSection",
+        (Program("problems_parts", "problems", "pipeline.problems"),),
+    ),
+    StageRow(
         "crawl",
         "Crawl",
         "crawl:CrawlSection",

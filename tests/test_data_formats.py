@@ -38,6 +38,7 @@ from pipeline.evaluate import score as score_outputs
 from pipeline.evaluate.benchmarks import Item, load
 from pipeline.evaluate.prompts import choose_exemplars, few_shot_text, read_layout
 from pipeline.grader.answers import compare
+from pipeline.problems import solve
 from pipeline.report.collect import Run, read_lines
 from pipeline.report.compare import _answers, by_k
 from pipeline.report.truth import pages_by_scope
@@ -77,6 +78,12 @@ def columns(table: str) -> list[str]:
 def no_duplicates(folder: Path) -> Survivors:
     write_table(folder / "duplicates.parquet", [], dedup.DUPLICATES)
     return Survivors(folder)
+
+
+def test_word_problems_are_worked_out_as_the_page_shows(example: Any) -> None:
+    first, second = rows(example("problems.jsonl"))
+    assert solve(first["equation"], first["answer"]) == (EXAMPLES["solution.txt"].strip(), "13000")
+    assert solve(second["equation"], second["answer"])[1] == "51"
 
 
 def test_every_example_has_a_test() -> None:

@@ -22,6 +22,7 @@ from pipeline.stages import MODEL_STAGES
 
 REMOTE = ("hub:", "http://", "https://", "s3://")
 MINIWEB = "miniweb:"
+OWN = {MINIWEB: "miniweb.enabled", "problems:": "problems.source"}  # prefixes of a stage's files, and its key
 UNSEEN = "out_of_distribution"
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
@@ -64,6 +65,11 @@ def _files_name(files: list[str | Result]) -> str:
     return fingerprint({"files": [str(file) for file in files]})[:8]
 
 
+def _is_part(source: str | list[str]) -> bool:
+    """Whether a benchmark's questions are a part of the run's own word problems."""
+    return any(name.startswith("problems:") for name in ([source] if isinstance(source, str) else source))
+
+
 class Graph:
     """All instances of a run by name, in the order of the stages."""
 
@@ -73,6 +79,7 @@ class Graph:
         self.missing: list[str] = []  # files of the `data_folder` that are not there yet
         for build in (
             self._miniweb,
+            self._problems,
             self._crawl,
             self._corpus,
             self._decontaminate,
@@ -107,13 +114,8 @@ class Graph:
         """Source strings as files or results; globs are expanded, hub ids and URLs stay as they are."""
         found: list[str | Result] = []
         for source in [sources] if isinstance(sources, str) else sources or []:
-            if source.startswith(MINIWEB):
-                if "miniweb" not in self.nodes:
-                    raise ConfigError(f"config key {where}: {source!r} needs miniweb.enabled")
-                file, files = source.removeprefix(MINIWEB), self.config.sections["miniweb"].files
-                if file not in files:
-                    raise ConfigError(f"config key {where}: {source!r} is not generated{hint(file, files)}")
-                found.append(Result("miniweb", file))
+            if source.startswith(tuple(OWN)):
+                found.append(self._own(source, where))
             elif source.startswith(REMOTE):
                 if where != "crawl.warc" and not source.startswith("hub:"):
                     raise ConfigError(f"config key {where}: {source}: only crawl.warc reads addresses")
@@ -124,6 +126,16 @@ class Graph:
                     raise ConfigError(f"config key {where}: {source}: no such file")
                 found += files
         return found
+
+    def _own(self, source: str, where: str) -> Result:
+        """`miniweb:<file>` or `problems:<file>`: a file that the stage of that name makes."""
+        stage, _, file = source.partition(":")
+        if stage not in self.nodes:
+            raise ConfigError(f"config key {where}: {source!r} needs {OWN[f'{stage}:']}")
+        files = self.config.sections[stage].files
+        if file not in files:
+            raise ConfigError(f"config key {where}: {source!r} is not generated{hint(file, files)}")
+        return Result(stage, file)
 
     def _expected(self, source: str, where: str) -> list[str]:
         """The source itself where it is to be found in the `data_folder` one day, else nothing."""
@@ -136,6 +148,26 @@ class Graph:
     def _miniweb(self) -> None:
         if self.config.sections["miniweb"].enabled:
             self._add("miniweb", "pipeline.miniweb", self.config.sections["miniweb"], [])
+
+    def _problems(self) -> None:
+        section = self.config.sections["problems"]
+        sources = [("source", source) for source in self._sources(section.source, "problems.source")]
+        if not sources:
+            return
+        nodes = self.config.benchmarks
+        names = section.kept_out
+        if names is None:
+            names = [name for name, node in nodes.items() if not _is_part(node.source)]
+        for name in names:
+            if name not in nodes:
+                known = hint(name, list(nodes))
+                raise ConfigError(f"config key problems.kept_out: no benchmark {name!r}{known}")
+        kept_out = {name: nodes[name].model_dump(mode="json") for name in names}
+        inputs = [*sources, *self._benchmark_files(names)]
+        # The filled-in benchmarks say which are kept out: null and the list of these are the same.
+        self._add(
+            "problems", "pipeline.problems", section, inputs, ("source", "kept_out"), benchmarks=kept_out
+        )
 
     def _crawl(self) -> None:
         section = self.config.sections["crawl"]

@@ -1,4 +1,4 @@
-"""Write the overlay of `make real`: real pages and benchmarks from two folders, models of a finished demo.
+"""Write the overlay of `make real`: real pages and benchmarks from two folders, models of a finished run.
 
 The folder of pages holds `*.warc.gz`, `seed_urls.txt` (positives of the first iteration, one URL a line),
 `background_urls.txt` (a general sample for negatives), `annotations.tsv` (reviewed URL prefixes) and perhaps
@@ -55,7 +55,7 @@ def first_row(path: Path) -> dict[str, Any]:
 
 
 def asked(folder: Path, name: str) -> dict[str, Any]:
-    """How a benchmark is put to the demo's models: one exemplar, more would not fit into their context."""
+    """How a benchmark is put to the models: one exemplar, as the demo's have no room for more."""
     exemplars = [str(path) for path in sorted(folder.glob(f"{EXEMPLARS[name]}.jsonl*"))]
     shots = {"shots": 1, "exemplars": exemplars} if exemplars else {"shots": 0}
     return {"limit": QUESTIONS, "language": "en"} | shots
@@ -83,19 +83,22 @@ def main() -> None:
     parser.add_argument("--web", type=Path, required=True, help="folder of *.warc.gz and lists")
     parser.add_argument("--bench", type=Path, required=True, help="folder of benchmark files")
     parser.add_argument(
-        "--demo", type=Path, required=True, help="results of the demo, whose models are evaluated"
+        "--models",
+        type=Path,
+        nargs="+",
+        required=True,
+        help="results that are evaluated, as RUN/STAGE/NAME",
     )
     parser.add_argument("--output", type=Path, required=True, help="overlay to write")
     arguments = parser.parse_args()
-    stages = {"base": "cpt", "instruct": "sft", "grpo": "rl"}
     models = {
-        name: {
-            "stage": stage,
-            "init": str(arguments.demo / stage / name / "data"),
+        path.name: {
+            "stage": path.parent.name,
+            "init": str(path / "data"),
             "train": False,
             "benchmarks": list(ASKED),
         }
-        for name, stage in stages.items()
+        for path in arguments.models
     }
     overlay = {"run": "real", "models": models, "benchmarks": benchmarks(arguments.bench)} | pages(
         arguments.web

@@ -56,7 +56,7 @@ class Item:
         )
 
 
-def _renamed(row: dict[str, Any], fields: dict[str, str]) -> dict[str, Any]:
+def renamed(row: dict[str, Any], fields: dict[str, str]) -> dict[str, Any]:
     """The row with `fields` (our name -> its column) applied; a renamed column loses its old name."""
     taken = set(fields.values())
     return {name: value for name, value in row.items() if name not in taken} | {
@@ -125,7 +125,7 @@ def load(name: str, node: BenchmarkNode, sources: Iterable[str]) -> list[Item]:
             if node.limit is not None and len(items) >= node.limit:
                 break
             if source.startswith(HUB):
-                row = _renamed(row, node.fields)
+                row = renamed(row, node.fields)
             if node.split not in (None, row.get("split", node.split)) or node.language not in (
                 None,
                 row.get("lang", node.language),

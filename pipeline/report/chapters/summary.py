@@ -11,6 +11,8 @@ from pipeline.report.material import Material
 from pipeline.report.page import percent
 from pipeline.report.tables import Cell, Row, accuracy, columns, gain, size, title
 
+OTHER_DATA = ("miniweb", "problems")  # stages that no run of the paper's has
+
 
 def subtitle(material: Material) -> str:
     """What ran and what came out, in a sentence or two."""
@@ -93,7 +95,7 @@ def chapter(material: Material) -> dict[str, Any]:
         "claims": material.claims,
         "tally": {verdict: tally[verdict] for verdict in (HELD, NOT_HELD, NOT_MEASURED)},
         "absent": [
-            name.lower() for stage, name in STAGES.items() if not run.of(stage) and stage != "miniweb"
+            name.lower() for stage, name in STAGES.items() if not run.of(stage) and stage not in OTHER_DATA
         ],
         "older": [result.name for result in run.finished.values() if result.code_is_older],
     }

@@ -8,6 +8,8 @@ from pipeline.report.material import Material
 LEADS = {
     "miniweb": "A small web generated from a seed, with known truth: which pages are mathematics, which are"
     " copies, and which leak a test question.",
+    "problems": "Word problems with equations, without copies and without those that share a run of words"
+    " with a benchmark's question, in disjoint parts for fine-tuning, RL and development.",
     "tokens": "Tokenizer and memory-mapped mixtures that the base models read.",
     "cpt": "Next-token prediction; the learning rate drops twice, late in training (paper section 2.3).",
     "sft": "Solved problems, packed; the loss is on the answers only (paper section 3.2).",

@@ -1,0 +1,29 @@
+"""Keys of the word problems that are split into parts for fine-tuning, RL and development."""
+
+from pipeline.config.evaluate import BenchmarkNode
+from pipeline.config.section import LARGEST_SEED, Section, key
+
+
+class ProblemsSection(Section):
+    """Word problems with equations, without copies and without those of the benchmarks, in three parts."""
+
+    source: str | list[str] | None = key(
+        None,
+        "files or hub:<org>/<name>[/<config>]:<split> whose rows have `question`, `answer` and `equation`",
+    )
+    fields: dict[str, str] = key({}, "hub only: our field -> their column, e.g. {answer: result}")
+    kept_out: list[str] | None = key(
+        None, "benchmarks whose questions are kept out; null: all of the run that are no part of these"
+    )
+    ngram: int = key(
+        10, "words of a run that a problem must not share with such a question", paper="10 (2.1)", ge=3
+    )
+    dev: int = key(200, "problems for choosing learning rates and checkpoints: `problems:dev.jsonl`", ge=1)
+    rl: int = key(700, "problems for RL: `problems:rl.jsonl`; the rest are `problems:sft.jsonl`", ge=1)
+    seed: int = key(0, "seed of the order in which problems are given to the parts", ge=0, le=LARGEST_SEED)
+    benchmarks: dict[str, BenchmarkNode] = key({}, "the benchmarks kept out; the workflow fills them in")
+
+    @property
+    def files(self) -> list[str]:
+        """Every file that is made; `problems:<file>` names one."""
+        return ["sft.jsonl", "rl.jsonl", "dev.jsonl"]
