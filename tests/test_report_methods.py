@@ -7,12 +7,9 @@ from typing import Any
 import pytest
 
 from pipeline.report.chapters.rl import comparison
-from pipeline.report.claims import read_claims, sides
 from pipeline.report.collect import Finished, Run
 from pipeline.report.compare import Results
 from pipeline.report.methods import groups, label, learning_curve, mean_over_seeds
-
-CLAIMS = Path(__file__).resolve().parents[1] / "configs/claims.yaml"
 
 
 def node(
@@ -67,16 +64,3 @@ def test_figures_show_methods_and_rounds_apart(run: Run) -> None:
 def test_one_method_alone_is_no_comparison(tmp_path: Path) -> None:
     alone = Run("x", {"rl/grpo": node(tmp_path, "grpo", [0.5, 0.6])})
     assert comparison(alone, Results(alone)) == {}
-
-
-def test_second_rounds_are_compared_with_the_first_over_all_seeds(tmp_path: Path) -> None:
-    process = {"method": "grpo", "supervision": "process"}
-    nodes = [
-        Finished("sft/instruct", tmp_path, {"config": {}, "upstream": {}}, {}),
-        *(node(tmp_path, f"ps-{seed}", [0.5], **process, seed=seed) for seed in (0, 1)),
-        *(node(tmp_path, f"ps-2nd-{seed}", [0.5], f"rl/ps-{seed}", **process, seed=seed) for seed in (0, 1)),
-    ]
-    run = Run("x", {found.name: found for found in nodes})
-    claims = {claim.id: claim for claim in read_claims(CLAIMS)}
-    assert sides(claims["iteration-helps"], run) == [(["ps-2nd-0", "ps-2nd-1"], ["ps-0", "ps-1"])]
-    assert sides(claims["grpo-helps"], run) == [(["ps-0", "ps-1"], ["instruct"])]

@@ -12,6 +12,7 @@ from report_run import full_run
 from pipeline.common.stage import run_stage
 from pipeline.config.report import ReportSection
 from pipeline.report.__main__ import run as write_report
+from pipeline.report.claims import VERDICTS
 from pipeline.report.tex import to_html
 
 CHAPTERS = [
@@ -93,7 +94,9 @@ def test_summary_has_the_documented_shape(whole: tuple[str, dict]) -> None:
     assert [row["iteration"] for row in summary["corpus"]["iterations"]] == [1, 2, 3]
     keys = {"id", "statement", "section", "verdict", "evidence"}
     assert summary["claims"] and all(keys <= claim.keys() for claim in summary["claims"])
-    assert {claim["verdict"] for claim in summary["claims"]} <= {"held", "did not hold", "not measured"}
+    assert {claim["verdict"] for claim in summary["claims"]} <= set(VERDICTS)
+    judged = [claim for claim in summary["claims"] if claim["verdict"] != "not measured"]
+    assert judged and all(claim["detectable"] is not None and 0 <= claim["p_holm"] <= 1 for claim in judged)
     assert summary["cost"]["seconds"] == pytest.approx(sum(summary["cost"]["stages"].values()), abs=1)
     assert summary["cost"]["counters"]["vllm.tokens"] > 0
 

@@ -16,6 +16,12 @@ class ReportSection(Section):
         "labels.jsonl with `url` and `label` (math, not_math, unsure), for precision and recall",
     )
     claims: str = key("configs/claims.yaml", "the paper's claims and the comparisons that decide each")
+    seed_spread: float = key(
+        0.03,
+        "standard deviation of a model's accuracy over training seeds, assumed by claims where a run has one"
+        " seed of it; the default is about that of the methods of compare.yaml; share",
+        gt=0,
+    )
     paper: str = key("configs/paper.yaml", "the paper's tables and figures as numbers")
     samples: int = key(
         300, "questions per benchmark and mode in the sample browser; all models show the same", ge=0

@@ -11,7 +11,7 @@ from pipeline.config.report import ReportSection
 from pipeline.report.chapters import chapters
 from pipeline.report.chapters.samples import browser
 from pipeline.report.chapters.summary import subtitle
-from pipeline.report.claims import HELD, NOT_HELD
+from pipeline.report.claims import CONTRADICTED, HELD, INCONCLUSIVE
 from pipeline.report.material import read
 from pipeline.report.page import render
 
@@ -29,7 +29,8 @@ def run(stage: Stage[ReportSection]) -> dict[str, int | float | str]:
         "results": len(material.run.finished),
         "chapters": len(shown),
         "claims_held": verdicts.count(HELD),
-        "claims_not_held": verdicts.count(NOT_HELD),
+        "claims_contradicted": verdicts.count(CONTRADICTED),
+        "claims_inconclusive": verdicts.count(INCONCLUSIVE),
     }
 
 

@@ -1,20 +1,34 @@
-"""Judges the paper's claims by a run. `configs/claims.yaml` states each claim and what decides it."""
+"""Judges the paper's claims by a run. `configs/claims.yaml` states each claim and what decides it.
 
-from dataclasses import asdict, dataclass, field, replace
+A claim compares families of models, each on the average of the claim's benchmarks. It is
+
+- `held` if every effect is at least the smallest that matters and significantly above `at_least`,
+- `contradicted` if an effect is significantly below the smallest that matters,
+- `inconclusive` if the run's questions and seeds cannot tell, and `not measured` without such models.
+
+Significant means a two-sided p below 5 % after Holm's correction over all claims that the run measures.
+"""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from pipeline.common.overlays import read_yaml
 from pipeline.common.stage import InputError
-from pipeline.evaluate.metrics import wilson
-from pipeline.report.collect import Model, Run
-from pipeline.report.compare import Answers, Difference, Results, Task, difference
+from pipeline.report.collect import Run
+from pipeline.report.compare import Answers, Difference, Results, Task, arrays, difference, side_name
+from pipeline.report.intervals import Estimate, estimate, holm
+from pipeline.report.selection import Pair, Selector, families, pairs
 from pipeline.report.truth import pages_by_scope, urls_of
 
-HELD, NOT_HELD, NOT_MEASURED = "held", "did not hold", "not measured"
-Selector = dict[str, Any]
+HELD, CONTRADICTED, INCONCLUSIVE = "held", "contradicted", "inconclusive"
+NOT_MEASURED = "not measured"
+VERDICTS = (HELD, CONTRADICTED, INCONCLUSIVE, NOT_MEASURED)
+LEVEL = 0.05
 
 
 class Claim(BaseModel):
@@ -30,31 +44,105 @@ class Claim(BaseModel):
     better: Selector | str | None = None
     worse: Selector | str | None = None
     models: Selector = {}
-    benchmarks: list[str] | None = None
-    kinds: list[str] | None = None
+    benchmarks: list[str] = []
+    kinds: list[str] = ["cot"]
     at_least: float = 0.0
+    matters: float
     across_parents: bool = False
+    decided_by: list[str]
+
+
+@dataclass(frozen=True)
+class Row:
+    """Values by question id of each model of two sides, on one benchmark and kind of solution."""
+
+    benchmark: str
+    kind: str
+    better: list[dict[str, float]]
+    worse: list[dict[str, float]]
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What a claim says of one pair of families: the effect over all benchmarks, and each benchmark's."""
+
+    estimate: Estimate
+    comparisons: list[Difference]
+    text: str
 
 
 @dataclass
 class Judgement:
-    """What a run says about a claim, and the comparisons that decided it."""
+    """What a run says about a claim. `effects`: one for each pair of families, the weakest first."""
 
     claim: Claim
-    verdict: str
-    evidence: str
-    reason: str = ""  # why it did not hold
-    comparisons: list[Difference] = field(default_factory=list)
+    missing: str = ""  # why nothing was measured
+    effects: list[Effect] = field(default_factory=list)
+    p: float = 1.0  # after Holm's correction
+    level: float = LEVEL  # at which this claim was tested
+
+    @property
+    def favoured(self) -> bool:
+        """Whether every effect is as large as it must be to matter."""
+        return all(found.estimate.effect >= self.claim.matters for found in self.effects)
+
+    @property
+    def raw_p(self) -> float:
+        """Two-sided p. Favoured, the weakest effect decides; else the worst, corrected for their number."""
+        if self.favoured:
+            one_sided = max(found.estimate.above(self.claim.at_least) for found in self.effects)
+        else:
+            below = min(found.estimate.below(self.claim.matters) for found in self.effects)
+            one_sided = below * len(self.effects)
+        return min(1.0, 2 * one_sided)
+
+    @property
+    def verdict(self) -> str:
+        if not self.effects:
+            return NOT_MEASURED
+        if self.p > LEVEL:
+            return INCONCLUSIVE
+        return HELD if self.favoured else CONTRADICTED
+
+    @property
+    def detectable(self) -> float:
+        """The smallest effect that the run would have seen in four cases of five, at this claim's level."""
+        return max(self.claim.at_least + found.estimate.detectable(self.level) for found in self.effects)
+
+    @property
+    def comparisons(self) -> list[Difference]:
+        return [comparison for found in self.effects for comparison in found.comparisons]
+
+    @property
+    def evidence(self) -> str:
+        """The numbers in words."""
+        if not self.effects:
+            return self.missing
+        return f"{'; '.join(found.text for found in self.effects)}; {self.test}"
+
+    @property
+    def test(self) -> str:
+        """The test in words: what mattered, what it said, what it could have seen."""
+        p = f"p = {self.p:.3f}" if self.p >= 0.001 else "p < 0.001"
+        if self.claim.test == "converged":
+            return f"held above {100 * self.claim.at_least:.0f} %; {p} (Holm)"
+        matters = 100 * self.claim.matters
+        wanted = (
+            f"from {matters:.1f} points on it matters"
+            if matters > 0
+            else f"at most {-matters:.1f} points worse"
+        )
+        return f"{wanted}; {100 * self.detectable:+.1f} could be seen; {p} (Holm)"
 
     @property
     def scale(self) -> float:
         """The largest bound of any interval, for an axis that shows them all."""
-        return max((abs(bound) for comparison in self.comparisons for bound in comparison.ci95), default=1.0)
+        return max((abs(bound) for row in self.comparisons for bound in row.ci95), default=1.0)
 
     def row(self) -> dict[str, Any]:
         """As in `summary.json`."""
         claim = self.claim
-        return {
+        found: dict[str, Any] = {
             "id": claim.id,
             "statement": claim.statement,
             "section": claim.section,
@@ -62,6 +150,11 @@ class Judgement:
             "evidence": self.evidence,
             "comparisons": [asdict(comparison) for comparison in self.comparisons],
         }
+        if self.effects:
+            weakest = self.effects[0].estimate
+            found |= {"effect": weakest.effect, "ci95": list(weakest.interval()), "matters": claim.matters}
+            found |= {"p_holm": self.p, "detectable": self.detectable}
+        return found
 
 
 def read_claims(path: Path) -> list[Claim]:
@@ -76,164 +169,169 @@ def read_claims(path: Path) -> list[Claim]:
         raise InputError(f"{path}: claim key {where}: {first['msg']} (got {first.get('input')!r})") from error
 
 
-def points(comparison: Difference) -> str:
-    """A difference as text, in points."""
-    mean, low, high = comparison.points
-    task = " ".join(filter(None, (comparison.benchmark, comparison.kind)))
-    sides = f"{comparison.better} − {comparison.worse}"
-    return f"{sides}, {task}: {mean} [{low}, {high}]"
+def _points(mean: float, bounds: tuple[float, float]) -> str:
+    low, high = (f"{100 * bound:+.1f}" for bound in bounds)
+    return f"{100 * mean:+.1f} [{low}, {high}]"
 
 
-def judge(claim: Claim, comparisons: list[Difference | None], missing: str) -> Judgement:
-    """Held if every interval lies above `at_least`; without any not measured, for the reason `missing`."""
-    made = [comparison for comparison in comparisons if comparison is not None]
-    if not made:
-        return Judgement(claim, NOT_MEASURED, missing)
-    below = sum(comparison.ci95[1] < claim.at_least for comparison in made)
-    across = sum(comparison.ci95[0] <= claim.at_least for comparison in made) - below
-    evidence = f"{'; '.join(points(comparison) for comparison in made)} (points, paired 95 % intervals)"
-    if not below and not across:
-        return Judgement(claim, HELD, evidence, comparisons=made)
-    parts = [f"{below} below zero" if below else "", f"{across} not separable from zero" if across else ""]
-    reason = f"{len(made)} compared: {', '.join(filter(None, parts))}"
-    return Judgement(claim, NOT_HELD, f"{evidence}; {reason}", reason, made)
+def _mean_of_kinds(rows: list[Row]) -> tuple[np.ndarray, np.ndarray]:
+    """Two arrays (seeds, questions) of a benchmark, over the questions that were answered in all kinds."""
+    every = [found for row in rows for found in (*row.better, *row.worse)]
+    shared = sorted(set.intersection(*map(set, every)))
+    better, worse = (
+        np.mean([[[found[key] for key in shared] for found in side] for side in sides], axis=0)
+        for sides in ([row.better for row in rows], [row.worse for row in rows])
+    )
+    return better, worse
 
 
-def matches(model: Model, selector: dict[str, Any], models: dict[str, Model]) -> bool:
-    """Whether a model has every value of a selector (see `configs/claims.yaml`)."""
-    # Sections of stage rl that do not name a method are GRPO with outcome supervision.
-    facts = {"method": "grpo", "supervision": "outcome"} | model.config
-    facts |= {
-        "stage": model.stage,
-        "name": model.name,
-        "mixture": model.mixture,
-        "parent_stage": models[model.parent].stage if model.parent in models else None,
-    }
-    return all(facts.get(key) == value for key, value in selector.items())
-
-
-def _by_parent(selector: Selector, claim: Claim, models: dict[str, Model]) -> dict[str | None, list[str]]:
-    groups: dict[str | None, list[str]] = {}
-    for model in models.values():
-        if matches(model, selector, models):
-            groups.setdefault(None if claim.across_parents else model.parent, []).append(model.name)
-    return groups
-
-
-def sides(claim: Claim, run: Run) -> list[tuple[list[str], list[str]]]:
-    """Pairs (better, worse) of model groups that a claim compares. Models of a group have the same parent, or
-    their parents do.
-    """
-    if not isinstance(claim.better, dict):
-        return []
-    better = _by_parent(claim.better, claim, run.models)
-    if claim.worse == "parent":
-        return _rounds([(names, parent) for parent, names in better.items() if parent is not None], run)
-    worse = _by_parent(claim.worse, claim, run.models) if isinstance(claim.worse, dict) else {}
-    return [(names, worse[parent]) for parent, names in better.items() if parent in worse]
-
-
-def _rounds(pairs: list[tuple[list[str], str]], run: Run) -> list[tuple[list[str], list[str]]]:
-    """Pair models with their parents. Parents of the same stage with one parent, such as the first rounds of
-    several seeds, form one group.
-    """
-    rounds: dict[tuple[bool, str], tuple[list[str], list[str]]] = {}
-    for names, parent in pairs:
-        above = run.models.get(parent)
-        together = above is not None and above.stage == run.models[names[0]].stage and bool(above.parent)
-        key = (together, above.parent if together else parent)
-        better, worse = rounds.setdefault(key, ([], []))
-        better += names
-        worse.append(parent)
-    return list(rounds.values())
+def weigh(names: tuple[str, str], rows: list[Row], *, matched: bool, spread: float) -> Effect | None:
+    """The effect over all benchmarks, each the average of its kinds, each with the same weight."""
+    usable = [row for row in rows if arrays(row.better, row.worse)]
+    if not usable:
+        return None
+    by_benchmark: dict[str, list[Row]] = {}
+    for row in usable:
+        by_benchmark.setdefault(row.benchmark, []).append(row)
+    tasks = [_mean_of_kinds(members) for members in by_benchmark.values()]
+    found = estimate(tasks, matched=matched, spread=spread)
+    made = [
+        difference(names, (row.benchmark, row.kind), row.better, row.worse, matched=matched, spread=spread)
+        for row in usable
+    ]
+    seeds = [len(usable[0].better), *([] if matched else [len(usable[0].worse)])]
+    counted = " and ".join(map(str, seeds)) + (" seed" if seeds == [1] else " seeds")
+    assumed = f", whose spread is taken as {100 * spread:.1f} points" if spread and 1 in seeds else ""
+    shown = ", ".join(" ".join(filter(None, (row.benchmark, row.kind))) for row in usable)
+    text = f"{names[0]} − {names[1]}: {_points(found.effect, found.interval())} points, mean of {shown}"
+    return Effect(found, [row for row in made if row], text + (f" ({counted}{assumed})" if spread else ""))
 
 
 def _tasks(claim: Claim, results: Results) -> list[Task]:
     return [
         (benchmark, kind)
         for benchmark, kind in results.tasks
-        if (claim.benchmarks is None or benchmark in claim.benchmarks)
-        and (claim.kinds is None or kind in claim.kinds)
+        if benchmark in claim.benchmarks and kind in claim.kinds
     ]
 
 
-def _accuracy(claim: Claim, results: Results) -> list[Difference | None]:
+def _of_models(
+    claim: Claim, results: Results, rows: Callable[[Pair], list[Row]], spread: float
+) -> list[Effect | None]:
+    found = pairs(claim.better, claim.worse, results.run, across_parents=claim.across_parents)
     return [
-        results.compare(*side, task, Answers.accuracy)
-        for side in sides(claim, results.run)
-        for task in _tasks(claim, results)
+        weigh(
+            (side_name(pair.better), side_name(pair.worse)), rows(pair), matched=pair.matched, spread=spread
+        )
+        for pair in found
     ]
 
 
-def _voting(claim: Claim, results: Results) -> list[Difference | None]:
-    """The difference of (Maj@K - Pass@K) between two sides: gain in Maj@K minus gain in Pass@K."""
-    found = []
-    for better, worse in sides(claim, results.run):
+def _accuracy(claim: Claim, results: Results, spread: float) -> list[Effect | None]:
+    def rows(pair: Pair) -> list[Row]:
+        found = []
         for task in _tasks(claim, results):
-            answers = [results.answers.get(name, {}).get(task) for name in [*better, *worse]]
+            better, worse = (
+                results.values(names, task, Answers.accuracy) for names in (pair.better, pair.worse)
+            )
+            if better and worse:
+                found.append(Row(*task, better, worse))
+        return found
+
+    return _of_models(claim, results, rows, spread)
+
+
+def _voting(claim: Claim, results: Results, spread: float) -> list[Effect | None]:
+    """The difference of (Maj@K - Pass@K) between two sides: gain in Maj@K minus gain in Pass@K."""
+
+    def rows(pair: Pair) -> list[Row]:
+        found = []
+        for task in _tasks(claim, results):
+            answers = [results.answers.get(name, {}).get(task) for name in (*pair.better, *pair.worse)]
             k = min(found.drawn if found else 0 for found in answers)
             if k > 1:
-                gap = results.compare(better, worse, task, lambda answers, k=k: answers.voting_gap(k))
-                found.append(replace(gap, kind=f"Maj@{k} − Pass@{k}") if gap else None)
-    return found
+                gaps = [
+                    results.values(names, task, lambda answers, k=k: answers.voting_gap(k)) or []
+                    for names in (pair.better, pair.worse)
+                ]
+                found.append(Row(task[0], f"Maj@{k} − Pass@{k}", *gaps))
+        return found
+
+    return _of_models(claim, results, rows, spread)
 
 
-def _kinds(claim: Claim, results: Results) -> list[Difference | None]:
+def _kinds(claim: Claim, results: Results, spread: float) -> list[Effect | None]:
     found = []
-    for name, tasks in results.answers.items():
-        if not matches(results.run.models[name], claim.models, results.run.models):
-            continue
-        for benchmark in dict.fromkeys(benchmark for benchmark, _ in _tasks(claim, results)):
-            first, second = (tasks.get((benchmark, str(kind))) for kind in (claim.better, claim.worse))
-            if first and second:
-                names = (f"{name} {claim.better}", f"{name} {claim.worse}")
-                found.append(difference(names, (benchmark, ""), first.accuracy(), second.accuracy()))
+    for names in families(claim.models, results.run):
+        rows = []
+        for benchmark in claim.benchmarks:
+            sides = [
+                results.values(names, (benchmark, str(kind)), Answers.accuracy)
+                for kind in (claim.better, claim.worse)
+            ]
+            if sides[0] and sides[1]:
+                rows.append(Row(benchmark, "", sides[0], sides[1]))
+        titles = (f"{side_name(names)} {claim.better}", f"{side_name(names)} {claim.worse}")
+        found.append(weigh(titles, rows, matched=True, spread=spread))
     return found
 
 
-def _recall(run: Run) -> list[Difference | None]:
+def _recall(run: Run) -> list[Effect | None]:
     """Share of the truth's math pages kept by the last iteration minus the first's, paired by page."""
     pages = [item for item in pages_by_scope(run).get("unseen", []) if item.is_math]
-    if len(run.iterations) < 2:
+    if len(run.iterations) < 2 or not pages:
         return []
     last, first = (
         {page.url: float(not kept.isdisjoint(page.urls)) for page in pages}
         for kept in (urls_of(run.iterations[place].data / "kept.parquet") for place in (-1, 0))
     )
     names = (f"iteration {len(run.iterations)}", "iteration 1")
-    return [difference(names, ("recall", "of math pages"), last, first)]
+    return [weigh(names, [Row("recall", "of math pages", [last], [first])], matched=True, spread=0.0)]
 
 
-def _converged(claim: Claim, run: Run) -> Judgement:
+def _converged(run: Run) -> list[Effect | None]:
     rows = [result.metrics for result in run.iterations]
     if len(rows) < 2:
-        return Judgement(claim, NOT_MEASURED, "the run has fewer than two iterations")
+        return []
     # Iterations after convergence only pass pages on: the first converged one decides.
     row = next((row for row in rows if row["converged"]), rows[-1])
     share, pages = row["overlap_with_previous"] or 0.0, row["kept_pages"]
-    low, high = wilson(share * pages, pages)
-    evidence = (
+    # All or none is no certainty: it counts as if one page were different.
+    error = max(share * (1 - share) / pages, 1 / pages**2) ** 0.5
+    found = Estimate(share, error, max(pages - 1, 1))
+    low, high = (100 * min(1.0, bound) for bound in found.interval())
+    text = (
         f"iteration {row['iteration']}: {100 * share:.1f} % of its {pages:,} pages were kept before"
-        f" [{100 * low:.1f}, {100 * high:.1f}]"
+        f" [{low:.1f}, {high:.1f}]"
     )
-    return Judgement(claim, HELD if share >= claim.at_least else NOT_HELD, evidence)
+    return [Effect(found, [], text)]
 
 
-def _decide(claim: Claim, run: Run, results: Results) -> Judgement:
+def _measure(claim: Claim, results: Results, spread: float) -> Judgement:
     match claim.test:
         case "accuracy":
-            return judge(claim, _accuracy(claim, results), "no such pair of models was evaluated")
+            effects, missing = _accuracy(claim, results, spread), "no such pair of models was evaluated"
         case "voting":
-            return judge(claim, _voting(claim, results), "no such pair of models has sampled answers")
+            effects, missing = _voting(claim, results, spread), "no such pair of models has sampled answers"
         case "kinds":
             missing = f"no such model was evaluated in both {claim.better} and {claim.worse}"
-            return judge(claim, _kinds(claim, results), missing)
+            effects = _kinds(claim, results, spread)
         case "recall":
-            return judge(claim, _recall(run), "needs two iterations and a truth file")
+            effects, missing = _recall(results.run), "needs two iterations and a truth file"
         case _:
-            return _converged(claim, run)
+            effects, missing = _converged(results.run), "the run has fewer than two iterations"
+    measured = [found for found in effects if found is not None]
+    if not measured:
+        return Judgement(claim, f"{missing}; decided by {', '.join(claim.decided_by)}")
+    return Judgement(claim, effects=sorted(measured, key=lambda found: -found.estimate.above(claim.at_least)))
 
 
-def judgements(claims: list[Claim], run: Run, results: Results) -> list[Judgement]:
-    """A judgement of each claim."""
-    return [_decide(claim, run, results) for claim in claims]
+def judgements(claims: list[Claim], results: Results, spread: float) -> list[Judgement]:
+    """A judgement of each claim. `spread`: standard deviation of accuracy over training seeds that is assumed
+    where a model has one seed.
+    """
+    found = [_measure(claim, results, spread) for claim in claims]
+    measured = [judgement for judgement in found if judgement.effects]
+    for judgement, (p, level) in zip(measured, holm([row.raw_p for row in measured]), strict=True):
+        judgement.p, judgement.level = p, level
+    return found

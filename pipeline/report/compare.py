@@ -10,10 +10,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from pipeline.evaluate.benchmarks import Item
 from pipeline.evaluate.metrics import majority, paired_difference, pass_at_k
 from pipeline.grader.answers import Verdict
 from pipeline.report.collect import ORDER, Run, read_json, read_lines
+from pipeline.report.intervals import estimate
 
 Task = tuple[str, str]  # benchmark, kind of solution
 VOTING = {"maj@k": "Maj@K", "pass@k": "Pass@K"}  # metrics over K samples, and their titles
@@ -42,18 +45,39 @@ class Difference:
         return mean, low, high
 
 
-def difference(
-    names: tuple[str, str], task: Task, better: dict[str, float], worse: dict[str, float]
-) -> Difference | None:
-    """Paired difference of values by question id, over the ids that both have; None if they share none."""
-    shared = sorted(better.keys() & worse.keys())
+def arrays(
+    better: list[dict[str, float]], worse: list[dict[str, float]]
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Two arrays (seeds, questions) of values by question id, over the ids that all have; None without."""
+    shared = sorted(set.intersection(*(set(found) for found in (*better, *worse))))
     if not shared:
         return None
-    first, second = ([values[key] for key in shared] for values in (better, worse))
-    found: dict[str, Any] = paired_difference(second, first)
-    means = (sum(first) / len(shared), sum(second) / len(shared))
-    mean, (low, high) = found.pop("difference"), found.pop("ci95")
-    return Difference(*names, *task, means, mean, (low, high), **found)
+    first, second = (np.array([[found[key] for key in shared] for found in side]) for side in (better, worse))
+    return first, second
+
+
+def difference(
+    names: tuple[str, str],
+    task: Task,
+    better: list[dict[str, float]],
+    worse: list[dict[str, float]],
+    *,
+    matched: bool = False,
+    spread: float = 0.0,
+) -> Difference | None:
+    """Difference of values by question id, over the ids that all have; None if there are none. With several
+    seeds the interval covers questions and seeds (`pipeline.report.intervals`), with one seed and no `spread`
+    of seeds only questions.
+    """
+    if (sides := arrays(better, worse)) is None:
+        return None
+    first, second = (side.mean(axis=0) for side in sides)
+    found: dict[str, Any] = paired_difference(second.tolist(), first.tolist())
+    means = (float(first.mean()), float(second.mean()))
+    mean, bounds = found.pop("difference"), found.pop("ci95")
+    if spread or len(better) > 1 or len(worse) > 1:
+        bounds = estimate([sides], matched=matched, spread=spread).interval()
+    return Difference(*names, *task, means, mean, (bounds[0], bounds[1]), **found)
 
 
 @dataclass
@@ -81,6 +105,9 @@ class Answers:
             right = sum(verdict.right for verdict in samples)
             found[key] = majority(self.items[key], samples, [k])[k] - pass_at_k(len(samples), right, k)
         return found
+
+
+Value = Callable[[Answers], dict[str, float]]
 
 
 class Results:
@@ -111,18 +138,17 @@ class Results:
         answers = self.answers.get(name, {}).get(task)
         return self.scores[name][task[0]][answers.mode] if answers else None
 
-    def compare(
-        self, better: list[str], worse: list[str], task: Task, value: Callable[[Answers], dict[str, float]]
-    ) -> Difference | None:
-        """`value` of two sides, models of a side averaged by question; None if any is not evaluated."""
-        sides = []
-        for names in (better, worse):
-            values = [value(self.answers[name][task]) for name in names if task in self.answers.get(name, {})]
-            if len(values) < len(names):
-                return None
-            shared = set.intersection(*(set(found) for found in values))
-            sides.append({key: sum(found[key] for found in values) / len(values) for key in shared})
-        return difference((_side(better), _side(worse)), task, *sides)
+    def values(self, names: list[str], task: Task, value: Value) -> list[dict[str, float]] | None:
+        """`value` by question id of each model; None if any is not evaluated."""
+        found = [self.answers[name][task] for name in names if task in self.answers.get(name, {})]
+        return [value(answers) for answers in found] if len(found) == len(names) else None
+
+    def compare(self, better: list[str], worse: list[str], task: Task, value: Value) -> Difference | None:
+        """`value` of two sides, each the seeds of a model; None if any is not evaluated."""
+        sides = self.values(better, task, value), self.values(worse, task, value)
+        if sides[0] is None or sides[1] is None:
+            return None
+        return difference((side_name(better), side_name(worse)), task, *sides)
 
     @cached_property
     def gains(self) -> list[Difference]:
@@ -159,7 +185,8 @@ def by_k(scores: dict[str, Any], metric: str) -> list[Bounded]:
     return sorted((int(k), value, intervals.get(k, [value, value])) for k, value in values)
 
 
-def _side(names: list[str]) -> str:
+def side_name(names: list[str]) -> str:
+    """A model, or the seeds of one, in print."""
     return names[0] if len(names) == 1 else f"mean of {', '.join(names)}"
 
 

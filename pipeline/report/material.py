@@ -72,5 +72,5 @@ def read(section: ReportSection, inputs: dict[str, list[str]]) -> Material:
     """Read the run, and judge it by truth and paper; the section's files are relative to the root."""
     run = collect(section.run, inputs)
     results = Results(run)
-    judged = judgements(read_claims(ROOT / section.claims), run, results)
+    judged = judgements(read_claims(ROOT / section.claims), results, section.seed_spread)
     return Material(section, run, results, _paper(ROOT / section.paper), judged, iterations(run))

@@ -10,8 +10,8 @@ from typing import Any
 
 from pipeline.report.collect import Finished, Run, read_lines
 from pipeline.report.compare import VOTING, Answers, Bounded, Results, by_k
+from pipeline.report.intervals import t_quantile
 
-T95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}
 NAMES = {"rft": "RFT", "online_rft": "Online RFT", "dpo": "DPO", "ppo": "PPO"}
 
 
@@ -37,7 +37,7 @@ def mean_over_seeds(values: Sequence[float]) -> tuple[float, list[float]]:
     mean = fmean(values)
     if len(values) < 2:
         return mean, [mean, mean]
-    half = T95.get(len(values), 1.96) * stdev(values) / sqrt(len(values))
+    half = t_quantile(0.025, len(values) - 1) * stdev(values) / sqrt(len(values))
     return mean, [max(0.0, mean - half), min(1.0, mean + half)]
 
 

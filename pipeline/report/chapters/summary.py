@@ -4,7 +4,7 @@ from collections import Counter
 from typing import Any
 
 from pipeline.common.progress import duration
-from pipeline.report.claims import HELD, NOT_HELD, NOT_MEASURED
+from pipeline.report.claims import HELD, NOT_MEASURED, VERDICTS
 from pipeline.report.collect import STAGES
 from pipeline.report.compare import Task
 from pipeline.report.material import Material
@@ -45,7 +45,7 @@ def _tiles(material: Material, tally: Counter[str]) -> list[tuple[str, str, str]
         mean, low, high = best.points
         what = f"points, {best.better} over {best.worse}"
         tiles.append((mean, what, f"{best.benchmark}, {low} … {high}"))
-    held = f"{tally[HELD]} of {tally[HELD] + tally[NOT_HELD]}"
+    held = f"{tally[HELD]} of {tally.total() - tally[NOT_MEASURED]}"
     return [*tiles, (held, "measured claims held", f"{tally[NOT_MEASURED]} not measured")]
 
 
@@ -93,7 +93,8 @@ def chapter(material: Material) -> dict[str, Any]:
         "headline": _headline(material, tasks) if results.scores else [],
         "columns": [title(paper, *task) for task in tasks],
         "claims": material.claims,
-        "tally": {verdict: tally[verdict] for verdict in (HELD, NOT_HELD, NOT_MEASURED)},
+        "spread": material.section.seed_spread,
+        "tally": {verdict: tally[verdict] for verdict in VERDICTS},
         "absent": [
             name.lower() for stage, name in STAGES.items() if not run.of(stage) and stage not in OTHER_DATA
         ],

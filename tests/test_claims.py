@@ -1,0 +1,252 @@
+"""Verdicts on claims: their statistics, the paper's own figures, configurations that can decide each."""
+
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from test_configs import merged
+
+from pipeline.config.root import Config
+from pipeline.grader.answers import Verdict
+from pipeline.report.claims import (
+    CONTRADICTED,
+    HELD,
+    INCONCLUSIVE,
+    NOT_MEASURED,
+    Claim,
+    Effect,
+    Judgement,
+    read_claims,
+)
+from pipeline.report.collect import Model, Run
+from pipeline.report.compare import Answers, Results
+from pipeline.report.intervals import Estimate, estimate, holm, t_quantile, t_tail
+from pipeline.report.selection import families, pairs
+from workflow.graph import Graph
+
+ROOT = Path(__file__).resolve().parents[1]
+LEDGER = read_claims(ROOT / "configs/claims.yaml")
+CONFIGURATIONS = sorted({name for claim in LEDGER for name in claim.decided_by})
+
+
+@pytest.mark.parametrize(
+    ("tail", "df", "value"),
+    [
+        (0.025, 1, 12.7062),
+        (0.025, 2, 4.3027),
+        (0.2, 4, 0.9410),
+        (0.025, 60, 2.0003),
+        (0.0005, 1000, 3.3003),
+        (0.025, inf, 1.95996),
+    ],
+)
+def test_quantiles_of_student_t_equal_the_tables(tail: float, df: float, value: float) -> None:
+    assert t_quantile(tail, df) == pytest.approx(value, abs=1e-4)
+    assert t_tail(value, df) + t_tail(-value, df) == pytest.approx(1)
+
+
+def draws(seeds: int, questions: int, number: int) -> np.ndarray:
+    """Right answers of pairs of methods that differ by nothing but their seeds."""
+    draw = np.random.default_rng(3)
+    skill = draw.normal(0.5, 0.05, (number, 2, seeds, 1)) + draw.uniform(-0.3, 0.3, (number, 1, 1, questions))
+    return (draw.random((number, 2, seeds, questions)) < skill).astype(float)
+
+
+def test_intervals_cover_the_truth_when_methods_differ_by_their_seeds_alone() -> None:
+    """Three seeds of equal methods: an interval over questions alone often says that they differ."""
+    missed = {"seeds": 0, "questions": 0}
+    for better, worse in draws(3, 300, 120):
+        low, high = estimate([(better, worse)]).interval()
+        missed["seeds"] += not low <= 0 <= high
+        low, high = estimate([(better.mean(axis=0)[None], worse.mean(axis=0)[None])]).interval()
+        missed["questions"] += not low <= 0 <= high
+    assert missed["seeds"] <= 0.08 * 120 < 0.2 * 120 < missed["questions"]
+
+
+def test_the_standard_error_is_that_of_drawing_questions_and_seeds() -> None:
+    better, worse = draws(5, 300, 1)[0]
+    draw, means = np.random.default_rng(0), []
+    for _ in range(4000):
+        seeds = [draw.integers(0, 5, 5) for _ in "ab"]
+        questions = draw.integers(0, 300, 300)
+        means.append(
+            better[seeds[0]].mean()
+            - worse[seeds[1]].mean()  # seeds, then questions, each of 5 or 300
+            + (better - worse)[:, questions].mean()
+        )
+    by_hand = np.std(means)
+    assert by_hand * 0.97 < estimate([(better, worse)]).error < by_hand * (5 / 4) ** 0.5 * 1.03
+
+
+def test_a_matched_second_round_is_compared_seed_by_seed() -> None:
+    worse = np.array([[0.2] * 50, [0.5] * 50, [0.8] * 50]) > np.linspace(0, 1, 50)
+    better = np.array([[0.3] * 50, [0.6] * 50, [0.9] * 50]) > np.linspace(0, 1, 50)
+    tasks = [(better.astype(float), worse.astype(float))]
+    assert estimate(tasks, matched=True).error < 0.3 * estimate(tasks).error
+
+
+def test_one_seed_is_no_certainty_and_no_change_neither() -> None:
+    one = np.array([[1.0, 1, 0, 1] * 50])
+    assert estimate([(one, 1 - one)], spread=0.05).error > 1.4 * 0.05
+    low, high = estimate([(one, one)]).interval()
+    assert low < 0 < high
+    assert estimate([(one[:, :1], one[:, :1])]).interval() == (-inf, inf)
+
+
+def test_holm_equals_its_definition() -> None:
+    found = holm([0.01, 0.04, 0.03, 0.005])
+    assert [p for p, _ in found] == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert [level for _, level in found] == pytest.approx([0.05 / 3, 0.05, 0.025, 0.0125])
+
+
+def claim(**keys: Any) -> Claim:
+    given = {
+        "id": "c",
+        "statement": "s",
+        "section": "1",
+        "test": "accuracy",
+        "matters": 0.01,
+        "decided_by": [],
+    }
+    return Claim(**given | keys)
+
+
+@pytest.mark.parametrize(
+    ("effects", "verdict"),
+    [
+        ([(0.05, 0.01)], HELD),
+        ([(0.05, 0.01), (0.06, 0.02)], HELD),
+        ([(0.05, 0.01), (0.02, 0.02)], INCONCLUSIVE),  # every pair must hold
+        ([(0.05, 0.03)], INCONCLUSIVE),
+        ([(-0.04, 0.03)], INCONCLUSIVE),
+        ([(-0.05, 0.01)], CONTRADICTED),
+        ([(0.002, 0.001)], CONTRADICTED),  # sure, and too small to matter
+        ([(0.05, 0.01), (-0.05, 0.01)], CONTRADICTED),
+        ([], NOT_MEASURED),
+    ],
+)
+def test_a_verdict_needs_an_effect_that_matters_and_is_sure(effects: list, verdict: str) -> None:
+    found = Judgement(
+        claim(), "none", [Effect(Estimate(mean, error, inf), [], "e") for mean, error in effects]
+    )
+    if effects:
+        found.p, found.level = holm([found.raw_p])[0]
+    assert found.verdict == verdict and ("none" in found.evidence) == (not effects)
+
+
+def test_what_could_be_seen_is_seen_in_four_cases_of_five() -> None:
+    effect = Estimate(0.0, 0.02, 7).detectable(0.01)
+    draw = np.random.default_rng(0)
+    means, errors = draw.normal(effect, 0.02, 4000), 0.02 * np.sqrt(draw.chisquare(7, 4000) / 7)
+    seen = np.mean([2 * Estimate(m, e, 7).above(0) <= 0.01 for m, e in zip(means, errors, strict=True)])
+    assert seen == pytest.approx(0.8, abs=0.06)
+
+
+def model(name: str, stage: str = "rl", parent: str | None = "instruct", **config: Any) -> Model:
+    return Model(name, stage, parent, None, config, None)
+
+
+def test_models_that_differ_in_more_than_their_seed_are_not_one_family() -> None:
+    models = [model("instruct", "sft", None)]
+    models += [model(f"os-{seed}", seed=seed) for seed in (0, 1)]
+    models += [model(f"ps-{seed}", seed=seed, supervision="process") for seed in (0, 1)]
+    models += [model(f"again-{seed}", parent=f"ps-{seed}", seed=seed, iteration=2) for seed in (0, 1)]
+    models += [model("twin", seed=0)]  # the settings and seed of os-0: no second seed of it
+    run = Run("x", {})
+    run.__dict__["models"] = {found.name: found for found in models}
+    first = {"stage": "rl", "parent_stage": "sft"}
+    assert families(first, run) == [["os-0", "os-1"], ["ps-0", "ps-1"], ["twin"]]
+    (pair,) = pairs({"iteration": 2}, "parent", run, across_parents=False)
+    assert (pair.better, pair.worse, pair.matched) == (["again-0", "again-1"], ["ps-0", "ps-1"], True)
+
+
+# ---- the ledger and the shipped configurations ----
+
+
+def planned(configuration: str) -> Results:
+    """The run of a configuration as if every model had answered one question of each of its benchmarks."""
+    config = Config(merged(*(f"configs/{name}.yaml" for name in configuration.split())))
+    graph, models = Graph(config), {}
+    results = Results(Run(config.run, {}))
+    for name, node in config.models.items():
+        evaluation = graph.nodes.get(f"evaluate/{name}")
+        if node.stage != "reward" and (node.train or evaluation):
+            trained = graph.nodes[f"{node.stage}/{name}"].section if node.train else {}
+            parent, mixture = (node.parent, node.mixture) if node.train else (None, None)
+            models[name] = Model(name, node.stage, parent, mixture, trained, None)
+        if evaluation:
+            section = evaluation.kind.model_validate(evaluation.section)
+            results.answers[name] = {
+                (benchmark, mode.rpartition("_")[2]): answers(
+                    1.0, 1, section.samples if node.samples is None else node.samples
+                )
+                for benchmark, node in section.benchmarks.items()
+                for mode in section.asked(benchmark)
+            }
+    results.run.__dict__["models"] = models
+    iterations = [name for name in graph.names("corpus") if name.endswith("/select")]
+    results.run.__dict__["iterations"] = iterations if config.sections["report"].truth else iterations[:0]
+    results.run.files["all iterations"] = [Path(name) for name in iterations]
+    return results
+
+
+def answers(accuracy: float, questions: int, samples: int = 0) -> Answers:
+    """Answers of which a share is right, each with samples that are all alike."""
+    right = round(accuracy * questions)
+    verdicts = {str(place): "right" if place < right else "wrong" for place in range(questions)}
+    return Answers(
+        "", greedy=verdicts, samples={key: [Verdict(v, "1", "")] * samples for key, v in verdicts.items()}
+    )
+
+
+@pytest.fixture(scope="module")
+def plans(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Results]:
+    folder = tmp_path_factory.mktemp("checkout")
+    (folder / "configs").symlink_to(ROOT / "configs")
+    for name in ("cpt/base/data", "sft/instruct/data", "miniweb/data"):
+        (folder / "results/demo" / name).mkdir(parents=True)
+    for name in ("rl", "test"):
+        (folder / f"results/demo/miniweb/data/{name}.jsonl").touch()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        return {name: planned(name) for name in CONFIGURATIONS}
+
+
+@pytest.mark.parametrize(
+    ("judged", "configuration"),
+    [pytest.param(row, name, id=f"{row.id}, {name}") for row in LEDGER for name in row.decided_by],
+)
+def test_every_claim_has_shipped_configurations_that_can_decide_it(
+    plans: dict[str, Results], judged: Claim, configuration: str
+) -> None:
+    results = plans[configuration]
+    run = results.run
+    match judged.test:
+        case "recall":
+            assert len(run.iterations) > 1
+        case "converged":
+            assert len(run.files["all iterations"]) > 1
+        case "kinds":
+            (names,) = families(judged.models, run)
+            kinds = {
+                kind for name in names for task, kind in results.answers[name] if task in judged.benchmarks
+            }
+            assert {judged.better, judged.worse} <= kinds
+        case _:
+            found = pairs(judged.better, judged.worse, run, across_parents=judged.across_parents)
+            assert found
+            tasks = {(task, kind) for task in judged.benchmarks for kind in judged.kinds}
+            for pair in found:
+                sets = [set(results.answers.get(name, {})) for name in (*pair.better, *pair.worse)]
+                both = set.intersection(*sets) & tasks
+                assert both, f"{pair} share no task of the claim"
+                sides = [results.answers[name] for name in (*pair.better, *pair.worse)]
+                sampled = [task for task in both if all(side[task].drawn > 1 for side in sides)]
+                assert sampled or judged.test != "voting"
+
+
+def test_every_claim_names_its_configurations() -> None:
+    assert all(row.decided_by for row in LEDGER)
+    assert all(row.benchmarks for row in LEDGER if row.test not in ("recall", "converged"))
