@@ -76,8 +76,9 @@ def given(cluster: Path) -> dict[str, set[tuple[int, int, str]]]:
 def test_each_rule_runs_on_the_nodes_cores_and_gpus_of_the_profile(finished: Checkout, cluster: Path) -> None:
     eight = ",".join(map(str, range(8)))
     expected = {rule: {(1, 2, eight)} for rule in ("cpt_model", "sft_model", "reward_model", "rl_model")}
-    expected |= {rule: {(1, 1, "")} for rule in ("miniweb", "crawl_extract", "corpus_select", "report")}
+    expected |= {rule: {(1, 1, "")} for rule in ("miniweb", "crawl_extract", "report")}
     expected |= {"crawl_cluster": {(1, 1, "")}, "tokens_mixture": {(1, 32, "")}, "corpus_score": {(1, 4, "")}}
+    expected["corpus_select"] = {(1, 8, "")}
     seen = given(cluster)
     assert {rule: seen[rule] for rule in expected} == expected
     assert {(nodes, cores, len(gpus.split(","))) for nodes, cores, gpus in seen["evaluate_model"]} == {

@@ -17,7 +17,7 @@ from pipeline.common.shards import DocumentWriter, read_table, write_table
 from pipeline.config.corpus import CorpusSection
 from pipeline.corpus import classifier, scorer
 from pipeline.corpus.classifier import NAMES, PAPER, ZEROED_MEMORY, scaled, settings
-from pipeline.corpus.cut import at_precision, within_budget
+from pipeline.corpus.cut import at_precision
 from pipeline.corpus.examples import LabelledPage
 from pipeline.corpus.held_out import divide
 from pipeline.corpus.measures import measures, precision_recall
@@ -162,12 +162,6 @@ def test_pages_that_opted_out_or_that_a_reviewer_rejected_are_never_kept(tmp_pat
     assert {url.rsplit("/", 1)[0] for url in kept} == {"https://seed.example/p", "https://news.example/q"}
     domains = {domain["domain"]: (domain["pages"], domain["kept"]) for domain in found["domains"]}
     assert domains == {"seed.example": (10, 10), "news.example": (30, 30)}
-
-
-def test_the_token_budget_cuts_before_it_is_passed_and_the_last_one_holds_on() -> None:
-    tokens = [np.full(3, 10), np.full(7, 10)]
-    config = CorpusSection(budget_tokens=[25, 50])
-    assert [within_budget(tokens, config, iteration) for iteration in (1, 2, 3)] == [2, 5, 5]
 
 
 def test_the_cut_by_precision_keeps_about_the_precision_asked_for() -> None:
@@ -339,7 +333,7 @@ def test_scores_are_the_log_odds_of_fasttext_itself(
         ("score", ["partial/.*"]),
         (
             "select",
-            ["ranking/*.dealt", "ranking/*.ranked", "partial/kept.parquet", "partial/review.tsv"],
+            ["partial/.excluded.*", "partial/.kept.*", "partial/kept.parquet", "partial/review.tsv"],
         ),
     ],
 )

@@ -1,6 +1,5 @@
-"""The ranking of the pool: the plain sort, made in parts."""
+"""The ranking of the pool and its cut: the plain sort, whatever threads and memory."""
 
-import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -8,72 +7,83 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from pipeline.common.database import database
+from pipeline.common.errors import InputError
 from pipeline.common.shards import read_table
 from pipeline.config.corpus import CorpusSection
-from pipeline.corpus import ranking as ranking_module
-from pipeline.corpus.candidates import top
+from pipeline.corpus.candidates import add_pages
+from pipeline.corpus.convergence import KEPT, keep, write_kept
 from pipeline.corpus.cut import within_budget
-from pipeline.corpus.ranking import rank, table_in_order
 from pipeline.corpus.score import SCORES
 
 
-def write_scores(folder: Path, shards: int, pages: int) -> list[Path]:
+def write_scores(folder: Path, shards: int, pages: int, padding: int = 0) -> list[Path]:
     """Score tables of random pages, many with equal scores, both zeros among them; some share the hash."""
     rng, paths = np.random.default_rng(0), []
-    folder.mkdir(exist_ok=True)
     for shard in range(shards):
         ties = rng.integers(2**64, size=pages, dtype=np.uint64)
         ties[::3] = 2**63
+        hosts = [f"h{page % 7}.example" for page in range(pages)]
+        urls = [f"{host}/{shard}/{page}{'x' * padding}" for page, host in enumerate(hosts)]
         columns = {
             "id": [f"{shard}:{page:05d}" for page in range(pages)],
-            "url": [f"https://h{page % 7}.example/{shard}/{page}" for page in range(pages)],
-            "host": [f"h{page % 7}.example" for page in range(pages)],
+            "url": urls,
+            "host": hosts,
             "shard": [f"{shard:04d}"] * pages,
             "score": rng.choice([-0.0, 0.0, 1.5, -2.5, 1e300, *rng.normal(size=20)], pages),
             "tie": ties,
             "tokens": rng.integers(0, 50, pages),
+            "key": urls,
         }
         paths.append(folder / f"scores-{shard}.parquet")
         pq.write_table(pa.table(columns, SCORES), paths[-1])
     return paths
 
 
-def test_the_ranking_made_in_parts_is_the_plain_sort_whatever_the_order_of_the_shards(
-    tmp_path: Path,
-) -> None:
+def keep_top(paths: list[Path], folder: Path, size: int, **launch: float) -> Path:
+    with database(folder / "join", launch) as joins:
+        add_pages(joins, paths, [], [])
+        keep(joins, size)
+        write_kept(folder / "kept.parquet", joins, None, 1)
+    return folder / "kept.parquet"
+
+
+def plain(paths: list[Path]) -> list[dict]:
+    rows = pa.concat_tables(map(read_table, paths)).to_pylist()
+    return sorted(rows, key=lambda row: (-row["score"], row["tie"], row["id"]))
+
+
+def test_kept_pages_are_the_top_of_the_plain_sort_whatever_the_order_of_the_shards(tmp_path: Path) -> None:
     paths = write_scores(tmp_path, 5, 400)
-    plain = table_in_order(pa.concat_tables(map(read_table, paths))).to_pylist()
-    assert plain == sorted(plain, key=lambda row: (-row["score"], row["tie"], row["id"]))
-    for part, order in ((10**6, paths), (150, paths), (7, paths[::-1])):
-        ranking = rank(order, tmp_path / "work", lambda pages: pages, part)
-        assert [row for batch in ranking for row in batch.to_pylist()] == plain
-        assert [row for batch in top(ranking, 333) for row in batch.to_pylist()] == plain[:333]
-        tokens = np.cumsum([row["tokens"] for row in plain])
-        for budget in (0, 1, 20_000, int(tokens[-1])):
-            config = CorpusSection(budget_tokens=[budget])
-            size = within_budget((batch["tokens"].to_numpy() for batch in ranking), config, 1)
-            assert size == (tokens <= budget).sum()
+    expected = plain(paths)
+    names = [name for name in KEPT.names if name not in ("rank", "iteration")]
+    for size, order, threads in ((2000, paths, 1), (333, paths, 2), (334, paths[::-1], 2), (0, paths, 1)):
+        found = read_table(keep_top(order, tmp_path, size, threads=threads)).to_pylist()
+        assert [[row[name] for name in names] for row in found] == [
+            [row[name] for name in names] for row in expected[:size]
+        ]
+        assert [row["rank"] for row in found] == list(range(1, size + 1))
 
 
-def peak_of_ranking(folder: Path, shards: int) -> int:
-    """Most bytes that Arrow and Python hold while pages are ranked and read."""
-    paths = write_scores(folder, shards, 10_000)
-    before, memory = pa.default_memory_pool(), pa.proxy_memory_pool(pa.default_memory_pool())
-    pa.set_memory_pool(memory)
-    tracemalloc.start()
-    try:
-        ranking = rank(paths, folder / "work", lambda pages: pages, 10_000)
-        assert sum(len(batch) for batch in ranking) == shards * 10_000
-        return memory.max_memory() + tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-        pa.set_memory_pool(before)
+def test_the_token_budget_cuts_before_it_is_passed_and_the_last_one_holds_on(tmp_path: Path) -> None:
+    paths = write_scores(tmp_path, 5, 400)
+    tokens = np.cumsum([row["tokens"] for row in plain(paths)])
+    budgets = [0, 1, 20_000, int(tokens[-1])]
+    with database(tmp_path / "join", {"threads": 2}) as joins:
+        add_pages(joins, paths[::-1], [], [])
+        sizes = [within_budget(joins, CorpusSection(budget_tokens=budgets), count) for count in range(1, 6)]
+    assert sizes == [(tokens <= budget).sum() for budget in [*budgets, budgets[-1]]]
 
 
-def test_memory_of_the_ranking_does_not_grow_with_the_pages(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ranking_module, "SAMPLE", 2000)
-    peak_of_ranking(tmp_path / "warm", 1)
-    few, many = (peak_of_ranking(tmp_path / str(shards), shards) for shards in (4, 24))
-    assert many < 1.5 * few
+def test_a_ranking_that_outgrows_its_memory_goes_on_on_disk_with_the_same_bytes(tmp_path: Path) -> None:
+    paths = write_scores(tmp_path, 2, 40_000, padding=1500)  # 240 MB of addresses
+    expected = keep_top(paths, tmp_path, 80_000, join_memory=4).read_bytes()
+    assert keep_top(paths, tmp_path, 80_000, join_memory=0.2).read_bytes() == expected
+    assert not (tmp_path / "join").exists()
+
+
+def test_a_damaged_table_is_one_line_that_names_it(tmp_path: Path) -> None:
+    (path,) = write_scores(tmp_path, 1, 50)
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(InputError, match=r"scores-0\.parquet.*\(DuckDB\)$"):
+        keep_top([path], tmp_path, 10)

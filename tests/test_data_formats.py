@@ -15,6 +15,7 @@ import yaml
 import zstandard
 from conftest import ROOT, WEAK
 
+from pipeline.common.database import database
 from pipeline.common.identity import damage, read_manifest
 from pipeline.common.overlays import DEFAULTS, read_config
 from pipeline.common.rows import read_rows
@@ -25,10 +26,10 @@ from pipeline.config.rl import RewardWeights
 from pipeline.config.root import Config, validated
 from pipeline.config.tokens import MixtureNode
 from pipeline.corpus import candidates, convergence, score
-from pipeline.corpus.annotations import read_annotations
 from pipeline.corpus.lists import Survivors, read_urls
 from pipeline.corpus.out_of_distribution import read_set
 from pipeline.crawl import dedup, extract
+from pipeline.crawl.annotations import add_annotations, covered
 from pipeline.crawl.index import read_index
 from pipeline.crawl.sources import expand
 from pipeline.decontaminate import pages
@@ -77,7 +78,7 @@ def columns(table: str) -> list[str]:
 
 def no_duplicates(folder: Path) -> Survivors:
     write_table(folder / "duplicates.parquet", [], dedup.DUPLICATES)
-    return Survivors(folder)
+    return Survivors(folder, folder, {})
 
 
 def test_word_problems_are_worked_out_as_the_page_shows(example: Any) -> None:
@@ -155,15 +156,24 @@ def test_url_lists(example: Any) -> None:
     assert read_urls(example("opt_out.txt")) == ["example.net", "https://example.org/private/"]
 
 
+def verdicts(path: Path, url: str) -> list[tuple[str, str]]:
+    """(prefix, verdict) of a URL by an annotation file."""
+    with database(path.parent / "join", {}) as joins:
+        add_annotations(joins, "annotations", path)
+        joins.execute("CREATE TABLE pages AS SELECT 1 AS id, ? AS url", [url])
+        found = covered("pages", "annotations")
+        return joins.execute(f"SELECT prefix, verdict FROM ({found})").fetchall()
+
+
 def test_annotations_and_the_review_queue(example: Any) -> None:
-    annotations = read_annotations(example("annotations.tsv"))
-    assert annotations.find("https://example.org/algebra/rings.html") == ("example.org/algebra", "math")
+    page = "https://example.org/algebra/rings.html"
+    assert verdicts(example("annotations.tsv"), page) == [("example.org/algebra", "math")]
     queue = example("review.tsv")
     assert queue.read_text().splitlines()[0] == EXAMPLES["annotations.tsv"].splitlines()[0]
     with pytest.raises(InputError, match="line 2: expected a prefix and one of"):
-        read_annotations(queue)
+        verdicts(queue, page)
     queue.write_text(queue.read_text().replace("\t\t", "\tmath\t", 1))
-    assert read_annotations(queue).find("https://example.org/about") == ("example.org", "math")
+    assert verdicts(queue, "https://example.org/about") == [("example.org", "math")]
 
 
 def test_labelled_pages(example: Any, tmp_path: Path) -> None:
@@ -207,7 +217,7 @@ def test_corpus_shard(example: Any, tmp_path: Path) -> None:
 
 
 def test_removals(example: Any) -> None:
-    (row,) = pages.contaminations(example("removals.jsonl")).values()
+    (row,) = rows(example("removals.jsonl"))
     assert row.keys() == {"id", "url", "removed"} | {field.name for field in fields(Match)}
 
 

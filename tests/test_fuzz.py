@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from conftest import ROOT
 
+from pipeline.common.database import database
 from pipeline.common.identity import Digests, digest_of
 from pipeline.common.overlays import DEFAULTS, read_config, read_yaml
 from pipeline.common.shards import write_table
@@ -23,10 +24,10 @@ from pipeline.config.evaluate import BenchmarkNode
 from pipeline.config.rl import RewardWeights
 from pipeline.config.root import Config, ConfigError, validated
 from pipeline.config.tokens import MixtureNode, TokensSection
-from pipeline.corpus.annotations import read_annotations
 from pipeline.corpus.lists import Survivors, read_urls
 from pipeline.corpus.out_of_distribution import read_set
 from pipeline.crawl import dedup, extract
+from pipeline.crawl.annotations import add_annotations
 from pipeline.crawl.index import read_index
 from pipeline.crawl.sources import expand
 from pipeline.evaluate import grade, score
@@ -130,6 +131,11 @@ def bench(path: Path) -> None:
         json.dumps(item.labels), item.text.encode(), item.id.encode()
 
 
+def annotated(path: Path) -> None:
+    with database(path.parent / "join", {}) as joins:
+        add_annotations(joins, "annotations", path)
+
+
 READERS = {
     "benchmark.jsonl": bench,
     "benchmark.yaml": lambda path: validated(BenchmarkNode, read_yaml(path), "benchmarks.mine"),
@@ -142,7 +148,7 @@ READERS = {
     "index.jsonl": lambda path: read_index(str(path)),
     "seed_urls.txt": read_urls,
     "opt_out.txt": read_urls,
-    "annotations.tsv": lambda path: read_annotations(path).find("https://example.org/algebra/rings.html"),
+    "annotations.tsv": annotated,
     "labels.jsonl": lambda path: pages_by_scope(Run("mine", {}, {"truth": [path]})),
     "rollouts.jsonl": read_groups,
     "step_labels.jsonl": lambda path: read_labels([str(path)]),
@@ -301,7 +307,7 @@ def test_damaged_fine_tuning_rows(tmp_path: Path) -> None:
 
 def test_damaged_out_of_distribution_sets(tmp_path: Path) -> None:
     write_table(tmp_path / "duplicates.parquet", [], dedup.DUPLICATES)
-    survivors = Survivors(tmp_path)
+    survivors = Survivors(tmp_path, tmp_path, {})
     file = tmp_path / "out_of_distribution.jsonl"
     reading(
         "out_of_distribution.jsonl",

@@ -9,6 +9,11 @@ class LaunchSection(Section):
     """Machine facts of all stages. Cluster resources (GPUs, memory, time) are set in `workflow/profiles`."""
 
     threads: int = key(1, "CPU threads of one training, sampling or evaluation process", ge=1)
+    join_memory: float = key(
+        1.0,
+        "corpus, decontaminate: main memory of a join of tables; what does not fit waits on disk; GB",
+        gt=0,
+    )
     ranks: int = key(1, "training processes on one machine: one per GPU, 1 on a laptop", ge=1)
     micro_batch: int = key(
         8, "packed sequences that one rank holds in memory at once; the global batch does not change", ge=1

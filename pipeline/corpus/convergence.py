@@ -4,15 +4,15 @@ and results pass through unchanged.
 
 import json
 import shutil
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from pipeline.common.shards import read_table, write_table
+from pipeline.common.database import Database, parquet, save
 from pipeline.common.stage import InputError, Stage
+from pipeline.corpus.candidates import RANKED
 
 KEPT = pa.schema(
     [
@@ -28,57 +28,49 @@ KEPT = pa.schema(
 )
 
 
-@dataclass
-class Kept:
-    """What an iteration keeps, and what of it the previous one did not; `threshold`: its lowest score."""
-
-    pages: int = 0
-    tokens: int = 0
-    threshold: float | None = None
-    new_pages: int = 0
-    new_tokens: int = 0
-    hosts: set[str] = field(default_factory=set)
-
-    def add(self, row: dict[str, Any], is_new: bool) -> None:
-        self.pages += 1
-        self.tokens += row["tokens"]
-        self.threshold = row["score"]
-        self.new_pages += is_new
-        self.new_tokens += row["tokens"] * is_new
-        self.hosts.add(row["host"])
+LEAST = "SELECT min(score) FROM (SELECT score FROM candidates ORDER BY score DESC LIMIT $size)"
+KEEP = f"""
+CREATE OR REPLACE TABLE kept AS
+SELECT *, row_number() OVER () AS rank
+FROM (SELECT * FROM candidates WHERE score >= $least {RANKED} LIMIT $size)
+"""
+COMPARED = """
+CREATE VIEW compared AS SELECT kept.*, previous.iteration AS before FROM kept LEFT JOIN previous USING (id)
+"""
+CHANGES = """
+SELECT count(*), coalesce(sum(tokens), 0)::BIGINT, min(score), count(*) FILTER (before IS NULL),
+    coalesce(sum(tokens) FILTER (before IS NULL), 0)::BIGINT,
+    (SELECT count(DISTINCT host) FROM kept WHERE host NOT IN (SELECT host FROM previous))
+FROM compared
+"""
 
 
-def write_kept(
-    path: Path, pages: Iterable[pa.RecordBatch], previous: Path | None, iteration: int
-) -> tuple[Kept, dict[str, Any]]:
-    """Write `pages`, which are in rank order; returns what they are and how they differ from `previous`, the
-    folder of the previous selection.
+def keep(database: Database, size: int) -> None:
+    """Create `kept`: the first `size` candidates in rank order, and their `rank`, from 1."""
+    ((least,),) = database.execute(LEAST, {"size": size}).fetchall()  # so that no others are sorted whole
+    database.execute(KEEP, {"size": size, "least": least})
 
-    A page's `iteration` is the first of the consecutive iterations that kept it. Memory grows with the pages
-    that the previous iteration kept, not with the pool.
+
+def write_kept(path: Path, database: Database, previous: Path | None, iteration: int) -> dict[str, Any]:
+    """Write `kept` in rank order; returns what it is and how it differs from `previous`, the folder of the
+    previous selection.
+
+    A page's `iteration` is the first of the consecutive iterations that kept it.
     """
-    before: dict[str, int] = {}
-    hosts: set[str] = set()
-    if previous is not None:
-        table = read_table(previous / "kept.parquet", ["id", "host", "iteration"])
-        before = dict(zip(table["id"].to_pylist(), table["iteration"].to_pylist(), strict=True))
-        hosts = set(table["host"].to_pylist())
-    kept = Kept()
-
-    def rows() -> Iterator[dict[str, Any]]:
-        for batch in pages:
-            for row in batch.to_pylist():
-                kept.add(row, row["id"] not in before)
-                columns = {name: row[name] for name in KEPT.names if name in row}
-                yield columns | {"rank": kept.pages, "iteration": before.get(row["id"], iteration)}
-
-    write_table(path, rows(), KEPT)
-    overlap = round(1 - kept.new_pages / kept.pages, 6) if previous is not None and kept.pages else None
-    return kept, {
-        "overlap_with_previous": overlap,
-        "marginal_pages": kept.new_pages,
-        "marginal_tokens": kept.new_tokens,
-        "new_hosts": len(kept.hosts - hosts),
+    nothing = "(SELECT id, host, 0 AS iteration FROM kept LIMIT 0)"
+    earlier = parquet(previous / "kept.parquet") if previous else nothing
+    database.execute(f"CREATE VIEW previous AS SELECT id, host, iteration FROM {earlier}")
+    database.execute(COMPARED)
+    columns = ", ".join([*KEPT.names[:-1], f"coalesce(before, {iteration}) AS iteration"])
+    save(path, database.execute(f"SELECT {columns} FROM compared ORDER BY rank"), KEPT)
+    ((pages, tokens, least, new, new_tokens, hosts),) = database.execute(CHANGES).fetchall()
+    return {
+        "kept_tokens": tokens,
+        "threshold": least,
+        "overlap_with_previous": round(1 - new / pages, 6) if previous is not None and pages else None,
+        "marginal_pages": new,
+        "marginal_tokens": new_tokens,
+        "new_hosts": hosts,
     }
 
 

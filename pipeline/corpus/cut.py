@@ -9,49 +9,42 @@ import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from pipeline.common.database import ROWS, Database
 from pipeline.common.shards import read_table
 from pipeline.common.stage import InputError
 from pipeline.config.corpus import CorpusSection
-from pipeline.corpus.candidates import candidates
-from pipeline.corpus.ranking import Ranking
+from pipeline.corpus.candidates import RANKED
 
 Scores = NDArray[np.float64]
 
 
-def cut(ranking: Ranking, train: Path, config: CorpusSection, iteration: int) -> int:
+def cut(database: Database, train: Path, config: CorpusSection, iteration: int) -> int:
     """How many of the candidates are kept, as `corpus.cut` says; `train`: the trained classifier's folder.
 
     Raises InputError for a cut by precision without held-out pages.
     """
-    scores = (batch["score"].to_numpy() for batch in candidates(ranking))
     match config.cut:
         case "tokens":
-            tokens = (batch["tokens"].to_numpy() for batch in candidates(ranking))
-            return within_budget(tokens, config, iteration)
+            return within_budget(database, config, iteration)
         case "score":
-            return sum(int((part >= config.threshold).sum()) for part in scores)
+            count = "SELECT count(*) FROM candidates WHERE score >= ?"
+            return int(database.execute(count, [config.threshold]).fetchall()[0][0])
     if not (train / "held_out.parquet").exists():
         raise InputError(
             "corpus.cut: `precision` is estimated on held-out pages: set corpus.folds to 2 or more"
         )
     table = read_table(train / "held_out.parquet", ["math", "score"])
-    return at_precision(scores, table.filter(pc.invert(table["math"]))["score"].to_numpy(), config.precision)
+    other = table.filter(pc.invert(table["math"]))["score"].to_numpy()
+    batches = database.execute("SELECT score FROM candidates").fetch_record_batch(ROWS)
+    return at_precision((batch["score"].to_numpy() for batch in batches), other, config.precision)
 
 
-def within_budget(batches: Iterable[NDArray[np.int64]], config: CorpusSection, iteration: int) -> int:
-    """How many of the top pages fit into the token budget of an iteration (counted from 1); `batches`: the
-    pages' tokens, in rank order.
-    """
+def within_budget(database: Database, config: CorpusSection, iteration: int) -> int:
+    """How many of the top candidates fit into the token budget of an iteration (counted from 1)."""
     budget = config.budget_tokens[min(iteration, len(config.budget_tokens)) - 1]
-    size = used = 0
-    for tokens in batches:
-        ends = used + np.cumsum(tokens)
-        fit = int(np.searchsorted(ends, budget, side="right"))
-        size += fit
-        if fit < len(tokens):
-            break
-        used = int(ends[-1])
-    return size
+    ranked = f"SELECT tokens FROM candidates {RANKED}"  # a window without an order takes rows as they come
+    used = f"SELECT sum(tokens) OVER (ROWS UNBOUNDED PRECEDING) AS used FROM ({ranked})"
+    return int(database.execute(f"SELECT count(*) FROM ({used}) WHERE used <= ?", [budget]).fetchall()[0][0])
 
 
 def expected_precision(
@@ -67,7 +60,7 @@ def expected_precision(
 
 def at_precision(batches: Iterable[Scores], other: Scores, target: float) -> int:
     """The largest number of top pages whose estimated precision is at least `target`; `batches` are the
-    pages' scores, `other` (M,) those of held-out negatives.
+    pages' scores in any order, `other` (M,) those of held-out negatives.
 
     Fixed-point iteration from zero positives: each cut gives an estimate of the pool's mathematical pages,
     which gives the next cut. If cuts repeat in a cycle, the smallest of the cycle counts. Between two

@@ -5,32 +5,64 @@ The paper calls a domain (pages of one base URL) mathematical if more than 10 % 
 Here a lower confidence bound of that share must be above 10 %, so that one page of three by chance does not
 count. Domains are hosts and, if configured, directories of their paths, since large hosts hold mathematics
 under a few paths only.
+
+The queries read `kept` and the tables of `candidates.py`. Pages that a reviewer rejected are never kept and
+say nothing about the rest of their domain; those whose owner opted out do not even teach.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from math import sqrt
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any
 
+import pyarrow as pa
+
+from pipeline.common.database import Database
 from pipeline.config.corpus import CorpusSection
-from pipeline.corpus.annotations import Annotations
+from pipeline.corpus.candidates import OPT_OUT
 
 REVIEW_SAMPLES = 3
-
-
-@dataclass(frozen=True)
-class PoolPage:
-    """A scored page of the pool. `key`: the normalised URL that stands for it; `rejected`: a reviewer found
-    that it is not mathematical, so it is never kept and says nothing about the rest of its domain.
-    """
-
-    url: str
-    key: str
-    kept: bool
-    rejected: bool = False
+# domains_of(key, depth): the domains of a normalised URL, its host and its first `depth` directories.
+MACROS = """
+CREATE OR REPLACE MACRO parts(key) AS string_split(split_part(key, '?', 1), '/');
+CREATE OR REPLACE MACRO domains_of(key, depth) AS list_transform(
+    range(1, greatest(1, least(depth + 1, len(parts(key)) - 1)) + 1),
+    lambda length: array_to_string(parts(key)[:length], '/'));
+"""
+JUDGE = """
+WITH collected AS (
+    SELECT domain, count(*) AS kept
+    FROM (SELECT unnest(domains_of(key, $depth)) AS domain FROM kept) GROUP BY domain),
+total AS (
+    SELECT domain, count(*) AS pages
+    FROM (SELECT unnest(domains_of(key, $depth)) AS domain FROM candidates)
+    WHERE domain IN (SELECT domain FROM collected) GROUP BY domain)
+SELECT domain, pages, kept FROM collected JOIN total USING (domain) ORDER BY kept DESC, domain
+"""
+LEARN = """
+CREATE OR REPLACE TABLE learnt AS
+SELECT url, prefix, verdict = 'math' AS math
+FROM reviewed JOIN pages USING (id)
+WHERE key NOT IN (SELECT key FROM known) AND id NOT IN (SELECT id FROM opted_out)
+AND CASE verdict
+    WHEN 'math' THEN ($all OR id NOT IN (SELECT id FROM kept))
+        AND list_has_any(domains_of(key, $depth), (SELECT coalesce(list(domain), []) FROM mathematical))
+    ELSE $all END
+"""
+REVIEW = """
+WITH unreviewed AS (
+    SELECT unnest(domains_of(key, $depth)) AS domain, id, url, score, tie
+    FROM pages WHERE id NOT IN (SELECT id FROM reviewed) AND id NOT IN (SELECT id FROM opted_out)),
+places AS (
+    SELECT domain, url, share, id IN (SELECT id FROM kept) AS kept, {score: -score, tie: tie, id: id} AS place
+    FROM unreviewed JOIN mathematical USING (domain))
+SELECT domain || '/' AS prefix, share, count(*) AS pages, count(*) FILTER (kept) AS kept,
+    coalesce(min_by(url, place, $samples) FILTER (NOT kept), []) AS others,
+    coalesce(min_by(url, place, $samples) FILTER (kept), []) AS own
+FROM places GROUP BY domain, share
+"""
 
 
 @dataclass(frozen=True)
@@ -51,34 +83,6 @@ class Domain:
 
 
 @dataclass
-class Unreviewed:
-    """The pages of a mathematical domain that nobody has reviewed: how many, how many of them are kept, and
-    the first ones of either kind.
-    """
-
-    share: float
-    pages: int = 0
-    kept: int = 0
-    samples: dict[bool, list[str]] = field(default_factory=lambda: {False: [], True: []})
-
-    def add(self, page: PoolPage) -> None:
-        self.pages += 1
-        self.kept += page.kept
-        if len(self.samples[page.kept]) < REVIEW_SAMPLES:
-            self.samples[page.kept].append(page.url)
-
-    def row(self, name: str) -> dict[str, str | int]:
-        """The line of the queue; pages that were not kept are shown first."""
-        return {
-            "prefix": f"{name}/",
-            "expected": round((self.pages - self.kept) * self.share),
-            "pages": self.pages,
-            "kept": self.kept,
-            "samples": " ".join([*self.samples[False], *self.samples[True]][:REVIEW_SAMPLES]),
-        }
-
-
-@dataclass
 class Growth:
     """What reviewed prefixes of mathematical domains add: URLs for the seed and for the reviewed negatives,
     and their number by prefix.
@@ -87,15 +91,6 @@ class Growth:
     seed: list[str] = field(default_factory=list)
     not_math: list[str] = field(default_factory=list)
     prefixes: Counter[str] = field(default_factory=Counter)
-
-
-def domains_of(key: str, depth: int) -> Iterator[str]:
-    """The domains of a normalised URL: its host and its first `depth` directories."""
-    parts = key.partition("?")[0].split("/")
-    for length in range(1, min(depth + 1, len(parts) - 1) + 1):
-        yield "/".join(parts[:length])
-    if len(parts) == 1:
-        yield parts[0]
 
 
 def lower_bound(kept: int, pages: int, confidence: float) -> float:
@@ -108,67 +103,56 @@ def lower_bound(kept: int, pages: int, confidence: float) -> float:
     return max(0.0, (centre - z * spread) / (1 + z * z / pages))
 
 
-def judge(pages: Iterable[PoolPage], config: CorpusSection) -> list[Domain]:
-    """All domains with a kept page, most kept first."""
-    total, collected = Counter[str](), Counter[str]()
-    for page in pages:
-        for name in domains_of(page.key, config.domain_depth) if not page.rejected else ():
-            total[name] += 1
-            collected[name] += page.kept
+def judge(database: Database, config: CorpusSection) -> list[Domain]:
+    """All domains with a kept page, most kept first; creates `mathematical` (domain, share)."""
+    database.execute(MACROS)
     domains = []
-    for name, kept in collected.items():
-        if kept:
-            bound = lower_bound(kept, total[name], config.domain_confidence)
-            math = bound > config.domain_share and total[name] >= config.domain_pages
-            domains.append(
-                Domain(name, total[name], kept, round(kept / total[name], 4), round(bound, 4), math)
-            )
-    return sorted(domains, key=lambda domain: (-domain.kept, domain.domain))
+    for name, pages, kept in database.execute(JUDGE, {"depth": config.domain_depth}).fetchall():
+        bound = lower_bound(kept, pages, config.domain_confidence)
+        math = bound > config.domain_share and pages >= config.domain_pages
+        domains.append(Domain(name, pages, kept, round(kept / pages, 4), round(bound, 4), math))
+    found = [{"domain": domain.domain, "share": domain.share} for domain in domains if domain.math]
+    schema = pa.schema([("domain", pa.string()), ("share", pa.float64())])
+    database.register("found", pa.Table.from_pylist(found, schema))
+    database.execute("CREATE OR REPLACE TABLE mathematical AS SELECT * FROM found")
+    database.execute(
+        f"CREATE OR REPLACE VIEW opted_out AS SELECT id FROM excluded WHERE reason = '{OPT_OUT}'"
+    )
+    return domains
 
 
-def learn(
-    pages: Iterable[PoolPage],
-    domains: list[Domain],
-    annotations: Annotations,
-    known: set[str],
-    config: CorpusSection,
-) -> Growth:
+def learn(database: Database, known: set[str], config: CorpusSection) -> Growth:
     """Pages of mathematical domains under reviewed prefixes, as `reviewed` says; `known`: keys of pages
-    already listed.
+    already listed. `judge` comes first.
     """
-    mathematical = {domain.domain for domain in domains if domain.math}
-    growth = Growth()
-    for page in pages:
-        found = annotations.find(page.url)
-        if found is None or page.key in known:
-            continue
-        prefix, verdict = found
-        domain = set(domains_of(page.key, config.domain_depth))
-        if verdict == "math" and domain & mathematical and (config.reviewed == "all" or not page.kept):
-            growth.seed.append(page.url)
-        elif verdict == "not_math" and config.reviewed == "all":
-            growth.not_math.append(page.url)
-        else:
-            continue
-        growth.prefixes[prefix] += 1
-    return growth
+    database.register("known", pa.table([pa.array(known, pa.string())], ["key"]))
+    database.execute(LEARN, {"depth": config.domain_depth, "all": config.reviewed == "all"})
+    seed, not_math = (
+        [url for (url,) in database.execute(f"SELECT url FROM learnt WHERE {which} ORDER BY url").fetchall()]
+        for which in ("math", "NOT math")
+    )
+    prefixes = database.execute("SELECT prefix, count(*) FROM learnt GROUP BY prefix").fetchall()
+    return Growth(seed, not_math, Counter(dict(prefixes)))
 
 
-def review_queue(
-    pages: Iterable[PoolPage], domains: list[Domain], annotations: Annotations, depth: int
-) -> list[dict[str, str | int]]:
-    """Mathematical domains with pages that nobody has reviewed, best expected yield first.
+def review_queue(database: Database, config: CorpusSection) -> list[dict[str, str | int]]:
+    """Mathematical domains with pages that nobody has reviewed, best expected yield first. `judge` comes
+    first.
 
     The yield is the number of pages not yet collected times the share that was: what a verdict may add to
-    the seed.
+    the seed. Pages that were not kept are shown first.
     """
-    unreviewed = {domain.domain: Unreviewed(domain.share) for domain in domains if domain.math}
-    for page in pages:
-        if annotations.find(page.url) is None:
-            for name in domains_of(page.key, depth):
-                if name in unreviewed:
-                    unreviewed[name].add(page)
-    rows = [found.row(name) for name, found in unreviewed.items() if found.pages]
+    values = {"depth": config.domain_depth, "samples": REVIEW_SAMPLES}
+    rows = [
+        {
+            "prefix": prefix,
+            "expected": round((pages - kept) * share),
+            "pages": pages,
+            "kept": kept,
+            "samples": " ".join([*others, *own][:REVIEW_SAMPLES]),
+        }
+        for prefix, share, pages, kept, others, own in database.execute(REVIEW, values).fetchall()
+    ]
     return sorted(rows, key=lambda row: (-int(row["expected"]), -int(row["pages"]), str(row["prefix"])))
 
 

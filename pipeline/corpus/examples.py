@@ -6,8 +6,11 @@ kept.
 """
 
 import hashlib
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from itertools import chain
+from multiprocessing import get_context
 from pathlib import Path
 
 from pipeline.common.shards import read_documents, read_table, shard_paths
@@ -15,6 +18,7 @@ from pipeline.common.stage import InputError, Stage
 from pipeline.config.corpus import CorpusSection
 from pipeline.corpus.lists import Survivors, current_urls
 from pipeline.corpus.normalise import normalise
+from pipeline.crawl.urls import normalise_url
 
 
 @dataclass(frozen=True)
@@ -28,34 +32,76 @@ class LabelledPage:
     language: str | None = None
 
 
-def labelled_pages(
-    pool: Path,
-    survivors: Survivors,
-    math: set[str],
-    other: set[str],
-    everything: bool = False,
-    without: Collection[str] = (),
-) -> Iterator[LabelledPage]:
-    """The pages of the pool whose keys are in `math` (positives) or `other` (negatives); with `everything`,
-    all remaining pages as negatives, too; no page whose key is in `without`.
+WANTED: "Wanted"  # of this process and of those forked from it
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which pages of the pool are labelled, by their keys: those of `math` are positives, those of `other`
+    negatives, with `everything` all remaining ones, too, except those whose URL is in `kept`. None is in
+    `without`. At most so many of either class as `most` says: those whose URLs have the lowest hashes.
     """
-    for shard in shard_paths(pool / "pool"):
+
+    math: Collection[str]
+    other: Collection[str]
+    everything: bool = False
+    kept: Collection[str] = ()
+    without: Collection[str] = ()
+    most: tuple[int, int] | None = None  # negatives, positives
+    seed: int = 0
+
+    def sampled(self, pages: Iterable[LabelledPage]) -> list[LabelledPage]:
+        """The positives, then the negatives, as many as are wanted, in the order of a hash of the URL; all
+        pages as they come where no number is given.
+        """
+        if self.most is None:
+            return list(pages)
+        classes: dict[bool, list[LabelledPage]] = {True: [], False: []}
+        for page in pages:
+            classes[page.math].append(page)
+            if len(classes[page.math]) > 2 * self.most[page.math]:
+                classes[page.math] = self._lowest(classes[page.math], page.math)
+        return [page for math, found in classes.items() for page in self._lowest(found, math)]
+
+    def _lowest(self, pages: list[LabelledPage], math: bool) -> list[LabelledPage]:
+        def place(page: LabelledPage) -> bytes:
+            return hashlib.blake2b(f"{self.seed}:{page.url}".encode()).digest()
+
+        return sorted(pages, key=place)[: self.most[math]]
+
+
+def share(wanted: Wanted) -> None:
+    """Keep what `of_shard` uses; forked processes share its memory."""
+    global WANTED
+    WANTED = wanted
+
+
+def of_shard(shard: Path) -> list[LabelledPage]:
+    """The wanted pages of one shard."""
+
+    def found() -> Iterator[LabelledPage]:
         for document in read_documents(shard):
             url, host = document.metadata["url"], document.metadata["host"]
-            key = survivors.key(url)
-            if key not in without and (everything or key in math or key in other):
-                language = document.metadata.get("language")
-                yield LabelledPage(url, host, normalise(document.text), key in math, language)
+            key = normalise_url(url)
+            math = key in WANTED.math
+            rest = key in WANTED.other or WANTED.everything
+            if key not in WANTED.without and (math or (rest and url not in WANTED.kept)):
+                yield LabelledPage(url, host, document.text, math, document.metadata.get("language"))
+
+    return [replace(page, text=normalise(page.text)) for page in WANTED.sampled(found())]
 
 
-def sampled(pages: list[LabelledPage], most: int, seed: int) -> list[LabelledPage]:
-    """At most `most` pages: those whose URLs have the lowest hashes."""
-    return sorted(pages, key=lambda page: hashlib.blake2b(f"{seed}:{page.url}".encode()).digest())[:most]
+def labelled_pages(pool: Path, wanted: Wanted, processes: int) -> list[LabelledPage]:
+    """The wanted pages of the pool; `processes` shards are read at a time."""
+    shards = shard_paths(pool / "pool")
+    with ProcessPoolExecutor(processes, get_context("fork"), share, (wanted,)) as workers:
+        return wanted.sampled(chain.from_iterable(workers.map(of_shard, shards)))
 
 
 def training_pages(stage: Stage[CorpusSection], survivors: Survivors, unseen: set[str]) -> list[LabelledPage]:
     """Positives and negatives, at most as many as the configuration says, without the pages whose keys are
-    in `unseen`. At most twice as many are in memory. Raises InputError if a list has no page in the pool.
+    in `unseen`. At most twice as many are in memory, of each process. Raises InputError if a list has no
+    page in the pool.
     """
     config = stage.config
     lists = ("seed_urls", "background_urls", "not_math_urls")
@@ -64,15 +110,10 @@ def training_pages(stage: Stage[CorpusSection], survivors: Survivors, unseen: se
     kept: set[str] = set()
     if from_pool and "previous" in stage.inputs:
         kept = set(read_table(stage.input("previous") / "kept.parquet", ["url"])["url"].to_pylist())
-    most = {True: config.positives, False: config.negatives}
-    chosen: dict[bool, list[LabelledPage]] = {True: [], False: []}
-    pool, other = stage.input("pool"), background | rejected
-    for page in labelled_pages(pool, survivors, math, other, from_pool, unseen):
-        if page.math or page.url not in kept:
-            chosen[page.math].append(page)
-        if len(chosen[page.math]) > 2 * most[page.math]:
-            chosen[page.math] = sampled(chosen[page.math], most[page.math], config.seed)
+    most = config.negatives, config.positives
+    wanted = Wanted(math, background | rejected, from_pool, kept, unseen, most, config.seed)
+    pages = labelled_pages(stage.input("pool"), wanted, stage.launch.get("threads", 1))
     for name, is_math in (("seed_urls", True), ("background_urls", False)):
-        if not chosen[is_math]:
+        if not any(page.math == is_math for page in pages):
             raise InputError(f"corpus.{name}: none of its URLs is a page of the pool")
-    return [page for is_math in chosen for page in sampled(chosen[is_math], most[is_math], config.seed)]
+    return pages

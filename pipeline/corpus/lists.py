@@ -2,8 +2,11 @@
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
-from pipeline.common.shards import read_table
+import pyarrow as pa
+
+from pipeline.common.database import ROWS, database, parquet
 from pipeline.common.stage import InputError, Stage
 from pipeline.config.corpus import CorpusSection
 from pipeline.crawl.urls import normalise_url
@@ -34,22 +37,32 @@ def write_urls(folder: Path, name: str, urls: Iterable[str]) -> None:
     (folder / f"{name}.txt").write_text("".join(f"{url}\n" for url in urls))
 
 
-class Survivors:
-    """Which page of the pool a URL means: the page itself or the one kept of its duplicates.
+# The host of a usual address without `www.`, as its normalised URL begins; empty for all other addresses.
+HOST = (
+    r"regexp_extract(lower(url), '^https?://(?:www\.)?([a-z0-9.-]*[a-z0-9])(?::[0-9]{1,4})?(?:[/?#]|$)', 1)"
+)
+NEAR = f"""
+SELECT url, duplicate_of_url FROM duplicates
+WHERE {HOST} = '' OR {HOST} IN (SELECT regexp_extract(key, '^[^:/?]*') FROM given)
+"""
 
-    `pool`: result of deduplication.
+
+class Survivors:
+    """Which pages of the pool URLs mean: the pages themselves or those kept of their duplicates.
+
+    `pool`: result of deduplication; `work`: a folder for joins that outgrow memory, `launch`: how they run.
     """
 
-    def __init__(self, pool: Path) -> None:
-        table = read_table(pool / "duplicates.parquet", ["url", "duplicate_of_url"])
-        pairs = zip(*(column.to_pylist() for column in table.columns), strict=True)
-        self._kept = {normalise_url(url): normalise_url(kept) for url, kept in pairs}
-
-    def key(self, url: str) -> str:
-        """The normalised URL of the page that stands for `url` in the pool."""
-        url = normalise_url(url)
-        return self._kept.get(url, url)
+    def __init__(self, pool: Path, work: Path, launch: dict[str, Any]) -> None:
+        self._duplicates, self._work, self._launch = pool / "duplicates.parquet", work / "join", launch
 
     def keys(self, urls: Iterable[str]) -> set[str]:
-        """The keys of several URLs."""
-        return set(map(self.key, urls))
+        """The normalised URLs of the pages that stand for `urls` in the pool."""
+        given, kept = set(map(normalise_url, urls)), {}
+        with database(self._work, self._launch) as joins:
+            joins.register("given", pa.table([pa.array(given, pa.string())], ["key"]))
+            joins.execute(f"CREATE VIEW duplicates AS SELECT * FROM {parquet(self._duplicates)}")
+            for batch in joins.execute(NEAR).fetch_record_batch(ROWS):  # few: of the same hosts
+                found = zip(*(column.to_pylist() for column in batch.columns), strict=True)
+                kept |= {key: page for url, page in found if (key := normalise_url(url)) in given}
+        return {normalise_url(kept[key]) if key in kept else key for key in given}

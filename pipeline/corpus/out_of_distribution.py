@@ -10,7 +10,7 @@ from typing import Any
 
 from pipeline.common.rows import read_rows
 from pipeline.common.stage import InputError
-from pipeline.corpus.examples import LabelledPage, labelled_pages
+from pipeline.corpus.examples import LabelledPage, Wanted, labelled_pages
 from pipeline.corpus.lists import Survivors
 from pipeline.corpus.measures import measures
 from pipeline.corpus.normalise import normalise
@@ -31,6 +31,7 @@ class LabelledSet:
 def read_set(sources: list[str], name: str, survivors: Survivors) -> LabelledSet:
     """Read rows with `label` and `text` or `url`; those labelled unsure are left out. Raises InputError."""
     found = LabelledSet()
+    urls: dict[bool, list[str]] = {True: [], False: []}
     for source in sources:
         for place, row in read_rows(source):
             if row.get("label") not in LABELS or not (row.get("text") or row.get("url")):
@@ -46,7 +47,8 @@ def read_set(sources: list[str], name: str, survivors: Survivors) -> LabelledSet
                 text = normalise(row["text"])
                 found.texts.append(LabelledPage(url, host, text, math, row.get("language")))
             else:
-                found.keys[math].add(survivors.key(row["url"]))
+                urls[math].append(row["url"])
+    found.keys = {math: survivors.keys(given) if given else set() for math, given in urls.items()}
     return found
 
 
@@ -62,14 +64,14 @@ def keys_of(sets: dict[str, LabelledSet]) -> set[str]:
 
 
 def measure_sets(
-    sets: dict[str, LabelledSet], pool: Path, survivors: Survivors, score: PageScorer, threshold: float
+    sets: dict[str, LabelledSet], pool: Path, processes: int, score: PageScorer, threshold: float
 ) -> dict[str, dict[str, Any]]:
     """Measures of each set at the threshold of the held-out pages. Raises InputError for an empty set."""
     found = {}
     for name, given in sets.items():
         pages = list(given.texts)
         if any(given.keys.values()):
-            pages += labelled_pages(pool, survivors, given.keys[True], given.keys[False])
+            pages += labelled_pages(pool, Wanted(given.keys[True], given.keys[False]), processes)
         if not pages:
             raise InputError(f"corpus.out_of_distribution.{name}: none of its URLs is a page of the pool")
         found[name] = measures(pages, [score(page.text) for page in pages], threshold)

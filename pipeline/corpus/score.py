@@ -1,7 +1,7 @@
 """Score a shard of the pool (paper section 2.1, step 2): every page gets its log-odds of being mathematical.
 
 No page is dropped here. `tie`, a hash of the page's id, orders pages of equal score the same way in every
-run.
+run; `key`, the normalised URL, tells its domains.
 """
 
 from collections.abc import Iterator
@@ -23,6 +23,7 @@ from pipeline.corpus.classifier import load
 from pipeline.corpus.convergence import converged_before, pass_through
 from pipeline.corpus.normalise import normalise
 from pipeline.corpus.scorer import PageScorer
+from pipeline.crawl.urls import normalise_url
 
 PART = 256  # pages that go to a worker at once
 SCORER: PageScorer  # of this process and, whatever the model's size, of those forked from it
@@ -35,6 +36,7 @@ SCORES = pa.schema(
         ("score", pa.float64()),
         ("tie", pa.uint64()),
         ("tokens", pa.int64()),
+        ("key", pa.string()),
     ]
 )
 
@@ -69,6 +71,7 @@ def rows(shard: Path, label: str, workers: int) -> Iterator[dict[str, Any]]:
                     "score": score,
                     "tie": int.from_bytes(blake2b(document.id.encode(), digest_size=8).digest(), "big"),
                     "tokens": tokens,
+                    "key": normalise_url(document.metadata["url"]),
                 }
             bar.update(len(group))
 

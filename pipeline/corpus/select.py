@@ -11,15 +11,16 @@ has reviewed; `metrics.json`.
 """
 
 import json
-from shutil import rmtree
+from itertools import chain
+from pathlib import Path
 from typing import Any
 
+from pipeline.common.database import database
 from pipeline.common.manifest import write_json
 from pipeline.common.stage import Counts, Stage, run_stage
 from pipeline.config.corpus import CorpusSection
-from pipeline.corpus.annotations import Annotations, read_annotations
-from pipeline.corpus.candidates import candidates, pool_pages, rank_pool, top, write_excluded
-from pipeline.corpus.convergence import converged_before, pass_through, write_kept
+from pipeline.corpus.candidates import add_pages, write_excluded
+from pipeline.corpus.convergence import converged_before, keep, pass_through, write_kept
 from pipeline.corpus.cut import cut
 from pipeline.corpus.domains import judge, learn, review_queue, write_review
 from pipeline.corpus.lists import GROWN, Survivors, current_urls, write_urls
@@ -30,37 +31,34 @@ PASSED_ON = ("kept.parquet", "excluded.parquet", "review.tsv", *(f"{name}.txt" f
 
 def select(stage: Stage[CorpusSection], iteration: int) -> dict[str, Any]:
     """Write kept pages, lists and review queue; returns the metrics."""
-    config, survivors, train = stage.config, Survivors(stage.input("pool")), stage.input("train")
-    annotations = Annotations({})
-    if stage.inputs.get("annotations"):
-        annotations = read_annotations(stage.input("annotations"))
-    ranking = rank_pool(stage, survivors, annotations)
-    excluded = write_excluded(stage.partial / "excluded.parquet", ranking)
-    size = cut(ranking, train, config, iteration)
-    previous = stage.input("previous") if "previous" in stage.inputs else None
-    kept, changes = write_kept(
-        stage.partial / "kept.parquet", top(candidates(ranking), size), previous, iteration
-    )
-    domains = judge(pool_pages(ranking, size), config)
+    config, train = stage.config, stage.input("train")
     lists = {name: current_urls(stage, name) for name in GROWN}
-    known = {key for urls in lists.values() for key in survivors.keys(urls)}
-    growth = learn(pool_pages(ranking, size), domains, annotations, known, config)
+    known = Survivors(stage.input("pool"), stage.work, stage.launch).keys(chain(*lists.values()))
+    previous = stage.input("previous") if "previous" in stage.inputs else None
+    scores = [Path(path) / "scores.parquet" for path in stage.inputs["score"]]
+    annotations = [Path(path) for path in stage.inputs.get("annotations", [])]
+    opted_out = current_urls(stage, "opt_out")
+    with database(stage.work / "join", stage.launch) as joins:
+        add_pages(joins, scores, annotations, opted_out)
+        excluded = write_excluded(stage.partial / "excluded.parquet", joins)
+        size = cut(joins, train, config, iteration)
+        keep(joins, size)
+        changes = write_kept(stage.partial / "kept.parquet", joins, previous, iteration)
+        domains = judge(joins, config)
+        growth = learn(joins, known, config)
+        write_review(stage.partial / "review.tsv", review_queue(joins, config))
+        ((pages,),) = joins.execute("SELECT count(*) FROM pages").fetchall()
     for (name, urls), added in zip(lists.items(), (growth.seed, growth.not_math), strict=True):
-        write_urls(stage.partial, name, [*urls, *sorted(added)])
-    queue = review_queue(pool_pages(ranking, size), domains, annotations, config.domain_depth)
-    write_review(stage.partial / "review.tsv", queue)
-    rmtree(stage.work / "ranking")
+        write_urls(stage.partial, name, [*urls, *added])
     trained = json.loads((train / "train.json").read_text())
     return changes | {
         "iteration": iteration,
         "seed_pages": len(lists["seed_urls"]),
         "seed_growth": len(growth.seed),
         "not_math_growth": len(growth.not_math),
-        "pool_pages": ranking.pages,
+        "pool_pages": pages,
         "excluded_pages": excluded,
         "kept_pages": size,
-        "kept_tokens": kept.tokens,
-        "threshold": kept.threshold,
         **{name: trained[name] for name in TRAINED},
         "domains": [domain.row() for domain in domains],
         "prefixes_used": [

@@ -65,8 +65,8 @@ def run(stage: Stage[CorpusSection]) -> Counts:
         raise InputError(
             "corpus.folds: one part leaves nothing to train on; 0 switches it off, else 2 or more"
         )
-    pool = stage.input("pool")
-    survivors = Survivors(pool)
+    pool, processes = stage.input("pool"), stage.launch.get("threads", 1)
+    survivors = Survivors(pool, stage.work, stage.launch)
     sets = read_sets(stage.inputs, survivors)
     pages = training_pages(stage, survivors, keys_of(sets))
     config = scaled(stage.config, len(pages))
@@ -83,7 +83,7 @@ def run(stage: Stage[CorpusSection]) -> Counts:
         "normaliser": VERSION,
         "settings": settings(config),
         "held_out": held_out,
-        "out_of_distribution": measure_sets(sets, pool, survivors, PageScorer(model), threshold),
+        "out_of_distribution": measure_sets(sets, pool, processes, PageScorer(model), threshold),
     }
     write_json(stage.partial / "train.json", notes | details)
     return notes

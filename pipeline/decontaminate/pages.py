@@ -3,16 +3,12 @@
 Inputs: `extract` (all shards), `dedup`, `score` (the last iteration's), `select` (the last), `decontaminate`.
 """
 
-import json
-from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
-from pipeline.common.shards import read_table, write_table
-from pipeline.common.stage import Counts, Stage, run_stage
+from pipeline.common.database import Database, database, parquet, save
+from pipeline.common.stage import Counts, InputError, Stage, run_stage
 from pipeline.config.decontaminate import DecontaminateSection
 
 PAGES = pa.schema(
@@ -30,72 +26,75 @@ PAGES = pa.schema(
         ("contaminated_by", pa.string()),
     ]
 )
-ById = dict[str, dict[str, Any]]
+# The first line of each page counts; the columns are named, because an empty file has none.
+REMOVED = """
+SELECT id, min_by({{'rule': rule, 'removed': removed, 'item': benchmark || '/' || item}}, line) AS match
+FROM (SELECT *, row_number() OVER () AS line
+    FROM read_json('{path}', format = 'newline_delimited', columns = {{
+        id: 'VARCHAR', benchmark: 'VARCHAR', item: 'VARCHAR', rule: 'VARCHAR', removed: 'VARCHAR'}}))
+GROUP BY id
+"""
+FATES = """
+CREATE VIEW fates AS
+SELECT records.* EXCLUDE (status, reason), scores.score AS found, kept.iteration, duplicates.duplicate_of_url,
+    match, records.reason AS rejected, duplicates.kind, excluded.reason AS excluded,
+    CASE WHEN records.status = 'rejected' THEN 'rejected'
+        WHEN kind IS NOT NULL THEN 'duplicate'
+        WHEN excluded.reason IS NOT NULL THEN 'excluded'
+        WHEN kept.id IS NULL THEN 'below_cut'
+        WHEN match.removed = 'page' THEN 'contaminated'
+        ELSE 'kept' END AS status
+FROM records LEFT JOIN duplicates USING (id) LEFT JOIN excluded USING (id) LEFT JOIN kept USING (id)
+    LEFT JOIN scores USING (id) LEFT JOIN removed USING (id)
+"""
+ROWS = """
+SELECT url, warc_file, "offset", digest, language, status,
+    CASE status WHEN 'rejected' THEN rejected WHEN 'duplicate' THEN kind WHEN 'excluded' THEN excluded
+        WHEN 'below_cut' THEN 'score' WHEN 'contaminated' THEN match.rule
+        ELSE CASE WHEN match IS NOT NULL THEN 'segments removed' END END AS reason,
+    CASE WHEN status IN ('below_cut', 'contaminated', 'kept') THEN found END AS score,
+    CASE WHEN status IN ('contaminated', 'kept') THEN iteration END AS iteration,
+    CASE status WHEN 'duplicate' THEN duplicate_of_url END AS duplicate_of,
+    CASE WHEN status IN ('contaminated', 'kept') THEN match.item END AS contaminated_by
+FROM fates JOIN shards USING (filename) ORDER BY shard, file_row_number
+"""
 
 
-def by_id(path: Path) -> ById:
-    return {row["id"]: row for row in read_table(path).to_pylist()}
-
-
-def contaminations(path: Path) -> ById:
-    """The first removal line of each page."""
-    found: ById = {}
-    for line in path.read_text().splitlines():
-        row = json.loads(line)
-        found.setdefault(row["id"], row)
-    return found
-
-
-def fate(
-    page: dict[str, Any], duplicates: ById, excluded: ById, kept: ById, removed: ById, scores: ById
-) -> dict[str, Any]:
-    """Status and reason of a page, and the columns that go with its status."""
-    identity = page["id"]
-    if page["status"] == "rejected":
-        return {"status": "rejected", "reason": page["reason"]}
-    if identity in duplicates:
-        duplicate = duplicates[identity]
-        return {
-            "status": "duplicate",
-            "reason": duplicate["kind"],
-            "duplicate_of": duplicate["duplicate_of_url"],
-        }
-    if identity in excluded:  # whatever its score
-        return {"status": "excluded", "reason": excluded[identity]["reason"]}
-    found = {"score": scores[identity]["score"]}
-    if identity not in kept:
-        return found | {"status": "below_cut", "reason": "score"}
-    found |= {"iteration": kept[identity]["iteration"]}
-    if identity in removed:
-        match = removed[identity]
-        found |= {"contaminated_by": f"{match['benchmark']}/{match['item']}"}
-        if match["removed"] == "segment":
-            return found | {"status": "kept", "reason": "segments removed"}
-        return found | {"status": "contaminated", "reason": match["rule"]}
-    return found | {"status": "kept"}
+def add_tables(joins: Database, stage: Stage[DecontaminateSection]) -> None:
+    """Create a view of each input, and `shards`, the order of the extraction shards."""
+    select, records = stage.input("select"), [f"{path}/records.parquet" for path in stage.inputs["extract"]]
+    scores = [Path(path) / "scores.parquet" for path in stage.inputs["score"]]
+    removals = str(stage.input("decontaminate") / "removals.jsonl").replace("'", "''")
+    order = pa.table([records, range(len(records))], ["filename", "shard"])
+    joins.register("shards", order)
+    for name, source in {
+        "records": f"SELECT * FROM {parquet(*map(Path, records), filename=True, file_row_number=True)}",
+        "duplicates": f"SELECT * FROM {parquet(stage.input('dedup') / 'duplicates.parquet')}",
+        "excluded": f"SELECT * FROM {parquet(select / 'excluded.parquet')}",
+        "kept": f"SELECT * FROM {parquet(select / 'kept.parquet')}",
+        "scores": f"SELECT id, score FROM {parquet(*scores)}",
+        "removed": REMOVED.format(path=removals),
+    }.items():
+        joins.execute(f"CREATE VIEW {name} AS {source}")
+    joins.execute(FATES)
 
 
 def run(stage: Stage[DecontaminateSection]) -> Counts:
     """Write `pages.parquet`; returns pages by status."""
-    scores: ById = {}
-    for path in stage.inputs["score"]:
-        scores |= by_id(Path(path) / "scores.parquet")
-    kept = by_id(stage.input("select") / "kept.parquet")
-    excluded = by_id(stage.input("select") / "excluded.parquet")
-    duplicates = by_id(stage.input("dedup") / "duplicates.parquet")
-    removed = contaminations(stage.input("decontaminate") / "removals.jsonl")
-    counts: Counter[str] = Counter()
-
-    def rows() -> Iterator[dict[str, Any]]:
-        for path in stage.inputs["extract"]:
-            for page in read_table(Path(path) / "records.parquet").to_pylist():
-                row = {name: page.get(name) for name in PAGES.names}
-                row |= fate(page, duplicates, excluded, kept, removed, scores)
-                counts[row["status"]] += 1
-                yield row
-
-    total = write_table(stage.partial / "pages.parquet", rows(), PAGES)
-    return {"pages": total} | dict(sorted(counts.items()))
+    path = stage.partial / "pages.parquet"
+    with database(stage.work / "join", stage.launch) as joins:
+        add_tables(joins, stage)
+        total = save(path, joins.execute(ROWS), PAGES)
+        joins.execute(f"CREATE VIEW pages AS SELECT * FROM {parquet(path)}")
+        unscored = (
+            "SELECT url FROM pages WHERE status IN ('below_cut', 'kept', 'contaminated') AND score IS NULL"
+        )
+        if found := joins.execute(f"{unscored} LIMIT 1").fetchall():
+            raise InputError(
+                f"--input score: has no score of {found[0][0]}; give all shards of the last iteration"
+            )
+        counts = "SELECT status, count(*) FROM pages GROUP BY status ORDER BY status"
+        return {"pages": total} | dict(joins.execute(counts).fetchall())
 
 
 if __name__ == "__main__":
