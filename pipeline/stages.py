@@ -85,6 +85,7 @@ STAGES = (
         "Decontamination",
         "decontaminate:DecontaminateSection",
         (
+            Program("decontaminate_clean", "decontaminate/clean-{shard}", "pipeline.decontaminate.clean"),
             Program("decontaminate_corpus", "decontaminate/corpus", "pipeline.decontaminate"),
             Program("decontaminate_pages", "decontaminate/pages", "pipeline.decontaminate.pages"),
         ),

@@ -9,11 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 from datatrove.data import Document
-from killing import survives_kills
+from killing import bytes_of, survives_kills
 
 from pipeline.common.rows import read_rows
 from pipeline.common.shards import DocumentWriter, read_documents
+from pipeline.common.stage import run_stage
+from pipeline.config.decontaminate import DecontaminateSection
 from pipeline.crawl.grams import grams, runs
+from pipeline.decontaminate import __main__ as decontaminate
+from pipeline.decontaminate import clean
 from pipeline.decontaminate.ngrams import BenchmarkIndex
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -183,6 +187,35 @@ def test_the_program_alone_removes_the_page_or_only_its_paragraph_and_says_why(p
             == "Natalia sold clips to 48 of her friends in April"
         )
         assert "pages share 10 words" in (pages / "out/card.md").read_text()
+
+
+def cleaned(pages: Path, shard: int) -> list[str]:
+    """Command line of the program for one shard."""
+    command = [
+        sys.executable,
+        "-m",
+        "pipeline.decontaminate.clean",
+        "--output",
+        str(pages / f"clean-{shard}"),
+    ]
+    inputs = f"shard={pages}/pages/{shard:04d}.jsonl.zst", f"benchmark.bench={pages}/bench.jsonl"
+    return [*command, "--input", inputs[0], "--input", inputs[1]]
+
+
+def test_shards_cleaned_each_by_itself_give_the_bytes_of_one_program_for_all(pages: Path) -> None:
+    subprocess.run(stage(pages), cwd=ROOT, check=True, capture_output=True)
+    together = bytes_of(pages / "out")
+    moments = ["partial/log.jsonl"]
+    survives_kills(cleaned(pages, 1), pages / "clean-1", pages / ".clean-1.work", moments)
+    run_stage("decontaminate", DecontaminateSection, clean.run, cleaned(pages, 0)[3:])
+    shards = (word for shard in (0, 1) for word in ("--input", f"cleaned={pages}/clean-{shard}"))
+    command = ["--input", f"pool={pages}/pages", "--output", str(pages / "gathered"), *shards]
+    run_stage("decontaminate", DecontaminateSection, decontaminate.run, command)
+    apart = bytes_of(pages / "gathered")
+    assert apart.keys() == together.keys() and len(together) == 5
+    assert {name for name in apart if apart[name] != together[name]} == {"manifest.json"}
+    counts = (json.loads(found["manifest.json"])["counts"] for found in (apart, together))
+    assert next(counts) == next(counts)
 
 
 def test_a_killed_run_leaves_nothing_and_the_next_one_gives_the_same_bytes(pages: Path) -> None:

@@ -271,8 +271,15 @@ class Graph:
         section = self.config.sections["decontaminate"]
         select = Result(f"corpus/iteration-{self.config.sections['corpus'].iterations}/select")
         names = section.benchmarks if section.benchmarks is not None else list(self.config.benchmarks)
-        inputs = [("pool", Result("crawl/dedup")), ("select", select), *self._benchmark_files(names)]
-        # The inputs name the benchmarks, so the key says nothing more: null and a list of all are the same.
+        cleaned = []
+        for shard in range(self.config.sections["crawl"].pool_shards):
+            name = f"decontaminate/clean-{shard:04d}"
+            given = Result("crawl/dedup", f"pool/{shard:04d}.jsonl.zst")
+            inputs = [("shard", given), ("select", select), *self._benchmark_files(names)]
+            # The inputs name the benchmarks, so the key says no more: null and a list of all are the same.
+            self._add(name, "pipeline.decontaminate.clean", section, inputs, ("benchmarks",))
+            cleaned.append(("cleaned", Result(name)))
+        inputs = [("pool", Result("crawl/dedup")), ("select", select), *cleaned]
         self._add("decontaminate/corpus", "pipeline.decontaminate", section, inputs, ("benchmarks",))
         extracts = [("extract", Result(name)) for name in self.names("crawl") if "extract" in name]
         scores = [

@@ -26,6 +26,16 @@ class Composition:
     cut: int = 0  # pages that lost paragraphs
     by: dict[str, Counter[str]] = field(default_factory=lambda: {name: Counter() for name in COLUMNS})
 
+    @classmethod
+    def read(cls, fields: dict[str, Any]) -> "Composition":
+        """The counts that `fields` gave."""
+        by = {name: Counter(counts) for name, counts in fields["by"].items()}
+        return cls(**(fields | {"by": by}))
+
+    def fields(self) -> dict[str, Any]:
+        """The counts for JSON."""
+        return vars(self) | {"by": {name: dict(counts) for name, counts in self.by.items()}}
+
     def add(self, page: Document) -> None:
         self.pages += 1
         self.characters += len(page.text)

@@ -1,0 +1,133 @@
+"""Clean one shard of the pool: its kept pages without those that hold a benchmark text (paper section 2.1).
+
+Inputs: `shard`; `select`, folder with `kept.parquet` (without it all pages are taken); `benchmark.<name>` as
+of `pipeline.decontaminate`, which puts the shards together.
+
+Outputs: `pages.jsonl.zst` (none without a page), `log.jsonl` (lines of `removals.jsonl`), `summary.json`.
+"""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from datatrove.data import Document
+
+from pipeline.common.manifest import write_json
+from pipeline.common.progress import Progress
+from pipeline.common.rows import read_rows
+from pipeline.common.shards import DocumentWriter, read_documents
+from pipeline.common.stage import Counts, InputError, Stage, run_stage
+from pipeline.config.decontaminate import DecontaminateSection
+from pipeline.decontaminate.card import Composition
+from pipeline.decontaminate.ngrams import BenchmarkIndex, Match
+
+PREFIX = "benchmark."
+QUESTIONS, ANSWERS = ("question", "problem"), ("answer", "solution", "solution_plain")
+KEPT = ("score", "rank", "iteration", "tokens")  # columns of selection that are added to a page
+Row = dict[str, Any]
+
+
+@dataclass
+class Cleaned:
+    """What cleaning a shard found: pages seen, runs of the benchmarks, lines of the log, what stays."""
+
+    seen: int
+    runs: int
+    log: list[Row]
+    composition: Composition
+
+
+def build_index(stage: Stage[DecontaminateSection]) -> BenchmarkIndex:
+    """Questions, answers and solutions of all given benchmarks."""
+    index = BenchmarkIndex(stage.config.ngram, stage.config.shortest)
+    for name in sorted(key for key in stage.inputs if key.startswith(PREFIX)):
+        for source in stage.inputs[name]:
+            for number, (place, row) in enumerate(read_rows(source)):
+                if not any(row.get(field) for field in QUESTIONS):
+                    raise InputError(f"{place}: a benchmark row needs `question` or `problem`")
+                for field in (*QUESTIONS, *ANSWERS):
+                    if row.get(field):
+                        item = str(row.get("id", number))
+                        index.add(name.removeprefix(PREFIX), item, str(row[field]), field in QUESTIONS)
+    index.build()
+    return index
+
+
+def without(text: str, matches: list[Match]) -> str:
+    """`text` without the lines that any of the shared runs touches."""
+    lines, place = [], 0
+    for line in text.split("\n"):
+        end = place + len(line)
+        if not any(place < match.run[1] and match.run[0] < end for match in matches):
+            lines.append(line)
+        place = end + 1
+    return "\n".join(lines).strip()
+
+
+def clean(document: Document, matches: list[Match], config: DecontaminateSection) -> Document | None:
+    """The page as it stays in the corpus, or None if it is removed."""
+    if not matches:
+        return document
+    if config.remove == "page":
+        return None
+    document.text = without(document.text, matches)
+    document.metadata["segments_removed"] = True
+    return document if document.text else None
+
+
+def kept_pages(select: Path, shard: str) -> dict[str, Row]:
+    """Columns that selection adds to the kept pages of a shard, by id. Raises InputError."""
+    path = select / "kept.parquet"
+    try:
+        table = pq.read_table(path, columns=["id", *KEPT], filters=[("shard", "=", shard)])
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(f"{path}: not a readable Parquet file ({error})") from error
+    return {row["id"]: {name: row[name] for name in KEPT} for row in table.to_pylist()}
+
+
+def clean_shard(
+    shard: Path, select: Path | None, target: Path, index: BenchmarkIndex, config: DecontaminateSection
+) -> Cleaned:
+    """Write the clean pages of a shard to `target`, which appears only if there is one."""
+    kept = kept_pages(select, shard.name) if select else None
+    found = Cleaned(0, len(index), [], Composition())
+    with DocumentWriter(target) as writer:
+        for document in read_documents(shard) if kept != {} else ():
+            if kept is not None:
+                if document.id not in kept:
+                    continue
+                document.metadata |= kept[document.id]
+            found.seen += 1
+            matches = index.matches(document.text)
+            head = {"id": document.id, "url": document.metadata.get("url")}
+            page = clean(document, matches, config)
+            removed = {"removed": "page" if page is None else "segment"}
+            found.log += [head | asdict(match) | removed for match in matches]
+            if page is not None:
+                writer.write(page)
+                found.composition.add(page)
+    if not writer.count:
+        target.unlink()
+    return found
+
+
+def run(stage: Stage[DecontaminateSection]) -> Counts:
+    """Write the shard's clean pages, log and summary."""
+    index, shard = build_index(stage), stage.input("shard")
+    select = stage.input("select") if "select" in stage.inputs else None
+    with Progress(f"decontaminate {stage.instance}", None, unit="page") as bar:
+        found = clean_shard(shard, select, stage.partial / "pages.jsonl.zst", index, stage.config)
+        bar.update(found.seen)
+    with (stage.partial / "log.jsonl").open("w") as log:
+        log.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in found.log)
+    summary = {"shard": shard.name, "runs": found.runs, "seen": found.seen}
+    write_json(stage.partial / "summary.json", summary | {"composition": found.composition.fields()})
+    stage.counter("decontaminate.searched_pages", found.seen)
+    return {"kept": found.seen, "clean": found.composition.pages}
+
+
+if __name__ == "__main__":
+    run_stage("decontaminate", DecontaminateSection, run)
