@@ -62,6 +62,7 @@ STAGES = (
         "Crawl",
         "crawl:CrawlSection",
         (
+            Program("crawl_lookup", "crawl/lookup", "pipeline.crawl.lookup", "crawl:LookupSection"),
             Program("crawl_extract", "crawl/extract-{shard}", "pipeline.crawl.extract"),
             Program("crawl_sign", "crawl/sign-{shard}", "pipeline.crawl.sign"),
             Program("crawl_exact", "crawl/exact", "pipeline.crawl.exact"),

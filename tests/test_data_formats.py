@@ -286,5 +286,10 @@ def test_configuration_for_pages_of_ones_own(example: Any) -> None:
     assert config.sections["crawl"].pool_shards == 4 and not config.models
 
 
+def test_a_configuration_that_looks_pages_up(example: Any) -> None:
+    lookup = Config(read_config([DEFAULTS, example("lookup.yaml")])).sections["crawl"].lookup
+    assert len(lookup.index) == 2 and lookup.tables == 100 and lookup.mime[0] == "text/html"
+
+
 def test_log_of_rl(example: Any) -> None:
     assert [row["step"] for row in read_lines(example("evaluation.jsonl"))] == [0, 20]

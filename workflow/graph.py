@@ -171,7 +171,7 @@ class Graph:
 
     def _crawl(self) -> None:
         section = self.config.sections["crawl"]
-        files = self._warc_files(section)
+        files = [*self._warc_files(section), *self._looked_up(section)]
         if not files:
             return
         size = section.files_per_shard
@@ -218,6 +218,24 @@ class Graph:
         except InputError as error:
             raise ConfigError(f"config key crawl.warc: {error}") from error
 
+    def _looked_up(self, section: Any) -> list[Result]:
+        """The range tables of what is looked up in an index; their WARC files are below `base_url`."""
+        lookup = section.lookup
+        if not lookup.index:
+            return []
+        from pipeline.crawl.lookup import index_files  # the database is slow to import, and few runs look up
+
+        listed = ("urls", "hosts", "prefixes")
+        try:
+            inputs: Inputs = [("index", file) for file in index_files(lookup.index, section.base_url)]
+        except InputError as error:
+            raise ConfigError(f"config key crawl.lookup.index: {error}") from error
+        for name in listed:
+            where = f"crawl.lookup.{name}"
+            inputs += [(name, source) for source in self._sources(getattr(lookup, name), where)]
+        self._add("crawl/lookup", "pipeline.crawl.lookup", lookup, inputs, ("index", *listed))
+        return [Result("crawl/lookup", f"ranges/{number:04d}.parquet") for number in range(lookup.tables)]
+
     def _corpus(self) -> None:
         if "crawl/dedup" not in self.nodes:
             return
@@ -229,6 +247,10 @@ class Graph:
         ]
         for iteration in range(1, section.iterations + 1):
             self._iteration(iteration, section, lists)
+
+    def _pool_shards(self) -> range:
+        """Numbers of the shards of the pool."""
+        return range(sum(name.startswith("crawl/filter-") for name in self.nodes))
 
     def _iteration(self, iteration: int, section: Any, lists: Inputs) -> None:
         unhashed = ("iterations", "seed_urls", "background_urls", "annotations", "opt_out", UNSEEN)
@@ -243,7 +265,7 @@ class Graph:
         taught = [pair for pair in lists if pair[0] not in ("annotations", "opt_out")]
         inputs = [pool, *taught, *unseen, *before]
         self._add(f"{here}/train", "pipeline.corpus.train", section, inputs, unhashed)
-        shards = range(sum(name.startswith("crawl/filter-") for name in self.nodes))
+        shards = self._pool_shards()
         for shard in shards:
             name = f"score-{shard:04d}"
             inputs = [trained, ("shard", Result("crawl/dedup", f"pool/{shard:04d}.jsonl.zst")), *before]
@@ -272,7 +294,7 @@ class Graph:
         select = Result(f"corpus/iteration-{self.config.sections['corpus'].iterations}/select")
         names = section.benchmarks if section.benchmarks is not None else list(self.config.benchmarks)
         cleaned = []
-        for shard in range(self.config.sections["crawl"].pool_shards):
+        for shard in self._pool_shards():
             name = f"decontaminate/clean-{shard:04d}"
             given = Result("crawl/dedup", f"pool/{shard:04d}.jsonl.zst")
             inputs = [("shard", given), ("select", select), *self._benchmark_files(names)]

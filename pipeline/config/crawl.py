@@ -16,6 +16,30 @@ PROGRAM_KEYS = {
 }
 
 
+class LookupSection(Section):
+    """Which pages to look up in Common Crawl's columnar index, so that only their records are read."""
+
+    index: str | list[str] = key(
+        [],
+        "Parquet files of the index: paths, globs, https or s3 addresses, lists of them, or dumps"
+        " (CC-MAIN-2024-10); empty: nothing is looked up",
+    )
+    urls: str | list[str] = key([], "lists of URLs: one a line, or Parquet with a column url")
+    hosts: str | list[str] = key(
+        [], "lists of hosts, one a line; a registered domain (stackexchange.com) stands for all its hosts"
+    )
+    prefixes: str | list[str] = key(
+        [], "files of reviewed prefixes, as corpus.annotations; pages under those with the verdict math"
+    )
+    mime: list[str] = key(
+        ["text/html", "application/xhtml+xml"], "detected media types of the records; empty: any"
+    )
+    languages: list[str] = key(
+        [], "a record must hold one of these languages (ISO-639-3: eng, zho); empty: any"
+    )
+    tables: int = key(1, "range tables written; each is read like a WARC file", ge=1)
+
+
 class CrawlSection(Section):
     """From WARC files to deduplicated pages (paper section 2.1, which gives no settings for this)."""
 
@@ -25,6 +49,7 @@ class CrawlSection(Section):
         " Common Crawl dump (CC-MAIN-2024-10, CC-MAIN-2024-10/wet), or indexes that name single records by"
         " url, filename, offset and length (*.parquet, *.cdxj[.gz], *.jsonl[.gz])",
     )
+    lookup: LookupSection = key(LookupSection(), "records looked up in an index, beside the files of `warc`")
     base_url: str = key(
         "https://data.commoncrawl.org/", "prefix of the relative paths in a list, as in Common Crawl's lists"
     )

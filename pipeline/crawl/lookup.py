@@ -1,0 +1,165 @@
+"""Look up pages in Common Crawl's columnar index, so that only their records are downloaded.
+
+Inputs: `index`, Parquet files of the index (local, https or s3, of as many dumps as named); what is wanted,
+at least one of `urls` (lists, one a line, or Parquet with a column `url`), `hosts` (one a line; a registered
+domain such as `stackexchange.com` stands for all its hosts) and `prefixes` (a file of annotations: pages
+under `math` prefixes; the longest prefix decides).
+
+Scheme, `www.`, fragment, a trailing slash and the host's case make no difference. Of several copies of a page
+the newest counts. Outputs: `ranges/*.parquet` (url, filename, offset, length), which `crawl.warc` reads, all
+records of a WARC file in one table; `hosts.parquet`, what was found by host.
+"""
+
+from glob import glob
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from pipeline.common.addresses import is_remote, public
+from pipeline.common.database import Database, database, parquet, save
+from pipeline.common.stage import Counts, InputError, Stage, run_stage
+from pipeline.config.crawl import LookupSection
+from pipeline.crawl.annotations import MACROS, add_annotations, covered
+from pipeline.crawl.sources import DUMP, expand
+from pipeline.crawl.sources import _client as http_client
+
+RANGES = pa.schema(
+    [("url", pa.string()), ("filename", pa.string()), ("offset", pa.int64()), ("length", pa.int64())]
+)
+HOSTS = pa.schema([("host", pa.string()), ("pages", pa.int64()), ("bytes", pa.int64())])
+COLUMNS = [
+    "url",
+    "url_host_name",
+    "url_host_registered_domain",
+    "fetch_time",
+    "fetch_status",
+    "content_mime_detected",
+]
+COLUMNS += ["content_languages", "warc_filename", "warc_record_offset", "warc_record_length"]
+KEYS = """
+CREATE MACRO without_www(place) AS regexp_replace(place, '^www[.]', '');
+CREATE MACRO key(url) AS without_www(place(url));
+"""
+# Hosts are compared first: they are few, and stand in a column of their own that is quick to read.
+WANTED = """
+CREATE TABLE bare_roots AS
+    SELECT root(key) AS host FROM urls UNION SELECT without_www(host) FROM hosts
+    UNION SELECT without_www(root) FROM prefixes WHERE verdict = 'math';
+CREATE TABLE roots AS SELECT host FROM bare_roots UNION ALL SELECT 'www.' || host FROM bare_roots;
+CREATE TABLE near AS
+SELECT url, key(url) AS key, url_host_name AS host, url_host_registered_domain AS domain, fetch_time,
+    warc_filename AS filename, warc_record_offset AS "offset", warc_record_length AS length
+FROM index
+WHERE fetch_status = 200 AND {filters} AND (url_host_name IN (SELECT host FROM roots)
+    OR url_host_registered_domain IN (SELECT host FROM hosts));
+CREATE TABLE found AS
+SELECT * FROM near
+WHERE key IN (SELECT key FROM urls) OR domain IN (SELECT host FROM hosts)
+    OR without_www(host) IN (SELECT without_www(host) FROM hosts)
+    OR url IN (SELECT id FROM ({covered}) WHERE verdict = 'math')
+QUALIFY row_number() OVER (PARTITION BY key ORDER BY fetch_time DESC, filename, "offset") = 1;
+"""
+TABLE = """
+SELECT url, filename, "offset", length FROM found
+WHERE ('0x' || md5(filename)[:8])::UBIGINT % $tables = $number ORDER BY filename, "offset"
+"""
+
+
+def index_files(sources: str | list[str], base_url: str) -> list[str]:
+    """The files of an index that `sources` stand for, in order; a dump stands for its list at `base_url`.
+
+    Raises InputError as `expand` does.
+    """
+    found = []
+    for source in [sources] if isinstance(sources, str) else sources:
+        if DUMP.fullmatch(source):
+            listed = expand([f"{base_url}crawl-data/{source}/cc-index-table.paths.gz"], base_url)
+            found += [file for file in listed if "/subset=warc/" in file]
+        else:  # one by one, because files of different dumps may have the same name
+            local = [] if is_remote(source) else sorted(glob(source, recursive=True))
+            found += [file for path in local or [source] for file in expand([path], base_url)]
+    return found
+
+
+def add_wanted(joins: Database, stage: Stage[LookupSection]) -> None:
+    """Create `urls` (key), `hosts` (host) and `prefixes`. Raises InputError if nothing is given."""
+    if not any(stage.inputs.get(name) for name in ("urls", "hosts", "prefixes")):
+        raise InputError("crawl.lookup: give urls, hosts or prefixes to look up")
+    joins.execute(MACROS + KEYS)
+    joins.execute("CREATE TABLE urls (key VARCHAR); CREATE TABLE hosts (host VARCHAR)")
+    for path in map(Path, stage.inputs.get("urls", [])):
+        rows = parquet(path) if path.suffix == ".parquet" else _lines(path, "url")
+        joins.execute(f"INSERT INTO urls SELECT DISTINCT key(url) FROM {rows}")
+    for path in map(Path, stage.inputs.get("hosts", [])):
+        rows = _lines(path, "host")
+        joins.execute(f"INSERT INTO hosts SELECT DISTINCT lower(root(place(host))) FROM {rows}")
+    add_annotations(joins, "prefixes", *map(Path, stage.inputs.get("prefixes", [])))
+
+
+def _lines(path: Path, column: str) -> str:
+    """SQL that reads a list, one entry a line; `#` starts a comment line."""
+    name = str(path).replace("'", "''")
+    read = f"read_csv('{name}', header = false, delim = '\\x01', quote = '', columns = {{line: 'VARCHAR'}})"
+    return f"(SELECT trim(line) AS {column} FROM {read} WHERE trim(line) <> '' AND line NOT LIKE '#%')"
+
+
+def add_index(joins: Database, files: list[str]) -> set[str]:
+    """Create the view `index`; returns its columns. Raises InputError for files that are no such index."""
+    for protocol in {file.partition("://")[0] for file in files if is_remote(file)}:
+        joins.register_filesystem(_remote(protocol))
+    joins.execute(f"CREATE VIEW index AS SELECT * FROM {parquet(*files, hive_partitioning=True)}")
+    present = {name for name, *_ in joins.execute("DESCRIBE index").fetchall()}
+    if missing := [name for name in COLUMNS if name not in present]:
+        raise InputError(f"{public(files[0])}: no columnar index, it has no column {missing[0]}")
+    return present
+
+
+def _remote(protocol: str) -> Any:
+    """The file system of addresses. Raises InputError if its package is missing."""
+    import fsspec
+
+    try:
+        return fsspec.filesystem(protocol, **({"get_client": http_client} if "http" in protocol else {}))
+    except ImportError as error:
+        raise InputError(f"{protocol}: {error}") from error
+
+
+def filters(config: LookupSection, columns: set[str]) -> str:
+    """SQL of what a record must be, by the section and the columns of the index."""
+    found = []
+    if config.mime:
+        found.append(f"content_mime_detected IN ({_words(config.mime)})")
+    if config.languages:
+        found.append(f"list_has_any(string_split(content_languages, ','), [{_words(config.languages)}])")
+    if "subset" in columns:
+        found.append("subset = 'warc'")  # not the files with redirects, errors and robots.txt
+    return " AND ".join(found or ["true"])
+
+
+def _words(values: list[str]) -> str:
+    return ", ".join("'{}'".format(value.replace("'", "''")) for value in values)
+
+
+def run(stage: Stage[LookupSection]) -> Counts:
+    """Write range tables and host counts; returns pages, hosts and bytes to download."""
+    files = stage.inputs.get("index", [])
+    if not files:
+        raise InputError("crawl.lookup.index: name the Parquet files of an index")
+    with database(stage.work / "join", stage.launch) as joins:
+        add_wanted(joins, stage)
+        columns = add_index(joins, files)
+        under = covered("(SELECT DISTINCT url AS id, url FROM near)", "prefixes")
+        joins.execute(WANTED.format(filters=filters(stage.config, columns), covered=under))
+        for number in range(stage.config.tables):
+            rows = joins.execute(TABLE, {"tables": stage.config.tables, "number": number})
+            save(stage.partial / f"ranges/{number:04d}.parquet", rows, RANGES)
+        counts = "SELECT host, count(*) AS pages, sum(length)::BIGINT AS bytes FROM found GROUP BY host"
+        save(stage.partial / "hosts.parquet", joins.execute(f"{counts} ORDER BY pages DESC, host"), HOSTS)
+        names = ("pages", "hosts", "bytes")
+        total = "SELECT count(*), count(DISTINCT host), coalesce(sum(length), 0)::BIGINT FROM found"
+        return dict(zip(names, joins.execute(total).fetchall()[0], strict=True))
+
+
+if __name__ == "__main__":
+    run_stage("crawl", LookupSection, run)
