@@ -1,7 +1,9 @@
 """Pages looked up in a columnar index: those asked for, each once, and nothing else."""
 
 import datetime
+import gzip
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from crawl_warcs import html, record, write_warc
+from test_crawl_sources import Server, address  # noqa: F401  (a fixture)
 
 from pipeline.common.overlays import DEFAULTS, read_config
 from pipeline.common.shards import read_documents, read_table
@@ -48,7 +51,7 @@ def write_index(folder: Path, rows: list[dict[str, Any]], crawl: str, subset: st
     return path
 
 
-def look_up(folder: Path, index: list[Path], tables: int = 1, **more: Any) -> list[list[tuple[str, int]]]:
+def look_up(folder: Path, index: list[Any], tables: int = 1, **more: Any) -> list[list[tuple[str, int]]]:
     """(file, offset) of each record found, by range table."""
     settings = {name: more.pop(name) for name in ("mime", "languages") if name in more}
     words = ["--output", str(folder / "out"), "--config", json.dumps(settings | {"tables": tables})]
@@ -148,6 +151,28 @@ def test_extraction_reads_what_was_found_and_nothing_else(tmp_path: Path) -> Non
     extract.main([*given, "--config", json.dumps({"base_url": f"{tmp_path}/"})])
     found = [page.metadata["url"] for page in read_documents(tmp_path / "pages/pages.jsonl.zst")]
     assert found == ["http://a.org/1", "http://a.org/4"]
+
+
+def test_the_index_of_a_dump_is_read_from_its_server_through_failing_requests(
+    tmp_path: Path,
+    index: list[Path],
+    address: str,  # noqa: F811
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    dump, part = "CC-MAIN-2024-10", "cc-index/table/subset={}/part-0.gz.parquet"
+    listed = "".join(f"{part.format(subset)}\n" for subset in ("robotstxt", "warc"))
+    Server.files = {f"/crawl-data/{dump}/cc-index-table.paths.gz": gzip.compress(listed.encode())}
+    Server.files[f"/{part.format('warc')}"] = index[0].read_bytes()
+    files = lookup.index_files([dump], address)
+    assert files == [f"{address}{part.format('warc')}"]
+    assert look_up(tmp_path, files, hosts=["b.net"]) == [[("a.warc.gz", n) for n in (4, 5, 6)]]
+    assert len(Server.waits) > 5
+    Server.patient = False
+    with pytest.raises(SystemExit):
+        look_up(tmp_path, files, hosts=["b.net"], tables=2)
+    assert re.search(
+        "^error: .*part-0.gz.parquet: cannot be read.* attempts made", capfd.readouterr().err, re.M
+    )
 
 
 def test_each_table_of_the_key_is_read_by_a_job_of_its_own(tmp_path: Path, index: list[Path]) -> None:

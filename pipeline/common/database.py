@@ -20,6 +20,9 @@ Database = duckdb.DuckDBPyConnection
 ROWS = 65536  # of a batch, and of a row group
 LEAST_MEMORY = 0.2  # GB of each thread, below which DuckDB gives up
 
+# What bad files and too little memory or disk end in; the plain class is that of file systems in Python.
+INPUT = (duckdb.IOException, duckdb.InvalidInputException, duckdb.OutOfMemoryException, duckdb.Error)
+
 
 @contextmanager
 def database(folder: Path, launch: dict[str, Any]) -> Iterator[Database]:
@@ -41,7 +44,9 @@ def database(folder: Path, launch: dict[str, Any]) -> Iterator[Database]:
         with duckdb.connect(config=settings) as connection:
             connection.execute("SET enable_progress_bar = false")
             yield connection
-    except (duckdb.IOException, duckdb.InvalidInputException, duckdb.OutOfMemoryException) as error:
+    except duckdb.Error as error:
+        if type(error) not in INPUT:
+            raise
         raise InputError(f"{str(error).splitlines()[0]} (DuckDB)") from error
     finally:
         rmtree(folder, ignore_errors=True)

@@ -10,19 +10,21 @@ the newest counts. Outputs: `ranges/*.parquet` (url, filename, offset, length), 
 records of a WARC file in one table; `hosts.parquet`, what was found by host.
 """
 
+import io
+from datetime import UTC, datetime
 from glob import glob
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pyarrow as pa
+from fsspec import AbstractFileSystem
 
 from pipeline.common.addresses import is_remote, public
 from pipeline.common.database import Database, database, parquet, save
 from pipeline.common.stage import Counts, InputError, Stage, run_stage
 from pipeline.config.crawl import LookupSection
 from pipeline.crawl.annotations import MACROS, add_annotations, covered
-from pipeline.crawl.sources import DUMP, expand
-from pipeline.crawl.sources import _client as http_client
+from pipeline.crawl.sources import DUMP, LISTS, follow, open_source, read_lines
 
 RANGES = pa.schema(
     [("url", pa.string()), ("filename", pa.string()), ("offset", pa.int64()), ("length", pa.int64())]
@@ -37,6 +39,7 @@ COLUMNS = [
     "content_mime_detected",
 ]
 COLUMNS += ["content_languages", "warc_filename", "warc_record_offset", "warc_record_length"]
+PAGES = "/subset=warc/"  # in the path of a file of pages, not of redirects, errors and robots.txt
 KEYS = """
 CREATE MACRO without_www(place) AS regexp_replace(place, '^www[.]', '');
 CREATE MACRO key(url) AS without_www(place(url));
@@ -69,16 +72,21 @@ WHERE ('0x' || md5(filename)[:8])::UBIGINT % $tables = $number ORDER BY filename
 def index_files(sources: str | list[str], base_url: str) -> list[str]:
     """The files of an index that `sources` stand for, in order; a dump stands for its list at `base_url`.
 
-    Raises InputError as `expand` does.
+    Raises InputError for a list that cannot be read, or no file.
     """
     found = []
     for source in [sources] if isinstance(sources, str) else sources:
         if DUMP.fullmatch(source):
-            listed = expand([f"{base_url}crawl-data/{source}/cc-index-table.paths.gz"], base_url)
-            found += [file for file in listed if "/subset=warc/" in file]
-        else:  # one by one, because files of different dumps may have the same name
-            local = [] if is_remote(source) else sorted(glob(source, recursive=True))
-            found += [file for path in local or [source] for file in expand([path], base_url)]
+            source = f"{base_url}crawl-data/{source}/cc-index-table.paths.gz"
+        if public(source).endswith(LISTS):  # of all subsets; their files have the same names
+            lines = (line.strip() for line in read_lines(source))
+            found += [follow(name, source, base_url) for name in lines if PAGES in name]
+        elif is_remote(source):
+            found.append(source)
+        else:
+            found += sorted(glob(source, recursive=True))
+    if not found:
+        raise InputError(f"{sources}: no such file")
     return found
 
 
@@ -107,7 +115,7 @@ def _lines(path: Path, column: str) -> str:
 def add_index(joins: Database, files: list[str]) -> set[str]:
     """Create the view `index`; returns its columns. Raises InputError for files that are no such index."""
     for protocol in {file.partition("://")[0] for file in files if is_remote(file)}:
-        joins.register_filesystem(_remote(protocol))
+        joins.register_filesystem(Remote(protocol))
     joins.execute(f"CREATE VIEW index AS SELECT * FROM {parquet(*files, hive_partitioning=True)}")
     present = {name for name, *_ in joins.execute("DESCRIBE index").fetchall()}
     if missing := [name for name in COLUMNS if name not in present]:
@@ -115,14 +123,34 @@ def add_index(joins: Database, files: list[str]) -> set[str]:
     return present
 
 
-def _remote(protocol: str) -> Any:
-    """The file system of addresses. Raises InputError if its package is missing."""
-    import fsspec
+class Remote(AbstractFileSystem):
+    """Addresses as DuckDB reads them: in ranges, with the retries of `RemoteFile`."""
 
-    try:
-        return fsspec.filesystem(protocol, **({"get_client": http_client} if "http" in protocol else {}))
-    except ImportError as error:
-        raise InputError(f"{protocol}: {error}") from error
+    cachable = False
+
+    def __init__(self, protocol: str) -> None:
+        super().__init__()
+        self.protocol = protocol
+
+    @classmethod
+    def _strip_protocol(cls, path: str) -> str:
+        return path
+
+    def glob(self, path: str, **_: Any) -> list[str]:
+        """The address itself."""
+        return [path]
+
+    def info(self, path: str, **_: Any) -> dict[str, Any]:
+        """Name and size of a file."""
+        with open_source(path) as file:
+            return {"name": path, "size": file.seek(0, io.SEEK_END), "type": "file"}
+
+    def modified(self, path: str) -> datetime:
+        """DuckDB asks for it; files of an index do not change."""
+        return datetime.fromtimestamp(0, UTC)
+
+    def _open(self, path: str, mode: str = "rb", **_: Any) -> BinaryIO:
+        return open_source(path)
 
 
 def filters(config: LookupSection, columns: set[str]) -> str:
@@ -133,7 +161,7 @@ def filters(config: LookupSection, columns: set[str]) -> str:
     if config.languages:
         found.append(f"list_has_any(string_split(content_languages, ','), [{_words(config.languages)}])")
     if "subset" in columns:
-        found.append("subset = 'warc'")  # not the files with redirects, errors and robots.txt
+        found.append("subset = 'warc'")
     return " AND ".join(found or ["true"])
 
 
