@@ -207,6 +207,10 @@ class Graph:
             pool.append(("filter", self._crawl_program("filter", f"-{number:04d}", inputs)))
         self._crawl_program("dedup", "", pool)
 
+    def _pool_shards(self) -> range:
+        """Numbers of the pool's shards."""
+        return range(sum(name.startswith("crawl/filter-") for name in self.nodes))
+
     def _warc_files(self, section: Any) -> list[str | Result]:
         sources = [section.warc] if isinstance(section.warc, str) else section.warc or []
         if any(source.startswith(MINIWEB) for source in sources):
@@ -243,7 +247,7 @@ class Graph:
         taught = [pair for pair in lists if pair[0] not in ("annotations", "opt_out")]
         inputs = [pool, *taught, *unseen, *before]
         self._add(f"{here}/train", "pipeline.corpus.train", section, inputs, unhashed)
-        shards = range(sum(name.startswith("crawl/filter-") for name in self.nodes))
+        shards = self._pool_shards()
         for shard in shards:
             name = f"score-{shard:04d}"
             inputs = [trained, ("shard", Result("crawl/dedup", f"pool/{shard:04d}.jsonl.zst")), *before]
