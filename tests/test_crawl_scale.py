@@ -18,7 +18,7 @@ from killing import bytes_of
 from pipeline.common.shards import DocumentWriter, read_table
 from pipeline.common.stage import run_stage
 from pipeline.config.crawl import CrawlSection
-from pipeline.crawl import buckets, dedup
+from pipeline.crawl import buckets, dedup, exact, filter
 from pipeline.crawl.buckets import similar_pairs
 from pipeline.crawl.signatures import minhash_config
 from pipeline.crawl.signed import read_signatures, record_file
@@ -167,6 +167,19 @@ assert {{f"s{{n}}:0": f"s{{n - 350}}:0" for n in range(350, 700)}} == found, fou
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr[-3000:]
+
+
+def test_what_is_in_memory_at_once_changes_nothing(
+    pages: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = deduplicate(tmp_path / "whole", pages)
+    for module, name, number in ((buckets, "PAIRS", 2), (buckets, "COMPARED", 50), (buckets, "FILES", 2)):
+        monkeypatch.setattr(module, name, number)
+    monkeypatch.setattr(exact, "RECORDS", 30)
+    monkeypatch.setattr(filter, "ROWS", 3)
+    assert deduplicate(tmp_path / "parts", pages) == found
+    for name in ("pool/0000.jsonl.zst", "duplicates.parquet"):
+        assert (tmp_path / "parts" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
 def test_a_lost_job_runs_again_alone_and_a_later_dump_changes_no_earlier_shard(
