@@ -5,6 +5,7 @@ import gzip
 import io
 import json
 import zlib
+from pathlib import Path
 
 import brotli
 import pytest
@@ -13,6 +14,7 @@ from crawl_warcs import FILLER, WEB, html, program, record, write_warc
 from pipeline.common.shards import read_documents, read_table
 from pipeline.common.stage import InputError
 from pipeline.crawl import bodies, text, warc
+from pipeline.crawl import extract as extract_program
 from pipeline.crawl.language import detect_language
 from pipeline.crawl.warc import ReadCounts, read_pages
 
@@ -260,6 +262,36 @@ def test_a_disk_or_network_that_fails_is_not_taken_for_a_damaged_file(tmp_path, 
     monkeypatch.setattr(warc, "open_source", lambda path: FailingFile((tmp_path / "a.warc.gz").read_bytes()))
     with pytest.raises(type(error)):
         read(tmp_path / "a.warc.gz")
+
+
+@pytest.mark.parametrize("error", [FailingFile.error, OSError(errno.EIO, "Input/output error")])
+def test_a_file_that_fails_is_named_and_read_again_alone(tmp_path, monkeypatch, capsys, error):
+    """In a job of three files; the others are kept, and the bytes are those of a run without a fault."""
+    files = [tmp_path / f"{name}.warc.gz" for name in "abc"]
+    for file in files:
+        write_warc(file, [record(f"http://{file.name}/{n}", html(f"Page {n}.")) for n in range(20)])
+    words = [part for file in files for part in ("--warc", str(file))]
+    extract_program.main([*words, "--output", str(tmp_path / "whole")])
+    monkeypatch.setattr(FailingFile, "error", error)
+
+    def failing(path):
+        data = Path(path).read_bytes()
+        return FailingFile(data) if path == str(files[1]) else io.BytesIO(data)
+
+    with monkeypatch.context() as broken, pytest.raises(SystemExit) as end:
+        broken.setattr(warc, "open_source", failing)
+        extract_program.main([*words, "--output", str(tmp_path / "out")])
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert end.value.code == 2 and not (tmp_path / "out").exists()
+    assert last.startswith("error: 1 of 3 files failed") and last.count("warc.gz") == 1
+    extract_program.main([*words, "--output", str(tmp_path / "out")])
+    for name in ("pages.jsonl.zst", "records.parquet", "ledger.jsonl"):
+        assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    counters = json.loads((tmp_path / "out/run.json").read_text())["counters"]
+    assert counters == {"fastwarc.records": 20, "resiliparse.pages": 20}, "the third of the pages was left"
+    assert not (tmp_path / ".out.work").exists()
+    ledger = [json.loads(line) for line in (tmp_path / "out/ledger.jsonl").read_text().splitlines()]
+    assert [(line["file"], line["pages"]) for line in ledger] == [(file.name, 20) for file in files]
 
 
 def test_character_sets_are_found_where_headers_lie_or_lack():

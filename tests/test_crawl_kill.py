@@ -23,14 +23,16 @@ def writes_since(moment, path):
 
 def test_a_run_killed_at_random_moments_and_repeated_gives_the_same_bytes(tmp_path):
     formulas = "".join(f"<p>Case {n}: <math><mi>x</mi><mo>=</mo><mn>{n}</mn></math></p>" for n in range(40))
-    pages = (record(f"http://a.org/{n}", html(f"Page {n}. {FILLER}{formulas}")) for n in range(PAGES))
-    write_warc(tmp_path / "a.warc.gz", pages)
-    done = program("extract", "--warc", tmp_path / "a.warc.gz", "--output", tmp_path / "whole")
+    pages = [record(f"http://a.org/{n}", html(f"Page {n}. {FILLER}{formulas}")) for n in range(PAGES)]
+    for number, some in enumerate((pages[:20], pages[20:])):
+        write_warc(tmp_path / f"{number}.warc.gz", some)
+    files = ["--warc", tmp_path / "0.warc.gz", "--warc", tmp_path / "1.warc.gz"]
+    done = program("extract", *files, "--output", tmp_path / "whole")
     assert done.returncode == 0, done.stderr
     expected = [(tmp_path / "whole" / name).read_bytes() for name in FILES]
     output = tmp_path / "out"
-    command = [sys.executable, "-m", "pipeline.crawl.extract", "--warc", tmp_path / "a.warc.gz"]
-    partial = tmp_path / ".out.work/partial/pages.jsonl.zst"
+    command = [sys.executable, "-m", "pipeline.crawl.extract", *files]
+    partial = tmp_path / ".out.work/files/.000001/.pages.jsonl.zst.partial"
     generator, killed = random.Random(), 0
     while killed < 3:
         started = time.time()
@@ -42,7 +44,7 @@ def test_a_run_killed_at_random_moments_and_repeated_gives_the_same_bytes(tmp_pa
         killed += running.wait() == -9
         if output.exists():  # complete, or not there
             assert [(output / name).read_bytes() for name in FILES] == expected
-    done = program("extract", "--warc", tmp_path / "a.warc.gz", "--output", output)
+    done = program("extract", *files, "--output", output)
     assert done.returncode == 0, done.stderr
     assert [(output / name).read_bytes() for name in FILES] == expected
-    assert {path.name for path in tmp_path.iterdir()} == {"a.warc.gz", "whole", "out"}
+    assert {path.name for path in tmp_path.iterdir()} == {"0.warc.gz", "1.warc.gz", "whole", "out"}

@@ -15,13 +15,16 @@ from datatrove.data import Document
 from datatrove.pipeline.dedup.minhash import MinhashDedupBuckets, MinhashDedupCluster
 from killing import bytes_of
 
+from pipeline.common.overlays import DEFAULTS, read_config
 from pipeline.common.shards import DocumentWriter, read_table
 from pipeline.common.stage import run_stage
 from pipeline.config.crawl import CrawlSection
-from pipeline.crawl import buckets, dedup
+from pipeline.config.root import Config, ConfigError
+from pipeline.crawl import buckets, dedup, exact, filter
 from pipeline.crawl.buckets import similar_pairs
 from pipeline.crawl.signatures import minhash_config
 from pipeline.crawl.signed import read_signatures, record_file
+from workflow.graph import Graph, Instance
 
 ROOT = Path(__file__).parents[1]
 SHARDS = 5
@@ -167,6 +170,38 @@ assert {{f"s{{n}}:0": f"s{{n - 350}}:0" for n in range(350, 700)}} == found, fou
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr[-3000:]
+
+
+def test_what_is_in_memory_at_once_changes_nothing(
+    pages: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = deduplicate(tmp_path / "whole", pages)
+    for module, name, number in ((buckets, "PAIRS", 2), (buckets, "COMPARED", 50), (buckets, "FILES", 2)):
+        monkeypatch.setattr(module, name, number)
+    monkeypatch.setattr(exact, "RECORDS", 30)
+    monkeypatch.setattr(filter, "ROWS", 3)
+    assert deduplicate(tmp_path / "parts", pages) == found
+    for name in ("pool/0000.jsonl.zst", "duplicates.parquet"):
+        assert (tmp_path / "parts" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def test_a_file_given_up_changes_its_own_job_only(tmp_path: Path) -> None:
+    files = [f"miniweb:warc/miniweb-{number:05d}.warc.gz" for number in range(4)]
+
+    def nodes(*lost: str) -> dict[str, Instance]:
+        crawl = {"warc": files, "files_per_shard": 2, "lost_files": lost}
+        (tmp_path / "lost.yaml").write_text(json.dumps({"crawl": crawl}))
+        return Graph(
+            Config(read_config([DEFAULTS, ROOT / "configs/demo.yaml", tmp_path / "lost.yaml"]))
+        ).nodes
+
+    whole, less = nodes(), nodes("miniweb-00001.warc.gz")
+    none = nodes("miniweb-00000.warc.gz", "miniweb-00001.warc.gz")
+    one, two = (name for name in whole if name.startswith("crawl/extract"))
+    assert whole.keys() == less.keys() and whole[two] == less[two] == none[two] and one not in none
+    assert [source.path for _, source in less[one].inputs] == ["warc/miniweb-00000.warc.gz"]
+    with pytest.raises(ConfigError, match="crawl.lost_files: other.gz: no file"):
+        nodes("other.gz")
 
 
 def test_a_lost_job_runs_again_alone_and_a_later_dump_changes_no_earlier_shard(

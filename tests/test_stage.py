@@ -16,7 +16,7 @@ import pytest
 from conftest import on_small_disk
 from crawl_warcs import html, record, write_warc
 
-from pipeline.common.arguments import pack, unpack
+from pipeline.common.arguments import pack, read_inputs, shortened, unpack
 from pipeline.common.manifest import code_files, code_hash, fingerprint
 from pipeline.common.progress import Progress, duration
 from pipeline.common.store import put_in_place
@@ -165,6 +165,17 @@ def test_progress_in_a_log_is_whole_lines_with_speed_and_time_left(
     assert lines[0].startswith("job: 75/100 steps in 0s") and lines[0].endswith("loss 1.5")
     assert lines[1].startswith("job: 100/100 steps")
     assert [duration(seconds) for seconds in (5, 65, 3700)] == ["5s", "1m05s", "1h01m"]
+
+
+def test_inputs_too_long_for_a_command_line_come_from_a_file_in_order(tmp_path: Path) -> None:
+    (tmp_path / "address").write_text("https://host/[0001-0002].gz?key")
+    shards = [("sign", f"results/a/crawl/sign-{number * 7919:08x}/data") for number in range(3000)]
+    words = pack([*shards, ("warc", f"@{tmp_path}/address"), ("score", "a-0001"), ("score", "a-0002")])
+    short = shortened(words, tmp_path / "inputs")
+    assert len(" ".join(short)) < 1000 and read_inputs(short) == read_inputs(words)
+    assert read_inputs(short)["sign"] == [path for _, path in shards]
+    assert read_inputs(short)["warc"] == ["https://host/[0001-0002].gz?key"]
+    assert shortened(words[:10], tmp_path / "none") == words[:10] and not (tmp_path / "none").exists()
 
 
 def test_two_thousand_shards_make_a_short_command_line_and_come_back_in_order() -> None:

@@ -17,7 +17,7 @@ from pipeline.config.crawl import PROGRAM_KEYS, CrawlSection
 from pipeline.config.launch import LaunchSection
 from pipeline.config.root import Config, ConfigError, ModelNode, hint
 from pipeline.config.section import Section
-from pipeline.crawl.sources import expand
+from pipeline.crawl.sources import expand, file_name
 from pipeline.stages import MODEL_STAGES
 
 REMOTE = ("hub:", "http://", "https://", "s3://")
@@ -68,6 +68,10 @@ def _files_name(files: list[str | Result]) -> str:
 def _is_part(source: str | list[str]) -> bool:
     """Whether a benchmark's questions are a part of the run's own word problems."""
     return any(name.startswith("problems:") for name in ([source] if isinstance(source, str) else source))
+
+
+def _name(file: str | Result) -> str:
+    return file_name(file.path if isinstance(file, Result) else file)
 
 
 class Graph:
@@ -176,9 +180,14 @@ class Graph:
             return
         size = section.files_per_shard
         groups = [files[start : start + size] for start in range(0, len(files), size)]
-        shards = [_files_name(group) for group in groups]
-        for shard, group in zip(shards, groups, strict=True):
-            self._crawl_program("extract", f"-{shard}", [("warc", file) for file in group])
+        lost = set(section.lost_files)
+        if unknown := lost - {_name(file) for file in files}:
+            raise ConfigError(f"config key crawl.lost_files: {min(unknown)}: no file of crawl.warc")
+        shards = []
+        for group in groups:
+            if inputs := [("warc", file) for file in group if _name(file) not in lost]:
+                shards.append(_files_name(group))
+                self._crawl_program("extract", f"-{shards[-1]}", inputs)
         self._dedup(section, shards)
 
     def _crawl_program(self, program: str, which: str, inputs: Inputs) -> Result:
@@ -206,6 +215,10 @@ class Graph:
             inputs += [("removed", Result(clusters.node, f"removed/{rank:05d}.parquet")) for rank in part]
             pool.append(("filter", self._crawl_program("filter", f"-{number:04d}", inputs)))
         self._crawl_program("dedup", "", pool)
+
+    def _pool_shards(self) -> range:
+        """Numbers of the pool's shards."""
+        return range(sum(name.startswith("crawl/filter-") for name in self.nodes))
 
     def _warc_files(self, section: Any) -> list[str | Result]:
         sources = [section.warc] if isinstance(section.warc, str) else section.warc or []

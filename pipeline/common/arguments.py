@@ -1,7 +1,9 @@
 """The command line that all stage programs share."""
 
 import argparse
+import hashlib
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any, TypeVar
@@ -32,7 +34,7 @@ def parser(stage: str, section: type[Section], about: str = "") -> argparse.Argu
         action="append",
         default=[],
         metavar="KEY=PATH",
-        help="an input, or KEY=@FILE with its address; may repeat",
+        help="an input, KEY=@FILE with its address, or KEY=@@FILE with a line for each; may repeat",
     )
     place = parser.add_mutually_exclusive_group(required=True)
     place.add_argument("--output", type=Path, help="final folder; appears only when complete")
@@ -81,15 +83,19 @@ def read_inputs(pairs: list[str]) -> dict[str, list[str]]:
         name, separator, path = pair.partition("=")
         if not separator:
             raise InputError(f"--input {pair}: expected KEY=PATH")
-        inputs.setdefault(name, []).extend([_kept(path)] if path.startswith("@") else unpack(path))
+        inputs.setdefault(name, []).extend(_paths(path))
     return inputs
 
 
-def _kept(word: str) -> str:
+def _paths(word: str) -> list[str]:
+    """The paths that a word stands for: a path, `@` and a file with an address, `@@` and a list of words."""
+    if not word.startswith("@"):
+        return unpack(word)
     try:
-        return Path(word[1:]).read_text()
+        text = Path(word.lstrip("@")).read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"--input {word}: not a file with an address ({error})") from error
+    return [path for line in text.splitlines() for path in _paths(line)] if word[1:2] == "@" else [text]
 
 
 def pack(pairs: list[tuple[str, str]]) -> list[str]:
@@ -110,6 +116,27 @@ def pack(pairs: list[tuple[str, str]]) -> list[str]:
             words.append(f"{key}={path}")
             rows = [row]
     return words
+
+
+def shortened(words: list[str], folder: Path, longest: int = 60_000) -> list[str]:
+    """The words, or, for a command line of more than `longest` characters, a list in `folder` for each key:
+    the system takes no argument of 128 KiB, and a shell's command is one.
+    """
+    if sum(map(len, words)) <= longest:
+        return words
+    keys: dict[str, list[str]] = {}
+    for word in words:
+        key, _, path = word.partition("=")
+        keys.setdefault(key, []).append(path)
+    folder.mkdir(parents=True, exist_ok=True)
+    for key, paths in keys.items():
+        text = "\n".join(paths)
+        file = folder / hashlib.sha256(text.encode()).hexdigest()[:16]
+        partial = file.with_suffix(f".{os.getpid()}")
+        partial.write_text(text)
+        partial.rename(file)
+        keys[key] = [f"@@{file}"]
+    return [f"{key}={path}" for key, (path,) in keys.items()]
 
 
 def _follows(one: tuple[str, str, str, str], other: tuple[str, str, str, str]) -> bool:

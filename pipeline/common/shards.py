@@ -41,7 +41,7 @@ class DocumentWriter:
     def __enter__(self) -> Self:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._file = _temporary(self.path).open("wb")
-        self._stream = zstandard.ZstdCompressor(level=ZSTD_LEVEL).stream_writer(self._file, closefd=False)
+        self.stream = zstandard.ZstdCompressor(level=ZSTD_LEVEL).stream_writer(self._file, closefd=False)
         return self
 
     def write(self, document: Document) -> None:
@@ -55,20 +55,28 @@ class DocumentWriter:
         line = orjson.dumps(
             {name: value for name, value in fields.items() if value}, option=orjson.OPT_APPEND_NEWLINE
         )
-        self._stream.write(line)
+        self.stream.write(line)
         self.count += 1
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            self._stream.close()
+            self.stream.close()
         finally:
             self._file.close()
         if kind is None:
             _temporary(self.path).replace(self.path)
         else:
             _temporary(self.path).unlink(missing_ok=True)
+
+
+def join_shards(paths: Iterable[Path], target: Path) -> None:
+    """Write the documents of several shards to one, which appears when it is complete."""
+    with DocumentWriter(target) as writer:
+        for path in paths:
+            with path.open("rb") as file:
+                zstandard.ZstdDecompressor().copy_stream(file, writer.stream)
 
 
 def read_documents(path: Path) -> Iterator[Document]:

@@ -58,6 +58,9 @@ class CrawlSection(Section):
         "WARC files that one extraction job reads, in the order of the list; above 1, list new files last",
         ge=1,
     )
+    lost_files: list[str] = key(
+        [], "names of WARC files that are given up; their jobs keep their other files and all others theirs"
+    )
     pool_shards: int = key(
         1,
         "most shards of the deduplicated pool, each filtered and scored by a job of its own; each comes from"

@@ -27,6 +27,7 @@ from pipeline.crawl.signed import HASH_END, SignedShards
 
 READ_AHEAD = 1000  # signatures that datatrove reads at once from each file
 FILES = 400  # datatrove's stages keep a file or two open for each of its input files
+PAIRS = 1 << 20  # candidate pairs read at once
 COMPARED = 1 << 18  # pages whose signatures are in memory at once
 GROUP = 500  # pages of a group that are compared pair by pair
 Pages = NDArray[np.int64]
@@ -57,6 +58,19 @@ def write_signatures(
         records[np.lexsort(records.T[::-1])].astype("<u4").tofile(place / f"{part:05d}.minhash.sig")
         written += len(records)
     return written
+
+
+def blocks(path: Path) -> Iterator[Pairs]:
+    """The pairs (P, 4) of a `.dups` file in blocks that end where a chain does."""
+    left = np.empty((0, 4), np.uint32)
+    with path.open("rb") as file:
+        while data := file.read(16 * PAIRS):
+            pairs = np.concatenate([left, np.frombuffer(data, "<u4").reshape(-1, 4)])
+            ends = np.flatnonzero((pairs[1:, :2] != pairs[:-1, 2:]).any(axis=1)) + 1
+            end = ends[-1] if len(ends) else 0
+            yield pairs[:end]
+            left = pairs[end:]
+    yield left
 
 
 def chains(pairs: Pairs, parts: Pages) -> Iterator[Pages]:
@@ -117,9 +131,9 @@ def similar_pairs(group: Pages, rows: Pairs, least: float) -> Iterator[Pages]:
 def _verify(found: Path, target: Path, bucket: int, shards: SignedShards, config: CrawlSection) -> int:
     """Keep the similar pairs among a bucket's candidates in the file `found`; returns their number."""
     parts, kept = parts_of(shards), 0
-    pairs = np.fromfile(found, "<u4").reshape(-1, 4)
+    groups = (group for pairs in blocks(found) for group in chains(pairs, parts))
     with target.open("wb") as file:
-        for batch in batches(chains(pairs, parts)):
+        for batch in batches(groups):
             pages = np.unique(np.concatenate(batch))
             rows = shards.signatures(pages, config.buckets * config.hashes_per_bucket)
             rows = np.roll(rows, -bucket * config.hashes_per_bucket, axis=1)  # its own hashes first

@@ -1,18 +1,22 @@
 """WARC or WET files to text pages: the first half of stage `crawl` (paper section 2.1).
 
 Every response record becomes a page in `pages.jsonl.zst` or a rejection with a reason; `records.parquet` has
-one row for each record, in the order of the files. The paper names no extraction method; this one keeps
-formulas as TeX (`text.py`) and all languages, since the paper's corpus is multilingual.
+one row for each record, in the order of the files, and `ledger.jsonl` one line for each file. The paper names
+no extraction method; this one keeps formulas as TeX (`text.py`) and all languages, since the paper's corpus
+is multilingual.
 
 Two forms: as a stage of the workflow (`--input warc=FILE`, may repeat), or alone (`--warc FILE --output
 FOLDER`).
 """
 
 import argparse
+import errno
+import json
 import shutil
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -23,15 +27,16 @@ import pyarrow as pa
 from datatrove.data import Document
 
 from pipeline.common.addresses import public
+from pipeline.common.manifest import write_json
 from pipeline.common.progress import Progress
-from pipeline.common.shards import DocumentWriter, write_table
-from pipeline.common.stage import InputError, Stage, parser, run_stage
+from pipeline.common.shards import DocumentWriter, join_shards, read_batches, write_table
+from pipeline.common.stage import Counts, InputError, Stage, parser, run_stage
 from pipeline.config.crawl import CrawlSection
 from pipeline.crawl.bodies import Unusable, decode_body
 from pipeline.crawl.guard import run_guarded
 from pipeline.crawl.index import is_index, read_indexed_pages
 from pipeline.crawl.language import detect_language
-from pipeline.crawl.sources import expand, open_source
+from pipeline.crawl.sources import expand, file_name, open_source
 from pipeline.crawl.text import clean, decode_text, extract, is_html
 from pipeline.crawl.warc import Page, ReadCounts, read_pages
 
@@ -51,6 +56,8 @@ RECORDS = pa.schema(
         ("reason", pa.string()),
     ]
 )
+PAGES_FILE, RECORDS_FILE, LEDGER = "pages.jsonl.zst", "records.parquet", "ledger.json"
+ROWS = 65536  # of a table in memory
 PAGE_FIELDS = ("warc_file", "offset", "length", "digest", "http_status", "truncated", "charset")
 Row = dict[str, Any]
 
@@ -187,48 +194,86 @@ def kind_of(path: str) -> str:
     return "a zip archive" if start == b"PK\x03\x04" else "another kind of file, or damaged throughout"
 
 
-def run(stage: Stage[CrawlSection]) -> dict[str, int | float | str]:
-    """Extract all pages of the input files; returns counts of records, pages and rejections by reason."""
+def extract_into(path: str, folder: Path, config: CrawlSection, bar: Progress) -> None:
+    """Extract one file; `folder` appears when it is complete. Raises InputError that names the file."""
+    beside, read = folder.with_name(f".{folder.name}"), ReadCounts()
+    shutil.rmtree(beside, ignore_errors=True)
+    tally: Counter[str] = Counter()
+
+    def rows() -> Iterator[Row]:
+        for row, document in extract_file(path, config, read):
+            if document is not None:
+                writer.write(document)
+            tally[row["reason"] or "extracted"] += 1
+            bar.update(1)
+            yield row
+
+    with DocumentWriter(beside / PAGES_FILE) as writer:
+        responses = write_table(beside / RECORDS_FILE, rows(), RECORDS)
+    if not read.records:
+        raise InputError(f"{public(path)}: no WARC record in it, it is {kind_of(path)}")
+    if read.lost_bytes:
+        lost = f"{read.lost_bytes:,} bytes unreadable, {read.breaks} breaks"
+        print(f"warning: {public(path)}: {lost}", file=sys.stderr)
+    line = {
+        "file": file_name(path),
+        **asdict(read),
+        "responses": responses,
+        "pages": tally.pop("extracted", 0),
+    }
+    write_json(beside / LEDGER, line | {"rejected": dict(sorted(tally.items()))})
+    beside.rename(folder)
+
+
+def extract_all(paths: list[str], folders: list[Path], config: CrawlSection, bar: Progress) -> list[Path]:
+    """Extract the files whose folder is not there yet; returns these folders. A file that fails does not keep
+    the others from being read. Raises InputError that names all that failed.
+    """
+    failed: list[str] = []
+    todo = [(path, folder) for path, folder in zip(paths, folders, strict=True) if not folder.exists()]
+    for path, folder in todo:
+        try:
+            extract_into(path, folder, config, bar)
+            continue
+        except InputError as error:
+            failed.append(str(error))
+        except OSError as error:
+            if error.errno not in (errno.EIO, errno.ESTALE):  # others are not about this file
+                raise
+            failed.append(f"{public(path)}: {error.strerror}")
+        if len(paths) > 1:
+            print(f"warning: {failed[-1]}", file=sys.stderr)
+    if failed:
+        kept = f"{len(failed)} of {len(paths)} files failed, the others are kept for the next run: "
+        raise InputError((kept if len(paths) > 1 else "") + "; ".join(failed))
+    return [folder for _, folder in todo]
+
+
+def run(stage: Stage[CrawlSection]) -> Counts:
+    """Extract all pages of the input files; returns counts of records, pages and rejections by reason.
+
+    Each file is extracted in a folder of its own in `stage.work`, so a job that ended early, or in which a
+    file failed, goes on with the files that are missing.
+    """
     paths = expand(stage.inputs.get("warc", []), stage.config.base_url)
     if not paths:
         raise InputError("no WARC file given: use --input warc=FILE or --warc FILE")
-    tally: Counter[str] = Counter()
-    total = ReadCounts()
-
-    def rows() -> Iterator[Row]:
-        for path in paths:
-            read = ReadCounts()
-            for row, document in extract_file(path, stage.config, read):
-                if document is not None:
-                    writer.write(document)
-                tally[row["reason"] or "extracted"] += 1
-                bar.update(1)
-                yield row
-            if not read.records:
-                raise InputError(f"{public(path)}: no WARC record in it, it is {kind_of(path)}")
-            if read.lost_bytes:
-                print(
-                    f"warning: {public(path)}: {read.lost_bytes:,} bytes unreadable, {read.breaks} breaks",
-                    file=sys.stderr,
-                )
-            total.add(read)
-
-    with (
-        Progress(f"crawl {stage.instance}", None, unit="page") as bar,
-        DocumentWriter(stage.partial / "pages.jsonl.zst") as writer,
-    ):
-        responses = write_table(stage.partial / "records.parquet", rows(), RECORDS)
-    stage.counter("fastwarc.records", total.records)
-    stage.counter("resiliparse.pages", tally["extracted"])
-    return {
-        "files": len(paths),
-        "records": total.records,
-        "responses": responses,
-        "pages": tally.pop("extracted", 0),
-        "lost_bytes": total.lost_bytes,
-        "breaks": total.breaks,
-        **{f"rejected_{reason}": count for reason, count in sorted(tally.items())},
-    }
+    folders = [stage.work / "files" / f"{number:06d}" for number in range(len(paths))]
+    with Progress(f"crawl {stage.instance}", None, unit="page") as bar:
+        read = extract_all(paths, folders, stage.config, bar)
+    ledger = [json.loads((folder / LEDGER).read_text()) for folder in folders]
+    for folder, line in zip(folders, ledger, strict=True):
+        stage.counter("fastwarc.records", line["records"] * (folder in read))
+        stage.counter("resiliparse.pages", line["pages"] * (folder in read))
+    (stage.partial / f"{LEDGER}l").write_text("".join(f"{json.dumps(line)}\n" for line in ledger))
+    join_shards([folder / PAGES_FILE for folder in folders], stage.partial / PAGES_FILE)
+    batches = (batch for folder in folders for batch in read_batches(folder / RECORDS_FILE, ROWS))
+    rows = (row for batch in batches for row in batch.to_pylist())
+    write_table(stage.partial / RECORDS_FILE, rows, RECORDS)
+    sums = {key: sum(line[key] for line in ledger) for key in ledger[0] if key not in ("file", "rejected")}
+    rejected = sum((Counter(line["rejected"]) for line in ledger), Counter[str]())
+    reasons = {f"rejected_{reason}": count for reason, count in sorted(rejected.items())}
+    return {"files": len(paths), **sums, **reasons}
 
 
 def _alone(argv: list[str]) -> tuple[list[str], Path]:
@@ -265,8 +310,11 @@ def main(argv: list[str]) -> None:
         argv, work = _alone(argv)
         try:
             run_stage("crawl", CrawlSection, run, argv)
-        finally:
-            shutil.rmtree(work, ignore_errors=True)
+        except BaseException:
+            if not any((work / "files").glob("[0-9]*")):  # else the next run goes on
+                shutil.rmtree(work, ignore_errors=True)
+            raise
+        shutil.rmtree(work, ignore_errors=True)
     else:
         run_stage("crawl", CrawlSection, run, argv)
 

@@ -35,6 +35,7 @@ DUPLICATES = pa.schema(
     ]
 )
 KINDS = ("", "url", "exact", "near")
+ROWS = 65536  # removed pages whose rows are in memory at once
 Row = dict[str, Any]
 
 
@@ -62,27 +63,32 @@ class Shard:
         check_shard(self.folders[digest], digest)
         return self.folders[digest]
 
-    def duplicates(self, hashes: int) -> list[Row]:
+    def duplicates(self, hashes: int) -> Iterator[Row]:
         """A row for each removed page, in order; `hashes` of a signature."""
-        if not len(self.places):
-            return []
-        ids, urls = read_names(self.folder(self.digest), self.places)
+        for start in range(0, len(self.places), ROWS):
+            yield from self._some_duplicates(slice(start, start + ROWS), hashes)
+
+    def _some_duplicates(self, some: slice, hashes: int) -> list[Row]:
+        places, targets, shards = self.places[some], self.targets[some], self.shards[some]
+        ids, urls = read_names(self.folder(self.digest), places)
         rows: list[Row] = [
             {"id": identity, "url": url, "kind": KINDS[kind]}
-            for identity, url, kind in zip(ids, urls, self.kinds.tolist(), strict=True)
+            for identity, url, kind in zip(ids, urls, self.kinds[some].tolist(), strict=True)
         ]
         own = read_signatures(self.folder(self.digest), hashes)
-        for digest in dict.fromkeys(self.shards):
-            chosen = np.flatnonzero(self.shards == digest)
-            targets, folder = self.targets[chosen], self.folder(digest)
+        for digest in dict.fromkeys(shards):
+            chosen = np.flatnonzero(shards == digest)
+            folder = self.folder(digest)
             other = read_signatures(folder, hashes)
-            names = zip(*read_names(folder, targets), strict=True)
-            for row, target, (identity, url) in zip(chosen.tolist(), targets.tolist(), names, strict=True):
+            names = zip(*read_names(folder, targets[chosen]), strict=True)
+            for row, (identity, url) in zip(chosen.tolist(), names, strict=True):
                 similar = rows[row]["kind"] == KINDS[NEAR]
                 rows[row] |= {
                     "duplicate_of": identity,
                     "duplicate_of_url": url,
-                    "similarity": float((own[self.places[row]] == other[target]).mean()) if similar else None,
+                    "similarity": float((own[places[row]] == other[targets[row]]).mean())
+                    if similar
+                    else None,
                 }
         return rows
 

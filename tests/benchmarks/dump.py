@@ -1,8 +1,10 @@
 """Deduplication of a generated slice of a dump: `make bench-dump`; `PAGES="50000 200000"` names other sizes.
 
 CPU time, peak memory and disk of each program, on one core. The slice has log-normal sizes, a long tail of
-words, pages that share most of their words with a template, and URL, exact and near duplicates. It has no
-peer: `ratio` is the speed at the largest size beside that at the smallest, 1 where time is linear.
+words, pages that share most of their words with a template, and URL, exact and near duplicates. In the rows
+of single programs `ratio` is the speed at the largest size beside that at the smallest, 1 where time is
+linear. Peers are datatrove's stages 2 and 3 as they are, on the same signatures: without exact rules before
+them and without a check of similarity.
 """
 
 import json
@@ -20,12 +22,17 @@ ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests/benchmarks")]
 
 from datatrove.data import Document  # noqa: E402
+from datatrove.pipeline.dedup.minhash import MinhashDedupBuckets, MinhashDedupCluster  # noqa: E402
 from table import Row, publish  # noqa: E402
 
 from pipeline.common.shards import DocumentWriter  # noqa: E402
+from pipeline.config.crawl import CrawlSection  # noqa: E402
+from pipeline.crawl.buckets import READ_AHEAD  # noqa: E402
+from pipeline.crawl.signatures import minhash_config  # noqa: E402
 
 SIZES = "1000000 4000000"
 SHARD = 12_500  # pages
+OURS, PEER = "ours", "datatrove, stages 2 and 3"
 WORDS, TEMPLATES = 150, 20
 SAME_URL, SAME_TEXT, NEAR, TEMPLATE = 0.05, 0.1, 0.15, 0.2  # shares of pages
 
@@ -72,12 +79,41 @@ def measured(folder: Path, program: str, name: str, **inputs: list[Path]) -> tup
     return output, seconds, json.loads((output / "run.json").read_text())["peak_rss_mb"]
 
 
+def stock(folder: Path, signed: list[Path]) -> tuple[float, float, int]:
+    """(CPU seconds, peak MB, pages removed) of datatrove's stages 2 and 3 on our signatures."""
+    for rank, path in enumerate(signed):
+        for file in path.glob("bucket_*"):
+            bucket = folder / "stock" / file.name.partition(".")[0]
+            bucket.mkdir(parents=True, exist_ok=True)
+            (bucket / f"{rank:05d}.minhash.sig").symlink_to(file)
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    command = [sys.executable, __file__, "--stock", str(folder)]
+    done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return seconds, float(done.stdout), disk([folder / "stock-clusters"]) // 4
+
+
+def run_stock(folder: str) -> None:
+    """Run datatrove's stages in `folder`; prints the peak memory in MB."""
+    settings = minhash_config(CrawlSection())
+    for bucket in range(settings.num_buckets):
+        block = MinhashDedupBuckets(
+            f"{folder}/stock", f"{folder}/stock-pairs", config=settings, lines_to_buffer=READ_AHEAD
+        )
+        block.run(rank=bucket, world_size=settings.num_buckets)
+    MinhashDedupCluster(
+        f"{folder}/stock-pairs", f"{folder}/stock-clusters", config=settings, lines_to_buffer=READ_AHEAD
+    ).run()
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+
+
 def disk(folders: Iterable[Path]) -> float:
     return sum(path.stat().st_size for folder in folders for path in folder.rglob("*") if path.is_file())
 
 
 def programs(folder: Path, pages: int) -> dict[str, tuple[float, float, float]]:
-    """(CPU seconds, peak MB, bytes) of each program."""
+    """(CPU seconds, peak MB, bytes) of each program; of the peer, the pages removed in place of bytes."""
     shards = write_slice(folder, pages)
     signed = [
         measured(folder, "sign", f"sign-{rank:04d}", extract=[path]) for rank, path in enumerate(shards)
@@ -91,13 +127,28 @@ def programs(folder: Path, pages: int) -> dict[str, tuple[float, float, float]]:
         for rank, path in enumerate(shards)
     ]
     pool = measured(folder, "dedup", "dedup", filter=[path for path, _, _ in kept])
-    print(json.loads((pool[0] / "manifest.json").read_text())["counts"], file=sys.stderr)
+    near = json.loads((pool[0] / "manifest.json").read_text())["counts"]["duplicates_near"]
     runs = {"sign": signed, "exact": [exact], "buckets": [pairs], "cluster": [cluster], "filter": kept}
     found = {}
     for name, jobs in (runs | {"dedup": [pool]}).items():
         folders, seconds, memory = zip(*jobs, strict=True)
         found[name] = sum(seconds), max(memory), disk(folders)
-    return found
+    both = found["buckets"][0] + found["cluster"][0], max(found["buckets"][1], found["cluster"][1]), near
+    return found | {OURS: both, PEER: stock(folder, [path for path, *_ in signed])}
+
+
+def beside_peer(pages: int, ours: tuple[float, ...], peer: tuple[float, ...]) -> list[Row]:
+    """Speed, memory and pages removed of both."""
+    values = [
+        ("speed", "pages/s of CPU", pages / ours[0], pages / peer[0], peer[0] / ours[0]),
+        ("memory", "MB", ours[1], peer[1], peer[1] / ours[1]),
+        ("pages removed", "pages", ours[2], peer[2], None),
+    ]
+    return [
+        {"what": f"near-duplicates, {what}", "unit": unit, "ours": one, "peer": other, "ratio": ratio}
+        | {"peer_name": PEER, "data": f"{pages:,} pages"}
+        for what, unit, one, other, ratio in values
+    ]
 
 
 def main() -> None:
@@ -106,7 +157,9 @@ def main() -> None:
     for pages in sizes:
         with TemporaryDirectory() as folder:
             found[pages] = programs(Path(folder), pages)
-    rows: list[Row] = []
+    rows = [
+        row for pages in sizes for row in beside_peer(pages, found[pages].pop(OURS), found[pages].pop(PEER))
+    ]
     for name in found[sizes[0]]:
         slope = found[sizes[0]][name][0] / sizes[0] / (found[sizes[-1]][name][0] / sizes[-1])
         for pages in sizes:
@@ -118,4 +171,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_stock(sys.argv[2]) if sys.argv[1:2] == ["--stock"] else main()

@@ -8,7 +8,7 @@ from pathlib import Path
 sys.path.insert(0, workflow.basedir)
 
 from pipeline.common.addresses import kept
-from pipeline.common.arguments import pack
+from pipeline.common.arguments import pack, shortened
 from pipeline.common.errors import InputError
 from pipeline.common.overlays import read_config
 from pipeline.common.stage import WORK
@@ -98,7 +98,8 @@ def arguments(stage, pattern):
         node = GRAPH.nodes[pattern.format(**wildcards)]
         words = ["--instance", node.instance, "--run", RESULTS]
         words += ["--config", json.dumps(node.section, sort_keys=True, ensure_ascii=False)]
-        for word in pack([(key, path_of(source)) for key, source in node.inputs]):
+        inputs = pack([(key, path_of(source)) for key, source in node.inputs])
+        for word in shortened(inputs, WORK / "inputs"):
             words += ["--input", word]
         return shlex.join([*words, "--launch", launch(node, max(1, threads // ranks_of(stage, node.launch)))])
 
