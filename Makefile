@@ -50,9 +50,11 @@ results/demo/sft/instruct/manifest.json:
 	$(MAKE) demo
 
 # Your own pages and benchmarks: make real WEB=<folder of *.warc.gz> BENCH=<folder of benchmark files>
-real: demo
+# The folders are looked through before the demo, which takes minutes.
+real: setup
 	@test -n "$(WEB)" -a -n "$(BENCH)" || { echo 'usage: make real WEB=<folder of *.warc.gz and lists> BENCH=<folder of benchmark files>'; exit 2; }
 	$(BIN)/python workflow/real.py --web "$(WEB)" --bench "$(BENCH)" --demo results/$(RUN) --output work/real.yaml
+	$(MAKE) demo
 	$(SNAKEMAKE) --configfile configs/real.yaml work/real.yaml
 	@echo "Report: results/real/report/index.html"
 
