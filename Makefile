@@ -66,15 +66,17 @@ pretrained: setup $(if $(filter $(PUBLISHED),$(MODEL)),$(PUBLISHED)/SHA256SUMS)
 	@echo "Report: results/pretrained/report/index.html"
 
 # Your own pages and benchmarks: make real WEB=<folder of *.warc.gz> BENCH=<folder of benchmark files>
-# The models are those of `make pretrained` where it has finished, else the demo's.
+# The models are those of `make pretrained` where it has finished, else the demo's. The folders are looked through before the demo,
+# which takes minutes.
 ifneq ($(wildcard results/pretrained/report/index.html),)
 REAL = $(addprefix results/pretrained/,sft/instruct rl/grpo-0 rl/grpo-1 rl/grpo-2)
 else
 REAL = $(addprefix results/$(RUN)/,cpt/base sft/instruct rl/grpo)
 endif
-real: $(if $(findstring results/pretrained,$(REAL)),setup,demo)
+real: setup
 	@test -n "$(WEB)" -a -n "$(BENCH)" || { echo 'usage: make real WEB=<folder of *.warc.gz and lists> BENCH=<folder of benchmark files>'; exit 2; }
 	$(BIN)/python workflow/real.py --web "$(WEB)" --bench "$(BENCH)" --models $(REAL) --output work/real.yaml
+	$(if $(findstring results/pretrained,$(REAL)),,$(MAKE) demo)
 	$(SNAKEMAKE) --configfile configs/real.yaml work/real.yaml
 	@echo "Report: results/real/report/index.html"
 

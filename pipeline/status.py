@@ -169,7 +169,10 @@ def read_graph(files: list[str], values: list[str]) -> Graph:
         name, separator, value = word.partition("=")
         if not separator:
             raise InputError(f"--config {word}: expected KEY=VALUE")
-        config[name] = yaml.safe_load(value)
+        try:
+            config[name] = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            raise InputError(f"--config {word}: the value is not YAML") from error
     return Graph(Config(config))
 
 

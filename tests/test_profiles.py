@@ -19,6 +19,7 @@ from pipeline.start import command, with_threads
 PROFILES = ROOT / "workflow/profiles"
 GPU_RULES = ("cpt_model", "sft_model", "reward_model", "rl_model", "evaluate_model")
 OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
+NOTHING_MISSING = "Machine = object\nmissing = slow = lambda *_: []\nnothing_to_do = lambda _: None\n"
 # Stands in for `pipeline.start`: notes when a program starts and ends.
 STUB = """
 import sys
@@ -39,6 +40,7 @@ def offline(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_two_gpu_jobs_never_overlap_on_a_machine_with_one_gpu(tmp_path: Path, offline: None) -> None:
     checkout = copy_checkout(tmp_path)
     (tmp_path / "pipeline/start.py").write_text(STUB)
+    (tmp_path / "workflow/preflight.py").write_text(NOTHING_MISSING)  # the test wants no GPU and no hub
     ready = [f"work/current/single-gpu/{name}" for name in ("rl/grpo", "evaluate/start")]
     done = checkout.snakemake(
         *("--profile", "workflow/profiles/gpu", "--cores", "64"), *ready, overlays=["configs/single-gpu.yaml"]

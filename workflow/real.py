@@ -21,37 +21,44 @@ EXEMPLARS = {"gsm8k": "gsm8k_train", "math500": "math_train_solutions"}
 QUESTIONS = 100
 
 
-def fail(message: str) -> None:
-    sys.exit(f"error: {message}")
+class Folder:
+    """A folder that the user names; `problems` collects what is missing in it."""
+
+    def __init__(self, path: Path, problems: list[str]) -> None:
+        self.path, self.problems = path, problems
+        if not path.is_dir():
+            problems.append(f"{path}: no such folder")
+
+    def needed(self, name: str) -> str:
+        if not (self.path / name).is_file():
+            self.problems.append(f"{self.path / name}: not found; `make real` reads it beside the WARC files")
+        return str(self.path / name)
+
+    def first_row(self, path: Path) -> dict[str, Any]:
+        try:
+            with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as file:
+                row = json.loads(file.readline())
+            if isinstance(row, dict):
+                return row
+            reason = "no JSON object"
+        except (OSError, ValueError, EOFError) as error:
+            reason = str(error)
+        self.problems.append(f"{path}: its first line is not a benchmark item ({reason})")
+        return {}
 
 
-def needed(folder: Path, name: str) -> str:
-    if not (folder / name).is_file():
-        fail(f"{folder / name}: not found; `make real` reads it beside the WARC files")
-    return str(folder / name)
-
-
-def pages(folder: Path) -> dict[str, Any]:
+def pages(folder: Folder) -> dict[str, Any]:
     """The sections `crawl`, `corpus` and `report` for a folder of pages."""
-    warc = sorted(str(path) for path in folder.glob("*.warc.gz"))
+    warc = sorted(str(path) for path in folder.path.glob("*.warc.gz"))
     if not warc:
-        fail(f"{folder}: holds no *.warc.gz file")
-    lists = {name.split(".")[0]: needed(folder, name) for name in ("seed_urls.txt", "background_urls.txt")}
-    truth = folder / "labels.jsonl"
+        folder.problems.append(f"{folder.path}: holds no *.warc.gz file")
+    lists = {name.split(".")[0]: folder.needed(name) for name in ("seed_urls.txt", "background_urls.txt")}
+    truth = folder.path / "labels.jsonl"
     return {
         "crawl": {"warc": warc},
-        "corpus": lists | {"annotations": needed(folder, "annotations.tsv")},
+        "corpus": lists | {"annotations": folder.needed("annotations.tsv")},
         "report": {"truth": [str(truth)] if truth.is_file() else None},
     }
-
-
-def first_row(path: Path) -> dict[str, Any]:
-    try:
-        with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as file:
-            return json.loads(file.readline())
-    except (OSError, json.JSONDecodeError) as error:
-        fail(f"{path}: its first line is not a benchmark item ({error})")
-        raise
 
 
 def asked(folder: Path, name: str) -> dict[str, Any]:
@@ -61,18 +68,20 @@ def asked(folder: Path, name: str) -> dict[str, Any]:
     return {"limit": QUESTIONS, "language": "en"} | shots
 
 
-def benchmarks(folder: Path) -> dict[str, Any]:
+def benchmarks(folder: Folder) -> dict[str, Any]:
     """A node for each benchmark file, named after the file; the two that are asked by their usual names."""
     nodes: dict[str, Any] = {}
-    for path in sorted([*folder.glob("*.jsonl"), *folder.glob("*.jsonl.gz")]):
-        row, stem = first_row(path), path.name.split(".")[0]
+    for path in sorted([*folder.path.glob("*.jsonl"), *folder.path.glob("*.jsonl.gz")]):
+        row, stem = folder.first_row(path), path.name.split(".")[0]
         if "question" not in row or row.get("split") == "train" or "_train" in stem:
             continue
         name = next((name for name, file in ASKED.items() if file == stem), stem)
-        nodes[name] = {"source": str(path)} | (asked(folder, name) if name in ASKED else {})
-    missing = [f"{ASKED[name]}.jsonl.gz" for name in ASKED if name not in nodes]
-    if missing:
-        fail(f"{folder}: {missing[0]} not found (or without questions)")
+        nodes[name] = {"source": str(path)} | (asked(folder.path, name) if name in ASKED else {})
+    folder.problems += [
+        f"{folder.path}: {ASKED[name]}.jsonl.gz not found (or without questions)"
+        for name in ASKED
+        if name not in nodes
+    ]
     return nodes
 
 
@@ -100,9 +109,11 @@ def main() -> None:
         }
         for path in arguments.models
     }
-    overlay = {"run": "real", "models": models, "benchmarks": benchmarks(arguments.bench)} | pages(
-        arguments.web
-    )
+    problems: list[str] = []
+    overlay = {"run": "real", "models": models} | pages(Folder(arguments.web, problems))
+    overlay["benchmarks"] = benchmarks(Folder(arguments.bench, problems))
+    if problems:
+        sys.exit("\n".join(f"error: {problem}" for problem in problems))
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
     arguments.output.write_text(yaml.safe_dump(overlay, sort_keys=False, allow_unicode=True))
 

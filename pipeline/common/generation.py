@@ -23,6 +23,7 @@ rank the engine runs in the same process and takes new weights from memory. Why 
 import gc
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -94,6 +95,10 @@ class Generator:
             "enable_sleep_mode": sleep,
         }
         if current_platform.is_cpu():
+            if shutil.which("lscpu") is None:
+                raise InputError(
+                    "lscpu: not found; vLLM asks it for the cores of this machine: install util-linux"
+                )
             engine = {
                 "block_size": CPU_BLOCK_TOKENS,
                 "enforce_eager": True,  # compiling costs 20 s at each start and small models gain little

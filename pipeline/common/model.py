@@ -114,7 +114,16 @@ def _from_pretrained(kind: Any, source: str | Path, what: str = "model", **optio
     try:
         return kind.from_pretrained(str(source), **options)
     except (OSError, ValueError) as error:
-        raise InputError(f"{source}: no usable {what}: {str(error).splitlines()[0]}") from error
+        raise _unusable(source, what, error) from error
+
+
+def _unusable(source: str | Path, what: str, error: Exception) -> InputError:
+    reason = str(error).splitlines()[0]
+    if "Repo id must" in reason:
+        reason = "no such folder, and not a hub id"
+    elif "couldn't connect" in reason:
+        reason = f"the hub cannot be reached; run `hf download {source}` where it can, or name a folder"
+    return InputError(f"{source}: no usable {what}: {reason}")
 
 
 def load_tokenizer(source: str | Path) -> Any:
@@ -126,7 +135,7 @@ def load_tokenizer(source: str | Path) -> Any:
     try:
         native = cached_file(str(source), "tokenizer.json", _raise_exceptions_for_missing_entries=False)
     except (OSError, ValueError) as error:
-        raise InputError(f"{source}: no usable tokenizer: {str(error).splitlines()[0]}") from error
+        raise _unusable(source, "tokenizer", error) from error
     kind = AutoTokenizer if native is None else PreTrainedTokenizerFast
     tokenizer = _from_pretrained(kind, source, "tokenizer")
     if tokenizer.eos_token_id is None:

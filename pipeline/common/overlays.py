@@ -28,6 +28,7 @@ class _Loader(yaml.CSafeLoader):
 
 def read_yaml(path: Path) -> Any:
     """What a YAML file holds. Raises InputError in one line if it is missing, or is no sound YAML."""
+    text = ""
     try:
         text = path.read_bytes().decode()
         _refuse_deep(text)
@@ -40,7 +41,10 @@ def read_yaml(path: Path) -> Any:
         mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
         where = f", line {mark.line + 1}" if mark else ""
         reason = problem or (str(error).splitlines() or [type(error).__name__])[0]
-        raise InputError(f"{path}: not YAML ({reason}{where})") from error
+        remedy = "; save it as UTF-8" if isinstance(error, UnicodeDecodeError) else ""
+        if mark and "\t" in "".join(text.splitlines()[mark.line : mark.line + 1]):
+            remedy = "; write spaces instead of tabs"
+        raise InputError(f"{path}: not YAML ({reason}{where}){remedy}") from error
 
 
 def _refuse_deep(text: str) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 from pipeline.common.database import database
 from pipeline.common.manifest import write_json
-from pipeline.common.stage import Counts, Stage, run_stage
+from pipeline.common.stage import Counts, InputError, Stage, run_stage
 from pipeline.config.corpus import CorpusSection
 from pipeline.corpus.candidates import add_pages, write_excluded
 from pipeline.corpus.convergence import converged_before, keep, pass_through, write_kept
@@ -71,7 +71,10 @@ def select(stage: Stage[CorpusSection], iteration: int) -> dict[str, Any]:
 
 def run(stage: Stage[CorpusSection]) -> Counts:
     """Write the iteration's selection; after convergence the previous one's."""
-    iteration = int(stage.instance.split("/")[0].removeprefix("iteration-"))
+    number = stage.instance.split("/")[0].removeprefix("iteration-")
+    if not (number.isascii() and number.isdigit()):
+        raise InputError(f"--instance {stage.instance}: expected iteration-<number>/select")
+    iteration = int(number)
     if converged_before(stage):
         source = stage.input("previous")
         pass_through(source, stage.partial, PASSED_ON)

@@ -44,14 +44,19 @@ def build_index(stage: Stage[DecontaminateSection]) -> BenchmarkIndex:
     """Questions, answers and solutions of all given benchmarks."""
     index = BenchmarkIndex(stage.config.ngram, stage.config.shortest)
     for name in sorted(key for key in stage.inputs if key.startswith(PREFIX)):
+        rows = 0
         for source in stage.inputs[name]:
             for number, (place, row) in enumerate(read_rows(source)):
+                rows += 1
                 if not any(row.get(field) for field in QUESTIONS):
                     raise InputError(f"{place}: a benchmark row needs `question` or `problem`")
                 for field in (*QUESTIONS, *ANSWERS):
                     if row.get(field):
                         item = str(row.get("id", number))
                         index.add(name.removeprefix(PREFIX), item, str(row[field]), field in QUESTIONS)
+        if not rows:
+            sources = ", ".join(map(str, stage.inputs[name]))
+            raise InputError(f"{sources}: no rows; {name} would keep nothing out of the corpus")
     index.build()
     return index
 

@@ -14,12 +14,28 @@ from pipeline.common.overlays import read_config
 from pipeline.common.stage import WORK
 from pipeline.config.root import Config, ConfigError
 from pipeline.plan.refusals import refusals
-from pipeline.sandbox.pool import NoNamespaces, check
 from pipeline.stages import NAMES, STAGES
 from pipeline.status import summary
+from snakemake.exceptions import LockException
 from workflow import preempted
+from workflow.arguments import is_dry, problem
 from workflow.graph import Graph, Result
+from workflow.preflight import Machine, missing, nothing_to_do, slow
 from workflow.state import Run, mark, tell_snakemake
+
+
+
+def refuse(message):
+    """End in one line; Snakemake would add its own place in this file."""
+    if workflow.is_main_process:
+        sys.exit(f"error: {message}")
+    raise WorkflowError(message)
+
+
+if Path.cwd() != Path(workflow.basedir).resolve():
+    refuse(f"run snakemake in {workflow.basedir}: programs and configurations are found from there")
+if workflow.is_main_process and (told := problem(sys.argv[1:])):
+    refuse(told)
 
 try:
     if workflow.is_main_process:
@@ -30,33 +46,42 @@ try:
     if workflow.is_main_process:
         found = Run(GRAPH)
         tell_snakemake(found)
-        if workflow.dryrun:
+        if is_dry(sys.argv[1:]):
+            if empty := nothing_to_do(GRAPH):
+                raise ConfigError(empty)
             print("\n".join(summary(found)), file=sys.stderr)
 except (ConfigError, InputError) as error:
-    raise WorkflowError(str(error))
+    refuse(str(error))
+
+
+def locked(self):
+    """Snakemake's own message has six lines and no command."""
+    unlock = shlex.join([sys.executable, "-m", "snakemake", "--unlock"])
+    WorkflowError.__init__(
+        self,
+        f"{Path.cwd()} is locked: another Snakemake makes the same results, or one was killed. If none runs"
+        f" on any machine: {unlock}",
+    )
+
+
+LockException.__init__ = locked
 
 
 onstart:
-    if GRAPH.missing:
-        raise WorkflowError(f"bring these files first, or change the keys: {'; '.join(dict.fromkeys(GRAPH.missing))}")
+    jobs, machine = {}, Machine()
+    for job in workflow.dag.needrun_jobs():
+        if "mark" in job.output.keys():
+            jobs[str(Path(job.output.mark).relative_to(mark(GRAPH.config.run, "")))] = job.resources.get("gpu", 0)
+    for line in slow(GRAPH, jobs, machine) if workflow.local_exec else []:
+        print(line, file=sys.stderr)
+    if lines := missing(GRAPH, jobs, workflow.local_exec, machine):
+        raise WorkflowError("before the first job:\n" + "\n".join(f"- {line}" for line in lines))
     if workflow.executor_plugin.name == "slurm":
         preempted.watch(Path.cwd())
-    if will_run_programs():
-        try:
-            check(SANDBOX.weak)
-        except NoNamespaces as error:
-            raise WorkflowError(str(error))
 
 
 RESULTS = f"results/{GRAPH.config.run}"
 SANDBOX = GRAPH.config.sections["sandbox"]
-
-
-def will_run_programs():
-    """Whether a job of this run is to run programs that a model writes, on this machine."""
-    jobs = [job for job in workflow.dag.needrun_jobs() if job.rule.name == "evaluate_model"]
-    nodes = [GRAPH.nodes[f"evaluate/{job.wildcards.model}"] for job in jobs]
-    return workflow.local_exec and any(node.kind(**node.section).runs_programs for node in nodes)
 
 
 def marks(*stages):

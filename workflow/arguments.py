@@ -1,0 +1,46 @@
+"""Check the configuration files on Snakemake's command line before Snakemake reads them.
+
+Where one is missing, has a tab or is no UTF-8, Snakemake ends in a traceback or names no file. The profiles
+call `check` when Snakemake reads them, by their `__definitions__`; rules ask `problem` for other profiles.
+"""
+
+import argparse
+import re
+import shlex
+import sys
+from pathlib import Path
+
+from pipeline.common.errors import InputError
+from pipeline.common.overlays import read_config
+
+SUFFIXES = (".yaml", ".yml", ".json")
+
+
+def problem(words: list[str]) -> str | None:
+    """What is wrong with the configuration files that the words of a command line name, in one line."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--configfile", "--configfiles", nargs="*", action="append", default=[])
+    given = parser.parse_known_args(words)[0].configfile
+    files = [file for group in given for file in group]
+    if len(given) > 1:
+        return f"--configfile stands twice, and only the last counts: --configfile {shlex.join(files)}"
+    for place, file in enumerate(files):
+        if place and not Path(file).exists() and not file.endswith(SUFFIXES):
+            right = f"--configfile {shlex.join(files[:place])} -- {shlex.join(files[place:])}"
+            return f"{file}: no configuration file; targets stand behind `--`: {right}"
+    try:
+        read_config(files)
+    except InputError as error:
+        return str(error)
+    return None
+
+
+def is_dry(words: list[str]) -> bool:
+    """Whether the words ask for a dry run; the rules are read before Snakemake itself says so."""
+    return any(re.fullmatch(r"--dry-?run|-[a-zA-Z]*n[a-zA-Z]*", word) for word in words)
+
+
+def check(words: list[str]) -> None:
+    """End the program in one line where `problem` finds something."""
+    if found := problem(words):
+        sys.exit(f"error: {found}")

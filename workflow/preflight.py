@@ -1,0 +1,216 @@
+"""What would end a run hours after its start, asked of this machine and of the inputs before its first job.
+
+Each line names what is missing and the remedy. Only what the jobs to run need is asked for. Bytes of memory
+and disk are lower bounds; `python -m pipeline.plan` forecasts all that a job takes.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+
+from huggingface_hub import constants, try_to_load_from_cache
+
+from pipeline.common.errors import InputError
+from pipeline.common.rows import HUB, read_rows
+from pipeline.config.root import ModelNode
+from pipeline.plan.costs import checkpoint_disk, size_of, training_state
+from pipeline.plan.shapes import shape_of
+from pipeline.sandbox.pool import NoNamespaces, check
+from pipeline.stages import MODEL_STAGES
+from workflow.graph import HUB_ID, Graph, Instance
+
+HUB_SECONDS = 5.0
+MODELS = ("init", "parent", "model", "policy", "completer", "reward_model")  # inputs that may be of the hub
+BENCHMARK = "benchmark."
+LARGE = 100_000_000  # weights from which training on CPU cores takes days
+DEVICES = """import torch
+print(*(torch.cuda.get_device_properties(n).total_memory for n in range(torch.cuda.device_count())))"""
+
+
+class Machine:
+    """What this machine has, each asked for when it is first needed."""
+
+    @cached_property
+    def gpus(self) -> list[int]:
+        """Bytes of the GPUs that programs see."""
+        done = subprocess.run([sys.executable, "-c", DEVICES], capture_output=True, text=True)
+        return [int(word) for word in done.stdout.split()]
+
+    @cached_property
+    def memory(self) -> int:
+        """Bytes of main memory."""
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+    @cached_property
+    def disk(self) -> int:
+        """Free bytes where results are written."""
+        return shutil.disk_usage(Path.cwd()).free
+
+    @cached_property
+    def hub(self) -> str | None:
+        """Why the hub cannot be reached; None if it can."""
+        if constants.HF_HUB_OFFLINE:
+            return "HF_HUB_OFFLINE is set"
+        try:
+            request = urllib.request.Request(constants.ENDPOINT, method="HEAD")
+            urllib.request.urlopen(request, timeout=HUB_SECONDS).close()
+        except urllib.error.HTTPError:  # an answer
+            return None
+        except OSError as error:
+            return f"{constants.ENDPOINT} cannot be reached ({getattr(error, 'reason', error)})"
+        return None
+
+    @cached_property
+    def lists_cores(self) -> bool:
+        """Whether vLLM can ask for the cores."""
+        return shutil.which("lscpu") is not None
+
+
+def missing(graph: Graph, jobs: Mapping[str, int], local: bool, machine: Machine) -> list[str]:
+    """What is missing for `jobs`: names of the instances to make, each with the GPUs that its profile gives.
+
+    `local`: they run on this machine; of the machines of a cluster only the shared disk is known.
+    """
+    nodes = [graph.nodes[name] for name in jobs]
+    found = []
+    if graph.missing:
+        found.append(
+            f"bring these files first, or change the keys: {'; '.join(dict.fromkeys(graph.missing))}"
+        )
+    if empty := nothing_to_do(graph):
+        found.append(empty)
+    found += dict.fromkeys(line for node in nodes for line in _empty(node))
+    found += _unreachable(nodes, machine)
+    found += _disk(graph, nodes, machine)
+    if local:
+        found += _devices(graph, nodes, jobs, machine)
+        found += _programs(graph, nodes, machine)
+    return found
+
+
+def nothing_to_do(graph: Graph) -> str | None:
+    """A line for a configuration that asks for nothing, such as the defaults alone."""
+    if graph.config.models or graph.config.sections["crawl"].warc:
+        return None
+    return "config key models: empty, and no crawl.warc: nothing to make; give --configfile configs/demo.yaml"
+
+
+def slow(graph: Graph, jobs: Iterable[str], machine: Machine) -> list[str]:
+    """A line for each model that would train for days, because this machine has no GPU."""
+    trained = {name: _trained(graph, graph.nodes[name]) for name in jobs}
+    return [
+        f"{name}: trains {found[0] / 1e6:,.0f}M weights, and torch sees no GPU on this machine: it takes days"
+        " (`python -m pipeline.plan` prints the FLOPs; a core does about 1e11 in a second)"
+        for name, found in trained.items()
+        if found and found[0] >= LARGE and not machine.gpus
+    ]
+
+
+def _empty(node: Instance) -> Iterator[str]:
+    """Benchmarks without a row: nothing would be asked, and nothing kept out of the corpus."""
+    for key, source in node.inputs:
+        where = f"config key benchmarks.{key.removeprefix(BENCHMARK)}.source"
+        if key.startswith(BENCHMARK) and isinstance(source, str) and not source.startswith(HUB):
+            try:
+                if next(read_rows(source), None) is None:
+                    yield f"{where}: {source}: it has no rows; take the benchmark out, or name its questions"
+            except InputError as error:
+                yield f"{where}: {error}"
+
+
+def _unreachable(nodes: list[Instance], machine: Machine) -> Iterator[str]:
+    """Models and data sets of the hub that are not here while the hub is out of reach."""
+    readers: dict[str, list[str]] = {}
+    for node in nodes:
+        sources = [source for key, source in node.inputs if isinstance(source, str) and _of_hub(key, source)]
+        tokenizer = node.section.get("tokenizer", "corpus") if node.stage == "tokens" else "corpus"
+        for source in dict.fromkeys([*sources, *([tokenizer] if _of_hub("model", tokenizer) else [])]):
+            readers.setdefault(source, []).append(node.name)
+    for source, names in readers.items():
+        data = source.startswith(HUB)
+        if not data and isinstance(try_to_load_from_cache(source, "config.json"), str):
+            continue
+        if machine.hub is None:
+            return
+        remedy = "save its rows as .jsonl" if data else f"`hf download {source}`"
+        then = "name the file" if data else f"copy {constants.HF_HUB_CACHE}"
+        yield f"{source} (of {', '.join(names)}): {machine.hub}: {remedy} where the hub answers, then {then}"
+
+
+def _of_hub(key: str, source: str) -> bool:
+    """Whether an input is a data set or a model of the hub."""
+    model = key in MODELS and HUB_ID.fullmatch(source) and not Path(source).is_dir()
+    return source.startswith(HUB) or bool(model)
+
+
+def _trained(graph: Graph, node: Instance) -> tuple[int, str] | None:
+    """Weights and precision of the model that an instance trains, where its shape is known."""
+    model: ModelNode | None = graph.config.models.get(node.instance) if node.stage in MODEL_STAGES else None
+    try:
+        return (
+            (shape_of(graph.config, node.instance).parameters, node.section["precision"]) if model else None
+        )
+    except InputError:
+        return None
+
+
+def _disk(graph: Graph, nodes: list[Instance], machine: Machine) -> Iterator[str]:
+    """Checkpoints and models of all trainings; each removes its checkpoints when it ends."""
+    trained = [found for node in nodes if (found := _trained(graph, node))]
+    models = sum(parameters * size_of(precision) for parameters, precision in trained)
+    most = max((checkpoint_disk(*found) - found[0] * size_of(found[1]) for found in trained), default=0)
+    if models + most > machine.disk:
+        yield (
+            f"{Path.cwd()}: models and checkpoints take {(models + most) / 1e9:.0f} GB, free are"
+            f" {machine.disk / 1e9:.0f} GB: make room, or let `results` and `work` be links to a larger disk"
+        )
+
+
+def _devices(graph: Graph, nodes: list[Instance], gpus: Mapping[str, int], machine: Machine) -> Iterator[str]:
+    """GPUs that the profile gives and this machine lacks, and models that do not fit into its memory."""
+    wanting = [node for node in nodes if gpus[node.name]]
+    if wanting and not machine.gpus:
+        yield (
+            f"{', '.join(node.name for node in wanting)}: the profile gives a GPU, and torch sees none here:"
+            " run where `nvidia-smi` lists one, or a small model with workflow/profiles/local"
+        )
+        return
+    for node in wanting:
+        if node.stage in MODEL_STAGES and node.launch.ranks > len(machine.gpus):
+            here = len(machine.gpus)
+            yield f"{node.name}: launch.ranks is {node.launch.ranks}, GPUs here are {here}: set it to {here}"
+    for node in nodes:
+        if trained := _trained(graph, node):
+            yield from _memory(node, trained, bool(gpus[node.name]), machine)
+
+
+def _memory(node: Instance, trained: tuple[int, str], on_gpu: bool, machine: Machine) -> Iterator[str]:
+    launch = node.launch
+    state = training_state(*trained, launch.zero_stage, launch.ranks, launch.offload_optimizer)
+    need = sum(size for part, size in state.items() if part != "buffers") * (1 if on_gpu else launch.ranks)
+    have = min(machine.gpus) if on_gpu else machine.memory
+    if need > have:
+        place = "a GPU" if on_gpu else "main memory"
+        remedy = "more ranks, a higher zero_stage or a smaller model" if on_gpu else "GPUs or a smaller model"
+        yield (
+            f"{node.name}: weights, gradients and optimiser take {need / 1e9:.0f} GB, {place} has"
+            f" {have / 1e9:.0f} GB: take {remedy}; `python -m pipeline.plan` shows what fits"
+        )
+
+
+def _programs(graph: Graph, nodes: list[Instance], machine: Machine) -> Iterator[str]:
+    """Programs of the system that stages start, and the namespaces of the sandbox."""
+    if any(node.stage in ("rl", "reward", "evaluate") for node in nodes) and not machine.lists_cores:
+        yield "lscpu: not found; vLLM asks it for the cores of this machine: install util-linux"
+    asked = [node for node in nodes if node.stage == "evaluate"]
+    if any(node.kind(**node.section).runs_programs for node in asked):
+        try:
+            check(graph.config.sections["sandbox"].weak)
+        except NoNamespaces as error:
+            yield str(error)
