@@ -136,14 +136,13 @@ def without_copies(rows: Iterator[Row], counts: Counter[str]) -> list[Row]:
 
 
 def build_index(stage: Stage[ProblemsSection]) -> BenchmarkIndex:
-    """All questions of the benchmarks that are kept out, whatever their limits. A question that stands in two
-    benchmarks is added once, because what several questions share is weaker evidence.
+    """All questions of the benchmarks that are kept out; one that stands in two benchmarks is added once, as
+    what several questions share is weaker evidence.
     """
     index = BenchmarkIndex(stage.config.ngram, DecontaminateSection().shortest)
     added: set[str] = set()
     for name, node in stage.config.benchmarks.items():
-        whole = node.model_copy(update={"limit": None})
-        for item in load(name, whole, stage.inputs.get(f"benchmark.{name}", [])):
+        for item in load(name, node, stage.inputs.get(f"benchmark.{name}", [])):
             if item.text not in added:
                 index.add(name, item.id, item.text)
             added.add(item.text)

@@ -3,9 +3,11 @@
 `make test-pretrained` runs all of it; the whole suite only what needs neither the model nor an engine.
 """
 
+import gzip
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,8 +20,12 @@ from test_single_gpu import save_model as save_qwen2_model
 from test_tokenizers import TEXTS, save_deepseek_tokenizer
 
 from pipeline.common.model import load_tokenizer, probe_ids
+from pipeline.common.overlays import read_config
+from pipeline.config.root import Config
 from pipeline.evaluate.benchmarks import Item
 from pipeline.evaluate.prompts import chat_prompt
+from workflow import pretrained, real
+from workflow.graph import Graph, Result
 from workflow.published import DIGESTS, digest
 
 PUBLISHED = ROOT / "work/published/SmolLM2-135M-Instruct"
@@ -141,6 +147,60 @@ def test_texts_and_questions_come_back_from_their_tokens(model: Path) -> None:
         answered = [*messages, {"role": "assistant", "content": "6"}]
         ended = tokenizer.apply_chat_template(answered, tokenize=False)
         assert ended.startswith(whole.rstrip()) and tokenizer.eos_token in ended[len(whole.rstrip()) :]
+
+
+def written(monkeypatch: pytest.MonkeyPatch, program: Any, output: Path, *words: object) -> dict[str, Any]:
+    """The overlay that a program of the Makefile writes."""
+    monkeypatch.setattr(sys, "argv", ["program", *map(str, words), "--output", str(output)])
+    program.main()
+    return read_config([output])
+
+
+def test_local_files_take_the_place_of_the_hubs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench, output = tmp_path / "bench", tmp_path / "overlay.yaml"
+    bench.mkdir()
+    for name in ("mawps_asdiv_train.jsonl", "svamp_test.jsonl"):
+        (bench / name).write_text(json.dumps(ROWS[0]) + "\n")
+    words = ("--model", "some/model", "--bench", bench)
+    with pytest.raises(SystemExit, match="gsm8k_test.jsonl.gz: not found"):
+        written(monkeypatch, pretrained, output, *words)
+    with gzip.open(bench / "gsm8k_test.jsonl.gz", "wt") as file:
+        file.write(json.dumps(ROWS[0]) + "\n")
+    written(monkeypatch, pretrained, output, *words)
+    graph = Graph(Config(read_config([ROOT / "configs/pretrained.yaml", output])))
+    sources = [
+        source for node in graph.nodes.values() for _, source in node.inputs if isinstance(source, str)
+    ]
+    assert not [source for source in sources if source.startswith("hub:")] and "some/model" in sources
+    assert set(graph.names("rl")) == {"rl/grpo-0", "rl/grpo-1", "rl/grpo-2"}
+    assert ("data", Result("problems", "sft.jsonl")) in graph.nodes["sft/instruct"].inputs
+    of_hub = written(monkeypatch, pretrained, output, "--model", "some/model")
+    assert of_hub == {"models": {"published": {"init": "some/model"}}}
+    graph = Graph(Config(read_config([ROOT / "configs/pretrained.yaml", output])))
+    assert ("source", "hub:MU-NLPC/Calc-mawps:train") in graph.nodes["problems"].inputs
+
+
+def test_models_are_chosen_without_the_test_questions() -> None:
+    """The learning rates' overlay asks the development part alone, and gives every part the same problems."""
+    names = [ROOT / f"configs/{name}.yaml" for name in ("pretrained", "pretrained-rates")]
+    whole, rates = (Graph(Config(read_config(names[:count]))) for count in (1, 2))
+    assert rates.nodes["problems"].section == whole.nodes["problems"].section
+    asked = [node for name, node in rates.nodes.items() if name.startswith("evaluate/")]
+    assert len(asked) == 7 and all(list(node.section["benchmarks"]) == ["dev"] for node in asked)
+
+
+def test_real_pages_come_with_the_models_that_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ("a.warc.gz", "seed_urls.txt", "background_urls.txt", "annotations.tsv")
+    names += ("gsm8k_test.jsonl", "math500.jsonl")
+    for name in names:
+        (tmp_path / name).write_text(json.dumps(ROWS[0]) + "\n")
+    models = ["results/pretrained/sft/instruct", "results/pretrained/rl/grpo-0"]
+    words = ("--web", tmp_path, "--bench", tmp_path, "--models", *models)
+    overlay = written(monkeypatch, real, tmp_path / "overlay.yaml", *words)
+    found = {name: (node["stage"], node["init"]) for name, node in overlay["models"].items()}
+    assert found == {"instruct": ("sft", f"{models[0]}/data"), "grpo-0": ("rl", f"{models[1]}/data")}
 
 
 @pytest.mark.pretrained

@@ -205,6 +205,8 @@ def test_benchmarks_are_kept_out_except_the_parts_themselves(tmp_path: Path) -> 
     node = graph.nodes["problems"]
     assert [name for name, _ in node.inputs] == ["benchmark.test", "source"]
     assert list(node.section["benchmarks"]) == ["test"]
+    limited = benchmarks | {"test": {"source": test, "limit": 1, "shots": 0}}
+    assert Graph(Config(values | {"benchmarks": limited})).nodes["problems"].section == node.section
     named = values | {"problems": {"source": source, "kept_out": ["test"]}}
     assert Graph(Config(named)).nodes["problems"].section == node.section
     for changed, message in (

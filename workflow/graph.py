@@ -166,7 +166,9 @@ class Graph:
             if name not in nodes:
                 known = hint(name, list(nodes))
                 raise ConfigError(f"config key problems.kept_out: no benchmark {name!r}{known}")
-        kept_out = {name: nodes[name].model_dump(mode="json") for name in names}
+        # Only what decides which questions a benchmark has, not how or how many of them are asked.
+        which = {"source", "split", "language", "fields"}
+        kept_out = {name: nodes[name].model_dump(mode="json", include=which) for name in names}
         inputs = [*sources, *self._benchmark_files(names)]
         # The filled-in benchmarks say which are kept out: null and the list of these are the same.
         self._add(

@@ -199,6 +199,7 @@ def compare(model: Path, bench: Path, questions: int | None, batch: int) -> dict
                 / len(pairs),
                 "our_rule_theirs": sum(item.grade(text).right for item, text in pairs) / len(pairs),
             }
+            print(f"{name}: {found[name]}", flush=True)
             for (item, text), own in zip(pairs, ours, strict=True):
                 if text != own:
                     place = next((i for i, (a, b) in enumerate(zip(text, own, strict=False)) if a != b), -1)
