@@ -204,7 +204,8 @@ def weigh(names: tuple[str, str], rows: list[Row], *, matched: bool, spread: flo
     counted = ones.get(tuple(seeds), f"{' and '.join(map(str, seeds))} seeds")
     assumed = f", spread taken as {100 * spread:.1f} points" if spread and 1 in seeds else ""
     shown = ", ".join(" ".join(filter(None, (row.benchmark, row.kind))) for row in usable)
-    text = f"{names[0]} − {names[1]}: {_points(found.effect, found.interval())} points, mean of {shown}"
+    on = "on" if len(usable) == 1 else "mean of"
+    text = f"{names[0]} − {names[1]}: {_points(found.effect, found.interval())} points, {on} {shown}"
     return Effect(found, [row for row in made if row], text + (f" ({counted}{assumed})" if spread else ""))
 
 
