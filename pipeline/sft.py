@@ -2,7 +2,8 @@
 
 Inputs: `parent` or `init` (folder or hub id), `data` (sft-format files or hub ids). Output: a model folder.
 Our choices, where the paper is silent: the loss covers only the assistant's words and EOS, tool output is
-context, and there is no attention across the examples of a sequence.
+context, and there is no attention across the examples of a sequence. The loss is a mean over tokens, in which
+long solutions weigh more; `loss_mean: example` is the mean over examples that the paper's Eq. 6 writes.
 """
 
 import pipeline.common.environment  # noqa: F401  # isort: skip  # before torch and deepspeed
@@ -128,7 +129,8 @@ def run(stage: Stage[SftSection]) -> Counts:
     pad = tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id
     rows = Epochs(examples.kept, section.context, pad, section.seed, section.packing)
     schedule = constant(section.learning_rate, section.warmup_steps)
-    plan = TrainingPlan(rows.row, section.steps, section.batch, schedule, ["examples"])
+    by_example = section.loss_mean == "example"
+    plan = TrainingPlan(rows.row, section.steps, section.batch, schedule, ["examples"], by_example)
     counts = train_and_export(stage, start_from(parent, tokenizer, stage), tokenizer, plan)
     return {
         **counts,

@@ -1,14 +1,18 @@
 """Verdicts on claims: their statistics, the paper's own figures, configurations that can decide each."""
 
+import random
 from math import inf
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from test_configs import merged
 
+from pipeline.common.overlays import read_yaml
 from pipeline.config.root import Config
+from pipeline.evaluate.benchmarks import Item
 from pipeline.grader.answers import Verdict
 from pipeline.report.claims import (
     CONTRADICTED,
@@ -18,6 +22,7 @@ from pipeline.report.claims import (
     Claim,
     Effect,
     Judgement,
+    judgements,
     read_claims,
 )
 from pipeline.report.collect import Model, Run
@@ -28,6 +33,7 @@ from workflow.graph import Graph
 
 ROOT = Path(__file__).resolve().parents[1]
 LEDGER = read_claims(ROOT / "configs/claims.yaml")
+RIGHT, WRONG = Verdict("right", "1", ""), Verdict("wrong", "2", "")
 CONFIGURATIONS = sorted({name for claim in LEDGER for name in claim.decided_by})
 
 
@@ -192,13 +198,21 @@ def planned(configuration: str) -> Results:
     return results
 
 
-def answers(accuracy: float, questions: int, samples: int = 0) -> Answers:
-    """Answers of which a share is right, each with samples that are all alike."""
-    right = round(accuracy * questions)
-    verdicts = {str(place): "right" if place < right else "wrong" for place in range(questions)}
-    return Answers(
-        "", greedy=verdicts, samples={key: [Verdict(v, "1", "")] * samples for key, v in verdicts.items()}
-    )
+def answers(
+    accuracy: float, questions: int, samples: int = 0, *, majority: float | None = None, seed: str = ""
+) -> Answers:
+    """Answers of which a share is right, at random places. The samples of a share `majority` of the questions
+    are all right; up to the share `accuracy`, questions have one right sample.
+    """
+    places = random.Random(seed).sample(range(questions), questions)
+    right = {str(place) for place in places[: round(accuracy * questions)]}
+    voted = right if majority is None else {str(place) for place in places[: round(majority * questions)]}
+    found = Answers("", greedy={str(place): "right" if str(place) in right else "wrong" for place in places})
+    for key in map(str, places) if samples else ():
+        hits = samples if key in voted else int(key in right)
+        found.samples[key] = [RIGHT] * hits + [WRONG] * (samples - hits)
+        found.items[key] = Item(key, "How many?", "1")
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -250,3 +264,91 @@ def test_every_claim_has_shipped_configurations_that_can_decide_it(
 def test_every_claim_names_its_configurations() -> None:
     assert all(row.decided_by for row in LEDGER)
     assert all(row.benchmarks for row in LEDGER if row.test not in ("recall", "converged"))
+
+
+# ---- the paper's own figures ----
+
+SIZES = {
+    "gsm8k": 1319, "math": 5000, "ocw": 272, "sat": 32, "mmlu_stem": 3018, "cmath": 1098, "mgsm_zh": 250,
+    "gaokao_mathcloze": 118, "gaokao_mathqa": 351, "mmlu": 14042,
+}  # fmt: skip
+SETTINGS = {  # rows of tables 6 and 7, by model of the 1.3B configuration
+    "none": "no continual training",
+    "general-then-math": "general text 400B, then math 150B",
+    "code-then-math": "code 400B, then math 150B",
+    "deepseekmath": "math 150B",
+    "code-and-math": "code 400B and math 150B, mixed",
+}
+WITH_CODE = ("table-6", "table-6-python", "table-7")
+ROWS = {
+    "deepseekmath-1.3b": [
+        *((model, table, row) for model, row in SETTINGS.items() for table in WITH_CODE),
+        ("none", "table-1", "no math training"),
+        ("mathpile", "table-1", "MathPile"),
+        ("openwebmath", "table-1", "OpenWebMath"),
+        ("proof-pile-2", "table-1", "Proof-Pile-2"),
+        ("deepseekmath", "table-1", "DeepSeekMath Corpus"),
+        ("redpajama-arxiv", "table-8", "1.3B, ArXiv-RedPajama"),
+        ("instruct", "figure-5", "start (Instruct 1.3B)"),
+        ("rft", "figure-5", "RFT"),
+        ("online-rft", "figure-5", "Online RFT"),
+        ("grpo-os", "figure-5", "GRPO, outcome supervision"),
+        ("grpo-ps", "figure-5", "GRPO, process supervision"),
+    ],
+    "deepseekmath-7b": [
+        ("base", "table-2", "DeepSeekMath-Base 7B"),
+        *(("instruct", f"table-5-{kind}", "DeepSeekMath-Instruct 7B") for kind in ("cot", "tool")),
+        *(("rl", f"table-5-{kind}", "DeepSeekMath-RL 7B") for kind in ("cot", "tool")),
+    ],
+    "deepseekmath-7b iterative": [
+        ("instruct", "figure-6", "start (Instruct 7B)"),
+        ("rl", "figure-6", "iteration 0"),
+        ("rl-2", "figure-6", "iteration 1"),
+        ("rl-3", "figure-6", "iteration 2"),
+    ],
+}  # fmt: skip
+SEED_SPREAD = 0.01  # that of these configurations
+
+
+def as_published(configuration: str, plan: Results) -> Results:
+    """A run of the configuration that reproduces the paper to the digit."""
+    paper = read_yaml(ROOT / "configs/paper.yaml")
+    tables = {table["id"]: table for table in paper["tables"]}
+    run = Run(configuration, {})
+    run.__dict__["models"] = plan.run.models
+    results = Results(run)
+    for name, table_id, row in ROWS[configuration]:
+        table, found = tables[table_id], results.answers.setdefault(name, {})
+        for benchmark, value in zip(table["columns"], table["rows"][row], strict=True):
+            if benchmark in SIZES:
+                task = (benchmark, table.get("kind", "cot"))
+                found[task] = answers(value / 100, SIZES[benchmark], seed=f"{name} {task}")
+    if configuration == "deepseekmath-7b":
+        last = {"iteration": 4, "converged": True, "overlap_with_previous": 0.98, "kept_pages": 35_500_000}
+        run.__dict__["iterations"] = [
+            SimpleNamespace(metrics=row) for row in (last | {"converged": False}, last)
+        ]
+        for name, label in (("instruct", "Instruct"), ("rl", "RL")):
+            for benchmark in ("gsm8k", "math"):
+                maj, some = (
+                    paper["figure_7"][benchmark][metric][label][-1] / 100 for metric in ("maj", "pass")
+                )
+                sampled = answers(some, SIZES[benchmark], 64, majority=maj, seed=f"{name} {benchmark}")
+                kept = results.answers[name][benchmark, "cot"]
+                kept.samples, kept.items = sampled.samples, sampled.items
+    return results
+
+
+def test_the_papers_own_figures_contradict_none_of_its_claims(plans: dict[str, Results]) -> None:
+    verdicts: dict[str, set[str]] = {}
+    for configuration in ROWS:
+        for found in judgements(LEDGER, as_published(configuration, plans[configuration]), SEED_SPREAD):
+            verdicts.setdefault(found.claim.id, set()).add(found.verdict)
+    assert not [name for name, found in verdicts.items() if CONTRADICTED in found]
+    of_no_table = {"corpus-recall", "grpo-no-worse-than-ppo"}
+    assert {name for name, found in verdicts.items() if found == {NOT_MEASURED}} == of_no_table
+    held = {name for name, found in verdicts.items() if HELD in found}
+    large = {"corpus-converges", "corpus-quality", "web-beats-arxiv", "math-helps-understanding", "sft-helps"}
+    assert large <= held
+    small = {"grpo-beats-online-rft", "process-beats-outcome"}  # differences below the noise of the test sets
+    assert not small & held

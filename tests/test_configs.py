@@ -9,7 +9,9 @@ from conftest import ROOT, copy_checkout
 
 from pipeline.common.next_token import TrainingPlan, rows_of
 from pipeline.common.packing import IGNORE, PackedRow
+from pipeline.config.rl import RlSection
 from pipeline.config.root import SECTIONS, Config, ConfigError
+from pipeline.rl.__main__ import skipped
 from pipeline.rl.rollout import share
 from workflow.graph import Graph
 
@@ -85,6 +87,15 @@ def test_the_papers_hyperparameters_are_those_of_the_paper() -> None:
     assert fasttext == (256, 0.1, 3, 3, 3) and corpus.iterations == 4  # 2.1
     shots = {name: node.shots for name, node in config.benchmarks.items()}
     assert (shots["gsm8k"], shots["math"], shots["cmath"], shots["gaokao_mathqa"]) == (8, 4, 6, 5)  # 8.3
+
+
+def test_rounds_of_iterative_grpo_branch_as_in_figure_6_and_never_ask_a_question_twice() -> None:
+    graph, first = Graph(Config(merged(*ITERATIVE))), 0
+    for name, steps in (("rl", 1100), ("rl-2", 1600), ("rl-3", 2600)):  # branches at 1,100 and 2,700
+        section = RlSection(**graph.nodes[f"rl/{name}"].section)
+        assert section.steps == steps and skipped(section) == first
+        first += steps * section.questions_per_step
+    assert first <= 144_000  # within one pass
 
 
 def test_the_ablations_are_those_of_the_paper() -> None:

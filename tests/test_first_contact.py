@@ -310,7 +310,7 @@ def real(web: Path, bench: Path, output: Path) -> list[str]:
         str(web),
         "--bench",
         str(bench),
-        "--demo",
+        "--models",
         "results/demo",
     ]
     done = subprocess.run([*command, "--output", str(output)], cwd=ROOT, capture_output=True, text=True)

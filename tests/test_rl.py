@@ -307,6 +307,32 @@ def test_a_reward_model_that_does_not_fit_is_named(reward_model: Path, tmp_path:
         load_scorer(stage({"reward_model": [str(outcome)]}, rewards=weights), "cpu")
 
 
+def test_a_reward_model_of_another_vocabulary_is_refused(
+    policy: Path, reward_model: Path, tmp_path: Path
+) -> None:
+    from pipeline.common.stage import Stage
+    from pipeline.config.rl import RlSection
+    from pipeline.rl.__main__ import load_scorer
+
+    other = tmp_path / "other"
+    shutil.copytree(reward_model, other)
+    file = other / "tokenizer.json"
+    tokenizer = json.loads(file.read_text())
+    vocabulary = tokenizer["model"]["vocab"]
+    (one, first), (two, second) = list(vocabulary.items())[-2:]
+    vocabulary |= {one: second, two: first}
+    file.write_text(json.dumps(tokenizer))
+    section = RlSection(precision="fp32", rewards={"model": 1.0})
+
+    def scorer(folder: Path) -> object:
+        inputs = {"reward_model": [str(folder)], "parent": [str(policy)]}
+        return load_scorer(Stage("rl", "x", section, "", inputs, tmp_path, tmp_path, tmp_path, {}), "cpu")
+
+    assert scorer(reward_model) is not None
+    with pytest.raises(InputError, match="vocabulary is not that of"):
+        scorer(other)
+
+
 def test_too_few_questions_are_named() -> None:
     from pipeline.rl.__main__ import check_batch
 

@@ -8,6 +8,7 @@ from pipeline.common.stage import InputError
 from pipeline.config.rl import RewardWeights
 from pipeline.config.root import Config, ConfigError
 from pipeline.evaluate.benchmarks import Item
+from pipeline.rl import rewards as rewards_module
 from pipeline.rl.rewards import Reward, Rewarder, reward_steps
 from pipeline.rl.rollout import Group, Rollout
 from workflow.graph import Graph
@@ -139,3 +140,16 @@ def test_an_answer_that_the_grader_fails_on_is_undecided_and_the_others_are_grad
     rewards = Rewarder(RewardWeights()).score(items, [[1]] * 2, [[5], [6]], ["\\boxed{7}"] * 2, [True] * 2)
     assert [reward.verdict.verdict for reward in rewards] == ["undecided", "right"]
     assert rewards[0].verdict.reason.startswith("the grader failed")
+
+
+def test_a_reward_model_that_scores_nan_is_named_and_not_the_learning_rate(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Broken:
+        settings = {"target": "process"}
+
+    monkeypatch.setattr(rewards_module, "score_steps", lambda *_: [[(0, 0.5), (1, float("nan"))]])
+    rewarder = Rewarder(RewardWeights(accuracy=0, model=1), Broken())
+    with pytest.raises(InputError, match="question 'q1': the reward model's score is nan") as error:
+        rewarder.score([Item("q1", "What?", "7")], [[1]], [[5, 6]], ["\\boxed{7}"], [True])
+    assert "learning_rate" not in str(error.value)

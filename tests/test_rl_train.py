@@ -222,6 +222,23 @@ def test_process_supervision_trains_each_token_by_its_own_and_later_steps() -> N
     assert second.advantages == pytest.approx(expected[1], abs=1e-4)
 
 
+@pytest.mark.parametrize("supervision", ["outcome", "process"])
+def test_outputs_that_were_cut_can_be_left_out_and_still_count_in_the_mean(supervision: str) -> None:
+    from pipeline.rl.methods import grpo
+    from pipeline.rl.train import without_cut
+
+    rollouts = [
+        Rollout(0, [5, 6], [-1.0] * 2, reason, "", reward, {}, "right", None, "", [1], [reward])
+        for reason, reward in (("stop", 0.0), ("stop", 1.0), ("length", 1.0))
+    ]
+    group = Group(1, 0, "q", "", "", [1], rollouts)
+    chosen = section(supervision=supervision)
+    first, second = grpo.METHOD.outputs(without_cut([group]), chosen)
+    all_three = grpo.METHOD.outputs([group], chosen)
+    assert [first.advantages, second.advantages] == [output.advantages for output in all_three[:2]]
+    assert len(all_three) == 3 and all_three[2].advantages[0] > 0  # a cut right answer is a full positive
+
+
 REINFORCE = '''"""REINFORCE: the advantage is the reward over a fixed baseline."""
 from dataclasses import replace
 

@@ -18,8 +18,10 @@ from programs import finished, start
 from tiny_model import save_tiny_model, save_tiny_tokens
 
 from pipeline.common import checkpoint, linear_loss
+from pipeline.common.flops import ModelFlops
 from pipeline.common.manifest import fingerprint
 from pipeline.common.model import IGNORE, TokenLogprobs, load_model, load_tokenizer
+from pipeline.common.next_token import StepMaker, TrainingPlan
 from pipeline.common.packing import best_fit, concatenate, make_row
 from pipeline.common.stage import InputError, Stage
 from pipeline.common.training import constant, multi_step
@@ -135,6 +137,41 @@ def test_packed_examples_give_the_logprobs_and_gradients_of_single_ones(model):
     assert len(packed[0]) == sum(len(ids) - 2 for ids, _ in examples if len(ids) > 1)
     np.testing.assert_allclose(packed[0], single[0], rtol=0, atol=1e-5)
     torch.testing.assert_close(packed[1], single[1], rtol=0, atol=1e-5)
+
+
+class Alone:
+    """One rank's engine around a model, without an optimiser."""
+
+    device, global_rank, world_size = torch.device("cpu"), 0, 1
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        self.module = TokenLogprobs(model)
+
+    def __call__(self, *inputs: torch.Tensor, **more: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return self.module(*inputs, **more)
+
+
+@pytest.mark.parametrize("micro_batch", [1, 3])
+def test_the_loss_is_the_mean_over_tokens_or_as_in_equation_6_over_examples(model, micro_batch):
+    generator = np.random.default_rng(1)
+    examples = [(generator.integers(4, 60, n), np.arange(n) >= 2) for n in (7, 1, 14, 5, 9, 4)]
+    rows = [make_row(group, 30, pad=0) for group in (examples[:4], examples[4:], [])]
+    engine = Alone(model)
+    nll = []
+    for ids, own in examples:
+        row = make_row([(ids, own)], 20, pad=0)
+        parts = (torch.from_numpy(part)[None] for part in (row.tokens, row.positions, row.targets))
+        tokens_BT, positions_BT, targets_BT = parts
+        logprobs_BT = engine(tokens_BT, positions_BT, targets_BT)
+        nll += [-logprobs_BT[targets_BT != IGNORE]] if (targets_BT != IGNORE).any() else []
+    for by_example, expected in (
+        (False, torch.cat(nll).mean()),
+        (True, torch.stack([values.mean() for values in nll]).mean()),
+    ):
+        plan = TrainingPlan(rows.__getitem__, 1, 3, constant(1e-3), ["x"], by_example)
+        step = StepMaker(engine, plan, micro_batch, ModelFlops.of(model), 1.0).make(0)
+        loss = sum(step.loss_of(batch).item() for batch in step.micro_batches)
+        assert loss == pytest.approx(expected.item(), abs=1e-5)
 
 
 @pytest.mark.parametrize("family", ["Qwen2Config", "Qwen3Config", "MistralConfig"])

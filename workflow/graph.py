@@ -379,7 +379,16 @@ class Graph:
             files = [function.rpartition(":")[0] for function in section.rewards.functions]
             where = f"models.{name}.rewards.functions"
             inputs += [("reward", source) for source in self._sources(files, where)]
-        self._add(f"{node.stage}/{name}", f"pipeline.{node.stage}", section, inputs)
+        more = self._earlier_steps(node) if node.stage == "rl" and section.earlier_steps is None else {}
+        self._add(f"{node.stage}/{name}", f"pipeline.{node.stage}", section, inputs, **more)
+
+    def _earlier_steps(self, node: ModelNode) -> dict[str, int]:
+        """Steps of the RL models that an RL model continues, where there are any (paper, Algorithm 1)."""
+        steps = 0
+        while node.parent and self.config.models[node.parent].stage == "rl":
+            steps += getattr(self.config.model_sections.get(node.parent), "steps", 0)
+            node = self.config.models[node.parent]
+        return {"earlier_steps": steps} if steps else {}
 
     def _earlier_labels(self, node: ModelNode) -> list[str | Result]:
         """Step labels of the reward models that a reward model continues, the newest first (paper 4.1.4)."""

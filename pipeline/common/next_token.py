@@ -28,13 +28,18 @@ TokenBatch = tuple[Tensor, Tensor, Tensor, Tensor]  # tokens, positions and targ
 
 @dataclass(frozen=True)
 class TrainingPlan:
-    """What is trained: `row(n)` for `steps` steps of `batch` rows; `sources` names the rows' origins."""
+    """What is trained: `row(n)` for `steps` steps of `batch` rows; `sources` names the rows' origins.
+
+    `by_example`: the loss is the mean over the documents of a batch of the mean over each one's targets, not
+    the mean over all targets.
+    """
 
     row: Callable[[int], PackedRow]
     steps: int
     batch: int
     schedule: Schedule
     sources: Sequence[str]
+    by_example: bool = False
 
 
 def train_and_export(
@@ -61,12 +66,12 @@ def train(stage: Stage[Any], engine: Any, plan: TrainingPlan) -> dict[str, int]:
     narrow = engine.module.mixed or model.dtype == torch.bfloat16
     speed = peak(engine.device, torch.bfloat16 if narrow else torch.float32)
     stage.counter("peak_gflops_per_rank", round(speed / 1e9))
-    steps = _Steps(engine, plan, int(stage.launch.get("micro_batch", 8)), ModelFlops.of(model), speed)
+    steps = StepMaker(engine, plan, int(stage.launch.get("micro_batch", 8)), ModelFlops.of(model), speed)
     return loop.train(stage, engine, plan.steps, plan.schedule, steps.make, ("tokens", "targets"))
 
 
 @dataclass(frozen=True)
-class _Steps:
+class StepMaker:
     """Makes the steps of a plan; `speed` is one rank's peak in FLOP/s."""
 
     engine: Any
@@ -79,12 +84,15 @@ class _Steps:
         """Step `number` of this rank."""
         started, engine, plan = time.monotonic(), self.engine, self.plan
         rows = rows_of(plan, number, engine.global_rank, engine.world_size)
-        tokens, targets, flop = self._count(rows)
+        tokens, targets, flop, examples = self._count(rows)
         sums_S2 = torch.zeros(len(plan.sources), 2, device=engine.device)
 
         def loss_of(batch: TokenBatch) -> Tensor:
             tokens_BT, positions_BT, targets_BT, sources_B = batch
-            weights_BT = torch.full(targets_BT.shape, 1 / max(targets, 1), device=engine.device)
+            if plan.by_example:
+                weights_BT = example_weights(positions_BT, targets_BT) / max(examples, 1)
+            else:
+                weights_BT = torch.full(targets_BT.shape, 1 / max(targets, 1), device=engine.device)
             loss, logprobs_BT = engine(tokens_BT, positions_BT, targets_BT, weights_BT=weights_BT)
             parts_B2 = torch.stack([-logprobs_BT.sum(1), (targets_BT != IGNORE).sum(1).float()], 1)
             sums_S2.index_add_(0, sources_B, parts_B2)
@@ -104,12 +112,21 @@ class _Steps:
         return loop.Step(batches, loss_of, metrics)
 
     def _count(self, rows: Sequence[PackedRow]) -> list[int]:
-        """Tokens, targets and FLOP of the step, of all ranks together."""
+        """Tokens, targets, FLOP and documents with targets of the step, of all ranks together."""
         counts = []
         for row in rows:
             targets = int((row.targets != IGNORE).sum())
-            counts.append((row.length, targets, self.flops.row(row, targets)))
+            documents = (row.positions == 0).cumsum()[row.targets != IGNORE]
+            counts.append((row.length, targets, self.flops.row(row, targets), len(np.unique(documents))))
         return _sum_over_ranks(self.engine, torch.tensor(counts).sum(0)).tolist()
+
+
+def example_weights(positions_BT: Tensor, targets_BT: Tensor) -> Tensor:
+    """1 / the number of targets of a position's document, (B, T); documents start at position 0."""
+    document_BT = (positions_BT == 0).cumsum(1)
+    counts_BD = torch.zeros(len(document_BT), int(document_BT.max()) + 1, device=document_BT.device)
+    counts_BD.scatter_add_(1, document_BT, (targets_BT != IGNORE).float())
+    return 1 / counts_BD.gather(1, document_BT).clamp(min=1)
 
 
 def rows_of(plan: TrainingPlan, step: int, rank: int, ranks: int) -> list[PackedRow]:

@@ -97,10 +97,15 @@ class RlSection(Section):
     )
     iteration: int = key(
         1,
-        "number i of the outer iteration (Algorithm 1, line 2): it skips the questions of i - 1 iterations of"
-        " as many steps",
+        "number i of the outer iteration (Algorithm 1, line 2): it skips the questions of the ones before",
         paper="1 to 3 in Figure 6",
         ge=1,
+    )
+    earlier_steps: int | None = key(
+        None,
+        "steps of the iterations before; null: those of the parents of stage rl, or i - 1 times `steps` where"
+        " they are of another run",
+        ge=0,
     )
     prompts: str | list[str] | None = key(
         None,
@@ -138,6 +143,16 @@ class RlSection(Section):
         "population",
         "standard deviation that a group's rewards are divided by; none: only subtract their mean",
         paper="divided by std, which one is not stated (4.1.2)",
+    )
+    advantage_floor: float = key(
+        0.0,
+        "added to that standard deviation, so that rewards that hardly differ get small advantages; TRL 1e-4",
+        paper="none (4.1.2)",
+        ge=0,
+    )
+    mask_truncated: bool = key(
+        False,
+        "do not train on outputs cut at `max_tokens`; their rewards still count in their group's mean",
     )
     kl_coefficient: float = key(
         0.04, "weight of the KL term (beta); 0: no term, no reference model", paper="0.04 (4.2)", ge=0

@@ -38,6 +38,11 @@ class SftSection(Section):
         "error",
         "an example with an unknown role, wrong turns or no answer: leave out and count it, or stop the run",
     )
+    loss_mean: Literal["token", "example"] = key(
+        "token",
+        "mean over all of a batch's tokens; example: over an example's tokens, then over the examples",
+        paper="example (Eq. 6)",
+    )
     learning_rate: float = key(5e-5, "constant after the warm-up", paper="5e-5 (3.2)", gt=0)
     warmup_steps: int = key(0, "linear rise; steps", ge=0)
     optimizer: Optimizer = key(Optimizer(), "AdamW")

@@ -6,6 +6,7 @@ share their votes; samples without an answer do not vote.
 """
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from math import comb, sqrt
 from statistics import fmean
 from typing import Any
@@ -129,7 +130,12 @@ def majority(item: Item, verdicts: Sequence[Verdict], ks: Sequence[int]) -> dict
     others = [verdict.extracted for verdict in verdicts if not verdict.right]
     classes = [number for number in answer_classes(others, same) if number is not None]
     sizes = [classes.count(number) for number in sorted(set(classes))]
-    return maj_at_k(right, sizes, others.count(None), ks)
+    return _counted(right, tuple(sorted(sizes)), others.count(None), tuple(ks))
+
+
+@lru_cache(maxsize=65536)  # many questions have the same counts
+def _counted(right: int, others: tuple[int, ...], silent: int, ks: tuple[int, ...]) -> dict[int, float]:
+    return maj_at_k(right, others, silent, ks)
 
 
 def accuracy(values: Sequence[float]) -> dict[str, Any]:

@@ -200,10 +200,12 @@ def weigh(names: tuple[str, str], rows: list[Row], *, matched: bool, spread: flo
         for row in usable
     ]
     seeds = [len(usable[0].better), *([] if matched else [len(usable[0].worse)])]
-    counted = " and ".join(map(str, seeds)) + (" seed" if seeds == [1] else " seeds")
-    assumed = f", whose spread is taken as {100 * spread:.1f} points" if spread and 1 in seeds else ""
+    ones = {(1,): "one seed", (1, 1): "one seed each"}
+    counted = ones.get(tuple(seeds), f"{' and '.join(map(str, seeds))} seeds")
+    assumed = f", spread taken as {100 * spread:.1f} points" if spread and 1 in seeds else ""
     shown = ", ".join(" ".join(filter(None, (row.benchmark, row.kind))) for row in usable)
-    text = f"{names[0]} − {names[1]}: {_points(found.effect, found.interval())} points, mean of {shown}"
+    on = "on" if len(usable) == 1 else "mean of"
+    text = f"{names[0]} − {names[1]}: {_points(found.effect, found.interval())} points, {on} {shown}"
     return Effect(found, [row for row in made if row], text + (f" ({counted}{assumed})" if spread else ""))
 
 

@@ -66,6 +66,14 @@ def check_batch(asked: int, found: int, room: int) -> None:
         )
 
 
+def skipped(section: RlSection) -> int:
+    """Places in the endless order of questions that the iterations before may have asked."""
+    steps = section.earlier_steps
+    if steps is None:
+        steps = (section.iteration - 1) * section.steps
+    return steps * section.questions_per_step * section.rounds
+
+
 def load_scorer(stage: Stage[RlSection], device: Any) -> StepScorer | None:
     """The reward model that the section's weights and supervision ask for."""
     section = stage.config
@@ -81,6 +89,12 @@ def load_scorer(stage: Stage[RlSection], device: Any) -> StepScorer | None:
     scorer = load_reward_model(folder, section.precision, device, stage.launch.get("frozen", "whole"))
     if section.supervision == "process" and scorer.settings["target"] != "process":
         raise InputError(f"{folder}: an outcome reward model, but rl.supervision is process")
+    policy = stage.source("parent", "init")
+    if load_tokenizer(folder).get_vocab() != load_tokenizer(policy).get_vocab():
+        raise InputError(
+            f"{folder}: the reward model's vocabulary is not that of {policy}, whose token ids it would"
+            " read; train one that starts from a model with the same tokenizer"
+        )
     return scorer
 
 
@@ -132,8 +146,7 @@ class Trainer:
             groups = replayed(self.replay, step)
             asked, rounds = len(groups), 1
         else:
-            earlier = (section.iteration - 1) * section.steps * section.questions_per_step * section.rounds
-            first = earlier + sum(row["questions"] for row in rows)
+            first = skipped(section) + sum(row["questions"] for row in rows)
             groups, asked, rounds = self.explorer.explore(step, first, step if self.method.online else 0)
         parts = [name for name, weight in section.rewards.by_part.items() if weight or name == "accuracy"]
         return groups, {"questions": asked, "rounds": rounds, **summarise(groups, parts)}

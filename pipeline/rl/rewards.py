@@ -97,6 +97,8 @@ class Rewarder:
         steps: list[tuple[list[int], list[float]]] = [([], [])] * len(parts)
         if self.scorer is not None:
             scored = score_steps(self.scorer, prompts, outputs)
+            for item, found in zip(items, scored, strict=True):
+                _check_scores(item, [score for _, score in found])
             for part, found in zip(parts, scored, strict=True):
                 part["model"] = output_score([score for _, score in found], self.scorer.settings["target"])
             if self.by_step:
@@ -111,6 +113,16 @@ class Rewarder:
 
     def _total(self, parts: dict[str, float]) -> float:
         return sum(self.weights[name] * value for name, value in parts.items())
+
+
+def _check_scores(item: Item, scores: Sequence[float]) -> None:
+    """Raise InputError unless the reward model's scores are numbers; the least of them would hide a NaN."""
+    broken = [score for score in scores if not math.isfinite(score)]
+    if broken:
+        raise InputError(
+            f"rl: question {item.id!r}: the reward model's score is {broken[0]}; its weights are unsound,"
+            " train it again (its losses are in its metrics.jsonl)"
+        )
 
 
 def load_function(name: str) -> Function:

@@ -30,7 +30,7 @@ from pipeline.rl.packed_outputs import (
     pack,
     split_into_rows,
 )
-from pipeline.rl.rollout import Group
+from pipeline.rl.rollout import Group, Rollout
 from pipeline.rl.watch import Watched, check_finite, summed
 
 # `sampler_kl` (nats a token) from which on the sampler is stale. Measured on small models: rounding gives
@@ -42,7 +42,7 @@ WHOLE_PAIR = 1 << 30  # row length where outputs come in pairs: a pair shares a 
 def make_micro_batches(groups: Sequence[Group], section: RlSection, rows_at_once: int) -> list[MicroBatch]:
     """This rank's rows of the batch; ranks get equally many micro-batches, the last one may have weight 0."""
     method, rank, ranks = method_of(section), dist.get_rank(), dist.get_world_size()
-    outputs = method.outputs(groups, section)
+    outputs = method.outputs(without_cut(groups) if section.mask_truncated else groups, section)
     weights_of = _shares(method, groups, outputs, section)
     row_tokens = WHOLE_PAIR if method.pairs else section.row_tokens
     rows = split_into_rows(outputs, row_tokens)
@@ -53,6 +53,15 @@ def make_micro_batches(groups: Sequence[Group], section: RlSection, rows_at_once
         filler.weights_N.zero_()
         found.append(filler)
     return [MicroBatch(packed) for packed in found]
+
+
+def without_cut(groups: Sequence[Group]) -> list[Group]:
+    """The groups with outputs cut at the token limit emptied: their rewards still count."""
+
+    def kept(output: Rollout) -> Rollout:
+        return output if output.finish_reason == "stop" else replace(output, tokens=[], logprobs=[])
+
+    return [replace(group, outputs=[kept(output) for output in group.outputs]) for group in groups]
 
 
 def _shares(
