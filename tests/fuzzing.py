@@ -172,6 +172,7 @@ def failures(
 
 
 def write(path: Path, data: bytes) -> Path:
-    """Write a file; returns its path."""
+    """Write a file, in a folder that may be new; returns its path."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
     return path

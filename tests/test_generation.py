@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from pipeline.common.errors import InputError
 from tests.tiny_model import log_probs, save_tiny_model
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -150,3 +151,11 @@ def test_a_sleeping_sampler_frees_its_memory_and_samples_the_same_after_waking(f
     engine.wake()
     assert engine.generate(texts, temperature=0.0, max_tokens=8) == before
     engine.close()
+
+
+def test_a_machine_without_lscpu_is_told_in_one_line(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pipeline.common.generation import Generator
+
+    monkeypatch.setenv("PATH", str(folder))
+    with pytest.raises(InputError, match="^lscpu: not found; vLLM asks it .*: install util-linux$"):
+        Generator(folder, dtype="float32", max_model_len=320)

@@ -8,7 +8,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_token
 from transformers import AutoTokenizer
 
 from pipeline.common.errors import InputError
-from pipeline.common.model import PROBES, load_tokenizer, probe_ids
+from pipeline.common.model import PROBES, load_tokenizer, model_config, probe_ids
 from tests.tiny_model import save_tiny_model
 
 BOS, EOS = "<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>"
@@ -92,3 +92,20 @@ def test_the_sampler_uses_the_same_tokenizer(tmp_path: Path) -> None:
     theirs = generator.llm.get_tokenizer()
     generator.close()
     assert all(probe_ids(theirs, text) == probe_ids(ours, text) for text in TEXTS)
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("results/gone/sft/instruct/data", "no such folder, and not a hub id"),
+        ("owner/not-in-the-cache", "the hub cannot be reached; run `hf download owner/not-in-the-cache`"),
+    ],
+)
+def test_a_model_that_is_not_here_is_one_line_with_the_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, words: str
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    for load, what in ((load_tokenizer, "tokenizer"), (model_config, "model")):
+        with pytest.raises(InputError, match=f"^{source}: no usable {what}: ") as error:
+            load(source)
+        assert words in str(error.value)

@@ -19,6 +19,7 @@ from pipeline.common.errors import InputError
 Database = duckdb.DuckDBPyConnection
 ROWS = 65536  # of a batch, and of a row group
 LEAST_MEMORY = 0.2  # GB of each thread, below which DuckDB gives up
+READ: list[str] = []  # Parquet files that queries of the open database name
 
 # What bad files and too little memory or disk end in; the plain class is that of file systems in Python.
 INPUT = (duckdb.IOException, duckdb.InvalidInputException, duckdb.OutOfMemoryException, duckdb.Error)
@@ -29,8 +30,10 @@ def database(folder: Path, launch: dict[str, Any]) -> Iterator[Database]:
     """An empty database that holds at most `launch["join_memory"]` GB; what is above goes to `folder`, which
     is emptied at the start and goes at the end.
 
-    Raises InputError with DuckDB's first line for a file that is missing or cannot be read.
+    Raises InputError for a file that is missing or cannot be read: with its name where it is damaged, and
+    DuckDB's first line.
     """
+    READ.clear()
     rmtree(folder, ignore_errors=True)
     threads, memory = launch.get("threads", 1), launch.get("join_memory", 1.0)
     settings = {
@@ -47,13 +50,26 @@ def database(folder: Path, launch: dict[str, Any]) -> Iterator[Database]:
     except duckdb.Error as error:
         if type(error) not in INPUT:
             raise
-        raise InputError(f"{str(error).splitlines()[0]} (DuckDB)") from error
+        raise InputError(f"{_damaged()}{str(error).splitlines()[0]} (DuckDB)") from error
     finally:
         rmtree(folder, ignore_errors=True)
 
 
+def _damaged() -> str:
+    """The file that Arrow cannot read either, since DuckDB seldom names it; some of all if it reads each."""
+    for path in dict.fromkeys(READ):
+        try:
+            for _ in pq.ParquetFile(path).iter_batches():
+                pass
+        except (OSError, pa.ArrowException):
+            return f"{path}: "
+    names = list(dict.fromkeys(READ))
+    return f"one of {len(names)} tables ({', '.join(names[:5])}): " if names else ""
+
+
 def parquet(*paths: Path | str, **options: bool) -> str:
     """SQL that reads Parquet files of one schema as one table; `options`: DuckDB's, such as `filename`."""
+    READ.extend(map(str, paths))
     names = ", ".join("'{}'".format(str(path).replace("'", "''")) for path in paths)
     return (
         f"read_parquet({', '.join([f'[{names}]', *(f'{key} = {value}' for key, value in options.items())])})"

@@ -89,7 +89,10 @@ def read_documents(path: Path) -> Iterator[Document]:
         for number, line in enumerate(raw_lines(path), start=1):  # noqa: B007 (for the error message)
             fields = orjson.loads(line)
             media, metadata = fields.get("media", []), fields.get("metadata", {})
-            yield Document(fields.get("text", ""), fields["id"], media, metadata)
+            text, identity = fields.get("text", ""), fields["id"]
+            if not (isinstance(text, str) and isinstance(identity, str) and isinstance(metadata, dict)):
+                raise TypeError("`text` and `id` must be texts, `metadata` an object")
+            yield Document(text, identity, media, metadata)
     except FileNotFoundError as error:
         raise InputError(f"{path}: no such shard; run the stage that writes it") from error
     except OSError as error:
@@ -164,5 +167,5 @@ def _readable(path: Path) -> Iterator[None]:
         yield
     except FileNotFoundError as error:
         raise InputError(f"{path}: no such table; run the stage that writes it") from error
-    except (pa.ArrowInvalid, OSError) as error:
+    except (pa.ArrowException, OSError) as error:
         raise InputError(f"{path}: not a readable Parquet file ({error})") from error

@@ -78,14 +78,23 @@ def converged_before(stage: Stage[Any]) -> bool:
     """Whether the previous iteration found that the loop has converged."""
     if "previous" not in stage.inputs:
         return False
-    path = stage.input("previous") / "metrics.json"
+    return bool(read_notes(stage.input("previous") / "metrics.json", "converged")["converged"])
+
+
+def read_notes(path: Path, *names: str) -> dict[str, Any]:
+    """The JSON object, with these names in it, that a program before this one wrote. Raises InputError."""
     try:
-        return bool(json.loads(path.read_text())["converged"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        notes: dict[str, Any] = json.loads(path.read_bytes())
+        json.dumps(notes, ensure_ascii=False).encode()  # half a character could not be written again
+        return notes | {name: notes[name] for name in names}
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise InputError(f"{path}: cannot be read ({error!r}); make it again") from error
 
 
 def pass_through(source: Path, partial: Path, names: Iterable[str]) -> None:
-    """Copy the named results of the previous iteration."""
+    """Copy the named results of the previous iteration. Raises InputError if one is not there."""
     for name in names:
-        shutil.copyfile(source / name, partial / name)
+        try:
+            shutil.copyfile(source / name, partial / name)
+        except FileNotFoundError as error:
+            raise InputError(f"{source / name}: no such file; make it again") from error

@@ -10,7 +10,6 @@ Outputs: `kept.parquet`; `excluded.parquet`, the pages that are never kept, and 
 has reviewed; `metrics.json`.
 """
 
-import json
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -20,12 +19,13 @@ from pipeline.common.manifest import write_json
 from pipeline.common.stage import Counts, InputError, Stage, run_stage
 from pipeline.config.corpus import CorpusSection
 from pipeline.corpus.candidates import add_pages, write_excluded
-from pipeline.corpus.convergence import converged_before, keep, pass_through, write_kept
+from pipeline.corpus.convergence import converged_before, keep, pass_through, read_notes, write_kept
 from pipeline.corpus.cut import cut
 from pipeline.corpus.domains import judge, learn, review_queue, write_review
 from pipeline.corpus.lists import GROWN, Survivors, current_urls, write_urls
 
 TRAINED = ("positives", "negatives", "settings", "held_out", "out_of_distribution")  # of train.json
+COUNTED = ("kept_pages", "kept_tokens", "seed_growth", "converged")  # of metrics.json
 PASSED_ON = ("kept.parquet", "excluded.parquet", "review.tsv", *(f"{name}.txt" for name in GROWN))
 
 
@@ -50,7 +50,7 @@ def select(stage: Stage[CorpusSection], iteration: int) -> dict[str, Any]:
         ((pages,),) = joins.execute("SELECT count(*) FROM pages").fetchall()
     for (name, urls), added in zip(lists.items(), (growth.seed, growth.not_math), strict=True):
         write_urls(stage.partial, name, [*urls, *added])
-    trained = json.loads((train / "train.json").read_text())
+    trained = read_notes(train / "train.json", *TRAINED)
     return changes | {
         "iteration": iteration,
         "seed_pages": len(lists["seed_urls"]),
@@ -78,12 +78,12 @@ def run(stage: Stage[CorpusSection]) -> Counts:
     if converged_before(stage):
         source = stage.input("previous")
         pass_through(source, stage.partial, PASSED_ON)
-        metrics = json.loads((source / "metrics.json").read_text())
+        metrics = read_notes(source / "metrics.json", *COUNTED)
         metrics |= {"iteration": iteration, "passed_through": True}
     else:
         metrics = select(stage, iteration)
     write_json(stage.partial / "metrics.json", metrics)
-    return {name: metrics[name] for name in ("kept_pages", "kept_tokens", "seed_growth", "converged")}
+    return {name: metrics[name] for name in COUNTED}
 
 
 if __name__ == "__main__":

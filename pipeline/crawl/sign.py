@@ -16,7 +16,7 @@ from xxhash import xxh3_128_digest
 
 from pipeline.common.progress import Progress
 from pipeline.common.shards import read_documents
-from pipeline.common.stage import Counts, Stage, run_stage
+from pipeline.common.stage import Counts, InputError, Stage, run_stage
 from pipeline.config.crawl import CrawlSection
 from pipeline.crawl.signatures import MinHasher
 from pipeline.crawl.signed import HASH_WORDS, TEXT, URL, read_signatures, record_file
@@ -45,13 +45,17 @@ def run(stage: Stage[CrawlSection]) -> Counts:
         pa.ipc.new_file(str(partial / "names.arrow"), NAMES) as names,
         (partial / "signatures").open("wb") as signatures,
     ):
-        for document in read_documents(stage.input("extract") / "pages.jsonl.zst"):
-            files.add(document.metadata["warc_file"])
-            urls += xxh3_128_digest(normalise_url(document.metadata["url"]).encode())
+        shard = stage.input("extract") / "pages.jsonl.zst"
+        for document in read_documents(shard):
+            url, file = document.metadata.get("url"), document.metadata.get("warc_file")
+            if not (isinstance(url, str) and isinstance(file, str)):
+                raise InputError(f"{shard}: page {document.id}: `url` and `warc_file` must be texts")
+            files.add(file)
+            urls += xxh3_128_digest(normalise_url(url).encode())
             texts += xxh3_128_digest(document.text.encode())
             signature = hasher.signature(document.text)
             (absent if signature is None else signature).astype("<u4").tofile(signatures)
-            rows.append({"id": document.id, "url": document.metadata["url"]})
+            rows.append({"id": document.id, "url": url})
             if len(rows) == ROWS:
                 names.write(pa.RecordBatch.from_pylist(rows, NAMES))
                 rows = []

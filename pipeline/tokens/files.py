@@ -57,8 +57,11 @@ class TokenFile:
         path = base.with_suffix(".bin")
         if not path.exists() or not path.stat().st_size:
             raise InputError(f"{path}: no tokens in this source; the corpus is empty or was not written")
-        self.tokens = np.memmap(path, dtype, mode="r")
-        self.ends = np.memmap(base.with_suffix(".idx"), "<u8", mode="r")
+        try:
+            self.tokens = np.memmap(path, dtype, mode="r")
+            self.ends = np.memmap(base.with_suffix(".idx"), "<u8", mode="r")
+        except (OSError, ValueError) as error:  # no index, an empty one, or a part of a number at the end
+            raise InputError(f"{path}: it or its index is damaged ({error}); rerun tokens") from error
         if int(self.ends[-1]) != len(self.tokens):
             raise InputError(
                 f"{path}: {len(self.tokens)} tokens, its index says {self.ends[-1]}; rerun tokens"

@@ -7,14 +7,15 @@ run, or one with another number of ranks, needs only n.
 """
 
 import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import gcd, lcm
 from pathlib import Path
+from typing import Annotated, Literal
 
 import numpy as np
+from pydantic import BaseModel, Field, ValidationError
 
 from pipeline.common.packing import IGNORE, PackedRow
 from pipeline.common.stage import InputError
@@ -80,21 +81,46 @@ class Place:
     window: int
 
 
+class Source(BaseModel):
+    """What `tokens.json` says of a source and is needed to read it."""
+
+    share: float = Field(gt=0, allow_inf_nan=False)
+
+
+class Facts(BaseModel):
+    """What `tokens.json` says of token files and is needed to read them."""
+
+    dtype: Literal["<u2", "<u4"]
+    sources: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$")], Source] = Field(min_length=1)
+
+
+def read_facts(path: Path) -> Facts:
+    """The contents of a `tokens.json`. Raises InputError if it is missing or damaged."""
+    try:
+        return Facts.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}; expected a folder of token files") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise InputError(f"{path}: damaged ({where} {first['msg']}); rerun tokens") from error
+
+
 class Mixture:
     """The sequences of a mixture by number. `folder` is the output of `python -m pipeline.tokens`."""
 
     def __init__(self, folder: Path, context: int, seed: int, isolate_documents: bool = True) -> None:
-        self.facts = json.loads((folder / "tokens.json").read_text())
-        self.names = list(self.facts["sources"])
+        facts = read_facts(folder / "tokens.json")
+        self.names = list(facts.sources)
         self.context, self.seed, self.isolate_documents = context, seed, isolate_documents
-        self.files = [TokenFile(folder / name, self.facts["dtype"]) for name in self.names]
+        self.files = [TokenFile(folder / name, facts.dtype) for name in self.names]
         self.windows = [(len(file.tokens) - 1) // context for file in self.files]
         for name, file, windows in zip(self.names, self.files, self.windows, strict=True):
             if windows < 1:
                 raise InputError(
                     f"{folder / name}.bin: {len(file.tokens)} tokens do not fill one sequence of {context}"
                 )
-        self.order = schedule([self.facts["sources"][name]["share"] for name in self.names])
+        self.order = schedule([source.share for source in facts.sources.values()])
         self.rank = np.zeros_like(self.order)  # earlier sequences of the same source in the period
         for source in range(len(self.names)):
             at = self.order == source

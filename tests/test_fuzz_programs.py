@@ -1,0 +1,194 @@
+"""Programs on damaged results of others: each works, or ends in one line that names the file.
+
+Trainings are followed up to their first step. `fuzzing.py` says how to draw other cases or to repeat one.
+"""
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import zstandard
+from datatrove.data import Document
+
+from pipeline.common.shards import DocumentWriter, write_table
+from pipeline.common.stage import run_stage
+from pipeline.config.corpus import CorpusSection
+from pipeline.config.cpt import CptSection
+from pipeline.config.crawl import CrawlSection
+from pipeline.config.sft import SftSection
+from pipeline.crawl import dedup, sign
+from tests.fuzzing import cases, mutate_bytes, mutate_lines, mutate_value, told, write
+from tests.test_data_formats import EXAMPLES
+
+Main = Callable[[list[str]], Any]
+
+
+def mutate(rng: random.Random, name: str, data: bytes) -> bytes:
+    """Damage that fits the kind of file: its bytes, or what stands in its rows or values."""
+    if name.endswith(".zst") and rng.random() < 0.8:
+        rows = zstandard.ZstdDecompressor().decompressobj().decompress(data)
+        return zstandard.compress(mutate_lines(rng, rows))
+    if name.endswith(".json") and rng.random() < 0.6:
+        return json.dumps(mutate_value(rng, json.loads(data))).encode()
+    if name.endswith(".jsonl"):
+        return mutate_lines(rng, data)
+    return mutate_bytes(rng, data)
+
+
+def fuzz(
+    target: str,
+    count: int,
+    files: list[Path],
+    main: Main,
+    words: list[str],
+    capfd: pytest.CaptureFixture[str],
+) -> list[str]:
+    """Run a program with one of its files damaged, `count` times. It makes its output, or ends with exit code
+    2 and one line that names the file or a key, and without output.
+    """
+    whole, found = {path: path.read_bytes() for path in files}, []
+    output = files[0].parents[1] / "out"
+    for name, rng in cases(target, count):
+        path = rng.choice(files)
+        damaged = mutate(rng, path.name, whole[path])
+        write(path, damaged)
+        capfd.readouterr()
+        problem: Any = None
+        try:
+            main([*words, "--output", str(output / name / "data")])
+            problem = None if (output / name / "data").exists() else "no output"
+        except SystemExit as exit:
+            errors = [line for line in capfd.readouterr().err.splitlines() if line.startswith("error: ")]
+            named = (path.parent.name, path.name, "config key", "benchmark")
+            if exit.code != 2 or len(errors) != 1 or not any(word in errors[0] for word in named):
+                problem = f"exit {exit.code}, errors {errors}"
+            elif (output / name / "data").exists():
+                problem = "a half result"
+        except Exception as error:
+            problem = error
+        write(path, whole[path])
+        if problem:
+            found.append(told(name, (path.name, damaged), problem))
+    return found
+
+
+def program(stage: str, section: Any, run: Callable[[Any], Any]) -> Main:
+    return lambda words: run_stage(stage, section, run, words)
+
+
+def shard(path: Path, pages: int) -> Path:
+    """Pages as extraction and deduplication write them."""
+    with DocumentWriter(path) as writer:
+        for number in range(pages):
+            host, words = ("seed.example", "theorem") if number % 2 else ("news.example", "minister")
+            metadata = {"url": f"https://{host}/{number}", "host": host, "warc_file": "a", "offset": number}
+            text = " ".join(f"{words}{number + place}" for place in range(20))
+            writer.write(Document(text, f"a:{number}", metadata=metadata))
+    return path
+
+
+@pytest.mark.parametrize(("name", "run", "count"), [("sign", sign.run, 30), ("dedup", dedup.run, 2)])
+def test_deduplication_of_damaged_pages(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], name: str, run: Any, count: int
+) -> None:
+    pages = [shard(tmp_path / "extract/pages.jsonl.zst", 4)]
+    words = ["--input", f"extract={tmp_path / 'extract'}"]
+    found = fuzz(name, count, pages, program("crawl", CrawlSection, run), words, capfd)
+    assert not found, "".join(found)
+
+
+def test_selection_from_damaged_results(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    from pipeline.corpus import convergence, score, select
+
+    urls = [f"https://{'seed' if number % 2 else 'news'}.example/{number}" for number in range(40)]
+    names = [{"id": f"a:{n}", "url": url, "host": url.split("/")[2]} for n, url in enumerate(urls)]
+    pages = [
+        row | {"shard": "0000.jsonl.zst", "score": 9.0 - n, "tie": n, "tokens": 9, "rank": n, "iteration": 1}
+        for n, row in enumerate(names)
+    ]
+    folders = [tmp_path / name for name in ("pool", "train", "score", "previous")]
+    copies = [{"id": "a:99", "url": urls[2] + "?a=1", "duplicate_of": "a:2", "duplicate_of_url": urls[2]}]
+    write_table(folders[0] / "duplicates.parquet", copies, dedup.DUPLICATES)
+    write_table(folders[2] / "scores.parquet", pages, score.SCORES)
+    write_table(folders[3] / "kept.parquet", pages[:20], convergence.KEPT)
+    folders[1].mkdir()
+    files = [
+        write(folders[1] / "train.json", json.dumps(dict.fromkeys(select.TRAINED, 1)).encode()),
+        write(folders[3] / "metrics.json", json.dumps(dict.fromkeys(select.COUNTED, 0)).encode()),
+        write(folders[3] / "seed_urls.txt", "\n".join(urls[:9]).encode()),
+        write(folders[3] / "not_math_urls.txt", "\n".join(urls[30:]).encode()),
+        write(tmp_path / "in/annotations.tsv", b"prefix\tverdict\nseed.example/\tmath\n"),
+        write(tmp_path / "in/opt_out.txt", b"news.example/3\n"),
+        *(
+            folder / name
+            for folder, name in zip(folders[2:], ("scores.parquet", "kept.parquet"), strict=True)
+        ),
+        folders[0] / "duplicates.parquet",
+    ]
+    for name in set(select.PASSED_ON) - {path.name for path in files}:
+        write(folders[3] / name, b"")
+    words = [f"--input={folder.name}={folder}" for folder in folders]
+    words += [f"--input={file.stem}={file}" for file in files if file.parent.name == "in"]
+    words += ["--config", '{"cut": "score", "threshold": -9}', "--instance", "iteration-2/select"]
+    found = fuzz("select", 24, files, program("corpus", CorpusSection, select.run), words, capfd)
+    assert not found, "".join(found)
+
+
+@pytest.fixture
+def unwatched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trainings in this process: no signal handlers, and no watchdog that would end it."""
+    monkeypatch.setattr("pipeline.common.stage.catch_signals", lambda: None)
+    monkeypatch.setattr("pipeline.common.stage.watchdog.watch", lambda minutes: None)
+
+
+def up_to_the_first_step(stage: Any, model: Any, tokenizer: Any, plan: Any) -> dict[str, int]:
+    """Stands where training begins: reads the rows of the first step."""
+    return {"rows": len([plan.row(number) for number in range(min(plan.batch, 4))])}
+
+
+def test_fine_tuning_starts_from_damaged_examples_and_sections(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, unwatched: None
+) -> None:
+    from pipeline import sft
+    from tests.tiny_model import save_tiny_model
+
+    monkeypatch.setattr(sft, "train_and_export", up_to_the_first_step)
+    monkeypatch.setattr(sft, "start_from", lambda *_: None)
+    model = save_tiny_model(tmp_path / "model", seed=0)
+    files = [tmp_path / "in/sft.jsonl", tmp_path / "in/section.json"]
+    files[0].parent.mkdir()
+    write(files[0], EXAMPLES["sft.jsonl"].encode())
+    section = {"context": 256, "steps": 2, "batch": 2, "suffix": {}, "precision": "fp32", "too_long": "skip"}
+    write(files[1], json.dumps(section).encode())
+    words = ["--input", f"data={files[0]}", "--input", f"init={model}", "--config", f"@{files[1]}"]
+    found = fuzz("sft", 40, files, program("sft", SftSection, sft.run), words, capfd)
+    assert not found, "".join(found)
+
+
+def test_pre_training_starts_from_damaged_token_files_and_sections(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, unwatched: None
+) -> None:
+    from pipeline import cpt
+    from tests.tiny_model import save_tiny_model
+
+    monkeypatch.setattr(cpt, "train_and_export", up_to_the_first_step)
+    monkeypatch.setattr(cpt, "initial_model", lambda *_: None)
+    tokens = tmp_path / "tokens"
+    save_tiny_model(tokens / "tokenizer", seed=0)
+    np.arange(400, dtype=np.uint16).tofile(tokens / "web.bin")
+    np.array([100, 250, 400], dtype="<u8").tofile(tokens / "web.idx")
+    facts = {"dtype": "<u2", "sources": {"web": {"share": 1.0}}}
+    files = [
+        write(tokens / "tokens.json", json.dumps(facts).encode()),
+        tokens / "web.bin",
+        tokens / "web.idx",
+    ]
+    section = {"context": 64, "tokens": 512, "batch_tokens": 128, "precision": "fp32"}
+    files.append(write(tokens / "section.json", json.dumps(section).encode()))
+    words = ["--input", f"tokens={tokens}", "--config", f"@{files[-1]}"]
+    found = fuzz("cpt", 40, files, program("cpt", CptSection, cpt.run), words, capfd)
+    assert not found, "".join(found)
