@@ -89,7 +89,8 @@ test: setup peers
 
 # For the loop of an editor. Leaves out tests marked `slow` and these files, which run whole programs, train, sample or wait for limits.
 SLOW = workflow recipes state stage single_gpu cluster configs generation rl reward training training_exact evaluate_stage \
-  rl_train sandbox sandbox_layers sandbox_weak corpus crawl_dedup crawl_generated crawl_kill crawl_scale faults fuzz meta survival profiles
+  rl_train sandbox sandbox_layers sandbox_weak corpus crawl_dedup crawl_generated crawl_kill crawl_scale faults first_contact \
+  fuzz fuzz_programs meta survival profiles
 
 test-fast: setup peers
 	$(PYTEST) $(PARALLEL) -m 'not slow and not network' $(SLOW:%=--ignore=tests/test_%.py)

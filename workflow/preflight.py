@@ -28,7 +28,7 @@ from workflow.graph import HUB_ID, Graph, Instance
 HUB_SECONDS = 5.0
 MODELS = ("init", "parent", "model", "policy", "completer", "reward_model")  # inputs that may be of the hub
 BENCHMARK = "benchmark."
-LARGE = 100_000_000  # weights from which training on CPU cores takes days
+LARGE = 300_000_000  # weights from which training on CPU cores takes days
 DEVICES = """import torch
 print(*(torch.cuda.get_device_properties(n).total_memory for n in range(torch.cuda.device_count())))"""
 
