@@ -13,6 +13,7 @@ from tiny_model import save_tiny_model
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from warm import Program
 
+from pipeline.common.chat import encode_chat
 from pipeline.common.manifest import ROOT
 from pipeline.common.stage import InputError
 from pipeline.config.evaluate import BenchmarkNode
@@ -93,6 +94,18 @@ def test_few_shot_prompt_states_each_exemplars_answer_and_ends_at_the_question()
     )
     with pytest.raises(InputError, match="5 shots wanted, 4 exemplars"):
         choose_exemplars(layout, pool, 5, "bench")
+
+
+def test_special_tokens_in_a_question_are_text_to_chat_prompts_as_to_fine_tuning(tmp_path):
+    save_tiny_model(tmp_path, seed=0)
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path)
+    question = f"What does {tokenizer.eos_token} in {tokenizer.bos_token} mean?"
+    expected, _ = encode_chat(tokenizer, [{"role": "user", "content": f"{question}\nBox it."}])
+    tokens = chat_prompt(tokenizer, Item("a", question, "2"), "Box it.", "tiny")
+    assert tokens == expected and tokens.count(tokenizer.eos_token_id) == 0
+    assert tokens.count(tokenizer.bos_token_id) == 1
+    plain = chat_prompt(tokenizer, Item("a", "What is 1+1?", "2"), "Box it.", "tiny")
+    assert plain == encode_chat(tokenizer, [{"role": "user", "content": "What is 1+1?\nBox it."}])[0]
 
 
 def test_chat_prompt_is_the_papers_format(tmp_path):

@@ -8,6 +8,7 @@ spread evenly over the file, or written for the layout (Chinese, programs). The 
 answers.
 """
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 from pydantic import ValidationError, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
+from pipeline.common.chat import encode
 from pipeline.common.overlays import read_yaml
 from pipeline.common.stage import InputError
 from pipeline.config.section import REQUIRED, Section, key
@@ -94,7 +96,9 @@ def few_shot_prompt(tokenizer: Any, layout: Layout, exemplars: Sequence[Item], i
 
 
 def chat_prompt(tokenizer: Any, item: Item, suffix: str, model: str) -> list[int]:
-    """Tokens of a zero-shot chat prompt: question, suffix on a line of its own, the model's chat template."""
+    """Tokens of a zero-shot chat prompt: question, suffix on a line of its own, the model's chat template. A
+    special token's name inside a question is ordinary text, as in fine-tuning.
+    """
     if not tokenizer.chat_template:
         raise InputError(
             f"{model}: its tokenizer has no chat template; ask it few-shot (evaluate.modes), or add one"
@@ -102,4 +106,13 @@ def chat_prompt(tokenizer: Any, item: Item, suffix: str, model: str) -> list[int
     content = f"{item.text}\n{suffix}" if suffix else item.text
     messages = [{"role": "user", "content": content}]
     text = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
-    return tokenizer(text, add_special_tokens=False)["input_ids"]
+    names = re.compile("|".join(map(re.escape, tokenizer.all_special_tokens)) or "(?!)")
+    if not names.search(content):
+        return tokenizer(text, add_special_tokens=False)["input_ids"]
+    start = text.index(content.strip())
+    stop = start + len(content.strip())
+    # Between the template's own special tokens around it, the question and its neighbours are ordinary text.
+    start = max((match.end() for match in names.finditer(text, 0, start)), default=0)
+    stop = min((match.start() for match in names.finditer(text, stop)), default=len(text))
+    around = [tokenizer(part, add_special_tokens=False)["input_ids"] for part in (text[:start], text[stop:])]
+    return [*around[0], *encode(tokenizer, [text[start:stop]])[0], *around[1]]
