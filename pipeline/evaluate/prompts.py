@@ -2,10 +2,10 @@
 
 A few-shot layout is a YAML file (`configs/prompts/`): `question`, `solution` and `answer` texts with
 {question}, {solution} and {answer}, the `gap` between exemplars, the texts at which to `stop`, and
-optionally its own `exemplars`; users may give files of their own. Departure from the paper, which uses the
-well-known published exemplars: ours are rows with worked solutions from the benchmark's training split,
-spread evenly over the file, or written for the layout (Chinese, programs). The stage writes them beside the
-answers.
+optionally its own `exemplars` or all of them as one text (`prefix`); users may give files of their own.
+`configs/prompts/official/` has the paper's prompts byte for byte. The other layouts depart from it: their
+exemplars are rows with worked solutions from the benchmark's training split, spread evenly over the file, or
+written for the layout (Chinese, programs). The stage writes exemplars beside the answers.
 """
 
 import re
@@ -35,13 +35,19 @@ class Layout(Section):
     """A few-shot layout file."""
 
     question: str = key(REQUIRED, "how a question is written, up to where its answer begins; {question}")
-    solution: str = key(REQUIRED, "how an exemplar's solution follows; {solution}")
+    prefix: str = key("", "all exemplars as one text, instead of single ones")
+    choices: str = key(
+        "", "how choices follow their question; {choices}; empty: one line, as (A) first (B) second"
+    )
+    choice: str = key("({letter}) {text}", "a choice; {letter}, {text}")
+    between: str = key(" ", "text between choices")
+    solution: str = key("", "how an exemplar's solution follows; {solution}")
     answer: str = key("", "added to a solution that does not end in its answer; {answer}")
     gap: str = key("\n\n", "text between exemplars")
     stop: list[str] = key([], "the answer ends before the first of these")
     exemplars: list[Exemplar] = key([], "question, solution and answer of each exemplar")
 
-    @field_validator("question", "solution", "answer")
+    @field_validator("question", "solution", "answer", "choices")
     @classmethod
     def _takes_only_its_own_field(cls, text: str, info: ValidationInfo) -> str:
         try:
@@ -63,6 +69,8 @@ def read_layout(path: Path) -> Layout:
 
 def choose_exemplars(layout: Layout, items: Sequence[Item], shots: int, place: str) -> list[Item]:
     """`shots` exemplars: those of the layout, or rows of `items` with a solution, spread evenly."""
+    if layout.prefix:
+        return []
     own = [
         Item(f"exemplar-{number}", row.question, row.answer, solution=row.solution)
         for number, row in enumerate(layout.exemplars)
@@ -73,16 +81,30 @@ def choose_exemplars(layout: Layout, items: Sequence[Item], shots: int, place: s
     return [pool[index * len(pool) // shots] for index in range(shots)]
 
 
+def _asked(layout: Layout, item: Item) -> str:
+    if not layout.choices or not item.choices:
+        return item.text
+    choices = [
+        layout.choice.format(letter=letter, text=text.strip()) for letter, text in item.choices.items()
+    ]
+    question = item.question.strip().rstrip("\\")  # a line break of LaTeX ends some questions
+    return question + layout.choices.format(choices=layout.between.join(choices))
+
+
 def few_shot_text(layout: Layout, exemplars: Sequence[Item], item: Item) -> str:
     """Exemplars, then the question, in the layout's form."""
+    if layout.prefix:
+        return layout.prefix + layout.gap + layout.question.format(question=_asked(layout, item).strip())
     parts = []
     for exemplar in exemplars:
         solution = exemplar.solution.strip()
-        text = layout.question.format(question=exemplar.text) + layout.solution.format(solution=solution)
+        text = layout.question.format(question=_asked(layout, exemplar)) + layout.solution.format(
+            solution=solution
+        )
         if "\\boxed" not in solution and exemplar.answer:
             text += layout.answer.format(answer=exemplar.answer)
         parts.append(text)
-    return layout.gap.join([*parts, layout.question.format(question=item.text)])
+    return layout.gap.join([*parts, layout.question.format(question=_asked(layout, item))])
 
 
 def few_shot_prompt(tokenizer: Any, layout: Layout, exemplars: Sequence[Item], item: Item) -> list[int]:
