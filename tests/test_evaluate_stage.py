@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from tiny_model import save_tiny_model
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from warm import Program
 
+from pipeline.common.chat import encode_chat
 from pipeline.common.manifest import ROOT
 from pipeline.common.stage import InputError
 from pipeline.config.evaluate import BenchmarkNode
@@ -93,6 +95,62 @@ def test_few_shot_prompt_states_each_exemplars_answer_and_ends_at_the_question()
     )
     with pytest.raises(InputError, match="5 shots wanted, 4 exemplars"):
         choose_exemplars(layout, pool, 5, "bench")
+
+
+def test_special_tokens_in_a_question_are_text_to_chat_prompts_as_to_fine_tuning(tmp_path):
+    save_tiny_model(tmp_path, seed=0)
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path)
+    question = f"What does {tokenizer.eos_token} in {tokenizer.bos_token} mean?"
+    expected, _ = encode_chat(tokenizer, [{"role": "user", "content": f"{question}\nBox it."}])
+    tokens = chat_prompt(tokenizer, Item("a", question, "2"), "Box it.", "tiny")
+    assert tokens == expected and tokens.count(tokenizer.eos_token_id) == 0
+    assert tokens.count(tokenizer.bos_token_id) == 1
+    plain = chat_prompt(tokenizer, Item("a", "What is 1+1?", "2"), "Box it.", "tiny")
+    assert plain == encode_chat(tokenizer, [{"role": "user", "content": "What is 1+1?\nBox it."}])[0]
+
+
+# SHA-256 of the prompts that the code of deepseek-ai/DeepSeek-Math makes of these questions.
+OFFICIAL = {
+    "cmath": "b77e2a0562e1ff933adb8590798e303e53c34d41f411de0201046cf6cc4e19c0",
+    "gaokao_mathcloze": "3bc5d515f5bc8649fe8363b0457eff0c64c82bcecffd97c4bd1175dc2a6e1bd7",
+    "gaokao_mathqa": "6d6c6fdad47859a4a6ea30958ed94a082ec0933e52d8961731212651cceb2859",
+    "gsm8k": "9dbcc3e43458a217b730acb5cfb9f342b99e90d277d2fb94a25937beb6964aae",
+    "math": "b6c88ba5b8c393f5b13ab982cb269210ae37958c7fa2b51df706171b199c04e0",
+    "mmlu_stem": "e9e22e7baffa6c4df5884a3e8e42f1e887ea0718a0b5e6ea5bdd74a6339b8a66",
+    "ocw": "d29b8830bdc4fb01af5a983b8d9540354de52d8ca9d7329b895c3ba757feba81",
+    "pal-gsm8k": "b6cb1e72e4eab5239d88761aa300e7e314cdb0ab338011efb939a8e62d1d11f4",
+    "pal-math": "24659cbb8496210553f1340d661933b070b525c0f32b5301fc81663da51410f9",
+    "sat": "433a728f575fd72019827889e52d209cb971d66442f8d93d7c90f499f2e4ee1d",
+}
+FOUR = {"A": "$1$", "B": " two", "C": "3", "D": "4 "}
+ASKED = {
+    "gsm8k": Item("1", "Two and two?", "4"),
+    "math": Item("1", r"Find $\frac{1}{2}$ of \{4\}.", "2"),
+    "ocw": Item("1", " A star $x$? ", "2"),
+    "cmath": Item("1", " 三加二是多少？", "5"),
+    "gaokao_mathcloze": Item("1", r" 已知 $x=(\quad)$ ", "5"),
+    "pal-gsm8k": Item("1", "Two and two?", "4"),
+    "pal-math": Item("1", r"Find $\frac{1}{2}$ of \{4\}.", "2"),
+    "sat": Item("1", " Which? ", "A", choices=FOUR),
+    "mmlu_stem": Item("1", " Which? ", "A", choices=FOUR),
+    "gaokao_mathqa": Item("1", " Which?\\\\", "A", choices=FOUR | {"B": "two"}),
+}
+
+
+@pytest.mark.parametrize("name", sorted(OFFICIAL))
+def test_official_prompts_are_the_papers_byte_for_byte(name):
+    layout = read_layout(ROOT / f"configs/prompts/official/{name}.yaml")
+    assert choose_exemplars(layout, [], 8, "x") == []
+    text = few_shot_text(layout, [], ASKED[name])
+    assert sha256(text.encode()).hexdigest() == OFFICIAL[name]
+
+
+def test_a_program_in_two_plain_fences_runs_with_its_imports():
+    program, imports = "answer = sqrt(16)", "from math import sqrt"
+    answer = f"```\n{program}\n```\nThe imports required for this program are\n```\n{imports}\n```"
+    scope = {}
+    exec(pal_program(f"\n{answer}\nI hope my solution is correct.").replace("print(answer)", ""), scope)
+    assert scope["answer"] == 4
 
 
 def test_chat_prompt_is_the_papers_format(tmp_path):

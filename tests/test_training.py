@@ -265,10 +265,22 @@ def test_bf16_weights_get_the_gradients_of_fp32_ones_but_for_rounding(tmp_path):
 def test_the_schedules_are_those_of_the_paper():
     rate = multi_step(5.3e-4, steps=37_500, warmup_steps=2000, drops=[(0.8, 0.316), (0.9, 0.1)])
     at = [0, 999, 1999, 2000, 29_999, 30_000, 33_749, 33_750, 37_499]
-    expected = [5.3e-4 / 2000, 2.65e-4, 5.3e-4, 5.3e-4, 5.3e-4, 1.6748e-4, 1.6748e-4, 5.3e-5, 5.3e-5]
+    expected = [
+        5.3e-4 / 2001,
+        5.3e-4 * 1000 / 2001,
+        5.3e-4 * 2000 / 2001,
+        5.3e-4,
+        5.3e-4,
+        1.6748e-4,
+        1.6748e-4,
+        5.3e-5,
+        5.3e-5,
+    ]
     assert [rate(step) for step in at] == pytest.approx(expected)
     assert [constant(5e-5)(step) for step in (0, 499)] == [5e-5, 5e-5]
     assert [constant(1.0, 3)(step) for step in range(4)] == [0.25, 0.5, 0.75, 1.0]
+    warm = multi_step(1.0, steps=100, warmup_steps=3, drops=[])
+    assert [warm(step) for step in range(4)] == [0.25, 0.5, 0.75, 1.0]
 
 
 def test_each_pass_trains_on_every_example_once_in_its_own_order(folder):

@@ -221,21 +221,21 @@ def update(
 
 
 def constant(learning_rate: float, warmup_steps: int = 0) -> Schedule:
-    """Linear warm-up to the peak, then constant (sft: paper section 3.2)."""
+    """The peak after a linear warm-up of `warmup_steps` steps, then constant (sft: paper section 3.2)."""
     return lambda step: learning_rate * min(1.0, (step + 1) / (warmup_steps + 1))
 
 
 def multi_step(
     learning_rate: float, steps: int, warmup_steps: int, drops: Sequence[tuple[float, float]]
 ) -> Schedule:
-    """Linear warm-up to the peak, then `factor` times the peak once `share` of all steps is done (paper 2.2).
+    """Warm-up as in `constant`, then `factor` times the peak once `share` of all steps is done (paper 2.2).
 
     `drops` are (share, factor) pairs in rising order of share; the paper's are (0.8, 0.316) and (0.9, 0.1).
     """
 
     def at(step: int) -> float:
         if step < warmup_steps:
-            return learning_rate * (step + 1) / warmup_steps
+            return learning_rate * (step + 1) / (warmup_steps + 1)
         factor = 1.0
         for share, value in drops:
             if step >= share * steps:

@@ -22,6 +22,7 @@ class Architecture(Section):
 class CptSection(Section):
     """Training on a mixture's documents: next-token prediction over packed sequences."""
 
+    version: ClassVar[int] = 2  # the peak comes after `warmup_steps`, not at the last of them
     trains: ClassVar[bool] = True
 
     architecture: Architecture = key(Architecture(), "shape of a model with init: scratch")
@@ -35,7 +36,7 @@ class CptSection(Section):
     )
     learning_rate: float = key(4.2e-4, "peak", paper="4.2e-4 (2.3); 5.3e-4, 1.3B (2.2)", gt=0)
     warmup_steps: int = key(
-        2000, "linear rise to the peak; steps", paper="2,000, shape not stated (2.2)", ge=0
+        2000, "linear rise, the peak comes after it; steps", paper="2,000, shape not stated (2.2)", ge=0
     )
     drops: list[tuple[float, float]] = key(
         [(0.8, 0.316), (0.9, 0.1)],

@@ -18,8 +18,10 @@ def pal_program(text: str) -> str | None:
 
     If it prints nothing itself, what `solution()` returns is printed, or else `answer`, `ans` or `result`.
     """
-    blocks = _BLOCK.findall(text)
-    code = "\n".join(blocks) if blocks else text.partition("```")[0]
+    blocks, parts = _BLOCK.findall(text), text.split("```")
+    code = "\n".join(blocks) if blocks else parts[0]
+    if not blocks and len(parts) == 5 and all(part.startswith("\n") for part in (parts[1], parts[3])):
+        code = f"{parts[3]}\n\n{parts[1]}"  # two plain fences: the program, then its imports (paper 8.3)
     if not code.strip():
         return None
     if not re.search(r"^print\(|^\s+print\(", code, re.MULTILINE):

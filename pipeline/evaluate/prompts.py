@@ -2,12 +2,13 @@
 
 A few-shot layout is a YAML file (`configs/prompts/`): `question`, `solution` and `answer` texts with
 {question}, {solution} and {answer}, the `gap` between exemplars, the texts at which to `stop`, and
-optionally its own `exemplars`; users may give files of their own. Departure from the paper, which uses the
-well-known published exemplars: ours are rows with worked solutions from the benchmark's training split,
-spread evenly over the file, or written for the layout (Chinese, programs). The stage writes them beside the
-answers.
+optionally its own `exemplars` or all of them as one text (`prefix`); users may give files of their own.
+`configs/prompts/official/` has the paper's prompts byte for byte. The other layouts depart from it: their
+exemplars are rows with worked solutions from the benchmark's training split, spread evenly over the file, or
+written for the layout (Chinese, programs). The stage writes exemplars beside the answers.
 """
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 from pydantic import ValidationError, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
+from pipeline.common.chat import encode
 from pipeline.common.overlays import read_yaml
 from pipeline.common.stage import InputError
 from pipeline.config.section import REQUIRED, Section, key
@@ -33,13 +35,19 @@ class Layout(Section):
     """A few-shot layout file."""
 
     question: str = key(REQUIRED, "how a question is written, up to where its answer begins; {question}")
-    solution: str = key(REQUIRED, "how an exemplar's solution follows; {solution}")
+    prefix: str = key("", "all exemplars as one text, instead of single ones")
+    choices: str = key(
+        "", "how choices follow their question; {choices}; empty: one line, as (A) first (B) second"
+    )
+    choice: str = key("({letter}) {text}", "a choice; {letter}, {text}")
+    between: str = key(" ", "text between choices")
+    solution: str = key("", "how an exemplar's solution follows; {solution}")
     answer: str = key("", "added to a solution that does not end in its answer; {answer}")
     gap: str = key("\n\n", "text between exemplars")
     stop: list[str] = key([], "the answer ends before the first of these")
     exemplars: list[Exemplar] = key([], "question, solution and answer of each exemplar")
 
-    @field_validator("question", "solution", "answer")
+    @field_validator("question", "solution", "answer", "choices")
     @classmethod
     def _takes_only_its_own_field(cls, text: str, info: ValidationInfo) -> str:
         try:
@@ -61,6 +69,8 @@ def read_layout(path: Path) -> Layout:
 
 def choose_exemplars(layout: Layout, items: Sequence[Item], shots: int, place: str) -> list[Item]:
     """`shots` exemplars: those of the layout, or rows of `items` with a solution, spread evenly."""
+    if layout.prefix:
+        return []
     own = [
         Item(f"exemplar-{number}", row.question, row.answer, solution=row.solution)
         for number, row in enumerate(layout.exemplars)
@@ -71,16 +81,30 @@ def choose_exemplars(layout: Layout, items: Sequence[Item], shots: int, place: s
     return [pool[index * len(pool) // shots] for index in range(shots)]
 
 
+def _asked(layout: Layout, item: Item) -> str:
+    if not layout.choices or not item.choices:
+        return item.text
+    choices = [
+        layout.choice.format(letter=letter, text=text.strip()) for letter, text in item.choices.items()
+    ]
+    question = item.question.strip().rstrip("\\")  # a line break of LaTeX ends some questions
+    return question + layout.choices.format(choices=layout.between.join(choices))
+
+
 def few_shot_text(layout: Layout, exemplars: Sequence[Item], item: Item) -> str:
     """Exemplars, then the question, in the layout's form."""
+    if layout.prefix:
+        return layout.prefix + layout.gap + layout.question.format(question=_asked(layout, item).strip())
     parts = []
     for exemplar in exemplars:
         solution = exemplar.solution.strip()
-        text = layout.question.format(question=exemplar.text) + layout.solution.format(solution=solution)
+        text = layout.question.format(question=_asked(layout, exemplar)) + layout.solution.format(
+            solution=solution
+        )
         if "\\boxed" not in solution and exemplar.answer:
             text += layout.answer.format(answer=exemplar.answer)
         parts.append(text)
-    return layout.gap.join([*parts, layout.question.format(question=item.text)])
+    return layout.gap.join([*parts, layout.question.format(question=_asked(layout, item))])
 
 
 def few_shot_prompt(tokenizer: Any, layout: Layout, exemplars: Sequence[Item], item: Item) -> list[int]:
@@ -94,7 +118,9 @@ def few_shot_prompt(tokenizer: Any, layout: Layout, exemplars: Sequence[Item], i
 
 
 def chat_prompt(tokenizer: Any, item: Item, suffix: str, model: str) -> list[int]:
-    """Tokens of a zero-shot chat prompt: question, suffix on a line of its own, the model's chat template."""
+    """Tokens of a zero-shot chat prompt: question, suffix on a line of its own, the model's chat template. A
+    special token's name inside a question is ordinary text, as in fine-tuning.
+    """
     if not tokenizer.chat_template:
         raise InputError(
             f"{model}: its tokenizer has no chat template; ask it few-shot (evaluate.modes), or add one"
@@ -102,4 +128,13 @@ def chat_prompt(tokenizer: Any, item: Item, suffix: str, model: str) -> list[int
     content = f"{item.text}\n{suffix}" if suffix else item.text
     messages = [{"role": "user", "content": content}]
     text = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
-    return tokenizer(text, add_special_tokens=False)["input_ids"]
+    names = re.compile("|".join(map(re.escape, tokenizer.all_special_tokens)) or "(?!)")
+    if not names.search(content):
+        return tokenizer(text, add_special_tokens=False)["input_ids"]
+    start = text.index(content.strip())
+    stop = start + len(content.strip())
+    # Between the template's own special tokens around it, the question and its neighbours are ordinary text.
+    start = max((match.end() for match in names.finditer(text, 0, start)), default=0)
+    stop = min((match.start() for match in names.finditer(text, stop)), default=len(text))
+    around = [tokenizer(part, add_special_tokens=False)["input_ids"] for part in (text[:start], text[stop:])]
+    return [*around[0], *encode(tokenizer, [text[start:stop]])[0], *around[1]]
