@@ -70,17 +70,17 @@ class Shard:
 
     def _some_duplicates(self, some: slice, hashes: int) -> list[Row]:
         places, targets, shards = self.places[some], self.targets[some], self.shards[some]
-        ids, urls = read_names(self.folder(self.digest), places)
+        names = read_names(self.folder(self.digest), places)
         rows: list[Row] = [
             {"id": identity, "url": url, "kind": KINDS[kind]}
-            for identity, url, kind in zip(ids, urls, self.kinds[some].tolist(), strict=True)
+            for (identity, url), kind in zip(names, self.kinds[some].tolist(), strict=True)
         ]
         own = read_signatures(self.folder(self.digest), hashes)
         for digest in dict.fromkeys(shards):
             chosen = np.flatnonzero(shards == digest)
             folder = self.folder(digest)
             other = read_signatures(folder, hashes)
-            names = zip(*read_names(folder, targets[chosen]), strict=True)
+            names = read_names(folder, targets[chosen])
             for row, (identity, url) in zip(chosen.tolist(), names, strict=True):
                 similar = rows[row]["kind"] == KINDS[NEAR]
                 rows[row] |= {
