@@ -10,6 +10,9 @@ from datatrove.data import Document
 from killing import survives_kills
 
 from pipeline.common.shards import DocumentWriter, read_documents, read_table
+from pipeline.common.stage import run_stage
+from pipeline.config.crawl import CrawlSection
+from pipeline.crawl import dedup as dedup_program
 from pipeline.crawl.signatures import MinHasher
 from pipeline.crawl.urls import normalise_url
 
@@ -31,10 +34,9 @@ def write_pages(folder, pages, name="a.warc.gz"):
 
 def dedup(output, *inputs, **config):
     """Run the stage; returns pool URLs by shard, and (url, url of original, kind) of the duplicates."""
-    flags = [part for folder in inputs for part in ("--input", f"extract={folder}")]
+    words = [f"--input=extract={folder}" for folder in inputs] + ["--config", json.dumps(config)]
     places = ["--work", output / "work", "--output", output / "data", "--manifest", output / "manifest.json"]
-    done = program("dedup", *flags, *places, "--config", json.dumps(config))
-    assert done.returncode == 0, done.stderr
+    run_stage("crawl", CrawlSection, dedup_program.run, [*words, *map(str, places)])
     pool = sorted((output / "data" / "pool").iterdir())
     rows = read_table(output / "data" / "duplicates.parquet").to_pylist()
     return (

@@ -20,7 +20,7 @@ from pipeline.common.shards import DocumentWriter, read_table
 from pipeline.common.stage import run_stage
 from pipeline.config.crawl import CrawlSection
 from pipeline.config.root import Config, ConfigError
-from pipeline.crawl import buckets, dedup, exact, filter
+from pipeline.crawl import buckets, dedup, exact, filter, sign
 from pipeline.crawl.buckets import similar_pairs
 from pipeline.crawl.signatures import minhash_config
 from pipeline.crawl.signed import read_signatures, record_file
@@ -158,7 +158,8 @@ def test_700_shards_need_no_more_than_1024_open_files(tmp_path: Path) -> None:
         text = " ".join(f"w{shard % 350}x{number}" for number in range(60))
         write_shard(tmp_path, f"s{shard}", [f"{text} again" if shard >= 350 else text])
     script = f"""
-import resource, sys
+import os, resource, sys
+os.fsync = lambda file: None  # thousands of them take a minute on a busy disk
 resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024))
 sys.path[:0] = {[str(ROOT), str(ROOT / "tests")]!r}
 from pathlib import Path
@@ -180,6 +181,7 @@ def test_what_is_in_memory_at_once_changes_nothing(
         monkeypatch.setattr(module, name, number)
     monkeypatch.setattr(exact, "RECORDS", 30)
     monkeypatch.setattr(filter, "ROWS", 3)
+    monkeypatch.setattr(sign, "ROWS", 7)
     assert deduplicate(tmp_path / "parts", pages) == found
     for name in ("pool/0000.jsonl.zst", "duplicates.parquet"):
         assert (tmp_path / "parts" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()

@@ -7,6 +7,7 @@ stays and, for a near-duplicate, how similar they are. Reads of other shards onl
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
@@ -39,6 +40,12 @@ ROWS = 65536  # removed pages whose rows are in memory at once
 Row = dict[str, Any]
 
 
+@cache
+def _signed_shards(result: Path) -> dict[str, Path]:
+    """Folders of the signed shards that `cluster` listed, by digest."""
+    return {digest: folder for folder, digest in listed_shards(result)}
+
+
 class Shard:
     """An extraction shard, and what `cluster` says of its pages."""
 
@@ -50,7 +57,7 @@ class Shard:
         self.kinds = table["kind"].to_numpy()
         self.targets = table["target"].to_numpy()
         self.shards = np.array(table["shard"].to_pylist(), object)
-        self.folders = {digest: folder for folder, digest in listed_shards(removed.parents[1])}
+        self.folders = _signed_shards(removed.parents[1])
 
     def unique(self, block: MinhashDedupFilter, rank: int) -> Iterator[Document]:
         """Pages that stay, in order."""
@@ -70,17 +77,17 @@ class Shard:
 
     def _some_duplicates(self, some: slice, hashes: int) -> list[Row]:
         places, targets, shards = self.places[some], self.targets[some], self.shards[some]
-        ids, urls = read_names(self.folder(self.digest), places)
+        names = read_names(self.folder(self.digest), places)
         rows: list[Row] = [
             {"id": identity, "url": url, "kind": KINDS[kind]}
-            for identity, url, kind in zip(ids, urls, self.kinds[some].tolist(), strict=True)
+            for (identity, url), kind in zip(names, self.kinds[some].tolist(), strict=True)
         ]
         own = read_signatures(self.folder(self.digest), hashes)
         for digest in dict.fromkeys(shards):
             chosen = np.flatnonzero(shards == digest)
             folder = self.folder(digest)
             other = read_signatures(folder, hashes)
-            names = zip(*read_names(folder, targets[chosen]), strict=True)
+            names = read_names(folder, targets[chosen])
             for row, (identity, url) in zip(chosen.tolist(), names, strict=True):
                 similar = rows[row]["kind"] == KINDS[NEAR]
                 rows[row] |= {

@@ -89,11 +89,11 @@ class SignedShards:
 
     def signatures(self, pages: NDArray[np.int64], hashes: int) -> NDArray[np.uint32]:
         """Signatures of pages in ascending order, shape (pages, hashes)."""
-        ranks, places = self.locate(pages)
         found = np.empty((len(pages), hashes), np.uint32)
-        for rank in np.unique(ranks).tolist():
-            chosen = ranks == rank
-            found[chosen] = read_signatures(self.folders[rank], hashes)[places[chosen]]
+        bounds = np.searchsorted(pages, self.starts)
+        for rank in np.flatnonzero(np.diff(bounds)).tolist():
+            some = slice(bounds[rank], bounds[rank + 1])
+            found[some] = read_signatures(self.folders[rank], hashes)[pages[some] - self.starts[rank]]
         return found
 
 
@@ -109,11 +109,19 @@ def read_signatures(folder: Path, hashes: int) -> NDArray[np.uint32]:
     return np.memmap(folder / "signatures", "<u4", "r").reshape(-1, hashes)
 
 
-def read_names(folder: Path, places: NDArray[np.int64]) -> tuple[list[str], list[str]]:
-    """(ids, URLs) of pages of a shard."""
+def read_names(folder: Path, places: NDArray[np.uint32]) -> list[tuple[str, str]]:
+    """(id, URL) of pages of a shard, read from the batches that hold them; all but the last are as long."""
+    names: list[tuple[str, str]] = [("", "")] * len(places)
     with pa.memory_map(str(folder / "names.arrow")) as file:
-        table = pa.ipc.open_file(file).read_all().take(places)
-        return table["id"].to_pylist(), table["url"].to_pylist()
+        reader = pa.ipc.open_file(file)
+        size = reader.get_batch(0).num_rows
+        for number in np.unique(places // size).tolist():
+            chosen = np.flatnonzero(places // size == number)
+            batch = reader.get_batch(number).take(pa.array(places[chosen] - number * size))
+            found = zip(batch["id"].to_pylist(), batch["url"].to_pylist(), strict=True)
+            for place, name in zip(chosen.tolist(), found, strict=True):
+                names[place] = name
+    return names
 
 
 def listed_shards(result: Path) -> list[tuple[Path, str]]:
