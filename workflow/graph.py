@@ -6,63 +6,22 @@ current.
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from glob import glob
 from pathlib import Path
 from typing import Any
 
-from pipeline.common.manifest import fingerprint
 from pipeline.common.stage import InputError
 from pipeline.config.crawl import PROGRAM_KEYS, CrawlSection
-from pipeline.config.launch import LaunchSection
 from pipeline.config.root import Config, ConfigError, ModelNode, hint
-from pipeline.config.section import Section
 from pipeline.crawl.sources import expand, file_name
 from pipeline.stages import MODEL_STAGES
+from workflow.instances import Inputs, Instance, Result, files_name
 
 REMOTE = ("hub:", "http://", "https://", "s3://")
 MINIWEB = "miniweb:"
 OWN = {MINIWEB: "miniweb.enabled", "problems:": "problems.source"}  # prefixes of a stage's files, and its key
 UNSEEN = "out_of_distribution"
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
-
-
-@dataclass(frozen=True)
-class Result:
-    """A file or folder among the results of another instance; `path` is relative to its data folder."""
-
-    node: str
-    path: str = ""
-
-
-@dataclass(frozen=True)
-class Instance:
-    """An instance of a stage. `name`: its folder under the run's results; `inputs`: (key, source) pairs;
-    `launch`: how its program runs, which is no part of what it makes.
-    """
-
-    name: str
-    module: str
-    kind: type[Section]
-    section: dict[str, Any]
-    inputs: tuple[tuple[str, str | Result], ...]
-    launch: LaunchSection
-
-    @property
-    def stage(self) -> str:
-        return self.name.partition("/")[0]
-
-    @property
-    def instance(self) -> str:
-        return self.name.partition("/")[2] or self.name
-
-
-Inputs = list[tuple[str, str | Result]]
-
-
-def _files_name(files: list[str | Result]) -> str:
-    """A name that goes with the files and not with their place in a list that may grow anywhere."""
-    return fingerprint({"files": [str(file) for file in files]})[:8]
 
 
 def _is_part(source: str | list[str]) -> bool:
@@ -188,7 +147,7 @@ class Graph:
         shards = []
         for group in groups:
             if inputs := [("warc", file) for file in group if _name(file) not in lost]:
-                shards.append(_files_name(group))
+                shards.append(files_name(group))
                 self._crawl_program("extract", f"-{shards[-1]}", inputs)
         self._dedup(section, shards)
 
