@@ -229,7 +229,11 @@ class Graph:
     def _iteration(self, iteration: int, section: Any, lists: Inputs) -> None:
         unhashed = ("iterations", "seed_urls", "background_urls", "annotations", "opt_out", UNSEEN)
         here, last = f"corpus/iteration-{iteration}", f"corpus/iteration-{iteration - 1}"
-        before = [("previous", Result(f"{last}/select"))] if iteration > 1 else []
+        before: Inputs = [("previous", Result(f"{last}/select"))] if iteration > 1 else []
+        rounds = [pair for pair in lists if pair[0] == "annotations"]
+        lists = [*(pair for pair in lists if pair not in rounds), *rounds[:iteration]]
+        if 1 < iteration <= len(rounds):
+            before.append(("new_round", rounds[iteration - 1][1]))
         trained, pool = ("train", Result(f"{here}/train")), ("pool", Result("crawl/dedup"))
         unseen = [
             (f"{UNSEEN}.{name}", source)
@@ -238,8 +242,11 @@ class Graph:
         ]
         taught = [pair for pair in lists if pair[0] not in ("annotations", "opt_out")]
         inputs = [pool, *taught, *unseen, *before]
-        self._add(f"{here}/train", "pipeline.corpus.train", section, inputs, unhashed)
         shards = self._pool_shards()
+        if len(before) == 2:  # a new round teaches before the classifier is trained
+            inputs += [pair for pair in lists if pair not in taught]
+            inputs += [("previous_score", Result(f"{last}/score-{shard:04d}")) for shard in shards]
+        self._add(f"{here}/train", "pipeline.corpus.train", section, inputs, unhashed)
         for shard in shards:
             name = f"score-{shard:04d}"
             inputs = [trained, ("shard", Result("crawl/dedup", f"pool/{shard:04d}.jsonl.zst")), *before]

@@ -1,8 +1,8 @@
 """The jobs of a run: how long each takes and the main memory it needs, beside what a profile gives it.
 
 Pages of a crawl: `PAGES` for each WARC file. Core-hours follow rates measured on real pages, those of
-deduplication after `sign` and of joins on generated ones (docs/corpus.md); fastText's training and the network
-are left out.
+deduplication after `sign` and of joins on generated ones (docs/corpus.md); fastText's training and the
+network are left out.
 """
 
 import gzip
