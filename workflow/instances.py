@@ -6,6 +6,9 @@ from typing import Any
 from pipeline.common.manifest import fingerprint
 from pipeline.config.launch import LaunchSection
 from pipeline.config.section import Section
+from pipeline.crawl.sources import file_name
+
+MINIWEB = "miniweb:"  # before the name of a generated file
 
 
 @dataclass(frozen=True)
@@ -44,3 +47,13 @@ Inputs = list[tuple[str, str | Result]]
 def files_name(files: list[str | Result]) -> str:
     """A name that goes with the files and not with their place in a list that may grow anywhere."""
     return fingerprint({"files": [str(file) for file in files]})[:8]
+
+
+def is_part(source: str | list[str]) -> bool:
+    """Whether a benchmark's questions are a part of the run's own word problems."""
+    return any(name.startswith("problems:") for name in ([source] if isinstance(source, str) else source))
+
+
+def file_of(file: str | Result) -> str:
+    """The name of a WARC file or index."""
+    return file_name(file.path if isinstance(file, Result) else file)
