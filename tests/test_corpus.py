@@ -13,9 +13,12 @@ import pytest
 from datatrove.data import Document
 from killing import survives_kills
 
+from pipeline.common.overlays import DEFAULTS, read_config
 from pipeline.common.shards import DocumentWriter, read_table, write_table
+from pipeline.common.stage import run_stage
 from pipeline.config.corpus import CorpusSection
-from pipeline.corpus import classifier, scorer
+from pipeline.config.root import Config
+from pipeline.corpus import classifier, score, scorer, select
 from pipeline.corpus.classifier import NAMES, PAPER, ZEROED_MEMORY, scaled, settings
 from pipeline.corpus.cut import at_precision
 from pipeline.corpus.examples import LabelledPage
@@ -23,11 +26,14 @@ from pipeline.corpus.held_out import divide
 from pipeline.corpus.measures import measures, precision_recall
 from pipeline.corpus.normalise import normalise
 from pipeline.corpus.scorer import PageScorer
+from workflow.graph import Graph
+from workflow.instances import Instance
 
 ROOT = Path(__file__).resolve().parents[1]
 SMALL = {"dimension": 8, "learning_rate": 0.5, "epochs": 10, "min_count": 1, "buckets": 1000, "cut": "score"}
 MATH = "theorem proof lemma integral let x be prime number equation group matrix".split()  # noqa: SIM905
 NEWS = "minister said market rain goal team price police city music film summer".split()  # noqa: SIM905
+HERE = {"score": score.run, "select": select.run}
 DUPLICATES = pa.schema(
     [(name, pa.string()) for name in ("id", "url", "duplicate_of", "duplicate_of_url", "kind")]
 )
@@ -74,6 +80,9 @@ def run(tmp_path: Path, program: str, iteration: int, inputs: dict[str, Path], *
         tmp_path / f"work/{program}-{iteration}",
     )
     arguments = command(program, iteration, inputs, work, out, config)
+    if program in HERE:  # saves the start of a process
+        run_stage("corpus", CorpusSection, HERE[program], arguments[3:])
+        return out / "data"
     done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
     return out / "data"
@@ -162,6 +171,55 @@ def test_pages_that_opted_out_or_that_a_reviewer_rejected_are_never_kept(tmp_pat
     assert {url.rsplit("/", 1)[0] for url in kept} == {"https://seed.example/p", "https://news.example/q"}
     domains = {domain["domain"]: (domain["pages"], domain["kept"]) for domain in found["domains"]}
     assert domains == {"seed.example": (10, 10), "news.example": (30, 30)}
+
+
+def test_a_new_round_of_review_teaches_the_next_classifier_even_after_convergence(
+    tmp_path: Path, pool: Path
+) -> None:
+    rounds = [tmp_path / "1.tsv", tmp_path / "2.tsv"]
+    rounds[0].write_text("prefix\tverdict\n")
+    rounds[1].write_text("prefix\tverdict\nother.example/q\tmath\nnews.example/p\tnot_math\n")
+    lists = {"seed_urls": tmp_path / "seed.txt", "background_urls": tmp_path / "background.txt"}
+    trained = run(tmp_path, "train", 1, {"pool": pool} | lists)
+    scored = run(tmp_path, "score", 1, {"train": trained, "shard": pool / "pool/0000.jsonl.zst"})
+    inputs = {"train": trained, "score": scored, "pool": pool, "annotations": rounds[0]} | lists
+    selected = run(tmp_path, "select", 1, inputs)
+    assert metrics(selected)["seed_growth"] == 0
+    (selected.parent / "manifest.json").unlink()
+    (selected / "metrics.json").write_text(json.dumps(metrics(selected) | {"converged": True}))
+    before = {"previous": selected, "new_round": rounds[1]}
+    inputs = {"pool": pool, "annotations": rounds[1], "previous_score": scored} | lists | before
+    trained = run(tmp_path, "train", 2, inputs, reviewed="all")
+    notes = json.loads((trained / "train.json").read_text())
+    assert notes["new_round"] == {"seed_urls": 10, "not_math_urls": 30} and notes["positives"] == 20
+    grown = (trained / "seed_urls.txt").read_text().split()
+    assert grown == [*(tmp_path / "seed.txt").read_text().split(), *sorted(grown[10:])] and len(grown) == 20
+    scored = run(tmp_path, "score", 2, {"train": trained, "shard": pool / "pool/0000.jsonl.zst"} | before)
+    inputs = {"train": trained, "score": scored, "pool": pool, "annotations": rounds[1]} | lists | before
+    selected = run(tmp_path, "select", 2, inputs, reviewed="all")
+    assert metrics(selected)["seed_pages"] == 20 and metrics(selected)["seed_growth"] == 0
+    assert (selected / "seed_urls.txt").read_text().split() == grown
+
+
+def test_a_new_round_of_review_changes_no_instance_before_its_iteration(tmp_path: Path) -> None:
+    for name in ("a.warc.gz", "1.tsv", "2.tsv"):
+        (tmp_path / name).write_bytes(b"")
+
+    def instances(count: int, rounds: list[str]) -> dict[str, Instance]:
+        annotations = [str(tmp_path / name) for name in rounds]
+        keys = {"corpus": {"iterations": count, "annotations": annotations}}
+        warc = {"crawl": {"warc": str(tmp_path / "a.warc.gz")}}
+        return Graph(Config(read_config([DEFAULTS]) | warc | keys)).nodes
+
+    before, after = instances(1, ["1.tsv"]), instances(3, ["1.tsv", "2.tsv"])
+    first = [name for name in before if name.startswith(("crawl/", "corpus/"))]
+    assert len(first) >= 9 and {name: before[name] for name in first} == {name: after[name] for name in first}
+    new = {name for name, node in after.items() if "new_round" in dict(node.inputs)}
+    assert new == {f"corpus/iteration-2/{part}" for part in ("train", "score-0000", "select")}
+    read = [source for key, source in after["corpus/iteration-3/select"].inputs if key == "annotations"]
+    assert read == [str(tmp_path / "1.tsv"), str(tmp_path / "2.tsv")]
+    assert {"annotations", "previous_score"} <= dict(after["corpus/iteration-2/train"].inputs).keys()
+    assert "annotations" not in dict(after["corpus/iteration-3/train"].inputs)
 
 
 def test_the_cut_by_precision_keeps_about_the_precision_asked_for() -> None:

@@ -32,6 +32,10 @@ def test_crawl_and_corpus_are_the_hand_worked_ones() -> None:
     profile = Profile(ROOT / "workflow/profiles/slurm")
     crawled = {rule: job.notes(profile) for rule, job in jobs.items() if rule.startswith("crawl_")}
     assert len(crawled) == 7 and not any(crawled.values()), crawled
+    assert jobs["corpus_select"].number == 4 and hours["corpus_select"] == pytest.approx(4 * 2.94, rel=0.02)
+    assert jobs["corpus_select"].main_memory == jobs["decontaminate_pages"].main_memory == 48.5e9
+    assert jobs["decontaminate_clean"].number == jobs["corpus_score"].number / 4
+    assert hours["decontaminate_clean"] == pytest.approx(4, rel=0.02)
 
 
 def test_a_job_beyond_its_profile_is_named(tmp_path: Path) -> None:

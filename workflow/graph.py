@@ -6,75 +6,22 @@ current.
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from glob import glob
 from pathlib import Path
 from typing import Any
 
-from pipeline.common.manifest import fingerprint
-from pipeline.common.stage import InputError
-from pipeline.config.crawl import PROGRAM_KEYS, CrawlSection
-from pipeline.config.launch import LaunchSection
 from pipeline.config.root import Config, ConfigError, ModelNode, hint
-from pipeline.config.section import Section
-from pipeline.crawl.sources import expand, file_name
 from pipeline.stages import MODEL_STAGES
+from workflow.crawl import CrawlInstances
+from workflow.instances import MINIWEB, Inputs, Instance, Result, is_part
 
 REMOTE = ("hub:", "http://", "https://", "s3://")
-MINIWEB = "miniweb:"
 OWN = {MINIWEB: "miniweb.enabled", "problems:": "problems.source"}  # prefixes of a stage's files, and its key
 UNSEEN = "out_of_distribution"
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 
-@dataclass(frozen=True)
-class Result:
-    """A file or folder among the results of another instance; `path` is relative to its data folder."""
-
-    node: str
-    path: str = ""
-
-
-@dataclass(frozen=True)
-class Instance:
-    """An instance of a stage. `name`: its folder under the run's results; `inputs`: (key, source) pairs;
-    `launch`: how its program runs, which is no part of what it makes.
-    """
-
-    name: str
-    module: str
-    kind: type[Section]
-    section: dict[str, Any]
-    inputs: tuple[tuple[str, str | Result], ...]
-    launch: LaunchSection
-
-    @property
-    def stage(self) -> str:
-        return self.name.partition("/")[0]
-
-    @property
-    def instance(self) -> str:
-        return self.name.partition("/")[2] or self.name
-
-
-Inputs = list[tuple[str, str | Result]]
-
-
-def _files_name(files: list[str | Result]) -> str:
-    """A name that goes with the files and not with their place in a list that may grow anywhere."""
-    return fingerprint({"files": [str(file) for file in files]})[:8]
-
-
-def _is_part(source: str | list[str]) -> bool:
-    """Whether a benchmark's questions are a part of the run's own word problems."""
-    return any(name.startswith("problems:") for name in ([source] if isinstance(source, str) else source))
-
-
-def _name(file: str | Result) -> str:
-    return file_name(file.path if isinstance(file, Result) else file)
-
-
-class Graph:
+class Graph(CrawlInstances):
     """All instances of a run by name, in the order of the stages."""
 
     def __init__(self, config: Config) -> None:
@@ -161,7 +108,7 @@ class Graph:
         nodes = self.config.benchmarks
         names = section.kept_out
         if names is None:
-            names = [name for name, node in nodes.items() if not _is_part(node.source)]
+            names = [name for name, node in nodes.items() if not is_part(node.source)]
         for name in names:
             if name not in nodes:
                 known = hint(name, list(nodes))
@@ -174,82 +121,6 @@ class Graph:
         self._add(
             "problems", "pipeline.problems", section, inputs, ("source", "kept_out"), benchmarks=kept_out
         )
-
-    def _crawl(self) -> None:
-        section = self.config.sections["crawl"]
-        files = [*self._warc_files(section), *self._looked_up(section)]
-        if not files:
-            return
-        size = section.files_per_shard
-        groups = [files[start : start + size] for start in range(0, len(files), size)]
-        lost = set(section.lost_files)
-        if unknown := lost - {_name(file) for file in files}:
-            raise ConfigError(f"config key crawl.lost_files: {min(unknown)}: no file of crawl.warc")
-        shards = []
-        for group in groups:
-            if inputs := [("warc", file) for file in group if _name(file) not in lost]:
-                shards.append(_files_name(group))
-                self._crawl_program("extract", f"-{shards[-1]}", inputs)
-        self._dedup(section, shards)
-
-    def _crawl_program(self, program: str, which: str, inputs: Inputs) -> Result:
-        """Add an instance with the keys that its program depends on."""
-        keys = PROGRAM_KEYS[program]
-        without = tuple(key for key in CrawlSection.model_fields if key not in keys)
-        name = f"crawl/{program}{which}"
-        self._add(name, f"pipeline.crawl.{program}", self.config.sections["crawl"], inputs, without)
-        return Result(name)
-
-    def _dedup(self, section: Any, shards: list[str]) -> None:
-        """From extraction to the pool. `exact` and `cluster` list all signed shards by path and digest, so
-        that no other job names them all.
-        """
-        signed: Inputs = []
-        for shard in shards:
-            pages: Inputs = [("extract", Result(f"crawl/extract-{shard}"))]
-            signed.append(("sign", self._crawl_program("sign", f"-{shard}", pages)))
-        same: Inputs = [("exact", self._crawl_program("exact", "", signed))]
-        pairs = [self._crawl_program("buckets", f"-{job:04d}", same) for job in range(section.bucket_jobs)]
-        clusters = self._crawl_program("cluster", "", [*same, *(("buckets", one) for one in pairs)])
-        pool: Inputs = []
-        for number, part in enumerate(section.pool_parts(len(shards))):
-            inputs: Inputs = [("extract", Result(f"crawl/extract-{shards[rank]}")) for rank in part]
-            inputs += [("removed", Result(clusters.node, f"removed/{rank:05d}.parquet")) for rank in part]
-            pool.append(("filter", self._crawl_program("filter", f"-{number:04d}", inputs)))
-        self._crawl_program("dedup", "", pool)
-
-    def _pool_shards(self) -> range:
-        """Numbers of the pool's shards."""
-        return range(sum(name.startswith("crawl/filter-") for name in self.nodes))
-
-    def _warc_files(self, section: Any) -> list[str | Result]:
-        sources = [section.warc] if isinstance(section.warc, str) else section.warc or []
-        if any(source.startswith(MINIWEB) for source in sources):
-            return self._sources(sources, "crawl.warc")
-        expected = [source for source in sources if not glob(source) and self._expected(source, "crawl.warc")]
-        try:
-            there = [source for source in sources if source not in expected]
-            return [*expand(there, section.base_url), *expected]
-        except InputError as error:
-            raise ConfigError(f"config key crawl.warc: {error}") from error
-
-    def _looked_up(self, section: Any) -> list[Result]:
-        """The range tables of what is looked up in an index; their WARC files are below `base_url`."""
-        lookup = section.lookup
-        if not lookup.index:
-            return []
-        from pipeline.crawl.lookup import index_files  # the database is slow to import, and few runs look up
-
-        listed = ("urls", "hosts", "prefixes")
-        try:
-            inputs: Inputs = [("index", file) for file in index_files(lookup.index, section.base_url)]
-        except InputError as error:
-            raise ConfigError(f"config key crawl.lookup.index: {error}") from error
-        for name in listed:
-            where = f"crawl.lookup.{name}"
-            inputs += [(name, source) for source in self._sources(getattr(lookup, name), where)]
-        self._add("crawl/lookup", "pipeline.crawl.lookup", lookup, inputs, ("index", *listed))
-        return [Result("crawl/lookup", f"ranges/{number:04d}.parquet") for number in range(lookup.tables)]
 
     def _corpus(self) -> None:
         if "crawl/dedup" not in self.nodes:
@@ -270,7 +141,11 @@ class Graph:
     def _iteration(self, iteration: int, section: Any, lists: Inputs) -> None:
         unhashed = ("iterations", "seed_urls", "background_urls", "annotations", "opt_out", UNSEEN)
         here, last = f"corpus/iteration-{iteration}", f"corpus/iteration-{iteration - 1}"
-        before = [("previous", Result(f"{last}/select"))] if iteration > 1 else []
+        before: Inputs = [("previous", Result(f"{last}/select"))] if iteration > 1 else []
+        rounds = [pair for pair in lists if pair[0] == "annotations"]
+        lists = [*(pair for pair in lists if pair not in rounds), *rounds[:iteration]]
+        if 1 < iteration <= len(rounds):
+            before.append(("new_round", rounds[iteration - 1][1]))
         trained, pool = ("train", Result(f"{here}/train")), ("pool", Result("crawl/dedup"))
         unseen = [
             (f"{UNSEEN}.{name}", source)
@@ -279,8 +154,11 @@ class Graph:
         ]
         taught = [pair for pair in lists if pair[0] not in ("annotations", "opt_out")]
         inputs = [pool, *taught, *unseen, *before]
-        self._add(f"{here}/train", "pipeline.corpus.train", section, inputs, unhashed)
         shards = self._pool_shards()
+        if len(before) == 2:  # a new round teaches before the classifier is trained
+            inputs += [pair for pair in lists if pair not in taught]
+            inputs += [("previous_score", Result(f"{last}/score-{shard:04d}")) for shard in shards]
+        self._add(f"{here}/train", "pipeline.corpus.train", section, inputs, unhashed)
         for shard in shards:
             name = f"score-{shard:04d}"
             inputs = [trained, ("shard", Result("crawl/dedup", f"pool/{shard:04d}.jsonl.zst")), *before]

@@ -155,12 +155,6 @@ def read_batches(path: Path, rows: int, columns: list[str] | None = None) -> Ite
         yield from file.iter_batches(rows, columns=names)
 
 
-def row_count(path: Path) -> int:
-    """The number of rows of a Parquet file. Raises InputError as `read_table` does."""
-    with _readable(path):
-        return pq.read_metadata(path).num_rows
-
-
 @contextmanager
 def _readable(path: Path) -> Iterator[None]:
     try:

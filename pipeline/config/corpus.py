@@ -19,10 +19,11 @@ class CorpusSection(Section):
     background_urls: str | None = key(
         None, "file of URLs of a general sample: negatives", paper="Common Crawl pages (2.1)"
     )
-    annotations: str | None = key(
+    annotations: str | list[str] | None = key(
         None,
         "reviewed URL prefixes: tab-separated prefix, verdict (math: pages under it are; not_math: none is,"
-        " and none is kept), annotator, date, evidence",
+        " and none is kept), annotator, date, evidence; of several files iteration n reads the first n, so"
+        " that a new one changes no iteration before it",
         paper="made by hand, not published (2.1)",
     )
     opt_out: str | None = key(

@@ -75,8 +75,8 @@ def write_kept(path: Path, database: Database, previous: Path | None, iteration:
 
 
 def converged_before(stage: Stage[Any]) -> bool:
-    """Whether the previous iteration found that the loop has converged."""
-    if "previous" not in stage.inputs:
+    """Whether the previous iteration found that the loop has converged and no new round of review goes on."""
+    if "previous" not in stage.inputs or stage.inputs.get("new_round"):
         return False
     return bool(read_notes(stage.input("previous") / "metrics.json", "converged")["converged"])
 

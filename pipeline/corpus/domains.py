@@ -11,6 +11,7 @@ say nothing about the rest of their domain; those whose owner opted out do not e
 """
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from math import sqrt
 from pathlib import Path
@@ -111,14 +112,20 @@ def judge(database: Database, config: CorpusSection) -> list[Domain]:
         bound = lower_bound(kept, pages, config.domain_confidence)
         math = bound > config.domain_share and pages >= config.domain_pages
         domains.append(Domain(name, pages, kept, round(kept / pages, 4), round(bound, 4), math))
-    found = [{"domain": domain.domain, "share": domain.share} for domain in domains if domain.math]
+    add_mathematical(database, ((domain.domain, domain.share) for domain in domains if domain.math))
+    return domains
+
+
+def add_mathematical(database: Database, domains: Iterable[tuple[str, float]]) -> None:
+    """Create `mathematical` from (domain, share) pairs, and `opted_out` (id)."""
+    names = ("domain", "share")
+    found = [dict(zip(names, domain, strict=True)) for domain in domains]
     schema = pa.schema([("domain", pa.string()), ("share", pa.float64())])
     database.register("found", pa.Table.from_pylist(found, schema))
-    database.execute("CREATE OR REPLACE TABLE mathematical AS SELECT * FROM found")
+    database.execute(f"{MACROS}; CREATE OR REPLACE TABLE mathematical AS SELECT * FROM found")
     database.execute(
         f"CREATE OR REPLACE VIEW opted_out AS SELECT id FROM excluded WHERE reason = '{OPT_OUT}'"
     )
-    return domains
 
 
 def learn(database: Database, known: set[str], config: CorpusSection) -> Growth:

@@ -105,7 +105,7 @@ def training_pages(stage: Stage[CorpusSection], survivors: Survivors, unseen: se
     """
     config = stage.config
     lists = ("seed_urls", "background_urls", "not_math_urls")
-    math, background, rejected = (survivors.keys(current_urls(stage, name)) for name in lists)
+    math, background, rejected = (survivors.keys(current_urls(stage, name, stage.partial)) for name in lists)
     from_pool = not stage.inputs.get("background_urls")
     kept: set[str] = set()
     if from_pool and "previous" in stage.inputs:

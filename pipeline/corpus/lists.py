@@ -23,10 +23,12 @@ def read_urls(path: Path) -> list[str]:
     return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
 
 
-def current_urls(stage: Stage[CorpusSection], name: str) -> list[str]:
-    """The list that this iteration learns from: the one that the previous iteration wrote, else the stage's
-    input; empty if there is neither.
+def current_urls(stage: Stage[CorpusSection], name: str, learnt: Path | None = None) -> list[str]:
+    """The list that this iteration learns from: the one in `learnt`, where a new round of review has added to
+    it, else the one that the previous iteration wrote, else the stage's input; empty if there is none.
     """
+    if learnt and (learnt / f"{name}.txt").exists():
+        return read_urls(learnt / f"{name}.txt")
     if "previous" in stage.inputs and name in GROWN:
         return read_urls(stage.input("previous") / f"{name}.txt")
     return read_urls(stage.input(name)) if stage.inputs.get(name) else []

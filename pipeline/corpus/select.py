@@ -32,7 +32,7 @@ PASSED_ON = ("kept.parquet", "excluded.parquet", "review.tsv", *(f"{name}.txt" f
 def select(stage: Stage[CorpusSection], iteration: int) -> dict[str, Any]:
     """Write kept pages, lists and review queue; returns the metrics."""
     config, train = stage.config, stage.input("train")
-    lists = {name: current_urls(stage, name) for name in GROWN}
+    lists = {name: current_urls(stage, name, train) for name in GROWN}
     known = Survivors(stage.input("pool"), stage.work, stage.launch).keys(chain(*lists.values()))
     previous = stage.input("previous") if "previous" in stage.inputs else None
     scores = [Path(path) / "scores.parquet" for path in stage.inputs["score"]]

@@ -1,7 +1,8 @@
 """Train an iteration's fastText classifier: seed pages against a general sample (paper section 2.1, step 1).
 
 Inputs: `pool`, `seed_urls` (of the first iteration), `background_urls`, `previous` (its grown lists),
-`out_of_distribution.<name>` (labelled sets that are measured and never learnt from).
+`out_of_distribution.<name>` (labelled sets that are measured and never learnt from); where a round of review
+is new, `new_round`, its file, `annotations` (all rounds so far), `previous_score` (all shards), `opt_out`.
 `examples.py` chooses the pages. Outputs: `classifier.bin`, `train.json` (what it was made from and how good
 it is on held-out sites), `held_out.parquet` (their scores).
 """
@@ -23,6 +24,7 @@ from pipeline.corpus.lists import Survivors
 from pipeline.corpus.measures import measures
 from pipeline.corpus.normalise import VERSION
 from pipeline.corpus.out_of_distribution import keys_of, measure_sets, read_sets
+from pipeline.corpus.rounds import learn_round
 from pipeline.corpus.scorer import PageScorer
 
 HELD_OUT = pa.schema(
@@ -67,6 +69,7 @@ def run(stage: Stage[CorpusSection]) -> Counts:
         )
     pool, processes = stage.input("pool"), stage.launch.get("threads", 1)
     survivors = Survivors(pool, stage.work, stage.launch)
+    reviewed = learn_round(stage, survivors) if stage.inputs.get("new_round") else None
     sets = read_sets(stage.inputs, survivors)
     pages = training_pages(stage, survivors, keys_of(sets))
     config = scaled(stage.config, len(pages))
@@ -83,6 +86,7 @@ def run(stage: Stage[CorpusSection]) -> Counts:
         "normaliser": VERSION,
         "settings": settings(config),
         "held_out": held_out,
+        **({"new_round": reviewed} if reviewed else {}),
         "out_of_distribution": measure_sets(sets, pool, processes, PageScorer(model), threshold),
     }
     write_json(stage.partial / "train.json", notes | details)

@@ -1,7 +1,7 @@
 """The jobs of a run: how long each takes and the main memory it needs, beside what a profile gives it.
 
 Pages of a crawl: `PAGES` for each WARC file. Core-hours follow rates measured on real pages, those of
-deduplication after `sign` on generated ones (docs/corpus.md); the sort in select, fastText's training and the
+deduplication after `sign` and of joins on generated ones (docs/corpus.md); fastText's training and the
 network are left out.
 """
 
@@ -26,6 +26,8 @@ READ, SIGN, CLEAN = (
     2032,
     2057,
 )  # pages per second and core: all of a first pass, MinHash, decontamination
+SELECT, LINEAGE = 281_000, 214_000  # pages per second and core of the joins, at 4M and 1M pages
+PROGRAM = 0.5e9  # bytes of a program that joins, beside launch.join_memory
 SCORED, KEPT = 0.12, 0.01  # share of a first pass that scoring takes; share of pages that are kept
 # Pages per second and core of what follows the signatures: `make bench-dump`.
 RATES = {"exact": 352_000, "buckets": 5_600, "cluster": 74_000, "filter": 10_000, "dedup": 252_000}
@@ -122,7 +124,27 @@ def data_jobs(config: Config, assumed: Assumptions) -> list[Job]:
             scores * corpus.iterations,
             scoring / scores / corpus.iterations,
         ),
-        Job("decontamination", "decontaminate_corpus", 1, pages * KEPT / CLEAN / 3600),
+        *_joins(config, pages),
+        Job("decontamination", "decontaminate_clean", scores, pages * KEPT / CLEAN / 3600 / scores),
+    ]
+
+
+def _joins(config: Config, pages: int) -> list[Job]:
+    """The jobs whose tables need not fit into memory."""
+    number = config.sections["corpus"].iterations
+    jobs = (
+        ("corpus", f"corpus, {number} iterations, selection", "corpus_select", number, SELECT),
+        ("decontaminate", "what became of each page", "decontaminate_pages", 1, LINEAGE),
+    )
+    return [
+        Job(
+            name,
+            rule,
+            count,
+            pages / rate / 3600,
+            main_memory=config.launch_of(stage).join_memory * 1e9 + PROGRAM,
+        )
+        for stage, name, rule, count, rate in jobs
     ]
 
 

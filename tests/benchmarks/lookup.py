@@ -76,13 +76,14 @@ def main() -> None:
         command = [sys.executable, "-m", "pipeline.crawl.lookup", "--output", str(folder / "out")]
         command += ["--launch", launch, "--input", f"urls={folder / 'urls.txt'}"]
         command += [word for path in index for word in ("--input", f"index={path}")]
-        started = time.time()
+        started, before = time.time(), resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
         subprocess.run(command, cwd=ROOT, check=True)
         seconds = time.time() - started
+        cpu = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
         found = json.loads((folder / "out/manifest.json").read_text())["counts"]["pages"]
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1e6
     what, data = f"{urls:,} URLs in {rows:,} rows of an index", f"generated, {found:,} found"
-    values = (("rows/s", rows / seconds), ("seconds", seconds), ("peak GB", peak))
+    values = (("rows/s", rows / seconds), ("seconds", seconds), ("CPU seconds", cpu), ("peak GB", peak))
     keys = ("what", "unit", "ours", "peer", "peer_name", "ratio", "data")
     table = [
         dict(zip(keys, (what, unit, value, None, None, None, data), strict=True)) for unit, value in values

@@ -1,0 +1,39 @@
+"""A new round of review: what its verdicts teach before the next classifier is trained (paper section 2.1,
+step 4).
+
+`corpus.annotations` names a file for each round; iteration n reads the first n. Selection learns from the
+rounds that its own iteration reads. The file that is new in an iteration was written after the iteration
+before, so it is applied to that one's ranking, whose results stay as they are.
+"""
+
+import json
+from itertools import chain
+from pathlib import Path
+
+from pipeline.common.database import database, parquet
+from pipeline.common.stage import Stage
+from pipeline.config.corpus import CorpusSection
+from pipeline.corpus.candidates import add_pages
+from pipeline.corpus.domains import add_mathematical, learn
+from pipeline.corpus.lists import GROWN, Survivors, current_urls, write_urls
+
+
+def learn_round(stage: Stage[CorpusSection], survivors: Survivors) -> dict[str, int]:
+    """Write the lists of the previous iteration with what the annotations add to them; returns the number of
+    URLs added to each.
+    """
+    previous = stage.input("previous")
+    lists = {name: current_urls(stage, name) for name in GROWN}
+    known = survivors.keys(chain(*lists.values()))
+    scores = [Path(path) / "scores.parquet" for path in stage.inputs["previous_score"]]
+    annotations = [Path(path) for path in stage.inputs["annotations"]]
+    with database(stage.work / "join", stage.launch) as joins:
+        add_pages(joins, scores, annotations, current_urls(stage, "opt_out"))
+        joins.execute(f"CREATE VIEW kept AS SELECT * FROM {parquet(previous / 'kept.parquet')}")
+        domains = json.loads((previous / "metrics.json").read_text())["domains"]
+        add_mathematical(joins, ((row["domain"], row["share"]) for row in domains if row["math"]))
+        growth = learn(joins, known, stage.config)
+    added = dict(zip(GROWN, (growth.seed, growth.not_math), strict=True))
+    for name, urls in lists.items():
+        write_urls(stage.partial, name, [*urls, *added[name]])
+    return {name: len(urls) for name, urls in added.items()}
