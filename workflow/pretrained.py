@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 PROBLEMS = "mawps_asdiv_train"
-BENCHMARKS = {"svamp": "svamp_test", "svamp-sampled": "svamp_test", "gsm8k": "gsm8k_test"}
+BENCHMARKS = {"svamp": "svamp_test", "svamp-sampled": "svamp_test", "gsm8k-transfer": "gsm8k_test"}
 
 
 def data_file(folder: Path, stem: str) -> str:

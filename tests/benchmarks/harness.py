@@ -26,7 +26,7 @@ from pipeline.config.evaluate import BenchmarkNode
 from pipeline.evaluate.benchmarks import Item, load
 from pipeline.evaluate.prompts import few_shot_text, read_layout
 
-TOKENS = 256  # longest answer; the harness's default
+TOKENS = 256  # longest answer
 GSM8K, MATH = "gsm8k", "math500"
 TASKS = {GSM8K: ("gsm8k/gsm8k.yaml", 5), MATH: ("minerva_math/minerva_math500.yaml", 4)}
 METRICS = {GSM8K: "exact_match,strict-match", MATH: "exact_match,none"}
@@ -180,7 +180,7 @@ def compare(model: Path, bench: Path, questions: int | None, batch: int) -> dict
         forms, tasks = layouts(bench, folder), harness_tasks(bench, folder)
         answers, items = our_answers(copy, bench, forms, questions, folder / "ours")
         peer = HFLM(pretrained=str(copy), dtype="float32", device="cpu", batch_size=batch, add_bos_token=True)
-        options = {"limit": questions, "bootstrap_iters": 0, "log_samples": True}
+        options = {"limit": questions, "bootstrap_iters": 0, "gen_kwargs": {"max_gen_toks": TOKENS}}
         for name, file in tasks.items():
             theirs = lm_eval.simple_evaluate(model=peer, tasks=[file], **options)
             told = lm_eval.simple_evaluate(model=Told(answers[name]), tasks=[file], **options)
