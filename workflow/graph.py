@@ -134,10 +134,6 @@ class Graph(CrawlInstances):
         for iteration in range(1, section.iterations + 1):
             self._iteration(iteration, section, lists)
 
-    def _pool_shards(self) -> range:
-        """Numbers of the shards of the pool."""
-        return range(sum(name.startswith("crawl/filter-") for name in self.nodes))
-
     def _iteration(self, iteration: int, section: Any, lists: Inputs) -> None:
         unhashed = ("iterations", "seed_urls", "background_urls", "annotations", "opt_out", UNSEEN)
         here, last = f"corpus/iteration-{iteration}", f"corpus/iteration-{iteration - 1}"
