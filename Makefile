@@ -93,7 +93,7 @@ SLOW = workflow recipes state stage single_gpu cluster configs generation rl rew
   fuzz fuzz_programs meta survival profiles
 
 test-fast: setup peers
-	$(PYTEST) $(PARALLEL) -m 'not slow and not network' $(SLOW:%=--ignore=tests/test_%.py)
+	$(PYTEST) $(PARALLEL) -m 'not slow and not network and not pretrained' $(SLOW:%=--ignore=tests/test_%.py)
 
 # On the published model of `make pretrained`, which the package index has.
 test-pretrained: setup peers $(PUBLISHED)/SHA256SUMS
