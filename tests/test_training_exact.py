@@ -13,7 +13,7 @@ from tiny_model import save_tiny_model, save_tiny_tokens
 
 from pipeline.common import checkpoint
 from pipeline.common.stage import InputError
-from pipeline.plan.costs import OFFLOADED, training_state
+from pipeline.plan.costs import OFFLOADED, checkpoint_copy, training_state
 
 STEPS = 4
 STAGES = (1, 2, 3)
@@ -43,6 +43,7 @@ PAIR = [
         {"name": f"{precision}-{zero}-{offload}", "zero": zero, "measure": precision, "offload": offload}
         for zero, precision, offload in STATES
     ),
+    {"name": "late", "late": True},
     {"name": "hidden", "zero": 2, "micro": 2, "resume": "two-half2", "hidden": "step-0000002"},
     {"name": "signalled", "zero": 2, "micro": 2, "signal": 1},
     {"name": "again", "zero": 2, "micro": 2, "resume": "two-signalled"},
@@ -192,6 +193,8 @@ def test_the_state_of_training_takes_the_bytes_that_the_plan_forecasts(runs, zer
     if offload:  # what leaves the GPU is in main memory, which here is the same
         planned += OFFLOADED * found["weights"] / 2
     assert planned == pytest.approx(found["bytes"], rel=0.1)
+    copies = checkpoint_copy(found["weights"], precision, zero, ranks=2, here=1)
+    assert copies == pytest.approx(found["copies"], rel=0.01)
 
 
 def test_metrics_go_to_tensorboard_too(runs):
