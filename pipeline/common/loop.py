@@ -21,7 +21,7 @@ from pipeline.common.progress import Progress
 from pipeline.common.saver import Saver
 from pipeline.common.stage import InputError, Stage
 from pipeline.common.training import Schedule, update
-from pipeline.common.watchdog import enter
+from pipeline.common.watchdog import enter, reached
 
 T = TypeVar("T")
 METRICS, TENSORBOARD = "metrics.jsonl", "tensorboard"
@@ -62,6 +62,7 @@ def train(
     saver = Saver({folder: engine}, stage.fingerprint)
     with TrainingLog(stage, start) as log, Progress(label, steps, initial=start) as progress:
         for number in range(start, steps):
+            reached(True, number)
             due, signal, writes = clock.ask(saver.writes())
             if not writes:
                 saver.commit()

@@ -32,6 +32,7 @@ from pipeline.common.model import context_length, export_model, load_tokenizer
 from pipeline.common.progress import Progress
 from pipeline.common.stage import InputError, Stage, run_stage
 from pipeline.common.training import constant, start_process_group
+from pipeline.common.watchdog import reached
 from pipeline.config.evaluate import BenchmarkNode
 from pipeline.config.rl import RlSection
 from pipeline.evaluate.benchmarks import load
@@ -158,12 +159,14 @@ class Trainer:
             while not self.done(rows):
                 if signal := self.asked_to_stop():
                     raise interrupted(signal, f"rl {self.stage.instance}: {len(rows)} steps sampled")
+                reached(False, len(rows))
                 rows.append(self._explored(rows)[1])
                 bar.update(accuracy=rows[-1]["accuracy"])
 
     def step(self) -> None:
         """Sample, reward, update; adds a row to the log."""
         step, times = len(self.log), {}
+        reached(True, step)
         evaluates = bool(self.held_out) and step % self.section.evaluate_every == 0
         if self.explorer is not None and (self.method.online or evaluates):
             times["sync_seconds"] = self.explorer.sync(self.learner.engine, step)
