@@ -32,7 +32,7 @@ def start(
     if launch.get("ranks", 1) == 1:
         return Program(f"pipeline.{stage}", words, ENVIRONMENT)
     command = [sys.executable, "-m", "pipeline.start", f"pipeline.{stage}", *words]
-    return Popen(command, cwd=ROOT, env=ENVIRONMENT, stderr=PIPE, text=True)
+    return Popen(command, cwd=ROOT, env=OF_RANKS, stderr=PIPE, text=True)
 
 
 def finished(process: Popen | Program) -> None:

@@ -91,6 +91,7 @@ class AfterImport(importlib.abc.MetaPathFinder):
             deepspeed.DeepSpeedEngine.__init__ = init
             install(torch, torch.distributed)
             execute(module)
+            module.rank_device = lambda: torch.device("cpu", 0)  # before there is an engine
 
         spec.loader.exec_module = exec_module
         return spec
