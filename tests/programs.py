@@ -13,6 +13,8 @@ ROOT = Path(__file__).resolve().parents[1]
 GROUP = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name not in GROUP}
 ENVIRONMENT |= {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(ROOT)}
+# Of several ranks: a collective on a tensor that NCCL would refuse fails.
+OF_RANKS = ENVIRONMENT | {"PYTHONPATH": f"{ROOT}:{ROOT / 'tests/collectives'}"}
 
 
 def start(
@@ -30,7 +32,7 @@ def start(
     if launch.get("ranks", 1) == 1:
         return Program(f"pipeline.{stage}", words, ENVIRONMENT)
     command = [sys.executable, "-m", "pipeline.start", f"pipeline.{stage}", *words]
-    return Popen(command, cwd=ROOT, env=ENVIRONMENT, stderr=PIPE, text=True)
+    return Popen(command, cwd=ROOT, env=OF_RANKS, stderr=PIPE, text=True)
 
 
 def finished(process: Popen | Program) -> None:

@@ -1,7 +1,9 @@
-"""What is split among ranks: the bytes of training state on one of them, and the scores of a reward model."""
+"""What is split among ranks: bytes of training state, scores of a reward model, files of a checkpoint."""
 
 import copy
 import gc
+import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,9 @@ import torch
 import torch.distributed as dist
 from transformers import AutoModelForCausalLM, LlamaConfig
 
-from pipeline.common.model import TokenLogprobs
+from pipeline.common import checkpoint, saver
+from pipeline.common.clock import Clock
+from pipeline.common.model import TokenLogprobs, load_model
 from pipeline.common.training import EngineSettings, build_engine, build_frozen
 from pipeline.reward.model import RewardModel, load_trunk, score_places
 
@@ -28,8 +32,10 @@ def _alive() -> int:
     return sum(found.values())
 
 
-def state_bytes(zero: int, precision: str, offload: bool) -> dict[str, int]:
-    """The number of weights of a small model, and the bytes while the last of its gradients is made."""
+def state_bytes(folder: Path, zero: int, precision: str, offload: bool) -> dict[str, int]:
+    """The number of weights of a small model, the bytes while the last of its gradients is made, and those of
+    the copies for a checkpoint in `folder`.
+    """
     gc.collect()
     gc.freeze()  # which also spares DeepSpeed's many collections the older objects
     shape = {"hidden_size": 128, "intermediate_size": 352, "num_hidden_layers": 3, "num_attention_heads": 4}
@@ -55,9 +61,13 @@ def state_bytes(zero: int, precision: str, offload: bool) -> dict[str, int]:
     hook = model.get_input_embeddings().weight.register_hook(measure)
     backward(False)
     hook.remove()
+    keeper = saver.Saver({folder: engine}, "x")
+    keeper.save(1, {})
+    keeper.finish()
+    copies = sum(room.nbytes for room in engine.checkpoint_engine.memory)
     engine.destroy()
     gc.unfreeze()
-    return {"weights": weights, "bytes": max(peak)}
+    return {"weights": weights, "bytes": max(peak), "copies": copies}
 
 
 def check_scores(model: Path, place: str) -> None:
@@ -72,3 +82,31 @@ def check_scores(model: Path, place: str) -> None:
     found = score_places(split, sequences, places, 32, together=True)
     np.testing.assert_allclose(found, expected, rtol=1e-5)
     split.destroy()
+
+
+def check_late_writer(model: Path, folder: Path) -> None:
+    """A checkpoint counts only when the slowest of two ranks has written its part."""
+    engine = build_engine(TokenLogprobs(load_model(model)), EngineSettings(1e-3, zero_stage=2))
+    keeper, clock = saver.Saver({folder: engine}, "x"), Clock(engine.device, 99)
+    flush, last = saver.flush, dist.get_rank() == 1
+
+    def late(paths: Iterable[Path]) -> None:
+        while last and not (folder / "go").exists():
+            time.sleep(0.01)
+        flush(paths)
+
+    saver.flush = late
+    keeper.save(1, {})
+    while not last and keeper.writes():
+        time.sleep(0.01)
+    assert keeper.writes() == last
+    assert clock.ask(keeper.writes()) == (False, 0, True)
+    assert not list(folder.glob("step-*"))
+    dist.barrier()
+    (folder / "go").touch()
+    while clock.ask(keeper.writes())[2]:
+        time.sleep(0.01)
+    keeper.commit()
+    assert checkpoint.newest(engine, folder) == folder / "step-0000001"
+    saver.flush = flush
+    engine.destroy()

@@ -1,6 +1,8 @@
 """A damaged checkpoint or rollout is noticed before it is used; the one before it, or a copy, is taken."""
 
+import errno
 import shutil
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from pipeline.common import checkpoint
+from pipeline.common import checkpoint, saver
 from pipeline.common.stage import InputError, Stage
 from pipeline.config.rl import RlSection
 from pipeline.rl.rollout import Group, Rollout, RolloutStore, published, read_groups, write_groups
@@ -45,12 +47,19 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Path]:
     model = save_tiny_model(folder / "model", seed=0)
     section = RlSection(precision="fp32", method="ppo", ppo={"value_learning_rate": 1e-3})
     learner = build_learner(section, {"zero_stage": 1}, str(model))
+    keeper = learner.saver(stage_in(folder / "work"))
     for step in (1, 2):
-        with torch.no_grad():
-            next(learner.engine.module.parameters()).fill_(step)
-        learner.engine.optimizer.refresh_fp32_params()
-        learner.save(stage_in(folder / "work"), step, {"log": [step], "evaluations": []})
+        train_to(learner, step)
+        keeper.save(step, {"log": [step], "evaluations": []})
+    keeper.finish()
     return learner, folder / "work"
+
+
+def train_to(learner: Any, step: int) -> None:
+    """Give the policy weights that belong to `step`."""
+    with torch.no_grad():
+        next(learner.engine.module.parameters()).fill_(step)
+    learner.engine.optimizer.refresh_fp32_params()
 
 
 def stage_in(work: Path) -> Stage[RlSection]:
@@ -65,6 +74,60 @@ def test_the_newest_whole_checkpoint_is_taken(saved: tuple[Any, Path], tmp_path:
     learner, work = saved
     assert checkpoint.newest(learner.engine, tmp_path / "none") is None
     assert learner.resume(stage_in(work))["log"] == [2] and first_weight(learner) == 2
+
+
+@pytest.fixture
+def begun(saved: tuple[Any, Path], tmp_path: Path) -> tuple[Any, Path, Any]:
+    """The learner, a copy of its work folder, and what saves there."""
+    learner, work = saved
+    shutil.copytree(work, tmp_path / "work")
+    return learner, tmp_path / "work", learner.saver(stage_in(tmp_path / "work"))
+
+
+def steps_in(work: Path) -> list[list[int]]:
+    """The steps of the checkpoints of policy and critic."""
+    folders = (work / "checkpoints", work / "critic")
+    return [sorted(checkpoint.step_of(path) for path in folder.glob("step-*")) for folder in folders]
+
+
+def test_training_goes_on_while_a_checkpoint_is_written_which_counts_when_it_is_flushed(
+    begun: tuple[Any, Path, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learner, work, keeper = begun
+    gate, flush = threading.Event(), saver.flush
+    monkeypatch.setattr(saver, "flush", lambda paths: gate.wait(60) and flush(paths))
+    train_to(learner, 3)
+    state = {"log": [3]}
+    keeper.save(3, state)
+    train_to(learner, 4)
+    state["log"].append(4)
+    assert keeper.writes() and steps_in(work) == [[1, 2], [1, 2]]
+    threading.Timer(0.2, gate.set).start()
+    keeper.save(4, state)  # waits for the one that is still written
+    assert steps_in(work) == [[2, 3], [2, 3]]
+    keeper.finish()
+    assert not keeper.writes() and steps_in(work) == [[3, 4], [3, 4]]
+    assert learner.resume(stage_in(work))["log"] == [3, 4] and first_weight(learner) == 4
+    shutil.rmtree(work / "checkpoints/step-0000004")
+    assert learner.resume(stage_in(work))["log"] == [3] and first_weight(learner) == 3
+
+
+def test_what_keeps_a_checkpoint_from_being_written_ends_the_training(
+    begun: tuple[Any, Path, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learner, work, keeper = begun
+
+    def full(paths: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(work))
+
+    monkeypatch.setattr(saver, "flush", full)
+    keeper.save(3, {"log": [3]})
+    with pytest.raises(OSError, match="No space left on device"):
+        while keeper.writes():
+            pass
+    with pytest.raises(OSError, match="No space left on device"):
+        keeper.finish()
+    assert steps_in(work) == [[1, 2], [1, 2]] and learner.resume(stage_in(work))["log"] == [2]
 
 
 @pytest.mark.parametrize(

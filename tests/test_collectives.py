@@ -4,7 +4,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from programs import ENVIRONMENT, ROOT
+from programs import OF_RANKS, ROOT
 
 from pipeline.start import command
 
@@ -19,6 +19,8 @@ engine = pipeline.common.training.build_engine(
     torch.nn.Linear(2, 2), pipeline.common.training.EngineSettings(1e-3)
 )
 assert summed([1.0, 2.0], engine.device) == [2.0, 4.0] and largest([3.0], engine.device) == 3.0
+with torch.device("meta"):
+    assert torch.tensor([]).is_meta and torch.zeros(1).is_meta
 try:
     summed([1.0, 2.0], "cpu")
 except RuntimeError as error:
@@ -29,8 +31,7 @@ except RuntimeError as error:
 @pytest.mark.slow
 def test_a_collective_off_the_engines_device_fails(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(PROGRAM)
-    folders = (ROOT, ROOT / "tests/collectives", tmp_path)
-    variables = ENVIRONMENT | {"PYTHONPATH": ":".join(map(str, folders))}
+    variables = OF_RANKS | {"PYTHONPATH": f"{OF_RANKS['PYTHONPATH']}:{tmp_path}"}
     done = subprocess.run(
         command(["program"], 2, {}), env=variables, cwd=ROOT, capture_output=True, text=True
     )

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from programs import ENVIRONMENT, ROOT, finished
+from programs import ENVIRONMENT, OF_RANKS, ROOT, finished
 from safetensors.torch import load_file
 from tiny_model import log_probs, save_tiny_model
 from warm import Program
@@ -103,7 +103,7 @@ def start(
     if ranks == 1:
         return Program("pipeline.rl", flat, ENVIRONMENT)
     command = launched(["pipeline.rl", *flat], ranks, {})
-    return Popen(command, cwd=ROOT, env=ENVIRONMENT, stderr=PIPE, text=True)
+    return Popen(command, cwd=ROOT, env=OF_RANKS, stderr=PIPE, text=True)
 
 
 @pytest.fixture(scope="module")

@@ -1,8 +1,10 @@
 """A training job that is asked to end, fails or hangs: all ranks end together, say why, and can go on."""
 
+import json
 import os
 import signal
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -45,6 +47,18 @@ def run(stage):
 
 if __name__ == "__main__":
     run_stage("sft", SftSection, run)
+"""
+
+HANGING = """
+import sys, time
+from pathlib import Path
+
+from pipeline.common import watchdog
+
+watchdog.reached(True, int(sys.argv[3]))
+watchdog.enter("backward")
+watchdog.watch(0.002, Path(sys.argv[1]), sys.argv[2])
+time.sleep(60)
 """
 
 
@@ -154,6 +168,24 @@ def test_a_job_that_hangs_names_every_ranks_phase_and_stack_and_ends_with_code_8
         )
         assert said in log.splitlines()[-1] and log.splitlines()[-1].startswith("error: rank ")
     assert all(gone(pid) for pid in pids(tmp_path))
+    hangs = json.loads((tmp_path / ".data.work/hangs.json").read_text())
+    assert (hangs["count"], hangs["training"], hangs["steps"]) == (1, False, 0)
+
+
+def test_a_run_that_hangs_three_times_without_a_step_of_progress_is_not_run_again(tmp_path):
+    def hang(owner: str, steps: int) -> tuple[int, str]:
+        command = [sys.executable, "-c", HANGING, tmp_path / "hangs.json", owner, str(steps)]
+        done = subprocess.run(command, env=ENVIRONMENT, cwd=ROOT, capture_output=True, text=True, timeout=60)
+        assert "in <module>" in done.stderr
+        return done.returncode, done.stderr.splitlines()[-1]
+
+    runs = [("a", 3), ("a", 3), ("a", 5), ("a", 4), ("a", 5), ("a", 5), ("b", 2), ("a", 1)]
+    found = [hang(*run) for run in runs]
+    assert [code for code, _ in found] == [85, 85, 85, 85, 1, 1, 85, 85]
+    assert found[1][1].endswith("; run me again, from the last checkpoint (exit code 85)")
+    assert found[4][1].startswith("error: phase backward made no progress for 0.002 minutes")
+    assert "hang 3 in a row that got no further than step 6" in found[4][1]
+    assert "hang 4 in a row" in found[5][1]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])

@@ -16,6 +16,7 @@ import torch
 import transformers
 from programs import finished, start
 from tiny_model import save_tiny_model, save_tiny_tokens
+from warm import Program
 
 from pipeline.common import checkpoint, linear_loss
 from pipeline.common.flops import ModelFlops
@@ -69,9 +70,18 @@ def metrics(folder: Path, run: str) -> list[dict]:
     return [json.loads(line) for line in (folder / run / "data/metrics.jsonl").read_text().splitlines()]
 
 
-def kill_in_the_middle(process: Popen, output: Path) -> None:
-    log = output / "work/metrics.jsonl"
+def kill_in_the_middle(process: Popen | Program, output: Path) -> None:
+    """Kill a run after some steps, when it has written a part of a checkpoint."""
+    log, written = output / "work/metrics.jsonl", output / "work/checkpoints/partial/state"
     while process.poll() is None and (not log.exists() or log.read_bytes().count(b"\n") < 8):
+        time.sleep(0.002)
+    while process.poll() is None:
+        process.send_signal(signal.SIGSTOP)
+        while "(stopped)" not in Path(f"/proc/{process.pid}/status").read_text():
+            time.sleep(0.001)
+        if list(written.glob("*.pt")):
+            break
+        process.send_signal(signal.SIGCONT)
         time.sleep(0.002)
     process.send_signal(signal.SIGKILL)
     process.communicate()
@@ -85,6 +95,7 @@ def test_a_killed_run_resumes_from_its_newest_checkpoint_and_ends_with_the_same_
     finished(undisturbed)
     saved = folder / f"{stage}-killed" / "work" / "checkpoints"
     steps = [checkpoint.step_of(path) for path in saved.glob("step-*")]
+    assert (saved / "partial/state").exists()
     finished(train(folder, stage, "killed"))
     counters = json.loads((folder / f"{stage}-killed/run.json").read_text())["counters"]
     assert len(steps) > 1 and counters["deepspeed.steps"] == STEPS - max(steps)

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from programs import ENVIRONMENT, ROOT
+from programs import ENVIRONMENT, OF_RANKS, ROOT
 from safetensors.numpy import load_file
 from tiny_model import save_tiny_model, save_tiny_tokens
 
 from pipeline.common import checkpoint
 from pipeline.common.stage import InputError
-from pipeline.plan.costs import OFFLOADED, training_state
+from pipeline.plan.costs import OFFLOADED, checkpoint_copy, training_state
 
 STEPS = 4
 STAGES = (1, 2, 3)
@@ -43,6 +43,7 @@ PAIR = [
         {"name": f"{precision}-{zero}-{offload}", "zero": zero, "measure": precision, "offload": offload}
         for zero, precision, offload in STATES
     ),
+    {"name": "late", "late": True},
     {"name": "hidden", "zero": 2, "micro": 2, "resume": "two-half2", "hidden": "step-0000002"},
     {"name": "signalled", "zero": 2, "micro": 2, "signal": 1},
     {"name": "again", "zero": 2, "micro": 2, "resume": "two-signalled"},
@@ -64,7 +65,8 @@ def run_cases(folder: Path, name: str, ranks: int, cases: list[dict]) -> None:
         start += ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
     cases = [{"steps": STEPS} | case for case in cases]
     command = [*start, ROOT / "tests/training_cases.py", folder, name, json.dumps(cases)]
-    done = subprocess.run(command, env=ENVIRONMENT, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    variables = OF_RANKS if ranks > 1 else ENVIRONMENT
+    done = subprocess.run(command, env=variables, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-4000:]
 
 
@@ -192,6 +194,8 @@ def test_the_state_of_training_takes_the_bytes_that_the_plan_forecasts(runs, zer
     if offload:  # what leaves the GPU is in main memory, which here is the same
         planned += OFFLOADED * found["weights"] / 2
     assert planned == pytest.approx(found["bytes"], rel=0.1)
+    copies = checkpoint_copy(found["weights"], precision, zero, ranks=2, here=1)
+    assert copies == pytest.approx(found["copies"], rel=0.01)
 
 
 def test_metrics_go_to_tensorboard_too(runs):

@@ -6,7 +6,7 @@ loop: {"name", "zero", "micro", "steps", "batch", "order", "recompute", "offload
 With "resume" it starts from another case's work folder, in which it first cuts the file "damage" to half its
 size; with "poison" the checkpoint in it would run code, and `error.txt` says how the run ends. With "signal"
 the last rank gets SIGTERM while it reads that step's rows. With "hidden" rank 1 sees that checkpoint late.
-Cases "measure" and "score" are in `split_state`.
+Cases "measure", "score" and "late" are in `split_state`.
 """
 
 import pipeline.common.environment  # noqa: F401  # isort: skip  # before torch and deepspeed
@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.distributed as dist
-from split_state import check_scores, state_bytes
+from split_state import check_late_writer, check_scores, state_bytes
 
 from pipeline.common import checkpoint, ending
 from pipeline.common.errors import InputError, Interrupted
@@ -139,9 +139,12 @@ if __name__ == "__main__":
     for case in json.loads(sys.argv[3]):
         if "score" in case:
             check_scores(Path(sys.argv[1]) / "model", case["score"])
+        elif "late" in case:
+            check_late_writer(Path(sys.argv[1]) / "model", Path(sys.argv[1]) / "late")
         elif "measure" in case:
-            found = state_bytes(case["zero"], case["measure"], case["offload"])
+            place = Path(sys.argv[1], f"{sys.argv[2]}-{case['name']}")
+            found = state_bytes(place, case["zero"], case["measure"], case["offload"])
             if dist.get_rank() == 0:
-                Path(sys.argv[1], f"{sys.argv[2]}-{case['name']}.json").write_text(json.dumps(found))
+                place.with_suffix(".json").write_text(json.dumps(found))
         else:
             run(Path(sys.argv[1]), sys.argv[2], case)

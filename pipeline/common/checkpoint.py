@@ -2,16 +2,14 @@
 
 A checkpoint is a folder `step-NNNNNNN` with DeepSpeed's files (weights, optimiser, caller's state), the
 random state of each rank, and `checkpoint.json`, which identifies the run and lists the digest of every file.
-It is written under another name, flushed to disk and renamed, so a kill leaves no partial one. One that the
-disk has damaged since is noticed before it is loaded, and the one before it taken. Another number of ranks
-loads it through DeepSpeed's universal format, exact but for the order of summation.
+It gets its name when it is whole (see `saver`), so a kill leaves no partial one. One that the disk has
+damaged since is noticed before it is loaded, and the one before it taken. Another number of ranks loads it
+through DeepSpeed's universal format, exact but for the order of summation.
 """
 
 import hashlib
 import json
-import os
 import random
-import re
 import shutil
 import subprocess
 import sys
@@ -24,12 +22,13 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from pipeline.common.manifest import fingerprint, write_json
+from pipeline.common.manifest import fingerprint
 from pipeline.common.safe_load import only_data
-from pipeline.common.stage import InputError, put_in_place
+from pipeline.common.stage import InputError
 from pipeline.common.watchdog import enter
 
 TAG, UNIVERSAL, NOTE = "state", "universal", "checkpoint.json"
+PARTIAL = "partial"  # the folder of a checkpoint that is being written
 SEEN_SECONDS = 90.0  # a shared file system may show a new file to other nodes a minute late
 
 
@@ -79,7 +78,7 @@ def _damage(engine: Any, path: Path) -> str | None:
         return wrong
     for name in (NOTE, *files):
         _wait_for(path / name)
-    found = _digests(engine, path, sorted(files)[engine.global_rank :: engine.world_size])
+    found = gathered(engine, digests(path, sorted(files)[engine.global_rank :: engine.world_size]))
     bad = next((name for name in sorted(files) if found.get(name) != files[name]), None)
     return bad and f"{path / bad} is {'damaged' if bad in found else 'missing or cannot be read'}"
 
@@ -106,15 +105,20 @@ def _wait_for(path: Path) -> None:
         time.sleep(0.2)
 
 
-def _digests(engine: Any, folder: Path, names: Iterable[str]) -> dict[str, str]:
-    """SHA-256 of those of the files that can be read; each rank reads its `names`, and all ranks get all."""
-    mine: dict[str, str] = {}
+def digests(folder: Path, names: Iterable[str]) -> dict[str, str]:
+    """SHA-256 of those of the files `names` in `folder` that can be read."""
+    found: dict[str, str] = {}
     for name in names:
         try:
             with (folder / name).open("rb") as file:
-                mine[name] = hashlib.file_digest(file, "sha256").hexdigest()
+                found[name] = hashlib.file_digest(file, "sha256").hexdigest()
         except OSError:
             continue
+    return found
+
+
+def gathered(engine: Any, mine: dict[str, str]) -> dict[str, str]:
+    """The entries of all ranks, on all ranks."""
     parts = [mine] * engine.world_size
     if engine.world_size > 1:
         dist.all_gather_object(parts, mine)
@@ -126,51 +130,13 @@ def step_of(path: Path) -> int:
     return int(path.name.removeprefix("step-"))
 
 
-def save(
-    engine: Any, folder: Path, step: int, client_state: dict[str, Any], owner: str = "", keep: int = 2
-) -> Path:
-    """Write `step-<step>` under `folder` and delete all but the `keep` newest; all ranks must call it.
-
-    `client_state` is the caller's own (data position, counts, ...); rank 0's is saved. `owner` is the
-    fingerprint of the model that is trained.
-    """
-    enter("save")
-    partial, final = folder / "partial", folder / f"step-{step:07d}"
-    if engine.global_rank == 0:
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True)
-    dist.barrier()
-    engine.save_checkpoint(str(partial), tag=TAG, client_state={"caller": client_state}, save_latest=False)
-    torch.save(_random_state(), partial / f"random-{engine.global_rank:05d}.pt")
-    # Each rank flushes and reads what it wrote: others may see it later, and cannot flush it.
-    own = [file for file in partial.rglob("*") if file.is_file() and _writer(file) == engine.global_rank]
-    _flush(own)
-    files = _digests(engine, partial, [str(file.relative_to(partial)) for file in own])
-    if engine.global_rank == 0:
-        note = _identity(engine, owner) | {"files": files}
-        write_json(partial / NOTE, note | {"digest": fingerprint(note)})
-        _flush([partial / NOTE, *(path for path in partial.rglob("*") if path.is_dir()), partial])
-        put_in_place(partial, final)
-        _flush([folder])
-        for old in sorted(folder.glob("step-*"))[:-keep]:
-            shutil.rmtree(old)
-    dist.barrier()
-    return final
-
-
-def _writer(file: Path) -> int:
-    """The rank that writes a file of a checkpoint: each its part of what ZeRO splits, rank 0 the rest."""
-    found = re.search(r"zero_pp_rank_(\d+)_|random-(\d+)", file.name)
-    return int(found[1] or found[2]) if found else 0
-
-
 def load(engine: Any, path: Path, owner: str = "") -> dict[str, Any]:
     """Restore weights, optimiser and random state from `path`; returns the saved `client_state`.
 
     Raises InputError if the checkpoint has another `owner`, ZeRO stage or model, or would run code.
     """
     enter("load")
-    saved, wanted = json.loads((path / NOTE).read_text()), _identity(engine, owner)
+    saved, wanted = json.loads((path / NOTE).read_text()), identity(engine, owner)
     for name, advice in (
         ("owner", "it belongs to another configuration; delete it or give another --work"),
         ("zero_stage", "set launch.zero_stage back, or delete it to start again"),
@@ -199,7 +165,8 @@ def load(engine: Any, path: Path, owner: str = "") -> dict[str, Any]:
     return state["caller"]
 
 
-def _identity(engine: Any, owner: str) -> dict[str, Any]:
+def identity(engine: Any, owner: str) -> dict[str, Any]:
+    """Whose checkpoint this is, and of how many ranks."""
     return {
         "owner": owner,
         "ranks": engine.world_size,
@@ -235,7 +202,8 @@ def _repair_optimizer(engine: Any, decays: list[float]) -> None:
         group["weight_decay"] = decay
 
 
-def _random_state() -> dict[str, Any]:
+def random_state() -> dict[str, Any]:
+    """The state of this rank's random generators."""
     return {
         "python": random.getstate(),
         "numpy": np.random.get_state(),
@@ -250,13 +218,3 @@ def _restore_random_state(state: dict[str, Any]) -> None:
     torch.set_rng_state(state["torch"])
     if state["cuda"] is not None and torch.cuda.is_available():
         torch.cuda.set_rng_state(state["cuda"])
-
-
-def _flush(paths: Iterable[Path]) -> None:
-    """Flush files and folders to disk."""
-    for path in paths:
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

@@ -1,4 +1,4 @@
-"""When to save, and whether to stop: what all ranks must agree on after each step."""
+"""When to save, whether all have saved, whether to stop: what all ranks must agree on after each step."""
 
 import time
 
@@ -17,16 +17,18 @@ class Clock:
     def __init__(self, device: torch.device, minutes: float) -> None:
         self.device, self.seconds, self.last = device, 60 * minutes, time.monotonic()
 
-    def ask(self) -> tuple[bool, int]:
-        """(whether to save now, the signal that asks to stop or 0). All ranks must ask together; they get the
-        same answer, whichever of them got the signal. A yes to the first restarts the clock.
+    def ask(self, writes: bool = False) -> tuple[bool, int, bool]:
+        """(whether to save now, the signal that asks to stop or 0, whether a rank `writes` its checkpoint).
+
+        All ranks must ask together; they get the same answer, whichever of them got the signal. A yes to the
+        first restarts the clock.
         """
         first = dist.get_rank() == 0
         due = first and time.monotonic() - self.last >= self.seconds
-        answer = torch.tensor([int(due), received()], device=self.device)
+        answer = torch.tensor([int(due), received(), int(writes)], device=self.device)
         if dist.get_world_size() > 1:
             dist.all_reduce(answer, op=dist.ReduceOp.MAX)
-        save, signal = answer.tolist()
+        save, signal, busy = answer.tolist()
         if save:
             self.last = time.monotonic()
-        return bool(save), signal
+        return bool(save), signal, bool(busy)

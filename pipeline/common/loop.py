@@ -18,9 +18,10 @@ from pipeline.common import checkpoint
 from pipeline.common.clock import Clock
 from pipeline.common.ending import interrupted
 from pipeline.common.progress import Progress
+from pipeline.common.saver import Saver
 from pipeline.common.stage import InputError, Stage
 from pipeline.common.training import Schedule, update
-from pipeline.common.watchdog import enter
+from pipeline.common.watchdog import enter, reached
 
 T = TypeVar("T")
 METRICS, TENSORBOARD = "metrics.jsonl", "tensorboard"
@@ -58,12 +59,17 @@ def train(
     if path := checkpoint.newest(engine, folder):
         start, sums = checkpoint.step_of(path), checkpoint.load(engine, path, stage.fingerprint)
     clock = Clock(engine.device, float(stage.launch.get("save_minutes", 10)))
+    saver = Saver({folder: engine}, stage.fingerprint)
     with TrainingLog(stage, start) as log, Progress(label, steps, initial=start) as progress:
         for number in range(start, steps):
-            due, signal = clock.ask()
+            reached(True, number)
+            due, signal, writes = clock.ask(saver.writes())
+            if not writes:
+                saver.commit()
             if number > start and (due or signal):
-                checkpoint.save(engine, folder, number, sums, stage.fingerprint)
+                saver.save(number, sums)
             if signal:
+                saver.finish()
                 raise interrupted(signal, f"{label}: after step {number} of {steps}")
             enter("data")
             step, rate = make_step(number), schedule(number)
@@ -75,6 +81,7 @@ def train(
             log.write(metrics)
             stage.counter("deepspeed.steps")
             progress.update(loss=loss)
+        saver.finish()
     return sums
 
 

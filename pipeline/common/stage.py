@@ -33,6 +33,7 @@ from pipeline.config.section import Section
 S = TypeVar("S", bound=Section)
 WORK = Path("work")
 DIGESTS = WORK / "digests"
+HANGS = "hangs.json"
 Counts = dict[str, int | float | str]
 
 
@@ -244,7 +245,8 @@ def run_stage(
     try:
         stage = open_stage(name, section, module, arguments)
         if section.trains:
-            watchdog.watch(float(stage.launch.get("hang_minutes", 30)))
+            minutes = float(stage.launch.get("hang_minutes", 30))
+            watchdog.watch(minutes, stage.work / HANGS, stage.fingerprint)
         with held(stage.work) if stage.is_main else nullcontext():
             _run(stage, module, run, started, keep=arguments.work is not None)
     except InputError as error:

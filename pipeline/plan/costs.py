@@ -12,6 +12,9 @@ and optimiser to main memory. Activations per token and layer in bf16: 8 f + 20 
 6 f + 12 d + 4 kv; in fp32 16 f + 32 d + 8 kv; with checkpointing b d, and one layer in full. Logits: a chunk
 in fp32 and its gradient; the output layer's gradient is also summed in fp32.
 
+Main memory: a machine holds a copy of what its ranks write of a checkpoint, 12 N / R each; the first, below
+stage 3, b N of weights too.
+
 Decoding: at most min(B W / (b N + B T k), F / (2 N)) tokens per second with B sequences at once of T tokens,
 memory bandwidth W and F FLOP/s: each step reads all weights and the cache, k = 2 L kv b bytes per token.
 """
@@ -107,6 +110,14 @@ def decode_rate(shape: Shape, precision: str, gpu: Gpu, share: float, context: i
         return 0.0
     read = shape.parameters * size_of(precision) + batch * live * cache_bytes(shape, precision)
     return min(batch * gpu.bandwidth / read, gpu.flops / (2 * shape.parameters))
+
+
+def checkpoint_copy(parameters: int, precision: str, zero_stage: int, ranks: int, here: int) -> float:
+    """Bytes of main memory for the checkpoint that is being written, on the machine of rank 0 with `here` of
+    all `ranks`.
+    """
+    weights = parameters * size_of(precision) if zero_stage < 3 else 0
+    return weights + 12 * parameters * here / ranks
 
 
 def checkpoint_disk(parameters: int, precision: str, kept: int = 2) -> float:

@@ -228,6 +228,8 @@ class Planner:
 
     def _state(self, row: Forecast, section: Any, parameters: int) -> dict[str, float]:
         launch, precision = self.launch_of(row), section.precision
+        ranks, zero_stage = launch.ranks, launch.zero_stage
+        row.main_memory += costs.checkpoint_copy(parameters, precision, zero_stage, row.gpus, ranks)
         if launch.offload_optimizer:
             row.main_memory += costs.OFFLOADED * parameters * launch.ranks / row.gpus
         return costs.training_state(

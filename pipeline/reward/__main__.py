@@ -34,7 +34,7 @@ from pipeline.common.training import (
     start_process_group,
     use_threads,
 )
-from pipeline.common.watchdog import WAITING, enter
+from pipeline.common.watchdog import WAITING, enter, reached
 from pipeline.config.evaluate import BenchmarkNode
 from pipeline.config.reward import RewardSection
 from pipeline.evaluate.benchmarks import Item, load
@@ -121,9 +121,10 @@ def label_all(
     size = section.label_batch
     parts = [slice(start, start + size) for start in range(0, len(items), size)]
     with Progress("label", len(items), unit="question") as bar:
-        for part in parts[dist.get_rank() :: dist.get_world_size()]:
+        for done, part in enumerate(parts[dist.get_rank() :: dist.get_world_size()]):
             if received():
                 break
+            reached(False, done)
             enter("labels")
             batch(part)
             bar.update(len(items[part]))

@@ -32,6 +32,7 @@ from pipeline.common.model import context_length, export_model, load_tokenizer
 from pipeline.common.progress import Progress
 from pipeline.common.stage import InputError, Stage, run_stage
 from pipeline.common.training import constant, start_process_group
+from pipeline.common.watchdog import reached
 from pipeline.config.evaluate import BenchmarkNode
 from pipeline.config.rl import RlSection
 from pipeline.evaluate.benchmarks import load
@@ -113,7 +114,7 @@ class Trainer:
         self.replay = Path(stage.source("rollouts")) if stage.inputs.get("rollouts") else None
         self.held_out: list[Question] = []
         self.learner = build_learner(section, stage.launch, parent)
-        self.clock = Clock(self.learner.engine.device, math.inf)
+        self.clock, self.saver = Clock(self.learner.engine.device, math.inf), self.learner.saver(stage)
         self.explorer = None if self.replay else self._make_explorer(parent)
         self.learning_rate = constant(section.learning_rate, section.warmup_steps)
         self.log: list[dict[str, Any]] = []
@@ -156,14 +157,16 @@ class Trainer:
         rows: list[dict[str, Any]] = []
         with Progress("rl samples", self.section.steps) as bar:
             while not self.done(rows):
-                if signal := self.clock.ask()[1]:
+                if signal := self.asked_to_stop():
                     raise interrupted(signal, f"rl {self.stage.instance}: {len(rows)} steps sampled")
+                reached(False, len(rows))
                 rows.append(self._explored(rows)[1])
                 bar.update(accuracy=rows[-1]["accuracy"])
 
     def step(self) -> None:
         """Sample, reward, update; adds a row to the log."""
         step, times = len(self.log), {}
+        reached(True, step)
         evaluates = bool(self.held_out) and step % self.section.evaluate_every == 0
         if self.explorer is not None and (self.method.online or evaluates):
             times["sync_seconds"] = self.explorer.sync(self.learner.engine, step)
@@ -208,9 +211,15 @@ class Trainer:
                 self.explorer.repair(self.log)
 
     def save(self) -> None:
-        """Write a checkpoint."""
-        state = {"log": self.log, "evaluations": self.evaluations}
-        self.learner.save(self.stage, len(self.log), state)
+        """Begin a checkpoint."""
+        self.saver.save(len(self.log), {"log": self.log, "evaluations": self.evaluations})
+
+    def asked_to_stop(self) -> int:
+        """The signal that asks to stop, 0 if none; a checkpoint that all ranks have written gets its name."""
+        _, signal, writes = self.clock.ask(self.saver.writes())
+        if not writes:
+            self.saver.commit()
+        return signal
 
     def publish(self) -> None:
         """Write the model, the logs and the rollouts to the stage's results; all ranks must call it."""
@@ -251,14 +260,16 @@ def run(stage: Stage[RlSection]) -> dict[str, int | float | str]:
     with Progress(f"rl {stage.instance}", section.steps, initial=len(log)) as bar:
         start = len(log)
         while not trainer.done(log):
-            _, signal = trainer.clock.ask()
+            signal = trainer.asked_to_stop()
             if len(log) > start and (signal or len(log) % section.save_every == 0):
                 trainer.save()
             if signal:
+                trainer.saver.finish()
                 raise interrupted(signal, f"rl {stage.instance}: after step {len(log)} of {section.steps}")
             trainer.step()
             last = log[-1]
             bar.update(reward=last["reward"], accuracy=last["accuracy"], length=last["length"])
+    trainer.saver.finish()
     if trainer.held_out:
         trainer.explorer.sync(trainer.learner.engine, len(log))
         trainer.evaluate()

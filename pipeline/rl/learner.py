@@ -7,6 +7,7 @@ from torch import nn
 
 from pipeline.common import checkpoint
 from pipeline.common.model import TokenLogprobs, load_model
+from pipeline.common.saver import Saver
 from pipeline.common.stage import Stage
 from pipeline.common.training import build_engine, build_frozen, prepare, settings_from
 from pipeline.config.rl import RlSection
@@ -27,11 +28,10 @@ class Learner:
     critic: Any = None
     rows_at_once: int = 8
 
-    def save(self, stage: Stage[RlSection], step: int, state: dict[str, Any]) -> None:
-        """A checkpoint after `step` steps. The critic's comes first: no policy's is ever without one."""
-        if self.critic is not None:
-            checkpoint.save(self.critic, stage.work / "critic", step, {}, stage.fingerprint)
-        checkpoint.save(self.engine, stage.work / "checkpoints", step, state, stage.fingerprint)
+    def saver(self, stage: Stage[RlSection]) -> Saver:
+        """What saves it. The critic's checkpoints come first: no policy's is ever without one."""
+        critic = {stage.work / "critic": self.critic} if self.critic is not None else {}
+        return Saver({**critic, stage.work / "checkpoints": self.engine}, stage.fingerprint)
 
     def resume(self, stage: Stage[RlSection]) -> dict[str, Any] | None:
         """Load the newest checkpoint, if any; returns the state saved with it."""

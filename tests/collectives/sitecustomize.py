@@ -24,7 +24,13 @@ def called_by_pipeline() -> bool:
 
 def install(torch: ModuleType, distributed: ModuleType) -> None:
     """Wrap the functions that make tensors, and the collectives; only calls from `pipeline` are checked."""
+    from deepspeed.runtime.zero import partition_parameters
+    from torch.utils._device import _device_constructors
+
     engine = torch.device("cpu", 0)
+    # torch looks up once which functions `with torch.device("meta")` is for. It would find ours, which are
+    # not those that are called in the end; transformers then leaves the rotary table without numbers.
+    _device_constructors()
 
     class OnEngine(torch.Tensor):
         pass
@@ -54,6 +60,8 @@ def install(torch: ModuleType, distributed: ModuleType) -> None:
 
     for name in FACTORIES:
         setattr(torch, name, making(getattr(torch, name), 2))
+        # ZeRO 3 puts back what it found here after it has built a model.
+        setattr(partition_parameters, f"_orig_torch_{name}", getattr(torch, name))
     torch.Tensor.to = making(torch.Tensor.to, 1)  # not the rows that go through a model
     for name in COLLECTIVES:
         setattr(distributed, name, checked(name, getattr(distributed, name)))
@@ -83,6 +91,7 @@ class AfterImport(importlib.abc.MetaPathFinder):
             deepspeed.DeepSpeedEngine.__init__ = init
             install(torch, torch.distributed)
             execute(module)
+            module.rank_device = lambda: torch.device("cpu", 0)  # before there is an engine
 
         spec.loader.exec_module = exec_module
         return spec
