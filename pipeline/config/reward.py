@@ -49,7 +49,9 @@ class RewardSection(Section):
     held_out: float = key(
         0.1, "share of the questions held out for measuring, the same ones in all rounds", gt=0, lt=1
     )
-    label_batch: int = key(64, "questions labelled between two saves", ge=1)
+    label_batch: int = key(
+        64, "questions that a rank labels between two saves: the item of work that ranks share out", ge=1
+    )
     epochs: int = key(1, "passes over the labelled solutions", ge=1)
     batch: int = key(256, "solutions per optimiser step", ge=1)
     context: int = key(4096, "longest sequence, and length of a packed row; tokens", ge=16)
