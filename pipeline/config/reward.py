@@ -6,6 +6,8 @@ from pipeline.config.evaluate import SUFFIX
 from pipeline.config.optimizer import Optimizer
 from pipeline.config.section import LARGEST_SEED, Section, key
 
+LABELLING_SHARE = 0.8  # of a GPU's memory for vLLM, on which there is only a process group then
+
 
 class RewardSection(Section):
     """An outcome or process reward model from labels made as in Math-Shepherd (arXiv 2312.08935)."""

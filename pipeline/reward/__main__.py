@@ -37,7 +37,7 @@ from pipeline.common.training import (
 )
 from pipeline.common.watchdog import beat, enter
 from pipeline.config.evaluate import BenchmarkNode
-from pipeline.config.reward import RewardSection
+from pipeline.config.reward import LABELLING_SHARE, RewardSection
 from pipeline.evaluate.benchmarks import Item, load
 from pipeline.evaluate.prompts import chat_prompt
 from pipeline.reward.labelled import Solutions, read_labels, replayed, write_solutions
@@ -54,7 +54,6 @@ from pipeline.reward.model import (
 from pipeline.reward.train import example_of, train
 
 LABELS, REPLAY = "labels.jsonl", "replay.jsonl"
-LABELLING_SHARE = 0.8  # of a GPU's memory for vLLM, on which there is only a process group
 SCORED_AT_ONCE = 4096  # solutions in memory while the model is measured
 
 
