@@ -21,7 +21,7 @@ from pipeline.common.stage import InputError
 from pipeline.config.evaluate import BenchmarkNode
 from pipeline.config.root import Config, ConfigError
 from pipeline.evaluate import grade, score
-from pipeline.evaluate.benchmarks import Item, _renamed, load
+from pipeline.evaluate.benchmarks import Item, load, renamed
 from pipeline.evaluate.programs import last_output, pal_program, printed, shown, tool_program
 from pipeline.evaluate.prompts import Layout, chat_prompt, choose_exemplars, few_shot_text, read_layout
 from pipeline.sandbox.pool import Outcome, Sandbox
@@ -80,8 +80,8 @@ def test_gsm8k_as_published_and_columns_of_other_names_are_understood(tmp_path):
     )
     (item,) = load("gsm8k", BenchmarkNode(source=str(path)), [str(path)])
     assert (item.solution, item.answer) == ("48/2=24.", "1,024")
-    renamed = _renamed({"problem": "1+1?", "answer": "2"}, {"question": "problem"})
-    assert renamed == {"question": "1+1?", "answer": "2"}
+    row = renamed({"problem": "1+1?", "answer": "2"}, {"question": "problem"})
+    assert row == {"question": "1+1?", "answer": "2"}
 
 
 def test_few_shot_prompt_states_each_exemplars_answer_and_ends_at_the_question():
