@@ -104,7 +104,7 @@ test-environment: setup
 
 # A Slurm of two nodes on this machine, in namespaces of its own; it takes root on Debian, and 20 minutes on two cores.
 test-cluster: setup
-	PATH="$(CURDIR)/$(BIN):$$PATH" tests/cluster/slurm.sh python -m pytest tests/test_cluster.py -m slurm
+	PATH="$(CURDIR)/$(BIN):$$PATH" tests/cluster/slurm.sh python -m pytest tests/test_cluster.py tests/test_rl.py -m slurm
 
 # Each prints a table of ours beside its named peers, measured in the same run, and writes results/bench/<name>.json.
 # DATA=<folder> makes bench-corpus and bench-grader use the larger data sets that docs/measured.md describes.

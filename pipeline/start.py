@@ -1,7 +1,7 @@
 """Start a stage program: `python -m pipeline.start pipeline.sft --run results/demo ...`.
 
 If the run's store holds the result of these inputs and settings, it becomes the current one, in a second.
-Otherwise the program replaces this one, under the launcher where it trains on several ranks. Under `srun`
+Otherwise the program replaces this one, under the launcher where it has several ranks. Under `srun`
 with one task per node the launchers join the nodes of the job; the first one is the rendezvous.
 """
 
@@ -17,12 +17,15 @@ from pipeline.common.stage import open_stage
 from pipeline.stages import program_of
 
 
-def command(program: list[str], ranks: int, environment: dict[str, str]) -> list[str]:
-    """The command that starts `ranks` processes of `program` here, joined with the job's other nodes."""
+def command(program: list[str], ranks: int, environment: dict[str, str], apart: bool = False) -> list[str]:
+    """The command that starts `ranks` processes of `program` here, joined with the job's other nodes.
+
+    `apart`: none needs another (see the launcher).
+    """
     nodes = int(environment.get("SLURM_STEP_NUM_NODES", "1"))
     if ranks * nodes == 1:
         return [sys.executable, "-m", *program]
-    place = [f"--ranks={ranks}"]
+    place = [f"--ranks={ranks}", *(["--apart"] if apart else [])]
     if nodes > 1:
         # Two ports: rank 0's, and one for the launchers.
         port = 20000 + 2 * (int(environment["SLURM_JOB_ID"]) % 10000)
@@ -42,7 +45,7 @@ def main() -> None:
     if found is None:
         sys.exit(f"error: {module}: no stage program; pipeline/stages.py lists them")
     name, section = found
-    if section.trains:
+    if section.has_ranks():
         signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # until the program can save its state
     try:
         stage = open_stage(name, section, module, parser(name, section).parse_args(words))
@@ -55,9 +58,10 @@ def main() -> None:
         sys.exit(f"error: {error}")
     environment = dict(os.environ)
     arguments = [sys.executable, "-m", module, *words]
-    if section.trains:
+    if section.has_ranks():
         environment = with_threads(environment, stage.launch)
-        arguments = command([module, *words], int(stage.launch.get("ranks", 1)), environment)
+        ranks = int(stage.launch.get("ranks", 1))
+        arguments = command([module, *words], ranks, environment, apart=not section.trains)
     if in_step(environment):
         sys.exit(supervise(arguments, environment))
     os.execvpe(arguments[0], arguments, environment)

@@ -136,7 +136,7 @@ def test_a_stages_and_a_models_own_launch_override_the_common_one_and_are_in_no_
     plain, own = merged(*PAPER_7B), merged(*PAPER_7B)
     plain["cpt"], own["cpt"] = {}, {"launch": {"zero_stage": 1, "micro_batch": 2}}
     own["models"]["base"]["launch"] = {"micro_batch": 4}
-    own["evaluate"] = {"launch": {"threads": 5}}
+    own["evaluate"] = plain["evaluate"] | {"launch": {"threads": 5}}
     before, now = Graph(Config(plain)), Graph(Config(own))
     assert {name: node.section for name, node in before.nodes.items()} == {
         name: node.section for name, node in now.nodes.items()

@@ -43,7 +43,7 @@ from pipeline.problems import solve
 from pipeline.report.collect import Run, read_lines
 from pipeline.report.compare import _answers, by_k
 from pipeline.report.truth import pages_by_scope
-from pipeline.reward.replay import read_labels
+from pipeline.reward.labelled import read_labels
 from pipeline.rl.rollout import read_groups
 from pipeline.tokens.texts import read_texts
 

@@ -1,6 +1,7 @@
 """Benchmarks, prompts, the grade and score programs, and the stage with vLLM on a tiny model."""
 
 import json
+import socket
 import subprocess
 import sys
 from hashlib import sha256
@@ -20,7 +21,7 @@ from pipeline.common.stage import InputError
 from pipeline.config.evaluate import BenchmarkNode
 from pipeline.config.root import Config, ConfigError
 from pipeline.evaluate import grade, score
-from pipeline.evaluate.benchmarks import Item, _renamed, load
+from pipeline.evaluate.benchmarks import Item, load, renamed
 from pipeline.evaluate.programs import last_output, pal_program, printed, shown, tool_program
 from pipeline.evaluate.prompts import Layout, chat_prompt, choose_exemplars, few_shot_text, read_layout
 from pipeline.sandbox.pool import Outcome, Sandbox
@@ -79,8 +80,8 @@ def test_gsm8k_as_published_and_columns_of_other_names_are_understood(tmp_path):
     )
     (item,) = load("gsm8k", BenchmarkNode(source=str(path)), [str(path)])
     assert (item.solution, item.answer) == ("48/2=24.", "1,024")
-    renamed = _renamed({"problem": "1+1?", "answer": "2"}, {"question": "problem"})
-    assert renamed == {"question": "1+1?", "answer": "2"}
+    row = renamed({"problem": "1+1?", "answer": "2"}, {"question": "problem"})
+    assert row == {"question": "1+1?", "answer": "2"}
 
 
 def test_few_shot_prompt_states_each_exemplars_answer_and_ends_at_the_question():
@@ -295,11 +296,19 @@ def stage_words(folder: Path, config: dict, weak: bool) -> list[object]:
     return words + [word for name, path in inputs.items() for word in ("--input", f"{name}={path}")]
 
 
-def run_stage_program(folder: Path, config: dict) -> None:
-    finished(Program("pipeline.evaluate", stage_words(folder, config, WEAK), ENVIRONMENT))
+def run_stage_program(folder: Path, config: dict, ranks: int = 1) -> None:
+    """Run the program, at several ranks as the launcher starts them."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(server.getsockname()[1])}
+    place |= {"WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks)}
+    words = stage_words(folder, config, WEAK)
+    names = [{"RANK": str(rank), "LOCAL_RANK": str(rank)} | place for rank in range(ranks)]
+    started = [Program("pipeline.evaluate", words, ENVIRONMENT | name) for name in names]
+    for process in started:
+        finished(process)
 
 
-def test_a_model_is_evaluated_by_vllm_and_only_lost_batches_are_sampled_again(tmp_path):
+def test_a_model_is_evaluated_by_vllm_and_two_ranks_sample_again_what_was_lost(tmp_path):
     save_tiny_model(tmp_path / "model", seed=0)
     rows = [*questions(5), {"id": "long", "question": "x" * 600, "answer": "1"}]
     write_lines(tmp_path / "bench.jsonl", rows)
@@ -331,9 +340,12 @@ def test_a_model_is_evaluated_by_vllm_and_only_lost_batches_are_sampled_again(tm
     row = json.loads(results["toy.chat_cot.jsonl"].splitlines()[0])
     assert row["subject"] == "sum" and len(row["samples"]) == 2 and row["greedy"]["tokens"] > 0
 
-    next((tmp_path / "work/samples").glob("toy.chat_cot.samples-000003-*")).unlink()
-    run_stage_program(tmp_path, config)
-    assert json.loads((tmp_path / "out/run.json").read_text())["counters"]["vllm.requests"] == 2 * 2
+    lost = list((tmp_path / "work/samples").glob("*.samples-*"))
+    for path in lost:
+        path.unlink()
+    run_stage_program(tmp_path, config, ranks=2)
+    counters = json.loads((tmp_path / "out/run.json").read_text())["counters"]  # of both ranks
+    assert len(lost) == 4 and counters["vllm.requests"] == 2 * 5 * 2
     assert {path.name: path.read_bytes() for path in (tmp_path / "out/data").iterdir()} == results
 
 

@@ -267,12 +267,12 @@ def test_a_damaged_batch_is_made_again(tmp_path: Path, capsys: pytest.CaptureFix
         made.append(1)
         return [{"text": "one"}, {"text": "two"}]
 
-    rows = [saved_batch(tmp_path, "a", {}, make) for _ in range(2)]
+    rows = [saved_batch(tmp_path / "a.jsonl", make) for _ in range(2)]
     (file,) = tmp_path.iterdir()
     assert rows[0] == rows[1] == make() and len(made) == 2
     for damage in (lambda data: data[:-9], lambda data: data.replace(b"two", b"tvo"), lambda data: b"\xff"):
         file.write_bytes(damage(file.read_bytes()))
-        assert saved_batch(tmp_path, "a", {}, make) == rows[0]
+        assert saved_batch(tmp_path / "a.jsonl", make) == rows[0]
         assert capsys.readouterr().err == f"{file}: damaged; this batch is made again\n"
     assert len(made) == 5
 

@@ -35,7 +35,7 @@ from pipeline.evaluate.benchmarks import Item, load
 from pipeline.evaluate.prompts import choose_exemplars, few_shot_text, read_layout
 from pipeline.report.collect import Run
 from pipeline.report.truth import pages_by_scope
-from pipeline.reward.replay import read_labels
+from pipeline.reward.labelled import read_labels
 from pipeline.rl.rollout import read_groups
 from pipeline.tokens import tokenizer
 from pipeline.tokens.texts import read_texts

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ from pipeline.plan import costs
 from pipeline.plan.__main__ import DEFAULTS, forecast, main, read_config
 from pipeline.plan.costs import Gpu
 from pipeline.plan.forecast import Assumptions, Forecast, Planner
+from pipeline.plan.jobs import model_jobs
 from pipeline.plan.refusals import refusals
 from pipeline.plan.shapes import Shape, from_config_json, known
 
@@ -148,6 +150,24 @@ def test_the_reference_and_the_reward_model_are_where_the_launch_puts_them(
     for memory in (found[place].memory, found[place].sampling):
         assert memory["frozen"] / 1e9 == pytest.approx(frozen, rel=0.001)
     assert (found[place].main_memory - found["whole"].main_memory) / 1e9 == pytest.approx(main, rel=0.001)
+
+
+def test_labels_and_evaluation_have_all_gpus_to_themselves(tmp_path: Path) -> None:
+    """vLLM gets 80 % of an empty GPU for labels, and sleeps in training; evaluation runs on every GPU."""
+    found = rows(PAPER_7B, nodes=2)
+    row = found["reward", "reward"]
+    assert row.sampling["cache"] + row.sampling["vllm"] == pytest.approx(0.8 * 80e9)
+    assert "cache" not in row.memory and row.memory["vllm"] == 1e9 and row.memory["optimiser"] > 0
+    (job,) = (job for job in model_jobs(list(found.values())) if job.name == "evaluate/rl")
+    assert job.gpus == 16 and job.hours == pytest.approx(found["rl", "evaluate"].hours / 16)
+    overlay = tmp_path / "overlay.yaml"
+    overlay.write_text("reward: {label_batch: 64}\nevaluate: {batch: 64}\n")
+    large = rows(PAPER_7B, overlay)
+    for stage, key in (("reward", "label_batch"), ("evaluate", "evaluate.batch")):
+        (note,) = next(row for (_, name), row in large.items() if name == stage).notes
+        assert re.fullmatch(rf"{key}: a batch takes up to \d+ minutes, but a time limit is told .*", note)
+    overlay.write_text("reward: {target: outcome}\nrl: {supervision: outcome}\n")
+    assert rows(PAPER_7B, overlay)["reward", "reward"].sampled == 144_000 * 16 * 1024  # no completions
 
 
 ONE_CARD = {"base", "instruct", "reward", "rl"}  # 7B models, which one GPU cannot train

@@ -69,7 +69,7 @@ def test_a_job_has_cores_for_each_of_its_ranks(tmp_path: Path, offline: None) ->
             launch = json.loads(re.search(r"--launch '(.*?)'", block)[1])
             cores[found[1]] = threads, launch["threads"]
             assert ("srun --kill-on-bad-exit=1 python -m" in block) == (found[1] == "rl_model")
-    assert cores == {"rl_model": (24, 3), "evaluate_model": (5, 5)}
+    assert cores == {"rl_model": (24, 3), "evaluate_model": (40, 5)}
     assert with_threads({"OMP_NUM_THREADS": "24"}, {"threads": 3}) == {"OMP_NUM_THREADS": "3"}
 
 

@@ -1,16 +1,13 @@
-"""Reward models: steps, labels from a scripted completer, packed scores, measures, exact resume."""
+"""Reward models: packed scores, measures, training, exact resume."""
 
 import itertools
 import json
 import shutil
 import signal
 import time
-from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean
 from subprocess import Popen
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
@@ -19,17 +16,12 @@ from programs import ENVIRONMENT, finished, start
 from tiny_model import save_tiny_model
 from warm import Program
 
-from pipeline.common.errors import Interrupted
 from pipeline.common.model import load_tokenizer
-from pipeline.common.stage import InputError, Stage
+from pipeline.common.stage import InputError
 from pipeline.config.reward import RewardSection
-from pipeline.evaluate.benchmarks import Item
 from pipeline.reward.__main__ import check_continues
-from pipeline.reward.labels import Labeller, Solution, SolutionSampler
-from pipeline.reward.measure import best_of_n, calibration, calibration_error, reranking
+from pipeline.reward.measure import best_of_n, calibration, calibration_error
 from pipeline.reward.model import RewardModel, StepScorer, load_reward_model, load_trunk, score_steps
-from pipeline.reward.replay import identity, read_labels, replayed
-from pipeline.reward.steps import locate_steps, split_steps, step_ends
 from pipeline.reward.train import step_batches
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -38,186 +30,6 @@ ROOT = Path(__file__).resolve().parents[1]
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory) -> Path:
     return save_tiny_model(tmp_path_factory.mktemp("tiny"), seed=0)
-
-
-@pytest.mark.parametrize(
-    ("split", "text", "steps"),
-    [
-        ("line", "3+4=7\n7-2=5\n\nThe answer is 5.", ["3+4=7\n", "7-2=5\n\n", "The answer is 5."]),
-        ("line", "\n\n", []),
-        ("line", "one \n ", ["one \n "]),
-        ("sentence", "It is 3.5 now. Then 4! So 7.", ["It is 3.5 now. ", "Then 4! ", "So 7."]),
-        ("sentence", "先有3个。再加4个。", ["先有3个。", "再加4个。"]),
-    ],
-)
-def test_steps_joined_are_the_text(split, text, steps):
-    assert split_steps(text, split) == steps
-
-
-def test_step_ends_are_the_tokens_that_end_each_step(tiny):
-    tokenizer = load_tokenizer(tiny)
-    tokens = tokenizer("a=1\nb=2\nend", add_special_tokens=False)["input_ids"] + [tokenizer.eos_token_id]
-    assert step_ends(tokenizer, tokens, "line") == [3, 7, 10]
-    assert step_ends(tokenizer, [tokenizer.eos_token_id], "line") == []
-
-
-@pytest.fixture(scope="module")
-def byte_level() -> Any:
-    """A byte-level BPE whose merges run over ends of lines; a Chinese character is three of its tokens."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
-
-    space, newline = "\u0120", "\u010a"
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    merges = [(space, "b"), ("7", newline), (newline, newline), (newline, "c")]
-    words = ["</s>", *alphabet, *("".join(pair) for pair in merges)]
-    tokenizer = Tokenizer(models.BPE({word: index for index, word in enumerate(words)}, merges))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="</s>")
-
-
-@pytest.mark.parametrize(
-    ("split", "text", "steps"),
-    [
-        ("line", "a\n b\nd", ["a\n ", "b\n", "d"]),
-        ("line", "a=7\nb=7", ["a=7\n", "b=7"]),
-        ("line", "a\n\nd", ["a\n\n", "d"]),
-        ("line", "a\ncd", ["a\n", "cd"]),
-        ("sentence", "先有3个。再加4个。", ["先有3个。", "再加4个。"]),
-        ("sentence", "It is 3. b", ["It is 3. ", "b"]),
-    ],
-)
-def test_each_step_ends_in_its_own_token_whatever_the_tokenizer_merges(byte_level, split, text, steps):
-    """A prefix up to a step's end must hold the whole step and nothing of the next one's words."""
-    tokens = [*byte_level(text)["input_ids"], byte_level.eos_token_id]
-    found = locate_steps(byte_level, tokens, split)
-    assert [step for step, _ in found] == steps
-    shown, before = 0, ""
-    for step, end in found:
-        before += step
-        prefix = byte_level.decode(tokens[: end + 1])
-        assert before.startswith(prefix) and len(prefix) >= len(before.rstrip()), (prefix, before)
-        assert end >= shown
-        shown = end + 1
-    assert found[-1][1] == len(tokens) - 2
-
-
-class ScriptedEngine:
-    """Answers solutions and completions from a table by the text it is asked to continue."""
-
-    def __init__(self, tokenizer, script: dict[str, list[str]]) -> None:
-        self.tokenizer, self.script, self.asked = tokenizer, script, []
-
-    def generate(self, prompts, *, n, seeds, **_):
-        found = []
-        for prompt in prompts:
-            text = self.tokenizer.decode(prompt)
-            self.asked.append(text)
-            texts = self.script[text]
-            assert len(texts) == n
-            rows = [self.tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts]
-            found.append([SimpleNamespace(token_ids=[*row, self.tokenizer.eos_token_id]) for row in rows])
-        return found
-
-
-GOOD, BAD = "3+4=7\n\\boxed{7}", "3+4=8\n\\boxed{8}"
-SOLUTIONS = {"Q": [GOOD, GOOD, BAD, "3+4=7\n\\boxed{1}"]}
-LABELS = [(2, True, [1, 1], [0.5, 1.0]), (1, False, [0, 0], [0.0, 0.0]), (1, False, [1, 0], [0.5, 0.0])]
-
-
-def completions(question: str) -> dict[str, list[str]]:
-    return {
-        f"{question}3+4=7\n": ["\\boxed{7}", "\\boxed{7}", "no box 7", "\\boxed{6}"],
-        f"{question}3+4=8\n": ["\\boxed{8}"] * 4,
-    }
-
-
-def scripted(tokenizer, script: dict[str, list[str]]) -> tuple[SolutionSampler, ScriptedEngine]:
-    engine = ScriptedEngine(tokenizer, script)
-    section = RewardSection(solutions=4, completions=4, max_tokens=40)
-    return SolutionSampler(lambda: engine, tokenizer, section, context=100), engine
-
-
-def labels(labeller: Labeller, tokenizer) -> list[Solution]:
-    return labeller.label([Item("q", "3+4?", "7")], [tokenizer("Q", add_special_tokens=False)["input_ids"]])
-
-
-def test_step_labels_come_from_the_verdicts_on_completions(tiny):
-    tokenizer = load_tokenizer(tiny)
-    sampler, engine = scripted(tokenizer, SOLUTIONS | completions("Q"))
-    prompts = {"q": tokenizer("Q", add_special_tokens=False)["input_ids"]}
-    found = labels(Labeller(sampler.section, sampler, sampler, prompts), tokenizer)
-    assert [(s.count, s.right, s.hard, s.soft) for s in found] == LABELS
-    assert sorted(engine.asked) == ["Q", "Q3+4=7\n", "Q3+4=8\n"]  # equal prefixes once
-    ranked = reranking(found, [[0.9, 0.9], [0.2, 0.1], [0.9, 0.3]])
-    assert ranked["best_of_n"]["4"] == 1.0 and ranked["maj@n"]["4"] == 1.0 and ranked["pass@n"]["1"] == 0.5
-
-
-def test_labelling_stops_after_a_batch_on_a_signal_and_goes_on_from_there(tiny, tmp_path, monkeypatch):
-    from pipeline.common import ending
-    from pipeline.common.training import start_process_group
-    from pipeline.reward.__main__ import label_all
-
-    start_process_group()
-    tokenizer = load_tokenizer(tiny)
-    items = [Item(f"q{number}", "3+4?", "7") for number in range(3)]
-    prompts = [tokenizer("Q", add_special_tokens=False)["input_ids"]] * 3
-    own = dict(zip((item.id for item in items), prompts, strict=True))
-    sampler, engine = scripted(tokenizer, SOLUTIONS | completions("Q"))
-    section = RewardSection(**(sampler.section.model_dump() | {"label_batch": 1}))
-    stage = Stage("reward", "rm", section, "", {}, tmp_path, tmp_path / "out", tmp_path / "m.json", {})
-    labeller = Labeller(section, sampler, sampler, own)
-    monkeypatch.setattr(ending, "_received", signals := [])
-    grade = labeller._verdicts
-    monkeypatch.setattr(labeller, "_verdicts", lambda *words: signals.append(signal.SIGTERM) or grade(*words))
-    with pytest.raises(Interrupted, match="reward rm: labelled so far: SIGTERM"):
-        label_all(stage, labeller, items, prompts)
-    assert engine.asked.count("Q") == 1
-    monkeypatch.setattr(labeller, "_verdicts", grade)
-    signals.clear()
-    assert len(label_all(stage, labeller, items, prompts)) == 3 * len(LABELS)
-    assert engine.asked.count("Q") == 3
-
-
-def test_a_completer_uses_its_own_tokens_and_format(tiny, byte_level):
-    tokenizer = load_tokenizer(tiny)
-    policy, asked = scripted(tokenizer, SOLUTIONS)
-    completer, completed = scripted(byte_level, completions("other: "))
-    labeller = Labeller(policy.section, policy, completer, {"q": byte_level("other: ")["input_ids"]})
-    found = labels(labeller, tokenizer)
-    assert [(s.count, s.right, s.hard, s.soft) for s in found] == LABELS
-    assert asked.asked == ["Q"] and sorted(completed.asked) == ["other: 3+4=7\n", "other: 3+4=8\n"]
-    assert [tokenizer.decode(s.tokens[: s.ends[0] + 1]) for s in found] == ["3+4=7\n", "3+4=8\n", "3+4=7\n"]
-
-
-def solution(number: int, question: int = 0) -> Solution:
-    words = {"steps": ["x"], "ends": [0], "hard": [1], "soft": [1.0], "extracted": None}
-    return Solution(
-        f"q{question}", f"{question}?", "7", [question], [number, 5], right=True, count=1, **words
-    )
-
-
-def test_a_tenth_of_the_training_solutions_are_drawn_once_each_from_earlier_rounds(tmp_path):
-    def write(name: str, numbers: range) -> str:
-        path = tmp_path / name
-        path.write_text("".join(json.dumps(asdict(solution(number))) + "\n" for number in numbers))
-        return str(path)
-
-    history = read_labels([write("rm-1.jsonl", range(50, 90)), write("rm-0.jsonl", range(70))])
-    assert sorted(s.tokens[0] for s in history) == list(range(90))  # of both rounds, the common ones once
-    new = [solution(number) for number in range(60, 150)]
-    drawn = replayed(new, history, 0.1, seed=3)
-    assert len(drawn) == 10 == round(0.1 * (len(new) + len(drawn)))
-    together = {identity(s) for s in [*new, *drawn]}
-    assert len(together) == 100 and all(s.tokens[0] < 60 for s in drawn)
-    assert drawn == replayed(new[::-1], history[::-1], 0.1, seed=3) != replayed(new, history, 0.1, seed=4)
-    assert replayed(new, history, 0.0, seed=3) == []
-    with pytest.raises(InputError, match="810 earlier solutions .* hold 60 others"):
-        replayed(new, history, 0.9, seed=3)
-    (tmp_path / "old.jsonl").write_text('{"id": "q"}\n')
-    with pytest.raises(InputError, match="old.jsonl: line 1: not a Solution, question: Field required"):
-        read_labels([str(tmp_path / "old.jsonl")])
 
 
 def test_best_of_n_equals_the_mean_over_all_subsets():
@@ -344,12 +156,17 @@ def test_a_run_killed_while_labelling_and_training_ends_with_the_same_labels_and
 
 
 def test_ranks_zero_stage_micro_batch_and_recomputation_do_not_change_the_trajectory(folder):
+    """One batch of labels is sampled again, by one rank; vLLM makes groups of both when it starts."""
     shutil.copytree(*(folder / run / "work" / "labels" for run in ("first", "two")))
+    min((folder / "two/work/labels").iterdir()).unlink()
     launch = {"ranks": 2, "zero_stage": 3, "micro_batch": 1, "activation_checkpointing": True}
     finished(label_and_train(folder, "two", launch))
     one, two = (lines(folder / run / "data/metrics.jsonl") for run in ("first", "two"))
     for name in ("loss", "grad_norm", "lr"):
         assert [row[name] for row in two] == pytest.approx([row[name] for row in one], rel=1e-6), name
+    one, two = (json.loads((folder / run / "data/metrics.json").read_text()) for run in ("first", "two"))
+    assert one["best_of_n"] == pytest.approx(two["best_of_n"]) and one["steps"] == two["steps"]
+    assert one["calibration_error"] == pytest.approx(two["calibration_error"], abs=1e-4)
     assert (folder / "first/data/labels.jsonl").read_bytes() == (
         folder / "two/data/labels.jsonl"
     ).read_bytes()

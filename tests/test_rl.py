@@ -7,7 +7,6 @@ import signal
 import time
 from pathlib import Path
 from subprocess import PIPE, Popen
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +17,7 @@ from tiny_model import log_probs, save_tiny_model
 from warm import Program
 
 from pipeline.common.stage import InputError
-from pipeline.rl.rollout import questions_from, read_groups, sample_seed, share
+from pipeline.rl.rollout import read_groups
 from pipeline.start import command as launched
 
 ANSWER_TOKENS = len(" \\boxed{d}") + 1
@@ -81,6 +80,7 @@ def start(
     ranks: int = 1,
     zero_stage: int = 2,
     frozen: str = "whole",
+    tensor_parallel: int = 1,
     changes: dict[str, Any] | None = None,
     **more_inputs: Path,
 ) -> Popen | Program:
@@ -95,8 +95,9 @@ def start(
         "--work": str(folder / "work"),
         "--output": str(folder / "data"),
         "--manifest": str(folder / "manifest.json"),
-        "--launch": json.dumps({"micro_batch": 4, "zero_stage": zero_stage, "frozen": frozen}),
     }
+    launch = {"micro_batch": 4, "zero_stage": zero_stage, "frozen": frozen}
+    arguments["--launch"] = json.dumps(launch | {"tensor_parallel": tensor_parallel})
     inputs = {"parent": policy, "prompts": prompts, "evaluation": prompts} | more_inputs
     flat = [part for pair in arguments.items() for part in pair]
     flat += [part for name, path in inputs.items() for part in ("--input", f"{name}={path}")]
@@ -185,6 +186,16 @@ def test_a_run_killed_in_the_middle_ends_with_the_same_weights(
         assert read_groups(undisturbed / name) == read_groups(tmp_path / name)
 
 
+def assert_same_course(one: Path, other: Path) -> None:
+    """To rounding, the same metrics of each step, and the same outputs of the first."""
+    logs = [lines(folder / "data/metrics.jsonl") for folder in (one, other)]
+    for row, same in zip(*logs, strict=True):
+        assert same["logprob_gap_max"] <= 5e-5
+        for name in ("loss", "grad_norm", "accuracy", "length", "sampled_tokens"):
+            assert same[name] == pytest.approx(row[name], abs=1e-6), name
+    assert drawn(other, 1) == drawn(one, 1)
+
+
 def test_two_ranks_that_divide_neither_questions_nor_outputs_do_what_one_does(
     undisturbed: Path, policy: Path, tmp_path: Path
 ) -> None:
@@ -194,14 +205,33 @@ def test_two_ranks_that_divide_neither_questions_nor_outputs_do_what_one_does(
         assert settings["eos_token_id"] == [2, 3]
     one, two = (load_file(folder / "data/model.safetensors") for folder in (undisturbed, tmp_path))
     assert all(torch.allclose(one[name], two[name], atol=1e-5) for name in one)
-    logs = [lines(folder / "data/metrics.jsonl") for folder in (undisturbed, tmp_path)]
-    for row, other in zip(*logs, strict=True):
-        assert other["logprob_gap_max"] <= 5e-5
-        for name in ("loss", "grad_norm", "accuracy", "length", "sampled_tokens"):
-            assert other[name] == pytest.approx(row[name], abs=1e-6), name
-        assert other["kl"] == pytest.approx(row["kl"], rel=1e-2, abs=1e-9)  # of the split reference
-    assert drawn(tmp_path, 1) == drawn(undisturbed, 1)
+    assert_same_course(undisturbed, tmp_path)
+    kls = [[row["kl"] for row in lines(x / "data/metrics.jsonl")] for x in (undisturbed, tmp_path)]
+    assert kls[1] == pytest.approx(kls[0], rel=1e-2, abs=1e-9)  # of the split reference
     assert [len(outputs) for _, outputs in drawn(tmp_path, 1)] == [15, 15, 15]
+
+
+@pytest.mark.slurm
+def test_ranks_that_share_a_sampler_do_what_one_does_and_resume_exactly(
+    undisturbed: Path, policy: Path, tmp_path: Path
+) -> None:
+    """Tensor parallelism of two: the weights of the sampler are split between the ranks."""
+    split = {"ranks": 2, "tensor_parallel": 2}
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    finished(start(policy, whole, **split))
+    assert_same_course(undisturbed, whole)
+    scores = [lines(folder / "data/evaluation.jsonl") for folder in (undisturbed, whole)]
+    assert [row["step"] for row in scores[0]] == [0, 2, 4] and scores[0] == scores[1]
+
+    process = start(policy, killed, **split)
+    send_when_saved(process, signal.SIGKILL, killed, step=2)
+    assert process.wait(60) == -signal.SIGKILL, "the run ended before it could be killed"
+    for recorded in (killed / "work/rollouts").glob("step-00003*"):
+        recorded.unlink()  # sampled again, not read again
+    finished(start(policy, killed, **split))
+    one, other = (load_file(folder / "data/model.safetensors") for folder in (whole, killed))
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    assert scores[1] == lines(killed / "data/evaluation.jsonl")
 
 
 def test_ranks_that_do_not_divide_preference_pairs_do_what_one_does(policy: Path, tmp_path: Path) -> None:
@@ -339,66 +369,3 @@ def test_too_few_questions_are_named() -> None:
     check_batch(8, 20, 100)
     with pytest.raises(InputError, match="rl.questions_per_step is 64, but prompts has 20 questions"):
         check_batch(64, 20, 100)
-
-
-@pytest.mark.parametrize(("questions", "size", "samplers"), [(3, 5, 2), (1, 4, 3), (2, 3, 8), (16, 64, 24)])
-def test_samplers_share_all_outputs_evenly(questions: int, size: int, samplers: int) -> None:
-    shares = [share(questions, size, sampler, samplers) for sampler in range(samplers)]
-    flat = [(index, output) for part in shares for index, outputs in part for output in outputs]
-    assert flat == [(index, output) for index in range(questions) for output in range(size)]
-    counts = [sum(len(outputs) for _, outputs in part) for part in shares]
-    assert max(counts) - min(counts) <= 1
-
-
-def test_ranks_of_one_sampler_ask_the_same_held_out_questions(
-    policy: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Four ranks in a row play the collective: each leaves its rows for the later ones; the last has all."""
-    from pipeline.common.model import load_tokenizer
-    from pipeline.config.rl import RlSection
-    from pipeline.evaluate.benchmarks import Item
-    from pipeline.rl import held_out
-    from pipeline.rl.rollout import Question
-
-    tokenizer = load_tokenizer(policy)
-    items = [Item(f"q{number}", "?", str(number)) for number in range(5)]
-    texts = [tokenizer.encode(f"\\boxed{{{item.answer}}}") for item in items]
-    asked: dict[int, list[list[int]]] = {}
-    rows: dict[int, Any] = {}
-
-    def evaluated(rank: int) -> float:
-        def generate(prompts: list[list[int]], **_: Any) -> list[list[SimpleNamespace]]:
-            asked[rank] = prompts
-            return [[SimpleNamespace(token_ids=prompt)] for prompt in prompts]
-
-        def gather(parts: list[Any], own: Any) -> None:
-            rows[rank] = own
-            parts[:] = [rows.get(other, own * 2) for other in range(4)]
-
-        ranks = SimpleNamespace(get_rank=lambda: rank, get_world_size=lambda: 4, all_gather_object=gather)
-        monkeypatch.setattr(held_out, "dist", ranks)
-        questions = [Question(item, text) for item, text in zip(items, texts, strict=True)]
-        section = RlSection(evaluation_samples=0)
-        return held_out.evaluate(SimpleNamespace(generate=generate), tokenizer, questions, section, 2)[
-            "accuracy"
-        ]
-
-    last = [evaluated(rank) for rank in (2, 3, 0, 1)][-1]
-    assert asked[0] == asked[1] == texts[::2] and asked[2] == asked[3] == texts[1::2]
-    assert last == 1.0
-
-
-def test_every_pass_asks_each_question_once() -> None:
-    asked = [questions_from(10, 4 * step, 4, seed=3) for step in range(5)]
-    flat = [pair for step in asked for pair in step]
-    assert [place for place, _ in flat] == list(range(20))
-    assert (
-        sorted(index for _, index in flat[:10]) == sorted(index for _, index in flat[10:]) == list(range(10))
-    )
-    assert asked == [questions_from(10, 4 * step, 4, seed=3) for step in range(5)]
-    assert flat != [pair for step in range(5) for pair in questions_from(10, 4 * step, 4, seed=4)]
-
-
-def test_seeds_differ_between_places_questions_and_runs() -> None:
-    seeds = {sample_seed(run, place, name) for run in (0, 1) for place in range(50) for name in ("a", "b")}
-    assert len(seeds) == 200 and min(abs(a - b) for a in seeds for b in seeds if a != b) > 64

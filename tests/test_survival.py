@@ -198,3 +198,47 @@ def test_a_signal_reaches_ranks_that_have_not_started_yet_and_their_code_85_pass
     assert codes == {85}
     for line in last:
         assert line.endswith(f"after step 3: {number.name}; state saved, run me again (exit code 85)")
+
+
+# Ranks that share out items. Rank 1 takes one and is killed; rank 0 goes on when it has seen that.
+APART = """
+import os, signal, sys, time
+from collections import Counter
+from pathlib import Path
+
+from pipeline.common.queue import Batch, make_together, queue_of_ranks
+
+
+def make():
+    if os.environ.get("RANK") == "1":
+        Path("taken").write_text(os.environ["CUDA_VISIBLE_DEVICES"])
+        os.kill(os.getpid(), signal.SIGKILL)
+    while not Path("taken").exists():
+        time.sleep(0.01)
+    return [{"made": True}]
+
+
+queue = queue_of_ranks(Counter())
+queue.patience = 1.0
+make_together(queue, "test", [Batch(Path("rows"), str(number), lambda: None, make) for number in range(6)])
+"""
+
+
+def apart(folder: Path, gpus: str) -> tuple[int, str]:
+    """Exit code and messages of the program at two ranks that see `gpus`."""
+    (folder / "program.py").write_text(APART)
+    environment = ENVIRONMENT | {"PYTHONPATH": f"{ROOT}:{folder}", "CUDA_VISIBLE_DEVICES": gpus}
+    command = [sys.executable, "-m", "pipeline.common.launcher", "--ranks=2", "--apart", "program"]
+    process = Popen(command, cwd=folder, env=environment, stderr=PIPE, text=True)
+    _, errors = process.communicate(timeout=60)
+    return process.returncode, errors
+
+
+def test_ranks_that_share_out_items_go_on_without_one_that_is_killed(tmp_path):
+    code, errors = apart(tmp_path, "4,7")
+    assert code == 0, errors
+    assert f"one rank ended: rank 1 of 2 on {HOST} was killed by SIGKILL" in errors
+    assert sorted(path.name[0] for path in (tmp_path / "rows").iterdir()) == list("012345")
+    assert (tmp_path / "taken").read_text() == "7"
+    code, errors = apart(tmp_path, "4")
+    assert code == 2 and "launch.ranks is 2, but CUDA_VISIBLE_DEVICES names 1 GPUs: 4" in errors

@@ -13,7 +13,6 @@ import random
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
+from pipeline.common.folders import wait_for
 from pipeline.common.manifest import fingerprint
 from pipeline.common.safe_load import only_data
 from pipeline.common.stage import InputError
@@ -29,7 +29,6 @@ from pipeline.common.watchdog import enter
 
 TAG, UNIVERSAL, NOTE = "state", "universal", "checkpoint.json"
 PARTIAL = "partial"  # the folder of a checkpoint that is being written
-SEEN_SECONDS = 90.0  # a shared file system may show a new file to other nodes a minute late
 
 
 def newest(engine: Any, folder: Path, *others: Path) -> Path | None:
@@ -77,7 +76,7 @@ def _damage(engine: Any, path: Path) -> str | None:
     if wrong:
         return wrong
     for name in (NOTE, *files):
-        _wait_for(path / name)
+        wait_for(path / name)
     found = gathered(engine, digests(path, sorted(files)[engine.global_rank :: engine.world_size]))
     bad = next((name for name in sorted(files) if found.get(name) != files[name]), None)
     return bad and f"{path / bad} is {'damaged' if bad in found else 'missing or cannot be read'}"
@@ -94,15 +93,6 @@ def _noted(path: Path) -> tuple[str | None, dict[str, str]]:
         return f"{path / NOTE} is damaged", {}
     missing = next((name for name in sorted(files) if not (path / name).exists()), None)
     return missing and f"{path / missing} is missing or cannot be read", files
-
-
-def _wait_for(path: Path) -> None:
-    """Wait until this rank sees a file that rank 0 sees."""
-    deadline = time.monotonic() + SEEN_SECONDS
-    while not path.exists():
-        if time.monotonic() > deadline:
-            raise InputError(f"{path}: not seen here, but by rank 0; do all nodes share this folder?")
-        time.sleep(0.2)
 
 
 def digests(folder: Path, names: Iterable[str]) -> dict[str, str]:

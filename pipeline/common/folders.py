@@ -14,6 +14,7 @@ from pipeline.common.errors import InputError
 
 FULL_DISK_BYTES = 1 << 16
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+SEEN_SECONDS = 90.0  # a shared file system may show a new file to other nodes a minute late
 TAKEN = (errno.EAGAIN, errno.EACCES)
 
 
@@ -88,3 +89,12 @@ def full_disk(error: BaseException, folders: list[Path]) -> str | None:
         if shutil.disk_usage(existing).free < FULL_DISK_BYTES:
             return f"{folder}: no space left on this disk; free some and run again"
     return None
+
+
+def wait_for(path: Path) -> None:
+    """Wait until this node sees a file that another one has written. Raises InputError if it never does."""
+    deadline = time.monotonic() + SEEN_SECONDS
+    while not path.exists():
+        if time.monotonic() > deadline:
+            raise InputError(f"{path}: not seen here, but by another rank; do all nodes share this folder?")
+        time.sleep(0.2)

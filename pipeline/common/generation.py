@@ -16,6 +16,8 @@ rank the engine runs in the same process and takes new weights from memory. Why 
 - vLLM gets the tokenizer as `load_tokenizer` reads it; its own loader has the faults of AutoTokenizer. A
   configuration lies beside it, because vLLM sleeps two seconds without one. It names a family whose
   tokenizers are read as their files say; the model's own family may change what its tokenizer does.
+- On the CPU ranks that share an engine speak through the process group. vLLM's shared memory has one name
+  for all programs of a machine, and a killed one leaves it behind, which keeps the next from starting.
 - On the CPU small cache blocks let the samples of one prompt share its prefill. The cache is no larger than
   needed, because touching memory for the first time is the slowest part of starting the engine.
 """
@@ -35,6 +37,7 @@ os.environ.pop("VLLM_CPU_KVCACHE_SPACE", None)  # whole GiB only, and it overrid
 
 import torch
 from vllm import LLM, CompletionOutput, SamplingParams
+from vllm.distributed.device_communicators.cpu_communicator import CpuCommunicator
 from vllm.platforms import current_platform
 
 from pipeline.common import weight_check
@@ -89,11 +92,7 @@ class Generator:
         sleep: bool = False,
     ) -> None:
         hosted = torch.distributed.is_available() and torch.distributed.is_initialized()
-        engine: dict[str, object] = {
-            "gpu_memory_utilization": gpu_memory,
-            "tensor_parallel_size": tensor_parallel,
-            "enable_sleep_mode": sleep,
-        }
+        engine: dict[str, object] = {"gpu_memory_utilization": gpu_memory, "enable_sleep_mode": sleep}
         if current_platform.is_cpu():
             if shutil.which("lscpu") is None:
                 raise InputError(
@@ -106,6 +105,7 @@ class Generator:
                 "enable_chunked_prefill": False,
                 "kv_cache_memory_bytes": CPU_CACHE_BYTES,
             }
+            CpuCommunicator._all_group_ranks_share_shm_group_name = lambda _: False
         tokenizer, self.tokenizer_folder = load_tokenizer(model_folder), tempfile.TemporaryDirectory()
         tokenizer.save_pretrained(self.tokenizer_folder.name)
         Path(self.tokenizer_folder.name, "config.json").write_text(json.dumps({"model_type": PLAIN_FAMILY}))
@@ -120,16 +120,15 @@ class Generator:
             logprobs_mode="processed_logprobs",
             disable_log_stats=True,
             use_tqdm_on_load=False,
+            tensor_parallel_size=tensor_parallel,
             distributed_executor_backend="external_launcher" if hosted else None,
             **engine,
         )
         if any(probe_ids(self.llm.get_tokenizer(), text) != probe_ids(tokenizer, text) for text in PROBES):
             raise InputError(f"{model_folder}: vLLM's tokenizer gives other ids than the model's")
-        self.shared = 1
+        self.shared = tensor_parallel
         if current_platform.is_cpu():
             self.llm.collective_rpc(weight_check.record)
-        else:
-            self.shared = tensor_parallel
         step = self.llm.llm_engine.step
         self.llm.llm_engine.step = lambda: beat() or step()
         self.version = 0
@@ -210,10 +209,12 @@ class Generator:
         if name is not None:
             raise InputError(f"weight sync {version}: the sampler's {name} is not the policy's; run again")
 
-    def sleep(self) -> None:
-        """Free the GPU memory: move weights to main memory and drop cached keys and values."""
+    def sleep(self, level: int = 1) -> None:
+        """Free the GPU memory and drop cached keys and values. Level 1 moves the weights to main memory,
+        where `wake` finds them; 2 drops them too.
+        """
         if self.can_sleep and not self.asleep:
-            self.llm.sleep(level=1)
+            self.llm.sleep(level=level)
             self.asleep = True
 
     def wake(self) -> None:

@@ -6,6 +6,9 @@ It does what torchrun does not: it passes SIGTERM and SIGUSR1 on, so that the ra
 passes their exit code on; its last line names the rank that failed first, its node and the cause. The
 launchers of a job's nodes are connected, so when a rank or a node ends early, all end within a minute. If
 this process is killed, its ranks are too.
+
+With `--apart` the ranks do not train together but share out items of work (`pipeline.common.queue`). Each is
+given one GPU to see. When one fails that is not rank 0, the others go on and make its items.
 """
 
 import argparse
@@ -42,6 +45,7 @@ class Place:
     node: int = 0
     address: str = "127.0.0.1"
     port: int = 0
+    apart: bool = False
 
 
 class Launcher:
@@ -51,7 +55,8 @@ class Launcher:
         self.place = place
         self.causes, told = os.pipe()
         os.set_blocking(self.causes, False)
-        self.unread, self.said = b"", {}
+        self.unread, self.said, self.lost = b"", {}, set()
+        devices = _devices(place.ranks) if place.apart else []
         signal.pthread_sigmask(signal.SIG_BLOCK, (*SIGNALS, signal.SIGCHLD))
         self.links = Links(place.nodes, place.node, place.address, place.port + 1)
         # Of one node the port is any free one, taken here, so that nobody else gets it before rank 0 serves.
@@ -69,6 +74,8 @@ class Launcher:
                 "MASTER_PORT": port,
                 CAUSES: told,
             }
+            if devices:
+                variables["CUDA_VISIBLE_DEVICES"] = devices[local]
             if server:
                 variables[LISTENING] = server.fileno()
                 kept.append(server.fileno())
@@ -104,17 +111,32 @@ class Launcher:
         """How this node's ranks ended: the first that failed, if any; None while they run."""
         codes = {rank: process.poll() for rank, process in self.processes.items()}
         failed = [rank for rank, code in codes.items() if code]
+        if self.place.apart:
+            self._name_lost(codes)
+            failed = [rank for rank in failed if rank == 0]
         if not failed:
-            return End(0, "") if all(code == 0 for code in codes.values()) else None
+            return None if None in codes.values() else End(0, "")
         self._read_causes()
         killed = [rank for rank in failed if codes[rank] < 0 and rank not in self.said]
         told = [rank for rank in self.said if codes[rank]]
         rank = (killed or told or failed)[0]
         code = codes[rank]
+        return End(128 - code if code < 0 else code, self._cause(rank, code))
+
+    def _cause(self, rank: int, code: int) -> str:
         ended = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
         ranks = self.place.ranks * self.place.nodes
         unsaid = f"rank {rank} of {ranks} on {node()} {ended}; its messages are above"
-        return End(128 - code if code < 0 else code, self.said.get(rank, unsaid))
+        return self.said.get(rank, unsaid)
+
+    def _name_lost(self, codes: dict[int, int | None]) -> None:
+        """Print which ranks that the others can do without have failed since the last call."""
+        lost = {rank for rank, code in codes.items() if code and rank and rank not in self.lost}
+        self.lost |= lost
+        if lost:
+            self._read_causes()
+        for rank in sorted(lost):
+            print(f"one rank ended: {self._cause(rank, codes[rank])}", file=sys.stderr, flush=True)
 
     def _read_causes(self) -> None:
         """Read what ranks said when they ended, in that order."""
@@ -157,6 +179,17 @@ class Launcher:
         self._wait(GRACE[AGAIN])
 
 
+def _devices(ranks: int) -> list[str]:
+    """The GPU that each rank is to see; none on a machine without GPUs."""
+    told = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if told is None:
+        return [str(number) for number in range(ranks)]
+    found = told.split(",") if told else []
+    if found and len(found) < ranks:
+        raise InputError(f"launch.ranks is {ranks}, but CUDA_VISIBLE_DEVICES names {len(found)} GPUs: {told}")
+    return found
+
+
 def _die_with(parent: int) -> Callable[[], None]:
     """What a child does before its program starts: it asks to be killed when its parent dies."""
     library = ctypes.CDLL(None)
@@ -180,6 +213,7 @@ def main() -> None:
         ("port", int, 0),
     ):
         parser.add_argument(f"--{name}", type=kind, default=default)
+    parser.add_argument("--apart", action="store_true", help="the ranks share out items of work")
     parser.add_argument("program", nargs=argparse.REMAINDER, help="module and its arguments")
     options = vars(parser.parse_args())
     program = options.pop("program")

@@ -5,6 +5,7 @@ memory, or saved as batches that survive a kill.
 import io
 import json
 import os
+import platform
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -70,19 +71,23 @@ def raw_lines(path: Path) -> Iterator[bytes]:
         yield from io.BufferedReader(stream, 1 << 18)
 
 
-def saved_batch(folder: Path, name: str, settings: Any, make: Callable[[], list[Any]]) -> list[Any]:
-    """The JSON rows of batch `name` made with `settings`: read from `folder`, or made and saved there.
-
-    The file appears whole or not at all, and ends in a digest; a damaged one is made again. Its name ends in
-    a hash of `settings`, which must hold all that decides the content: a changed setting makes a new batch,
-    an unchanged one finds the earlier file.
+def batch_path(folder: Path, name: str, settings: Any) -> Path:
+    """The file of batch `name`. Its name ends in a hash of `settings`, which must hold all that decides the
+    content: a changed setting makes a new batch, an unchanged one finds the earlier file.
     """
-    path = folder / f"{name}-{fingerprint(settings)}.jsonl"
+    return folder / f"{name}-{fingerprint(settings)}.jsonl"
+
+
+def saved_batch(path: Path, make: Callable[[], list[Any]]) -> list[Any]:
+    """The JSON rows of a batch: read from `path` (see `batch_path`), or made and saved there.
+
+    The file appears whole or not at all, and ends in a digest; a damaged one is made again.
+    """
     if path.exists() and (rows := _saved(path)) is not None:
         return rows
     made = [json.loads(json.dumps(row)) for row in make()]
-    folder.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(f".{os.getpid()}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_suffix(f".{platform.node()}.{os.getpid()}")
     with temporary.open("w") as file:
         file.writelines(json.dumps(row) + "\n" for row in [*made, {"digest": fingerprint(made)}])
         file.flush()

@@ -234,17 +234,17 @@ def run_stage(
 ) -> None:
     """Parse the command line, run the program, publish its results; bad input: one line and exit code 2.
 
-    A training program that a signal asked to end saves its state and ends with exit code 85.
+    A program with ranks that a signal asked to end saves its state and ends with exit code 85.
     """
     started = time.time()
-    if section.trains:
+    if section.has_ranks():
         catch_signals()
     arguments = parser(name, section, sys.modules[run.__module__].__doc__ or "").parse_args(argv)
     module = sys.modules[run.__module__].__spec__.name if run.__module__ == "__main__" else run.__module__
     module, stage = module.removesuffix(".__main__"), None
     try:
         stage = open_stage(name, section, module, arguments)
-        if section.trains:
+        if section.has_ranks():
             minutes = float(stage.launch.get("hang_minutes", 30))
             watchdog.watch(minutes, stage.work / HANGS, stage.fingerprint)
         with held(stage.work) if stage.is_main else nullcontext():

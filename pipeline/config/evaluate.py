@@ -1,6 +1,6 @@
 """Keys of the evaluation: decoding, metrics, and the benchmarks as named nodes."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -56,6 +56,8 @@ class BenchmarkNode(Section):
 class EvaluateSection(Section):
     """One model on all its benchmarks: a greedy pass, then K samples for Maj@K and Pass@K."""
 
+    shares: ClassVar[bool] = True
+
     modes: dict[Literal["cpt", "sft", "rl"], list[Mode]] = key(
         {"cpt": ["few_shot_cot"], "sft": ["chat_cot"], "rl": ["chat_cot"]},
         "how models of each stage are asked",
@@ -95,7 +97,9 @@ class EvaluateSection(Section):
         paper="as here (Figure 7)",
         min_length=1,
     )
-    batch: int = key(64, "questions sampled between two saves; a killed run repeats at most these", ge=1)
+    batch: int = key(
+        64, "questions that a rank samples between two saves: the item of work that ranks share out", ge=1
+    )
     seed: int = key(42, "seed of sampling", paper="42 (8.1)", ge=0, le=LARGEST_SEED)
     model_stage: Literal["cpt", "sft", "rl"] = key("sft", "the model's stage; the workflow fills it in")
     benchmarks: dict[str, BenchmarkNode] = key({}, "the model's benchmarks; the workflow fills them in")

@@ -14,7 +14,9 @@ class LaunchSection(Section):
         "corpus, decontaminate: main memory of a join of tables; what does not fit waits on disk; GB",
         gt=0,
     )
-    ranks: int = key(1, "training processes on one machine: one per GPU, 1 on a laptop", ge=1)
+    ranks: int = key(
+        1, "processes of a model's training or evaluation on one machine: one per GPU, 1 on a laptop", ge=1
+    )
     micro_batch: int = key(
         8, "packed sequences that one rank holds in memory at once; the global batch does not change", ge=1
     )
@@ -38,12 +40,15 @@ class LaunchSection(Section):
     )
     hang_minutes: float = key(
         30.0,
-        "cpt, sft, reward, rl: minutes without progress after which a rank prints where it hangs and ends "
-        "the job with code 85, to be run again from its last checkpoint",
+        "cpt, sft, reward, rl, evaluate: minutes without progress after which a rank prints where it hangs "
+        "and ends with code 85; what trains is run again from its last checkpoint",
         gt=0,
     )
     gpu_memory: float = key(
-        0.4, "share of a GPU's memory that vLLM may take beside a training rank", gt=0, lt=1
+        0.4,
+        "rl, and reward with a completer: share of a GPU's memory that vLLM may take beside a training rank",
+        gt=0,
+        lt=1,
     )
     tensor_parallel: int = key(
         1, "ranks that share one sampler, its weights split among them; a divisor of `ranks`", ge=1

@@ -6,6 +6,8 @@ from pipeline.config.evaluate import SUFFIX
 from pipeline.config.optimizer import Optimizer
 from pipeline.config.section import LARGEST_SEED, Section, key
 
+LABELLING_SHARE = 0.8  # of a GPU's memory for vLLM, on which there is only a process group then
+
 
 class RewardSection(Section):
     """An outcome or process reward model from labels made as in Math-Shepherd (arXiv 2312.08935)."""
@@ -49,7 +51,9 @@ class RewardSection(Section):
     held_out: float = key(
         0.1, "share of the questions held out for measuring, the same ones in all rounds", gt=0, lt=1
     )
-    label_batch: int = key(64, "questions labelled between two saves", ge=1)
+    label_batch: int = key(
+        64, "questions that a rank labels between two saves: the item of work that ranks share out", ge=1
+    )
     epochs: int = key(1, "passes over the labelled solutions", ge=1)
     batch: int = key(256, "solutions per optimiser step", ge=1)
     context: int = key(4096, "longest sequence, and length of a packed row; tokens", ge=16)

@@ -18,14 +18,21 @@ class Section(BaseModel):
 
     `version` is part of the fingerprint: raise it when the meaning of a key or of a default changes.
     `trains`: the stage makes a model, so an edit of its code does not make its results stale.
+    `shares`: the program's ranks share its work out in items and the rest make those of a rank that is lost.
     `reads_manifests`: the stage reads the manifests of other results, not only their data.
     """
 
     version: ClassVar[int] = 1
     trains: ClassVar[bool] = False
+    shares: ClassVar[bool] = False
     reads_manifests: ClassVar[bool] = False
 
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=(), allow_inf_nan=False)
+
+    @classmethod
+    def has_ranks(cls) -> bool:
+        """Whether the program runs as `launch.ranks` processes under the launcher."""
+        return cls.trains or cls.shares
 
     @field_validator("*", mode="before")
     @classmethod

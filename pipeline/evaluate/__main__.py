@@ -4,21 +4,25 @@ Inputs: `model`, a folder or hub id; `benchmark.NAME`, files or a hub id; `exemp
 for few-shot prompts; `prompt.NAME` and `pal_prompt.NAME`, their layouts; `removals`, the matches that
 decontamination found. Writes `scores.json` {benchmark: {mode: {...}}} and, for each benchmark and mode, a
 file with every question's answers and verdicts, and one with the exemplars of a few-shot prompt. What an
-earlier evaluation of the same model has answered is not asked again.
+earlier evaluation of the same model has answered is not asked again. Ranks share out batches of questions,
+each with an engine of its own; rank 0 grades and writes.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import pipeline.common.environment  # noqa: F401 (before torch and vLLM)
+from pipeline.common.ending import interrupted
 from pipeline.common.manifest import ROOT, fingerprint, write_json
 from pipeline.common.progress import Progress
+from pipeline.common.queue import Queue, make_together, queue_of_ranks
 from pipeline.common.rows import read_rows
 from pipeline.common.stage import InputError, Stage, run_stage
+from pipeline.common.watchdog import beat
 from pipeline.config.evaluate import BenchmarkNode, EvaluateSection, Mode
 from pipeline.evaluate.benchmarks import Item, load
 from pipeline.evaluate.metrics import accuracy, at_k, by_label, contamination
@@ -158,6 +162,7 @@ def _grade(task: Task, answers: list[list[Answer]]) -> list[list[Verdict]]:
         for item, row in zip(task.items, answers, strict=True):
             verdicts.append([_verdict(task, item, answer) for answer in row])
             bar.update(len(row))
+            beat()
     return verdicts
 
 
@@ -196,6 +201,17 @@ def _decoding(task: Task, section: EvaluateSection, n: int, temperature: float, 
     )
 
 
+def requests_of(task: Task, section: EvaluateSection) -> list[Request]:
+    """What a task asks of the model: greedy answers, and samples if it has any."""
+    ids = [item.id for item in task.items]
+    greedy = _decoding(task, section, 1, 0.0, 1.0)
+    found = [Request(f"{task.name}.greedy", ids, task.prompts, task.stop, greedy)]
+    if task.samples:
+        several = _decoding(task, section, task.samples, section.temperature, section.top_p)
+        found.append(Request(f"{task.name}.samples", ids, task.prompts, task.stop, several))
+    return found
+
+
 def task_scores(
     items: Sequence[Item],
     answers: Sequence[Answer],
@@ -224,19 +240,12 @@ def task_scores(
 def evaluate(
     task: Task, section: EvaluateSection, sampler: Sampler, folder: Path, flagged: set[str] | None
 ) -> dict[str, Any]:
-    """Sample, grade and score one task; writes its rows and returns its scores.
+    """Grade and score the answers of one task; writes its rows and returns its scores.
 
     `flagged`: ids of the questions found in the training corpus; None if there is no corpus.
     """
-    ids = [item.id for item in task.items]
-    greedy = _decoding(task, section, 1, 0.0, 1.0)
-    several = _decoding(task, section, task.samples, section.temperature, section.top_p)
-    answers = sampler.sample(Request(f"{task.name}.greedy", ids, task.prompts, task.stop, greedy))
-    samples = (
-        sampler.sample(Request(f"{task.name}.samples", ids, task.prompts, task.stop, several))
-        if task.samples
-        else [[] for _ in ids]
-    )
+    answers, *drawn = map(sampler.sample, requests_of(task, section))
+    samples = drawn[0] if drawn else [[] for _ in task.items]
     verdicts, sample_verdicts = _grade(task, answers), _grade(task, samples)
     _write_rows(folder / f"{task.name}.jsonl", task, (answers, verdicts), (samples, sample_verdicts))
     _write_exemplars(folder / f"{task.name}.exemplars.jsonl", task.exemplars)
@@ -262,6 +271,46 @@ def flagged_items(stage: Stage[EvaluateSection], task: Task) -> set[str] | None:
     return {item.id for item in task.items if {item.id, item.id.removeprefix(f"{task.benchmark}-")} & found}
 
 
+def answer_all(
+    stage: Stage[EvaluateSection],
+    queue: Queue,
+    tasks: Sequence[Task],
+    sampler: Sampler,
+    found: Mapping[str, Any],
+) -> None:
+    """Sample the answers of the tasks, without those whose scores rank 0 has `found`; all ranks call it."""
+    batches = [
+        None if found.get(task.name) else batch
+        for task in tasks
+        for request in requests_of(task, stage.config)
+        for batch in sampler.batches(request)
+    ]
+    make_together(queue, f"sample {stage.instance}", batches)
+    if queue.signal:
+        raise interrupted(queue.signal, f"evaluate {stage.instance}: answers so far")
+
+
+def score_all(
+    stage: Stage[EvaluateSection], queue: Queue, tasks: Sequence[Task], sampler: Sampler
+) -> dict[str, dict[str, Any]]:
+    """Rank 0's part: scores of all benchmarks in all modes, from earlier results where they are there."""
+    flagged = {task.name: flagged_items(stage, task) for task in tasks}
+    marks = {
+        task.name: task_fingerprint(stage, task.benchmark, task.mode, flagged[task.name]) for task in tasks
+    }
+    earlier = list(stage.earlier())
+    found = {name: reused(name, mark, earlier, stage.partial) for name, mark in marks.items()}
+    answer_all(stage, queue, tasks, sampler, found)
+    scores: dict[str, dict[str, Any]] = {}
+    for task in tasks:
+        scores.setdefault(task.benchmark, {})[task.mode] = found[task.name] or evaluate(
+            task, stage.config, sampler, stage.partial, flagged[task.name]
+        )
+    write_json(stage.partial / SCORES, scores)
+    write_json(stage.partial / TASKS, marks)
+    return scores
+
+
 def run(stage: Stage[EvaluateSection]) -> dict[str, int | float | str]:
     """Evaluate the model; returns the numbers of benchmarks, questions and answers."""
     if stage.config.runs_programs:
@@ -269,25 +318,19 @@ def run(stage: Stage[EvaluateSection]) -> dict[str, int | float | str]:
             check(is_weak(stage))
         except NoNamespaces as error:
             raise InputError(str(error)) from error
+    queue = queue_of_ranks(stage.counters)
     (path,) = stage.inputs.get("model", [""])
     model = open_model(path)
     tasks = make_tasks(stage, model)
     sampler = make_sampler(stage, model, tasks)
-    scores: dict[str, dict[str, Any]] = {}
-    marks: dict[str, str] = {}
-    earlier = list(stage.earlier())
     try:
-        for task in tasks:
-            flagged = flagged_items(stage, task)
-            marks[task.name] = task_fingerprint(stage, task.benchmark, task.mode, flagged)
-            found = reused(task.name, marks[task.name], earlier, stage.partial)
-            if found is None:
-                found = evaluate(task, stage.config, sampler, stage.partial, flagged)
-            scores.setdefault(task.benchmark, {})[task.mode] = found
+        if stage.is_main:
+            scores = score_all(stage, queue, tasks, sampler)
+        else:
+            answer_all(stage, queue, tasks, sampler, {})
+            return {}
     finally:
         sampler.close()
-    write_json(stage.partial / SCORES, scores)
-    write_json(stage.partial / TASKS, marks)
     return {
         "benchmarks": len(scores),
         "questions": sum(len(task.items) for task in tasks),

@@ -1,9 +1,9 @@
 """Sample answers for the evaluation and save them batch by batch, with the results of their programs.
 
 Each batch of questions is one file in a folder of the model's under `work/`, named by a hash of what else
-decides its content (prompts, decoding, seeds, how programs are run). Batches are written atomically: a killed
-run resumes with the next batch, and a changed grader needs no new samples. Engine and sandbox start on first
-use.
+decides its content (prompts, decoding, seeds, how programs are run). Batches are the items that ranks share
+out. They are written atomically: a killed run resumes with the next batch, and a changed grader needs no new
+samples. Engine and sandbox start on first use.
 
 Kinds of answers: `cot` is text; `pal` is one program, run after the answer is complete; `tool` alternates:
 the model writes until it asks for a program's output, the program runs, its output is appended, and the model
@@ -11,6 +11,7 @@ continues, `rounds` times in all (paper section 8.2: the program of the last rou
 """
 
 import hashlib
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -18,8 +19,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pipeline.common.chat import encode
-from pipeline.common.progress import Progress
-from pipeline.common.rows import saved_batch
+from pipeline.common.queue import Batch
+from pipeline.common.watchdog import beat, enter
 from pipeline.evaluate.programs import OUTPUT_FENCE, pal_program, printed, shown, tool_program
 from pipeline.sandbox.pool import Outcome, Sandbox
 
@@ -108,7 +109,8 @@ class Sampler:
 
     @cached_property
     def sandbox(self) -> Sandbox:
-        return Sandbox(weak=self.weak)
+        ranks_here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+        return Sandbox(max(1, len(os.sched_getaffinity(0)) // ranks_here), self.weak)
 
     def close(self) -> None:
         """End the sandbox's workers, if any were started."""
@@ -116,32 +118,35 @@ class Sampler:
             self.sandbox.close()
 
     def sample(self, request: Request) -> list[list[Answer]]:
-        """`decoding.n` answers to each prompt, in order."""
-        answers: list[list[Answer]] = []
-        with Progress(f"sample {request.name}", len(request.prompts), unit="question") as bar:
-            for start in range(0, len(request.prompts), self.batch):
-                part = request.part(start, self.batch)
-                answers += self._batch(f"{request.name}-{start:06d}", part)
-                bar.update(len(part.prompts))
-        return answers
+        """`decoding.n` answers to each prompt, in order; sampled now where they are not saved."""
+        rows = (row for batch in self.batches(request) for row in batch.rows())
+        return [[Answer(**answer) for answer in row] for row in rows]
 
-    def _batch(self, file: str, request: Request) -> list[list[Answer]]:
-        settings = {
-            "ids": request.ids,
-            "prompts": request.prompts,
-            "stop": request.stop,
-            "decoding": asdict(request.decoding),
-            "context": self.context,
-        }
+    def batches(self, request: Request) -> list[Batch]:
+        """The work items of a request: the answers to `batch` prompts each."""
+        starts = range(0, len(request.prompts), self.batch)
+        return [
+            self._batch(f"{request.name}-{start:06d}", request.part(start, self.batch)) for start in starts
+        ]
+
+    def _batch(self, file: str, request: Request) -> Batch:
         draws = {"cot": self._draw, "pal": self._draw_programs, "tool": self._draw_with_tools}
         draw = draws[request.decoding.kind]
 
+        def settings() -> dict[str, Any]:
+            return {
+                "ids": request.ids,
+                "prompts": request.prompts,
+                "stop": request.stop,
+                "decoding": asdict(request.decoding),
+                "context": self.context,
+            }
+
         def make() -> list[Any]:
+            enter("evaluation")
             return [[asdict(answer) for answer in row] for row in draw(request)]
 
-        return [
-            [Answer(**answer) for answer in row] for row in saved_batch(self.folder, file, settings, make)
-        ]
+        return Batch(self.folder, file, settings, make)
 
     def _draw(self, request: Request) -> list[list[Answer]]:
         """Sample a batch; the room that a prompt leaves in the context limits its answer."""
@@ -176,7 +181,10 @@ class Sampler:
     def _run(self, programs: Sequence[str], seconds: float) -> list[Outcome]:
         """Outcomes in order; equal programs run once."""
         distinct = list(dict.fromkeys(programs))
-        outcomes = dict(zip(distinct, self.sandbox.run(distinct, seconds), strict=True))
+        outcomes = {}
+        for program, outcome in zip(distinct, self.sandbox.run(distinct, seconds), strict=True):
+            outcomes[program] = outcome
+            beat()
         self.count("sandbox.programs", len(distinct))
         return [outcomes[program] for program in programs]
 

@@ -11,6 +11,7 @@ from typing import Any
 from pipeline.common.rows import read_rows
 from pipeline.common.stage import InputError
 from pipeline.config.launch import LaunchSection
+from pipeline.config.reward import LABELLING_SHARE
 from pipeline.config.root import Config
 from pipeline.plan import costs
 from pipeline.plan.costs import Gpu
@@ -19,6 +20,7 @@ from pipeline.rl.methods import method_of
 from pipeline.stages import MODEL_STAGES
 
 EVALUATION_SHARE = 0.9  # of a GPU's memory for vLLM, which has the GPU to itself
+NOTICE_MINUTES = 10  # --signal=USR1@600 in the Slurm profile
 ROLLOUT_BYTES = 3  # of a sampled token in the published rollouts; measured in the demo
 
 
@@ -118,11 +120,15 @@ class Planner:
         return self.config.launch_of(row.stage, row.model if row.stage in MODEL_STAGES else None)
 
     def _reward(self, name: str) -> Forecast:
-        """Labels: a solution, then completions after each step but the last, half as long on average."""
+        """Labels: a solution, then completions after each step but the last, half as long on average; an
+        outcome model needs none.
+        """
         section, shape = self.config.model_sections[name], shape_of(self.config, name)
         questions = section.questions or count_rows(section.prompts, f"models.{name}.prompts")
         solutions = questions * section.solutions
         completions = solutions * (self.assumed.steps - 1) * section.completions
+        if section.target == "outcome":
+            completions = 0
         row = self._row(name, shape.trunk_parameters)
         launch = self.launch_of(row)
         new = solutions * (1 - section.held_out)
@@ -134,11 +140,15 @@ class Planner:
         policy, completer = (
             shape_of(self.config, model) for model in (node.policy, node.completer or node.policy)
         )
-        share = launch.gpu_memory / (2 if node.completer else 1)
+        own, training, before = node.completer is not None, dict(row.memory), row.hours
+        share = launch.gpu_memory / 2 if own else LABELLING_SHARE
         limits = (section.precision, section.max_tokens)
         self._sample(row, policy, *limits, solutions * section.max_tokens, share)
-        own = node.completer is not None
         self._sample(row, completer, *limits, completions * section.max_tokens / 2, share, engine=own)
+        note_item(row, "label_batch", (row.hours - before) * section.label_batch / questions)
+        if not own:  # it samples before the model is loaded, and sleeps afterwards
+            row.sampling = {part: row.memory[part] for part in ("cache", "vllm", "other")}
+            row.memory = training | {"vllm": costs.VLLM_OVERHEAD}
         return row
 
     def _rl(self, name: str) -> Forecast:
@@ -199,8 +209,10 @@ class Planner:
     def _evaluate(self, name: str) -> Forecast:
         section, shape = self.config.sections["evaluate"], shape_of(self.config, name)
         names = self.config.models[name].benchmarks
-        row = Forecast(name, "evaluate", shape.parameters, main_memory=costs.PROCESS + 2 * shape.parameters)
-        answers = 0
+        row = Forecast(name, "evaluate", shape.parameters)
+        ranks = self.launch_of(row).ranks
+        row.gpus, row.main_memory = ranks * self.assumed.nodes, ranks * costs.PROCESS + 2 * shape.parameters
+        answers = most = 0
         for benchmark in names if names is not None else self.config.benchmarks:
             node = self.config.benchmarks[benchmark]
             questions = node.limit or known()["questions"].get(benchmark)
@@ -211,11 +223,13 @@ class Planner:
                     row.notes.append(f"{benchmark} not counted: set its limit")
                     continue
             samples = node.samples if node.samples is not None else section.samples
+            most = max(most, min(section.batch, questions) * max(1, samples))
             rounds = {"tool": section.tool_rounds}
             parts = sum(rounds.get(mode.rpartition("_")[2], 1) for mode in self._modes(name, benchmark))
             answers += questions * (1 + samples) * parts
         length = section.max_tokens
         self._sample(row, shape, "bf16", length, answers * length, EVALUATION_SHARE)
+        note_item(row, "evaluate.batch", row.hours * most / max(1, answers))
         return row
 
     def _modes(self, name: str, benchmark: str) -> list[str]:
@@ -300,6 +314,15 @@ class Planner:
             row.notes.append(
                 f"vLLM's {share * gpu.memory / 1e9:.0f} GB hold no sequence: raise launch.gpu_memory"
             )
+
+
+def note_item(row: Forecast, key: str, hours: float) -> None:
+    """Note an item of work of `hours` that takes longer than Slurm's notice of a time limit gives."""
+    if hours * 60 > NOTICE_MINUTES:
+        row.notes.append(
+            f"{key}: a batch takes up to {hours * 60:.0f} minutes, but a time limit is told "
+            f"{NOTICE_MINUTES} minutes before; lower it"
+        )
 
 
 def note_filler(row: Forecast, what: str, batch: int) -> None:

@@ -6,11 +6,11 @@ optionally `completer`; `prompts`, questions with answers. Output: the reward mo
 `replay.jsonl`, `metrics.json`, and `metrics.jsonl` with a line per step.
 """
 
-import hashlib
 import json
-import math
-from collections.abc import Sequence
-from dataclasses import asdict
+from array import array
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,27 +18,29 @@ import pipeline.common.environment  # noqa: F401  # isort: skip  # before torch 
 
 import torch
 import torch.distributed as dist
+from torch.distributed import PrefixStore
+from torch.distributed.distributed_c10d import _get_default_store
+from torch.utils.data import ConcatDataset
 
-from pipeline.common.clock import Clock
-from pipeline.common.ending import interrupted, received
+from pipeline.common.ending import interrupted
+from pipeline.common.folders import wait_for
 from pipeline.common.manifest import write_json
 from pipeline.common.model import context_length, load_tokenizer, weights_in_memory
-from pipeline.common.progress import Progress
-from pipeline.common.rows import saved_batch
+from pipeline.common.queue import Batch, Queue, make_together
 from pipeline.common.stage import Counts, InputError, Stage, run_stage
 from pipeline.common.training import (
     build_engine,
     prepare,
-    rank_device,
     settings_from,
     start_process_group,
     use_threads,
 )
-from pipeline.common.watchdog import WAITING, enter, reached
+from pipeline.common.watchdog import beat, enter
 from pipeline.config.evaluate import BenchmarkNode
-from pipeline.config.reward import RewardSection
+from pipeline.config.reward import LABELLING_SHARE, RewardSection
 from pipeline.evaluate.benchmarks import Item, load
 from pipeline.evaluate.prompts import chat_prompt
+from pipeline.reward.labelled import Solutions, read_labels, replayed, write_solutions
 from pipeline.reward.labels import Labeller, Solution, SolutionSampler
 from pipeline.reward.measure import measure
 from pipeline.reward.model import (
@@ -49,8 +51,10 @@ from pipeline.reward.model import (
     save_reward_model,
     score_places,
 )
-from pipeline.reward.replay import read_labels, replayed
-from pipeline.reward.train import StepExample, make_examples, train
+from pipeline.reward.train import example_of, train
+
+LABELS, REPLAY = "labels.jsonl", "replay.jsonl"
+SCORED_AT_ONCE = 4096  # solutions in memory while the model is measured
 
 
 def load_questions(stage: Stage[RewardSection]) -> list[Item]:
@@ -59,11 +63,12 @@ def load_questions(stage: Stage[RewardSection]) -> list[Item]:
     return load("reward.prompts", BenchmarkNode(source=sources, limit=stage.config.questions), sources)
 
 
-def make_sampler(stage: Stage[RewardSection], model: str, longest: int, engines: int) -> SolutionSampler:
+def make_sampler(stage: Stage[RewardSection], model: str, longest: int, alone: bool) -> SolutionSampler:
     """A sampler whose engine has room for a prompt of `longest` tokens and two solutions.
 
-    Keep it until the process ends, because shutting down vLLM destroys the process group. `engines` samplers
-    share vLLM's GPU memory.
+    Keep it until the process ends, because shutting down vLLM destroys the process group. One that is `alone`
+    takes the GPU, which is empty before training, and sleeps then. Of two engines in a process vLLM lets none
+    sleep: they share `launch.gpu_memory`, beside which the model is trained.
     """
     section = stage.config
     context = min(context_length(model), longest + 2 * section.max_tokens)
@@ -72,80 +77,93 @@ def make_sampler(stage: Stage[RewardSection], model: str, longest: int, engines:
         from pipeline.common.generation import Generator
 
         dtype = "bfloat16" if section.precision == "bf16" else "float32"
-        memory = float(stage.launch.get("gpu_memory", 0.4)) / engines
-        return Generator(model, dtype=dtype, max_model_len=context, seed=section.seed, gpu_memory=memory)
+        share = LABELLING_SHARE if alone else float(stage.launch.get("gpu_memory", 0.4)) / 2
+        limits = {"dtype": dtype, "max_model_len": context, "gpu_memory": share, "sleep": alone}
+        return Generator(model, seed=section.seed, **limits)
 
-    return SolutionSampler(start, load_tokenizer(model), section, context)
+    return SolutionSampler(start, load_tokenizer(model), section, context, stage.counters)
 
 
 def make_labeller(
-    stage: Stage[RewardSection], policy: str, items: Sequence[Item], prompts: Sequence[list[int]]
+    stage: Stage[RewardSection], policy: str, items: Sequence[Item], prompts: Sequence[Sequence[int]]
 ) -> Labeller:
     """A labeller whose steps are completed by the policy, or by the `completer` if one is given."""
     section = stage.config
     if not stage.inputs.get("completer"):
-        sampler = make_sampler(stage, policy, max(map(len, prompts)), engines=1)
+        sampler = make_sampler(stage, policy, max(map(len, prompts)), alone=True)
         own = {item.id: prompt for item, prompt in zip(items, prompts, strict=True)}
         return Labeller(section, sampler, sampler, own)
     completer = stage.source("completer")
-    tokenizer = load_tokenizer(completer)
-    theirs = {item.id: chat_prompt(tokenizer, item, suffix_of(item, section), completer) for item in items}
+    asked = prompts_of(items, load_tokenizer(completer), section, completer)
+    theirs = {item.id: prompt for item, prompt in zip(items, asked, strict=True)}
     return Labeller(
         section,
-        make_sampler(stage, policy, max(map(len, prompts)), engines=2),
-        make_sampler(stage, completer, max(map(len, theirs.values())), engines=2),
+        make_sampler(stage, policy, max(map(len, prompts)), alone=False),
+        make_sampler(stage, completer, max(map(len, asked)), alone=False),
         theirs,
     )
 
 
-def suffix_of(item: Item, section: RewardSection) -> str:
-    """The instruction appended to a question."""
-    return section.suffix.get(item.lang, "")
+def prompts_of(items: Sequence[Item], tokenizer: Any, section: RewardSection, model: str) -> list[array]:
+    """Token ids of the questions, in four bytes each: every rank has all of them."""
+    suffix = section.suffix
+    return [array("i", chat_prompt(tokenizer, item, suffix.get(item.lang, ""), model)) for item in items]
 
 
 def label_all(
-    stage: Stage[RewardSection], labeller: Labeller, items: Sequence[Item], prompts: Sequence[list[int]]
-) -> list[Solution]:
-    """Labelled solutions of all questions; each rank labels a share of the batches and reads the others'."""
+    stage: Stage[RewardSection],
+    queue: Queue,
+    labeller: Labeller,
+    items: Sequence[Item],
+    prompts: Sequence[Sequence[int]],
+) -> Solutions:
+    """Label the solutions of all questions and write them to `labels.jsonl`.
+
+    Ranks share out batches of questions; rank 0 puts the batches together. All ranks call it.
+    """
     section = stage.config
     keys = ("solutions", "completions", "temperature", "top_p", "max_tokens", "split", "precision", "seed")
-    settings = {name: getattr(section, name) for name in keys}
+    decisive = {name: getattr(section, name) for name in (*keys, "target")}
 
-    def batch(part: slice) -> list[dict[str, Any]]:
+    def batch(part: slice) -> Batch:
+        def asked() -> dict[str, Any]:
+            return {
+                "items": [asdict(item) for item in items[part]],
+                "prompts": list(map(list, prompts[part])),
+            }
+
         def make() -> list[dict[str, Any]]:
-            return [asdict(solution) for solution in labeller.label(items[part], prompts[part])]
+            enter("labels")
+            return [vars(solution) for solution in labeller.label(items[part], asked()["prompts"])]
 
-        asked = {"items": [asdict(item) for item in items[part]], "prompts": list(prompts[part])}
-        return saved_batch(stage.work / "labels", f"{part.start:06d}", settings | asked, make)
+        return Batch(stage.work / "labels", f"{part.start:06d}", lambda: decisive | asked(), make)
 
     size = section.label_batch
-    parts = [slice(start, start + size) for start in range(0, len(items), size)]
-    with Progress("label", len(items), unit="question") as bar:
-        for done, part in enumerate(parts[dist.get_rank() :: dist.get_world_size()]):
-            if received():
-                break
-            reached(False, done)
-            enter("labels")
-            batch(part)
-            bar.update(len(items[part]))
-    for name, count in labeller.counters().items():
-        stage.counter(name, count)
-    enter(WAITING)
-    if signal := Clock(rank_device(), math.inf).ask()[1]:  # all ranks wait here for the last one
-        raise interrupted(signal, f"reward {stage.instance}: labelled so far")
-    return [Solution(**row) for part in parts for row in batch(part)]
+    batches = [batch(slice(start, start + size)) for start in range(0, len(items), size)]
+    make_together(queue, f"label {stage.instance}", batches, labeller.start)
+    if queue.signal:
+        raise interrupted(queue.signal, f"reward {stage.instance}: labelled so far")
+    solutions = (Solution(**row) for batch in batches for row in batch.rows())
+    return from_rank_0(queue, lambda: write_solutions(stage.partial / LABELS, solutions))
 
 
-def is_held_out(question: str, share: float) -> bool:
-    """Whether a question is held out: its text alone decides, so that no round trains on it."""
-    digest = hashlib.sha256(f"held-out/{question}".encode()).digest()
-    return int.from_bytes(digest[:4]) < share * 2**32
+def queue_of_group(counters: Counter[str]) -> Queue:
+    """The queue of the ranks of the process group."""
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    store = PrefixStore("labels", _get_default_store()) if ranks > 1 else None
+    return Queue(store, rank, ranks, counters)
 
 
-def write_labels(path: Path, solutions: Sequence[Solution]) -> None:
-    """Write one JSON line per solution."""
-    with path.open("w") as file:
-        file.writelines(json.dumps(asdict(solution), ensure_ascii=False) + "\n" for solution in solutions)
+def from_rank_0(queue: Queue, make: Callable[[], Solutions]) -> Solutions:
+    """What rank 0 makes, on all ranks, which may have to wait for long; they then see its files."""
+    solutions = queue.on_rank_0(make)
+    if queue.ranks > 1:
+        found = [solutions if solutions is None else (solutions.files, solutions.table)]
+        dist.broadcast_object_list(found, 0)
+        solutions = Solutions(*found[0])
+        for file in solutions.files:
+            wait_for(Path(file))
+    return solutions
 
 
 def check_tokenizer(policy: str, parent: str) -> None:
@@ -168,12 +186,14 @@ def check_continues(parent: str, section: RewardSection) -> bool:
     return True
 
 
-def draw_replay(stage: Stage[RewardSection], new: Sequence[Solution]) -> list[Solution]:
-    """Earlier rounds' labels to train on beside `new`, without held-out questions and too long solutions."""
+def draw_replay(stage: Stage[RewardSection], new: Solutions) -> Solutions:
+    """Earlier rounds' labels to train on beside `new`, without held-out questions and too long solutions;
+    written to `replay.jsonl`.
+    """
     section = stage.config
-    pairs = make_examples(read_labels(stage.inputs.get("history", [])), section)
-    history = [solution for solution, _ in pairs if not is_held_out(solution.question, section.held_out)]
-    return replayed(new, history, section.replay, section.seed)
+    history = read_labels(stage.inputs.get("history", []), section.seed)
+    usable = (history.table["length"] <= section.context) & ~history.held_out(section.held_out)
+    return write_solutions(stage.partial / REPLAY, replayed(new, history[usable], section.replay))
 
 
 def run(stage: Stage[RewardSection]) -> Counts:
@@ -184,21 +204,26 @@ def run(stage: Stage[RewardSection]) -> Counts:
     start_process_group()
     check_tokenizer(policy, parent)
     continues = check_continues(parent, section)
-    items, asker = load_questions(stage), load_tokenizer(policy)
-    prompts = [chat_prompt(asker, item, suffix_of(item, section), policy) for item in items]
+    items = load_questions(stage)
+    prompts = prompts_of(items, load_tokenizer(policy), section, policy)
     # The labeller must live until the end of the run (see `make_sampler`).
     labeller = make_labeller(stage, policy, items, prompts)
-    solutions = label_all(stage, labeller, items, prompts)
+    queue = queue_of_group(stage.counters)
+    solutions = label_all(stage, queue, labeller, items, prompts)
+    labeller.release()
 
-    pairs = list(make_examples(solutions, section))
-    held_out = [pair for pair in pairs if is_held_out(pair[0].question, section.held_out)]
-    new = [solution for solution, _ in pairs if not is_held_out(solution.question, section.held_out)]
+    fitting = solutions[solutions.table["length"] <= section.context]
+    apart = fitting.held_out(section.held_out)
+    new, held_out = fitting[~apart], fitting[apart]
     if not new or not held_out:
         raise InputError(
             f"reward {stage.instance}: {len(new)} solutions to train on, {len(held_out)} to measure on, "
-            f"{len(solutions) - len(pairs)} longer than reward.context; raise questions, held_out or context"
+            f"{len(solutions) - len(fitting)} longer than reward.context; raise questions, held_out or "
+            "context"
         )
-    replay = draw_replay(stage, new) if continues else []
+    replay = from_rank_0(queue, lambda: draw_replay(stage, new)) if continues else new[:0]
+    if stage.is_main:
+        (stage.partial / REPLAY).touch()
 
     torch.manual_seed(section.seed)
     model = RewardModel(load_trunk(parent, section.precision))
@@ -206,34 +231,46 @@ def run(stage: Stage[RewardSection]) -> Counts:
         load_head(model, Path(parent))
     prepare(model.trunk, stage.launch)
     engine = build_engine(model, settings_from(section, stage.launch))
-    before = measured(engine, held_out) if continues else {}
-    train(stage, engine, [example for _, example in make_examples([*new, *replay], section)])
-    metrics = measured(engine, held_out) | ({"before": before} if continues else {})
+    before = measured(engine, held_out, section) if continues else {}
+    train(stage, engine, ConcatDataset([new, replay]))
+    metrics = measured(engine, held_out, section) | ({"before": before} if continues else {})
     export(stage, engine, load_tokenizer(parent), metrics)
-    if stage.is_main:
-        write_labels(stage.partial / "labels.jsonl", solutions)
-        write_labels(stage.partial / "replay.jsonl", replay)
     return {
         "questions": len(items),
         "solutions": len(solutions),
-        "too_long": len(solutions) - len(pairs),
-        "steps": sum(len(solution.steps) for solution in solutions),
+        "too_long": len(solutions) - len(fitting),
+        "steps": int(solutions.table["steps"].sum()),
         "training_solutions": len(new) + len(replay),
         "replayed_solutions": len(replay),
         "held_out_solutions": len(held_out),
     }
 
 
-def measured(engine: Any, held_out: Sequence[tuple[Solution, StepExample]]) -> dict[str, Any]:
-    """Measures of the model on held-out solutions; all ranks must call it."""
+def measured(engine: Any, held_out: Solutions, section: RewardSection) -> dict[str, Any]:
+    """Measures of the model on held-out solutions, on rank 0; all ranks must call it and score a share."""
     enter("evaluation")
     engine.module.eval()
-    examples = [example for _, example in held_out]
-    scores = score_places(
-        engine, [example.tokens for example in examples], [example.places for example in examples]
-    )
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    mine, rows = held_out[rank::ranks], []
+    for start in range(0, -(-len(held_out) // ranks), SCORED_AT_ONCE):
+        chosen = list(mine[start : start + SCORED_AT_ONCE])
+        examples = [example_of(solution, section) for solution in chosen]
+        tokens, places = ([getattr(example, name) for example in examples] for name in ("tokens", "places"))
+        scores = score_places(engine, tokens, places, together=ranks > 1)
+        beat()
+        empty = {"prompt": [], "tokens": [], "steps": [], "ends": [], "hard": [], "soft": []}
+        small = [replace(solution, **empty) for solution in chosen]
+        rows += zip(small, [example.targets for example in examples], scores, strict=True)
     engine.module.train()
-    return measure([solution for solution, _ in held_out], [example.targets for example in examples], scores)
+    parts: list[Any] = [None] * ranks
+    if ranks > 1:
+        dist.gather_object(rows, parts if rank == 0 else None)
+    else:
+        parts = [rows]
+    if rank:
+        return {}
+    in_order = [parts[index % ranks][index // ranks] for index in range(len(held_out))]
+    return measure(*zip(*in_order, strict=True))
 
 
 def export(stage: Stage[RewardSection], engine: Any, tokenizer: Any, metrics: dict[str, Any]) -> None:

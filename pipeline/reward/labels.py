@@ -4,7 +4,8 @@ The policy samples solutions. Each prefix that ends with a step is completed N t
 evaluation judges the completions. Hard label: at least one completion is right. Soft label: the share that is
 right. The last step's label is the solution's own verdict. Equal prefixes of one question are completed once.
 Math-Shepherd uses a separate completer; here the policy completes, unless a completer is given. A completer
-with another tokenizer gets the prefix as text.
+with another tokenizer gets the prefix as text. For an outcome model a solution is one step, and nothing is
+completed.
 """
 
 from collections import Counter
@@ -45,17 +46,30 @@ class Solution:
 
 
 class SolutionSampler:
-    """A model that samples; `start` makes its `Generator` when first needed, `context` limits a sequence."""
+    """A model that samples; `start` makes its `Generator` when first needed, `context` limits a sequence.
+
+    What is sampled is added to `counters`.
+    """
 
     def __init__(
-        self, start: Callable[[], Any], tokenizer: Any, section: RewardSection, context: int
+        self,
+        start: Callable[[], Any],
+        tokenizer: Any,
+        section: RewardSection,
+        context: int,
+        counters: Counter[str] | None = None,
     ) -> None:
         self.start, self.tokenizer, self.section, self.context = start, tokenizer, section, context
-        self.counters: Counter[str] = Counter()
+        self.counters = Counter() if counters is None else counters
 
     @cached_property
     def engine(self) -> Any:
         return self.start()
+
+    def release(self) -> None:
+        """Free the GPU's memory for good, where vLLM can."""
+        if "engine" in self.__dict__:
+            self.engine.sleep(level=2)
 
     def text(self, tokens: Sequence[int]) -> str:
         return self.tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False)
@@ -95,11 +109,14 @@ class Labeller:
         self.completer_prompts = completer_prompts
         self.same_tokens = completer.tokenizer.get_vocab() == policy.tokenizer.get_vocab()
 
-    def counters(self) -> Counter[str]:
-        """What the engines sampled, by kind."""
-        if self.completer is self.policy:
-            return self.policy.counters
-        return self.policy.counters + self.completer.counters
+    def start(self) -> None:
+        """Start the engines. vLLM makes groups of all ranks then, so every rank calls it or none."""
+        _ = self.policy.engine, self.completer.engine
+
+    def release(self) -> None:
+        """Free the GPU's memory for good, where vLLM can."""
+        self.policy.release()
+        self.completer.release()
 
     def label(self, items: Sequence[Item], prompts: Sequence[list[int]]) -> list[Solution]:
         """Labelled solutions of all items; equal ones appear once, those without text not at all."""
@@ -108,10 +125,7 @@ class Labeller:
         sampled = Counter(
             (index, self._without_special(tokens)) for index, row in enumerate(drawn) for tokens in row
         )
-        steps = {
-            solution: locate_steps(self.policy.tokenizer, solution[1], self.section.split)
-            for solution in sampled
-        }
+        steps = {solution: self._steps(solution[1]) for solution in sampled}
         prefixes = list(
             dict.fromkeys(
                 (index, tokens[: end + 1])
@@ -144,12 +158,21 @@ class Labeller:
             )
         return labelled
 
+    def _steps(self, tokens: Sequence[int]) -> list[tuple[str, int]]:
+        """(text, index of its last token) of the steps to label: for an outcome model the whole solution."""
+        steps = locate_steps(self.policy.tokenizer, tokens, self.section.split)
+        if self.section.target == "outcome" and steps:
+            return [("".join(text for text, _ in steps), steps[-1][1])]
+        return steps
+
     def _without_special(self, tokens: Sequence[int]) -> tuple[int, ...]:
         special = set(self.policy.tokenizer.all_special_ids)
         return tuple(token for token in tokens if token not in special)
 
     def _potentials(self, items: Sequence[Item], prefixes: Sequence[Prefix]) -> dict[Prefix, float]:
         """For each prefix the share of its completions that reach the reference; 0 if it leaves no room."""
+        if not prefixes:
+            return {}
         shown = [list(tokens) for _, tokens in prefixes]
         if not self.same_tokens:
             shown = encode(self.completer.tokenizer, [self.policy.text(tokens) for _, tokens in prefixes])

@@ -1,6 +1,6 @@
 """Training a reward model: labelled solutions in packed rows, binary cross-entropy at step ends."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,17 +28,13 @@ class StepExample:
     targets: list[float]
 
 
-def make_examples(
-    solutions: Sequence[Solution], section: RewardSection
-) -> Iterator[tuple[Solution, StepExample]]:
-    """Each solution with its example; those longer than the context are left out."""
+def example_of(solution: Solution, section: RewardSection) -> StepExample:
+    """What a solution is trained on."""
     steps = slice(-1, None) if section.target == "outcome" else slice(None)
-    for solution in solutions:
-        tokens = [*solution.prompt, *solution.tokens]
-        if len(tokens) <= section.context:
-            targets = solution.hard if section.labels == "hard" else solution.soft
-            places = [len(solution.prompt) + end for end in solution.ends]
-            yield solution, StepExample(tokens, places[steps], [float(value) for value in targets[steps]])
+    targets = solution.hard if section.labels == "hard" else solution.soft
+    places = [len(solution.prompt) + end for end in solution.ends]
+    tokens = [*solution.prompt, *solution.tokens]
+    return StepExample(tokens, places[steps], [float(value) for value in targets[steps]])
 
 
 def step_batches(count: int, section: RewardSection) -> list[list[int]]:
@@ -66,16 +62,18 @@ def micro_batches(
     return found
 
 
-def train(stage: Stage[RewardSection], engine: Any, examples: Sequence[StepExample]) -> None:
+def train(stage: Stage[RewardSection], engine: Any, solutions: Sequence[Solution]) -> None:
     """Train an engine around a `RewardModel` to the end; raises InputError if the loss stops being finite.
+
+    A step asks for its solutions one by one, so they need not be in memory.
 
     The loss is the binary cross-entropy, mean over all steps of all solutions of the batch.
     """
     section, rows_at_once = stage.config, int(stage.launch.get("micro_batch", 8))
-    batches = step_batches(len(examples), section)
+    batches = step_batches(len(solutions), section)
 
     def make_step(number: int) -> loop.Step[StepBatch]:
-        chosen = [examples[index] for index in batches[number]]
+        chosen = [example_of(solutions[index], section) for index in batches[number]]
         total = sum(len(example.targets) for example in chosen)
 
         def loss_of(part: StepBatch) -> Tensor:

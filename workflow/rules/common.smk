@@ -102,12 +102,12 @@ def needs(pattern):
 
 def ranks_of(stage, launch):
     """Processes of a program of the stage on one machine."""
-    return launch.ranks if stage.makes != "nothing" else 1
+    return launch.ranks if stage.section.has_ranks() else 1
 
 
 def threads_of(stage, pattern):
     """Threads function: cores of the instance's program on one machine."""
-    parallel = stage.makes != "nothing" or stage.name in ("tokens", "evaluate")
+    parallel = stage.section.has_ranks() or stage.name == "tokens"
 
     def threads(wildcards):
         launch = GRAPH.nodes[pattern.format(**wildcards)].launch
