@@ -62,8 +62,9 @@ class Queue:
         self, wanted: Callable[[], Sequence[int]], prepare: Callable[[], object] | None = None
     ) -> Iterator[int]:
         """Yield the numbers of items that this rank is to make, of those that rank 0 says are `wanted`, until
-        all are made. If there are any, all ranks call `prepare` first, even those that will get none. Ends earlier, on all ranks, when one got a signal that asks the program to end;
-        `signal` is then its number. An item counts as made when the next is asked for.
+        all are made. If there are any, all ranks call `prepare` first, even those that will get none. Ends
+        earlier, on all ranks, when one got a signal that asks the program to end; `signal` is then its
+        number. An item counts as made when the next is asked for.
         """
         if self.store is None:
             items = wanted()
