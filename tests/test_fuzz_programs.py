@@ -142,7 +142,7 @@ def test_selection_from_damaged_results(tmp_path: Path, capfd: pytest.CaptureFix
 def unwatched(monkeypatch: pytest.MonkeyPatch) -> None:
     """Trainings in this process: no signal handlers, and no watchdog that would end it."""
     monkeypatch.setattr("pipeline.common.stage.catch_signals", lambda: None)
-    monkeypatch.setattr("pipeline.common.stage.watchdog.watch", lambda minutes: None)
+    monkeypatch.setattr("pipeline.common.stage.watchdog.watch", lambda *_: None)
 
 
 def up_to_the_first_step(stage: Any, model: Any, tokenizer: Any, plan: Any) -> dict[str, int]:

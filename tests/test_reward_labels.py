@@ -210,7 +210,9 @@ def test_the_memory_of_labels_does_not_grow_with_their_number(tmp_path):
         ]
 
     def use() -> None:
-        solutions = label_all(stage, Queue(), SimpleNamespace(label=label), items, prompts)
+        solutions = label_all(
+            stage, Queue(), SimpleNamespace(start=lambda: None, label=label), items, prompts
+        )
         assert len(solutions) == 20_000 and solutions.table.nbytes == 40 * 20_000
         tokens = [len(example_of(solution, section).tokens) for solution in solutions]
         assert set(tokens) == {70} == set(solutions.table["length"].tolist())

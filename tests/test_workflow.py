@@ -230,7 +230,7 @@ def test_snakemake_finds_nothing_to_complain_about() -> None:
 
 
 def test_each_stage_is_a_target(finished: Checkout) -> None:
-    stages = [name for name in NAMES if name != "miniweb"]
+    stages = [name for name in NAMES if name not in ("miniweb", "problems")]  # each a rule of one job
     assert planned(finished, None, *stages) == set()
 
 

@@ -7,6 +7,7 @@ current.
 import re
 from collections.abc import Iterable
 from glob import glob
+from os.path import isdir  # False for a name too long for a file, where Path raises
 from pathlib import Path
 from typing import Any
 
@@ -284,7 +285,7 @@ class Graph(CrawlInstances):
 
     def _init(self, name: str) -> str:
         init = str(self.config.models[name].init)
-        if Path(init).is_dir() or self._expected(init, f"models.{name}.init"):
+        if isdir(init) or self._expected(init, f"models.{name}.init"):
             return init
         if not HUB_ID.fullmatch(init):
             raise ConfigError(f"config key models.{name}.init: {init}: no such folder, and not a hub id")

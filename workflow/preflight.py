@@ -134,7 +134,7 @@ def _unreachable(nodes: list[Instance], machine: Machine) -> Iterator[str]:
             readers.setdefault(source, []).append(node.name)
     for source, names in readers.items():
         data = source.startswith(HUB)
-        if not data and isinstance(try_to_load_from_cache(source, "config.json"), str):
+        if _data_is_here(source) if data else isinstance(try_to_load_from_cache(source, "config.json"), str):
             continue
         if machine.hub is None:
             return
@@ -147,6 +147,18 @@ def _of_hub(key: str, source: str) -> bool:
     """Whether an input is a data set or a model of the hub."""
     model = key in MODELS and HUB_ID.fullmatch(source) and not Path(source).is_dir()
     return source.startswith(HUB) or bool(model)
+
+
+def _data_is_here(source: str) -> bool:
+    """Whether a data set of the hub lies in a folder of its name or in the cache of `datasets` or the hub."""
+    from datasets.config import HF_DATASETS_CACHE  # a second to import, and most sources are files
+
+    owner, name = source.removeprefix(HUB).partition(":")[0].split("/")[:2]
+    caches = (
+        HF_DATASETS_CACHE / f"{owner}___{name}",
+        Path(constants.HF_HUB_CACHE) / f"datasets--{owner}--{name}",
+    )
+    return any(map(Path.is_dir, (Path(owner, name), *caches)))
 
 
 def _trained(graph: Graph, node: Instance) -> tuple[int, str] | None:
