@@ -153,7 +153,8 @@ def _data_is_here(source: str) -> bool:
     """Whether a data set of the hub lies in a folder of its name or in the cache of `datasets` or the hub."""
     from datasets.config import HF_DATASETS_CACHE  # a second to import, and most sources are files
 
-    owner, name = source.removeprefix(HUB).partition(":")[0].split("/")[:2]
+    owner, _, rest = source.removeprefix(HUB).partition(":")[0].partition("/")
+    name = rest.partition("/")[0]
     caches = (
         HF_DATASETS_CACHE / f"{owner}___{name}",
         Path(constants.HF_HUB_CACHE) / f"datasets--{owner}--{name}",
