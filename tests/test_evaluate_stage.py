@@ -1,10 +1,9 @@
-"""Benchmarks, prompts, the grade and score programs, and the stage with vLLM on a tiny model."""
+"""Benchmarks, the grade and score programs, and the stage with vLLM on a tiny model."""
 
 import json
 import socket
 import subprocess
 import sys
-from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -15,16 +14,13 @@ from tiny_model import save_tiny_model
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from warm import Program
 
-from pipeline.common.chat import encode_chat
 from pipeline.common.manifest import ROOT
 from pipeline.common.stage import InputError
 from pipeline.config.evaluate import BenchmarkNode
 from pipeline.config.root import Config, ConfigError
 from pipeline.evaluate import grade, score
-from pipeline.evaluate.benchmarks import Item, load, renamed
-from pipeline.evaluate.programs import last_output, pal_program, printed, shown, tool_program
-from pipeline.evaluate.prompts import Layout, chat_prompt, choose_exemplars, few_shot_text, read_layout
-from pipeline.sandbox.pool import Outcome, Sandbox
+from pipeline.evaluate.benchmarks import load, renamed
+from pipeline.evaluate.prompts import read_layout
 from workflow.graph import Graph
 
 
@@ -82,85 +78,6 @@ def test_gsm8k_as_published_and_columns_of_other_names_are_understood(tmp_path):
     assert (item.solution, item.answer) == ("48/2=24.", "1,024")
     row = renamed({"problem": "1+1?", "answer": "2"}, {"question": "problem"})
     assert row == {"question": "1+1?", "answer": "2"}
-
-
-def test_few_shot_prompt_states_each_exemplars_answer_and_ends_at_the_question():
-    layout = Layout(
-        question="Q: {question}\nA:", solution=" {solution}", answer=" The answer is {answer}.", gap="\n\n"
-    )
-    pool = [Item(str(n), f"q{n}", str(n), solution=f"s{n}") for n in range(4)]
-    exemplars = choose_exemplars(layout, pool, 2, "bench")
-    text = few_shot_text(layout, exemplars, Item("x", "last", "1", choices={"A": "1", "B": "2"}))
-    assert (
-        text == "Q: q0\nA: s0 The answer is 0.\n\nQ: q2\nA: s2 The answer is 2.\n\nQ: last\n(A) 1 (B) 2\nA:"
-    )
-    with pytest.raises(InputError, match="5 shots wanted, 4 exemplars"):
-        choose_exemplars(layout, pool, 5, "bench")
-
-
-def test_special_tokens_in_a_question_are_text_to_chat_prompts_as_to_fine_tuning(tmp_path):
-    save_tiny_model(tmp_path, seed=0)
-    tokenizer = AutoTokenizer.from_pretrained(tmp_path)
-    question = f"What does {tokenizer.eos_token} in {tokenizer.bos_token} mean?"
-    expected, _ = encode_chat(tokenizer, [{"role": "user", "content": f"{question}\nBox it."}])
-    tokens = chat_prompt(tokenizer, Item("a", question, "2"), "Box it.", "tiny")
-    assert tokens == expected and tokens.count(tokenizer.eos_token_id) == 0
-    assert tokens.count(tokenizer.bos_token_id) == 1
-    plain = chat_prompt(tokenizer, Item("a", "What is 1+1?", "2"), "Box it.", "tiny")
-    assert plain == encode_chat(tokenizer, [{"role": "user", "content": "What is 1+1?\nBox it."}])[0]
-
-
-# SHA-256 of the prompts that the code of deepseek-ai/DeepSeek-Math makes of these questions.
-OFFICIAL = {
-    "cmath": "b77e2a0562e1ff933adb8590798e303e53c34d41f411de0201046cf6cc4e19c0",
-    "gaokao_mathcloze": "3bc5d515f5bc8649fe8363b0457eff0c64c82bcecffd97c4bd1175dc2a6e1bd7",
-    "gaokao_mathqa": "6d6c6fdad47859a4a6ea30958ed94a082ec0933e52d8961731212651cceb2859",
-    "gsm8k": "9dbcc3e43458a217b730acb5cfb9f342b99e90d277d2fb94a25937beb6964aae",
-    "math": "b6c88ba5b8c393f5b13ab982cb269210ae37958c7fa2b51df706171b199c04e0",
-    "mmlu_stem": "e9e22e7baffa6c4df5884a3e8e42f1e887ea0718a0b5e6ea5bdd74a6339b8a66",
-    "ocw": "d29b8830bdc4fb01af5a983b8d9540354de52d8ca9d7329b895c3ba757feba81",
-    "pal-gsm8k": "b6cb1e72e4eab5239d88761aa300e7e314cdb0ab338011efb939a8e62d1d11f4",
-    "pal-math": "24659cbb8496210553f1340d661933b070b525c0f32b5301fc81663da51410f9",
-    "sat": "433a728f575fd72019827889e52d209cb971d66442f8d93d7c90f499f2e4ee1d",
-}
-FOUR = {"A": "$1$", "B": " two", "C": "3", "D": "4 "}
-ASKED = {
-    "gsm8k": Item("1", "Two and two?", "4"),
-    "math": Item("1", r"Find $\frac{1}{2}$ of \{4\}.", "2"),
-    "ocw": Item("1", " A star $x$? ", "2"),
-    "cmath": Item("1", " 三加二是多少？", "5"),
-    "gaokao_mathcloze": Item("1", r" 已知 $x=(\quad)$ ", "5"),
-    "pal-gsm8k": Item("1", "Two and two?", "4"),
-    "pal-math": Item("1", r"Find $\frac{1}{2}$ of \{4\}.", "2"),
-    "sat": Item("1", " Which? ", "A", choices=FOUR),
-    "mmlu_stem": Item("1", " Which? ", "A", choices=FOUR),
-    "gaokao_mathqa": Item("1", " Which?\\\\", "A", choices=FOUR | {"B": "two"}),
-}
-
-
-@pytest.mark.parametrize("name", sorted(OFFICIAL))
-def test_official_prompts_are_the_papers_byte_for_byte(name):
-    layout = read_layout(ROOT / f"configs/prompts/official/{name}.yaml")
-    assert choose_exemplars(layout, [], 8, "x") == []
-    text = few_shot_text(layout, [], ASKED[name])
-    assert sha256(text.encode()).hexdigest() == OFFICIAL[name]
-
-
-def test_a_program_in_two_plain_fences_runs_with_its_imports():
-    program, imports = "answer = sqrt(16)", "from math import sqrt"
-    answer = f"```\n{program}\n```\nThe imports required for this program are\n```\n{imports}\n```"
-    scope = {}
-    exec(pal_program(f"\n{answer}\nI hope my solution is correct.").replace("print(answer)", ""), scope)
-    assert scope["answer"] == 4
-
-
-def test_chat_prompt_is_the_papers_format(tmp_path):
-    tokenizer = AutoTokenizer.from_pretrained(save_tiny_model(tmp_path, seed=0))
-    tokens = chat_prompt(tokenizer, Item("a", "What is 1+1?", "2"), "Box it.", "tiny")
-    assert tokenizer.decode(tokens).replace(" ", "") == "<s>User:Whatis1+1?\nBoxit.\n\nAssistant:"
-    tokenizer.chat_template = None
-    with pytest.raises(InputError, match="tiny: its tokenizer has no chat template"):
-        chat_prompt(tokenizer, Item("a", "?", "2"), "", "tiny")
 
 
 def test_the_grade_program_answers_every_pair_in_order(tmp_path):
@@ -250,37 +167,6 @@ def test_choices_may_be_a_list_with_the_answers_place(tmp_path):
     path = write_lines(tmp_path / "bench.jsonl", rows)
     (item,) = load("bench", BenchmarkNode(source=str(path)), [str(path)])
     assert (item.choices, item.answer) == ({"A": "1", "B": "2"}, "B")
-
-
-@pytest.mark.parametrize(
-    ("text", "program"),
-    [
-        ("def solution():\n    return 3\n", "def solution():\n    return 3\n\nprint(solution())"),
-        ("Sure.\n```python\nans = 1 + 1\n```\nDone.", "ans = 1 + 1\nprint(ans)"),
-        ("```python\nprint(4)\n```", "print(4)"),
-        ("for n in range(3):\n    ans = n", "for n in range(3):\n    ans = n\nprint(ans)"),
-        ("x = 1\n```\n\nQ: more", "x = 1\n"),
-        ("```", None),
-    ],
-)
-def test_a_pal_program_prints_its_answer(text, program):
-    assert pal_program(text) == program
-
-
-def test_a_tool_program_repeats_earlier_blocks_without_their_prints():
-    first = "So\n```python\nx = 1\nprint(x)\n```\n"
-    assert tool_program(first) == "x = 1\nprint(x)"
-    second = f"{first}```output\n1\n```\nand\n```python\nprint(x + 1)\n```"
-    assert tool_program(second) == "x = 1\nprint(x + 1)"
-    assert tool_program(f"{second}\n```output\n2\n```\n") is None
-    assert tool_program("no program") is None
-    assert last_output(f"{second}\n```output\n2\n```\n") == "2"
-
-
-def test_long_results_lose_their_middle_and_errors_show_their_last_line():
-    assert shown(Outcome("ok", "a" * 60 + "b" * 60, ""), 100) == "a" * 50 + "..." + "b" * 50
-    assert shown(Outcome("error", "", "Traceback\nNameError: x\n"), 100) == "Runtime errors: NameError: x"
-    assert shown(Outcome("timeout", "", ""), 100) == "Runtime errors: timeout"
 
 
 def stage_words(folder: Path, config: dict, weak: bool) -> list[object]:
@@ -416,15 +302,3 @@ def test_a_model_may_be_asked_in_its_own_modes_everywhere_or_by_benchmark():
     models["one"]["modes"] = {"nothing": ["few_shot_pal"]}
     with pytest.raises(ConfigError, match="no benchmark 'nothing'"):
         Config(values)
-
-
-@pytest.mark.parametrize("name", ["pal-gsm8k", "pal-math"])
-def test_every_exemplar_program_runs_and_states_an_answer(name):
-    layout = read_layout(ROOT / f"configs/prompts/{name}.yaml")
-    text = few_shot_text(
-        layout, choose_exemplars(layout, [], len(layout.exemplars), name), Item("x", "?", "1")
-    )
-    assert text.count("\n```\n") == len(layout.exemplars) and text.endswith("```python\n")
-    with Sandbox(1, weak=WEAK) as sandbox:
-        outcomes = sandbox.run([pal_program(row.solution) for row in layout.exemplars], 20.0)
-    assert all(printed(outcome) for outcome in outcomes)

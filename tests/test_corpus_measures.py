@@ -1,0 +1,90 @@
+"""What the corpus loop decides by: the cut, folds by host, precision and recall, presets."""
+
+import numpy as np
+
+from pipeline.config.corpus import CorpusSection
+from pipeline.corpus.classifier import NAMES, PAPER, scaled, settings
+from pipeline.corpus.cut import at_precision
+from pipeline.corpus.examples import LabelledPage
+from pipeline.corpus.held_out import divide
+from pipeline.corpus.measures import measures, precision_recall
+from pipeline.corpus.normalise import normalise
+
+
+def test_the_cut_by_precision_keeps_about_the_precision_asked_for() -> None:
+    rng = np.random.default_rng(0)
+    math, other, held_out = rng.normal(3, 1, 3000), rng.normal(0, 1, 7000), rng.normal(0, 1, 5000)
+    scores, is_math = np.concatenate([math, other]), np.repeat([True, False], [3000, 7000])
+    order = np.argsort(-scores)
+    for target in (0.8, 0.9, 0.98):
+        size = at_precision([scores[order][:4000], scores[order][4000:]], held_out, target)
+        kept = is_math[order][:size]
+        assert target - 0.02 < kept.mean() < target + 0.02
+    assert at_precision([scores], scores, 0.9) == 0  # negatives like the pool: nothing can be trusted
+
+
+def test_the_cut_by_precision_ends_whatever_the_scores_are() -> None:
+    rng = np.random.default_rng(1)
+    for _ in range(300):  # about one in a hundred has no cut that stays where it is
+        math, other = rng.normal(2, 1, rng.integers(1, 800)), rng.normal(0, 1, rng.integers(0, 2000))
+        held_out = np.round(rng.normal(0, 1, rng.integers(1, 300)), 1)
+        scores = np.sort(np.round(np.concatenate([math, other]), 1))[::-1]
+        assert 0 <= at_precision([scores], held_out, rng.choice([0.5, 0.8, 0.9, 0.95])) <= len(scores)
+
+
+def test_no_host_stands_on_both_sides_of_a_fold_unless_a_class_has_too_few() -> None:
+    def example(host: int, page: int, math: bool) -> LabelledPage:
+        return LabelledPage(f"https://{host}.example/{page}", f"{host}.example", "", math)
+
+    many = [example(host, page, host % 2 == 0) for host in range(12) for page in range(host + 1)]
+    folds = divide(many, 3)
+    assert folds.math_by_host and folds.other_by_host
+    pairs = {(page.host, fold) for page, fold in zip(many, folds.of, strict=True)}
+    assert len(pairs) == 12
+    narrow = [example(0, page, True) for page in range(9)] + [page for page in many if not page.math]
+    folds = divide(narrow, 3)
+    assert not folds.math_by_host and folds.other_by_host
+    assert [folds.of[:9].count(fold) for fold in range(3)] == [3, 3, 3]
+    assert not divide([*narrow, example(20, 0, True)], 3).math_by_host  # one page teaches a fold nothing
+
+
+def test_precision_and_recall_follow_the_ranking() -> None:
+    precision, recall = precision_recall([True, False, True], [3.0, 2.0, 1.0])
+    assert precision.tolist() == [1.0, 0.5, 2 / 3] and recall.tolist() == [0.5, 0.5, 1.0]
+
+
+def test_measures_tell_calibration_and_what_each_source_loses() -> None:
+    def page(host: str, language: str, text: str, math: bool) -> LabelledPage:
+        return LabelledPage(f"https://{host}/{text}", host, text, math, language)
+
+    pages = [
+        page("a.example", "en", "\\frac x", True),
+        page("a.example", "en", "lemma", True),
+        page("b.example", "zh", "定 理", True),
+        page("b.example", "zh", "\\frac y", True),
+        page("c.example", "en", "goal", False),
+        page("c.example", "en", normalise("match();"), False),
+    ]
+    found = measures(pages, [4.0, 3.0, 2.0, -1.0, 0.5, -3.0])
+    assert found["pages"] == 6 and found["math_pages"] == 4 and found["threshold"] == 2.0
+    assert found["recall"] == found["recall_at_precision_0.9"] == 0.75 and found["precision"] == 1.0
+    recall = {(row["kind"], row["source"]): row["recall"] for row in found["sources"]}
+    assert recall["language", "en"] == 1.0 and recall["language", "zh"] == 0.5
+    assert recall["host", "c.example"] is None and recall["markup", "TeX"] == 0.5
+    assert sum(row["other"] for row in found["sources"] if row["source"] == "TeX") == 0  # code is none
+    assert [size for _, _, size in found["calibration"]] == [1, 1, 1, 1, 2]
+    moved = measures(pages, [4.0, 3.0, 2.0, -1.0, 0.5, -3.0], threshold=0.0)
+    false = {row["source"]: row["false_positive_rate"] for row in moved["sources"] if row["kind"] == "host"}
+    assert false["c.example"] == 0.5 and moved["precision"] == 0.75
+    sure = measures([page("a.example", "en", "x", math) for math in (True,) * 3 + (False,)], [np.log(3)] * 4)
+    assert sure["calibration_error"] == 0.0  # probability 3/4, and three of four are mathematical
+
+
+def test_presets_scale_with_the_pages_up_to_the_papers_and_explicit_keys_win() -> None:
+    auto = CorpusSection.model_validate(dict.fromkeys(NAMES, "auto"))
+    ladder = [scaled(auto, pages) for pages in (100, 10_000, 100_000, 1_000_000)]
+    assert settings(ladder[-1]) == settings(CorpusSection()) == dict(zip(NAMES, PAPER, strict=True))
+    assert [section.dimension for section in ladder] == sorted(section.dimension for section in ladder)
+    assert [section.epochs for section in ladder] == sorted((s.epochs for s in ladder), reverse=True)
+    assert scaled(CorpusSection(dimension="auto", epochs=7), 100).epochs == 7
+    assert scaled(CorpusSection(), 100) == CorpusSection()

@@ -1,0 +1,107 @@
+"""The loss and its gradients: attention within documents, chunks of logits, precision."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+from tiny_model import save_tiny_model
+
+from pipeline.common import linear_loss
+from pipeline.common.model import IGNORE, TokenLogprobs, load_model
+from pipeline.common.stage import InputError
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.mark.parametrize("family", ["Qwen2Config", "Qwen3Config", "MistralConfig"])
+def test_no_attention_across_documents_in_other_families_and_with_grouped_heads(family):
+    config = getattr(transformers, family)(
+        vocab_size=100,
+        hidden_size=64,
+        intermediate_size=96,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=16,
+    )
+    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").float()
+    tokens_BT = torch.randint(0, 100, (2, 30))
+    positions_BT = torch.cat([torch.arange(13), torch.arange(17)]).expand(2, -1)
+    targets_BT = tokens_BT.roll(-1, 1)
+    parts = [model(part, use_cache=False).logits for part in tokens_BT.split([13, 17], 1)]
+    expected = torch.cat(parts, 1).log_softmax(-1).gather(-1, targets_BT[..., None]).squeeze(-1)
+    torch.testing.assert_close(TokenLogprobs(model)(tokens_BT, positions_BT, targets_BT), expected)
+    config.sliding_window = 16
+    if family == "MistralConfig":
+        with pytest.raises(RuntimeError, match="sees 16 tokens back; rows have 30"):
+            TokenLogprobs(model)(tokens_BT, positions_BT, targets_BT)
+    config.logit_scale = 0.5
+    with pytest.raises(InputError, match="logits changed by logit_scale"):
+        TokenLogprobs(model)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_the_fused_loss_is_the_weighted_sum_of_logprobs(tied, tmp_path, monkeypatch):
+    tied_model = load_model(save_tiny_model(tmp_path / "model", seed=2, tied=tied, spread=0.1)).double()
+    scored, generator = TokenLogprobs(tied_model), torch.Generator().manual_seed(0)
+    tokens_BT, targets_BT = torch.randint(4, 90, (2, 2, 33), generator=generator)
+    targets_BT[0, 5:9] = IGNORE
+    positions_BT, weights_BT = torch.arange(33).expand(2, 33), torch.rand(2, 33, generator=generator)
+    monkeypatch.setitem(linear_loss.CHUNK_ELEMENTS, "cpu", 5 * tied_model.config.vocab_size)
+
+    def gradients(loss: torch.Tensor) -> list[torch.Tensor]:
+        tied_model.zero_grad()
+        loss.backward()
+        return [parameter.grad.clone() for parameter in tied_model.parameters()]
+
+    expected_BT = scored(tokens_BT, positions_BT, targets_BT)
+    expected = gradients(-3 * (weights_BT * expected_BT).sum())
+    loss, logprobs_BT = scored(tokens_BT, positions_BT, targets_BT, weights_BT=weights_BT)
+    torch.testing.assert_close(logprobs_BT, expected_BT.detach())
+    torch.testing.assert_close(loss, -(weights_BT * expected_BT).sum().detach())
+    torch.testing.assert_close(gradients(3 * loss), expected, rtol=0, atol=1e-5)
+    with torch.no_grad():
+        assert scored(tokens_BT, positions_BT, targets_BT, weights_BT=weights_BT)[0] == loss
+
+
+def test_bf16_weights_get_the_gradients_of_fp32_ones_but_for_rounding(tmp_path):
+    folder = save_tiny_model(tmp_path / "model", seed=2, tied=False, spread=0.1)
+    tokens_BT = torch.randint(4, 90, (2, 33), generator=torch.Generator().manual_seed(0))
+    positions_BT, weights_BT = torch.arange(33).expand(2, 33), torch.full((2, 33), 1 / 66)
+    found = {}
+    for precision, mixed in (("fp32", False), ("fp32", True), ("bf16", False)):
+        scored = TokenLogprobs(load_model(folder, precision), mixed)
+        scored(tokens_BT, positions_BT, tokens_BT.roll(-1, 1), weights_BT=weights_BT)[0].backward()
+        found[precision, mixed] = torch.cat([p.grad.flatten().float() for p in scored.parameters()])
+    exact = found.pop(("fp32", False))
+    for gradient in found.values():
+        assert torch.nn.functional.cosine_similarity(gradient, exact, dim=0) > 0.999
+        assert abs(gradient.norm() / exact.norm() - 1) < 0.01
+
+
+NORMS = """
+import torch
+from pipeline.common.training import EngineSettings, build_engine, start_process_group, update
+
+start_process_group()
+for stage in (1, 2, 3):
+    weights = torch.nn.Linear(8, 8, bias=False, dtype=torch.bfloat16)
+    settings = EngineSettings(1e-3, precision="bf16", zero_stage=stage, gradient_clipping=1e9)
+    engine = build_engine(weights, settings)
+    ones = torch.ones(1, 8, dtype=torch.bfloat16)
+    _, norm = update(engine, [ones] * 600, lambda ones: engine(ones).float().sum() / 512, 1e-3)
+    print("norm", norm)
+"""
+
+
+def test_many_micro_batches_of_bf16_weights_are_summed_in_fp32() -> None:
+    """In bf16 a sum of equal terms stops growing at 256 of them. Engines stay in their process, so they get
+    one of their own.
+    """
+    done = subprocess.run([sys.executable, "-c", NORMS], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    norms = [float(line.split()[1]) for line in done.stdout.splitlines() if line.startswith("norm")]
+    assert norms == [pytest.approx(8 * 600 / 512, rel=1e-4)] * 3  # of 64 equal gradients
