@@ -108,10 +108,13 @@ def distance(checkout: Checkout, other: Checkout, name: str, start: str | None =
     """The length of the difference of two models' weights, as a share of what training has changed since
     `start`, or of the weights.
     """
-    one, two = weights(checkout, name), weights(other, name)
-    before = weights(other, start) if start else {key: torch.zeros(()) for key in two}
-    apart = sum((one[key] - two[key]).double().square().sum() for key in two)
-    change = sum((two[key] - before[key]).double().square().sum() for key in two)
+
+    def trunk(of: Checkout, name: str) -> dict[str, torch.Tensor]:  # a reward model has no more of its parent
+        return {key.removeprefix("model."): value.double() for key, value in weights(of, name).items()}
+
+    one, two, before = trunk(checkout, name), trunk(other, name), trunk(other, start) if start else {}
+    apart = sum((one[key] - two[key]).square().sum() for key in two)
+    change = sum((two[key] - before[key] if start else two[key]).square().sum() for key in two)
     return (apart / change).sqrt().item()
 
 
