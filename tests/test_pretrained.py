@@ -18,6 +18,7 @@ import torch
 from programs import ROOT, finished, start
 from test_single_gpu import save_model as save_qwen2_model
 from test_tokenizers import TEXTS, save_deepseek_tokenizer
+from tiny_model import CHAT_TEMPLATE, tiny_llama
 
 from pipeline.common.model import load_tokenizer, probe_ids
 from pipeline.common.overlays import read_config
@@ -54,30 +55,15 @@ REWARD = "def length(item, text):\n    return len(text) / 100\n"  # differs amon
 
 def save_llama_model(folder: Path) -> None:
     """A tiny Llama model with DeepSeek's kind of tokenizer and a chat template of two special tokens."""
-    from transformers import LlamaConfig, LlamaForCausalLM
+    from transformers import LlamaForCausalLM
 
     save_deepseek_tokenizer(folder)
     tokenizer = load_tokenizer(folder)
-    tokenizer.chat_template = (
-        "{{ bos_token }}{% for message in messages %}{% if message['role'] == 'user' %}"
-        "{{ 'User: ' + message['content'] + '\n\n' }}{% else %}"
-        "{{ 'Assistant: ' + message['content'] + eos_token }}{% endif %}{% endfor %}"
-        "{% if add_generation_prompt %}{{ 'Assistant:' }}{% endif %}"
-    )
+    tokenizer.chat_template = CHAT_TEMPLATE
     tokenizer.save_pretrained(folder)
     torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=64,
-        intermediate_size=128,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=2,
-        max_position_embeddings=512,
-        initializer_range=0.2,
-        bos_token_id=tokenizer.bos_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-    )
+    ends = {"bos_token_id": tokenizer.bos_token_id, "eos_token_id": tokenizer.eos_token_id}
+    config = tiny_llama(len(tokenizer), initializer_range=0.2, **ends)
     LlamaForCausalLM(config).save_pretrained(folder)
 
 

@@ -157,8 +157,9 @@ def test_a_run_killed_while_labelling_and_training_ends_with_the_same_labels_and
 
 def test_ranks_zero_stage_micro_batch_and_recomputation_do_not_change_the_trajectory(folder):
     """One batch of labels is sampled again, by one rank; vLLM makes groups of both when it starts."""
-    shutil.copytree(*(folder / run / "work" / "labels" for run in ("first", "two")))
-    min((folder / "two/work/labels").iterdir()).unlink()
+    first, two = (folder / run / "work" / "labels" for run in ("first", "two"))
+    shutil.copytree(first, two)
+    min(two.iterdir()).unlink()
     launch = {"ranks": 2, "zero_stage": 3, "micro_batch": 1, "activation_checkpointing": True}
     finished(label_and_train(folder, "two", launch))
     one, two = (lines(folder / run / "data/metrics.jsonl") for run in ("first", "two"))

@@ -3,16 +3,39 @@
 import json
 import string
 from pathlib import Path
+from typing import Any
 
 import torch
 
 SPECIAL = ("<pad>", "<s>", "</s>", "<unk>")
+CHAT_TEMPLATE = (
+    "{{ bos_token }}{% for message in messages %}{% if message['role'] == 'user' %}"
+    "{{ 'User: ' + message['content'] + '\n\n' }}{% else %}"
+    "{{ 'Assistant: ' + message['content'] + eos_token }}{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}{{ 'Assistant:' }}{% endif %}"
+)
+
+
+def tiny_llama(vocabulary: int, **keys: Any) -> Any:
+    """The configuration of a Llama model of two narrow layers; `keys` are added."""
+    from transformers import LlamaConfig
+
+    return LlamaConfig(
+        vocab_size=vocabulary,
+        hidden_size=64,
+        intermediate_size=128,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        max_position_embeddings=512,
+        **keys,
+    )
 
 
 def save_tiny_model(folder: Path, *, seed: int, tied: bool = True, spread: float = 0.2) -> Path:
     """Write the model and its tokenizer to `folder`; `spread` is the weights' standard deviation."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-    from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+    from transformers import GenerationConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
     characters = [character for character in string.printable if character not in "\t\r\x0b\x0c"]
     characters += "一加二等于三。"  # a part of what `load_tokenizer` tries
@@ -23,29 +46,12 @@ def save_tiny_model(folder: Path, *, seed: int, tied: bool = True, spread: float
     fast = PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, pad_token="<pad>", bos_token="<s>", eos_token="</s>", unk_token="<unk>"
     )
-    fast.chat_template = (
-        "{{ bos_token }}{% for message in messages %}{% if message['role'] == 'user' %}"
-        "{{ 'User: ' + message['content'] + '\n\n' }}{% else %}"
-        "{{ 'Assistant: ' + message['content'] + eos_token }}{% endif %}{% endfor %}"
-        "{% if add_generation_prompt %}{{ 'Assistant:' }}{% endif %}"
-    )
+    fast.chat_template = CHAT_TEMPLATE
     fast.save_pretrained(folder)
     torch.manual_seed(seed)
-    config = LlamaConfig(
-        vocab_size=len(vocabulary),
-        hidden_size=64,
-        intermediate_size=128,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=2,
-        max_position_embeddings=512,
-        tie_word_embeddings=tied,
-        initializer_range=spread,
-        pad_token_id=0,
-        bos_token_id=1,
-        eos_token_id=2,
-    )
-    model = LlamaForCausalLM(config).float()
+    keys = {"tie_word_embeddings": tied, "initializer_range": spread}
+    keys |= {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+    model = LlamaForCausalLM(tiny_llama(len(vocabulary), **keys)).float()
     model.generation_config = GenerationConfig(pad_token_id=0, bos_token_id=1, eos_token_id=2)
     model.save_pretrained(folder)
     return folder

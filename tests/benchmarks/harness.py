@@ -169,7 +169,7 @@ def compare(model: Path, bench: Path, questions: int | None, batch: int) -> dict
             return [self.answers[request.args[0]] for request in requests]
 
         def loglikelihood(self, requests: list[Any], disable_tqdm: bool = False) -> list[Any]:
-            raise NotImplementedError("only greedy answers are compared")
+            raise LookupError("GSM8K and MATH-500 are scored by answers, and nobody was told likelihoods")
 
         loglikelihood_rolling = loglikelihood
 
