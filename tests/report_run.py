@@ -143,7 +143,14 @@ class FakeRun:
             "iteration": number, "seed_pages": 60 * number, "pool_pages": len(pool),
             "excluded_pages": {"not_math": len(excluded)}, "kept_pages": len(kept),
             "kept_tokens": 480 * len(kept),
-            "promise": {"precision": 0.9, "ci95": [0.8, 0.95], "sample": "pages", "pages": 90, "hosts": 9},
+            "promise": {
+                "precision": 0.9, "ci95": [0.8, 0.95], "sample": "pages", "pages": 90, "hosts": 9,
+                "languages": [
+                    {"language": "en", "kept": 70, "threshold": 1.0, "precision": 0.9, "ci95": [0.8, 0.95],
+                     "pages": 60, "hosts": 7},
+                    {"language": None, "kept": 0, "threshold": None},
+                ],
+            },
             "overlap_with_previous": overlap if number > 1 else None,
             "marginal_pages": len(kept) - len(before),
             "marginal_tokens": 9000,

@@ -2,7 +2,8 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from pipeline.config.section import LARGEST_SEED, Section, key
 
@@ -114,6 +115,12 @@ class CorpusSection(Section):
     precision: float = key(
         0.95, "least estimated precision of the kept pages, where cut is precision", gt=0, lt=1
     )
+    cut_language_pages: int = key(
+        0,
+        "where cut is precision: a language with so many held-out pages that are not mathematical has its own"
+        " cut, all others have one together; 0: one cut for all",
+        ge=0,
+    )
     threshold: float = key(0.0, "least log-odds of a kept page, where cut is score")
     domain_share: float = key(
         0.1, "a domain is mathematical above this share of kept pages", paper="10 % (2.1)", ge=0
@@ -137,3 +144,11 @@ class CorpusSection(Section):
         le=1,
     )
     seed: int = key(0, "seed of fastText, of samples and of the split by host", ge=0, le=LARGEST_SEED)
+
+    @model_validator(mode="after")
+    def _a_language_is_cut_by_precision(self) -> "CorpusSection":
+        if self.cut_language_pages and self.cut != "precision":
+            raise PydanticCustomError(
+                "cut", "cut_language_pages: a language is cut at a precision, so `cut` must be precision"
+            )
+        return self

@@ -2,7 +2,8 @@
 
 A page is never kept, whatever its score, if its owner opted out, its domain is on a blocklist, or a reviewer
 found pages under its prefix not to be mathematical. Best score first; equal scores in the order of `tie`, a
-hash of the page's id, then of the id.
+hash of the page's id, then of the id. `reached` are the candidates that are ranked: all of them, unless each
+language has a cut of its own, which is then in `cuts`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,6 +28,8 @@ UNION ALL BY NAME
 SELECT id, '{NOT_MATH}' AS reason FROM reviewed WHERE verdict = '{NOT_MATH}'
     AND id NOT IN (SELECT id FROM ({covered("pages", "opt_out")})) AND id NOT IN (SELECT id FROM blocked);
 CREATE VIEW candidates AS SELECT * FROM pages WHERE id NOT IN (SELECT id FROM excluded);
+CREATE VIEW reached AS SELECT * FROM candidates;
+CREATE TABLE cuts (language VARCHAR, least DOUBLE, pages BIGINT, kept BIGINT);
 """
 # Reviewed prefixes without a page, each beside itself with and without `www.`, which has some.
 UNMATCHED = """

@@ -29,11 +29,11 @@ KEPT = pa.schema(
 )
 
 
-LEAST = "SELECT min(score) FROM (SELECT score FROM candidates ORDER BY score DESC LIMIT $size)"
+LEAST = "SELECT min(score) FROM (SELECT score FROM reached ORDER BY score DESC LIMIT $size)"
 KEEP = f"""
 CREATE OR REPLACE TABLE kept AS
 SELECT *, row_number() OVER () AS rank
-FROM (SELECT * FROM candidates WHERE score >= $least {RANKED} LIMIT $size)
+FROM (SELECT * FROM reached WHERE score >= $least {RANKED} LIMIT $size)
 """
 COMPARED = """
 CREATE VIEW compared AS SELECT kept.*, previous.iteration AS before FROM kept LEFT JOIN previous USING (id)
@@ -47,7 +47,7 @@ FROM compared
 
 
 def keep(database: Database, size: int) -> None:
-    """Create `kept`: the first `size` candidates in rank order, and their `rank`, from 1."""
+    """Create `kept`: the first `size` pages of `reached` in rank order, and their `rank`, from 1."""
     ((least,),) = database.execute(LEAST, {"size": size}).fetchall()  # so that no others are sorted whole
     database.execute(KEEP, {"size": size, "least": least})
 

@@ -4,7 +4,7 @@ Held-out pages come from the same lists as the training pages; a set made in ano
 classifier knows mathematics or only those lists.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from pipeline.common.rows import read_rows
 from pipeline.common.shards import read_table, write_table
 from pipeline.common.stage import InputError, Stage
 from pipeline.config.corpus import CorpusSection
+from pipeline.corpus.cut import LANGUAGE
 from pipeline.corpus.examples import LabelledPage, Wanted, labelled_pages
 from pipeline.corpus.lists import Survivors
 from pipeline.corpus.measures import measures
@@ -23,6 +24,7 @@ from pipeline.corpus.normalise import normalise
 PREFIX = "out_of_distribution."
 TABLE = "out_of_distribution.parquet"
 SCORED = pa.schema([("set", pa.string()), ("math", pa.bool_()), ("score", pa.float64())])
+NO_LANGUAGES: Mapping[str | None, float | None] = {}
 LABELS = ("math", "not_math", "unsure")
 
 
@@ -90,23 +92,27 @@ def measure_sets(
             raise InputError(f"corpus.out_of_distribution.{name}: none of its URLs is a page of the pool")
         scores = list(map(score, pages))
         found[name] = measures(pages, scores, threshold)
-        rows += [(name, page.math, value) for page, value in zip(pages, scores, strict=True)]
+        rows += [(name, page.math, value, page.language) for page, value in zip(pages, scores, strict=True)]
+    schema = SCORED.append(LANGUAGE) if stage.config.cut_language_pages else SCORED
     if rows:
-        write_table(
-            stage.partial / TABLE, (dict(zip(SCORED.names, row, strict=True)) for row in rows), SCORED
-        )
+        columns = [*SCORED.names, LANGUAGE.name]
+        write_table(stage.partial / TABLE, (dict(zip(columns, row, strict=True)) for row in rows), schema)
     return found
 
 
-def recall_at(train: Path, threshold: float | None) -> dict[str, float]:
+def recall_at(
+    train: Path, threshold: float | None, by_language: Mapping[str | None, float | None] = NO_LANGUAGES
+) -> dict[str, float]:
     """The share of each set's mathematical pages whose score is at least `threshold` (None: none is), by the
-    classifier in the folder `train`.
+    classifier in the folder `train`; where languages have cuts of their own, at least that of its language
+    or, under None, that of all others.
     """
     if not (train / TABLE).exists():
         return {}
     found: dict[str, list[bool]] = {}
     for row in read_table(train / TABLE).to_pylist():
         if row["math"]:
-            kept = threshold is not None and row["score"] >= threshold
+            least = by_language.get(row["language"], by_language[None]) if by_language else threshold
+            kept = least is not None and row["score"] >= least
             found.setdefault(row["set"], []).append(kept)
     return {name: round(sum(kept) / len(kept), 6) for name, kept in found.items()}

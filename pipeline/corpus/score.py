@@ -22,6 +22,7 @@ from pipeline.common.stage import Counts, Stage, run_stage
 from pipeline.config.corpus import CorpusSection
 from pipeline.corpus.classifier import load
 from pipeline.corpus.convergence import converged_before, pass_through, read_notes
+from pipeline.corpus.cut import LANGUAGE
 from pipeline.corpus.normalise import normalise
 from pipeline.corpus.scorer import PageScorer
 from pipeline.corpus.second_stage import FIRST, TwoStages, embeddings_of, load_second
@@ -66,7 +67,9 @@ def groups(shard: Path, size: int) -> Iterator[list[Document]]:
 
 
 def rows(shard: Path, label: str, workers: int) -> Iterator[dict[str, Any]]:
-    """One row a page, in the shard's order; `workers` forked processes work on parts of each group."""
+    """One row a page, in the shard's order; `workers` forked processes work on parts of each group. Columns
+    that a table lacks are left out when it is written.
+    """
     with (
         Progress(label, None, unit="page") as bar,
         ProcessPoolExecutor(workers, mp_context=get_context("fork")) as pool,
@@ -84,7 +87,9 @@ def rows(shard: Path, label: str, workers: int) -> Iterator[dict[str, Any]]:
                     "tie": int.from_bytes(blake2b(document.id.encode(), digest_size=8).digest(), "big"),
                     "tokens": tokens,
                     "key": normalise_url(document.metadata["url"]),
-                } | ({} if first is None else {"first": first})
+                    "first": first,
+                    "language": document.metadata.get("language"),
+                }
             bar.update(len(group))
 
 
@@ -99,7 +104,9 @@ def run(stage: Stage[CorpusSection]) -> Counts:
     if stage.config.second_stage.enabled:
         embeddings = embeddings_of(stage.inputs)
         SCORER = load_second(stage.input("train"), first, stage.config.second_stage, embeddings)
-        schema = SCORES.append(FIRST)
+        schema = schema.append(FIRST)
+    if stage.config.cut_language_pages:
+        schema = schema.append(LANGUAGE)
     measured = read_notes(stage.input("train") / "train.json").get("tokens")
     RATIO = Ratio(**measured) if measured else None
     pages = rows(stage.input("shard"), f"corpus {stage.instance}", stage.launch.get("threads", 1))

@@ -29,7 +29,7 @@ from pipeline.corpus.convergence import (
     seed_grew,
     write_kept,
 )
-from pipeline.corpus.cut import cut, promise
+from pipeline.corpus.cut import cut, cuts, promise
 from pipeline.corpus.domains import judge, learn
 from pipeline.corpus.lists import GROWN, Survivors, current_urls, write_urls
 from pipeline.corpus.out_of_distribution import recall_at
@@ -58,6 +58,7 @@ def select(stage: Stage[CorpusSection], iteration: int) -> dict[str, Any]:
         say(f"{label(stage)}: ranks the pages of {len(scores)} shards")
         size = cut(joins, train, config, iteration)
         promised = promise(joins, train, size)
+        by_language = {own.language: own.least for own in cuts(joins)}
         keep(joins, size)
         changes = write_kept(stage.partial / "kept.parquet", joins, previous, iteration)
         say(f"{label(stage)}: keeps {size:,} pages, looks at their domains")
@@ -85,7 +86,7 @@ def select(stage: Stage[CorpusSection], iteration: int) -> dict[str, Any]:
         "prefixes_used": [
             {"prefix": prefix, "pages": count} for prefix, count in sorted(growth.prefixes.items())
         ],
-        "independent_recall": recall_at(train, changes["threshold"]),
+        "independent_recall": recall_at(train, changes["threshold"], by_language),
         "stopped": stopped,
         "converged": stopped and grew,
         "passed_through": False,

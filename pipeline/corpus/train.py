@@ -24,6 +24,7 @@ from pipeline.common.stage import Counts, InputError, Stage, label, run_stage
 from pipeline.config.corpus import CorpusSection
 from pipeline.corpus.classifier import restart_with_zeroed_memory, scaled, settings, train
 from pipeline.corpus.convergence import converged_before
+from pipeline.corpus.cut import LANGUAGE
 from pipeline.corpus.examples import LabelledPage, training_pages
 from pipeline.corpus.features import Embeddings
 from pipeline.corpus.held_out import Folds, cross_validate, divide
@@ -99,7 +100,9 @@ def measure_held_out(
     columns += [found.scores, found.folds.of]
     schema = HELD_OUT
     if found.both is not None:
-        columns, schema = [*columns, found.first], HELD_OUT.append(FIRST)
+        columns, schema = [*columns, found.first], schema.append(FIRST)
+    if config.cut_language_pages:
+        columns, schema = [*columns, [page.language for page in pages]], schema.append(LANGUAGE)
     rows = (dict(zip(schema.names, row, strict=True)) for row in zip(*columns, strict=True))
     write_table(folder / "held_out.parquet", rows, schema)
     return measures(pages, found.scores) | {

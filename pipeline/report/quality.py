@@ -33,7 +33,17 @@ def lines(summary: dict[str, Any]) -> list[str]:
     if promise := rows[-1].get("promise"):
         values = _cell({"p": promise["precision"], "p_ci95": promise["ci95"]}, "p")
         table.append(f"The cut promises precision {values}, by {promise['pages']} {promise['sample']}.")
+        table += map(_language, promise.get("languages", []))
     return table
+
+
+def _language(row: dict[str, Any]) -> str:
+    """What a language's own cut promises, or that of all languages that have none."""
+    name = row["language"] or "all others"
+    if not row["kept"]:
+        return f"  {name}: nothing is kept"
+    values = _cell({"p": row["precision"], "p_ci95": row["ci95"]}, "p")
+    return f"  {name}: {values} by {row['pages']}; {row['kept']} pages from {row['threshold']:.2f} on"
 
 
 def _cell(found: dict[str, Any], measure: str) -> str:
