@@ -1,4 +1,4 @@
-"""The second stage of selection and seeds of texts: what they learn from, and that nothing else changes."""
+"""The second stage of selection, grades, seeds of texts: what they teach, and that nothing else changes."""
 
 import json
 import random
@@ -13,12 +13,13 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 from pipeline.common.overlays import DEFAULTS, read_config
 from pipeline.common.shards import read_table
-from pipeline.common.stage import InputError
+from pipeline.common.stage import InputError, Stage
 from pipeline.config.corpus import CorpusSection, SecondStage
 from pipeline.config.root import Config
 from pipeline.corpus import second_stage
 from pipeline.corpus.examples import LabelledPage
 from pipeline.corpus.features import Embeddings
+from pipeline.corpus.grades import graded_pages
 from pipeline.corpus.normalise import normalise
 from pipeline.corpus.texts import example_texts, like_a_page
 from workflow.graph import Graph
@@ -121,6 +122,41 @@ def test_texts_of_another_extractor_look_like_pages_and_as_many_as_wanted_are_dr
         example_texts({"background_texts": [str(tmp_path / "bad.jsonl")]}, CorpusSection())
 
 
+def test_the_second_stage_learns_grades_and_none_of_a_held_out_host(
+    tmp_path: Path,
+    pool: Path,  # noqa: F811
+) -> None:
+    text = " ".join(MATH[:6] + NEWS[:6])
+    rows = [{"url": f"http://other.example/p/{n}", "grade": 5} for n in range(20, 40, 2)]
+    rows += [{"url": f"https://news.example/p/{n}#top", "grade": 1.0} for n in range(40, 60, 2)]
+    rows += [{"text": text, "grade": 3, "other": 0}, {"url": "https://gone.example/", "grade": 9}]
+
+    def graded(rows: list[dict], unseen: set[str]) -> list[LabelledPage]:
+        (tmp_path / "grades.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        inputs = {"pool": [str(pool)], "grades": [str(tmp_path / "grades.jsonl")]}
+        places = tmp_path / "work", tmp_path / "out", tmp_path / "manifest.json"
+        return graded_pages(Stage("corpus", "x", CorpusSection(), "", inputs, *places, {}), unseen)
+
+    found = graded(rows, {"other.example/p/20"})
+    grades = {page.url: page.grade for page in found}
+    assert grades.pop("https://other.example/p/22") == 1 and grades.pop("https://news.example/p/40") == -1
+    assert sorted(grades.values()) == [-1] * 9 + [0] + [1] * 8
+    ridge = second_stage.train_ridge(found, SECTION, None)
+    assert ridge.bias == pytest.approx(-1 / 20) and ridge(" ".join(MATH)) > 0.5 > -0.5 > ridge(" ".join(NEWS))
+    pages = [LabelledPage(f"https://{host}.example/1", "", text, True) for host in ("other", "www.elsewhere")]
+    held_out, whole = second_stage.cross_validated(pages, [0, 1], SECTION, None, found)
+    without = [page for page in found if page.host != "other.example"]
+    assert len(without) == 11 and whole == ridge(text)
+    assert held_out == second_stage.train_ridge(without, SECTION, None)(text) != whole
+    with pytest.raises(InputError, match="grade pages of more hosts"):
+        second_stage.cross_validated(pages, [0, 1], SECTION, None, found[1:9])
+    for bad in ({"grade": "5", "text": "a"}, {"grade": True, "text": "a"}, {"grade": 2}, {"text": "a"}):
+        with pytest.raises(InputError, match="grades.jsonl: line 1: .* needs rows with a number as `grade`"):
+            graded([bad], set())
+    with pytest.raises(InputError, match="1 pages found, all of one grade"):
+        graded(rows[:1], set())
+
+
 def test_two_stages_on_a_seed_of_texts_find_the_mathematics_of_the_pool(
     tmp_path: Path,
     pool: Path,  # noqa: F811
@@ -154,8 +190,13 @@ def test_the_graph_gives_texts_to_training_and_the_random_seed_is_another_key(tm
     (tmp_path / "a.warc.gz").write_bytes(b"")
     (tmp_path / "seed.jsonl").write_text('{"text": "lemma"}\n')
     keys = {"seed_texts": [str(tmp_path / "seed.jsonl"), "hub:open-web-math/open-web-math:train"], "seed": 7}
+    keys["second_stage"] = {"enabled": True, "grades": "hub:someone/grades:train"}
     sections = {"crawl": {"warc": [str(tmp_path / "a.warc.gz")]}, "corpus": keys | {"iterations": 1}}
     graph = Graph(Config(read_config([DEFAULTS]) | sections))
     given = [source for key, source in graph.nodes["corpus/iteration-1/train"].inputs if key == "seed_texts"]
     assert given == keys["seed_texts"] and graph.nodes["corpus/iteration-1/train"].section["seed"] == 7
     assert "seed_texts" not in dict(graph.nodes["corpus/iteration-1/select"].inputs)
+    named = [
+        name for name, node in graph.nodes.items() if ("grades", "hub:someone/grades:train") in node.inputs
+    ]
+    assert named == ["corpus/iteration-1/train"]

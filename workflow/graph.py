@@ -186,7 +186,9 @@ class Graph(CrawlInstances, ModelInstances):
         taught = [pair for pair in lists if pair[0] not in LISTS[-3:]]
         named = section.second_stage.embeddings if section.second_stage.enabled else None
         model = [("embeddings", path) for path in self._sources(named, "corpus.second_stage.embeddings")]
-        inputs = [pool, *taught, *unseen, *before, *model]
+        named = section.second_stage.grades if section.second_stage.enabled else None
+        grades = [("grades", source) for source in self._sources(named, "corpus.second_stage.grades")]
+        inputs = [pool, *taught, *unseen, *before, *model, *grades]
         if section.tokenizer:
             inputs.append(("tokenizer", self._model_source(section.tokenizer, "corpus.tokenizer")))
         shards = self._pool_shards()

@@ -45,6 +45,12 @@ class LabelledPage:
     content: str | Stored
     math: bool
     language: str | None = None
+    grade: float | None = None
+
+    @property
+    def target(self) -> float:
+        """What the second stage learns of the page, from -1 to 1: its grade, else the verdict."""
+        return (1.0 if self.math else -1.0) if self.grade is None else self.grade
 
     @property
     def text(self) -> str:

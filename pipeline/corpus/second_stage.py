@@ -1,7 +1,8 @@
 """The second stage: pages that fastText ranks high are judged again by a linear model that sees more (ours;
 the paper has fastText alone).
 
-The model is a ridge regression on `features.py`, trained on at most `pages` of the same pages as fastText.
+The model is a ridge regression on `features.py`, trained on at most `pages` of the same pages as fastText, or
+of pages with grades (`grades.py`).
 Scores of pages on hosts that neither model has seen decide how both count: log-odds = a + b * fastText +
 c * ridge. Pages below `reach` of fastText, all but a few per cent of a crawl, are not judged again: they
 count as if the second model were sure that they are not mathematical.
@@ -22,6 +23,7 @@ from pipeline.config.corpus import SecondStage
 from pipeline.corpus.examples import LabelledPage
 from pipeline.corpus.features import Embeddings, Features, Vectors
 from pipeline.corpus.scorer import PageScorer
+from pipeline.crawl.urls import normalise_url
 
 STEPS, TOLERANCE = 200, 1e-10  # of the conjugate gradients
 PENALTY = 1e-6  # keeps the logistic regression of both scores finite where they separate all pages
@@ -32,7 +34,7 @@ FIRST = pa.field("first", pa.float64())  # by fastText alone, in tables whose `s
 
 @dataclass
 class Ridge:
-    """A linear model of features; about 1 for mathematical pages and -1 for others."""
+    """A linear model of features; about 1 for mathematical pages and -1 for others, or their grade."""
 
     features: Features
     weights: Vectors
@@ -44,13 +46,13 @@ class Ridge:
 
 
 def train_ridge(pages: Sequence[LabelledPage], section: SecondStage, embeddings: Embeddings | None) -> Ridge:
-    """Ridge regression on the pages' labels, solved for one number a page by conjugate gradients."""
+    """Ridge regression on the pages' targets, solved for one number a page by conjugate gradients."""
     texts = [page.text for page in pages]
     features = Features.learn(texts, embeddings, section.embedding_weight)
     rows = [features.of(text) for text in texts]
     columns, values = (np.concatenate(parts) for parts in zip(*rows, strict=True))
     row = np.repeat(np.arange(len(rows)), [len(found) for found, _ in rows])
-    labels = np.array([1.0 if page.math else -1.0 for page in pages])
+    labels = np.array([page.target for page in pages])
     bias = float(labels.mean())
 
     def weights(of_pages: Vectors) -> Vectors:
@@ -82,17 +84,35 @@ def drawn(pages: Sequence[LabelledPage], most: int) -> list[LabelledPage]:
 
 
 def cross_validated(
-    pages: Sequence[LabelledPage], folds: Sequence[int], section: SecondStage, embeddings: Embeddings | None
+    pages: Sequence[LabelledPage],
+    folds: Sequence[int],
+    section: SecondStage,
+    embeddings: Embeddings | None,
+    graded: Sequence[LabelledPage] = (),
 ) -> list[float]:
-    """The output for each page (N,) of a model that has not seen its fold."""
+    """The output for each page (N,) of a model that has not seen its fold or, if it learns from `graded`
+    pages, any page of the fold's hosts. Raises InputError if none is left.
+    """
     found = [0.0] * len(pages)
     for fold in sorted(set(folds)):
         others = [page for page, other in zip(pages, folds, strict=True) if other != fold]
+        if graded:
+            sites = {_site(page) for page, own in zip(pages, folds, strict=True) if own == fold}
+            others = [page for page in graded if _site(page) not in sites]
+        if not others:
+            raise InputError(
+                "corpus.second_stage.grades: all graded pages are on hosts of the training pages of one fold:"
+                " grade pages of more hosts"
+            )
         ridge = train_ridge(drawn(others, section.pages), section, embeddings)
         for place, page in enumerate(pages):
             if folds[place] == fold:
                 found[place] = ridge(page.text)
     return found
+
+
+def _site(page: LabelledPage) -> str:
+    return normalise_url(page.url).partition("/")[0]
 
 
 @dataclass

@@ -2,8 +2,8 @@
 
 Inputs: `pool`, `seed_texts`, `background_texts`, `seed_urls` (of the first iteration), `background_urls`,
 `previous` (its grown lists), `out_of_distribution.<name>` (labelled sets that are measured and never learnt
-from), `tokenizer` (a folder or hub id, to measure how many tokens a page has), `embeddings` (of the second
-stage); where a round of review is new, `new_round`, its file, `annotations` (all rounds so far),
+from), `tokenizer` (a folder or hub id, to measure how many tokens a page has), `embeddings` and `grades` (of
+the second stage); where a round of review is new, `new_round`, its file, `annotations` (all rounds so far),
 `previous_score` (all shards), `opt_out`. `examples.py` chooses the pages. Outputs: `classifier.bin`,
 `second_stage.safetensors`, `train.json` (what it was made from and how good it is on held-out sites),
 `held_out.parquet` (their scores), `trained.parquet` (the pages it was trained on),
@@ -12,6 +12,7 @@ stage); where a round of review is new, `new_round`, its file, `annotations` (al
 
 import hashlib
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from pipeline.corpus.convergence import converged_before
 from pipeline.corpus.cut import LANGUAGE
 from pipeline.corpus.examples import LabelledPage, training_pages
 from pipeline.corpus.features import Embeddings
+from pipeline.corpus.grades import graded_pages
 from pipeline.corpus.held_out import Folds, cross_validate, divide
 from pipeline.corpus.lists import Survivors
 from pipeline.corpus.measures import measures
@@ -80,13 +82,16 @@ def hold_out(
     pages: list[LabelledPage],
     config: CorpusSection,
     embeddings: Embeddings | None,
+    graded: list[LabelledPage],
 ) -> HeldOut:
-    """Cross-validate both stages and fit how they count together."""
+    """Cross-validate both stages and fit how they count together; `graded`: what the second one learns, if it
+    is not the same pages.
+    """
     folds = divide(pages, config.folds)
     threads = stage.launch.get("threads", 1)
     found = HeldOut(folds, cross_validate(pages, folds, config, stage.work, threads, label(stage)))
     if config.second_stage.enabled:
-        second = cross_validated(pages, folds.of, config.second_stage, embeddings)
+        second = cross_validated(pages, folds.of, config.second_stage, embeddings, graded)
         found.blended = blend(pages, found.first, second)
         found.both = list(map(found.blended, found.first, second))
     return found
@@ -134,10 +139,12 @@ def run(stage: Stage[CorpusSection]) -> Counts:
     config = scaled(stage.config, len(pages))
     notes = {"positives": sum(page.math for page in pages), "negatives": sum(not page.math for page in pages)}
     stage.counter("fasttext.trained_texts", len(pages))
-    rows = ({"url": page.url, "math": page.math} for page in pages)
+    graded = graded_pages(stage, keys_of(sets)) if config.second_stage.enabled else []
+    used = chain(((page.url, page.math) for page in pages), ((page.url, None) for page in graded))
+    rows = ({"url": url, "math": math} for url, math in used)
     write_table(stage.partial / "trained.parquet", rows, TRAINED)
     embeddings = embeddings_of(stage.inputs)
-    found = hold_out(stage, pages, config, embeddings) if config.folds else None
+    found = hold_out(stage, pages, config, embeddings, graded) if config.folds else None
     held_out = measure_held_out(stage.partial, pages, found, config) if found else None
     say(f"{label(stage)}: trains the classifier on {len(pages):,} pages")
     model = train(pages, config, stage.work / "labelled.txt")
@@ -149,7 +156,9 @@ def run(stage: Stage[CorpusSection]) -> Counts:
         return first(page.text)
 
     if found and found.blended:
-        ridge = train_ridge(drawn(pages, config.second_stage.pages), config.second_stage, embeddings)
+        ridge = train_ridge(
+            drawn(graded or pages, config.second_stage.pages), config.second_stage, embeddings
+        )
         save(stage.partial / FILE, ridge, found.blended)
         both = TwoStages(first, ridge, found.blended, config.second_stage.reach)
 
@@ -157,6 +166,7 @@ def run(stage: Stage[CorpusSection]) -> Counts:
             return both(page.text)[0]
 
         notes |= {"second_stage": vars(found.blended), "features": len(ridge.features)}
+        notes |= {"graded": len(graded)} if graded else {}
     with path.open("rb") as file:
         notes |= {"words": len(model.words), "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
     threshold, tokenizer = held_out["threshold"] if held_out else 0.0, stage.inputs.get("tokenizer")

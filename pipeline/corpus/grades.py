@@ -1,0 +1,63 @@
+"""Graded pages: what the second stage learns instead of verdicts where `corpus.second_stage.grades` names
+them (ours; FineWeb-Edu and FineMath train their classifiers on grades by a language model).
+
+A row has a `grade`, any number that is higher the more mathematical the page is, and a `text` or the `url` of
+a page of the pool. The lowest grade becomes -1 and the highest 1. How much the classifier counts is still
+decided by the verdicts on held-out training pages, so the scale of the grades makes no difference.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from math import isfinite
+
+from pipeline.common.rows import read_rows
+from pipeline.common.stage import InputError, Stage, label
+from pipeline.config.corpus import CorpusSection
+from pipeline.corpus.examples import LabelledPage, Wanted, labelled_pages
+from pipeline.corpus.texts import like_a_page
+from pipeline.crawl.urls import normalise_url
+
+
+def graded_pages(stage: Stage[CorpusSection], unseen: set[str]) -> list[LabelledPage]:
+    """The pages of the input `grades`, each with its `grade` from -1 to 1; none without that input. Pages of
+    the pool whose keys are in `unseen` are left out. Raises InputError.
+    """
+    found, of_pool = list[LabelledPage](), dict[str, float]()
+    for place, grade, text, url in _rows(stage.inputs.get("grades", [])):
+        key = normalise_url(url) if url else ""
+        if key in unseen:
+            continue
+        if text:
+            page = LabelledPage(url or place, key.partition("/")[0], like_a_page(text), False, grade=grade)
+            found.append(page)
+        else:
+            of_pool[key] = grade
+    if of_pool:
+        wanted = Wanted(of_pool, ())
+        how = stage.launch.get("threads", 1), f"{label(stage)}: graded pages", stage.work / "grades"
+        pages = labelled_pages(stage.input("pool"), wanted, *how)
+        found += [replace(page, grade=of_pool[normalise_url(page.url)]) for page in pages]
+    if not stage.inputs.get("grades"):
+        return []
+    grades = [page.grade or 0.0 for page in found]
+    if len(set(grades)) < 2:
+        raise InputError(f"corpus.second_stage.grades: {len(found)} pages found, all of one grade: no scale")
+    low, high = min(grades), max(grades)
+    return [
+        replace(page, grade=2 * (grade - low) / (high - low) - 1)
+        for page, grade in zip(found, grades, strict=True)
+    ]
+
+
+def _rows(sources: list[str]) -> Iterator[tuple[str, float, str, str]]:
+    """(place, grade, text, URL) of each row. Raises InputError."""
+    for source in sources:
+        for place, row in read_rows(source):
+            grade, text, url = row.get("grade"), row.get("text") or "", row.get("url") or ""
+            number = isinstance(grade, int | float) and not isinstance(grade, bool) and isfinite(grade)
+            if not (number and isinstance(text, str) and isinstance(url, str) and (text or url)):
+                raise InputError(
+                    f"{place}: corpus.second_stage.grades needs rows with a number as `grade`, and a"
+                    " `text` or the `url` of a page of the pool"
+                )
+            yield place, float(grade), text, url
