@@ -151,7 +151,7 @@ def test_the_same_file_given_twice_is_an_error(tmp_path):
     assert done.returncode == 2 and "a.warc.gz are in another shard" in done.stderr
 
 
-def test_pages_are_near_duplicates_from_the_configured_similarity_on_and_from_one_half_by_default(tmp_path):
+def test_pages_are_near_duplicates_from_the_configured_similarity_on(tmp_path):
     pages, truth = [], {}
     for place in range(24):
         changed = (30, 76)[place % 2]  # a similarity of 0.65 or 0.35
@@ -161,8 +161,8 @@ def test_pages_are_near_duplicates_from_the_configured_similarity_on_and_from_on
             396 + 4 * changed
         )  # shingles: `word1` is two grams, `other0x1` four
     write_pages(tmp_path / "pages", pages)
-    for least, config in ((0.5, {}), (0.8, {"min_similarity": 0.8}), (0.2, {"min_similarity": 0.2})):
-        _, duplicates = dedup(tmp_path / f"out{least}", tmp_path / "pages", **config)
+    for least in (0.5, 0.8, 0.2):
+        _, duplicates = dedup(tmp_path / f"out{least}", tmp_path / "pages", min_similarity=least)
         found = {url for url, original, kind in duplicates if kind == "near" and original[-3:] == url[-3:]}
         alike = {url for url, similarity in truth.items() if similarity >= least}
         assert len(duplicates) == len(found) and found <= alike
@@ -187,7 +187,7 @@ def test_signatures_estimate_the_jaccard_similarity_of_shingles():
 def test_known_duplicates_among_real_pages_are_grouped(tmp_path):
     done = program("extract", "--warc", WEB / "*.warc.gz", "--output", tmp_path / "pages")
     assert done.returncode == 0, done.stderr
-    _, found = dedup(tmp_path / "out", tmp_path / "pages")
+    _, found = dedup(tmp_path / "out", tmp_path / "pages", min_similarity=0.5)
     original = {url: survivor for url, survivor, _ in found}
     labels = {label["url"]: label for label in map(json.loads, (WEB / "labels.jsonl").open())}
     known = [

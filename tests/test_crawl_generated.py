@@ -28,9 +28,10 @@ def web(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("generated")
     command = [sys.executable, "-m", "pipeline.miniweb", "--config", json.dumps(SIZES)]
     subprocess.run([*command, "--output", str(folder / "web")], cwd=ROOT, check=True, capture_output=True)
+    dedup = ("dedup", "--config", json.dumps({"min_similarity": 0.5}))  # as in the demo
     for arguments in (
         ("extract", "--warc", folder / "web/warc/*.warc.gz", "--output", folder / "pages"),
-        ("dedup", "--input", f"extract={folder / 'pages'}", "--output", folder / "pool"),
+        (*dedup, "--input", f"extract={folder / 'pages'}", "--output", folder / "pool"),
     ):
         done = program(*arguments)
         assert done.returncode == 0, done.stderr

@@ -101,7 +101,7 @@ def joined(pairs: list[tuple[str, str]], order: list[str]) -> dict[str, str]:
 
 
 def test_the_pairs_are_those_of_brute_force(pages: list[Path], tmp_path: Path) -> None:
-    found = deduplicate(tmp_path / "out", pages)
+    found = deduplicate(tmp_path / "out", pages, min_similarity=0.5)
     signed = signatures(tmp_path / "out-work")
     width, pairs = CrawlSection().hashes_per_bucket, []
     for bucket in range(CrawlSection().buckets):
@@ -179,7 +179,8 @@ from pathlib import Path
 from test_crawl_scale import deduplicate
 folder = Path({str(tmp_path)!r})
 shards = [folder / f"s{{n}}" for n in range(700)]
-found = deduplicate(folder / "out", shards, buckets=4, hashes_per_bucket=1, pool_shards=3)
+keys = {{"buckets": 4, "hashes_per_bucket": 1, "pool_shards": 3, "min_similarity": 0.5}}
+found = deduplicate(folder / "out", shards, **keys)
 assert {{f"s{{n}}:0": f"s{{n - 350}}:0" for n in range(350, 700)}} == found, found
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT)
@@ -189,10 +190,10 @@ assert {{f"s{{n}}:0": f"s{{n - 350}}:0" for n in range(350, 700)}} == found, fou
 def test_what_is_in_memory_at_once_changes_nothing(
     pages: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = deduplicate(tmp_path / "whole", pages)
+    found = deduplicate(tmp_path / "whole", pages, min_similarity=0.5)
     for name, number in IN_MEMORY.items():
         monkeypatch.setattr(f"pipeline.crawl.{name}", number)
-    assert deduplicate(tmp_path / "parts", pages, cluster_jobs=3) == found
+    assert deduplicate(tmp_path / "parts", pages, min_similarity=0.5, cluster_jobs=3) == found
     for name in ("pool/0000.jsonl.zst", "duplicates.parquet"):
         assert (tmp_path / "parts" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 

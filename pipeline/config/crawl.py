@@ -85,7 +85,7 @@ class CrawlSection(Section):
         4, "MinHash values in a band; more of them find only more similar pairs", ge=1
     )
     min_similarity: float = key(
-        0.5,
+        0.7,
         "pages are near-duplicates from this estimated Jaccard similarity of their shingles on",
         ge=0,
         le=1,
