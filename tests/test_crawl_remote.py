@@ -15,11 +15,15 @@ from crawl_server import CREDENTIALS, RECORDS, Server, address, read, server_of_
 from crawl_warcs import program, write_warc
 
 from pipeline.common.identity import Digests, digest_of
+from pipeline.common.overlays import DEFAULTS, read_config
 from pipeline.common.shards import read_table
 from pipeline.common.stage import InputError
+from pipeline.config.root import Config
 from pipeline.crawl import remote, sources
 from pipeline.crawl.index import read_indexed_pages
 from pipeline.crawl.warc import ReadCounts
+from workflow.graph import Graph
+from workflow.instances import is_downloading
 
 
 def test_a_remote_file_reads_like_a_local_one_through_failing_requests(tmp_path, address):
@@ -110,6 +114,7 @@ def test_a_signed_address_is_on_no_command_line_and_in_no_file_for_others(tmp_pa
     overlays = ["configs/demo.yaml", "signed.yaml"]
     done = checkout.snakemake("--printshellcmds", "crawl", overlays=overlays)
     assert "missing.warc.gz: not found" in done.stdout and "--input warc=@work/addresses/" in done.stdout
+    assert "downloads=1" in done.stdout and 'Resource("downloads", 8)' in done.stdout, "one of the profile's"
     assert "SECRET" not in done.stdout
     made = [path for name in (".snakemake", "results", "work") for path in (tmp_path / name).rglob("*")]
     (kept,) = [path for path in made if path.is_file() and b"SECRET" in path.read_bytes()]
@@ -117,6 +122,24 @@ def test_a_signed_address_is_on_no_command_line_and_in_no_file_for_others(tmp_pa
     (tmp_path / "signed.yaml").write_text(json.dumps({"crawl": {"warc": {url: 1}}}))
     done = checkout.snakemake("--dry-run", overlays=overlays)
     assert "config key crawl.warc" in done.stdout and "SECRET" not in done.stdout
+
+
+def test_a_job_that_reads_from_a_server_is_one_of_the_downloads_that_a_profile_counts(tmp_path):
+    write_warc(tmp_path / "a.warc.gz", RECORDS)
+    (tmp_path / "index.jsonl").write_text("")
+    sources = {f"{tmp_path}/a.warc.gz": False, "https://a.org/b.warc.gz": True, "s3://c/c.warc.gz": True}
+    sources[f"{tmp_path}/index.jsonl"] = True  # its records are below the base
+    crawl = {"warc": list(sources)}
+
+    def found(**keys):
+        graph = Graph(Config(read_config([DEFAULTS]) | {"run": "none", "crawl": crawl | keys}))
+        nodes = [node for node in graph.nodes.values() if node.stage == "crawl"]
+        read = {node.inputs[0][1]: is_downloading(node) for node in nodes if "extract" in node.name}
+        assert sum(map(is_downloading, nodes)) == sum(read.values()), "extraction alone"
+        return read
+
+    assert found() == sources
+    assert found(base_url=f"{tmp_path}/") == sources | {f"{tmp_path}/index.jsonl": False}
 
 
 def test_the_query_of_an_address_counts_for_what_a_result_is():

@@ -3,12 +3,14 @@
 from dataclasses import dataclass
 from typing import Any
 
+from pipeline.common.addresses import is_remote
 from pipeline.common.manifest import fingerprint
 from pipeline.config.launch import LaunchSection
 from pipeline.config.section import Section
 from pipeline.crawl.sources import file_name
 
 MINIWEB = "miniweb:"  # before the name of a generated file
+READ = ("warc", "index")  # inputs that may be on a server
 
 
 @dataclass(frozen=True)
@@ -57,3 +59,13 @@ def is_part(source: str | list[str]) -> bool:
 def file_of(file: str | Result) -> str:
     """The name of a WARC file or index."""
     return file_name(file.path if isinstance(file, Result) else file)
+
+
+def is_downloading(node: Instance) -> bool:
+    """Whether an instance reads WARC files, records of an index, or an index, from a server."""
+    from pipeline.crawl.index import is_index  # slow to import, and no other job needs it
+
+    base = is_remote(node.section.get("base_url", ""))
+    named = (source for key, source in node.inputs if key in READ)
+    sources = [source.path if isinstance(source, Result) else source for source in named]
+    return any(is_remote(source) or (base and is_index(source)) for source in sources)

@@ -21,6 +21,7 @@ from snakemake.logging import logger
 from workflow import preempted
 from workflow.arguments import is_dry, problem
 from workflow.graph import Graph, Result
+from workflow.instances import is_downloading
 from workflow.preflight import Machine, missing, nothing_to_do, slow
 from workflow.state import Run, mark, tell_snakemake
 from workflow.terminal import Terminal
@@ -125,6 +126,15 @@ def threads_of(stage, pattern):
         return launch.threads * ranks_of(stage, launch) if parallel else 1
 
     return threads
+
+
+def downloads_of(stage, pattern):
+    """Resources function: 1 for a job that reads files of a server. A profile says how many do at a time."""
+
+    def downloads(wildcards):
+        return int(any(map(is_downloading, GRAPH.jobs[pattern.format(**wildcards)])))
+
+    return downloads if stage.name == "crawl" else 0
 
 
 def arguments(stage, pattern):

@@ -35,6 +35,7 @@ for _stage in STAGES:
                 gpu=0,
                 mpi="",  # to the Slurm plugin it means: the job calls srun itself
                 launcher="",
+                downloads=downloads_of(_stage, _program.instances),
             params:
                 module=_program.module,
                 arguments=arguments(_stage, _program.instances),
