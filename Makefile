@@ -12,7 +12,7 @@ SNAKEMAKE = PATH="$(CURDIR)/$(BIN):$$PATH" snakemake --profile workflow/profiles
 # Only files whose hash is in the lock. Sources are built with the locked setuptools, not with one that pip fetches unchecked.
 INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --no-deps --require-hashes --no-build-isolation --use-pep517
 
-.PHONY: setup peers demo compare ablations pretrained real bench bench-corpus bench-dump bench-extraction bench-lookup bench-training bench-rl bench-grader bench-sandbox bench-variants bench-harness bench-report test test-fast test-axe test-pretrained test-environment test-cluster lint lock licences audit schema clean clean-store
+.PHONY: setup peers demo compare ablations pretrained real bench bench-corpus bench-dump bench-extraction bench-lookup bench-mathematics bench-training bench-rl bench-grader bench-sandbox bench-variants bench-harness bench-report test test-fast test-axe test-pretrained test-environment test-cluster lint lock licences audit schema clean clean-store
 
 setup: .venv/complete
 
@@ -102,7 +102,7 @@ test: setup peers
 
 # For the loop of an editor. Leaves out tests marked `slow` and these files, which run whole programs, train, sample or wait for limits.
 SLOW = workflow recipes state stage single_gpu cluster configs generation rl reward training training_exact evaluate_stage \
-  rl_train sandbox sandbox_layers sandbox_weak corpus crawl_dedup crawl_generated crawl_kill crawl_scale faults first_contact \
+  rl_train sandbox sandbox_layers sandbox_weak corpus crawl_dedup crawl_generated crawl_kill crawl_order crawl_scale faults first_contact \
   fuzz fuzz_programs meta survival profiles
 
 test-fast: setup peers
@@ -135,8 +135,8 @@ BENCHMARK = PYTHONPATH="$(CURDIR)" $(BIN)/python tests/benchmarks
 bench: bench-corpus bench-training bench-rl bench-grader bench-sandbox
 
 bench-lookup: ARGUMENTS = --scale $(or $(SCALE),0.01)
-bench-corpus bench-grader bench-variants: ARGUMENTS = $(if $(DATA),--data "$(DATA)")
-bench-corpus bench-dump bench-lookup bench-training bench-rl bench-grader bench-sandbox bench-variants bench-report: bench-%: setup peers
+bench-corpus bench-grader bench-mathematics bench-variants: ARGUMENTS = $(if $(DATA),--data "$(DATA)")
+bench-corpus bench-dump bench-lookup bench-mathematics bench-training bench-rl bench-grader bench-sandbox bench-variants bench-report: bench-%: setup peers
 	$(BENCHMARK)/$*.py $(ARGUMENTS)
 
 # Page fragments with their expected text, beside Resiliparse, trafilatura 2, and lynx and w3m where they are installed.

@@ -66,6 +66,7 @@ STAGES = (
             Program("crawl_extract", "crawl/extract-{shard}", "pipeline.crawl.extract"),
             Program("crawl_sign", "crawl/sign-{shard}", "pipeline.crawl.sign"),
             Program("crawl_exact", "crawl/exact", "pipeline.crawl.exact"),
+            Program("crawl_exact_of", "crawl/exact-{dump}", "pipeline.crawl.exact"),
             Program("crawl_buckets", "crawl/buckets-{part}", "pipeline.crawl.buckets"),
             Program("crawl_cluster", "crawl/cluster-{part}", "pipeline.crawl.cluster"),
             Program("crawl_removed", "crawl/removed-{part}", "pipeline.crawl.removed"),

@@ -10,7 +10,7 @@ from pipeline.config.root import Config
 from pipeline.plan.__main__ import DEFAULTS, read_config
 from pipeline.plan.costs import Gpu
 from pipeline.plan.forecast import Assumptions
-from pipeline.plan.jobs import Job, Profile, data_jobs
+from pipeline.plan.jobs import Job, Profile, data_jobs, downloads, orders
 from pipeline.plan.refusals import refusals
 
 H100 = Gpu("H100", 989e12, 80e9, 3.35e12)
@@ -37,6 +37,47 @@ def test_crawl_and_corpus_are_the_hand_worked_ones() -> None:
     assert jobs["corpus_select"].main_memory == jobs["decontaminate_pages"].main_memory == 48.5e9
     assert jobs["decontaminate_clean"].number == jobs["corpus_score"].number / 4
     assert hours["decontaminate_clean"] == pytest.approx(4, rel=0.02)
+
+
+def test_math_first_hashes_a_23rd_of_the_pages_of_each_dump_and_then_what_is_left(tmp_path: Path) -> None:
+    """90,000 files: 5,500 pages/s and core to look for mathematics, of which 4.4 % pass."""
+    config = Config(read_config([DEFAULTS, PAPER_7B]))
+    assumed = Assumptions(H100)
+    paper, math = (data_jobs(config, assumed, order) for order in ("paper", "math_first"))
+    assert paper == data_jobs(config, assumed)
+    hours = [{job.rule: job.number * job.hours for job in jobs} for jobs in (paper, math)]
+    filtering = 90_000 * 33_000 / 5_500 / 3600
+    assert hours[1]["crawl_extract"] == pytest.approx(hours[0]["crawl_extract"] + filtering)
+    for rule in ("crawl_sign", "crawl_buckets", "crawl_dedup", "corpus_score", "corpus_select"):
+        assert hours[1][rule] == pytest.approx(0.044 * hours[0][rule]), rule
+    assert hours[1]["decontaminate_clean"] == hours[0]["decontaminate_clean"]
+    assert hours[1]["crawl_exact_of"] == pytest.approx(0.044 * hours[0]["crawl_exact"])
+    two = [tmp_path / f"{name}.paths" for name in "ab"]
+    for path in two:
+        path.write_text(f"crawl/{path.stem}.warc.gz\n" * 45_000)
+    (tmp_path / "two.yaml").write_text(yaml.safe_dump({"crawl": {"warc": [str(path) for path in two]}}))
+    config = Config(read_config([DEFAULTS, PAPER_7B, tmp_path / "two.yaml"]))
+    jobs = data_jobs(config, assumed, "math_first")
+    signed = [job for job in jobs if job.rule == "crawl_sign"]
+    assert [job.number for job in signed] == [1000, 1000]
+    assert signed[1].number * signed[1].hours == pytest.approx(0.55 * 1000 * signed[0].hours)
+    said = orders(config, assumed).splitlines()
+    assert said[0].startswith("crawl.order paper: core-hours of extraction 4,9") and len(said) == 2
+
+
+def test_a_limit_on_downloads_bounds_the_time_of_extraction() -> None:
+    """4,905 core-hours of a dump by 64 jobs at a time; each loads a file of 1 GB in 223 seconds."""
+    config = Config(read_config([DEFAULTS, PAPER_7B]))
+    jobs, profile = data_jobs(config, Assumptions(H100)), Profile(ROOT / "workflow/profiles/slurm")
+    said = downloads(config, jobs, profile)
+    assert "64 jobs" in said and "take 77 hours or more" in said and "287 MB/s" in said
+    assert all(
+        Profile(ROOT / f"workflow/profiles/{name}").limit("downloads") == 8 for name in ("local", "gpu")
+    )
+    profile.values.pop("resources")
+    assert "the profile sets no limit" in downloads(config, jobs, profile)
+    here = Config(read_config([DEFAULTS]) | {"crawl": {"warc": str(ROOT / "README.md")}})
+    assert downloads(here, data_jobs(here, Assumptions(H100)), profile) == ""
 
 
 def test_a_job_beyond_its_profile_is_named(tmp_path: Path) -> None:

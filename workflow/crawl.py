@@ -1,12 +1,13 @@
 """The instances of stage `crawl`: from files and indexes to the pool."""
 
+from collections.abc import Sequence
 from glob import glob
 from typing import TYPE_CHECKING, Any
 
 from pipeline.common.stage import InputError
 from pipeline.config.crawl import PROGRAM_KEYS, CrawlSection
 from pipeline.config.root import ConfigError
-from pipeline.crawl.sources import expand
+from pipeline.crawl.sources import expand_lists
 from workflow.instances import MINIWEB, Inputs, Result, file_of, files_name
 
 if TYPE_CHECKING:
@@ -18,20 +19,35 @@ class CrawlInstances:
 
     def _crawl(self: "Graph") -> None:
         section = self.config.sections["crawl"]
-        files = [*self._warc_files(section), *self._looked_up(section)]
+        files = [*self._warc_files(section), *(("", file) for file in self._looked_up(section))]
         if not files:
             return
-        size = section.files_per_shard
-        groups = [files[start : start + size] for start in range(0, len(files), size)]
         lost = set(section.lost_files)
-        if lost and (unknown := lost - {file_of(file) for file in files}):
+        if lost and (unknown := lost - {file_of(file) for _, file in files}):
             raise ConfigError(f"config key crawl.lost_files: {min(unknown)}: no file of crawl.warc")
-        shards = []
-        for group in groups:
+        if section.order == "paper":
+            self._pool(self._deduplicated(section, "", self._extracts(section, [file for _, file in files])))
+            return
+        dumps: dict[str, list[str | Result]] = {}
+        for name, file in files:
+            dumps.setdefault(name, []).append(file)
+        found = []
+        for name, own in dumps.items():
+            if pages := self._extracts(section, own):
+                found.append(self._deduplicated(section, f"-{files_name([name])}", pages))
+        shards = [shard for dump in found for shard in dump]
+        if len(found) > 1:
+            self._pool(self._deduplicated(section, "", shards), shards)
+        else:
+            self._pool(shards)
+
+    def _extracts(self: "Graph", section: Any, files: list[str | Result]) -> list[Result]:
+        """A job for each `files_per_shard` files; none for files that are all given up."""
+        size, lost, found = section.files_per_shard, set(section.lost_files), []
+        for group in (files[start : start + size] for start in range(0, len(files), size)):
             if inputs := [("warc", file) for file in group if not lost or file_of(file) not in lost]:
-                shards.append(files_name(group))
-                self._crawl_program("extract", f"-{shards[-1]}", inputs)
-        self._dedup(section, shards)
+                found.append(self._crawl_program("extract", f"-{files_name(group)}", inputs))
+        return found
 
     def _crawl_program(self: "Graph", program: str, which: str, inputs: Inputs) -> Result:
         """Add an instance with the keys that its program depends on."""
@@ -41,49 +57,58 @@ class CrawlInstances:
         self._add(name, f"pipeline.crawl.{program}", self.config.sections["crawl"], inputs, without)
         return Result(name)
 
-    def _dedup(self: "Graph", section: Any, shards: list[str]) -> None:
-        """From extraction to the pool. `exact` and `removed` list all signed shards by path and digest, so
-        that no other job names them all.
+    def _deduplicated(self: "Graph", section: Any, which: str, pages: list[Result]) -> list[Result]:
+        """Shards of `pages` without duplicates among all of them; `which` is in the names of the jobs.
+
+        `exact` and `removed` list all signed shards by path and digest, so that no other job names them all.
         """
         signed: Inputs = []
-        for shard in shards:
-            pages: Inputs = [("extract", Result(f"crawl/extract-{shard}"))]
-            signed.append(("sign", self._crawl_program("sign", f"-{shard}", pages)))
-        same: Inputs = [("exact", self._crawl_program("exact", "", signed))]
-        pairs = [self._crawl_program("buckets", f"-{job:04d}", same) for job in range(section.bucket_jobs)]
-        removed = self._removed(section, [*same, *(("buckets", one) for one in pairs)], len(shards))
-        pool: Inputs = []
-        for number, part in enumerate(section.pool_parts(len(shards))):
-            inputs: Inputs = [("extract", Result(f"crawl/extract-{shards[rank]}")) for rank in part]
+        for one in pages:
+            own = one.node.partition("-")[2]
+            signed.append(("sign", self._crawl_program("sign", f"-{own}", [("extract", one)])))
+        same: Inputs = [("exact", self._crawl_program("exact", which, signed))]
+        jobs = range(section.bucket_jobs)
+        pairs = [self._crawl_program("buckets", f"{which}-{job:04d}", same) for job in jobs]
+        similar: Inputs = [*same, *(("buckets", one) for one in pairs)]
+        removed = self._removed(section, which, similar, len(pages))
+        found = []
+        for number, part in enumerate(section.pool_parts(len(pages))):
+            inputs: Inputs = [("extract", pages[rank]) for rank in part]
             inputs += [("removed", removed[rank]) for rank in part]
-            pool.append(("filter", self._crawl_program("filter", f"-{number:04d}", inputs)))
-        self._crawl_program("dedup", "", pool)
+            found.append(self._crawl_program("filter", f"{which}-{number:04d}", inputs))
+        return found
 
-    def _removed(self: "Graph", section: Any, inputs: Inputs, shards: int) -> list[Result]:
-        """The tables of the pages that go, of each extraction shard."""
+    def _pool(self: "Graph", shards: list[Result], dumps: Sequence[Result] = ()) -> None:
+        """The pool of `shards`; `dumps`: what they were made from, if each dump was deduplicated before."""
+        inputs: Inputs = [*(("filter", one) for one in shards), *(("dump", one) for one in dumps)]
+        self._crawl_program("dedup", "", inputs)
+
+    def _removed(self: "Graph", section: Any, which: str, inputs: Inputs, shards: int) -> list[Result]:
+        """The tables of the pages that go, of each of so many shards."""
         parts, later = section.cluster_parts(shards), []
         for number in reversed(range(len(parts))):
             pairs = [*inputs, *(("later", one) for one in later)]
-            later.insert(0, self._crawl_program("cluster", f"-{number:04d}", pairs))
+            later.insert(0, self._crawl_program("cluster", f"{which}-{number:04d}", pairs))
         found = []
         for number, part in enumerate(parts):
             forests: Inputs = [inputs[0], *(("cluster", one) for one in later[: number + 1])]
-            node = self._crawl_program("removed", f"-{number:04d}", forests)
+            node = self._crawl_program("removed", f"{which}-{number:04d}", forests)
             found += [Result(node.node, f"removed/{rank:05d}.parquet") for rank in part]
         return found
 
     def _pool_shards(self: "Graph") -> range:
         """Numbers of the pool's shards."""
-        return range(sum(name.startswith("crawl/filter-") for name in self.nodes))
+        return range(sum(key == "filter" for key, _ in self.nodes["crawl/dedup"].inputs))
 
-    def _warc_files(self: "Graph", section: Any) -> list[str | Result]:
+    def _warc_files(self: "Graph", section: Any) -> list[tuple[str, str | Result]]:
+        """The files, each after the list that names it."""
         sources = [section.warc] if isinstance(section.warc, str) else section.warc or []
         if any(source.startswith(MINIWEB) for source in sources):
-            return self._sources(sources, "crawl.warc")
+            return [("", file) for file in self._sources(sources, "crawl.warc")]
         expected = [source for source in sources if not glob(source) and self._expected(source, "crawl.warc")]
         try:
             there = [source for source in sources if source not in expected]
-            return [*expand(there, section.base_url), *expected]
+            return [*expand_lists(there, section.base_url), *((source, source) for source in expected)]
         except InputError as error:
             raise ConfigError(f"config key crawl.warc: {error}") from error
 

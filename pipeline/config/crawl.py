@@ -1,12 +1,14 @@
 """Configuration of stage `crawl`: what is read, what counts as a page, what counts as a duplicate."""
 
+from typing import Literal
+
 from pipeline.config.section import LARGEST_SEED, Section, key
 
 SIGNATURES = ("buckets", "hashes_per_bucket")
 # The keys that each program depends on; extraction reads its files from its inputs.
 PROGRAM_KEYS = {
     "extract": ("base_url", "files_per_shard", "url_exclude", "max_page_bytes", "page_seconds", "page_memory")
-    + ("min_characters", "cjk_share"),
+    + ("min_characters", "cjk_share", "order"),
     "sign": ("ngram", "seed", *SIGNATURES),
     "exact": (),
     "buckets": ("min_similarity", "bucket_jobs", *SIGNATURES),
@@ -67,6 +69,12 @@ class CrawlSection(Section):
         "most shards of the deduplicated pool, each filtered and scored by a job of its own; each comes from"
         " equally many extraction jobs in a row",
         ge=1,
+    )
+    order: Literal["paper", "math_first"] = key(
+        "paper",
+        "paper: all pages are deduplicated, then scored; math_first: extraction drops pages without any sign"
+        " of mathematics, and each list of files is deduplicated by itself before all are together",
+        paper="paper (2.1)",
     )
     url_exclude: list[str] = key([], "a page whose URL contains one of these strings is rejected unread")
     max_page_bytes: int = key(10_000_000, "a longer page (decoded payload) is rejected; bytes", gt=0)

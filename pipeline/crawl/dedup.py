@@ -9,6 +9,10 @@ duplicates.
 
 Two forms: as a stage of the workflow (`--input filter=FOLDER`, may repeat), or on pages of extraction
 (`--input extract=FOLDER`, may repeat), where it runs all these programs one after another.
+
+With `crawl.order: math_first` they run for each dump alone, as in FineWeb (Penedo et al. 2024), then for what
+is left of all dumps. `--input dump=FOLDER` (may repeat) names the shards of the dumps. A page that stayed in
+its dump may be a copy of another dump's page; the pages removed for its sake are then listed with that page.
 """
 
 import json
@@ -19,8 +23,10 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipeline.common.database import database, parquet
 from pipeline.common.identity import published, read_manifest
 from pipeline.common.shards import read_batches
 from pipeline.common.stage import Counts, InputError, Stage, run_stage
@@ -29,6 +35,13 @@ from pipeline.crawl import buckets, cluster, exact, filter, removed, sign
 from pipeline.crawl.filter import DUPLICATES
 
 ROWS = 65536
+# Of pages removed within their dump: the page that stays, which may be one of another dump.
+STAYING = """
+SELECT own.id, own.url, coalesce(other.duplicate_of, own.duplicate_of) AS duplicate_of,
+    coalesce(other.duplicate_of_url, own.duplicate_of_url) AS duplicate_of_url, own.kind,
+    CASE WHEN other.id IS NULL THEN own.similarity END AS similarity
+FROM {} AS own LEFT JOIN {} AS other ON own.duplicate_of = other.id ORDER BY own.id
+"""
 
 
 def _link(path: Path, target: Path) -> None:
@@ -39,9 +52,10 @@ def _link(path: Path, target: Path) -> None:
         shutil.copyfile(path, target)
 
 
-def gather(stage: Stage[CrawlSection], folders: list[Path]) -> Counts:
-    """Put the shards that `filter` wrote together; returns counts by rule."""
-    counts: Counter[str] = Counter()
+def gather(stage: Stage[CrawlSection], folders: list[Path], dumps: list[Path]) -> Counts:
+    """Put the shards that `filter` wrote together; returns counts by rule. `dumps`: what `filter` had written
+    for each dump alone.
+    """
     (stage.partial / "pool").mkdir()
     with pq.ParquetWriter(stage.partial / "duplicates.parquet", DUPLICATES, compression="zstd") as writer:
         for number, folder in enumerate(folders):
@@ -49,9 +63,26 @@ def gather(stage: Stage[CrawlSection], folders: list[Path]) -> Counts:
             for batch in read_batches(folder / "removed.parquet", ROWS):
                 if batch.num_rows:
                     writer.write_batch(batch)
-            found = published(folder)
-            counts.update(read_manifest(found[1])["counts"] if found else {})
+        if dumps:
+            tables = [[folder / "removed.parquet" for folder in some] for some in (dumps, folders)]
+            with database(stage.work / "join", stage.launch) as joins:
+                found = joins.execute(STAYING.format(*(parquet(*some) for some in tables)))
+                for batch in found.fetch_record_batch(ROWS):
+                    writer.write_table(pa.Table.from_batches([batch]).cast(DUPLICATES))
+    counts = _counts(folders)
+    if dumps:
+        before = _counts(dumps)
+        counts.update({name: count for name, count in before.items() if name.startswith("duplicates_")})
+        counts["pages"] = before["pages"]
     return dict(counts)
+
+
+def _counts(folders: list[Path]) -> Counter[str]:
+    """The sums of what `filter` counted."""
+    counts: Counter[str] = Counter()
+    for found in map(published, folders):
+        counts.update(read_manifest(found[1])["counts"] if found else {})
+    return counts
 
 
 def run_all(stage: Stage[CrawlSection], folders: list[str]) -> list[Path]:
@@ -110,7 +141,8 @@ def run(stage: Stage[CrawlSection]) -> Counts:
     extracts = stage.inputs.get("extract", [])
     if not folders and not extracts:
         raise InputError("no pages given: use --input extract=FOLDER, for each folder that extraction wrote")
-    return gather(stage, folders or run_all(stage, extracts))
+    dumps = [Path(folder) for folder in stage.inputs.get("dump", [])]
+    return gather(stage, folders or run_all(stage, extracts), dumps)
 
 
 if __name__ == "__main__":

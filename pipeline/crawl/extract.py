@@ -37,6 +37,7 @@ from pipeline.crawl.charsets import decode_text, is_html
 from pipeline.crawl.guard import run_guarded
 from pipeline.crawl.index import is_index, read_indexed_pages
 from pipeline.crawl.language import detect_language
+from pipeline.crawl.mathematics import has_mathematics
 from pipeline.crawl.rights import rights
 from pipeline.crawl.sources import expand, file_name, open_source
 from pipeline.crawl.text import clean, extract
@@ -117,6 +118,8 @@ def make_document(identity: str, page: Page, config: CrawlSection, removed: Coun
     (title + text).encode()  # a lone surrogate rejects this page here, instead of stopping the shard's writer
     if len(text) < config.min_characters:
         raise Unusable("undecodable" if removed["undecodable"] else "too_short" if text else "empty")
+    if config.order == "math_first" and not has_mathematics(f"{title}\n{text}"):
+        raise Unusable("no_mathematics")
     metadata = {
         "url": url,
         "host": host,

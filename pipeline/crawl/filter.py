@@ -23,7 +23,7 @@ from pipeline.common.shards import DocumentWriter, read_documents, read_table, w
 from pipeline.common.stage import Counts, InputError, Stage, run_stage
 from pipeline.config.crawl import CrawlSection
 from pipeline.crawl.pairs import NEAR
-from pipeline.crawl.signed import check_shard, listed_shards, read_names, read_signatures
+from pipeline.crawl.signed import check_shard, listed_shards, page_file, read_names, read_signatures
 
 DUPLICATES = pa.schema(
     [
@@ -50,7 +50,7 @@ class Shard:
     """An extraction shard, and what `removed` says of its pages."""
 
     def __init__(self, pages: Path, removed: Path) -> None:
-        self.pages = pages / "pages.jsonl.zst"
+        self.pages = page_file(pages)
         table = read_table(removed)
         self.digest = table.schema.metadata[b"sign"].decode()
         self.places = table["place"].to_numpy()

@@ -19,7 +19,7 @@ from pipeline.common.shards import read_documents
 from pipeline.common.stage import Counts, InputError, Stage, run_stage
 from pipeline.config.crawl import CrawlSection
 from pipeline.crawl.signatures import MinHasher
-from pipeline.crawl.signed import HASH_WORDS, TEXT, URL, read_signatures, record_file
+from pipeline.crawl.signed import HASH_WORDS, TEXT, URL, page_file, read_signatures, record_file
 from pipeline.crawl.urls import normalise_url
 
 NAMES = pa.schema([("id", pa.string()), ("url", pa.string())])
@@ -45,7 +45,7 @@ def run(stage: Stage[CrawlSection]) -> Counts:
         pa.ipc.new_file(str(partial / "names.arrow"), NAMES) as names,
         (partial / "signatures").open("wb") as signatures,
     ):
-        shard = stage.input("extract") / "pages.jsonl.zst"
+        shard = page_file(stage.input("extract"))
         for document in read_documents(shard):
             url, file = document.metadata.get("url"), document.metadata.get("warc_file")
             if not (isinstance(url, str) and isinstance(file, str)):

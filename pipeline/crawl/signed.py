@@ -25,6 +25,12 @@ LIST = "shards.json"
 HASH_END = 1 << 32
 
 
+def page_file(folder: Path) -> Path:
+    """The pages in a result of extraction, or in one of `filter`: of a dump without duplicates."""
+    filtered = folder / "pool.jsonl.zst"
+    return filtered if filtered.exists() else folder / "pages.jsonl.zst"
+
+
 def record_file(name: str | int) -> str:
     """The file of a shard's records: a bucket of MinHash, `URL` or `TEXT`. A record is its hash words and the
     page's place in the shard, 32 bits each; records are sorted. This is datatrove's form of signatures.

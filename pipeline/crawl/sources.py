@@ -34,22 +34,29 @@ def expand(sources: Iterable[str], base_url: str = "") -> list[str]:
     Raises InputError for a missing file or list, a glob without match, or two files of the same name (a
     page's lineage names its file without folder).
     """
+    return [path for _, path in expand_lists(sources, base_url)]
+
+
+def expand_lists(sources: Iterable[str], base_url: str = "") -> list[tuple[str, str]]:
+    """The files of `expand`, each after the list that names it; "" for files that no list names."""
     if base_url != public(base_url):
         raise InputError(
             "config key crawl.base_url: manifests show it, so it must hold no user, password or query"
         )
-    found: list[str] = []
+    found: list[tuple[str, str]] = []
     for source in sources:
         if DUMP.fullmatch(source):
             dump, _, kind = source.partition("/")
-            found += _read_list(f"{base_url}crawl-data/{dump}/{kind or 'warc'}.paths.gz", base_url)
+            paths = _read_list(f"{base_url}crawl-data/{dump}/{kind or 'warc'}.paths.gz", base_url)
+            found += [(source, path) for path in paths]
             continue
         for path in _matches(source):
-            found += _read_list(path, base_url) if public(path).endswith(LISTS) else [path]
-    for path in found:
+            listed = public(path).endswith(LISTS)
+            found += [(path, one) for one in _read_list(path, base_url)] if listed else [("", path)]
+    for _, path in found:
         if not is_remote(path) and not os.path.isfile(path):
             raise InputError(f"{path[:200]}: no such WARC file")
-    repeated = [name for name, times in Counter(map(file_name, found)).items() if times > 1]
+    repeated = [name for name, times in Counter(file_name(path) for _, path in found).items() if times > 1]
     if repeated:
         raise InputError(f"{repeated[0]}: two WARC files of this name; lineage needs different names")
     return found

@@ -17,7 +17,7 @@ from pipeline.config.root import Config, ConfigError
 from pipeline.plan import costs
 from pipeline.plan.costs import Gpu
 from pipeline.plan.forecast import Assumptions, Forecast, Planner, is_compiled
-from pipeline.plan.jobs import Job, Profile, data_jobs, model_jobs
+from pipeline.plan.jobs import Job, Profile, data_jobs, downloads, model_jobs, orders
 from pipeline.plan.refusals import refusals
 from pipeline.plan.shapes import known
 
@@ -156,7 +156,9 @@ def notes(
 
 def text(config: Config, rows: list[Forecast], assumed: Assumptions, profile: Profile) -> str:
     """The whole forecast as it is printed."""
-    jobs = [*data_jobs(config, assumed), *model_jobs(rows)]
+    data = data_jobs(config, assumed)
+    jobs = [*data, *model_jobs(rows)]
+    crawl = [orders(config, assumed), downloads(config, data, profile)] if data else []
     parts = [
         heading(assumed),
         costs_table(rows, assumed.gpu),
@@ -165,6 +167,7 @@ def text(config: Config, rows: list[Forecast], assumed: Assumptions, profile: Pr
         f"\n\n{memory_table(rows)}",
         "Jobs: time beside the profile's limit, which GPU jobs pass in several turns; main memory in GB"
         f"\n\n{jobs_table(jobs, profile)}",
+        *filter(None, crawl),
         "\n".join(notes(config, rows, jobs, assumed, profile)),
     ]
     return "\n\n".join(parts).rstrip()

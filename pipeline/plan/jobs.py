@@ -8,16 +8,18 @@ network are left out.
 import gzip
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from glob import glob
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from pipeline.common.addresses import is_remote
 from pipeline.common.errors import InputError
 from pipeline.config.crawl import CrawlSection
 from pipeline.config.root import Config
+from pipeline.crawl.sources import DUMP, LISTS
 from pipeline.plan.forecast import Assumptions, Forecast
 
 PAGES = 33_000  # in a WARC file of Common Crawl
@@ -30,6 +32,9 @@ SELECT, LINEAGE = 281_000, 214_000  # pages per second and core of the joins, at
 PROGRAM = 0.5e9  # bytes of a program that joins, beside launch.join_memory
 SCORED, KEPT = 0.12, 0.01  # share of a first pass that scoring takes; share of pages that are kept
 # Pages per second and core of what follows the signatures: `make bench-dump`.
+FILTER, PASSED = 5_500, 0.044  # pages per second and core of math_first's filter; share that it keeps
+UNLIKE = 0.55  # share of pages that no other page of their dump is like
+WARC, TEXT = 1.0e9, 3_600  # bytes of a WARC file of Common Crawl; of an extracted page on disk
 RATES = {
     "exact": 352_000,
     "buckets": 5_600,
@@ -89,6 +94,14 @@ class Profile:
         value = own.get(resource, (self.values.get("default-resources") or {}).get(resource))
         return value if isinstance(value, int) else None
 
+    def limit(self, resource: str) -> int | None:
+        """How much of a resource all jobs may have together; None where the profile does not say."""
+        for line in self.values.get("resources") or []:
+            name, _, value = str(line).partition("=")
+            if name == resource and value.isdecimal():
+                return int(value)
+        return None
+
     def threads(self, rule: str) -> int:
         """Cores of a job of a data rule."""
         return int((self.values.get("set-threads") or {}).get(rule, 1))
@@ -110,52 +123,77 @@ def model_jobs(rows: list[Forecast]) -> list[Job]:
     ]
 
 
-def data_jobs(config: Config, assumed: Assumptions) -> list[Job]:
-    """The jobs of crawl, corpus and decontamination; none where the pages are generated or there are none."""
+def data_jobs(config: Config, assumed: Assumptions, order: str | None = None) -> list[Job]:
+    """The jobs of crawl, corpus and decontamination; none where the pages are generated or there are none.
+    `order`: another `crawl.order` than the configuration's.
+    """
     section, corpus = config.sections["crawl"], config.sections["corpus"]
-    files = sum(_warc_files(section.warc, assumed.warcs))
+    math_first = (order or section.order) == "math_first"
+    listed = list(_warc_files(section.warc, assumed.warcs))
+    files = sum(number for _, number in listed)
     if not files:
         return []
-    pages = files * PAGES
-    first = pages / READ / 3600
+    records = files * PAGES
+    pages = records * PASSED if math_first else records
     extracts = math.ceil(files / section.files_per_shard)
-    scores = len(section.pool_parts(extracts))
+    extraction = records * (1 - SCORED) / READ / 3600 + (records / FILTER / 3600 if math_first else 0)
+    if math_first:
+        deduplication, scores = _by_dump(section, pages, extracts, len({name for name, _ in listed}))
+    else:
+        deduplication, scores = _deduplication(section, pages, extracts), len(section.pool_parts(extracts))
     iterations = f"corpus, {corpus.iterations} iterations"
-    scoring = corpus.iterations * first * SCORED
+    scoring = pages * SCORED / READ / 3600
     return [
-        Job("crawl, extraction", "crawl_extract", extracts, first * (1 - SCORED) / extracts, main_memory=4e9),
-        *_deduplication(section, pages, extracts),
         Job(
-            f"{iterations}, scoring",
-            "corpus_score",
-            scores * corpus.iterations,
-            scoring / scores / corpus.iterations,
+            "crawl, extraction",
+            "crawl_extract",
+            extracts,
+            extraction / extracts,
+            main_memory=4e9,
+            disk=TEXT * pages,
         ),
-        *_joins(config, pages),
-        Job("decontamination", "decontaminate_clean", scores, pages * KEPT / CLEAN / 3600 / scores),
+        *deduplication,
+        Job(f"{iterations}, scoring", "corpus_score", scores * corpus.iterations, scoring / scores),
+        *_joins(config, records, pages),
+        Job("decontamination", "decontaminate_clean", scores, records * KEPT / CLEAN / 3600 / scores),
     ]
 
 
-def _joins(config: Config, pages: int) -> list[Job]:
+def _joins(config: Config, records: float, pages: float) -> list[Job]:
     """The jobs whose tables need not fit into memory."""
     number = config.sections["corpus"].iterations
     jobs = (
-        ("corpus", f"corpus, {number} iterations, selection", "corpus_select", number, SELECT),
-        ("decontaminate", "what became of each page", "decontaminate_pages", 1, LINEAGE),
+        ("corpus", f"corpus, {number} iterations, selection", "corpus_select", number, pages / SELECT),
+        ("decontaminate", "what became of each page", "decontaminate_pages", 1, records / LINEAGE),
     )
     return [
         Job(
             name,
             rule,
             count,
-            pages / rate / 3600,
+            seconds / 3600,
             main_memory=config.launch_of(stage).join_memory * 1e9 + PROGRAM,
         )
-        for stage, name, rule, count, rate in jobs
+        for stage, name, rule, count, seconds in jobs
     ]
 
 
-def _deduplication(section: CrawlSection, pages: int, extracts: int) -> list[Job]:
+def _by_dump(section: CrawlSection, pages: float, extracts: int, dumps: int) -> tuple[list[Job], int]:
+    """The jobs for each of so many dumps, then those for all that is left of several; shards of the pool."""
+    own = math.ceil(extracts / dumps)
+    found, shards = [], dumps * len(section.pool_parts(own))
+    for job in _deduplication(section, pages / dumps, own):
+        if job.rule != "crawl_dedup":
+            rule = "crawl_exact_of" if job.rule == "crawl_exact" else job.rule
+            many = {"number": dumps * job.number, "disk": dumps * job.disk}
+            found.append(replace(job, name=f"{job.name}, in a dump", rule=rule, **many))
+    last = _deduplication(section, pages * (UNLIKE if dumps > 1 else 1), shards)
+    if dumps == 1:
+        return [*found, last[-1]], shards
+    return [*found, *last], len(section.pool_parts(shards))
+
+
+def _deduplication(section: CrawlSection, pages: float, extracts: int) -> list[Job]:
     parts = len(section.cluster_parts(extracts))
     numbers = {"exact": 1, "buckets": section.bucket_jobs, "cluster": parts, "removed": parts, "dedup": 1}
     numbers["filter"] = len(section.pool_parts(extracts))
@@ -178,17 +216,57 @@ def _deduplication(section: CrawlSection, pages: int, extracts: int) -> list[Job
     return found
 
 
-def _warc_files(sources: str | list[str] | None, unknown: int) -> Iterator[int]:
-    """Numbers of WARC files in each source; `unknown` for a list that is not here."""
+def downloads(config: Config, jobs: list[Job], profile: Profile) -> str:
+    """What the profile's limit on downloads means for the time of extraction; empty without remote files."""
+    section = config.sections["crawl"]
+    sources = [section.warc] if isinstance(section.warc, str) else section.warc or []
+    remote = is_remote(section.base_url) and any(file_list(source) for source in sources)
+    if not remote and not any(map(is_remote, sources)):
+        return ""
+    limit, extraction = profile.limit("downloads"), jobs[0]
+    if limit is None:
+        return "Downloads: the profile sets no limit; give it one by `resources: [downloads=NUMBER]`"
+    at_once = min(limit, extraction.number)
+    hours, rate = extraction.hours * extraction.number / at_once, at_once * WARC * READ / PAGES
+    return (
+        f"Downloads: {at_once} jobs of extraction at a time (downloads={limit} of the profile) take"
+        f" {hours:,.0f} hours or more,\nand {rate / 1e6:,.0f} MB/s of the network if that gives as much"
+    )
+
+
+def orders(config: Config, assumed: Assumptions) -> str:
+    """What either order of the crawl takes, a line for each."""
+    lines = []
+    for order in ("paper", "math_first"):
+        hours = dict.fromkeys(("extraction", "deduplication", "corpus"), 0.0)
+        jobs = data_jobs(config, assumed, order)
+        for job in jobs:
+            crawl = "extraction" if job.rule == "crawl_extract" else "deduplication"
+            hours[crawl if job.rule.startswith("crawl") else "corpus"] += job.number * job.hours
+        said = ", ".join(f"{name} {value:,.0f}" for name, value in hours.items())
+        disk = sum(job.disk for job in jobs) / 1e12
+        lines.append(f"crawl.order {order}: core-hours of {said}; {disk:,.1f} TB of pages and signatures")
+    return "\n".join(lines)
+
+
+def _warc_files(sources: str | list[str] | None, unknown: int) -> Iterator[tuple[str, int]]:
+    """Each list of WARC files and their number; "" and 1 for a file that no list names. `unknown`: of a list
+    that is not here.
+    """
     for source in [sources] if isinstance(sources, str) else sources or []:
         if source.startswith("miniweb:"):
             continue
         files = glob(source)
         if not files:
-            yield unknown
+            yield source, unknown
         for file in files:
-            if file.endswith((".paths", ".txt", ".paths.gz")):
+            if file_list(file):
                 data = Path(file).read_bytes()
-                yield len((gzip.decompress(data) if file.endswith(".gz") else data).split())
+                yield file, len((gzip.decompress(data) if file.endswith(".gz") else data).split())
             else:
-                yield 1
+                yield "", 1
+
+
+def file_list(source: str) -> bool:
+    """Whether a source of `crawl.warc` is a list of files, or a dump, which has one."""
+    return source.endswith(LISTS) or DUMP.fullmatch(source) is not None

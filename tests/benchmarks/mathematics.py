@@ -1,0 +1,103 @@
+"""`make bench-mathematics DATA=<folder>`: the filter of `crawl.order: math_first` on labelled real pages.
+
+Shares of pages that the filter keeps: of mathematical pages, of pages of general collections (news, shops,
+blogs: what a dump is like) and of other pages without mathematics, most of them on programming. Words and
+thresholds were chosen on the pages of half of the hosts; `chosen on` marks their rows, the others count. The
+peer is the rule of a formula in TeX alone. Copies and pages labelled `unsure` are left out.
+"""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests/benchmarks")]
+
+from table import Row, data_folder, publish  # noqa: E402
+
+from pipeline.config.crawl import CrawlSection  # noqa: E402
+from pipeline.corpus.intervals import share_interval  # noqa: E402
+from pipeline.crawl.extract import extract_file  # noqa: E402
+from pipeline.crawl.mathematics import TEX, has_mathematics  # noqa: E402
+from pipeline.crawl.warc import ReadCounts  # noqa: E402
+from pipeline.formulas.delimiters import FORMULA  # noqa: E402
+
+GENERAL = ("trafilatura", "magic-html", "article-extraction-benchmark", "postlight-parser", "readability")
+GENERAL += ("warc-fixtures",)
+Page = tuple[dict[str, Any], str]  # label; title and text
+KINDS: dict[str, Callable[[dict[str, Any]], bool]] = {
+    "mathematical pages": lambda label: label["label"] == "math",
+    "mathematical pages, English": lambda label: label["label"] == "math" and label["language"] == "en",
+    "mathematical pages, Chinese": lambda label: label["label"] == "math" and label["language"] == "zh",
+    "general pages": lambda label: label["label"] == "not_math" and label["source"] in GENERAL,
+    "other pages": lambda label: label["label"] == "not_math" and label["source"] not in GENERAL,
+}
+
+
+def site(host: str) -> str:
+    """What hosts of one owner have in common, such as gh.cp-algorithms.com and cp-algorithms.com."""
+    return ".".join(host.removesuffix(".github.io").split(".")[-2:])
+
+
+def counts(host: str) -> bool:
+    """Whether a host is in the half that nothing was chosen on."""
+    return blake2b(site(host).encode()).digest()[0] % 2 == 1
+
+
+def labelled_pages(web: Path) -> list[Page]:
+    """The labelled pages that extraction keeps, without copies."""
+    labels = {row["url"]: row for row in map(json.loads, (web / "labels.jsonl").read_text().splitlines())}
+    found = []
+    for path in sorted(web.glob("*.warc.gz")):
+        for _, document in extract_file(str(path), CrawlSection(), ReadCounts()):
+            if document is not None and not labels[document.metadata["url"]]["duplicate_of"]:
+                text = f"{document.metadata['title']}\n{document.text}"
+                found.append((labels[document.metadata["url"]], text))
+    return found
+
+
+def has_formula(text: str) -> bool:
+    return any(TEX.search(formula[0]) for formula in FORMULA.finditer(text))
+
+
+def rows(pages: list[Page]) -> list[Row]:
+    """Shares kept, with 95 % intervals over hosts, and speed."""
+    found = []
+    for counted in (True, False):
+        for kind, of_kind in KINDS.items():
+            some = [page for page in pages if of_kind(page[0]) and counts(page[0]["host"]) == counted]
+            kept = [has_mathematics(text) for _, text in some]
+            interval = share_interval(kept, [label["host"] for label, _ in some])
+            low, high = (f"{100 * bound:.1f}" for bound in interval or (0, 1))
+            plain = sum(has_formula(text) for _, text in some)
+            data = f"{sum(kept)} of {len(some)} [{low}, {high}]" + ("" if counted else ", chosen on")
+            row = {"what": f"kept of {kind}", "unit": "%", "ours": 100 * sum(kept) / len(some), "data": data}
+            rule = {"peer": 100 * plain / len(some), "peer_name": "a formula in TeX alone", "ratio": None}
+            found.append(row | rule)
+    started = time.process_time()
+    for _, text in pages:
+        has_mathematics(text)
+    spent = time.process_time() - started
+    length = sum(len(text) for _, text in pages) / len(pages)
+    speed = {"what": "speed", "unit": "pages/s of CPU", "ours": len(pages) / spent}
+    return [
+        *found,
+        speed | {"peer": None, "peer_name": None, "ratio": None, "data": f"{length:,.0f} characters"},
+    ]
+
+
+def main() -> None:
+    data = data_folder(__doc__)
+    if data is None or not (data / "web/labels.jsonl").exists():
+        sys.exit("usage: make bench-mathematics DATA=<folder with web/labels.jsonl and web/*.warc.gz>")
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    publish("mathematics", rows(labelled_pages(data / "web")), "one used")
+
+
+if __name__ == "__main__":
+    main()
