@@ -11,7 +11,7 @@ class LaunchSection(Section):
     threads: int = key(1, "CPU threads of one training, sampling or evaluation process", ge=1)
     join_memory: float = key(
         1.0,
-        "corpus, decontaminate: main memory of a join of tables; what does not fit waits on disk; GB",
+        "crawl, corpus, decontaminate: main memory of a join of tables; what does not fit waits on disk; GB",
         gt=0,
     )
     ranks: int = key(
