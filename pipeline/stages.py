@@ -81,7 +81,16 @@ STAGES = (
         (
             *(
                 Program(f"corpus_{part}", f"corpus/iteration-{{iteration}}/{name}", f"pipeline.corpus.{part}")
-                for part, name in (("train", "train"), ("score", "score-{shard}"), ("select", "select"))
+                for part, name in (
+                    ("train", "train"),
+                    ("score", "score-{shard}"),
+                    ("rank", "rank-{part}"),
+                    ("cut", "cut"),
+                    ("order", "order-{part}"),
+                    ("keep", "keep-{part}"),
+                    ("hosts", "hosts-{part}"),
+                    ("select", "select"),
+                )
             ),
             Program("corpus_formulas", "corpus/formulas", "pipeline.corpus.formulas"),
         ),

@@ -223,6 +223,31 @@ def test_a_new_round_of_review_changes_no_instance_before_its_iteration(tmp_path
     assert "annotations" not in dict(after["corpus/iteration-3/train"].inputs)
 
 
+def test_a_large_pool_is_selected_in_parts_and_put_together(tmp_path: Path) -> None:
+    warc = [tmp_path / f"{name}.warc.gz" for name in "abcde"]
+    for path in warc:
+        path.write_bytes(b"")
+    crawl = {"warc": list(map(str, warc)), "files_per_shard": 1, "pool_shards": 5}
+    keys = {"crawl": crawl, "corpus": {"iterations": 2, "select_jobs": 2, "annotations": str(warc[0])}}
+    nodes = Graph(Config(read_config([DEFAULTS]) | keys)).nodes
+
+    def read(name: str) -> list[str]:
+        sources = (str(getattr(source, "node", "")) for _, source in nodes[name].inputs)
+        return sorted(source.rpartition("/")[2] for source in sources if source)
+
+    start = "corpus/iteration-2/"
+    numbers = ("0000", "0001")
+    ranks, keeps, hosts = ([f"{name}-{number}" for number in numbers] for name in ("rank", "keep", "hosts"))
+    assert read(f"{start}rank-0001") == ["score-0003", "score-0004", "select", "train"]
+    assert read(f"{start}cut") == [*ranks, "select", "train"]
+    for name in ("order-0001", "hosts-0000"):
+        assert read(start + name) == ["cut", *ranks, "select"]
+    assert read(f"{start}keep-0001") == ["order-0000", "order-0001", "select"]
+    assert read(f"{start}select") == ["cut", "dedup", *hosts, *keeps, *ranks, "select", "train"]
+    assert "annotations" in dict(nodes[f"{start}rank-0000"].inputs)
+    assert "select_jobs" not in nodes[f"{start}select"].section
+
+
 def test_an_out_of_distribution_set_is_measured_and_never_trained_on(tmp_path: Path, pool: Path) -> None:
     lists = {"seed_urls": tmp_path / "seed.txt", "background_urls": tmp_path / "background.txt"}
     rows = [
@@ -335,7 +360,7 @@ def test_scores_are_the_log_odds_of_fasttext_itself(
         ("score", ["partial/.*"]),
         (
             "select",
-            ["partial/.excluded.*", "partial/.kept.*", "partial/kept.parquet", "partial/review.tsv"],
+            ["hosts-0000/partial/.queue.*", "partial/review.tsv"],
         ),
     ],
 )
@@ -353,3 +378,7 @@ def test_a_killed_run_leaves_nothing_half_made_and_is_repeated_to_the_byte(
         inputs["annotations"] = tmp_path / "annotations.tsv"
     work = tmp_path / "killed-work"
     survives_kills(command(program, 1, inputs, work, tmp_path / "out", {}), tmp_path / "out", work, moments)
+    if program == "select":  # a part of it as a job of its own
+        words = command("rank", 1, inputs, tmp_path / "rank-work", tmp_path / "part/rank", {"select_jobs": 2})
+        words[words.index("iteration-1/rank")] = "iteration-1/rank-0001"
+        survives_kills(words, tmp_path / "part/rank", tmp_path / "rank-work", ["partial/.pages.*"])

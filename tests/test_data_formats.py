@@ -25,7 +25,7 @@ from pipeline.config.evaluate import BenchmarkNode
 from pipeline.config.rl import RewardWeights
 from pipeline.config.root import Config, validated
 from pipeline.config.tokens import MixtureNode
-from pipeline.corpus import candidates, convergence, review_queue, score
+from pipeline.corpus import candidates, convergence, domains, review_queue, score
 from pipeline.corpus.blocklists import add_blocked
 from pipeline.corpus.lists import Survivors, read_urls
 from pipeline.corpus.out_of_distribution import read_set
@@ -253,6 +253,7 @@ def test_columns_of_tables() -> None:
         "scores.parquet": score.SCORES,
         "kept.parquet": convergence.KEPT,
         "excluded.parquet": candidates.EXCLUDED,
+        "domains.parquet": domains.DOMAINS,
         "queue.parquet": review_queue.QUEUE,
     }
     assert {table: set(columns(table)) for table in described} == {

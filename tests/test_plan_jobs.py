@@ -33,8 +33,18 @@ def test_crawl_and_corpus_are_the_hand_worked_ones() -> None:
     profile = Profile(ROOT / "workflow/profiles/slurm")
     crawled = {rule: job.notes(profile) for rule, job in jobs.items() if rule.startswith("crawl_")}
     assert len(crawled) == 8 and not any(crawled.values()), crawled
-    assert jobs["corpus_select"].number == 4 and hours["corpus_select"] == pytest.approx(4 * 2.94, rel=0.02)
-    assert jobs["corpus_select"].main_memory == jobs["decontaminate_pages"].main_memory == 48.5e9
+    shared = {name: jobs[f"corpus_{name}"] for name in ("rank", "order", "keep", "hosts")}
+    alone = {name: jobs[f"corpus_{name}"] for name in ("cut", "select")}
+    assert {job.number for job in shared.values()} == {400} and {job.number for job in alone.values()} == {4}
+    assert hours["corpus_rank"] == pytest.approx(4 * 2.97e9 / 195_000 / 3600, rel=0.01)
+    assert hours["corpus_order"] == pytest.approx(4 * 2.97e7 / 208_000 / 3600, rel=0.01), "of kept pages"
+    assert sum(hours[f"corpus_{name}"] for name in (*shared, *alone)) == pytest.approx(4 * 6.7, rel=0.02)
+    for job in (*shared.values(), *alone.values()):
+        assert job.main_memory == 6.5e9 and job.hours < 0.1 and not job.notes(profile)
+    assert jobs["decontaminate_pages"].main_memory == 48.5e9
+    small = Config(read_config([DEFAULTS, PAPER_7B]) | {"corpus": {"select_jobs": 1}})
+    (select,) = [job for job in data_jobs(small, Assumptions(H100)) if job.rule == "corpus_select"]
+    assert select.number == 4 and 4 * select.hours == pytest.approx(4 * 6.7, rel=0.02)
     assert jobs["decontaminate_clean"].number == jobs["corpus_score"].number / 4
     assert hours["decontaminate_clean"] == pytest.approx(4, rel=0.02)
 

@@ -170,7 +170,7 @@ class Graph(CrawlInstances, ModelInstances):
             self._iteration(iteration, section, lists)
 
     def _iteration(self, iteration: int, section: Any, lists: Inputs) -> None:
-        unhashed = ("iterations", "tokenizer", UNSEEN, *LISTS)
+        unhashed = ("iterations", "select_jobs", "tokenizer", UNSEEN, *LISTS)
         here, last = f"corpus/iteration-{iteration}", f"corpus/iteration-{iteration - 1}"
         before: Inputs = [("previous", Result(f"{last}/select"))] if iteration > 1 else []
         rounds = [pair for pair in lists if pair[0] == "annotations"]
@@ -206,20 +206,36 @@ class Graph(CrawlInstances, ModelInstances):
             ]
             inputs += [("previous_score", Result(f"{last}/{name}"))] if iteration > 1 else []
             self._add(f"{here}/{name}", "pipeline.corpus.score", section, inputs, unhashed)
-        scores = [("score", Result(f"{here}/score-{shard:04d}")) for shard in shards]
-        self._add(
-            f"{here}/select",
-            "pipeline.corpus.select",
-            section,
-            [
-                trained,
-                pool,
-                *scores,
-                *(pair for pair in lists if pair[0] not in LISTS[:2]),
-                *before,
-            ],
-            unhashed,
-        )
+        lists = [pair for pair in lists if pair[0] not in LISTS[:2]]
+        scores: Inputs = [("score", Result(f"{here}/score-{shard:04d}")) for shard in shards]
+        if len(section.select_parts(len(scores))) > 1:
+            reviews = [pair for pair in lists if pair[0] in LISTS[-3:]]
+            scores = self._selection_parts(here, section, scores, [trained, *before, *reviews], unhashed)
+        inputs = [trained, pool, *scores, *lists, *before]
+        self._add(f"{here}/select", "pipeline.corpus.select", section, inputs, unhashed)
+
+    def _selection_parts(
+        self, here: str, section: Any, scores: Inputs, given: Inputs, unhashed: tuple[str, ...]
+    ) -> Inputs:
+        """The programs that share an iteration's selection; returns what `select` puts together."""
+        parts = section.select_parts(len(scores))
+        before = [pair for pair in given if pair[0] not in LISTS]  # the lists are for `rank` alone
+
+        def add(program: str, number: int | None, inputs: Inputs) -> tuple[str, Result]:
+            name = f"{here}/{program}" + ("" if number is None else f"-{number:04d}")
+            module = f"pipeline.corpus.{program}"
+            self._add(name, module, section, inputs, unhashed, select_jobs=len(parts))
+            return program, Result(name)
+
+        ranks = [
+            add("rank", number, [*given, *(scores[shard] for shard in part)])
+            for number, part in enumerate(parts)
+        ]
+        cut = add("cut", None, [*before, *ranks])
+        numbers, known = range(len(parts)), [*before[1:], cut, *ranks]
+        orders = [add("order", number, known) for number in numbers]
+        keeps = [add("keep", number, [*before[1:], *orders]) for number in numbers]
+        return [*ranks, cut, *keeps, *(add("hosts", number, known) for number in numbers)]
 
     def _benchmark_files(self, names: Iterable[str]) -> Inputs:
         return [

@@ -76,12 +76,14 @@ def parquet(*paths: Path | str, **options: bool) -> str:
     )
 
 
-def save(path: Path, query: duckdb.DuckDBPyConnection, schema: pa.Schema) -> int:
-    """Write the rows of an executed query to a Parquet file, as `write_table` does; returns their number."""
+def save(path: Path, query: duckdb.DuckDBPyConnection, schema: pa.Schema, group: int = ROWS) -> int:
+    """Write the rows of an executed query to a Parquet file, as `write_table` does, so many in a row `group`;
+    returns their number.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary, count = path.with_name(f".{path.name}.partial"), 0
     with pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
-        for batch in query.fetch_record_batch(ROWS):
+        for batch in query.fetch_record_batch(group):
             writer.write_table(pa.Table.from_batches([batch]).cast(schema))
             count += len(batch)
     temporary.replace(path)

@@ -5,6 +5,8 @@ writes it, so that datatrove's readers and blocks work on it. A table is a Parqu
 Both appear under their names only when complete. They hold no times or paths: equal content, equal bytes.
 """
 
+import os
+import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -136,12 +138,43 @@ def write_table(
     return count
 
 
+def tables(folder: Path, name: str) -> list[Path]:
+    """The files of a table that is one file, NAME.parquet, or parts in a folder, NAME/*.parquet."""
+    parts = sorted((folder / name).glob("*.parquet"))
+    return parts or [folder / f"{name}.parquet"]
+
+
+def put_table(folder: Path, name: str, parts: list[Path]) -> None:
+    """Make a table of finished parts, by hard links where the file system has them; a single part is the
+    whole table. Raises InputError if one is missing.
+    """
+    folder = folder if len(parts) == 1 else folder / name
+    folder.mkdir(exist_ok=True)
+    for number, part in enumerate(parts):
+        target = folder / (f"{name}.parquet" if len(parts) == 1 else f"{number:04d}.parquet")
+        try:
+            os.link(part.resolve(), target)
+        except FileNotFoundError as error:
+            raise InputError(f"{part}: no such table; make it again") from error
+        except OSError:
+            shutil.copyfile(part, target)
+
+
 def read_table(path: Path, columns: list[str] | None = None) -> pa.Table:
     """Read a Parquet file, or some of its columns. Raises InputError with the file's name if it is missing or
     unreadable.
     """
     with _readable(path):
         return pq.ParquetFile(path).read(columns=columns)
+
+
+def rows_of(folder: Path, name: str, shard: str, columns: list[str]) -> pa.Table:
+    """Some columns of a table's rows whose pages are in a shard of the pool. Raises InputError."""
+    found = []
+    for path in tables(folder, name):
+        with _readable(path):
+            found.append(pq.read_table(path, columns=columns, filters=[("shard", "=", shard)]))
+    return pa.concat_tables(found)
 
 
 def read_batches(path: Path, rows: int, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:

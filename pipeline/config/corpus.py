@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from pipeline.config.section import LARGEST_SEED, Section, key
+from pipeline.config.section import LARGEST_SEED, Section, key, parts_of
 
 Count = Annotated[int, Field(ge=1)] | Literal["auto"]
 Rate = Annotated[float, Field(gt=0)] | Literal["auto"]
@@ -80,6 +80,12 @@ class CorpusSection(Section):
         4,
         "iterations; those after convergence pass through; no part of any fingerprint",
         paper="4 (2.1)",
+        ge=1,
+    )
+    select_jobs: int = key(
+        1,
+        "most jobs that share selection, each with a part of the pool's shards, scores and hosts;"
+        " more jobs take less memory each",
         ge=1,
     )
     positives: int = key(500_000, "most positives a classifier is trained on", paper="500,000 (2.1)", ge=1)
@@ -157,3 +163,7 @@ class CorpusSection(Section):
                 "cut", "cut_language_pages: a language is cut at a precision, so `cut` must be precision"
             )
         return self
+
+    def select_parts(self, shards: int) -> list[range]:
+        """Numbers of the pool's shards that each job of `rank` and of `keep` has."""
+        return parts_of(shards, self.select_jobs)

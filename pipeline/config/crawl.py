@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from pipeline.config.section import LARGEST_SEED, Section, key
+from pipeline.config.section import LARGEST_SEED, Section, key, parts_of
 
 SIGNATURES = ("buckets", "hashes_per_bucket")
 # The keys that each program depends on; extraction reads its files from its inputs.
@@ -111,14 +111,8 @@ class CrawlSection(Section):
 
     def pool_parts(self, extracts: int) -> list[range]:
         """Numbers of the extraction shards that each shard of the pool comes from."""
-        return _parts(extracts, self.pool_shards)
+        return parts_of(extracts, self.pool_shards)
 
     def cluster_parts(self, extracts: int) -> list[range]:
         """Numbers of the extraction shards that each job of `cluster` and of `removed` has."""
-        return _parts(extracts, self.cluster_jobs)
-
-
-def _parts(number: int, most: int) -> list[range]:
-    """0, 1, ... `number` - 1 in at most `most` equally long parts; the last one may be shorter."""
-    size = max(1, -(-number // most))
-    return [range(start, min(start + size, number)) for start in range(0, number, size)]
+        return parts_of(extracts, self.cluster_jobs)

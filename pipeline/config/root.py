@@ -24,11 +24,8 @@ SECTIONS: dict[str, type[Section]] = {stage.name: stage.section for stage in STA
     "sandbox": SandboxSection,
     "launch": LaunchSection,
 }
-LAUNCHED = (
-    *MODEL_STAGES,
-    "evaluate",
-    "trajectory",
-)  # stages that use GPUs; each may have a launch of its own
+# Stages that may have a launch of their own: those that use GPUs, and one whose joins many jobs share.
+LAUNCHED = (*MODEL_STAGES, "evaluate", "trajectory", "corpus")
 BENCHMARKS = Path(__file__).resolve().parents[2] / "configs/benchmarks"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 

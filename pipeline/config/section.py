@@ -66,3 +66,9 @@ def key(default: Any, meaning: str, *, paper: str | None = None, **constraints: 
     return Field(
         default, description=meaning, json_schema_extra={"paper": paper} if paper else None, **constraints
     )
+
+
+def parts_of(number: int, most: int) -> list[range]:
+    """0, 1, ... `number` - 1 in at most `most` equally long parts; the last one may be shorter."""
+    size = max(1, -(-number // most))
+    return [range(start, min(start + size, number)) for start in range(0, number, size)]

@@ -2,8 +2,7 @@
 
 A page is never kept, whatever its score, if its owner opted out, its domain is on a blocklist, or a reviewer
 found pages under its prefix not to be mathematical. Best score first; equal scores in the order of `tie`, a
-hash of the page's id, then of the id. `reached` are the candidates that are ranked: all of them, unless each
-language has a cut of its own, which is then in `cuts`.
+hash of the page's id, then of the id.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from pipeline.common.database import Database, parquet, save
+from pipeline.common.database import Database, parquet
 from pipeline.corpus.blocklists import add_blocked
 from pipeline.crawl.annotations import NOT_MATH, add_annotations, add_prefixes, counted, covered, warn
 
@@ -28,11 +27,9 @@ UNION ALL BY NAME
 SELECT id, '{NOT_MATH}' AS reason FROM reviewed WHERE verdict = '{NOT_MATH}'
     AND id NOT IN (SELECT id FROM ({covered("pages", "opt_out")})) AND id NOT IN (SELECT id FROM blocked);
 CREATE VIEW candidates AS SELECT * FROM pages WHERE id NOT IN (SELECT id FROM excluded);
-CREATE VIEW reached AS SELECT * FROM candidates;
-CREATE TABLE cuts (language VARCHAR, least DOUBLE, pages BIGINT, kept BIGINT);
 """
-# Reviewed prefixes without a page, each beside itself with and without `www.`, which has some.
-UNMATCHED = """
+# The prefixes reviewed, and what has pages: the prefix itself, else it with or without `www.`, else nothing.
+MATCHED = """
 WITH missing AS (
     SELECT prefix, CASE WHEN starts_with(prefix, 'www.') THEN prefix[5:] ELSE 'www.' || prefix END AS other
     FROM annotations WHERE prefix NOT IN (SELECT prefix FROM reviewed)),
@@ -42,17 +39,33 @@ tried AS (
 found AS (
     SELECT DISTINCT prefix, name FROM (SELECT place(url) AS place FROM pages) JOIN tried ON root(place) = root
     WHERE place = name OR starts_with(place, name || '/') OR starts_with(place, name || '?'))
-SELECT prefix, max(name) FROM missing LEFT JOIN found USING (prefix)
-GROUP BY prefix HAVING coalesce(bool_and(name <> prefix), true) ORDER BY prefix
+SELECT prefix, CASE WHEN bool_or(name = prefix) THEN prefix ELSE max(name) END AS name
+FROM missing LEFT JOIN found USING (prefix) GROUP BY prefix
+UNION ALL SELECT DISTINCT prefix, prefix AS name FROM reviewed ORDER BY prefix
+"""
+UNMATCHED = """
+SELECT prefix, max(name) FROM {matched}
+GROUP BY prefix HAVING NOT coalesce(bool_or(name = prefix), false) ORDER BY prefix
 """
 
 
-def unmatched(database: Database) -> dict[str, str | None]:
-    """Reviewed prefixes that match no page; with each the one that does but for `www.`, or None."""
-    everything = "SELECT count(*) FROM annotations WHERE prefix NOT IN (SELECT prefix FROM reviewed)"
-    if database.execute(everything).fetchall() == [(0,)]:
-        return {}  # usual, and no second look at all pages
-    return dict(database.execute(UNMATCHED).fetchall())
+def matched(database: Database) -> str:
+    """SQL: (prefix, name) of each reviewed prefix and of what has pages, as `MATCHED` says."""
+    missing = "SELECT count(*) FROM annotations WHERE prefix NOT IN (SELECT prefix FROM reviewed)"
+    if database.execute(missing).fetchall() == [(0,)]:
+        return "SELECT DISTINCT prefix, prefix AS name FROM reviewed ORDER BY prefix"  # no second look at all
+    return MATCHED
+
+
+def unmatched(database: Database, matched: str) -> dict[str, str | None]:
+    """Reviewed prefixes that match no page; with each the one that does but for `www.`, or None, and it is
+    said. `matched`: SQL, of all parts of the pool.
+    """
+    found = dict(database.execute(UNMATCHED.format(matched=matched)).fetchall())
+    names = [f"{prefix} (pages are under {other})" if other else prefix for prefix, other in found.items()]
+    if names:
+        warn(f"reviewed prefixes match no page, {counted(names)}")
+    return found
 
 
 def add_pages(
@@ -71,20 +84,3 @@ def add_pages(
     add_prefixes(database, "opt_out", ((prefix, OPT_OUT) for prefix in opted_out))
     add_blocked(database, blocklists)
     database.execute(TABLES)
-    names = [
-        f"{prefix} (pages are under {other})" if other else prefix
-        for prefix, other in unmatched(database).items()
-    ]
-    if names:
-        warn(f"reviewed prefixes match no page, {counted(names)}")
-
-
-def write_excluded(path: Path, database: Database) -> dict[str, int]:
-    """Write the pages that are never kept; returns their number by reason."""
-    save(
-        path,
-        database.execute(f"SELECT id, url, reason FROM pages JOIN excluded USING (id) {RANKED}"),
-        EXCLUDED,
-    )
-    counts = "SELECT reason, count(*) FROM excluded GROUP BY reason ORDER BY reason"
-    return dict(database.execute(counts).fetchall())

@@ -11,9 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipeline.common.database import Database, parquet, save
 from pipeline.common.stage import InputError, Stage
-from pipeline.corpus.candidates import RANKED
 
 KEPT = pa.schema(
     [
@@ -29,50 +27,13 @@ KEPT = pa.schema(
 )
 
 
-LEAST = "SELECT min(score) FROM (SELECT score FROM reached ORDER BY score DESC LIMIT $size)"
-KEEP = f"""
-CREATE OR REPLACE TABLE kept AS
-SELECT *, row_number() OVER () AS rank
-FROM (SELECT * FROM reached WHERE score >= $least {RANKED} LIMIT $size)
-"""
-COMPARED = """
-CREATE VIEW compared AS SELECT kept.*, previous.iteration AS before FROM kept LEFT JOIN previous USING (id)
-"""
-CHANGES = """
-SELECT count(*), coalesce(sum(tokens), 0)::BIGINT, min(score), count(*) FILTER (before IS NULL),
-    coalesce(sum(tokens) FILTER (before IS NULL), 0)::BIGINT,
-    (SELECT count(DISTINCT host) FROM kept WHERE host NOT IN (SELECT host FROM previous))
-FROM compared
-"""
-
-
-def keep(database: Database, size: int) -> None:
-    """Create `kept`: the first `size` pages of `reached` in rank order, and their `rank`, from 1."""
-    ((least,),) = database.execute(LEAST, {"size": size}).fetchall()  # so that no others are sorted whole
-    database.execute(KEEP, {"size": size, "least": least})
-
-
-def write_kept(path: Path, database: Database, previous: Path | None, iteration: int) -> dict[str, Any]:
-    """Write `kept` in rank order; returns what it is and how it differs from `previous`, the folder of the
-    previous selection.
-
-    A page's `iteration` is the first of the consecutive iterations that kept it.
-    """
-    nothing = "(SELECT id, host, 0 AS iteration FROM kept LIMIT 0)"
-    earlier = parquet(previous / "kept.parquet") if previous else nothing
-    database.execute(f"CREATE VIEW previous AS SELECT id, host, iteration FROM {earlier}")
-    database.execute(COMPARED)
-    columns = ", ".join([*KEPT.names[:-1], f"coalesce(before, {iteration}) AS iteration"])
-    save(path, database.execute(f"SELECT {columns} FROM compared ORDER BY rank"), KEPT)
-    ((pages, tokens, least, new, new_tokens, hosts),) = database.execute(CHANGES).fetchall()
-    return {
-        "kept_tokens": tokens,
-        "threshold": least,
-        "overlap_with_previous": round(1 - new / pages, 6) if previous is not None and pages else None,
-        "marginal_pages": new,
-        "marginal_tokens": new_tokens,
-        "new_hosts": hosts,
-    }
+def iteration_of(stage: Stage[Any]) -> int:
+    """The number in the name of an instance, such as iteration-2/select. Raises InputError."""
+    folder, _, program = stage.instance.partition("/")
+    number = folder.removeprefix("iteration-")
+    if not (number.isascii() and number.isdigit()):
+        raise InputError(f"--instance {stage.instance}: expected iteration-<number>/{program or 'select'}")
+    return int(number)
 
 
 def converged_before(stage: Stage[Any]) -> bool:

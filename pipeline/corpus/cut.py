@@ -1,11 +1,17 @@
 """Where the ranking is cut: by a token budget as in the paper (section 2.1, step 2), by score, or by an
 estimated precision, in all languages together or in each; and what precision any cut promises, on which
 sample.
+
+The program `cut` finds it in the histograms that `rank` wrote of all parts of the pool. Only a token budget
+may end between two pages of a bin, and the pages of that bin alone are ranked. Writes `cut.json`: the number
+of `pages` that may be kept and of those that are (`size`), the `cuts`, the `promise`, and `ranges` of the
+scores that are kept.
 """
 
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from math import inf, nextafter
 from pathlib import Path
 from typing import Any
 
@@ -14,72 +20,90 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from pipeline.common.database import ROWS, Database
+from pipeline.common.database import Database, database, parquet
+from pipeline.common.manifest import write_json
 from pipeline.common.shards import read_table
-from pipeline.common.stage import InputError
+from pipeline.common.stage import Counts, InputError, Stage, run_stage
 from pipeline.config.corpus import CorpusSection
 from pipeline.corpus.candidates import RANKED
+from pipeline.corpus.convergence import converged_before, iteration_of
 from pipeline.corpus.intervals import share_interval
 
 Scores = NDArray[np.float64]
+CUT = "cut.json"
+NOTES = ("pages", "size", "cuts", "promise", "ranges")
 LANGUAGE = pa.field("language", pa.string())  # of tables, where languages have cuts of their own
 SAMPLE = "held-out pages of the training lists that are not mathematical"
-# `parted`: the candidates with their `part`, the language if it has a cut of its own, else null.
-PARTED = """
-CREATE VIEW parted AS SELECT candidates.*, own.language AS part FROM candidates LEFT JOIN own USING (language)
+HISTOGRAM = """
+SELECT nullif(language, '') AS language, bin, above, sum(pages)::BIGINT, sum(tokens)::BIGINT, min(least)
+FROM {histograms} GROUP BY language, bin, above ORDER BY bin DESC, above
 """
-PART = "FROM parted WHERE part IS NOT DISTINCT FROM $language"
-LEAST = f"SELECT min(score) FROM (SELECT score {PART} ORDER BY score DESC LIMIT $size)"
-REACHED = """
-CREATE OR REPLACE VIEW reached AS
-SELECT parted.* EXCLUDE (part) FROM parted JOIN cuts ON part IS NOT DISTINCT FROM cuts.language
-WHERE score >= least
+# The pages of one bin that fit into what is left of a token budget.
+WITHIN = """
+CREATE TABLE within AS
+SELECT score, tie, id
+FROM (
+    SELECT *, sum(tokens) OVER (ROWS UNBOUNDED PRECEDING) AS used
+    FROM (
+        SELECT score, tie, id, tokens FROM {pages}
+        WHERE reason IS NULL AND {between} {ranked}))
+WHERE used <= $left
 """
+LAST = "SELECT score, tie, id FROM within ORDER BY score, tie DESC, id DESC LIMIT 1"
+
+
+@dataclass(frozen=True)
+class Bin:
+    """Candidates of a language, as `Cut` has it, in the same `bin` of scores, the `least` among them; as many
+    steps are `above` each of them.
+    """
+
+    language: str | None
+    bin: int
+    above: int
+    pages: int
+    tokens: int
+    least: float
 
 
 @dataclass(frozen=True)
 class Cut:
     """A cut of the candidates of a language or, with None, of all languages that have none of their own: the
-    score of the last page kept (None: nothing is), the number of candidates and of those kept.
+    score of the last page kept (None: nothing is), the number of candidates and of those kept. Of equal
+    scores all are kept or, with `tie` and `id` of the last page kept, those up to it.
     """
 
     language: str | None
     least: float | None
     pages: int
     kept: int
+    tie: int | None = None
+    id: str | None = None
 
 
-def cut(database: Database, train: Path, config: CorpusSection, iteration: int) -> int:
-    """How many of the candidates are kept, as `corpus.cut` says; `train`: the trained classifier's folder.
-
-    Raises InputError for a cut by precision without held-out pages.
-    """
-    match config.cut:
-        case "tokens":
-            return within_budget(database, config, iteration)
-        case "score":
-            count = "SELECT count(*) FROM candidates WHERE score >= ?"
-            return int(database.execute(count, [config.threshold]).fetchall()[0][0])
+def _negatives(train: Path, *columns: str) -> pa.Table:
+    """Scores and `columns` of the held-out pages that are not mathematical. Raises InputError."""
     if not (train / "held_out.parquet").exists():
         raise InputError(
             "corpus.cut: `precision` is estimated on held-out pages: set corpus.folds to 2 or more"
         )
-    if config.cut_language_pages:
-        return cut_by_language(database, train, config)
-    other = _negatives(train)["score"].to_numpy()
-    batches = database.execute("SELECT score FROM candidates").fetch_record_batch(ROWS)
-    return at_precision((batch["score"].to_numpy() for batch in batches), other, config.precision)
-
-
-def _negatives(train: Path, *columns: str) -> pa.Table:
-    """Scores and `columns` of the held-out pages that are not mathematical."""
     table = read_table(train / "held_out.parquet", ["math", "score", *columns])
     return table.filter(pc.invert(table["math"]))
+
+
+def own_languages(config: CorpusSection, train: Path) -> list[str]:
+    """The languages that have a cut of their own: those with enough held-out pages."""
+    if not config.cut_language_pages:
+        return []
+    counts = Counter(_negatives(train, "language")["language"].to_pylist())
+    return sorted(name for name, pages in counts.items() if name and pages >= config.cut_language_pages)
 
 
 def _language_parts(other: pa.Table, own: Iterable[str | None]) -> dict[str | None, pa.Table]:
     """Held-out pages by language; under None those of all languages that are not in `own`."""
     names = [name for name in own if name]
+    if not names:
+        return {None: other}
     rest = pc.fill_null(pc.invert(pc.is_in(other["language"], pa.array(names, pa.string()))), True)
     parts: dict[str | None, pa.Table] = {
         name: other.filter(pc.equal(other["language"], name)) for name in names
@@ -87,39 +111,125 @@ def _language_parts(other: pa.Table, own: Iterable[str | None]) -> dict[str | No
     return parts | {None: other.filter(rest)}
 
 
-def cut_by_language(database: Database, train: Path, config: CorpusSection) -> int:
-    """Cut each language that has enough held-out pages, and the others together, at the estimated precision;
-    creates `cuts`, and `reached` anew. Returns how many candidates are kept.
+def reached(config: CorpusSection, train: Path) -> dict[str | None, Scores]:
+    """By language the scores at which a cut may be, ascending; some are equal. A token budget may end
+    anywhere, so it has none. `train`: the trained classifier's folder. Raises InputError for a cut by
+    precision without held-out pages.
     """
-    other = _negatives(train, "language")
-    counts = Counter(other["language"].to_pylist())
-    own = sorted(name for name, pages in counts.items() if name and pages >= config.cut_language_pages)
-    database.register("own", pa.table([pa.array(own, pa.string())], ["language"]))
-    database.execute(PARTED)
-    for language, pages in _language_parts(other, own).items():
-        given = {"language": language}
-        batches = database.execute(f"SELECT score {PART}", given).fetch_record_batch(ROWS)
-        scores = (batch["score"].to_numpy() for batch in batches)
-        size = at_precision(scores, pages["score"].to_numpy(), config.precision)
-        ((least,),) = database.execute(LEAST, given | {"size": size}).fetchall()
-        ((count,),) = database.execute(f"SELECT count(*) {PART}", given).fetchall()
-        database.execute("INSERT INTO cuts VALUES (?, ?, ?, ?)", [language, least, count, size])
-    database.execute(REACHED)
-    return sum(found.kept for found in cuts(database))
+    match config.cut:
+        case "tokens":
+            return {None: np.empty(0)}
+        case "score":
+            return {None: np.array([nextafter(config.threshold, -inf)])}
+    own = own_languages(config, train)
+    parts = _language_parts(_negatives(train, *(["language"] if own else [])), own)
+    return {name: np.sort(part["score"].to_numpy()) for name, part in parts.items()}
 
 
-def cuts(database: Database) -> list[Cut]:
-    """The cut of each language, the rest last; none where one cut holds for all."""
-    query = "SELECT language, least, pages, kept FROM cuts ORDER BY language NULLS LAST"
-    return [Cut(*row) for row in database.execute(query).fetchall()]
+def steps_of(config: CorpusSection, train: Path) -> pa.Table:
+    """(language, score, above) of each score of `reached`: so many of its language reach it. The language is
+    empty for all that have no cut of their own.
+    """
+    columns: dict[str, list[Any]] = {"language": [], "score": [], "above": []}
+    for language, scores in reached(config, train).items():
+        values, first = np.unique(scores, return_index=True)  # sorted, so `first` counts those below
+        columns["language"] += [language or ""] * len(values)
+        columns["score"] += values.tolist()
+        columns["above"] += (len(scores) - first).tolist()
+    schema = pa.schema([LANGUAGE, ("score", pa.float64()), ("above", pa.int64())])
+    return pa.table(columns, schema)
 
 
-def within_budget(database: Database, config: CorpusSection, iteration: int) -> int:
-    """How many of the top candidates fit into the token budget of an iteration (counted from 1)."""
-    budget = config.budget_tokens[min(iteration, len(config.budget_tokens)) - 1]
-    ranked = f"SELECT tokens FROM candidates {RANKED}"  # a window without an order takes rows as they come
-    used = f"SELECT sum(tokens) OVER (ROWS UNBOUNDED PRECEDING) AS used FROM ({ranked})"
-    return int(database.execute(f"SELECT count(*) FROM ({used}) WHERE used <= ?", [budget]).fetchall()[0][0])
+def _sql(score: float) -> str:
+    """A score in SQL, to the bit."""
+    return f"'{score!r}'::DOUBLE"
+
+
+def between(least: float, above: float | None) -> str:
+    """SQL: whether a score is at least the first and less than the other, if there is one."""
+    return f"score >= {_sql(least)}" + ("" if above is None else f" AND score < {_sql(above)}")
+
+
+def _reaches(cut: Cut) -> str:
+    """SQL: whether a page stands at or before the last one that a cut keeps."""
+    if cut.least is None:
+        return "false"
+    reaches, least = between(cut.least, None), _sql(cut.least)
+    if cut.id is None:
+        return reaches
+    name = cut.id.replace("'", "''")
+    return f"{reaches} AND (score > {least} OR tie < {cut.tie} OR (tie = {cut.tie} AND id <= '{name}'))"
+
+
+def is_kept(cuts: Sequence[dict[str, Any]]) -> str:
+    """SQL: whether a page is kept by the cuts that `cut.json` lists."""
+    *own, rest = (Cut(**row) for row in cuts)
+    if not own:
+        return f"(reason IS NULL AND {_reaches(rest)})"
+    names = [str(cut.language).replace("'", "''") for cut in own]
+    cases = [f"WHEN '{name}' THEN {_reaches(cut)}" for name, cut in zip(names, own, strict=True)]
+    return f"(reason IS NULL AND CASE language {' '.join(cases)} ELSE {_reaches(rest)} END)"
+
+
+def find_cuts(
+    joins: Database, bins: Sequence[Bin], pages: str, config: CorpusSection, train: Path, iteration: int
+) -> list[Cut]:
+    """The cut of each language that has its own, then that of the rest, as `corpus.cut` says. `bins`: best
+    first; `pages`: SQL of all pages.
+    """
+    if config.cut == "tokens":
+        return [within_budget(joins, bins, pages, config, iteration)]
+    found = []
+    for language, steps in reached(config, train).items():
+        own = [one for one in bins if one.language == language]
+        if config.cut == "score":
+            size = sum(one.pages for one in own if not one.above)
+        else:
+            counts = np.zeros(len(steps) + 1, np.int64)
+            np.add.at(counts, [one.above for one in own], [one.pages for one in own])
+            size = at_precision(counts, config.precision)
+        ends = np.cumsum([one.pages for one in own])
+        least = own[int(np.searchsorted(ends, size))].least if size else None
+        found.append(Cut(language, least, sum(one.pages for one in own), size))
+    return found
+
+
+def within_budget(
+    joins: Database, bins: Sequence[Bin], pages: str, config: CorpusSection, iteration: int
+) -> Cut:
+    """Where the top candidates no longer fit into the token budget of an iteration (counted from 1)."""
+    left = config.budget_tokens[min(iteration, len(config.budget_tokens)) - 1]
+    number, size, above = sum(one.pages for one in bins), 0, None
+    for one in bins:
+        if one.tokens > left:
+            where = between(one.least, above)
+            joins.execute(WITHIN.format(pages=pages, between=where, ranked=RANKED), {"left": left})
+            ((more,),) = joins.execute("SELECT count(*) FROM within").fetchall()
+            for score, tie, page in joins.execute(LAST).fetchall():
+                return Cut(None, score, number, size + more, tie, page)
+            break
+        size, left, above = size + one.pages, left - one.tokens, one.least
+    return Cut(None, above, number, size)
+
+
+def ranges_of(bins: Sequence[Bin], cuts: Sequence[Cut], parts: int) -> list[tuple[float | None, float, int]]:
+    """The scores of the kept pages in at most `parts` ranges of about as many pages, best first: (all are
+    below, all are at least, number of pages before). Nothing is above the first range.
+    """
+    left, kept = {cut.language: cut.kept for cut in cuts}, dict[int, tuple[int, float]]()
+    for one in bins:
+        if number := min(one.pages, left[one.language]):
+            left[one.language] -= number
+            before, least = kept.get(one.bin, (0, inf))
+            kept[one.bin] = before + number, min(least, one.least)
+    size = sum(cut.kept for cut in cuts)
+    found, above, first, pages = list[tuple[float | None, float, int]](), None, 0, 0
+    for number, least in kept.values():
+        pages += number
+        if pages >= size or pages * parts >= size * (len(found) + 1):
+            found.append((above, least, first))
+            above, first = least, pages
+    return found
 
 
 def expected_precision(
@@ -134,26 +244,21 @@ def expected_precision(
     return np.maximum(0.0, 1 - (above + 1) / (negatives + 1) * total_other / ends)
 
 
-def at_precision(batches: Iterable[Scores], other: Scores, target: float) -> int:
-    """The largest number of top pages whose estimated precision is at least `target`; `batches` are the
-    pages' scores in any order, `other` (M,) those of held-out negatives.
+def at_precision(counts: NDArray[np.int64], target: float) -> int:
+    """The largest number of top pages whose estimated precision is at least `target`; `counts` (M + 1,) are
+    the numbers of pages whose score 0, 1, ... of M held-out negatives reach.
 
     Fixed-point iteration from zero positives: each cut gives an estimate of the pool's mathematical pages,
     which gives the next cut. If cuts repeat in a cycle, the smallest of the cycle counts. Between two
-    neighbouring scores of `other` the estimate rises with each page, so the numbers of pages between them
+    neighbouring scores of negatives the estimate rises with each page, so the numbers of pages between them
     are all that is needed.
     """
-    other = np.sort(other)
-    counts = np.zeros(len(other) + 1, np.int64)  # by how many of `other` are at or above the score
-    for scores in batches:
-        above = len(other) - np.searchsorted(other, scores, side="left")
-        counts += np.bincount(above, minlength=len(counts))
     above = np.flatnonzero(counts)
     ends = np.cumsum(counts)[above]
     pages = int(counts.sum())
     sizes, total_other = [0], float(pages)
     while sizes[-1] not in sizes[:-1]:
-        precision = expected_precision(ends, above, len(other), total_other)
+        precision = expected_precision(ends, above, len(counts) - 1, total_other)
         good = np.flatnonzero(precision >= target)
         if not len(good):
             return 0
@@ -162,28 +267,25 @@ def at_precision(batches: Iterable[Scores], other: Scores, target: float) -> int
     return min(sizes[sizes.index(sizes[-1]) :])
 
 
-def promise(database: Database, train: Path, size: int) -> dict[str, Any] | None:
-    """The precision that the first `size` candidates promise: the share of held-out negatives that reach the
-    last one's score is expected of the pool's other pages. With its 95 % interval over the negatives' hosts;
-    None without held-out pages or without kept ones. Where languages have cuts of their own, each has its
-    promise, and that of all is their mean by kept pages, as are the ends of its interval.
+def promise(train: Path, cuts: Sequence[Cut], by_language: bool) -> dict[str, Any] | None:
+    """The precision that the kept pages promise: the share of held-out negatives that reach the last one's
+    score is expected of the pool's other pages. With its 95 % interval over the negatives' hosts; None
+    without held-out pages or without kept ones. Where languages have cuts of their own, each has its promise,
+    and that of all is their mean by kept pages, as are the ends of its interval.
 
     The promise holds for a pool whose other pages are like the negatives, which no one can know.
     """
+    size = sum(cut.kept for cut in cuts)
     if not size or not (train / "held_out.parquet").exists():
         return None
-    found = cuts(database)
-    if not found:
-        ranked = f"SELECT score FROM (SELECT score FROM candidates {RANKED} LIMIT ?) ORDER BY score LIMIT 1"
-        ((least,),) = database.execute(ranked, [size]).fetchall()
-        ((pages,),) = database.execute("SELECT count(*) FROM candidates").fetchall()
-        return _promised(Cut(None, least, pages, size), _negatives(train, "host")) | {"sample": SAMPLE}
+    if not by_language:
+        return _promised(cuts[0], _negatives(train, "host")) | {"sample": SAMPLE}
     other = _negatives(train, "host", "language")
-    parts = _language_parts(other, [own.language for own in found])
+    parts = _language_parts(other, [own.language for own in cuts])
     rows = [
         {"language": own.language, "kept": own.kept, "threshold": own.least}
         | (_promised(own, parts[own.language]) if own.kept else {})
-        for own in found
+        for own in cuts
     ]
     kept = [row for row in rows if row["kept"]]
 
@@ -216,3 +318,29 @@ def _promised(cut: Cut, other: pa.Table) -> dict[str, Any]:
         "pages": len(above),
         "hosts": len(set(hosts)),
     }
+
+
+def run(stage: Stage[CorpusSection]) -> Counts:
+    """Find the cut; returns how many pages may be kept and how many are."""
+    if converged_before(stage):
+        return {"converged": 1}
+    ranks, train, config = [Path(path) for path in stage.inputs["rank"]], stage.input("train"), stage.config
+    histograms = parquet(*(path / "histogram.parquet" for path in ranks))
+    with database(stage.work / "join", stage.launch) as joins:
+        bins = [Bin(*row) for row in joins.execute(HISTOGRAM.format(histograms=histograms)).fetchall()]
+        pages = parquet(*(path / "pages.parquet" for path in ranks))
+        cuts = find_cuts(joins, bins, pages, config, train, iteration_of(stage))
+    number, size = sum(one.pages for one in bins), sum(cut.kept for cut in cuts)
+    notes = {
+        "pages": number,
+        "size": size,
+        "cuts": [asdict(cut) for cut in cuts],
+        "promise": promise(train, cuts, bool(config.cut_language_pages)),
+        "ranges": ranges_of(bins, cuts, config.select_jobs),
+    }
+    write_json(stage.partial / CUT, notes)
+    return {"pages": number, "kept": size}
+
+
+if __name__ == "__main__":
+    run_stage("corpus", CorpusSection, run)

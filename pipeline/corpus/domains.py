@@ -41,14 +41,19 @@ SELECT domain, pages, kept FROM collected JOIN total USING (domain) ORDER BY kep
 """
 LEARN = """
 CREATE OR REPLACE TABLE learnt AS
-SELECT url, prefix, verdict = 'math' AS math
+SELECT url, key, prefix, verdict = 'math' AS math
 FROM reviewed JOIN pages USING (id)
-WHERE key NOT IN (SELECT key FROM known) AND id NOT IN (SELECT id FROM opted_out)
+WHERE id NOT IN (SELECT id FROM opted_out)
 AND CASE verdict
     WHEN 'math' THEN ($all OR id NOT IN (SELECT id FROM kept))
         AND list_has_any(domains_of(key, $depth), (SELECT coalesce(list(domain), []) FROM mathematical))
     WHEN 'not_math' THEN $all END
 """
+DOMAINS = pa.schema(
+    [("domain", pa.string()), ("pages", pa.int64()), ("kept", pa.int64()), ("share", pa.float64())]
+    + [("bound", pa.float64()), ("math", pa.bool_())]
+)
+LEARNT = pa.schema([*((name, pa.string()) for name in ("url", "key", "prefix")), ("math", pa.bool_())])
 
 
 @dataclass(frozen=True)
@@ -114,15 +119,20 @@ def add_mathematical(database: Database, domains: Iterable[tuple[str, float]]) -
     )
 
 
-def learn(database: Database, known: set[str], config: CorpusSection) -> Growth:
-    """Pages of mathematical domains under reviewed prefixes, as `reviewed` says; `known`: keys of pages
-    already listed. `judge` comes first.
+def learn(database: Database, config: CorpusSection) -> None:
+    """Create `learnt` (url, key, prefix, math): pages of mathematical domains under reviewed prefixes, as
+    `reviewed` says. `judge` comes first.
     """
-    database.register("known", pa.table([pa.array(known, pa.string())], ["key"]))
     database.execute(LEARN, {"depth": config.domain_depth, "all": config.reviewed == "all"})
+
+
+def growth(database: Database, known: set[str]) -> Growth:
+    """What the pages in `learnt` add; `known`: keys of pages already listed."""
+    database.register("known", pa.table([pa.array(known, pa.string())], ["key"]))
+    added = "FROM learnt WHERE key NOT IN (SELECT key FROM known)"
     seed, not_math = (
-        [url for (url,) in database.execute(f"SELECT url FROM learnt WHERE {which} ORDER BY url").fetchall()]
+        [url for (url,) in database.execute(f"SELECT url {added} AND {which} ORDER BY url").fetchall()]
         for which in ("math", "NOT math")
     )
-    prefixes = database.execute("SELECT prefix, count(*) FROM learnt GROUP BY prefix").fetchall()
+    prefixes = database.execute(f"SELECT prefix, count(*) {added} GROUP BY prefix").fetchall()
     return Growth(seed, not_math, Counter(dict(prefixes)))

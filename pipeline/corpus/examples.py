@@ -17,7 +17,7 @@ from pathlib import Path
 
 from pipeline.common.identity import published, read_manifest
 from pipeline.common.progress import Progress
-from pipeline.common.shards import read_documents, read_table, shard_paths
+from pipeline.common.shards import read_documents, rows_of, shard_paths
 from pipeline.common.stage import InputError, Stage, label
 from pipeline.config.corpus import CorpusSection
 from pipeline.corpus.lists import Survivors, current_urls
@@ -69,15 +69,15 @@ TEXTS: Path  # likewise: where texts are kept
 @dataclass(frozen=True)
 class Wanted:
     """Which pages of the pool are labelled, by their keys: those of `math` are positives, those of `other`
-    negatives, with `everything` all remaining ones, too, except those whose URL is in `kept`. None is in
-    `without`. At most so many of either class as `most` says: those whose URLs have the lowest hashes, of
-    negatives only hashes in the first part `below` of all.
+    negatives, with `everything` all remaining ones, too, except those that the selection in the folder `kept`
+    keeps. None is in `without`. At most so many of either class as `most` says: those whose URLs have the
+    lowest hashes, of negatives only hashes in the first part `below` of all.
     """
 
     math: Collection[str]
     other: Collection[str]
     everything: bool = False
-    kept: Collection[str] = ()
+    kept: Path | None = None
     without: Collection[str] = ()
     most: tuple[int, int] | None = None  # negatives, positives
     seed: int = 0
@@ -114,9 +114,15 @@ def share(wanted: Wanted, texts: Path) -> None:
     WANTED, TEXTS = wanted, texts
 
 
+def kept_of(select: Path, shard: str) -> set[str]:
+    """URLs of the pages of a shard that a selection keeps."""
+    return set(rows_of(select, "kept", shard, ["url"])["url"].to_pylist())
+
+
 def of_shard(shard: Path) -> list[LabelledPage]:
     """The wanted pages of one shard; their texts go to a file."""
-    kept = TEXTS / shard.name
+    place = TEXTS / shard.name
+    kept = kept_of(WANTED.kept, shard.name) if WANTED.kept else set()
 
     def found() -> Iterator[LabelledPage]:
         for document in read_documents(shard):
@@ -124,15 +130,15 @@ def of_shard(shard: Path) -> list[LabelledPage]:
             key = normalise_url(url)
             math = key in WANTED.math
             rest = key in WANTED.other or WANTED.everything
-            if key in WANTED.without or not (math or (rest and url not in WANTED.kept)):
+            if key in WANTED.without or not (math or (rest and url not in kept)):
                 continue
             if WANTED.may_be(url, math):
                 text = normalise(document.text).encode()
-                content = Stored(kept, file.tell(), len(text))
+                content = Stored(place, file.tell(), len(text))
                 file.write(text)
                 yield LabelledPage(url, host, content, math, document.metadata.get("language"))
 
-    with kept.open("wb") as file:
+    with place.open("wb") as file:
         return WANTED.sampled(found())
 
 
@@ -166,9 +172,7 @@ def training_pages(
     lists = ("seed_urls", "background_urls", "not_math_urls")
     math, background, rejected = (survivors.keys(current_urls(stage, name, stage.partial)) for name in lists)
     from_pool = not (stage.inputs.get("background_urls") or stage.inputs.get("background_texts"))
-    kept: set[str] = set()
-    if from_pool and "previous" in stage.inputs:
-        kept = set(read_table(stage.input("previous") / "kept.parquet", ["url"])["url"].to_pylist())
+    kept = stage.input("previous") if from_pool and "previous" in stage.inputs else None
     if from_pool:
         unseen = unseen | {normalise_url(text.url) for text in texts if "://" in text.url}
     most = config.negatives, config.positives

@@ -11,10 +11,11 @@ The paper's authors looked at domains by hand and annotated paths; it does not s
 from collections.abc import Iterable, Iterator
 from math import log
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
-from pipeline.common.database import ROWS, Database, save
+from pipeline.common.database import ROWS, Database, parquet, save
 from pipeline.config.corpus import CorpusSection
 from pipeline.crawl.annotations import add_prefixes, covered
 
@@ -44,6 +45,10 @@ QUEUE = pa.schema(
         ("shard", pa.string()),
         ("kept", pa.bool_()),
     ]
+)
+REVIEW = pa.schema(
+    [("prefix", pa.string()), *((name, pa.int64()) for name in ("expected", "pages", "kept"))]
+    + [("samples", pa.string()), ("effect", pa.float64())]
 )
 # Directories of unreviewed pages from the shortest mathematical domain on, each after those that it lies in.
 DIRECTORIES = """
@@ -135,7 +140,7 @@ def by_effect(counts: dict[str, tuple[int, int]]) -> list[str]:
     )
 
 
-def review_queue(database: Database, config: CorpusSection) -> list[dict[str, str | int]]:
+def review_queue(database: Database, config: CorpusSection) -> list[dict[str, Any]]:
     """Prefixes of mathematical domains with pages that nobody has reviewed, largest expected effect first.
     `judge` comes first. Pages that were not kept are shown first.
     """
@@ -155,20 +160,23 @@ def review_queue(database: Database, config: CorpusSection) -> list[dict[str, st
             "pages": counts[prefix][0],
             "kept": counts[prefix][1],
             "samples": " ".join([*rows[prefix][2], *rows[prefix][3]][:REVIEW_SAMPLES]),
+            "effect": effect(*counts[prefix], math[prefix]),
         }
         for prefix in by_effect(counts)
     ]
 
 
-def write_review(folder: Path, database: Database, queue: list[dict[str, str | int]]) -> None:
-    """The queue as `review.tsv`, an annotation file whose verdicts are still to be filled in, and its pages
-    as `queue.parquet`, those of a prefix together.
-    """
-    save(folder / "queue.parquet", database.execute(PAGES), QUEUE)
-    lines = ["prefix\tverdict\tannotator\tdate\tevidence\n"]
-    for row in queue:
-        evidence = (
-            f"{row['kept']} of {row['pages']} pages kept, expect {row['expected']} more: {row['samples']}"
-        )
-        lines.append(f"{row['prefix']}\t\t\t\t{evidence}\n")
-    (folder / "review.tsv").write_text("".join(lines))
+def save_queue(path: Path, database: Database) -> None:
+    """Write the pages of the queue, those of a prefix together. `review_queue` comes first."""
+    save(path, database.execute(PAGES), QUEUE)
+
+
+def write_review(path: Path, database: Database, reviews: list[Path]) -> None:
+    """The queues of all parts of the hosts as one annotation file without verdicts."""
+    rows = database.execute(f"SELECT * FROM {parquet(*reviews)} ORDER BY effect DESC, pages DESC, prefix")
+    with path.open("w") as file:
+        file.write("prefix\tverdict\tannotator\tdate\tevidence\n")
+        for batch in rows.fetch_record_batch(ROWS):
+            for row in batch.to_pylist():
+                kept = f"{row['kept']} of {row['pages']} pages kept, expect {row['expected']} more"
+                file.write(f"{row['prefix']}\t\t\t\t{kept}: {row['samples']}\n")

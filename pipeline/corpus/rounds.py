@@ -6,16 +6,16 @@ rounds that its own iteration reads. The file that is new in an iteration was wr
 before, so it is applied to that one's ranking, whose results stay as they are.
 """
 
-import json
 from itertools import chain
 from pathlib import Path
 
 from pipeline.common.database import database, parquet
+from pipeline.common.shards import tables
 from pipeline.common.stage import Stage
 from pipeline.config.corpus import CorpusSection
 from pipeline.corpus.blocklists import files_of
-from pipeline.corpus.candidates import add_pages
-from pipeline.corpus.domains import add_mathematical, learn
+from pipeline.corpus.candidates import add_pages, matched, unmatched
+from pipeline.corpus.domains import add_mathematical, growth, learn
 from pipeline.corpus.lists import GROWN, Survivors, current_urls, write_urls
 
 
@@ -30,11 +30,13 @@ def learn_round(stage: Stage[CorpusSection], survivors: Survivors) -> dict[str, 
     annotations = [Path(path) for path in stage.inputs["annotations"]]
     with database(stage.work / "join", stage.launch) as joins:
         add_pages(joins, scores, annotations, current_urls(stage, "opt_out"), files_of(stage))
-        joins.execute(f"CREATE VIEW kept AS SELECT * FROM {parquet(previous / 'kept.parquet')}")
-        domains = json.loads((previous / "metrics.json").read_text())["domains"]
-        add_mathematical(joins, ((row["domain"], row["share"]) for row in domains if row["math"]))
-        growth = learn(joins, known, stage.config)
-    added = dict(zip(GROWN, (growth.seed, growth.not_math), strict=True))
+        unmatched(joins, f"({matched(joins)})")
+        joins.execute(f"CREATE VIEW kept AS SELECT * FROM {parquet(*tables(previous, 'kept'))}")
+        domains = parquet(previous / "domains.parquet")
+        add_mathematical(joins, joins.execute(f"SELECT domain, share FROM {domains} WHERE math").fetchall())
+        learn(joins, stage.config)
+        grown = growth(joins, known)
+    added = dict(zip(GROWN, (grown.seed, grown.not_math), strict=True))
     for name, urls in lists.items():
         write_urls(stage.partial, name, [*urls, *added[name]])
     return {name: len(urls) for name, urls in added.items()}

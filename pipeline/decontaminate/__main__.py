@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 
 from pipeline.common.progress import Progress
 from pipeline.common.rows import raw_lines
-from pipeline.common.shards import read_table, shard_paths
+from pipeline.common.shards import read_table, shard_paths, tables
 from pipeline.common.stage import Counts, InputError, Stage, run_stage
 from pipeline.config.decontaminate import DecontaminateSection
 from pipeline.decontaminate.card import Composition, data_card
@@ -53,7 +53,8 @@ def clean_all(stage: Stage[DecontaminateSection], index: BenchmarkIndex, folder:
     shards = shard_paths(pool / "pool" if (pool / "pool").is_dir() else pool)
     select = stage.input("select") if "select" in stage.inputs else None
     if select:
-        named = set(pc.unique(read_table(select / "kept.parquet", ["shard"])["shard"]).to_pylist())
+        shards = (read_table(path, ["shard"])["shard"] for path in tables(select, "kept"))
+        named = {name for column in shards for name in pc.unique(column).to_pylist()}
         if unknown := named - {shard.name for shard in shards}:
             raise InputError(f"{pool}: has no shard {min(unknown)}, of which kept.parquet lists pages")
     shared = select, folder, index, stage.config

@@ -11,14 +11,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from datatrove.data import Document
 
 from pipeline.common.manifest import write_json
 from pipeline.common.progress import Progress
 from pipeline.common.rows import read_rows
-from pipeline.common.shards import DocumentWriter, read_documents
+from pipeline.common.shards import DocumentWriter, read_documents, rows_of
 from pipeline.common.stage import Counts, InputError, Stage, run_stage
 from pipeline.config.decontaminate import DecontaminateSection
 from pipeline.decontaminate.card import Composition
@@ -87,11 +85,7 @@ def clean(document: Document, matches: list[Match], config: DecontaminateSection
 
 def kept_pages(select: Path, shard: str) -> dict[str, Row]:
     """Columns that selection adds to the kept pages of a shard, by id. Raises InputError."""
-    path = select / "kept.parquet"
-    try:
-        table = pq.read_table(path, columns=["id", *KEPT], filters=[("shard", "=", shard)])
-    except (OSError, pa.ArrowException) as error:
-        raise InputError(f"{path}: not a readable Parquet file ({error})") from error
+    table = rows_of(select, "kept", shard, ["id", *KEPT])
     return {row["id"]: {name: row[name] for name in KEPT} for row in table.to_pylist()}
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from pipeline.common.database import Database, database, parquet, save
+from pipeline.common.shards import tables
 from pipeline.common.stage import Counts, InputError, Stage, run_stage
 from pipeline.config.decontaminate import DecontaminateSection
 
@@ -71,8 +72,8 @@ def add_tables(joins: Database, stage: Stage[DecontaminateSection]) -> None:
     for name, source in {
         "records": f"SELECT * FROM {parquet(*map(Path, records), filename=True, file_row_number=True)}",
         "duplicates": f"SELECT * FROM {parquet(stage.input('dedup') / 'duplicates.parquet')}",
-        "excluded": f"SELECT * FROM {parquet(select / 'excluded.parquet')}",
-        "kept": f"SELECT * FROM {parquet(select / 'kept.parquet')}",
+        "excluded": f"SELECT * FROM {parquet(*tables(select, 'excluded'))}",
+        "kept": f"SELECT * FROM {parquet(*tables(select, 'kept'))}",
         "scores": f"SELECT id, score FROM {parquet(*scores)}",
         "removed": REMOVED.format(path=removals),
     }.items():

@@ -28,7 +28,7 @@ READ, SIGN, CLEAN = (
     2032,
     2057,
 )  # pages per second and core: all of a first pass, MinHash, decontamination
-SELECT, LINEAGE = 281_000, 214_000  # pages per second and core of the joins, at 4M and 1M pages
+LINEAGE = 214_000  # pages per second and core of what became of each page, at 1M pages
 PROGRAM = 0.5e9  # bytes of a program that joins, beside launch.join_memory
 SCORED, KEPT = 0.12, 0.01  # share of a first pass that scoring takes; share of pages that are kept
 # Pages per second and core of what follows the signatures: `make bench-dump`.
@@ -42,6 +42,15 @@ RATES = {
     "removed": 250_000,
     "filter": 10_000,
     "dedup": 252_000,
+}
+# The same of selection, at 1M pages; of `order` and `keep` kept pages per second.
+SELECTION = {
+    "rank": 195_000,
+    "cut": 30_000_000,
+    "order": 208_000,
+    "keep": 291_000,
+    "hosts": 367_000,
+    "select": 9_000_000,
 }
 SIGNATURE = 1512  # bytes of a page on disk, for deduplication
 COMPARED = 1.0e9  # bytes of memory in which `exact` and `buckets` read a part of the pages
@@ -154,28 +163,38 @@ def data_jobs(config: Config, assumed: Assumptions, order: str | None = None) ->
         ),
         *deduplication,
         Job(f"{iterations}, scoring", "corpus_score", scores * corpus.iterations, scoring / scores),
-        *_joins(config, records, pages),
+        *_selection(config, pages, records * KEPT, scores),
+        _lineage(config, records),
         Job("decontamination", "decontaminate_clean", scores, records * KEPT / CLEAN / 3600 / scores),
     ]
 
 
-def _joins(config: Config, records: float, pages: float) -> list[Job]:
-    """The jobs whose tables need not fit into memory."""
-    number = config.sections["corpus"].iterations
-    jobs = (
-        ("corpus", f"corpus, {number} iterations, selection", "corpus_select", number, pages / SELECT),
-        ("decontaminate", "what became of each page", "decontaminate_pages", 1, records / LINEAGE),
-    )
+def _selection(config: Config, pages: float, kept: float, shards: int) -> list[Job]:
+    """The programs of selection in all iterations; in one part they are one job."""
+    section = config.sections["corpus"]
+    parts = len(section.select_parts(shards))
+    numbers = dict.fromkeys(SELECTION, parts) | {"cut": 1, "select": 1}
+    hours = {name: pages / rate / 3600 for name, rate in SELECTION.items()}
+    hours |= {name: kept / SELECTION[name] / 3600 for name in ("order", "keep")}
+    if parts == 1:
+        numbers, hours = {"select": 1}, {"select": sum(hours.values())}
     return [
         Job(
-            name,
-            rule,
-            count,
-            seconds / 3600,
-            main_memory=config.launch_of(stage).join_memory * 1e9 + PROGRAM,
+            f"corpus, {section.iterations} iterations, {name}",
+            f"corpus_{name}",
+            number * section.iterations,
+            hours[name] / number,
+            main_memory=config.launch_of("corpus").join_memory * 1e9 + PROGRAM,
         )
-        for stage, name, rule, count, seconds in jobs
+        for name, number in numbers.items()
     ]
+
+
+def _lineage(config: Config, records: float) -> Job:
+    """What became of each page: a join whose tables need not fit into memory."""
+    memory = config.launch_of("decontaminate").join_memory * 1e9 + PROGRAM
+    hours = records / LINEAGE / 3600
+    return Job("what became of each page", "decontaminate_pages", 1, hours, main_memory=memory)
 
 
 def _by_dump(section: CrawlSection, pages: float, extracts: int, dumps: int) -> tuple[list[Job], int]:

@@ -18,12 +18,13 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from pipeline.common.overlays import read_yaml
+from pipeline.common.shards import tables
 from pipeline.common.stage import InputError
 from pipeline.report.collect import Run
 from pipeline.report.compare import Answers, Difference, Results, Task, arrays, difference, side_name
 from pipeline.report.intervals import Estimate, estimate, holm
 from pipeline.report.selection import Pair, Selector, families, pairs
-from pipeline.report.truth import headline, pages_by_scope, urls_of
+from pipeline.report.truth import headline, pages_by_scope, urls_in, urls_of
 
 HELD, CONTRADICTED, INCONCLUSIVE = "held", "contradicted", "inconclusive"
 NOT_MEASURED = "not measured"
@@ -288,7 +289,7 @@ def _recall(run: Run) -> list[Effect | None]:
         return []
     last, first = (
         {page.url: float(not kept.isdisjoint(page.urls)) for page in pages}
-        for kept in (urls_of(run.iterations[place].data / "kept.parquet") for place in (-1, 0))
+        for kept in (urls_of(tables(run.iterations[place].data, "kept"), urls_in(pages)) for place in (-1, 0))
     )
     names = (f"iteration {len(run.iterations)}", "iteration 1")
     return [weigh(names, [Row("recall", "of math pages", [last], [first])], matched=True, spread=0.0)]

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from markupsafe import Markup
 
 from pipeline.common.database import Database, database, parquet
-from pipeline.common.shards import read_documents
+from pipeline.common.shards import read_documents, tables
 from pipeline.report.collect import Finished, Run
 from pipeline.report.page import TEMPLATES, environment, script, script_hash
 from pipeline.report.shards import encode, write
@@ -117,11 +117,11 @@ def _columns(joins: Database, query: str, count: int) -> list[list[Any]]:
 
 def _iteration(joins: Database, run: Run, select: Finished, shards: int) -> dict[str, Any]:
     """Scores and ranks of the pages shown in one iteration, and the lowest score that it keeps."""
-    kept = parquet(select.data / "kept.parquet")
+    kept = parquet(*tables(select.data, "kept"))
     query = RANKED.format(
         scores=parquet(*_scores(run, select)[:shards]),
         kept=kept,
-        reasons=parquet(select.data / "excluded.parquet"),
+        reasons=parquet(*tables(select.data, "excluded")),
         excluded=" ".join(f"WHEN '{reason}' THEN {code}" for reason, code in EXCLUDED.items()),
         absent=ABSENT,
     )

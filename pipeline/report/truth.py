@@ -10,6 +10,7 @@ first lists: with `corpus.reviewed: all` later classifiers have learned many of 
 """
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
@@ -19,6 +20,7 @@ from typing import Any
 import pyarrow.parquet as parquet
 
 from pipeline.common.rows import read_rows
+from pipeline.common.shards import read_table, tables
 from pipeline.common.stage import InputError
 from pipeline.corpus.intervals import ranking_intervals, share_interval
 from pipeline.corpus.lists import read_urls
@@ -93,7 +95,7 @@ def _trained(run: Run) -> set[str] | None:
             train = run.finished.get(f"{iteration.name.rpartition('/')[0]}/train")
             if train is None or not (train.data / "trained.parquet").exists():
                 return None
-            found |= urls_of(train.data / "trained.parquet")
+            found |= set(read_table(train.data / "trained.parquet", ["url"])["url"].to_pylist())
     return found
 
 
@@ -197,20 +199,31 @@ def average_precision(curve: list[tuple[float, float]]) -> float:
     return area
 
 
-def urls_of(pages: Path) -> set[str]:
-    """The URLs of a table of pages."""
-    return set(parquet.read_table(pages, columns=["url"])["url"].to_pylist())
+def _named(path: Path, columns: list[str], urls: set[str]) -> list[dict[str, Any]]:
+    """Columns of those rows of a table of pages, of which it may have billions, whose URL is in `urls`."""
+    return parquet.read_table(path, columns=columns, filters=[("url", "in", urls)]).to_pylist()
 
 
-def _scores(run: Run, iteration: int, column: str = "score") -> dict[str, float]:
-    """Scores by URL of all pages, excluded ones too; none where the tables lack the column."""
+def urls_of(pages: list[Path], urls: set[str]) -> set[str]:
+    """Those of `urls` that are in tables of pages."""
+    return {row["url"] for path in pages for row in _named(path, ["url"], urls)}
+
+
+def urls_in(pages: Iterable[LabelledPage]) -> set[str]:
+    """The URLs of labelled pages and of their copies."""
+    return {url for page in pages for url in page.urls}
+
+
+def _scores(run: Run, iteration: int, urls: set[str], column: str = "score") -> dict[str, float]:
+    """Scores by URL of the pages with these URLs, excluded ones too; none where the tables lack the
+    column.
+    """
     found: dict[str, float] = {}
     for result in run.of("corpus"):
         if result.instance.startswith(f"iteration-{iteration}/score-"):
             for path in sorted(result.data.glob("*.parquet")):
                 if column in parquet.read_schema(path).names:
-                    table = parquet.read_table(path, columns=["url", column])
-                    found.update(zip(table["url"].to_pylist(), table[column].to_pylist(), strict=True))
+                    found |= {row["url"]: row[column] for row in _named(path, ["url", column], urls)}
     return found
 
 
@@ -219,12 +232,13 @@ def iterations(run: Run) -> list[dict[str, Any]]:
     the `curve` of the pages that no classifier was trained on.
     """
     pages, found = pages_by_scope(run), []
+    urls = urls_in(pages.get("all", ()))
     for result in run.iterations:
         row = result.metrics
         if pages:
-            kept, scores = urls_of(result.data / "kept.parquet"), _scores(run, row["iteration"])
-            first = _scores(run, row["iteration"], "first")
-            for url in urls_of(result.data / "excluded.parquet"):
+            kept, scores = urls_of(tables(result.data, "kept"), urls), _scores(run, row["iteration"], urls)
+            first = _scores(run, row["iteration"], urls, "first")
+            for url in urls_of(tables(result.data, "excluded"), urls):
                 scores.pop(url, None)
                 first.pop(url, None)
             row["truth"] = {}

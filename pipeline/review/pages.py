@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.common.database import Database, parquet
-from pipeline.common.shards import read_documents
+from pipeline.common.shards import read_documents, tables
 from pipeline.common.stage import InputError
 from pipeline.corpus.review_queue import by_effect
 from pipeline.crawl.annotations import MACROS, add_prefixes, covered
@@ -55,9 +55,10 @@ class Pages:
         self._texts: OrderedDict[str, str] = OrderedDict()
         # host -> its verdicts, and (verdict, pages, kept ones) that they come to
         self._effects: dict[str, tuple[dict[str, str], list[tuple[str, int, int]]]] = {}
-        if not (select / "queue.parquet").is_file():
+        queue = tables(select, "queue")
+        if not queue[0].is_file():
             raise InputError(f"{select}: has no queue.parquet; run this iteration's selection again")
-        database.execute(f"{MACROS}; CREATE VIEW queue AS SELECT * FROM {parquet(select / 'queue.parquet')}")
+        database.execute(f"{MACROS}; CREATE VIEW queue AS SELECT * FROM {parquet(*queue)}")
         counts = "SELECT prefix, count(*), count(*) FILTER (kept) FROM queue GROUP BY prefix"
         found = {prefix: (pages, kept) for prefix, pages, kept in database.execute(counts).fetchall()}
         order = by_effect(found)

@@ -1,10 +1,11 @@
-"""Deduplication of a generated slice of a dump: `make bench-dump`; `PAGES="50000 200000"` names other sizes.
+"""Deduplication and selection of a generated slice of a dump: `make bench-dump`.
 
-CPU time, peak memory and disk of each program, on one core. The slice has log-normal sizes, a long tail of
-words, pages that share most of their words with a template, and URL, exact and near duplicates. In the rows
-of single programs `ratio` is the speed at the largest size beside that at the smallest, 1 where time is
-linear. Peers are datatrove's stages 2 and 3 as they are, on the same signatures: without exact rules before
-them and without a check of similarity.
+`PAGES="50000 200000"` names other sizes. CPU time, peak memory and disk of each program, on one core. The
+slice has log-normal sizes, a long tail of words, pages that share most of their words with a template, and
+URL, exact and near duplicates. Selection reads generated scores of as many pages, and keeps a hundredth. In
+the rows of single programs `ratio` is the speed at the largest size beside that at the smallest, 1 where time
+is linear. Peers are datatrove's stages 2 and 3 as they are, on the same signatures: without exact rules
+before them and without a check of similarity.
 """
 
 import json
@@ -17,6 +18,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests/benchmarks")]
@@ -26,14 +29,18 @@ from datatrove.pipeline.dedup.minhash import MinhashDedupBuckets, MinhashDedupCl
 from table import Row, publish  # noqa: E402
 
 from pipeline.common.shards import DocumentWriter  # noqa: E402
+from pipeline.config.corpus import CorpusSection  # noqa: E402
 from pipeline.config.crawl import CrawlSection  # noqa: E402
+from pipeline.corpus import select  # noqa: E402
+from pipeline.corpus.score import SCORES  # noqa: E402
 from pipeline.crawl.buckets import READ_AHEAD  # noqa: E402
 from pipeline.crawl.signatures import minhash_config  # noqa: E402
 
 SIZES = "1000000 4000000"
 SHARD = 12_500  # pages
 OURS, PEER = "ours", "datatrove, stages 2 and 3"
-PARTS = 4  # of the clusters
+PARTS = 4  # of the clusters, and of selection
+KEPT, TOKENS = 0.01, 500  # share of the pages that selection keeps; most tokens of a page
 WORDS, TEMPLATES = 150, 20
 SAME_URL, SAME_TEXT, NEAR, TEMPLATE = 0.05, 0.1, 0.15, 0.2  # shares of pages
 Measured = tuple[Path, float, float]  # output, CPU seconds, peak MB
@@ -69,11 +76,39 @@ def write_slice(folder: Path, pages: int) -> list[Path]:
     return shards
 
 
-def measured(folder: Path, program: str, name: str, **inputs: list[Path]) -> Measured:
-    """A program of deduplication, run and measured."""
+def write_scores(folder: Path, pages: int) -> list[Path]:
+    """Tables of scores of generated pages, as `score` writes them."""
+    draw, folders = np.random.default_rng(2), []
+    means = draw.normal(-5, 2, 100_000)  # of hosts
+    for first in range(0, pages, SHARD):
+        numbers = range(first, min(first + SHARD, pages))
+        hosts = (draw.pareto(0.5, len(numbers)) * 10).astype(int) % len(means)
+        names = [f"h{host}.example" for host in hosts]
+        keys = [f"{name}/{number % 9}/{number}" for name, number in zip(names, numbers, strict=True)]
+        columns = {
+            "id": [f"CC-MAIN-20240220211055-20240221001055-{first:05d}.warc.gz:{n}" for n in numbers],
+            "url": [f"https://{key}" for key in keys],
+            "host": names,
+            "shard": [f"{first // SHARD:04d}.jsonl.zst"] * len(numbers),
+            "score": draw.normal(means[hosts], 1),
+            "tie": draw.integers(2**64, size=len(numbers), dtype=np.uint64),
+            "tokens": draw.integers(0, TOKENS, len(numbers)),
+            "key": keys,
+        }
+        folders.append(folder / f"score-{first // SHARD:04d}")
+        folders[-1].mkdir()
+        pq.write_table(pa.table(columns, SCORES), folders[-1] / "scores.parquet", compression="zstd")
+    return folders
+
+
+def measured(
+    folder: Path, program: str, name: str, selection: dict[str, object] | None = None, **inputs: list[Path]
+) -> Measured:
+    """A program of deduplication or, with keys of the corpus, of selection, run and measured."""
     words = [f"--input={key}={path}" for key, paths in inputs.items() for path in paths]
-    words += ["--config", json.dumps({"cluster_jobs": PARTS})]
-    command = [sys.executable, "-m", f"pipeline.crawl.{program}", "--instance", name, *words]
+    words += ["--config", json.dumps(selection or {"cluster_jobs": PARTS})]
+    room = "corpus" if selection else "crawl"
+    command = [sys.executable, "-m", f"pipeline.{room}.{program}", "--instance", name, *words]
     output = folder / name
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run([*command, "--output", str(output)], cwd=ROOT, check=True, stderr=subprocess.DEVNULL)
@@ -146,7 +181,36 @@ def programs(folder: Path, pages: int) -> dict[str, tuple[float, float, float]]:
         found[name] = sum(seconds), max(memory), disk(folders)
     seconds, memory, _ = zip(*(found[name] for name in ("buckets", "cluster", "removed")), strict=True)
     both = sum(seconds), max(memory), near
+    found |= selection(folder, pages, pool[0])
     return found | {OURS: both, PEER: stock(folder, [path for path, *_ in signed])}
+
+
+def selection(folder: Path, pages: int, pool: Path) -> dict[str, tuple[float, float, float]]:
+    """(CPU seconds, peak MB, bytes) of each program of selection, on generated scores."""
+    scores, train = write_scores(folder, pages), folder / "train"
+    train.mkdir()
+    (train / "train.json").write_text(json.dumps(dict.fromkeys(select.TRAINED)))
+    keys = {"select_jobs": PARTS, "budget_tokens": [int(pages * KEPT * TOKENS / 2)]}
+
+    def run(name: str, **inputs: list[Path]) -> Measured:
+        given = {"train": [train], **inputs}
+        return measured(folder, name.partition("-")[0], f"iteration-1/{name}", keys, **given)
+
+    parts = CorpusSection(select_jobs=PARTS).select_parts(len(scores))
+    found = {
+        "rank": [
+            run(f"rank-{number:04d}", score=[scores[shard] for shard in part])
+            for number, part in enumerate(parts)
+        ]
+    }
+    for name, jobs in (("cut", 1), ("order", PARTS), ("keep", len(parts)), ("hosts", PARTS), ("select", 1)):
+        paths = {done: [path for path, *_ in runs] for done, runs in found.items()} | {"pool": [pool]}
+        found[name] = [run(name if jobs == 1 else f"{name}-{job:04d}", **paths) for job in range(jobs)]
+    results = {}
+    for name, runs in found.items():
+        folders, seconds, memory = zip(*runs, strict=True)
+        results[name] = sum(seconds), max(memory), disk(folders)
+    return results
 
 
 def beside_peer(pages: int, ours: tuple[float, ...], peer: tuple[float, ...]) -> list[Row]:
@@ -176,8 +240,9 @@ def main() -> None:
         slope = found[sizes[0]][name][0] / sizes[0] / (found[sizes[-1]][name][0] / sizes[-1])
         for pages in sizes:
             seconds, memory, size = found[pages][name]
+            kind = "selection" if name in (*select.PARTS, "select") else "deduplication"
             data = f"{pages:,} pages, {memory:,.0f} MB in a job, {size / pages:,.0f} bytes of disk a page"
-            row = {"what": f"deduplication, {name}", "unit": "pages/s of CPU", "ours": pages / seconds}
+            row = {"what": f"{kind}, {name}", "unit": "pages/s of CPU", "ours": pages / seconds}
             rows.append(row | {"peer": None, "peer_name": None, "ratio": slope, "data": data})
     publish("dump", rows, "one used")
 
