@@ -12,7 +12,7 @@ SNAKEMAKE = PATH="$(CURDIR)/$(BIN):$$PATH" snakemake --profile workflow/profiles
 # Only files whose hash is in the lock. Sources are built with the locked setuptools, not with one that pip fetches unchecked.
 INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --no-deps --require-hashes --no-build-isolation --use-pep517
 
-.PHONY: setup peers demo compare ablations pretrained real bench bench-corpus bench-dump bench-extraction bench-lookup bench-mathematics bench-training bench-rl bench-grader bench-sandbox bench-variants bench-harness bench-report test test-fast test-axe test-pretrained test-environment test-cluster lint lock licences audit schema clean clean-store
+.PHONY: setup peers demo compare ablations pretrained real bench bench-corpus bench-dump bench-extraction bench-lookup bench-mathematics bench-training bench-rl bench-grader bench-sandbox bench-variants bench-seed bench-harness bench-report test test-fast test-axe test-pretrained test-environment test-cluster lint lock licences audit schema clean clean-store
 
 setup: .venv/complete
 
@@ -135,8 +135,8 @@ BENCHMARK = PYTHONPATH="$(CURDIR)" $(BIN)/python tests/benchmarks
 bench: bench-corpus bench-training bench-rl bench-grader bench-sandbox
 
 bench-lookup: ARGUMENTS = --scale $(or $(SCALE),0.01)
-bench-corpus bench-grader bench-mathematics bench-variants: ARGUMENTS = $(if $(DATA),--data "$(DATA)")
-bench-corpus bench-dump bench-lookup bench-mathematics bench-training bench-rl bench-grader bench-sandbox bench-variants bench-report: bench-%: setup peers
+bench-corpus bench-grader bench-mathematics bench-variants bench-seed: ARGUMENTS = $(if $(DATA),--data "$(DATA)")
+bench-corpus bench-dump bench-lookup bench-mathematics bench-training bench-rl bench-grader bench-sandbox bench-variants bench-seed bench-report: bench-%: setup peers
 	$(BENCHMARK)/$*.py $(ARGUMENTS)
 
 # Page fragments with their expected text, beside Resiliparse, trafilatura 2, and lynx and w3m where they are installed.

@@ -5,8 +5,10 @@ two hundred pages of two hosts say less than two hundred pages of two hundred ho
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from math import sqrt
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 Z95 = 1.959963984540054
 DRAWS = 500
@@ -33,15 +35,16 @@ def share_interval(hits: Iterable[bool], hosts: Iterable[str]) -> Interval:
     return max(0.0, centre - half), min(1.0, centre + half)
 
 
-def ranking_intervals(
+def ranking_draws(
     math: Sequence[bool],
     scores: Sequence[float],
     hosts: Sequence[str],
     precision: float,
     unranked: Sequence[str],
-) -> tuple[Interval, Interval]:
-    """Intervals of average precision, and of recall at `precision`, of ranked pages (N,): the middle 95 % of
-    draws of hosts with replacement. `unranked`: the hosts of mathematical pages without a score.
+) -> NDArray[np.float64]:
+    """Average precision, and recall at `precision`, of ranked pages (N,) in draws of hosts with replacement:
+    (D, 2). `unranked`: the hosts of mathematical pages without a score. Draws without a mathematical page are
+    left out. Rankings of the same pages are drawn alike, so that their differences can be taken.
     """
     names = {host: index for index, host in enumerate(sorted({*hosts, *unranked}))}
     order = np.argsort(-np.asarray(scores, float), kind="stable")
@@ -58,7 +61,13 @@ def ranking_intervals(
         share = right / np.maximum(kept, 1)
         good = right[(share >= precision) & (kept > 0)]
         found.append((float((weights * hit) @ share) / total, float(good.max(initial=0)) / total))
-    if not found:
+    return np.array(found).reshape(-1, 2)
+
+
+def ranking_intervals(*ranking: Any) -> tuple[Interval, Interval]:
+    """The middle 95 % of the `ranking_draws` of these arguments: of average precision, and of recall."""
+    found = ranking_draws(*ranking)
+    if not len(found):
         return (0.0, 1.0), (0.0, 1.0)
-    (low, other_low), (high, other_high) = np.quantile(np.array(found), (0.025, 0.975), axis=0).tolist()
+    (low, other_low), (high, other_high) = np.quantile(found, (0.025, 0.975), axis=0).tolist()
     return (low, high), (other_low, other_high)
