@@ -1,12 +1,13 @@
 """The files of the page's explorer, and the explorer in Chromium, opened from disk."""
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from browser import Browser, browser
+from browser import SECONDS, Browser, browser
 from report_run import QUESTIONS, SAMPLES, FakeRun
 from test_report_page import report
 
@@ -142,6 +143,20 @@ def test_numbers_stay_inside_their_cards_and_the_page_inside_its_window(tab: Bro
         tab.do("Emulation.setDeviceMetricsOverride", **size)
         tab.wait(f"document.documentElement.scrollWidth <= {width}")  # figures take a moment to follow
         assert tab.js(OUTSIDE) == []
+
+
+def test_a_figure_is_saved_light_with_its_title_in_the_dark_theme_too(tab: Browser, tmp_path: Path) -> None:
+    tab.do("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
+    tab.js("setTheme('dark'); document.querySelector('figure .save button:last-child').click()")
+    deadline = time.monotonic() + SECONDS
+    while not (saved := list(tmp_path.glob("*.svg"))):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    drawing = saved[0].read_text()
+    assert tab.js("document.querySelector('figure b').textContent") in drawing
+    assert 'style="fill: rgb(255, 255, 255); fill-opacity: 1;"' in drawing
+    assert tab.js("document.documentElement.dataset.theme") == "dark"
+    tab.js("setTheme('light')")
 
 
 AXE = Path(__file__).parents[1] / ".venv/axe/package/axe.min.js"

@@ -56,7 +56,7 @@ def whole(inputs: dict[str, list[str]], tmp_path_factory: pytest.TempPathFactory
 
 def without_plotly(page: str) -> str:
     """The page without the script of plotly.js, which names addresses it never loads."""
-    start = max(re.finditer(r"<script>.*?</script>", page, re.DOTALL), key=lambda match: len(match[0]))
+    start = max(re.finditer(r"<script[^>]*>.*?</script>", page, re.DOTALL), key=lambda match: len(match[0]))
     return page.replace(start[0], "")
 
 

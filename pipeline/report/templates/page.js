@@ -34,8 +34,19 @@ const axis = (own) => ({
   ...own, title: { ...(own || {}).title, standoff: 8, font: { size: 12, color: css("--muted") } },
 });
 
-function draw(element) {
-  const { data, layout } = resolve(figures[element.dataset.figure]);
+// plotly.js is the largest part of the page: it stays text until a figure is drawn, so that the rest is there at once.
+function plotly() {
+  if (!window.Plotly) {
+    const script = element("script");
+    script.textContent = document.getElementById("plotly").textContent;
+    document.head.append(script);
+  }
+  return Plotly;
+}
+
+// A figure in the colours of the theme.
+function coloured(name) {
+  const { data, layout } = resolve(figures[name]);
   const base = {
     font: { family: css("--sans"), size: 12, color: css("--soft") },
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", margin: { l: 34, r: 14, t: 10, b: 42 },
@@ -43,13 +54,29 @@ function draw(element) {
     hoverlabel: { bgcolor: css("--card"), bordercolor: css("--line"), font: { color: css("--ink") } },
     hovermode: "closest",
   };
-  const own = { ...base, ...layout, xaxis: axis(layout.xaxis), yaxis: axis(layout.yaxis) };
-  Plotly.react(element, data, own, { responsive: true, displaylogo: false, displayModeBar: false });
+  return { data, layout: { ...base, ...layout, xaxis: axis(layout.xaxis), yaxis: axis(layout.yaxis) } };
 }
 
+function draw(element) {
+  const { data, layout } = coloured(element.dataset.figure);
+  plotly().react(element, data, layout, { responsive: true, displaylogo: false, displayModeBar: false });
+}
+
+// A figure alone is light on white and says what the page says around it: title and names of its lines.
+function save(plot, title, format) {
+  const theme = root.dataset.theme;
+  root.dataset.theme = "light";
+  const { data, layout } = coloured(plot.dataset.figure);
+  Object.assign(layout, { paper_bgcolor: css("--card"), title: { text: title, x: 0.02, font: { size: 15, color: css("--ink") } }, margin: { ...layout.margin, t: 70 } });
+  layout.showlegend = data.filter((trace) => trace.name && trace.showlegend !== false).length > 1;
+  root.dataset.theme = theme;
+  return plotly().downloadImage({ data, layout }, { format, filename: plot.dataset.figure, width: 720, height: 440, scale: format === "png" ? 2 : 1 });
+}
+
+const whenIdle = window.requestIdleCallback ?? ((task) => setTimeout(task, 50));
 const seen = new IntersectionObserver((entries) => {
-  for (const entry of entries) {
-    if (entry.isIntersecting && !drawn.has(entry.target)) { drawn.add(entry.target); draw(entry.target); }
+  for (const { isIntersecting, target } of entries) {
+    if (isIntersecting) { seen.unobserve(target); whenIdle(() => { drawn.add(target); draw(target); }); }
   }
 }, { rootMargin: "600px" });
 
@@ -80,7 +107,7 @@ document.querySelectorAll("figure").forEach((figure) => {
     const button = element("button", "", format.toUpperCase());
     button.type = "button";
     button.setAttribute("aria-label", `save the figure as ${format.toUpperCase()}`);
-    button.addEventListener("click", () => Plotly.downloadImage(plot, { format, filename: plot.dataset.figure, scale: format === "png" ? 2 : 1 }));
+    button.addEventListener("click", () => save(plot, figure.querySelector("b").textContent, format));
     saving.append(button);
   }
   figure.querySelector("figcaption").append(saving);
