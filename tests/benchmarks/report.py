@@ -14,6 +14,7 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -129,13 +130,25 @@ def build(inputs: dict[str, list[str]], page: Path) -> Numbers:
     ]
 
 
-CHANGED = """(change => new Promise(done => {
-  const list = document.getElementById("browser-list"), started = performance.now();
-  const drawn = () => requestAnimationFrame(() => done(performance.now() - started));
-  new MutationObserver((_, own) => { own.disconnect(); drawn(); }).observe(list, {childList: true});
-  change(document.getElementById("browser"));
-  document.getElementById("browser").dispatchEvent(new Event("input", {bubbles: true}));
-}))"""
+# Milliseconds from the start of a page's navigation, or from a change of the form, until what it leads to is
+# painted: the first task after the next frame.
+PAINTED = "(then => requestAnimationFrame(() => setTimeout(() => then(performance.now()))))"
+FIRST = f"""(selector => new Promise(done => {{
+  const found = () => document.querySelector(selector);
+  const look = (_, own) => {{ if (found()) {{ own.disconnect(); {PAINTED}(done); }} }};
+  new MutationObserver(look).observe(document, {{childList: true, subtree: true}});
+}}))"""
+CHANGED = f"""(change => new Promise(done => {{
+  const form = document.getElementById("browser"), started = performance.now();
+  new MutationObserver((_, own) => {{ own.disconnect(); {PAINTED}(now => done(now - started)); }})
+    .observe(document.getElementById("browser-list"), {{childList: true}});
+  change(form);
+  form.dispatchEvent(new Event("input", {{bubbles: true}}));
+}}))"""
+VIEWS = (
+    ("first view, opened from disk", "", ".tile"),
+    ("explorer's first view", "#samples?task=gsm8k.cot", ".sample"),
+)
 FILTERS = {
     "verdict": 'form => { form.verdict.value = "gained: right, other not"; }',
     "verdict, lost": 'form => { form.verdict.value = "lost: other right, this not"; }',
@@ -148,21 +161,37 @@ FILTERS = {
 }
 
 
+def chromium_seconds() -> float:
+    """CPU seconds that the browser has used."""
+    times = [process.cpu_times() for process in psutil.Process().children(recursive=True)]
+    return sum(spent.user + spent.system for spent in times)
+
+
+def timed(rows: Numbers, what: str, seconds: Callable[[], float]) -> None:
+    """Add the seconds that the page has measured, and the browser's CPU seconds."""
+    before = chromium_seconds()
+    rows += [(what, "seconds", seconds()), (what, "CPU seconds", chromium_seconds() - before)]
+
+
 def browse(page: Path) -> Numbers:
-    """Seconds until the page and its explorer can be read, and of each filter."""
-    shown = "document.querySelectorAll('#browser-list .sample').length"
-    rows = []
+    """Seconds until the page and its explorer can be read, and of each filter, by the page's own clock."""
+    rows: Numbers = []
+    address = (page / "index.html").as_uri()
+
+    def view(place: str, selector: str) -> float:
+        source = f"window.seen = {FIRST}({json.dumps(selector)});"
+        script = tab.do("Page.addScriptToEvaluateOnNewDocument", source=source)["identifier"]
+        tab.do("Page.navigate", url="about:blank")
+        tab.open(f"{address}{place}", f"document.querySelector({json.dumps(selector)})")
+        tab.do("Page.removeScriptToEvaluateOnNewDocument", identifier=script)
+        return tab.js("window.seen") / 1000
+
     with tempfile.TemporaryDirectory() as profile, browser(Path(profile)) as tab:
-        for what, place, ready in (
-            ("first view, opened from disk", "", "document.querySelector('.tile') && document.fonts.status"),
-            ("explorer's first view", "#samples?task=gsm8k.cot", shown),
-        ):
-            started = time.monotonic()
-            tab.open(f"{(page / 'index.html').as_uri()}{place}", ready)
-            rows.append((what, "seconds", time.monotonic() - started))
-            tab.do("Page.navigate", url="about:blank") if not place else None
+        tab.do("Page.enable")
+        for what, place, selector in VIEWS:
+            timed(rows, what, lambda place=place, selector=selector: view(place, selector))
         for what, change in FILTERS.items():
-            rows.append((f"filter: {what}", "seconds", tab.js(f"{CHANGED}({change})") / 1000))
+            timed(rows, f"filter: {what}", lambda change=change: tab.js(f"{CHANGED}({change})") / 1000)
         started = time.monotonic()
         tab.js("document.querySelector('.answer .all').click()")
         tab.wait("document.querySelectorAll('.drawn .answer').length")
