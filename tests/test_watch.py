@@ -9,7 +9,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
+from functools import cache
 from html import unescape
 from pathlib import Path
 from threading import Thread
@@ -153,6 +155,40 @@ def test_the_time_left_is_what_a_running_job_says(graph: object, line: str, seco
     assert timing.left(10)[0] == seconds
     log.write_text(f"{log.read_text()}sft tiny: 400/400 steps in 2m00s, loss 0.1\n")
     assert timing.left(10)[0] == 0
+
+
+def test_the_time_left_is_kept_up_to_date_as_jobs_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    graph = read_graph(["configs/demo.yaml"], [])
+    monkeypatch.chdir(tmp_path)
+    timing = Timing(graph, graph.jobs, set())
+    timing.seconds |= {name: 1.0 + place % 7 for place, name in enumerate(graph.jobs) if place % 3}
+    timing.restart(set())
+    timing.most, done, anew = 2, set(), []
+    restart = timing.restart
+    monkeypatch.setattr(timing, "restart", lambda done: anew.append(1) or restart(done))
+    while waiting := [name for name in graph.jobs if name not in done]:
+        name = next(name for name in waiting if graph.before(name).keys() <= done)
+        rest = {job: (timing.expected[job] or 0) - (job == name) for job in waiting}
+
+        @cache
+        def chain(job: str, rest: dict[str, float] = rest) -> float:
+            before = graph.before(job).keys() & rest
+            return max(rest[job], 0) + max(map(chain, before), default=0)
+
+        timing.running = {name: 10.0}
+        expected = max(sum(max(seconds, 0) for seconds in rest.values()) / 2, *map(chain, rest))
+        unknown = sum(timing.expected[job] is None for job in rest)
+        assert timing.left(11.0) == (pytest.approx(expected, abs=1e-3), unknown)
+        timing.finish(name, 3.0)
+        done.add(name)
+        timing.about(name)
+    ended = Counter(nodes[0].module for nodes in graph.jobs.values())
+    assert 0 < len(anew) <= sum(number.bit_length() for number in ended.values()) < len(graph.jobs)
+    timing.running = {}
+    assert timing.left(12.0) == (0, 0)
 
 
 def test_the_demo_is_drawn_without_edges_that_follow_from_others(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,8 +70,7 @@ class Terminal(logging.Formatter):
         timing.most = max(timing.most, len(timing.running))
         for name in names:
             self.failed.pop(name, None)
-        means = timing.means()
-        known = [(name, timing.expected(name, means)) for name in names]
+        known = [(name, timing.about(name)) for name in names]
         return "\n".join(
             f"{name}: starts{f', about {duration(seconds)}' if seconds else ''}" for name, seconds in known
         )
@@ -80,8 +79,7 @@ class Terminal(logging.Formatter):
         if name is None:
             return ""
         timing = self.timing
-        timing.seconds[name] = time.monotonic() - timing.running.pop(name)
-        timing.done.add(name)
+        timing.finish(name, time.monotonic() - timing.running.pop(name))
         beside = ", ".join(timing.running) if len(timing.running) <= NAMED else f"{len(timing.running)} jobs"
         running = f", running: {beside}" if timing.running else ""
         return f"{name}: finished. {len(timing.done)} of {len(timing.seconds)} done{running}{self._left()}"

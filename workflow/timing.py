@@ -4,14 +4,17 @@ or another, else as forecast (`pipeline.plan`) where it gets GPUs, else as other
 
 import json
 import re
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from functools import cache
+from heapq import heapify, heappop, heappush
 from pathlib import Path
 from statistics import fmean
 
 from pipeline.common.errors import InputError
 from pipeline.plan.shapes import known
 from workflow.graph import Graph
+from workflow.instances import Instance
 
 GPU = "H100"
 TAIL = 4096  # bytes of a log in which its last lines are looked for
@@ -37,14 +40,11 @@ def said(log: Path) -> float | None:
     return 3600 * hours + 60 * minutes + seconds
 
 
-def recorded(graph: Graph, name: str) -> float | None:
-    """Seconds that a job took when it was last run, in this run or else in another."""
-    own = Path("results", graph.config.run)
-    for run in (own, *(run for run in sorted(own.parent.glob("*")) if run != own)):
+def recorded(nodes: Sequence[Instance], runs: Sequence[Path]) -> float | None:
+    """Seconds that the job of these instances took in the first of the runs that has them."""
+    for run in runs:
         try:
-            return sum(
-                json.loads((run / node.name / "run.json").read_text())["seconds"] for node in graph.jobs[name]
-            )
+            return sum(json.loads((run / node.name / "run.json").read_text())["seconds"] for node in nodes)
         except (OSError, ValueError, KeyError):
             continue
     return None
@@ -65,48 +65,100 @@ def forecast(graph: Graph) -> dict[str, float]:
 
 
 class Timing:
-    """The jobs `names` of a graph, of which `gpus` get GPUs. `running`: since when, by the caller's clock."""
+    """The jobs `names` of a graph, of which `gpus` get GPUs. `running`: since when, by the caller's clock.
+
+    A graph may have tens of thousands of jobs, so the end of one changes little of what is kept: all is
+    estimated anew only when four times as many jobs of a program have been timed.
+    """
 
     def __init__(self, graph: Graph, names: Iterable[str], gpus: set[str]) -> None:
-        self.graph, self.logs = graph, Path("results", graph.config.run, "logs")
+        own = Path("results", graph.config.run)
+        self.graph, self.logs = graph, own / "logs"
         planned = forecast(graph) if gpus else {}
+        runs = [own, *(run for run in sorted(own.parent.glob("*")) if run != own)]
         self.seconds = {
-            name: recorded(graph, name) or (planned.get(name) if name in gpus else None) for name in names
+            name: recorded(graph.jobs[name], runs) or (planned.get(name) if name in gpus else None)
+            for name in names
         }
+        self.after: dict[str, list[str]] = {name: [] for name in self.seconds}
+        for name in self.seconds:
+            for job in graph.before(name).keys() & self.seconds.keys():
+                self.after[job].append(name)
         self.running: dict[str, float] = {}
-        self.done: set[str] = set()
         self.most = 1  # jobs that ran at the same time
+        self.ended: Counter[str] = Counter()  # jobs of each program
+        self.restart(set())
 
-    def means(self) -> dict[str, float]:
-        """Seconds of the jobs of each program, by its module, as far as known."""
+    def restart(self, done: set[str]) -> None:
+        """Estimate anew how long the jobs take that are not `done`."""
+        self.done, self.stale, means = done, False, self._means()
+        self.expected = {
+            name: means.get(self._program(name)) if seconds is None else seconds
+            for name, seconds in self.seconds.items()
+        }
+        self.guessed = {self._program(name) for name, seconds in self.seconds.items() if seconds is None}
+        waiting = [self.expected[name] for name in self.seconds.keys() - done]
+        self.unknown, self.rest = waiting.count(None), sum(seconds or 0 for seconds in waiting)
+
+        @cache
+        def follows(name: str) -> float:
+            return max(((self.expected[job] or 0) + follows(job) for job in self.after[name]), default=0.0)
+
+        # The longest chain of jobs after each job, and a heap of the chains that begin with one that waits.
+        self.follows = {name: follows(name) for name in self.seconds.keys() - done}
+        self.chains = [(-(self.expected[name] or 0) - after, name) for name, after in self.follows.items()]
+        heapify(self.chains)
+
+    def _program(self, name: str) -> str:
+        return self.graph.jobs[name][0].module
+
+    def _means(self) -> dict[str, float]:
+        """Seconds of the jobs of each program, as far as known."""
         found: dict[str, list[float]] = {}
         for name, seconds in self.seconds.items():
             if seconds is not None:
-                found.setdefault(self.graph.jobs[name][0].module, []).append(seconds)
+                found.setdefault(self._program(name), []).append(seconds)
         return {module: fmean(times) for module, times in found.items()}
 
-    def expected(self, name: str, means: dict[str, float]) -> float | None:
+    def finish(self, name: str, seconds: float) -> None:
+        """A job has ended well."""
+        self.rest -= self.expected[name] or 0
+        self.unknown -= self.expected[name] is None
+        self.seconds[name], program = seconds, self._program(name)
+        self.done.add(name)
+        self.ended[program] += 1
+        ended = self.ended[program]
+        self.stale |= program in self.guessed and ended.bit_count() == 1 == ended.bit_length() % 2  # 1, 4, 16
+
+    def about(self, name: str) -> float | None:
         """Seconds that a job will take, if any like it is known."""
-        seconds = self.seconds[name]
-        return means.get(self.graph.jobs[name][0].module) if seconds is None else seconds
+        if self.stale:
+            self.restart(self.done)
+        return self.expected[name]
 
     def left(self, now: float) -> tuple[float, int]:
         """(seconds, jobs of unknown time) until all is done: at least the longest chain of jobs, at least
         all work shared by as many jobs as have run at the same time.
         """
-        rest: dict[str, float] = {}
-        unknown, means = 0, self.means()
-        for name in self.seconds.keys() - self.done:
-            expected = self.expected(name, means)
-            unknown += expected is None
-            rest[name] = max((expected or 0) - (now - self.running.get(name, now)), 0)
-            if name in self.running and (told := said(self.logs / f"{name}.log")) is not None:
-                rest[name] = told
+        if self.stale:
+            self.restart(self.done)
+        work, unknown, chains = self.rest, self.unknown, [self._waits()]
+        for name in (name for name in self.running if name not in self.done):
+            expected = self.expected[name] or 0
+            rest = said(self.logs / f"{name}.log")
+            if rest is None:
+                rest = max(expected - (now - self.running[name]), 0)
+            work += rest - expected
+            chains.append(rest + self.follows[name])
+        return round(max(work / self.most, *chains), 3), unknown
 
-        @cache
-        def chain(name: str) -> float:
-            return rest[name] + max(
-                (chain(job) for job in self.graph.before(name).keys() & rest), default=0.0
-            )
-
-        return max([sum(rest.values()) / self.most, *map(chain, rest)]), unknown
+    def _waits(self) -> float:
+        """Seconds of the longest chain that begins with a job that waits."""
+        aside = []
+        while self.chains and (self.chains[0][1] in self.done or self.chains[0][1] in self.running):
+            aside.append(heappop(self.chains))
+        longest = -self.chains[0][0] if self.chains else 0.0
+        for chain in aside:
+            if chain[1] not in self.done:
+                heappush(self.chains, chain)  # it may fail, and wait again
+        return longest

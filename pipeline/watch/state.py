@@ -106,7 +106,9 @@ class Watch:
 
     def _left(self, states: dict[str, str]) -> float | None:
         jobs = self.graph.jobs.items()
-        self.timing.done = {job for job, nodes in jobs if all(states[node.name] == "done" for node in nodes)}
+        self.timing.restart(
+            {job for job, nodes in jobs if all(states[node.name] == "done" for node in nodes)}
+        )
         self.timing.running = {self.graph.job_of[name]: since for name, since in self.since.items()}
         self.timing.most = max(self.timing.most, len(self.timing.running))
         seconds, _ = self.timing.left(time.time())
