@@ -4,6 +4,7 @@ import json
 import urllib.error
 import urllib.request
 from pathlib import Path
+from socket import create_connection
 from threading import Thread
 
 import pytest
@@ -197,7 +198,9 @@ def test_the_page_of_a_chat_shows_its_answers_and_refuses_other_sites(chat: Chat
 
     def visit() -> None:
         try:
-            with browser(tmp_path) as tab:
+            # A browser opens connections that it may never use; they must not hold up the others.
+            with create_connection(server.server_address), browser(tmp_path) as tab:
+                assert b"Chat" in urllib.request.urlopen(server.address, timeout=30).read()
                 tab.open(server.address, "document.querySelector('h1').textContent === 'tiny'")
                 tab.js("document.querySelector('textarea').value = 'What is 1 + 1? <b>'")
                 tab.js("document.querySelector('form').requestSubmit()")

@@ -1,13 +1,16 @@
 """The chat as a page on this machine alone."""
 
 import json
+from concurrent.futures import Future
 from pathlib import Path
-from socketserver import BaseServer
+from queue import SimpleQueue
+from threading import Thread
 from typing import Any
 
 from pipeline.chat.model import MODES, Asked, Chat
 from pipeline.common.errors import InputError
 from pipeline.common.local_page import LocalServer
+from pipeline.evaluate.sampling import Answer
 from pipeline.report.page import TEMPLATES
 
 PAGE = Path(__file__).with_name("page.html")
@@ -15,13 +18,25 @@ SCRIPTS = ("load.js", "tex.js")  # of the report: text with formulas as nodes
 
 
 class Server(LocalServer):
-    """Serves the page and answers its questions in the thread that made the sampler."""
-
-    process_request = BaseServer.process_request
+    """Serves the page from threads; its questions are answered in the thread that made the sampler."""
 
     def __init__(self, chat: Chat, port: int) -> None:
         super().__init__(self._page, port, {}, {"ask": self._answer})
-        self._chat = chat
+        self._chat, self._waiting = chat, SimpleQueue[tuple[Future[Answer], str, Asked] | None]()
+
+    def serve_forever(self, poll_interval: float = 0.5) -> None:
+        """Answer in this thread until `shutdown`."""
+        Thread(target=super().serve_forever, args=[poll_interval], daemon=True).start()
+        while waiting := self._waiting.get():
+            answer, question, asked = waiting
+            try:
+                answer.set_result(self._chat.answer(question, asked))
+            except Exception as error:  # told where the request waits
+                answer.set_exception(error)
+
+    def shutdown(self) -> None:
+        super().shutdown()
+        self._waiting.put(None)
 
     def _page(self, nonce: str) -> str:
         scripts = "\n".join((TEMPLATES / name).read_text() for name in SCRIPTS)
@@ -38,5 +53,7 @@ class Server(LocalServer):
             raise InputError(f"a request without a proper {error}") from error
         if not question.strip() or mode not in MODES or not 0 <= temperature <= 2 or not 0 <= seed < 2**31:
             raise InputError("ask a question, in a mode of the page, at a temperature from 0 to 2")
-        found = self._chat.answer(question, Asked(mode, temperature, seed))
+        answer: Future[Answer] = Future()
+        self._waiting.put((answer, question, Asked(mode, temperature, seed)))
+        found = answer.result()
         return {"text": found.text, "tokens": found.tokens, "finish": found.finish_reason}
