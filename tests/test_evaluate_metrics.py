@@ -95,6 +95,12 @@ def test_wilson_interval_of_known_values():
     assert mean_interval([0.0, 1.0, 1.0]) == wilson(2, 3)
 
 
+def test_equal_values_are_no_certainty():
+    assert mean_interval([0.5] * 8) == wilson(4, 8)
+    low, high = paired_difference([0.5] * 8, [0.5] * 8)["ci95"]
+    assert low == -high < -0.2
+
+
 def test_a_paired_interval_is_narrower_than_an_unpaired_one():
     first = [0.0] * 50 + [1.0] * 50
     second = [0.0] * 40 + [1.0] * 60

@@ -17,6 +17,7 @@ from pipeline.evaluate.benchmarks import Item
 from pipeline.grader.answers import Verdict, compare, numeric_value
 
 Z95 = 1.959963984540054
+SAME = 1e-9  # numbers that differ by less are equal
 
 
 def wilson(right: float, total: int) -> tuple[float, float]:
@@ -30,12 +31,16 @@ def wilson(right: float, total: int) -> tuple[float, float]:
 
 
 def mean_interval(values: Sequence[float]) -> tuple[float, float]:
-    """95 % interval of the mean of values in [0, 1]: Wilson's if all are 0 or 1, else normal."""
+    """95 % interval of the mean of values in [0, 1]: normal; Wilson's if all are 0 or 1, or if all are equal,
+    since equal values show no spread and no values in [0, 1] have a wider one than 0 and 1.
+    """
+    array = np.asarray(values, dtype=float)
     if all(value in (0, 1) for value in values):
         return wilson(sum(values), len(values))
     if len(values) < 2:
         return 0.0, 1.0
-    array = np.asarray(values, dtype=float)
+    if np.ptp(array) < SAME:
+        return wilson(float(array.sum()), len(values))
     half = Z95 * array.std(ddof=1) / sqrt(len(array))
     return max(0.0, float(array.mean() - half)), min(1.0, float(array.mean() + half))
 
@@ -105,12 +110,17 @@ def maj_at_k(right: int, others: Sequence[int], silent: int, ks: Sequence[int]) 
 def paired_difference(
     first: Sequence[float], second: Sequence[float]
 ) -> dict[str, float | list[float] | int]:
-    """`second` minus `first` by question: mean, 95 % interval (normal), how many flipped each way."""
+    """`second` minus `first` by question: mean, 95 % interval (normal), how many flipped each way. Where all
+    questions change alike, the interval is as wide as if one of them had changed by 1.
+    """
     if len(first) != len(second) or not first:
         raise ValueError(f"need the same questions for both models, got {len(first)} and {len(second)}")
     change = np.asarray(second, dtype=float) - np.asarray(first, dtype=float)
     mean = float(change.mean())
-    half = Z95 * float(change.std(ddof=1)) / sqrt(len(change)) if len(change) > 1 else float("inf")
+    half = float("inf")
+    if len(change) > 1:
+        error = 1 / len(change) if np.ptp(change) < SAME else float(change.std(ddof=1)) / sqrt(len(change))
+        half = Z95 * error
     return {
         "difference": mean,
         "ci95": [mean - half, mean + half],
