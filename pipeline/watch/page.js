@@ -75,8 +75,10 @@ function box(group) {
 
 function edges() {
   const holder = byId("graph"), svg = holder.querySelector("svg"), origin = holder.getBoundingClientRect();
-  svg.setAttribute("width", holder.scrollWidth);
-  svg.setAttribute("height", holder.scrollHeight);
+  for (const name of ["width", "height"]) svg.setAttribute(name, 0);  // its own size is part of what is measured
+  const { scrollWidth, scrollHeight } = holder;
+  svg.setAttribute("width", scrollWidth);
+  svg.setAttribute("height", scrollHeight);
   const places = {};
   for (const node of holder.querySelectorAll(".box")) {
     const at = node.getBoundingClientRect(), x = at.left - origin.left + holder.scrollLeft, y = at.top - origin.top;
