@@ -192,6 +192,7 @@ def browse(page: Path) -> Numbers:
             timed(rows, what, lambda place=place, selector=selector: view(place, selector))
         for what, change in FILTERS.items():
             timed(rows, f"filter: {what}", lambda change=change: tab.js(f"{CHANGED}({change})") / 1000)
+        tab.wait("Boolean(document.querySelector('.answer .all'))")
         started = time.monotonic()
         tab.js("document.querySelector('.answer .all').click()")
         tab.wait("document.querySelectorAll('.drawn .answer').length")
