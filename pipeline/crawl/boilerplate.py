@@ -173,9 +173,8 @@ GROUPS = re.compile(r"\$\\(?:begin|end)group\$[ \t]*")
 
 def remove_elements(tree: HTMLTree, html: str) -> None:
     """Remove the controls of known site software from a page."""
-    head = html[:HEAD]
     for sign, selectors in ELEMENTS:
-        if sign in head:
+        if html.find(sign, 0, HEAD) >= 0:
             for node in tree.document.query_selector_all(selectors)[:]:
                 if node.parent is not None:
                     node.decompose()
@@ -188,20 +187,16 @@ def remove_lines(text: str, removed: Counter[str]) -> str:
         text = GROUPS.sub("", text)
     if "¶" in text:  # links to a heading
         text = PILCROW.sub("", text)
+    undecoded = UNDECODED in text
     kept = []
     for line in text.split("\n"):
-        if len(line) <= MAX_LINE and (match := _match(line.strip(DECORATION))):
-            removed[REASONS[match.lastgroup or ""]] += 1
-            continue
-        if UNDECODED in line:
+        if len(line) <= MAX_LINE:
+            bare = line.strip(DECORATION)
+            if (bare[:2].lower() in STARTS or bare[:1] in DIGITS) and (match := PATTERN.fullmatch(bare)):
+                removed[REASONS[match.lastgroup or ""]] += 1
+                continue
+        if undecoded and UNDECODED in line:
             removed["undecodable"] += 1
             continue
         kept.append(line)
     return "\n".join(kept) if removed else text
-
-
-def _match(line: str) -> re.Match[str] | None:
-    """The match of a line that is no content."""
-    if line[:2].lower() in STARTS or line[:1] in DIGITS:
-        return PATTERN.fullmatch(line)
-    return None

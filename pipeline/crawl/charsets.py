@@ -31,7 +31,7 @@ HAN_WORDS = re.compile("[\u4e00-\u9fff] (?=[\u4e00-\u9fff])")
 HIGH_RUN = re.compile(rb"[\x80-\xff]{4,}")
 MARKUP = re.compile(rb"<[^>]*>")
 SAMPLE = 20_000  # bytes looked at where a declared charset is doubted
-TWICE = (b"\xc3\x83\xc2", b"\xc3\xa2\xe2\x82", b"\xc3\xa4\xc2\xb8", b"\xc3\xa7\xc5", b"\xc3\xa5\xc2")
+TWICE = re.compile(rb"\xc3(?:\x83\xc2|\xa2\xe2\x82|\xa4\xc2\xb8|\xa7\xc5|\xa5\xc2)")
 TWICE_RUN = re.compile(
     "[\x80-\xff\u0152\u0153\u0160\u0161\u0178\u017d\u017e\u0192\u02c6\u02dc\u2013-\u203a\u20ac\u2122]{2,}"
 )
@@ -73,7 +73,7 @@ def decode_text(body: bytes, declared: str | None) -> tuple[str, str]:
         if charset and (text := _decode_exactly(body, charset)) is not None:
             if charset == "utf-8":
                 middle = body if len(body) < 2 * SAMPLE else body[len(body) // 3 :][:SAMPLE]
-                return _decode_again(text) if any(mark in middle for mark in TWICE) else text, charset
+                return _decode_again(text) if TWICE.search(middle) else text, charset
             return _doubt(body, text, charset)
     charset = next((name for name in known[1:] if name), None) or detect_encoding(body) or "utf-8"
     return bytes_to_str(body, charset, errors="replace", fallback_encodings=()), charset

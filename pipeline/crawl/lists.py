@@ -8,9 +8,7 @@ import re
 
 from resiliparse.parse.html import DOMNode, HTMLTree
 
-NUMBERED = re.compile(r"<ol\s[^>]*(?:start|type|reversed|list-style)")  # literal prefixes, for speed
-OLD_NUMBERED = re.compile(r"<OL\s[^>]*(?:START|TYPE)")
-ITEM_VALUE = "<li value"
+NUMBERED = re.compile(r"<ol.*(?:start|type|reversed|list-style)|<li value", re.DOTALL)  # tags in lower case
 OPEN, CLOSE = "\ue002", "\ue003"
 SHOWN = re.compile(f"(?:\\d+\\.\\s*)?{OPEN}([^{CLOSE}\n]*){CLOSE}\\s*")
 STYLE = re.compile(r"list-style(?:-type)?\s*:\s*(lower|upper)-(alpha|latin|roman)")
@@ -20,14 +18,8 @@ ROMAN = ((1000, "m"), (900, "cm"), (500, "d"), (400, "cd"), (100, "c"), (90, "xc
 BLOCK = ("p", "div", "section", "article")
 
 
-def mark_labels(tree: HTMLTree, html: str) -> bool:
-    """Mark the items of lists that do not count 1, 2, 3; returns whether there are any."""
-    first = html.find("<ol")
-    if not (
-        (first >= 0 and (NUMBERED.search(html, first) or html.find(ITEM_VALUE, first) >= 0))
-        or OLD_NUMBERED.search(html)
-    ):
-        return False
+def mark_labels(tree: HTMLTree) -> None:
+    """Mark the items of lists that do not count 1, 2, 3."""
     for node in tree.document.query_selector_all("ol")[:]:
         items = [child for child in node.child_nodes[:] if child.tag == "li"]
         kind = _kind(node)
@@ -39,7 +31,6 @@ def mark_labels(tree: HTMLTree, html: str) -> bool:
             number = _integer(item.getattr("value"), number)
             _put(tree, item, f"{OPEN}{label(number, kind)}.{CLOSE} ")
             number += -1 if backwards else 1
-    return True
 
 
 def restore_labels(text: str) -> str:

@@ -11,11 +11,12 @@ from resiliparse.extract.html2text import extract_plain_text
 from resiliparse.parse.html import HTMLParserException, HTMLTree
 
 from pipeline.crawl.bodies import Unusable
-from pipeline.crawl.boilerplate import remove_elements, remove_lines
-from pipeline.crawl.lists import mark_labels, restore_labels
+from pipeline.crawl.boilerplate import HEAD, remove_elements, remove_lines
+from pipeline.crawl.lists import NUMBERED, mark_labels, restore_labels
 from pipeline.formulas.markup import JOINER
-from pipeline.formulas.page import MathPage, has_formula_markup, has_formula_text
-from pipeline.formulas.scripts import mark_scripts, overlined
+from pipeline.formulas.page import MathPage, has_formula_text
+from pipeline.formulas.scripts import mark_overlines, mark_scripts, overlined
+from pipeline.formulas.signs import formula_words, has_formula_markup
 
 FEW, LITTLE = 2500, 0.015  # characters of main content, and their share of the source: some may be missing
 LOST = 4  # the main content is replaced if the paragraphs are so many times as long
@@ -37,6 +38,8 @@ CLOSING_RUNS = [
     for tag in ("div", "span", "b", "i", "p", "font", "ul", "table")
     for gap in ("", "\n")
 ]
+# Tags that need more than Resiliparse, found in one search: scripts, and lists with what numbers them.
+TAGS = re.compile(r"<(?:/[sS][uU]|[oO][lL]\s[^>]*|[lL][iI] [vV]alue)")
 # Resiliparse drops a text node of one character with three bytes of UTF-8 as an icon: Chinese words beside
 # formulas, operators. A joiner after it prevents that.
 LONE_CHARACTER = re.compile(r">(\s*+(?:[\u0800-\ud7ff\uf900-\uffff]|&#?\w{2,8};))(?=\s*+<)")
@@ -51,7 +54,8 @@ def extract(html: str, min_characters: int, removed: Counter[str] | None = None)
     """
     removed = Counter() if removed is None else removed
     html = LONE_CHARACTER.sub(rf">\1{JOINER}", html.replace("\0", "") if "\0" in html else html)
-    html = html.replace("theorem-like", "theoremlike")  # PreTeXt's class; Resiliparse takes it for a widget
+    if html.find("PreTeXt", 0, HEAD) >= 0:
+        html = html.replace("theorem-like", "theoremlike")  # a class that Resiliparse takes for a widget
     tree = _parse(html)
     if _is_deep(tree, html):
         html = CONTAINER.sub(lambda tag: "" if tag[1].lower() in IN_LINE else "<br>", html)
@@ -62,12 +66,19 @@ def extract(html: str, min_characters: int, removed: Counter[str] | None = None)
         return "", ""
     title = " ".join((tree.title or "").split())
     remove_elements(tree, html)
-    page = MathPage(tree, html) if has_formula_markup(html) else None
-    mark_scripts(tree, html)
-    labelled = mark_labels(tree, html)
+    words = formula_words(html)
+    page = MathPage(tree, html, words) if has_formula_markup(words) else None
+    tags = {tag.lower() for tag in TAGS.findall(html)}
+    if "overline" in html:
+        mark_overlines(tree, html)
+    if "</su" in tags:
+        mark_scripts(tree, html)
+    labelled = any(map(NUMBERED.match, tags))
+    if labelled:
+        mark_labels(tree)
     text = _plain_text(tree, html, min_characters)
     if page is None and has_formula_text(text):
-        page = MathPage(tree, html)
+        page = MathPage(tree, html, words)
         if page.changed:
             text = _plain_text(tree, html, min_characters)
     text = page.restore(text) if page is not None else text
@@ -92,7 +103,10 @@ def _may_be_deep(html: str) -> bool:
 
     The query on the tree would cost a fifth of extraction. Pages missed here still have their time limit.
     """
-    tags, closing = html.count("<"), html.count("</")
+    tags = html.count("<")
+    if tags <= MAX_DEPTH:
+        return False
+    closing = html.count("</")
     return tags - 2 * closing > MAX_DEPTH or (
         closing > MAX_DEPTH and any(run in html for run in CLOSING_RUNS)
     )

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from pipeline.formulas.asciimath import asciimath_to_tex
+from pipeline.formulas.signs import HEAD
 
 ENVIRONMENTS = (
     "equation|align|aligned|alignat|alignedat|flalign|gather|gathered|multline|eqnarray|math|displaymath|split|array|"
@@ -62,7 +63,6 @@ BARE = ("equation", "displaymath")  # environments that say no more than two dol
 CERTAIN = re.compile(r"\\[A-Za-z]+|[_^][\w{\\]")  # TeX without a doubt
 UNSURE_LENGTH = 500
 ASCIIMATH = ("asciimath2jax", "input/asciimath", "AM_CHTML", "AM_HTMLorMML", "AM_SVG", "ASCIIMathML")
-HEAD = 30_000  # characters in which a page names its scripts
 Pairs = dict[str, tuple[str, bool]]
 
 
@@ -92,7 +92,7 @@ def page_delimiters(html: str) -> Delimiters:
             if match := LIST_START.match(html, start + len(name)):
                 pairs |= _read_list(name, html[match.end() : match.end() + MAX_CONFIG])
             start = html.find(name, start + len(name))
-    asciimath = any(sign in html[:HEAD] for sign in ASCIIMATH)
+    asciimath = any(html.find(sign, 0, HEAD) >= 0 for sign in ASCIIMATH)
     return _delimiters(tuple(pairs.items()), asciimath)
 
 

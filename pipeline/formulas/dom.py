@@ -27,25 +27,17 @@ MATHJAX_2 = ("MathJax", "MJXc-display", "mjx-chtml", "MJX_Assistive")
 TEX_COMMAND = re.compile(r"\\[A-Za-z]{2,}")
 EMPHASIS, TAG = re.compile(r"</?(?:em|i)\b[^>]*>"), re.compile("<[^>]*>")
 LEADING_STYLE = re.compile(r"^\s*\\displaystyle(?![A-Za-z])\s*")
-WORDS = (  # keywords of KINDS, found in one pass per pattern
-    re.compile(r"math(?:(?<=[<:]math)(?!-)|(?<=d-math)|[ /-]|quill)"),
-    re.compile(r"tex(?:html|(?<=katex)|(?<=data-tex))"),
-    re.compile("athJax"),
-    re.compile("mjx-"),
-    re.compile("ql-formula"),
-    re.compile("<img"),
-    re.compile("<IMG"),
-)
+STRINGS = ("mjx-", "<img", "<IMG")  # keywords of KINDS beside formula_words
 PLAIN_MARKUP = ("em", "i", "b", "strong", "sub", "sup", "span", "var", "br")
 BLOCKS = ("p", "div", "center", "dd", "figure", "blockquote", "section")
 IMAGE_ATTRIBUTES = (
     "src", "data-src", "alt", "class", "eeimg", "data-equation-content", "data-latex", "data-tex",
     "data-formula",
 )  # fmt: skip
-SOURCE_CLASSES = (  # (keyword, selector) of elements that hold TeX for a script to render
-    ('class="tex"', "span.tex, div.tex, code.tex"),
-    ('-math"', ".inline-math, .display-math"),
-    ("math-tex", ".math-tex"),
+SOURCE_CLASSES = (  # (keyword, rarer keyword, selector) of elements that hold TeX for a script to render
+    ('tex"', 'class="tex"', "span.tex, div.tex, code.tex"),
+    ('math"', '-math"', ".inline-math, .display-math"),
+    ("math-", "math-tex", ".math-tex"),
 )
 KATEX_CLASSES = (("katex-inline", ".katex-inline"), ("katex-block", ".katex-block"))
 RENDERED = re.compile(r"katex\.render(?:ToString)?\(")
@@ -100,10 +92,10 @@ def _is_balanced(tex: str) -> bool:
     return depth == 0
 
 
-def mark_formulas(tree: HTMLTree, html: str, formulas: Formulas) -> None:
-    """Replace the formula elements of `tree` by marks; `html` is its source."""
-    words = {word for pattern in WORDS for word in pattern.findall(html)}
-    known: dict[str, bool] = {}
+def mark_formulas(tree: HTMLTree, html: str, words: set[str], formulas: Formulas) -> None:
+    """Replace the formula elements of `tree` by marks; `html` is its source, `words` its `formula_words`."""
+    words = words.union(word for word in STRINGS if word in html)
+    known = dict.fromkeys(words, True)
     for word, sign, selector, handler in KINDS:
         if word not in words:
             continue
@@ -111,12 +103,15 @@ def mark_formulas(tree: HTMLTree, html: str, formulas: Formulas) -> None:
             known[sign] = sign in html
         if known[sign]:
             for node in tree.document.query_selector_all(selector)[:]:  # a slice reads all nodes in one call
-                if node.parent is not None and (found := handler(node)) is not None and found[0].strip():
+                parent = node.parent
+                if parent is not None and (found := handler(node)) is not None and found[0].strip():
                     mark = tree.create_text_node(formulas.mark(*found))
-                    shown = node.query_selector("math") if handler is _latexml else node
-                    shown.parent.replace_child(mark, shown)
-    classes = [selector for sign, selector in SOURCE_CLASSES if sign in html]
-    if "katex" in html:
+                    if handler is _latexml:
+                        node = node.query_selector("math")
+                        parent = node.parent
+                    parent.replace_child(mark, node)
+    classes = [selector for word, sign, selector in SOURCE_CLASSES if word in words and sign in html]
+    if "tex" in words and "katex" in html:
         classes += [selector for sign, selector in KATEX_CLASSES if sign in html] + _rendered_by_script(html)
     for selector in classes:
         for node in tree.document.query_selector_all(selector)[:]:
@@ -167,7 +162,10 @@ def _wiki(node: DOMNode) -> Found:
 
 def _script(node: DOMNode) -> Found:
     """Source script of MathJax 2; removes the rendered output before it."""
-    kind, source = node.getattr("type") or "", CDATA.sub("", node.text)
+    kind = node.getattr("type") or ""
+    if not kind.startswith("math/"):
+        return None
+    source = CDATA.sub("", node.text)
     _drop_rendered_before(node)
     if "mml" in kind:
         return mathml_to_tex(source)
@@ -300,9 +298,9 @@ def _failed(node: DOMNode) -> Found:
 
 KINDS: tuple[
     tuple[str, str, str, Callable[[DOMNode], Found]], ...
-] = (  # keyword in WORDS, rarer keyword, selector, reader
+] = (  # keyword in words, rarer keyword, selector, reader
     ("math-", "mwe-math-element", ".mwe-math-element", _wiki),
-    ("math/", "math/", 'script[type^="math/"]', _script),
+    ("math/", "math/", "script", _script),
     ("tex", "katex", ".katex-display, .katex--display", _katex),
     ("tex", "katex", ".katex", _katex),
     ("tex", "katex", ".katex-error", _failed),
@@ -318,7 +316,7 @@ KINDS: tuple[
     ("<IMG", "<IMG", "img", _image),
     ("math-", "math-", ".math-container", _container),
     ("math-", "math-", ".js-render-math, math-renderer, code.language-math", _source),
-    ("math", "d-math", "d-math", _source),
+    ("math>", "d-math", "d-math", _source),
     ("math ", "math ", ".math.inline, .math.display", _styled),
     ("math-", "math-", "span.math-inline, div.math-display", _styled),
     ("texhtml", "texhtml", ".texhtml", _styled),

@@ -33,6 +33,8 @@ def _html(node: Element) -> str:
 
 
 def _symbols(text: str) -> str:
+    if len(text) == 1:
+        return "" if text in "\u200b\u2061" else SYMBOLS.get(text, text)
     name = text.strip()
     if name in FUNCTIONS:
         return "\\" + name

@@ -5,6 +5,7 @@ only. Macros of common use that no page of a site defines in its source are in C
 """
 
 import re
+from functools import lru_cache
 from html import unescape
 
 Macro = tuple[int, str | None, str]  # number of arguments, default of the first, replacement
@@ -13,6 +14,7 @@ DEFINITION = re.compile(
     r"\\(?:(?:re)?newcommand|providecommand|DeclareMathOperator|DeclareRobustCommand|def|"
     r"let)(?![A-Za-z])\*?\s*"
 )
+DEFINED = re.compile(r"\\(?:newcommand|def\\|DeclareMathOperator)")  # the page may have definitions
 NAME = re.compile(r"\{?\s*\\([A-Za-z]+|[^A-Za-z\s])\s*\}?\s*")
 ARGUMENTS = re.compile(r"\s*\[(\d)\]\s*(?:\[([^\]]*)\])?|((?:#\d)+)")
 CONFIGURED = re.compile(r"acros[\"']?\s*:\s*\{")
@@ -67,9 +69,8 @@ class Macros:
     def __init__(self, html: str) -> None:
         self.own: dict[str, Macro] = {}
         self.left = MAX_EXPANSIONS
-        if "acros" in html:
-            self._read_configuration(html)
-        if "\\newcommand" in html or "\\def\\" in html or "\\DeclareMathOperator" in html:
+        self._read_configuration(html)
+        if DEFINED.search(html):
             for start in list(DEFINITION.finditer(html))[:MAX_DEFINITIONS]:
                 text = unescape(html[start.start() : start.start() + MAX_BODY])
                 if (match := DEFINITION.match(text)) and (found := _definition(text, match)):
@@ -145,6 +146,7 @@ def _nth(arguments: list[str], number: int) -> str:
     return arguments[number - 1] if 0 < number <= len(arguments) else ""
 
 
+@lru_cache(maxsize=1024)
 def _alphabet(name: str) -> Macro | None:
     """`\\bfG` and its like, a letter of an alphabet."""
     match = ALPHABET.fullmatch(name)

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, field
 from html import unescape
 
-TOKEN = re.compile(r"<!--.*?-->|<(/?)([\w:.-]+)((?:[^>\"']|\"[^\"]*\"|'[^']*')*)>|([^<]+)", re.DOTALL)
+TOKEN = re.compile(r"<!--.*?-->|<(/?)([\w:.-]+)((?:[^>\"']++|\"[^\"]*\"|'[^']*')*)>|([^<]+)", re.DOTALL)
 ATTRIBUTE = re.compile(r"([\w:.-]+)\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]+))")
 JOINER = "\u2060"  # text extraction puts it beside single characters, which Resiliparse would drop
 VOID = ("br", "img", "wbr", "hr")
@@ -27,6 +27,8 @@ class Element:
         """An attribute's value, empty if absent."""
         if name not in self.attributes:
             return ""
+        if self.attributes.startswith(f' {name}="'):  # the first one, as most that are asked for
+            return unescape(self.attributes.split('"', 2)[1])
         for match in ATTRIBUTE.finditer(self.attributes):
             if match[1].lower() == name:
                 return unescape(match[2] or match[3] or match[4] or "")
@@ -47,17 +49,21 @@ def parse_markup(markup: str) -> Element:
             stack[-1].text += piece
             stack[-1].pieces.append(piece)
         elif closing:
-            tag = name.rsplit(":", 1)[-1].lower()
+            tag = _tag(name)
             if stack[-1].tag == tag and len(stack) > 1:
                 stack.pop()
             elif any(open_.tag == tag for open_ in stack[-4:]):
                 while len(stack) > 1 and stack.pop().tag != tag:
                     pass
         elif name:
-            tag = name.rsplit(":", 1)[-1].lower()
-            node = Element(tag, attributes)
+            tag = _tag(name)
+            node = Element(tag, attributes, [], "", [])
             stack[-1].children.append(node)
             stack[-1].pieces.append(node)
             if not attributes.endswith("/") and tag not in VOID and len(stack) < MAX_DEPTH:
                 stack.append(node)
     return root
+
+
+def _tag(name: str) -> str:
+    return name.rsplit(":", 1)[-1].lower() if ":" in name else name.lower()

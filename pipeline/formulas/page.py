@@ -8,19 +8,10 @@ import re
 
 from resiliparse.parse.html import DOMNode, HTMLTree
 
-from pipeline.formulas.delimiters import HEAD, Delimiters, convert, page_delimiters
+from pipeline.formulas.delimiters import Delimiters, convert, page_delimiters
 from pipeline.formulas.dom import Formulas, mark_formulas
 from pipeline.formulas.macros import Macros
 
-SIGNS = (  # a literal prefix makes each faster than several `in` tests
-    re.compile("athJax"),
-    re.compile(
-        r"tex(?:=|\.(?:cgi|render)|html|-(?:inline|block)|(?<=[lk]atex)|(?<=data-tex)|(?<=class=\"tex)\")"
-    ),
-    re.compile(r"math(?:[ /?\"-]|url|(?<=[<:]math))"),
-    re.compile("ql-formula"),
-    re.compile("cht=tx"),
-)
 TEXT_SIGN = re.compile(
     r"\\[(\[]|\\begin\{|\$\$|\$`|```math|\[(?i:i?tex|latex|i?math)\]|\\[a-z]+[\s{_^]|[_^]\{"
 )
@@ -31,11 +22,6 @@ PROCESSED = re.compile(
 HIDDEN_FROM = 0xE100
 
 
-def has_formula_markup(html: str) -> bool:
-    """Whether a page's source has signs of formulas."""
-    return any(sign.search(html) for sign in SIGNS) or "ASCIIMath" in html[:HEAD]
-
-
 def has_formula_text(text: str) -> bool:
     """Whether a page's text has signs of formulas."""
     return TEXT_SIGN.search(text) is not None
@@ -44,11 +30,11 @@ def has_formula_text(text: str) -> bool:
 class MathPage:
     """A page whose formulas are marked in its DOM; `restore` puts them into the extracted text."""
 
-    def __init__(self, tree: HTMLTree, html: str) -> None:
+    def __init__(self, tree: HTMLTree, html: str, words: set[str]) -> None:
         self.macros = Macros(html)
         self.formulas = Formulas(self.macros)
         self.delimiters = page_delimiters(html)
-        mark_formulas(tree, html, self.formulas)
+        mark_formulas(tree, html, words, self.formulas)
         hidden = self.delimiters.first_characters
         self._hide = {ord(character): HIDDEN_FROM + index for index, character in enumerate(hidden)}
         self._show = {code: character for character, code in self._hide.items()}

@@ -10,7 +10,6 @@ from resiliparse.parse.html import DOMNode, HTMLTree
 
 from pipeline.formulas.markup import JOINER
 
-SCRIPT_TAGS = ("</su", "</SU")
 IN_LINE = frozenset(("i", "em", "b", "strong", "var", "span", "font", "u", "small", "nobr", "big", "a", "tt"))
 NOTE_CLASS = re.compile(r"ref(?:erence)?|foot|fn|cite|note", re.IGNORECASE)
 NOTE = re.compile(r"\d{1,3}(?:\s*[,–-]\s*\d{1,3})*|[a-h]|[*†‡§¶]+")  # could be a footnote's mark
@@ -129,11 +128,7 @@ COMBINING = re.compile("((?:\\d{0,9}\\.)?\\d{0,9})((?:\\w[\u0304\u0305])+)")
 
 
 def mark_scripts(tree: HTMLTree, html: str) -> None:
-    """Write superscripts as `^`, subscripts as `_`, overlines as `\\overline` into a page's text nodes."""
-    if "overline" in html:
-        _mark_overlines(tree, html)
-    if not any(tag in html for tag in SCRIPT_TAGS) or tree.body is None:
-        return
+    """Write superscripts as `^`, subscripts as `_` into a page's text nodes."""
     romance = ROMANCE.search(html[:5000]) is not None
     for node in tree.body.query_selector_all("sup, sub")[::-1]:  # inner ones first
         if node.parent is not None and (text := _script(node, romance)) is not None:
@@ -260,7 +255,8 @@ def _text_after(node: DOMNode) -> str:
     return following.text[:4] if following is not None and following.tag in ("#text", *IN_LINE) else ""
 
 
-def _mark_overlines(tree: HTMLTree, html: str) -> None:
+def mark_overlines(tree: HTMLTree, html: str) -> None:
+    """Write overlines of a page's styles as `\\overline` into its text nodes."""
     classes, used = [], False
     for place in list(OVERLINE.finditer(html))[:MAX_RULES]:
         before = html[max(0, place.start() - MAX_RULE) : place.start()]

@@ -33,7 +33,7 @@ from pipeline.corpus.scorer import PageScorer  # noqa: E402
 from pipeline.crawl.extract import extract_file  # noqa: E402
 from pipeline.crawl.text import extract  # noqa: E402
 from pipeline.crawl.warc import ReadCounts  # noqa: E402
-from pipeline.formulas.page import has_formula_markup  # noqa: E402
+from pipeline.formulas.signs import formula_words, has_formula_markup  # noqa: E402
 
 RUNS = 2
 MODEL = {"lr": 0.1, "minCount": 3, "dim": 64, "wordNgrams": 3, "bucket": 200_000, "epoch": 3, "thread": 1}
@@ -118,7 +118,7 @@ def speed_rows(sources: Sources, folder: Path) -> list[Row]:
     pages = [decode(page) for page in html_pages(path)]
     model = train_model(path, folder)
     scorer = PageScorer(fasttext.load_model(str(model)))
-    math = [page for page in pages if has_formula_markup(page)]
+    math = [page for page in pages if has_formula_markup(formula_words(page))]
     ours, alone, tier_2, alone_math = fastest(
         [
             lambda: our_path(path, scorer),
