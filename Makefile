@@ -50,11 +50,13 @@ compare: results/demo/sft/instruct/manifest.json
 	$(SNAKEMAKE) --configfile configs/compare.yaml work/compare-rates.yaml
 	$(RATES) --results results/compare-rates --output work/compare.yaml
 	$(SNAKEMAKE) --configfile configs/compare.yaml work/compare.yaml
+	@$(BIN)/python -m pipeline.report.scores results/compare/report/summary.json
 	@echo "Report: results/compare/report/index.html"
 
 # What a pre-training corpus is worth, and code before mathematics (sections 2.2 and 5.1), in miniature on the generated web.
 ablations: setup
 	$(SNAKEMAKE) --configfile configs/ablations.yaml
+	@$(BIN)/python -m pipeline.report.scores results/ablations/report/summary.json
 	@echo "Report: results/ablations/report/index.html"
 
 results/demo/sft/instruct/manifest.json:

@@ -211,6 +211,10 @@ def test_the_terminal_shows_every_score_and_every_measured_claim(whole: tuple[st
             for mode, score in modes.items():
                 (row,) = (line for line in shown if line[:3] == [model, benchmark, mode])
                 assert row[4] == f"{100 * score['accuracy']:.1f}"
+    for method in summary["methods"]:
+        task = f"{method['benchmark']} {method['kind']} {100 * method['accuracy'][0]:.1f}"
+        assert any(line[0] == method["method"].split()[0] and task in " ".join(line) for line in shown)
+    assert summary["methods"]
     verdicts = [claim["verdict"] for claim in summary["claims"]]
     told = [line[0].rstrip(":") for line in shown if line[0].rstrip(":") in VERDICTS]
     assert told == [verdict for verdict in verdicts if verdict != "not measured"] != []

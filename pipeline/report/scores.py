@@ -1,4 +1,4 @@
-"""Print a run's scores, gains and verdicts as its report has them: `make demo` and `make pretrained` end so.
+"""Print a run's scores, gains and verdicts as its report has them: `make demo` and others end so.
 
 python -m pipeline.report.scores results/pretrained/report/summary.json
 """
@@ -10,23 +10,49 @@ from typing import Any
 
 
 def lines(summary: dict[str, Any]) -> list[str]:
-    """Scores in percent and paired gains in points, with 95 % intervals; then the verdict on each claim that
-    was measured.
+    """Scores in percent and paired gains in points, with 95 % intervals; the same of RL methods, as means
+    over their seeds; then the verdict on each claim that was measured.
     """
-    found = [f"{'model':18}{'benchmark':18}{'mode':14}{'questions':>9}  {'greedy':20}Maj@k / Pass@k"]
+    found = _models(summary) + _methods(summary["methods"])
+    measured = (claim for claim in summary["claims"] if claim["verdict"] != "not measured")
+    return found + [f"{claim['verdict']}: {claim['statement']} {claim['evidence']}" for claim in measured]
+
+
+def _models(summary: dict[str, Any]) -> list[str]:
+    rows = [("model", "benchmark", "mode", "questions", "greedy", "Maj@k / Pass@k")]
     for model, benchmarks in summary["models"].items():
         for benchmark, modes in benchmarks.items():
             for mode, score in modes.items():
                 unchecked = score.get("not_checked") == score["n"]
                 greedy = "not checked" if unchecked else _interval(score["accuracy"], score["ci95"])
-                found.append(
-                    f"{model:18}{benchmark:18}{mode:14}{score['n']:9,}  {greedy:20}{_sampled(score)}".rstrip()
-                )
-    for gain in summary["comparisons"]:
-        points = _interval(gain["mean"], gain["ci95"], "+")
-        found.append(f"{gain['better']} over {gain['worse']}, {gain['benchmark']} {gain['kind']}: {points}")
-    measured = (claim for claim in summary["claims"] if claim["verdict"] != "not measured")
-    return found + [f"{claim['verdict']}: {claim['statement']} {claim['evidence']}" for claim in measured]
+                rows.append((model, benchmark, mode, f"{score['n']:,}", greedy, _sampled(score)))
+    return _columns(rows) + [
+        f"{gain['better']} over {gain['worse']}, {gain['benchmark']} {gain['kind']}: "
+        + _interval(gain["mean"], gain["ci95"], "+")
+        for gain in summary["comparisons"]
+    ]
+
+
+def _methods(methods: list[dict[str, Any]]) -> list[str]:
+    rows = [("method", "seeds", "rate", "benchmark", "greedy", "Maj@k", "Pass@k", "gain over its start")]
+    for method in methods:
+        means = [_mean(method[name], method["seeds"]) for name in ("accuracy", "maj@k", "pass@k")]
+        gain = _interval(*method["gain"], "+") if method["gain"] else ""
+        rate = "" if method["learning_rate"] is None else f"{method['learning_rate']:g}"
+        task = f"{method['benchmark']} {method['kind']}"
+        rows.append((method["method"], str(method["seeds"]), rate, task, *means, gain))
+    return _columns(rows) if methods else []
+
+
+def _mean(found: list[Any] | None, seeds: int) -> str:
+    if found is None:
+        return ""
+    return _interval(*found) if seeds > 1 else f"{100 * found[0]:.1f}"
+
+
+def _columns(rows: list[tuple[str, ...]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
 
 
 def _interval(value: float, bounds: list[float], sign: str = "-") -> str:
