@@ -14,12 +14,14 @@ import pytest
 import yaml
 import zstandard
 from conftest import ROOT, WEAK
+from datatrove.data import Document
 
 from pipeline.common.database import database
 from pipeline.common.identity import damage, read_manifest
 from pipeline.common.overlays import DEFAULTS, read_config
 from pipeline.common.rows import read_rows
-from pipeline.common.shards import read_documents, write_table
+from pipeline.common.shards import DocumentWriter, read_documents, write_table
+from pipeline.common.stage import Stage
 from pipeline.config.corpus import CorpusSection
 from pipeline.config.evaluate import BenchmarkNode
 from pipeline.config.rl import RewardWeights
@@ -27,6 +29,7 @@ from pipeline.config.root import Config, validated
 from pipeline.config.tokens import MixtureNode
 from pipeline.corpus import candidates, convergence, domains, review_queue, score
 from pipeline.corpus.blocklists import add_blocked
+from pipeline.corpus.grades import graded_pages
 from pipeline.corpus.lists import Survivors, read_urls
 from pipeline.corpus.out_of_distribution import read_set
 from pipeline.corpus.texts import example_texts
@@ -179,6 +182,19 @@ def test_seeds_of_texts_and_blocklists(example: Any, tmp_path: Path) -> None:
         joins.execute("CREATE TABLE pages AS SELECT 1 AS id, 'https://www.casino.example/a' AS url")
         add_blocked(joins, [example("blocklist.txt")])
         assert joins.execute("SELECT id FROM blocked").fetchall() == [(1,)]
+
+
+def test_grades(example: Any, tmp_path: Path) -> None:
+    with DocumentWriter(tmp_path / "pool/0000.jsonl.zst") as writer:
+        metadata = {"url": "https://example.org/about", "host": "example.org"}
+        writer.write(Document("About us", "w:0", [], metadata))
+    inputs = {"pool": [str(tmp_path)], "grades": [str(example("grades.jsonl"))]}
+    places = tmp_path / "work", tmp_path / "out", tmp_path / "manifest.json"
+    found = graded_pages(Stage("corpus", "x", CorpusSection(), "", inputs, *places, {}), set())
+    assert [(page.url, page.grade) for page in found] == [
+        ("https://example.org/groups", 1),
+        ("https://example.org/about", -1),
+    ]
 
 
 def verdicts(path: Path, url: str) -> list[tuple[str, str]]:
