@@ -22,7 +22,7 @@ from pipeline.common.ending import say
 from pipeline.common.manifest import write_json
 from pipeline.common.shards import write_table
 from pipeline.common.stage import Counts, InputError, Stage, label, run_stage
-from pipeline.config.corpus import CorpusSection
+from pipeline.config.corpus import CorpusSection, SecondStage
 from pipeline.corpus.classifier import restart_with_zeroed_memory, scaled, settings, train
 from pipeline.corpus.convergence import converged_before
 from pipeline.corpus.cut import LANGUAGE
@@ -117,19 +117,45 @@ def measure_held_out(
     }
 
 
+def check_folds(config: CorpusSection) -> None:
+    """Raises InputError where held-out pages are wanted and there can be none."""
+    if config.folds == 1:
+        raise InputError(
+            "corpus.folds: one part leaves nothing to train on; 0 switches it off, else 2 or more"
+        )
+    if config.second_stage.enabled and not config.folds:
+        raise InputError(
+            "corpus.second_stage: held-out pages tell how it counts: set corpus.folds to 2 or more"
+        )
+
+
+def write_trained(folder: Path, pages: list[LabelledPage], graded: list[LabelledPage]) -> None:
+    """Write which pages either stage learns."""
+    used = chain(((page.url, page.math) for page in pages), ((page.url, None) for page in graded))
+    write_table(folder / "trained.parquet", ({"url": url, "math": math} for url, math in used), TRAINED)
+
+
+def train_second(
+    folder: Path,
+    pages: list[LabelledPage],
+    first: PageScorer,
+    blended: Blend,
+    config: SecondStage,
+    embeddings: Embeddings | None,
+) -> tuple[TwoStages, dict[str, Any]]:
+    """Train and save the second stage; returns both stages together, and what to note of the second."""
+    ridge = train_ridge(drawn(pages, config.pages), config, embeddings)
+    save(folder / FILE, ridge, blended)
+    notes = {"second_stage": vars(blended), "features": len(ridge.features)}
+    return TwoStages(first, ridge, blended, config.reach), notes
+
+
 def run(stage: Stage[CorpusSection]) -> Counts:
     """Write the classifier and its measures; after convergence only a note."""
     if converged_before(stage):
         write_json(stage.partial / "train.json", {"converged": True})
         return {"converged": 1}
-    if stage.config.folds == 1:
-        raise InputError(
-            "corpus.folds: one part leaves nothing to train on; 0 switches it off, else 2 or more"
-        )
-    if stage.config.second_stage.enabled and not stage.config.folds:
-        raise InputError(
-            "corpus.second_stage: held-out pages tell how it counts: set corpus.folds to 2 or more"
-        )
+    check_folds(stage.config)
     pool = stage.input("pool")
     survivors = Survivors(pool, stage.work, stage.launch)
     reviewed = learn_round(stage, survivors) if stage.inputs.get("new_round") else None
@@ -140,9 +166,7 @@ def run(stage: Stage[CorpusSection]) -> Counts:
     notes = {"positives": sum(page.math for page in pages), "negatives": sum(not page.math for page in pages)}
     stage.counter("fasttext.trained_texts", len(pages))
     graded = graded_pages(stage, keys_of(sets)) if config.second_stage.enabled else []
-    used = chain(((page.url, page.math) for page in pages), ((page.url, None) for page in graded))
-    rows = ({"url": url, "math": math} for url, math in used)
-    write_table(stage.partial / "trained.parquet", rows, TRAINED)
+    write_trained(stage.partial, pages, graded)
     embeddings = embeddings_of(stage.inputs)
     found = hold_out(stage, pages, config, embeddings, graded) if config.folds else None
     held_out = measure_held_out(stage.partial, pages, found, config) if found else None
@@ -150,23 +174,15 @@ def run(stage: Stage[CorpusSection]) -> Counts:
     model = train(pages, config, stage.work / "labelled.txt")
     path = stage.partial / "classifier.bin"
     model.save_model(str(path))
-    first = PageScorer(model)
+    first, both = PageScorer(model), None
+    if found and found.blended:
+        learnt, second = graded or pages, config.second_stage
+        both, noted = train_second(stage.partial, learnt, first, found.blended, second, embeddings)
+        notes |= noted | ({"graded": len(graded)} if graded else {})
 
     def score(page: LabelledPage) -> float:
-        return first(page.text)
+        return both(page.text)[0] if both else first(page.text)
 
-    if found and found.blended:
-        ridge = train_ridge(
-            drawn(graded or pages, config.second_stage.pages), config.second_stage, embeddings
-        )
-        save(stage.partial / FILE, ridge, found.blended)
-        both = TwoStages(first, ridge, found.blended, config.second_stage.reach)
-
-        def score(page: LabelledPage) -> float:
-            return both(page.text)[0]
-
-        notes |= {"second_stage": vars(found.blended), "features": len(ridge.features)}
-        notes |= {"graded": len(graded)} if graded else {}
     with path.open("rb") as file:
         notes |= {"words": len(model.words), "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
     threshold, tokenizer = held_out["threshold"] if held_out else 0.0, stage.inputs.get("tokenizer")
