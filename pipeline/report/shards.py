@@ -26,7 +26,7 @@ from pipeline.common.rows import raw_lines
 from pipeline.common.stage import InputError
 from pipeline.report.answers import Row, read_answers
 
-TEXTS, BYTES = 100, 2 << 20
+TEXTS, BYTES = 250, 2 << 20
 VOTES = 8
 SMALL = 64 << 20  # bytes that one process reads in a second
 FOLDER = "samples"

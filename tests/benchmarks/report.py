@@ -100,6 +100,7 @@ def generate(root: Path, given: argparse.Namespace) -> dict[str, list[str]]:
         }
         found[benchmark][mode] |= {"maj@k": curve, "pass@k": curve}
         scores.write_text(json.dumps(found))
+    run.seal()
     return run.inputs
 
 

@@ -34,7 +34,8 @@ const axis = (own) => ({
   ...own, title: { ...(own || {}).title, standoff: 8, font: { size: 12, color: css("--muted") } },
 });
 
-// plotly.js is the largest part of the page: it stays text until a figure is drawn, so that the rest is there at once.
+// plotly.js is the largest part of the page, and to run it takes half a second: it stays text until the rest is there,
+// then runs while nobody waits, not in the middle of a click that brings a figure into view.
 function plotly() {
   if (!window.Plotly) {
     const script = element("script");
@@ -99,6 +100,7 @@ document.getElementById("theme").addEventListener("click", () => {
   setTheme(name);
 });
 document.querySelectorAll(".plot").forEach((plot) => seen.observe(plot));
+if (document.querySelector(".plot")) whenIdle(plotly);
 
 // Figures are saved as files by two buttons in their captions.
 document.querySelectorAll("figure").forEach((figure) => {
