@@ -11,8 +11,7 @@ import pyarrow as arrow
 import pyarrow.parquet as parquet
 import zstandard
 
-from pipeline.common.identity import Digests
-from pipeline.common.manifest import code_hash, fingerprint, write_json
+from pipeline.common.manifest import code_hash, fingerprint
 from pipeline.corpus.examples import LabelledPage
 from pipeline.corpus.measures import measures
 from pipeline.evaluate.benchmarks import Item
@@ -66,19 +65,6 @@ class FakeRun:
         (data.parent / "run.json").write_text(json.dumps(run))
         self.inputs[name] = [str(data)]
         return data
-
-    def seal(self) -> None:
-        """List the files of all results in their manifests, as a stage does when it ends."""
-        for paths in self.inputs.values():
-            data = Path(paths[0])
-            manifest = data.parent / "manifest.json"
-            if manifest.is_file():
-                files = {
-                    str(path.relative_to(data)): [path.stat().st_size, Digests().file(path)]
-                    for path in sorted(data.rglob("*"))
-                    if path.is_file()
-                }
-                write_json(manifest, json.loads(manifest.read_text()) | {"files": files})
 
     # ---- crawl, corpus, decontaminate ----
     def web(self, hosts: int = 30) -> None:

@@ -27,6 +27,9 @@ from browser import browser  # noqa: E402
 from report_run import FakeRun  # noqa: E402
 from table import ROOT, publish  # noqa: E402
 
+from pipeline.common.identity import Digests  # noqa: E402
+from pipeline.common.manifest import write_json  # noqa: E402
+
 MODELS = ["cpt/base", "sft/instruct"] + [f"rl/{name}" for name in ("rft", "online-rft", "dpo", "ppo")]
 MODELS += [f"rl/grpo-{number}" for number in range(4)]
 BENCHMARKS = ["gsm8k", "math", "math500", "miniweb", "cmath", "ocw", "sat", "mmlu_stem", "svamp", "asdiv"]
@@ -71,6 +74,18 @@ def write_answers(path: Path, questions: int, samples: int, characters: int, ski
     return right
 
 
+def list_files(run: FakeRun) -> None:
+    """List the files of all results in their manifests, as a stage does when it ends."""
+    for (path,) in run.inputs.values():
+        data, manifest = Path(path), Path(path).parent / "manifest.json"
+        files = {
+            str(file.relative_to(data)): [file.stat().st_size, Digests().file(file)]
+            for file in sorted(data.rglob("*"))
+            if file.is_file()
+        }
+        write_json(manifest, json.loads(manifest.read_text()) | {"files": files})
+
+
 def generate(root: Path, given: argparse.Namespace) -> dict[str, list[str]]:
     """A run with the evaluations of `given.models` models; the report's inputs."""
     run, files, parent = FakeRun(root), [], None
@@ -100,7 +115,7 @@ def generate(root: Path, given: argparse.Namespace) -> dict[str, list[str]]:
         }
         found[benchmark][mode] |= {"maj@k": curve, "pass@k": curve}
         scores.write_text(json.dumps(found))
-    run.seal()
+    list_files(run)
     return run.inputs
 
 
