@@ -37,7 +37,7 @@ from pipeline.crawl.buckets import READ_AHEAD  # noqa: E402
 from pipeline.crawl.signatures import minhash_config  # noqa: E402
 
 SIZES = "1000000 4000000"
-SHARD = 12_500  # pages
+SHARD = 50_000  # pages
 OURS, PEER = "ours", "datatrove, stages 2 and 3"
 PARTS = 4  # of the clusters, and of selection
 KEPT, TOKENS = 0.01, 500  # share of the pages that selection keeps; most tokens of a page
