@@ -168,6 +168,25 @@ def test_models_that_differ_in_more_than_their_seed_are_not_one_family() -> None
     assert (pair.better, pair.worse, pair.matched) == (["again-0", "again-1"], ["ps-0", "ps-1"], True)
 
 
+def test_models_that_solve_nothing_contradict_no_claim() -> None:
+    run = Run("x", {})
+    run.__dict__["models"] = {name: model(name, "sft", None, data=name) for name in ("a", "b")}
+    results = Results(run)
+
+    def verdict(*accuracies: float, benchmark: str = "gsm8k") -> tuple[str, str]:
+        for name, accuracy in zip(("a", "b"), accuracies, strict=True):
+            results.answers[name] = {(benchmark, "cot"): answers(accuracy, 500)}
+        asked = claim(better={"data": "a"}, worse={"data": "b"}, benchmarks=["gsm8k"], across_parents=True)
+        (found,) = judgements([asked], results, 0.0)
+        return found.verdict, found.evidence
+
+    assert verdict(0.5, 0.5)[0] == CONTRADICTED
+    for same in (0, 1):
+        found, why = verdict(same, same)
+        assert found == NOT_MEASURED and "all answers are wrong, or all right" in why
+    assert "no such pair of models" in verdict(0.5, 0.5, benchmark="math")[1]
+
+
 # ---- the ledger and the shipped configurations ----
 
 

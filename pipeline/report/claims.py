@@ -4,7 +4,8 @@ A claim compares families of models, each on the average of the claim's benchmar
 
 - `held` if every effect is at least the smallest that matters and significantly above `at_least`,
 - `contradicted` if an effect is significantly below the smallest that matters,
-- `inconclusive` if the run's questions and seeds cannot tell, and `not measured` without such models.
+- `inconclusive` if the run's questions and seeds cannot tell,
+- `not measured` without such models, or where these solve nothing, or everything.
 
 Significant means a two-sided p below 5 % after Holm's correction over all claims that the run measures.
 """
@@ -30,6 +31,7 @@ HELD, CONTRADICTED, INCONCLUSIVE = "held", "contradicted", "inconclusive"
 NOT_MEASURED = "not measured"
 VERDICTS = (HELD, CONTRADICTED, INCONCLUSIVE, NOT_MEASURED)
 LEVEL = 0.05
+FLOOR = "no shared question tells the models apart: all answers are wrong, or all right"
 
 
 class Claim(BaseModel):
@@ -61,6 +63,12 @@ class Row:
     kind: str
     better: list[dict[str, float]]
     worse: list[dict[str, float]]
+
+    @property
+    def tells(self) -> bool:
+        """Whether the sides share questions, and not all values are the same."""
+        found = arrays(self.better, self.worse)
+        return bool(found) and len(np.unique(np.concatenate(found))) > 1
 
 
 @dataclass(frozen=True)
@@ -187,8 +195,8 @@ def _mean_of_kinds(rows: list[Row]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def weigh(names: tuple[str, str], rows: list[Row], *, matched: bool, spread: float) -> Effect | None:
-    """The effect over all benchmarks, each the average of its kinds, each with the same weight."""
-    usable = [row for row in rows if arrays(row.better, row.worse)]
+    """The effect over all benchmarks that tell, each the average of its kinds, each with the same weight."""
+    usable = [row for row in rows if row.tells]
     if not usable:
         return None
     by_benchmark: dict[str, list[Row]] = {}
@@ -221,13 +229,12 @@ def _tasks(claim: Claim, results: Results) -> list[Task]:
 def _of_models(
     claim: Claim, results: Results, rows: Callable[[Pair], list[Row]], spread: float
 ) -> list[Effect | None]:
-    found = pairs(claim.better, claim.worse, results.run, across_parents=claim.across_parents)
-    return [
-        weigh(
-            (side_name(pair.better), side_name(pair.worse)), rows(pair), matched=pair.matched, spread=spread
-        )
-        for pair in found
-    ]
+    found = []
+    for pair in pairs(claim.better, claim.worse, results.run, across_parents=claim.across_parents):
+        if shared := rows(pair):
+            names = side_name(pair.better), side_name(pair.worse)
+            found.append(weigh(names, shared, matched=pair.matched, spread=spread))
+    return found
 
 
 def _accuracy(claim: Claim, results: Results, spread: float) -> list[Effect | None]:
@@ -274,8 +281,9 @@ def _kinds(claim: Claim, results: Results, spread: float) -> list[Effect | None]
             ]
             if sides[0] and sides[1]:
                 rows.append(Row(benchmark, "", sides[0], sides[1]))
-        titles = (f"{side_name(names)} {claim.better}", f"{side_name(names)} {claim.worse}")
-        found.append(weigh(titles, rows, matched=True, spread=spread))
+        if rows:
+            titles = (f"{side_name(names)} {claim.better}", f"{side_name(names)} {claim.worse}")
+            found.append(weigh(titles, rows, matched=True, spread=spread))
     return found
 
 
@@ -330,7 +338,7 @@ def _measure(claim: Claim, results: Results, spread: float) -> Judgement:
             effects = _converged(results.run)
     measured = [found for found in effects if found is not None]
     if not measured:
-        return Judgement(claim, f"{missing}; decided by {', '.join(claim.decided_by)}")
+        return Judgement(claim, f"{FLOOR if effects else missing}; decided by {', '.join(claim.decided_by)}")
     return Judgement(claim, effects=sorted(measured, key=lambda found: -found.estimate.above(claim.at_least)))
 
 
