@@ -246,7 +246,7 @@ def test_the_table_of_methods_agrees_with_the_scores(found: Run) -> None:
     assert rows["RFT"]["pass@k"][0] == score["pass@k"][largest]
     (gain,) = (gain for gain in results.gains if (gain.better, gain.benchmark) == ("rft", "miniweb"))
     assert rows["RFT"]["gain"] == (gain.mean, gain.ci95)
-    assert results.headline.better == "grpo"
+    assert results.headline.better == ["grpo"]
 
 
 def test_crawl_counts_every_record_once(fake: FakeRun, found: Run) -> None:

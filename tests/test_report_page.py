@@ -7,7 +7,7 @@ from html import unescape
 from pathlib import Path
 
 import pytest
-from report_run import full_run
+from report_run import FakeRun, full_run
 
 from pipeline.common.stage import run_stage
 from pipeline.config.report import ReportSection
@@ -218,3 +218,24 @@ def test_the_terminal_shows_every_score_and_every_measured_claim(whole: tuple[st
     verdicts = [claim["verdict"] for claim in summary["claims"]]
     told = [line[0].rstrip(":") for line in shown if line[0].rstrip(":") in VERDICTS]
     assert told == [verdict for verdict in verdicts if verdict != "not measured"] != []
+
+
+def test_the_seeds_of_a_model_are_one_line_of_the_summary(tmp_path: Path) -> None:
+    run = FakeRun(tmp_path / "run")
+    run.model("sft/instruct", None, 5, 2.0, data="a")
+    for seed in (0, 1, 2):
+        run.model(f"rl/grpo-{seed}", "sft/instruct", 5, 2.0, seed=seed)
+    for name, skill in (("sft/instruct", 0.3), ("rl/grpo-0", 0.5), ("rl/grpo-1", 0.6), ("rl/grpo-2", 0.7)):
+        run.evaluation(name, "chat_cot", skill, 1.0, ("miniweb",))
+    page, summary = report(run.inputs, tmp_path)
+    shown = page[page.index('id="summary"') : page.index("The paper's results")]
+    labels = re.findall(r"<tr class=\"\w+\"><th>([\w -]+)", shown)
+    assert [label.strip() for label in labels] == ["instruct", "grpo", "gain over instruct"]
+    scores = [summary["models"][f"grpo-{seed}"]["miniweb"]["chat_cot"]["accuracy"] for seed in (0, 1, 2)]
+    assert "mean of 3 seeds" in shown and f"{100 * sum(scores) / 3:.1f}" in shown
+    for also in ("grpo-0", "rft"):  # one of several last models is no headline
+        run.model(f"rl/other-{also}", "sft/instruct", 5, 2.0, seed=0, group_size=len(also))
+        run.evaluation(f"rl/other-{also}", "chat_cot", 0.5, 1.0, ("miniweb",))
+    page, _ = report(run.inputs, tmp_path / "more")
+    assert "points, grpo over instruct" in shown
+    assert "points, " not in page[page.index('id="summary"') : page.index("<h3>")]

@@ -19,6 +19,7 @@ from pipeline.grader.answers import Verdict
 from pipeline.report.answers import Row, rows_of
 from pipeline.report.collect import ORDER, Run, read_json
 from pipeline.report.intervals import estimate
+from pipeline.report.selection import families
 from pipeline.report.shards import count_all
 
 Task = tuple[str, str]  # benchmark, kind of solution
@@ -46,6 +47,15 @@ class Difference:
         """Mean and bounds in points, as text."""
         mean, low, high = (f"{100 * value:+.1f}" for value in (self.mean, *self.ci95))
         return mean, low, high
+
+
+@dataclass(frozen=True)
+class Headline:
+    """The seeds of a model, the models that they started from, and the gain."""
+
+    better: list[str]
+    worse: list[str]
+    gain: Difference
 
 
 def arrays(
@@ -176,17 +186,35 @@ class Results:
         ]
         return [gain for gain in found if gain is not None]
 
+    def starts(self, names: list[str]) -> list[str]:
+        """The models that a family's seeds started from; none unless all of them were evaluated."""
+        parents = [self.run.models[name].parent for name in names]
+        known = all(name in self.answers for name in (*names, *parents))
+        return sorted({parent for parent in parents if parent}) if known else []
+
     @cached_property
-    def headline(self) -> Difference | None:
-        """The gain that the report opens with: of the last stage, by GRPO rather than other methods, on the
-        most questions.
+    def headline(self) -> Headline | None:
+        """The gain that the report opens with: of the last stage and round, by GRPO before other methods,
+        on the most questions. None where several families compete for it.
         """
+        models = self.run.models
 
-        def place(gain: Difference) -> tuple[int, bool, int]:
-            model = self.run.models[gain.better]
-            return ORDER.index(model.stage), model.config.get("method", "grpo") == "grpo", gain.n
+        def place(names: list[str]) -> tuple[int, bool, int]:
+            model = models[names[0]]
+            stage, rounds = model.stage, 0
+            while (model.parent in models) and (model := models[model.parent]).stage == stage:
+                rounds += 1
+            return ORDER.index(stage), models[names[0]].config.get("method", "grpo") == "grpo", rounds
 
-        return max(self.gains, key=place, default=None)
+        found = [names for names in families({}, self.run) if self.starts(names)]
+        last = max(map(place, found), default=None)
+        best = [names for names in found if place(names) == last]
+        if len(best) != 1:
+            return None
+        better, worse = best[0], self.starts(best[0])
+        gains = [self.compare(better, worse, task, Answers.accuracy) for task in self.tasks]
+        most = max(filter(None, gains), key=lambda gain: gain.n, default=None)
+        return Headline(better, worse, most) if most else None
 
     def curve(self, name: str, task: Task, metric: str) -> list[Bounded]:
         """(K, value, 95 % interval) of `maj@k` or `pass@k`, smallest K first; empty without samples."""

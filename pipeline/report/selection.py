@@ -1,6 +1,7 @@
 """Which models of a run a claim compares. Models that differ in nothing but their seed are one family."""
 
 import json
+import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,6 +64,11 @@ def families(selector: Selector, run: Run) -> list[list[str]]:
             seen[kin, model.config.get("seed")] = again + 1
             found.setdefault((kin, again), []).append(model.name)
     return list(found.values())
+
+
+def family_name(names: list[str]) -> str:
+    """A family in print: what the names of its seeds begin with, `grpo` of `grpo-0` and `grpo-1`."""
+    return os.path.commonprefix(names).rstrip("-_.") or names[0]
 
 
 def pairs(

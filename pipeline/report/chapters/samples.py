@@ -16,8 +16,8 @@ def _task(results: Results, task: Task, prefix: str, title: str) -> dict[str, An
         if task in tasks
     }
     lead, pair = results.headline, list(models)[-2:][::-1]
-    if lead and {lead.better, lead.worse} <= models.keys():
-        pair = [lead.better, lead.worse]
+    if lead and {lead.better[0], lead.worse[0]} <= models.keys():
+        pair = [lead.better[0], lead.worse[0]]
     return {"name": ".".join(task), "benchmark": task[0], "kind": task[1], "models": models, "pair": pair}
 
 

@@ -6,9 +6,12 @@ from typing import Any
 from pipeline.common.progress import duration
 from pipeline.report.claims import HELD, NOT_MEASURED, VERDICTS
 from pipeline.report.collect import STAGES
+from pipeline.report.compare import Answers
 from pipeline.report.material import Material
+from pipeline.report.methods import mean_over_seeds
 from pipeline.report.page import percent
-from pipeline.report.tables import GENERATED, Cell, Row, accuracy, gain, size, title
+from pipeline.report.selection import families, family_name
+from pipeline.report.tables import GENERATED, Cell, Row, accuracy, gain, share, size, title
 from pipeline.report.truth import headline
 
 OTHER_DATA = ("miniweb", "problems")  # stages that no run of the paper's has
@@ -22,15 +25,17 @@ def subtitle(material: Material) -> str:
     ran = f"{len(run.finished)} results of {stages} stages, computed in {seconds}."
     if best is None:
         return ran
-    mean, low, high = best.points
-    parameters = size(run.models[best.better].parameters)
-    model = f"{best.better} ({parameters} parameters)" if parameters else best.better
-    better, worse = map(percent, best.values)
-    about = GENERATED.get(best.benchmark)
-    benchmark = f"{best.benchmark} ({about})" if about else best.benchmark
+    parameters, seeds = size(run.models[best.better[0]].parameters), len(best.better)
+    words = [f"{parameters} parameters" if parameters else "", f"mean of {seeds} seeds" if seeds > 1 else ""]
+    remark = ", ".join(filter(None, words))
+    model = family_name(best.better) + (f" ({remark})" if remark else "")
+    mean, low, high = best.gain.points
+    better, worse = map(percent, best.gain.values)
+    about = GENERATED.get(best.gain.benchmark)
+    benchmark = f"{best.gain.benchmark} ({about})" if about else best.gain.benchmark
     return (
-        f"{ran} {model} solves {better} of {benchmark}, and {best.worse}, the model that it started"
-        f" from, {worse}: {mean} points (95 % interval {low} to {high})."
+        f"{ran} {model} solves {better} of {benchmark}, and {family_name(best.worse)}, the model that it"
+        f" started from, {worse}: {mean} points (95 % interval {low} to {high})."
     )
 
 
@@ -46,9 +51,9 @@ def _tiles(material: Material, tally: Counter[str]) -> list[tuple[str, str, str]
             (recall, "recall of math pages never trained on", f"at precision {percent(last['precision'], 0)}")
         )
     if best := material.results.headline:
-        mean, low, high = best.points
-        what = f"points, {best.better} over {best.worse}"
-        tiles.append((mean, what, f"{best.benchmark}, {low}\u00a0…\u00a0{high}"))
+        mean, low, high = best.gain.points
+        what = f"points, {family_name(best.better)} over {family_name(best.worse)}"
+        tiles.append((mean, what, f"{best.gain.benchmark}, {low}\u00a0…\u00a0{high}"))
     held = f"{tally[HELD]} of {tally.total() - tally[NOT_MEASURED]}"
     return [*tiles, (held, "measured claims held", f"{tally[NOT_MEASURED]} not measured")]
 
@@ -67,19 +72,31 @@ def _paper_rows(paper: dict[str, Any], benchmarks: list[str]) -> list[Row]:
     return rows
 
 
+def _mean_accuracy(scores: list[dict[str, Any] | None]) -> Cell:
+    """Greedy accuracy of a model, or its mean over seeds; none if any seed has none."""
+    cells = [accuracy(score) for score in scores]
+    if len(cells) == 1 or any(cell.value is None for cell in cells):
+        return cells[0] if len(cells) == 1 else Cell()
+    return share(*mean_over_seeds([cell.value / 100 for cell in cells]))
+
+
 def _headline(material: Material, benchmarks: list[str]) -> list[Row]:
-    """A row for each model and kind of solution, with its paired gain over the model it started from."""
+    """A row for each model, the seeds of one together, and kind of solution, with its paired gain over the
+    model it started from.
+    """
     results, rows = material.results, []
-    gains = {(found.better, found.benchmark, found.kind): found for found in results.gains}
-    for name, tasks in results.answers.items():
-        model = material.run.models[name]
-        for kind in dict.fromkeys(kind for _, kind in tasks):
-            cells = [accuracy(results.score(name, (benchmark, kind))) for benchmark in benchmarks]
-            remarks = [size(model.parameters), "" if kind == "cot" else kind]
-            rows.append(Row("ours", name, ", ".join(filter(None, remarks)), cells))
-            found = [gains.get((name, benchmark, kind)) for benchmark in benchmarks]
-            if any(found):
-                rows.append(Row("gain", f"gain over {model.parent}", "paired", [gain(row) for row in found]))
+    evaluated = [names for names in families({}, material.run) if results.answers.keys() >= set(names)]
+    for names in evaluated:
+        starts = results.starts(names)
+        seeds = f"mean of {len(names)} seeds" if len(names) > 1 else ""
+        for kind in dict.fromkeys(kind for _, kind in results.answers[names[0]]):
+            tasks = [(benchmark, kind) for benchmark in benchmarks]
+            cells = [_mean_accuracy([results.score(name, task) for name in names]) for task in tasks]
+            remarks = [size(material.run.models[names[0]].parameters), seeds, "" if kind == "cot" else kind]
+            rows.append(Row("ours", family_name(names), ", ".join(filter(None, remarks)), cells))
+            gains = [results.compare(names, starts, task, Answers.accuracy) for task in tasks if starts]
+            if any(gains):
+                rows.append(Row("gain", f"gain over {family_name(starts)}", "paired", list(map(gain, gains))))
     return rows
 
 
