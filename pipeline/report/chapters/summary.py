@@ -6,9 +6,9 @@ from typing import Any
 from pipeline.common.progress import duration
 from pipeline.report.claims import HELD, NOT_MEASURED, VERDICTS
 from pipeline.report.collect import STAGES
-from pipeline.report.compare import Answers
+from pipeline.report.compare import Answers, Results, Task, arrays
+from pipeline.report.intervals import estimate
 from pipeline.report.material import Material
-from pipeline.report.methods import mean_over_seeds
 from pipeline.report.page import percent
 from pipeline.report.selection import families, family_name
 from pipeline.report.tables import GENERATED, Cell, Row, accuracy, gain, share, size, title
@@ -72,12 +72,20 @@ def _paper_rows(paper: dict[str, Any], benchmarks: list[str]) -> list[Row]:
     return rows
 
 
-def _mean_accuracy(scores: list[dict[str, Any] | None]) -> Cell:
-    """Greedy accuracy of a model, or its mean over seeds; none if any seed has none."""
-    cells = [accuracy(score) for score in scores]
+def _mean_accuracy(results: Results, names: list[str], task: Task) -> Cell:
+    """Greedy accuracy of a model, or the mean of its seeds with an interval that covers questions and seeds;
+    none if any seed has none.
+    """
+    cells = [accuracy(results.score(name, task)) for name in names]
     if len(cells) == 1 or any(cell.value is None for cell in cells):
         return cells[0] if len(cells) == 1 else Cell()
-    return share(*mean_over_seeds([cell.value / 100 for cell in cells]))
+    found = results.values(names, task, Answers.accuracy) or []
+    sides = arrays(found, [dict.fromkeys(found[0], 0.0)])
+    if sides is None:
+        return Cell()
+    mean = estimate([sides])
+    low, high = mean.interval()
+    return share(mean.effect, (max(0.0, low), min(1.0, high)))
 
 
 def _headline(material: Material, benchmarks: list[str]) -> list[Row]:
@@ -91,7 +99,7 @@ def _headline(material: Material, benchmarks: list[str]) -> list[Row]:
         seeds = f"mean of {len(names)} seeds" if len(names) > 1 else ""
         for kind in dict.fromkeys(kind for _, kind in results.answers[names[0]]):
             tasks = [(benchmark, kind) for benchmark in benchmarks]
-            cells = [_mean_accuracy([results.score(name, task) for name in names]) for task in tasks]
+            cells = [_mean_accuracy(results, names, task) for task in tasks]
             remarks = [size(material.run.models[names[0]].parameters), seeds, "" if kind == "cot" else kind]
             rows.append(Row("ours", family_name(names), ", ".join(filter(None, remarks)), cells))
             gains = [results.compare(names, starts, task, Answers.accuracy) for task in tasks if starts]
