@@ -1,11 +1,14 @@
 """Kill a program at chosen moments, run it again and compare the bytes of its results."""
 
 import os
+import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -49,3 +52,39 @@ def survives_kills(command: Sequence[str], output: Path, work: Path, moments: Se
         assert not other, f"killed at {moment}: {other}"
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
     assert bytes_of(output) == whole
+
+
+def kill_at_rename(run: Callable[[], object], number: int) -> bool:
+    """Run in a fork that is killed in place of its rename of that number; returns whether there was one."""
+    fork = os.fork()
+    if not fork:
+        before = count()
+
+        def killed(rename: Callable[..., None]) -> Callable[..., None]:
+            def renamed(*arguments: Any, **more: Any) -> None:
+                if next(before) == number:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                rename(*arguments, **more)
+
+            return renamed
+
+        os.replace, os.rename = killed(os.replace), killed(os.rename)
+        try:
+            run()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    code = os.waitstatus_to_exitcode(os.waitpid(fork, 0)[1])
+    assert code in (0, -signal.SIGKILL)
+    return code != 0
+
+
+def survives_loss_and_kills(run: Callable[[], object], output: Path) -> None:
+    """Assert that `output`, lost and made again by runs that are killed before a table gets its name, when a
+    part of the files has one, and before the folder gets its name, ends with the bytes that it had.
+    """
+    whole = bytes_of(output)
+    shutil.rmtree(output)
+    for number in (1, 3, 5):  # the first one is of notes in the work folder
+        assert kill_at_rename(run, number) and not output.exists()
+    assert not kill_at_rename(run, 99) and bytes_of(output) == whole

@@ -378,7 +378,3 @@ def test_a_killed_run_leaves_nothing_half_made_and_is_repeated_to_the_byte(
         inputs["annotations"] = tmp_path / "annotations.tsv"
     work = tmp_path / "killed-work"
     survives_kills(command(program, 1, inputs, work, tmp_path / "out", {}), tmp_path / "out", work, moments)
-    if program == "select":  # a part of it as a job of its own
-        words = command("rank", 1, inputs, tmp_path / "rank-work", tmp_path / "part/rank", {"select_jobs": 2})
-        words[words.index("iteration-1/rank")] = "iteration-1/rank-0001"
-        survives_kills(words, tmp_path / "part/rank", tmp_path / "rank-work", ["partial/.pages.*"])

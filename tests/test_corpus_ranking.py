@@ -1,9 +1,9 @@
 """Selection in parts: the plain sort of all pages, whatever parts, threads and memory; cuts by language."""
 
 import json
-import shutil
 from collections import Counter
 from dataclasses import asdict
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from killing import bytes_of
+from killing import bytes_of, survives_loss_and_kills
 
 from pipeline.common.database import database, parquet
 from pipeline.common.errors import InputError
@@ -126,8 +126,8 @@ def by_hand(scores: list[Path], iteration: int, config: dict[str, Any]) -> int:
 
 
 def by_jobs(scores: list[Path], iteration: int, config: dict[str, Any]) -> Path:
-    """Selection by jobs of their own, as the workflow starts them; returns the folder of its results. The
-    second job of `rank` is lost and made again.
+    """Selection by jobs of their own, as the workflow starts them; returns the folder of its results. In the
+    first iteration the last job of each program is lost, killed again and again, and made again alone.
     """
     folder = scores[0].parent
     given = {"train": [folder / "train"]}
@@ -135,30 +135,27 @@ def by_jobs(scores: list[Path], iteration: int, config: dict[str, Any]) -> Path:
         given["previous"] = [folder / f"jobs-{iteration - 1}/select"]
     lists = {"annotations": [folder / "notes.tsv"], "opt_out": [folder / "out.txt"]}
 
-    def made(name: str, **inputs: list[Path]) -> Path:
+    def made(name: str, lost: bool = False, **inputs: list[Path]) -> Path:
         output = folder / f"jobs-{iteration}/{name}"
         words = [f"--input={key}={path}" for key, paths in inputs.items() for path in paths]
         words += [f"--instance=iteration-{iteration}/{name}", "--config", json.dumps(config)]
-        program = import_module(f"pipeline.corpus.{name.partition('-')[0]}")
-        run_stage("corpus", CorpusSection, program.run, [*words, "--output", str(output)])
+        program = import_module(f"pipeline.corpus.{name.partition('-')[0]}").run
+        run = partial(run_stage, "corpus", CorpusSection, program, [*words, "--output", str(output)])
+        run()
+        if lost and iteration == 1:
+            survives_loss_and_kills(run, output)
         return output
 
     def parts(program: str, **inputs: list[Path]) -> list[Path]:
-        return [made(f"{program}-{number:04d}", **inputs) for number in range(config["select_jobs"])]
+        jobs = config["select_jobs"]
+        return [made(f"{program}-{job:04d}", job == jobs - 1, **inputs) for job in range(jobs)]
 
     shards = CorpusSection(select_jobs=config["select_jobs"]).select_parts(len(scores))
-    for _ in range(2):
-        ranks = [
-            made(f"rank-{number:04d}", score=[scores[shard] for shard in part], **given, **lists)
-            for number, part in enumerate(shards)
-            if not (folder / f"jobs-{iteration}/rank-{number:04d}").exists()
-        ]
-        if len(ranks) > 1:
-            lost = bytes_of(ranks[1])
-            shutil.rmtree(ranks[1])
-    assert bytes_of(ranks[0]) == lost
-    ranks = sorted((folder / f"jobs-{iteration}").glob("rank-*"))
-    found = {"cut": [made("cut", rank=ranks, **given)], "rank": ranks}
+    ranks = [
+        made(f"rank-{job:04d}", job == 1, score=[scores[shard] for shard in part], **given, **lists)
+        for job, part in enumerate(shards)
+    ]
+    found = {"cut": [made("cut", True, rank=ranks, **given)], "rank": ranks}
     orders = parts("order", **found, **given)
     found["keep"], found["hosts"] = parts("keep", order=orders, **given), parts("hosts", **found, **given)
     lists |= {"seed_urls": [folder / "seed.txt"], "pool": [folder / "pool"]}
@@ -207,7 +204,9 @@ def test_selection_in_parts_is_the_plain_sort_and_that_in_one(
     assert all(len(found) == 1 for found in parts.values()) and len(set.union(*parts.values())) > 1
 
 
-def test_jobs_of_their_own_select_the_same_and_a_lost_one_is_made_again_alone(scores: list[Path]) -> None:
+def test_jobs_of_their_own_select_the_same_and_one_lost_or_killed_is_made_again_alone(
+    scores: list[Path],
+) -> None:
     config = {"cut": "tokens", "budget_tokens": [8000, 8700], "converged": 1.0}  # among pages of equal scores
     for iteration in (1, 2):
         one = selected(scores, "one", iteration, **config)

@@ -157,9 +157,9 @@ def _publish(stage: Stage[Any], module: str, counts: Counts, started: float) -> 
     else:
         stage.manifest.unlink(missing_ok=True)
     stage.output.parent.mkdir(parents=True, exist_ok=True)
-    stage.manifest.parent.mkdir(parents=True, exist_ok=True)
     put_in_place(stage.partial, stage.output)
     if not inside:
+        stage.manifest.parent.mkdir(parents=True, exist_ok=True)
         _describe(stage, stage.manifest, module, counts, files, started)
 
 
