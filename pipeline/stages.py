@@ -103,6 +103,7 @@ STAGES = (
             Program("decontaminate_clean", "decontaminate/clean-{shard}", "pipeline.decontaminate.clean"),
             Program("decontaminate_corpus", "decontaminate/corpus", "pipeline.decontaminate"),
             Program("decontaminate_pages", "decontaminate/pages", "pipeline.decontaminate.pages"),
+            Program("decontaminate_pages_part", "decontaminate/pages-{part}", "pipeline.decontaminate.pages"),
             *(
                 Program(f"{program}_of", f"decontaminate/{{selection}}/{name}", module)
                 for program, name, module in (

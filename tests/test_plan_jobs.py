@@ -41,10 +41,19 @@ def test_crawl_and_corpus_are_the_hand_worked_ones() -> None:
     assert sum(hours[f"corpus_{name}"] for name in (*shared, *alone)) == pytest.approx(4 * 6.7, rel=0.02)
     for job in (*shared.values(), *alone.values()):
         assert job.main_memory == 6.5e9 and job.hours < 0.1 and not job.notes(profile)
-    assert jobs["decontaminate_pages"].main_memory == 48.5e9
+    page, together = jobs["decontaminate_pages_part"], jobs["decontaminate_pages"]
+    assert (page.number, page.main_memory, together.number) == (100, 6.5e9, 1)
+    assert 100 * page.hours == pytest.approx(2.97e9 / 263_000 / 3600) and together.hours < 0.1
+    assert not page.notes(profile) and not together.notes(profile)
     small = Config(read_config([DEFAULTS, PAPER_7B]) | {"corpus": {"select_jobs": 1}})
-    (select,) = [job for job in data_jobs(small, Assumptions(H100)) if job.rule == "corpus_select"]
-    assert select.number == 4 and 4 * select.hours == pytest.approx(4 * 6.7, rel=0.02)
+    alone = {job.rule: job for job in data_jobs(small, Assumptions(H100))}
+    select, page = alone["corpus_select"], alone["decontaminate_pages"]
+    assert page.number == 1 and page.hours == pytest.approx(3.1, rel=0.02)
+    assert (
+        "decontaminate_pages_part" not in alone
+        and select.number == 4
+        and 4 * select.hours == pytest.approx(4 * 6.7, rel=0.02)
+    )
     assert jobs["decontaminate_clean"].number == jobs["corpus_score"].number / 4
     assert hours["decontaminate_clean"] == pytest.approx(4, rel=0.02)
 

@@ -277,6 +277,21 @@ def crawl(folder: Path) -> Run:
     return Run("mine", {result.name: result for result in results})
 
 
+def test_tables_of_parts_of_the_pool_give_the_page_of_one_table(tmp_path: Path) -> None:
+    run, found = crawl(tmp_path / "results"), []
+    data = run.finished[BECAME].data
+    for _ in range(2):
+        write_pages(run, tmp_path, tmp_path / "work", {})
+        found.append((tmp_path / "pages/index.js").read_bytes())
+        if (data / "pages.parquet").exists():
+            rows = pq.read_table(data / "pages.parquet")
+            (data / "pages").mkdir()
+            for part, own in enumerate(([0, 1], [2, 3, 4, 5])):
+                pq.write_table(rows.take(own), data / f"pages/{part:04d}.parquet")
+            (data / "pages.parquet").unlink()
+    assert found[0] == found[1]
+
+
 def test_any_page_of_the_crawl_is_found_with_its_scores_and_its_fate(tmp_path: Path, page: Browser) -> None:
     write_pages(crawl(tmp_path / "results"), tmp_path, tmp_path / "work", {})
     shown = "[...document.querySelectorAll('#page td')].map(cell => cell.textContent).join(' ')"

@@ -100,6 +100,15 @@ class CrawlInstances:
         """Numbers of the pool's shards."""
         return range(sum(key == "filter" for key, _ in self.nodes["crawl/dedup"].inputs))
 
+    def _extracted(self: "Graph", shard: str) -> Inputs:
+        """The results of extraction that a result of `filter` is made from."""
+        found: Inputs = []
+        for key, source in self.nodes[shard].inputs:
+            if key == "extract" and isinstance(source, Result):
+                filtered = self.nodes[source.node].module.endswith("filter")  # of one dump
+                found += self._extracted(source.node) if filtered else [(key, source)]
+        return found
+
     def _warc_files(self: "Graph", section: Any) -> list[tuple[str, str | Result]]:
         """The files, each after the list that names it."""
         sources = [section.warc] if isinstance(section.warc, str) else section.warc or []

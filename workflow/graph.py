@@ -247,20 +247,37 @@ class Graph(CrawlInstances, ModelInstances):
     def _decontaminate(self) -> None:
         if "crawl/dedup" not in self.nodes:
             return
-        section = self.config.sections["decontaminate"]
         select = Result(f"corpus/iteration-{self.config.sections['corpus'].iterations}/select")
         self._clean("decontaminate", select)
         for selection in dict.fromkeys(filter(None, map(selection_of, self._mixed()))):
             self._clean(f"decontaminate/{selection}", self._selection(selection))
-        extracts = [("extract", Result(name)) for name in self.names("crawl") if "extract" in name]
-        scores = [
-            ("score", Result(name))
-            for name in self.names("corpus")
-            if name.startswith(f"{Path(select.node).parent}/score")
-        ]
-        inputs = [*extracts, ("dedup", Result("crawl/dedup")), *scores, ("select", select)]
-        inputs.append(("decontaminate", Result("decontaminate/corpus")))
-        self._add("decontaminate/pages", "pipeline.decontaminate.pages", section, inputs, ("benchmarks",))
+        self._lineage(select)
+
+    def _lineage(self, select: Result) -> None:
+        """What became of each page: a job for each part of selection, and one that puts them together."""
+        section, pool = self.config.sections["decontaminate"], self.nodes["crawl/dedup"].inputs
+        filters = [source.node for key, source in pool if key == "filter" and isinstance(source, Result)]
+        several = any(key == "dump" for key, _ in pool)
+        parts = self.config.sections["corpus"].select_parts(len(filters))
+
+        def add(name: str, inputs: Inputs) -> None:
+            self._add(name, "pipeline.decontaminate.pages", section, inputs, ("benchmarks",))
+
+        for number, part in enumerate(parts):
+            own = f"/{number:04d}" if len(parts) > 1 else ""
+            inputs: Inputs = [
+                (name, Result(select.node, f"{name}{own}.parquet")) for name in ("kept", "excluded")
+            ]
+            inputs += [("duplicates", Result("crawl/dedup", "duplicates.parquet"))] if several else []
+            for shard in part:
+                inputs += self._extracted(filters[shard])
+                inputs += [] if several else [("duplicates", Result(filters[shard], "removed.parquet"))]
+                inputs.append(("score", Result(f"{Path(select.node).parent}/score-{shard:04d}")))
+                inputs.append(("removals", Result(f"decontaminate/clean-{shard:04d}", "log.jsonl")))
+            add(f"decontaminate/pages{own.replace('/', '-')}", inputs)
+        if len(parts) > 1:
+            names = [f"decontaminate/pages-{number:04d}" for number in range(len(parts))]
+            add("decontaminate/pages", [("part", Result(name)) for name in names])
 
     def _clean(self, folder: str, select: Result) -> None:
         """The instances `FOLDER/clean-SHARD` and `FOLDER/corpus` of the pages that `select` keeps."""

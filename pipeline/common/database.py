@@ -4,7 +4,7 @@ What a query gives must not depend on threads or memory: each one whose order co
 columns that decide it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from shutil import rmtree
@@ -70,10 +70,14 @@ def _damaged() -> str:
 def parquet(*paths: Path | str, **options: bool) -> str:
     """SQL that reads Parquet files of one schema as one table; `options`: DuckDB's, such as `filename`."""
     READ.extend(map(str, paths))
-    names = ", ".join("'{}'".format(str(path).replace("'", "''")) for path in paths)
     return (
-        f"read_parquet({', '.join([f'[{names}]', *(f'{key} = {value}' for key, value in options.items())])})"
+        f"read_parquet({', '.join([quoted(paths), *(f'{key} = {value}' for key, value in options.items())])})"
     )
+
+
+def quoted(paths: Iterable[Path | str]) -> str:
+    """The list of these paths in SQL."""
+    return "[{}]".format(", ".join("'{}'".format(str(path).replace("'", "''")) for path in paths))
 
 
 def save(path: Path, query: duckdb.DuckDBPyConnection, schema: pa.Schema, group: int = ROWS) -> int:

@@ -1,14 +1,20 @@
 """One row for every response record of the crawl: its final status, and why.
 
-Inputs: `extract` (all shards), `dedup`, `score` (the last iteration's), `select` (the last), `decontaminate`.
+Inputs: `extract` (results of extraction), `duplicates` (tables), `score` (results of the last iteration),
+`kept` and `excluded` (tables of the last selection), `removals` (logs of decontamination). A large pool has a
+job for each part of selection, `pages-<number>`. Extraction, duplicates, scores, selection and
+decontamination have tables of these parts already, so all jobs together read each row once. Of several dumps
+the duplicates are one table, in which a job reads the row groups between its first and its last page.
+
+Output: `pages.parquet`. With `part` (what these jobs wrote) instead, the folder `pages` of their tables.
 """
 
 from pathlib import Path
 
 import pyarrow as pa
 
-from pipeline.common.database import Database, database, parquet, save
-from pipeline.common.shards import tables
+from pipeline.common.database import Database, database, parquet, quoted, save
+from pipeline.common.shards import put_table, tables
 from pipeline.common.stage import Counts, InputError, Stage, run_stage
 from pipeline.config.decontaminate import DecontaminateSection
 
@@ -27,11 +33,14 @@ PAGES = pa.schema(
         ("contaminated_by", pa.string()),
     ]
 )
+INPUTS = ("extract", "duplicates", "score", "kept", "excluded", "removals")
+OWN = "id BETWEEN getvariable('first') AND getvariable('last')"  # DuckDB passes over other row groups
+RANKED = "status IN ('below_cut', 'kept', 'contaminated')"
 # The first line of each page counts; the columns are named, because an empty file has none.
 REMOVED = """
 SELECT id, min_by({{'rule': rule, 'removed': removed, 'item': benchmark || '/' || item}}, line) AS match
 FROM (SELECT *, row_number() OVER () AS line
-    FROM read_json('{path}', format = 'newline_delimited', columns = {{
+    FROM read_json({paths}, format = 'newline_delimited', columns = {{
         id: 'VARCHAR', benchmark: 'VARCHAR', item: 'VARCHAR', rule: 'VARCHAR', removed: 'VARCHAR'}}))
 GROUP BY id
 """
@@ -48,13 +57,13 @@ SELECT records.* EXCLUDE (status, reason), scores.score AS found, kept.iteration
 FROM records LEFT JOIN duplicates USING (id) LEFT JOIN excluded USING (id) LEFT JOIN kept USING (id)
     LEFT JOIN scores USING (id) LEFT JOIN removed USING (id)
 """
-ROWS = """
+ROWS = f"""
 SELECT url, warc_file, "offset", digest, language, status,
     CASE status WHEN 'rejected' THEN rejected WHEN 'duplicate' THEN kind WHEN 'excluded' THEN excluded
         WHEN 'below_cut' THEN 'score' WHEN 'contaminated' THEN match.rule
         ELSE CASE match.removed WHEN 'segment' THEN 'segments removed' WHEN 'nothing' THEN 'fuzzy' END
         END AS reason,
-    CASE WHEN status IN ('below_cut', 'contaminated', 'kept') THEN found END AS score,
+    CASE WHEN {RANKED} THEN found END AS score,
     CASE WHEN status IN ('contaminated', 'kept') THEN iteration END AS iteration,
     CASE status WHEN 'duplicate' THEN duplicate_of_url END AS duplicate_of,
     CASE WHEN status IN ('contaminated', 'kept') THEN match.item END AS contaminated_by
@@ -64,39 +73,50 @@ FROM fates JOIN shards USING (filename) ORDER BY shard, file_row_number
 
 def add_tables(joins: Database, stage: Stage[DecontaminateSection]) -> None:
     """Create a view of each input, and `shards`, the order of the extraction shards."""
-    select, records = stage.input("select"), [f"{path}/records.parquet" for path in stage.inputs["extract"]]
-    scores = [Path(path) / "scores.parquet" for path in stage.inputs["score"]]
-    removals = str(stage.input("decontaminate") / "removals.jsonl").replace("'", "''")
-    order = pa.table([records, range(len(records))], ["filename", "shard"])
-    joins.register("shards", order)
+    given = {name: list(map(Path, stage.inputs.get(name, []))) for name in INPUTS}
+    if missing := [name for name, paths in given.items() if not paths]:
+        raise InputError(f"--input {missing[0]}: none given")
+    records = [path / "records.parquet" for path in given["extract"]]
+    joins.register("shards", pa.table([list(map(str, records)), range(len(records))], ["filename", "shard"]))
+    every = parquet(*records, filename=True, file_row_number=True)
+    joins.execute(f"CREATE VIEW records AS SELECT * FROM {every}")
+    joins.execute("SET VARIABLE first = (SELECT min(id) FROM records)")
+    joins.execute("SET VARIABLE last = (SELECT max(id) FROM records)")
     for name, source in {
-        "records": f"SELECT * FROM {parquet(*map(Path, records), filename=True, file_row_number=True)}",
-        "duplicates": f"SELECT * FROM {parquet(stage.input('dedup') / 'duplicates.parquet')}",
-        "excluded": f"SELECT * FROM {parquet(*tables(select, 'excluded'))}",
-        "kept": f"SELECT * FROM {parquet(*tables(select, 'kept'))}",
-        "scores": f"SELECT id, score FROM {parquet(*scores)}",
-        "removed": REMOVED.format(path=removals),
+        "duplicates": f"{parquet(*given['duplicates'])} WHERE {OWN}",
+        "excluded": parquet(*given["excluded"]),
+        "kept": parquet(*given["kept"]),
+        "scores": parquet(*(path / "scores.parquet" for path in given["score"])),
     }.items():
-        joins.execute(f"CREATE VIEW {name} AS {source}")
+        joins.execute(f"CREATE VIEW {name} AS SELECT * FROM {source}")
+    joins.execute(f"CREATE VIEW removed AS {REMOVED.format(paths=quoted(given['removals']))}")
     joins.execute(FATES)
 
 
-def run(stage: Stage[DecontaminateSection]) -> Counts:
-    """Write `pages.parquet`; returns pages by status."""
+def write_pages(stage: Stage[DecontaminateSection], joins: Database) -> None:
+    """Write `pages.parquet`. Raises InputError if a page that was ranked has no score."""
+    add_tables(joins, stage)
     path = stage.partial / "pages.parquet"
-    with database(stage.work / "join", stage.launch) as joins:
-        add_tables(joins, stage)
-        total = save(path, joins.execute(ROWS), PAGES)
-        joins.execute(f"CREATE VIEW pages AS SELECT * FROM {parquet(path)}")
-        unscored = (
-            "SELECT url FROM pages WHERE status IN ('below_cut', 'kept', 'contaminated') AND score IS NULL"
+    save(path, joins.execute(ROWS), PAGES)
+    unscored = f"SELECT url FROM {parquet(path)} WHERE {RANKED} AND score IS NULL LIMIT 1"
+    if found := joins.execute(unscored).fetchall():
+        raise InputError(
+            f"--input score: has no score of {found[0][0]}; give all shards of the last iteration"
         )
-        if found := joins.execute(f"{unscored} LIMIT 1").fetchall():
-            raise InputError(
-                f"--input score: has no score of {found[0][0]}; give all shards of the last iteration"
-            )
-        counts = "SELECT status, count(*) FROM pages GROUP BY status ORDER BY status"
-        return {"pages": total} | dict(joins.execute(counts).fetchall())
+
+
+def run(stage: Stage[DecontaminateSection]) -> Counts:
+    """Say what became of each page, or put the tables of all parts together; returns pages by status."""
+    parts = [Path(path) / "pages.parquet" for path in stage.inputs.get("part", [])]
+    with database(stage.work / "join", stage.launch) as joins:
+        if parts:
+            put_table(stage.partial, "pages", parts)
+        else:
+            write_pages(stage, joins)
+        pages = parquet(*tables(stage.partial, "pages"))
+        counts = f"SELECT status, count(*) FROM {pages} GROUP BY status ORDER BY status"
+        found = dict(joins.execute(counts).fetchall())
+    return {"pages": sum(found.values())} | found
 
 
 if __name__ == "__main__":

@@ -28,7 +28,10 @@ READ, SIGN, CLEAN = (
     2032,
     2057,
 )  # pages per second and core: all of a first pass, MinHash, decontamination
-LINEAGE = 214_000  # pages per second and core of what became of each page, at 1M pages
+LINEAGE, LINKED = (
+    263_000,
+    15_000_000,
+)  # the same of what became of each page, and of putting its tables together
 PROGRAM = 0.5e9  # bytes of a program that joins, beside launch.join_memory
 SCORED, KEPT = 0.12, 0.01  # share of a first pass that scoring takes; share of pages that are kept
 # Pages per second and core of what follows the signatures: `make bench-dump`.
@@ -164,7 +167,7 @@ def data_jobs(config: Config, assumed: Assumptions, order: str | None = None) ->
         *deduplication,
         Job(f"{iterations}, scoring", "corpus_score", scores * corpus.iterations, scoring / scores),
         *_selection(config, pages, records * KEPT, scores),
-        _lineage(config, records),
+        *_lineage(config, records, scores),
         Job("decontamination", "decontaminate_clean", scores, records * KEPT / CLEAN / 3600 / scores),
     ]
 
@@ -190,11 +193,18 @@ def _selection(config: Config, pages: float, kept: float, shards: int) -> list[J
     ]
 
 
-def _lineage(config: Config, records: float) -> Job:
-    """What became of each page: a join whose tables need not fit into memory."""
+def _lineage(config: Config, records: float, shards: int) -> list[Job]:
+    """What became of each page: a job for each part of selection, and one that puts their tables together."""
+    name, rule = "what became of each page", "decontaminate_pages"
     memory = config.launch_of("decontaminate").join_memory * 1e9 + PROGRAM
-    hours = records / LINEAGE / 3600
-    return Job("what became of each page", "decontaminate_pages", 1, hours, main_memory=memory)
+    parts = len(config.sections["corpus"].select_parts(shards))
+    hours = records / LINEAGE / 3600 / parts
+    if parts == 1:
+        return [Job(name, rule, 1, hours, main_memory=memory)]
+    return [
+        Job(name, f"{rule}_part", parts, hours, main_memory=memory),
+        Job(f"{name}, put together", rule, 1, records / LINKED / 3600),
+    ]
 
 
 def _by_dump(section: CrawlSection, pages: float, extracts: int, dumps: int) -> tuple[list[Job], int]:

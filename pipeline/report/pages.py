@@ -21,6 +21,7 @@ from markupsafe import Markup
 
 from pipeline.common.database import Database, database, parquet
 from pipeline.common.shards import read_documents, tables
+from pipeline.config.section import parts_of
 from pipeline.report.collect import Finished, Run
 from pipeline.report.page import TEMPLATES, environment, script, script_hash
 from pipeline.report.shards import encode, write
@@ -90,7 +91,9 @@ def _index(joins: Database, run: Run, fates: Finished) -> dict[str, Any]:
     sizes = [pq.ParquetFile(path).metadata.num_rows for path in last]
     number = next((n for n in range(1, len(sizes)) if sum(sizes[:n]) >= MOST), len(sizes))
     joins.execute(SHOWN.format(scores=parquet(*last[:number], file_row_number=True), most=MOST))
-    pages = parquet(fates.data / "pages.parquet")
+    files = tables(fates.data, "pages")
+    parts = parts_of(len(sizes), len(files))  # as the jobs that wrote them shared the pool's shards
+    pages = parquet(*files[: sum(part.start < number for part in parts)])
     urls = [url for (url,) in joins.execute("SELECT url FROM shown ORDER BY place").fetchall()]
     status, reason, contaminated, language = _columns(joins, FATES.format(pages=pages), 4)
     url, other_status, other_reason, original, other_language = _columns(
@@ -105,7 +108,7 @@ def _index(joins: Database, run: Run, fates: Finished) -> dict[str, Any]:
         "language": language + other_language,
         "iterations": [_iteration(joins, run, select, number) for select in run.iterations],
         "texts": TEXTS,
-        "records": joins.execute(f"SELECT count(*) FROM {pages}").fetchall()[0][0],
+        "records": joins.execute(f"SELECT count(*) FROM {parquet(*files)}").fetchall()[0][0],
     }
 
 

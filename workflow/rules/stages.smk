@@ -8,9 +8,12 @@ FILES = {
         for name, file, caption in (("page", "index.html", "report"), ("summary", "summary.json", "summary"))
     },
 }
-# The table that says what became of each page stands beside the corpus that it is about.
-LINK = ["ln", "-sfn", "../decontaminate/pages/data/pages.parquet", f"{RESULTS}/corpus/pages.parquet"]
-AFTER = {"decontaminate_pages": f"&& {shlex.join(LINK)}"}
+# The table that says what became of each page stands beside the corpus that it is about: one file, or a folder of parts.
+_names = ["pages.parquet", "pages"]
+_table, _other = reversed(_names) if "decontaminate/pages-0000" in GRAPH.nodes else _names
+LINK = ["ln", "-sfn", f"../decontaminate/pages/data/{_table}", f"{RESULTS}/corpus/{_table}"]
+NO_OTHER = ["rm", "-f", f"{RESULTS}/corpus/{_other}"]
+AFTER = {"decontaminate_pages": f"&& {shlex.join(LINK)} && {shlex.join(NO_OTHER)}"}
 
 for _stage in STAGES:
 

@@ -63,7 +63,7 @@ async function list() {
     }
     hits = found;
   }
-  const some = index.records > index.url.length ? ` The crawl has ${index.records.toLocaleString("en")} records; corpus/pages.parquet says what became of each.` : "";
+  const some = index.records > index.url.length ? ` The crawl has ${index.records.toLocaleString("en")} records; corpus/pages.parquet, or the tables in corpus/pages, say what became of each.` : "";
   find("#about").textContent = `${hits.length.toLocaleString("en")} of ${index.url.length.toLocaleString("en")} pages${hits.length > LISTED ? `, the first ${LISTED} listed` : ""}.${some}`;
   find("#list").replaceChildren(...hits.slice(0, LISTED).map((at) => made("li", made("button", [
     made("span", index.url[at]), made("small", `${String(index.status[at]).replaceAll("_", " ")} ${score(at)}`, { className: "muted" }),
