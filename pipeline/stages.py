@@ -82,6 +82,8 @@ STAGES = (
             *(
                 Program(f"corpus_{part}", f"corpus/iteration-{{iteration}}/{name}", f"pipeline.corpus.{part}")
                 for part, name in (
+                    ("wanted", "wanted"),
+                    ("read", "read-{part}"),
                     ("train", "train"),
                     ("score", "score-{shard}"),
                     ("rank", "rank-{part}"),

@@ -5,7 +5,6 @@ import os
 import random
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,13 +14,12 @@ from datatrove.data import Document
 from killing import survives_kills
 
 from pipeline.common.overlays import DEFAULTS, read_config
-from pipeline.common.shards import DocumentWriter, read_table, write_table
+from pipeline.common.shards import DocumentWriter, read_documents, read_table, shard_paths, write_table
 from pipeline.common.stage import run_stage
 from pipeline.config.corpus import CorpusSection
 from pipeline.config.root import Config
-from pipeline.corpus import classifier, score, scorer, select
+from pipeline.corpus import classifier, read, score, scorer, select, wanted
 from pipeline.corpus.classifier import ZEROED_MEMORY
-from pipeline.corpus.examples import Wanted, labelled_pages
 from pipeline.corpus.out_of_distribution import recall_at
 from pipeline.corpus.scorer import PageScorer
 from workflow.graph import Graph
@@ -31,7 +29,8 @@ ROOT = Path(__file__).resolve().parents[1]
 SMALL = {"dimension": 8, "learning_rate": 0.5, "epochs": 10, "min_count": 1, "buckets": 1000, "cut": "score"}
 MATH = "theorem proof lemma integral let x be prime number equation group matrix".split()  # noqa: SIM905
 NEWS = "minister said market rain goal team price police city music film summer".split()  # noqa: SIM905
-HERE = {"score": score.run, "select": select.run}
+HERE = {"wanted": wanted.run, "read": read.run, "score": score.run, "select": select.run}
+Inputs = dict[str, Path | list[Path]]
 DUPLICATES = pa.schema(
     [(name, pa.string()) for name in ("id", "url", "duplicate_of", "duplicate_of_url", "kind")]
 )
@@ -60,18 +59,19 @@ def pool(tmp_path: Path) -> Path:
 
 
 def command(
-    program: str, iteration: int, inputs: dict[str, Path], work: Path, out: Path, config: dict[str, object]
+    program: str, iteration: int, inputs: Inputs, work: Path, out: Path, config: dict[str, object]
 ) -> list[str]:
     """The command line of one program of the loop."""
     arguments: list[str | Path] = ["-m", f"pipeline.corpus.{program}"]
     arguments += ["--instance", f"iteration-{iteration}/{program}", "--config", json.dumps(SMALL | config)]
     arguments += ["--work", work, "--output", out / "data", "--manifest", out / "manifest.json"]
-    for name, path in inputs.items():
-        arguments += ["--input", f"{name}={path}"]
+    for name, given in inputs.items():
+        for path in given if isinstance(given, list) else [given]:
+            arguments += ["--input", f"{name}={path}"]
     return [sys.executable, *map(str, arguments)]
 
 
-def run(tmp_path: Path, program: str, iteration: int, inputs: dict[str, Path], **config: object) -> Path:
+def run(tmp_path: Path, program: str, iteration: int, inputs: Inputs, **config: object) -> Path:
     """Run one program of the loop; returns its data folder."""
     out, work = (
         tmp_path / f"results/iteration-{iteration}" / program,
@@ -86,13 +86,42 @@ def run(tmp_path: Path, program: str, iteration: int, inputs: dict[str, Path], *
     return out / "data"
 
 
+def halves(pool: Path) -> list[Path]:
+    """The shards of a copy of the pool in two parts."""
+    found, pages = pool.parent / "halves", list(read_documents(pool / "pool/0000.jsonl.zst"))
+    for number, some in enumerate((pages[:30], pages[30:])):
+        with DocumentWriter(found / f"{number:04d}.jsonl.zst") as writer:
+            for page in some:
+                writer.write(page)
+    return shard_paths(found)
+
+
+def read_in_parts(tmp_path: Path, pool: Path, iteration: int, inputs: Inputs, **config: object) -> Inputs:
+    """What `train` takes where the pages are read by jobs of their own: neither pool nor new round."""
+    asked = run(tmp_path, "wanted", iteration, inputs, **config)
+    given, parts = {"wanted": asked} | {key: inputs[key] for key in ("previous",) if key in inputs}, []
+    given |= {"new_round": inputs["new_round"]} if "new_round" in inputs else {}
+    for number, shard in enumerate(halves(pool)):
+        part = tmp_path / f"part-{number}"
+        parts.append(run(part, "read", iteration, given | {"shard": shard}, **config))
+    (tmp_path / "nothing").mkdir()
+    left = {key: paths for key, paths in inputs.items() if key not in ("annotations", "previous_score")}
+    return left | {"pool": tmp_path / "nothing", "wanted": asked, "examples": parts}
+
+
 def iterate(
-    tmp_path: Path, pool: Path, iteration: int, previous: tuple[Path, Path] | None = None
+    tmp_path: Path,
+    pool: Path,
+    iteration: int,
+    previous: tuple[Path, Path] | None = None,
+    in_parts: bool = False,
 ) -> tuple[Path, Path]:
     """One iteration; returns (score, select)."""
     lists = {"seed_urls": tmp_path / "seed.txt", "background_urls": tmp_path / "background.txt"}
     before = {"previous": previous[1]} if previous else {}
-    trained = run(tmp_path, "train", iteration, {"pool": pool} | lists | before)
+    asked = {"pool": pool} | lists | before
+    taught = read_in_parts(tmp_path, pool, iteration, asked) if in_parts else asked
+    trained = run(tmp_path, "train", iteration, taught)
     inputs = {"train": trained, "shard": pool / "pool/0000.jsonl.zst"} | before
     scored = run(tmp_path, "score", iteration, inputs | ({"previous_score": previous[0]} if previous else {}))
     inputs = (
@@ -124,14 +153,16 @@ def test_the_loop_finds_the_unseen_host_stops_and_passes_through(tmp_path: Path,
     assert (third[0] / "scores.parquet").read_bytes() == (second[0] / "scores.parquet").read_bytes()
 
 
-def test_the_same_settings_give_the_same_classifier_and_scores_to_the_bit(tmp_path: Path, pool: Path) -> None:
+def test_pages_read_in_parts_give_the_same_classifier_and_scores_to_the_bit(
+    tmp_path: Path, pool: Path
+) -> None:
     runs = []
     for name in ("a", "b"):
         folder = tmp_path / name
         folder.mkdir()
         for file in ("seed.txt", "background.txt", "annotations.tsv"):
             (folder / file).write_bytes((tmp_path / file).read_bytes())
-        scored, selected = iterate(folder, pool, 1)
+        scored, selected = iterate(folder, pool, 1, in_parts=name == "b")
         model = folder / "results/iteration-1/train/data/classifier.bin"
         runs.append(
             [path.read_bytes() for path in (model, scored / "scores.parquet", selected / "kept.parquet")]
@@ -189,7 +220,8 @@ def test_a_new_round_of_review_teaches_the_next_classifier_even_after_convergenc
     (selected / "metrics.json").write_text(json.dumps(metrics(selected) | {"stopped": True}))
     before = {"previous": selected, "new_round": rounds[1]}
     inputs = {"pool": pool, "annotations": rounds[1], "previous_score": scored} | lists | before
-    trained = run(tmp_path, "train", 2, inputs, reviewed="all")
+    taught = read_in_parts(tmp_path, pool, 2, inputs, reviewed="all")
+    trained = run(tmp_path, "train", 2, taught, reviewed="all")
     notes = json.loads((trained / "train.json").read_text())
     assert notes["new_round"] == {"seed_urls": 10, "not_math_urls": 30} and notes["positives"] == 20
     grown = (trained / "seed_urls.txt").read_text().split()
@@ -223,31 +255,6 @@ def test_a_new_round_of_review_changes_no_instance_before_its_iteration(tmp_path
     assert "annotations" not in dict(after["corpus/iteration-3/train"].inputs)
 
 
-def test_a_large_pool_is_selected_in_parts_and_put_together(tmp_path: Path) -> None:
-    warc = [tmp_path / f"{name}.warc.gz" for name in "abcde"]
-    for path in warc:
-        path.write_bytes(b"")
-    crawl = {"warc": list(map(str, warc)), "files_per_shard": 1, "pool_shards": 5}
-    keys = {"crawl": crawl, "corpus": {"iterations": 2, "select_jobs": 2, "annotations": str(warc[0])}}
-    nodes = Graph(Config(read_config([DEFAULTS]) | keys)).nodes
-
-    def read(name: str) -> list[str]:
-        sources = (str(getattr(source, "node", "")) for _, source in nodes[name].inputs)
-        return sorted(source.rpartition("/")[2] for source in sources if source)
-
-    start = "corpus/iteration-2/"
-    numbers = ("0000", "0001")
-    ranks, keeps, hosts = ([f"{name}-{number}" for number in numbers] for name in ("rank", "keep", "hosts"))
-    assert read(f"{start}rank-0001") == ["score-0003", "score-0004", "select", "train"]
-    assert read(f"{start}cut") == [*ranks, "select", "train"]
-    for name in ("order-0001", "hosts-0000"):
-        assert read(start + name) == ["cut", *ranks, "select"]
-    assert read(f"{start}keep-0001") == ["order-0000", "order-0001", "select"]
-    assert read(f"{start}select") == ["cut", "dedup", *hosts, *keeps, *ranks, "select", "train"]
-    assert "annotations" in dict(nodes[f"{start}rank-0000"].inputs)
-    assert "select_jobs" not in nodes[f"{start}select"].section
-
-
 def test_an_out_of_distribution_set_is_measured_and_never_trained_on(tmp_path: Path, pool: Path) -> None:
     lists = {"seed_urls": tmp_path / "seed.txt", "background_urls": tmp_path / "background.txt"}
     rows = [
@@ -276,22 +283,6 @@ def test_an_out_of_distribution_set_is_measured_and_never_trained_on(tmp_path: P
     assert len(urls) == notes["positives"] + notes["negatives"] == 38
     assert not {"https://seed.example/p/0", "https://news.example/p/40"} & set(urls)
     assert notes["settings"]["dimension"] == 16 and notes["settings"]["buckets"] == 1000
-
-
-def test_a_sample_of_the_pool_is_the_same_where_only_pages_with_a_low_hash_are_read(
-    tmp_path: Path, pool: Path
-) -> None:
-    wanted = Wanted({"seed.example/p/0", "other.example/q/21"}, set(), everything=True, most=(5, 500))
-    whole, part = (
-        labelled_pages(pool, replace(wanted, below=below), 1, "test", tmp_path / f"{below}")
-        for below in (1.0, 0.3)
-    )
-    assert [(page.url, page.text, page.math) for page in whole] == [
-        (page.url, page.text, page.math) for page in part
-    ]
-    assert sum(page.math for page in whole) == 2 and len(whole) == 7 and len(whole[0].text.split()) == 60
-    read = [(tmp_path / below / "0000.jsonl.zst").stat().st_size for below in ("1.0", "0.3")]
-    assert read[1] < read[0] / 2
 
 
 def test_training_after_much_memory_was_used_has_no_nan_and_the_same_bits(tmp_path: Path) -> None:

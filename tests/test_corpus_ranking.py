@@ -16,9 +16,11 @@ from killing import bytes_of, survives_loss_and_kills
 
 from pipeline.common.database import database, parquet
 from pipeline.common.errors import InputError
+from pipeline.common.overlays import DEFAULTS, read_config
 from pipeline.common.shards import read_table, tables, write_table
 from pipeline.common.stage import Stage, run_stage
 from pipeline.config.corpus import CorpusSection
+from pipeline.config.root import Config
 from pipeline.corpus import rank, select
 from pipeline.corpus.convergence import KEPT
 from pipeline.corpus.cut import HISTOGRAM, LANGUAGE, Bin, Cut, is_kept, ranges_of, within_budget
@@ -26,6 +28,7 @@ from pipeline.corpus.out_of_distribution import recall_at
 from pipeline.corpus.score import SCORES
 from pipeline.corpus.train import HELD_OUT
 from pipeline.crawl.dedup import DUPLICATES
+from workflow.graph import Graph
 
 NAMES = [name for name in KEPT.names if name not in ("rank", "iteration")]
 
@@ -215,6 +218,40 @@ def test_jobs_of_their_own_select_the_same_and_one_lost_or_killed_is_made_again_
     before = {row["id"] for row in rows_of(scores[0].parent / "one-1/partial", "kept", "id")}
     assert found["marginal_pages"] == len(kept) - len(before) > 0
     assert all((row["iteration"] == 1) == (row["id"] in before) for row in kept)
+
+
+def test_a_large_pool_is_selected_in_parts_and_put_together(tmp_path: Path) -> None:
+    warc = [tmp_path / f"{name}.warc.gz" for name in "abcde"]
+    for path in warc:
+        path.write_bytes(b"")
+    crawl = {"warc": list(map(str, warc)), "files_per_shard": 1, "pool_shards": 5}
+    keys = {
+        "crawl": crawl,
+        "corpus": {"iterations": 2, "select_jobs": 2, "annotations": list(map(str, warc[:2]))},
+    }
+    nodes = Graph(Config(read_config([DEFAULTS]) | keys)).nodes
+
+    def read(name: str) -> list[str]:
+        sources = (str(getattr(source, "node", "")) for _, source in nodes[name].inputs)
+        return sorted(source.rpartition("/")[2] for source in sources if source)
+
+    start = "corpus/iteration-2/"
+    scores = [f"score-{number:04d}" for number in range(5)]  # for the new round of review
+    assert read(f"{start}wanted") == ["dedup", *scores, "select"]
+    for name in ("wanted", "read-0001", "train", "rank-0001", "keep-0000", "select"):
+        assert "new_round" in dict(nodes[start + name].inputs), name  # it goes on after convergence
+    assert read(f"{start}read-0001") == ["dedup", "dedup", "select", "wanted"]
+    assert read(f"{start}train") == ["dedup", "read-0000", "read-0001", "select", "wanted"]
+    numbers = ("0000", "0001")
+    ranks, keeps, hosts = ([f"{name}-{number}" for number in numbers] for name in ("rank", "keep", "hosts"))
+    assert read(f"{start}rank-0001") == ["score-0003", "score-0004", "select", "train"]
+    assert read(f"{start}cut") == [*ranks, "select", "train"]
+    for name in ("order-0001", "hosts-0000"):
+        assert read(start + name) == ["cut", *ranks, "select"]
+    assert read(f"{start}keep-0001") == ["order-0000", "order-0001", "select"]
+    assert read(f"{start}select") == ["cut", "dedup", *hosts, *keeps, *ranks, "select", "train"]
+    assert "annotations" in dict(nodes[f"{start}rank-0000"].inputs)
+    assert "select_jobs" not in nodes[f"{start}select"].section
 
 
 def test_the_token_budget_cuts_before_it_is_passed_and_the_last_one_holds_on(scores: list[Path]) -> None:

@@ -27,7 +27,7 @@ from pipeline.config.evaluate import BenchmarkNode
 from pipeline.config.rl import RewardWeights
 from pipeline.config.root import Config, validated
 from pipeline.config.tokens import MixtureNode
-from pipeline.corpus import candidates, convergence, domains, review_queue, score
+from pipeline.corpus import candidates, convergence, domains, read, review_queue, score
 from pipeline.corpus.blocklists import add_blocked
 from pipeline.corpus.grades import graded_pages
 from pipeline.corpus.lists import Survivors, read_urls
@@ -266,6 +266,7 @@ def test_columns_of_tables() -> None:
         "pages.parquet": pages.PAGES,
         "records.parquet": extract.RECORDS,
         "duplicates.parquet": dedup.DUPLICATES,
+        "examples.parquet": read.EXAMPLES,
         "scores.parquet": score.SCORES,
         "kept.parquet": convergence.KEPT,
         "excluded.parquet": candidates.EXCLUDED,

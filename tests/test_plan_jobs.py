@@ -41,6 +41,9 @@ def test_crawl_and_corpus_are_the_hand_worked_ones() -> None:
     assert sum(hours[f"corpus_{name}"] for name in (*shared, *alone)) == pytest.approx(4 * 6.7, rel=0.02)
     for job in (*shared.values(), *alone.values()):
         assert job.main_memory == 6.5e9 and job.hours < 0.1 and not job.notes(profile)
+    read, wanted = jobs["corpus_read"], jobs["corpus_wanted"]
+    assert (read.number, wanted.number) == (400, 4) and not read.notes(profile) and not wanted.notes(profile)
+    assert hours["corpus_read"] == pytest.approx(4 * 2.97e9 / 51_000 / 3600) and wanted.main_memory == 6.5e9
     page, together = jobs["decontaminate_pages_part"], jobs["decontaminate_pages"]
     assert (page.number, page.main_memory, together.number) == (100, 6.5e9, 1)
     assert 100 * page.hours == pytest.approx(2.97e9 / 263_000 / 3600) and together.hours < 0.1
@@ -50,7 +53,7 @@ def test_crawl_and_corpus_are_the_hand_worked_ones() -> None:
     select, page = alone["corpus_select"], alone["decontaminate_pages"]
     assert page.number == 1 and page.hours == pytest.approx(3.1, rel=0.02)
     assert (
-        "decontaminate_pages_part" not in alone
+        not {"decontaminate_pages_part", "corpus_read", "corpus_wanted"} & alone.keys()
         and select.number == 4
         and 4 * select.hours == pytest.approx(4 * 6.7, rel=0.02)
     )

@@ -192,9 +192,14 @@ class Graph(CrawlInstances, ModelInstances):
         if section.tokenizer:
             inputs.append(("tokenizer", self._model_source(section.tokenizer, "corpus.tokenizer")))
         shards = self._pool_shards()
+        reviewed: Inputs = []
         if len(before) == 2:  # a new round teaches before the classifier is trained
-            inputs += [pair for pair in lists if pair not in taught]
-            inputs += [("previous_score", Result(f"{last}/score-{shard:04d}")) for shard in shards]
+            reviewed += [pair for pair in lists if pair not in taught]
+            reviewed += [("previous_score", Result(f"{last}/score-{shard:04d}")) for shard in shards]
+        asked = [pool, *taught, *unseen, *before, *grades, *reviewed]
+        parts = section.select_parts(len(shards))
+        inputs += self._reading_parts(here, section, parts, asked, before, unhashed)
+        inputs += reviewed if len(parts) < 2 else []
         self._add(f"{here}/train", "pipeline.corpus.train", section, inputs, unhashed)
         for shard in shards:
             name = f"score-{shard:04d}"
@@ -208,11 +213,35 @@ class Graph(CrawlInstances, ModelInstances):
             self._add(f"{here}/{name}", "pipeline.corpus.score", section, inputs, unhashed)
         lists = [pair for pair in lists if pair[0] not in LISTS[:2]]
         scores: Inputs = [("score", Result(f"{here}/score-{shard:04d}")) for shard in shards]
-        if len(section.select_parts(len(scores))) > 1:
+        if len(parts) > 1:
             reviews = [pair for pair in lists if pair[0] in LISTS[-3:]]
             scores = self._selection_parts(here, section, scores, [trained, *before, *reviews], unhashed)
         inputs = [trained, pool, *scores, *lists, *before]
         self._add(f"{here}/select", "pipeline.corpus.select", section, inputs, unhashed)
+
+    def _reading_parts(
+        self,
+        here: str,
+        section: Any,
+        parts: list[range],
+        asked: Inputs,
+        before: Inputs,
+        unhashed: tuple[str, ...],
+    ) -> Inputs:
+        """The programs that read the pages that an iteration learns from, if the pool has several parts;
+        returns what `train` takes of them.
+        """
+        if len(parts) < 2:
+            return []
+        wanted = ("wanted", Result(f"{here}/wanted"))
+        self._add(f"{here}/wanted", "pipeline.corpus.wanted", section, asked, unhashed)
+        found: Inputs = [wanted]
+        for number, part in enumerate(parts):
+            name = f"{here}/read-{number:04d}"
+            shards = [("shard", Result("crawl/dedup", f"pool/{shard:04d}.jsonl.zst")) for shard in part]
+            self._add(name, "pipeline.corpus.read", section, [wanted, *before, *shards], unhashed)
+            found.append(("examples", Result(name)))
+        return found
 
     def _selection_parts(
         self, here: str, section: Any, scores: Inputs, given: Inputs, unhashed: tuple[str, ...]

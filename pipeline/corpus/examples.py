@@ -5,19 +5,21 @@ sample of the pool, as in the paper, without pages of the seed and pages that th
 Either class may also have texts of other origin (`texts.py`).
 
 A million pages are 5 GB of text, so texts of the pool stay on disk. Of a sample of the pool a shard gives
-only pages that are likely to be in it: those with a low hash.
+only pages that are likely to be in it: those with a low hash. Of a large pool jobs of `read` have found the
+pages that `wanted` names, each in a part of the pool.
 """
 
 import hashlib
 from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import chain
 from multiprocessing import get_context
 from pathlib import Path
 
 from pipeline.common.identity import published, read_manifest
 from pipeline.common.progress import Progress
-from pipeline.common.shards import read_documents, rows_of, shard_paths
+from pipeline.common.shards import read_batches, read_documents, rows_of, shard_paths
 from pipeline.common.stage import InputError, Stage, label
 from pipeline.config.corpus import CorpusSection
 from pipeline.corpus.lists import Survivors, current_urls
@@ -25,6 +27,9 @@ from pipeline.corpus.normalise import normalise
 from pipeline.crawl.urls import normalise_url
 
 SPARE = 1.5  # times the pages of a sample are read
+TRAINING = "training"  # what training pages are wanted for
+NOTES, TABLE = "wanted.json", "examples.parquet"  # of `wanted`, of `read`
+ROWS = 1024  # texts of such a table in memory
 
 
 @dataclass(frozen=True)
@@ -142,11 +147,12 @@ def of_shard(shard: Path) -> list[LabelledPage]:
         return WANTED.sampled(found())
 
 
-def labelled_pages(pool: Path, wanted: Wanted, processes: int, said: str, texts: Path) -> list[LabelledPage]:
-    """The wanted pages of the pool; `processes` shards are read at a time. `said`: what lines on progress
+def labelled_pages(
+    shards: list[Path], wanted: Wanted, processes: int, said: str, texts: Path
+) -> list[LabelledPage]:
+    """The wanted pages of some shards; `processes` of them are read at a time. `said`: what lines on progress
     say; `texts`: a folder for the texts, which must stay as long as the pages.
     """
-    shards = shard_paths(pool / "pool")
     texts.mkdir(parents=True, exist_ok=True)
 
     def read() -> Iterator[LabelledPage]:
@@ -161,27 +167,70 @@ def labelled_pages(pool: Path, wanted: Wanted, processes: int, said: str, texts:
         return wanted.sampled(read())
 
 
-def training_pages(
-    stage: Stage[CorpusSection], survivors: Survivors, unseen: set[str], texts: list[LabelledPage]
-) -> list[LabelledPage]:
-    """Positives and negatives, `texts` and pages of the pool, at most as many as the configuration says,
-    without the pages whose keys are in `unseen`. Raises InputError if a list has no page in the pool, or a
-    class has no list.
+def pages_of_pool(stage: Stage[CorpusSection], purpose: str, wanted: Wanted) -> list[LabelledPage]:
+    """The pages of the pool that are wanted for a purpose: what `read` found, or those that are read here."""
+    texts = stage.work / "texts" / purpose
+    if "examples" in stage.inputs:
+        texts.mkdir(parents=True, exist_ok=True)
+        tables = [Path(path) / TABLE for path in stage.inputs["examples"]]
+        return wanted.sampled(_found(tables, purpose, texts / TABLE))
+    return read_here(stage, purpose, wanted)
+
+
+def read_here(stage: Stage[CorpusSection], purpose: str, wanted: Wanted) -> list[LabelledPage]:
+    """The wanted pages of the whole pool."""
+    shards, said = shard_paths(stage.input("pool") / "pool"), f"{label(stage)}: pages for {purpose}"
+    return labelled_pages(
+        shards, wanted, stage.launch.get("threads", 1), said, stage.work / "texts" / purpose
+    )
+
+
+def _found(tables: list[Path], purpose: str, place: Path) -> Iterator[LabelledPage]:
+    """The pages that `read` found for a purpose, in the order of the pool; their texts go to a file."""
+    with place.open("wb") as file:
+        for path in tables:
+            for batch in read_batches(path, ROWS):
+                for row in batch.to_pylist():
+                    if row["purpose"] == purpose:
+                        text = row["text"].encode()
+                        content = Stored(place, file.tell(), len(text))
+                        file.write(text)
+                        yield LabelledPage(row["url"], row["host"], content, row["math"], row["language"])
+
+
+def wanted_pages(
+    stage: Stage[CorpusSection],
+    survivors: Survivors,
+    unseen: set[str],
+    texts: list[LabelledPage],
+    learnt: Path,
+) -> Wanted:
+    """The pages of the pool to train on: `unseen`, keys of others that are not; `texts`, further examples;
+    `learnt`, a folder with the lists of a new round of review.
     """
     config = stage.config
     lists = ("seed_urls", "background_urls", "not_math_urls")
-    math, background, rejected = (survivors.keys(current_urls(stage, name, stage.partial)) for name in lists)
+    urls = [current_urls(stage, name, learnt) for name in lists]
+    survivors.keys(chain(*urls))  # all at once, because that reads all duplicates
+    math, background, rejected = map(survivors.keys, urls)
     from_pool = not (stage.inputs.get("background_urls") or stage.inputs.get("background_texts"))
     kept = stage.input("previous") if from_pool and "previous" in stage.inputs else None
     if from_pool:
         unseen = unseen | {normalise_url(text.url) for text in texts if "://" in text.url}
     most = config.negatives, config.positives
     below = _part_of_pool(stage.input("pool"), config.negatives) if from_pool else 1.0
-    wanted = Wanted(math, background | rejected, from_pool, kept, unseen, most, config.seed, below)
-    how = stage.launch.get("threads", 1), label(stage), stage.work / "texts"
-    pages = labelled_pages(stage.input("pool"), wanted, *how)
-    if below < 1 and sum(not page.math for page in pages) < config.negatives:
-        pages = labelled_pages(stage.input("pool"), replace(wanted, below=1.0), *how)
+    return Wanted(math, background | rejected, from_pool, kept, unseen, most, config.seed, below)
+
+
+def training_pages(
+    stage: Stage[CorpusSection], wanted: Wanted, texts: list[LabelledPage]
+) -> list[LabelledPage]:
+    """Positives and negatives, `texts` and the wanted pages of the pool, at most as many as the configuration
+    says. Raises InputError if a list has no page in the pool, or a class has no list.
+    """
+    pages = pages_of_pool(stage, TRAINING, wanted)
+    if wanted.below < 1 and sum(not page.math for page in pages) < stage.config.negatives:
+        pages = read_here(stage, TRAINING, replace(wanted, below=1.0))
     for name, is_math in (("seed_urls", True), ("background_urls", False)):
         if not any(page.math == is_math for page in [*pages, *texts]):
             raise InputError(f"corpus.{name}: none of its URLs is a page of the pool")

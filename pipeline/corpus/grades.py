@@ -11,32 +11,34 @@ from dataclasses import replace
 from math import isfinite
 
 from pipeline.common.rows import read_rows
-from pipeline.common.stage import InputError, Stage, label
+from pipeline.common.stage import InputError, Stage
 from pipeline.config.corpus import CorpusSection
-from pipeline.corpus.examples import LabelledPage, Wanted, labelled_pages
+from pipeline.corpus.examples import LabelledPage, Wanted, pages_of_pool
 from pipeline.corpus.texts import like_a_page
 from pipeline.crawl.urls import normalise_url
+
+PURPOSE = "grades"
+
+
+def of_pool(stage: Stage[CorpusSection], unseen: set[str]) -> dict[str, float]:
+    """The grades of pages of the pool, by their keys, without those in `unseen`."""
+    rows = ((normalise_url(url), grade) for _, grade, text, url in _rows(stage) if not text)
+    return {key: grade for key, grade in rows if key not in unseen}
 
 
 def graded_pages(stage: Stage[CorpusSection], unseen: set[str]) -> list[LabelledPage]:
     """The pages of the input `grades`, each with its `grade` from -1 to 1; none without that input. Pages of
     the pool whose keys are in `unseen` are left out. Raises InputError.
     """
-    found, of_pool = list[LabelledPage](), dict[str, float]()
-    for place, grade, text, url in _rows(stage.inputs.get("grades", [])):
+    found = list[LabelledPage]()
+    for place, grade, text, url in _rows(stage):
         key = normalise_url(url) if url else ""
-        if key in unseen:
-            continue
-        if text:
+        if text and key not in unseen:
             page = LabelledPage(url or place, key.partition("/")[0], like_a_page(text), False, grade=grade)
             found.append(page)
-        else:
-            of_pool[key] = grade
-    if of_pool:
-        wanted = Wanted(of_pool, ())
-        how = stage.launch.get("threads", 1), f"{label(stage)}: graded pages", stage.work / "grades"
-        pages = labelled_pages(stage.input("pool"), wanted, *how)
-        found += [replace(page, grade=of_pool[normalise_url(page.url)]) for page in pages]
+    if named := of_pool(stage, unseen):
+        pages = pages_of_pool(stage, PURPOSE, Wanted(named, ()))
+        found += [replace(page, grade=named[normalise_url(page.url)]) for page in pages]
     if not stage.inputs.get("grades"):
         return []
     grades = [page.grade or 0.0 for page in found]
@@ -49,9 +51,9 @@ def graded_pages(stage: Stage[CorpusSection], unseen: set[str]) -> list[Labelled
     ]
 
 
-def _rows(sources: list[str]) -> Iterator[tuple[str, float, str, str]]:
-    """(place, grade, text, URL) of each row. Raises InputError."""
-    for source in sources:
+def _rows(stage: Stage[CorpusSection]) -> Iterator[tuple[str, float, str, str]]:
+    """(place, grade, text, URL) of each row of the input `grades`. Raises InputError."""
+    for source in stage.inputs.get("grades", []):
         for place, row in read_rows(source):
             grade, text, url = row.get("grade"), row.get("text") or "", row.get("url") or ""
             number = isinstance(grade, int | float) and not isinstance(grade, bool) and isfinite(grade)

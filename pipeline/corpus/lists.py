@@ -52,19 +52,31 @@ WHERE {HOST} = '' OR {HOST} IN (SELECT regexp_extract(key, '^[^:/?]*') FROM give
 class Survivors:
     """Which pages of the pool URLs mean: the pages themselves or those kept of their duplicates.
 
-    `pool`: result of deduplication; `work`: a folder for joins that outgrow memory, `launch`: how they run.
+    `pool`: result of deduplication, or of `wanted`, which has what the lists mean; `work`: a folder for joins
+    that outgrow memory, `launch`: how they run.
     """
 
     def __init__(self, pool: Path, work: Path, launch: dict[str, Any]) -> None:
         self._duplicates, self._work, self._launch = pool / "duplicates.parquet", work / "join", launch
+        self.found: dict[str, dict[str, str]] = {}  # the duplicates whose URLs were asked for, by key
+        self._asked: set[str] = set()
 
     def keys(self, urls: Iterable[str]) -> set[str]:
-        """The normalised URLs of the pages that stand for `urls` in the pool."""
-        given, kept = set(map(normalise_url, urls)), {}
+        """The normalised URLs of the pages that stand for `urls` in the pool. All duplicates are read for
+        URLs that were not asked for before.
+        """
+        given = set(map(normalise_url, urls))
+        if new := given - self._asked:
+            self._look_up(new)
+            self._asked |= new
+        found = self.found
+        return {normalise_url(found[key]["duplicate_of_url"]) if key in found else key for key in given}
+
+    def _look_up(self, keys: set[str]) -> None:
         with database(self._work, self._launch) as joins:
-            joins.register("given", pa.table([pa.array(given, pa.string())], ["key"]))
+            joins.register("given", pa.table([pa.array(keys, pa.string())], ["key"]))
             joins.execute(f"CREATE VIEW duplicates AS SELECT * FROM {parquet(self._duplicates)}")
             for batch in joins.execute(NEAR).fetch_record_batch(ROWS):  # few: of the same hosts
-                found = zip(*(column.to_pylist() for column in batch.columns), strict=True)
-                kept |= {key: page for url, page in found if (key := normalise_url(url)) in given}
-        return {normalise_url(kept[key]) if key in kept else key for key in given}
+                for row in batch.to_pylist():
+                    if (key := normalise_url(row["url"])) in keys:
+                        self.found[key] = row

@@ -6,6 +6,7 @@ classifier knows mathematics or only those lists.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from pipeline.common.shards import read_table, write_table
 from pipeline.common.stage import InputError, Stage
 from pipeline.config.corpus import CorpusSection
 from pipeline.corpus.cut import LANGUAGE
-from pipeline.corpus.examples import LabelledPage, Wanted, labelled_pages
+from pipeline.corpus.examples import LabelledPage, Wanted, pages_of_pool
 from pipeline.corpus.lists import Survivors
 from pipeline.corpus.measures import measures
 from pipeline.corpus.normalise import normalise
@@ -34,6 +35,10 @@ class LabelledSet:
 
     texts: list[LabelledPage] = field(default_factory=list)
     keys: dict[bool, set[str]] = field(default_factory=lambda: {True: set(), False: set()})
+
+    def wanted(self) -> Wanted:
+        """Its pages of the pool."""
+        return Wanted(self.keys[True], self.keys[False])
 
 
 def read_set(sources: list[str], name: str, survivors: Survivors) -> LabelledSet:
@@ -56,6 +61,7 @@ def read_set(sources: list[str], name: str, survivors: Survivors) -> LabelledSet
                 found.texts.append(LabelledPage(url, host, text, math, row.get("language")))
             else:
                 urls[math].append(row["url"])
+    survivors.keys(chain(*urls.values()))  # all at once
     found.keys = {math: survivors.keys(given) if given else set() for math, given in urls.items()}
     return found
 
@@ -81,13 +87,10 @@ def measure_sets(
     in the stage's results. Raises InputError for an empty set.
     """
     found, rows = {}, []
-    processes = stage.launch.get("threads", 1)
     for name, given in sets.items():
         pages = list(given.texts)
         if any(given.keys.values()):
-            wanted = Wanted(given.keys[True], given.keys[False])
-            said, texts = f"corpus: labelled set {name}", stage.work / "sets" / name
-            pages += labelled_pages(stage.input("pool"), wanted, processes, said, texts)
+            pages += pages_of_pool(stage, PREFIX + name, given.wanted())
         if not pages:
             raise InputError(f"corpus.out_of_distribution.{name}: none of its URLs is a page of the pool")
         scores = list(map(score, pages))

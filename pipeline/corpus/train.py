@@ -4,7 +4,8 @@ Inputs: `pool`, `seed_texts`, `background_texts`, `seed_urls` (of the first iter
 `previous` (its grown lists), `out_of_distribution.<name>` (labelled sets that are measured and never learnt
 from), `tokenizer` (a folder or hub id, to measure how many tokens a page has), `embeddings` and `grades` (of
 the second stage); where a round of review is new, `new_round`, its file, `annotations` (all rounds so far),
-`previous_score` (all shards), `opt_out`. `examples.py` chooses the pages. Outputs: `classifier.bin`,
+`previous_score` (all shards), `opt_out`. `examples.py` chooses the pages; of a large pool `wanted` has named
+them before, and `examples` are what jobs of `read` found in parts of the pool. Outputs: `classifier.bin`,
 `second_stage.safetensors`, `train.json` (what it was made from and how good it is on held-out sites),
 `held_out.parquet` (their scores), `trained.parquet` (the pages it was trained on),
 `out_of_distribution.parquet` (scores of the labelled sets).
@@ -24,13 +25,13 @@ from pipeline.common.shards import write_table
 from pipeline.common.stage import Counts, InputError, Stage, label, run_stage
 from pipeline.config.corpus import CorpusSection, SecondStage
 from pipeline.corpus.classifier import restart_with_zeroed_memory, scaled, settings, train
-from pipeline.corpus.convergence import converged_before
+from pipeline.corpus.convergence import converged_before, pass_through, read_notes
 from pipeline.corpus.cut import LANGUAGE
-from pipeline.corpus.examples import LabelledPage, training_pages
+from pipeline.corpus.examples import NOTES, LabelledPage, training_pages, wanted_pages
 from pipeline.corpus.features import Embeddings
 from pipeline.corpus.grades import graded_pages
 from pipeline.corpus.held_out import Folds, cross_validate, divide
-from pipeline.corpus.lists import Survivors
+from pipeline.corpus.lists import GROWN, Survivors
 from pipeline.corpus.measures import measures
 from pipeline.corpus.normalise import VERSION
 from pipeline.corpus.out_of_distribution import keys_of, measure_sets, read_sets
@@ -150,6 +151,20 @@ def train_second(
     return TwoStages(first, ridge, blended, config.reach), notes
 
 
+def prepared(stage: Stage[CorpusSection]) -> tuple[Survivors, dict[str, int] | None]:
+    """What pages the URLs of the lists mean, and what a new round of review adds to the lists, which are then
+    among the results.
+    """
+    if "wanted" not in stage.inputs:
+        survivors = Survivors(stage.input("pool"), stage.work, stage.launch)
+        return survivors, learn_round(stage, survivors) if stage.inputs.get("new_round") else None
+    before = stage.input("wanted")
+    reviewed = read_notes(before / NOTES, "new_round")["new_round"]
+    if reviewed:
+        pass_through(before, stage.partial, [f"{name}.txt" for name in GROWN])
+    return Survivors(before, stage.work, stage.launch), reviewed
+
+
 def run(stage: Stage[CorpusSection]) -> Counts:
     """Write the classifier and its measures; after convergence only a note."""
     if converged_before(stage):
@@ -157,11 +172,10 @@ def run(stage: Stage[CorpusSection]) -> Counts:
         return {"converged": 1}
     check_folds(stage.config)
     pool = stage.input("pool")
-    survivors = Survivors(pool, stage.work, stage.launch)
-    reviewed = learn_round(stage, survivors) if stage.inputs.get("new_round") else None
+    survivors, reviewed = prepared(stage)
     sets = read_sets(stage.inputs, survivors)
     texts = example_texts(stage.inputs, stage.config)
-    pages = training_pages(stage, survivors, keys_of(sets), texts)
+    pages = training_pages(stage, wanted_pages(stage, survivors, keys_of(sets), texts, stage.partial), texts)
     config = scaled(stage.config, len(pages))
     notes = {"positives": sum(page.math for page in pages), "negatives": sum(not page.math for page in pages)}
     stage.counter("fasttext.trained_texts", len(pages))

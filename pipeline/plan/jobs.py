@@ -46,6 +46,7 @@ RATES = {
     "filter": 10_000,
     "dedup": 252_000,
 }
+READ_POOL, LISTED = 51_000, 430_000  # pages per second and core of `read`, and of `wanted`
 # The same of selection, at 1M pages; of `order` and `keep` kept pages per second.
 SELECTION = {
     "rank": 195_000,
@@ -166,9 +167,25 @@ def data_jobs(config: Config, assumed: Assumptions, order: str | None = None) ->
         ),
         *deduplication,
         Job(f"{iterations}, scoring", "corpus_score", scores * corpus.iterations, scoring / scores),
+        *_reading(config, pages, scores),
         *_selection(config, pages, records * KEPT, scores),
         *_lineage(config, records, scores),
         Job("decontamination", "decontaminate_clean", scores, records * KEPT / CLEAN / 3600 / scores),
+    ]
+
+
+def _reading(config: Config, pages: float, shards: int) -> list[Job]:
+    """Reading what classifiers learn from in all iterations; of one part `train` does it."""
+    section = config.sections["corpus"]
+    parts, memory = len(section.select_parts(shards)), config.launch_of("corpus").join_memory * 1e9 + PROGRAM
+    if parts == 1:
+        return []
+    iterations = f"corpus, {section.iterations} iterations"
+    hours, number = pages / READ_POOL / 3600 / parts, parts * section.iterations
+    listed = pages / LISTED / 3600
+    return [
+        Job(f"{iterations}, wanted", "corpus_wanted", section.iterations, listed, main_memory=memory),
+        Job(f"{iterations}, read", "corpus_read", number, hours),
     ]
 
 

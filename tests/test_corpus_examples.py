@@ -1,0 +1,134 @@
+"""The pages that a classifier learns from: the same whether one job reads the pool or several do."""
+
+import json
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+from killing import survives_loss_and_kills
+from test_corpus import halves, pool  # noqa: F401  (a fixture)
+
+from pipeline.common.errors import InputError
+from pipeline.common.shards import shard_paths, write_table
+from pipeline.common.stage import Stage, run_stage
+from pipeline.config.corpus import CorpusSection
+from pipeline.corpus import examples, read, wanted
+from pipeline.corpus.convergence import KEPT
+from pipeline.corpus.examples import TRAINING, LabelledPage, Wanted, labelled_pages, pages_of_pool
+from pipeline.corpus.grades import PURPOSE, graded_pages
+from pipeline.corpus.out_of_distribution import PREFIX, keys_of, read_sets
+from pipeline.corpus.texts import example_texts
+from pipeline.corpus.train import prepared
+from pipeline.crawl.dedup import DUPLICATES
+
+CONFIG = {"positives": 20, "negatives": 12, "second_stage": {"enabled": True}}
+
+
+@pytest.fixture
+def inputs(tmp_path: Path, pool: Path) -> dict[str, list[str]]:  # noqa: F811
+    """Seed pages, of which one is named by a copy's URL, texts, a measured set, grades, and a selection whose
+    pages are no negatives. The negatives are a sample of the pool.
+    """
+    copy = {"url": "http://copy.example/1", "duplicate_of_url": "https://seed.example/q/11", "kind": "near"}
+    write_table(pool / "duplicates.parquet", [dict.fromkeys(DUPLICATES.names) | copy], DUPLICATES)
+    previous = tmp_path / "select"
+    shards = [f"{number:04d}.jsonl.zst" for number in range(2)]  # in one part and in two it is another
+    urls = [f"https://news.example/p/{number}" for number in range(40, 60, 2)]
+    rows = (dict.fromkeys(KEPT.names) | {"url": url, "shard": shard} for shard in shards for url in urls)
+    write_table(previous / "kept.parquet", rows, KEPT)
+    (previous / "metrics.json").write_text(json.dumps({"stopped": False, "seed_pages": 10}))
+    seed = [f"https://seed.example/p/{number}" for number in range(0, 20, 2)]
+    (previous / "seed_urls.txt").write_text("\n".join([*seed, copy["url"]]))
+    (previous / "not_math_urls.txt").write_text("https://news.example/q/71\n")
+    rows = {
+        "texts": [{"text": "Let G be a group.", "url": "https://news.example/q/73"}, {"text": "A lemma."}],
+        "set": [{"label": "math", "url": seed[0]}, {"label": "not_math", "url": "https://news.example/p/80"}],
+        "grades": [{"url": f"https://other.example/q/{number}", "grade": number} for number in range(21, 35)],
+    }
+    for name, some in rows.items():
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in some))
+    texts, unseen, grades = (str(tmp_path / f"{name}.jsonl") for name in rows)
+    given = {"pool": [str(pool)], "previous": [str(previous)], "seed_texts": [texts]}
+    return given | {f"{PREFIX}mixed": [unseen], "grades": [grades]}
+
+
+def stage_of(work: Path, given: dict[str, list[str]]) -> Stage[CorpusSection]:
+    """A stage in this process."""
+    section = CorpusSection.model_validate(CONFIG)
+    stage = Stage("corpus", "iteration-2/train", section, "", given, work, work, work, {})
+    stage.partial.mkdir(parents=True)
+    return stage
+
+
+def learnt(stage: Stage[CorpusSection]) -> dict[str, list[LabelledPage]]:
+    """The pages for each purpose, as `train` gets them, with their texts."""
+    survivors, _ = prepared(stage)
+    sets, texts = read_sets(stage.inputs, survivors), example_texts(stage.inputs, stage.config)
+    asked = examples.wanted_pages(stage, survivors, keys_of(sets), texts, stage.partial)
+    found = {
+        TRAINING: examples.training_pages(stage, asked, texts),
+        PURPOSE: graded_pages(stage, keys_of(sets)),
+        "set": pages_of_pool(stage, f"{PREFIX}mixed", sets["mixed"].wanted()),
+    }
+    return {name: [replace(page, content=page.text) for page in pages] for name, pages in found.items()}
+
+
+def test_several_jobs_find_what_one_finds_and_one_lost_or_killed_is_made_again_alone(
+    tmp_path: Path,
+    pool: Path,  # noqa: F811
+    inputs: dict[str, list[str]],
+) -> None:
+    one = learnt(stage_of(tmp_path / "one", inputs))
+    urls = [page.url for page in one[TRAINING]]
+    assert sum(page.math for page in one[TRAINING]) == 12 and len(set(urls)) == len(urls) == 24
+    assert "https://seed.example/q/11" in urls, "which a copy of it names"
+    assert not set(urls) & {
+        "https://seed.example/p/0",
+        "https://news.example/p/40",
+        "https://news.example/p/80",
+    }
+    assert [len(one[name]) for name in (PURPOSE, "set")] == [7, 2]
+
+    def made(program: str, name: str, given: dict[str, list[str]]) -> tuple[partial[None], str]:
+        words = [f"--input={key}={path}" for key, paths in given.items() for path in paths]
+        words += ["--instance", f"iteration-2/{name}", "--config", json.dumps(CONFIG)]
+        run = {"wanted": wanted.run, "read": read.run}[program]
+        again = partial(run_stage, "corpus", CorpusSection, run, [*words, "--output", str(tmp_path / name)])
+        again()
+        return again, str(tmp_path / name)
+
+    again, asked = made("wanted", "wanted", inputs)
+    survives_loss_and_kills(again, Path(asked))
+    given = {"wanted": [asked], "previous": inputs["previous"]}
+    parts = [
+        made("read", f"read-{number:04d}", given | {"shard": [str(shard)]})
+        for number, shard in enumerate(halves(pool))
+    ]
+    survives_loss_and_kills(parts[1][0], Path(parts[1][1]))
+    (tmp_path / "nothing").mkdir()  # neither the pool nor all duplicates are read again
+    given = inputs | {"pool": [str(tmp_path / "nothing")], "wanted": [asked]}
+    assert learnt(stage_of(tmp_path / "some", given | {"examples": [path for _, path in parts]})) == one
+    with pytest.raises(InputError, match="--input shard: none given"):
+        read.run(stage_of(tmp_path / "none", given))
+    (tmp_path / "wanted/wanted.json").write_text('{"purposes": {"training": {"most": 3}}}')
+    with pytest.raises(InputError, match=r"wanted\.json: cannot be read \(KeyError"):
+        read.run(stage_of(tmp_path / "bad", given | {"shard": [str(halves(pool)[0])]}))
+
+
+def test_a_sample_of_the_pool_is_the_same_where_only_pages_with_a_low_hash_are_read(
+    tmp_path: Path,
+    pool: Path,  # noqa: F811
+) -> None:
+    asked = Wanted({"seed.example/p/0", "other.example/q/21"}, set(), everything=True, most=(5, 500))
+    shards = shard_paths(pool / "pool")
+    whole, part = (
+        labelled_pages(shards, replace(asked, below=below), 1, "test", tmp_path / f"{below}")
+        for below in (1.0, 0.3)
+    )
+    assert [(page.url, page.text, page.math) for page in whole] == [
+        (page.url, page.text, page.math) for page in part
+    ]
+    assert sum(page.math for page in whole) == 2 and len(whole) == 7 and len(whole[0].text.split()) == 60
+    read = [(tmp_path / below / "0000.jsonl.zst").stat().st_size for below in ("1.0", "0.3")]
+    assert read[1] < read[0] / 2
