@@ -357,7 +357,7 @@ def test_formulas_survive_as_tex():
         + katex
         + r' and <img alt="\int_0^1 f" src="f.png"> end.'
     )
-    _, found = text.extract(html(page).decode(), 50)
+    _, found = text.extract(text.Source(html(page).decode()), 50)
     for formula in (
         r"$\frac{a}{b}$",
         "$x_1$",

@@ -10,12 +10,13 @@ from pipeline.crawl.lists import label
 from pipeline.crawl.text import extract
 from pipeline.formulas.asciimath import asciimath_to_tex
 from pipeline.formulas.macros import Macros
+from pipeline.formulas.signs import Source
 
 
 def text_of(body, head="", lang="en", removed=None):
     page = f"<main>{body}<p>{FILLER * 2}</p></main>"
     html = f"<html lang={lang}><head><title>A page</title>{head}</head><body>{page}</body></html>"
-    return extract(html, 50, removed)[1]
+    return extract(Source(html), 50, removed)[1]
 
 
 @pytest.mark.parametrize(
@@ -158,7 +159,7 @@ def test_macros_are_expanded_from_the_page_and_from_common_use(definitions, tex,
 def test_macros_that_grow_without_end_are_bounded():
     pairs = zip("abcdefghijk", "bcdefghijkl", strict=True)
     bomb = "".join(rf"\newcommand{{\{a}}}{{\{b}\{b}\{b}\{b}}}" for a, b in pairs)
-    macros = Macros(bomb + r"\newcommand{\x}{\y}\newcommand{\y}{\x}")
+    macros = Macros(Source(bomb + r"\newcommand{\x}{\y}\newcommand{\y}{\x}"))
     assert len(macros.expand(r"\a")) <= 20_000 and macros.expand(r"\x") in (r"\x", r"\y")
 
 
@@ -236,7 +237,7 @@ def test_main_content_that_is_a_small_part_of_the_paragraphs_gives_way_to_them()
     )
     page = f"<ul class=nav>{menu}</ul><main><p>{FILLER * 2}</p></main><div class=sidebar>{posts}</div>"
     html = f"<html><head><style>{'a{}' * 9000}</style></head><body>{page}</body></html>"
-    text = extract(html, 100)[1]
+    text = extract(Source(html), 100)[1]
     assert all(f"Post {n}." in text for n in range(30)) and "Section 20" not in text
 
 
@@ -245,3 +246,14 @@ def test_theorems_of_textbooks_stay():
         '<article class="theorem theorem-like"><h4>Theorem</h4><div>Every tree has a leaf.</div></article>'
     )
     assert "Theorem\n\nEvery tree has a leaf." in text_of(theorem)
+
+
+def test_a_source_holds_the_words_that_are_in_it_at_any_place():
+    for before in range(9):
+        source = Source("é" * before + "<MetA math=overline" + "x" * (before % 4))
+        assert all(map(source.holds, ("<MetA", "math", "overline", "line")))
+        assert not any(map(source.holds, ("<meta", "mathx", "ma=h", "overlinx")))
+        assert source.places("<met") == [2 * before]
+    assert (
+        not Source("").holds("math") and not Source("mat").holds("math") and Source("").places("math") == []
+    )

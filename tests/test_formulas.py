@@ -8,6 +8,7 @@ from crawl_warcs import FILLER
 
 from pipeline.crawl.text import extract
 from pipeline.formulas.mathml import mathml_to_tex
+from pipeline.formulas.signs import Source
 
 INLINE = [r"\frac{a}{b}<1", r"x_1", r"\alpha\le\sum_{k=0}^n k!", r"f\colon A \to B", r"\{x \mid x\neq 0\}"]
 DISPLAY = [
@@ -131,7 +132,8 @@ KINDS = {
 
 def text_of(body, head=""):
     content = f"<main>{body}<p>{FILLER * 2}</p></main>"
-    return extract(f"<html><head><title>A page</title>{head}</head><body>{content}</body></html>", 50)[1]
+    page = f"<html><head><title>A page</title>{head}</head><body>{content}</body></html>"
+    return extract(Source(page), 50)[1]
 
 
 @pytest.mark.parametrize("kind", KINDS)

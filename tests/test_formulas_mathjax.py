@@ -13,6 +13,7 @@ from crawl_warcs import FILLER
 
 from pipeline.crawl.text import extract
 from pipeline.formulas.mathml import mathml_to_tex
+from pipeline.formulas.signs import Source
 
 DRAWN = [
     json.loads(line) for line in Path(__file__).with_name("mathjax_drawn.jsonl").read_text().splitlines()
@@ -25,7 +26,7 @@ SPACE = re.compile(r"\\[,;:! ]|\\q?quad|\s")
 
 def formula(markup: str) -> str:
     """The formula as extracted from a page, with its delimiters."""
-    _, text = extract(f"<html><body><p>{FILLER} Before {markup} after.</p></body></html>", 50)
+    _, text = extract(Source(f"<html><body><p>{FILLER} Before {markup} after.</p></body></html>"), 50)
     return re.search(r"Before\s+(.*?)\s+after", text, re.DOTALL)[1]
 
 

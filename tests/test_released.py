@@ -13,6 +13,7 @@ from pipeline.decontaminate.clean import clean_shard
 from pipeline.decontaminate.ngrams import BenchmarkIndex
 from pipeline.decontaminate.redact import KINDS, redacted
 from pipeline.formulas.delimiters import FORMULA
+from pipeline.formulas.signs import Source
 
 
 @pytest.mark.parametrize(
@@ -86,8 +87,8 @@ def test_a_clean_shard_has_its_texts_redacted_and_the_composition_tells_how_ofte
     ],
 )
 def test_what_a_page_says_of_its_licence_and_to_robots_is_noted(html: str, notes: str | None) -> None:
-    assert list(rights(f"<html><head>{html}</head></html>")) == ([notes] if notes else [])
+    assert list(rights(Source(f"<html><head>{html}</head></html>"))) == ([notes] if notes else [])
 
 
 def test_hostile_html_takes_no_time_in_the_search_for_rights() -> None:
-    assert rights("<meta license " * 20000) == {} and rights("<" * 100_000 + "license") == {}
+    assert rights(Source("<meta license " * 20000)) == rights(Source("<" * 100_000 + "license")) == {}

@@ -16,6 +16,7 @@ from pipeline.corpus.examples import LabelledPage, Wanted
 from pipeline.corpus.normalise import normalise
 from pipeline.crawl.urls import normalise_url
 from pipeline.formulas.delimiters import convert, page_delimiters
+from pipeline.formulas.signs import Source
 
 KEYS = {"seed_texts": True, "background_texts": False}  # and whether their texts are mathematical
 
@@ -31,7 +32,7 @@ def example_texts(inputs: dict[str, list[str]], config: CorpusSection) -> list[L
 
 def like_a_page(text: str) -> str:
     """A text of any extractor as the classifier sees a page of the pool."""
-    return normalise(convert(text, page_delimiters("")))
+    return normalise(convert(text, page_delimiters(Source(""))))
 
 
 def _rows(source: str, key: str) -> Iterator[LabelledPage]:

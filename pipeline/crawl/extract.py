@@ -42,6 +42,7 @@ from pipeline.crawl.rights import rights
 from pipeline.crawl.sources import expand, file_name, open_source
 from pipeline.crawl.text import clean, extract
 from pipeline.crawl.warc import Page, ReadCounts, read_pages
+from pipeline.formulas.signs import Source
 
 RECORDS = pa.schema(
     [
@@ -103,10 +104,11 @@ def page_text(
     if not is_html(page.content_type, body):
         raise Unusable("not_html")
     html, charset = decode_text(body, page.charset)
-    title, text = extract(html, config.min_characters, removed)
+    source = Source(html, body if charset == "utf-8" else None)
+    title, text = extract(source, config.min_characters, removed)
     if text.count("\ufffd") > MAX_UNDECODED * len(text):
         raise Unusable("undecodable")
-    return title, text, charset, rights(html)
+    return title, text, charset, rights(source)
 
 
 def make_document(identity: str, page: Page, config: CrawlSection, removed: Counter[str]) -> Document:

@@ -6,31 +6,43 @@ import html
 import re
 from itertools import islice
 
+from pipeline.formulas.signs import Source
+
 TAG = re.compile(r"<(?:a|link|meta)\b[^<>]{0,2000}>", re.IGNORECASE)
-# Both begin with a literal: a search without would take as long as the extraction of the page.
-META, LICENCE = re.compile(r"<[Mm][Ee][Tt][Aa]\b[^<>]{0,2000}>"), re.compile("icen[cs]e")
+META, LICENCE = re.compile(r"<meta\b", re.IGNORECASE), re.compile(b"icen[cs]e")
 ATTRIBUTE = re.compile(r"([a-z:-]+)\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]+))", re.IGNORECASE)
 LICENCES = ("dc.rights", "dcterms.license", "dcterms.rights", "license")
 ROBOTS = ("robots", "ccbot", "gptbot", "google-extended", "tdm-reservation")
 REACH, LONGEST = 2000, 200  # characters before a word in which its tag may begin; of a note
 MOST = 50  # meta tags, and places of the word, that are looked at
+WIDEST = 4  # bytes of a character
 
 
-def rights(source: str) -> dict[str, str]:
+def rights(source: Source) -> dict[str, str]:
     """`licence` (of `rel=license` or a meta tag) and `robots` (of meta tags), where the page has them."""
-    starts = {tag.start() for tag in islice(filter(_is_named, META.finditer(source)), MOST)}
-    for word in islice(LICENCE.finditer(source), MOST):
-        starts.add(source.rfind("<", max(0, word.start() - REACH), word.start()))
-    found: dict[str, str] = {}
-    for start in sorted(starts - {-1}):
-        if tag := TAG.match(source, start):
-            for name, note in _notes(tag[0]):
-                found.setdefault(name, note)
-    return found
+    tags = ((place, _tag(source.letters, place)) for place in source.places("<met"))
+    found = dict(islice(((place, tag) for place, tag in tags if META.match(tag) and _is_named(tag)), MOST))
+    words = (place for place in source.places("icen") if LICENCE.match(source.letters, place))
+    for place in islice(words, MOST):
+        start = source.letters.rfind(b"<", max(0, place - WIDEST * REACH), place)
+        if start >= 0 and len(source.letters[start:place].decode("utf-8", "replace")) <= REACH:
+            found[start] = _tag(source.letters, start)
+    notes: dict[str, str] = {}
+    for _, tag in sorted(found.items()):
+        for name, note in _notes(tag):
+            notes.setdefault(name, note)
+    return notes
 
 
-def _is_named(tag: re.Match[str]) -> bool:
-    text = tag[0].lower()
+def _tag(letters: bytes, start: int) -> str:
+    """The link or meta tag at `start`; empty if there is none."""
+    end = letters.find(b">", start, start + WIDEST * (REACH + 10)) + 1
+    tag = letters[start:end].decode("utf-8", "replace")
+    return tag if TAG.fullmatch(tag) else ""
+
+
+def _is_named(tag: str) -> bool:
+    text = tag.lower()
     return any(name in text for name in (*LICENCES, *ROBOTS))
 
 

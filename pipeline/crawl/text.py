@@ -7,6 +7,7 @@ writes them as TeX between `$` or `$$`.
 import re
 from collections import Counter
 
+import numpy as np
 from resiliparse.extract.html2text import extract_plain_text
 from resiliparse.parse.html import HTMLParserException, HTMLTree
 
@@ -16,7 +17,7 @@ from pipeline.crawl.lists import NUMBERED, mark_labels, restore_labels
 from pipeline.formulas.markup import JOINER
 from pipeline.formulas.page import MathPage, has_formula_text
 from pipeline.formulas.scripts import mark_overlines, mark_scripts, overlined
-from pipeline.formulas.signs import formula_words, has_formula_markup
+from pipeline.formulas.signs import Source, formula_words, has_formula_markup
 
 FEW, LITTLE = 2500, 0.015  # characters of main content, and their share of the source: some may be missing
 LOST = 4  # the main content is replaced if the paragraphs are so many times as long
@@ -33,19 +34,21 @@ CONTAINER = re.compile(
 IN_LINE = frozenset(
     ("a", "abbr", "b", "big", "code", "em", "font", "i", "q", "s", "small", "span", "strong", "u")
 )
+RUN = 32  # closing tags of a kind in a row
 CLOSING_RUNS = [
-    f"</{tag}>{gap}" * 32
+    f"</{tag}>{gap}".encode() * RUN
     for tag in ("div", "span", "b", "i", "p", "font", "ul", "table")
     for gap in ("", "\n")
 ]
+LONGEST = max(map(len, CLOSING_RUNS))
 # Tags that need more than Resiliparse, found in one search: scripts, and lists with what numbers them.
 TAGS = re.compile(r"<(?:/[sS][uU]|[oO][lL]\s[^>]*|[lL][iI] [vV]alue)")
 # Resiliparse drops a text node of one character with three bytes of UTF-8 as an icon: Chinese words beside
 # formulas, operators. A joiner after it prevents that.
-LONE_CHARACTER = re.compile(r">(\s*+(?:[\u0800-\ud7ff\uf900-\uffff]|&#?\w{2,8};))(?=\s*+<)")
+LONE_CHARACTER = re.compile(r">\s*+(?:[\u0800-\ud7ff\uf900-\uffff]|&#?\w{2,8};)(?=\s*+<)")
 
 
-def extract(html: str, min_characters: int, removed: Counter[str] | None = None) -> tuple[str, str]:
+def extract(source: Source, min_characters: int, removed: Counter[str] | None = None) -> tuple[str, str]:
     """(title, text) of a page: its main content with paragraphs and lists kept, formulas as TeX.
 
     Lines that are no content are left out; `removed` counts them by reason. A page with less than
@@ -53,23 +56,25 @@ def extract(html: str, min_characters: int, removed: Counter[str] | None = None)
     text stays. Raises Unusable("too_deep") for formulas nested so deep, and Unusable("out_of_memory").
     """
     removed = Counter() if removed is None else removed
-    html = LONE_CHARACTER.sub(rf">\1{JOINER}", html.replace("\0", "") if "\0" in html else html)
+    if b"\0" in source.letters:
+        source = Source(source.html.replace("\0", ""))
+    html = LONE_CHARACTER.sub(lambda lone: lone[0] + JOINER, source.html)
     if html.find("PreTeXt", 0, HEAD) >= 0:
         html = html.replace("theorem-like", "theoremlike")  # a class that Resiliparse takes for a widget
-    tree = _parse(html)
-    if _is_deep(tree, html):
+    tree, source = _parse(html), source.with_html(html)
+    if _is_deep(tree, source):
         html = CONTAINER.sub(lambda tag: "" if tag[1].lower() in IN_LINE else "<br>", html)
-        tree = _parse(html)
-        if _is_deep(tree, html):
+        tree, source = _parse(html), Source(html)
+        if _is_deep(tree, source):
             raise Unusable("too_deep")
     if tree.body is None:
         return "", ""
     title = " ".join((tree.title or "").split())
     remove_elements(tree, html)
-    words = formula_words(html)
-    page = MathPage(tree, html, words) if has_formula_markup(words) else None
+    words = formula_words(source)
+    page = MathPage(tree, source, words) if has_formula_markup(words) else None
     tags = {tag.lower() for tag in TAGS.findall(html)}
-    if "overline" in html:
+    if b"overline" in source.letters:
         mark_overlines(tree, html)
     if "</su" in tags:
         mark_scripts(tree, html)
@@ -78,7 +83,7 @@ def extract(html: str, min_characters: int, removed: Counter[str] | None = None)
         mark_labels(tree)
     text = _plain_text(tree, html, min_characters)
     if page is None and has_formula_text(text):
-        page = MathPage(tree, html, words)
+        page = MathPage(tree, source, words)
         if page.changed:
             text = _plain_text(tree, html, min_characters)
     text = page.restore(text) if page is not None else text
@@ -93,23 +98,23 @@ def _parse(html: str) -> HTMLTree:
         raise Unusable("out_of_memory") from error
 
 
-def _is_deep(tree: HTMLTree, html: str) -> bool:
+def _is_deep(tree: HTMLTree, source: Source) -> bool:
     """Whether elements are nested so deep that extraction would take too long."""
-    return _may_be_deep(html) and tree.document.query_selector(TOO_DEEP) is not None
+    return _may_be_deep(source) and tree.document.query_selector(TOO_DEEP) is not None
 
 
-def _may_be_deep(html: str) -> bool:
+def _may_be_deep(source: Source) -> bool:
     """Whether elements may be nested absurdly deep: many are not closed, or many of a kind close in a row.
 
     The query on the tree would cost a fifth of extraction. Pages missed here still have their time limit.
     """
-    tags = html.count("<")
-    if tags <= MAX_DEPTH:
-        return False
-    closing = html.count("</")
-    return tags - 2 * closing > MAX_DEPTH or (
-        closing > MAX_DEPTH and any(run in html for run in CLOSING_RUNS)
-    )
+    tags, closing = source.tags()
+    closed = np.count_nonzero(closing)
+    if tags - 2 * closed > MAX_DEPTH or closed <= MAX_DEPTH:
+        return tags - 2 * closed > MAX_DEPTH
+    places = np.flatnonzero(closing)
+    dense = (places[RUN - 1 :] - places[: 1 - RUN] < LONGEST).any()
+    return dense and any(run in source.letters for run in CLOSING_RUNS)
 
 
 def _plain_text(tree: HTMLTree, html: str, min_characters: int) -> str:

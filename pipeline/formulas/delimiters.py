@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from pipeline.formulas.asciimath import asciimath_to_tex
-from pipeline.formulas.signs import HEAD
+from pipeline.formulas.signs import HEAD, Source
 
 ENVIRONMENTS = (
     "equation|align|aligned|alignat|alignedat|flalign|gather|gathered|multline|eqnarray|math|displaymath|split|array|"
@@ -36,7 +36,7 @@ DEFAULTS |= {
     if "]" in closing
 }
 UNDECLARED = {"$": ("$", False)}
-LISTS = ("inlineMath", "displayMath", "delimiters")
+LISTS = {"inlineMath": 3, "displayMath": 4, "delimiters": 1}  # and where rare letters begin in the names
 LIST_START = re.compile(r"[\"']?\s*:\s*")
 STRING = r"(?:\"((?:[^\"\\\n]|\\.)*)\"|'((?:[^'\\\n]|\\.)*)'|`((?:[^`\\]|\\.)*)`)"
 PAIR = re.compile(rf"\[\s*{STRING}\s*,\s*{STRING}\s*\]")
@@ -81,11 +81,11 @@ class Delimiters:
         return "".join(sorted({opening[0] for opening in self.pairs} | {"\\"}))
 
 
-def page_delimiters(html: str) -> Delimiters:
+def page_delimiters(source: Source) -> Delimiters:
     """The default delimiters and those that a page declares."""
-    pairs = dict(DEFAULTS)
-    for name in LISTS:
-        start = html.find(name)
+    pairs, html = dict(DEFAULTS), source.html
+    for name, rare in LISTS.items():
+        start = html.find(name) if source.holds(name, rare) else -1
         for _ in range(MAX_LISTS):
             if start < 0:
                 break

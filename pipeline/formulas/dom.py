@@ -19,6 +19,7 @@ from pipeline.formulas.markup import JOINER
 from pipeline.formulas.mathjax import drawn_to_tex
 from pipeline.formulas.mathjax2 import common_html_to_tex
 from pipeline.formulas.mathml import mathml_to_tex
+from pipeline.formulas.signs import Source
 
 MARK = re.compile("\ue000([0-9]+)\ue001")
 CDATA = re.compile(r"^\s*(?:%\s*)?<!\[CDATA\[|(?:%\s*)?\]\]>\s*$")
@@ -92,15 +93,15 @@ def _is_balanced(tex: str) -> bool:
     return depth == 0
 
 
-def mark_formulas(tree: HTMLTree, html: str, words: set[str], formulas: Formulas) -> None:
-    """Replace the formula elements of `tree` by marks; `html` is its source, `words` its `formula_words`."""
-    words = words.union(word for word in STRINGS if word in html)
+def mark_formulas(tree: HTMLTree, source: Source, words: set[str], formulas: Formulas) -> None:
+    """Replace the formula elements of `tree` by marks; `words` are the `formula_words` of its source."""
+    words = words.union(word for word in STRINGS if source.holds(word))
     known = dict.fromkeys(words, True)
     for word, sign, selector, handler in KINDS:
         if word not in words:
             continue
         if sign not in known:
-            known[sign] = sign in html
+            known[sign] = source.holds(sign)
         if known[sign]:
             for node in tree.document.query_selector_all(selector)[:]:  # a slice reads all nodes in one call
                 parent = node.parent
@@ -110,9 +111,10 @@ def mark_formulas(tree: HTMLTree, html: str, words: set[str], formulas: Formulas
                         node = node.query_selector("math")
                         parent = node.parent
                     parent.replace_child(mark, node)
-    classes = [selector for word, sign, selector in SOURCE_CLASSES if word in words and sign in html]
-    if "tex" in words and "katex" in html:
-        classes += [selector for sign, selector in KATEX_CLASSES if sign in html] + _rendered_by_script(html)
+    classes = [selector for word, sign, selector in SOURCE_CLASSES if word in words and source.holds(sign)]
+    if "tex" in words and source.holds("katex"):
+        classes += [selector for sign, selector in KATEX_CLASSES if source.holds(sign)]
+        classes += _rendered_by_script(source.html)
     for selector in classes:
         for node in tree.document.query_selector_all(selector)[:]:
             if node.parent is not None and (found := _source(node)) is not None and found[0]:
@@ -300,15 +302,15 @@ KINDS: tuple[
     tuple[str, str, str, Callable[[DOMNode], Found]], ...
 ] = (  # keyword in words, rarer keyword, selector, reader
     ("math-", "mwe-math-element", ".mwe-math-element", _wiki),
-    ("math/", "math/", "script", _script),
+    ("math/", "math/", 'script[type^="math/"]', _script),
     ("tex", "katex", ".katex-display, .katex--display", _katex),
     ("tex", "katex", ".katex", _katex),
-    ("tex", "katex", ".katex-error", _failed),
+    ("tex", "katex-error", ".katex-error", _failed),
     ("mjx-", "mjx-", "mjx-container", _rendered),
-    ("athJax", "athJax_", ".MathJax_Display, .MathJax_SVG_Display, .MathJax_CHTML_Display", _rendered),
+    ("mathJax", "athJax_", ".MathJax_Display, .MathJax_SVG_Display, .MathJax_CHTML_Display", _rendered),
     ("mjx-", "MJXc-", ".MJXc-display", _rendered),
-    ("athJax", '="MathJax', "span.MathJax, .MathJax_SVG, .MathJax_CHTML, .MathJax_MathML", _rendered),
-    ("mjx-", "mjx-", ".mjx-chtml", _rendered),
+    ("mathJax", '="MathJax', "span.MathJax, .MathJax_SVG, .MathJax_CHTML, .MathJax_MathML", _rendered),
+    ("mjx-", "mjx-chtml", ".mjx-chtml", _rendered),
     ("math", "ltx_eqn_row", ".ltx_eqn_row", _latexml),
     ("math", "<math", "math", _math),
     ("math", ":math", "m\\:math, mml\\:math", _math),

@@ -8,6 +8,8 @@ import re
 from functools import lru_cache
 from html import unescape
 
+from pipeline.formulas.signs import Source
+
 Macro = tuple[int, str | None, str]  # number of arguments, default of the first, replacement
 
 DEFINITION = re.compile(
@@ -66,10 +68,12 @@ MAX_LEVELS = 8
 class Macros:
     """The macros that hold on one page."""
 
-    def __init__(self, html: str) -> None:
+    def __init__(self, source: Source) -> None:
         self.own: dict[str, Macro] = {}
         self.left = MAX_EXPANSIONS
-        self._read_configuration(html)
+        html = source.html
+        if source.holds("acros"):
+            self._read_configuration(html)
         if DEFINED.search(html):
             for start in list(DEFINITION.finditer(html))[:MAX_DEFINITIONS]:
                 text = unescape(html[start.start() : start.start() + MAX_BODY])

@@ -11,9 +11,14 @@ from resiliparse.parse.html import DOMNode, HTMLTree
 from pipeline.formulas.delimiters import Delimiters, convert, page_delimiters
 from pipeline.formulas.dom import Formulas, mark_formulas
 from pipeline.formulas.macros import Macros
+from pipeline.formulas.signs import Source
 
-TEXT_SIGN = re.compile(
-    r"\\[(\[]|\\begin\{|\$\$|\$`|```math|\[(?i:i?tex|latex|i?math)\]|\\[a-z]+[\s{_^]|[_^]\{"
+TEXT_SIGNS = (  # each begins with a literal, which is found faster than any of several
+    re.compile(r"\\(?:[(\[]|[a-z]+[\s{_^])"),
+    re.compile(r"\$[$`]"),
+    re.compile("```math"),
+    re.compile(r"\[(?i:i?tex|latex|i?math)\]"),
+    re.compile(r"\{(?<=[_^]\{)"),
 )
 CODE = "pre, code, kbd, samp, textarea, .tex2jax_ignore, .mathjax_ignore"
 PROCESSED = re.compile(
@@ -24,21 +29,21 @@ HIDDEN_FROM = 0xE100
 
 def has_formula_text(text: str) -> bool:
     """Whether a page's text has signs of formulas."""
-    return TEXT_SIGN.search(text) is not None
+    return any(sign.search(text) for sign in TEXT_SIGNS)
 
 
 class MathPage:
     """A page whose formulas are marked in its DOM; `restore` puts them into the extracted text."""
 
-    def __init__(self, tree: HTMLTree, html: str, words: set[str]) -> None:
-        self.macros = Macros(html)
+    def __init__(self, tree: HTMLTree, source: Source, words: set[str]) -> None:
+        self.macros = Macros(source)
         self.formulas = Formulas(self.macros)
-        self.delimiters = page_delimiters(html)
-        mark_formulas(tree, html, words, self.formulas)
+        self.delimiters = page_delimiters(source)
+        mark_formulas(tree, source, words, self.formulas)
         hidden = self.delimiters.first_characters
         self._hide = {ord(character): HIDDEN_FROM + index for index, character in enumerate(hidden)}
         self._show = {code: character for character, code in self._hide.items()}
-        if "$<code" in html:
+        if source.holds("$<code"):
             _mark_code(tree, self.formulas)
         self._hidden = _hide_code(tree, self.delimiters, self._hide)
 

@@ -5,23 +5,72 @@ begin alike. A literal prefix makes a pattern as fast as a search for a string.
 """
 
 import re
+from collections.abc import Iterator
 
-PATTERNS = (
-    re.compile(
-        r"tex(?:(?<=[lk]atex)|(?<=data-tex)|=|\.(?:cgi|render)|html|-(?:inline|block)|(?<=class=\"tex)\")"
-    ),
-    re.compile(r"math(?:(?<=[<:]math)(?!-)|[ /?\"-]|url|quill|(?<=d-math)>)"),
+import numpy as np
+
+TEX = re.compile(
+    r"tex(?:(?<=[lk]atex)|(?<=data-tex)|=|\.(?:cgi|render)|html|-(?:inline|block)|(?<=class=\"tex)\")"
 )
-STRINGS = ("athJax", "ql-formula", "cht=tx")
+MATH = re.compile(r"ath(?:Jax|(?<=math)(?:(?<=[<:]math)(?!-)|[ /?\"-]|url|quill|(?<=d-math)>))")
+STRINGS = ("ql-formula", "cht=tx")
 NO_PROOF = frozenset(("mathquill", "math>"))
 HEAD = 30_000  # characters in which a page names its scripts
 
 
-def formula_words(html: str) -> set[str]:
-    """Words of formula markup in a page's source."""
-    words = {word for pattern in PATTERNS for word in pattern.findall(html)}
-    words.update(word for word in STRINGS if word in html)
-    return words | {"ASCIIMath"} if html.find("ASCIIMath", 0, HEAD) >= 0 else words
+class Source:
+    """The source of a page, which is asked for many words.
+
+    `holds` takes a third of the time of `in`: four bytes of a word are compared with those at all places at
+    once. `letters` are the source in UTF-8, given where they are known.
+    """
+
+    def __init__(self, html: str, letters: bytes | None = None) -> None:
+        self.html = html
+        self.letters = html.encode("utf-8", "replace") if letters is None else letters
+
+    def with_html(self, html: str) -> "Source":
+        """This source with another text, in which the same ASCII words are."""
+        return Source(html, self.letters)
+
+    def holds(self, word: str, rare: int = 0) -> bool:
+        """Whether a word of at least four ASCII characters is in the source.
+
+        The four characters from `rare` on should seldom be in a page.
+        """
+        sought = np.frombuffer(word.encode(), np.uint32, 1, rare)
+        return any((fours == sought).any() for fours in _fours(self.letters)) and (
+            word.encode() in self.letters
+        )
+
+    def places(self, word: str) -> list[int]:
+        """Where in `letters` four ASCII characters are, given in lower case, in any case; and some others."""
+        sought = np.frombuffer(word.encode(), np.uint32)
+        lower = np.frombuffer(self.letters, np.uint8) | 32
+        found: list[int] = []
+        for by, fours in enumerate(_fours(lower.data)):
+            if (hits := fours == sought).any():
+                found += (4 * np.flatnonzero(hits) + by).tolist()
+        return sorted(found)
+
+    def tags(self) -> tuple[int, np.ndarray]:
+        """How many tags (rather, characters `<`) there are, and at each place whether a closing one is."""
+        letters = np.frombuffer(self.letters, np.uint8)
+        tags = letters == ord("<")
+        return np.count_nonzero(tags), tags[:-1] & (letters[1:] == ord("/"))
+
+
+def _fours(letters: bytes | memoryview) -> Iterator[np.ndarray]:
+    """Bytes as numbers of four: those that begin at places 0, 4, 8, ..., then at 1, 5, 9, ..., up to 3."""
+    for by in range(4):
+        yield np.frombuffer(letters, np.uint32, max(0, len(letters) - by) // 4, min(by, len(letters)))
+
+
+def formula_words(source: Source) -> set[str]:
+    """Words of formula markup in a page's source; `mathJax` stands for MathJax."""
+    words = {*TEX.findall(source.html), *(f"m{word}" for word in MATH.findall(source.html))}
+    words.update(word for word in STRINGS if source.holds(word))
+    return words | {"ASCIIMath"} if source.html.find("ASCIIMath", 0, HEAD) >= 0 else words
 
 
 def has_formula_markup(words: set[str]) -> bool:

@@ -33,7 +33,7 @@ from pipeline.corpus.scorer import PageScorer  # noqa: E402
 from pipeline.crawl.extract import extract_file  # noqa: E402
 from pipeline.crawl.text import extract  # noqa: E402
 from pipeline.crawl.warc import ReadCounts  # noqa: E402
-from pipeline.formulas.signs import formula_words, has_formula_markup  # noqa: E402
+from pipeline.formulas.signs import Source, formula_words, has_formula_markup  # noqa: E402
 
 RUNS = 2
 MODEL = {"lr": 0.1, "minCount": 3, "dim": 64, "wordNgrams": 3, "bucket": 200_000, "epoch": 3, "thread": 1}
@@ -118,12 +118,12 @@ def speed_rows(sources: Sources, folder: Path) -> list[Row]:
     pages = [decode(page) for page in html_pages(path)]
     model = train_model(path, folder)
     scorer = PageScorer(fasttext.load_model(str(model)))
-    math = [page for page in pages if has_formula_markup(formula_words(page))]
+    math = [page for page in pages if has_formula_markup(formula_words(Source(page)))]
     ours, alone, tier_2, alone_math = fastest(
         [
             lambda: our_path(path, scorer),
             lambda: [resiliparse_alone(page) for page in pages],
-            lambda: [extract(page, 100) for page in math],
+            lambda: [extract(Source(page), 100) for page in math],
             lambda: [resiliparse_alone(page) for page in math],
         ]
     )
@@ -177,7 +177,7 @@ def formula_rows() -> list[Row]:
         "Resiliparse": resiliparse_alone,
         "trafilatura 1.11": lambda page: trafilatura(page, favor_precision=True),
     }
-    ours = kept(lambda page: extract(page, 50)[1])
+    ours = kept(lambda page: extract(Source(page), 50)[1])
     return [
         {
             "what": f"TeX kept with the right delimiters, {len(KINDS)} kinds of markup",

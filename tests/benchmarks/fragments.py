@@ -26,6 +26,7 @@ from extraction import resiliparse_alone, seconds  # noqa: E402
 from table import Row, publish  # noqa: E402
 
 from pipeline.crawl.text import extract  # noqa: E402
+from pipeline.formulas.signs import Source  # noqa: E402
 
 FOLDER = ROOT / "tests/extraction"
 PAGES = 4  # of each family
@@ -103,7 +104,7 @@ def extractors() -> dict[str, Extractor]:
     from importlib.metadata import version
 
     found: dict[str, Extractor] = {
-        "ours": lambda html: extract(html, 100)[1],
+        "ours": lambda html: extract(Source(html), 100)[1],
         f"Resiliparse {version('resiliparse')}": resiliparse_alone,
         f"trafilatura {version('trafilatura')}": trafilatura,
     }
@@ -195,7 +196,7 @@ def missed(families: dict[str, dict]) -> None:
     """Print the fragments that come out wrong."""
     for family, content in families.items():
         for html, fragments in pages(content):
-            text = extract(html, 100)[1]
+            text = extract(Source(html), 100)[1]
             for kind, expected in fragments:
                 if canonical(expected) not in canonical(text):
                     print(json.dumps([family, kind, expected], ensure_ascii=False))
