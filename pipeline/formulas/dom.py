@@ -12,6 +12,7 @@ from resiliparse.parse.html import DOMNode, HTMLTree
 
 from pipeline.formulas.asciimath import asciimath_to_tex
 from pipeline.formulas.delimiters import undelimited, written
+from pipeline.formulas.html_css import html_css_to_tex
 from pipeline.formulas.images import image_tex
 from pipeline.formulas.katex import html_to_tex, katex_html_to_tex
 from pipeline.formulas.macros import Macros
@@ -47,6 +48,7 @@ SELECTED = re.compile(
     r"(?:querySelectorAll|\$)\(\s*[\"']([\w .,#-]{1,80}))[\"']\s*\)"
 )
 LINES = frozenset(("code", "span", "br"))
+DRAWN = (('class="mjx-math"', common_html_to_tex), ('class="math"', html_css_to_tex))  # by MathJax 2
 Found = tuple[str, bool] | None
 
 
@@ -208,8 +210,11 @@ def _rendered_tex(node: DOMNode) -> tuple[str, bool]:
         return mathml_to_tex((source or node).getattr("data-mathml") or "")
     if (math := node.query_selector("math")) is not None:
         return mathml_to_tex(math.html)
-    drawn = common_html_to_tex if 'class="mjx-math"' in node.html else drawn_to_tex
-    return " ".join(parts) or drawn(node.html), False
+    if parts:
+        return " ".join(parts), False
+    html = node.html
+    drawn = next((reader for sign, reader in DRAWN if sign in html), drawn_to_tex)
+    return drawn(html), False
 
 
 def _sources(node: DOMNode) -> list[str]:

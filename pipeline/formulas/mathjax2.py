@@ -22,18 +22,25 @@ PLACES = (
     "root",
     "mtr",
     "mlabeledtr",
+    "label",
     "mtd",
 )
 STYLES = (  # MathML variants by the font of a glyph
     ("TeX-ams-R", "double-struck"), ("TeX-cal", "script"), ("TeX-scr", "script"), ("TeX-frak", "fraktur"),
-    ("TeX-main-B", "bold"), ("TeX-sans", "sans-serif"), ("TeX-type", "monospace"),
+    ("TeX-main-B", "bold"), ("TeX-math-BI", "bold-italic"), ("TeX-sans", "sans-serif"),
+    ("TeX-type", "monospace"),
 )  # fmt: skip
 BAR = "\u00af"
 
 
 def common_html_to_tex(markup: str) -> str:
     """TeX of a serialised `.mjx-chtml` element; empty if it has no glyphs."""
-    found = as_row(_inner(parse_markup(markup.replace(JOINER, ""))))
+    return common_to_tex(parse_markup(markup.replace(JOINER, "")))
+
+
+def common_to_tex(root: Element) -> str:
+    """TeX of the boxes of CommonHTML below `root`; empty if they have no glyphs."""
+    found = as_row(_inner(root))
     return to_tex(found).strip() if found.all_text().strip() else ""
 
 
@@ -91,7 +98,8 @@ def _scripted(node: Element) -> Element:
     limits = "op" in parts
     base, low, high = ("op", "under", "over") if limits else ("base", "sub", "sup")
     children = [parts.get(base) or as_row([]), *(parts[place] for place in (low, high) if place in parts)]
-    if limits and high in parts and not parts[high].all_text().strip("\u2013\u2014\u00af\u02c9- "):
+    above = parts[high].all_text() if limits and high in parts else ""
+    if above and not above.strip("\u2013\u2014\u00af\u02c9- "):
         children[-1] = Element("mo", "", [], BAR, [BAR])
     names = {(True, True): "munderover", (True, False): "munder", (False, True): "mover"}
     name = names.get((low in parts, high in parts), "mrow")
@@ -101,13 +109,16 @@ def _scripted(node: Element) -> Element:
 
 def _fraction(node: Element) -> Element:
     parts = {place: as_row(_inner(part)) for place, part in _places(node)}
-    line = "mjx-line" in _classes(node)
+    line = _has_line(node)
     both = [parts.get(place) or as_row([]) for place in ("numerator", "denominator")]
     return element("mfrac", both, "" if line else ' linethickness="0"')
 
 
-def _classes(node: Element) -> str:
-    return " ".join([node.get("class"), *map(_classes, node.children)])
+def _has_line(node: Element) -> bool:
+    """Whether a fraction has a line of its own."""
+    return any(
+        _kind(child) == "line" or _kind(child) not in PLACES and _has_line(child) for child in node.children
+    )
 
 
 def _root(node: Element) -> Element:
@@ -119,9 +130,11 @@ def _root(node: Element) -> Element:
 def _table(node: Element) -> Element:
     rows = []
     for _, row in _places(node):
-        cells = [element("mtd", _inner(cell)) for place, cell in _places(row) if place == "mtd"]
-        rows.append(element("mtr", cells))
-    return element("mtable", rows)
+        cells = [element("mtd", _inner(cell)) for place, cell in _places(row) if place in ("mtd", "label")]
+        labelled = bool(row.children) and _kind(row.children[0]) == "label"
+        rows.append(element("mlabeledtr" if labelled else "mtr", cells))
+    align = node.get("columnalign")
+    return element("mtable", rows, f' columnalign="{align}"' if align else "")
 
 
 BUILDERS: dict[str, Callable[[Element], Element]] = {
