@@ -12,7 +12,7 @@ SNAKEMAKE = PATH="$(CURDIR)/$(BIN):$$PATH" snakemake --profile workflow/profiles
 # Only files whose hash is in the lock. Sources are built with the locked setuptools, not with one that pip fetches unchecked.
 INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --no-deps --require-hashes --no-build-isolation --use-pep517
 
-.PHONY: setup peers demo compare ablations pretrained real bench bench-corpus bench-dump bench-extraction bench-lookup bench-mathematics bench-training bench-rl bench-grader bench-sandbox bench-variants bench-seed bench-harness bench-report test test-fast test-axe test-pretrained test-environment test-cluster lint lock licences audit schema clean clean-store
+.PHONY: setup peers demo compare ablations pretrained real bench bench-corpus bench-dump bench-extraction bench-lookup bench-mathematics bench-rate bench-training bench-rl bench-grader bench-sandbox bench-variants bench-seed bench-harness bench-report test test-fast test-axe test-pretrained test-environment test-cluster lint lock licences audit schema clean clean-store
 
 setup: .venv/complete
 
@@ -140,6 +140,11 @@ bench-lookup: ARGUMENTS = --scale $(or $(SCALE),0.01)
 bench-corpus bench-grader bench-mathematics bench-variants bench-seed: ARGUMENTS = $(if $(DATA),--data "$(DATA)")
 bench-corpus bench-dump bench-lookup bench-mathematics bench-training bench-rl bench-grader bench-sandbox bench-variants bench-seed bench-report: bench-%: setup peers
 	$(BENCHMARK)/$*.py $(ARGUMENTS)
+
+# Extraction beside an earlier version of itself: make bench-rate BASE=<a checkout of it> DATA=<folder of *.warc.gz>.
+bench-rate: setup
+	@test -n "$(BASE)" -a -n "$(DATA)" || { echo 'usage: make bench-rate BASE=<checkout> DATA=<folder of *.warc.gz>'; exit 2; }
+	$(BENCHMARK)/extraction.py --base "$(BASE)" --data "$(DATA)"
 
 # Page fragments with their expected text, beside Resiliparse, trafilatura 2, and lynx and w3m where they are installed.
 bench-extraction: setup peers .venv/extraction/complete
