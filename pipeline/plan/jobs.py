@@ -24,7 +24,7 @@ from pipeline.plan.forecast import Assumptions, Forecast
 
 PAGES = 33_000  # in a WARC file of Common Crawl
 READ, SIGN, CLEAN = (
-    148,
+    131,
     2032,
     2057,
 )  # pages per second and core: all of a first pass, MinHash, decontamination
