@@ -7,7 +7,7 @@ WORKERS ?= 2
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 RUN = demo$(if $(filter-out 0,$(SEED)),-seed$(SEED))
 BIN = .venv/bin
-SNAKEMAKE = PATH="$(CURDIR)/$(BIN):$$PATH" snakemake --profile workflow/profiles/local --quiet rules host progress --cores $(CORES)
+SNAKEMAKE = PATH="$(CURDIR)/$(BIN):$$PATH" snakemake --profile workflow/profiles/local --quiet rules host --cores $(CORES)
 
 # Only files whose hash is in the lock. Sources are built with the locked setuptools, not with one that pip fetches unchecked.
 INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --no-deps --require-hashes --no-build-isolation --use-pep517

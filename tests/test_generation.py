@@ -194,7 +194,7 @@ def test_a_chat_puts_questions_as_the_evaluation_did(chat: Chat, generator) -> N
 
 
 def test_the_page_of_a_chat_shows_its_answers_and_refuses_other_sites(chat: Chat, tmp_path: Path) -> None:
-    server, seen = Server(chat, 0), []
+    server, seen = Server(chat, 0, Asked("tool", 0.5)), []
 
     def visit() -> None:
         try:
@@ -202,6 +202,8 @@ def test_the_page_of_a_chat_shows_its_answers_and_refuses_other_sites(chat: Chat
             with create_connection(server.server_address), browser(tmp_path) as tab:
                 assert b"Chat" in urllib.request.urlopen(server.address, timeout=30).read()
                 tab.open(server.address, "document.querySelector('h1').textContent === 'tiny'")
+                seen.append(tab.js("[fields.mode.value, fields.temperature.value]"))
+                tab.js("fields.mode.value = 'cot'; fields.temperature.value = 0")
                 tab.js("document.querySelector('textarea').value = 'What is 1 + 1? <b>'")
                 tab.js("document.querySelector('form').requestSubmit()")
                 tab.wait("document.querySelector('.answer small')")
@@ -229,7 +231,8 @@ def test_the_page_of_a_chat_shows_its_answers_and_refuses_other_sites(chat: Chat
     ended = "" if answer.finish_reason == "stop" else f" · {answer.finish_reason}"
     if isinstance(seen[-1], BaseException):
         raise seen[-1]
-    assert seen == ["What is 1 + 1? <b>", f"{answer.text.strip()}{answer.tokens} tokens{ended}", 403, 404]
+    said = f"{answer.text.strip()}{answer.tokens} tokens{ended}"
+    assert seen == [["tool", "0.5"], "What is 1 + 1? <b>", said, 403, 404]
 
 
 def test_an_engine_that_died_says_so(generator) -> None:

@@ -101,7 +101,9 @@ def test_the_explorer_filters_compares_links_and_shows_all_samples(
     assert count_after(tab, "browser", verdict="lost: other right, this not").startswith(
         f"{gain['lost']} of "
     )
-    assert count_after(tab, "browser", verdict="all", level="2").startswith(f"{QUESTIONS // 3} of ")
+    assert count_after(tab, "browser", verdict="all", other="") == f"{QUESTIONS} of {QUESTIONS} questions"
+    assert tab.js("document.querySelectorAll('#browser-list .sample:first-child .answer').length") == 1
+    assert count_after(tab, "browser", other="instruct", level="2").startswith(f"{QUESTIONS // 3} of ")
     assert count_after(tab, "browser", level="", least="999").startswith("0 of ")
     assert count_after(tab, "browser", least="", search="miniweb-0007").startswith("1 of ")
     shown = tab.js("document.querySelector('#browser-list .question').textContent")

@@ -57,13 +57,13 @@ def _line(prompt: str) -> str:
 def main(argv: list[str] | None = None) -> None:
     given = _parser().parse_args(argv)
     try:
-        chat = Chat(given.model, given.weak_sandbox)
+        chat, mode = Chat(given.model, given.weak_sandbox), "tool" if given.tool else "cot"
         try:
             if given.page:
-                server = Server(chat, given.port)
+                server = Server(chat, given.port, Asked(mode, given.temperature))
                 print(server.address, flush=True)
                 server.serve_forever()
-            talk(chat, "tool" if given.tool else "cot", given.temperature)
+            talk(chat, mode, given.temperature)
         finally:
             chat.close()
     except InputError as error:

@@ -20,9 +20,11 @@ SCRIPTS = ("load.js", "tex.js")  # of the report: text with formulas as nodes
 class Server(LocalServer):
     """Serves the page from threads; its questions are answered in the thread that made the sampler."""
 
-    def __init__(self, chat: Chat, port: int) -> None:
+    def __init__(self, chat: Chat, port: int, first: Asked) -> None:
+        """`first`: how questions are answered until a reader chooses otherwise."""
         super().__init__(self._page, port, {}, {"ask": self._answer})
-        self._chat, self._waiting = chat, SimpleQueue[tuple[Future[Answer], str, Asked] | None]()
+        self._chat, self._first = chat, first
+        self._waiting = SimpleQueue[tuple[Future[Answer], str, Asked] | None]()
 
     def serve_forever(self, poll_interval: float = 0.5) -> None:
         """Answer in this thread until `shutdown`."""
@@ -42,7 +44,10 @@ class Server(LocalServer):
         scripts = "\n".join((TEMPLATES / name).read_text() for name in SCRIPTS)
         text = PAGE.read_text().replace("[[scripts]]", scripts).replace("[[nonce]]", nonce)
         name = Path(self._chat.model.path).parent.name or self._chat.model.path
-        return text.replace("[[model]]", json.dumps(name).replace("<", "\\u003c"))
+        values = {"model": name, "mode": self._first.mode, "temperature": self._first.temperature}
+        for key, value in values.items():
+            text = text.replace(f"[[{key}]]", json.dumps(value).replace("<", "\\u003c"))
+        return text
 
     def _answer(self, asked: dict[str, Any]) -> dict[str, Any]:
         """The answer to a request of the page. Raises InputError for one that is none."""

@@ -6,6 +6,7 @@ and must not come from another page. No path is ever looked up in the file syste
 
 import json
 import secrets
+import sys
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -55,6 +56,11 @@ class LocalServer(ThreadingHTTPServer):
         self.page, self.asked, self.told, self.policy = page, asked, told, policy
         self.lock, self.place = Lock(), f"/{secrets.token_urlsafe(24)}/"
         self.address = f"http://{LOCAL[0]}:{self.server_port}{self.place}"
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Nothing where a browser has gone before its answer came."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
 
 class Handler(BaseHTTPRequestHandler):

@@ -145,6 +145,7 @@ def _benchmarks(results: Results, titles: dict[str, str]) -> list[dict[str, Any]
                 "level": _groups(asked, "level"),
                 "subject": _groups(asked, "subject"),
                 "leaks": _leaks(asked),
+                "leaked": any(score.get("contamination", {}).get("items") for _, _, score in asked),
                 "rates": rates,
                 "rate_rows": rate_rows,
                 "exemplars": _exemplars(results, name, asked),

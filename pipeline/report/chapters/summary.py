@@ -22,7 +22,7 @@ def subtitle(material: Material) -> str:
     run, best = material.run, material.results.headline
     stages = len({result.stage for result in run.finished.values()})
     seconds = duration(material.cost["seconds"])
-    ran = f"{len(run.finished)} results of {stages} stages, computed in {seconds}."
+    ran = f"{len(run.finished)} results of {stages} stages; their jobs took {seconds} together."
     if best is None:
         return ran
     parameters, seeds = size(run.models[best.better[0]].parameters), len(best.better)
@@ -123,7 +123,7 @@ def chapter(material: Material) -> dict[str, Any]:
         "paper": _paper_rows(paper, of_paper),
         "paper_columns": [title(paper, name) for name in of_paper],
         "generated": {name: GENERATED[name] for name in benchmarks if name in GENERATED},
-        "claims": material.claims,
+        "claims": sorted(material.claims, key=lambda judgement: judgement.verdict == NOT_MEASURED),
         "spread": material.section.seed_spread,
         "tally": {verdict: tally[verdict] for verdict in VERDICTS},
         "absent": [

@@ -158,7 +158,7 @@ function explorer() {
     const mine = ++turn, { models: folders } = tasks.find((task) => task.name === fields.task.value);
     const name = fields.model.value, against = fields.other.value === name ? "" : fields.other.value;
     try {
-      const [answers, other] = await Promise.all([name, against].map((key) => key && Answers.open(key, folders[key])));
+      const [answers, other] = await Promise.all([name, against].map((key) => (key ? Answers.open(key, folders[key]) : null)));
       if (mine !== turn) return;
       const names = (key) => [ANY, ...answers.index[key].names.filter(Boolean).sort((a, b) => a.localeCompare(b, "en", { numeric: true }))];
       for (const key of ["reason", "subject", "level"]) {
