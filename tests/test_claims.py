@@ -187,6 +187,17 @@ def test_models_that_solve_nothing_contradict_no_claim() -> None:
     assert "no such pair of models" in verdict(0.5, 0.5, benchmark="math")[1]
 
 
+def test_a_benchmark_that_nobody_solves_counts_beside_one_that_is_solved() -> None:
+    run = Run("x", {})
+    run.__dict__["models"] = {name: model(name, "sft", None, data=name) for name in ("a", "b")}
+    results = Results(run)
+    for name, accuracy in (("a", 0.6), ("b", 0.5)):
+        results.answers[name] = {("gsm8k", "cot"): answers(accuracy, 500), ("math", "cot"): answers(0, 500)}
+    sides = {"better": {"data": "a"}, "worse": {"data": "b"}, "across_parents": True}
+    (found,) = judgements([claim(**sides, benchmarks=["gsm8k", "math"])], results, 0.0)
+    assert found.effects[0].estimate.effect == pytest.approx(0.05)
+
+
 # ---- the ledger and the shipped configurations ----
 
 

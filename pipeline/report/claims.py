@@ -195,8 +195,8 @@ def _mean_of_kinds(rows: list[Row]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def weigh(names: tuple[str, str], rows: list[Row], *, matched: bool, spread: float) -> Effect | None:
-    """The effect over all benchmarks that tell, each the average of its kinds, each with the same weight."""
-    usable = [row for row in rows if row.tells]
+    """The effect over all benchmarks, each the average of its kinds, each with the same weight."""
+    usable = [row for row in rows if arrays(row.better, row.worse)]
     if not usable:
         return None
     by_benchmark: dict[str, list[Row]] = {}
@@ -233,7 +233,8 @@ def _of_models(
     for pair in pairs(claim.better, claim.worse, results.run, across_parents=claim.across_parents):
         if shared := rows(pair):
             names = side_name(pair.better), side_name(pair.worse)
-            found.append(weigh(names, shared, matched=pair.matched, spread=spread))
+            told = any(row.tells for row in shared)
+            found.append(weigh(names, shared, matched=pair.matched, spread=spread) if told else None)
     return found
 
 
@@ -283,7 +284,8 @@ def _kinds(claim: Claim, results: Results, spread: float) -> list[Effect | None]
                 rows.append(Row(benchmark, "", sides[0], sides[1]))
         if rows:
             titles = (f"{side_name(names)} {claim.better}", f"{side_name(names)} {claim.worse}")
-            found.append(weigh(titles, rows, matched=True, spread=spread))
+            told = any(row.tells for row in rows)
+            found.append(weigh(titles, rows, matched=True, spread=spread) if told else None)
     return found
 
 
