@@ -44,7 +44,7 @@ demo: setup
 
 # The comparison of RL methods (section 5.2 of the paper) in miniature, from the demo's instruct model. First the learning rates: the
 # same for each method, chosen by questions that are not the test's. Their report: results/compare-rates/report/index.html
-RATES = PYTHONPATH="$(CURDIR)" $(BIN)/python workflow/rates.py --config configs/compare.yaml --grid 2e-5 6e-5 2e-4
+RATES = PYTHONPATH="$(CURDIR)" $(BIN)/python workflow/rates.py --config configs/compare.yaml --grid 2e-5 6e-5 2e-4 6e-4
 compare: results/demo/sft/instruct/manifest.json
 	$(RATES) --dev results/demo/miniweb/data/dev.jsonl --output work/compare-rates.yaml
 	$(SNAKEMAKE) --configfile configs/compare.yaml work/compare-rates.yaml

@@ -1,7 +1,7 @@
 """The learning rates of `make compare`: the same few for each method, chosen on development questions.
 
-Without `--results` it writes an overlay that tries each rate once for each method of the first round, with
-half of the steps and tokens and a seed of its own. With the results of that run it writes an overlay with the
+Without `--results` it writes an overlay that tries each rate once for each method of the first round, at full
+length and with a seed of its own. With the results of that run it writes an overlay with the
 rate of each method that answered most development questions; of equals the smaller. Later rounds take the
 rate of their first.
 """
@@ -41,11 +41,9 @@ def trials(config: dict[str, Any], grid: list[float], dev: str) -> dict[str, Any
     models["instruct"] = {"benchmarks": ["dev"]}
     for method, (first, *_) in methods(config).items():
         node = config["models"][first]
-        half = {key: (config["rl"] | node)[key] for key in ("steps", "token_budget")}
-        half = {key: value and value // 2 for key, value in half.items()}
         for rate in grid:
             own = {"learning_rate": rate, "seed": SEED, "benchmarks": ["dev"]}
-            models[f"{method}-at-{rate:g}"] = node | half | own
+            models[f"{method}-at-{rate:g}"] = node | own
     nodes = {"miniweb": None, "dev": {"source": dev, "samples": 0}}
     return {"run": f"{config['run']}-rates", "benchmarks": nodes, "models": models}
 
