@@ -49,6 +49,10 @@ ROWS: dict[str, tuple[dict[str, Any], str, str]] = {  # a row in the data set's 
         {"id": 1, "question": "Find all.", "final_answer": ["$2$", "$3$"], "subfield": "Algebra"},
         "Find all.", "$2$, $3$",
     ),
+    "mmlu": (
+        {"question": "Which is odd?", "subject": "virology", "choices": ["0", "3", "4", "8"], "answer": 1},
+        "Which is odd?", "B",
+    ),
     "bbh": ({"input": "not True is", "target": "False"}, "not True is", "False"),
     "humaneval": (HUMANEVAL, HUMANEVAL["prompt"], "-"),
     "mbpp": (
@@ -219,6 +223,8 @@ def test_columns_of_the_papers_tables_are_measured_by_their_own_kind() -> None:
     assert found == [("gsm8k", "pal"), ("math", "pal"), ("minif2f_valid", "proof"), ("minif2f_test", "proof")]
     found = [task_of(tables["table-4"], name) for name in tables["table-4"]["columns"]]
     assert found == [("mmlu", "cot"), ("bbh", "cot"), ("humaneval", "code"), ("mbpp", "code")]
+    found = [task_of(tables["table-9"], name) for name in tables["table-9"]["columns"]]
+    assert found == [("minif2f_valid", "proof"), ("minif2f_test", "proof")]
 
 
 def test_a_checker_of_recorded_verdicts_decides_and_its_failures_are_named(tmp_path: Path) -> None:
@@ -325,3 +331,22 @@ def test_every_statement_of_minif2f_gets_the_papers_prompt(split: str, file: str
         )
         assert text.endswith(f"\n\n\n\nInformal:\n{informal}\n\nFormal:\n{row['formal_statement'].strip()}")
         assert item.header == row["header"] and item.formal == row["formal_statement"]
+
+
+@pytest.mark.skipif(not BENCH.is_dir(), reason="needs the shared benchmarks")
+def test_recorded_verdicts_on_minif2f_reach_the_statements_that_they_are_about(tmp_path: Path) -> None:
+    source = str(BENCH / "minif2f_isabelle_test.jsonl.gz")
+    node = BenchmarkNode(**benchmark_file("minif2f_test") | {"source": source, "limit": 20})
+    items = load("minif2f", node, [source])
+    record = {item.formal: bool(number % 3) for number, item in enumerate(items)}
+    (tmp_path / "record.json").write_text(json.dumps(record))
+    checker = tmp_path / "recorded.py"
+    checker.write_text(
+        "import json, sys\n"
+        f"record = json.load(open({str(tmp_path / 'record.json')!r}))\n"
+        "for row in map(json.loads, sys.stdin):\n"
+        "    print(json.dumps({'id': row['id'], 'proved': record[row['statement']], 'reason': 'recorded'}))\n"
+    )
+    found = proof_verdicts(items, [[PROVED, ""]] * len(items), f"{sys.executable} {checker}")
+    rights = [[verdict.right for verdict in row] for row in found]
+    assert rights == [[record[item.formal], False] for item in items]

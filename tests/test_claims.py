@@ -168,6 +168,18 @@ def test_models_that_differ_in_more_than_their_seed_are_not_one_family() -> None
     assert (pair.better, pair.worse, pair.matched) == (["again-0", "again-1"], ["ps-0", "ps-1"], True)
 
 
+def test_grpo_by_the_rule_alone_is_told_from_grpo_by_a_model() -> None:
+    rewards = {
+        "rule": {"accuracy": 1},
+        "both": {"accuracy": 1, "model": 0.5},
+        "learnt": {"accuracy": 0, "model": 1},
+    }
+    run = Run("x", {})
+    run.__dict__["models"] = {name: model(name, rewards=parts) for name, parts in rewards.items()}
+    assert families({"stage": "rl", "judge": "rule"}, run) == [["rule"]]
+    assert families({"stage": "rl", "judge": "model"}, run) == [["both"], ["learnt"]]
+
+
 def test_models_that_solve_nothing_contradict_no_claim() -> None:
     run = Run("x", {})
     run.__dict__["models"] = {name: model(name, "sft", None, data=name) for name in ("a", "b")}

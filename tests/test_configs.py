@@ -78,6 +78,7 @@ def test_the_papers_hyperparameters_are_those_of_the_paper() -> None:
     shares = [source.share for source in config.mixtures["base"].sources.values()]
     assert shares == [0.56, 0.04, 0.1, 0.2, 0.1]
     assert (instruct.steps, instruct.batch, instruct.learning_rate) == (500, 256, 5e-5)  # 3.2
+    assert instruct.loss_mean == "example"  # Eq. 6
     assert (reward.learning_rate, config.model_sections["reward-2"].replay) == (2e-5, 0.1)  # 4.2, 4.1.4
     assert config.models["reward"].parent == "base" and config.models["reward-2"].parent == "reward"
     assert (rl.learning_rate, rl.kl_coefficient, rl.group_size) == (1e-6, 0.04, 64)  # 4.2
@@ -115,6 +116,21 @@ def test_the_ablations_are_those_of_the_paper() -> None:
     methods = [config.model_sections[name] for name in ("rft", "online-rft", "grpo-os", "grpo-ps")]  # 5.2.1
     assert [section.method for section in methods] == ["rft", "online_rft", "grpo", "grpo"]
     assert methods[-1].supervision == "process" and {section.steps for section in methods} == {8800}
+    for section in methods:  # figure 5: GSM8K and MATH, each a panel
+        assert [Path(file).name for file in section.evaluation] == ["gsm8k_test.jsonl.gz", "math500.jsonl.gz"]
+        assert section.evaluate_every == 200
+    asked = {"gsm8k", "math", "sat", "ocw", "mmlu_stem", "cmath", "gaokao_mathcloze", "gaokao_mathqa"}  # 8.3
+    for benchmarks in (config.benchmarks, Config(merged(*ITERATIVE)).benchmarks):
+        assert all("/official/" in benchmarks[name].prompt for name in asked)
+
+
+@pytest.mark.parametrize("name", ["demo", "compare"])
+def test_training_is_not_watched_on_questions_that_are_scored(name: str) -> None:
+    config = Config(merged(f"configs/{name}.yaml"))
+    sources = [node.source for node in config.benchmarks.values()]
+    scored = {file for files in sources for file in ([files] if isinstance(files, str) else files)}
+    watched = {node.evaluation for node in config.model_sections.values() if isinstance(node, RlSection)}
+    assert watched and scored and not scored & watched
 
 
 def test_missing_files_are_listed_and_only_inside_the_data_folder() -> None:

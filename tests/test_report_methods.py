@@ -90,6 +90,17 @@ def test_figures_show_methods_and_rounds_apart(run: Run) -> None:
     assert [name for name in named["rounds"] if name] == ["GRPO+PS", "GRPO+PS, round 2"]
 
 
+def test_each_file_that_training_was_evaluated_on_has_a_figure(run: Run) -> None:
+    for seed in run.of("rl"):
+        rows = [json.loads(line) for line in (seed.data / "evaluation.jsonl").read_text().splitlines()]
+        rows = [row | {"accuracy_of": {"gsm8k": row["accuracy"] + 0.1, "math": 0.25}} for row in rows]
+        (seed.data / "evaluation.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    drawn = comparison(run, Results(run))
+    assert {"methods", "methods-gsm8k", "methods-math"} <= set(drawn)
+    assert [y for _, y, _ in learning_curve(groups(run)["RFT"], run, "gsm8k")] == pytest.approx([0.6, 0.75])
+    assert [y for _, y, _ in learning_curve(groups(run)["RFT"], run, "math")] == [0.25, 0.25]
+
+
 def test_one_method_alone_is_no_comparison(tmp_path: Path) -> None:
     alone = Run("x", {"rl/grpo": node(tmp_path, "grpo", [0.5, 0.6])})
     assert comparison(alone, Results(alone)) == {}

@@ -82,7 +82,7 @@ def start(
     frozen: str = "whole",
     tensor_parallel: int = 1,
     changes: dict[str, Any] | None = None,
-    **more_inputs: Path,
+    **more_inputs: Path | list[Path],
 ) -> Popen | Program:
     """Start the program in `folder`."""
     prompts = folder / "prompts.jsonl"
@@ -100,7 +100,9 @@ def start(
     arguments["--launch"] = json.dumps(launch | {"tensor_parallel": tensor_parallel})
     inputs = {"parent": policy, "prompts": prompts, "evaluation": prompts} | more_inputs
     flat = [part for pair in arguments.items() for part in pair]
-    flat += [part for name, path in inputs.items() for part in ("--input", f"{name}={path}")]
+    for name, paths in inputs.items():
+        for path in paths if isinstance(paths, list) else [paths]:
+            flat += ["--input", f"{name}={path}"]
     if ranks == 1:
         return Program("pipeline.rl", flat, ENVIRONMENT)
     command = launched(["pipeline.rl", *flat], ranks, {})
@@ -298,9 +300,12 @@ def reward_model(policy: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
     return folder
 
 
-def test_process_supervision_with_replaced_groups_and_votes_in_training(
+def test_process_supervision_with_replaced_groups_and_votes_in_training_on_two_files(
     policy: Path, reward_model: Path, tmp_path: Path
 ) -> None:
+    asked = [tmp_path / "few.jsonl", tmp_path / "many.test.jsonl"]
+    for path, numbers in zip(asked, (range(30, 32), range(40, 50)), strict=True):
+        path.write_text("".join(json.dumps(question(number)) + "\n" for number in numbers))
     changes = {
         "supervision": "process",
         "rewards": {"accuracy": 1.0, "model": 0.5},
@@ -310,14 +315,21 @@ def test_process_supervision_with_replaced_groups_and_votes_in_training(
         "iteration": 2,
         "evaluation_samples": 4,
     }
-    finished(start(policy, tmp_path, changes=changes, reward_model=reward_model))
+    finished(start(policy, tmp_path, changes=changes, reward_model=reward_model, evaluation=asked))
     log, votes = (lines(tmp_path / f"data/{name}.jsonl") for name in ("metrics", "evaluation"))
     assert sum(row["sampled_tokens"] for row in log[:-1]) < 500 <= sum(row["sampled_tokens"] for row in log)
     assert all(0 < row["reward_model"] < 1 and row["logprob_gap_max"] <= 5e-5 for row in log)
     for row in votes:
         assert set(row["maj@k"]) == set(row["pass@k"]) == {"1", "2", "4"}
         assert row["maj@k"]["1"] == pytest.approx(row["pass@k"]["1"])
-    for group in read_groups(tmp_path / "data/rollouts/step-00001.jsonl.zst"):
+        of = row["accuracy_of"]  # evaluation_questions are 8: 2 of the first file and 6 of the second
+        assert set(of) == {"few", "many"} and 2 * of["few"] + 6 * of["many"] == pytest.approx(
+            8 * row["accuracy"]
+        )
+    first = list(read_groups(tmp_path / "data/rollouts/step-00001.jsonl.zst"))
+    counts = [len(output.step_rewards) for group in first for output in group.outputs]
+    assert log[0]["solution_steps"] == pytest.approx(sum(counts) / len(counts))
+    for group in first:
         for output in group.outputs:
             assert output.step_ends[-1] == len(output.tokens) - 1
             expected = 0.5 * output.rewards["model"] + output.rewards["accuracy"]

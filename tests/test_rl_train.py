@@ -225,7 +225,7 @@ def test_process_supervision_trains_each_token_by_its_own_and_later_steps() -> N
 @pytest.mark.parametrize("supervision", ["outcome", "process"])
 def test_outputs_that_were_cut_can_be_left_out_and_still_count_in_the_mean(supervision: str) -> None:
     from pipeline.rl.methods import grpo
-    from pipeline.rl.train import without_cut
+    from pipeline.rl.train import make_micro_batches, without_cut
 
     rollouts = [
         Rollout(0, [5, 6], [-1.0] * 2, reason, "", reward, {}, "right", None, "", [1], [reward])
@@ -237,6 +237,51 @@ def test_outputs_that_were_cut_can_be_left_out_and_still_count_in_the_mean(super
     all_three = grpo.METHOD.outputs([group], chosen)
     assert [first.advantages, second.advantages] == [output.advantages for output in all_three[:2]]
     assert len(all_three) == 3 and all_three[2].advantages[0] > 0  # a cut right answer is a full positive
+    trained = [
+        sum(float(batch.packed.weights_N.sum()) for batch in make_micro_batches([group], given, 4))
+        for given in (chosen, section(supervision=supervision, mask_truncated=True))
+    ]
+    assert trained == pytest.approx([1, 2 / 3])  # of the loss's mean over three outputs
+
+
+def test_the_floor_under_the_deviation_is_the_configurations() -> None:
+    from pipeline.rl.methods import grpo
+
+    rollouts = [
+        Rollout(0, [5], [-1.0], "stop", "", reward, {}, "right", None, "", [0], [reward])
+        for reward in (0.5, 0.5 + 1e-5, 0.5, 0.5)
+    ]
+    for supervision in ("outcome", "process"):
+        largest = [
+            max(abs(output.advantages[0]) for output in grpo.METHOD.outputs([group], chosen))
+            for group in [Group(1, 0, "q", "", "", [1], rollouts)]
+            for chosen in (section(supervision=supervision, advantage_floor=floor) for floor in (0, 1e-4))
+        ]
+        assert largest[0] > 1.7 and largest[1] < 0.1
+
+
+@pytest.mark.parametrize(("method", "beta"), [("grpo", 0.0), ("grpo", 0.04), ("ppo", 0.04)])
+def test_the_arithmetic_of_a_step_by_hand(folder: Path, method: str, beta: float) -> None:
+    """Two FLOP for each weight and token forward, six where it is trained; embeddings are looked up."""
+    from pipeline.common.model import causal_model
+    from pipeline.rl.costs import step_flop
+
+    learner = learner_of(folder, section(method=method, kl_coefficient=beta))
+    batch, model = groups(folder, MIXED), causal_model(learner.engine)
+    head = model.config.vocab_size * model.config.hidden_size
+    body = sum(
+        p.numel()
+        for name, p in model.named_parameters()
+        if p.dim() == 2 and "embed" not in name and "head" not in name
+    )
+    prompts, sampled, trained = 4 * 7 + 4 * 8, 2 * (6 + 3 + 9 + 1), 100
+    expected = 2 * (body + head) * (7 + 8 + sampled)  # a prompt is read once for its four outputs
+    expected += 2 * body * (prompts + sampled)  # the reward model reads each output after its prompt
+    expected += 2 * 6 * (body + head) * trained
+    expected += 2 * (body + head) * trained * (learner.reference is not None)
+    expected += 2 * body * trained * (1 + 3 * 2) * (method == "ppo")
+    assert (learner.reference is None) == (beta == 0) and (learner.critic is None) == (method != "ppo")
+    assert step_flop(learner, batch, trained, updates=2, scored=True) == expected
 
 
 REINFORCE = '''"""REINFORCE: the advantage is the reward over a fixed baseline."""

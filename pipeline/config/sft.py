@@ -39,8 +39,8 @@ class SftSection(Section):
         "an example with an unknown role, wrong turns or no answer: leave out and count it, or stop the run",
     )
     loss_mean: Literal["token", "example"] = key(
-        "token",
-        "mean over all of a batch's tokens; example: over an example's tokens, then over the examples",
+        "example",
+        "mean over an example's tokens, then over the examples; token: over all of a batch's tokens",
         paper="example (Eq. 6)",
     )
     learning_rate: float = key(5e-5, "constant after the warm-up", paper="5e-5 (3.2)", gt=0)

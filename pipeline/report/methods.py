@@ -69,13 +69,22 @@ def _start(result: Finished, run: Run) -> int:
     return _start(before, run) + _tokens(before)[-1] if before else 0
 
 
-def learning_curve(seeds: Sequence[Finished], run: Run) -> list[Bounded]:
-    """Held-out accuracy over sampled tokens, for the evaluations that all seeds have."""
+def files_asked(run: Run) -> list[str]:
+    """The files of held-out questions, if training was evaluated on several."""
+    rows = (row for result in run.of("rl") for row in read_lines(result.data / "evaluation.jsonl"))
+    return sorted({file for row in rows for file in row.get("accuracy_of", {})})
+
+
+def learning_curve(seeds: Sequence[Finished], run: Run, file: str | None = None) -> list[Bounded]:
+    """Held-out accuracy over sampled tokens, of all questions or those of a file, where all seeds have it."""
     curves = []
     for seed in seeds:
         tokens, start = _tokens(seed), _start(seed, run)
         rows = read_lines(seed.data / "evaluation.jsonl")
-        curves.append([(start + tokens[row["step"]], row["accuracy"]) for row in rows])
+        found = [
+            (row["step"], row.get("accuracy_of", {}).get(file) if file else row["accuracy"]) for row in rows
+        ]
+        curves.append([(start + tokens[step], value) for step, value in found if value is not None])
     points = []
     for reached in zip(*curves, strict=False):
         mean, interval = mean_over_seeds([accuracy for _, accuracy in reached])

@@ -52,10 +52,14 @@ from pipeline.rl.watch import few, nothing_to_learn, summarise
 def load_questions(stage: Stage[RlSection], name: str, tokenizer: Any, room: int) -> list[Question]:
     """The questions of input `name` whose prompts have at most `room` tokens."""
     sources, suffix = stage.inputs.get(name, []), stage.config.suffix
-    items = load(f"rl.{name}", BenchmarkNode(source=sources), sources)
-    model = stage.source("parent", "init")
+    node, model = BenchmarkNode(source=sources), stage.source("parent", "init")
+    items = load(f"rl.{name}", node, sources)
+    files = [
+        Path(source).name.partition(".")[0] for source in sources for _ in load(f"rl.{name}", node, [source])
+    ]
     questions = [
-        Question(item, chat_prompt(tokenizer, item, suffix.get(item.lang, ""), model)) for item in items
+        Question(item, chat_prompt(tokenizer, item, suffix.get(item.lang, ""), model), file)
+        for item, file in zip(items, files, strict=True)
     ]
     return [question for question in questions if len(question.prompt) <= room]
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
+from statistics import fmean
 from typing import Any
 
 import torch.distributed as dist
@@ -17,7 +18,8 @@ from pipeline.rl.rollout import Question, sample_seed
 def evaluate(
     generator: Any, tokenizer: Any, questions: Sequence[Question], section: RlSection, shared: int = 1
 ) -> dict[str, Any]:
-    """Scores of the sampler's current weights: accuracy with its interval, mean length, maj@k, pass@k.
+    """Scores of the sampler's current weights: accuracy with its interval, of several files that of each, too
+    (`accuracy_of`), mean length, maj@k, pass@k.
 
     Samplers share the questions; the `shared` ranks of a sampler ask the same ones. All ranks must call it,
     and all get the result. A question has the same seeds in every evaluation, so two evaluations differ only
@@ -28,7 +30,13 @@ def evaluate(
     ask = partial(_asked, generator, tokenizer, questions, section, shared)
     rows = ask(n=1, temperature=0.0)
     lengths = [length for row in rows for _, length in row]
-    found = accuracy([float(row[0][0].right) for row in rows]) | {"length": sum(lengths) / len(lengths)}
+    rights = [float(row[0][0].right) for row in rows]
+    found = accuracy(rights) | {"length": sum(lengths) / len(lengths)}
+    by_file: dict[str, list[float]] = {}
+    for question, right in zip(questions, rights, strict=True):
+        by_file.setdefault(question.file, []).append(right)
+    if len(by_file) > 1:
+        found["accuracy_of"] = {file: fmean(values) for file, values in by_file.items()}
     if section.evaluation_samples:
         number, temperature = section.evaluation_samples, section.evaluation_temperature
         drawn = ask(n=number, temperature=temperature)

@@ -22,10 +22,11 @@ from pipeline.evaluate.benchmarks import Item
 
 @dataclass(frozen=True)
 class Question:
-    """A question with its prompt's tokens."""
+    """A question with its prompt's tokens, and the file that it is from."""
 
     item: Item
     prompt: list[int]
+    file: str = ""
 
 
 @dataclass(frozen=True)

@@ -126,11 +126,13 @@ def summarise(groups: Sequence[Group], parts: Sequence[str]) -> dict[str, Any]:
 
     `reward_<part>`: each of the reward's `parts` before weighting. `entropy` (nats per token): estimated as
     the samples' mean negative log-probability. `undecided`: the grader gave no verdict. `empty`: no text.
-    `zero_variance_share`: groups whose rewards are all equal.
+    `zero_variance_share`: groups whose rewards are all equal. `solution_steps`, under process supervision:
+    scored steps of an output.
     """
     outputs = [output for group in groups for output in group.outputs]
     facts = [sum(column) for column in zip(*map(_facts, outputs), strict=True)]
     count, tokens, reward, right, undecided, truncated, empty, surprise = facts
+    steps = sum(len(output.step_rewards) for output in outputs)
     return {
         "reward": reward / count,
         **{
@@ -141,6 +143,7 @@ def summarise(groups: Sequence[Group], parts: Sequence[str]) -> dict[str, Any]:
         "undecided": undecided / count,
         "empty": empty / count,
         "length": tokens / count,
+        **({"solution_steps": steps / count} if steps else {}),
         "truncated": truncated / count,
         "entropy": surprise / max(tokens, 1),
         "zero_variance_share": sum(group.flat for group in groups) / len(groups),

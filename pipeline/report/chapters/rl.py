@@ -19,6 +19,10 @@ PANELS = {
     "kl": ("KL to the reference", "nats per token, k3 estimator"),
     "entropy": ("Entropy", "nats per token of the sampling policy"),
     "length": ("Output length", "tokens, mean"),
+    "solution_steps": (
+        "Steps of an output",
+        "process supervision: an early token earns the rewards of all later steps",
+    ),
     "truncated": ("Truncated", "share of outputs cut at the token limit"),
     "zero_variance_share": ("Groups without signal", "share of groups whose rewards are all equal"),
     "logprob_gap_max": (
@@ -75,14 +79,17 @@ def _voting(
 
 def comparison(run: Run, results: Results) -> dict[str, Figure]:
     """The paper's figures 5, 6 and 7 of this run: `methods` and `rounds` over sampled tokens, so that methods
-    are compared at equal cost, then `methods-maj@k` and `methods-pass@k` on the first sampled task.
+    are compared at equal cost, `methods-<file>` where several files were asked, then `methods-maj@k` and
+    `methods-pass@k` on the first sampled task.
     """
     found = methods.groups(run)
     curves = {name: points for name, seeds in found.items() if (points := methods.learning_curve(seeds, run))}
     drawn = {}
-    first = {name: points for name, points in curves.items() if ", round" not in name}
-    if len(first) > 1:
-        drawn["methods"] = figure(_curves(first), "sampled tokens", "", yaxis=PERCENT)
+    first = [name for name in curves if ", round" not in name]
+    for file in (None, *methods.files_asked(run)) if len(first) > 1 else ():
+        named = {name: methods.learning_curve(found[name], run, file) for name in first}
+        key = f"methods-{file}" if file else "methods"
+        drawn[key] = figure(_curves(named), "sampled tokens", "", yaxis=PERCENT)
     later = {name.partition(", round")[0] for name in curves if ", round" in name}
     if later:
         rounds = {name: points for name, points in curves.items() if name.partition(", round")[0] in later}
@@ -116,5 +123,6 @@ def chapter(material: Material) -> dict[str, Any]:
         "columns": GAIN_COLUMNS,
         "methods": [_row(row) for row in methods.table(run, results)],
         "costs": methods.costs(run),
+        "files": methods.files_asked(run),
         "figures": _watched(run) | comparison(run, results),
     }
