@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
+Calls = Sequence[tuple[Any, str]]  # functions: what they belong to, and the name
+RENAMES: Calls = ((os, "replace"), (os, "rename"))
 
 
 def bytes_of(folder: Path) -> dict[str, bytes]:
@@ -54,21 +56,22 @@ def survives_kills(command: Sequence[str], output: Path, work: Path, moments: Se
     assert bytes_of(output) == whole
 
 
-def kill_at_rename(run: Callable[[], object], number: int) -> bool:
-    """Run in a fork that is killed in place of its rename of that number; returns whether there was one."""
+def kill_at_call(run: Callable[[], object], number: int, calls: Calls) -> bool:
+    """Run in a fork that is killed in place of its call of that number; returns whether there was one."""
     fork = os.fork()
     if not fork:
         before = count()
 
-        def killed(rename: Callable[..., None]) -> Callable[..., None]:
-            def renamed(*arguments: Any, **more: Any) -> None:
+        def killed(call: Callable[..., Any]) -> Callable[..., Any]:
+            def called(*arguments: Any, **more: Any) -> Any:
                 if next(before) == number:
                     os.kill(os.getpid(), signal.SIGKILL)
-                rename(*arguments, **more)
+                return call(*arguments, **more)
 
-            return renamed
+            return called
 
-        os.replace, os.rename = killed(os.replace), killed(os.rename)
+        for owner, name in calls:
+            setattr(owner, name, killed(getattr(owner, name)))
         try:
             run()
             os._exit(0)
@@ -79,12 +82,13 @@ def kill_at_rename(run: Callable[[], object], number: int) -> bool:
     return code != 0
 
 
-def survives_loss_and_kills(run: Callable[[], object], output: Path) -> None:
-    """Assert that `output`, lost and made again by runs that are killed before a table gets its name, when a
-    part of the files has one, and before the folder gets its name, ends with the bytes that it had.
+def survives_loss_and_kills(run: Callable[[], object], output: Path, calls: Calls = RENAMES) -> None:
+    """Assert that `output`, lost and made again by runs that are killed before some of `calls`, ends with the
+    bytes that it had. Of renames: before a table gets its name, when a part of the files has one, and before
+    the folder gets its name.
     """
     whole = bytes_of(output)
     shutil.rmtree(output)
     for number in (1, 3, 5):  # the first one is of notes in the work folder
-        assert kill_at_rename(run, number) and not output.exists()
-    assert not kill_at_rename(run, 99) and bytes_of(output) == whole
+        assert kill_at_call(run, number, calls) and not output.exists()
+    assert not kill_at_call(run, 99, calls) and bytes_of(output) == whole

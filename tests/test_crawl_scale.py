@@ -7,23 +7,28 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from datatrove.data import Document
 from datatrove.pipeline.dedup.minhash import MinhashDedupBuckets, MinhashDedupCluster
-from killing import bytes_of
+from killing import bytes_of, survives_loss_and_kills
 
 from pipeline.common.overlays import DEFAULTS, read_config
 from pipeline.common.shards import DocumentWriter, read_table
-from pipeline.common.stage import run_stage
+from pipeline.common.stage import Counts, Stage, run_stage
 from pipeline.config.crawl import CrawlSection
 from pipeline.config.root import Config, ConfigError
-from pipeline.crawl import buckets, dedup
+from pipeline.crawl import buckets, dedup, exact, same, shards, sign
 from pipeline.crawl.buckets import similar_pairs
+from pipeline.crawl.exact import Bits
+from pipeline.crawl.pairs import PairSorter
 from pipeline.crawl.signatures import minhash_config
 from pipeline.crawl.signed import read_signatures, record_file
 from workflow.bundles import bundled
@@ -44,11 +49,12 @@ IN_MEMORY = {  # at once
 }
 
 
-def write_shard(folder: Path, name: str, texts: list[str]) -> Path:
-    """A shard as extraction writes it; URLs are the WARC file's name and the page's place."""
+def write_shard(folder: Path, name: str, texts: list[str], urls: list[str] | None = None) -> Path:
+    """A shard as extraction writes it; URLs are the WARC file's name and the page's place if not given."""
     with DocumentWriter(folder / name / "pages.jsonl.zst") as writer:
         for place, text in enumerate(texts):
-            metadata = {"url": f"http://{name}.org/{place}", "warc_file": f"{name}.warc.gz", "offset": place}
+            url = urls[place] if urls else f"http://{name}.org/{place}"
+            metadata = {"url": url, "warc_file": f"{name}.warc.gz", "offset": place}
             writer.write(Document(text, f"{name}:{place}", metadata=metadata))
     return folder / name
 
@@ -197,6 +203,58 @@ def test_what_is_in_memory_at_once_changes_nothing(
     assert deduplicate(tmp_path / "parts", pages, min_similarity=0.5, cluster_jobs=3) == found
     for name in ("pool/0000.jsonl.zst", "duplicates.parquet"):
         assert (tmp_path / "parts" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def crawl_job(program: Callable[[Stage[CrawlSection]], Counts], output: Path, **given: Any) -> partial[None]:
+    """A program of the crawl, to be run; `given`: lists of its inputs, and `config`."""
+    words = ["--config", json.dumps(given.pop("config", {}))]
+    words += [f"--input={key}={path}" for key, paths in given.items() for path in paths]
+    return partial(
+        run_stage,
+        "crawl",
+        CrawlSection,
+        program,
+        [*words, "--instance", output.name, "--output", str(output)],
+    )
+
+
+@pytest.mark.parametrize("sizes, jobs", [((70, 0, 130), 3), ((3,), 5), ((0,), 2)])
+def test_exact_rules_in_several_jobs_give_the_bytes_of_one_though_jobs_are_lost_and_killed(
+    sizes: tuple[int, ...], jobs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three of four pages have the URL or the text of another one; a job reads some 10 pages at once."""
+    monkeypatch.setattr("pipeline.crawl.exact.RECORDS", 10)
+    monkeypatch.setattr("pipeline.crawl.pairs.SPAN", 30)
+    draw, signed = random.Random(1), []
+    for rank, pages in enumerate(sizes):
+        texts, urls = ([draw.choice("abcdefgh") * draw.randint(1, 20) for _ in range(pages)] for _ in "tu")
+        shard = write_shard(tmp_path, f"s{rank}", texts, [f"http://a.org/{url}" for url in urls])
+        signed.append(tmp_path / f"sign-{rank}")
+        crawl_job(sign.run, signed[-1], extract=[shard], config={"buckets": 1})()
+    crawl_job(exact.run, tmp_path / "one", sign=signed)()
+    crawl_job(shards.run, tmp_path / "shards", sign=signed)()
+    given: dict[str, Any] = {"config": {"bucket_jobs": jobs}, "shards": [tmp_path / "shards"]}
+    made = {}
+    for program in ("urls", "texts"):
+        folders = [tmp_path / f"{program}-{job:04d}" for job in range(jobs)]
+        made |= {folder: crawl_job(same.run, folder, **given) for folder in folders}
+        for folder in folders:
+            made[folder]()
+        given[program] = folders
+    whole = made[tmp_path / "several"] = crawl_job(exact.run, tmp_path / "several", **given)
+    whole()
+    found, alone = (bytes_of(tmp_path / name) for name in ("several", "one"))
+    counts, expected = (json.loads(one.pop("manifest.json"))["counts"] for one in (found, alone))
+    assert found == alone and counts == expected
+    if sum(sizes) > 100:
+        assert min(counts["same_url"], counts["same_text"]) > 20
+        for name in ("urls-0001", "texts-0002", "several"):
+            calls = [(Bits, "set")] if name == "several" else [(PairSorter, "add")]
+            survives_loss_and_kills(made[tmp_path / name], tmp_path / name, calls)
+    given["texts"] = given["texts"][1:]
+    with pytest.raises(SystemExit, match="2"):
+        crawl_job(exact.run, tmp_path / "incomplete", **given)()
+    assert not (tmp_path / "incomplete").exists()
 
 
 def test_planning_takes_linear_time_and_few_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

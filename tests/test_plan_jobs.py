@@ -32,7 +32,13 @@ def test_crawl_and_corpus_are_the_hand_worked_ones() -> None:
     assert jobs["crawl_cluster"].main_memory == pytest.approx(4.9e9, rel=0.02)
     profile = Profile(ROOT / "workflow/profiles/slurm")
     crawled = {rule: job.notes(profile) for rule, job in jobs.items() if rule.startswith("crawl_")}
-    assert len(crawled) == 8 and not any(crawled.values()), crawled
+    assert len(crawled) == 11 and not any(crawled.values()), crawled
+    urls, texts, exact = (jobs[f"crawl_{name}"] for name in ("urls", "texts", "exact"))
+    assert (urls.number, texts.number, exact.number, jobs["crawl_shards"].number) == (50, 50, 1, 1)
+    assert hours["crawl_urls"] == pytest.approx(2.97e9 / 1_080_000 / 3600), "pages a second of one core"
+    assert hours["crawl_texts"] == pytest.approx(2.97e9 * (1 / 1_160_000 + 50 / 198e6) / 3600)
+    assert max(job.hours for job in (urls, texts, exact)) < 0.02, "about a minute"
+    assert {job.main_memory for job in (urls, texts, exact)} == {1e9 + 2.97e9 / 8}
     shared = {name: jobs[f"corpus_{name}"] for name in ("rank", "order", "keep", "hosts")}
     alone = {name: jobs[f"corpus_{name}"] for name in ("cut", "select")}
     assert {job.number for job in shared.values()} == {400} and {job.number for job in alone.values()} == {4}
@@ -82,7 +88,12 @@ def test_math_first_hashes_a_23rd_of_the_pages_of_each_dump_and_then_what_is_lef
     jobs = data_jobs(config, assumed, "math_first")
     signed = [job for job in jobs if job.rule == "crawl_sign"]
     assert [job.number for job in signed] == [1000, 1000]
+    listing = [job for job in jobs if job.rule.startswith("crawl_shards")]
+    assert [(job.rule, job.number) for job in listing] == [("crawl_shards_of", 2), ("crawl_shards", 1)]
     assert signed[1].number * signed[1].hours == pytest.approx(0.55 * 1000 * signed[0].hours)
+    config.sections["crawl"] = config.sections["crawl"].model_copy(update={"bucket_jobs": 1})
+    alone = {job.rule: job.number * job.hours for job in data_jobs(config, assumed)}
+    assert "crawl_urls" not in alone and alone["crawl_exact"] == pytest.approx(2.97e9 / 352_000 / 3600)
     said = orders(config, assumed).splitlines()
     assert said[0].startswith("crawl.order paper: core-hours of extraction 5,5") and len(said) == 2
 

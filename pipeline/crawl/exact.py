@@ -2,12 +2,15 @@
 
 Same normalised URL, then, among the pages left, same text. Hashes of 128 bits are compared, in ranges of
 their values, so memory holds a part of them: all shards' records of a range are put together and sorted.
+With several `crawl.bucket_jobs` the jobs of `same` do this, and what they found is put together here: pages
+of a range at a time, to the same bytes.
 
 Writes `pairs` (removed page, the page that stays, kind; sorted by page), `removed.bits` (one bit a page), and
 `shards.json`, the signed shards that all later steps mean.
 """
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +19,8 @@ from numpy.typing import NDArray
 from pipeline.common.progress import Progress
 from pipeline.common.stage import Counts, InputError, Stage, run_stage
 from pipeline.config.crawl import CrawlSection
-from pipeline.crawl.pairs import SAME_TEXT, SAME_URL, PairSorter, pairs_of
+from pipeline.crawl.pairs import SAME_TEXT, SAME_URL, Pairs, PairSorter, merged, pairs_of
+from pipeline.crawl.shards import given_shards
 from pipeline.crawl.signed import HASH_END, HASH_WORDS, TEXT, URL, SignedShards
 
 RECORDS = 1 << 23  # of all shards in a range of hashes
@@ -53,47 +57,59 @@ class Bits:
         return ((self.bits[pages >> 3] >> (pages & 7).astype(np.uint8)) & 1).astype(bool)
 
 
-def check_files(shards: SignedShards) -> None:
-    """Raise InputError if two shards hold pages of the same WARC file."""
-    seen: set[str] = set()
-    for folder in shards.folders:
-        files = set((folder / "files.txt").read_text().splitlines())
-        if files & seen:
-            raise InputError(
-                f"{folder}: pages of {min(files & seen)} are in another shard, too; give each file once"
-            )
-        seen |= files
-
-
-def _find(shards: SignedShards, name: str, removed: Bits, found: PairSorter) -> int:
-    """Apply one rule: add its pairs to `found`, mark their pages as removed; returns their number."""
-    ranges, number = -(-shards.pages // RECORDS), 0
-    bounds = np.linspace(0, HASH_END, ranges + 1).astype(np.int64)
+def repeats(
+    shards: SignedShards, name: str, span: tuple[int, int] = (0, HASH_END), removed: Bits | None = None
+) -> Iterator[Pairs]:
+    """Apply a rule to the pages that are not `removed` and whose first hash word is in `span`: yields its
+    pairs, of one range of hashes after another.
+    """
+    ranges = -(-shards.pages * (span[1] - span[0]) // (HASH_END * RECORDS))
+    bounds = np.linspace(*span, ranges + 1).astype(np.int64)
     for low, high in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
         parts = [shards.records(rank, name, HASH_WORDS, low, high) for rank in range(len(shards))]
         hashes, pages = (np.concatenate(some) for some in zip(*parts, strict=True))
-        left = ~removed.of(pages)
-        pages, first = first_of_equal(hashes[left], pages[left])
-        found.add(pairs_of(pages, first, RULES[name]))
-        number += len(pages)
-        removed.set(pages)
-    return number
+        if removed is not None:
+            left = ~removed.of(pages)
+            hashes, pages = hashes[left], pages[left]
+        yield pairs_of(*first_of_equal(hashes, pages), RULES[name])
+
+
+def _find(stage: Stage[CrawlSection], removed: Bits, shards: SignedShards) -> Counts:
+    """Apply both rules; returns the number of pages that each removes."""
+    found, counts = PairSorter(stage.work / "pairs"), dict.fromkeys((f"same_{name}" for name in RULES), 0)
+    with Progress(f"crawl {stage.instance}", len(RULES), unit="rule") as bar:
+        for name in RULES:
+            for pairs in repeats(shards, name, removed=removed):
+                found.add(pairs)
+                removed.set(pairs["page"].astype(np.int64))
+                counts[f"same_{name}"] += len(pairs)
+            bar.update(1)
+    found.write(stage.partial / "pairs")
+    return {"pages": shards.pages, **counts}
+
+
+def _put_together(stage: Stage[CrawlSection], removed: Bits, shards: SignedShards) -> Counts:
+    """Write what the jobs of `same` found; returns the number of pages that each rule removes."""
+    jobs, found = stage.config.exact_jobs, np.zeros(len(RULES), np.int64)
+    for program in ("urls", "texts"):
+        if (given := len(stage.inputs.get(program, []))) != jobs:
+            raise InputError(f"--input {program}: {given} folders, expected those of all {jobs} jobs")
+    files = [Path(folder) / "pairs" for program in ("urls", "texts") for folder in stage.inputs[program]]
+    with (stage.partial / "pairs").open("wb") as file:
+        for pairs in merged(files, shards.pages):
+            pairs.tofile(file)
+            removed.set(pairs["page"].astype(np.int64))
+            found += [np.count_nonzero(pairs["kind"] == kind) for kind in RULES.values()]
+    same = dict(zip((f"same_{name}" for name in RULES), found.tolist(), strict=True))
+    return {"pages": shards.pages, **same}
 
 
 def run(stage: Stage[CrawlSection]) -> Counts:
     """Find exact duplicates among all shards; returns their numbers by rule."""
-    folders = [Path(folder) for folder in stage.inputs.get("sign", [])]
-    if not folders:
-        raise InputError("no signatures given: use --input sign=FOLDER, for each folder that sign wrote")
-    shards = SignedShards(folders, stage.identity["inputs"]["sign"])
-    check_files(shards)
-    found, removed = PairSorter(stage.work / "pairs"), Bits(stage.partial / "removed.bits", shards.pages)
-    counts: Counts = {"pages": shards.pages}
-    with Progress(f"crawl {stage.instance}", len(RULES), unit="rule") as bar:
-        for name in RULES:
-            counts[f"same_{name}"] = _find(shards, name, removed, found)
-            bar.update(1)
-    found.write(stage.partial / "pairs")
+    shared = "shards" in stage.inputs
+    shards = SignedShards.of(stage.input("shards")) if shared else given_shards(stage)
+    removed = Bits(stage.partial / "removed.bits", shards.pages)
+    counts = _put_together(stage, removed, shards) if shared else _find(stage, removed, shards)
     shards.list(stage)
     return counts
 

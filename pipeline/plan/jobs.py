@@ -38,8 +38,10 @@ SCORED, KEPT = 0.12, 0.01  # share of a first pass that scoring takes; share of 
 FILTER, PASSED = 5_500, 0.044  # pages per second and core of math_first's filter; share that it keeps
 UNLIKE = 0.55  # share of pages that no other page of their dump is like
 WARC, TEXT = 1.0e9, 3_600  # bytes of a WARC file of Common Crawl; of an extracted page on disk
+EXACT = 352_000  # all exact rules in one job
+SHARED = {"urls": 1_080_000, "texts": 1_160_000}  # by several jobs, at 16M pages
+MARKED, TOGETHER = 198_000_000, 56_000_000  # before that, in each job of `texts`; after it, in `exact`
 RATES = {
-    "exact": 352_000,
     "buckets": 5_600,
     "cluster": 250_000,  # 2.5 million pairs a second, 10 of each page of the crawl
     "removed": 250_000,
@@ -56,8 +58,9 @@ SELECTION = {
     "hosts": 367_000,
     "select": 9_000_000,
 }
+OPENED = 1_270  # signed shards that `shards` checks and lists per second
 SIGNATURE = 1512  # bytes of a page on disk, for deduplication
-COMPARED = 1.0e9  # bytes of memory in which `exact` and `buckets` read a part of the pages
+COMPARED = 1.0e9  # bytes of memory in which jobs of the exact rules and of `buckets` read a part of the pages
 JOINED = 165  # bytes of memory of `cluster` for each page of its part: 360 if joined, as 45 % are
 
 
@@ -230,7 +233,7 @@ def _by_dump(section: CrawlSection, pages: float, extracts: int, dumps: int) -> 
     found, shards = [], dumps * len(section.pool_parts(own))
     for job in _deduplication(section, pages / dumps, own):
         if job.rule != "crawl_dedup":
-            rule = "crawl_exact_of" if job.rule == "crawl_exact" else job.rule
+            rule = f"{job.rule}_of" if job.rule in ("crawl_shards", "crawl_exact") else job.rule
             many = {"number": dumps * job.number, "disk": dumps * job.disk}
             found.append(replace(job, name=f"{job.name}, in a dump", rule=rule, **many))
     last = _deduplication(section, pages * (UNLIKE if dumps > 1 else 1), shards)
@@ -241,13 +244,13 @@ def _by_dump(section: CrawlSection, pages: float, extracts: int, dumps: int) -> 
 
 def _deduplication(section: CrawlSection, pages: float, extracts: int) -> list[Job]:
     parts = len(section.cluster_parts(extracts))
-    numbers = {"exact": 1, "buckets": section.bucket_jobs, "cluster": parts, "removed": parts, "dedup": 1}
+    numbers = {"buckets": section.bucket_jobs, "cluster": parts, "removed": parts, "dedup": 1}
     numbers["filter"] = len(section.pool_parts(extracts))
     joined = JOINED * pages / parts
-    memory = {"exact": COMPARED + pages / 8, "buckets": COMPARED + pages / 8}
-    memory |= {"cluster": joined, "removed": joined}
+    memory = {"buckets": COMPARED + pages / 8, "cluster": joined, "removed": joined}
     sign = pages / SIGN / 3600 / extracts
     found = [Job("crawl, signatures", "crawl_sign", extracts, sign, disk=SIGNATURE * pages)]
+    found += _exact(section, pages, extracts)
     for program, rate in RATES.items():
         number = numbers[program]
         found.append(
@@ -260,6 +263,28 @@ def _deduplication(section: CrawlSection, pages: float, extracts: int) -> list[J
             )
         )
     return found
+
+
+def _exact(section: CrawlSection, pages: float, extracts: int) -> list[Job]:
+    """The exact rules: one job, or several and those that list the shards and put the pairs together."""
+    jobs = section.exact_jobs
+    seconds = {"exact": pages / EXACT}
+    if jobs > 1:
+        seconds = {
+            "shards": extracts / OPENED,
+            **{name: pages / rate / jobs for name, rate in SHARED.items()},
+        }
+        seconds |= {"texts": seconds["texts"] + pages / MARKED, "exact": pages / TOGETHER}
+    return [
+        Job(
+            f"crawl, {program}",
+            f"crawl_{program}",
+            jobs if program in SHARED else 1,
+            each / 3600,
+            main_memory=0.0 if program == "shards" else COMPARED + pages / 8,
+        )
+        for program, each in seconds.items()
+    ]
 
 
 def downloads(config: Config, jobs: list[Job], profile: Profile) -> str:

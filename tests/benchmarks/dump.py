@@ -106,7 +106,8 @@ def measured(
 ) -> Measured:
     """A program of deduplication or, with keys of the corpus, of selection, run and measured."""
     words = [f"--input={key}={path}" for key, paths in inputs.items() for path in paths]
-    words += ["--config", json.dumps(selection or {"cluster_jobs": PARTS})]
+    shared = {"bucket_jobs": PARTS} if program in ("same", "exact") else {}
+    words += ["--config", json.dumps(selection or {"cluster_jobs": PARTS, **shared})]
     room = "corpus" if selection else "crawl"
     command = [sys.executable, "-m", f"pipeline.{room}.{program}", "--instance", name, *words]
     output = folder / name
@@ -157,6 +158,7 @@ def programs(folder: Path, pages: int) -> dict[str, tuple[float, float, float]]:
         measured(folder, "sign", f"sign-{rank:04d}", extract=[path]) for rank, path in enumerate(shards)
     ]
     exact = measured(folder, "exact", "exact", sign=[path for path, _, _ in signed])
+    shared = exact_parts(folder, signed, exact[0])
     pairs = measured(folder, "buckets", "buckets-0000", exact=[exact[0]])
     joined: list[Measured] = []
     for part in reversed(range(PARTS)):
@@ -174,7 +176,14 @@ def programs(folder: Path, pages: int) -> dict[str, tuple[float, float, float]]:
     ]
     pool = measured(folder, "dedup", "dedup", filter=[path for path, _, _ in kept])
     near = json.loads((pool[0] / "manifest.json").read_text())["counts"]["duplicates_near"]
-    runs = {"sign": signed, "exact": [exact], "buckets": [pairs], "cluster": joined, "removed": gone}
+    runs = {
+        "sign": signed,
+        "exact": [exact],
+        **shared,
+        "buckets": [pairs],
+        "cluster": joined,
+        "removed": gone,
+    }
     found = {}
     for name, jobs in (runs | {"filter": kept, "dedup": [pool]}).items():
         folders, seconds, memory = zip(*jobs, strict=True)
@@ -183,6 +192,20 @@ def programs(folder: Path, pages: int) -> dict[str, tuple[float, float, float]]:
     both = sum(seconds), max(memory), near
     found |= selection(folder, pages, pool[0])
     return found | {OURS: both, PEER: stock(folder, [path for path, *_ in signed])}
+
+
+def exact_parts(folder: Path, signed: list[Measured], alone: Path) -> dict[str, list[Measured]]:
+    """The exact rules by several jobs, which must find the pairs that the one job `alone` found."""
+    listed = measured(folder, "shards", "shards", sign=[path for path, *_ in signed])
+    found: dict[str, list[Measured]] = {"shards": [listed]}
+    for name in ("urls", "texts"):
+        given = {done: [path for path, *_ in runs] for done, runs in found.items()}
+        found[name] = [measured(folder, "same", f"{name}-{part:04d}", **given) for part in range(PARTS)]
+    given = {done: [path for path, *_ in runs] for done, runs in found.items()}
+    together = measured(folder, "exact", "exact-of-parts", **given)
+    if (together[0] / "pairs").read_bytes() != (alone / "pairs").read_bytes():
+        sys.exit("error: the jobs that share the exact rules found other pairs than one job")
+    return found | {"exact, of parts": [together]}
 
 
 def selection(folder: Path, pages: int, pool: Path) -> dict[str, tuple[float, float, float]]:
