@@ -108,13 +108,12 @@ class FakeRun:
             for index in range(number)
         ]
         _table(self.node("crawl/extract-0000") / "records.parquet", rows)
-        copies = [row for row in self.pages if row["duplicate_of"]]
-        rows = [
-            {name: row[name] for name in ("url", "duplicate_of")}
-            | {"kind": ("exact", "near", "url")[index % 3]}
-            for index, row in enumerate(copies)
-        ]
-        _table(self.node("crawl/dedup", ["crawl/extract-0000"]) / "duplicates.parquet", rows)
+        manifest = self.node("crawl/dedup", ["crawl/extract-0000"]).parent / "manifest.json"
+        copies = sum(row["duplicate_of"] is not None for row in self.pages)
+        counts = {
+            f"duplicates_{kind}": (copies + rest) // 3 for rest, kind in enumerate(("url", "near", "exact"))
+        }
+        manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"counts": counts}))
 
     def _iteration(self, number: int, reach: float) -> None:
         pool = [row for row in self.pages if not row["duplicate_of"]]

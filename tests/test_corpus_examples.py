@@ -17,6 +17,7 @@ from pipeline.corpus import examples, read, wanted
 from pipeline.corpus.convergence import KEPT
 from pipeline.corpus.examples import TRAINING, LabelledPage, Wanted, labelled_pages, pages_of_pool
 from pipeline.corpus.grades import PURPOSE, graded_pages
+from pipeline.corpus.lists import Survivors
 from pipeline.corpus.out_of_distribution import PREFIX, keys_of, read_sets
 from pipeline.corpus.texts import example_texts
 from pipeline.corpus.train import prepared
@@ -114,6 +115,31 @@ def test_several_jobs_find_what_one_finds_and_one_lost_or_killed_is_made_again_a
     (tmp_path / "wanted/wanted.json").write_text('{"purposes": {"training": {"most": 3}}}')
     with pytest.raises(InputError, match=r"wanted\.json: cannot be read \(KeyError"):
         read.run(stage_of(tmp_path / "bad", given | {"shard": [str(halves(pool)[0])]}))
+
+
+def test_a_listed_url_means_the_same_page_however_the_duplicates_are_cut(tmp_path: Path) -> None:
+    pairs = [
+        ("http://a.org/1", "b"),
+        ("https://www.a.org/1/", "c"),
+        ("http://a.org/1", "d"),
+        ("http://e.org", "f"),
+    ]
+    rows = [
+        dict.fromkeys(DUPLICATES.names) | {"url": url, "duplicate_of_url": f"http://{stays}.org/x"}
+        for url, stays in pairs
+    ]
+    cuts = {"whole/duplicates": rows, "turned/duplicates": rows[::-1]}
+    cuts |= {
+        "parts/duplicates/0000": rows[2:],
+        "parts/duplicates/0001": rows[:2],
+        "parts/duplicates/0002": [],
+    }
+    for name, some in cuts.items():
+        write_table(tmp_path / f"{name}.parquet", some, DUPLICATES)
+    for name in ("whole", "turned", "parts"):
+        survivors = Survivors(tmp_path / name, tmp_path / "work", {})
+        assert survivors.keys(["http://a.org/1?utm_source=x", "http://g.org"]) == {"b.org/x", "g.org"}, name
+        assert list(survivors.found) == ["a.org/1"]
 
 
 def test_a_sample_of_the_pool_is_the_same_where_only_pages_with_a_low_hash_are_read(

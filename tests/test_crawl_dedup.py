@@ -9,7 +9,7 @@ from crawl_warcs import WEB, html, program, record, write_warc
 from datatrove.data import Document
 from killing import survives_kills
 
-from pipeline.common.shards import DocumentWriter, read_documents, read_table
+from pipeline.common.shards import DocumentWriter, read_documents, read_table, tables
 from pipeline.common.stage import run_stage
 from pipeline.config.crawl import CrawlSection
 from pipeline.crawl import dedup as dedup_program
@@ -38,7 +38,10 @@ def dedup(output, *inputs, **config):
     places = ["--work", output / "work", "--output", output / "data", "--manifest", output / "manifest.json"]
     run_stage("crawl", CrawlSection, dedup_program.run, [*words, *map(str, places)])
     pool = sorted((output / "data" / "pool").iterdir())
-    rows = read_table(output / "data" / "duplicates.parquet").to_pylist()
+    parts = tables(output / "data", "duplicates")
+    names = [path.name.removesuffix(".jsonl.zst") for path in pool] if len(pool) > 1 else ["duplicates"]
+    assert [part.stem for part in parts] == names
+    rows = [row for part in parts for row in read_table(part).to_pylist()]
     return (
         [[page.metadata["url"] for page in read_documents(path)] for path in pool],
         [(row["url"], row["duplicate_of_url"], row["kind"]) for row in rows],

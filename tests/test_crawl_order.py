@@ -10,7 +10,7 @@ import pytest
 from crawl_warcs import WEB, record, write_warc
 
 from pipeline.common.overlays import DEFAULTS, read_config
-from pipeline.common.shards import read_documents, read_table
+from pipeline.common.shards import read_documents, read_table, tables
 from pipeline.common.stage import run_stage
 from pipeline.config.crawl import CrawlSection
 from pipeline.config.root import Config
@@ -203,7 +203,9 @@ def topic_of(url: str) -> str:
 
 def test_a_page_removed_in_its_dump_names_the_page_that_stays_of_all_dumps(made) -> None:
     folder, pool = made("math_first"), pool_of(made("math_first"))
-    rows = read_table(folder / "crawl/dedup/duplicates.parquet").to_pylist()
+    rows = [
+        row for part in tables(folder / "crawl/dedup", "duplicates") for row in read_table(part).to_pylist()
+    ]
     stays = {row["url"]: row["duplicate_of_url"] for row in rows}
     first = "http://first.org/0"
     assert stays == {"http://first.org/1": first} | {f"http://second.org/{page}": first for page in (5, 6)}

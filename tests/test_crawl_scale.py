@@ -21,7 +21,7 @@ from datatrove.pipeline.dedup.minhash import MinhashDedupBuckets, MinhashDedupCl
 from killing import bytes_of, survives_loss_and_kills
 
 from pipeline.common.overlays import DEFAULTS, read_config
-from pipeline.common.shards import DocumentWriter, read_table
+from pipeline.common.shards import DocumentWriter, read_table, tables
 from pipeline.common.stage import Counts, Stage, run_stage
 from pipeline.config.crawl import CrawlSection
 from pipeline.config.root import Config, ConfigError
@@ -69,7 +69,7 @@ def deduplicate(output: Path, shards: list[Path], **config: object) -> dict[str,
         dedup.run,
         [*words, *work, "--output", str(output), "--config", json.dumps(config)],
     )
-    rows = read_table(output / "duplicates.parquet").to_pylist()
+    rows = [row for part in tables(output, "duplicates") for row in read_table(part).to_pylist()]
     return {row["id"]: row["duplicate_of"] for row in rows}
 
 

@@ -213,6 +213,7 @@ def test_each_part_reads_the_tables_of_its_own_shards_and_all_together_read_each
     if order == "paper":
         assert read["duplicates"] == [Result(f"crawl/filter-{number}", "removed.parquet") for number in pool]
     else:
-        assert read["duplicates"] == [Result("crawl/dedup", "duplicates.parquet")] * jobs
+        tables = [Result("crawl/dedup", f"duplicates/{number:04d}.parquet") for number in range(6)]
+        assert read["duplicates"] == tables * jobs
     if parts:
         assert nodes["decontaminate/pages"].inputs == tuple(("part", Result(node.name)) for node in parts)

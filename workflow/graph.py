@@ -288,6 +288,9 @@ class Graph(CrawlInstances, ModelInstances):
         filters = [source.node for key, source in pool if key == "filter" and isinstance(source, Result)]
         several = any(key == "dump" for key, _ in pool)
         parts = self.config.sections["corpus"].select_parts(len(filters))
+        all_removed = [
+            Result("crawl/dedup", f"duplicates/{number:04d}.parquet") for number in range(len(filters) + 1)
+        ]
 
         def add(name: str, inputs: Inputs) -> None:
             self._add(name, "pipeline.decontaminate.pages", section, inputs, ("benchmarks",))
@@ -297,7 +300,7 @@ class Graph(CrawlInstances, ModelInstances):
             inputs: Inputs = [
                 (name, Result(select.node, f"{name}{own}.parquet")) for name in ("kept", "excluded")
             ]
-            inputs += [("duplicates", Result("crawl/dedup", "duplicates.parquet"))] if several else []
+            inputs += [("duplicates", table) for table in all_removed] if several else []
             for shard in part:
                 inputs += self._extracted(filters[shard])
                 inputs += [] if several else [("duplicates", Result(filters[shard], "removed.parquet"))]

@@ -145,19 +145,23 @@ def tables(folder: Path, name: str) -> list[Path]:
 
 
 def put_table(folder: Path, name: str, parts: list[Path]) -> None:
-    """Make a table of finished parts, by hard links where the file system has them; a single part is the
-    whole table. Raises InputError if one is missing.
-    """
+    """Make a table of finished parts by `link_file`; a single part is the whole table."""
     folder = folder if len(parts) == 1 else folder / name
     folder.mkdir(exist_ok=True)
     for number, part in enumerate(parts):
-        target = folder / (f"{name}.parquet" if len(parts) == 1 else f"{number:04d}.parquet")
-        try:
-            os.link(part.resolve(), target)
-        except FileNotFoundError as error:
-            raise InputError(f"{part}: no such table; make it again") from error
-        except OSError:
-            shutil.copyfile(part, target)
+        link_file(part, folder / (f"{name}.parquet" if len(parts) == 1 else f"{number:04d}.parquet"))
+
+
+def link_file(path: Path, target: Path) -> None:
+    """Give a finished file a second name; copy it to another file system. Raises InputError if it is
+    missing.
+    """
+    try:
+        os.link(path.resolve(), target)
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: no such file; make it again") from error
+    except OSError:
+        shutil.copyfile(path, target)
 
 
 def read_table(path: Path, columns: list[str] | None = None) -> pa.Table:

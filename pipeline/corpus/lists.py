@@ -1,12 +1,14 @@
 """URL lists that iterations learn from, and the pages of the pool that their URLs mean."""
 
 from collections.abc import Iterable
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from pipeline.common.database import ROWS, database, parquet
+from pipeline.common.shards import tables
 from pipeline.common.stage import InputError, Stage
 from pipeline.config.corpus import CorpusSection
 from pipeline.crawl.urls import normalise_url
@@ -47,17 +49,20 @@ NEAR = f"""
 SELECT url, duplicate_of_url FROM duplicates
 WHERE {HOST} = '' OR {HOST} IN (SELECT regexp_extract(key, '^[^:/?]*') FROM given)
 """
+NEAR_ORDER = itemgetter("url", "duplicate_of_url")  # of duplicates
 
 
 class Survivors:
-    """Which pages of the pool URLs mean: the pages themselves or those kept of their duplicates.
+    """Which pages of the pool URLs mean: the pages themselves or those kept of their duplicates. Of several
+    duplicates of one normalised URL the first counts, by its URL and then by that of the page that stays, so
+    the order of the rows and the files that they are in change nothing.
 
     `pool`: result of deduplication, or of `wanted`, which has what the lists mean; `work`: a folder for joins
     that outgrow memory, `launch`: how they run.
     """
 
     def __init__(self, pool: Path, work: Path, launch: dict[str, Any]) -> None:
-        self._duplicates, self._work, self._launch = pool / "duplicates.parquet", work / "join", launch
+        self._duplicates, self._work, self._launch = tables(pool, "duplicates"), work / "join", launch
         self.found: dict[str, dict[str, str]] = {}  # the duplicates whose URLs were asked for, by key
         self._asked: set[str] = set()
 
@@ -75,8 +80,8 @@ class Survivors:
     def _look_up(self, keys: set[str]) -> None:
         with database(self._work, self._launch) as joins:
             joins.register("given", pa.table([pa.array(keys, pa.string())], ["key"]))
-            joins.execute(f"CREATE VIEW duplicates AS SELECT * FROM {parquet(self._duplicates)}")
+            joins.execute(f"CREATE VIEW duplicates AS SELECT * FROM {parquet(*self._duplicates)}")
             for batch in joins.execute(NEAR).fetch_record_batch(ROWS):  # few: of the same hosts
                 for row in batch.to_pylist():
                     if (key := normalise_url(row["url"])) in keys:
-                        self.found[key] = row
+                        self.found[key] = min(row, self.found.get(key, row), key=NEAR_ORDER)

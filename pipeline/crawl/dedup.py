@@ -4,8 +4,9 @@ Three rules in turn: same normalised URL, same text, near-duplicate by MinHash. 
 "URL-based deduplication and near-deduplication". Of a group of duplicates the first page in input order
 survives (order of extraction shards, WARC files and offsets). The programs before this one do the work:
 `sign` (a job for each extraction shard), `exact`, `buckets`, `cluster` and `removed` (several jobs), `filter`
-(a job for each shard of the pool). This one puts the shards together by hard links, and the tables of
-duplicates.
+(a job for each shard of the pool). This one puts the shards and the tables of duplicates together by hard
+links: `pool/<number>.jsonl.zst`, and `duplicates/<number>.parquet` for the same shard, or
+`duplicates.parquet` of a single one.
 
 Two forms: as a stage of the workflow (`--input filter=FOLDER`, may repeat), or on pages of extraction
 (`--input extract=FOLDER`, may repeat), where it runs all these programs one after another.
@@ -16,25 +17,19 @@ its dump may be a copy of another dump's page; the pages removed for its sake ar
 """
 
 import json
-import os
-import shutil
 import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from pipeline.common.database import database, parquet
+from pipeline.common.database import database, parquet, save
 from pipeline.common.identity import published, read_manifest
-from pipeline.common.shards import read_batches
+from pipeline.common.shards import link_file, put_table
 from pipeline.common.stage import Counts, InputError, Stage, run_stage
 from pipeline.config.crawl import CrawlSection
 from pipeline.crawl import buckets, cluster, exact, filter, removed, sign
 from pipeline.crawl.filter import DUPLICATES
 
-ROWS = 65536
 # Of pages removed within their dump: the page that stays, which may be one of another dump.
 STAYING = """
 SELECT own.id, own.url, coalesce(other.duplicate_of, own.duplicate_of) AS duplicate_of,
@@ -44,31 +39,20 @@ FROM {} AS own LEFT JOIN {} AS other ON own.duplicate_of = other.id ORDER BY own
 """
 
 
-def _link(path: Path, target: Path) -> None:
-    """Give a file a second name; copy it to another file system."""
-    try:
-        os.link(path.resolve(), target)
-    except OSError:
-        shutil.copyfile(path, target)
-
-
 def gather(stage: Stage[CrawlSection], folders: list[Path], dumps: list[Path]) -> Counts:
     """Put the shards that `filter` wrote together; returns counts by rule. `dumps`: what `filter` had written
     for each dump alone.
     """
     (stage.partial / "pool").mkdir()
-    with pq.ParquetWriter(stage.partial / "duplicates.parquet", DUPLICATES, compression="zstd") as writer:
-        for number, folder in enumerate(folders):
-            _link(folder / "pool.jsonl.zst", stage.partial / "pool" / f"{number:04d}.jsonl.zst")
-            for batch in read_batches(folder / "removed.parquet", ROWS):
-                if batch.num_rows:
-                    writer.write_batch(batch)
-        if dumps:
-            tables = [[folder / "removed.parquet" for folder in some] for some in (dumps, folders)]
-            with database(stage.work / "join", stage.launch) as joins:
-                found = joins.execute(STAYING.format(*(parquet(*some) for some in tables)))
-                for batch in found.fetch_record_batch(ROWS):
-                    writer.write_table(pa.Table.from_batches([batch]).cast(DUPLICATES))
+    for number, folder in enumerate(folders):
+        link_file(folder / "pool.jsonl.zst", stage.partial / "pool" / f"{number:04d}.jsonl.zst")
+    removed, before = ([folder / "removed.parquet" for folder in some] for some in (folders, dumps))
+    if dumps:
+        with database(stage.work / "join", stage.launch) as joins:
+            found = joins.execute(STAYING.format(parquet(*before), parquet(*removed)))
+            save(stage.work / "staying.parquet", found, DUPLICATES)
+        removed.append(stage.work / "staying.parquet")
+    put_table(stage.partial, "duplicates", removed)
     counts = _counts(folders)
     if dumps:
         before = _counts(dumps)

@@ -10,6 +10,8 @@ import pyarrow.parquet as parquet
 from pipeline.report.collect import Run
 from pipeline.report.material import Material
 
+COPIES = "duplicates_"  # before a kind in the counts of deduplication
+
 
 @dataclass(frozen=True)
 class Crawl:
@@ -50,8 +52,10 @@ def crawl(run: Run) -> Crawl:
                 found.languages[language or "unknown"] += number
             else:
                 found.reasons[reason or "unknown"] += number
-        for (kind,), number in _counts(result.data / "duplicates.parquet", "kind").items():
-            found.duplicates[kind or "unknown"] += number
+        if result.name == "crawl/dedup":
+            for name, number in result.manifest["counts"].items():
+                if number and name.startswith(COPIES):
+                    found.duplicates[name.removeprefix(COPIES)] += number
     return found
 
 
