@@ -1,6 +1,9 @@
 """Deduplication: which URLs are one page, which texts are one text, who survives, and that runs repeat."""
 
+import errno
+import hashlib
 import json
+import os
 import sys
 
 import numpy as np
@@ -9,6 +12,7 @@ from crawl_warcs import WEB, html, program, record, write_warc
 from datatrove.data import Document
 from killing import survives_kills
 
+from pipeline.common.identity import Digests, damage
 from pipeline.common.shards import DocumentWriter, read_documents, read_table, tables
 from pipeline.common.stage import run_stage
 from pipeline.config.crawl import CrawlSection
@@ -136,6 +140,43 @@ def test_runs_repeat_byte_for_byte_and_do_not_depend_on_how_pages_were_grouped(t
     assert (sum(pool, []), duplicates) == (sum(one[0], []), one[1]) and len(pool) == 2
     for file in ("pool/0000.jsonl.zst", "duplicates.parquet"):
         assert (tmp_path / "one/data" / file).read_bytes() == (tmp_path / "two/data" / file).read_bytes()
+
+
+def on_another_file_system(*_):
+    raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+
+
+def test_shards_that_are_linked_are_not_read_and_damage_to_them_is_still_noticed(tmp_path, monkeypatch):
+    for part in range(2):
+        pages = [(f"http://{part}.org/{n}", text(n % 5 * 300)) for n in range(10)]
+        write_pages(tmp_path / f"part{part}", pages, name=f"{part}.warc.gz")
+    dedup(tmp_path / "read", tmp_path / "part0", tmp_path / "part1", pool_shards=2)
+    filters = [tmp_path / f"read/work/filter-{number:04d}" for number in range(2)]
+    read, file_digest, output = [], hashlib.file_digest, tmp_path / "out"
+
+    def noted(file, name):
+        read.append(file.name)
+        return file_digest(file, name)
+
+    def files():
+        words = [f"--input=filter={folder}" for folder in filters]
+        run_stage("crawl", CrawlSection, dedup_program.run, [*words, "--output", str(output)])
+        return json.loads((output / "manifest.json").read_text())["files"]
+
+    monkeypatch.setattr(hashlib, "file_digest", noted)
+    expected = json.loads((tmp_path / "read/manifest.json").read_text())["files"]
+    assert files() == expected and len(expected) == 4 and not read
+    monkeypatch.setattr(os, "link", on_another_file_system)
+    assert files() == expected and len(read) == 4, "copies are read"
+    monkeypatch.undo()
+    assert files() == expected
+    path = output / "duplicates/0001.parquet"
+    os.truncate(path, path.stat().st_size - 1)
+    path.open("ab").write(b"!")
+    for folder, name in ((output, path.name), (filters[1], "removed.parquet")):
+        assert f"{name} was changed" in damage(folder, folder / "manifest.json", Digests())
+    with pytest.raises(SystemExit):
+        files()
 
 
 def test_an_empty_crawl_and_one_without_duplicates_pass_through(tmp_path):

@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -25,7 +26,7 @@ from pipeline.common.arguments import parser, read_inputs, read_launch, read_sec
 from pipeline.common.ending import catch_signals, leave, place, say
 from pipeline.common.errors import AGAIN, InputError, Interrupted
 from pipeline.common.folders import check_writable, full_disk, held
-from pipeline.common.identity import Digests, digest_of, identity, is_log, published, read_manifest
+from pipeline.common.identity import Digests, digest_of, identity, is_log, published, read_manifest, recorded
 from pipeline.common.manifest import code_hash, fingerprint, package_versions, write_json
 from pipeline.common.progress import duration
 from pipeline.common.store import Entry, name_of, put_in_place
@@ -146,11 +147,13 @@ def _publish(stage: Stage[Any], module: str, counts: Counts, started: float) -> 
     that belongs into the output is written before that gets its name.
     """
     made = {str(path.relative_to(stage.partial)): path for path in stage.partial.rglob("*") if path.is_file()}
-    files = {
-        name: [path.stat().st_size, Digests().file(path)]
-        for name, path in sorted(made.items())
-        if not is_log(name)
-    }
+    files, known = {}, dict[tuple[int, int], str]()
+    statuses = {name: path.stat() for name, path in sorted(made.items()) if not is_log(name)}
+    if any(status.st_nlink > 1 for status in statuses.values()):
+        known = recorded(chain(*stage.inputs.values()))
+    for name, status in statuses.items():
+        digest = known.get((status.st_dev, status.st_ino)) or Digests().file(made[name])
+        files[name] = [status.st_size, digest]
     inside = stage.manifest.parent == stage.output
     if inside:
         _describe(stage, stage.partial / stage.manifest.name, module, counts, files, started)
