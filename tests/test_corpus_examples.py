@@ -21,7 +21,7 @@ from pipeline.corpus.lists import Survivors
 from pipeline.corpus.out_of_distribution import PREFIX, keys_of, read_sets
 from pipeline.corpus.texts import example_texts
 from pipeline.corpus.train import prepared
-from pipeline.crawl.dedup import DUPLICATES
+from pipeline.crawl.filter import DUPLICATES
 
 CONFIG = {"positives": 20, "negatives": 12, "second_stage": {"enabled": True}}
 

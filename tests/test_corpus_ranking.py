@@ -27,7 +27,7 @@ from pipeline.corpus.cut import HISTOGRAM, LANGUAGE, Bin, Cut, is_kept, ranges_o
 from pipeline.corpus.out_of_distribution import recall_at
 from pipeline.corpus.score import SCORES
 from pipeline.corpus.train import HELD_OUT
-from pipeline.crawl.dedup import DUPLICATES
+from pipeline.crawl.filter import DUPLICATES
 from workflow.graph import Graph
 
 NAMES = [name for name in KEPT.names if name not in ("rank", "iteration")]

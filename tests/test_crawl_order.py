@@ -1,13 +1,17 @@
 """The two orders of the crawl: all pages are hashed, or those with a sign of mathematics, dump by dump."""
 
 import json
+import shutil
 from collections import Counter
-from functools import cache
+from dataclasses import replace
+from functools import cache, partial
 from importlib import import_module
+from operator import itemgetter
 from pathlib import Path
 
 import pytest
 from crawl_warcs import WEB, record, write_warc
+from killing import bytes_of, kill_at_rename, survives_loss_and_kills
 
 from pipeline.common.overlays import DEFAULTS, read_config
 from pipeline.common.shards import read_documents, read_table, tables
@@ -105,16 +109,14 @@ def crawl_of(order: str, warc: list[str], jobs: int = 1) -> dict[str, Instance]:
     return {name: node for name, node in graph.nodes.items() if node.stage == "crawl"}
 
 
-def run_in(folder: Path, nodes: list[Instance]) -> None:
-    """Run instances one after another, in this process; `folder` has their results."""
-    for node in nodes:
-        words = ["--instance", node.instance, "--config", json.dumps(node.section)]
-        for key, source in node.inputs:
-            path = folder / source.node / source.path if isinstance(source, Result) else source
-            words += ["--input", f"{key}={path}"]
-        run_stage(
-            "crawl", node.kind, import_module(node.module).run, [*words, "--output", str(folder / node.name)]
-        )
+def make(node: Instance, folder: Path) -> None:
+    """Run an instance here, among the results in `folder`."""
+    words = ["--instance", node.instance, "--config", json.dumps(node.section)]
+    for key, source in node.inputs:
+        path = folder / source.node / source.path if isinstance(source, Result) else source
+        words += ["--input", f"{key}={path}"]
+    words += ["--output", str(folder / node.name)]
+    run_stage("crawl", node.kind, import_module(node.module).run, words)
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +126,8 @@ def made(tmp_path_factory: pytest.TempPathFactory, lists: list[str]):
     @cache
     def run(order: str) -> Path:
         folder = tmp_path_factory.mktemp(order)
-        run_in(folder, list(crawl_of(order, lists).values()))
+        for node in crawl_of(order, lists).values():
+            make(node, folder)
         return folder
 
     return run
@@ -152,7 +155,9 @@ def test_each_dump_is_a_part_of_the_graph_of_its_own_in_math_first_alone(lists: 
     exact = [name for name in math if name.startswith("crawl/exact")]
     assert len(exact) == 3 and exact[-1] == "crawl/exact"
     assert [len(math[name].inputs) for name in exact] == [1, 1, 2]
-    assert [key for key, _ in math["crawl/dedup"].inputs] == ["dump", "dump", "filter", "filter"]
+    assert [key for key, _ in math["crawl/dedup"].inputs] == ["filter", "filter", "staying", "staying"]
+    staying = [node for name, node in math.items() if name.startswith("crawl/staying")]
+    assert [[key for key, _ in node.inputs] for node in staying] == [["dump", "filter"]] * 2
     assert [key for key, _ in one["crawl/dedup"].inputs] == ["filter"] and "crawl/exact" not in one
     earlier = one.keys() - {"crawl/dedup"}
     assert len(earlier) == 7 and all(math[name] == one[name] for name in earlier), "a dump added later"
@@ -175,7 +180,8 @@ def test_with_several_bucket_jobs_those_of_a_dump_share_its_urls_and_texts(
     (tmp_path / "crawl").mkdir()
     for path in (alone / "crawl").glob("sign-*"):
         (tmp_path / "crawl" / path.name).symlink_to(path)
-    run_in(tmp_path, [several[name] for name in shared])
+    for name in shared:
+        make(several[name], tmp_path)
     for name in ("pairs", "removed.bits", "shards.json"):
         found, expected = (folder / shared[-1] / name for folder in (tmp_path, alone))
         assert found.read_bytes() == expected.read_bytes(), name
@@ -203,12 +209,31 @@ def topic_of(url: str) -> str:
 
 def test_a_page_removed_in_its_dump_names_the_page_that_stays_of_all_dumps(made) -> None:
     folder, pool = made("math_first"), pool_of(made("math_first"))
-    rows = [
-        row for part in tables(folder / "crawl/dedup", "duplicates") for row in read_table(part).to_pylist()
-    ]
+    parts = [read_table(part).to_pylist() for part in tables(folder / "crawl/dedup", "duplicates")]
+    rows = [row for part in parts for row in part]
+    assert [len(part) for part in parts] == [0, 1, 1, 1], "of two shards, and of each dump"
     stays = {row["url"]: row["duplicate_of_url"] for row in rows}
     first = "http://first.org/0"
     assert stays == {"http://first.org/1": first} | {f"http://second.org/{page}": first for page in (5, 6)}
     assert set(stays.values()) <= pool and not pool & stays.keys()
     counts = json.loads((folder / "crawl/dedup/manifest.json").read_text())["counts"]
     assert counts["pages"] == counts["kept"] + len(rows) and counts["kept"] == len(pool)
+
+
+def test_what_stays_is_the_same_in_any_number_of_jobs_and_one_lost_or_killed_is_made_again(
+    made, lists: list[str]
+) -> None:
+    folder, nodes = made("math_first"), crawl_of("math_first", lists)
+    first, second = (node for name, node in nodes.items() if name.startswith("crawl/staying"))
+    together = replace(first, name="crawl/staying-all", inputs=(*first.inputs, *second.inputs))
+    make(together, folder)
+    tables_of = [read_table(folder / node.name / "staying.parquet") for node in (first, second, together)]
+    one, other, every = (table.to_pylist() for table in tables_of)
+    assert every == sorted([*one, *other], key=itemgetter("id")) and one and other
+    survives_loss_and_kills(partial(make, second, folder), folder / second.name)
+    dedup, run = folder / "crawl/dedup", partial(make, nodes["crawl/dedup"], folder)
+    whole = bytes_of(dedup)
+    shutil.rmtree(dedup)
+    for number in range(1, 5):  # of notes, of the folder
+        assert kill_at_rename(run, number) and not dedup.exists()
+    assert not kill_at_rename(run, 99) and bytes_of(dedup) == whole

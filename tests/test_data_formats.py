@@ -33,7 +33,7 @@ from pipeline.corpus.grades import graded_pages
 from pipeline.corpus.lists import Survivors, read_urls
 from pipeline.corpus.out_of_distribution import read_set
 from pipeline.corpus.texts import example_texts
-from pipeline.crawl import dedup, extract
+from pipeline.crawl import extract, filter
 from pipeline.crawl.annotations import add_annotations, add_prefixes, covered
 from pipeline.crawl.index import read_index
 from pipeline.crawl.sources import expand
@@ -83,7 +83,7 @@ def columns(table: str) -> list[str]:
 
 
 def no_duplicates(folder: Path) -> Survivors:
-    write_table(folder / "duplicates.parquet", [], dedup.DUPLICATES)
+    write_table(folder / "duplicates.parquet", [], filter.DUPLICATES)
     return Survivors(folder, folder, {})
 
 
@@ -265,7 +265,7 @@ def test_columns_of_tables() -> None:
     described = {
         "pages.parquet": pages.PAGES,
         "records.parquet": extract.RECORDS,
-        "duplicates.parquet": dedup.DUPLICATES,
+        "duplicates.parquet": filter.DUPLICATES,
         "examples.parquet": read.EXAMPLES,
         "scores.parquet": score.SCORES,
         "kept.parquet": convergence.KEPT,

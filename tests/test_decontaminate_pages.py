@@ -20,8 +20,8 @@ from pipeline.config.root import Config
 from pipeline.corpus.candidates import EXCLUDED
 from pipeline.corpus.convergence import KEPT
 from pipeline.corpus.score import SCORES
-from pipeline.crawl.dedup import DUPLICATES
 from pipeline.crawl.extract import RECORDS
+from pipeline.crawl.filter import DUPLICATES
 from pipeline.decontaminate import pages
 from workflow.graph import Graph
 from workflow.instances import Result
@@ -210,10 +210,9 @@ def test_each_part_reads_the_tables_of_its_own_shards_and_all_together_read_each
     assert [source.node for source in read["extract"]] == [name for name in nodes if "crawl/extract" in name]
     assert read["score"] == [Result(f"corpus/iteration-2/score-{number}") for number in pool]
     assert read["removals"] == [Result(f"decontaminate/clean-{number}", "log.jsonl") for number in pool]
-    if order == "paper":
-        assert read["duplicates"] == [Result(f"crawl/filter-{number}", "removed.parquet") for number in pool]
-    else:
-        tables = [Result("crawl/dedup", f"duplicates/{number:04d}.parquet") for number in range(6)]
-        assert read["duplicates"] == tables * jobs
+    staying = [Result(name, "staying.parquet") for name in nodes if name.startswith("crawl/staying")]
+    within = [staying[number > 2] for number in range(5)] if order == "math_first" else []
+    removed = [Result(f"crawl/filter-{number}", "removed.parquet") for number in pool]
+    assert set(read["duplicates"]) == {*removed, *within} and len(read["duplicates"]) == 5 + len(staying)
     if parts:
         assert nodes["decontaminate/pages"].inputs == tuple(("part", Result(node.name)) for node in parts)

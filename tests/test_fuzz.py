@@ -26,7 +26,7 @@ from pipeline.config.root import Config, ConfigError, validated
 from pipeline.config.tokens import MixtureNode, TokensSection
 from pipeline.corpus.lists import Survivors, read_urls
 from pipeline.corpus.out_of_distribution import read_set
-from pipeline.crawl import dedup, extract
+from pipeline.crawl import extract, filter
 from pipeline.crawl.annotations import add_annotations
 from pipeline.crawl.index import read_index
 from pipeline.crawl.sources import expand
@@ -306,7 +306,7 @@ def test_damaged_fine_tuning_rows(tmp_path: Path) -> None:
 
 
 def test_damaged_out_of_distribution_sets(tmp_path: Path) -> None:
-    write_table(tmp_path / "duplicates.parquet", [], dedup.DUPLICATES)
+    write_table(tmp_path / "duplicates.parquet", [], filter.DUPLICATES)
     survivors = Survivors(tmp_path, tmp_path, {})
     file = tmp_path / "out_of_distribution.jsonl"
     reading(

@@ -20,7 +20,7 @@ from pipeline.config.corpus import CorpusSection
 from pipeline.config.cpt import CptSection
 from pipeline.config.crawl import CrawlSection
 from pipeline.config.sft import SftSection
-from pipeline.crawl import dedup, sign
+from pipeline.crawl import dedup, filter, sign
 from tests.fuzzing import cases, mutate_bytes, mutate_lines, mutate_value, told, write
 from tests.test_data_formats import EXAMPLES
 
@@ -112,7 +112,7 @@ def test_selection_from_damaged_results(tmp_path: Path, capfd: pytest.CaptureFix
     ]
     folders = [tmp_path / name for name in ("pool", "train", "score", "previous")]
     copies = [{"id": "a:99", "url": urls[2] + "?a=1", "duplicate_of": "a:2", "duplicate_of_url": urls[2]}]
-    write_table(folders[0] / "duplicates.parquet", copies, dedup.DUPLICATES)
+    write_table(folders[0] / "duplicates.parquet", copies, filter.DUPLICATES)
     write_table(folders[2] / "scores.parquet", pages, score.SCORES)
     write_table(folders[3] / "kept.parquet", pages[:20], convergence.KEPT)
     folders[1].mkdir()

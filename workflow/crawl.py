@@ -31,13 +31,15 @@ class CrawlInstances:
         dumps: dict[str, list[str | Result]] = {}
         for name, file in files:
             dumps.setdefault(name, []).append(file)
-        found = []
+        found = {}
         for name, own in dumps.items():
+            which = f"-{files_name([name])}"
             if pages := self._extracts(section, own):
-                found.append(self._deduplicated(section, f"-{files_name([name])}", pages))
-        shards = [shard for dump in found for shard in dump]
+                found[which] = self._deduplicated(section, which, pages)
+        shards = [shard for dump in found.values() for shard in dump]
         if len(found) > 1:
-            self._pool(self._deduplicated(section, "", shards), shards)
+            together = self._deduplicated(section, "", shards)
+            self._pool(together, self._staying(section, found, together))
         else:
             self._pool(shards)
 
@@ -94,10 +96,39 @@ class CrawlInstances:
         urls = parts("urls", shards)
         return self._crawl_program("exact", which, [*shards, *urls, *parts("texts", [*shards, *urls])])
 
-    def _pool(self: "Graph", shards: list[Result], dumps: Sequence[Result] = ()) -> None:
-        """The pool of `shards`; `dumps`: what they were made from, if each dump was deduplicated before."""
-        inputs: Inputs = [*(("filter", one) for one in shards), *(("dump", one) for one in dumps)]
+    def _pool(self: "Graph", shards: list[Result], staying: Sequence[Result] = ()) -> None:
+        """The pool of `shards`; `staying`: what stays for the pages that went before, within their dumps."""
+        inputs: Inputs = [*(("filter", one) for one in shards), *(("staying", one) for one in staying)]
         self._crawl_program("dedup", "", inputs)
+
+    def _staying(
+        self: "Graph", section: Any, dumps: dict[str, list[Result]], shards: list[Result]
+    ) -> list[Result]:
+        """Which pages of the pool, of `shards`, stay for those that went within each of the `dumps`."""
+        read = {shard: set(self._read(shard.node, "extract")) for shard in shards}
+        found = []
+        for which, own in dumps.items():
+            after = [shard for shard, sources in read.items() if not sources.isdisjoint(own)]
+            for number, part in enumerate(section.cluster_parts(len(own))):
+                inputs: Inputs = [("dump", own[rank]) for rank in part]
+                inputs += [("filter", shard) for shard in after]
+                found.append(self._crawl_program("staying", f"{which}-{number:04d}", inputs))
+        return found
+
+    def _duplicates(self: "Graph") -> dict[str, list[Result]]:
+        """By shard of the pool, as results of `filter`: the tables of the duplicates among the pages that it
+        is made from, also of those that went before, within their dumps.
+        """
+        within = {
+            dump: Result(staying.node, "staying.parquet")
+            for staying in self._read("crawl/dedup", "staying")
+            for dump in self._read(staying.node, "dump")
+        }
+        found = {}
+        for shard in (one.node for one in self._read("crawl/dedup", "filter")):
+            before = dict.fromkeys(within[dump] for dump in self._read(shard, "extract") if dump in within)
+            found[shard] = [Result(shard, "removed.parquet"), *before]
+        return found
 
     def _removed(self: "Graph", section: Any, which: str, inputs: Inputs, shards: int) -> list[Result]:
         """The tables of the pages that go, of each of so many shards."""
@@ -114,15 +145,19 @@ class CrawlInstances:
 
     def _pool_shards(self: "Graph") -> range:
         """Numbers of the pool's shards."""
-        return range(sum(key == "filter" for key, _ in self.nodes["crawl/dedup"].inputs))
+        return range(len(self._read("crawl/dedup", "filter")))
+
+    def _read(self: "Graph", name: str, key: str) -> list[Result]:
+        """The results that an instance reads under a key."""
+        inputs = self.nodes[name].inputs
+        return [source for kind, source in inputs if kind == key and isinstance(source, Result)]
 
     def _extracted(self: "Graph", shard: str) -> Inputs:
         """The results of extraction that a result of `filter` is made from."""
         found: Inputs = []
-        for key, source in self.nodes[shard].inputs:
-            if key == "extract" and isinstance(source, Result):
-                filtered = self.nodes[source.node].module.endswith("filter")  # of one dump
-                found += self._extracted(source.node) if filtered else [(key, source)]
+        for source in self._read(shard, "extract"):
+            filtered = self.nodes[source.node].module.endswith("filter")  # of one dump
+            found += self._extracted(source.node) if filtered else [("extract", source)]
         return found
 
     def _warc_files(self: "Graph", section: Any) -> list[tuple[str, str | Result]]:

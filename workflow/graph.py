@@ -284,13 +284,9 @@ class Graph(CrawlInstances, ModelInstances):
 
     def _lineage(self, select: Result) -> None:
         """What became of each page: a job for each part of selection, and one that puts them together."""
-        section, pool = self.config.sections["decontaminate"], self.nodes["crawl/dedup"].inputs
-        filters = [source.node for key, source in pool if key == "filter" and isinstance(source, Result)]
-        several = any(key == "dump" for key, _ in pool)
+        section, duplicates = self.config.sections["decontaminate"], self._duplicates()
+        filters = list(duplicates)
         parts = self.config.sections["corpus"].select_parts(len(filters))
-        all_removed = [
-            Result("crawl/dedup", f"duplicates/{number:04d}.parquet") for number in range(len(filters) + 1)
-        ]
 
         def add(name: str, inputs: Inputs) -> None:
             self._add(name, "pipeline.decontaminate.pages", section, inputs, ("benchmarks",))
@@ -300,10 +296,10 @@ class Graph(CrawlInstances, ModelInstances):
             inputs: Inputs = [
                 (name, Result(select.node, f"{name}{own}.parquet")) for name in ("kept", "excluded")
             ]
-            inputs += [("duplicates", table) for table in all_removed] if several else []
+            removed = dict.fromkeys(table for shard in part for table in duplicates[filters[shard]])
+            inputs += [("duplicates", table) for table in removed]
             for shard in part:
                 inputs += self._extracted(filters[shard])
-                inputs += [] if several else [("duplicates", Result(filters[shard], "removed.parquet"))]
                 inputs.append(("score", Result(f"{Path(select.node).parent}/score-{shard:04d}")))
                 inputs.append(("removals", Result(f"decontaminate/clean-{shard:04d}", "log.jsonl")))
             add(f"decontaminate/pages{own.replace('/', '-')}", inputs)

@@ -21,6 +21,7 @@ PROGRAM_KEYS = {
     "cluster": ("cluster_jobs",),
     "removed": ("cluster_jobs",),
     "filter": SIGNATURES,
+    "staying": (),
     "dedup": (),
 }
 
@@ -128,5 +129,7 @@ class CrawlSection(Section):
         return parts_of(extracts, self.pool_shards)
 
     def cluster_parts(self, extracts: int) -> list[range]:
-        """Numbers of the extraction shards that each job of `cluster` and of `removed` has."""
+        """Numbers of the extraction shards that each job of `cluster` and of `removed` has; of those of a
+        dump's shards that each job of `staying` has.
+        """
         return parts_of(extracts, self.cluster_jobs)

@@ -12,61 +12,35 @@ Two forms: as a stage of the workflow (`--input filter=FOLDER`, may repeat), or 
 (`--input extract=FOLDER`, may repeat), where it runs all these programs one after another.
 
 With `crawl.order: math_first` they run for each dump alone, as in FineWeb (Penedo et al. 2024), then for what
-is left of all dumps. `--input dump=FOLDER` (may repeat) names the shards of the dumps. A page that stayed in
-its dump may be a copy of another dump's page; the pages removed for its sake are then listed with that page.
+is left of all dumps. `--input staying=FOLDER` (may repeat) names what `staying` wrote of the pages that were
+removed within their dumps; these tables are the last parts of the duplicates.
 """
 
 import json
 import sys
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from pipeline.common.database import database, parquet, save
-from pipeline.common.identity import published, read_manifest
 from pipeline.common.shards import link_file, put_table
 from pipeline.common.stage import Counts, InputError, Stage, run_stage
 from pipeline.config.crawl import CrawlSection
 from pipeline.crawl import buckets, cluster, exact, filter, removed, sign
-from pipeline.crawl.filter import DUPLICATES
-
-# Of pages removed within their dump: the page that stays, which may be one of another dump.
-STAYING = """
-SELECT own.id, own.url, coalesce(other.duplicate_of, own.duplicate_of) AS duplicate_of,
-    coalesce(other.duplicate_of_url, own.duplicate_of_url) AS duplicate_of_url, own.kind,
-    CASE WHEN other.id IS NULL THEN own.similarity END AS similarity
-FROM {} AS own LEFT JOIN {} AS other ON own.duplicate_of = other.id ORDER BY own.id
-"""
+from pipeline.crawl.staying import counted
 
 
-def gather(stage: Stage[CrawlSection], folders: list[Path], dumps: list[Path]) -> Counts:
-    """Put the shards that `filter` wrote together; returns counts by rule. `dumps`: what `filter` had written
-    for each dump alone.
-    """
+def gather(stage: Stage[CrawlSection], folders: list[Path], within: list[Path]) -> Counts:
+    """Put the shards that `filter` wrote together; returns counts by rule. `within`: what `staying` wrote."""
     (stage.partial / "pool").mkdir()
     for number, folder in enumerate(folders):
         link_file(folder / "pool.jsonl.zst", stage.partial / "pool" / f"{number:04d}.jsonl.zst")
-    removed, before = ([folder / "removed.parquet" for folder in some] for some in (folders, dumps))
-    if dumps:
-        with database(stage.work / "join", stage.launch) as joins:
-            found = joins.execute(STAYING.format(parquet(*before), parquet(*removed)))
-            save(stage.work / "staying.parquet", found, DUPLICATES)
-        removed.append(stage.work / "staying.parquet")
-    put_table(stage.partial, "duplicates", removed)
-    counts = _counts(folders)
-    if dumps:
-        before = _counts(dumps)
+    removed = [folder / "removed.parquet" for folder in folders]
+    put_table(stage.partial, "duplicates", [*removed, *(folder / "staying.parquet" for folder in within)])
+    counts = counted(folders)
+    if within:
+        before = counted(within)
         counts.update({name: count for name, count in before.items() if name.startswith("duplicates_")})
         counts["pages"] = before["pages"]
     return dict(counts)
-
-
-def _counts(folders: list[Path]) -> Counter[str]:
-    """The sums of what `filter` counted."""
-    counts: Counter[str] = Counter()
-    for found in map(published, folders):
-        counts.update(read_manifest(found[1])["counts"] if found else {})
-    return counts
 
 
 def run_all(stage: Stage[CrawlSection], folders: list[str]) -> list[Path]:
@@ -125,8 +99,8 @@ def run(stage: Stage[CrawlSection]) -> Counts:
     extracts = stage.inputs.get("extract", [])
     if not folders and not extracts:
         raise InputError("no pages given: use --input extract=FOLDER, for each folder that extraction wrote")
-    dumps = [Path(folder) for folder in stage.inputs.get("dump", [])]
-    return gather(stage, folders or run_all(stage, extracts), dumps)
+    within = [Path(folder) for folder in stage.inputs.get("staying", [])]
+    return gather(stage, folders or run_all(stage, extracts), within)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,8 @@ Inputs: `extract` (results of extraction), `duplicates` (tables), `score` (resul
 `kept` and `excluded` (tables of the last selection), `removals` (logs of decontamination). A large pool has a
 job for each part of selection, `pages-<number>`. Extraction, duplicates, scores, selection and
 decontamination have tables of these parts already, so all jobs together read each row once. Of several dumps
-a job gets all duplicates, and reads the row groups between its first and its last page.
+the table of what was removed within one may serve several jobs, which read the row groups between their first
+and their last page.
 
 Output: `pages.parquet`. With `part` (what these jobs wrote) instead, the folder `pages` of their tables.
 """
