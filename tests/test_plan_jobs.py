@@ -30,6 +30,7 @@ def test_crawl_and_corpus_are_the_hand_worked_ones() -> None:
     assert (jobs["crawl_buckets"].number, jobs["crawl_filter"].number) == (400, 1000)
     assert jobs["crawl_cluster"].number == jobs["crawl_removed"].number == 100
     assert jobs["crawl_cluster"].main_memory == pytest.approx(4.9e9, rel=0.02)
+    assert jobs["crawl_dedup"].hours < 0.02, "it makes links and does not read pages"
     profile = Profile(ROOT / "workflow/profiles/slurm")
     crawled = {rule: job.notes(profile) for rule, job in jobs.items() if rule.startswith("crawl_")}
     assert len(crawled) == 11 and not any(crawled.values()), crawled
@@ -76,7 +77,7 @@ def test_math_first_hashes_a_23rd_of_the_pages_of_each_dump_and_then_what_is_lef
     hours = [{job.rule: job.number * job.hours for job in jobs} for jobs in (paper, math)]
     filtering = 90_000 * 33_000 / 5_500 / 3600
     assert hours[1]["crawl_extract"] == pytest.approx(hours[0]["crawl_extract"] + filtering)
-    for rule in ("crawl_sign", "crawl_buckets", "crawl_dedup", "corpus_score", "corpus_select"):
+    for rule in ("crawl_sign", "crawl_buckets", "corpus_score", "corpus_select"):
         assert hours[1][rule] == pytest.approx(0.044 * hours[0][rule]), rule
     assert hours[1]["decontaminate_clean"] == hours[0]["decontaminate_clean"]
     assert hours[1]["crawl_exact_of"] == pytest.approx(0.044 * hours[0]["crawl_exact"])
@@ -86,6 +87,9 @@ def test_math_first_hashes_a_23rd_of_the_pages_of_each_dump_and_then_what_is_lef
     (tmp_path / "two.yaml").write_text(yaml.safe_dump({"crawl": {"warc": [str(path) for path in two]}}))
     config = Config(read_config([DEFAULTS, PAPER_7B, tmp_path / "two.yaml"]))
     jobs = data_jobs(config, assumed, "math_first")
+    staying, dedup = [job for job in jobs if job.rule in ("crawl_staying", "crawl_dedup")]
+    assert staying.number == 200 and not staying.notes(Profile(ROOT / "workflow/profiles/slurm"))
+    assert max(staying.hours, dedup.hours) < 0.1 and staying.main_memory == 6.5e9
     signed = [job for job in jobs if job.rule == "crawl_sign"]
     assert [job.number for job in signed] == [1000, 1000]
     listing = [job for job in jobs if job.rule.startswith("crawl_shards")]

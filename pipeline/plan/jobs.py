@@ -46,8 +46,9 @@ RATES = {
     "cluster": 250_000,  # 2.5 million pairs a second, 10 of each page of the crawl
     "removed": 250_000,
     "filter": 10_000,
-    "dedup": 252_000,
 }
+LINKS = 2_700  # shards of the pool per second that `dedup` puts together
+STAYING, AGAINST = 350_000, 2_000_000  # rows per second and core of `staying`: its own, and what it looks up
 READ_POOL, LISTED = 51_000, 430_000  # pages per second and core of `read`, and of `wanted`
 # The same of selection, at 1M pages; of `order` and `keep` kept pages per second.
 SELECTION = {
@@ -154,7 +155,9 @@ def data_jobs(config: Config, assumed: Assumptions, order: str | None = None) ->
     extracts = math.ceil(files / section.files_per_shard)
     extraction = records * (1 - SCORED) / READ / 3600 + (records / FILTER / 3600 if math_first else 0)
     if math_first:
-        deduplication, scores = _by_dump(section, pages, extracts, len({name for name, _ in listed}))
+        memory = config.launch_of("crawl").join_memory * 1e9 + PROGRAM
+        dumps = len({name for name, _ in listed})
+        deduplication, scores = _by_dump(section, pages, extracts, dumps, memory)
     else:
         deduplication, scores = _deduplication(section, pages, extracts), len(section.pool_parts(extracts))
     iterations = f"corpus, {corpus.iterations} iterations"
@@ -227,10 +230,15 @@ def _lineage(config: Config, records: float, shards: int) -> list[Job]:
     ]
 
 
-def _by_dump(section: CrawlSection, pages: float, extracts: int, dumps: int) -> tuple[list[Job], int]:
-    """The jobs for each of so many dumps, then those for all that is left of several; shards of the pool."""
+def _by_dump(
+    section: CrawlSection, pages: float, extracts: int, dumps: int, memory: float
+) -> tuple[list[Job], int]:
+    """The jobs for each of so many dumps, then those for all that is left of several; shards of the pool.
+    `memory`: bytes of a job that joins tables.
+    """
     own = math.ceil(extracts / dumps)
-    found, shards = [], dumps * len(section.pool_parts(own))
+    filters = len(section.pool_parts(own))
+    found, shards = [], dumps * filters
     for job in _deduplication(section, pages / dumps, own):
         if job.rule != "crawl_dedup":
             rule = f"{job.rule}_of" if job.rule in ("crawl_shards", "crawl_exact") else job.rule
@@ -239,12 +247,16 @@ def _by_dump(section: CrawlSection, pages: float, extracts: int, dumps: int) -> 
     last = _deduplication(section, pages * (UNLIKE if dumps > 1 else 1), shards)
     if dumps == 1:
         return [*found, last[-1]], shards
+    # Each job has a part of what its dump lost, and all that it lost in the end.
+    parts, gone = len(section.cluster_parts(filters)), pages / dumps * (1 - UNLIKE)
+    hours = gone * (1 / parts / STAYING + UNLIKE / AGAINST) / 3600
+    last.insert(-1, Job("crawl, staying", "crawl_staying", dumps * parts, hours, main_memory=memory))
     return [*found, *last], len(section.pool_parts(shards))
 
 
 def _deduplication(section: CrawlSection, pages: float, extracts: int) -> list[Job]:
     parts = len(section.cluster_parts(extracts))
-    numbers = {"buckets": section.bucket_jobs, "cluster": parts, "removed": parts, "dedup": 1}
+    numbers = {"buckets": section.bucket_jobs, "cluster": parts, "removed": parts}
     numbers["filter"] = len(section.pool_parts(extracts))
     joined = JOINED * pages / parts
     memory = {"buckets": COMPARED + pages / 8, "cluster": joined, "removed": joined}
@@ -262,7 +274,7 @@ def _deduplication(section: CrawlSection, pages: float, extracts: int) -> list[J
                 main_memory=memory.get(program, 0.0),
             )
         )
-    return found
+    return [*found, Job("crawl, dedup", "crawl_dedup", 1, numbers["filter"] / LINKS / 3600)]
 
 
 def _exact(section: CrawlSection, pages: float, extracts: int) -> list[Job]:
