@@ -10,7 +10,7 @@ from killing import survives_loss_and_kills
 from test_corpus import halves, pool  # noqa: F401  (a fixture)
 
 from pipeline.common.errors import InputError
-from pipeline.common.shards import shard_paths, write_table
+from pipeline.common.shards import shard_paths, tables, write_table
 from pipeline.common.stage import Stage, run_stage
 from pipeline.config.corpus import CorpusSection
 from pipeline.corpus import examples, read, wanted
@@ -137,7 +137,7 @@ def test_a_listed_url_means_the_same_page_however_the_duplicates_are_cut(tmp_pat
     for name, some in cuts.items():
         write_table(tmp_path / f"{name}.parquet", some, DUPLICATES)
     for name in ("whole", "turned", "parts"):
-        survivors = Survivors(tmp_path / name, tmp_path / "work", {})
+        survivors = Survivors(tables(tmp_path / name, "duplicates"), tmp_path / "work", {})
         assert survivors.keys(["http://a.org/1?utm_source=x", "http://g.org"]) == {"b.org/x", "g.org"}, name
         assert list(survivors.found) == ["a.org/1"]
 

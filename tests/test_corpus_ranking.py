@@ -30,6 +30,7 @@ from pipeline.corpus.train import HELD_OUT
 from pipeline.crawl.filter import DUPLICATES
 from workflow.graph import Graph
 
+KNOWN = "https://h1.example/1/0/29"  # a page of the seed, under a prefix that teaches
 NAMES = [name for name in KEPT.names if name not in ("rank", "iteration")]
 
 
@@ -59,13 +60,14 @@ def write_scores(folder: Path, shards: int, pages: int, padding: int = 0) -> lis
 
 @pytest.fixture
 def scores(tmp_path: Path) -> list[Path]:
-    """Five tables of scores beside an empty list of duplicates and a classifier's notes."""
-    write_table(tmp_path / "pool/duplicates.parquet", [], DUPLICATES)
+    """Five tables of scores beside a classifier's notes, and a copy of a page, which the seed names."""
+    copy = {"url": "https://copy.example/29", "duplicate_of_url": KNOWN}
+    write_table(tmp_path / "pool/duplicates.parquet", [dict.fromkeys(DUPLICATES.names) | copy], DUPLICATES)
     (tmp_path / "train").mkdir()
     (tmp_path / "train/train.json").write_text(json.dumps(dict.fromkeys(select.TRAINED)))
     held_out = {"math": [False] * 60, "score": np.linspace(-3, 2, 60), "host": list(map(str, range(60)))}
     pq.write_table(pa.table(held_out), tmp_path / "train/held_out.parquet")
-    (tmp_path / "seed.txt").write_text("https://h1.example/1/0/1\n")
+    (tmp_path / "seed.txt").write_text(f"https://h1.example/1/0/1\n{copy['url']}\n")
     (tmp_path / "notes.tsv").write_text(
         "prefix\tverdict\nh1.example/1\tmath\nwww.h2.example\tnot_math\nh3.example/9\tmath\n"
     )
@@ -161,8 +163,10 @@ def by_jobs(scores: list[Path], iteration: int, config: dict[str, Any]) -> Path:
     found = {"cut": [made("cut", True, rank=ranks, **given)], "rank": ranks}
     orders = parts("order", **found, **given)
     found["keep"], found["hosts"] = parts("keep", order=orders, **given), parts("hosts", **found, **given)
-    lists |= {"seed_urls": [folder / "seed.txt"], "pool": [folder / "pool"]}
-    return made("select", **found, **given, **lists)
+    seed = {"seed_urls": [folder / "seed.txt"]}
+    before = {key: given[key] for key in given if key == "previous"}
+    asked = made("wanted", pool=[folder / "pool"], **seed, **before)
+    return made("select", wanted=[asked], **found, **given, **lists, **seed)
 
 
 def check(one: Path, some: Path, scores: list[Path], iteration: int, config: dict[str, Any]) -> None:
@@ -211,9 +215,12 @@ def test_jobs_of_their_own_select_the_same_and_one_lost_or_killed_is_made_again_
     scores: list[Path],
 ) -> None:
     config = {"cut": "tokens", "budget_tokens": [8000, 8700], "converged": 1.0}  # among pages of equal scores
+    config |= {"reviewed": "all"}
     for iteration in (1, 2):
         one = selected(scores, "one", iteration, **config)
         check(one, by_jobs(scores, iteration, config | {"select_jobs": 2}), scores, iteration, config)
+    seed = (one / "seed_urls.txt").read_text().split()
+    assert KNOWN not in seed and KNOWN.replace("/0/", "/1/") in seed, "the first is meant by its copy's URL"
     found, kept = json.loads((one / "metrics.json").read_text()), rows_of(one, "kept", "id")
     before = {row["id"] for row in rows_of(scores[0].parent / "one-1/partial", "kept", "id")}
     assert found["marginal_pages"] == len(kept) - len(before) > 0
@@ -249,7 +256,7 @@ def test_a_large_pool_is_selected_in_parts_and_put_together(tmp_path: Path) -> N
     for name in ("order-0001", "hosts-0000"):
         assert read(start + name) == ["cut", *ranks, "select"]
     assert read(f"{start}keep-0001") == ["order-0000", "order-0001", "select"]
-    assert read(f"{start}select") == ["cut", "dedup", *hosts, *keeps, *ranks, "select", "train"]
+    assert read(f"{start}select") == ["cut", *hosts, *keeps, *ranks, "select", "train", "wanted"]
     assert "annotations" in dict(nodes[f"{start}rank-0000"].inputs)
     assert "select_jobs" not in nodes[f"{start}select"].section
 

@@ -84,7 +84,7 @@ def columns(table: str) -> list[str]:
 
 def no_duplicates(folder: Path) -> Survivors:
     write_table(folder / "duplicates.parquet", [], filter.DUPLICATES)
-    return Survivors(folder, folder, {})
+    return Survivors([folder / "duplicates.parquet"], folder, {})
 
 
 def test_word_problems_are_worked_out_as_the_page_shows(example: Any) -> None:

@@ -307,7 +307,7 @@ def test_damaged_fine_tuning_rows(tmp_path: Path) -> None:
 
 def test_damaged_out_of_distribution_sets(tmp_path: Path) -> None:
     write_table(tmp_path / "duplicates.parquet", [], filter.DUPLICATES)
-    survivors = Survivors(tmp_path, tmp_path, {})
+    survivors = Survivors([tmp_path / "duplicates.parquet"], tmp_path, {})
     file = tmp_path / "out_of_distribution.jsonl"
     reading(
         "out_of_distribution.jsonl",

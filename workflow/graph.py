@@ -216,7 +216,8 @@ class Graph(CrawlInstances, ModelInstances):
         if len(parts) > 1:
             reviews = [pair for pair in lists if pair[0] in LISTS[-3:]]
             scores = self._selection_parts(here, section, scores, [trained, *before, *reviews], unhashed)
-        inputs = [trained, pool, *scores, *lists, *before]
+        meaning = ("wanted", Result(f"{here}/wanted")) if len(parts) > 1 else pool
+        inputs = [trained, meaning, *scores, *lists, *before]
         self._add(f"{here}/select", "pipeline.corpus.select", section, inputs, unhashed)
 
     def _reading_parts(

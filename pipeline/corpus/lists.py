@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 
@@ -57,14 +57,20 @@ class Survivors:
     duplicates of one normalised URL the first counts, by its URL and then by that of the page that stays, so
     the order of the rows and the files that they are in change nothing.
 
-    `pool`: result of deduplication, or of `wanted`, which has what the lists mean; `work`: a folder for joins
-    that outgrow memory, `launch`: how they run.
+    `duplicates`: tables with at least the rows that the URLs need; `work`: a folder for joins that outgrow
+    memory, `launch`: how they run.
     """
 
-    def __init__(self, pool: Path, work: Path, launch: dict[str, Any]) -> None:
-        self._duplicates, self._work, self._launch = tables(pool, "duplicates"), work / "join", launch
+    def __init__(self, duplicates: list[Path], work: Path, launch: dict[str, Any]) -> None:
+        self._duplicates, self._work, self._launch = duplicates, work / "join", launch
         self.found: dict[str, dict[str, str]] = {}  # the duplicates whose URLs were asked for, by key
         self._asked: set[str] = set()
+
+    @classmethod
+    def of(cls, stage: Stage[Any]) -> Self:
+        """Those of a stage's pool; `wanted`, where it ran, has what the lists mean."""
+        folder = stage.input("wanted" if "wanted" in stage.inputs else "pool")
+        return cls(tables(folder, "duplicates"), stage.work, stage.launch)
 
     def keys(self, urls: Iterable[str]) -> set[str]:
         """The normalised URLs of the pages that stand for `urls` in the pool. All duplicates are read for

@@ -4,9 +4,9 @@ steps 2-4).
 Inputs: `train`, `pool`, `seed_urls`, `annotations`, `opt_out`, `blocklists`, `previous`, and `score` (all
 shards). The programs `rank`, `cut`, `order`, `keep` and `hosts` do the work, and are run here one after
 another, in `corpus.select_jobs` parts. In a workflow with several parts they have run before, as jobs of
-their own: their results are given instead of `score`, and are only put together here. The corpus is what an
-iteration keeps: pages of the seed have to rank for themselves, since a reviewed prefix also covers thin pages
-such as indexes.
+their own: their results are given instead of `score`, and are only put together here; `wanted`, which found
+what listed URLs mean, is given instead of `pool`. The corpus is what an iteration keeps: pages of the seed
+have to rank for themselves, since a reviewed prefix also covers thin pages such as indexes.
 
 Outputs: `kept.parquet`; `excluded.parquet`, the pages that are never kept, and why; `seed_urls.txt` and
 `not_math_urls.txt`, which the next iteration learns from; `domains.parquet`, the domains with a kept page;
@@ -115,7 +115,7 @@ def select(stage: Stage[CorpusSection], iteration: int) -> dict[str, Any]:
     """Write kept pages, lists and review queue; returns the metrics."""
     config, train = stage.config, stage.input("train")
     lists = {name: current_urls(stage, name, train) for name in GROWN}
-    known = Survivors(stage.input("pool"), stage.work, stage.launch).keys(chain(*lists.values()))
+    known = Survivors.of(stage).keys(chain(*lists.values()))
     previous = stage.input("previous") if "previous" in stage.inputs else None
     given = {name: [Path(path) for path in stage.inputs.get(name, [])] for name in PARTS}
     parts = given if given["rank"] else run_all(stage)

@@ -155,14 +155,14 @@ def prepared(stage: Stage[CorpusSection]) -> tuple[Survivors, dict[str, int] | N
     """What pages the URLs of the lists mean, and what a new round of review adds to the lists, which are then
     among the results.
     """
+    survivors = Survivors.of(stage)
     if "wanted" not in stage.inputs:
-        survivors = Survivors(stage.input("pool"), stage.work, stage.launch)
         return survivors, learn_round(stage, survivors) if stage.inputs.get("new_round") else None
     before = stage.input("wanted")
     reviewed = read_notes(before / NOTES, "new_round")["new_round"]
     if reviewed:
         pass_through(before, stage.partial, [f"{name}.txt" for name in GROWN])
-    return Survivors(before, stage.work, stage.launch), reviewed
+    return survivors, reviewed
 
 
 def run(stage: Stage[CorpusSection]) -> Counts:

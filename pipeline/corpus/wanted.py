@@ -58,7 +58,7 @@ def run(stage: Stage[CorpusSection]) -> Counts:
     """Say which pages are wanted; returns how many keys name them, by purpose."""
     if converged_before(stage):
         return {"converged": 1}
-    survivors = Survivors(stage.input("pool"), stage.work, stage.launch)
+    survivors = Survivors.of(stage)
     reviewed = learn_round(stage, survivors) if stage.inputs.get("new_round") else None
     sets = read_sets(stage.inputs, survivors)
     texts = example_texts(stage.inputs, stage.config)
