@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from corpus_parts import Inputs, in_parts
 from datatrove.data import Document
 from killing import survives_kills
 
@@ -30,7 +31,6 @@ SMALL = {"dimension": 8, "learning_rate": 0.5, "epochs": 10, "min_count": 1, "bu
 MATH = "theorem proof lemma integral let x be prime number equation group matrix".split()  # noqa: SIM905
 NEWS = "minister said market rain goal team price police city music film summer".split()  # noqa: SIM905
 HERE = {"wanted": wanted.run, "read": read.run, "score": score.run, "select": select.run}
-Inputs = dict[str, Path | list[Path]]
 DUPLICATES = pa.schema(
     [(name, pa.string()) for name in ("id", "url", "duplicate_of", "duplicate_of_url", "kind")]
 )
@@ -98,15 +98,14 @@ def halves(pool: Path) -> list[Path]:
 
 def read_in_parts(tmp_path: Path, pool: Path, iteration: int, inputs: Inputs, **config: object) -> Inputs:
     """What `train` takes where the pages are read by jobs of their own: neither pool nor new round."""
-    asked = run(tmp_path, "wanted", iteration, inputs, **config)
+    asked = in_parts(tmp_path / "parts", pool, iteration, inputs, **SMALL | config)
     given, parts = {"wanted": asked} | {key: inputs[key] for key in ("previous",) if key in inputs}, []
     given |= {"new_round": inputs["new_round"]} if "new_round" in inputs else {}
     for number, shard in enumerate(halves(pool)):
         part = tmp_path / f"part-{number}"
         parts.append(run(part, "read", iteration, given | {"shard": shard}, **config))
-    (tmp_path / "nothing").mkdir()
     left = {key: paths for key, paths in inputs.items() if key not in ("annotations", "previous_score")}
-    return left | {"pool": tmp_path / "nothing", "wanted": asked, "examples": parts}
+    return left | {"pool": asked.parent / "nothing", "wanted": asked, "examples": parts}
 
 
 def iterate(
@@ -220,6 +219,18 @@ def test_a_new_round_of_review_teaches_the_next_classifier_even_after_convergenc
     (selected / "metrics.json").write_text(json.dumps(metrics(selected) | {"stopped": True}))
     before = {"previous": selected, "new_round": rounds[1]}
     inputs = {"pool": pool, "annotations": rounds[1], "previous_score": scored} | lists | before
+    # A page of the pool that is taught may have been removed from another dump as a copy of a third page.
+    url = "https://other.example/q/21"
+    copy = {"url": url, "duplicate_of_url": "https://other.example/p/20"}
+    write_table(tmp_path / "copies/duplicates.parquet", [dict.fromkeys(DUPLICATES.names) | copy], DUPLICATES)
+    whole = inputs | {"pool": tmp_path / "copies"}
+    one = run(tmp_path / "one", "wanted", 2, whole, reviewed="all")
+    some = in_parts(
+        tmp_path / "some", tmp_path / "copies", 2, whole, lost=True, **SMALL | {"reviewed": "all"}
+    )
+    assert read_table(one / "duplicates.parquet")["url"].to_pylist() == [url]
+    for path in one.iterdir():
+        assert path.read_bytes() == (some / path.name).read_bytes(), path.name
     taught = read_in_parts(tmp_path, pool, 2, inputs, reviewed="all")
     trained = run(tmp_path, "train", 2, taught, reviewed="all")
     notes = json.loads((trained / "train.json").read_text())

@@ -6,14 +6,15 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from corpus_parts import in_parts
 from killing import survives_loss_and_kills
 from test_corpus import halves, pool  # noqa: F401  (a fixture)
 
 from pipeline.common.errors import InputError
-from pipeline.common.shards import shard_paths, tables, write_table
+from pipeline.common.shards import read_table, shard_paths, tables, write_table
 from pipeline.common.stage import Stage, run_stage
 from pipeline.config.corpus import CorpusSection
-from pipeline.corpus import examples, read, wanted
+from pipeline.corpus import examples, listed, read, wanted
 from pipeline.corpus.convergence import KEPT
 from pipeline.corpus.examples import TRAINING, LabelledPage, Wanted, labelled_pages, pages_of_pool
 from pipeline.corpus.grades import PURPOSE, graded_pages
@@ -31,8 +32,16 @@ def inputs(tmp_path: Path, pool: Path) -> dict[str, list[str]]:  # noqa: F811
     """Seed pages, of which one is named by a copy's URL, texts, a measured set, grades, and a selection whose
     pages are no negatives. The negatives are a sample of the pool.
     """
-    copy = {"url": "http://copy.example/1", "duplicate_of_url": "https://seed.example/q/11", "kind": "near"}
-    write_table(pool / "duplicates.parquet", [dict.fromkeys(DUPLICATES.names) | copy], DUPLICATES)
+    copies = {  # of two rows for one page the first by URL counts
+        "https://www.copy.example/1/": "https://seed.example/q/13",
+        "http://copy.example/1": "https://seed.example/q/11",
+        "http://copy.example/2": "https://news.example/p/80",
+        "http://copy.example/3": "https://news.example/p/82",
+    }
+    rows = [{"url": url, "duplicate_of_url": stays, "kind": "near"} for url, stays in copies.items()]
+    write_table(
+        pool / "duplicates.parquet", (dict.fromkeys(DUPLICATES.names) | row for row in rows), DUPLICATES
+    )
     previous = tmp_path / "select"
     shards = [f"{number:04d}.jsonl.zst" for number in range(2)]  # in one part and in two it is another
     urls = [f"https://news.example/p/{number}" for number in range(40, 60, 2)]
@@ -40,11 +49,11 @@ def inputs(tmp_path: Path, pool: Path) -> dict[str, list[str]]:  # noqa: F811
     write_table(previous / "kept.parquet", rows, KEPT)
     (previous / "metrics.json").write_text(json.dumps({"stopped": False, "seed_pages": 10}))
     seed = [f"https://seed.example/p/{number}" for number in range(0, 20, 2)]
-    (previous / "seed_urls.txt").write_text("\n".join([*seed, copy["url"]]))
+    (previous / "seed_urls.txt").write_text("\n".join([*seed, "https://copy.example/1"]))
     (previous / "not_math_urls.txt").write_text("https://news.example/q/71\n")
     rows = {
         "texts": [{"text": "Let G be a group.", "url": "https://news.example/q/73"}, {"text": "A lemma."}],
-        "set": [{"label": "math", "url": seed[0]}, {"label": "not_math", "url": "https://news.example/p/80"}],
+        "set": [{"label": "math", "url": seed[0]}, {"label": "not_math", "url": "http://copy.example/2"}],
         "grades": [{"url": f"https://other.example/q/{number}", "grade": number} for number in range(21, 35)],
     }
     for name, some in rows.items():
@@ -99,8 +108,11 @@ def test_several_jobs_find_what_one_finds_and_one_lost_or_killed_is_made_again_a
         again()
         return again, str(tmp_path / name)
 
-    again, asked = made("wanted", "wanted", inputs)
-    survives_loss_and_kills(again, Path(asked))
+    whole = Path(made("wanted", "whole", inputs)[1])
+    asked = str(in_parts(tmp_path / "jobs", pool, 2, inputs, lost=True, **CONFIG))
+    for name in ("wanted.json", "keys.parquet", "duplicates.parquet"):
+        assert (whole / name).read_bytes() == (Path(asked) / name).read_bytes(), name
+    assert len(read_table(whole / "duplicates.parquet")) == 2
     given = {"wanted": [asked], "previous": inputs["previous"]}
     parts = [
         made("read", f"read-{number:04d}", given | {"shard": [str(shard)]})
@@ -112,7 +124,13 @@ def test_several_jobs_find_what_one_finds_and_one_lost_or_killed_is_made_again_a
     assert learnt(stage_of(tmp_path / "some", given | {"examples": [path for _, path in parts]})) == one
     with pytest.raises(InputError, match="--input shard: none given"):
         read.run(stage_of(tmp_path / "none", given))
-    (tmp_path / "wanted/wanted.json").write_text('{"purposes": {"training": {"most": 3}}}')
+    with pytest.raises(InputError, match="--input duplicates: none given"):
+        listed.run(stage_of(tmp_path / "no tables", given))
+    (Path(inputs["previous"][0]) / "metrics.json").write_text('{"stopped": true}')
+    for program in (listed, wanted, read):
+        assert program.run(stage_of(tmp_path / program.__name__, given)) == {"converged": 1}
+    (Path(inputs["previous"][0]) / "metrics.json").write_text('{"stopped": false}')
+    (Path(asked) / "wanted.json").write_text('{"purposes": {"training": {"most": 3}}}')
     with pytest.raises(InputError, match=r"wanted\.json: cannot be read \(KeyError"):
         read.run(stage_of(tmp_path / "bad", given | {"shard": [str(halves(pool)[0])]}))
 

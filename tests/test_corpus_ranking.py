@@ -244,8 +244,15 @@ def test_a_large_pool_is_selected_in_parts_and_put_together(tmp_path: Path) -> N
 
     start = "corpus/iteration-2/"
     scores = [f"score-{number:04d}" for number in range(5)]  # for the new round of review
-    assert read(f"{start}wanted") == ["dedup", *scores, "select"]
-    for name in ("wanted", "read-0001", "train", "rank-0001", "keep-0000", "select"):
+    learnt, listed = ([f"{name}-{part:04d}" for part in range(2)] for name in ("learn", "listed"))
+    assert read(f"{start}wanted") == ["dedup", *learnt, *listed, "select"]
+    assert read(f"{start}learn-0001") == [*scores[3:], "select", "select"]
+    assert read(f"{start}listed-0000") == ["dedup", "dedup", "dedup", *learnt, "select"]
+    tables = [source.path for key, source in nodes[f"{start}listed-0001"].inputs if key == "duplicates"]
+    assert tables == ["duplicates/0003.parquet", "duplicates/0004.parquet"]
+    assert dict(nodes[f"{start}learn-0001"].inputs)["kept"].path == "kept/0001.parquet"
+    others = ("wanted", "read-0001", "train", "rank-0001", "keep-0000", "select")
+    for name in ("learn-0000", "listed-0001", *others):
         assert "new_round" in dict(nodes[start + name].inputs), name  # it goes on after convergence
     assert read(f"{start}read-0001") == ["dedup", "dedup", "select", "wanted"]
     assert read(f"{start}train") == ["dedup", "read-0000", "read-0001", "select", "wanted"]

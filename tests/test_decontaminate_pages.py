@@ -216,3 +216,6 @@ def test_each_part_reads_the_tables_of_its_own_shards_and_all_together_read_each
     assert set(read["duplicates"]) == {*removed, *within} and len(read["duplicates"]) == 5 + len(staying)
     if parts:
         assert nodes["decontaminate/pages"].inputs == tuple(("part", Result(node.name)) for node in parts)
+        listed = [node for name, node in nodes.items() if "iteration-1/listed-" in name]
+        tables = sorted(source.path for node in listed for key, source in node.inputs if key == "duplicates")
+        assert tables == [f"duplicates/{number:04d}.parquet" for number in range(5 + len(staying))]

@@ -48,9 +48,14 @@ def test_crawl_and_corpus_are_the_hand_worked_ones() -> None:
     assert sum(hours[f"corpus_{name}"] for name in (*shared, *alone)) == pytest.approx(4 * 6.7, rel=0.02)
     for job in (*shared.values(), *alone.values()):
         assert job.main_memory == 6.5e9 and job.hours < 0.1 and not job.notes(profile)
-    read, wanted = jobs["corpus_read"], jobs["corpus_wanted"]
-    assert (read.number, wanted.number) == (400, 4) and not read.notes(profile) and not wanted.notes(profile)
-    assert hours["corpus_read"] == pytest.approx(4 * 2.97e9 / 51_000 / 3600) and wanted.main_memory == 6.5e9
+    asked = {name: jobs[f"corpus_{name}"] for name in ("listed", "wanted", "read")}
+    assert [job.number for job in asked.values()] == [400, 4, 400] and "corpus_learn" not in jobs
+    assert not any(job.notes(profile) for job in asked.values()) and asked["wanted"].main_memory == 6.5e9
+    assert hours["corpus_read"] == pytest.approx(4 * 2.97e9 / 51_000 / 3600) and asked["wanted"].hours < 0.1
+    reviews = {"annotations": ["1.tsv", "2.tsv", "3.tsv"], "select_jobs": 100}
+    rounds = Config(read_config([DEFAULTS, PAPER_7B]) | {"corpus": reviews})
+    learn = {job.rule: job for job in data_jobs(rounds, Assumptions(H100))}["corpus_learn"]
+    assert learn.number == 200 and learn.hours < 0.1 and not learn.notes(profile)
     page, together = jobs["decontaminate_pages_part"], jobs["decontaminate_pages"]
     assert (page.number, page.main_memory, together.number) == (100, 6.5e9, 1)
     assert 100 * page.hours == pytest.approx(2.97e9 / 263_000 / 3600) and together.hours < 0.1
@@ -60,7 +65,7 @@ def test_crawl_and_corpus_are_the_hand_worked_ones() -> None:
     select, page = alone["corpus_select"], alone["decontaminate_pages"]
     assert page.number == 1 and page.hours == pytest.approx(3.1, rel=0.02)
     assert (
-        not {"decontaminate_pages_part", "corpus_read", "corpus_wanted"} & alone.keys()
+        not {"decontaminate_pages_part", "corpus_read", "corpus_listed", "corpus_wanted"} & alone.keys()
         and select.number == 4
         and 4 * select.hours == pytest.approx(4 * 6.7, rel=0.02)
     )

@@ -22,11 +22,11 @@ OWN = {MINIWEB: "miniweb.enabled", "problems:": "problems.source"}  # prefixes o
 FORMULAS = "formulas"
 SELECTION = re.compile(rf"corpus(?:/(iteration-\d+|{FORMULAS}))?")  # data of a mixture's source
 UNSEEN = "out_of_distribution"
+URLS = ("seed_urls", "background_urls")
 LISTS = (
     "seed_texts",
     "background_texts",
-    "seed_urls",
-    "background_urls",
+    *URLS,
     "annotations",
     "opt_out",
     "blocklists",
@@ -196,10 +196,14 @@ class Graph(CrawlInstances, ModelInstances):
         if len(before) == 2:  # a new round teaches before the classifier is trained
             reviewed += [pair for pair in lists if pair not in taught]
             reviewed += [("previous_score", Result(f"{last}/score-{shard:04d}")) for shard in shards]
-        asked = [pool, *taught, *unseen, *before, *grades, *reviewed]
         parts = section.select_parts(len(shards))
-        inputs += self._reading_parts(here, section, parts, asked, before, unhashed)
-        inputs += reviewed if len(parts) < 2 else []
+        if len(parts) > 1:
+            asked = [pool, *taught, *unseen, *before, *grades]
+            if reviewed:
+                asked += self._learning_parts(here, last, section, [*before, *reviewed], unhashed)
+            inputs += self._reading_parts(here, section, asked, unhashed)
+        else:
+            inputs += reviewed
         self._add(f"{here}/train", "pipeline.corpus.train", section, inputs, unhashed)
         for shard in shards:
             name = f"score-{shard:04d}"
@@ -220,28 +224,46 @@ class Graph(CrawlInstances, ModelInstances):
         inputs = [trained, meaning, *scores, *lists, *before]
         self._add(f"{here}/select", "pipeline.corpus.select", section, inputs, unhashed)
 
-    def _reading_parts(
-        self,
-        here: str,
-        section: Any,
-        parts: list[range],
-        asked: Inputs,
-        before: Inputs,
-        unhashed: tuple[str, ...],
-    ) -> Inputs:
-        """The programs that read the pages that an iteration learns from, if the pool has several parts;
-        returns what `train` takes of them.
+    def _part(
+        self, name: str, section: Any, inputs: Inputs, unhashed: tuple[str, ...], **more: Any
+    ) -> tuple[str, Result]:
+        """Add one of the programs that share an iteration's work; returns its result and, before it, what the
+        programs after it call that.
         """
-        if len(parts) < 2:
-            return []
-        wanted = ("wanted", Result(f"{here}/wanted"))
-        self._add(f"{here}/wanted", "pipeline.corpus.wanted", section, asked, unhashed)
+        program = name.rpartition("/")[2].partition("-")[0]
+        self._add(name, f"pipeline.corpus.{program}", section, inputs, unhashed, **more)
+        return program, Result(name)
+
+    def _reading_parts(self, here: str, section: Any, asked: Inputs, unhashed: tuple[str, ...]) -> Inputs:
+        """The programs that read the pages that an iteration learns from; returns what `train` takes."""
+        before = [pair for pair in asked if pair[0] in ("previous", "new_round")]
+        lists = [pair for pair in asked if pair[0] in (*URLS, "learn") or pair[0].startswith(UNSEEN)]
+        shards, tables = self._pool_shards(), self._removed_tables()
+        parts = section.select_parts(len(shards))
+        listed: Inputs = []
+        for number, part in enumerate(parts):
+            own = [*(tables[shard] for shard in part), *tables[len(shards) + number :: len(parts)]]
+            inputs = [*lists, *before, *(("duplicates", table) for table in own)]
+            listed.append(self._part(f"{here}/listed-{number:04d}", section, inputs, unhashed))
+        wanted = self._part(f"{here}/wanted", section, [*asked, *listed], unhashed)
         found: Inputs = [wanted]
         for number, part in enumerate(parts):
-            name = f"{here}/read-{number:04d}"
-            shards = [("shard", Result("crawl/dedup", f"pool/{shard:04d}.jsonl.zst")) for shard in part]
-            self._add(name, "pipeline.corpus.read", section, [wanted, *before, *shards], unhashed)
-            found.append(("examples", Result(name)))
+            own = [Result("crawl/dedup", f"pool/{shard:04d}.jsonl.zst") for shard in part]
+            inputs = [wanted, *before, *(("shard", shard) for shard in own)]
+            found.append(("examples", self._part(f"{here}/read-{number:04d}", section, inputs, unhashed)[1]))
+        return found
+
+    def _learning_parts(
+        self, here: str, last: str, section: Any, reviewed: Inputs, unhashed: tuple[str, ...]
+    ) -> Inputs:
+        """The programs that apply a new round of review to the iteration before; returns what they find."""
+        scores = [pair for pair in reviewed if pair[0] == "previous_score"]
+        reviews = [pair for pair in reviewed if pair[0] != "previous_score"]
+        found: Inputs = []
+        for number, part in enumerate(section.select_parts(len(scores))):
+            kept = ("kept", Result(f"{last}/select", f"kept/{number:04d}.parquet"))
+            inputs = [*reviews, kept, *(scores[shard] for shard in part)]
+            found.append(self._part(f"{here}/learn-{number:04d}", section, inputs, unhashed))
         return found
 
     def _selection_parts(
@@ -253,9 +275,7 @@ class Graph(CrawlInstances, ModelInstances):
 
         def add(program: str, number: int | None, inputs: Inputs) -> tuple[str, Result]:
             name = f"{here}/{program}" + ("" if number is None else f"-{number:04d}")
-            module = f"pipeline.corpus.{program}"
-            self._add(name, module, section, inputs, unhashed, select_jobs=len(parts))
-            return program, Result(name)
+            return self._part(name, section, inputs, unhashed, select_jobs=len(parts))
 
         ranks = [
             add("rank", number, [*given, *(scores[shard] for shard in part)])
@@ -366,7 +386,7 @@ class Graph(CrawlInstances, ModelInstances):
         truth = [("truth", source) for source in self._sources(section.truth, "report.truth")]
         lists = [
             (key, source)
-            for key in ("seed_urls", "background_urls")
+            for key in URLS
             for source in self._sources(getattr(self.config.sections["corpus"], key), f"corpus.{key}")
         ]
         results = [(name, Result(name)) for name in self.nodes]

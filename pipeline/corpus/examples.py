@@ -13,7 +13,6 @@ import hashlib
 from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
-from itertools import chain
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -22,7 +21,7 @@ from pipeline.common.progress import Progress
 from pipeline.common.shards import read_batches, read_documents, rows_of, shard_paths
 from pipeline.common.stage import InputError, Stage, label
 from pipeline.config.corpus import CorpusSection
-from pipeline.corpus.lists import Survivors, current_urls
+from pipeline.corpus.lists import LEARNT_FROM, Survivors, current_urls
 from pipeline.corpus.normalise import normalise
 from pipeline.crawl.urls import normalise_url
 
@@ -209,9 +208,7 @@ def wanted_pages(
     `learnt`, a folder with the lists of a new round of review.
     """
     config = stage.config
-    lists = ("seed_urls", "background_urls", "not_math_urls")
-    urls = [current_urls(stage, name, learnt) for name in lists]
-    survivors.keys(chain(*urls))  # all at once, because that reads all duplicates
+    urls = (current_urls(stage, name, learnt) for name in LEARNT_FROM)
     math, background, rejected = map(survivors.keys, urls)
     from_pool = not (stage.inputs.get("background_urls") or stage.inputs.get("background_texts"))
     kept = stage.input("previous") if from_pool and "previous" in stage.inputs else None

@@ -8,12 +8,14 @@ from typing import Any, Self
 import pyarrow as pa
 
 from pipeline.common.database import ROWS, database, parquet
-from pipeline.common.shards import tables
+from pipeline.common.shards import tables, write_table
 from pipeline.common.stage import InputError, Stage
 from pipeline.config.corpus import CorpusSection
 from pipeline.crawl.urls import normalise_url
 
 GROWN = ("seed_urls", "not_math_urls")  # lists that each iteration hands to the next
+LEARNT_FROM = ("seed_urls", "background_urls", "not_math_urls")
+LISTED = pa.schema([("url", pa.string()), ("duplicate_of_url", pa.string())])
 
 
 def read_urls(path: Path) -> list[str]:
@@ -68,9 +70,13 @@ class Survivors:
 
     @classmethod
     def of(cls, stage: Stage[Any]) -> Self:
-        """Those of a stage's pool; `wanted`, where it ran, has what the lists mean."""
-        folder = stage.input("wanted" if "wanted" in stage.inputs else "pool")
-        return cls(tables(folder, "duplicates"), stage.work, stage.launch)
+        """Those of a stage's pool. Where `wanted` or, for itself, jobs of `listed` ran before, they have what
+        the lists mean.
+        """
+        name = next((name for name in ("wanted", "listed") if name in stage.inputs), "pool")
+        folders = list(map(Path, stage.inputs["listed"])) if name == "listed" else [stage.input(name)]
+        found = [table for folder in folders for table in tables(folder, "duplicates")]
+        return cls(found, stage.work, stage.launch)
 
     def keys(self, urls: Iterable[str]) -> set[str]:
         """The normalised URLs of the pages that stand for `urls` in the pool. All duplicates are read for
@@ -82,6 +88,11 @@ class Survivors:
             self._asked |= new
         found = self.found
         return {normalise_url(found[key]["duplicate_of_url"]) if key in found else key for key in given}
+
+    def save(self, folder: Path) -> int:
+        """Write the duplicates whose URLs were asked for; returns their number."""
+        rows = (self.found[key] for key in sorted(self.found))
+        return write_table(folder / "duplicates.parquet", rows, LISTED)
 
     def _look_up(self, keys: set[str]) -> None:
         with database(self._work, self._launch) as joins:

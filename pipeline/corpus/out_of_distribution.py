@@ -4,9 +4,8 @@ Held-out pages come from the same lists as the training pages; a set made in ano
 classifier knows mathematics or only those lists.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +41,25 @@ class LabelledSet:
 
 
 def read_set(sources: list[str], name: str, survivors: Survivors) -> LabelledSet:
-    """Read rows with `label` and `text` or `url`; those labelled unsure are left out. Raises InputError."""
+    """The set that files of rows are. Raises InputError."""
     found = LabelledSet()
     urls: dict[bool, list[str]] = {True: [], False: []}
+    for place, row in _rows(sources):
+        math = row["label"] == "math"
+        if row.get("text"):
+            url, host = row.get("url") or place, row.get("source") or name
+            text = normalise(row["text"])
+            found.texts.append(LabelledPage(url, host, text, math, row.get("language")))
+        else:
+            urls[math].append(row["url"])
+    found.keys = {math: survivors.keys(given) if given else set() for math, given in urls.items()}
+    return found
+
+
+def _rows(sources: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(place, row) of each row, with `label` and `text` or `url`; without those labelled unsure. Raises
+    InputError.
+    """
     for source in sources:
         for place, row in read_rows(source):
             if row.get("label") not in LABELS or not (row.get("text") or row.get("url")):
@@ -52,18 +67,14 @@ def read_set(sources: list[str], name: str, survivors: Survivors) -> LabelledSet
             for field_name in ("text", "url", "source", "language"):
                 if not isinstance(row.get(field_name), str | None):
                     raise InputError(f"{place}: `{field_name}` must be a text")
-            math = row["label"] == "math"
-            if row["label"] == "unsure":
-                continue
-            if row.get("text"):
-                url, host = row.get("url") or place, row.get("source") or name
-                text = normalise(row["text"])
-                found.texts.append(LabelledPage(url, host, text, math, row.get("language")))
-            else:
-                urls[math].append(row["url"])
-    survivors.keys(chain(*urls.values()))  # all at once
-    found.keys = {math: survivors.keys(given) if given else set() for math, given in urls.items()}
-    return found
+            if row["label"] != "unsure":
+                yield place, row
+
+
+def urls_of(inputs: dict[str, list[str]]) -> Iterator[str]:
+    """The URLs of pages of the pool in all sets among a stage's inputs. Raises InputError."""
+    sources = (source for key in sorted(inputs) if key.startswith(PREFIX) for source in inputs[key])
+    return (row["url"] for _, row in _rows(list(sources)) if not row.get("text"))
 
 
 def read_sets(inputs: dict[str, list[str]], survivors: Survivors) -> dict[str, LabelledSet]:

@@ -31,6 +31,7 @@ from pipeline.corpus.examples import NOTES, LabelledPage, training_pages, wanted
 from pipeline.corpus.features import Embeddings
 from pipeline.corpus.grades import graded_pages
 from pipeline.corpus.held_out import Folds, cross_validate, divide
+from pipeline.corpus.listed import looked_up
 from pipeline.corpus.lists import GROWN, Survivors
 from pipeline.corpus.measures import measures
 from pipeline.corpus.normalise import VERSION
@@ -155,7 +156,7 @@ def prepared(stage: Stage[CorpusSection]) -> tuple[Survivors, dict[str, int] | N
     """What pages the URLs of the lists mean, and what a new round of review adds to the lists, which are then
     among the results.
     """
-    survivors = Survivors.of(stage)
+    survivors = looked_up(stage)
     if "wanted" not in stage.inputs:
         return survivors, learn_round(stage, survivors) if stage.inputs.get("new_round") else None
     before = stage.input("wanted")

@@ -1,8 +1,10 @@
 """Which pages of a large pool training will read: the first of the programs that share the reading.
 
 Inputs: those of `train`. Lists name pages by URL, and a sample draws them by a hash; what a listed URL means
-is in the duplicates of the whole pool. So this is found once, and `read-<number>` looks for the pages in the
-shards of a part of the pool. `train` reads the results of both.
+is in the duplicates of the whole pool. So this is found once: `learn-<number>` finds what a new round of
+review teaches of a part of the pool, `listed-<number>` what listed URLs mean by a part of the duplicates, and
+`read-<number>` looks for the pages in the shards of a part. Given what they wrote, as `learn` and `listed`,
+this program only puts it together. `train` reads what it and `read` write.
 
 Outputs: `wanted.json`, for each purpose the fields of `Wanted` but its keys, and what a new round of review
 adds to the lists; `keys.parquet`, the keys; `duplicates.parquet`, those of listed URLs; the lists with what a
@@ -22,7 +24,7 @@ from pipeline.config.corpus import CorpusSection
 from pipeline.corpus.convergence import converged_before, read_notes
 from pipeline.corpus.examples import NOTES, TRAINING, Wanted, wanted_pages
 from pipeline.corpus.grades import PURPOSE, of_pool
-from pipeline.corpus.lists import Survivors
+from pipeline.corpus.listed import looked_up
 from pipeline.corpus.out_of_distribution import PREFIX, keys_of, read_sets
 from pipeline.corpus.rounds import learn_round
 from pipeline.corpus.texts import example_texts
@@ -30,7 +32,6 @@ from pipeline.corpus.texts import example_texts
 KEYS = pa.schema([("purpose", pa.string()), ("kind", pa.string()), ("key", pa.string())])
 KINDS = ("math", "other", "without")  # fields of `Wanted` that hold keys
 OTHERS = ("everything", "most", "seed", "below")
-LISTED = pa.schema([("url", pa.string()), ("duplicate_of_url", pa.string())])
 
 
 def read_wanted(folder: Path, kept: Path | None) -> dict[str, Wanted]:
@@ -58,7 +59,7 @@ def run(stage: Stage[CorpusSection]) -> Counts:
     """Say which pages are wanted; returns how many keys name them, by purpose."""
     if converged_before(stage):
         return {"converged": 1}
-    survivors = Survivors.of(stage)
+    survivors = looked_up(stage)
     reviewed = learn_round(stage, survivors) if stage.inputs.get("new_round") else None
     sets = read_sets(stage.inputs, survivors)
     texts = example_texts(stage.inputs, stage.config)
@@ -73,11 +74,7 @@ def run(stage: Stage[CorpusSection]) -> Counts:
         for key in sorted(getattr(wanted, kind))
     )
     count = write_table(stage.partial / "keys.parquet", rows, KEYS)
-    write_table(
-        stage.partial / "duplicates.parquet",
-        (survivors.found[key] for key in sorted(survivors.found)),
-        LISTED,
-    )
+    survivors.save(stage.partial)
     notes = {
         purpose: {name: getattr(wanted, name) for name in OTHERS} | {"kept": wanted.kept is not None}
         for purpose, wanted in asked.items()

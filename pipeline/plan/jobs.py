@@ -49,7 +49,8 @@ RATES = {
 }
 LINKS = 2_700  # shards of the pool per second that `dedup` puts together
 STAYING, AGAINST = 350_000, 2_000_000  # rows per second and core of `staying`: its own, and what it looks up
-READ_POOL, LISTED = 51_000, 430_000  # pages per second and core of `read`, and of `wanted`
+READ_POOL, LISTED, LEARN = 51_000, 195_000, 175_000  # pages per second and core; 40 % have copies
+WANTED = 50_000  # listed URLs per second
 # The same of selection, at 1M pages; of `order` and `keep` kept pages per second.
 SELECTION = {
     "rank": 195_000,
@@ -186,13 +187,26 @@ def _reading(config: Config, pages: float, shards: int) -> list[Job]:
     parts, memory = len(section.select_parts(shards)), config.launch_of("corpus").join_memory * 1e9 + PROGRAM
     if parts == 1:
         return []
-    iterations = f"corpus, {section.iterations} iterations"
-    hours, number = pages / READ_POOL / 3600 / parts, parts * section.iterations
-    listed = pages / LISTED / 3600
+    iterations, number = f"corpus, {section.iterations} iterations", parts * section.iterations
+    found = []
+    if rounds := min(_rounds(section.annotations), section.iterations) - 1:
+        hours = pages / LEARN / 3600 / parts
+        rounds_of = f"corpus, {rounds} new rounds of review"
+        found.append(Job(f"{rounds_of}, learn", "corpus_learn", parts * rounds, hours, main_memory=memory))
+    hours = {name: pages / rate / 3600 / parts for name, rate in (("listed", LISTED), ("read", READ_POOL))}
+    merged = (section.positives + section.negatives) / WANTED / 3600
     return [
-        Job(f"{iterations}, wanted", "corpus_wanted", section.iterations, listed, main_memory=memory),
-        Job(f"{iterations}, read", "corpus_read", number, hours),
+        *found,
+        Job(f"{iterations}, listed", "corpus_listed", number, hours["listed"], main_memory=memory),
+        Job(f"{iterations}, wanted", "corpus_wanted", section.iterations, merged, main_memory=memory),
+        Job(f"{iterations}, read", "corpus_read", number, hours["read"]),
     ]
+
+
+def _rounds(annotations: str | list[str] | None) -> int:
+    """How many rounds of review there are; at least one, which is no new one."""
+    sources = [annotations] if isinstance(annotations, str) else annotations or []
+    return max(1, sum(len(glob(source)) or 1 for source in sources))
 
 
 def _selection(config: Config, pages: float, kept: float, shards: int) -> list[Job]:
