@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from crawl_warcs import WEB, record, write_warc
-from killing import bytes_of, kill_at_rename, survives_loss_and_kills
+from killing import RENAMES, bytes_of, kill_at_call, survives_loss_and_kills
 
 from pipeline.common.overlays import DEFAULTS, read_config
 from pipeline.common.shards import read_documents, read_table, tables
@@ -235,5 +235,5 @@ def test_what_stays_is_the_same_in_any_number_of_jobs_and_one_lost_or_killed_is_
     whole = bytes_of(dedup)
     shutil.rmtree(dedup)
     for number in range(1, 5):  # of notes, of the folder
-        assert kill_at_rename(run, number) and not dedup.exists()
-    assert not kill_at_rename(run, 99) and bytes_of(dedup) == whole
+        assert kill_at_call(run, number, RENAMES) and not dedup.exists()
+    assert not kill_at_call(run, 99, RENAMES) and bytes_of(dedup) == whole
