@@ -35,4 +35,6 @@ def measured(
     command = [sys.executable, "-m", f"pipeline.{room}.{program}", "--instance", name, *words]
     output, before = folder / name, children()
     subprocess.run([*command, "--output", str(output)], cwd=root, check=True, stderr=subprocess.DEVNULL)
-    return output, children() - before, json.loads((output / "run.json").read_text())["peak_rss_mb"]
+    seconds, memory = children() - before, json.loads((output / "run.json").read_text())["peak_rss_mb"]
+    print(f"{room} {name}: {seconds:.1f} s of CPU, {memory:,} MB", file=sys.stderr, flush=True)
+    return output, seconds, memory
