@@ -221,11 +221,22 @@ def test_signatures_estimate_the_jaccard_similarity_of_shingles():
     hasher = MinHasher(ngram=5, hashes=1000, seed=1)
     for changed in (0, 10, 40, 100, 200):
         one, other = text(0, 300), text(0, 300, changed=changed)
-        sets = [set(hasher.shingles(content).tolist()) for content in (one, other)]
+        sets = [set(hasher.shingles([content])[0].tolist()) for content in (one, other)]
         exact = len(sets[0] & sets[1]) / len(sets[0] | sets[1])
         assert np.mean(hasher.signature(one) == hasher.signature(other)) == pytest.approx(exact, abs=0.06)
     assert hasher.signature("one two three four") is None
     assert (hasher.signature("a 1 b 2 c") != hasher.signature("a 1 b 3 c")).all(), "digits count"
+    texts = [
+        "a b c d e \\",
+        "f g h i j k",
+        "",
+        "one",
+        "\u0301x y z \\alpha ﬁve",
+        "设函数在闭区间",
+        "a b c d e f",
+    ]
+    for together, alone in zip(hasher.signatures(texts), map(hasher.signature, texts), strict=True):
+        assert np.array_equal(together, alone), "texts that are read together do not touch each other"
 
 
 @pytest.mark.skipif(not WEB.exists(), reason="the real test pages are not here")

@@ -7,10 +7,12 @@ our own (`signatures.py`).
 """
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+from datatrove.data import Document
 from numpy.typing import NDArray
 from xxhash import xxh3_128_digest
 
@@ -24,13 +26,33 @@ from pipeline.crawl.urls import normalise_url
 
 NAMES = pa.schema([("id", pa.string()), ("url", pa.string())])
 ROWS = 65536  # names written at once
+TOGETHER = 1 << 16  # characters whose words are hashed at once
 ABSENT = np.uint32(0xFFFFFFFF)  # in every column: a page too short to have a signature
 
 
 def write_records(path: Path, hashes: NDArray[np.uint32], places: NDArray[np.uint32]) -> None:
-    """Write hashes (R, words) and places (R,) as sorted records, as datatrove's stage 1 does."""
+    """Write hashes (R, words) and ascending places (R,) as sorted records, as datatrove's stage 1 does."""
+    wide = hashes.astype(np.uint64)
+    keys = [wide[:, column] for column in range(0, hashes.shape[1], 2)]
+    for key, second in zip(keys, wide[:, 1::2].T, strict=False):  # of two words, which halves the time
+        key <<= np.uint64(32)
+        key |= second
     records = np.column_stack([hashes, places])
-    records[np.lexsort(records.T[::-1])].astype("<u4").tofile(path)
+    records[np.lexsort(keys[::-1])].astype("<u4").tofile(path)
+
+
+def groups(documents: Iterator[Document]) -> Iterator[list[Document]]:
+    """Documents of about `TOGETHER` characters, at least one."""
+    group: list[Document] = []
+    size = 0
+    for document in documents:
+        group.append(document)
+        size += len(document.text)
+        if size >= TOGETHER:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
 
 
 def run(stage: Stage[CrawlSection]) -> Counts:
@@ -46,20 +68,22 @@ def run(stage: Stage[CrawlSection]) -> Counts:
         (partial / "signatures").open("wb") as signatures,
     ):
         shard = page_file(stage.input("extract"))
-        for document in read_documents(shard):
-            url, file = document.metadata.get("url"), document.metadata.get("warc_file")
-            if not (isinstance(url, str) and isinstance(file, str)):
-                raise InputError(f"{shard}: page {document.id}: `url` and `warc_file` must be texts")
-            files.add(file)
-            urls += xxh3_128_digest(normalise_url(url).encode())
-            texts += xxh3_128_digest(document.text.encode())
-            signature = hasher.signature(document.text)
-            (absent if signature is None else signature).astype("<u4").tofile(signatures)
-            rows.append({"id": document.id, "url": url})
-            if len(rows) == ROWS:
-                names.write(pa.RecordBatch.from_pylist(rows, NAMES))
-                rows = []
-            bar.update(1)
+        for group in groups(read_documents(shard)):
+            for document in group:
+                url, file = document.metadata.get("url"), document.metadata.get("warc_file")
+                if not (isinstance(url, str) and isinstance(file, str)):
+                    raise InputError(f"{shard}: page {document.id}: `url` and `warc_file` must be texts")
+                files.add(file)
+                urls += xxh3_128_digest(normalise_url(url).encode())
+                texts += xxh3_128_digest(document.text.encode())
+                rows.append({"id": document.id, "url": url})
+                if len(rows) == ROWS:
+                    names.write(pa.RecordBatch.from_pylist(rows, NAMES))
+                    rows = []
+            found = hasher.signatures([document.text for document in group])
+            table = np.stack([absent if signature is None else signature for signature in found])
+            table.astype("<u4").tofile(signatures)
+            bar.update(len(group))
         names.write(pa.RecordBatch.from_pylist(rows, NAMES))
     (partial / "files.txt").write_text("".join(f"{name}\n" for name in sorted(files)))
     for name, hashes in ((URL, urls), (TEXT, texts)):
