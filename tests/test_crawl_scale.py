@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from itertools import combinations
+from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +26,11 @@ from pipeline.common.stage import Counts, Stage, run_stage
 from pipeline.config.crawl import CrawlSection
 from pipeline.config.root import Config, ConfigError
 from pipeline.crawl import buckets, dedup, exact, same, shards, sign
-from pipeline.crawl.buckets import similar_pairs
+from pipeline.crawl.buckets import bounds_of, similar_pairs
 from pipeline.crawl.exact import Bits
 from pipeline.crawl.pairs import PairSorter
 from pipeline.crawl.signatures import minhash_config
-from pipeline.crawl.signed import read_signatures, record_file
+from pipeline.crawl.signed import SignedShards, read_signatures, record_file
 from workflow.bundles import bundled
 from workflow.graph import Graph, Instance
 from workflow.state import Run
@@ -41,6 +41,8 @@ IN_MEMORY = {  # at once
     "buckets.PAIRS": 2,
     "buckets.COMPARED": 50,
     "buckets.FILES": 2,
+    "buckets.ROWS": 3,
+    "buckets.SORTED": 40,
     "cluster.JOINED": 10,
     "exact.RECORDS": 30,
     "filter.ROWS": 3,
@@ -122,6 +124,12 @@ def test_the_pairs_are_those_of_brute_force(pages: list[Path], tmp_path: Path) -
                 pairs += [(leader, name) for name in near]
                 group = [page for page in rest if page[0] not in near]
     assert found == joined(pairs, [name for name, _ in signed]) and len(found) > 40
+    given = SignedShards.of(tmp_path / "out-work/exact")
+    shares = [  # of four jobs that share a bucket
+        sum(len(given.records(rank, 0, width, *span)[1]) for rank in range(SHARDS))
+        for span in pairwise(bounds_of(given, 0, 4, width))
+    ]
+    assert sum(shares) == len(signed) and min(shares) > len(signed) / 10
     alike = [(a, b) for (a, one), (b, two) in combinations(signed, 2) if (one == two).mean() >= 0.5]
     apart = [pair for pair in alike if found.get(pair[0], pair[0]) != found.get(pair[1], pair[1])]
     assert len(apart) <= 0.15 * len(alike), "40 bands of 4 make candidates of nine in ten pairs at one half"
