@@ -120,7 +120,7 @@ def exact_parts(folder: Path, signed: list[Measured], alone: Path) -> Found:
 
 
 def corpus(folder: Path, pages: int, pool: Path) -> Found:
-    """Run one iteration, from `wanted` to `select`."""
+    """Run one iteration, from `listed` to `select`."""
     keys = selection_keys(pages) | CLASSIFIER | {"select_jobs": PARTS}
     keys |= dict.fromkeys(("positives", "negatives"), int(pages * KEPT))
     shards, seed = sorted((pool / "pool").iterdir()), {"seed_urls": [folder / "seed_urls.txt"]}
@@ -129,7 +129,14 @@ def corpus(folder: Path, pages: int, pool: Path) -> Found:
     def run(name: str, **inputs: list[Path]) -> Measured:
         return measured(folder, name.partition("-")[0], f"iteration-1/{name}", "corpus", keys, **inputs)
 
-    found = {"wanted": [run("wanted", pool=[pool], **seed)]}
+    tables = sorted((pool / "duplicates").iterdir())
+    found = {
+        "listed": [
+            run(f"listed-{number:04d}", duplicates=[tables[shard] for shard in part], **seed)
+            for number, part in enumerate(parts)
+        ]
+    }
+    found["wanted"] = [run("wanted", pool=[pool], listed=paths(found["listed"]), **seed)]
     given = {"wanted": paths(found["wanted"])}
     found["read"] = [
         run(f"read-{number:04d}", shard=[shards[shard] for shard in part], **given)
@@ -145,7 +152,7 @@ def corpus(folder: Path, pages: int, pool: Path) -> Found:
     ]
     for name, jobs in (("cut", 1), ("order", PARTS), ("keep", len(parts)), ("hosts", PARTS), ("select", 1)):
         done = {program: paths(found[program]) for program in select.PARTS if program in found}
-        done |= trained | {"pool": [pool]} | (seed if name in ("hosts", "select") else {})
+        done |= trained | given | (seed if name == "select" else {})
         found[name] = [run(name if jobs == 1 else f"{name}-{job:04d}", **done) for job in range(jobs)]
     return found
 
