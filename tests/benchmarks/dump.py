@@ -15,6 +15,7 @@ import resource
 import subprocess
 import sys
 from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -183,7 +184,8 @@ def decontamination(folder: Path, shards: list[Path], before: Found) -> Found:
 
 def programs(folder: Path, pages: int) -> dict[str, tuple[float, float, float]]:
     """(CPU seconds, peak MB, bytes) of each program; of the peer, the pages removed in place of bytes."""
-    shards = write_slice(folder, pages)
+    with ProcessPoolExecutor(1) as worker:  # its memory would count as that of programs started here
+        shards = worker.submit(write_slice, folder, pages).result()
     runs = deduplication(folder, shards)
     runs |= corpus(folder, pages, runs["dedup"][0][0])
     runs |= decontamination(folder, shards, runs)
