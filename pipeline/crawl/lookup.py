@@ -44,18 +44,25 @@ KEYS = """
 CREATE MACRO without_www(place) AS regexp_replace(place, '^www[.]', '');
 CREATE MACRO key(url) AS without_www(place(url));
 """
-# Hosts are compared first: they are few, and stand in a column of their own that is quick to read.
+# Hosts are compared first: they are few, and stand in a column of their own that is quick to read. `near` has
+# what the lists name, and all pages of hosts with reviewed prefixes.
 WANTED = """
+CREATE TABLE reviewed AS SELECT DISTINCT without_www(root) AS host FROM prefixes WHERE verdict = 'math';
 CREATE TABLE bare_roots AS
     SELECT root(key) AS host FROM urls UNION SELECT without_www(host) FROM hosts
-    UNION SELECT without_www(root) FROM prefixes WHERE verdict = 'math';
+    UNION SELECT host FROM reviewed;
 CREATE TABLE roots AS SELECT host FROM bare_roots UNION ALL SELECT 'www.' || host FROM bare_roots;
 CREATE TABLE near AS
-SELECT url, key(url) AS key, url_host_name AS host, url_host_registered_domain AS domain, fetch_time,
-    warc_filename AS filename, warc_record_offset AS "offset", warc_record_length AS length
-FROM index
-WHERE fetch_status = 200 AND {filters} AND (url_host_name IN (SELECT host FROM roots)
-    OR url_host_registered_domain IN (SELECT host FROM hosts));
+SELECT * FROM (
+    SELECT url, key(url) AS key, url_host_name AS host, url_host_registered_domain AS domain, fetch_time,
+        warc_filename AS filename, warc_record_offset AS "offset", warc_record_length AS length
+    FROM index
+    WHERE fetch_status = 200 AND {filters} AND (url_host_name IN (SELECT host FROM roots)
+        OR url_host_registered_domain IN (SELECT host FROM hosts))
+)
+WHERE key IN (SELECT key FROM urls) OR domain IN (SELECT host FROM hosts)
+    OR without_www(host) IN (SELECT without_www(host) FROM hosts)
+    OR without_www(host) IN (SELECT host FROM reviewed);
 CREATE TABLE found AS
 SELECT * FROM near
 WHERE key IN (SELECT key FROM urls) OR domain IN (SELECT host FROM hosts)
