@@ -184,10 +184,7 @@ class Graph(CrawlInstances, ModelInstances):
             for source in self._sources(path, f"corpus.{UNSEEN}.{name}")
         ]
         taught = [pair for pair in lists if pair[0] not in LISTS[-3:]]
-        named = section.second_stage.embeddings if section.second_stage.enabled else None
-        model = [("embeddings", path) for path in self._sources(named, "corpus.second_stage.embeddings")]
-        named = section.second_stage.grades if section.second_stage.enabled else None
-        grades = [("grades", source) for source in self._sources(named, "corpus.second_stage.grades")]
+        model, grades = (self._second_stage(section, name) for name in ("embeddings", "grades"))
         inputs = [pool, *taught, *unseen, *before, *model, *grades]
         if section.tokenizer:
             inputs.append(("tokenizer", self._model_source(section.tokenizer, "corpus.tokenizer")))
@@ -223,6 +220,12 @@ class Graph(CrawlInstances, ModelInstances):
         meaning = ("wanted", Result(f"{here}/wanted")) if len(parts) > 1 else pool
         inputs = [trained, meaning, *scores, *lists, *before]
         self._add(f"{here}/select", "pipeline.corpus.select", section, inputs, unhashed)
+
+    def _second_stage(self, section: Any, name: str) -> Inputs:
+        """The files of a key of the second stage; none while it is off."""
+        stage = section.second_stage
+        named = getattr(stage, name) if stage.enabled else None
+        return [(name, source) for source in self._sources(named, f"corpus.second_stage.{name}")]
 
     def _part(
         self, name: str, section: Any, inputs: Inputs, unhashed: tuple[str, ...], **more: Any
