@@ -151,7 +151,7 @@ def test_shards_that_are_linked_are_not_read_and_damage_to_them_is_still_noticed
         pages = [(f"http://{part}.org/{n}", text(n % 5 * 300)) for n in range(10)]
         write_pages(tmp_path / f"part{part}", pages, name=f"{part}.warc.gz")
     dedup(tmp_path / "read", tmp_path / "part0", tmp_path / "part1", pool_shards=2)
-    filters = [tmp_path / f"read/work/filter-{number:04d}" for number in range(2)]
+    filters = [tmp_path / "read" / "work" / f"filter-{number:04d}" for number in range(2)]
     read, file_digest, output = [], hashlib.file_digest, tmp_path / "out"
 
     def noted(file, name):
