@@ -75,7 +75,7 @@ STAGES = (
             Program("crawl_cluster", "crawl/cluster-{part}", "pipeline.crawl.cluster"),
             Program("crawl_removed", "crawl/removed-{part}", "pipeline.crawl.removed"),
             Program("crawl_filter", "crawl/filter-{part}", "pipeline.crawl.filter"),
-            Program("crawl_staying", "crawl/staying-{part}", "pipeline.crawl.staying"),
+            Program("crawl_staying", "crawl/staying-{dump}", "pipeline.crawl.staying"),
             Program("crawl_dedup", "crawl/dedup", "pipeline.crawl.dedup"),
         ),
     ),

@@ -93,7 +93,7 @@ def test_math_first_hashes_a_23rd_of_the_pages_of_each_dump_and_then_what_is_lef
     config = Config(read_config([DEFAULTS, PAPER_7B, tmp_path / "two.yaml"]))
     jobs = data_jobs(config, assumed, "math_first")
     staying, dedup = [job for job in jobs if job.rule in ("crawl_staying", "crawl_dedup")]
-    assert staying.number == 200 and not staying.notes(Profile(ROOT / "workflow/profiles/slurm"))
+    assert staying.number == 2 and not staying.notes(Profile(ROOT / "workflow/profiles/slurm"))
     assert max(staying.hours, dedup.hours) < 0.1 and staying.main_memory == 6.5e9
     signed = [job for job in jobs if job.rule == "crawl_sign"]
     assert [job.number for job in signed] == [1000, 1000]

@@ -39,7 +39,7 @@ class CrawlInstances:
         shards = [shard for dump in found.values() for shard in dump]
         if len(found) > 1:
             together = self._deduplicated(section, "", shards)
-            self._pool(together, self._staying(section, found, together))
+            self._pool(together, self._staying(found, together))
         else:
             self._pool(shards)
 
@@ -101,18 +101,16 @@ class CrawlInstances:
         inputs: Inputs = [*(("filter", one) for one in shards), *(("staying", one) for one in staying)]
         self._crawl_program("dedup", "", inputs)
 
-    def _staying(
-        self: "Graph", section: Any, dumps: dict[str, list[Result]], shards: list[Result]
-    ) -> list[Result]:
-        """Which pages of the pool, of `shards`, stay for those that went within each of the `dumps`."""
+    def _staying(self: "Graph", dumps: dict[str, list[Result]], shards: list[Result]) -> list[Result]:
+        """Which pages of the pool, of `shards`, stay for those that went within each of the `dumps`. The job
+        of a dump takes some minutes; of several, each would name all shards.
+        """
         read = {shard: set(self._read(shard.node, "extract")) for shard in shards}
         found = []
         for which, own in dumps.items():
             after = [shard for shard, sources in read.items() if not sources.isdisjoint(own)]
-            for number, part in enumerate(section.cluster_parts(len(own))):
-                inputs: Inputs = [("dump", own[rank]) for rank in part]
-                inputs += [("filter", shard) for shard in after]
-                found.append(self._crawl_program("staying", f"{which}-{number:04d}", inputs))
+            inputs: Inputs = [*(("dump", shard) for shard in own), *(("filter", shard) for shard in after)]
+            found.append(self._crawl_program("staying", which, inputs))
         return found
 
     def _duplicates(self: "Graph") -> dict[str, list[Result]]:

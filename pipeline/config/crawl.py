@@ -129,7 +129,5 @@ class CrawlSection(Section):
         return parts_of(extracts, self.pool_shards)
 
     def cluster_parts(self, extracts: int) -> list[range]:
-        """Numbers of the extraction shards that each job of `cluster` and of `removed` has; of those of a
-        dump's shards that each job of `staying` has.
-        """
+        """Numbers of the extraction shards that each job of `cluster` and of `removed` has."""
         return parts_of(extracts, self.cluster_jobs)

@@ -1,7 +1,7 @@
 """The page that stays for each page that was removed within its dump, which may be one of another dump.
 
 With several dumps in `crawl.order: math_first` a page that stayed in its dump may be removed for the sake of
-another dump's page. Inputs: `dump`, what `filter` wrote for some shards of one dump; `filter`, what it wrote
+another dump's page. Inputs: `dump`, what `filter` wrote for one dump; `filter`, what it wrote
 for those shards of the pool that were made from this dump: all of them, since the page that stayed may be in
 any shard of the dump. Writes `staying.parquet`, a row for each page that the shards of `dump` lost, by `id`.
 """

@@ -261,10 +261,9 @@ def _by_dump(
     last = _deduplication(section, pages * (UNLIKE if dumps > 1 else 1), shards)
     if dumps == 1:
         return [*found, last[-1]], shards
-    # Each job has a part of what its dump lost, and all that it lost in the end.
-    parts, gone = len(section.cluster_parts(filters)), pages / dumps * (1 - UNLIKE)
-    hours = gone * (1 / parts / STAYING + UNLIKE / AGAINST) / 3600
-    last.insert(-1, Job("crawl, staying", "crawl_staying", dumps * parts, hours, main_memory=memory))
+    gone = pages / dumps * (1 - UNLIKE)  # looked up in what the dump lost in the end: a share of the rest
+    hours = gone * (1 / STAYING + UNLIKE / AGAINST) / 3600
+    last.insert(-1, Job("crawl, staying", "crawl_staying", dumps, hours, main_memory=memory))
     return [*found, *last], len(section.pool_parts(shards))
 
 
