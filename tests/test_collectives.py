@@ -9,6 +9,8 @@ from programs import OF_RANKS, ROOT
 from pipeline.start import command
 
 PROGRAM = """
+import sys
+
 import torch
 
 import pipeline.common.training
@@ -24,7 +26,8 @@ with torch.device("meta"):
 try:
     summed([1.0, 2.0], "cpu")
 except RuntimeError as error:
-    print("refused:", error, flush=True)
+    sys.stdout.write(f"refused: {error}\\n")  # in one call: two ranks share the pipe
+    sys.stdout.flush()
 """
 
 
