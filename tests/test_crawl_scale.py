@@ -321,6 +321,21 @@ def test_a_shared_job_is_named_after_its_first_and_last_instance() -> None:
     assert list(jobs)[-1] == "corpus/iteration-1/score-1998"
 
 
+def test_dumps_share_the_number_of_jobs_and_no_job_is_of_two_dumps() -> None:
+    node = Graph(Config(read_config([DEFAULTS, ROOT / "configs/demo.yaml"]))).nodes[
+        "corpus/iteration-1/score-0000"
+    ]
+    kind = {"module": "pipeline.crawl.sign"}
+    names = [f"crawl/sign-{dump:08x}-{part:04d}" for dump in range(10) for part in range(1000)]
+    together = [f"crawl/sign-{part:04d}" for part in range(700)]
+    jobs = bundled(replace(node, name=name, **kind) for name in [*names, *together])
+    assert [one.name for nodes in jobs.values() for one in nodes] == [*names, *together]
+    assert [name for name, nodes in jobs.items() if len(nodes) == 1] == together
+    assert len(jobs) == 1000 + 700
+    for nodes in jobs.values():
+        assert len({one.name.rpartition("-")[0] for one in nodes}) == 1
+
+
 def test_a_job_waits_for_all_before_it_though_few_are_named(tmp_path: Path) -> None:
     (tmp_path / "parts.yaml").write_text(json.dumps({"crawl": {"cluster_jobs": 2, "files_per_shard": 1}}))
     config = Config(read_config([DEFAULTS, ROOT / "configs/demo.yaml", tmp_path / "parts.yaml"]))

@@ -2,13 +2,15 @@
 row share one. Snakemake takes a millisecond or two and some 40 KB for each job, whatever it does.
 """
 
-from collections import defaultdict
+import re
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 
 from workflow.instances import Instance
 
-MOST = 1000  # jobs of a light program, of corpus.score in each iteration
+MOST = 1000  # jobs of a light program: for each iteration, or for all dumps together
 LIGHT = ("crawl.sign", "crawl.filter", "corpus.score", "decontaminate.clean")  # minutes each
+OF_DUMP = re.compile("-[0-9a-f]{8}$")  # of the program's name, where dumps are deduplicated by themselves
 
 
 def bundled(nodes: Iterable[Instance]) -> dict[str, list[Instance]]:
@@ -20,8 +22,9 @@ def bundled(nodes: Iterable[Instance]) -> dict[str, list[Instance]]:
             many[node.name.rpartition("-")[0]].append(node)
         else:
             jobs[node.name] = [node]
-    for of_program in many.values():
-        size = -(-len(of_program) // MOST)
+    dumps = Counter(OF_DUMP.sub("-", name) for name in many)
+    for name, of_program in many.items():
+        size = -(-len(of_program) * dumps[OF_DUMP.sub("-", name)] // MOST)
         for start in range(0, len(of_program), size):
             some = of_program[start : start + size]
             last = f"..{some[-1].name.rpartition('-')[2]}" if len(some) > 1 else ""

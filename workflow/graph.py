@@ -6,6 +6,7 @@ current.
 
 import re
 from collections.abc import Iterable
+from functools import cache
 from glob import glob
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,7 @@ class Graph(CrawlInstances, ModelInstances):
     """All instances of a run by name, in the order of the stages; the jobs that make them."""
 
     def __init__(self, config: Config) -> None:
-        self.config = config
+        self.config, self._launch_of = config, cache(config.launch_of)
         self.nodes: dict[str, Instance] = {}
         self.missing: list[str] = []  # files of the `data_folder` that are not there yet
         for build in (
@@ -95,7 +96,7 @@ class Graph(CrawlInstances, ModelInstances):
         # Sorted by key, so that the order of keys in a file changes nothing; a key's own sources keep theirs.
         ordered = tuple(sorted(inputs, key=lambda pair: pair[0]))
         stage, _, model = name.partition("/")
-        launch = self.config.launch_of(stage, model if stage in MODEL_STAGES else None)
+        launch = self._launch_of(stage, model if stage in MODEL_STAGES else None)
         self.nodes[name] = Instance(name, module, type(section), values | more, ordered, launch)
 
     def _sources(self, sources: str | list[str] | None, where: str) -> list[str | Result]:

@@ -34,7 +34,7 @@ def parser(stage: str, section: type[Section], about: str = "") -> argparse.Argu
         action="append",
         default=[],
         metavar="KEY=PATH",
-        help="an input, KEY=@FILE with its address, or KEY=@@FILE with a line for each; may repeat",
+        help="an input, KEY=@FILE with its address, or @@FILE with a line for each; may repeat",
     )
     place = parser.add_mutually_exclusive_group(required=True)
     place.add_argument("--output", type=Path, help="final folder; appears only when complete")
@@ -77,25 +77,26 @@ def read_launch(text: str) -> dict[str, Any]:
 
 
 def read_inputs(pairs: list[str]) -> dict[str, list[str]]:
-    """Paths by key from the `KEY=PATH` words of `--input`. Raises InputError."""
+    """Paths by key from the words of `--input`: `KEY=PATH`, `KEY=@` and a file with an address, `@@` and a
+    file with such words, one in a line. Raises InputError.
+    """
     inputs: dict[str, list[str]] = {}
-    for pair in pairs:
-        name, separator, path = pair.partition("=")
-        if not separator:
-            raise InputError(f"--input {pair}: expected KEY=PATH")
-        inputs.setdefault(name, []).extend(_paths(path))
+    for word in pairs:
+        for pair in _named(word[2:], word).splitlines() if word.startswith("@@") else [word]:
+            name, separator, path = pair.partition("=")
+            if not separator:
+                raise InputError(f"--input {pair}: expected KEY=PATH")
+            paths = [_named(path[1:], pair)] if path.startswith("@") else unpack(path)
+            inputs.setdefault(name, []).extend(paths)
     return inputs
 
 
-def _paths(word: str) -> list[str]:
-    """The paths that a word stands for: a path, `@` and a file with an address, `@@` and a list of words."""
-    if not word.startswith("@"):
-        return unpack(word)
+def _named(file: str, word: str) -> str:
+    """What the file that a word of `--input` names holds."""
     try:
-        text = Path(word.lstrip("@")).read_text()
+        return Path(file).read_text()
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"--input {word}: not a file with an address ({error})") from error
-    return [path for line in text.splitlines() for path in _paths(line)] if word[1:2] == "@" else [text]
+        raise InputError(f"--input {word}: not a readable file ({error})") from error
 
 
 def pack(pairs: list[tuple[str, str]]) -> list[str]:
@@ -119,24 +120,18 @@ def pack(pairs: list[tuple[str, str]]) -> list[str]:
 
 
 def shortened(words: list[str], folder: Path, longest: int = 60_000) -> list[str]:
-    """The words, or, for a command line of more than `longest` characters, a list in `folder` for each key:
-    the system takes no argument of 128 KiB, and a shell's command is one.
+    """The words, or, for a command line of more than `longest` characters, a file in `folder` that lists
+    them: the system takes no argument of 128 KiB, and a shell's command is one.
     """
     if sum(map(len, words)) <= longest:
         return words
-    keys: dict[str, list[str]] = {}
-    for word in words:
-        key, _, path = word.partition("=")
-        keys.setdefault(key, []).append(path)
     folder.mkdir(parents=True, exist_ok=True)
-    for key, paths in keys.items():
-        text = "\n".join(paths)
-        file = folder / hashlib.sha256(text.encode()).hexdigest()[:16]
-        partial = file.with_suffix(f".{os.getpid()}")
-        partial.write_text(text)
-        partial.rename(file)
-        keys[key] = [f"@@{file}"]
-    return [f"{key}={path}" for key, (path,) in keys.items()]
+    text = "\n".join(words)
+    file = folder / hashlib.sha256(text.encode()).hexdigest()[:16]
+    partial = file.with_suffix(f".{os.getpid()}")
+    partial.write_text(text)
+    partial.rename(file)
+    return [f"@@{file}"]
 
 
 def _follows(one: tuple[str, str, str, str], other: tuple[str, str, str, str]) -> bool:

@@ -93,6 +93,7 @@ onstart:
 
 
 RESULTS = f"results/{GRAPH.config.run}"
+ADDRESSES = WORK / "addresses"
 SANDBOX = GRAPH.config.sections["sandbox"]
 
 
@@ -118,18 +119,17 @@ def ranks_of(stage, launch):
 
 
 def threads_of(stage, pattern):
-    """Threads function: cores of the instance's program on one machine."""
-    parallel = stage.section.has_ranks() or stage.name == "tokens"
+    """Cores of the instance's program on one machine, or a threads function."""
 
     def threads(wildcards):
         launch = GRAPH.jobs[pattern.format(**wildcards)][0].launch
-        return launch.threads * ranks_of(stage, launch) if parallel else 1
+        return launch.threads * ranks_of(stage, launch)
 
-    return threads
+    return threads if stage.section.has_ranks() or stage.name == "tokens" else 1
 
 
 def downloads_of(stage, pattern):
-    """Resources function: 1 for a job that reads files of a server. A profile says how many do at a time."""
+    """1 for a job that reads files of a server, or a resources function. A profile says how many do at a time."""
 
     def downloads(wildcards):
         return int(any(map(is_downloading, GRAPH.jobs[pattern.format(**wildcards)])))
@@ -160,7 +160,7 @@ def arguments(stage, pattern):
 def path_of(source):
     if isinstance(source, Result):
         return f"{RESULTS}/{source.node}/data/{source.path}".rstrip("/")
-    return kept(source, WORK / "addresses")  # no command line and no message of Snakemake shows a signature
+    return kept(source, ADDRESSES)  # no command line and no message of Snakemake shows a signature
 
 
 def launch(node, threads):
