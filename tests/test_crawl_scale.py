@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import pytest
 from datatrove.data import Document
-from datatrove.pipeline.dedup.minhash import MinhashDedupBuckets, MinhashDedupCluster
 from killing import bytes_of, survives_loss_and_kills
+from stock_minhash import link_signatures, run_stages
 
 from pipeline.common.overlays import DEFAULTS, read_config
 from pipeline.common.shards import DocumentWriter, read_table, tables
@@ -29,8 +29,7 @@ from pipeline.crawl import buckets, dedup, exact, same, shards, sign
 from pipeline.crawl.buckets import bounds_of, similar_pairs
 from pipeline.crawl.exact import Bits
 from pipeline.crawl.pairs import PairSorter
-from pipeline.crawl.signatures import minhash_config
-from pipeline.crawl.signed import SignedShards, read_signatures, record_file
+from pipeline.crawl.signed import SignedShards, read_signatures
 from workflow.bundles import bundled
 from workflow.graph import Graph, Instance
 from workflow.state import Run
@@ -38,9 +37,7 @@ from workflow.state import Run
 ROOT = Path(__file__).parents[1]
 SHARDS = 5
 IN_MEMORY = {  # at once
-    "buckets.PAIRS": 2,
     "buckets.COMPARED": 50,
-    "buckets.FILES": 2,
     "buckets.ROWS": 3,
     "buckets.SORTED": 40,
     "cluster.JOINED": 10,
@@ -139,21 +136,11 @@ def test_without_a_threshold_the_clusters_are_those_of_datatroves_own_stages(
     pages: list[Path], tmp_path: Path
 ) -> None:
     found = deduplicate(tmp_path / "out", pages, min_similarity=0.0, bucket_jobs=50, cluster_jobs=SHARDS)
-    config, work = CrawlSection(), tmp_path / "stock"
-    for rank in range(SHARDS):
-        for bucket in range(config.buckets):
-            target = work / f"bucket_{bucket:03d}" / f"{rank:05d}.minhash.sig"
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes((tmp_path / f"out-work/sign-{rank:04d}" / record_file(bucket)).read_bytes())
-    settings = minhash_config(config)
-    for bucket in range(config.buckets):
-        block = MinhashDedupBuckets(str(work), str(tmp_path / "pairs"), config=settings)
-        block.run(rank=bucket, world_size=config.buckets)
-    MinhashDedupCluster(
-        str(tmp_path / "pairs"), str(tmp_path / "clusters"), config=settings, save_cluster_id=True
-    ).run()
+    signed = [tmp_path / f"out-work/sign-{rank:04d}" for rank in range(SHARDS)]
+    link_signatures(tmp_path / "stock", signed, CrawlSection())
+    clusters = run_stages(tmp_path / "stock", CrawlSection(), clusters=True)
     theirs = defaultdict(list)
-    for path in sorted((tmp_path / "clusters").glob("*.clusters")):
+    for path in sorted(clusters.glob("*.clusters")):
         for place, cluster in np.fromfile(path, "<u4").reshape(-1, 2).tolist():
             theirs[cluster].append(f"s{int(path.stem)}:{place}")
     assert found == {page: first for first, *others in theirs.values() for page in others}

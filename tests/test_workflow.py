@@ -69,8 +69,8 @@ def test_every_record_of_the_crawl_has_a_row_that_says_what_became_of_it(finishe
     [
         ("crawl/extract-*", "fastwarc.records"),
         ("crawl/extract-*", "resiliparse.pages"),
-        ("crawl/buckets-0000", "datatrove.minhash_pairs"),
-        ("crawl/filter-0000", "datatrove.forwarded"),
+        ("crawl/buckets-0000", "minhash.pairs"),
+        ("crawl/filter-0000", "pool.pages"),
         ("corpus/iteration-1/train", "fasttext."),
         ("corpus/iteration-1/score-0000", "fasttext."),
         ("cpt/base", "deepspeed."),

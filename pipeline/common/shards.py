@@ -57,6 +57,10 @@ class DocumentWriter:
         line = orjson.dumps(
             {name: value for name, value in fields.items() if value}, option=orjson.OPT_APPEND_NEWLINE
         )
+        self.write_line(line)
+
+    def write_line(self, line: bytes) -> None:
+        """Append a document's line of another shard (`read_lines`)."""
         self.stream.write(line)
         self.count += 1
 
@@ -81,30 +85,38 @@ def join_shards(paths: Iterable[Path], target: Path) -> None:
                 zstandard.ZstdDecompressor().copy_stream(file, writer.stream)
 
 
-def read_documents(path: Path) -> Iterator[Document]:
-    """Yield the documents of one shard, in order, in constant memory.
+def read_lines(path: Path) -> Iterator[bytes]:
+    """Yield the lines of one shard, a document each, in constant memory.
 
-    Raises InputError with the file's name if the shard is missing, cut or not a document shard.
+    Raises InputError with the file's name if the shard is missing or cut.
     """
-    number = 0
     try:
-        for number, line in enumerate(raw_lines(path), start=1):  # noqa: B007 (for the error message)
-            fields = orjson.loads(line)
-            media, metadata = fields.get("media", []), fields.get("metadata", {})
-            text, identity = fields.get("text", ""), fields["id"]
-            if not (isinstance(text, str) and isinstance(identity, str) and isinstance(metadata, dict)):
-                raise TypeError("`text` and `id` must be texts, `metadata` an object")
-            yield Document(text, identity, media, metadata)
+        yield from raw_lines(path)
     except FileNotFoundError as error:
         raise InputError(f"{path}: no such shard; run the stage that writes it") from error
     except OSError as error:
         raise InputError(
             f"{path}: not a complete zstd shard ({error}); delete it and rerun its stage"
         ) from error
-    except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(
-            f"{path}: line {number} is not a document ({error}); delete it and rerun its stage"
-        ) from error
+
+
+def read_documents(path: Path) -> Iterator[Document]:
+    """Yield the documents of one shard, in order, in constant memory.
+
+    Raises InputError with the file's name if the shard is missing, cut or not a document shard.
+    """
+    for number, line in enumerate(read_lines(path), start=1):
+        try:
+            fields = orjson.loads(line)
+            media, metadata = fields.get("media", []), fields.get("metadata", {})
+            text, identity = fields.get("text", ""), fields["id"]
+            if not (isinstance(text, str) and isinstance(identity, str) and isinstance(metadata, dict)):
+                raise TypeError("`text` and `id` must be texts, `metadata` an object")
+        except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
+            raise InputError(
+                f"{path}: line {number} is not a document ({error}); delete it and rerun its stage"
+            ) from error
+        yield Document(text, identity, media, metadata)
 
 
 def shard_paths(folder: Path) -> list[Path]:

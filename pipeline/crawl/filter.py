@@ -1,4 +1,4 @@
-"""One shard of the pool: the pages of some extraction shards without duplicates, through datatrove's stage 4.
+"""One shard of the pool: the pages of some extraction shards without duplicates (datatrove's stage 4).
 
 Writes `pool.jsonl.zst`, and `removed.parquet`, a row for each removed page with id and URL of the page that
 stays and, for a near-duplicate, how similar they are. Reads of other shards only these rows.
@@ -9,17 +9,13 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from shutil import rmtree
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from datatrove.data import Document
-from datatrove.pipeline.dedup.minhash import MinhashDedupFilter
-from loguru import logger
 
 from pipeline.common.progress import Progress
-from pipeline.common.shards import DocumentWriter, read_documents, read_table, write_table
+from pipeline.common.shards import DocumentWriter, read_lines, read_table, write_table
 from pipeline.common.stage import Counts, InputError, Stage, run_stage
 from pipeline.config.crawl import CrawlSection
 from pipeline.crawl.pairs import NEAR
@@ -59,11 +55,15 @@ class Shard:
         self.shards = np.array(table["shard"].to_pylist(), object)
         self.folders = _signed_shards(removed.parents[1])
 
-    def unique(self, block: MinhashDedupFilter, rank: int) -> Iterator[Document]:
-        """Pages that stay, in order."""
-        folder = Path(block.data_folder.path)
-        (folder / f"{rank:06d}.remove").write_bytes(self.places.astype("<u4").tobytes())
-        yield from block.run(read_documents(self.pages), rank)
+    def unique(self) -> Iterator[bytes]:
+        """Lines of the pages that stay, in order."""
+        gone = iter(self.places.tolist())
+        removed = next(gone, None)
+        for place, line in enumerate(read_lines(self.pages)):
+            if place == removed:
+                removed = next(gone, None)
+            else:
+                yield line
 
     def folder(self, digest: str) -> Path:
         """The signed shard of this digest. Raises InputError if another one lies in its place."""
@@ -102,24 +102,19 @@ class Shard:
 
 def run(stage: Stage[CrawlSection]) -> Counts:
     """Filter some extraction shards; returns counts of pages by rule."""
-    logger.disable("datatrove")
     pages, removed = stage.inputs.get("extract", []), stage.inputs.get("removed", [])
     if not pages or len(pages) != len(removed):
         raise InputError("use --input extract=FOLDER and --input removed=FILE for each shard")
     shards = [Shard(Path(folder), Path(file)) for folder, file in zip(pages, removed, strict=True)]
-    work = stage.work / "remove"
-    rmtree(work, ignore_errors=True)
-    work.mkdir()
-    block = MinhashDedupFilter(str(work), lines_to_buffer=1000)
     with (
         DocumentWriter(stage.partial / "pool.jsonl.zst") as writer,
         Progress(f"crawl {stage.instance}", None, unit="page") as bar,
     ):
-        for rank, shard in enumerate(shards):
-            for document in shard.unique(block, rank):
-                writer.write(document)
+        for shard in shards:
+            for line in shard.unique():
+                writer.write_line(line)
                 bar.update(1)
-    stage.counter("datatrove.forwarded", writer.count)
+    stage.counter("pool.pages", writer.count)
     hashes, found = stage.config.buckets * stage.config.hashes_per_bucket, Counter[str]()
 
     def rows() -> Iterator[Row]:

@@ -5,8 +5,7 @@ A gram is a lower-cased word, a number, a single CJK character or a TeX command.
 punctuation does not count. The paper counts in grams without saying of what (section 2.1).
 
 All characters of a text are looked up at once in tables that fill as new characters occur; a gram's hash is
-a polynomial of its characters. This is about ten times as fast as a regular expression and a dictionary, and
-also gives the positions of the grams.
+a polynomial of its characters. A compiled loop finds the grams, and also gives their positions.
 """
 
 import re
@@ -14,6 +13,7 @@ import unicodedata
 from dataclasses import dataclass
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from pipeline.crawl.language import CJK
@@ -124,26 +124,38 @@ def grams(text: str, characters: Characters = CHARACTERS) -> Grams:
     if (kinds == SEVERAL).any():
         codes, places = _spread(text, kinds)
         kinds = characters.kinds_of(codes)
-    if (kinds == IGNORED).any():
-        left = np.flatnonzero(kinds != IGNORED)
-        codes, kinds, places = codes[left], kinds[left], left if places is None else places[left]
-    before = np.concatenate([np.zeros(1, np.uint8), kinds[:-1]])
-    inside = (kinds != SEPARATOR) & (kinds != BACKSLASH)
-    starts = np.flatnonzero(inside & ((kinds != before) | (kinds == CHARACTER)))
-    kept = np.flatnonzero(inside)
-    firsts = np.searchsorted(kept, starts)  # of each gram among the characters kept
-    sizes = np.diff(firsts, append=len(kept))
-    if not len(starts):
-        return Grams(text, np.empty(0, np.uint64), starts, starts, starts.astype(bool))
-    powers = POWERS[(np.arange(len(kept)) - np.repeat(firsts, sizes)) & (LONGEST - 1)]
-    powers *= characters.folded[codes[kept]]
-    is_tex = (before[starts] == BACKSLASH) & (kinds[starts] == LETTER)
-    hashes = mixed(np.add.reduceat(powers, firsts) + TEX * is_tex.astype(np.uint64))
-    ends = kept[firsts + sizes - 1]
-    starts = starts - is_tex
+    hashes, starts, ends, is_tex = _scanned(codes, kinds, characters.folded)
     if places is not None:
         starts, ends = places[starts], places[ends]
-    return Grams(text, hashes, starts, ends + 1, is_tex)
+    return Grams(text, mixed(hashes), starts, ends + 1, is_tex)
+
+
+@njit(cache=True)
+def _scanned(
+    codes: NDArray[np.uint32], kinds: NDArray[np.uint8], folded: NDArray[np.uint32]
+) -> tuple[Hashes, NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
+    """Of the grams among characters (N,): sums before they are mixed, first and last places, which are TeX
+    commands, each (T,). `folded`: forms of all codes.
+    """
+    hashes, is_tex = np.zeros(len(codes), np.uint64), np.zeros(len(codes), np.bool_)
+    starts, ends = np.empty(len(codes), np.int64), np.empty(len(codes), np.int64)
+    number, size, before, place_before = -1, 0, SEPARATOR, 0
+    for place in range(len(codes)):
+        kind = kinds[place]
+        if kind == IGNORED:
+            continue
+        if kind != SEPARATOR and kind != BACKSLASH:
+            if kind != before or kind == CHARACTER:
+                number, size = number + 1, 0
+                starts[number] = place
+                if before == BACKSLASH and kind == LETTER:
+                    starts[number], is_tex[number], hashes[number] = place_before, True, TEX
+            hashes[number] += POWERS[size & (LONGEST - 1)] * np.uint64(folded[codes[place]])
+            ends[number] = place
+            size += 1
+        before, place_before = kind, place
+    found = number + 1
+    return hashes[:found].copy(), starts[:found].copy(), ends[:found].copy(), is_tex[:found].copy()
 
 
 def mixed(values: Hashes) -> Hashes:

@@ -20,14 +20,13 @@ from pipeline.common.progress import Progress
 from pipeline.common.shards import read_documents
 from pipeline.common.stage import Counts, InputError, Stage, run_stage
 from pipeline.config.crawl import CrawlSection
-from pipeline.crawl.signatures import MinHasher
+from pipeline.crawl.signatures import ABSENT, MinHasher
 from pipeline.crawl.signed import HASH_WORDS, TEXT, URL, page_file, read_signatures, record_file
 from pipeline.crawl.urls import normalise_url
 
 NAMES = pa.schema([("id", pa.string()), ("url", pa.string())])
 ROWS = 65536  # names written at once
 TOGETHER = 1 << 16  # characters whose words are hashed at once
-ABSENT = np.uint32(0xFFFFFFFF)  # in every column: a page too short to have a signature
 
 
 def write_records(path: Path, hashes: NDArray[np.uint32], places: NDArray[np.uint32]) -> None:
@@ -59,7 +58,6 @@ def run(stage: Stage[CrawlSection]) -> Counts:
     """Hash all pages of a shard; returns their number and how many have a signature."""
     config, partial = stage.config, stage.partial
     hasher = MinHasher(config.ngram, config.buckets * config.hashes_per_bucket, config.seed)
-    absent = np.full(len(hasher.factors), ABSENT)
     urls, texts, files = bytearray(), bytearray(), set[str]()
     rows: list[dict[str, str]] = []
     with (
@@ -81,8 +79,7 @@ def run(stage: Stage[CrawlSection]) -> Counts:
                     names.write(pa.RecordBatch.from_pylist(rows, NAMES))
                     rows = []
             found = hasher.signatures([document.text for document in group])
-            table = np.stack([absent if signature is None else signature for signature in found])
-            table.astype("<u4").tofile(signatures)
+            found.astype("<u4").tofile(signatures)
             bar.update(len(group))
         names.write(pa.RecordBatch.from_pylist(rows, NAMES))
     (partial / "files.txt").write_text("".join(f"{name}\n" for name in sorted(files)))

@@ -22,6 +22,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests/benchmarks")]
 
 from extraction import RUNS, seconds  # noqa: E402
 from sources import Sources  # noqa: E402
+from stock_minhash import minhash_config  # noqa: E402
 from table import Row  # noqa: E402
 
 from pipeline.common.shards import DocumentWriter, read_documents  # noqa: E402
@@ -30,7 +31,7 @@ from pipeline.corpus.classifier import MATH, OTHER  # noqa: E402
 from pipeline.corpus.normalise import normalise  # noqa: E402
 from pipeline.corpus.scorer import PageScorer  # noqa: E402
 from pipeline.crawl.extract import extract_file  # noqa: E402
-from pipeline.crawl.signatures import MinHasher, minhash_config  # noqa: E402
+from pipeline.crawl.signatures import MinHasher  # noqa: E402
 from pipeline.crawl.warc import ReadCounts  # noqa: E402
 from pipeline.decontaminate.ngrams import BenchmarkIndex  # noqa: E402
 

@@ -20,19 +20,17 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests/benchmarks")]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests/benchmarks")]
 
-from datatrove.pipeline.dedup.minhash import MinhashDedupBuckets, MinhashDedupCluster  # noqa: E402
 from earlier import earlier, rows_beside  # noqa: E402
 from programs import PARTS, Measured, children, measured  # noqa: E402
 from slices import write_slice  # noqa: E402
+from stock_minhash import link_signatures, run_stages  # noqa: E402
 from table import Row, publish  # noqa: E402
 
 from pipeline.config.corpus import CorpusSection  # noqa: E402
 from pipeline.config.crawl import CrawlSection  # noqa: E402
 from pipeline.corpus import select  # noqa: E402
-from pipeline.crawl.buckets import READ_AHEAD  # noqa: E402
-from pipeline.crawl.signatures import minhash_config  # noqa: E402
 
 SIZES = "1000000 4000000"
 OURS, PEER = "ours", "datatrove, stages 2 and 3"
@@ -46,27 +44,15 @@ Found = dict[str, list[Measured]]  # by program
 
 def stock(folder: Path, signed: list[Path]) -> tuple[float, float, int]:
     """(CPU seconds, peak MB, pages removed) of datatrove's stages 2 and 3 on our signatures."""
-    for rank, path in enumerate(signed):
-        for file in path.glob("bucket_*"):
-            bucket = folder / "stock" / file.name.partition(".")[0]
-            bucket.mkdir(parents=True, exist_ok=True)
-            (bucket / f"{rank:05d}.minhash.sig").symlink_to(file)
+    link_signatures(folder / "stock", signed, CrawlSection())
     command, before = [sys.executable, __file__, "--stock", str(folder)], children()
     done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-    return children() - before, float(done.stdout), disk([folder / "stock-clusters"]) // 4
+    return children() - before, float(done.stdout), disk([folder / "stock/clusters"]) // 4
 
 
 def run_stock(folder: str) -> None:
     """Run datatrove's stages in `folder`; prints the peak memory in MB."""
-    settings = minhash_config(CrawlSection())
-    for bucket in range(settings.num_buckets):
-        block = MinhashDedupBuckets(
-            f"{folder}/stock", f"{folder}/stock-pairs", config=settings, lines_to_buffer=READ_AHEAD
-        )
-        block.run(rank=bucket, world_size=settings.num_buckets)
-    MinhashDedupCluster(
-        f"{folder}/stock-pairs", f"{folder}/stock-clusters", config=settings, lines_to_buffer=READ_AHEAD
-    ).run()
+    run_stages(Path(folder) / "stock", CrawlSection())
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 
 
