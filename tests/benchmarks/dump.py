@@ -20,7 +20,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests/benchmarks")]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests/benchmarks"), str(ROOT / "tests")]
 
 from earlier import earlier, rows_beside  # noqa: E402
 from programs import PARTS, Measured, children, measured  # noqa: E402
