@@ -23,9 +23,8 @@ from pipeline.crawl.pairs import NEAR, PairSorter, pairs_of
 from pipeline.crawl.signed import HASH_END, SignedShards, number_of
 
 SORTED = 1 << 21  # records that are in memory at once
-COMPARED = 1 << 18  # pages whose signatures are in memory at once
+COMPARED = 1 << 19  # pages whose signatures are in memory at once
 ROWS = 1 << 12  # pairs of signatures compared at once
-FEW = 16  # pages of a group that is compared together with others
 GROUP = 500  # pages of a group that are compared pair by pair
 Pages = NDArray[np.int64]
 Hashes = NDArray[np.uint32]
@@ -138,9 +137,9 @@ def verified(
         pages, places = np.unique(members[batch], return_inverse=True)
         rows = shards.signatures(pages, config.buckets * config.hashes_per_bucket)
         first, sizes = firsts(groups[batch])
-        small = np.repeat(sizes <= FEW, sizes)
+        small = np.repeat(sizes <= GROUP, sizes)
         similar = [*small_groups(groups[batch][small], places[small], rows, least)]
-        for start, size in zip(first[sizes > FEW].tolist(), sizes[sizes > FEW].tolist(), strict=True):
+        for start, size in zip(first[sizes > GROUP].tolist(), sizes[sizes > GROUP].tolist(), strict=True):
             large = places[start : start + size]
             own = np.roll(rows[large], -bucket * config.hashes_per_bucket, axis=1)  # its own hashes first
             similar += similar_pairs(large, own, least)

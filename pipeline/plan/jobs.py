@@ -23,15 +23,9 @@ from pipeline.crawl.sources import DUMP, LISTS
 from pipeline.plan.forecast import Assumptions, Forecast
 
 PAGES = 33_000  # in a WARC file of Common Crawl
-READ, SIGN, CLEAN = (
-    131,
-    2032,
-    2057,
-)  # pages per second and core: all of a first pass, MinHash, decontamination
-LINEAGE, LINKED = (
-    263_000,
-    15_000_000,
-)  # the same of what became of each page, and of putting its tables together
+# Pages per second and core: all of a first pass, hashes and signatures, decontamination.
+READ, SIGN, CLEAN = 131, 4_800, 3_072
+LINEAGE, LINKED = 263_000, 15_000_000  # what became of each page, and putting its tables together
 PROGRAM = 0.5e9  # bytes of a program that joins, beside launch.join_memory
 SCORED, KEPT = 0.12, 0.01  # share of a first pass that scoring takes; share of pages that are kept
 # Pages per second and core of what follows the signatures: `make bench-dump`.
@@ -42,10 +36,10 @@ EXACT = 352_000  # all exact rules in one job
 SHARED = {"urls": 1_080_000, "texts": 1_160_000}  # by several jobs, at 16M pages
 MARKED, TOGETHER = 198_000_000, 56_000_000  # before that, in each job of `texts`; after it, in `exact`
 RATES = {
-    "buckets": 5_600,
+    "buckets": 32_500,
     "cluster": 250_000,  # 2.5 million pairs a second, 10 of each page of the crawl
     "removed": 250_000,
-    "filter": 10_000,
+    "filter": 13_400,  # real pages copied
 }
 LINKS = 2_700  # shards of the pool per second that `dedup` puts together
 STAYING, AGAINST = 350_000, 2_000_000  # rows per second and core of `staying`: its own, and what it looks up
