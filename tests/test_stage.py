@@ -17,6 +17,7 @@ from conftest import on_small_disk
 from crawl_warcs import html, record, write_warc
 
 from pipeline.common.arguments import pack, read_inputs, shortened, unpack
+from pipeline.common.errors import InputError
 from pipeline.common.manifest import code_files, code_hash, fingerprint
 from pipeline.common.progress import Progress, duration
 from pipeline.common.store import put_in_place
@@ -176,6 +177,11 @@ def test_inputs_too_long_for_a_command_line_come_from_a_file_in_order(tmp_path: 
     assert read_inputs(short)["sign"] == [path for _, path in shards]
     assert read_inputs(short)["warc"] == ["https://host/[0001-0002].gz?key"]
     assert shortened(words[:10], tmp_path / "none") == words[:10] and not (tmp_path / "none").exists()
+    keys = [f"crawl/extract-{number:08x}=results/a/{number}/data" for number in range(80_000)]
+    (one,) = shortened(keys, tmp_path / "report")
+    assert read_inputs([one]) == {key: [path] for key, _, path in (word.partition("=") for word in keys)}
+    with pytest.raises(InputError, match="--input @@none/file: not a readable file"):
+        read_inputs(["@@none/file"])
 
 
 def test_two_thousand_shards_make_a_short_command_line_and_come_back_in_order() -> None:
