@@ -236,6 +236,13 @@ def test_signatures_are_the_smallest_values_of_the_permutations():
         assert signature.tolist() == expected
 
 
+def test_vllm_finds_no_fault_with_modules_that_compile():
+    """It asks `vars(value).get("kernel")` of all values in all modules before its first sample."""
+    modules = [module for name, module in sys.modules.items() if name.startswith(("numba", "llvmlite"))]
+    values = [value for module in modules for value in vars(module).values() if hasattr(value, "__dict__")]
+    assert len(values) > 1000 and {type(vars(value).get) for value in values}
+
+
 def test_signatures_estimate_the_jaccard_similarity_of_shingles():
     hasher = MinHasher(ngram=5, hashes=1000, seed=1)
     for changed in (0, 10, 40, 100, 200):

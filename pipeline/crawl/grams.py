@@ -13,9 +13,9 @@ import unicodedata
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from pipeline.crawl.compiled import njit
 from pipeline.crawl.language import CJK
 
 Hashes = NDArray[np.uint64]

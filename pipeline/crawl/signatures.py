@@ -6,9 +6,9 @@ so all exercises of a kind); permutations are 32-bit multiply-adds of shingle ha
 """
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from pipeline.crawl.compiled import njit
 from pipeline.crawl.grams import grams, mixed, runs
 
 SEPARATOR = "\n"  # between texts: in no gram
