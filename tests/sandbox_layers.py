@@ -2,7 +2,8 @@
 """Attacks that one layer of the sandbox stops by itself, all other layers off."""
 
 # By layer: effects that this layer prevents where all others are off. Each prints ESCAPED if it happened.
-# `{open_folder}` is a folder that everyone may read and write, `{key}` names shared memory of this machine.
+# `{open_folder}` is a folder that everyone may read and write, `{own}` sets `path` to a new name in it (on a busy
+# machine the program in the other sandbox may not have ended yet), `{key}` names shared memory of this machine.
 ABSTRACT = "import socket; socket.socket(socket.AF_UNIX).connect('\\0{abstract}'); print('ESCAPED')"
 LAYERS = {
     "namespaces": {
@@ -19,7 +20,7 @@ LAYERS = {
         "read": "open('{open_folder}/secret').read(); print('ESCAPED')",
         "list": "import os; os.listdir('{open_folder}'); print('ESCAPED')",
         "write": "open('{open_folder}/written', 'w'); print('ESCAPED')",
-        "make a folder": "import os; os.mkdir('{open_folder}/made'); os.rmdir('{open_folder}/made'); print('ESCAPED')",
+        "make a folder": "import os; {own}; os.mkdir(path); os.rmdir(path); print('ESCAPED')",
         "TCP": "import socket; socket.socket().connect(('127.0.0.1', {port})); print('ESCAPED')",
         "listen": "import socket; socket.socket().bind(('', 0)); print('ESCAPED')",
         "a socket without a file": ABSTRACT,
@@ -61,8 +62,8 @@ LAYERS = {
         ),
         "open files": "files = [open('/dev/null') for _ in range(80)]; print('ESCAPED')",
         "a file's size": (
-            "import os\nfile = os.open('{open_folder}/large', os.O_CREAT | os.O_WRONLY)\n"
-            "os.unlink('{open_folder}/large')\nos.ftruncate(file, 17 << 20); print('ESCAPED')"
+            "import os; {own}\nfile = os.open(path, os.O_CREAT | os.O_WRONLY)\n"
+            "os.unlink(path)\nos.ftruncate(file, 17 << 20); print('ESCAPED')"
         ),
         "processor time": "import resource as r; print('ESCAPED' * (r.getrlimit(r.RLIMIT_CPU)[1] < 0))",
         "core dumps": "import resource as r; print('ESCAPED' * (r.getrlimit(r.RLIMIT_CORE)[1] != 0))",

@@ -86,7 +86,8 @@ def open_world(tmp_path_factory):
         for name, mode in (("secret", 0o666), ("private", 0o600)):
             (Path(folder) / name).write_text("CANARY")
             (Path(folder) / name).chmod(mode)
-        yield {**world, "open_folder": folder}
+        own = f"path = '{folder}/' + os.urandom(8).hex()"
+        yield {**world, "open_folder": folder, "own": own}
 
 
 @pytest.mark.parametrize(
