@@ -26,6 +26,7 @@ from pipeline.common.stage import Counts, Stage, run_stage
 from pipeline.config.crawl import CrawlSection
 from pipeline.config.root import Config, ConfigError
 from pipeline.crawl import buckets, dedup, exact, same, shards, sign
+from pipeline.crawl import filter as filter_pages
 from pipeline.crawl.buckets import bounds_of, similar_pairs
 from pipeline.crawl.exact import Bits
 from pipeline.crawl.pairs import PairSorter
@@ -144,6 +145,20 @@ def test_without_a_threshold_the_clusters_are_those_of_datatroves_own_stages(
         for place, cluster in np.fromfile(path, "<u4").reshape(-1, 2).tolist():
             theirs[cluster].append(f"s{int(path.stem)}:{place}")
     assert found == {page: first for first, *others in theirs.values() for page in others}
+
+
+def test_pages_that_are_not_as_many_as_were_signed_are_refused(
+    pages: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    deduplicate(tmp_path / "out", pages)
+    (removed,) = (tmp_path / "out-work").glob("removed-0000/removed/*0.parquet")
+    signed = len(signatures(tmp_path / "out-work")) // SHARDS
+    for number in (signed - 1, signed + 1):
+        other = write_shard(tmp_path, f"of-{number}", ["a page"] * number)
+        with pytest.raises(SystemExit):
+            crawl_job(filter_pages.run, tmp_path / "filter-0000", extract=[other], removed=[removed])()
+        assert f"{number:,} pages, but {signed:,} were signed" in capsys.readouterr().err
+        assert not (tmp_path / "filter-0000").exists()
 
 
 class Compared(np.ndarray):  # type: ignore[type-arg]

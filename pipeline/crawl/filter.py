@@ -19,7 +19,14 @@ from pipeline.common.shards import DocumentWriter, read_lines, read_table, write
 from pipeline.common.stage import Counts, InputError, Stage, run_stage
 from pipeline.config.crawl import CrawlSection
 from pipeline.crawl.pairs import NEAR
-from pipeline.crawl.signed import check_shard, listed_shards, page_file, read_names, read_signatures
+from pipeline.crawl.signed import (
+    check_shard,
+    listed_shards,
+    page_file,
+    read_names,
+    read_signatures,
+    signed_pages,
+)
 
 DUPLICATES = pa.schema(
     [
@@ -56,14 +63,16 @@ class Shard:
         self.folders = _signed_shards(removed.parents[1])
 
     def unique(self) -> Iterator[bytes]:
-        """Lines of the pages that stay, in order."""
-        gone = iter(self.places.tolist())
-        removed = next(gone, None)
+        """Lines of the pages that stay, in order. Raises InputError if pages go, and there are more or fewer
+        than were signed; a shard that loses none is not among those that `removed` lists.
+        """
+        gone, number = set(self.places.tolist()), 0
         for place, line in enumerate(read_lines(self.pages)):
-            if place == removed:
-                removed = next(gone, None)
-            else:
+            number += 1
+            if place not in gone:
                 yield line
+        if gone and number != (signed := signed_pages(self.folder(self.digest))):
+            raise InputError(f"{self.pages}: {number:,} pages, but {signed:,} were signed; sign them again")
 
     def folder(self, digest: str) -> Path:
         """The signed shard of this digest. Raises InputError if another one lies in its place."""

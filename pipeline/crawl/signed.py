@@ -38,6 +38,11 @@ def record_file(name: str | int) -> str:
     return f"bucket_{name:03d}.minhash.sig" if isinstance(name, int) else f"{name}.minhash.sig"
 
 
+def signed_pages(folder: Path) -> int:
+    """Number of pages in a result of `sign`."""
+    return (folder / record_file(URL)).stat().st_size // (4 * (HASH_WORDS + 1))
+
+
 class SignedShards:
     """The results of `sign` in input order. `starts` (shards + 1,): index of the first page of each shard."""
 
@@ -45,9 +50,7 @@ class SignedShards:
         self.folders, self.digests = list(folders), list(digests)
         for folder, digest in zip(folders, digests, strict=True):
             check_shard(folder, digest)
-        record = 4 * (HASH_WORDS + 1)
-        sizes = [(folder / record_file(URL)).stat().st_size // record for folder in folders]
-        self.starts = np.cumsum([0, *sizes], dtype=np.int64)
+        self.starts = np.cumsum([0, *map(signed_pages, folders)], dtype=np.int64)
 
     @classmethod
     def of(cls, result: Path) -> "SignedShards":
