@@ -7,12 +7,13 @@ WORKERS ?= 2
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 RUN = demo$(if $(filter-out 0,$(SEED)),-seed$(SEED))
 BIN = .venv/bin
-SNAKEMAKE = PATH="$(CURDIR)/$(BIN):$$PATH" snakemake --profile workflow/profiles/local --quiet rules host --cores $(CORES)
+DSM = $(BIN)/python -m pipeline run
+OPTIONS = --cores $(CORES)
 
 # Only files whose hash is in the lock. Sources are built with the locked setuptools, not with one that pip fetches unchecked.
 INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --no-deps --require-hashes --no-build-isolation --use-pep517
 
-.PHONY: setup peers demo compare ablations pretrained real bench bench-corpus bench-dump bench-extraction bench-lookup bench-mathematics bench-rate bench-training bench-rl bench-grader bench-sandbox bench-variants bench-seed bench-harness bench-report test test-fast test-axe test-pretrained test-environment test-cluster lint lock licences audit schema clean clean-store
+.PHONY: setup peers demo compare ablations pretrained real bench bench-corpus bench-dump bench-extraction bench-lookup bench-mathematics bench-rate bench-tokens bench-training bench-rl bench-grader bench-sandbox bench-variants bench-seed bench-harness bench-report test test-fast test-axe test-pretrained test-environment test-cluster lint lock licences audit schema clean clean-store
 
 setup: .venv/complete
 
@@ -27,6 +28,7 @@ setup: .venv/complete
 	$(INSTALL) -r .venv/setuptools.txt
 	$(INSTALL) -r .venv/torch.txt || $(INSTALL) --index-url $(TORCH_INDEX) -r .venv/torch.txt
 	$(INSTALL) -r requirements/cpu.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-index --no-build-isolation --editable .
 	rm .venv/installing
 	touch $@
 
@@ -38,7 +40,7 @@ peers: .venv/peers
 	touch $@
 
 demo: setup
-	$(SNAKEMAKE) --configfile configs/demo.yaml --config run=$(RUN) seed=$(SEED)
+	$(DSM) configs/demo.yaml $(OPTIONS) --config run=$(RUN) seed=$(SEED)
 	@$(BIN)/python -m pipeline.report.scores results/$(RUN)/report/summary.json
 	@echo "Report: results/$(RUN)/report/index.html"
 
@@ -47,15 +49,15 @@ demo: setup
 RATES = PYTHONPATH="$(CURDIR)" $(BIN)/python workflow/rates.py --config configs/compare.yaml --grid 2e-5 6e-5 2e-4 6e-4
 compare: results/demo/sft/instruct/manifest.json
 	$(RATES) --dev results/demo/miniweb/data/dev.jsonl --output work/compare-rates.yaml
-	$(SNAKEMAKE) --configfile configs/compare.yaml work/compare-rates.yaml
+	$(DSM) configs/compare.yaml work/compare-rates.yaml $(OPTIONS)
 	$(RATES) --results results/compare-rates --output work/compare.yaml
-	$(SNAKEMAKE) --configfile configs/compare.yaml work/compare.yaml
+	$(DSM) configs/compare.yaml work/compare.yaml $(OPTIONS)
 	@$(BIN)/python -m pipeline.report.scores results/compare/report/summary.json
 	@echo "Report: results/compare/report/index.html"
 
 # What a pre-training corpus is worth, and code before mathematics (sections 2.2 and 5.1), in miniature on the generated web.
 ablations: setup
-	$(SNAKEMAKE) --configfile configs/ablations.yaml
+	$(DSM) configs/ablations.yaml $(OPTIONS)
 	@$(BIN)/python -m pipeline.report.scores results/ablations/report/summary.json
 	@echo "Report: results/ablations/report/index.html"
 
@@ -75,7 +77,7 @@ $(PUBLISHED)/SHA256SUMS: requirements/pretrained.lock workflow/published.py | .v
 
 pretrained: setup $(if $(filter $(PUBLISHED),$(MODEL)),$(PUBLISHED)/SHA256SUMS)
 	$(BIN)/python workflow/pretrained.py --model "$(MODEL)" $(if $(BENCH),--bench "$(BENCH)") --output work/pretrained.yaml
-	$(SNAKEMAKE) --configfile configs/pretrained.yaml work/pretrained.yaml
+	$(DSM) configs/pretrained.yaml work/pretrained.yaml $(OPTIONS)
 	@$(BIN)/python -m pipeline.report.scores results/pretrained/report/summary.json
 	@echo "Report: results/pretrained/report/index.html"
 
@@ -91,7 +93,7 @@ real: setup
 	@test -n "$(WEB)" -a -n "$(BENCH)" || { echo 'usage: make real WEB=<folder of *.warc.gz and lists> BENCH=<folder of benchmark files>'; exit 2; }
 	$(BIN)/python workflow/real.py --web "$(WEB)" --bench "$(BENCH)" --models $(REAL) --output work/real.yaml
 	$(if $(findstring results/pretrained,$(REAL)),,$(MAKE) demo)
-	$(SNAKEMAKE) --configfile configs/real.yaml work/real.yaml
+	$(DSM) configs/real.yaml work/real.yaml $(OPTIONS)
 	@$(BIN)/python -m pipeline.report.quality results/real/report/summary.json
 	@echo "Report: results/real/report/index.html"
 
@@ -104,7 +106,7 @@ test: setup peers
 
 # For the loop of an editor. Leaves out tests marked `slow` and these files, which run whole programs, train, sample or wait for limits.
 SLOW = workflow recipes state stage single_gpu cluster configs generation rl reward training training_exact evaluate_stage \
-  rl_train sandbox sandbox_layers sandbox_weak corpus crawl_dedup crawl_generated crawl_kill crawl_order crawl_scale faults first_contact \
+  rl_train sandbox sandbox_layers sandbox_weak corpus crawl_dedup crawl_generated crawl_kill crawl_order crawl_scale dsm faults first_contact \
   fuzz fuzz_programs meta survival profiles
 
 test-fast: setup peers
@@ -131,14 +133,16 @@ test-cluster: setup
 	PATH="$(CURDIR)/$(BIN):$$PATH" tests/cluster/slurm.sh python -m pytest tests/test_cluster.py tests/test_rl.py -m slurm
 
 # Each prints a table of ours beside its named peers, measured in the same run, and writes results/bench/<name>.json.
-# DATA=<folder> makes bench-corpus and bench-grader use the larger data sets that docs/measured.md describes.
+# DATA=<folder> makes bench-corpus and bench-grader use the larger data sets that docs/measured.md describes;
+# PEER=<FILE.py:FUNCTION> puts a grader of yours beside this one (tests/benchmarks/adversarial.py).
 BENCHMARK = PYTHONPATH="$(CURDIR)" $(BIN)/python tests/benchmarks
 
 bench: bench-corpus bench-training bench-rl bench-grader bench-sandbox
 
 bench-lookup: ARGUMENTS = --scale $(or $(SCALE),0.01)
 bench-corpus bench-grader bench-mathematics bench-variants bench-seed: ARGUMENTS = $(if $(DATA),--data "$(DATA)")
-bench-corpus bench-dump bench-lookup bench-mathematics bench-training bench-rl bench-grader bench-sandbox bench-variants bench-seed bench-report: bench-%: setup peers
+bench-grader: ARGUMENTS += $(if $(PEER),--peer "$(PEER)")
+bench-corpus bench-dump bench-lookup bench-mathematics bench-tokens bench-training bench-rl bench-grader bench-sandbox bench-variants bench-seed bench-report: bench-%: setup peers
 	$(BENCHMARK)/$*.py $(ARGUMENTS)
 
 # Extraction beside an earlier version of itself: make bench-rate BASE=<a checkout of it> DATA=<folder of *.warc.gz>.
@@ -171,7 +175,7 @@ lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/python -m pipeline.config --check
-	$(SNAKEMAKE) --configfile configs/demo.yaml --lint
+	$(DSM) configs/demo.yaml $(OPTIONS) --lint
 
 schema: setup
 	$(BIN)/python -m pipeline.config

@@ -11,9 +11,10 @@ from typing import Any
 
 from torch import nn
 
-from pipeline.common.model import load_tokenizer, new_model
+from pipeline.common.model import new_model
 from pipeline.common.next_token import TrainingPlan, train_and_export
 from pipeline.common.stage import Counts, InputError, Stage, run_stage
+from pipeline.common.tokenizer import load_tokenizer
 from pipeline.common.training import multi_step, start_from, use_threads
 from pipeline.config.cpt import CptSection
 from pipeline.tokens.mixture import Mixture

@@ -8,22 +8,37 @@ long solutions weigh more; `loss_mean: example` is the mean over examples that t
 
 import pipeline.common.environment  # noqa: F401  # isort: skip  # before torch and deepspeed
 
+import json
+import shutil
 import sys
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from pipeline.common.chat import CHAT_TEMPLATE, encode_chat, language_of
-from pipeline.common.model import load_tokenizer
+from pipeline.common.folders import wait_for
+from pipeline.common.manifest import write_json
 from pipeline.common.next_token import TrainingPlan, train_and_export
 from pipeline.common.packing import PackedRow, best_fit, concatenate, make_row
+from pipeline.common.progress import Progress
+from pipeline.common.queue import first_on_rank_0
 from pipeline.common.rows import read_rows
+from pipeline.common.saver import flush
 from pipeline.common.stage import Counts, InputError, Stage, run_stage
-from pipeline.common.training import constant, start_from, use_threads
+from pipeline.common.store import put_in_place
+from pipeline.common.tokenizer import load_tokenizer
+from pipeline.common.training import constant, start_from, start_process_group, use_threads
+from pipeline.common.watchdog import enter
 from pipeline.config.sft import SftSection
+from pipeline.tokens.files import TokenFile, token_type, write_tokens
 
+TOKENS, FACTS = "examples", "examples.json"  # names in a folder of tokenised examples
+EXAMPLES_PER_BATCH = 512
 Example = tuple[np.ndarray, np.ndarray]  # token ids, and whether each is the assistant's own
 
 
@@ -40,15 +55,14 @@ def with_suffix(row: dict[str, Any], section: SftSection) -> list[dict[str, str]
 
 
 @dataclass
-class Examples:
-    """Examples of the sources, and those left out: count and first place by reason."""
+class LeftOut:
+    """Examples that are not trained on: count and first place by reason."""
 
-    kept: list[Example] = field(default_factory=list)
-    left_out: Counter[str] = field(default_factory=Counter)
+    counts: Counter[str] = field(default_factory=Counter)
     places: dict[str, str] = field(default_factory=dict)
 
-    def leave_out(self, reason: str, place: str) -> None:
-        self.left_out[reason] += 1
+    def add(self, reason: str, place: str) -> None:
+        self.counts[reason] += 1
         self.places.setdefault(reason, place)
 
 
@@ -63,9 +77,10 @@ def encode_example(row: dict[str, Any], tokenizer: Any, section: SftSection) -> 
     return np.array(ids), np.array(own)
 
 
-def encode_examples(sources: list[str], tokenizer: Any, section: SftSection) -> Examples:
-    """All examples as token ids; the section says what happens to malformed and too long ones."""
-    found = Examples()
+def encode_examples(
+    sources: list[str], tokenizer: Any, section: SftSection, left_out: LeftOut
+) -> Iterator[Example]:
+    """Each example as token ids; the section says what happens to malformed and too long ones."""
     for source in sources:
         for place, row in read_rows(source):
             try:
@@ -73,30 +88,95 @@ def encode_examples(sources: list[str], tokenizer: Any, section: SftSection) -> 
             except InputError as error:
                 if section.malformed == "error":
                     raise InputError(f"{place}: {error}") from error
-                found.leave_out("malformed", f"{place}: {error}")
+                left_out.add("malformed", f"{place}: {error}")
                 continue
             if len(ids) <= section.context:
-                found.kept.append((ids, own))
+                yield ids, own
             elif section.too_long == "split":
                 cuts = range(section.context, len(ids), section.context)
                 pieces = zip(np.split(ids, cuts), np.split(own, cuts), strict=True)
-                found.kept += [piece for piece in pieces if piece[1][1:].any()]
+                yield from (piece for piece in pieces if piece[1][1:].any())
             elif section.too_long == "skip":
-                found.leave_out("too_long", f"{place}: {len(ids)} tokens")
+                left_out.add("too_long", f"{place}: {len(ids)} tokens")
             else:
                 raise InputError(f"{place}: {len(ids)} tokens, sft.context is {section.context}")
-    return found
+
+
+class Examples(Sequence[Example]):
+    """The examples in a token file, in which a number is twice a token's id, plus one if the assistant wrote
+    it. `left_out`: how many are not there, by reason.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        facts = json.loads((folder / FACTS).read_text())
+        self.left_out: dict[str, int] = facts["left_out"]
+        self.file = TokenFile(folder / TOKENS, facts["dtype"])
+        self.lengths = np.diff(self.file.ends, prepend=np.uint64(0)).astype(np.int64)
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def __getitem__(self, index: int) -> Example:
+        stop = int(self.file.ends[index])
+        numbers = self.file.tokens[stop - int(self.lengths[index]) : stop]
+        return (numbers >> 1).astype(np.int64), (numbers & 1).astype(bool)
+
+
+def write_examples(folder: Path, sources: list[str], tokenizer: Any, section: SftSection) -> int:
+    """Tokenise the examples of `sources` into `folder`, on disk when this returns; returns their number.
+
+    Says in one line for each reason how many are left out. Raises InputError if none is left.
+    """
+    left_out, dtype = LeftOut(), token_type(2 * len(tokenizer))
+    partial = folder.with_name(f"{folder.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    with Progress("sft: tokenised", None, unit="example") as progress:
+
+        def batches() -> Iterator[list[np.ndarray]]:
+            examples = encode_examples(sources, tokenizer, section, left_out)
+            while batch := [2 * ids + own for ids, own in islice(examples, EXAMPLES_PER_BATCH)]:
+                enter("data")
+                yield batch
+                progress.update(len(batch))
+
+        count, _ = write_tokens(partial / TOKENS, batches(), dtype)
+    if not count:
+        raise InputError(f"sft: no example to train on in {', '.join(sources) or 'sft.data'}")
+    for reason, number in left_out.counts.items():
+        print(f"sft: {number} examples {reason}, first {left_out.places[reason]}", file=sys.stderr)
+    write_json(partial / FACTS, {"dtype": dtype, "left_out": left_out.counts})
+    flush([*partial.iterdir(), partial])
+    put_in_place(partial, folder)
+    return count
+
+
+def tokenised(stage: Stage[SftSection], tokenizer: Any) -> Examples:
+    """The examples of input `data`. Rank 0 tokenises them, once a run; the others wait and read its files."""
+    folder = stage.work / "examples"
+
+    def make() -> None:
+        try:
+            Examples(folder)
+        except (OSError, ValueError, KeyError, InputError):
+            if folder.exists():
+                print(f"{folder}: damaged; the examples are tokenised again", file=sys.stderr, flush=True)
+            written = write_examples(folder, stage.inputs.get("data", []), tokenizer, stage.config)
+            stage.counter("sft.tokenised", written)
+
+    first_on_rank_0(make)
+    wait_for(folder / FACTS)
+    return Examples(folder)
 
 
 class Epochs:
     """Rows of training by number; the order of each pass over the examples depends on the seed alone."""
 
     def __init__(
-        self, examples: list[Example], context: int, pad: int, seed: int, packing: str = "random"
+        self, examples: Examples, context: int, pad: int, seed: int, packing: str = "random"
     ) -> None:
         self.examples, self.context, self.pad, self.seed = examples, context, pad, seed
         self.packing = packing
-        self.lengths = np.array([len(ids) for ids, _ in examples])
         self.rows: list[list[int]] = []  # of all passes so far
         self.passes = 0
 
@@ -105,7 +185,7 @@ class Epochs:
         while n >= len(self.rows):
             order = np.random.default_rng([self.seed, self.passes]).permutation(len(self.examples))
             pack = best_fit if self.packing == "best_fit" else concatenate
-            packed = pack(self.lengths[order].tolist(), self.context)
+            packed = pack(self.examples.lengths[order].tolist(), self.context)
             self.rows += [order[row].tolist() for row in packed]
             self.passes += 1
         return make_row([self.examples[index] for index in self.rows[n]], self.context, self.pad)
@@ -115,28 +195,22 @@ def run(stage: Stage[SftSection]) -> Counts:
     """Train and export; returns counts of examples, passes and tokens."""
     section = stage.config
     use_threads(stage.launch)
-    parent, sources = stage.source("parent", "init"), stage.inputs.get("data", [])
+    start_process_group()
+    parent = stage.source("parent", "init")
     tokenizer = load_tokenizer(parent)
     tokenizer.chat_template = CHAT_TEMPLATE  # an init may have another one, but this is what is trained
-    examples = encode_examples(sources, tokenizer, section)
-    if not examples.kept:
-        raise InputError(
-            f"sft {stage.instance}: no example to train on in {', '.join(sources) or 'sft.data'}"
-        )
-    if stage.is_main:
-        for reason, count in examples.left_out.items():
-            print(f"sft: {count} examples {reason}, first {examples.places[reason]}", file=sys.stderr)
+    examples = tokenised(stage, tokenizer)
     pad = tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id
-    rows = Epochs(examples.kept, section.context, pad, section.seed, section.packing)
+    rows = Epochs(examples, section.context, pad, section.seed, section.packing)
     schedule = constant(section.learning_rate, section.warmup_steps)
     by_example = section.loss_mean == "example"
     plan = TrainingPlan(rows.row, section.steps, section.batch, schedule, ["examples"], by_example)
     counts = train_and_export(stage, start_from(parent, tokenizer, stage), tokenizer, plan)
     return {
         **counts,
-        "examples": len(examples.kept),
-        "too_long": examples.left_out["too_long"],
-        "malformed": examples.left_out["malformed"],
+        "examples": len(examples),
+        "too_long": examples.left_out.get("too_long", 0),
+        "malformed": examples.left_out.get("malformed", 0),
         "passes": rows.passes,
     }
 

@@ -49,7 +49,7 @@ STAGES = (
         "miniweb",
         "The generated web",
         "miniweb:MiniwebSection",
-        (Program("miniweb", "miniweb", "pipeline.miniweb"),),
+        (Program("miniweb_web", "miniweb", "pipeline.miniweb"),),
     ),
     StageRow(
         "problems",
@@ -178,7 +178,9 @@ STAGES = (
             ),
         ),
     ),
-    StageRow("report", "Report", "report:ReportSection", (Program("report", "report", "pipeline.report"),)),
+    StageRow(
+        "report", "Report", "report:ReportSection", (Program("report_page", "report", "pipeline.report"),)
+    ),
 )
 NAMES = tuple(stage.name for stage in STAGES)
 MODEL_STAGES = tuple(stage.name for stage in STAGES if stage.makes != "nothing")

@@ -1,42 +1,102 @@
-"""Start a stage program: `python -m pipeline.start pipeline.sft --run results/demo ...`.
+"""Start a stage program: `python -m pipeline.start pipeline.sft --result RUN/store/sft/...`.
 
-If the run's store holds the result of these inputs and settings, it becomes the current one, in a second.
-Otherwise the program replaces this one, under the launcher where it has several ranks. Under `srun`
-with one task per node the launchers join the nodes of the job; the first one is the rendezvous.
+If the run's store holds a result of this content under another key, it is linked, in a second. Otherwise the
+program replaces this one, under the launcher where it has several ranks. Under `srun` with one task per node
+the launchers join the nodes of the job; the first one is the rendezvous.
 """
 
 import os
 import signal
 import sys
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
 
 from pipeline.common.arguments import parser
-from pipeline.common.ending import SIGNALS
+from pipeline.common.ending import SIGNALS, leave
 from pipeline.common.errors import InputError
+from pipeline.common.folders import Taken, holder, release, take
 from pipeline.common.slurm import first_host, in_step, supervise
-from pipeline.common.stage import open_stage
+from pipeline.common.stage import Stage, open_stage, upstream
+from pipeline.common.tries import started
 from pipeline.stages import program_of
 
+WAIT_SECONDS = 1.0
 
-def command(program: list[str], ranks: int, environment: dict[str, str], apart: bool = False) -> list[str]:
+
+def command(
+    program: list[str], ranks: int, environment: dict[str, str], work: Path, apart: bool = False
+) -> list[str]:
     """The command that starts `ranks` processes of `program` here, joined with the job's other nodes.
 
-    `apart`: none needs another (see the launcher).
+    `work`: the folder beside which the nodes meet; `apart`: no rank needs another (see the launcher).
     """
     nodes = int(environment.get("SLURM_STEP_NUM_NODES", "1"))
     if ranks * nodes == 1:
         return [sys.executable, "-m", *program]
     place = [f"--ranks={ranks}", *(["--apart"] if apart else [])]
     if nodes > 1:
-        # Two ports: rank 0's, and one for the launchers.
-        port = 20000 + 2 * (int(environment["SLURM_JOB_ID"]) % 10000)
+        step = f"{environment['SLURM_JOB_ID']}.{environment['SLURM_STEP_ID']}"
         place += [f"--nodes={nodes}", f"--node={environment['SLURM_NODEID']}"]
-        place += [f"--address={first_host()}", f"--port={port}"]
+        place += [f"--address={first_host()}", f"--meeting={work.with_name(f'.{work.name}.{step}')}"]
     return [sys.executable, "-m", "pipeline.common.launcher", *place, *program]
 
 
 def with_threads(environment: dict[str, str], launch: dict[str, object]) -> dict[str, str]:
     """`environment` for ranks with the threads of one rank each; Snakemake's is the job's number of cores."""
     return environment | {"OMP_NUM_THREADS": str(launch["threads"])} if "threads" in launch else environment
+
+
+def linked(stage: Stage[Any], environment: Mapping[str, str]) -> bool:
+    """Whether the stage's result need not be made: it is there under another key, and is linked, or a program
+    that is making it just now, of an earlier start of the workflow or under another key, does so. If not, the
+    work folder is taken for the program. Of a job on several nodes the first one links and takes.
+    """
+    entry, first = stage.entry, environment.get("SLURM_NODEID", "0") == "0"
+    if first:
+        entry.leave_others()
+    alone, said = False, "made meanwhile, by a job of an earlier start"
+    while not entry.made_since(started()):
+        if same := entry.same(stage.fingerprint, stage.digests):
+            said = f"made before from the same content, as {same.key}: linked"
+            if first:
+                entry.link_to(same, upstream(stage.inputs))
+            break
+        if alone:
+            return False
+        before, making = entry.made, _taker(stage.work) if first else holder(stage.work)
+        alone = making is None  # now another look: it may have been made just before
+        if alone:
+            continue
+        print(f"{entry.name}: {making} makes the same content; waiting for it", file=sys.stderr, flush=True)
+        while holder(stage.work):
+            time.sleep(WAIT_SECONDS)
+        with suppress(FileNotFoundError):
+            os.listdir(entry.folder.parent)  # a shared file system then looks for what it lacked before
+        if entry.made and not before:
+            break
+    if alone and first:
+        release(stage.work)
+    print(f"{entry.name}: {said}", file=sys.stderr)
+    return True
+
+
+def _taker(folder: Path) -> str | None:
+    """Take a work folder; returns the program that has it already, else None. Raises Taken for one of this
+    job, which nobody waits for.
+    """
+    for again in (True, False):
+        try:
+            take(folder)
+            break
+        except Taken:
+            if making := holder(folder):
+                return making
+            if not again:  # else it may have ended just now
+                raise
+    return None
 
 
 def main() -> None:
@@ -49,19 +109,16 @@ def main() -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # until the program can save its state
     try:
         stage = open_stage(name, section, module, parser(name, section).parse_args(words))
-        entry = stage.entry
-        if entry and entry.problem(stage.digests) is None:
-            entry.make_current()
-            print(f"{entry.name}: made before from the same inputs and settings", file=sys.stderr)
+        if stage.entry and linked(stage, os.environ):
             return
     except InputError as error:
-        sys.exit(f"error: {error}")
+        leave(str(error), 2)
     environment = dict(os.environ)
     arguments = [sys.executable, "-m", module, *words]
     if section.has_ranks():
         environment = with_threads(environment, stage.launch)
         ranks = int(stage.launch.get("ranks", 1))
-        arguments = command([module, *words], ranks, environment, apart=not section.trains)
+        arguments = command([module, *words], ranks, environment, stage.work, apart=not section.trains)
     if in_step(environment):
         sys.exit(supervise(arguments, environment))
     os.execvpe(arguments[0], arguments, environment)

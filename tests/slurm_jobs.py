@@ -14,8 +14,8 @@ from typing import Any
 from conftest import OVERLAYS, ROOT, Checkout
 
 SCRIPT = ROOT / "tests/cluster/slurm.sh"
-PROFILE = "workflow/profiles/slurm/profile.yaml"
-QUICKLY = ["--slurm-init-seconds-before-status-checks", "1", "--latency-wait", "5", "--slurm-no-account"]
+PROFILE = "profiles/slurm/profile.yaml"
+QUICKLY = ["--slurm-init-seconds-before-status-checks", "1", "--latency-wait", "5"]
 
 
 def ask(*command: str) -> str:
@@ -44,11 +44,15 @@ def stop_all() -> None:
     ask("scancel", "--user=root")
 
 
-def workflow(checkout: Checkout, *targets: str, launch: str, retries: int = 0) -> subprocess.Popen[str]:
-    """Start Snakemake with the shipped Slurm profile; its output goes to `snakemake.log` in the checkout."""
-    (checkout.folder / "launch.yaml").write_text(f"launch: {launch}\n")
+def workflow(
+    checkout: Checkout, *targets: str, launch: str, retries: int = 0, more: str = ""
+) -> subprocess.Popen[str]:
+    """Start Snakemake with the shipped Slurm profile; its output goes to `snakemake.log` in the checkout.
+    `more`: keys of the configuration.
+    """
+    (checkout.folder / "launch.yaml").write_text(f"launch: {launch}\n{more}\n")
     command = [sys.executable, str(ROOT / "tests/cluster/eager.py"), "--profile", str(Path(PROFILE).parent)]
-    command += [*QUICKLY, "--slurm-status-command", "squeue", "--retries", str(retries)]
+    command += [*QUICKLY, "--retries", str(retries)]
     command += ["--configfile", *OVERLAYS, "tests/cluster/run.yaml", "launch.yaml"]
     with (checkout.folder / "snakemake.log").open("a") as log:
         process = subprocess.Popen(
@@ -93,33 +97,36 @@ class Job:
         wait(f"job {self.number} runs again", runs)
 
 
+def jobs_of(rule: str, states: str = "all") -> list[Job]:
+    """The jobs of a rule in these states, each task of an array, in the order of their numbers."""
+    lines = ask("squeue", "--noheader", f"--states={states}", "--array", "--format=%A %k").splitlines()
+    found = [number for number, comment in map(str.split, lines) if comment.startswith(f"rule_{rule}")]
+    return [Job(number) for number in sorted(found, key=int)]
+
+
 def job_of(rule: str) -> Job:
     """The running job of a rule, as soon as there is one."""
-
-    def numbers() -> list[str]:
-        lines = ask("squeue", "--noheader", "--states=RUNNING", "--format=%i %k").splitlines()
-        return [number for number, comment in map(str.split, lines) if comment.startswith(f"rule_{rule}")]
-
-    return Job(wait(f"a job of {rule}", numbers)[0])
+    return wait(f"a job of {rule}", lambda: jobs_of(rule, "RUNNING"))[0]
 
 
-def ranks(module: str) -> dict[int, int]:
-    """Process numbers of the ranks of a program on all nodes, by rank."""
+def programs(module: str) -> dict[int, dict[bytes, bytes]]:
+    """Numbers of the processes of a program on all nodes, with their environments."""
     found = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             words = (folder / "cmdline").read_bytes().split(b"\0")
             if module.encode() in words and b"pipeline.start" not in words:
-                environment = dict(
-                    line.split(b"=", 1)
-                    for line in (folder / "environ").read_bytes().split(b"\0")
-                    if b"=" in line
-                )
-                if b"LOCAL_RANK" in environment:
-                    found[int(environment[b"RANK"])] = int(folder.name)
+                lines = (folder / "environ").read_bytes().split(b"\0")
+                found[int(folder.name)] = dict(line.split(b"=", 1) for line in lines if b"=" in line)
         except (FileNotFoundError, ProcessLookupError):
             continue
     return found
+
+
+def ranks(module: str) -> dict[int, int]:
+    """Process numbers of the ranks of a program on all nodes, by rank."""
+    found = programs(module).items()
+    return {int(given[b"RANK"]): number for number, given in found if b"LOCAL_RANK" in given}
 
 
 def send(sent: signal.Signals, processes: dict[int, int]) -> None:

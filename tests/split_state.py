@@ -3,13 +3,15 @@
 import copy
 import gc
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import deepspeed
 import numpy as np
 import torch
 import torch.distributed as dist
+from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoModelForCausalLM, LlamaConfig
 
 from pipeline.common import checkpoint, saver
@@ -32,9 +34,24 @@ def _alive() -> int:
     return sum(found.values())
 
 
+class Collectives(TorchDispatchMode):
+    """Calls `measure` at each collective."""
+
+    def __init__(self, measure: Callable[[], None]) -> None:
+        super().__init__()
+        self.measure = measure
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, arguments: tuple = (), options: dict | None = None
+    ) -> Any:
+        if function.namespace == "c10d":
+            self.measure()
+        return function(*arguments, **(options or {}))
+
+
 def state_bytes(folder: Path, zero: int, precision: str, offload: bool) -> dict[str, int]:
-    """The number of weights of a small model, the bytes while the last of its gradients is made, and those of
-    the copies for a checkpoint in `folder`.
+    """The number of weights of a small model, the most bytes while its gradients are made and reduced, and
+    those of the copies for a checkpoint in `folder`.
     """
     gc.collect()
     gc.freeze()  # which also spares DeepSpeed's many collections the older objects
@@ -43,7 +60,10 @@ def state_bytes(folder: Path, zero: int, precision: str, offload: bool) -> dict[
     model: Any = AutoModelForCausalLM.from_config(config, dtype={"bf16": torch.bfloat16}.get(precision))
     weights = sum(parameter.numel() for parameter in model.parameters())
     settings = EngineSettings(1e-3, precision=precision, zero_stage=zero, offload_optimizer=offload)
+    large = deepspeed.initialize
+    deepspeed.initialize = large.__wrapped__  # the plan's peak: all weights are whole, as far as LIVE allows
     engine = build_engine(TokenLogprobs(model), settings)
+    deepspeed.initialize = large
     tokens_BT = torch.arange(TOKENS)[None]
     peak = []
 
@@ -53,13 +73,14 @@ def state_bytes(folder: Path, zero: int, precision: str, offload: bool) -> dict[
         engine.backward(loss, scale_wrt_gas=False)
         engine.step()
 
-    def measure(_: torch.Tensor) -> None:
+    def measure(*_: torch.Tensor) -> None:
         peak.append(_alive())
 
     backward(False)
     backward(True)  # makes the optimiser's state
     hook = model.get_input_embeddings().weight.register_hook(measure)
-    backward(False)
+    with Collectives(measure):
+        backward(False)
     hook.remove()
     keeper = saver.Saver({folder: engine}, "x")
     keeper.save(1, {})

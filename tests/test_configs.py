@@ -59,7 +59,7 @@ def test_a_dry_run_shows_the_plan_and_a_run_lists_the_missing_files(
     done = checkout.snakemake("--dry-run", "--quiet", "rules", overlays=overlays)
     assert done.returncode == 0, done.stdout[-3000:]
     counts = dict(line.split() for line in done.stdout.splitlines() if len(line.split()) == 2)
-    assert {rule: int(counts[rule]) for rule in jobs} == jobs and "report" in counts
+    assert {rule: int(counts[rule]) for rule in jobs} == jobs and "report_page" in counts
     if overlays[:1] != SINGLE:
         done = checkout.snakemake(overlays=overlays)
         assert done.returncode != 0 and not (tmp_path / "results").exists()

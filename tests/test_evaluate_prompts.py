@@ -1,8 +1,10 @@
 """What a model is asked: few-shot, chat and official prompts, and programs in answers."""
 
+import json
 from hashlib import sha256
 
 import pytest
+import yaml
 from conftest import WEAK
 from tiny_model import save_tiny_model
 from transformers import AutoTokenizer
@@ -10,10 +12,68 @@ from transformers import AutoTokenizer
 from pipeline.common.chat import encode_chat
 from pipeline.common.manifest import ROOT
 from pipeline.common.stage import InputError
-from pipeline.evaluate.benchmarks import Item
+from pipeline.config.evaluate import BenchmarkNode
+from pipeline.config.root import benchmark_file
+from pipeline.evaluate.benchmarks import Item, lettered, load
 from pipeline.evaluate.programs import last_output, pal_program, printed, shown, tool_program
 from pipeline.evaluate.prompts import Layout, chat_prompt, choose_exemplars, few_shot_text, read_layout
 from pipeline.sandbox.pool import Outcome, Sandbox
+
+BENCH = ROOT.parent / "shared/data/bench"  # real data; tests that use it skip without
+OF_HUB = {"gsm8k": "gsm8k_test.jsonl.gz", "math500": "math500.jsonl.gz"}  # here as files
+NOT_HERE = {"mmlu", "bbh", "humaneval", "mbpp"}
+WITHOUT_CHOICES = {"sat": 4}  # rows whose choices a conversion lost
+ASKED_BY_THE_PAPER = [
+    (config, name)
+    for config in ("deepseekmath-7b", "deepseekmath-1.3b")
+    for name in yaml.safe_load((ROOT / f"configs/{config}.yaml").read_text())["benchmarks"]
+    if name not in NOT_HERE
+]
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory):
+    return AutoTokenizer.from_pretrained(save_tiny_model(tmp_path_factory.mktemp("tiny"), seed=0))
+
+
+@pytest.mark.skipif(not BENCH.is_dir(), reason="needs the shared benchmarks")
+@pytest.mark.parametrize(("config", "name"), ASKED_BY_THE_PAPER)
+def test_every_question_of_the_papers_benchmarks_has_its_prompts(config, name, tokenizer):
+    own = yaml.safe_load((ROOT / f"configs/{config}.yaml").read_text())["benchmarks"][name]
+    node = BenchmarkNode(**benchmark_file(name) | own)
+    source = str(BENCH / OF_HUB.get(name, node.source.rpartition("/")[2]))
+    items = load(name, node, [source])
+    assert len(lettered(items)) == WITHOUT_CHOICES.get(name, 0)
+    pool = load("train", BenchmarkNode(source=""), [str(BENCH / "math_train_solutions.jsonl.gz")])
+    layouts = [node.prompt, *([node.pal_prompt] if "pal_prompt" in own else [])]
+    for layout in (read_layout(ROOT / layout) for layout in layouts):
+        shots = choose_exemplars(layout, pool, node.shots, name)
+        texts = [few_shot_text(layout, shots, item) for item in items]
+        assert all(
+            choice.strip() in text
+            for item, text in zip(items, texts, strict=True)
+            for choice in (item.choices or {}).values()
+        )
+    assert all(chat_prompt(tokenizer, item, "Box it.", "tiny") for item in items)
+
+
+def test_a_letter_as_answer_without_choices_is_counted_in_a_benchmark_of_choice_alone():
+    asked = [Item("1", "Which?", "A", choices=FOUR), Item("2", "Which?", "B"), Item("3", "How many?", "12")]
+    assert [item.id for item in lettered(asked)] == ["2"]
+    assert lettered(asked[1:]) == []
+
+
+@pytest.mark.parametrize(("choice", "text"), [(float("nan"), "nan"), (None, "None"), (2, "2"), ([1], None)])
+def test_a_choice_is_a_text_a_number_or_nothing(choice, text, tmp_path):
+    row = {"id": "1", "question": "Which?", "answer": "B", "choices": {"A": choice, "B": "two"}}
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n")
+    node = BenchmarkNode(source=str(tmp_path / "rows.jsonl"))
+    if text is None:
+        with pytest.raises(InputError, match="rows.jsonl: line 1: a choice is neither a text nor a number"):
+            load("x", node, [node.source])
+    else:
+        (item,) = load("x", node, [node.source])
+        assert item.choices == {"A": text, "B": "two"}
 
 
 def test_few_shot_prompt_states_each_exemplars_answer_and_ends_at_the_question():

@@ -19,14 +19,29 @@ from pipeline.common.stage import InputError
 from pipeline.config.evaluate import BenchmarkNode
 from pipeline.config.root import Config, ConfigError
 from pipeline.evaluate import grade, score
-from pipeline.evaluate.benchmarks import load, renamed
+from pipeline.evaluate.__main__ import task_scores
+from pipeline.evaluate.benchmarks import Item, load, renamed
+from pipeline.evaluate.metrics import parted
 from pipeline.evaluate.prompts import read_layout
+from pipeline.evaluate.sampling import Answer
+from pipeline.grader.answers import Verdict
 from workflow.graph import Graph
 
 
 def write_lines(path: Path, rows: list) -> Path:
     path.write_text("".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows))
     return path
+
+
+def test_an_answer_that_was_cut_off_is_right_and_not_finished_and_one_the_grader_failed_on_is_counted():
+    items = [Item(str(n), "What is it?", "7") for n in range(5)]
+    ends = ("stop", "length", "rounds", "stop", "stop")
+    answers = [Answer("\\boxed{7}", end, 9) for end in ends]
+    verdicts = [Verdict(name, "7", "") for name in ("right", "right", "right", "wrong", "failed")]
+    scores = task_scores(items, answers, verdicts, [[]] * 5, [1], None)
+    assert (scores["accuracy"], scores["right_and_finished"]) == (0.6, 0.2)
+    assert (scores["not_judged"], scores["undecided"], scores["truncated"]) == (1, 0, 1)
+    assert parted(0.6, 0.2) == "60.0% right, but only 20.0% right and finished" and parted(0.6, 0.55) is None
 
 
 def questions(count: int) -> list[dict]:
@@ -217,6 +232,7 @@ def test_a_model_is_evaluated_by_vllm_and_two_ranks_sample_again_what_was_lost(t
     scores = json.loads((tmp_path / "out/data/scores.json").read_text())["toy"]
     assert set(scores) == {"chat_cot", "few_shot_cot"}
     assert scores["chat_cot"]["n"] == 6 and scores["chat_cot"]["prompt_too_long"] == 1
+    assert scores["chat_cot"]["right_and_finished"] <= scores["chat_cot"]["accuracy"]
     assert set(scores["chat_cot"]["pass@k"]) == {"1", "2"}
     assert scores["chat_cot"]["contamination"]["items"] == 1
     assert scores["chat_cot"]["contamination"]["clean"]["n"] == 5

@@ -290,9 +290,9 @@ def test_damaged_sections_on_the_command_line(tmp_path: Path, capsys: pytest.Cap
 
 
 def test_damaged_fine_tuning_rows(tmp_path: Path) -> None:
-    from pipeline.common.model import load_tokenizer
+    from pipeline.common.tokenizer import load_tokenizer
     from pipeline.config.sft import SftSection
-    from pipeline.sft import encode_examples
+    from pipeline.sft import LeftOut, encode_examples
     from tests.tiny_model import save_tiny_model
 
     tiny, section = load_tokenizer(save_tiny_model(tmp_path / "model", seed=0)), SftSection(context=512)
@@ -300,7 +300,7 @@ def test_damaged_fine_tuning_rows(tmp_path: Path) -> None:
         "sft.jsonl",
         80,
         tmp_path / "sft.jsonl",
-        lambda path: encode_examples([str(path)], tiny, section),
+        lambda path: list(encode_examples([str(path)], tiny, section, LeftOut())),
         mutate_lines,
     )
 

@@ -176,20 +176,15 @@ def test_pre_training_starts_from_damaged_token_files_and_sections(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, unwatched: None
 ) -> None:
     from pipeline import cpt
-    from tests.tiny_model import save_tiny_model
+    from tests.tiny_model import save_mixture, save_tiny_model
 
     monkeypatch.setattr(cpt, "train_and_export", up_to_the_first_step)
     monkeypatch.setattr(cpt, "initial_model", lambda *_: None)
     tokens = tmp_path / "tokens"
     save_tiny_model(tokens / "tokenizer", seed=0)
-    np.arange(400, dtype=np.uint16).tofile(tokens / "web.bin")
-    np.array([100, 250, 400], dtype="<u8").tofile(tokens / "web.idx")
-    facts = {"dtype": "<u2", "sources": {"web": {"share": 1.0}}}
-    files = [
-        write(tokens / "tokens.json", json.dumps(facts).encode()),
-        tokens / "web.bin",
-        tokens / "web.idx",
-    ]
+    documents = np.split(np.arange(400), [100, 250])
+    save_mixture(tokens, {"web": (1.0, [documents[:2], documents[2:]])})
+    files = [tokens / "tokens.json", *sorted((tokens / "parts/web").iterdir())]
     section = {"context": 64, "tokens": 512, "batch_tokens": 128, "precision": "fp32"}
     files.append(write(tokens / "section.json", json.dumps(section).encode()))
     words = ["--input", f"tokens={tokens}", "--config", f"@{files[-1]}"]

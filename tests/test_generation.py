@@ -14,6 +14,8 @@ from browser import browser
 from pipeline.chat.model import Asked, Chat
 from pipeline.chat.page import Server
 from pipeline.common.errors import InputError
+from pipeline.common.manifest import SCHEMA
+from pipeline.common.model import load_model
 from pipeline.config.evaluate import EvaluateSection
 from tests.tiny_model import log_probs, save_tiny_model
 
@@ -56,6 +58,15 @@ def test_sampled_log_probabilities_equal_those_of_transformers(generator, folder
         for sample in group:
             assert len(sample.logprobs) == len(sample.token_ids) > 0
             assert largest_gap(model, prompt, sample) <= 5e-5
+
+
+def test_the_sampler_computes_logits_in_fp32_as_training_does(folder: Path) -> None:
+    from pipeline.common.generation import Generator
+
+    engine = Generator(folder, dtype="bfloat16", max_model_len=64)
+    config = engine.llm.llm_engine.model_config
+    assert (config.dtype, config.head_dtype) == (torch.bfloat16, torch.float32)
+    engine.close()
 
 
 def test_a_sample_depends_on_its_prompt_and_seed_alone(generator) -> None:
@@ -139,7 +150,9 @@ def test_greedy_samples_are_the_most_likely_tokens_and_stops_hold(generator) -> 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_a_sleeping_sampler_frees_its_memory_and_samples_the_same_after_waking(folder: Path) -> None:
+def test_a_sleeping_sampler_frees_its_memory_and_samples_the_same_with_the_weights_loaded_again(
+    folder: Path,
+) -> None:
     from pipeline.common.generation import Generator
 
     engine = Generator(folder, dtype="bfloat16", max_model_len=256, gpu_memory=0.3, sleep=True)
@@ -148,9 +161,33 @@ def test_a_sleeping_sampler_frees_its_memory_and_samples_the_same_after_waking(f
     free, _ = torch.cuda.mem_get_info()
     engine.sleep()
     assert torch.cuda.mem_get_info()[0] > free + 2**30
-    engine.wake()
+    with pytest.raises(RuntimeError, match="the sampler sleeps and has no weights"):
+        engine.generate(texts, temperature=0.0, max_tokens=8)
+    model = load_model(folder, "bf16")
+    weights = dict(model.named_parameters()) | {"lm_head.weight": model.lm_head.weight}
+    engine.load_weights(((name, value.detach()) for name, value in weights.items()), version=1)
     assert engine.generate(texts, temperature=0.0, max_tokens=8) == before
     engine.close()
+
+
+def test_weights_that_are_loaded_again_anyway_are_not_kept_while_the_sampler_sleeps(
+    generator, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is asked of vLLM, whose CPU build cannot sleep."""
+    asked = []
+    monkeypatch.setattr(generator.llm, "sleep", lambda level: asked.append(("sleep", level)))
+    monkeypatch.setattr(generator.llm, "wake_up", lambda: asked.append("wake"))
+    monkeypatch.setattr(generator, "can_sleep", True)
+    monkeypatch.setattr(generator, "version", 3)
+    for _ in range(2):
+        generator.sleep()
+    assert asked == [("sleep", 2)] and generator.version == -1
+    with pytest.raises(RuntimeError, match="the sampler sleeps and has no weights"):
+        generator.generate(prompts(1, 40), max_tokens=2)
+    model = load_model(folder)
+    weights = dict(model.named_parameters()) | {"lm_head.weight": model.lm_head.weight}
+    generator.load_weights(((name, value.detach()) for name, value in weights.items()), version=4)
+    assert asked == [("sleep", 2), "wake"] and generator.version == 4 and not generator.asleep
 
 
 def test_a_machine_without_lscpu_is_told_in_one_line(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,6 +207,8 @@ def chat(generator, folder: Path, tmp_path_factory: pytest.TempPathFactory) -> C
     (run / "rl/tiny/data").symlink_to(folder)
     section = EvaluateSection(max_tokens=12, suffix={"en": "Go."}, tool_suffix={"en": "Write a program."})
     manifest = {
+        "schema": SCHEMA,
+        "files": {},
         "stage": "evaluate",
         "instance": "tiny",
         "fingerprint": "0",

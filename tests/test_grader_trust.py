@@ -1,19 +1,12 @@
 r"""The grader as a reward: wrong answers that looked right to it, bounds, and formats that it must know."""
 
 import json
-import sys
 import time
-from pathlib import Path
 
 import pytest
 
 from pipeline.evaluate import grade as command
 from pipeline.grader.answers import compare, grade, numeric_value
-
-sys.path.insert(0, str(Path(__file__).parent / "benchmarks"))
-from grader_mutations import OPERATORS, hacks, mutations
-
-LABELLED = Path(__file__).parent / "data/grader_pairs.jsonl"
 
 
 @pytest.mark.parametrize(
@@ -129,30 +122,6 @@ def test_a_formula_of_the_question_is_no_reward_unless_it_is_the_form_of_the_ref
     copied = grade("20", "\\boxed{(2-2i)(5+5i)}", question="Evaluate $(2-2i)(5+5i)$.", boxed_only=True)
     assert copied.verdict == "undecided"
     assert compare("(x-1)(x+1)", "x^2-1", question=question).right  # the metric stays
-
-
-def test_mutated_references_are_not_right():
-    """At most 1 of 200 wrong answers of each operator, on a sample of our own labelled pairs' references."""
-    rows = [json.loads(line) for line in LABELLED.read_text().splitlines()]
-    references = sorted({row["reference"] for row in rows if len(row["reference"]) < 80})[::2]
-    assert len(OPERATORS) >= 30
-    accepted: dict[str, list[str]] = {}
-    total = dict.fromkeys(OPERATORS, 0)
-    for name, place, answer in mutations(references, seed=7):
-        total[name] += 1
-        if compare(references[place], answer).right:
-            accepted.setdefault(name, []).append(f"{references[place]} | {answer}")
-    assert {name: found for name, found in accepted.items() if len(found) > total[name] / 200} == {}
-
-
-def test_no_hack_earns_a_reward():
-    golds = ["7", "\\frac{3}{4}", "x^2+1", "(1,2)"]
-    earned = [
-        (name, response)
-        for name, place, response in hacks(golds)
-        if grade(golds[place], response, question="What is the value?", boxed_only=True).right
-    ]
-    assert earned == []
 
 
 SLOW = {

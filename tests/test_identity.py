@@ -1,12 +1,14 @@
 """Fingerprints: what belongs to a result's identity, what does not, and files that are read only once."""
 
 import os
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import create_model
 
+from pipeline.common.code import Code
 from pipeline.common.identity import Digests, digest_of, essence, identity, published
 from pipeline.common.manifest import fingerprint
 from pipeline.config.cpt import CptSection
@@ -15,8 +17,18 @@ from pipeline.config.rl import RlSection
 from pipeline.config.section import key
 
 
-def mark(section: Any, inputs: dict[str, list[str]] | None = None, module: str = "pipeline.cpt") -> str:
-    return fingerprint(identity("cpt", "base", section, inputs or {}, module))
+class Edited(Code):
+    """Code that is edited after each look at it."""
+
+    def digest(self, module: str) -> str:
+        return f"{module} {next(EDITS)}"
+
+
+EDITS, CODE = count(), Code()
+
+
+def mark(section: Any, module: str = "pipeline.cpt", code: Code = CODE) -> str:
+    return fingerprint(identity("cpt", "base", section, {}, module, code))
 
 
 def test_a_new_key_with_its_default_leaves_the_fingerprint() -> None:
@@ -45,19 +57,27 @@ def test_nested_keys_are_compared_with_the_default_of_the_section_that_holds_the
 
 def test_a_key_of_a_benchmark_counts_where_it_differs_from_the_default() -> None:
     section = EvaluateSection(benchmarks={"toy": {"source": "a.jsonl", "shots": 4, "limit": 3}})
-    assert essence(section) == {"benchmarks": {"toy": {"source": "a.jsonl", "limit": 3}}}
+    assert essence(section) == {"benchmarks": {"toy": {"limit": 3}}}  # the source is an input, by content
 
 
-def test_code_counts_where_no_model_is_trained(monkeypatch: pytest.MonkeyPatch) -> None:
-    def marks() -> tuple[str, str]:
-        return mark(CptSection()), mark(EvaluateSection(), module="pipeline.evaluate")
+def test_a_value_of_an_unknown_type_is_refused_and_not_hashed_by_its_name() -> None:
+    odd = create_model("Odd", __base__=CptSection, place=(Any, key(None, "anything")))
+    assert mark(odd(place=[1, "a", None, {"b": 0.5}])) != mark(odd())
+    for value in (object(), b"a", {1, 2}, Path("a")):
+        with pytest.raises(TypeError):
+            mark(odd(place=value))
 
-    before = marks()
-    monkeypatch.setattr("pipeline.common.identity.code_hash", lambda module: "edited")
-    assert marks()[0] == before[0] and marks()[1] != before[1]
+
+def test_code_and_packages_count_where_no_model_is_trained() -> None:
+    assert mark(CptSection(), code=Edited()) == mark(CptSection(), code=Edited())
+    marks = [mark(EvaluateSection(), "pipeline.evaluate", Edited()) for _ in range(2)]
+    assert marks[0] != marks[1]
+    what = identity("evaluate", "a", EvaluateSection(), {}, "pipeline.evaluate", CODE)
+    assert {"torch", "vllm"} <= what["packages"].keys()
+    assert not {"code", "packages"} & identity("cpt", "a", CptSection(), {}, "pipeline.cpt", CODE).keys()
 
 
-def test_a_file_counts_by_path_and_content_and_not_by_its_times(tmp_path: Path) -> None:
+def test_a_file_counts_by_content_and_not_by_its_times_or_its_place(tmp_path: Path) -> None:
     path = tmp_path / "seed_urls.txt"
     path.write_text("http://a.org/1\n")
     first = digest_of(str(path), Digests())
@@ -67,7 +87,26 @@ def test_a_file_counts_by_path_and_content_and_not_by_its_times(tmp_path: Path) 
     os.utime(path, (1e9, 1e9))
     assert digest_of(str(path), Digests()) != first
     (tmp_path / "other.txt").write_text("http://a.org/1\n")
-    assert digest_of(str(tmp_path / "other.txt"), Digests()) != first
+    assert digest_of(str(tmp_path / "other.txt"), Digests()) == first
+
+
+def test_the_name_of_a_file_counts_where_it_gets_into_the_result(tmp_path: Path) -> None:
+    """In any folder. A WARC file's name stands in the rows of its pages."""
+    places = [tmp_path / name for name in ("one/a.gz", "two/a.gz", "two/b.gz")]
+    for place in places:
+        place.parent.mkdir(exist_ok=True)
+        place.write_bytes(b"the same")
+    one, two, other = (digest_of(str(place), Digests(), named=True) for place in places)
+    assert one == two != other
+
+
+def test_a_folder_counts_by_the_names_and_bytes_of_its_files(tmp_path: Path) -> None:
+    for name in ("model", "copy"):
+        (tmp_path / name / "deep").mkdir(parents=True)
+        (tmp_path / name / "deep/weights").write_text("1")
+    assert digest_of(str(tmp_path / "model"), Digests()) == digest_of(str(tmp_path / "copy"), Digests())
+    (tmp_path / "copy/deep/weights").rename(tmp_path / "copy/weights")
+    assert digest_of(str(tmp_path / "model"), Digests()) != digest_of(str(tmp_path / "copy"), Digests())
 
 
 def test_a_file_that_did_not_change_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,16 +118,14 @@ def test_a_file_that_did_not_change_is_read_once(tmp_path: Path, monkeypatch: py
     assert [Digests(tmp_path / "memory").file(file) for file in files] == found
 
 
-def test_a_large_file_that_was_never_read_is_left_to_its_job(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "large.warc.gz"
+def test_what_is_read_in_a_dry_run_is_written_nowhere_until_it_is_asked_for(tmp_path: Path) -> None:
+    path, memory = tmp_path / "large.warc.gz", tmp_path / "memory"
     path.write_bytes(b"x" * 2000)
-    monkeypatch.setattr("pipeline.common.identity.LARGE", 1000)
-    digests = Digests(tmp_path / "memory")
-    assert digests.file(path, lazy=True) is None and digest_of(str(path), digests, lazy=True) is None
-    whole = digests.file(path)
-    assert Digests(tmp_path / "memory").file(path, lazy=True) == whole
+    digests = Digests(memory, lazy=True)
+    digests.file(path)
+    assert not memory.exists()
+    digests.save()
+    assert memory.is_dir()
 
 
 @pytest.mark.parametrize("text", ["[1, 2]", '{"name": "a web app"}', "not JSON"])
@@ -98,7 +135,9 @@ def test_a_manifest_of_another_program_is_no_result(tmp_path: Path, text: str) -
     path.parent.mkdir()
     path.write_text("http://a.org/1\n")
     assert published(path) is None
-    assert digest_of(str(path), Digests()).startswith(str(path))
+    found = digest_of(str(path), Digests())
+    (tmp_path / "manifest.json").unlink()
+    assert digest_of(str(path), Digests()) == found
 
 
 def test_a_hub_id_counts_by_its_name() -> None:

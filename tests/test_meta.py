@@ -17,9 +17,9 @@ from pipeline.common import attention
 from pipeline.common.model import TokenLogprobs
 from pipeline.common.training import EngineSettings, deepspeed_config, prepare
 from pipeline.plan import costs
-from pipeline.plan.shapes import Shape, known
+from pipeline.plan.shapes import Shape, shape_named
 
-SEVEN = Shape(*known()["shapes"]["deepseek-math-7b-base"])
+SEVEN = shape_named("deepseek-math-7b-base")
 TOKENS = 4096
 
 
@@ -129,9 +129,7 @@ def test_all_layers_and_any_number_of_documents_share_two_graphs_without_a_break
 
 def test_names_and_shapes_of_the_policys_weights_are_those_that_the_sampler_takes() -> None:
     names = ("deepseek-math-7b-base", "Qwen2.5-7B", "Qwen2.5-0.5B")
-    models = [
-        ("qwen2" if "Qwen" in name else "llama", keys_of(Shape(*known()["shapes"][name]))) for name in names
-    ]
+    models = [("qwen2" if "Qwen" in name else "llama", keys_of(shape_named(name))) for name in names]
     done = subprocess.run(
         [sys.executable, "tests/sampler_weights.py", json.dumps(models)],
         env=ENVIRONMENT,

@@ -35,7 +35,7 @@ PLACES = {
     "corpus.out_of_distribution": lambda name: {"corpus": {"out_of_distribution": {name: "x.jsonl"}}},
 }  # fmt: skip
 # Shell code by itself: a launcher of several words from a profile, and commands made by `shlex.join`.
-UNQUOTED = {"resources.launcher", "params.arguments", "params.after"}
+UNQUOTED = {"resources.launcher", "params.words"}  # words that are quoted one by one
 
 
 @pytest.mark.parametrize("name", BAD)

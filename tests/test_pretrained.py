@@ -20,8 +20,8 @@ from test_single_gpu import save_model as save_qwen2_model
 from test_tokenizers import TEXTS, save_deepseek_tokenizer
 from tiny_model import CHAT_TEMPLATE, tiny_llama
 
-from pipeline.common.model import load_tokenizer, probe_ids
 from pipeline.common.overlays import read_config
+from pipeline.common.tokenizer import load_tokenizer, probe_ids
 from pipeline.config.root import Config
 from pipeline.evaluate.benchmarks import Item
 from pipeline.evaluate.prompts import chat_prompt

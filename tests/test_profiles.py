@@ -16,14 +16,18 @@ from programs import ENVIRONMENT
 from pipeline.stages import STAGES
 from pipeline.start import command, with_threads
 
-PROFILES = ROOT / "workflow/profiles"
+PROFILES = ROOT / "profiles"
 GPU_RULES = ("cpt_model", "sft_model", "reward_model", "rl_model", "evaluate_model", "trajectory_model")
 OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
 NOTHING_MISSING = "Machine = object\nmissing = slow = lambda *_: []\nnothing_to_do = lambda _: None\n"
-# Stands in for `pipeline.start`: notes when a program starts and ends.
+# Stands in for `pipeline.start`: notes when a program starts and ends, and leaves the files of its rule.
 STUB = """
 import sys
 import time
+from pathlib import Path
+manifest = Path(sys.argv[sys.argv.index("--result") + 1])
+manifest.with_name("data").mkdir(parents=True)
+manifest.write_text("{}")
 with open("moments", "a", buffering=1) as file:
     file.write(f"start {sys.argv[1]}\\n")
     time.sleep(1)
@@ -41,10 +45,8 @@ def test_two_gpu_jobs_never_overlap_on_a_machine_with_one_gpu(tmp_path: Path, of
     checkout = copy_checkout(tmp_path)
     (tmp_path / "pipeline/start.py").write_text(STUB)
     (tmp_path / "workflow/preflight.py").write_text(NOTHING_MISSING)  # the test wants no GPU and no hub
-    ready = [f"work/current/single-gpu/{name}" for name in ("rl/grpo", "evaluate/start")]
-    done = checkout.snakemake(
-        *("--profile", "workflow/profiles/gpu", "--cores", "64"), *ready, overlays=["configs/single-gpu.yaml"]
-    )
+    ready = ["--", "rl/grpo", "evaluate/start"]
+    done = checkout.dsm("--profile", "profiles/gpu", *ready, overlays=["configs/single-gpu.yaml"])
     assert done.returncode == 0, done.stdout[-3000:]
     moments = [line.split()[0] for line in (tmp_path / "moments").read_text().splitlines()]
     assert moments == ["start", "end", "start", "end"]
@@ -108,7 +110,7 @@ def test_an_error_on_one_rank_ends_all(tmp_path: Path) -> None:
     started = time.monotonic()
     path = os.pathsep.join([str(ROOT), str(tmp_path)])
     done = subprocess.run(
-        command(["failing", "--run", "results/small"], 2, {}),
+        command(["failing"], 2, {}, tmp_path / "work"),
         env=ENVIRONMENT | {"PYTHONPATH": path},
         capture_output=True,
         text=True,

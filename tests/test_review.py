@@ -18,6 +18,7 @@ from datatrove.data import Document
 from pipeline.common.database import database
 from pipeline.common.errors import InputError
 from pipeline.common.local_page import LocalServer
+from pipeline.common.manifest import SCHEMA
 from pipeline.common.shards import DocumentWriter
 from pipeline.corpus.review_queue import QUEUE
 from pipeline.report.collect import Finished, Run
@@ -26,8 +27,8 @@ from pipeline.review.__main__ import iteration_of, main, next_round, open_review
 from pipeline.review.server import serve
 from pipeline.review.verdicts import Verdicts, agreement, decided
 
-ROUNDS = [f"notes/{number}.tsv 0123456789abcdef" for number in (1, 2, 3)]
-MANIFEST = {"config": {"reviewed": "uncollected"}, "identity": {"inputs": {"annotations": ROUNDS}}}
+ROUNDS = [f"notes/{number}.tsv" for number in (1, 2, 3)]
+MANIFEST = {"schema": SCHEMA, "config": {"reviewed": "uncollected"}, "files": {}}
 HOSTILE = "<script>document.title = 'broken'</script><img src=x onerror=\"document.title = 'broken'\">"
 TEXTS = {"mix.org/b/": f"A text {HOSTILE} with $x^2$ and $$\\frac12$$.", "mix.org/c/": "Prices & news."}
 
@@ -50,6 +51,7 @@ def run(tmp_path: Path) -> Path:
     table = [dict(zip(QUEUE.names, row, strict=True)) for row in rows]
     pq.write_table(pa.Table.from_pylist(table, QUEUE), select / "data/queue.parquet")
     (select / "manifest.json").write_text(json.dumps(MANIFEST))
+    (select / "run.json").write_text(json.dumps({"inputs": {"annotations": ROUNDS}}))
     return run
 
 
@@ -154,8 +156,8 @@ def test_agreement_is_told_apart_from_chance() -> None:
 def test_the_next_round_is_the_file_after_those_that_the_selection_has_read(run: Path) -> None:
     manifest = run / "corpus/iteration-3/select/manifest.json"
     assert next_round(manifest) == Path("notes/4.tsv")
-    for names in ([], ["0123456789abcdef"], ["notes/all.tsv 0123456789abcdef"], ROUNDS[1:]):
-        manifest.write_text(json.dumps(MANIFEST | {"identity": {"inputs": {"annotations": names}}}))
+    for names in ([], ["results/x/miniweb/data/annotations.tsv"], ["notes/all.tsv"], ROUNDS[1:]):
+        manifest.with_name("run.json").write_text(json.dumps({"inputs": {"annotations": names}}))
         with pytest.raises(InputError, match="--output: name an annotation file"):
             next_round(manifest)
 

@@ -16,8 +16,8 @@ from programs import ENVIRONMENT, finished, start
 from tiny_model import save_tiny_model
 from warm import Program
 
-from pipeline.common.model import load_tokenizer
 from pipeline.common.stage import InputError
+from pipeline.common.tokenizer import load_tokenizer
 from pipeline.config.reward import RewardSection
 from pipeline.reward.__main__ import check_continues
 from pipeline.reward.measure import best_of_n, calibration, calibration_error

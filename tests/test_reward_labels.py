@@ -13,11 +13,12 @@ import pytest
 from tiny_model import save_tiny_model
 
 from pipeline.common.errors import Interrupted
-from pipeline.common.model import load_tokenizer
 from pipeline.common.queue import Queue
 from pipeline.common.stage import InputError, Stage
+from pipeline.common.tokenizer import load_tokenizer
 from pipeline.config.reward import RewardSection
 from pipeline.evaluate.benchmarks import Item
+from pipeline.grader.answers import Verdict
 from pipeline.reward.labelled import read_labels, replayed, write_solutions
 from pipeline.reward.labels import Labeller, Solution, SolutionSampler
 from pipeline.reward.measure import reranking
@@ -142,6 +143,24 @@ def test_step_labels_come_from_the_verdicts_on_completions(tiny):
     assert sorted(engine.asked) == ["Q", "Q3+4=7\n", "Q3+4=8\n"]  # equal prefixes once
     ranked = reranking(found, [[0.9, 0.9], [0.2, 0.1], [0.9, 0.3]])
     assert ranked["best_of_n"]["4"] == 1.0 and ranked["maj@n"]["4"] == 1.0 and ranked["pass@n"]["1"] == 0.5
+
+
+def test_what_the_grader_failed_on_labels_nothing(tiny, monkeypatch):
+    tokenizer = load_tokenizer(tiny)
+    sampler, _ = scripted(tokenizer, SOLUTIONS | completions("Q"))
+    labeller = Labeller(
+        sampler.section, sampler, sampler, {"q": tokenizer("Q", add_special_tokens=False)["input_ids"]}
+    )
+    judge = labeller._verdicts
+
+    def failing(items, texts):
+        failed = Verdict("failed", None, "the grader failed: ValueError")
+        found = zip(judge(items, texts), texts, strict=True)
+        return [failed if "no box" in text or text == BAD else verdict for verdict, (_, text) in found]
+
+    monkeypatch.setattr(labeller, "_verdicts", failing)
+    found = labels(labeller, tokenizer)
+    assert [(s.right, s.soft) for s in found] == [(True, [2 / 3, 1.0]), (False, [2 / 3, 0.0])]
 
 
 def test_labelling_stops_after_a_batch_on_a_signal_and_goes_on_from_there(tiny, tmp_path, monkeypatch):

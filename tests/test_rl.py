@@ -17,7 +17,7 @@ from tiny_model import log_probs, save_tiny_model
 from warm import Program
 
 from pipeline.common.stage import InputError
-from pipeline.rl.rollout import read_groups
+from pipeline.rl.rollout import read_groups, write_groups
 from pipeline.start import command as launched
 
 ANSWER_TOKENS = len(" \\boxed{d}") + 1
@@ -105,7 +105,7 @@ def start(
             flat += ["--input", f"{name}={path}"]
     if ranks == 1:
         return Program("pipeline.rl", flat, ENVIRONMENT)
-    command = launched(["pipeline.rl", *flat], ranks, {})
+    command = launched(["pipeline.rl", *flat], ranks, {}, folder / "work")
     return Popen(command, cwd=ROOT, env=OF_RANKS, stderr=PIPE, text=True)
 
 
@@ -195,6 +195,43 @@ def test_a_run_killed_in_the_middle_ends_with_the_same_weights(
     ]
     for sample in lines(tmp_path / "data/samples.jsonl")[0]["samples"]:
         assert {"question", "reference", "text", "reward", "verdict", "reason"} <= sample.keys()
+
+
+def disturb(folder: Path, step: int) -> None:
+    """Let the recorded rollouts of a step look as if they were sampled from other weights."""
+    for path in (folder / "work/rollouts").glob(f"step-{step:05d}*"):
+        groups = read_groups(path)
+        for output in (output for group in groups for output in group.outputs):
+            output.logprobs[:] = [logprob - 0.5 for logprob in output.logprobs]
+        write_groups(path, groups)
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_step_whose_rollouts_are_refused_is_sampled_again_by_the_next_run(
+    undisturbed: Path, policy: Path, tmp_path: Path, ranks: int
+) -> None:
+    process = start(policy, tmp_path, ranks)
+    recorded = tmp_path / "work/rollouts/step-00002.round-00.rank-0000.jsonl.zst"
+    while not recorded.exists():
+        assert process.poll() is None
+        time.sleep(0.002)
+    process.send_signal(signal.SIGKILL)
+    process.wait(60)
+    disturb(tmp_path, 2)
+    aside = tmp_path / "work/refused"
+    for code, tries in ((85, 1), (2, 3)) if ranks == 1 else ((85, 1),):
+        if tries == 3:  # as if it had happened twice
+            shutil.copy(aside / "step-00002.round-00.rank-0000.try-01.jsonl.zst", recorded)
+            shutil.copy(recorded, aside / "step-00002.round-00.rank-0000.try-02.jsonl.zst")
+        refused = start(policy, tmp_path, ranks)
+        _, errors = refused.communicate(timeout=180)
+        assert refused.returncode == code and "rl step 2: sampler and policy disagree by" in errors, errors
+        names = [path.name for path in aside.glob(f"*.try-{tries:02d}.jsonl.zst")]
+        assert len(names) == ranks + 1 and not recorded.exists()
+    finished(start(policy, tmp_path, ranks))
+    one, other = (load_file(folder / "data/model.safetensors") for folder in (undisturbed, tmp_path))
+    assert all(torch.allclose(one[name], other[name], atol=1e-5) for name in one)
+    assert drawn(tmp_path, 2) == drawn(undisturbed, 2)
 
 
 def assert_same_course(one: Path, other: Path) -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.common.manifest import code_files
+from pipeline.common.code import Code
 from pipeline.config.rl import RlSection, known_methods
 from pipeline.config.root import Config, ConfigError
 from pipeline.rl.methods import Method, method_of
@@ -53,7 +53,7 @@ def micro_batch(
     weights = token_weights(lengths, outputs).double()
     if method.pairs:
         weights = torch.full_like(weights, 2 / outputs)
-    packed = PackedOutputs(none, none, none, none, old, advantages, weights, lengths, none)
+    packed = PackedOutputs(*[none] * 6, old, advantages, weights, lengths, none)
     return MicroBatch(packed, old_N=old, reference_N=reference)
 
 
@@ -114,7 +114,7 @@ def test_an_unknown_method_is_refused_with_the_known_ones() -> None:
 
 
 def test_a_model_is_made_by_the_code_of_every_method() -> None:
-    files = {str(path) for path in code_files("pipeline.rl")}
+    files = Code().definitions("pipeline.rl").keys()
     assert {f"pipeline/rl/methods/{name}.py" for name in known_methods()} <= files
 
 

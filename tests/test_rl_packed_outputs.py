@@ -1,5 +1,6 @@
 """Outputs that share a row have the log-probabilities, loss and gradients of each output alone."""
 
+import random
 from functools import partial
 from pathlib import Path
 
@@ -10,7 +11,14 @@ from pipeline.common.model import TokenLogprobs, load_model
 from pipeline.config.rl import RlSection
 from pipeline.rl.methods import grpo
 from pipeline.rl.objectives import grpo_loss, token_weights
-from pipeline.rl.packed_outputs import Output, micro_batches, output_logprobs, pack, split_into_rows
+from pipeline.rl.packed_outputs import (
+    Output,
+    micro_batches,
+    output_logprobs,
+    pack,
+    padded_width,
+    split_into_rows,
+)
 from pipeline.rl.rollout import Group, Rollout
 from tests.tiny_model import log_probs, save_tiny_model
 
@@ -42,6 +50,48 @@ def test_log_probabilities_equal_those_of_each_output_alone(model: TokenLogprobs
     assert torch.allclose(output_logprobs(model, pack(rows, MEAN), 1.0), torch.cat(alone), atol=1e-5)
 
 
+def shapes(steps: int, ranks: int, rows_at_once: int, longest: int) -> tuple[set[tuple[int, int]], float]:
+    """The shapes of all micro-batches of some steps of 16 questions with 64 outputs, on all ranks, and their
+    tokens for each token that would be there without rounding.
+    """
+    draw, row_tokens = random.Random(0), 4 * longest
+    found, wide, narrow = set(), 0, 0
+    for _ in range(steps):
+        drawn = []
+        for group in range(16):
+            prompt, middle = (
+                [1] * draw.randint(longest // 25, longest // 4),
+                longest / 5 * draw.uniform(0.5, 2),
+            )
+            lengths = [int(draw.lognormvariate(0, 0.6) * middle) + 1 for _ in range(64)]
+            drawn += [Output(group, prompt, [5] * min(length, longest), [], []) for length in lengths]
+        rows = split_into_rows(drawn, row_tokens)
+        for mine in (rows[rank::ranks] for rank in range(ranks)):
+            for start in range(0, len(mine), rows_at_once):
+                part = mine[start : start + rows_at_once]
+                most = max(len(row[0].prompt) - 1 + sum(len(one.tokens) for one in row) for row in part)
+                width = padded_width(most, row_tokens, len(part) == rows_at_once)
+                found.add((len(part), width))
+                wide, narrow = wide + len(part) * width, narrow + len(part) * most
+    return found, wide / narrow
+
+
+@pytest.mark.parametrize("longest", [64, 1024])
+@pytest.mark.parametrize("rows_at_once", [1, 4, 8])
+@pytest.mark.parametrize("ranks", [1, 8])
+def test_200_steps_have_at_most_64_shapes_for_a_few_more_tokens(
+    ranks: int, rows_at_once: int, longest: int
+) -> None:
+    found, growth = shapes(200, ranks, rows_at_once, longest)
+    assert len(found) <= 64 and growth < 1.04
+
+
+def test_the_last_micro_batch_is_as_wide_as_its_rows_need() -> None:
+    packed = list(micro_batches(split_into_rows(outputs(), 64), 2, MEAN, 512))
+    assert [tuple(one.tokens_BT.shape) for one in packed] == [(2, 32), (1, 16)]
+    assert [one.length for one in packed] == [20 + 13, 6]
+
+
 def test_every_output_stands_in_one_row_with_its_own_group() -> None:
     rows = split_into_rows(outputs(), 14)
     found = sorted((output.group, len(output.tokens)) for row in rows for output in row)
@@ -55,7 +105,7 @@ def test_every_output_stands_in_one_row_with_its_own_group() -> None:
 def gradients(model: TokenLogprobs, row_tokens: int, rows_at_once: int) -> tuple[float, list[torch.Tensor]]:
     model.zero_grad()
     total = 0.0
-    for packed in micro_batches(split_into_rows(outputs(), row_tokens), rows_at_once, MEAN):
+    for packed in micro_batches(split_into_rows(outputs(), row_tokens), rows_at_once, MEAN, row_tokens):
         logprobs = output_logprobs(model, packed, 1.0)
         loss = grpo_loss(logprobs, logprobs, None, packed.advantages_N, packed.weights_N, 0.2, 0.0).loss
         loss.backward()

@@ -10,6 +10,7 @@ from pipeline.config.rl import RewardWeights
 from pipeline.config.root import Config, ConfigError
 from pipeline.evaluate.benchmarks import Item
 from pipeline.rl import rewards as rewards_module
+from pipeline.rl import watch
 from pipeline.rl.rewards import Reward, Rewarder, reward_steps
 from pipeline.rl.rollout import Group, Rollout
 from pipeline.rl.watch import nothing_to_learn
@@ -137,10 +138,10 @@ def test_a_symbolic_bomb_is_undecided_and_counted() -> None:
     assert seen["undecided"] == seen["empty"] == seen["accuracy"] == pytest.approx(1 / 3)
 
 
-def test_an_answer_that_the_grader_fails_on_is_undecided_and_the_others_are_graded() -> None:
+def test_an_answer_that_the_grader_fails_on_has_a_verdict_of_its_own_and_the_others_are_graded() -> None:
     items = [Item("q", "What is it?", None), Item("q", "What is it?", "7")]
     rewards = Rewarder(RewardWeights()).score(items, [[1]] * 2, [[5], [6]], ["\\boxed{7}"] * 2, [True] * 2)
-    assert [reward.verdict.verdict for reward in rewards] == ["undecided", "right"]
+    assert [reward.verdict.verdict for reward in rewards] == ["failed", "right"]
     assert rewards[0].verdict.reason.startswith("the grader failed")
 
 
@@ -188,6 +189,22 @@ def test_an_exploration_without_any_reward_says_why_and_what_to_do() -> None:
     one, other = explored({"\\boxed{6}": "stop", "\\boxed{7}": "stop"})
     mixed = replace(one, outputs=[*one.outputs, *other.outputs])
     assert nothing_to_learn([other, mixed], boxed=True) is None
+
+
+def test_right_answers_that_were_cut_off_are_told_apart_when_they_become_many() -> None:
+    def metrics(finished: int, cut: int) -> dict[str, float]:
+        (group,) = explored({"\\boxed{6}": "stop"})
+        outputs = [replace(group.outputs[0], finish_reason="stop")] * finished
+        outputs += [replace(group.outputs[0], finish_reason="length")] * cut
+        return watch.summarise([replace(group, outputs=outputs)], ["accuracy"])
+
+    few, many = metrics(9, 1), metrics(6, 4)
+    assert (few["accuracy"], few["right_and_finished"]) == (1.0, 0.9)
+    assert watch.cut_after_answer(few, None) is None
+    line = "100.0% right, but only 60.0% right and finished: the others were cut off; raise rl.max_tokens"
+    for before in (None, few):
+        assert watch.cut_after_answer(many, before).startswith(line)
+    assert watch.cut_after_answer(many, many) is None  # told already
 
 
 def test_any_answer_counts_where_the_section_says_so() -> None:

@@ -39,7 +39,7 @@ def test_ranks_of_one_sampler_ask_the_same_held_out_questions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Four ranks in a row play the collective: each leaves its rows for the later ones; the last has all."""
-    from pipeline.common.model import load_tokenizer
+    from pipeline.common.tokenizer import load_tokenizer
     from pipeline.config.rl import RlSection
     from pipeline.evaluate.benchmarks import Item
     from pipeline.rl import held_out
@@ -54,7 +54,7 @@ def test_ranks_of_one_sampler_ask_the_same_held_out_questions(
     def evaluated(rank: int) -> float:
         def generate(prompts: list[list[int]], **_: Any) -> list[list[SimpleNamespace]]:
             asked[rank] = prompts
-            return [[SimpleNamespace(token_ids=prompt)] for prompt in prompts]
+            return [[SimpleNamespace(token_ids=prompt, finish_reason="stop")] for prompt in prompts]
 
         def gather(parts: list[Any], own: Any) -> None:
             rows[rank] = own

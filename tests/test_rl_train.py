@@ -10,6 +10,7 @@ import torch
 from pipeline.common.stage import InputError
 from pipeline.config.rl import RlSection, known_methods
 from pipeline.config.root import Config
+from pipeline.rl.gaps import STALE, StaleSampler
 from pipeline.rl.rollout import Group, Rollout
 from tests.tiny_model import log_probs, save_tiny_model
 
@@ -179,11 +180,31 @@ def test_stale_sampler_weights_are_noticed_before_the_update(
     learner = learner_of(folder, chosen, rows_at_once=1)
     before = weights(learner)
     stale = groups(save_tiny_model(tmp_path, seed=1, spread=0.1), MIXED, precision=precision)
-    with pytest.raises(InputError, match="the sampler's weights are stale"):
+    with pytest.raises(StaleSampler, match=r"rl step 1: .* so the sampler's weights are stale"):
         train(learner, stale, chosen)
     assert same(before, weights(learner))
-    limit = {"fp32": 1e-4, "bf16": 0.05}[precision]
-    assert 0 < train(learner, groups(folder, MIXED, precision=precision), chosen)["sampler_kl"] < limit / 20
+    found = train(learner_of(folder, chosen), groups(folder, MIXED, precision=precision), chosen)
+    assert 0 < found["logprob_gap_mean"] < STALE[precision] / 10
+
+
+def test_one_token_that_rounding_moved_by_ten_nats_is_named_and_does_not_stop_the_run(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chosen = section(precision="bf16", loss_mean="token")
+    learner, batch = learner_of(folder, chosen), groups(folder, MIXED, precision="bf16")
+    gaps = [train(learner_of(folder, chosen), batch, chosen)["logprob_gap_max"]]
+    assert capsys.readouterr().err == ""
+    output = batch[0].outputs[2]
+    logprobs = [*output.logprobs[:4], output.logprobs[4] - 10, *output.logprobs[5:]]
+    batch[0].outputs[2] = dataclasses.replace(output, logprobs=logprobs)
+    metrics = train(learner, batch, chosen)
+    assert metrics["sampler_kl"] > 100 and metrics["grad_norm"] > 0  # what used to end the run
+    assert metrics["logprob_gap_max"] == pytest.approx(10 + gaps[0], abs=2 * gaps[0])
+    assert metrics["logprob_gap_p99"] == metrics["logprob_gap_max"]  # of 38 tokens
+    assert metrics["logprob_gap_mean"] == pytest.approx(10 / 38, abs=gaps[0])
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "rl step 1: 1 of 38 tokens differ by more than 2 nats between sampler and policy" in line
+    assert f"token {output.tokens[4]}: {logprobs[4]:.4g} by the sampler" in line
 
 
 @pytest.mark.parametrize(
@@ -220,6 +241,23 @@ def test_process_supervision_trains_each_token_by_its_own_and_later_steps() -> N
     expected = [-0.0828, -0.0828, -1.1586, -1.8207, -1.8207], [0.0828, 0.2483, 0.2483, 0.2483]
     assert first.advantages == pytest.approx(expected[0], abs=1e-4)
     assert second.advantages == pytest.approx(expected[1], abs=1e-4)
+
+
+@pytest.mark.parametrize("method", known_methods())
+def test_an_output_that_the_grader_failed_on_trains_nothing(folder: Path, method: str) -> None:
+    """Neither itself nor through its group's mean: the step is that of the groups without it."""
+    chosen = section(method=method)
+    without = groups(folder, MIXED)
+    failed = dataclasses.replace(without[0].outputs[1], verdict="failed", reward=0.0)
+    alone = dataclasses.replace(without[0], id="alone", outputs=[failed] * 3)
+    disturbed = [dataclasses.replace(without[0], outputs=[failed, *without[0].outputs]), without[1], alone]
+    assert alone.flat and alone.judged().outputs == []
+    right = [output for output in without[0].outputs if output.verdict == "right"]
+    assert dataclasses.replace(without[0], outputs=[right[-1], failed]).flat
+    steps = [train(learner_of(folder, chosen), batch, chosen) for batch in (without, disturbed)]
+    assert steps[0]["grad_norm"] > 0
+    for name in ("loss", "grad_norm", "trained_tokens"):
+        assert steps[1][name] == pytest.approx(steps[0][name], rel=1e-6), name
 
 
 @pytest.mark.parametrize("supervision", ["outcome", "process"])

@@ -14,8 +14,9 @@ import pytest
 from conftest import WEAK
 from sandbox_attacks import ESCAPES, MARKED, SEARCH, STATUSES, outside, plain, state
 
-from pipeline.common.manifest import ROOT, code_files
+from pipeline.common.code import ROOT, Code
 from pipeline.evaluate import sandbox as program
+from pipeline.sandbox import pool
 from pipeline.sandbox.pool import Sandbox
 
 SECONDS, SHORT = 5.0, 0.4  # what a program may take, and one that is to run into the limit
@@ -140,6 +141,13 @@ WORK_OUTSIDE = [
     "shared memory of others",
     "socket of others",
     "a pair of sockets",
+    "size of a file by open_tree",
+    "processes by their clocks",
+    "processes by timers",
+    "processes by their turn at disks",
+    "processes by their capabilities",
+    "processes by their scheduling",
+    "flush of all disks",
 ]
 
 
@@ -201,6 +209,17 @@ def test_a_program_finds_neither_code_nor_result_of_the_one_before_in_its_memory
     assert len(other) == 1 and int(other[0]) > 20, other  # MiB
 
 
+@pytest.mark.parametrize("sandbox", ["isolated"], indirect=True)
+def test_process_numbers_tell_nothing_of_the_program_before(sandbox):
+    if any("process numbers" in layer for layer in sandbox.missing):
+        pytest.skip(f"this system does not let them start again: {sandbox.missing}")
+    child = "    if os.fork() == 0: os._exit(0)\n    os.wait()\n"
+    few, many = (f"import os\nfor _ in range({count}):\n{child}" for count in (0, 50))
+    told = "print(os.getpid(), os.getppid(), os.getpgrp(), os.fork() or os._exit(0))"
+    *_, first, _, second = sandbox.run([many, few + told, many, few + told], 10.0)
+    assert (first.status, first.stdout) == (second.status, second.stdout) == ("ok", second.stdout)
+
+
 def test_output_of_exit_functions_is_kept(sandbox):
     (found,) = sandbox.run(["import atexit\natexit.register(print, 'bye')\nprint('hello')"], 10.0)
     assert (found.status, found.stdout) == ("ok", "hello\nbye\n")
@@ -212,13 +231,31 @@ def test_the_host_name_is_not_that_of_the_machine(sandbox):
     assert found.stdout == "sandbox\n"
 
 
-def test_a_lost_worker_costs_one_program_and_is_replaced():
+def lose(worker):
+    os.kill(worker.process.pid, 9)
+    worker.process.wait()
+
+
+def test_a_lost_worker_is_replaced_and_its_program_runs_again():
     with Sandbox(1, weak=WEAK) as sandbox:
         worker = sandbox.free.get()
-        os.kill(worker.process.pid, 9)
-        worker.process.wait()
+        lose(worker)
         sandbox.free.put(worker)
-        lost, next_one = sandbox.run(["print(1)", "print(2)"], 10.0)
+        first, second = sandbox.run(["print(1)", "print(2)"], 10.0)
+    assert (first.status, first.stdout, second.status, second.stdout) == ("ok", "1\n", "ok", "2\n")
+
+
+def test_a_program_that_loses_two_workers_did_it_itself(monkeypatch):
+    start = pool.Worker.run
+
+    def run(worker, code, seconds):
+        if "bad" in code:
+            lose(worker)
+        return start(worker, code, seconds)
+
+    monkeypatch.setattr(pool.Worker, "run", run)
+    with Sandbox(1, weak=WEAK) as sandbox:
+        lost, next_one = sandbox.run(["print('bad')", "print(2)"], 10.0)
     assert (lost.status, next_one.status, next_one.stdout) == ("limit", "ok", "2\n")
 
 
@@ -239,11 +276,11 @@ def test_a_killed_parent_takes_its_programs_along():
 
 
 def test_the_sandbox_imports_nothing_else_of_the_project():
-    assert {path.parent for path in code_files("pipeline.sandbox.pool")} == {Path("pipeline/sandbox")}
+    assert {path.parent for path in Code().reached("pipeline.sandbox.pool")} == {ROOT / "pipeline/sandbox"}
 
 
 def test_the_workers_code_counts_as_code_of_the_evaluation():
-    assert Path("pipeline/sandbox/worker.py") in code_files("pipeline.evaluate")
+    assert ROOT / "pipeline/sandbox/worker.py" in Code().reached("pipeline.evaluate")
 
 
 def test_the_program_answers_in_order_and_names_a_bad_row(tmp_path, capsys):

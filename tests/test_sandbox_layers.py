@@ -4,7 +4,7 @@ import ctypes
 import os
 import platform
 import re
-import sys
+import struct
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext
@@ -57,7 +57,7 @@ worker.main()
 def _sandbox_without(layers: Sequence[str], isolated: bool) -> Sandbox:
     lines = "\n".join(SWITCH_OFF[name] for name in layers)
     with pytest.MonkeyPatch.context() as monkeypatch, nullcontext() if isolated else plain():
-        monkeypatch.setattr(Worker, "command", (sys.executable, "-s", "-P", "-c", WITHOUT.format(lines)))
+        monkeypatch.setattr(Worker, "command", (*Worker.interpreter, "-c", WITHOUT.format(lines)))
         return Sandbox(1, weak=not isolated)
 
 
@@ -109,17 +109,88 @@ def test_each_layer_holds_alone_and_without_any_the_attack_succeeds(layers, open
     assert not re.search("(Name|Syntax|ModuleNotFound)Error", stopped.stderr), stopped.stderr
 
 
-@pytest.mark.parametrize(
-    ("column", "header"), [(0, "x86_64-linux-gnu/asm/unistd_64.h"), (1, "asm-generic/unistd.h")]
-)
-def test_the_filter_knows_the_numbers_of_calls_as_the_kernel_does(column, header):
-    path = Path("/usr/include") / header
+HEADERS = {"x86_64": "x86_64-linux-gnu/asm/unistd_64.h", "aarch64": "asm-generic/unistd.h"}
+ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+
+
+@pytest.mark.parametrize(("column", "machine"), enumerate(HEADERS))
+def test_the_filter_knows_the_numbers_of_calls_as_the_kernel_does(column, machine):
+    path = Path("/usr/include") / HEADERS[machine]
     if not path.exists():
         pytest.skip(f"no {path} on this system")
     numbers = dict(re.findall(r"#define __NR(?:3264)?_(\w+)\s+(\d+)", path.read_text()))
-    ours = seccomp.DENIED | seccomp.DENIED_WITHOUT_NAMESPACES | seccomp.OWN_PROCESS_ONLY
-    ours |= {"fcntl": seccomp.FCNTL, "prctl": seccomp.PRCTL, "clone": seccomp.CLONE, "clone3": seccomp.CLONE3}
-    if column == 1:
+    if machine == "aarch64":
         numbers["newfstatat"] = numbers["fstatat"]
-    known = {name: str(found[column]) for name, found in ours.items() if name in numbers}
-    assert len(known) > 100 and known == {name: numbers[name] for name in known}
+    calls = {name: found for table in seccomp.CALLS.values() for name, found in table.items()}
+    assert len(calls) == sum(map(len, seccomp.CALLS.values())), "a call stands in two tables"
+    ours = {name: str(found[column]) for name, found in calls.items() if column < len(found)}
+    assert len(ours) > 100 and ours == {name: numbers.get(name, ours[name]) for name in ours}
+    assert not calls.keys() - ours.keys() & numbers.keys(), "this processor has the call too"
+
+
+def verdict(code: bytes, machine: str, number: int, *arguments: int) -> str:
+    """What the filter answers to a call, by the rules of the kernel's machine for filters."""
+    words = struct.pack("IIQ6Q", number, ARCHITECTURES[machine], 0, *arguments, *[0] * (6 - len(arguments)))
+    steps, at, value = list(struct.iter_unpack("HBBI", code)), 0, 0
+    while True:
+        operation, yes, no, operand = steps[at]
+        if operation == seccomp.ANSWER:
+            return {value: name for name, value in ANSWERS.items()}[operand]
+        if operation == seccomp.LOAD:
+            (value,) = struct.unpack_from("I", words, operand)
+        else:
+            tests = {
+                seccomp.EQUAL: value == operand,
+                seccomp.GREATER_OR_EQUAL: value >= operand,
+                seccomp.ANY_BIT: value & operand != 0,
+            }
+            at += yes if tests[operation] else no
+        at += 1
+
+
+ANSWERS = {name: getattr(seccomp, name) for name in ("SUCCESS", "REFUSE", "UNKNOWN", "ALLOW", "KILL")}
+
+
+def filter_of(machine: str, isolated: bool) -> bytes:
+    """The filter of process 7 on a processor of this kind."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(platform, "machine", lambda: machine)
+        seccomp._for_all.cache_clear()
+        code = seccomp.program(7, isolated)
+    seccomp._for_all.cache_clear()
+    return code
+
+
+@pytest.mark.parametrize("machine", HEADERS)
+@pytest.mark.parametrize("isolated", [True, False])
+def test_every_call_that_is_not_listed_is_refused(machine, isolated):
+    code, nothing = filter_of(machine, isolated), (0x90000000, 0x90000000)  # arguments that no rule allows
+    column = list(HEADERS).index(machine)
+    listed = seccomp.CALLS["always"] | (seccomp.CALLS["isolated"] if isolated else {})
+    free = {found[column] for found in listed.values() if column < len(found)}
+    answers = {number: verdict(code, machine, number, *nothing) for number in range(1 << 11)}
+    assert {number for number, answer in answers.items() if answer == "ALLOW"} == free
+    idle = {found[column] for found in seccomp.CALLS["idle"].values()}
+    assert {number for number, answer in answers.items() if answer == "SUCCESS"} == idle
+    assert {answers[number] for number in range(470, 1 << 11)} == {"UNKNOWN"}
+    assert verdict(code, machine, 0x40000000 | 1) == "UNKNOWN"  # x32
+    assert verdict(code, {"x86_64": "aarch64", "aarch64": "x86_64"}[machine], 1) == "KILL"
+
+
+@pytest.mark.parametrize("isolated", [True, False])
+def test_calls_with_conditions_are_allowed_under_them_alone(isolated):
+    code, fork, thread = filter_of("x86_64", isolated), 0x11, 0x3D0F00
+
+    def allowed(name: str, *arguments: int) -> bool:
+        table = next(table for table in seccomp.CALLS.values() if name in table)
+        return verdict(code, "x86_64", table[name][0], *arguments) == "ALLOW"
+
+    assert [allowed("kill", who, 9) for who in (7, 0, 1, 8, 2**32 - 1)] == [True, False, False, False, False]
+    assert [allowed("sched_getaffinity", who) for who in (7, 0, 8)] == [True, True, False]
+    assert [allowed("prlimit64", who) for who in (7, 0, 8)] == [True, True, False]
+    clocks, commands = (0, 1, 11, 16, 2**32 - 6), (1, 3, 1030, 6, 8, 10, 1024)
+    assert [clock for clock in clocks if allowed("clock_gettime", clock)] == [0, 1, 11]
+    assert [command for command in commands if allowed("fcntl", 1, command)] == [1, 3, 1030]
+    assert [allowed("ioctl", 1, request) for request in (0x5401, 0x5412, 0x541C)] == [True, False, False]
+    assert [allowed("prctl", option) for option in (15, 1, 4, 22, 36)] == [True, False, False, False, False]
+    assert [allowed("clone", flags) for flags in (thread, fork, fork | 0x10000000)] == [True, isolated, False]

@@ -13,7 +13,7 @@ import yaml
 from conftest import Checkout, copy_checkout
 from safetensors.torch import load_file
 
-from pipeline.common.model import load_tokenizer
+from pipeline.common.tokenizer import load_tokenizer
 from pipeline.config.rl import RlSection
 from pipeline.rl.rollout import published, read_groups
 

@@ -16,9 +16,10 @@ import pytest
 from conftest import on_small_disk
 from crawl_warcs import html, record, write_warc
 
-from pipeline.common.arguments import pack, read_inputs, shortened, unpack
+from pipeline.common.arguments import keep, pack, read_inputs, shortened, unpack
+from pipeline.common.code import Code
 from pipeline.common.errors import InputError
-from pipeline.common.manifest import code_files, code_hash, fingerprint
+from pipeline.common.manifest import fingerprint
 from pipeline.common.progress import Progress, duration
 from pipeline.common.store import put_in_place
 
@@ -105,7 +106,7 @@ def test_a_manifest_tells_what_the_result_is_and_run_json_how_it_went(tmp_path: 
     assert manifest["counts"]["pages"] == 3000
     pages = (tmp_path / "data/pages.jsonl.zst").read_bytes()
     assert manifest["files"]["pages.jsonl.zst"] == [len(pages), sha256(pages).hexdigest()]
-    assert manifest["code"] == code_hash("pipeline.crawl.extract")
+    assert manifest["code"] == Code().digest("pipeline.crawl.extract")
     assert not {"seconds", "host", "started"} & set(manifest)
     how = json.loads((tmp_path / "run.json").read_text())
     assert how["counters"]["fastwarc.records"] == 3000 and how["launch"] == {"threads": 1}
@@ -149,9 +150,10 @@ def test_fingerprints_ignore_the_order_of_keys_and_see_every_value() -> None:
     assert fingerprint([1, 2]) != fingerprint([2, 1])
 
 
-def test_code_files_are_the_program_and_what_it_imports_of_the_project() -> None:
-    names = {str(path) for path in code_files("pipeline.crawl.extract")}
-    assert {"pipeline/crawl/extract.py", "pipeline/common/stage.py", "pipeline/config/crawl.py"} <= names
+def test_code_is_the_program_and_what_it_imports_of_the_project_without_protocol_and_configuration() -> None:
+    names = Code().definitions("pipeline.crawl.extract").keys()
+    assert {"pipeline/crawl/extract.py", "pipeline/common/shards.py"} <= names
+    assert not names & {"pipeline/common/stage.py", "pipeline/config/crawl.py"}
     assert not any(name.startswith("pipeline/rl/") for name in names)
 
 
@@ -172,13 +174,16 @@ def test_inputs_too_long_for_a_command_line_come_from_a_file_in_order(tmp_path: 
     (tmp_path / "address").write_text("https://host/[0001-0002].gz?key")
     shards = [("sign", f"results/a/crawl/sign-{number * 7919:08x}/data") for number in range(3000)]
     words = pack([*shards, ("warc", f"@{tmp_path}/address"), ("score", "a-0001"), ("score", "a-0002")])
-    short = shortened(words, tmp_path / "inputs")
+    short, text = shortened(words, tmp_path / "inputs")
+    assert not (tmp_path / "inputs").exists()
+    keep(short[0], text)
     assert len(" ".join(short)) < 1000 and read_inputs(short) == read_inputs(words)
     assert read_inputs(short)["sign"] == [path for _, path in shards]
     assert read_inputs(short)["warc"] == ["https://host/[0001-0002].gz?key"]
-    assert shortened(words[:10], tmp_path / "none") == words[:10] and not (tmp_path / "none").exists()
+    assert shortened(words[:10], tmp_path / "none") == (words[:10], "")
     keys = [f"crawl/extract-{number:08x}=results/a/{number}/data" for number in range(80_000)]
-    (one,) = shortened(keys, tmp_path / "report")
+    (one,), text = shortened(keys, tmp_path / "report")
+    keep(one, text)
     assert read_inputs([one]) == {key: [path] for key, _, path in (word.partition("=") for word in keys)}
     with pytest.raises(InputError, match="--input @@none/file: not a readable file"):
         read_inputs(["@@none/file"])

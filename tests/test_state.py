@@ -13,10 +13,13 @@ from conftest import OVERLAYS, Checkout
 
 from pipeline import status
 from pipeline.common.overlays import DEFAULTS, read_config
+from pipeline.common.stage import CODE
 from pipeline.common.store import STORE
 from pipeline.config.root import Config
 from workflow.graph import Graph
-from workflow.state import Run
+from workflow.keys import Keys
+from workflow.links import leave_stale_links
+from workflow.reasons import Reasons
 
 
 @pytest.fixture
@@ -31,24 +34,27 @@ def copied(finished: Checkout, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     """A copy of the finished run that may be damaged, as the working directory."""
     for name in ("configs", "tests"):
         shutil.copytree(finished.folder / name, tmp_path / name)
+    (tmp_path / "work").mkdir()
+    shutil.copy(finished.folder / CODE, tmp_path / CODE)
     subprocess.run(["cp", "-a", finished.folder / "results", tmp_path / "results"], check=True)
     monkeypatch.chdir(tmp_path)
     yield tmp_path
 
 
-def run_of(change: dict | None = None) -> Run:
-    """The small run's state here and now, under a further overlay."""
+def run_of(change: dict | None = None) -> Reasons:
+    """What is made of the small run here and now, and why not the rest, under a further overlay."""
     files = list(OVERLAYS)
     if change is not None:
         overlay = Path("work/change.yaml")
         overlay.parent.mkdir(exist_ok=True)
         overlay.write_text(yaml.safe_dump(change))
         files.append(str(overlay))
-    return Run(status.read_graph(files, []))
+    return Reasons(Keys(status.read_graph(files, [])))
 
 
 def stale(change: dict | None = None) -> set[str]:
-    return {name for name, state in run_of(change).states.items() if not state.current}
+    run = run_of(change)
+    return run.graph.nodes.keys() - run.made
 
 
 def lines(change: dict | None = None) -> list[str]:
@@ -57,12 +63,12 @@ def lines(change: dict | None = None) -> list[str]:
 
 def test_a_finished_run_is_current(there: Path) -> None:
     assert stale() == set()
-    assert lines() == [f"results/small: all {len(run_of().states)} results are current"]
+    assert lines() == [f"results/small: all {len(run_of().graph.nodes)} results are current"]
 
 
 def test_a_changed_key_is_one_line_with_old_and_new_value_what_follows_and_the_time(there: Path) -> None:
     (line,) = lines({"models": {"grpo": {"kl_coefficient": 0.04}}})
-    start = "rl/grpo: kl_coefficient 0.0 -> 0.04; then evaluate/grpo, report; about "
+    start = f"rl/grpo: kl_coefficient 0.0 -> 0.04; then evaluate/grpo, report{status.MAY_LINK}; about "
     assert line.startswith(start) and line.removeprefix(start)[0].isdigit()
 
 
@@ -106,7 +112,8 @@ def reordered(value: object) -> object:
 
 def test_key_order_reruns_nothing(there: Path) -> None:
     values = reordered(read_config([DEFAULTS, *OVERLAYS]))
-    assert all(state.current for state in Run(Graph(Config(values))).states.values())
+    graph = Graph(Config(values))
+    assert Reasons(Keys(graph)).made == graph.nodes.keys()
 
 
 def test_two_causes_are_two_lines(there: Path) -> None:
@@ -143,21 +150,49 @@ def change_a_byte(path: Path) -> None:
     [
         (shutil.rmtree, "rl/grpo/data", "is missing"),
         (Path.unlink, "sft/instruct/data/model.safetensors", "model.safetensors is missing"),
-        (Path.unlink, "evaluate/grpo/data/scores.json", "scores.json is missing"),
-        (Path.unlink, "report/index.html", "index.html is missing"),
-        (Path.unlink, "crawl/dedup/data/pool/0000.jsonl.zst", "0000.jsonl.zst is missing"),
         (cut, "cpt/base/data/model.safetensors", "bytes, not"),
-        (change_a_byte, "cpt/base/data/model.safetensors", "was changed"),
-        (Path.unlink, "tokens/math/manifest.json", "not made yet"),
+        (change_a_byte, "cpt/base/data/model.safetensors", "its bytes are not those"),
     ],
 )
-def test_a_lost_or_damaged_file_makes_its_result_stale(
-    copied: Path, harm: Callable[[Path], None], file: str, words: str
+def test_a_lost_or_damaged_file_is_found_by_verify_and_made_again(
+    copied: Path, harm: Callable[[Path], None], file: str, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    harm(copied / "results/small" / file)
+    path = copied / "results/small" / file
+    times = path.stat().st_atime_ns, path.stat().st_mtime_ns
+    harm(path)
+    if path.exists():
+        os.utime(path, ns=times)
+    assert stale() == set(), "a manifest is the only witness"
+    status.main(["--configfile", *OVERLAYS, "--verify"])
+    instance = "/".join(file.split("/")[:2])
+    told = capsys.readouterr().out.splitlines()
+    assert told[0].startswith(f"{instance}: ") and words in told[0]
+    assert told[1].startswith(f"{instance}: its manifest was removed; then ")
+    assert stale() == {instance, *after(instance)}
+
+
+def after(name: str) -> set[str]:
+    """The instances that read an instance's result, directly or not."""
+    graph, found = run_of().graph, {name}
+    for one in graph.nodes:  # in an order in which inputs come first
+        if found & graph.before(one).keys():
+            found.add(one)
+    return found - {name}
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", '{"schema": 1, "files":', "[]", '{"schema": 0, "files": {}}', None]
+)
+def test_a_result_whose_manifest_is_damaged_or_gone_is_not_made(copied: Path, text: str | None) -> None:
+    manifest, why = copied / "results/small/sft/instruct/manifest.json", "cannot be read"
+    if text is None:
+        manifest, why = manifest.resolve(), "was removed"
+        manifest.unlink()
+    else:
+        manifest.write_text(text)
     (line,) = lines()
-    instance = "report" if file.startswith("report") else "/".join(file.split("/")[:2])
-    assert line.startswith(f"{instance}: ") and words in line
+    assert line.startswith(f"sft/instruct: its manifest {why}; then ")
+    assert stale() == {"sft/instruct", *after("sft/instruct")}
 
 
 def test_a_copy_of_the_results_with_other_times_is_current(copied: Path) -> None:
@@ -167,9 +202,13 @@ def test_a_copy_of_the_results_with_other_times_is_current(copied: Path) -> None
     assert stale() == set()
 
 
-def test_a_link_that_was_removed_is_stale_and_costs_no_work(copied: Path) -> None:
-    (copied / "results/small/sft/instruct").unlink()
-    assert "sft/instruct" in stale() and run_of().state("sft/instruct").stored
+def test_links_that_were_removed_come_back_without_any_work(copied: Path) -> None:
+    link = copied / "results/small/sft/instruct"
+    before = os.readlink(link)
+    link.unlink()
+    assert stale() == set()
+    leave_stale_links(run_of().keys)
+    assert os.readlink(link) == before
 
 
 def test_results_copied_without_links_are_adopted(
@@ -181,8 +220,9 @@ def test_results_copied_without_links_are_adopted(
     shutil.rmtree(copied / "results")
     overlays = ["--configfile", *OVERLAYS]
     status.main([*overlays, "--adopt", str(elsewhere)])
-    assert f"all {len(run_of().states)} results are current" in capsys.readouterr().out
-    assert stale() == set()
+    others = len(run_of().graph.nodes) - 1
+    assert capsys.readouterr().out.startswith(f"adopted {others} results from ")
+    assert stale() == {"report"}, "its link leads to its data, so its manifest was not copied"
 
 
 def test_a_result_with_other_bytes_than_its_manifest_lists_is_not_adopted(

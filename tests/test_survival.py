@@ -1,18 +1,23 @@
 """A training job that is asked to end, fails or hangs: all ranks end together, say why, and can go on."""
 
+import contextlib
 import json
 import os
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import PIPE, Popen
 
 import pytest
 from programs import ENVIRONMENT, ROOT
+
+from pipeline.common.links import PORTS
 
 HOST = socket.gethostname()
 # A stage program whose ranks do what the instance's name says: rank 1 does it, the others wait for rank 1.
@@ -62,17 +67,10 @@ time.sleep(60)
 """
 
 
-def free_ports() -> int:
-    """The first of two free ports."""
-    with socket.create_server(("127.0.0.1", 0)) as one:
-        port = one.getsockname()[1]
-    return port if port % 2 == 0 else port - 1
-
-
 def launch(folder: Path, name: str, nodes: int, launch: str = "{}") -> list[Popen]:
     """The launchers of two ranks of the program, on one node or as if on two."""
     (folder / "program.py").write_text(PROGRAM)
-    place = [f"--nodes={nodes}", f"--ranks={2 // nodes}", f"--port={free_ports()}"]
+    place = [f"--nodes={nodes}", f"--ranks={2 // nodes}", f"--meeting={folder / 'meeting'}"]
     words = ["program", "--instance", name, "--output", folder / "data", "--launch", launch]
     environment = ENVIRONMENT | {"PYTHONPATH": f"{ROOT}:{folder}"}
     return [
@@ -146,7 +144,7 @@ def test_a_killed_rank_or_launcher_ends_all_ranks_of_both_nodes(tmp_path, killed
     if killed == "rank":
         assert codes == {137} and all("rank 1 of 2 on" in line and "SIGKILL" in line for line in last)
     else:
-        assert codes == {1} and "another node of the job is gone without a word" in last[0]
+        assert codes == {1} and "node 1 of the job is gone without a word" in last[0]
         launchers[1].communicate()
     assert all(wait_for(lambda pid=pid: gone(pid)) for pid in ranks)
 
@@ -200,6 +198,72 @@ def test_a_signal_reaches_ranks_that_have_not_started_yet_and_their_code_85_pass
         assert line.endswith(f"after step 3: {number.name}; state saved, run me again (exit code 85)")
 
 
+# Ranks of two nodes that share out items through the store of rank 0, and train in one group of processes.
+TOGETHER = """
+from collections import Counter
+from pathlib import Path
+
+from pipeline.common.queue import Batch, make_together, queue_of_ranks
+
+queue = queue_of_ranks(Counter())
+batches = [Batch(Path("rows"), str(number), lambda: None, lambda: [1]) for number in range(9)]
+make_together(queue, "test", batches)
+"""
+IN_A_GROUP = """
+import torch
+from torch import distributed
+
+from pipeline.common.training import start_process_group
+
+start_process_group()
+one = torch.ones(1)
+distributed.all_reduce(one)
+assert one.item() == distributed.get_world_size() == 2
+"""
+
+
+def listening() -> set[int]:
+    """The ports of this machine, of those that launchers use, at which somebody listens."""
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return {int(row[1].partition(":")[2], 16) for row in rows if row[3] == "0A"} & set(PORTS)
+
+
+def scan(seen: Counter, over: threading.Event) -> None:
+    """Call all these ports until it is over: hang up, say one line of HTTP, or stay silent on the line."""
+    lines = []
+    while not over.is_set():
+        for port in listening():
+            with contextlib.suppress(OSError):
+                lines.append(socket.create_connection(("127.0.0.1", port), timeout=1))
+                seen[port] += 1
+                if len(lines) % 3 == 0:
+                    lines[-1].sendall(b"GET / HTTP/1.1\r\n\r\n")
+                if len(lines) % 3 == 1:
+                    lines.pop().close()
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize(("program", "extra"), [(TOGETHER, ["--apart"]), (IN_A_GROUP, [])])
+def test_a_port_scan_while_two_nodes_start_changes_nothing(tmp_path, program, extra):
+    (tmp_path / "program.py").write_text(program)
+    environment = ENVIRONMENT | {"PYTHONPATH": f"{ROOT}:{tmp_path}", "CUDA_VISIBLE_DEVICES": ""}
+    seen, over = Counter(), threading.Event()
+    scanner = threading.Thread(target=scan, args=(seen, over))
+    scanner.start()
+    try:
+        command = [sys.executable, "-m", "pipeline.common.launcher", "--nodes=2", "--ranks=1", *extra]
+        launchers = []
+        for node in (0, 1):
+            words = [f"--meeting={tmp_path / 'meeting'}", f"--node={node}", "program"]
+            launchers.append(Popen([*command, *words], cwd=tmp_path, env=environment, stderr=PIPE, text=True))
+            wait_for(lambda: len(seen) >= 2)  # both ports of the first node have been called
+        logs = [process.communicate(timeout=100)[1] for process in launchers]
+    finally:
+        over.set()
+        scanner.join()
+    assert [process.returncode for process in launchers] == [0, 0], logs
+
+
 # Ranks that share out items. Rank 1 takes one and is killed; rank 0 goes on when it has seen that.
 APART = """
 import os, signal, sys, time
@@ -242,3 +306,12 @@ def test_ranks_that_share_out_items_go_on_without_one_that_is_killed(tmp_path):
     assert (tmp_path / "taken").read_text() == "7"
     code, errors = apart(tmp_path, "4")
     assert code == 2 and "launch.ranks is 2, but CUDA_VISIBLE_DEVICES names 1 GPUs: 4" in errors
+
+
+def test_fewer_cores_than_ranks_are_told(tmp_path):
+    (tmp_path / "program.py").write_text("")
+    one = str(min(os.sched_getaffinity(0)))
+    command = ["taskset", "-c", one, sys.executable, "-m", "pipeline.common.launcher", "--ranks=2", "program"]
+    environment = ENVIRONMENT | {"PYTHONPATH": f"{ROOT}:{tmp_path}"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and f"2 ranks share 1 cores on {HOST}: docs/cluster.md" in done.stderr

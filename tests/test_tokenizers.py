@@ -8,7 +8,8 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_token
 from transformers import AutoTokenizer
 
 from pipeline.common.errors import InputError
-from pipeline.common.model import PROBES, load_tokenizer, model_config, probe_ids
+from pipeline.common.model import model_config
+from pipeline.common.tokenizer import PROBES, load_tokenizer, probe_ids
 from tests.tiny_model import save_tiny_model
 
 BOS, EOS = "<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>"
@@ -68,6 +69,17 @@ def test_a_byte_level_tokenizer_that_names_a_llama_class_keeps_spaces(tmp_path: 
     assert probe_ids(AutoTokenizer.from_pretrained(tmp_path / "exported"), TEXTS[0]) == probe_ids(
         loaded, TEXTS[0]
     )
+
+
+def test_a_chat_template_gets_a_fixed_date_or_is_refused(tmp_path: Path) -> None:
+    save_deepseek_tokenizer(tmp_path)
+    asks = "{% if not date_string is defined %}{% set date_string = strftime_now('%d') %}{% endif %}"
+    (tmp_path / "chat_template.jinja").write_text(asks + "{{ date_string }}: {{ messages[0].content }}")
+    message = [{"role": "user", "content": "1 + 1"}]
+    assert load_tokenizer(tmp_path).apply_chat_template(message, tokenize=False) == "26 Jul 2024: 1 + 1"
+    (tmp_path / "chat_template.jinja").write_text("{{ strftime_now('%d') }} {{ messages[0].content }}")
+    with pytest.raises(InputError, match="its chat template writes today's date"):
+        load_tokenizer(tmp_path)
 
 
 def test_a_tokenizer_that_loses_text_is_refused(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Tokenizer, token files and mixtures: what training reads is exactly what the configuration says."""
 
 import gzip
+import itertools
 import json
 import multiprocessing
 import os
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zstandard
+from tiny_model import save_mixture
 
 from pipeline.common.chat import encode, encode_chat, encode_documents
 from pipeline.common.packing import IGNORE
@@ -118,6 +120,40 @@ def test_documents_come_back_from_the_token_file(tmp_path):
     assert np.split(file.tokens, file.ends[:-1].astype(int))[2].tolist() == documents[2]
 
 
+def sparse_tokens(base: Path, documents: int, length: int) -> None:
+    """A token file of so many documents of `length` zeros, of which the disk holds next to nothing."""
+    with base.with_suffix(".bin").open("wb") as data, base.with_suffix(".idx").open("wb") as index:
+        data.truncate(2 * documents * length)
+        index.truncate(8 * documents - 8)
+        index.seek(8 * documents - 8)
+        index.write((documents * length).to_bytes(8, "little"))
+
+
+def mapping(path: Path) -> dict[str, str]:
+    """What Linux says of the memory map of a file in this process."""
+    lines = Path("/proc/self/smaps").read_text().splitlines()
+    (at,) = [number for number, line in enumerate(lines) if line.endswith(str(path))]
+    facts = itertools.takewhile(lambda line: line.split()[0].endswith(":"), lines[at + 1 :])
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in facts)}
+
+
+def test_a_window_of_50_million_documents_touches_a_hundredth_of_their_index(tmp_path):
+    sparse_tokens(tmp_path / "web", 50_000_000, 1000)
+    file = TokenFile(tmp_path / "web", "<u2")
+    for start in (0, 10**9, 49_999_995_000):
+        assert len(file.piece(start, start + 4097)[0]) == 4097
+    kilobytes = int(mapping(tmp_path / "web.idx")["Rss"].removesuffix(" kB"))
+    assert 0 < kilobytes < 8 * 50_000_000 / 1000 / 100
+
+
+def test_a_cold_read_fetches_no_more_than_what_is_asked_for(tmp_path):
+    sparse_tokens(tmp_path / "web", 1000, 1000)
+    file = TokenFile(tmp_path / "web", "<u2")
+    assert len(file.tokens)
+    for name in ("web.bin", "web.idx"):
+        assert "rr" in mapping(tmp_path / name)["VmFlags"].split()  # MADV_RANDOM
+
+
 @pytest.mark.parametrize(
     "shares", [PAPER_SHARES, [1], [1, 1, 1], [0.9997, 0.0001, 0.0002], [3, 5, 7, 11, 13, 17]]
 )
@@ -189,20 +225,95 @@ def test_files_tokenised_side_by_side_or_after_a_kill_give_the_same_bytes(tokeni
     process.join()
     assert process.exitcode == -signal.SIGKILL and done
     written = {path.with_suffix(".bin"): path.with_suffix(".bin").stat().st_mtime_ns for path in done}
-    shutil.rmtree(killed.partial)
-    killed.partial.mkdir()
-    parts = killed.work / "parts"
-    kept = {}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            shutil,
-            "rmtree",
-            lambda path: kept.update({p: p.stat().st_mtime_ns for p in parts.glob("web/*.bin")}),
-        )
-        assert tokenise(killed) == counts
-    assert written.items() <= kept.items()  # what was done is not done again
-    for name in ("web.bin", "web.idx", "tokens.json"):
-        assert (killed.partial / name).read_bytes() == (alone.partial / name).read_bytes()
+    again(killed, counts)
+    assert all(path.stat().st_mtime_ns == time_ns for path, time_ns in written.items())  # not done again
+    assert contents(killed.partial) == contents(alone.partial)
+
+
+def again(made: Stage, counts: dict) -> None:
+    """Tokenise in the work folder of a killed run, which loses only what was to be published."""
+    shutil.rmtree(made.partial)
+    made.partial.mkdir()
+    assert tokenise(made) == counts
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    files = [path for path in folder.rglob("*") if path.is_file() and "tokenizer" not in path.parts]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def test_joining_the_files_of_a_source_copies_no_token(tokenizer, tmp_path):
+    made = many_files(tmp_path, tokenizer, "one", 1)
+    counts = tokenise(made)
+    parts = json.loads((made.partial / "tokens.json").read_text())["sources"]["web"]["parts"]
+    assert [part["documents"] for part in parts] == [480, 480, 480, 480, 440, 1, 7]  # no empty file
+    assert sum(part["tokens"] for part in parts) == counts["tokens.web"]
+    tokenised = {path.stat().st_ino for path in made.work.glob("parts/web/*") if path.stat().st_nlink > 1}
+    published = {path.stat().st_ino for path in made.partial.glob("parts/web/*")}
+    assert tokenised == published and len(published) == 2 * len(parts)
+    again(made, counts)  # killed before it was published: the files are the same, nothing is tokenised again
+    assert {path.stat().st_ino for path in made.partial.glob("parts/web/*")} == published
+
+
+@pytest.mark.parametrize("names", [("code.py", "code.js"), ("tokenizer", "parts")])
+def test_sources_of_any_names_keep_their_own_tokens(corpus, tokenizer, tmp_path, names):
+    tokenizer.save_pretrained(tmp_path / "tokenizer")
+    inputs = {"tokenizer": [str(tmp_path / "tokenizer")]}
+    for name in names:
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps({"text": f"from {name} " * 9}) + "\n")
+        inputs[f"source.{name}"] = [str(tmp_path / f"{name}.jsonl")]
+    made = stage(tmp_path / "work", MixtureNode(sources={name: {"data": "x"} for name in names}), **inputs)
+    tokenise(made)
+    mixture = Mixture(made.partial, context=8, seed=0)
+    for number, name in enumerate(mixture.names):
+        tokens, _ = mixture.files[number].window(0, 8)
+        assert tokenizer.decode(tokens[1:]) in f"from {name} " * 9
+
+
+def test_a_source_reads_the_same_however_it_is_cut_into_parts(tmp_path):
+    generator = np.random.default_rng(0)
+    documents = [generator.integers(0, 60_000, length) for length in generator.integers(1, 12, 40)]
+    cuts = {"one": [], "two": [17], "many": sorted(generator.choice(range(1, 40), 15, replace=False))}
+    for name, at in cuts.items():
+        bounds = [0, *map(int, at), 40]
+        parts = [documents[first:last] for first, last in itertools.pairwise(bounds)]
+        save_mixture(tmp_path / name, {"web": (1.0, parts)})
+    one, *others = (Mixture(tmp_path / name, context=10, seed=0) for name in cuts)
+    flat = np.concatenate(documents)
+    for start in range(len(flat) - 10):
+        tokens, ends = one.files[0].window(start, 10)
+        assert (tokens == flat[start : start + 11]).all()
+        expected = np.cumsum([len(document) for document in documents]) - start
+        assert (ends == expected[(expected > 0) & (expected <= 10)]).all()
+        for other in others:
+            same = other.files[0].window(start, 10)
+            assert (tokens == same[0]).all() and (ends == same[1]).all()
+    for n in range(2 * one.windows[0]):
+        rows = [(row.tokens, row.positions, row.targets) for row in (m.row(n) for m in (one, *others))]
+        assert all((a == b).all() for row in rows[1:] for a, b in zip(rows[0], row, strict=True))
+
+
+def test_a_mixture_of_a_thousand_parts_keeps_few_files_open(tmp_path):
+    save_mixture(tmp_path, {"web": (1.0, [[[n, n, n]] for n in range(1000)])})
+    before = len(os.listdir("/proc/self/fd"))
+    mixture = Mixture(tmp_path, context=4, seed=0)
+    assert len({tuple(mixture.row(n).tokens) for n in range(700)}) == 700
+    assert len(os.listdir("/proc/self/fd")) - before <= 256
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda path: path.unlink(), "000001.bin: No such file or directory; rerun tokens"),
+        (lambda path: path.write_bytes(path.read_bytes()[:-2]), "000001.bin: 4 bytes, tokens.json says 6"),
+        (lambda path: path.with_suffix(".idx").write_bytes(b""), "000001.idx: 0 bytes, tokens.json says 8"),
+    ],
+)
+def test_a_missing_or_cut_part_is_named_before_training_starts(tmp_path, damage, words):
+    save_mixture(tmp_path, {"web": (1.0, [[[1, 2, 3]], [[4, 5, 6]]])})
+    damage(tmp_path / "parts/web/000001.bin")
+    with pytest.raises(InputError, match=words):
+        Mixture(tmp_path, context=2, seed=0)
 
 
 def test_a_source_without_documents_is_named(tokenizer, tmp_path):
@@ -215,10 +326,8 @@ def test_a_source_without_documents_is_named(tokenizer, tmp_path):
 def test_tokens_of_each_source_are_within_a_window_of_its_share_at_every_prefix(tokenizer, tmp_path):
     """The paper's 56/4/10/20/10, counted in tokens of the rows that training reads."""
     shares = {f"s{n}": share for n, share in enumerate(PAPER_SHARES)}
-    for number, name in enumerate(shares):
-        write_tokens(tmp_path / name, [[[number] * 50 for _ in range(3 + number)]], "<u2")
-    sources = {name: {"share": share} for name, share in shares.items()}
-    (tmp_path / "tokens.json").write_text(json.dumps({"dtype": "<u2", "sources": sources}))
+    documents = [[[number] * 50 for _ in range(3 + number)] for number in range(5)]
+    save_mixture(tmp_path, {name: (share, [documents[n]]) for n, (name, share) in enumerate(shares.items())})
     mixture, counts = Mixture(tmp_path, context=16, seed=1), np.zeros(5)
     for n in range(300):
         row = mixture.row(n)

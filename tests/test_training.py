@@ -1,8 +1,10 @@
 """Training is exact: packing leaks nothing, batches may be cut anywhere, a kill changes nothing."""
 
 import json
+import os
 import shutil
 import signal
+import threading
 import time
 from pathlib import Path
 from subprocess import Popen
@@ -15,16 +17,32 @@ from programs import finished, start
 from tiny_model import save_tiny_model, save_tiny_tokens
 from warm import Program
 
-from pipeline.common import checkpoint, linear_loss
+from pipeline.common import checkpoint, linear_loss, watchdog
 from pipeline.common.flops import ModelFlops
 from pipeline.common.manifest import fingerprint
-from pipeline.common.model import IGNORE, TokenLogprobs, load_model, load_tokenizer
-from pipeline.common.next_token import StepMaker, TrainingPlan
-from pipeline.common.packing import best_fit, concatenate, make_row
+from pipeline.common.model import IGNORE, TokenLogprobs, load_model
+from pipeline.common.next_token import Shares, StepMaker, TrainingPlan
+from pipeline.common.next_token import train as train_rows
+from pipeline.common.packing import PackedRow, best_fit, concatenate, make_row
 from pipeline.common.stage import InputError, Stage
-from pipeline.common.training import constant, multi_step
+from pipeline.common.tokenizer import load_tokenizer
+from pipeline.common.training import (
+    build_engine,
+    constant,
+    multi_step,
+    settings_from,
+    start_process_group,
+)
 from pipeline.config.sft import SftSection
-from pipeline.sft import Epochs, Examples, encode_examples
+from pipeline.sft import (
+    EXAMPLES_PER_BATCH,
+    Epochs,
+    Examples,
+    LeftOut,
+    encode_examples,
+    tokenised,
+    write_examples,
+)
 from pipeline.sft import run as run_sft
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -98,6 +116,7 @@ def test_a_killed_run_resumes_from_its_newest_checkpoint_and_ends_with_the_same_
     finished(train(folder, stage, "killed"))
     counters = json.loads((folder / f"{stage}-killed/run.json").read_text())["counters"]
     assert len(steps) > 1 and counters["deepspeed.steps"] == STEPS - max(steps)
+    assert "sft.tokenised" not in counters  # only in the run that was killed
     whole, killed = (folder / f"{stage}-{name}/data/model.safetensors" for name in ("whole", "killed"))
     assert whole.read_bytes() == killed.read_bytes()
     if stage == "cpt":  # what was kept on the way is there after a kill, and no other model
@@ -130,6 +149,26 @@ def test_changed_inputs_discard_the_checkpoints(folder, tmp_path):
     finished(train(tmp_path, "sft", "whole"))
     whole, killed = (tmp_path / f"sft-{name}/data/model.safetensors" for name in ("whole", "killed"))
     assert whole.read_bytes() == killed.read_bytes()
+
+
+def test_a_norm_beyond_all_numbers_is_told_and_ends_training_with_the_name_of_the_weight(folder, tmp_path):
+    """The loss is finite: the last norm multiplies by 1e30 what the output layer multiplies by almost 0."""
+    shutil.copy(folder / "sft.jsonl", tmp_path)
+    model = load_model(save_tiny_model(tmp_path / "model", seed=1, tied=False))
+    model.model.norm.weight.data.fill_(1e30)
+    model.lm_head.weight.data.mul_(1e-31)
+    model.save_pretrained(tmp_path / "model")
+    process = train(tmp_path, "sft", "broken")
+    _, errors = process.communicate(timeout=180)
+    assert process.returncode == 2
+    rows = [
+        json.loads(line) for line in (tmp_path / "sft-broken/work/metrics.jsonl").read_text().splitlines()
+    ]
+    assert [(row["step"], row["grad_norm"]) for row in rows] == [(1, None), (2, None)]
+    told = [line for line in errors.splitlines() if line.startswith("update ")]
+    assert told[0] == "update 1: the gradient is not finite; the weights stay as they are" and len(told) == 3
+    last = "error: 3 updates in a row skipped: the gradient of lm_head.weight reaches "
+    assert errors.splitlines()[-1].startswith(last)
 
 
 def test_packed_examples_give_the_logprobs_and_gradients_of_single_ones(model):
@@ -183,9 +222,45 @@ def test_the_loss_is_the_mean_over_tokens_or_as_in_equation_6_over_examples(mode
         (True, torch.stack([values.mean() for values in nll]).mean()),
     ):
         plan = TrainingPlan(rows.__getitem__, 1, 3, constant(1e-3), ["x"], by_example)
-        step = StepMaker(engine, plan, micro_batch, ModelFlops.of(model), 1.0).make(0)
+        shares = Shares(engine, plan, micro_batch, ModelFlops.of(model))
+        step = StepMaker(engine, plan, shares, 1.0).make(0)
         loss = sum(step.loss_of(batch).item() for batch in step.micro_batches)
         assert loss == pytest.approx(expected.item(), abs=1e-5)
+
+
+def test_the_rows_of_the_next_step_are_made_by_a_thread_while_this_one_trains(folder, tmp_path):
+    steps, batch, made = 4, 3, []
+    ready = [threading.Event() for _ in range(steps)]
+
+    def row(n: int) -> PackedRow:
+        assert threading.current_thread() is not threading.main_thread()
+        made.append(n)
+        if n % batch == batch - 1:
+            ready[n // batch].set()
+        return make_row([(np.arange(4, 20), np.ones(16, bool))], 24, 0)
+
+    def after(done: int) -> None:
+        """The rows of the next step come although nobody has asked for it."""
+        assert done == steps or ready[done].wait(timeout=60)
+        assert made == list(range(min(steps, done + 1) * batch))
+
+    stage = Stage("sft", "ahead", SftSection(**SECTIONS["sft"]), "f", {}, tmp_path, tmp_path, tmp_path, {})
+    stage.partial.mkdir()
+    engine = build_engine(TokenLogprobs(load_model(folder / "model")), settings_from(stage.config, {}))
+    train_rows(stage, engine, TrainingPlan(row, steps, batch, constant(1e-3), ["x"]), after)
+    lines = [json.loads(line) for line in (stage.partial / "metrics.jsonl").read_text().splitlines()]
+    assert all(0 < line["data_seconds"] < line["seconds"] for line in lines)
+
+
+def test_what_is_wrong_with_a_row_ends_training_with_its_message(folder, tmp_path):
+    def row(n: int) -> PackedRow:
+        raise InputError(f"row {n} cannot be read")
+
+    stage = Stage("sft", "bad", SftSection(**SECTIONS["sft"]), "f", {}, tmp_path, tmp_path, tmp_path, {})
+    stage.partial.mkdir()
+    engine = build_engine(TokenLogprobs(load_model(folder / "model")), settings_from(stage.config, {}))
+    with pytest.raises(InputError, match="row 0 cannot be read"):
+        train_rows(stage, engine, TrainingPlan(row, 2, 2, constant(1e-3), ["x"]))
 
 
 def test_chunks_of_logits_give_the_logprobs_entropy_and_gradients_of_all_at_once(model, monkeypatch):
@@ -231,11 +306,11 @@ def test_the_schedules_are_those_of_the_paper():
     assert [warm(step) for step in range(4)] == [0.25, 0.5, 0.75, 1.0]
 
 
-def test_each_pass_trains_on_every_example_once_in_its_own_order(folder):
+def test_each_pass_trains_on_every_example_once_in_its_own_order(folder, tmp_path):
     tokenizer = load_tokenizer(folder / "model")
     section = SftSection(context=CONTEXT, suffix={})
-    examples = encode_examples([str(folder / "sft.jsonl")], tokenizer, section).kept
-    epochs = Epochs(examples, CONTEXT, 0, seed=0)
+    write_examples(tmp_path / "examples", [str(folder / "sft.jsonl")], tokenizer, section)
+    epochs = Epochs(Examples(tmp_path / "examples"), CONTEXT, 0, seed=0)
     epochs.row(0)
     first = list(epochs.rows)
     epochs.row(len(first))
@@ -266,20 +341,69 @@ def test_best_fit_leaves_nothing_out_and_fills_rows_at_least_as_well():
     assert len(packed["best_fit"]) <= min(len(packed["concatenate"]), fewest * 1.01)
 
 
-def write_examples(path: Path, *examples: list[tuple[str, str]]) -> list[str]:
+def write_rows(path: Path, *examples: list[tuple[str, str]]) -> list[str]:
     rows = [{"messages": [{"role": role, "content": text} for role, text in turns]} for turns in examples]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return [str(path)]
 
 
+def test_each_batch_of_examples_that_is_tokenised_counts_as_progress(folder, tmp_path, monkeypatch):
+    rows = [[("user", f"{n} + 1"), ("assistant", f"{n + 1}")] for n in range(5 * EXAMPLES_PER_BATCH)]
+    source, phases = write_rows(tmp_path / "sft.jsonl", *rows), []
+    monkeypatch.setattr("pipeline.sft.enter", phases.append)
+    tokenizer, section = load_tokenizer(folder / "model"), SftSection(context=CONTEXT, suffix={})
+    assert write_examples(tmp_path / "examples", source, tokenizer, section) == len(rows)
+    assert phases == ["data"] * 5
+
+
+def test_what_another_process_writes_counts_as_progress_and_nothing_else_does(tmp_path, monkeypatch):
+    beats = []
+    monkeypatch.setattr(watchdog, "beat", lambda: beats.append(True))
+    growth = watchdog.Growth(tmp_path / "one", tmp_path / "two")
+    growth.look()
+    (tmp_path / "two/deep").mkdir(parents=True)
+    (tmp_path / "two/deep/file").write_text("x")
+    growth.look()
+    at = len(beats)
+    for _ in range(3):
+        growth.look()
+    assert len(beats) == at == 1
+
+
+def test_examples_are_tokenised_once_a_run_and_again_where_the_files_are_damaged(folder, tmp_path, capsys):
+    start_process_group()
+    inputs, section = {"data": [str(folder / "sft.jsonl")]}, SftSection(context=CONTEXT, suffix={})
+    stage = Stage("sft", "x", section, "f", inputs, tmp_path, tmp_path / "out", tmp_path / "m.json", {})
+    tokenizer, made = load_tokenizer(folder / "model"), []
+    damages = (lambda path: None, lambda path: None, lambda path: os.truncate(path, 100), Path.unlink)
+    for damage in damages:
+        examples = tokenised(stage, tokenizer)
+        made.append(stage.counters["sft.tokenised"])
+        assert [len(examples), int(examples[7][1].sum())] == [60, len(" It is 8") + 1]
+        damage(tmp_path / "examples/examples.bin")
+    tokenised(stage, tokenizer)
+    assert [*made, stage.counters["sft.tokenised"]] == [60, 60, 60, 120, 180]
+    assert capsys.readouterr().err.count("damaged; the examples are tokenised again") == 2
+
+
+def test_two_ranks_train_on_the_examples_that_rank_0_tokenised(folder):
+    for name, launch in (("one", {}), ("two", {"ranks": 2})):
+        finished(train(folder, "sft", name, launch, steps=3))
+        counters = json.loads((folder / f"sft-{name}/run.json").read_text())["counters"]
+        assert counters["sft.tokenised"] == 60
+    lines = [[line["loss"] for line in metrics(folder, f"sft-{name}")] for name in ("one", "two")]
+    assert lines[0] == pytest.approx(lines[1], rel=1e-5)
+
+
 def test_long_and_broken_examples_are_counted_or_named(folder, tmp_path):
     tokenizer, path = load_tokenizer(folder / "model"), tmp_path / "sft.jsonl"
 
-    def encode(sources: list[str], **keys: str) -> Examples:
-        return encode_examples(sources, tokenizer, SftSection(context=30, suffix={}, **keys))
+    def encode(sources: list[str], **keys: str) -> tuple[list, LeftOut]:
+        left_out, section = LeftOut(), SftSection(context=30, suffix={}, **keys)
+        return list(encode_examples(sources, tokenizer, section, left_out)), left_out
 
-    long = write_examples(path, [("user", "x" * 40), ("assistant", "y")])
-    assert encode(long).left_out == {"too_long": 1} and not encode(long).kept
+    long = write_rows(path, [("user", "x" * 40), ("assistant", "y")])
+    assert encode(long)[0] == [] and encode(long)[1].counts == {"too_long": 1}
     with pytest.raises(InputError, match="line 1: 62 tokens, sft.context is 30"):
         encode(long, too_long="error")
     broken = {
@@ -288,12 +412,12 @@ def test_long_and_broken_examples_are_counted_or_named(folder, tmp_path):
         "line 2: message 1 is the assistant's": [("assistant", "x")],
     }
     for words, turns in broken.items():
-        source = write_examples(path, [("user", "1"), ("assistant", "2")], turns)
+        source = write_rows(path, [("user", "1"), ("assistant", "2")], turns)
         with pytest.raises(InputError, match=words):
             encode(source)
-        skipped = encode(source, malformed="skip")
-        assert len(skipped.kept) == 1 and skipped.left_out == {"malformed": 1}
-        assert words in skipped.places["malformed"]
+        kept, left_out = encode(source, malformed="skip")
+        assert len(kept) == 1 and left_out.counts == {"malformed": 1}
+        assert words in left_out.places["malformed"]
     path.write_text('{"text": "x"}')
     with pytest.raises(InputError, match="line 1: not an example"):
         encode([str(path)])
@@ -301,15 +425,18 @@ def test_long_and_broken_examples_are_counted_or_named(folder, tmp_path):
 
 def test_a_split_example_keeps_every_word_of_its_answer(folder, tmp_path):
     tokenizer, answer = load_tokenizer(folder / "model"), "".join(map(str, range(40)))
-    source = write_examples(tmp_path / "sft.jsonl", [("user", "x"), ("assistant", answer)])
-    pieces = encode_examples(source, tokenizer, SftSection(context=30, suffix={}, too_long="split")).kept
+    source = write_rows(tmp_path / "sft.jsonl", [("user", "x"), ("assistant", answer)])
+    write_examples(
+        tmp_path / "pieces", source, tokenizer, SftSection(context=30, suffix={}, too_long="split")
+    )
+    pieces = list(Examples(tmp_path / "pieces"))
     assert len(pieces) == 4 and all(len(ids) <= 30 for ids, _ in pieces)
     assert tokenizer.decode(np.concatenate([ids[own] for ids, own in pieces])) == f" {answer}</s>"
 
 
 def test_untrainable_inputs_are_refused_before_training(folder, tmp_path):
     (tmp_path / "empty.jsonl").write_text("")
-    write_examples(tmp_path / "one.jsonl", [("user", "1"), ("assistant", "2")])
+    write_rows(tmp_path / "one.jsonl", [("user", "1"), ("assistant", "2")])
     shutil.copytree(folder / "model", tmp_path / "small")
     config = json.loads((tmp_path / "small/config.json").read_text())
     (tmp_path / "small/config.json").write_text(json.dumps(config | {"vocab_size": 50}))

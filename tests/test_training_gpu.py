@@ -7,6 +7,7 @@ from tiny_model import save_tiny_model
 from pipeline.common.linear_loss import weighted_nll
 from pipeline.common.model import TokenLogprobs, load_model
 from pipeline.common.training import prepare
+from pipeline.rl.packed_outputs import Output, output_logprobs, pack, split_into_rows
 
 pytestmark = [
     pytest.mark.gpu,
@@ -35,6 +36,23 @@ def test_packed_documents_give_the_same_on_a_gpu_as_on_the_cpu(tmp_path, precisi
         logprobs.append(logprobs_BT.cpu())
         gradients.append(torch.cat([p.grad.flatten().float().cpu() for p in scored.parameters()]))
     assert (logprobs[0] - logprobs[1]).abs().max() < 0.1  # rounding to bf16; a leak shows as more than 1
+    assert torch.nn.functional.cosine_similarity(*gradients, dim=0) > 0.999
+
+
+def test_outputs_that_share_a_prompt_give_the_same_on_a_gpu_as_on_the_cpu(tmp_path):
+    folder = save_tiny_model(tmp_path / "model", seed=2, tied=False, spread=0.1)
+    draw = torch.Generator().manual_seed(0)
+    prompt = torch.randint(4, 90, (30,), generator=draw).tolist()
+    drawn = [torch.randint(4, 90, (length,), generator=draw).tolist() for length in (40, 5, 1, 50, 17, 33)]
+    rows = split_into_rows([Output(0, prompt, tokens, [0.0] * len(tokens), []) for tokens in drawn], 128)
+    packed, gradients, logprobs = pack(rows, lambda lengths_O: torch.ones(int(lengths_O.sum())), 160), [], []
+    for precision, device in (("fp32", "cpu"), ("bf16", "cuda")):
+        scored = TokenLogprobs(load_model(folder, precision).to(device))
+        found_N = output_logprobs(scored, packed.to(device), 1.0)
+        found_N.mean().backward()
+        logprobs.append(found_N.detach().cpu())
+        gradients.append(torch.cat([p.grad.flatten().float().cpu() for p in scored.parameters()]))
+    assert (logprobs[0] - logprobs[1]).abs().max() < 0.1  # rounding to bf16
     assert torch.nn.functional.cosine_similarity(*gradients, dim=0) > 0.999
 
 

@@ -26,6 +26,7 @@ from pipeline.config.sft import SftSection
 from pipeline.status import read_graph
 from pipeline.watch.__main__ import serve, write
 from pipeline.watch.state import POINTS, Watch, _points
+from workflow.keys import Keys
 from workflow.timing import Timing
 
 NAME = "sft/tiny"
@@ -60,7 +61,7 @@ def program(start: int, stop: int, steps: int) -> Callable[[Stage[SftSection]], 
 def started(graph: object, run: Callable[[Stage[SftSection]], dict[str, int]]) -> int:
     """Run the model's program in a process of its own, with the workflow's arguments; returns its id."""
     node = graph.nodes[NAME]
-    words = ["--instance", node.instance, "--run", "results/watched", "--config", json.dumps(node.section)]
+    words = ["--result", str(Keys(graph).entry(NAME).manifest), "--config", json.dumps(node.section)]
     words += [word for key, source in node.inputs for word in ("--input", f"{key}={source}")]
     child = os.fork()
     if not child:
@@ -134,7 +135,7 @@ def test_the_page_follows_a_run_that_is_killed_and_resumed(graph: object) -> Non
 
 
 def test_a_failed_job_is_named_with_its_cause(graph: object) -> None:
-    log = Path("results/watched/logs/sft/tiny.log")
+    log = Keys(graph).log(NAME)
     log.parent.mkdir(parents=True)
     log.write_text(
         "sft tiny: 3/6 steps in 10s\nerror: sft tiny: the loss is nan at step 4; lower learning_rate\n"
@@ -146,8 +147,8 @@ def test_a_failed_job_is_named_with_its_cause(graph: object) -> None:
 
 @pytest.mark.parametrize(("line", "seconds"), [("1h17m", 4620), ("3m05s", 185), ("42s", 42)])
 def test_the_time_left_is_what_a_running_job_says(graph: object, line: str, seconds: int) -> None:
-    timing = Timing(graph, graph.jobs, set())
-    log = Path("results/watched/logs/sft/tiny.log")
+    timing = Timing(Keys(graph), graph.nodes, set())
+    log = Keys(graph).log(NAME)
     log.parent.mkdir(parents=True)
     log.write_text(f"sft tiny: 9/400 steps in 1m47s, {line} left, loss 5.932\n")
     assert timing.left(0) == (0, 2)
@@ -163,13 +164,14 @@ def test_the_time_left_is_kept_up_to_date_as_jobs_end(
     monkeypatch.chdir(ROOT)
     graph = read_graph(["configs/demo.yaml"], [])
     monkeypatch.chdir(tmp_path)
-    timing = Timing(graph, graph.jobs, set())
-    timing.seconds |= {name: 1.0 + place % 7 for place, name in enumerate(graph.jobs) if place % 3}
+    keys = Keys(graph)
+    timing = Timing(keys, graph.nodes, set())
+    timing.seconds |= {name: 1.0 + place % 7 for place, name in enumerate(graph.nodes) if place % 3}
     timing.restart(set())
     timing.most, done, anew = 2, set(), []
     restart = timing.restart
     monkeypatch.setattr(timing, "restart", lambda done: anew.append(1) or restart(done))
-    while waiting := [name for name in graph.jobs if name not in done]:
+    while waiting := [name for name in graph.nodes if name not in done]:
         name = next(name for name in waiting if graph.before(name).keys() <= done)
         rest = {job: (timing.expected[job] or 0) - (job == name) for job in waiting}
 
@@ -185,8 +187,8 @@ def test_the_time_left_is_kept_up_to_date_as_jobs_end(
         timing.finish(name, 3.0)
         done.add(name)
         timing.about(name)
-    ended = Counter(nodes[0].module for nodes in graph.jobs.values())
-    assert 0 < len(anew) <= sum(number.bit_length() for number in ended.values()) < len(graph.jobs)
+    ended = Counter(node.module for node in graph.nodes.values())
+    assert 0 < len(anew) <= sum(number.bit_length() for number in ended.values()) < len(graph.nodes)
     timing.running = {}
     assert timing.left(12.0) == (0, 0)
 

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -19,25 +20,21 @@ ITERATIONS = 3
 
 
 def planned(checkout: Checkout, change: dict | None = None, *arguments: str) -> set[str]:
-    """Instances that a dry run would run, e.g. `corpus_train iteration=2`, under a further overlay."""
+    """Names of the instances that a dry run would make under a further overlay."""
     overlays = list(OVERLAYS)
     if change is not None:
         (checkout.folder / "change.yaml").write_text(yaml.safe_dump(change, sort_keys=False))
         overlays.append("change.yaml")
     done = checkout.snakemake("--dry-run", *arguments, overlays=overlays)
     assert done.returncode == 0, done.stdout[-3000:]
-    blocks = re.split(r"\n(?=(?:local)?rule )", done.stdout)
-    found = set()
-    for block in blocks:
-        name = re.match(r"(?:local)?rule (\w+):", block)
-        wildcards = re.search(r"wildcards: (.*)", block)
-        if name and name[1] != "all":
-            found.add(f"{name[1]} {wildcards[1]}".strip() if wildcards else name[1])
-    return found
+    return {
+        re.match(r".*/store/(.+)/[0-9a-f]{16}/manifest.json", line)[1]
+        for line in re.findall(r"^    output: (.*manifest.json),", done.stdout, re.MULTILINE)
+    }
 
 
-def rules(instances: set[str]) -> set[str]:
-    return {instance.split()[0] for instance in instances}
+def of_stage(names: set[str]) -> set[str]:
+    return {name.partition("/")[0] for name in names}
 
 
 def test_a_finished_run_has_nothing_to_do(finished: Checkout) -> None:
@@ -49,6 +46,15 @@ def test_every_instance_left_a_manifest_and_the_report_stands(finished: Checkout
     assert summary["run"] == "small"
     assert {"base", "instruct", "grpo"} <= set(summary["models"])
     assert len(summary["corpus"]["iterations"]) == ITERATIONS
+
+
+def test_modes_of_published_files_follow_the_umask(finished: Checkout) -> None:
+    store = finished.result("store")
+    modes = {path: stat.S_IMODE(path.stat().st_mode) for path in store.rglob("*") if path.is_file()}
+    (finished.folder / "probe").touch()
+    wanted = stat.S_IMODE((finished.folder / "probe").stat().st_mode)
+    assert [path for path, mode in modes.items() if mode != wanted] == []
+    assert any(path.suffix == ".safetensors" for path in modes)
 
 
 def test_every_record_of_the_crawl_has_a_row_that_says_what_became_of_it(finished: Checkout) -> None:
@@ -90,38 +96,15 @@ def test_the_component_really_did_the_work(finished: Checkout, instance: str, co
     ]
 
 
-def test_snakemake_recorded_every_job(finished: Checkout) -> None:
+def test_a_summary_lists_the_files_of_all_results(finished: Checkout) -> None:
     done = finished.snakemake("--summary")
     rows = [line.split("\t") for line in done.stdout.splitlines() if line.startswith("results/small/")]
-    assert {row[-2] for row in rows} == {"ok"}
-    assert {row[-1] for row in rows} == {"no update"}
+    listed = {row[0] for row in rows if row[0].endswith("/manifest.json")}
+    assert len(listed) == 35 and all((finished.folder / name).is_file() for name in listed)
+    assert {row[-2] for row in rows} == {"ok"} and {row[-1] for row in rows} == {"no update"}
 
 
 SMALL_FILES = [f"miniweb:warc/miniweb-{number:05d}.warc.gz" for number in range(2)]  # as in tests/small.yaml
-EVALUATIONS = {f"evaluate_model model={name}" for name in ("base", "instruct", "tool", "grpo")}
-
-
-def test_an_rl_key_reruns_that_model_its_evaluation_and_the_report(finished: Checkout) -> None:
-    change = {"models": {"grpo": {"kl_coefficient": 0.01}}}
-    assert planned(finished, change) == {"rl_model model=grpo", "evaluate_model model=grpo", "report"}
-
-
-def test_launch_keys_and_cores_rerun_nothing(finished: Checkout) -> None:
-    launch = {"micro_batch": 2, "zero_stage": 1, "threads": 1}
-    own = {"rl": {"launch": {"zero_stage": 3}}, "models": {"base": {"launch": {"micro_batch": 1}}}}
-    assert planned(finished, {"launch": launch, **own}, "--cores", "1") == set()
-
-
-def test_editing_the_grader_reruns_evaluations_and_marks_older_models(finished: Checkout) -> None:
-    path = finished.folder / "pipeline/grader/answers.py"
-    original = path.read_text()
-    path.write_text(original + "\n# edited\n")
-    try:
-        plan = planned(finished)
-    finally:
-        path.write_text(original)
-    assert EVALUATIONS | {"report"} <= plan
-    assert not rules(plan) & {"cpt_model", "sft_model", "rl_model", "reward_model", "corpus_train"}
 
 
 def copy_finished(finished: Checkout, folder: Path) -> Checkout:
@@ -134,7 +117,7 @@ def copy_finished(finished: Checkout, folder: Path) -> Checkout:
 def run(checkout: Checkout, change: dict, *targets: str) -> str:
     """Run the small workflow to its end under an overlay; returns what Snakemake printed."""
     (checkout.folder / "change.yaml").write_text(yaml.safe_dump(change, sort_keys=False))
-    done = checkout.snakemake(*targets, overlays=[*OVERLAYS, "change.yaml"])
+    done = checkout.dsm(*targets, overlays=[*OVERLAYS, "change.yaml"])
     assert done.returncode == 0, done.stdout[-3000:]
     return done.stdout
 
@@ -149,7 +132,7 @@ def test_a_new_key_whose_default_changes_nothing_reruns_nothing(finished: Checko
     path.write_text(original + '    extra: bool = key(False, "an option that nobody has asked for yet")\n')
     try:
         assert planned(finished) == set()
-        assert "cpt_model model=base" in planned(finished, {"cpt": {"extra": True}})
+        assert "cpt/base" in planned(finished, {"cpt": {"extra": True}})
     finally:
         path.write_text(original)
 
@@ -178,19 +161,10 @@ def test_of_a_dump_added_to_a_finished_run_only_its_own_pages_are_read_and_hashe
     content[len(content) // 2] ^= 1
     warc.write_bytes(content)
     os.utime(warc, (1e9, 1e9))
-    programs = ("sign", "exact", "buckets", "cluster", "removed", "filter", "dedup")
-    after = {f"crawl_{program}" for program in programs}
-    assert rules(planned(checkout, change, "crawl")) == {"crawl", "crawl_extract"} | after
-
-
-def test_a_lost_output_is_made_again(finished: Checkout) -> None:
-    path = finished.result("rl/grpo/data")
-    path.rename(path.with_name("moved"))
-    try:
-        assert planned(finished) == {"rl_model model=grpo", "evaluate_model model=grpo", "report"}
-    finally:
-        path.with_name("moved").rename(path)
-    assert planned(finished) == set()
+    programs = ("extract", "sign", "exact", "buckets", "cluster", "removed", "filter", "dedup")
+    found = planned(checkout, change, "crawl")
+    assert {re.match(r"crawl/([a-z]+)", name)[1] for name in found} == set(programs)
+    assert sum(name.startswith(("crawl/extract", "crawl/sign")) for name in found) == 2
 
 
 def test_a_variant_that_fails_runs_again_with_all_after_it_and_leaves_the_result_before_it(
@@ -203,43 +177,46 @@ def test_a_variant_that_fails_runs_again_with_all_after_it_and_leaves_the_result
     program.write_text("raise SystemExit('broken')\n")
     change = {"models": {"instruct": {"learning_rate": 0.123}}}
     (checkout.folder / "change.yaml").write_text(yaml.safe_dump(change))
-    failed = checkout.snakemake(overlays=[*OVERLAYS, "change.yaml"])
+    failed = checkout.dsm(overlays=[*OVERLAYS, "change.yaml"])
     *told, last = failed.stdout.splitlines()
-    log = "results/small/logs/sft/instruct.log"
+    (log,) = (line.partition("(log: ")[2].rstrip(")") for line in [last])
+    assert re.fullmatch(r"results/small/logs/sft/instruct-[0-9a-f]{16}\.log", log)
     why = f"ended without an error; it said last: broken (log: {log})"
     assert failed.returncode == 1 and last == f"error: sft/instruct: {why}" and (tmp_path / log).is_file()
     assert any(line.startswith("sft/instruct: starts, about ") for line in told)
     assert not [line for line in told if "Select jobs" in line or "CalledProcess" in line]
-    assert {"sft_model model=instruct", "rl_model model=grpo", "report"} <= planned(checkout, change)
+    assert {"sft/instruct", "rl/grpo", "report"} <= planned(checkout, change)
+    assert not checkout.result("report").exists(), "the report of the variant before it"
     program.write_text(original)
     assert planned(checkout) == set()
+    assert checkout.snakemake().returncode == 0  # no job but that of the links
     assert checkout.result("sft/instruct/data/model.safetensors").read_bytes() == weights
 
 
 def test_turning_a_key_back_takes_the_stored_result(finished: Checkout, tmp_path: Path) -> None:
     checkout = copy_finished(finished, tmp_path)
-    page, before = checkout.result("report/index.html"), checkout.result("report/run.json").read_text()
+    page = checkout.result("report/index.html")
     first = page.read_bytes()
     run(checkout, {"report": {"removals": 3}})
     assert page.read_bytes() != first
-    assert "report: made before from the same inputs and settings" in run(checkout, {})
-    assert page.read_bytes() == first and checkout.result("report/run.json").read_text() == before
+    told = run(checkout, {})
+    assert page.read_bytes() == first and "report: starts" not in told
+    assert "Nothing to be done" in run(checkout, {})
 
 
 def test_an_edit_of_the_grader_draws_no_new_samples(finished: Checkout, tmp_path: Path) -> None:
     checkout = copy_finished(finished, tmp_path)
     subprocess.run(["cp", "-r", finished.folder / "work", tmp_path / "work"], check=True)
     grader = checkout.folder / "pipeline/grader/answers.py"
-    grader.write_text(grader.read_text() + "\n# edited\n")
-    run(checkout, {}, "work/current/small/evaluate/grpo")
+    grader.write_text(grader.read_text() + "\n\ndef edited() -> None:\n    return None\n")
+    assert "evaluate/grpo: finished" in run(checkout, {}, "evaluate/grpo")
     counters = json.loads(checkout.result("evaluate/grpo/run.json").read_text())["counters"]
     assert "vllm.requests" not in counters
 
 
 def test_a_dry_run_in_a_fresh_checkout_shows_every_stage(tmp_path: Path) -> None:
-    plan = rules(planned(copy_checkout(tmp_path)))
-    assert {"miniweb", "crawl_extract", "corpus_select", "decontaminate_corpus", "tokens_mixture"} <= plan
-    assert {"cpt_model", "sft_model", "reward_model", "rl_model", "evaluate_model", "report"} <= plan
+    plan = planned(copy_checkout(tmp_path))
+    assert of_stage(plan) == set(NAMES) - {"problems", "trajectory"} and len(plan) == 35
 
 
 def test_snakemake_finds_nothing_to_complain_about() -> None:
@@ -248,10 +225,8 @@ def test_snakemake_finds_nothing_to_complain_about() -> None:
 
 
 def test_each_stage_is_a_target(finished: Checkout) -> None:
-    stages = [
-        name for name in NAMES if name not in ("miniweb", "problems", "trajectory")
-    ]  # rules of one job, or none here
-    assert planned(finished, None, *stages) == set()
+    assert planned(finished, None, *NAMES) == set()
+    assert of_stage(planned(finished, {"seed": 1}, "crawl")) == {"crawl", "miniweb"}
 
 
 @pytest.mark.parametrize(

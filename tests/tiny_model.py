@@ -2,12 +2,14 @@
 
 import json
 import string
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
 SPECIAL = ("<pad>", "<s>", "</s>", "<unk>")
+Documents = Sequence[Sequence[int]]
 CHAT_TEMPLATE = (
     "{{ bos_token }}{% for message in messages %}{% if message['role'] == 'user' %}"
     "{{ 'User: ' + message['content'] + '\n\n' }}{% else %}"
@@ -57,18 +59,34 @@ def save_tiny_model(folder: Path, *, seed: int, tied: bool = True, spread: float
     return folder
 
 
+def save_mixture(folder: Path, sources: dict[str, tuple[float, list[Documents]]], dtype: str = "<u2") -> None:
+    """Token files as stage `tokens` writes them, of sources given by their share and parts."""
+    from pipeline.tokens.files import part_path, write_tokens
+
+    facts = {}
+    for name, (share, parts) in sources.items():
+        part_path(folder, name, 0).parent.mkdir(parents=True)
+        sizes = [
+            write_tokens(part_path(folder, name, number), [documents], dtype)
+            for number, documents in enumerate(parts)
+        ]
+        listed = [{"documents": documents, "tokens": tokens} for documents, tokens in sizes]
+        facts[name] = {"share": share, "parts": listed}
+    (folder / "tokens.json").write_text(json.dumps({"dtype": dtype, "sources": facts}))
+
+
 def save_tiny_tokens(folder: Path, model: Path) -> None:
     """Token files of two sources, `web` and `code`, three to one, as stage `tokens` writes them."""
-    from pipeline.common.model import load_tokenizer
-    from pipeline.tokens.files import write_tokens
+    from pipeline.common.tokenizer import load_tokenizer
 
     tokenizer = load_tokenizer(model)
     tokenizer.save_pretrained(folder / "tokenizer")
-    for name in ("web", "code"):
+    sources = {}
+    for name, share in (("web", 3), ("code", 1)):
         texts = [f"{name}: {n} + {n + 1} = {2 * n + 1}. " * (1 + n % 3) for n in range(80)]
-        write_tokens(folder / name, [tokenizer(texts)["input_ids"]], "<u2")
-    sources = {"web": {"share": 3}, "code": {"share": 1}}
-    (folder / "tokens.json").write_text(json.dumps({"dtype": "<u2", "sources": sources}))
+        documents = tokenizer(texts)["input_ids"]
+        sources[name] = share, [documents[:30], documents[30:31], documents[31:]]
+    save_mixture(folder, sources)
 
 
 def log_probs(model: torch.nn.Module, prompt: list[int], output: list[int]) -> torch.Tensor:

@@ -19,6 +19,7 @@ import signal
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -28,10 +29,11 @@ from split_state import check_late_writer, check_scores, state_bytes
 from pipeline.common import checkpoint, ending
 from pipeline.common.errors import InputError, Interrupted
 from pipeline.common.manifest import fingerprint, write_json
-from pipeline.common.model import TokenLogprobs, export_model, load_tokenizer
+from pipeline.common.model import TokenLogprobs, export_model
 from pipeline.common.next_token import TrainingPlan, train
 from pipeline.common.packing import PackedRow, concatenate, make_row
 from pipeline.common.stage import Stage
+from pipeline.common.tokenizer import load_tokenizer
 from pipeline.common.training import build_engine, prepare, settings_from, start_from, start_process_group
 from pipeline.config.cpt import CptSection
 from pipeline.tokens.mixture import Mixture
@@ -84,6 +86,27 @@ def hide(name: str, seconds: float) -> None:
     Path.glob = lambda path, pattern: (found for found in glob(path, pattern) if not late(found))
 
 
+def check_released(engine: Any) -> None:
+    """ZeRO 3 splits a layer's weights again before the next one, in both directions, as of a large model."""
+    weights, layers, whole = list(engine.module.parameters()), engine.module.model.base_model.layers, []
+
+    def note(*_: Any) -> None:
+        whole.append(sum(bool(weight.numel()) for weight in weights))
+
+    hooks = [layer.register_forward_hook(note) for layer in layers]
+    hooks += [layer.register_full_backward_pre_hook(note) for layer in layers]
+    tokens_BT = torch.arange(8)[None]
+    loss, _ = engine(tokens_BT, tokens_BT, tokens_BT, weights_BT=torch.zeros(1, 8))
+    note()
+    engine.set_gradient_accumulation_boundary(False)
+    engine.backward(loss, scale_wrt_gas=False)
+    engine.step()
+    note()
+    for hook in hooks:
+        hook.remove()
+    assert len(whole) == 2 * len(layers) + 2 and max(whole) <= 1 and whole[-1] == whole[len(layers)] == 0
+
+
 def run(folder: Path, name: str, case: dict) -> None:
     work, rank = folder / f"{name}-{case['name']}", dist.get_rank()
     if rank == 0 and case.get("resume"):
@@ -119,6 +142,8 @@ def run(folder: Path, name: str, case: dict) -> None:
         return found
 
     batch = case.get("batch", BATCH)
+    if case["zero"] == 3:
+        check_released(engine)
     plan = TrainingPlan(row, case["steps"], batch, lambda step: SECTION.learning_rate, mixture.names)
     try:
         totals = train(stage, engine, plan)

@@ -1,13 +1,12 @@
-"""Check the configuration files on Snakemake's command line before Snakemake reads them.
+"""What the words of Snakemake's command line ask for, and what is wrong with the files that they name.
 
-Where one is missing, has a tab or is no UTF-8, Snakemake ends in a traceback or names no file. The profiles
-call `check` when Snakemake reads them, by their `__definitions__`; rules ask `problem` for other profiles.
+Where a configuration file is missing, has a tab or is no UTF-8, Snakemake has a traceback or names no file
+before it reads a rule. `dsm run` asks `problem` before that; the rules ask it for plain Snakemake.
 """
 
 import argparse
 import re
 import shlex
-import sys
 from pathlib import Path
 
 from pipeline.common.errors import InputError
@@ -40,7 +39,8 @@ def is_dry(words: list[str]) -> bool:
     return any(re.fullmatch(r"--dry-?run|-[a-zA-Z]*n[a-zA-Z]*", word) for word in words)
 
 
-def check(words: list[str]) -> None:
-    """End the program in one line where `problem` finds something."""
-    if found := problem(words):
-        sys.exit(f"error: {found}")
+def forcerun(words: list[str]) -> list[str]:
+    """The rules and files that the words ask to make again."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--forcerun", "-R", nargs="*", action="extend", default=[])
+    return parser.parse_known_args(words)[0].forcerun

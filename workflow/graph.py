@@ -1,7 +1,6 @@
 """The workflow as a graph of stage instances, built from the configuration alone.
 
-The rules ask it what an instance reads and which section it runs with; `state.py` asks which instances are
-current.
+The rules ask it what an instance reads and which section it runs with; `keys.py` gives each its address.
 """
 
 import re
@@ -13,7 +12,6 @@ from typing import Any
 
 from pipeline.config.root import Config, ConfigError, hint
 from pipeline.stages import MODEL_STAGES
-from workflow.bundles import bundled
 from workflow.crawl import CrawlInstances
 from workflow.instances import MINIWEB, Inputs, Instance, Result, is_part
 from workflow.models import ModelInstances
@@ -43,10 +41,11 @@ def selection_of(data: str | list[str]) -> str | None:
 
 
 class Graph(CrawlInstances, ModelInstances):
-    """All instances of a run by name, in the order of the stages; the jobs that make them."""
+    """All instances of a run by name, in the order of the stages. Each is made by a job of its own."""
 
     def __init__(self, config: Config) -> None:
         self.config, self._launch_of = config, cache(config.launch_of)
+        self._dumps: dict[tuple[int, tuple[str, ...]], dict[str, Any]] = {}
         self.nodes: dict[str, Instance] = {}
         self.missing: list[str] = []  # files of the `data_folder` that are not there yet
         for build in (
@@ -60,23 +59,22 @@ class Graph(CrawlInstances, ModelInstances):
             self._report,
         ):
             build()
-        self.jobs = bundled(self.nodes.values())
         self._before: dict[str, dict[str, None]] = {}
-        self.job_of = {node.name: job for job, nodes in self.jobs.items() for node in nodes}
 
-    def before(self, job: str) -> dict[str, None]:
-        """The jobs whose results a job reads."""
-        if job not in self._before:
-            inputs = (source for node in self.jobs[job] for _, source in node.inputs)
-            names = (self.job_of[source.node] for source in inputs if isinstance(source, Result))
-            self._before[job] = dict.fromkeys(names)
-        return self._before[job]
+    def before(self, name: str) -> dict[str, None]:
+        """The instances whose results an instance reads."""
+        if name not in self._before:
+            sources = (source for _, source in self.nodes[name].inputs)
+            self._before[name] = dict.fromkeys(one.node for one in sources if isinstance(one, Result))
+        return self._before[name]
 
-    def last(self, jobs: Iterable[str]) -> list[str]:
-        """`jobs` without those that another of them reads: they are made before that one anyway."""
-        named = dict.fromkeys(jobs)
-        read = {name for job in named for name in self.before(job)}
-        return [job for job in named if job not in read]
+    def last(self, names: Iterable[str]) -> list[str]:
+        """`names` without those that another of them reads: they are made before that one anyway, unless it
+        is pinned.
+        """
+        named = dict.fromkeys(names)
+        read = {before for name in named if name not in self.config.pins for before in self.before(name)}
+        return [name for name in named if name not in read]
 
     def names(self, stage: str) -> list[str]:
         """Names of the instances of a stage."""
@@ -92,12 +90,22 @@ class Graph(CrawlInstances, ModelInstances):
         **more: Any,
     ) -> None:
         """Add an instance; `without`: keys that it does not depend on; `more`: values filled in here."""
-        values = {key: value for key, value in section.model_dump(mode="json").items() if key not in without}
+        values = self._dumped(section, without)
         # Sorted by key, so that the order of keys in a file changes nothing; a key's own sources keep theirs.
         ordered = tuple(sorted(inputs, key=lambda pair: pair[0]))
         stage, _, model = name.partition("/")
         launch = self._launch_of(stage, model if stage in MODEL_STAGES else None)
-        self.nodes[name] = Instance(name, module, type(section), values | more, ordered, launch)
+        self.nodes[name] = Instance(
+            name, module, type(section), values | more if more else values, ordered, launch
+        )
+
+    def _dumped(self, section: Any, without: tuple[str, ...]) -> dict[str, Any]:
+        """The keys of a section as JSON values: one mapping for the thousands of instances that share it."""
+        mark = (id(section), without)
+        if mark not in self._dumps:
+            dumped = section.model_dump(mode="json").items()
+            self._dumps[mark] = {key: value for key, value in dumped if key not in without}
+        return self._dumps[mark]
 
     def _sources(self, sources: str | list[str] | None, where: str) -> list[str | Result]:
         """Source strings as files or results; globs are expanded, hub ids and URLs stay as they are."""
@@ -396,4 +404,5 @@ class Graph(CrawlInstances, ModelInstances):
         results = [(name, Result(name)) for name in self.nodes]
         texts = [("claims", section.claims), ("paper", section.paper)]
         inputs = [*results, *truth, *lists, *texts]
-        self._add("report", "pipeline.report", section, inputs, run=self.config.run)
+        more = {"run": self.config.run, "pins": self.config.pins}
+        self._add("report", "pipeline.report", section, inputs, **more)

@@ -194,7 +194,7 @@ def _devices(graph: Graph, nodes: list[Instance], gpus: Mapping[str, int], machi
     if wanting and not machine.gpus:
         yield (
             f"{', '.join(node.name for node in wanting)}: the profile gives a GPU, and torch sees none here:"
-            " run where `nvidia-smi` lists one, or a small model with workflow/profiles/local"
+            " run where `nvidia-smi` lists one, or a small model without `--profile`"
         )
         return
     for node in wanting:

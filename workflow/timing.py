@@ -12,9 +12,10 @@ from pathlib import Path
 from statistics import fmean
 
 from pipeline.common.errors import InputError
+from pipeline.common.store import STORE
 from pipeline.plan.shapes import known
 from workflow.graph import Graph
-from workflow.instances import Instance
+from workflow.keys import Keys
 
 GPU = "H100"
 TAIL = 4096  # bytes of a log in which its last lines are looked for
@@ -40,13 +41,15 @@ def said(log: Path) -> float | None:
     return 3600 * hours + 60 * minutes + seconds
 
 
-def recorded(nodes: Sequence[Instance], runs: Sequence[Path]) -> float | None:
-    """Seconds that the job of these instances took in the first of the runs that has them."""
+def recorded(name: str, runs: Sequence[Path]) -> float | None:
+    """Seconds that the instance took when it was last made, in the first of the runs that has it."""
     for run in runs:
-        try:
-            return sum(json.loads((run / node.name / "run.json").read_text())["seconds"] for node in nodes)
-        except (OSError, ValueError, KeyError):
-            continue
+        found = (run / STORE / name).glob("*/run.json")
+        for file in sorted(found, key=lambda path: path.stat().st_mtime_ns, reverse=True):
+            try:
+                return float(json.loads(file.read_text())["seconds"])
+            except (OSError, ValueError, KeyError):
+                continue
     return None
 
 
@@ -71,14 +74,12 @@ class Timing:
     estimated anew only when four times as many jobs of a program have been timed.
     """
 
-    def __init__(self, graph: Graph, names: Iterable[str], gpus: set[str]) -> None:
-        own = Path("results", graph.config.run)
-        self.graph, self.logs = graph, own / "logs"
+    def __init__(self, keys: Keys, names: Iterable[str], gpus: set[str]) -> None:
+        self.keys, graph, own = keys, keys.graph, keys.run
         planned = forecast(graph) if gpus else {}
         runs = [own, *(run for run in sorted(own.parent.glob("*")) if run != own)]
         self.seconds = {
-            name: recorded(graph.jobs[name], runs) or (planned.get(name) if name in gpus else None)
-            for name in names
+            name: recorded(name, runs) or (planned.get(name) if name in gpus else None) for name in names
         }
         self.after: dict[str, list[str]] = {name: [] for name in self.seconds}
         for name in self.seconds:
@@ -110,7 +111,7 @@ class Timing:
         heapify(self.chains)
 
     def _program(self, name: str) -> str:
-        return self.graph.jobs[name][0].module
+        return self.keys.graph.nodes[name].module
 
     def _means(self) -> dict[str, float]:
         """Seconds of the jobs of each program, as far as known."""
@@ -145,7 +146,7 @@ class Timing:
         work, unknown, chains = self.rest, self.unknown, [self._waits()]
         for name in (name for name in self.running if name not in self.done):
             expected = self.expected[name] or 0
-            rest = said(self.logs / f"{name}.log")
+            rest = said(self.keys.log(name))
             if rest is None:
                 rest = max(expected - (now - self.running[name]), 0)
             work += rest - expected

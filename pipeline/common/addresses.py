@@ -40,17 +40,21 @@ def quoted(value: Any) -> str:
     return text if len(text) <= 200 else f"{text[:197]}..."
 
 
-def kept(address: str, folder: Path) -> str:
-    """`@FILE` for an address with what may be a secret: a file in `folder` that only its owner may read. Any
-    other address or path as it is.
+def hidden(address: str, folder: Path) -> str:
+    """Name `@FILE` for an address with what may be a secret: a file in `folder`, which `keep_secret` writes.
+    Any other address or path stays as it is.
     """
     if address == public(address):
         return address
-    folder.mkdir(parents=True, exist_ok=True)
-    file = folder / hashlib.sha256(address.encode()).hexdigest()[:16]
-    if not file.exists():
+    return f"@{folder / hashlib.sha256(address.encode()).hexdigest()[:16]}"
+
+
+def keep_secret(address: str, folder: Path) -> None:
+    """Write the file that `hidden` names; only its owner may read it."""
+    file = Path(hidden(address, folder).removeprefix("@"))
+    if address != public(address) and not file.exists():
+        folder.mkdir(parents=True, exist_ok=True)
         partial = file.with_suffix(f".{os.getpid()}")
         partial.touch(0o600)
         partial.write_text(address)
         partial.rename(file)
-    return f"@{file}"

@@ -27,7 +27,9 @@ def parser(stage: str, section: type[Section], about: str = "") -> argparse.Argu
         epilog=f"keys of --config (JSON):\n{keys}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--instance", default=stage, help="name of this instance, e.g. a model's name")
+    parser.add_argument(
+        "--instance", help="name of this instance, e.g. a model's name; --result names it too"
+    )
     parser.add_argument("--config", default="{}", help="the section as JSON, or @FILE")
     parser.add_argument(
         "--input",
@@ -39,12 +41,15 @@ def parser(stage: str, section: type[Section], about: str = "") -> argparse.Argu
     place = parser.add_mutually_exclusive_group(required=True)
     place.add_argument("--output", type=Path, help="final folder; appears only when complete")
     place.add_argument(
-        "--run", type=Path, help="instead of --output: a run's folder, whose store keeps the result"
+        "--result",
+        type=Path,
+        metavar="MANIFEST",
+        help="instead of --output: RUN/store/STAGE/INSTANCE/KEY/manifest.json, for the run's store",
     )
     parser.add_argument(
         "--work",
         type=Path,
-        help="folder for checkpoints; survives failures; default: beside the output, or work/ for --run",
+        help="folder for checkpoints; survives failures; default: beside the output, or work/ for --result",
     )
     parser.add_argument(
         "--manifest", type=Path, help="manifest, written last; default: manifest.json in the output"
@@ -119,19 +124,24 @@ def pack(pairs: list[tuple[str, str]]) -> list[str]:
     return words
 
 
-def shortened(words: list[str], folder: Path, longest: int = 60_000) -> list[str]:
-    """The words, or, for a command line of more than `longest` characters, a file in `folder` that lists
-    them: the system takes no argument of 128 KiB, and a shell's command is one.
+def shortened(words: list[str], folder: Path, longest: int = 60_000) -> tuple[list[str], str]:
+    """The words, or, for a command line of more than `longest` characters, one that names a file in `folder`
+    with a line for each: the system takes no argument of 128 KiB, and a shell's command is one. Also the text
+    of that file, which `keep` writes.
     """
     if sum(map(len, words)) <= longest:
-        return words
-    folder.mkdir(parents=True, exist_ok=True)
+        return words, ""
     text = "\n".join(words)
-    file = folder / hashlib.sha256(text.encode()).hexdigest()[:16]
+    return [f"@@{folder / hashlib.sha256(text.encode()).hexdigest()[:16]}"], text
+
+
+def keep(word: str, text: str) -> None:
+    """Write the file that a word of `shortened` names."""
+    file = Path(word.removeprefix("@@"))
+    file.parent.mkdir(parents=True, exist_ok=True)
     partial = file.with_suffix(f".{os.getpid()}")
     partial.write_text(text)
     partial.rename(file)
-    return [f"@@{file}"]
 
 
 def _follows(one: tuple[str, str, str, str], other: tuple[str, str, str, str]) -> bool:

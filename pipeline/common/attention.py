@@ -2,11 +2,15 @@
 
 Registered with transformers as `documents`. A GPU runs torch's variable-length flash kernel, which needs no
 further package; other devices run plain causal attention document by document. Neither builds a T x T mask:
-a document of length L costs L x L. Shape suffixes: B rows, T positions, N = B*T, H heads, E size of a head.
+a document of length L costs L x L. Documents may share their beginning, which is then in the row once: a
+document's queries are its own tokens, its keys also those of the beginning. FlexAttention would do that with
+a mask of blocks, but has no gradient on a CPU, so that it could not be tested.
+
+Shape suffixes: B rows, T positions, N = B*T, H heads, E size of a head, S documents, K keys.
 """
 
 import inspect
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any
 
 import torch
@@ -14,7 +18,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.attention.varlen import varlen_attn
 from transformers import AttentionInterface
-from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface
 
 DOCUMENTS = "documents"
@@ -38,6 +41,21 @@ def document_arguments(positions_BT: Tensor) -> dict[str, Any]:
     }
 
 
+def shared_arguments(queries_S: Tensor, keys_S: Tensor, places_K: Tensor) -> dict[str, Any]:
+    """The same where documents share a beginning. Document s has the next `queries_S[s]` positions of the
+    rows laid end to end, and sees the next `keys_S[s]` of `places_K`, the places of all documents' keys: the
+    last of them are its own positions, to which it is causal.
+    """
+    ends = [F.pad(lengths_S.cumsum(0), (1, 0)).to(torch.int32) for lengths_S in (queries_S, keys_S)]
+    return {
+        "cu_seq_lens_q": ends[0],
+        "cu_seq_lens_k": ends[1],
+        "max_length_q": int(queries_S.max()),
+        "max_length_k": int(keys_S.max()),
+        "key_places": places_K,
+    }
+
+
 def attend(
     module: nn.Module,
     query: Tensor,
@@ -47,37 +65,67 @@ def attend(
     scaling: float | None = None,
     position_ids: Tensor | None = None,
     cu_seq_lens_q: Tensor | None = None,
+    cu_seq_lens_k: Tensor | None = None,
     max_length_q: int = 0,
+    max_length_k: int = 0,
+    key_places: Tensor | None = None,
     **others: Any,
 ) -> tuple[Tensor, None]:
     """Attention of `query` (B, H, T, E) to `key` and `value`, as (B, T, H, E).
 
-    Document boundaries come from `document_arguments`, or else from `position_ids`; a mask (B, 1, T, T)
-    replaces both. Raises RuntimeError without any of the three, because attention across documents would go
-    unnoticed, and for rows longer than the model's sliding window.
+    Document boundaries come from `document_arguments` or `shared_arguments`, or else from `position_ids`.
+    Raises RuntimeError without any, because attention across documents would go unnoticed, and for documents
+    longer than the model's sliding window.
     """
-    if attention_mask is not None:
-        return sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **others)
     if cu_seq_lens_q is None:
-        if position_ids is None:
-            raise RuntimeError(f"{type(module).__name__} passes no positions to its attention")
-        documents = document_arguments(position_ids.expand(query.shape[0], -1))
-        cu_seq_lens_q, max_length_q = documents["cu_seq_lens_q"], documents["max_length_q"]
+        ends = document_arguments(_checked(module, position_ids).expand(query.shape[0], -1))
+        cu_seq_lens_q, max_length_q = ends["cu_seq_lens_q"], ends["max_length_q"]
+        cu_seq_lens_k, max_length_k = cu_seq_lens_q, max_length_q
     window = others.get("sliding_window")
-    if window and max_length_q > window:
-        raise RuntimeError(f"{type(module).__name__} sees {window} tokens back; rows have {max_length_q}")
+    if window and max_length_k > window:
+        raise RuntimeError(f"{type(module).__name__} sees {window} tokens back; rows have {max_length_k}")
     flat = [tensor.transpose(1, 2).flatten(0, 1) for tensor in (query, key, value)]
-    if has_flash_kernel(value):
-        flat = [
-            tensor.to(value.dtype) for tensor in flat
-        ]  # rotary embeddings return fp32 where weights are fp32
-        output_NHE = _variable_length(*flat, cu_seq_lens_q, max_length_q, scaling)
-    else:
-        # fp32, because the CPU's flash kernel takes four times as long for bf16 gradients.
+    kernel = has_flash_kernel(value)
+    if kernel:  # rotary embeddings return fp32 where weights are fp32
+        flat = [tensor.to(value.dtype) for tensor in flat]
+    else:  # fp32, because the CPU's flash kernel takes four times as long for bf16 gradients
         flat = [tensor.float() if tensor.dtype == torch.bfloat16 else tensor for tensor in flat]
+    if key_places is not None:
+        flat[1:] = [_Chosen.apply(tensor, key_places) for tensor in flat[1:]]
+    if kernel:
+        lengths = max_length_q, max_length_k
+        output_NHE = _variable_length(*flat, cu_seq_lens_q, cu_seq_lens_k, *lengths, scaling)
+    else:
         with torch.autocast(query.device.type, enabled=False):
-            output_NHE = _one_by_one(*flat, cu_seq_lens_q.tolist(), scaling).to(value.dtype)
+            ends = cu_seq_lens_q.tolist(), cu_seq_lens_k.tolist()
+            output_NHE = _one_by_one(*flat, *ends, scaling).to(value.dtype)
     return output_NHE.unflatten(0, (query.shape[0], query.shape[2])), None
+
+
+def _checked(module: nn.Module, positions: Tensor | None) -> Tensor:
+    """Positions by which documents can be told apart: each begins at 0 and goes on in ones."""
+    if positions is None:
+        raise RuntimeError(f"{type(module).__name__} passes no positions to its attention")
+    if ((positions[:, 1:] != positions[:, :-1] + 1) & (positions[:, 1:] != 0)).any():
+        raise RuntimeError(f"{type(module).__name__} does not pass on which documents share a beginning")
+    return positions
+
+
+class _Chosen(torch.autograd.Function):
+    """Rows of a tensor by index, whose gradients are added up in fp32: many documents share a beginning."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor_NHE: Tensor, places_K: Tensor) -> Tensor:
+        ctx.save_for_backward(places_K)
+        ctx.size = len(tensor_NHE)
+        return tensor_NHE.index_select(0, places_K)
+
+    @staticmethod
+    def backward(ctx: Any, gradient_KHE: Tensor) -> tuple[Tensor, None]:
+        exact = torch.promote_types(gradient_KHE.dtype, torch.float32)
+        total_NHE = gradient_KHE.new_zeros((ctx.size, *gradient_KHE.shape[1:]), dtype=exact)
+        total_NHE.index_add_(0, *ctx.saved_tensors, gradient_KHE.to(exact))
+        return total_NHE.to(gradient_KHE.dtype), None
 
 
 def has_flash_kernel(value: Tensor) -> bool:
@@ -86,40 +134,64 @@ def has_flash_kernel(value: Tensor) -> bool:
 
 
 def _one_by_one(
-    query_NHE: Tensor, key_NHE: Tensor, value_NHE: Tensor, ends: list[int], scaling: float | None
+    query_NHE: Tensor,
+    key_KHE: Tensor,
+    value_KHE: Tensor,
+    query_ends: list[int],
+    key_ends: list[int],
+    scaling: float | None,
 ) -> Tensor:
-    """Causal attention of each document; neighbours of equal length share a call."""
+    """Causal attention of each document, its queries being the last of its keys; neighbours of equal lengths
+    share a call.
+    """
     heads = query_NHE.shape[1]
-    if key_NHE.shape[1] != heads:
-        groups = heads // key_NHE.shape[1]
-        key_NHE, value_NHE = (tensor.repeat_interleave(groups, dim=1) for tensor in (key_NHE, value_NHE))
-    lengths = [stop - start for start, stop in zip(ends, ends[1:], strict=False)]
-    runs = [(length, len(list(run))) for length, run in groupby(lengths)]
-    sizes = [length * count for length, count in runs]
+    if key_KHE.shape[1] != heads:
+        groups = heads // key_KHE.shape[1]
+        key_KHE, value_KHE = (tensor.repeat_interleave(groups, dim=1) for tensor in (key_KHE, value_KHE))
+    lengths = [tuple(stop - start for start, stop in pairwise(ends)) for ends in (query_ends, key_ends)]
+    runs = [(pair, len(list(run))) for pair, run in groupby(zip(*lengths, strict=True))]
+    split = [
+        tensor.split([pair[i > 0] * count for pair, count in runs])
+        for i, tensor in enumerate((query_NHE, key_KHE, value_KHE))
+    ]
     parts = []
-    for (length, _), *tensors in zip(
-        runs, query_NHE.split(sizes), key_NHE.split(sizes), value_NHE.split(sizes), strict=True
-    ):
-        q, k, v = (tensor.unflatten(0, (-1, length)).transpose(1, 2) for tensor in tensors)
-        output = F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scaling)
+    for ((own, seen), _), *tensors in zip(runs, *split, strict=True):
+        q, k, v = (
+            tensor.unflatten(0, (-1, length)).transpose(1, 2)
+            for tensor, length in zip(tensors, (own, seen, seen), strict=True)
+        )
+        mask = None
+        if own != seen:
+            mask = torch.ones(own, seen, dtype=torch.bool, device=q.device).tril(seen - own)
+        output = F.scaled_dot_product_attention(q, k, v, mask, is_causal=mask is None, scale=scaling)
         parts.append(output.transpose(1, 2).flatten(0, 1))
     return torch.cat(parts)
 
 
 def _variable_length(
-    query_NHE: Tensor, key_NHE: Tensor, value_NHE: Tensor, ends: Tensor, longest: int, scaling: float | None
+    query_NHE: Tensor,
+    key_KHE: Tensor,
+    value_KHE: Tensor,
+    query_ends: Tensor,
+    key_ends: Tensor,
+    longest_query: int,
+    longest_key: int,
+    scaling: float | None,
 ) -> Tensor:
-    """All documents in one flash kernel, whose Python signature differs between versions of torch."""
+    """All documents in one flash kernel, whose Python signature differs between versions of torch. Where a
+    document has more keys than queries, its causal mask is aligned to the last of both.
+    """
     options: dict[str, Any] = {"window_size": (-1, 0)} if "window_size" in KNOWN else {"is_causal": True}
     if scaling is not None and "scale" in KNOWN:
         options["scale"] = scaling
-    if key_NHE.shape[1] != query_NHE.shape[1]:
+    if key_KHE.shape[1] != query_NHE.shape[1]:
         if "enable_gqa" in KNOWN:
             options["enable_gqa"] = True
         else:
-            groups = query_NHE.shape[1] // key_NHE.shape[1]
-            key_NHE, value_NHE = (tensor.repeat_interleave(groups, dim=1) for tensor in (key_NHE, value_NHE))
-    return varlen_attn(query_NHE, key_NHE, value_NHE, ends, ends, longest, longest, **options)
+            groups = query_NHE.shape[1] // key_KHE.shape[1]
+            key_KHE, value_KHE = (tensor.repeat_interleave(groups, dim=1) for tensor in (key_KHE, value_KHE))
+    ends = query_ends, key_ends, longest_query, longest_key
+    return varlen_attn(query_NHE, key_KHE, value_KHE, *ends, **options)
 
 
 def _no_mask(*_: Any, **__: Any) -> None:

@@ -13,7 +13,7 @@ import random
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +23,15 @@ import torch.distributed as dist
 
 from pipeline.common.folders import wait_for
 from pipeline.common.manifest import fingerprint
+from pipeline.common.queue import first_on_rank_0
 from pipeline.common.safe_load import only_data
 from pipeline.common.stage import InputError
-from pipeline.common.watchdog import enter
+from pipeline.common.watchdog import Growth, beat, enter
 
 TAG, UNIVERSAL, NOTE = "state", "universal", "checkpoint.json"
 PARTIAL = "partial"  # the folder of a checkpoint that is being written
+BLOCK = 1 << 24
+LOOK_SECONDS = 1.0
 
 
 def newest(engine: Any, folder: Path, *others: Path) -> Path | None:
@@ -39,6 +42,7 @@ def newest(engine: Any, folder: Path, *others: Path) -> Path | None:
     or if a rank does not see the files that rank 0 sees. All ranks must call it; rank 0 chooses, so they get
     the same answer on file systems that show a node's files to others late.
     """
+    enter("load")
     found = _said_by_rank_0(engine, sorted((path.name for path in folder.glob("step-*")), reverse=True))
     damaged: list[tuple[str, list[Path]]] = []
     for name in found:
@@ -77,7 +81,7 @@ def _damage(engine: Any, path: Path) -> str | None:
         return wrong
     for name in (NOTE, *files):
         wait_for(path / name)
-    found = gathered(engine, digests(path, sorted(files)[engine.global_rank :: engine.world_size]))
+    found = gathered(engine, digests(path, sorted(files)[engine.global_rank :: engine.world_size], beat))
     bad = next((name for name in sorted(files) if found.get(name) != files[name]), None)
     return bad and f"{path / bad} is {'damaged' if bad in found else 'missing or cannot be read'}"
 
@@ -95,15 +99,19 @@ def _noted(path: Path) -> tuple[str | None, dict[str, str]]:
     return missing and f"{path / missing} is missing or cannot be read", files
 
 
-def digests(folder: Path, names: Iterable[str]) -> dict[str, str]:
-    """SHA-256 of those of the files `names` in `folder` that can be read."""
+def digests(folder: Path, names: Iterable[str], after: Callable[[], object] = lambda: None) -> dict[str, str]:
+    """SHA-256 of those of the files `names` in `folder` that can be read; calls `after` after each block."""
     found: dict[str, str] = {}
     for name in names:
+        digest = hashlib.sha256()
         try:
             with (folder / name).open("rb") as file:
-                found[name] = hashlib.file_digest(file, "sha256").hexdigest()
+                while block := file.read(BLOCK):
+                    digest.update(block)
+                    after()
         except OSError:
             continue
+        found[name] = digest.hexdigest()
     return found
 
 
@@ -166,19 +174,33 @@ def identity(engine: Any, owner: str) -> dict[str, Any]:
 
 def _make_universal(engine: Any, path: Path) -> str:
     """Convert the checkpoint for any number of ranks, in a separate process; returns the new tag."""
-    if engine.global_rank == 0:  # anew: nothing says whether an earlier one is still whole
+
+    def convert() -> None:
         partial = path / f"{UNIVERSAL}.partial"
-        for old in (partial, path / UNIVERSAL):
+        for old in (partial, path / UNIVERSAL):  # anew: nothing says whether an earlier one is still whole
             shutil.rmtree(old, ignore_errors=True)
         command = [sys.executable, "-m", only_data.__module__, "--inject_missing_state"]
         command += ["--input_folder", str(path / TAG), "--output_folder", str(partial)]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode:
-            reason = done.stderr.strip().rpartition("\n")[2].removeprefix("error: ")
+        code, errors = _ran(command, Growth(partial))
+        if code:
+            reason = errors.strip().rpartition("\n")[2].removeprefix("error: ")
             raise InputError(f"{path}: not converted for {engine.world_size} ranks: {reason}")
         partial.rename(path / UNIVERSAL)
-    dist.barrier()
+
+    first_on_rank_0(convert)
+    wait_for(path / UNIVERSAL)
     return UNIVERSAL
+
+
+def _ran(command: list[str], growth: Growth) -> tuple[int, str]:
+    """Exit code and messages of a program that may take long: what it writes is progress."""
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        while True:
+            try:
+                _, errors = process.communicate(timeout=LOOK_SECONDS)
+                return process.returncode, errors
+            except subprocess.TimeoutExpired:
+                growth.look()
 
 
 def _repair_optimizer(engine: Any, decays: list[float]) -> None:

@@ -42,7 +42,12 @@ def received() -> int:
 
 def interrupted(number: int, done: str) -> Interrupted:
     """The exception to raise after signal `number`, when what is `done` has been saved."""
-    return Interrupted(f"{done}: {signal.Signals(number).name}")
+    return Interrupted(f"{done}: {signal_name(number)}")
+
+
+def signal_name(number: int) -> str:
+    """Name a signal; those that have no name by their number."""
+    return {known: known.name for known in signal.Signals}.get(number, f"signal {number}")
 
 
 def node() -> str:

@@ -3,12 +3,9 @@
 import gc
 import logging
 import os
-import shutil
 import warnings
 
-
-def _has_gpu() -> bool:
-    return shutil.which("nvidia-smi") is not None and os.environ.get("CUDA_VISIBLE_DEVICES") != ""
+from pipeline.common.device import wants_gpu
 
 
 def _prepare() -> None:
@@ -27,10 +24,16 @@ def _prepare() -> None:
         "HF_HUB_DISABLE_TELEMETRY": "1",
         "TORCH_CPP_LOG_LEVEL": "ERROR",
         "DS_LOG_LEVEL": "warning",
+        # Without CUDA's compiler its kernel cannot be built, and the first sample fails (vLLM issue 49497).
+        "VLLM_USE_FLASHINFER_SAMPLER": "0",
+        # Sequences of all lengths leave gaps in fixed segments. vLLM turns it off for what it puts to sleep.
+        "PYTORCH_ALLOC_CONF": "expandable_segments:True",
+        # The last collectives of each group, which the watchdog writes down when a rank hangs.
+        "TORCH_FR_BUFFER_SIZE": "2000",
         # Minutes. vLLM may start more slowly than the process group's default timeout of ten minutes.
         "DEEPSPEED_TIMEOUT": "60",
     }
-    if not _has_gpu():
+    if not wants_gpu():
         defaults |= {
             "DS_ACCELERATOR": "cpu",
             "VLLM_CPU_OMP_THREADS_BIND": "nobind",

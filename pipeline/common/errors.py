@@ -1,4 +1,4 @@
-"""The two exceptions that a user is meant to see."""
+"""The exceptions that a user is meant to see."""
 
 from pipeline.common.addresses import scrub
 
@@ -14,5 +14,11 @@ class InputError(Exception):
         return scrub(" ".join(super().__str__().split()))  # what it quotes may have line breaks
 
 
+class Passing(InputError):
+    """Bad input that another try may find mended: a server that did not answer, a folder that is in use."""
+
+
 class Interrupted(Exception):
-    """A signal asked the program to end, and it saved its state. One line: what was saved."""
+    """The program ends before its work is done, mostly on a signal, and can go on from its saved state. One
+    line: why, and what was saved.
+    """

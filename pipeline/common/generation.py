@@ -14,6 +14,7 @@ rank the engine runs in the same process and takes new weights from memory. Why 
   the output layer.
 - `processed_logprobs` are log-probabilities under the sampled distribution, temperature included. With
   top_p < 1 they are renormalised over the nucleus, so policy training uses top_p = 1.
+- Logits are in fp32, as in training, whatever the type of the weights.
 - vLLM gets the tokenizer as `load_tokenizer` reads it; its own loader has the faults of AutoTokenizer. A
   configuration lies beside it, because vLLM sleeps two seconds without one. It names a family whose
   tokenizers are read as their files say; the model's own family may change what its tokenizer does.
@@ -43,13 +44,14 @@ from vllm.platforms import current_platform
 
 from pipeline.common import weight_check
 from pipeline.common.errors import InputError
-from pipeline.common.model import PROBES, load_tokenizer, probe_ids
+from pipeline.common.tokenizer import PROBES, load_tokenizer, probe_ids
 from pipeline.common.watchdog import beat
 
 CPU_BLOCK_TOKENS = 32
 CPU_CACHE_BYTES = 512 << 20
 PREFILL_TOKENS = 8192
 PLAIN_FAMILY = "olmo2"
+NO_WEIGHTS = -1  # the version of a sampler that sleeps
 
 
 @dataclass(frozen=True)
@@ -114,6 +116,7 @@ class Generator:
             model=os.fspath(model_folder),
             tokenizer=self.tokenizer_folder.name,
             dtype=dtype,
+            hf_overrides={"head_dtype": "float32"},
             seed=seed,
             max_model_len=max_model_len,
             max_num_seqs=max_sequences,
@@ -156,6 +159,8 @@ class Generator:
         by at least `n`. The model's end-of-sequence tokens, `stop_token_ids` and `stop` strings end a sample.
         A prompt plus `max_tokens` must fit into `max_model_len`. Raises EngineDied.
         """
+        if self.asleep:
+            raise RuntimeError("the sampler sleeps and has no weights")
         if seeds is not None and len(seeds) != len(prompts):
             raise ValueError(f"{len(seeds)} seeds for {len(prompts)} prompts")
         if not prompts:
@@ -190,6 +195,7 @@ class Generator:
 
         Raises InputError, with the name of a weight, unless the sampler then holds these weights.
         """
+        self._wake()
         trained: weight_check.Sums = {}
         weights = weight_check.noted(named_tensors, self.llm.llm_engine.model_config.dtype, trained)
         self.llm.collective_rpc("reload_weights", kwargs={"weights_iterator": weights})
@@ -210,16 +216,14 @@ class Generator:
         if name is not None:
             raise InputError(f"weight sync {version}: the sampler's {name} is not the policy's; run again")
 
-    def sleep(self, level: int = 1) -> None:
-        """Free the GPU memory and drop cached keys and values. Level 1 moves the weights to main memory,
-        where `wake` finds them; 2 drops them too.
-        """
+    def sleep(self) -> None:
+        """Free the GPU memory; weights, cached keys and values are lost. `load_weights` ends it."""
         if self.can_sleep and not self.asleep:
-            self.llm.sleep(level=level)
-            self.asleep = True
+            self.llm.sleep(level=2)
+            self.asleep, self.version = True, NO_WEIGHTS
 
-    def wake(self) -> None:
-        """Undo `sleep`. First free what torch has cached, because vLLM's allocator cannot use it."""
+    def _wake(self) -> None:
+        """First free what torch has cached, because vLLM's allocator cannot use it."""
         if self.asleep:
             torch.cuda.empty_cache()
             self.llm.wake_up()

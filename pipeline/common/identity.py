@@ -1,21 +1,26 @@
-"""What a result is: the hash of its section and of the bytes that it is made from.
+"""What a result is made from, under two names.
 
-The fingerprint of a stage instance covers
+Its **key** is known before anything runs, and its folder in the store is named after it. It covers
 
 - the keys of its section that differ from their defaults, and the section's `version`: a new key whose
   default changes nothing makes nothing stale;
-- the bytes of its inputs. For another stage's result these are listed in that stage's manifest, so what was
-  made again with the same bytes changes nothing after it. A file of the user's counts by path and content, a
-  hub id or an address by its name, the address's query only by a hash, since it may hold a secret;
-- the code of the program, unless the section says that it trains a model: a comment must not retrain one.
+- its inputs: another instance's result by that instance's key; a file of the user's by its role and its
+  bytes, wherever it lies; a hub id or an address by its name, the address's query only by a hash, since it
+  may hold a secret;
+- the code and the packages that decide bytes (`code.py`), unless a model is trained: no refactoring and no
+  patch release may cost one. What made a model is recorded, and told where it differs.
 
-How a stage runs (launch, threads, cluster resources) is not part of it.
+Its **fingerprint** is known when its inputs are there. It covers the same, but other results by their bytes.
+So a result that was made again with the same bytes ends the chain: what follows has a new key and a known
+fingerprint, and is linked instead of made.
+
+How a stage runs (launch, threads, cluster resources) is part of neither.
 """
 
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,11 +28,11 @@ from typing import Any
 from pydantic import BaseModel
 
 from pipeline.common.addresses import is_remote, public
+from pipeline.common.code import Code
 from pipeline.common.errors import InputError
-from pipeline.common.manifest import code_hash, fingerprint
+from pipeline.common.manifest import SCHEMA, fingerprint
 from pipeline.config.section import Section
 
-LARGE = 64 << 20  # bytes; a file above it that was never read is left to the job that reads it anyway
 # These say how a stage went, hold times, and are not part of what it made.
 LOGS = ("metrics.jsonl", "samples.jsonl", "tensorboard/")
 
@@ -36,53 +41,52 @@ class Digests:
     """SHA-256 of files, read once: a file whose size, times and inode are unchanged is not read again.
 
     `memory`: folder that remembers digests between processes, one small file for each; None remembers them in
-    this process only.
+    this process only. With `lazy` nothing is written there before `save`.
     """
 
-    def __init__(self, memory: Path | None = None) -> None:
-        self.memory = memory
+    def __init__(self, memory: Path | None = None, lazy: bool = False) -> None:
+        self.memory, self.lazy = memory, lazy
         self.seen: dict[Path, tuple[list[int], str]] = {}
+        self.new: list[Path] = []
 
-    def file(self, path: Path, lazy: bool = False) -> str | None:
-        """Hex digest of the file; with `lazy` None for a large file that was never read."""
+    def file(self, path: Path) -> str:
+        """Hex digest of the file. Raises InputError if it cannot be read."""
         path = path.absolute()
         status = path.stat()
         state = [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
         before = self.seen.get(path) or self._remembered(path)
         if before and before[0] == state:
             return before[1]
-        if lazy and before is None and status.st_size > LARGE:
-            return None
         try:
             with path.open("rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
         except OSError as error:
             raise InputError(f"{path}: cannot be read ({error.strerror})") from error
         self.seen[path] = (state, digest)
-        self._remember(path)
+        self.new.append(path)
+        if not self.lazy:
+            self.save()
         return digest
 
-    def _place(self, path: Path) -> Path | None:
-        if self.memory is None:
-            return None
-        name = hashlib.sha256(os.fsencode(path)).hexdigest()
-        return self.memory / name[:2] / name[2:32]
-
-    def _remembered(self, path: Path) -> tuple[list[int], str] | None:
-        place = self._place(path)
-        try:
-            state, digest = json.loads(place.read_text()) if place else (None, None)
-        except (OSError, ValueError):
-            return None
-        return (state, digest) if state else None
-
-    def _remember(self, path: Path) -> None:
-        place = self._place(path)
-        if place is not None:
+    def save(self) -> None:
+        """Remember for later processes what was read."""
+        while self.memory and self.new:
+            place = self._place(path := self.new.pop())
             place.parent.mkdir(parents=True, exist_ok=True)
             temporary = place.with_name(f"{place.name}.{os.getpid()}")
             temporary.write_text(json.dumps(self.seen[path]))
             temporary.replace(place)
+
+    def _place(self, path: Path) -> Path:
+        name = hashlib.sha256(os.fsencode(path)).hexdigest()
+        return Path(self.memory or "") / name[:2] / name[2:32]
+
+    def _remembered(self, path: Path) -> tuple[list[int], str] | None:
+        try:
+            state, digest = json.loads(self._place(path).read_text()) if self.memory else (None, None)
+        except (OSError, ValueError):
+            return None
+        return (state, digest) if state else None
 
 
 def is_log(name: str) -> bool:
@@ -91,9 +95,14 @@ def is_log(name: str) -> bool:
 
 
 def essence(section: BaseModel, default: BaseModel | None = None) -> dict[str, Any]:
-    """The keys of a section that differ from their defaults, as JSON values, nested sections likewise."""
+    """The keys of a section that differ from their defaults, but those that only name files, as JSON values;
+    nested sections likewise.
+    """
     found = {}
+    skipped = getattr(section, "files", ())
     for name, info in type(section).model_fields.items():
+        if name in skipped:
+            continue
         value = getattr(section, name)
         usual = getattr(default, name) if default else info.get_default(call_default_factory=True)
         if info.is_required() or value != usual:
@@ -141,8 +150,10 @@ def _read_manifest(path: Path, changed: int) -> dict[str, Any]:
         json.dumps(found, ensure_ascii=False).encode()  # half of a surrogate pair cannot be hashed
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: not a manifest ({error}); delete it and run again") from error
-    if not isinstance(found, dict) or not isinstance(files := found.get("files", {}), dict):
+    if not isinstance(found, dict) or not isinstance(files := found.get("files"), dict):
         raise InputError(f"{path}: not a manifest; delete it and run again")
+    if found.get("schema") != SCHEMA:
+        raise InputError(f"{path}: schema {found.get('schema')}, this version reads {SCHEMA}; make it again")
     for name, file in files.items():
         if not isinstance(file, list) or [type(part) for part in file] != [int, str]:
             raise InputError(f"{path}: damaged, {name!r} needs size and digest; delete it and run again")
@@ -190,10 +201,10 @@ def recorded(paths: Iterable[str]) -> dict[tuple[int, int], str]:
     return found
 
 
-def digest_of(path: str, digests: Digests, manifests: bool = False, lazy: bool = False) -> str | None:
-    """What identifies the input `path`: the bytes of a result, path and bytes of another file or folder, the
-    name of what is not on this disk. `manifests`: a whole result is identified by its manifest. With `lazy`
-    None for large files that were never read.
+def digest_of(path: str, digests: Digests, manifests: bool = False, named: bool = False) -> str:
+    """Identify the input `path`: by the bytes of a result, of another file or of a folder's files, or by the
+    name of what is not on this disk. `manifests`: a whole result is identified by its manifest. `named`: the
+    name of a file counts too.
     """
     place = Path(path)
     if is_remote(path) or not place.exists():
@@ -207,8 +218,8 @@ def digest_of(path: str, digests: Digests, manifests: bool = False, lazy: bool =
             raise InputError(f"{problem}; {data} is a damaged result: make it again")
         return part_of(read_manifest(manifest), str(place.relative_to(data)))
     files = sorted(file for file in place.rglob("*") if file.is_file()) if place.is_dir() else [place]
-    found = [[str(file.relative_to(place)), digests.file(file, lazy)] for file in files]
-    return None if any(digest is None for _, digest in found) else f"{path} {fingerprint(found)}"
+    found = [[str(file.relative_to(place)), digests.file(file)] for file in files]
+    return f"{place.name} {fingerprint(found)}" if named else fingerprint(found)
 
 
 def _name_of(address: str) -> str:
@@ -229,18 +240,21 @@ def identity(
     stage: str,
     instance: str,
     section: Section,
-    inputs: dict[str, list[str | None]],
+    inputs: dict[str, list[str]],
     module: str,
-    code: Callable[[str], str] | None = None,
+    code: Code,
+    own: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """All that the fingerprint of an instance covers; `inputs`: digests by key, in order; `code`: `code_hash`
-    with a memory.
+    """Gather what an instance's fingerprint covers or, with the keys of other results as `inputs`, its key.
+    `inputs`: what identifies each, by role, in order; `own`: the section's `essence`, if it is known.
     """
     found = {
         "stage": stage,
         "instance": instance,
         "version": section.version,
-        "section": essence(section),
-        "inputs": {key: inputs[key] for key in sorted(inputs)},
+        "section": essence(section) if own is None else own,
+        "inputs": {role: inputs[role] for role in sorted(inputs)},
     }
-    return found if section.trains else found | {"code": (code or code_hash)(module)}
+    if section.trains:
+        return found
+    return found | {"code": code.digest(module), "packages": code.packages(module)}

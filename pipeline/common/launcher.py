@@ -1,6 +1,6 @@
 """Start the ranks of a training program on this node, and end them together.
 
-    python -m pipeline.common.launcher --ranks=8 [--nodes=2 --node=1 --address=n1 --port=20000] MODULE ...
+    python -m pipeline.common.launcher --ranks=8 [--nodes=2 --node=1 --address=n1 --meeting=FILE] MODULE ...
 
 It does what torchrun does not: it passes SIGTERM and SIGUSR1 on, so that the ranks save their state; it
 passes their exit code on; its last line names the rank that failed first, its node and the cause. The
@@ -16,7 +16,6 @@ import ctypes
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -24,11 +23,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.common.ending import CAUSES, SIGNALS, node
+from pipeline.common.device import wants_gpu
+from pipeline.common.ending import CAUSES, SIGNALS, node, signal_name
 from pipeline.common.errors import AGAIN, InputError
 from pipeline.common.links import End, Links
 
-LISTENING = "PIPELINE_LISTENING"  # environment: the descriptor at which rank 0 serves the others
+LISTENING = "PIPELINE_LISTENING"  # environment: the descriptor at which rank 0 serves the others, on its node
 PR_SET_PDEATHSIG = 1
 TICK = 0.25  # seconds between two looks at the other nodes
 # Seconds that the other ranks have to end by themselves: to say what else failed, or to save.
@@ -38,13 +38,13 @@ SHORT_GRACE = 2.0
 
 @dataclass(frozen=True)
 class Place:
-    """This node among the job's nodes, and where rank 0 listens."""
+    """This node among the job's nodes, the first one's address, and the file at which they meet."""
 
     ranks: int
     nodes: int = 1
     node: int = 0
     address: str = "127.0.0.1"
-    port: int = 0
+    meeting: Path | None = None
     apart: bool = False
 
 
@@ -58,10 +58,11 @@ class Launcher:
         self.unread, self.said, self.lost = b"", {}, set()
         devices = _devices(place.ranks) if place.apart else []
         signal.pthread_sigmask(signal.SIG_BLOCK, (*SIGNALS, signal.SIGCHLD))
-        self.links = Links(place.nodes, place.node, place.address, place.port + 1)
-        # Of one node the port is any free one, taken here, so that nobody else gets it before rank 0 serves.
-        server = socket.create_server(("127.0.0.1", 0), backlog=1024) if place.nodes == 1 else None
-        port = server.getsockname()[1] if server else place.port
+        cores = len(os.sched_getaffinity(0))
+        if cores < place.ranks:
+            print(f"{place.ranks} ranks share {cores} cores on {node()}: docs/cluster.md", file=sys.stderr)
+        self.links = Links(place.nodes, place.node, place.address, place.meeting)
+        server = self.links.server  # made here, so that nobody else gets the port before rank 0 serves
         self.processes = {}
         for local in range(place.ranks):
             rank, kept = place.node * place.ranks + local, [told]
@@ -71,13 +72,13 @@ class Launcher:
                 "WORLD_SIZE": place.ranks * place.nodes,
                 "LOCAL_WORLD_SIZE": place.ranks,
                 "MASTER_ADDR": place.address,
-                "MASTER_PORT": port,
+                "MASTER_PORT": self.links.port,
+                LISTENING: server.fileno() if server else -1,
                 CAUSES: told,
             }
             if devices:
                 variables["CUDA_VISIBLE_DEVICES"] = devices[local]
             if server:
-                variables[LISTENING] = server.fileno()
                 kept.append(server.fileno())
             self.processes[rank] = subprocess.Popen(
                 [sys.executable, "-m", *program],
@@ -124,7 +125,7 @@ class Launcher:
         return End(128 - code if code < 0 else code, self._cause(rank, code))
 
     def _cause(self, rank: int, code: int) -> str:
-        ended = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        ended = f"was killed by {signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
         ranks = self.place.ranks * self.place.nodes
         unsaid = f"rank {rank} of {ranks} on {node()} {ended}; its messages are above"
         return self.said.get(rank, unsaid)
@@ -183,7 +184,7 @@ def _devices(ranks: int) -> list[str]:
     """The GPU that each rank is to see; none on a machine without GPUs."""
     told = os.environ.get("CUDA_VISIBLE_DEVICES")
     if told is None:
-        return [str(number) for number in range(ranks)]
+        return [str(number) for number in range(ranks)] if wants_gpu() else []
     found = told.split(",") if told else []
     if found and len(found) < ranks:
         raise InputError(f"launch.ranks is {ranks}, but CUDA_VISIBLE_DEVICES names {len(found)} GPUs: {told}")
@@ -210,13 +211,15 @@ def main() -> None:
         ("nodes", int, 1),
         ("node", int, 0),
         ("address", str, "127.0.0.1"),
-        ("port", int, 0),
+        ("meeting", Path, None),
     ):
         parser.add_argument(f"--{name}", type=kind, default=default)
     parser.add_argument("--apart", action="store_true", help="the ranks share out items of work")
     parser.add_argument("program", nargs=argparse.REMAINDER, help="module and its arguments")
     options = vars(parser.parse_args())
     program = options.pop("program")
+    if options["nodes"] > 1 and options["meeting"] is None:
+        parser.error("several nodes need --meeting, a file in a folder that all of them share")
     try:
         end = Launcher(Place(**options), program).run()
     except InputError as error:

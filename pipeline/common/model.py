@@ -6,6 +6,7 @@ T positions, N = B*T positions end to end, D hidden size, V vocabulary.
 """
 
 import contextlib
+import shutil
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -19,34 +20,23 @@ from torch import Tensor, nn
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
-    AutoTokenizer,
     GenerationConfig,
     LlamaConfig,
-    PreTrainedTokenizerFast,
 )
 from transformers.initialization import no_init_weights
-from transformers.utils import cached_file
 from transformers.utils import logging as transformers_logging
 
 from pipeline.common.attention import DOCUMENTS, document_arguments
 from pipeline.common.linear_loss import target_logprobs, weighted_nll
 from pipeline.common.packing import IGNORE
 from pipeline.common.stage import InputError
+from pipeline.common.tokenizer import from_pretrained
 from pipeline.common.watchdog import enter
 
 transformers_logging.disable_progress_bar()  # of reading and writing weights
 enable_progress_bars()  # of downloads, which the line before stops too
 
 LOGIT_SCALES = ("final_logit_softcapping", "logit_scale", "logits_scaling")  # keys of Gemma, Cohere, Granite
-# English, Chinese, LaTeX, digits, newlines, code: what every tokenizer must give back after encoding.
-PROBES = (
-    "Hello world, the answer is here.",
-    "一加二等于三。",
-    r"\frac{a}{b} + \sqrt{x^2} = $y_{10}$",
-    "3.14159 1000000 007",
-    "first line\n\nsecond line\nthird",
-    "def f(x):\n    return x[0] * 2  # twice",
-)
 DTYPES = {"fp32": torch.float32, "mixed": torch.float32, "bf16": torch.bfloat16}
 
 
@@ -74,18 +64,18 @@ class TokenLogprobs(nn.Module):
         targets_BT: Tensor,
         temperature: float = 1.0,
         with_entropy: bool = False,
-        mask_BTT: Tensor | None = None,
+        documents: dict[str, Any] | None = None,
         weights_BT: Tensor | None = None,
     ) -> Tensor | tuple[Tensor, Tensor]:
         """fp32 log-probabilities (B, T) of `targets_BT`; 0 where the target is `IGNORE`.
 
-        `mask_BTT` (true: query position T1 may attend to T2) replaces the document boundaries. With
+        `documents` (of `shared_arguments`) replaces the document boundaries that positions show. With
         `with_entropy` also the entropy (B, T) in nats of each predicted distribution, without gradient. With
         `weights_BT` instead the loss, which is the weighted sum of negative log-probabilities, and the
         log-probabilities (B, T) without gradient: cheapest where the weights are known beforehand.
         """
         with torch.autocast(tokens_BT.device.type, torch.bfloat16, enabled=self.mixed):
-            hidden_ND = self._hidden(tokens_BT, positions_BT, mask_BTT).flatten(0, 1)
+            hidden_ND = self._hidden(tokens_BT, positions_BT, documents).flatten(0, 1)
         targets_N = targets_BT.flatten()
         wanted = (targets_N != IGNORE).nonzero().squeeze(1)
         head_VD = self.model.get_output_embeddings().weight
@@ -101,60 +91,13 @@ class TokenLogprobs(nn.Module):
         logprobs_BT = spread(logprobs).view_as(targets_BT)
         return (logprobs_BT, spread(entropy).view_as(targets_BT)) if with_entropy else logprobs_BT
 
-    def _hidden(self, tokens_BT: Tensor, positions_BT: Tensor, mask_BTT: Tensor | None) -> Tensor:
+    def _hidden(self, tokens_BT: Tensor, positions_BT: Tensor, documents: dict[str, Any] | None) -> Tensor:
         """Last hidden states (B, T, D), in the type used for matrix products."""
-        apart = (
-            {"attention_mask": mask_BTT[:, None]}
-            if mask_BTT is not None
-            else document_arguments(positions_BT)
-        )
+        apart = documents or document_arguments(positions_BT)
         output = self.model.base_model(
             input_ids=tokens_BT, position_ids=positions_BT, use_cache=False, **apart
         ).last_hidden_state
         return output.to(torch.bfloat16) if self.mixed else output
-
-
-def _from_pretrained(kind: Any, source: str | Path, what: str = "model", **options: Any) -> Any:
-    """What transformers' class `kind` loads from a folder or hub id. Raises InputError."""
-    try:
-        return kind.from_pretrained(str(source), **options)
-    except (OSError, ValueError) as error:
-        raise _unusable(source, what, error) from error
-
-
-def _unusable(source: str | Path, what: str, error: Exception) -> InputError:
-    reason = str(error).splitlines()[0]
-    if "Repo id must" in reason:
-        reason = "no such folder, and not a hub id"
-    elif "couldn't connect" in reason:
-        reason = f"the hub cannot be reached; run `hf download {source}` where it can, or name a folder"
-    return InputError(f"{source}: no usable {what}: {reason}")
-
-
-def load_tokenizer(source: str | Path) -> Any:
-    """The fast tokenizer of a model folder or hub id, its `tokenizer.json` as it is.
-
-    AutoTokenizer replaces the pre-tokenizer of some files (DeepSeek's) by that of the class they name, which
-    loses spaces. Raises InputError if the tokenizer lacks an EOS token or does not give back what it encodes.
-    """
-    try:
-        native = cached_file(str(source), "tokenizer.json", _raise_exceptions_for_missing_entries=False)
-    except (OSError, ValueError) as error:
-        raise _unusable(source, "tokenizer", error) from error
-    kind = AutoTokenizer if native is None else PreTrainedTokenizerFast
-    tokenizer = _from_pretrained(kind, source, "tokenizer")
-    if tokenizer.eos_token_id is None:
-        raise InputError(f"{source}: the tokenizer has no EOS token; training needs one to end documents")
-    for text in PROBES:
-        decoded = tokenizer.decode(probe_ids(tokenizer, text))
-        if decoded != text:
-            raise InputError(f"{source}: its tokenizer turns {text!r} into {decoded!r}")
-    return tokenizer
-
-
-def probe_ids(tokenizer: Any, text: str) -> list[int]:
-    """Token ids of `text`, without special tokens."""
-    return tokenizer.encode(text, add_special_tokens=False)
 
 
 def load_model(source: str | Path, precision: str = "fp32", kind: type = AutoModelForCausalLM) -> nn.Module:
@@ -162,7 +105,7 @@ def load_model(source: str | Path, precision: str = "fp32", kind: type = AutoMod
 
     With `AutoModel` as `kind` the transformer alone, without its output layer.
     """
-    return _from_pretrained(kind, source, dtype=DTYPES[precision], attn_implementation="sdpa")
+    return from_pretrained(kind, source, dtype=DTYPES[precision], attn_implementation="sdpa")
 
 
 def load_split_model(source: str | Path, precision: str) -> nn.Module:
@@ -225,7 +168,7 @@ def new_model(
 
 def model_config(source: str | Path) -> Any:
     """The configuration of the model in a folder or hub id."""
-    return _from_pretrained(AutoConfig, source)
+    return from_pretrained(AutoConfig, source)
 
 
 def context_length(source: str | Path) -> int:
@@ -287,8 +230,15 @@ def export_model(engine: Any, tokenizer: Any, folder: Path) -> None:
         eos_token_id=list(ends) if len(ends) > 1 else tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
     )
-    model.save_pretrained(folder, state_dict=state)
+    save_weights(model, state, folder)
     tokenizer.save_pretrained(folder)
+
+
+def save_weights(model: nn.Module, state: dict[str, Tensor], folder: Path) -> None:
+    """Write weights and config with the modes of the umask; safetensors lets nobody but the owner read."""
+    model.save_pretrained(folder, state_dict=state)
+    for file in folder.glob("*.safetensors"):
+        shutil.copymode(folder / "config.json", file)
 
 
 def parameter_count(model: nn.Module) -> int:

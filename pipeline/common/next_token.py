@@ -10,6 +10,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -96,8 +97,40 @@ def train(
     narrow = engine.module.mixed or model.dtype == torch.bfloat16
     speed = peak(engine.device, torch.bfloat16 if narrow else torch.float32)
     stage.counter("peak_gflops_per_rank", round(speed / 1e9))
-    steps = StepMaker(engine, plan, int(stage.launch.get("micro_batch", 8)), ModelFlops.of(model), speed)
+    micro_batch = int(stage.launch.get("micro_batch", 8))
+    shares = Shares(engine, plan, micro_batch, ModelFlops.of(model))
+    steps = StepMaker(engine, plan, shares, speed)
     return loop.train(stage, engine, plan.steps, plan.schedule, steps.make, ("tokens", "targets"), after)
+
+
+class Shares:
+    """This rank's shares of the steps, each made by a thread while the one before is trained on.
+
+    A share is its micro-batches in main memory, and its tokens, targets, FLOP and documents with targets.
+    """
+
+    def __init__(self, engine: Any, plan: TrainingPlan, micro_batch: int, flops: ModelFlops) -> None:
+        self.place = engine.global_rank, engine.world_size
+        self.plan, self.micro_batch, self.flops = plan, micro_batch, flops
+        self.thread = ThreadPoolExecutor(1, "data")
+        self.coming: Future[tuple[list[TokenBatch], Tensor]] | None = None
+
+    def take(self, number: int) -> tuple[list[TokenBatch], Tensor]:
+        """The share of step `number`, which follows that of the last call. Raises what its rows raise."""
+        share = (self.coming or self.thread.submit(self._make, number)).result()
+        last = number + 1 == self.plan.steps
+        self.coming = None if last else self.thread.submit(self._make, number + 1)
+        return share
+
+    def _make(self, number: int) -> tuple[list[TokenBatch], Tensor]:
+        rows, size = rows_of(self.plan, number, *self.place), self.micro_batch
+        counts = torch.tensor([self._count(row) for row in rows]).sum(0)
+        return [_tensors(rows[at : at + size]) for at in range(0, len(rows), size)], counts
+
+    def _count(self, row: PackedRow) -> tuple[int, int, int, int]:
+        targets = int((row.targets != IGNORE).sum())
+        documents = (row.positions == 0).cumsum()[row.targets != IGNORE]
+        return row.length, targets, self.flops.row(row, targets), len(np.unique(documents))
 
 
 @dataclass(frozen=True)
@@ -106,15 +139,16 @@ class StepMaker:
 
     engine: Any
     plan: TrainingPlan
-    micro_batch: int
-    flops: ModelFlops
+    shares: Shares
     speed: float
 
     def make(self, number: int) -> loop.Step[TokenBatch]:
         """Step `number` of this rank."""
         started, engine, plan = time.monotonic(), self.engine, self.plan
-        rows = rows_of(plan, number, engine.global_rank, engine.world_size)
-        tokens, targets, flop, examples = self._count(rows)
+        share, counts = self.shares.take(number)
+        batches = [tuple(tensor.to(engine.device) for tensor in batch) for batch in share]
+        tokens, targets, flop, examples = _sum_over_ranks(engine, counts).tolist()
+        waited = time.monotonic() - started  # for the slowest rank's rows
         sums_S2 = torch.zeros(len(plan.sources), 2, device=engine.device)
 
         def loss_of(batch: TokenBatch) -> Tensor:
@@ -135,20 +169,10 @@ class StepMaker:
                 found["source_loss"] = {name: total / count for name, (total, count) in pairs if count}
             seconds = time.monotonic() - started
             mfu = flop / seconds / (self.speed * engine.world_size)
-            return found | {"seconds": seconds, "tokens_per_second": tokens / seconds, "mfu": mfu}
+            found |= {"seconds": seconds, "data_seconds": waited}
+            return found | {"tokens_per_second": tokens / seconds, "mfu": mfu}
 
-        size = self.micro_batch
-        batches = [_tensors(rows[at : at + size], engine.device) for at in range(0, len(rows), size)]
         return loop.Step(batches, loss_of, metrics)
-
-    def _count(self, rows: Sequence[PackedRow]) -> list[int]:
-        """Tokens, targets, FLOP and documents with targets of the step, of all ranks together."""
-        counts = []
-        for row in rows:
-            targets = int((row.targets != IGNORE).sum())
-            documents = (row.positions == 0).cumsum()[row.targets != IGNORE]
-            counts.append((row.length, targets, self.flops.row(row, targets), len(np.unique(documents))))
-        return _sum_over_ranks(self.engine, torch.tensor(counts).sum(0)).tolist()
 
 
 def example_weights(positions_BT: Tensor, targets_BT: Tensor) -> Tensor:
@@ -169,10 +193,10 @@ def rows_of(plan: TrainingPlan, step: int, rank: int, ranks: int) -> list[Packed
     return rows
 
 
-def _tensors(rows: Sequence[PackedRow], device: torch.device) -> TokenBatch:
+def _tensors(rows: Sequence[PackedRow]) -> TokenBatch:
     stacked = (np.stack([getattr(row, name) for row in rows]) for name in ("tokens", "positions", "targets"))
-    tokens_BT, positions_BT, targets_BT = (torch.from_numpy(array).to(device) for array in stacked)
-    return tokens_BT, positions_BT, targets_BT, torch.tensor([row.source for row in rows], device=device)
+    tokens_BT, positions_BT, targets_BT = map(torch.from_numpy, stacked)
+    return tokens_BT, positions_BT, targets_BT, torch.tensor([row.source for row in rows])
 
 
 def _sum_over_ranks(engine: Any, value: Tensor) -> Tensor:

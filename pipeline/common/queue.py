@@ -15,7 +15,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
-from itertools import chain
+from itertools import chain, count
 from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -25,7 +25,7 @@ from pipeline.common.folders import wait_for
 from pipeline.common.launcher import LISTENING
 from pipeline.common.progress import Progress
 from pipeline.common.rows import batch_path, saved_batch
-from pipeline.common.watchdog import WAITING, enter, reached
+from pipeline.common.watchdog import WAITING, enter, reached, waiting
 
 if TYPE_CHECKING:
     from torch.distributed import Store
@@ -34,6 +34,7 @@ T = TypeVar("T")
 BEAT_SECONDS, LOOK_SECONDS = 1.0, 0.2
 LOST_SECONDS = 30.0  # without a heartbeat
 START = timedelta(minutes=5)  # for the ranks to find rank 0
+_firsts = count()
 
 
 class Queue:
@@ -180,6 +181,22 @@ def queue_of_ranks(counters: Counter[str]) -> Queue:
     listening = int(os.environ[LISTENING]) if rank == 0 and LISTENING in os.environ else None
     store = TCPStore(*place, None, rank == 0, START, wait_for_workers=False, master_listen_fd=listening)
     return Queue(store, rank, ranks, counters)
+
+
+def first_on_rank_0(make: Callable[[], object]) -> None:
+    """Let rank 0 of the process group call `make` while the others wait for it, however long it takes."""
+    import torch.distributed as dist
+    from torch.distributed.distributed_c10d import _get_default_store
+
+    key = f"first/{next(_firsts)}"
+    if dist.get_rank() == 0:
+        make()
+        if dist.get_world_size() > 1:
+            _get_default_store().set(key, "")
+        return
+    with waiting():
+        while not _get_default_store().check([key]):
+            time.sleep(LOOK_SECONDS)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import copy
 import os
 import shutil
 from collections.abc import Iterable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +24,19 @@ import torch.distributed as dist
 from deepspeed.runtime.checkpoint_engine import TorchCheckpointEngine
 from torch import Tensor
 
-from pipeline.common.checkpoint import NOTE, PARTIAL, TAG, digests, gathered, identity, random_state
+from pipeline.common.checkpoint import (
+    LOOK_SECONDS,
+    NOTE,
+    PARTIAL,
+    TAG,
+    digests,
+    gathered,
+    identity,
+    random_state,
+)
 from pipeline.common.manifest import fingerprint, write_json
 from pipeline.common.store import put_in_place
-from pipeline.common.watchdog import enter
+from pipeline.common.watchdog import Growth, enter
 
 
 class Copies(TorchCheckpointEngine):
@@ -138,6 +147,9 @@ class Saver:
         if self.written is None:
             return
         enter("save")
+        growth = Growth(*(folder / PARTIAL for folder in self.engines))
+        while not wait([self.written], LOOK_SECONDS).done:
+            growth.look()
         self.commit()
         dist.barrier()
 

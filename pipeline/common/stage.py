@@ -21,21 +21,26 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from pipeline.common import watchdog
+from pipeline.common import tries, watchdog
+from pipeline.common.addresses import public
 from pipeline.common.arguments import parser, read_inputs, read_launch, read_section
+from pipeline.common.code import Code
+from pipeline.common.device import check_device
 from pipeline.common.ending import catch_signals, leave, place, say
-from pipeline.common.errors import AGAIN, InputError, Interrupted
+from pipeline.common.errors import AGAIN, InputError, Interrupted, Passing
 from pipeline.common.folders import check_writable, full_disk, held
 from pipeline.common.identity import Digests, digest_of, identity, is_log, published, read_manifest, recorded
-from pipeline.common.manifest import code_hash, fingerprint, package_versions, write_json
+from pipeline.common.manifest import SCHEMA, fingerprint, package_versions, write_json
 from pipeline.common.progress import duration
-from pipeline.common.store import Entry, name_of, put_in_place
+from pipeline.common.store import STORE, Entry, name_of, put_in_place
 from pipeline.config.section import Section
 
 S = TypeVar("S", bound=Section)
 WORK = Path("work")
 DIGESTS = WORK / "digests"
+CODE = WORK / "code.json"
 HANGS = "hangs.json"
+DEFINITIONS = "code.json"  # beside the manifest of a trained model
 Counts = dict[str, int | float | str]
 
 
@@ -55,6 +60,7 @@ class Stage(Generic[S]):
     counters: Counter[str] = field(default_factory=Counter)
     identity: dict[str, Any] = field(default_factory=dict)
     digests: Digests = field(default_factory=Digests)
+    code: Code = field(default_factory=Code)
     entry: Entry | None = None  # where the result is kept in its run's store, if it has one
 
     @property
@@ -90,19 +96,19 @@ class Stage(Generic[S]):
 
     def earlier(self) -> Iterator[Path]:
         """Data folders of the instance's other finished results in the run's store."""
-        for manifest in sorted(self.entry.folder.parent.glob("*/manifest.json")) if self.entry else []:
-            if manifest != self.entry.manifest:
-                yield Entry(self.entry.run, self.entry.name, manifest.parent.name).data
+        for entry in self.entry.others() if self.entry else []:
+            yield entry.data
 
 
-def _upstream(inputs: dict[str, list[str]]) -> dict[str, str]:
-    """Fingerprints of the inputs that are other stages' results."""
+def upstream(inputs: dict[str, list[str]]) -> dict[str, str]:
+    """Keys of the inputs that are other stages' results, or their fingerprints where they lie in no store."""
     found = {}
     for path in sorted({path for paths in inputs.values() for path in paths}):
         result = published(Path(path))
         if result is not None:
             manifest = read_manifest(result[1])
-            found[f"{manifest['stage']}/{manifest['instance']}"] = manifest["fingerprint"]
+            name = name_of(manifest["stage"], manifest["instance"])
+            found[name] = manifest.get("key", manifest["fingerprint"])
     return found
 
 
@@ -154,6 +160,16 @@ def _publish(stage: Stage[Any], module: str, counts: Counts, started: float) -> 
     for name, status in statuses.items():
         digest = known.get((status.st_dev, status.st_ino)) or Digests().file(made[name])
         files[name] = [status.st_size, digest]
+    if stage.entry:  # data and manifest get their name in one step
+        folder = stage.work / "result"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        stage.partial.rename(folder / "data")
+        stage.entry.folder.parent.mkdir(parents=True, exist_ok=True)
+        _describe(stage, folder / stage.manifest.name, module, counts, files, started)
+        stage.entry.folder.parent.mkdir(parents=True, exist_ok=True)
+        put_in_place(folder, stage.entry.folder)
+        return
     inside = stage.manifest.parent == stage.output
     if inside:
         _describe(stage, stage.partial / stage.manifest.name, module, counts, files, started)
@@ -180,20 +196,25 @@ def _describe(
             "cores": len(os.sched_getaffinity(0)),
             "peak_rss_mb": usage // 1024,
             "launch": stage.launch,
+            "inputs": {role: [public(path) for path in paths] for role, paths in stage.inputs.items()},
             "counters": dict(stage.counters),
         },
     )
+    if stage.config.trains:  # what a later edit is compared with, definition by definition
+        write_json(manifest.with_name(DEFINITIONS), stage.code.record(module))
     write_json(
         manifest,
         {
+            "schema": SCHEMA,
             "stage": stage.name,
             "instance": stage.instance,
             "fingerprint": stage.fingerprint,
+            **({"key": stage.entry.key} if stage.entry else {}),
             "identity": stage.identity,
             "config": stage.config.model_dump(mode="json"),
-            "upstream": _upstream(stage.inputs),
+            "upstream": upstream(stage.inputs),
             "module": module,
-            "code": code_hash(module),
+            "code": stage.code.digest(module),
             "packages": package_versions(),
             "counts": counts,
             "files": files,
@@ -212,17 +233,28 @@ def _done(stage: Stage[Any], counts: Counts, seconds: float) -> str:
     return f"{label(stage)}: done in {duration(seconds)}: {', '.join(made)}"
 
 
+def _instance_of(result: Path, stage: str) -> str:
+    """The instance whose manifest is to stand at RUN/store/STAGE/INSTANCE/KEY/manifest.json."""
+    parts = result.parts
+    if STORE not in parts[:-2]:
+        raise InputError(f"--result {result}: expected RUN/{STORE}/{stage}/INSTANCE/KEY/manifest.json")
+    start = len(parts) - 1 - parts[::-1].index(STORE)
+    return "/".join(parts[start + 2 : -2]) or stage
+
+
 def open_stage(name: str, section: type[S], module: str, arguments: Any) -> Stage[S]:
-    """The instance that a program's arguments describe, its fingerprint computed. Raises InputError."""
+    """Make the instance that a program's arguments describe, its fingerprint computed. Raises InputError."""
     config, inputs = read_section(arguments.config, name, section), read_inputs(arguments.input)
-    digests = Digests(DIGESTS if arguments.run else None)
+    result: Path | None = arguments.result
+    instance = arguments.instance or (_instance_of(result, name) if result else name)
+    digests, code = Digests(DIGESTS if result else None), Code(CODE if result else None)
     found = {
-        key: [digest_of(path, digests, section.reads_manifests) for path in paths]
-        for key, paths in inputs.items()
+        role: [digest_of(path, digests, section.reads_manifests, role in section.named) for path in paths]
+        for role, paths in inputs.items()
     }
-    what = identity(name, arguments.instance, config, found, module)
+    what = identity(name, instance, config, found, module, code)
     mark = fingerprint(what)
-    entry = Entry(arguments.run, name_of(name, arguments.instance), mark) if arguments.run else None
+    entry = Entry.at(result, name_of(name, instance)) if result else None
     if entry:
         output, manifest = entry.data, entry.manifest
         work = arguments.work or WORK / entry.name / mark
@@ -231,7 +263,7 @@ def open_stage(name: str, section: type[S], module: str, arguments: Any) -> Stag
         work = arguments.work or output.with_name(f".{output.name}.work")
     return Stage(
         name=name,
-        instance=arguments.instance,
+        instance=instance,
         config=config,
         fingerprint=mark,
         inputs=inputs,
@@ -241,6 +273,7 @@ def open_stage(name: str, section: type[S], module: str, arguments: Any) -> Stag
         launch=read_launch(arguments.launch),
         identity=what,
         digests=digests,
+        code=code,
         entry=entry,
     )
 
@@ -258,20 +291,28 @@ def run_stage(
     arguments = parser(name, section, sys.modules[run.__module__].__doc__ or "").parse_args(argv)
     module = sys.modules[run.__module__].__spec__.name if run.__module__ == "__main__" else run.__module__
     module, stage = module.removesuffix(".__main__"), None
+    key = arguments.result.parent.name if arguments.result else ""
     try:
         stage = open_stage(name, section, module, arguments)
         if section.has_ranks():
+            check_device()
             minutes = float(stage.launch.get("hang_minutes", 30))
             watchdog.watch(minutes, stage.work / HANGS, stage.fingerprint)
         with held(stage.work) if stage.is_main else nullcontext():
             _run(stage, module, run, started, keep=arguments.work is not None)
+    except Passing as error:
+        leave(str(error), 2)
     except InputError as error:
+        tries.note(key, str(error))
         leave(str(error), 2)
     except Interrupted as error:
         leave(f"{error}; state saved, run me again (exit code {AGAIN})", AGAIN)
     except Exception as error:
         if message := full_disk(error, [stage.work, stage.output.parent] if stage else [WORK]):
+            tries.note(key, message)
             leave(message, 2)
+        if not section.has_ranks() and not isinstance(error, MemoryError):  # it begins anew
+            tries.note(key, f"{type(error).__name__}: {error}".splitlines()[0])
         if place():
             traceback.print_exc()
             leave(f"{type(error).__name__}: {error}".splitlines()[0], 1)
@@ -289,5 +330,6 @@ def _run(stage: Stage[S], module: str, run: Callable[[Stage[S]], Counts], starte
         say(_done(stage, counts, time.time() - started))
         if stage.entry:
             stage.entry.make_current()
+        stage.code.save()
         if not keep:
             shutil.rmtree(stage.work, ignore_errors=True)

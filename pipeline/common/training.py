@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from pipeline.common.launcher import LISTENING
 from pipeline.common.model import full_shape, load_model, load_split_model, model_config
+from pipeline.common.skips import Skips
 from pipeline.common.stage import InputError, Stage
 from pipeline.common.watchdog import enter
 
@@ -93,31 +94,39 @@ def use_threads(launch: dict[str, Any]) -> None:
 def start_process_group() -> None:
     """Join the process group that the launcher or torchrun describes; a process started alone becomes a group
     of one.
+
+    However many ranks and nodes there are, only the store differs. No device is bound: torch would then split
+    every later group from the first one, where DeepSpeed's and vLLM's have hung (DeepSpeed issue 7266).
     """
     if dist.is_initialized():
         return
-    backend = deepspeed.get_accelerator().communication_backend_name()
-    if "RANK" not in os.environ:
-        # An in-memory store, because a free port may be taken before it is used. Nobody uses the address.
-        alone = {
-            "RANK": "0",
-            "LOCAL_RANK": "0",
-            "WORLD_SIZE": "1",
-            "MASTER_ADDR": "localhost",
-            "MASTER_PORT": "0",
-        }
-        os.environ |= alone
-        dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
-    elif LISTENING in os.environ:
-        rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-        listening = int(os.environ[LISTENING]) if rank == 0 else None
-        address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-        store = dist.TCPStore(address, port, ranks, rank == 0, default_pg_timeout, master_listen_fd=listening)
-        dist.init_process_group(backend, store=store, rank=rank, world_size=ranks, timeout=default_pg_timeout)
-    deepspeed.get_accelerator().set_device(int(os.environ["LOCAL_RANK"]))
+    accelerator = deepspeed.get_accelerator()
+    store = _store()
+    accelerator.set_device(int(os.environ["LOCAL_RANK"]))
+    dist.init_process_group(
+        accelerator.communication_backend_name(),
+        store=store,
+        rank=int(os.environ["RANK"]),
+        world_size=int(os.environ["WORLD_SIZE"]),
+        timeout=default_pg_timeout,
+    )
     # DeepSpeed would compile a shared-memory all-reduce (g++, more than a minute) that only inference uses.
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
     deepspeed.init_distributed(verbose=False)
+
+
+def _store() -> dist.Store:
+    """Where the ranks find each other: at rank 0, or at torchrun's agent."""
+    if "RANK" not in os.environ:
+        # In memory, because a free port may be taken before it is used. Nobody uses the address.
+        alone = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"}
+        os.environ |= alone | {"MASTER_ADDR": "localhost", "MASTER_PORT": "0"}
+        return dist.HashStore()
+    ranks = int(os.environ["WORLD_SIZE"])
+    serves = os.environ["RANK"] == "0" and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
+    listening = int(os.environ[LISTENING]) if serves and LISTENING in os.environ else None
+    place = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    return dist.TCPStore(*place, ranks, serves, default_pg_timeout, master_listen_fd=listening)
 
 
 def rank_device() -> torch.device:
@@ -132,6 +141,9 @@ def deepspeed_config(settings: EngineSettings, size: int) -> dict[str, Any]:
         "stage": settings.zero_stage,
         "reduce_bucket_size": bucket,
         "allgather_bucket_size": bucket,
+        # ZeRO 1 in bf16 reduces once a step, after the backward pass. At ZeRO 2 layers are compiled, and
+        # there overlapping has corrupted gradients (DeepSpeed issues 5545 and 8061).
+        "overlap_comm": settings.zero_stage == 3,
     }
     config = {
         "train_micro_batch_size_per_gpu": 1,  # unused: `update` says where a batch ends
@@ -140,6 +152,7 @@ def deepspeed_config(settings: EngineSettings, size: int) -> dict[str, Any]:
         # Adding each gradient to the fp32 sum at once frees it; else ZeRO 1 holds all in bf16 too.
         "bf16": {"enabled": settings.precision == "bf16", "immediate_grad_update": True},
         "data_types": {"grad_accum_dtype": "fp32"},  # bf16 sums of many micro-batches lose small ones
+        "communication_data_type": "fp32",  # and so do sums over ranks: off by 0.4 % at 8 of them
         "zero_optimization": zero,
         "steps_per_print": 10**9,
     }
@@ -171,6 +184,7 @@ def build_engine(module: nn.Module, settings: EngineSettings) -> Any:
     engine, *_ = deepspeed.initialize(
         model=module, optimizer=optimizer, config=deepspeed_config(settings, size)
     )
+    engine.skips = Skips(engine)
     return engine
 
 
@@ -197,27 +211,29 @@ def build_frozen(module: nn.Module, precision: str, place: str, device: Any) -> 
 
 def update(
     engine: Any, micro_batches: Sequence[T], loss_of: Callable[[T], Tensor], learning_rate: float
-) -> tuple[float, float]:
+) -> tuple[float, float | None]:
     """One optimiser step over `micro_batches`; returns (loss, gradient norm before clipping).
 
     `loss_of(micro_batch)` runs the engine and returns this micro-batch's part of the loss, already divided by
-    the size of the whole batch: the parts of all micro-batches and ranks add up to the loss.
+    the size of the whole batch: the parts of all micro-batches and ranks add up to the loss. Where the norm
+    is not finite it is None, and no weight changes; at the third time in a row raises InputError.
     """
     for group in engine.optimizer.param_groups:
         group["lr"] = learning_rate
     total = torch.zeros((), device=engine.device)
-    for index, micro_batch in enumerate(micro_batches):
-        engine.set_gradient_accumulation_boundary(index == len(micro_batches) - 1)
-        enter("forward")
-        loss = loss_of(micro_batch)
-        enter("backward")
-        # DeepSpeed averages gradients over ranks, but the parts must be summed.
-        engine.backward(loss * engine.world_size, scale_wrt_gas=False)
-        total += loss.detach()
-        engine.step()
+    with engine.skips.step():
+        for index, micro_batch in enumerate(micro_batches):
+            engine.set_gradient_accumulation_boundary(index == len(micro_batches) - 1)
+            enter("forward")
+            loss = loss_of(micro_batch)
+            enter("backward")
+            # DeepSpeed averages gradients over ranks, but the parts must be summed.
+            engine.backward(loss * engine.world_size, scale_wrt_gas=False)
+            total += loss.detach()
+            engine.step()
     if engine.world_size > 1:
         dist.all_reduce(total)
-    return total.item(), float(engine.get_global_grad_norm())
+    return total.item(), float(engine.get_global_grad_norm()) if engine.was_step_applied() else None
 
 
 def constant(learning_rate: float, warmup_steps: int = 0) -> Schedule:

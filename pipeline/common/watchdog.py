@@ -10,10 +10,13 @@ makes a rank print its stacks at any time.
 
 import faulthandler
 import json
+import os
 import signal
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Self
@@ -44,6 +47,32 @@ def enter(phase: str) -> None:
 def beat() -> None:
     """The phase that the program is in makes progress."""
     enter(_phase[0])
+
+
+@contextmanager
+def waiting() -> Iterator[None]:
+    """The block waits for other ranks, however long they work; then the phase before goes on."""
+    phase = _phase[0]
+    enter(WAITING)
+    yield
+    enter(phase)
+
+
+class Growth:
+    """What another thread or process writes under `folders`: `look`, called now and then, counts it as
+    progress.
+    """
+
+    def __init__(self, *folders: Path) -> None:
+        self.folders, self.size = folders, 0
+
+    def look(self) -> None:
+        size = 0
+        with suppress(OSError):  # a file that was only for the time being
+            size = sum(file.stat().st_size for folder in self.folders for file in folder.rglob("*"))
+        if size != self.size:
+            self.size = size
+            beat()
 
 
 def reached(training: bool, steps: int) -> None:
@@ -90,6 +119,17 @@ def watch(minutes: float, note: Path, owner: str) -> None:
     threading.Thread(target=_watch, args=(minutes, note, Hangs.read(note, owner)), daemon=True).start()
 
 
+def _write_collectives(folder: Path) -> None:
+    """Write the last collectives of this rank, where it has a process group, to a file beside its work."""
+    torch = sys.modules.get("torch")
+    if torch is None or not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+        return
+    path = folder / f"collectives-{os.environ.get('RANK', '0')}.json"
+    with suppress(OSError):
+        path.write_bytes(torch._C._distributed_c10d._dump_fr_trace_json())
+        say(f"{place()}its last collectives: {path}")
+
+
 def _watch(minutes: float, note: Path, before: Hangs) -> None:
     tick = min(1.0, 15 * minutes)
     seen, still = _phase, 0  # ticks, not a clock: a job that Slurm suspends does not hang
@@ -101,6 +141,7 @@ def _watch(minutes: float, note: Path, before: Hangs) -> None:
         if still * tick >= 60 * minutes:
             say(f"{place()}phase {now[0]} hangs; Python stacks of this rank:")
             faulthandler.dump_traceback(sys.stderr, all_threads=True)
+            _write_collectives(note.parent)
             what = f"phase {now[0]} made no progress for {minutes:g} minutes (launch.hang_minutes)"
             _end(what, note, before.and_now())
 

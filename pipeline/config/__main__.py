@@ -112,6 +112,11 @@ def default_yaml() -> str:
         "# run starts.\n"
         "data_folder: null\n"
     )
+    parts.append(
+        "# Results that stay although what they came from changed: instance -> its key, as in cpt/base:\n"
+        "# 0123456789abcdef. What follows is made from them, and the report says so.\n"
+        "pins: {}\n"
+    )
     for name, model in SECTIONS.items():
         title = (model.__doc__ or name).strip().splitlines()[0]
         parts.append(f"\n{_comment(title, '')}{name}:\n{keys_as_yaml(model, '  ', skip=('seed',))}")
@@ -173,6 +178,7 @@ def json_schema() -> dict[str, Any]:
     }
     properties = {"run": {"type": "string"}, "seed": {"type": "integer"}, **sections}
     properties["data_folder"] = nullable({"type": "string"})
+    properties["pins"] = {"type": "object", "additionalProperties": nullable({"type": "string"})}
     properties |= {
         name: {"type": "object", "additionalProperties": nullable(schema)} for name, schema in nodes.items()
     }

@@ -1,6 +1,6 @@
 """Keys of the corpus loop: the classifier, the cut, the domains, and when to stop."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -13,6 +13,8 @@ Rate = Annotated[float, Field(gt=0)] | Literal["auto"]
 
 class SecondStage(Section):
     """A second, slower classifier of the pages that fastText ranks high (ours)."""
+
+    files: ClassVar[tuple[str, ...]] = ("embeddings", "grades")
 
     enabled: bool = key(False, "judge the best pages again; the paper has fastText alone", paper="no (2.1)")
     reach: float = key(-2.0, "least log-odds by fastText of a page that is judged again")

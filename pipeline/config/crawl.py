@@ -1,14 +1,15 @@
 """Configuration of stage `crawl`: what is read, what counts as a page, what counts as a duplicate."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pipeline.config.section import LARGEST_SEED, Section, key, parts_of
 
+DOWNLOADS = 8  # jobs that read from servers at a time, unless a profile says otherwise
 SIGNATURES = ("buckets", "hashes_per_bucket")
 # At most so many jobs share the hashes of URLs, and those of texts: with a dump each takes about a minute.
 # More would hardly end sooner: each must start, those of texts read what all of urls found, and one job puts
 # all together.
-EXACT_JOBS = 50
+EXACT_JOBS = 8
 # The keys that each program depends on; extraction reads its files from its inputs.
 PROGRAM_KEYS = {
     "extract": ("base_url", "files_per_shard", "url_exclude", "max_page_bytes", "page_seconds", "page_memory")
@@ -28,6 +29,8 @@ PROGRAM_KEYS = {
 
 class LookupSection(Section):
     """Which pages to look up in Common Crawl's columnar index, so that only their records are read."""
+
+    named: ClassVar[tuple[str, ...]] = ("index",)
 
     index: str | list[str] = key(
         [],
@@ -52,6 +55,8 @@ class LookupSection(Section):
 
 class CrawlSection(Section):
     """From WARC files to deduplicated pages (paper section 2.1, which gives no settings for this)."""
+
+    named: ClassVar[tuple[str, ...]] = ("warc", "index")
 
     warc: str | list[str] | None = key(
         None,

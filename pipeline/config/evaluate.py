@@ -25,6 +25,8 @@ TOOL_SUFFIX = {
 class BenchmarkNode(Section):
     """A named benchmark: where its questions are and how they are asked."""
 
+    files: ClassVar[tuple[str, ...]] = ("source", "prompt", "pal_prompt", "exemplars")
+
     source: str | list[str] = key(
         REQUIRED,
         "bench-format files (.jsonl[.gz]; globs), miniweb:<file>, or hub:<org>/<name>[/<config>]:<split>",

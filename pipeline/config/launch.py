@@ -6,7 +6,7 @@ from pipeline.config.section import Section, key
 
 
 class LaunchSection(Section):
-    """Machine facts of all stages. Cluster resources (GPUs, memory, time) are set in `workflow/profiles`."""
+    """Machine facts of all stages. Cluster resources (GPUs, memory, time) are set in `profiles`."""
 
     threads: int = key(1, "CPU threads of one training, sampling or evaluation process", ge=1)
     join_memory: float = key(
@@ -21,7 +21,7 @@ class LaunchSection(Section):
         8, "packed sequences that one rank holds in memory at once; the global batch does not change", ge=1
     )
     zero_stage: int = key(
-        2, "DeepSpeed ZeRO stage: 1 shards the optimiser, 2 the gradients too, 3 the weights too", ge=1, le=3
+        1, "DeepSpeed ZeRO stage: 1 shards the optimiser, 2 the gradients too, 3 the weights too", ge=1, le=3
     )
     offload_optimizer: bool = key(
         False, "ZeRO 3: keep gradients and the optimiser's state in main memory and step on the CPU"
@@ -53,4 +53,6 @@ class LaunchSection(Section):
     tensor_parallel: int = key(
         1, "ranks that share one sampler, its weights split among them; a divisor of `ranks`", ge=1
     )
-    sleep: bool = key(False, "rl on GPUs: the sampler frees its memory while the policy trains")
+    sleep: bool = key(
+        False, "rl on GPUs: the sampler frees its memory while the policy trains, and gets its weights anew"
+    )

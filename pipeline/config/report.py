@@ -8,10 +8,12 @@ from pipeline.config.section import Section, key
 class ReportSection(Section):
     """One offline HTML page and `summary.json`, made from the manifests of a run."""
 
+    files: ClassVar[tuple[str, ...]] = ("truth", "claims", "paper")
     version: ClassVar[int] = 2
     reads_manifests: ClassVar[bool] = True
 
     run: str = key("run", "name of the run; the workflow fills it in")
+    pins: dict[str, str] = key({}, "results kept although what they came from changed; likewise filled in")
     truth: list[str] | None = key(
         None,
         "labels.jsonl with `url` and `label` (math, not_math, unsure), for precision and recall",

@@ -12,6 +12,7 @@ LABELLING_SHARE = 0.8  # of a GPU's memory for vLLM, on which there is only a pr
 class RewardSection(Section):
     """An outcome or process reward model from labels made as in Math-Shepherd (arXiv 2312.08935)."""
 
+    files: ClassVar[tuple[str, ...]] = ("prompts",)
     trains: ClassVar[bool] = True
 
     prompts: str | list[str] | None = key(

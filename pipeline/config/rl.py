@@ -82,6 +82,8 @@ class PpoKeys(Section):
 class RlSection(Section):
     """Training on the policy's own outputs; the reference is the model that training starts from."""
 
+    files: ClassVar[tuple[str, ...]] = ("prompts", "evaluation", "rollouts")
+    named: ClassVar[tuple[str, ...]] = ("prompts", "evaluation")
     trains: ClassVar[bool] = True
 
     method: Annotated[str, AfterValidator(_known_method)] = key(

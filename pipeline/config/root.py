@@ -111,7 +111,7 @@ class Config:
     """
 
     def __init__(self, values: dict[str, Any]) -> None:
-        known = ["run", "seed", "data_folder", *SECTIONS, "mixtures", "benchmarks", "models"]
+        known = ["run", "seed", "data_folder", "pins", *SECTIONS, "mixtures", "benchmarks", "models"]
         for name in values:
             if name not in known:
                 raise ConfigError(f"config key {name}: unknown{hint(name, known)}")
@@ -124,6 +124,9 @@ class Config:
         self.data_folder = values.get("data_folder")
         if not isinstance(self.data_folder, str | None):
             raise ConfigError(f"config key data_folder: expected a folder, got {self.data_folder!r}")
+        self.pins = values.get("pins") or {}
+        if not isinstance(self.pins, dict) or not all(isinstance(key, str) for key in self.pins.values()):
+            raise ConfigError(f"config key pins: expected INSTANCE: KEY pairs, got {self.pins!r}")
         self._raw, self._launches = {}, {}
         for name in SECTIONS:
             section, launch = values.get(name) or {}, {}

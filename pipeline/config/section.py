@@ -16,16 +16,20 @@ LARGEST_SEED = 2**31 - 1  # fastText's
 class Section(BaseModel):
     """A group of keys; unknown keys are refused.
 
-    `version` is part of the fingerprint: raise it when the meaning of a key or of a default changes.
+    `version` is part of the key: raise it when the meaning of a key or of a default changes.
     `trains`: the stage makes a model, so an edit of its code does not make its results stale.
     `shares`: the program's ranks share its work out in items and the rest make those of a rank that is lost.
     `reads_manifests`: the stage reads the manifests of other results, not only their data.
+    `files`: keys that only say where inputs lie: those count by their bytes. `named`: roles of inputs whose
+    file names get into the result, and so count too.
     """
 
     version: ClassVar[int] = 1
     trains: ClassVar[bool] = False
     shares: ClassVar[bool] = False
     reads_manifests: ClassVar[bool] = False
+    files: ClassVar[tuple[str, ...]] = ()
+    named: ClassVar[tuple[str, ...]] = ()
 
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=(), allow_inf_nan=False)
 

@@ -10,6 +10,7 @@ from pipeline.config.section import LARGEST_SEED, Section, key
 class SftSection(Section):
     """Training on chat examples, loss on the assistant's words only."""
 
+    files: ClassVar[tuple[str, ...]] = ("data",)
     trains: ClassVar[bool] = True
 
     data: str | list[str] | None = key(

@@ -1,10 +1,14 @@
 """Keys of the tokenizer and the token files, and mixtures as named nodes."""
 
+from typing import ClassVar
+
 from pipeline.config.section import REQUIRED, Section, key
 
 
 class TokensSection(Section):
     """The run's own tokenizer, for models that start from scratch."""
+
+    files: ClassVar[tuple[str, ...]] = ("texts",)
 
     texts: str | list[str] | None = key(
         None, "text or sft-format files to learn from beside the corpus (globs, miniweb:<file>)"
@@ -22,6 +26,8 @@ class TokensSection(Section):
 
 class SourceNode(Section):
     """One source of a mixture."""
+
+    files: ClassVar[tuple[str, ...]] = ("data",)
 
     data: str | list[str] = key(
         REQUIRED,

@@ -167,13 +167,13 @@ class TwoStages:
 
 def save(path: Path, ridge: Ridge, blended: Blend) -> None:
     """Write the second stage to one file, the same bytes for the same model."""
-    from safetensors.numpy import save_file
+    from safetensors.numpy import save
 
     features = ridge.features
     mean, spread = features.scale
     arrays = {"keys": features.keys, "idf": features.weights, "weights": ridge.weights}
     notes = {"bias": ridge.bias, "words": features.words, "blend": vars(blended)}
-    save_file(arrays | {"mean": mean, "spread": spread}, path, {"notes": json.dumps(notes)})
+    path.write_bytes(save(arrays | {"mean": mean, "spread": spread}, {"notes": json.dumps(notes)}))
 
 
 def load_second(

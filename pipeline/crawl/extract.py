@@ -27,6 +27,7 @@ import pyarrow as pa
 from datatrove.data import Document
 
 from pipeline.common.addresses import public
+from pipeline.common.errors import Passing
 from pipeline.common.manifest import write_json
 from pipeline.common.progress import Progress
 from pipeline.common.shards import DocumentWriter, join_shards, read_batches, write_table
@@ -253,6 +254,7 @@ def extract_all(paths: list[str], folders: list[Path], config: CrawlSection, bar
     the others from being read. Raises InputError that names all that failed.
     """
     failed: list[str] = []
+    kind: type[InputError] = InputError
     todo = [(path, folder) for path, folder in zip(paths, folders, strict=True) if not folder.exists()]
     for path, folder in todo:
         try:
@@ -260,15 +262,17 @@ def extract_all(paths: list[str], folders: list[Path], config: CrawlSection, bar
             continue
         except InputError as error:
             failed.append(str(error))
+            kind = Passing if isinstance(error, Passing) else kind
         except OSError as error:
             if error.errno not in (errno.EIO, errno.ESTALE):  # others are not about this file
                 raise
             failed.append(f"{public(path)}: {error.strerror}")
+            kind = Passing
         if len(paths) > 1:
             print(f"warning: {failed[-1]}", file=sys.stderr)
     if failed:
         kept = f"{len(failed)} of {len(paths)} files failed, the others are kept for the next run: "
-        raise InputError((kept if len(paths) > 1 else "") + "; ".join(failed))
+        raise kind((kept if len(paths) > 1 else "") + "; ".join(failed))
     return [folder for _, folder in todo]
 
 

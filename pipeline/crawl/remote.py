@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.common.addresses import public, scrub
+from pipeline.common.errors import Passing
 from pipeline.common.stage import WORK, InputError
 
 ATTEMPTS = 6
@@ -208,7 +209,7 @@ class RemoteFile(io.RawIOBase):
                 if attempt + 1 < ATTEMPTS:
                     time.sleep(_delay(error, attempt))
         reason = f"{self.name}: cannot be read ({scrub(str(failure))}), {ATTEMPTS} attempts made"
-        raise InputError(reason) from failure
+        raise Passing(reason) from failure
 
     def _read(self, file: Any, size: int) -> bytes:
         data = file.read(size)

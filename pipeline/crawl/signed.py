@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from pipeline.common.errors import InputError
 from pipeline.common.identity import part_of, published, read_manifest
 from pipeline.common.stage import Stage
+from pipeline.common.store import Entry, named
 
 URL, TEXT = "url", "text"  # records of exact rules; those of MinHash are called after their bucket
 HASH_WORDS = 4  # of 32 bits in the hash of a URL or a text
@@ -59,10 +60,10 @@ class SignedShards:
         return cls([folder for folder, _ in listed], [digest for _, digest in listed])
 
     def list(self, stage: Stage[Any]) -> None:
-        """Write which shards these are into a program's result, by paths from there."""
-        home = stage.entry.link / "data" if stage.entry else stage.output
+        """Write which shards these are into a program's result, by paths from there without keys."""
+        home = named(stage.output)
         rows = [
-            [os.path.relpath(folder, home), digest]
+            [os.path.relpath(named(folder), home), digest]
             for folder, digest in zip(self.folders, self.digests, strict=True)
         ]
         (stage.partial / LIST).write_text(json.dumps(rows, indent=0))
@@ -140,5 +141,9 @@ def read_names(folder: Path, places: NDArray[np.uint32]) -> list[tuple[str, str]
 
 def listed_shards(result: Path) -> list[tuple[Path, str]]:
     """(folder, digest) of the shards that a result lists."""
-    rows = json.loads((result / LIST).read_text())
-    return [(Path(os.path.normpath(result / place)), digest) for place, digest in rows]
+    rows, entry = json.loads((result / LIST).read_text()), Entry.of(result)
+    places = [(Path(os.path.normpath(named(result) / place)), digest) for place, digest in rows]
+    if entry is None:
+        return places
+    names = [str(place.parent.relative_to(entry.run)) for place, _ in places]
+    return [(entry.before(name).data, digest) for name, (_, digest) in zip(names, places, strict=True)]

@@ -17,7 +17,7 @@ from statistics import fmean
 from typing import Any
 
 import pipeline.common.environment  # noqa: F401 (before torch and vLLM)
-from pipeline.common.ending import interrupted
+from pipeline.common.ending import interrupted, say
 from pipeline.common.manifest import ROOT, fingerprint, write_json
 from pipeline.common.progress import Progress
 from pipeline.common.queue import Queue, make_together, queue_of_ranks
@@ -25,8 +25,15 @@ from pipeline.common.rows import read_rows
 from pipeline.common.stage import InputError, Stage, label, run_stage
 from pipeline.common.watchdog import beat
 from pipeline.config.evaluate import BenchmarkNode, EvaluateSection, Mode
-from pipeline.evaluate.benchmarks import Item, load
-from pipeline.evaluate.metrics import accuracy, at_k, by_label, contamination
+from pipeline.evaluate.benchmarks import Item, lettered, load
+from pipeline.evaluate.metrics import (
+    accuracy,
+    at_k,
+    by_label,
+    contamination,
+    parted,
+    right_and_finished,
+)
 from pipeline.evaluate.profiles import PROFILES, Profile, grade_answer, grade_response, read_profile
 from pipeline.evaluate.programs import last_output
 from pipeline.evaluate.prompts import chat_prompt, choose_exemplars, few_shot_prompt, read_layout
@@ -74,7 +81,7 @@ def open_model(path: str) -> Model:
     """Read configuration and tokenizer of a model folder or hub id."""
     from transformers import AutoConfig
 
-    from pipeline.common.model import load_tokenizer
+    from pipeline.common.tokenizer import load_tokenizer
 
     try:
         config = AutoConfig.from_pretrained(path)
@@ -252,15 +259,18 @@ def task_scores(
     programs = [answer.status for answer in answers if answer.status is not None]
     return {
         **accuracy(rights),
+        "right_and_finished": right_and_finished(rights, [row.finish_reason == "stop" for row in answers]),
         **at_k(items, samples, ks),
         "by": by_label(items, rights),
         **({} if flagged is None else {"contamination": contamination(items, rights, flagged)}),
         "undecided": sum(verdict.verdict == "undecided" for verdict in verdicts),
+        **({"not_judged": failed} if (failed := sum(row.verdict == "failed" for row in verdicts)) else {}),
         **(
             {"not_checked": unchecked}
             if (unchecked := sum(row.reason == NOT_CHECKED for row in verdicts))
             else {}
         ),
+        **({"no_choices": len(blind)} if (blind := lettered(items)) else {}),
         "no_answer": sum(verdict.extracted is None for verdict in verdicts),
         "truncated": sum(answer.finish_reason == "length" for answer in answers),
         "prompt_too_long": sum(answer.finish_reason == PROMPT_TOO_LONG for answer in answers),
@@ -288,6 +298,8 @@ def evaluate(
     found = task_scores(
         task.items, firsts, [verdict for (verdict,) in verdicts], sample_verdicts, section.k, flagged
     )
+    if line := parted(found["accuracy"], found["right_and_finished"]):
+        say(f"{label(stage)}: {task.name}: {line}; raise evaluate.max_tokens")
     if task.kind == "tool":  # the paper's second score (section 8.2): of the last program's output
         outputs = [
             item.compare(last_output(answer.text)) for item, answer in zip(task.items, firsts, strict=True)

@@ -12,7 +12,7 @@ unless the program before it is right (`start` is the text that the program begi
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +24,7 @@ from pipeline.grader.extraction import extract
 
 NUMBER_THEORY = "numbertheory"  # in the name of a statement: it has a prompt of its own (paper 8.3)
 GSM8K_END = "\n#### "  # as published, `answer` is a worked solution that ends in this and the answer
+LETTER = re.compile(r"\(?[A-H]\)?")
 COLUMN = re.compile(r"\{(\w+)\}")
 GSM8K_MARKS = re.compile(r"<<[^<>]*>>")  # calculator marks
 
@@ -94,12 +95,22 @@ def _choices(place: str, choices: Any, answer: Any) -> tuple[dict[str, str] | No
         choices = {chr(ord("A") + number): str(text) for number, text in enumerate(choices)}
         if isinstance(answer, int) and 0 <= answer < len(choices):
             answer = list(choices)[answer]
-    if choices is None or choices == {}:  # missing in some published rows
+    if choices is None or choices == {}:  # missing in some published rows; `lettered` finds these
         return None, answer
     letters = "".join(re.split(r"[\s,，、]+", answer)) if isinstance(answer, str) else None
     if not isinstance(choices, dict) or letters is None or not set(letters) <= set(choices):
         raise InputError(f"{place}: `choices` must map letters to texts, and `answer` be of these letters")
-    return choices, letters
+    if not all(isinstance(text, str | int | float | None) for text in choices.values()):
+        raise InputError(f"{place}: a choice is neither a text nor a number")
+    # Copies of MMLU have NaN for the word "None"; the paper's code writes it "nan" too.
+    return {letter: str(text) for letter, text in choices.items()}, letters
+
+
+def lettered(items: Sequence[Item]) -> list[Item]:
+    """The questions whose answer is a letter but whose choices are missing, in a benchmark of choice."""
+    if not any(item.choices for item in items):
+        return []
+    return [item for item in items if not item.choices and LETTER.fullmatch(item.answer)]
 
 
 def _item(place: str, row: dict[str, Any], name: str, number: int, language: str | None) -> Item:

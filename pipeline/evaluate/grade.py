@@ -18,7 +18,8 @@ HELP = """\
 Input, one JSON object per line: "id", "reference", and "prediction" (a final answer) or "response" (free
 text, from which the final answer is taken: last \\boxed{...}, else what follows "answer is", else the last
 number); "question" and "choices" ({letter: text}) help where they are known.
-Output, in the same order: "id", "verdict" (right, wrong or undecided), "extracted", "reason"."""
+Output, in the same order: "id", "verdict" (right, wrong, undecided, or
+failed where the grader itself did), "extracted", "reason"."""
 
 
 def parser() -> argparse.ArgumentParser:

@@ -17,6 +17,7 @@ from pipeline.evaluate.benchmarks import Item
 from pipeline.grader.answers import Verdict, compare, numeric_value
 
 Z95 = 1.959963984540054
+UNFINISHED = 0.1  # of the right answers: from this share on it is told that they were cut off
 SAME = 1e-9  # numbers that differ by less are equal
 
 
@@ -157,6 +158,18 @@ def _counted(right: int, others: tuple[int, ...], silent: int, ks: tuple[int, ..
 def accuracy(values: Sequence[float]) -> dict[str, Any]:
     """Mean over questions with its 95 % interval; `values` are shares of right answers, one per question."""
     return {"accuracy": fmean(values), "ci95": list(mean_interval(values)), "n": len(values)}
+
+
+def right_and_finished(rights: Sequence[float], finished: Sequence[bool]) -> float:
+    """The share of answers that are right and were not cut off, however right they were by then."""
+    return fmean(right * done for right, done in zip(rights, finished, strict=True))
+
+
+def parted(right: float, finished: float) -> str | None:
+    """Half a line, where more than a tenth of the `right` answers (a share) are not `finished` ones."""
+    if right - finished <= UNFINISHED * right:
+        return None
+    return f"{right:.1%} right, but only {finished:.1%} right and finished"
 
 
 def at_k(items: Sequence[Item], samples: Sequence[Sequence[Verdict]], ks: Sequence[int]) -> dict[str, Any]:

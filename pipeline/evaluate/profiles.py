@@ -19,7 +19,8 @@ from pipeline.common.manifest import ROOT
 from pipeline.common.stage import InputError
 from pipeline.evaluate.benchmarks import Item
 from pipeline.grader.answers import Verdict, compare
-from pipeline.grader.extraction import PROGRAM_OUTPUT, balanced, boxes, json_answer, last_formula
+from pipeline.grader.boxes import balanced, boxes
+from pipeline.grader.extraction import PROGRAM_OUTPUT, json_answer, last_formula
 from pipeline.grader.notation import clean
 from pipeline.grader.parser import parse
 from pipeline.grader.tree import Expression, difference, make, symbols

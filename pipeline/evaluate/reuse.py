@@ -42,6 +42,7 @@ def task_fingerprint(
             "inputs": {key: value for key, value in stage.identity["inputs"].items() if key in keys},
             "flagged": None if flagged is None else sorted(flagged),
             "code": stage.identity["code"],
+            "packages": stage.identity["packages"],
         }
     )
 

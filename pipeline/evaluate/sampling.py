@@ -13,7 +13,6 @@ rest of a program that is run with its tests; `proof` is text, which another pro
 
 import hashlib
 import os
-import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -24,7 +23,7 @@ from pipeline.common.chat import encode
 from pipeline.common.queue import Batch
 from pipeline.common.watchdog import beat, enter
 from pipeline.evaluate.programs import OUTPUT_FENCE, pal_program, printed, shown, tool_program
-from pipeline.sandbox.pool import Outcome, Sandbox
+from pipeline.sandbox.pool import Check, Outcome, Sandbox
 
 PROMPT_TOO_LONG = "prompt_too_long"
 WAITS = "waits"  # for a program's output
@@ -149,7 +148,7 @@ class Sampler:
                 "stop": request.stop,
                 "decoding": asdict(request.decoding),
                 "context": self.context,
-            } | ({"around": request.around} if request.around else {})
+            } | ({"around": request.around, "tests": "apart"} if request.around else {})
 
         def make() -> list[Any]:
             enter("evaluation")
@@ -187,7 +186,7 @@ class Sampler:
         waits = sample.finish_reason == "stop" and OUTPUT_FENCE in whole and OUTPUT_FENCE not in text
         return Answer(text, WAITS if waits else sample.finish_reason, len(sample.token_ids))
 
-    def _run(self, programs: Sequence[str], seconds: float) -> list[Outcome]:
+    def _run(self, programs: Sequence[str | Check], seconds: float) -> list[Outcome]:
         """Outcomes in order; equal programs run once."""
         distinct = list(dict.fromkeys(programs))
         outcomes = {}
@@ -216,11 +215,10 @@ class Sampler:
         return [[ran(answer) for answer in row] for row in drawn]
 
     def _draw_code(self, request: Request) -> list[list[Answer]]:
-        """Answers that continue a program, each run with its tests; its output says whether all passed."""
+        """Answers that continue a program, each run beside its tests; its output says whether all passed."""
         drawn = self._draw(request)
-        word = secrets.token_hex(16)  # which a program that leaves early does not print
         programs = [
-            f"{start}{answer.text}\n\n{tests}\nprint({word!r})"
+            Check(f"{start}{answer.text}\n", tests, start)
             for row, (start, tests) in zip(drawn, request.around, strict=True)
             for answer in row
         ]
@@ -228,7 +226,7 @@ class Sampler:
 
         def ran(answer: Answer) -> Answer:
             outcome = next(outcomes)
-            return replace(answer, status=outcome.status, output=PASSED if printed(outcome) == word else None)
+            return replace(answer, status=outcome.status, output=PASSED if outcome.status == "ok" else None)
 
         return [[ran(answer) for answer in row] for row in drawn]
 

@@ -18,30 +18,30 @@ from functools import lru_cache, wraps
 from typing import Any, Literal
 
 from pipeline.grader.asked import Asked, asked
+from pipeline.grader.boxes import MAX_BOXES, boxes, reward_boxes
 from pipeline.grader.equivalence import equivalent
-from pipeline.grader.extraction import (
-    boxes,
-    chosen_letter,
-    extract,
-    reference_answer,
-    reward_boxes,
-)
+from pipeline.grader.extraction import chosen_letter, extract, reference_answer
+from pipeline.grader.forms import is_worked_out
 from pipeline.grader.notation import clean, number_word
 from pipeline.grader.parser import parse
+from pipeline.grader.printed import is_printed, read_printed
 from pipeline.grader.prose import compare_prose, has_sentence, is_words, same_words
+from pipeline.grader.remarks import bare, is_unit
 from pipeline.grader.tree import Decision, Expression, count, walk
 from pipeline.grader.values import Exhausted, budget, value
 
 MAX_ANSWER_CHARACTERS = 3000
-MAX_BOXES = 8  # different boxes of one response
+MAX_DIFFERENT_BOXES = 8  # of one response
 MAX_VERDICT_STEPS = 60_000  # about half a second
 _INTEGER = re.compile(r"-?\d{1,30}\Z")
 _LETTER = re.compile(
-    r"[\s({\[*]*(?:\\text(?:bf)?\s*\{\s*\(?|Option |Choice |选项?)?\s*([A-Fa-f])"
+    r"[\s({\[*]*(?:\\(?:text|math)(?:bf|rm)?\s*\{\s*\(?|[Oo]ption |[Cc]hoice |选项?)?\s*\(?\s*([A-Fa-f])"
     r"(?P<end>[\s)}\]*.:：、）]*)(?P<rest>.*)\Z",
     re.DOTALL,
 )
+_SAYS = re.compile(r"(?<![\\A-Za-z])[^\W\d_]{2}|\\(?:text|mathrm|mbox)(?![A-Za-z])|[\u3040-\u9fff]")  # words
 _SPACES = re.compile(r"(?<![0-9A-Za-z]) +| +(?![0-9A-Za-z])")
+_DECIMAL_COMMA = re.compile(r"(?<![\d,.])(\d{1,3}(?:[. ]\d{3})+|\d+)(?:,(\d+))?(?![\d,])")
 _MARKED = re.compile(r"[.:：、]")
 _OTHER = re.compile(
     r"(?<![A-Za-z])(?:[A-F]|or|and|nor|not|neither|maybe|wrong|false|incorrect|other)(?![A-Za-z])|n't|不"
@@ -52,15 +52,17 @@ _NAMED = re.compile(r"(?:\A|answer is\s+)\(?([A-F])\)?[ .:)]+[A-Z]?[a-z]{2,}")
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The verdict on one answer, the answer extracted from the response, and the rule that decided."""
+    """The verdict on one answer, the answer extracted from the response, and the rule that decided; `failed`
+    where the grader itself did.
+    """
 
-    verdict: Literal["right", "wrong", "undecided"]
+    verdict: Literal["right", "wrong", "undecided", "failed"]
     extracted: str | None
     reason: str
 
     @property
     def right(self) -> bool:
-        """Whether the answer counts: undecided does not."""
+        """Whether the answer counts: one that is not decided, or not judged, does not."""
         return self.verdict == "right"
 
 
@@ -130,7 +132,18 @@ def decide(reference: str, answer: str, wanted: Asked) -> Decision:
     if outcome[0] != "right" and not wanted.listed and re.search(r"\d,\d{3}(?!\d)", reference + " " + answer):
         separate = _by_trees(reference, answer, wanted, True)
         outcome = separate if separate[0] == "right" else outcome
+    if outcome[0] != "right" and not _SAYS.search(reference) and (alone := bare(answer, wanted.text)):
+        outcome = _by_trees(reference, alone, wanted, wanted.listed)
+    if outcome[0] != "right" and wanted.comma and (written := _DECIMAL_COMMA.sub(_pointed, answer)) != answer:
+        outcome = decide(reference, written, replace(wanted, comma=False))
+    if outcome[0] != "right" and is_printed(answer) and (written := read_printed(answer)):
+        outcome = _by_trees(reference, clean(written), wanted, wanted.listed)
     return outcome
+
+
+def _pointed(match: re.Match[str]) -> str:
+    """1.500,5 as 1500.5."""
+    return re.sub(r"\D", "", match[1]) + (f".{match[2]}" if match[2] else "")
 
 
 def _tree(text: str, separate: bool) -> Expression | str:
@@ -140,9 +153,18 @@ def _tree(text: str, separate: bool) -> Expression | str:
     return "a sentence"
 
 
+def _units_fit(gold: Expression, given: Expression, question: str) -> bool:
+    """Whether the words after the values of an answer are units that the question or the reference has."""
+    ours, theirs = ({part.value for part in walk(side) if part.kind == "quantity"} for side in (gold, given))
+    context = " ".join([question, *ours]).strip()
+    return all(is_unit(unit, context) for unit in theirs - ours)
+
+
 def _by_trees(reference: str, answer: str, wanted: Asked, separate: bool) -> Decision:
     gold, given = _tree(reference, separate), _tree(answer, separate)
     if isinstance(gold, Expression) and isinstance(given, Expression):
+        if not _units_fit(gold, given, wanted.text):
+            return "undecided", "a unit that the question does not name"
         try:
             outcome = equivalent(gold, given, wanted)
         except (ArithmeticError, RecursionError, TypeError, ValueError) as error:
@@ -150,6 +172,9 @@ def _by_trees(reference: str, answer: str, wanted: Asked, separate: bool) -> Dec
             return "undecided", f"comparison failed: {type(error).__name__}"
         words = outcome[0] != "right" and is_words(reference) and is_words(answer) and count(gold, "text") > 0
         return ("right", "words") if words and same_words(reference, answer) else outcome
+
+    if gold == Expression("set") and same_words(answer, "none"):
+        return "right", "words"
 
     def same(first: str, second: str) -> bool:
         sides = [_tree(clean(text), separate) for text in (first, second)]
@@ -163,7 +188,7 @@ def _by_trees(reference: str, answer: str, wanted: Asked, separate: bool) -> Dec
 
 
 def _guarded(judge: Callable[..., Verdict]) -> Callable[..., Verdict]:
-    """`judge` with a step budget; what it fails on is undecided, because one answer must not end a run."""
+    """`judge` with a step budget; what fails is said to, because one answer must not end a run."""
 
     @wraps(judge)
     def guarded(*args: str | None, **kwargs: Any) -> Verdict:
@@ -173,7 +198,7 @@ def _guarded(judge: Callable[..., Verdict]) -> Callable[..., Verdict]:
         except Exhausted:
             return Verdict("undecided", None, f"more than {MAX_VERDICT_STEPS:,} steps")
         except Exception as error:
-            return Verdict("undecided", None, f"the grader failed: {type(error).__name__}")
+            return Verdict("failed", None, f"the grader failed: {type(error).__name__}")
 
     return guarded
 
@@ -213,22 +238,24 @@ def _compared(
         else:
             outcome = decide(reference, answer, replace(asked(question), strict=reward))
             if reward and outcome[0] == "right" and question and _copied(reference, answer, question):
-                outcome = "undecided", "stands in the question in another form than the reference"
+                outcome = "undecided", "not worked out: a formula of the question, or no numeral"
     except (RecursionError, Exhausted) as error:
         outcome = "undecided", f"too long a comparison: {type(error).__name__}"
     return Verdict(outcome[0], answer, outcome[1])
 
 
 def _copied(reference: str, answer: str, question: str) -> bool:
-    """Whether an answer is a formula of the question and not the reference's own form."""
+    """Whether a right answer hands the question back instead of working it out."""
     expected, given = clean(reference), clean(answer)
-    if _SPACES.sub("", expected) == _SPACES.sub("", given) or parse(expected) == parse(given):
+    given = bare(given, question) or given
+    if _SPACES.sub("", expected) == _SPACES.sub("", given):
         return False
-    given = _SPACES.sub("", given)
-    before = r"(?<![\w.])" if given[0].isalnum() else ""
-    after = r"(?!\w|\.\d)" if given[-1].isalnum() else ""
-    found = re.search(before + re.escape(given) + after, _asked_text(question))
-    return found is not None
+    trees = _tree(expected, False), _tree(given, False)
+    if trees[0] == trees[1]:
+        return False
+    if not any(isinstance(tree, str) for tree in trees):
+        return not is_worked_out(*trees, question)
+    return _SPACES.sub("", given) in _asked_text(question)
 
 
 @lru_cache(maxsize=4096)
@@ -287,14 +314,14 @@ def grade(
     found = reward_boxes(response)
     if not found:
         return Verdict("wrong", None, "no box")
-    answer = found[-1][0]
+    answer = found[-1].answer
     verdict = compare(reference, answer, question=question, choices=choices, reward=True)
     if not verdict.right:
         return verdict
-    if any(doubtful for _, doubtful in found):
+    if len(found) == MAX_BOXES or any(box.remark for box in found):
         return Verdict("wrong", answer, "a box that its sentence denies or doubts")
-    others = {content for content, _ in found} - {answer}
-    if len(others) >= MAX_BOXES or not all(
+    others = {box.answer for box in found} - {answer}
+    if len(others) >= MAX_DIFFERENT_BOXES or not all(
         compare(reference, other, question=question, choices=choices).right for other in others
     ):
         return Verdict("wrong", answer, "several different boxes")

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
-from pipeline.grader.units import named
-from pipeline.grader.vocabulary import NUMBER_WORDS
+from pipeline.grader.vocabulary import NUMBER_WORDS, load
 
 _PLACES = {
     "whole number": 0,
@@ -29,6 +28,13 @@ _DECIMALS = re.compile(
     re.I,
 )
 _WORDS = {"one": 1, "two": 2, "three": 3, "four": 4, "一": 1, "两": 2, "二": 2, "三": 3, "四": 4}
+_COMMA = frozenset(load("words.toml")["decimal_comma"]["words"].split())
+_PERCENT = re.compile(r"percent|\\?%|百分", re.I)
+_BLANK = r"(?:\(\s*(?:\\q?quad)?\s*\)|_{2,})"
+_BLANKS = re.compile(
+    rf"{_BLANK}(?![\s$,，;；、和]*{_BLANK})(?:(?!{_BLANK}).)*\w(?:(?!{_BLANK}).)*{_BLANK}", re.DOTALL
+)
+_MEASURED = re.compile(r"\bSubproblem \d+:|significant (?:figure|digit)", re.I)  # the first as in OCWCourses
 _CHOICE = re.compile(
     r"(?:\\textbf\s*\{\s*)?(?:\\text\s*\{\s*)?\(([A-F])\)\s*\}?\s*\}?|(?<![A-Za-z\\])([A-F])[.．、:：)](?!\w*\()"
 )
@@ -38,21 +44,36 @@ _CHOICE = re.compile(
 class Asked:
     """`known`: a question is given; `decimals`: places to round to; `choices`: (letter, text) pairs.
 
+    `blanks`: it has several blanks to fill, which fix the order of the values.
+    `comma`: it is in a language that writes 0,5 for 0.5.
+    `measured`: its answer is a physical quantity, known to some digits only.
     `strict`: the reward's rules; a sentence that states a value is undecided.
-    `words` and `names`: the question's words and its letters that stand alone, which may be variables.
+    `names`: the question's letters that stand alone, which may be variables.
     """
 
     known: bool = False
+    text: str = ""
     strict: bool = False
     percent: bool = False
+    blanks: bool = False
+    measured: bool = False
+    comma: bool = False
     radians: bool = False
     base: bool = False
     bases: frozenset[Fraction] = frozenset()
     listed: bool = False
     decimals: int | None = None
     choices: tuple[tuple[str, str], ...] = ()
-    words: frozenset[str] = frozenset()
     names: frozenset[str] = frozenset()
+
+
+def _request(question: str) -> str:
+    """The sentences of a question that ask or tell what to do."""
+    sentences = re.split(r"(?<=[.?!。？！])\s*(?=[A-Z\u4e00-\u9fff$\\])", question.strip())
+    return (
+        " ".join(part for part in sentences if re.search(r"[?？]|\b(?:express|give|find|what)\b", part, re.I))
+        or (sentences[-1])
+    )
 
 
 def _decimals(question: str) -> int | None:
@@ -67,12 +88,15 @@ def _decimals(question: str) -> int | None:
 
 
 def _bases(question: str) -> frozenset[Fraction]:
-    """The number bases that a question names: base 7, base seven, 12_7, binary, 七进制."""
+    """The number bases in which a question wants its answer, else those that it names: base 7, 12_7."""
     found = {"binary": 2, "octal": 8, "hexadecimal": 16, "二进制": 2, "八进制": 8, "十六进制": 16}
     bases = [base for word, base in found.items() if word in question.lower()]
-    for match in re.finditer(r"(?i)\bbases?[ -]*\$?(\d+|[a-z]+)|_\{?(\d+)|(\d+)\s*进制", question):
-        word = next(part for part in match.groups() if part).lower()
-        bases.append(int(word[:9]) if word.isdecimal() else NUMBER_WORDS.get(word, 0))
+    named = re.findall(r"(?i)\bbases?[ -]*\$?(\d+|[a-z]+)|_\{?(\d+)|(\d+)\s*进制", question)
+    wanted = re.findall(r"(?i)\b(?:in|to|into|as an?)\s+base[ -]*\$?(\d+|[a-z]+)", question)
+    for word in wanted or [
+        "".join(parts) for parts in named if bases or "ase" in question or "进制" in question
+    ]:
+        bases.append(int(word[:9]) if word.isdecimal() else NUMBER_WORDS.get(word.lower(), 0))
     return frozenset(map(Fraction, bases))
 
 
@@ -101,7 +125,11 @@ def asked(question: str | None) -> Asked:
         return Asked()
     return Asked(
         known=True,
-        percent=re.search(r"percent|\\?%|百分", question, re.I) is not None,
+        text=question,
+        percent=_PERCENT.search(_request(question)) is not None,
+        comma=not _COMMA.isdisjoint(re.findall(r"\w+", question.casefold())),
+        measured=_MEASURED.search(question) is not None,
+        blanks=_BLANKS.search(question) is not None,
         radians=re.search(r"\bradians?\b|弧度", question, re.I) is not None,
         base=re.search(r"\bbase[ -]|\bbinary\b|\boctal\b|hexadecimal|进制", question, re.I) is not None,
         listed=re.search(
@@ -110,7 +138,6 @@ def asked(question: str | None) -> Asked:
         is not None,
         decimals=_decimals(question),
         choices=_choices(question[-3000:]),
-        bases=_bases(question),
-        words=named(question),
+        bases=_bases(_request(question)),
         names=frozenset(re.findall(r"(?<![A-Za-z\\])[A-Za-z](?![A-Za-z])", question)),
     )

@@ -11,11 +11,13 @@ from pipeline.grader import regions
 from pipeline.grader.asked import Asked
 from pipeline.grader.equations import is_name, same_equation, same_order, solved_for_y
 from pipeline.grader.scalars import is_rounding, same_scalar
-from pipeline.grader.tree import Decision, Expression, count, make, rename, signed, symbols
+from pipeline.grader.tree import Decision, Expression, count, make, rebuild, rename, signed, symbols, walk
 from pipeline.grader.values import same, spend
 
 MAX_ITEMS = 200
 MAX_SIGNS = 4
+_ROWS = ({("tuple", "[]")}, {("list", ",")})  # [[1, 2], [3, 4]] and [1, 2; 3, 4]
+IMAGINARY = Expression("constant", "i")
 INTEGERS = frozenset("knmljtNKZcC") | {f"{letter}_{digit}" for letter in "kncC" for digit in "0123"}
 
 
@@ -50,10 +52,15 @@ def _same_names(gold: Expression, given: Expression, asked: Asked) -> tuple[Expr
             given = rename(given, {right[0]: next(iter(rest))})
     ours, theirs = symbols(gold), symbols(given)
     extra, missing = theirs - ours, ours - theirs
+    if len(extra) == 1 and extra <= {"I", "j"} and IMAGINARY in walk(gold) and not extra & asked.names:
+        return gold, rebuild(given, lambda part: IMAGINARY if part == Expression("symbol", *extra) else None)
+    if {name.casefold() for name in extra} == {name.casefold() for name in missing} and len(extra) == 1:
+        return gold, given if extra & asked.names else rename(given, {next(iter(extra)): next(iter(missing))})
     if (
         len(extra) == len(missing) == 1
         and extra | missing <= INTEGERS
         and not extra & asked.names
+        and (not missing & asked.names or Expression("constant", "pi") in walk(gold))  # \\pi/6 + k\\pi
         and gold.kind != "relation" != given.kind
     ):
         given = rename(given, {next(iter(extra)): next(iter(missing))})
@@ -207,7 +214,7 @@ def _expanded(node: Expression) -> list[Expression]:
 
 
 def _items(node: Expression) -> tuple[Expression, ...] | None:
-    if node.kind in ("list", "set"):
+    if node.kind in ("list", "set") or (node.kind == "tuple" and not node.args):
         return node.args
     if node.kind == "union" and all(side.kind == "set" for side in node.args):
         return tuple(item for side in node.args for item in side.args)
@@ -225,6 +232,8 @@ def _collections(gold: Expression, given: Expression, asked: Asked) -> Decision 
         return "undecided", f"more than {MAX_ITEMS} items"
     if "set" in (gold.kind, given.kind) or {item.kind for item in (*ours, *theirs)} == {"tuple"}:
         ours, theirs = _distinct(ours, asked), _distinct(theirs, asked)
+    if asked.blanks and gold.value == ";" and len(ours) == len(theirs):
+        return _in_order(ours, theirs, asked, "blanks in order")
     if len(ours) != len(theirs):
         return _grouped(ours, theirs, asked) or ("wrong", "list of another length")
     if _is_labelled(ours) and _is_labelled(theirs):
@@ -268,7 +277,10 @@ def _in_order(ours: Sequence[Expression], theirs: Sequence[Expression], asked: A
     return next((outcome for outcome in outcomes if outcome[0] == "undecided"), ("right", rule))
 
 
-def _matched(ours: Sequence[Expression], theirs: Sequence[Expression], asked: Asked) -> Decision:
+def _matched(
+    ours: Sequence[Expression], theirs: Sequence[Expression], asked: Asked, rule: str = "list"
+) -> Decision:
+    """Compare in any order."""
     left = list(theirs)
     open_questions = []
     for item in ours:
@@ -281,9 +293,9 @@ def _matched(ours: Sequence[Expression], theirs: Sequence[Expression], asked: As
         else:
             undecided = [outcome for outcome in outcomes if outcome[0] == "undecided"]
             if not undecided:
-                return "wrong", "list"
+                return "wrong", rule
             open_questions += undecided
-    return open_questions[0] if open_questions else ("right", "list")
+    return open_questions[0] if open_questions else ("right", rule)
 
 
 def _grouped(ours: Sequence[Expression], theirs: Sequence[Expression], asked: Asked) -> Decision | None:
@@ -304,16 +316,20 @@ def _list_against_one(
     if theirs is not None and len(theirs) == 1:
         return equivalent(gold, theirs[0], asked)
     listed, other = (gold, given) if ours is not None else (given, gold)
-    if other.kind in ("tuple", "matrix") and listed.kind == "list":
+    if listed.kind == "list" and (other.kind == "tuple" or (other.kind == "matrix" and 1 in other.value)):
         if len(gold.args) != len(given.args):
             return "wrong", "tuple"
-        return _in_order(gold.args, given.args, asked, "tuple")
+        compare = _matched if other.value == "[]" and other is given else _in_order
+        return compare(gold.args, given.args, asked, "tuple")
     if theirs and all(equivalent(gold, item, asked)[0] == "right" for item in theirs):
         return "right", "one value in several forms"
     return "wrong", "list against one value"
 
 
 def _tuples(gold: Expression, given: Expression, asked: Asked) -> Decision | None:
+    """Compare tuples and matrices; a tuple is also a vector in a row or in a column, or a point P(1, 2)."""
+    if gold.kind == "tuple" and given.kind == "apply" and given.value.isupper():
+        given = Expression("tuple", gold.value, given.args)
     gold, given = _matrix(gold), _matrix(given)
     kinds = {gold.kind, given.kind}
     if not kinds & {"tuple", "matrix"}:
@@ -322,14 +338,9 @@ def _tuples(gold: Expression, given: Expression, asked: Asked) -> Decision | Non
         return "wrong", "interval against a tuple"
     if not kinds <= {"tuple", "matrix"}:
         return "wrong", "tuple against one value"
-    if (
-        gold.kind == given.kind == "matrix"
-        and gold.value != given.value
-        and 1 not in (*gold.value, *given.value)
-    ):
+    shapes = {side.value for side in (gold, given) if side.kind == "matrix"}
+    if len(shapes) + ("tuple" in kinds) > 1 and not all(1 in shape for shape in shapes):
         return "wrong", "matrix of another shape"
-    if kinds == {"tuple", "matrix"} and 1 not in (gold if gold.kind == "matrix" else given).value:
-        return "wrong", "matrix against tuple"
     if len(gold.args) != len(given.args):
         return "wrong", "tuple of another length"
     return _in_order(gold.args, given.args, asked, "matrix" if "matrix" in kinds else "tuple")
@@ -337,9 +348,9 @@ def _tuples(gold: Expression, given: Expression, asked: Asked) -> Decision | Non
 
 def _matrix(node: Expression) -> Expression:
     """Evaluate sums, multiples and transposes of matrices, and rows in brackets, to one matrix."""
-    if node.kind == "tuple" and node.value == "[]" and {row.kind for row in node.args} == {"tuple"}:
+    if node.kind == "tuple" and node.value == "[]" and {(row.kind, row.value) for row in node.args} in _ROWS:
         lengths = {len(row.args) for row in node.args}
-        if len(lengths) == 1 and {row.value for row in node.args} == {"[]"}:
+        if len(lengths) == 1:
             cells = tuple(cell for row in node.args for cell in row.args)
             return Expression("matrix", (len(node.args), lengths.pop()), cells)
     if node.kind == "call" and node.value == "transpose":

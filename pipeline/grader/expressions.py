@@ -8,8 +8,24 @@ raises `Unreadable`; no token is skipped to get a value.
 from fractions import Fraction
 
 from pipeline.grader.groups import BRACKETS, CLOSING, MINUS_ONE, GroupParser
+from pipeline.grader.notation import number_word
 from pipeline.grader.tokens import Token
 from pipeline.grader.tree import FUNCTION_NAMES, Expression, Unreadable, call, make, number
+
+FACTORS = (
+    "number",
+    "decimal",
+    "symbol",
+    "constant",
+    "function",
+    "command",
+    "(",
+    "{",
+    "[",
+    "lfloor",
+    "lceil",
+    "\\|",
+)
 
 
 class ExpressionParser(GroupParser):
@@ -89,10 +105,9 @@ class ExpressionParser(GroupParser):
             return False
         if kind == "|":
             return self.bars == 0 and self.peek(1) not in ("end", *CLOSING)
-        return kind in (
-            "number", "decimal", "symbol", "constant", "function", "command",
-            "(", "{", "[", "lfloor", "lceil", "\\|",
-        ) and not (kind == "[" and self.tokens[self.position - 1].kind in ("number",))  # fmt: skip
+        if kind == "[" and (self.turned or self.tokens[self.position - 1].kind == "number"):
+            return False
+        return kind in FACTORS
 
     def power(self) -> Expression:
         base = self.atom()
@@ -120,8 +135,8 @@ class ExpressionParser(GroupParser):
             self.next()
             return base
         exponent = self.nested(self.script)
-        if base.kind == "matrix" and exponent == Expression("symbol", "T"):
-            return call("transpose", base)
+        if base.kind in ("matrix", "tuple") and exponent == Expression("symbol", "T"):
+            return call("transpose", base) if base.kind == "matrix" else base
         node = self.postfix(make("pow", base, exponent))
         return self.postfix(make("pow", base, self._again(exponent))) if self.peek() == "^" else node
 
@@ -149,6 +164,8 @@ class ExpressionParser(GroupParser):
 
     def _based(self, node: Expression) -> Expression:
         base = self.script()
+        if base.kind == "text" and (number_in_words := number_word(base.value)):
+            base = number(int(number_in_words))
         if base.kind in ("text", "quantity"):
             raise Unreadable("a base that is no number")
         return Expression("base", (node.value, base.value))
@@ -202,7 +219,7 @@ class ExpressionParser(GroupParser):
             return Expression("set")
         if kind == "space":
             return Expression("space", value)
-        if kind in BRACKETS:
+        if kind in BRACKETS or kind == "]":
             self.position -= 1
             return self._brackets(kind)
         raise Unreadable(f"{kind!r} not expected" if kind != "text" else f"the word {value!r}")

@@ -5,19 +5,17 @@ Text inside an unclosed <think> is ignored. `extract` lists the rules in order.
 
 import re
 
+from pipeline.grader.boxes import BOX, boxes, formulas, read_boxes, without_thinking
 from pipeline.grader.prose import has_sentence
 
-BOX = "\\boxed"
-MAX_RESPONSE = 200_000
 MAX_PHRASES, MAX_LINE = 50, 5000  # announced answers to look at, and characters of each
-_BOX = re.compile(r"\\{1,2}(?:boxed|fbox)\s*(?=\{)")
-_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
-_BARE_BOX = re.compile(r"\\boxed\s+([^\s{}$.,]+)")
-_CUT = re.compile(
+_RUN_ON = re.compile(  # the model goes on with another problem
     r"<\|(?:im_end|im_start|endoftext|eot_id)\|>|<\|end.of.sentence\|>|</s>|\n[ \t]{0,99}"
-    r"(?:Problem|Question|Q|User|问题|\[?Note)\s*:\s"
-    r"|\[Note:|\bNote: The (?:solution|problem)"
+    r"(?:Problem|Question|Q|User|问题)\s*:\s"
 )
+_NOTE = re.compile(r"\n[ \t]{0,99}\[?Note\s*:\s|\[Note:|\bNote: The (?:solution|problem)")
+_BOXED = re.compile(r"\\(?:boxed|fbox)")
+_FINAL = re.compile(r"final answer(?:\s+is|\s*:)|最终答案(?:是|为|[:：])", re.IGNORECASE)
 _PHRASES = (
     r"final answer(?:\s+is|\s*:)+",
     r"answer(?:\s+is|\s+are|s\s+are|\s*[:：=])+|answer(?=\s*(?:\$|\\\(|\\\[))",
@@ -31,116 +29,17 @@ _PHRASE = re.compile("|".join(f"(?:{phrase})" for phrase in _PHRASES), re.IGNORE
 _LAST_NUMBER = re.compile(
     r"-?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d{1,3}(?:\\?,\\?!?\s?\d{3})+(?!\d)|\d+)(?:\.\d+)?(?:/\d+)?(?:\s*\\?%)?"
 )
-_DELIMITER = re.compile(r"\$\$|(?<!\\)\$|\\[()\[\]]")
-_CLOSES = {"$$": "$$", "$": "$", "\\(": "\\)", "\\[": "\\]"}
 _NAMED_VALUE = re.compile(r"\\?[A-Za-z]+(?:_\{?\w+\}?)?(?:\(\w\))?\s*(?:[<>!]=|=)[^=]*\Z|[^=]*[<>!]=[^=]*\Z")
 _JSON_ANSWER = re.compile(r'"(?:final_?)?answer"\s*:\s*(?:"((?:[^"\\]|\\.)*)"|(-?[\d.,/]+%?))', re.IGNORECASE)
 PROGRAM_OUTPUT = re.compile(r"```output[ \t]*\n(.*?)\n?```", re.DOTALL)
 _BOLD = re.compile(r"\*\*([^*\n]{1,80})\*\*")
 _JOINS = re.compile(r"\band\b|\bor\b|[,;]|和|或|与")
-_DENIES_NEXT = re.compile(
-    r"(?:\b(?:not|never|neither|nor|except|anything but|cannot be)|n't|不是|不为|≠|\\neq?|\\not\s*=)"
-    r"(?:\s+(?:be|equal|equals|to|exactly|just|simply))*[\s$:(\\[*]*\Z",
-    re.IGNORECASE,
-)
-_DENIES_LAST = re.compile(
-    r"[\s$)\]\\*,]*(?:(?:is|are|was|would be|seems|looks)\s+)?(?:wrong|incorrect|false|impossible"
-    r"|(?:not|n't|never)(?!\s+(?:an?|only|just)\b)|错|不对|不是)",
-    re.IGNORECASE,
-)
-_OR = re.compile(r"[\s$)\]\\*,]*(?:or|或|或者)[\s$\\]", re.IGNORECASE)
 _TURNS = re.compile(
     r"\b(?:thus|but|so|therefore|hence|then|because|however|which|answer)\b|[.。]\s|所以|因此", re.IGNORECASE
 )
 _MENTION = re.compile(r"(?<![A-Za-z])\(?([A-F])\)?(?![A-Za-z'])")
 _DENIED = re.compile(r"(?:\bnot|n't|不是|不选|\bno es|pas)\s*\(?[A-F]\)?(?![A-Za-z])")
 _END = re.compile(r"\.?\s*I hope it is correct|\n|(?<=[^\d\s.])\.\s|[。；]|(?<=\d)\.(?:\s|$)|<\|")
-
-
-def balanced(text: str, start: int) -> int:
-    """Index of the brace that closes the one at `start`, or -1."""
-    depth, position = 0, start
-    while position < len(text):
-        character = text[position]
-        if character == "\\":
-            position += 1
-        elif character == "{":
-            depth += 1
-        elif character == "}":
-            depth -= 1
-            if depth == 0:
-                return position
-        position += 1
-    return -1
-
-
-def _closing(text: str) -> dict[int, int]:
-    """The index of the closing brace for that of every opening one that is closed, in one pass."""
-    found, opened = {}, []
-    for match in _BRACE.finditer(text):
-        if match[0] == "{":
-            opened.append(match.start())
-        elif match[0] == "}" and opened:
-            found[opened.pop()] = match.start()
-    return found
-
-
-def boxes(text: str) -> list[tuple[int, int, str]]:
-    """(start, end, content) of every closed, non-empty, outermost box, in order."""
-    if BOX not in text and "\\fbox" not in text:
-        return []
-    found, position, closing = [], 0, _closing(text)
-    for match in _BOX.finditer(text):
-        end = closing.get(match.end(), -1)
-        if end < 0 or match.start() < position:
-            continue
-        content = text[match.end() + 1 : end].strip()
-        if content:
-            found.append((match.start(), end + 1, content))
-        position = end + 1
-    return found
-
-
-def reward_boxes(response: str) -> list[tuple[str, bool]]:
-    """(content, whether the words beside it deny or doubt it) of every box after the thinking, in order."""
-    text = _without_thinking(response[-MAX_RESPONSE:])
-    if text is None:
-        return []
-    return [(content, _doubtful(text, start, end)) for start, end, content in boxes(text)] or [
-        (match[1], False) for match in list(_BARE_BOX.finditer(text))[-1:]
-    ]
-
-
-def _denied(text: str, start: int, end: int) -> bool:
-    """Whether the words next to a box deny it: "is not \\boxed{5}", "\\boxed{5} is wrong"."""
-    before, after = text[max(0, start - 40) : start], text[end : end + 60]
-    return _DENIES_NEXT.search(before) is not None or _DENIES_LAST.match(after) is not None
-
-
-def _doubtful(text: str, start: int, end: int) -> bool:
-    return _denied(text, start, end) or _OR.match(text, end, end + 60) is not None
-
-
-def _without_thinking(text: str) -> str | None:
-    if "<think>" in text or "</think>" in text:
-        if "</think>" not in text or text.rfind("<think>") > text.rfind("</think>"):
-            return None
-        return text.rpartition("</think>")[2]
-    return text
-
-
-def last_boxes(text: str) -> list[str]:
-    """The last box and the boxes joined to it by a few words such as "and": parts of one answer."""
-    found = [box for box in boxes(text) if not _denied(text, *box[:2])]
-    if not found:
-        return [match[1] for match in list(_BARE_BOX.finditer(text))[-1:]]
-    group = [found[-1]]
-    for box in reversed(found[:-1]):
-        between = text[box[1] : group[0][0]]
-        if len(between) > 60 or "\n\n" in between or not _JOINS.search(between) or _TURNS.search(between):
-            break
-        group.insert(0, box)
-    return [content for _, _, content in group]
 
 
 def _unescaped(line: str, closing: str, start: int) -> int:
@@ -174,7 +73,8 @@ def after_phrase(text: str) -> str | None:
             rest = rest[3:].lstrip()
         end = _END.search(rest)
         line = _unwrapped(rest[: end.start()] if end and not rest.startswith("\\[") else rest)
-        line = line.rstrip(".。*").strip().strip('"').strip()
+        line = line.rstrip(".。*").strip()
+        line = re.sub(r'^\\?"|\\?"$', "", line).strip()
         if line:
             return line
     return None
@@ -195,24 +95,6 @@ def output_fence(text: str) -> str | None:
     if not found or text[found[-1].end() :].strip() or not found[-1][1].strip():
         return None
     return found[-1][1].strip().splitlines()[-1].strip()
-
-
-def formulas(text: str) -> list[tuple[int, int]]:
-    """(start, end) of the content of every formula $$...$$, $...$, \\(...\\) or \\[...\\], in one pass."""
-    found = []
-    start, wanted = 0, None
-    marks = list(_DELIMITER.finditer(text))
-    last = {mark[0]: mark.start() for mark in marks}
-    for mark in marks:
-        if wanted is None:
-            closing = _CLOSES.get(mark[0])
-            if closing and last.get(closing, -1) > mark.start():
-                start, wanted = mark.end(), closing
-        elif mark[0] == wanted:
-            if mark.start() > start:
-                found.append((start, mark.start()))
-            wanted = None
-    return found
 
 
 def last_formula(text: str) -> str | None:
@@ -255,20 +137,59 @@ def _is_bare(text: str) -> bool:
     return one_line and re.search(form, text) is not None and not has_sentence(text)
 
 
+def _last_boxes(text: str) -> tuple[list[str], int]:
+    """The last box that nothing denies, with those joined to it by a few words such as "and", and its end."""
+    found = [box for box in read_boxes(text) if box.remark != "denied"]
+    if not found:
+        return [], 0
+    group = [found[-1]]
+    for box in reversed(found[:-1]):
+        between = text[box.end : group[0].start]
+        if len(between) > 60 or "\n\n" in between or not _JOINS.search(between) or _TURNS.search(between):
+            break
+        group.insert(0, box)
+    answers = [box.answer for box in group]
+    if found[-1].remark == "alternative":  # \\boxed{4} or 5
+        answers[-1] += " or " + text[found[-1].end : found[-1].end + 40].strip(" $\n")
+    return answers, found[-1].end
+
+
+def _up_to_run_on(text: str) -> str:
+    """The text before the first sign of another problem that comes after an answer."""
+    if not _RUN_ON.search(text):
+        return text
+    answered = [match.start() for match in (_BOXED.search(text), _PHRASE.search(text)) if match]
+    cut = _RUN_ON.search(text, min(answered)) if answered else None
+    return text[: cut.start()] if cut else text
+
+
+def _announced_last(text: str) -> str | None:
+    """The value announced as the final answer: 5 of "The final answer is 5. I hope it is correct."."""
+    found = list(_FINAL.finditer(text))
+    line = after_phrase(text[found[-1].start() :]) if found else None
+    return line if line and (re.search(r"\d|\\[a-z]", line) or "I hope" in text) else None
+
+
 def extract(response: str) -> str | None:
     """The final answer in a response, or None.
 
-    The first rule that applies decides: the last closed box that no words deny, with boxes joined to it
-    ("\\boxed{1} and \\boxed{2}"); a JSON field "answer"; the text after the last "the answer is", "答案是",
-    "####" or the like; a final program output; the last formula or number.
+    The first rule that applies decides: a value announced as the final answer after the last box; the last
+    closed box that no words deny, with boxes joined to it ("\\boxed{1} and \\boxed{2}"); a JSON field
+    "answer"; the text after the last "the answer is", "答案是", "####" or the like; a final program output;
+    the last formula or number.
     """
-    text = _without_thinking(response[-MAX_RESPONSE:])
+    text = without_thinking(response)
     if text is None:
         return None
-    if found := last_boxes(text):
-        return ", ".join(found)
-    if (cut := _CUT.search(text)) and cut.start() > 0:
-        text = text[: cut.start()]
+    text = _up_to_run_on(text)
+    found, end = _last_boxes(text)
+    if found:
+        return _announced_last(text[end:]) or ", ".join(found)
+    for start, stop, _ in reversed(boxes(text)):  # all denied
+        text = text[:start] + text[stop:]
+    for mark in (_RUN_ON, _NOTE):
+        if (cut := mark.search(text)) and cut.start() > 0:
+            text = text[: cut.start()]
     text = text.strip()
     return (
         json_answer(text)
@@ -280,7 +201,9 @@ def extract(response: str) -> str | None:
 
 def reference_answer(reference: str) -> str:
     """The final answer of a reference, which may be a whole solution."""
-    if found := last_boxes(reference):
+    if len(reference) < 20 and "\\" not in reference:
+        return reference
+    if found := _last_boxes(reference)[0]:
         return ", ".join(found)
     if "\n#### " in reference or (len(reference) > 200 and after_phrase(reference)):
         return after_phrase(reference) or reference

@@ -11,6 +11,7 @@ MATRICES = frozenset(
     ("matrix", "pmatrix", "bmatrix", "Bmatrix", "smallmatrix", "array", "psmallmatrix", "bsmallmatrix")
 )
 BRACKETS = {"(": ")", "[": "]", "{": "}", "\\{": "\\}", "langle": "rangle"}
+OPEN_LEFT, OPEN_RIGHT = {"]": "(", "langle": "("}, {"[": ")", "rangle": ")"}  # open ends: ]0, 1[
 MINUS_ONE = number(-1)
 
 
@@ -19,7 +20,7 @@ class GroupParser:
 
     def __init__(self, tokens: list[Token]) -> None:
         self.tokens = tokens
-        self.position = self.depth = self.bars = 0
+        self.position = self.depth = self.bars = self.colons = self.turned = 0
 
     def peek(self, ahead: int = 0) -> str:
         place = self.position + ahead
@@ -59,7 +60,7 @@ class GroupParser:
                 continue
             rows.append(row)
             row = []
-            if kind == "\\\\":
+            while self.peek() == "\\\\":
                 self.next()
             if self.peek() == "command" and self.tokens[self.position].value == "end":
                 self.next()
@@ -72,7 +73,7 @@ class GroupParser:
         cells = tuple(cell for row in rows for cell in row)
         matrix = Expression("matrix", (len(rows), len(rows[0])), cells)
         if name == "cases":
-            return Expression("cases", None, cells)
+            return Expression("list", ",", cells) if len(rows[0]) == 1 else Expression("cases", None, cells)
         return call("det", matrix) if name == "vmatrix" else matrix
 
     def _name(self) -> str:
@@ -102,39 +103,42 @@ class GroupParser:
     def _brackets(self, opening: str) -> Expression:
         """A parenthesis, tuple, interval, set or set-builder."""
         self.expect(opening)
-        bars, self.bars = self.bars, 0
-        if self.peek() == BRACKETS[opening]:
+        before = self.bars, self.colons, self.turned
+        if self.peek() == BRACKETS.get(opening):
             self.next()
             brackets = opening + BRACKETS[opening]
             return Expression("set") if opening in ("{", "\\{") else Expression("tuple", brackets)
-        if opening == "\\{":
-            self.bars = 1  # a bar means "such that" here
+        # a bar or a colon in braces means "such that"
+        self.bars = self.colons = int(opening in ("{", "\\{"))
+        self.turned = int(opening == "]")
         inside = self.nested(self.sequence)
-        if opening in ("\\{", "{") and self.peek() in ("|", ":"):
+        if self.colons and self.peek() in ("|", ":"):
             self.next()
             inside = make("builder", inside, self.nested(self.sequence))
-        self.bars = bars
-        if self.peek() in ("over", "choose"):
-            kind = self.next().kind
-            right = self.nested(self.sum)
-            inside = make("div", inside, right) if kind == "over" else call("binom", inside, right)
-        closing = self.next().kind
-        return self._bracketed(opening, inside, closing)
+        self.bars, self.colons, self.turned = before
+        if self.peek() == "choose":
+            self.next()
+            inside = call("binom", inside, self.nested(self.sum))
+        return self._bracketed(opening, inside, self.next().kind)
 
     @staticmethod
     def _bracketed(opening: str, inside: Expression, closing: str) -> Expression:
         if inside.kind == "builder":
             return inside
         items = inside.args if inside.kind == "list" and inside.value == "," else (inside,)
-        if opening == "\\{" and closing == "\\}":
-            return Expression("set", None, inside.args if inside.kind == "list" else (inside,))
-        if opening == "{" and closing == "}":
-            return Expression("set", None, items) if len(items) > 1 else inside
+        if (opening, closing) in (("{", "}"), ("\\{", "\\}")):
+            members = items if opening == "{" else inside.args if inside.kind == "list" else (inside,)
+            if len(members) > 1 and all(item.kind == "relation" and item.value == ("=",) for item in members):
+                return Expression("list", ",", members)
+            return inside if opening == "{" and len(items) == 1 else Expression("set", None, members)
         if opening == "langle" and closing == "rangle":
             return Expression("tuple", "()", items)
-        if opening in "([" and closing in ")]":
+        ends = OPEN_LEFT.get(opening, opening) + OPEN_RIGHT.get(closing, closing)
+        if ends in ("()", "[]", "[)", "(]"):
+            if inside.kind == "list" and {item.kind for item in inside.args}.isdisjoint(("list", "relation")):
+                items = inside.args  # also with ";"
             if len(items) > 1:
-                return Expression("tuple", opening + closing, items)
+                return Expression("tuple", ends, items)
             if opening + closing in ("()", "[]"):
-                return inside if inside.kind != "list" else Expression("tuple", "()", inside.args)
+                return inside if inside.kind != "list" else Expression("tuple", ends, inside.args)
         raise Unreadable(f"{opening!r} closed by {closing!r}")

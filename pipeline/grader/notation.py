@@ -8,85 +8,26 @@ import unicodedata
 from functools import lru_cache
 
 from pipeline.grader.numerals import in_digits
-from pipeline.grader.vocabulary import COMMANDS, NUMBER_WORDS
+from pipeline.grader.vocabulary import COMMANDS, NUMBER_PARTS, NUMBER_WORDS, SCALES, load
 
+_TABLES = load("notation.toml")
 _CHARACTERS = {code: chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)}
-_CHARACTERS |= {code: " " for code in (*range(0x20), 0x7F, 0x200B, 0x200C, 0x200D, 0xFEFF)}
-_SIGNS = {
-    "−–—﹣‐‑": "-", "　\u00a0\u2009\u202f\u2002\u2003": " ", "，、": ",", "；": ";", "：∶": ":", "⁄∕": "/",
-    "×✕": "\\times ", "·⋅∙•": "\\cdot ", "÷": "/", "√": "\\sqrt ", "∛": "\\sqrt[3] ", "∞": "\\infty ",
-    "π": "\\pi ", "≤⩽≦": "\\le ", "≥⩾≧": "\\ge ", "≠": "\\ne ", "≈": "\\approx ", "≡": "\\equiv ",
-    "∪": "\\cup ",
-    "∩": "\\cap ", "∈": "\\in ", "±": "\\pm ", "∓": "\\mp ", "°º˚": "^\\circ ", "∅": "\\emptyset ",
-    "ℝ": "\\mathbb{R}", "ℤ": "\\mathbb{Z}", "ℕ": "\\mathbb{N}", "ℚ": "\\mathbb{Q}", "ℂ": "\\mathbb{C}",
-    "→": "\\to ", "∠": "\\angle ", "∑": "\\sum ", "∏": "\\prod ", "′’‘": "'", "“”": '"', "⌊": "\\lfloor ",
-    "⌋": "\\rfloor ", "⌈": "\\lceil ", "⌉": "\\rceil ", "…": "\\dots ", "⟨〈": "\\langle ",
-    "⟩〉": "\\rangle ",
-    "【": "[", "】": "]", "∨": " or ", "∧": " and ", "∣": "|", "∥": "\\parallel ",
-    "⊥": "\\perp ", "△": "\\triangle ",
-    "¥￥€£": "\\$", "∖": "\\setminus ",
-}  # fmt: skip
-_CHARACTERS |= {ord(sign): new for signs, new in _SIGNS.items() for sign in signs}
-_GREEK = "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron"
-_CHARACTERS |= {0x3B1 + place: f"\\{name} " for place, name in enumerate(_GREEK.split())}
-_CHARACTERS |= {
-    0x3C1 + place: f"\\{name} "
-    for place, name in enumerate(["rho", "varsigma", "sigma", "tau", "upsilon", "phi", "chi", "psi", "omega"])
-}
-_CHARACTERS |= {
-    ord(sign): f"\\{name} " for sign, name in zip("ΔΩΣΦ", ("Delta", "Omega", "Sigma", "Phi"), strict=True)
-}
-
+_CHARACTERS |= dict.fromkeys(range(0x20), " ")
+_CHARACTERS |= {ord(sign): new for new, signs in _TABLES["signs"].items() for sign in signs}
 _SCRIPTS = {
     "^": (re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿˣᵏ]+"), str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿˣᵏ", "0123456789+-nxk")),
     "_": (re.compile("[₀₁₂₃₄₅₆₇₈₉ₙₖ]+"), str.maketrans("₀₁₂₃₄₅₆₇₈₉ₙₖ", "0123456789nk")),
 }
 _VULGAR = re.compile("[¼½¾⅐-⅞]")
+_LETTERS = re.compile("[\U0001d400-\U0001d7ff]")  # of mathematics: 𝑥
 _CIRCLED = re.compile("[①-⑳](?:[\\s,和]*[①-⑳])*")
 
 _REWRITES = tuple(
-    (re.compile(pattern), replacement)
-    for pattern, replacement in (
-        (rf"\\\\(?=(?:{'|'.join(sorted(COMMANDS))})(?![A-Za-z]))", r"\\"),
-        (r"\\(?:left|right|middle)\s*\.", " "),
-        (r"\\(?:left|right|middle|[bB]igg?[lrm]?|displaystyle|textstyle|limits|nolimits)(?![A-Za-z])", ""),
-        (r"(?<=\d)\s*(?:\{\s*,\s*\}|,\s*\\!|\\,|\\!,?|,\\ |\\;)\s*(?=\d{3}(?!\d))", ""),
-        (r"(?<![\d.,])(\d{1,3}) (?=\d{3}(?: \d{3})*(?![\d/,]| \d))", r"\1"),
-        (r"(?<!\\)\\[,!;:> ]|\\q?quad(?!ratic)|\\(?:hfill|enspace|thinspace|hline)(?![A-Za-z])", " "),
-        (r"\\(?:phantom|label|tag)\s*\{[^{}]*\}", " "),
-        (r"~", " "),
-        (r"(?i)\b(negative|minus) infinity\b", r"-\\infty "),
-        (r"(?<=[\d}])\s*(k?m/s|km/h|ft/s|cm/s)(?![A-Za-z])", r"\\text{ \1}"),
-        (r"\^\s*\{?\s*\\prime\s*\}?", "'"),
-        (r"\\textcircled\s*\{\s*(\d+)\s*\}(?=\s*[,、]?\s*\\textcircled)", r"\1, "),
-        (r"\\textcircled\s*\{\s*(\d+)\s*\}", r"\1"),
-        (r"(?i)(?<=:\d\d)\s*([ap])\.?\s?m\b\.?", lambda match: f"\\text{{ {match[1].lower()}m}}"),
-        (r"(?<![A-Za-z])([ap])\.\s?m\.?(?![A-Za-z])", r"\1m"),
-        (r"\\(?:dfrac|tfrac|cfrac)(?![A-Za-z])", r"\\frac"),
-        (r"\\(?:dbinom|tbinom)(?![A-Za-z])", r"\\binom"),
-        (r"\\(?:boxed|fbox|mathstrut|ensuremath)(?![A-Za-z])", ""),
-        (r"\\(?:lbrace|\{)", r"\\{"),
-        (r"\\(?:rbrace|\})", r"\\}"),
-        (r"\\(?:lvert|rvert|vert|mid)(?![A-Za-z])", "|"),
-        (r"\{\s*\\bf\s+([^{}]*)\}", r" \1 "),
-        (r"\{\s*\\rm\s+([^{}]*)\}", r"\\text{ \1}"),
-        (r"(?:\\(?:blacksquare|square|Box|qed)|[∎■□])\s*\$?\.?\s*$", " "),
-        (
-            r"^\s*(?:\\text\s*\{)?\s*(?:the set of )?[Aa]ll (?:the )?reals?(?: numbers?)?\s*\}?\s*$",
-            r"\\mathbb{R}",
-        ),
-        (r"\\degrees?(?![A-Za-z])|\^\s*\{\s*\\(?:text|mathrm)\s*\{\s*(?:\\circ|o)\s*\}\s*\}", r"^\\circ "),
-        (r"\^\s*\{\s*\\circ\s*\}", r"^\\circ "),
-        (r"\\%|\\text\s*\{\s*\\?%\s*\}", "%"),
-        (r"(?<![A-Za-z])(?:percentage points?|percents?|per cent|pct\.?)(?![A-Za-z])", "%"),
-        (r"\^\s*\{?\s*\\?(?:text|mathrm|textrm|mbox)?\s*\{?\s*(?:th|st|nd|rd)\s*\}?\s*\}?(?![A-Za-z])", ""),
-        (r"(?<=\d)(?:th|st|nd|rd)(?![A-Za-z])", ""),
-        (r"\\\(|\\\)|(?<!\\)\\\[(?![\d.]+\s*(?:pt|em|ex))|(?<!\\)\\\]|\$\$|(?<!\\)\$", " "),
-        (r"^\s*(?:\*\*|__)|(?:\*\*|__)\s*\.?$", " "),
-        (r"\\\\\s*$|\\$", ""),
-    )
-)  # fmt: skip
-_BOLD = r"\\(?:mathbf|boldsymbol|bm|pmb|bold)(?![A-Za-z])\s*"
+    (re.compile(pattern.replace("COMMANDS", "|".join(sorted(COMMANDS)))), replacement)
+    for pattern, replacement in _TABLES["rewrites"]["list"]
+)
+_WRAPPED = re.compile(r"\\(?:text|mathrm|mbox|textbf|textit|textrm)\s*\{([^{}]*)\}")
+_BOLD = r"\\(?:mathbf|boldsymbol|bm|pmb|bold|underline)(?![A-Za-z])\s*"
 _BALANCED = r"(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*"
 _FONT = re.compile(_BOLD)
 _BOLD_ANSWER = re.compile(rf"{_BOLD}\{{({_BALANCED})\}}\.?")
@@ -115,14 +56,32 @@ _RESIDUES = re.compile(
 
 
 def number_word(text: str) -> str | None:
-    """An English number word up to ninety-nine in digits, or None."""
-    tens, _, ones = text.casefold().strip().replace("-", " ").partition(" ")
-    if not ones:
-        found = NUMBER_WORDS.get(tens)
-        return None if found is None else str(found)
-    low = NUMBER_WORDS.get(ones.strip(), 0)
-    high = NUMBER_WORDS.get(tens, 0)
-    return str(high + low) if high >= 20 and 0 < low < 10 else None
+    """An English number or fraction in words in digits, e.g. "one hundred and five" or "three-eighths"."""
+    match = _WRAPPED.fullmatch(text.strip())
+    words = (match[1] if match else text).casefold().replace("-", " ").split()
+    if len(words) > 1 and (part := NUMBER_PARTS.get(words[-1].removesuffix("s"))):
+        top = 1 if words[:-1] in (["a"], ["an"]) else _counted([word for word in words[:-1] if word != "and"])
+        return f"{top}/{part}" if top else None
+    found = _counted([word for word in words if word != "and"])
+    return None if found is None else str(found)
+
+
+def _counted(words: list[str]) -> int | None:
+    """The value of a whole number in words, or None."""
+    total = current = 0
+    for word in words:
+        value = NUMBER_WORDS.get(word)
+        if value is None:
+            if word not in SCALES or not current:
+                return None
+            total, current = (
+                (total, current * 100) if word == "hundred" else (total + current * SCALES[word], 0)
+            )
+        elif current % (10 if value < 10 and current % 100 != 10 else 100):
+            return None
+        else:
+            current += value
+    return total + current if words else None
 
 
 def _together(match: re.Match[str]) -> str:
@@ -184,6 +143,7 @@ def clean(text: str) -> str:
                 lambda match, mark=mark, table=table: f"{mark}{{{match[0].translate(table)}}}", text
             )
         text = _VULGAR.sub(_vulgar, text)
+        text = _LETTERS.sub(lambda match: unicodedata.normalize("NFKC", match[0]), text)
     text = " ".join(text.translate(_CHARACTERS).split())  # long runs of spaces slow the patterns down
     for pattern, replacement in _REWRITES:
         text = pattern.sub(replacement, text)

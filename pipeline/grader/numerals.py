@@ -6,7 +6,7 @@ from fractions import Fraction
 _CHINESE_DIGITS = dict(zip("零〇一二两三四五六七八九", (0, 0, 1, 2, 2, 3, 4, 5, 6, 7, 8, 9), strict=True))
 _CHINESE_PLACES = {"十": 10, "百": 100, "千": 1000}
 _CHINESE_MYRIADS = {"万": 10**4, "亿": 10**8}
-_CHINESE_NUMBER = "[零〇一二两三四五六七八九十百千万亿]{1,40}"
+_CHINESE_NUMBER = "(?:[零〇一二两三四五六七八九十百万亿]|千(?![米克瓦卡升])){1,40}"  # 千克 is a kilogram
 _CHINESE = re.compile(
     rf"(?P<sign>负|-)?(?:(?P<percent>百分之)(?P<share>{_CHINESE_NUMBER}(?:点[零一二三四五六七八九]+)?|\d+(?:\.\d+)?)"
     rf"|(?P<bottom>{_CHINESE_NUMBER}|\d+)分之(?P<top>{_CHINESE_NUMBER}|\d+)"

@@ -8,10 +8,10 @@ from functools import lru_cache
 
 from pipeline.grader.expressions import ExpressionParser
 from pipeline.grader.groups import CLOSING
-from pipeline.grader.prose import is_unit
+from pipeline.grader.remarks import stopped
 from pipeline.grader.tokens import tokenize
 from pipeline.grader.tree import Expression, Unreadable, make, number
-from pipeline.grader.vocabulary import CLAUSE_WORDS, LEADING_WORDS, SCALES
+from pipeline.grader.vocabulary import LEADING_WORDS, SCALES
 
 
 class AnswerParser(ExpressionParser):
@@ -55,7 +55,7 @@ class AnswerParser(ExpressionParser):
             return node
         if not marked:
             raise Unreadable(f"the words {label[:40]!r}")
-        if not CLAUSE_WORDS.isdisjoint(label.casefold().split()):
+        if stopped(label):
             raise Unreadable(f"the label {label[:40]!r}")
         return Expression("relation", ("=",), (Expression("text", label), node))
 
@@ -83,7 +83,7 @@ class AnswerParser(ExpressionParser):
             node = _scaled(node, SCALES[scaled[0]])
             words[0:1] = [scaled[2]] if scaled[2] else []
         unit = " ".join(words)
-        if unit and not is_unit(unit):
+        if stopped(unit):
             raise Unreadable(f"the words {unit[:40]!r}")
         if unit and node.kind == "relation":  # the unit of 72/18 = 4 kg is that of 4
             return Expression(
@@ -136,9 +136,12 @@ class AnswerParser(ExpressionParser):
 
     def ratio(self) -> Expression:
         parts = [self.sum()]
-        while self.peek() == ":":
+        while self.peek() == ":" and not self.colons:
             self.next()
             parts.append(self.sum())
+        if self.peek() == "over":
+            self.next()
+            return make("div", parts[-1], self.sum())
         return Expression("ratio", None, tuple(parts)) if len(parts) > 1 else parts[0]
 
 

@@ -7,15 +7,16 @@ import re
 from collections.abc import Callable
 
 from pipeline.grader.notation import number_word
+from pipeline.grader.remarks import lists
 from pipeline.grader.tree import Decision
-from pipeline.grader.vocabulary import ARTICLES, CLAUSE_WORDS, SYNONYMS, UNIT_POWERS
+from pipeline.grader.vocabulary import ARTICLES, SYNONYMS
 
 MAX_SENTENCE = 2000
 _WORD = re.compile(r"[^\W\d_]+(?:['-][^\W\d_]+)*|\d+(?:\.\d+)?|√")
 _HEDGE = re.compile(
     r"\b(?:anything|but|least|most|more|less|fewer|greater|over|under|above"
     r"|below|between|wrong|incorrect|false"
-    r"|maybe|possibly|probably|except|neither|nor|unless|unsure|almost|nearly|cannot"
+    r"|plus|minus|half|twice|double|triple|maybe|possibly|probably|except|neither|nor|unless|unsure|almost|nearly|cannot"
     r"|can't|can not|could not|impossible|undetermined|depends?|requires?|unknown|either"
     r"|without|unclear|insufficient|not|never|no)\b|不能|无法|不",
     re.IGNORECASE,
@@ -27,7 +28,6 @@ _CLAIM = (
     re.compile(
         r"\b(?:is|are|be|equals|of|to|charge|was)\s+(?:equal to\s+|exactly\s+)?(\S.{0,60}?)\s*\.?\s*$"
     ),
-    re.compile(r"(?:是|为|等于)\s*([^是为]{1,40}?)\s*$"),
 )
 
 
@@ -72,14 +72,6 @@ def _canonical(found: list[str]) -> str:
     return SYNONYMS.get(joined, number_word(" ".join(found)) or joined)
 
 
-def is_unit(phrase: str) -> bool:
-    """Whether the words after a number can be its unit: few, and no clause."""
-    found = re.findall(r"[^\W\d_]+", phrase.casefold())
-    if len(found) > 8 or not CLAUSE_WORDS.isdisjoint(found):
-        return False
-    return not found or not UNIT_POWERS.keys() >= set(found) or "unit" in phrase  # 5 squared is 25
-
-
 def has_sentence(text: str) -> bool:
     """Whether a text is a sentence and not only a name, a unit or a value."""
     plain = _plain(re.sub(r"\\[A-Za-z]+", " ", text))
@@ -88,6 +80,8 @@ def has_sentence(text: str) -> bool:
 
 def claims(text: str) -> list[str]:
     """Values that a sentence may state: what follows its last = or verb, and its only number."""
+    if not text.isascii() or any(map(lists().foreign.match, words(text))):  # no English
+        return []
     text = text[-MAX_SENTENCE:]
     last = re.split(r"(?<=[a-z\d)])[.!?。；]\s+(?=[A-Z\u4e00-\u9fff])", text.strip())[-1]
     if _HEDGE.search(last) or _MAYBE.search(last):

@@ -8,8 +8,8 @@ from pipeline.grader.prose import same_words
 from pipeline.grader.tree import Decision, Expression, make, number, symbols, walk
 from pipeline.grader.values import context, exact, linear, same, value
 
-NOISE = Fraction(1, 10**12)
-NOISE_DENOMINATOR = 10**9
+NOISE, NOISE_DENOMINATOR = 1e-12, 10**9
+MEASURED = 2e-6  # relative
 TINY = 1e-50
 PARAMETERS = frozenset("knmlN")
 UNIT_LETTERS = frozenset("mgshLlNJWVAKCFcd")
@@ -20,8 +20,6 @@ def same_scalar(gold: Expression, given: Expression, asked: Asked) -> Decision:
     if "text" in (gold.kind, given.kind):
         return _text(gold, given)
     (gold, gold_unit), (given, given_unit) = _unit(gold), _unit(given)
-    if asked.known and not gold_unit and not units.known(given_unit, asked.words):
-        return "undecided", "a unit that the question does not name"
     ratio = units.ratio(given_unit, gold_unit)
     if ratio is None:
         return (
@@ -124,7 +122,8 @@ def _percent(gold: Expression, given: Expression, asked: Asked) -> Decision | No
     if all(kinds):
         return _values(gold, given, asked)
     bare = [node.args[0] if node.kind == "percent" else node for node in (gold, given)]
-    if same(*bare) and (kinds[0] or asked.percent or not asked.known):
+    written = bare[0].kind in ("number", "decimal", "neg")  # no 1/6 % for 1/6
+    if same(*bare) and (kinds[0] or (written and (asked.percent or not asked.known))):
         return "right", "percent asked for"
     return _values(gold, given, asked)[0], "percent"
 
@@ -149,7 +148,7 @@ def _values(gold: Expression, given: Expression, asked: Asked) -> Decision:
     if outcome:
         return "right", "numbers" if exact(gold) is not None and exact(given) is not None else "numeric"
     if outcome is False:
-        if _float_noise(gold, given):
+        if _float_noise(gold, given, asked.measured):
             return "right", "equal up to float noise"
         if asked.decimals is not None and _rounded(gold, given, asked.decimals):
             return "right", "rounded as asked"
@@ -159,17 +158,26 @@ def _values(gold: Expression, given: Expression, asked: Asked) -> Decision:
     return "undecided", "no value to compare"
 
 
-def _float_noise(gold: Expression, given: Expression) -> bool:
-    """Whether `given` has the length of a binary float and equals `gold` up to the float's last digits."""
-    literal = given.args[0] if given.kind == "neg" else given
-    written = literal.kind == "decimal" or {part.kind for part in literal.args} == {"number"}
-    noisy = exact(given) if written and literal.kind in ("decimal", "div") else None
-    if noisy is None or noisy.denominator < NOISE_DENOMINATOR:
+def _float_noise(gold: Expression, given: Expression, measured: bool) -> bool:
+    """Whether `given` has the length of a binary float and equals `gold` up to the float's last digits.
+
+    Of a measured quantity the seventh digit may differ.
+    """
+    noisy = exact(given) if _is_literal(given) else None
+    if noisy is None or (not measured and noisy.denominator < NOISE_DENOMINATOR):
         return False
     known = value(gold)
     if known is None or known == 0 or context.im(known) != 0:
         return False
-    return abs(value(given) / known - 1) < NOISE.numerator / context.mpf(NOISE.denominator)
+    error = abs(value(given) / known - 1)
+    return (measured and error < MEASURED) or (noisy.denominator >= NOISE_DENOMINATOR and error < NOISE)
+
+
+def _is_literal(node: Expression) -> bool:
+    """Whether an expression is a numeral, perhaps with a sign or a power of ten, or a fraction of two."""
+    if node.kind in ("neg", "mul", "div"):
+        return all(map(_is_literal, node.args))
+    return node.kind in ("number", "decimal") or (node.kind == "pow" and node.args[0] == number(10))
 
 
 def is_rounding(exactly: Expression, numeral: Expression) -> bool:

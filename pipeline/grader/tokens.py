@@ -32,7 +32,8 @@ _TEXT = re.compile(
 )
 _TOKEN = re.compile(
     r"\s+"
-    r"|(?P<repeating>\d*\.\d*\\overline\s*\{\s*\d+\s*\}|\d*\.\d*\\dot\s*\{?\d\}?)"
+    r"|(?P<repeating>\d*\.\d*\\(?:overline|bar|dot)\s*\{?\s*\d+\s*\}?|\d*\.\d*\(\d+\)"
+    r"|\d*\.\d*?(?P<period>\d{1,6}?)(?P=period){2,}\s*(?:\.\.\.|\\[lc]?dots[cb]?(?![A-Za-z])))"
     r"|(?P<number>(?:\d{1,3}(?:,\d{3})+(?![\d])(?:\.\d+)?|\d+(?:\.\d+|\.(?=\s*[-+*/)]))?|\.\d+)(?:[eE][-+]?\d{1,4}(?![\d.a-zA-Z]))?)"
     r"|\\(?P<command>[A-Za-z]+)\*?"
     r"|\\(?P<escape>[^A-Za-z])"
@@ -71,15 +72,16 @@ def _number(text: str, separate: bool) -> list[Token]:
     return [Token("decimal" if decimals or exponent else "number", value)]
 
 
-def _repeating(text: str) -> Token:
-    head, _, tail = text.partition("\\")
+def _repeating(text: str, period: str | None) -> Token:
+    r"""A repeating decimal: 0.1\overline{6}, 0.1(6), or 0.1666..., whose period stands three times."""
+    head, _, tail = re.sub(r"[({]|\\[a-z]+|\.\.\.", "\\\\", text).partition("\\")
+    if period:
+        head, tail = head.strip().removesuffix(period), period
     digits = re.sub(r"\D", "", tail)
     whole, _, decimals = head.partition(".")
     scale = 10 ** len(decimals)
-    value = Fraction(int((whole or "0") + decimals), scale) + Fraction(
-        int(digits), scale * (10 ** len(digits) - 1)
-    )
-    return Token("number", value)
+    repeated = Fraction(int(digits), scale * (10 ** len(digits) - 1))
+    return Token("number", Fraction(int((whole or "0") + decimals), scale) + repeated)
 
 
 def _group(text: str, start: int) -> tuple[str, int]:
@@ -192,14 +194,14 @@ def tokenize(text: str, separate: bool = False, depth: int = 0) -> list[Token]:
             continue
         match = _TOKEN.match(text, position)
         position = match.end()
-        kind = match.lastgroup
+        kind = "repeating" if match["repeating"] else match.lastgroup
         if kind is None:
             continue
         part = match[kind]
         if kind == "number":
             tokens += _number(part, separate or level > 0)
         elif kind == "repeating":
-            tokens.append(_repeating(part))
+            tokens.append(_repeating(part, match["period"]))
         elif kind == "command" and part in ACCENTS:
             named, position = _accented(part, text, position)
             tokens.append(named)

@@ -7,23 +7,27 @@ import argparse
 import json
 import math
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
+
+import yaml
 
 from pipeline.common.overlays import DEFAULTS, read_config
 from pipeline.common.stage import InputError
 from pipeline.config.root import Config, ConfigError
 from pipeline.plan import costs
-from pipeline.plan.costs import Gpu
+from pipeline.plan.costs import gpu_named
+from pipeline.plan.fitting import smallest
 from pipeline.plan.forecast import Assumptions, Forecast, Planner, is_compiled
-from pipeline.plan.jobs import Job, Profile, data_jobs, downloads, model_jobs, orders
+from pipeline.plan.jobs import Job, Profile, data_jobs, downloads, model_jobs, orders, token_jobs
 from pipeline.plan.refusals import refusals
 from pipeline.plan.shapes import known
 
-UNITS = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k"), (1, ""))
-TRAINING = ("weights", "gradients", "optimiser", "buffers", "activations", "logits")
-PARTS = (*TRAINING, "frozen", "vllm", "cache", "other")
+UNITS = ((1e15, "P"), (1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k"), (1, ""))
+PARTS = ("weights", "gradients", "optimiser", "buffers", "activations", "logits", "frozen", "vllm", "cache")
+PARTS += ("other",)
+TIMES = ("train", "sample", "network", "save", "data")
 
 
 def short(value: float) -> str:
@@ -32,96 +36,93 @@ def short(value: float) -> str:
     return f"{value / size:.3g}{letter}"
 
 
-def table(head: list[str], rows: list[list[str]]) -> str:
-    """Aligned columns, the first two to the left."""
-    widths = [max(len(row[column]) for row in [head, *rows]) for column in range(len(head))]
-    lines = [
+def table(head: str, rows: Sequence[Sequence[str]]) -> str:
+    """Aligned columns under the words of `head`, which `|` parts; the first two to the left."""
+    lines = [head.split("|"), *rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    lines.insert(1, ["-" * width for width in widths])
+    return "\n".join(
         "  ".join(
             cell.ljust(width) if at < 2 else cell.rjust(width)
-            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        for row in [head, ["-" * width for width in widths], *rows]
-    ]
-    return "\n".join(line.rstrip() for line in lines)
+            for at, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    )
 
 
-def costs_table(rows: list[Forecast], gpu: Gpu) -> str:
+def costs_table(rows: list[Forecast], assumed: Assumptions) -> str:
     """Tokens, FLOPs, hours, memory and disk of each line, and their sums."""
-    head = ["model", "stage", "weights", "trained", "sampled", "FLOP"]
-    head += [f"{gpu.name}-hours", "GB per GPU", "free", "disk GB"]
-    lines = []
-    for row in rows:
-        memory = [f"{row.peak / 1e9:.1f}", f"{1 - row.peak / gpu.memory:.0%}"] if row.peak else ["", ""]
-        cells = [short(row.parameters), short(row.trained), short(row.sampled), f"{row.flops:.2e}"]
-        lines.append([row.model, row.stage, *cells, f"{row.hours:,.1f}", *memory, f"{row.disk / 1e9:,.1f}"])
-    total = [short(sum(row.trained for row in rows)), short(sum(row.sampled for row in rows))]
-    total += [f"{sum(row.flops for row in rows):.2e}", f"{sum(row.hours for row in rows):,.1f}"]
-    total += ["", "", f"{sum(row.disk for row in rows) / 1e9:,.1f}"]
-    return table(head, [*lines, ["total", "", "", *total]])
+
+    def cells(row: Forecast) -> list[str]:
+        full = [f"{row.peak / 1e9:.1f}", f"{1 - row.peak / assumed.gpu.memory:.0%}"] if row.peak else ["", ""]
+        numbers = [short(row.parameters), short(row.trained), short(row.sampled), f"{row.flops:.2e}"]
+        numbers += [f"{row.hours:,.1f}", *full, f"{row.disk / 1e9:,.1f}", f"{row.scratch / 1e9:,.1f}"]
+        return [row.model, row.stage, *numbers]
+
+    trained = short(sum(row.trained for row in rows if row.stage != "tokens"))
+    sums = [
+        sum(values) for values in zip(*((r.sampled, r.flops, r.hours, r.disk) for r in rows), strict=True)
+    ]
+    total = ["total", "", "", trained, short(sums[0]), f"{sums[1]:.2e}", f"{sums[2]:,.1f}", "", ""]
+    total += [f"{sums[3] / 1e9:,.1f}", f"{max(row.scratch for row in rows) / 1e9:,.1f}"]
+    head = f"model|stage|weights|trained|sampled|FLOP|{assumed.gpu.name}-hours|GB per GPU|free|disk GB"
+    return table(f"{head}|checkpoints GB", [*map(cells, rows), total])
+
+
+def times_table(rows: list[Forecast]) -> str:
+    """What takes the hours of each line, and what its GPUs receive from each other."""
+    lines = [
+        [row.model, row.stage, *(f"{row.times.get(part, 0):,.1f}" for part in TIMES), short(row.moved) + "B"]
+        for row in rows
+        if row.hours
+    ]
+    return table(f"model|stage|{'|'.join(TIMES)}|received by a GPU", lines)
 
 
 def memory_table(rows: list[Forecast]) -> str:
     """What fills a GPU while each model is made, in GB."""
-    filled = [(row, "", row.memory) for row in rows if row.memory]
-    filled += [(row, ", sampling", row.sampling) for row in rows if row.sampling]
-    parts = [part for part in PARTS if any(memory.get(part) for _, _, memory in filled)]
-    lines = [
-        [row.model, f"{row.stage}{phase}", *(f"{memory.get(part, 0) / 1e9:.2f}" for part in parts)]
-        for row, phase, memory in sorted(filled, key=lambda entry: rows.index(entry[0]))
+    filled = [
+        (row.model, f"{row.stage}{phase}", memory)
+        for row in rows
+        for phase, memory in (("", row.memory), (", sampling", row.sampling))
+        if memory
     ]
-    return table(["model", "stage", *parts], lines)
+    parts = [part for part in PARTS if any(memory.get(part) for _, _, memory in filled)]
+    lines = [[*names, *(f"{memory.get(part, 0) / 1e9:.2f}" for part in parts)] for *names, memory in filled]
+    return table("|".join(["model", "stage", *parts]), lines)
 
 
 def launch_table(planner: Planner, rows: list[Forecast]) -> str:
     """How the program of each line that trains runs."""
-    head = ["model", "stage", "ranks", "ZeRO", "micro-batch", "recompute", "compile", "offload", "sleep"]
-    head.append("frozen")
     lines = []
     for row in rows:
-        if row.trained:
+        if row.memory and row.trained:
             launch = planner.launch_of(row)
-            flags = (
+            flags = [
                 launch.activation_checkpointing,
                 is_compiled(row.stage, launch),
                 launch.offload_optimizer,
-                launch.sleep and row.stage == "rl",
-            )
+            ]
+            flags.append(launch.sleep and row.stage == "rl")
             cells = [str(row.gpus), str(launch.zero_stage), str(launch.micro_batch)]
-            frozen = launch.frozen if "frozen" in row.memory else ""
-            flags_said = ["yes" if flag else "no" for flag in flags]
-            lines.append([row.model, row.stage, *cells, *flags_said, frozen])
-    return table(head, lines)
+            cells += ["yes" if flag else "no" for flag in flags]
+            lines.append([row.model, row.stage, *cells, launch.frozen if "frozen" in row.memory else ""])
+    return table("model|stage|ranks|ZeRO|micro-batch|recompute|compile|offload|sleep|frozen", lines)
 
 
 def jobs_table(jobs: list[Job], profile: Profile) -> str:
     """Time and main memory of each job beside what the profile gives."""
-    head = [
-        "job",
-        "rule",
-        "jobs",
-        "GPUs",
-        "cores",
-        "hours each",
-        "turns",
-        "of hours",
-        "GB each",
-        "of GB",
-        "disk GB",
-    ]
     lines = []
     for job in jobs:
         cores = 0 if job.gpus else profile.threads(job.rule)
         hours = job.hours / (cores or 1)
         limit, memory = profile.get(job.rule, "runtime"), profile.get(job.rule, "mem_mb")
-        turns = str(math.ceil(hours * 60 / limit)) if limit else ""
-        cells = [str(job.number), str(job.gpus or ""), str(cores or ""), f"{hours:,.1f}", turns]
-        cells += [
-            f"{limit / 60:g}" if limit else "",
-            f"{job.main_memory / 1e9:.0f}" if job.main_memory else "",
-        ]
+        cells = [str(job.number), str(job.gpus or ""), str(cores or ""), f"{hours:,.1f}"]
+        cells += [str(math.ceil(hours * 60 / limit)), f"{limit / 60:g}"] if limit else ["", ""]
+        cells.append(f"{job.main_memory / 1e9:.0f}" if job.main_memory else "")
         cells += [f"{memory / 1e3:g}" if memory else "", f"{job.disk / 1e9:,.0f}" if job.disk else ""]
         lines.append([job.name, job.rule, *cells])
-    return table(head, lines)
+    return table("job|rule|jobs|GPUs|cores|hours each|turns|of hours|GB each|of GB|disk GB", lines)
 
 
 def heading(assumed: Assumptions) -> str:
@@ -132,43 +133,58 @@ def heading(assumed: Assumptions) -> str:
         f"{assumed.mfu:.0%} MFU where compiled and without recomputation, which costs 1/3 more;\n"
         f"not compiled {costs.EAGER - 1:.0%} more; decoding at {assumed.decode:.0%} of its bound. "
         f"A model fits if {assumed.margin:.0%} of the memory stay free.\n"
+        f"A GPU receives {gpu.link / 1e9:g} GB/s from its machine, a machine {assumed.network / 1e9:g} GB/s "
+        f"from others (--network); the disk takes {assumed.disk_rate / 1e9:g} GB/s (--disk).\n"
         f"Upper bounds: outputs as long as max_tokens ({assumed.steps} steps per solution), token files "
         "without repeats"
     )
 
 
-def notes(
-    config: Config, rows: list[Forecast], jobs: list[Job], assumed: Assumptions, profile: Profile
-) -> list[str]:
-    """What would be refused, what is unknown, and what does not fit."""
-    found = [f"! {line}" for line in refusals(config)]
+def notes(planner: Planner, rows: list[Forecast], jobs: list[Job], profile: Profile) -> list[str]:
+    """What would be refused, is unknown, or does not fit, and the smallest overlay with which all fits."""
+    assumed, overlay = planner.assumed, {}
+    found = [f"! {line}" for line in refusals(planner.config)]
     found += [f"! {row.model} ({row.stage}): {note}" for row in rows for note in row.notes]
-    gpu = assumed.gpu
     for row in rows:
-        if row.peak > gpu.memory * (1 - assumed.margin):
-            found.append(
-                f"! {row.model} ({row.stage}): {row.peak / 1e9:.1f} GB do not fit into "
-                f"{gpu.memory / 1e9:.0f} GB with {assumed.margin:.0%} free: take a higher zero_stage, more "
-                "ranks, a smaller micro_batch, activation_checkpointing, sleep or offload_optimizer"
-            )
-    return found + [f"! {job.name}: {note}" for job in jobs for note in job.notes(profile)]
+        if row.fits(assumed):
+            continue
+        memory = (profile.get(f"{row.stage}_model", "mem_mb") or math.inf) * 1e6
+        fitting = smallest(planner, row.model, memory) if row.memory and row.trained else None
+        what = f"{row.peak / 1e9:.1f} GB do not fit into {assumed.gpu.memory / 1e9:.0f} GB with "
+        what += f"{assumed.margin:.0%} free"
+        line = f"! {row.model} ({row.stage}): {'the sampler has no room' if row.starved else what}: "
+        if fitting is None:
+            found.append(f"{line}take a GPU with more memory")
+            continue
+        nodes, (keys, best) = fitting
+        overlay |= {row.model: {"launch": keys}} if keys else {}
+        where = f" on {nodes} machines (--nodes {nodes})" if nodes > assumed.nodes else ""
+        how = "with the overlay below" if keys else "as it is"
+        found.append(f"{line}{how}{where} it takes {best.peak / 1e9:.1f} GB and {best.hours:,.1f} hours")
+    found += [f"! {job.name}: {note}" for job in jobs for note in job.notes(profile)]
+    if overlay:
+        text = yaml.safe_dump({"models": overlay}, default_flow_style=None, sort_keys=False, width=120)
+        found.append(f"\nThe smallest overlay with which all models fit:\n\n{text.rstrip()}")
+    return found
 
 
 def text(config: Config, rows: list[Forecast], assumed: Assumptions, profile: Profile) -> str:
     """The whole forecast as it is printed."""
-    data = data_jobs(config, assumed)
-    jobs = [*data, *model_jobs(rows)]
+    data, planner = data_jobs(config, assumed), Planner(config, assumed)
+    jobs = [*data, *token_jobs(rows, profile), *model_jobs(rows)]
     crawl = [orders(config, assumed), downloads(config, data, profile)] if data else []
     parts = [
         heading(assumed),
-        costs_table(rows, assumed.gpu),
-        f"How models are trained\n\n{launch_table(Planner(config, assumed), rows)}",
+        f"{costs_table(rows, assumed)}\n(checkpoints: until the model is done; in total of the largest)",
+        "Hours by what takes them; at ZeRO 1 and 2 GPUs wait for the network, at 3 they compute meanwhile\n\n"
+        + times_table(rows),
+        f"How models are trained\n\n{launch_table(planner, rows)}",
         "Memory per GPU in GB (cache: of vLLM, within launch.gpu_memory; evaluation has a card to itself)"
         f"\n\n{memory_table(rows)}",
         "Jobs: time beside the profile's limit, which GPU jobs pass in several turns; main memory in GB"
         f"\n\n{jobs_table(jobs, profile)}",
         *filter(None, crawl),
-        "\n".join(notes(config, rows, jobs, assumed, profile)),
+        "\n".join(notes(planner, rows, jobs, profile)),
     ]
     return "\n\n".join(parts).rstrip()
 
@@ -181,53 +197,45 @@ def forecast(files: Iterable[str | Path], assumed: Assumptions) -> tuple[Config,
     return config, Planner(config, assumed).rows()
 
 
+NUMBERS = {
+    "mfu": (0.4, "share of the GPU's bf16 FLOP/s that training reaches, compiled and without recomputation"),
+    "decode": (0.5, "share of the decoding bound that sampling reaches"),
+    "steps": (6, "steps of a solution that a reward model is trained on"),
+    "nodes": (1, "machines of launch.ranks GPUs each"),
+    "network": (50.0, "GB/s that a machine receives from others by all its ports together"),
+    "disk": (2.0, "GB/s that the shared disk takes"),
+    "margin": (0.1, "share of a GPU's memory that must stay free"),
+    "warcs": (90_000, "WARC files of each list that is not there yet"),
+}
+
+
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m pipeline.plan", description=__doc__.split("\n")[0])
     parser.add_argument("--configfile", nargs="+", required=True, help="overlays, as for snakemake")
     parser.add_argument("--gpu", choices=known()["gpus"], default="H100", help="kind of GPU")
-    parser.add_argument(
-        "--mfu",
-        type=float,
-        default=0.4,
-        help="share of the GPU's bf16 FLOP/s that training reaches, compiled and without recomputation",
-    )
-    parser.add_argument(
-        "--decode", type=float, default=0.5, help="share of the decoding bound that sampling reaches"
-    )
-    parser.add_argument(
-        "--steps", type=int, default=6, help="steps of a solution that a reward model is trained on"
-    )
-    parser.add_argument("--nodes", type=int, default=1, help="machines of launch.ranks GPUs each")
-    parser.add_argument(
-        "--margin", type=float, default=0.1, help="share of a GPU's memory that must stay free"
-    )
-    parser.add_argument(
-        "--warcs", type=int, default=90_000, help="WARC files of each list that is not there yet"
-    )
-    parser.add_argument(
-        "--profile", default="workflow/profiles/slurm", help="its time limits and memory are compared"
-    )
+    for name, (value, meaning) in NUMBERS.items():
+        parser.add_argument(f"--{name}", type=type(value), default=value, help=f"{meaning} [{value}]")
+    profile = "profiles/slurm"
+    parser.add_argument("--profile", default=profile, help="its time limits and memory are compared")
     parser.add_argument("--json", action="store_true", help="print the lines as JSON, in bytes and hours")
     return parser
 
 
 def main(argv: list[str] | None = None) -> None:
     arguments = parser().parse_args(argv)
-    flops, memory, bandwidth = known()["gpus"][arguments.gpu]
-    gpu = Gpu(arguments.gpu, flops * 1e12, memory * 1e9, bandwidth * 1e12)
-    chosen = ("mfu", "decode", "steps", "nodes", "margin", "warcs")
-    assumed = Assumptions(gpu, **{name: getattr(arguments, name) for name in chosen})
+    chosen = {name: getattr(arguments, name) for name in NUMBERS}
+    rates = {"network": chosen.pop("network") * 1e9, "disk_rate": chosen.pop("disk") * 1e9}
+    assumed = Assumptions(gpu_named(arguments.gpu), **chosen, **rates)
     try:
         config, rows = forecast(arguments.configfile, assumed)
         profile = Profile(arguments.profile)
     except (InputError, ConfigError) as error:
         sys.exit(f"error: {error}")
-    print(
-        json.dumps([asdict(row) for row in rows], indent=1)
-        if arguments.json
-        else text(config, rows, assumed, profile)
-    )
+    if arguments.json:
+        print(json.dumps([asdict(row) | {"hours": row.hours} for row in rows], indent=1))
+    else:
+        print(text(config, rows, assumed, profile))
 
 
 if __name__ == "__main__":

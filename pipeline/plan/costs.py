@@ -1,30 +1,42 @@
-"""The forecast's formulas. N: weights; L: layers; d: hidden; f: mlp; kv: width of keys; R: ranks.
+"""The forecast's formulas. N: weights; L: layers; d: hidden; f: mlp; a: width of queries and keys; R: ranks.
 
 FLOPs of training: 6 N per token, of a forward pass alone 2 N. Attention over the sequence is left out (7 %
 for a 7B if one document fills 4K). MFU counts these model FLOPs, for compiled layers that keep activations;
 recomputation adds 2 N of work per token, and layers that are not compiled take `EAGER` as long.
 
 Memory of training, per GPU (DeepSpeed, AdamW), with b = 2 bytes in bf16 and 4 otherwise: weights b N (over R
-at ZeRO stage 3); gradients, which are summed in fp32, 4 N (over R from stage 2); fp32 weights and two moments
-in the optimiser, 12 N / R; a communication buffer of at most 5e8 elements (but stage 1 in bf16 communicates
-at the step, when activations are gone), at stage 3 also up to 1e9 gathered weights. `offload` moves gradients
-and optimiser to main memory. Activations per token and layer in bf16: 8 f + 20 d + 4 kv bytes, compiled
-6 f + 12 d + 4 kv; in fp32 16 f + 32 d + 8 kv; with checkpointing b d, and one layer in full. Logits: a chunk
-in fp32 and its gradient; the output layer's gradient is also summed in fp32.
+at ZeRO stage 3); gradients, which are summed in fp32, 4 N (over R from stage 2); fp32 weights and two
+moments in the optimiser, 12 N / R; a bucket of at most 5e8 gradients with its copies while it is summed over
+ranks in fp32 (but stage 1 sums at the step, when activations are gone), at stage 3 also up to 1e9 gathered
+weights. `offload` moves gradients and optimiser to main memory. Activations per token and layer in bf16: 8 f
++ 16 d + 4 a bytes, compiled 6 f + 8 d + 4 a; in fp32 16 f + 24 d + 8 a; where queries and keys are normed
+6 a, 2 a or 8 a more; with checkpointing b d, and one layer in full. Logits: a chunk in fp32 and its gradient;
+the output layer's gradient is also summed in fp32.
 
 Main memory: a machine holds a copy of what its ranks write of a checkpoint, 12 N / R each; the first, below
 stage 3, b N of weights too.
 
+Network, per GPU: all-gather and reduce-scatter of S bytes receive S (R - 1) / R, all-reduce twice that. A
+step gathers b N of new weights and all-reduces 4 N of gradients, at stage 2 after each micro-batch; stage 3
+gathers b N twice in each micro-batch, with recomputation three times, and reduce-scatters 4 N. Only stage 3
+computes meanwhile. Rings over all GPUs enter a machine once for each of its ports, so that all it receives
+bounds what each of its GPUs receives. Tests compare the bytes with what DeepSpeed hands to the collectives.
+
+Disk: three checkpoints of (b + 12) N, two that are kept and one that is written, then the model, b N.
+
 Decoding: at most min(B W / (b N + B T k), F / (2 N)) tokens per second with B sequences at once of T tokens,
-memory bandwidth W and F FLOP/s: each step reads all weights and the cache, k = 2 L kv b bytes per token.
+memory bandwidth W and F FLOP/s, all of the GPUs that share a sampler: each step reads all weights and the
+cache, k bytes of keys and values per token.
 """
 
 from dataclasses import dataclass
 
-from pipeline.plan.shapes import Shape
+from pipeline.plan.shapes import Shape, known
 
 CHUNK_ELEMENTS = 2**28  # logits held at once on a GPU (pipeline/common/linear_loss.py)
 BUCKET = 500_000_000  # DeepSpeed's buckets, elements (pipeline/common/training.py)
+# Bytes for each element of a bucket, as DeepSpeed 0.19.8 takes them, by bytes of a weight and ZeRO stage.
+REDUCTION = {2: {1: 0, 2: 10, 3: 8}, 4: {1: 4, 2: 8, 3: 8}}
 LIVE = 1_000_000_000  # weights that ZeRO-3 keeps gathered, elements (DeepSpeed's default)
 OVERHEAD = 2e9  # CUDA context, kernels and NCCL, bytes
 VLLM_OVERHEAD = 1e9  # vLLM's own activations and graphs, which it keeps when asleep, bytes
@@ -32,16 +44,29 @@ OFFLOADED = 20  # bytes of main memory for each weight whose gradient and optimi
 EAGER = 1.2  # time of layers that are not compiled (assumed, not measured)
 PROCESS = 5e9  # main memory of a rank's program and libraries, bytes (assumed, not measured)
 MAX_SEQUENCES = 256  # sequences in a vLLM engine at once
+SPLIT = 1.15  # time of sampling by GPUs that share a sampler, which wait for each other (assumed)
+MAIN = 100e9  # bytes/s of main memory that an optimiser step on the CPU reaches (assumed, not measured)
+COPY = 10e9  # bytes/s from a GPU to main memory that is not pinned (assumed, not measured)
+CHECKPOINTS = 3  # on disk at once (pipeline/common/saver.py)
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """`flops` dense bf16 FLOP/s, `memory` bytes, `bandwidth` bytes/s."""
+    """`flops` dense bf16 FLOP/s, `memory` bytes, its `bandwidth` and that of the `link` to the other GPUs of
+    its machine in bytes/s.
+    """
 
     name: str
     flops: float
     memory: float
     bandwidth: float
+    link: float = 450e9
+
+
+def gpu_named(name: str) -> Gpu:
+    """A GPU of `known.yaml`."""
+    flops, memory, bandwidth = known()["gpus"][name]
+    return Gpu(name, flops * 1e12, memory * 1e9, bandwidth * 1e12, known()["links"][name] * 1e9)
 
 
 def size_of(precision: str) -> int:
@@ -58,12 +83,10 @@ def activations(
     shape: Shape, tokens: int, precision: str, checkpointing: bool, compiled: bool = False
 ) -> float:
     """Bytes kept for the backward pass over `tokens`."""
-    size = size_of(precision)
-    if compiled and precision == "bf16":
-        layer = 6 * shape.mlp + 12 * shape.hidden + 4 * shape.kv_width
-    else:
-        wide = 4 * size * shape.mlp + 2 * size * shape.kv_width
-        layer = wide + (20 if precision == "bf16" else 32) * shape.hidden
+    size, bf16 = size_of(precision), precision == "bf16"
+    kept = (6, 8, 4, 2) if bf16 and compiled else (8, 16, 4, 6) if bf16 else (16, 24, 8, 8)
+    widths = shape.mlp, shape.hidden, shape.attention_width, shape.attention_width * shape.qk_norm
+    layer = sum(each * width for each, width in zip(kept, widths, strict=True))
     if checkpointing:
         return tokens * (shape.layers * size * shape.hidden + layer)
     return tokens * shape.layers * layer
@@ -81,13 +104,12 @@ def training_state(
     """Bytes of weights, gradients, optimiser and buffers on one GPU."""
     size = size_of(precision)
     gathered = min(parameters, LIVE) * size if ranks > 1 and zero_stage == 3 else 0
-    at_the_step = zero_stage == 1 and precision == "bf16"
     each = 8 if zero_stage < 3 and precision != "bf16" else 4  # DeepSpeed keeps those of fp32 weights twice
     return {
         "weights": parameters * size / (ranks if zero_stage == 3 else 1),
         "gradients": 0 if offload else parameters * each / (ranks if zero_stage >= 2 else 1),
         "optimiser": 0 if offload else 12 * parameters / ranks,
-        "buffers": gathered + (0 if at_the_step else min(parameters, BUCKET) * size),
+        "buffers": gathered + min(parameters, BUCKET) * REDUCTION[size][zero_stage],
     }
 
 
@@ -96,20 +118,34 @@ def cache_bytes(shape: Shape, precision: str) -> int:
     return 2 * shape.layers * shape.kv_width * size_of(precision)
 
 
-def cache_tokens(shape: Shape, precision: str, gpu: Gpu, share: float) -> int:
-    """Tokens whose keys and values fit beside the weights in vLLM's share of the memory."""
-    left = gpu.memory * share - shape.parameters * size_of(precision) - VLLM_OVERHEAD
+def cache_tokens(shape: Shape, precision: str, gpu: Gpu, share: float, split: int = 1) -> int:
+    """Tokens whose keys and values fit beside the weights in vLLM's share of the memory of `split` GPUs."""
+    weights = shape.parameters * size_of(precision)
+    left = split * (gpu.memory * share - VLLM_OVERHEAD) - weights
     return max(0, int(left // cache_bytes(shape, precision)))
 
 
-def decode_rate(shape: Shape, precision: str, gpu: Gpu, share: float, context: int) -> float:
+def decode_rate(shape: Shape, precision: str, gpu: Gpu, share: float, context: int, split: int = 1) -> float:
     """Upper bound of tokens per second and GPU when writing sequences of `context` tokens; 0 if none fits."""
     live = max(1, context // 2)
-    batch = min(MAX_SEQUENCES, cache_tokens(shape, precision, gpu, share) // live)
+    batch = min(MAX_SEQUENCES, cache_tokens(shape, precision, gpu, share, split) // live)
     if batch == 0:
         return 0.0
     read = shape.parameters * size_of(precision) + batch * live * cache_bytes(shape, precision)
-    return min(batch * gpu.bandwidth / read, gpu.flops / (2 * shape.parameters))
+    alone = min(batch * gpu.bandwidth / read, gpu.flops / (2 * shape.parameters))
+    return alone / (SPLIT if split > 1 else 1)
+
+
+def moved(
+    parameters: int, precision: str, zero_stage: int, ranks: int, micro_batches: float, again: bool
+) -> float:
+    """Bytes that a GPU receives in an optimiser step of so many micro-batches; `again`: it recomputes."""
+    weights, gradients = parameters * size_of(precision), 4 * parameters
+    if zero_stage == 3:
+        total = micro_batches * ((3 if again else 2) * weights + gradients)
+    else:
+        total = weights + 2 * gradients * (micro_batches if zero_stage == 2 else 1)
+    return total * (ranks - 1) / ranks
 
 
 def checkpoint_copy(parameters: int, precision: str, zero_stage: int, ranks: int, here: int) -> float:
@@ -120,7 +156,6 @@ def checkpoint_copy(parameters: int, precision: str, zero_stage: int, ranks: int
     return weights + 12 * parameters * here / ranks
 
 
-def checkpoint_disk(parameters: int, precision: str, kept: int = 2) -> float:
-    """Bytes of the exported model and of the `kept` checkpoints beside it."""
-    size = size_of(precision)
-    return parameters * (size + kept * (size + 12))
+def checkpoint_disk(parameters: int, precision: str) -> int:
+    """Bytes of the checkpoints that are on disk at once; the model itself is written after the last."""
+    return CHECKPOINTS * parameters * (size_of(precision) + 12)

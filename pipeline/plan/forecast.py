@@ -4,7 +4,9 @@ Every output is assumed to be as long as the configuration allows: sampling cost
 configuration does not say is a field of `Assumptions`, or an error that names the key to set.
 """
 
+import math
 from dataclasses import dataclass, field
+from functools import cache
 from glob import glob
 from typing import Any
 
@@ -21,14 +23,18 @@ from pipeline.stages import MODEL_STAGES
 
 EVALUATION_SHARE = 0.9  # of a GPU's memory for vLLM, which has the GPU to itself
 NOTICE_MINUTES = 10  # --signal=USR1@600 in the Slurm profile
-ROLLOUT_BYTES = 3  # of a sampled token in the published rollouts; measured in the demo
+ROLLOUT_BYTES, GATHERED_BYTES = 3, 17  # of a sampled token: in the published rollouts, sent to all ranks
+SCORED_TOKENS = 16384  # that a reward model reads at once (pipeline/reward/model.py)
+ROW_SECONDS = 0.0074  # in which a thread reads a row of pre-training, cold: `make bench-tokens`
+IDLE = ("buffers", "activations", "logits")  # parts of memory that are free while a sampler is awake
 
 
 @dataclass(frozen=True)
 class Assumptions:
     """From the command line. `mfu`: of training with compiled layers that keep activations; `decode`: reached
     share of the decoding bound; `steps`: of a solution; `nodes`: machines of `launch.ranks` GPUs each;
-    `margin`: share of a GPU's memory that stays free; `warcs`: files of a list that is not there yet.
+    `margin`: share of a GPU's memory that stays free; `warcs`: files of a list that is not there yet;
+    `network`: bytes/s that a machine receives from others; `disk_rate`: bytes/s that the disk takes.
     """
 
     gpu: Gpu
@@ -38,13 +44,17 @@ class Assumptions:
     nodes: int = 1
     margin: float = 0.1
     warcs: int = 90_000
+    network: float = 50e9
+    disk_rate: float = 2e9
 
 
 @dataclass
 class Forecast:
-    """One line: `trained` and `sampled` tokens, `flops` of both, `hours` of one GPU and `gpus` of the job,
-    `memory` of a GPU by part, `sampling` instead while a sampler that sleeps in training is awake,
-    `main_memory` of a machine and `disk` in bytes; `notes` say what is unknown or does not fit.
+    """One line: `trained` and `sampled` tokens, `flops` of both, `times` of the work in hours of one GPU by
+    what takes them, and `gpus` of the job; `moved` bytes that a GPU receives; `memory` of a GPU by part,
+    `sampling` instead while a sampler that sleeps in training is awake, `main_memory` of a machine, `disk`
+    that the result takes and `scratch` until it is done, in bytes; `notes` say what is unknown or would not
+    work, `starved` that no sequence fits beside the sampler's weights.
     """
 
     model: str
@@ -53,18 +63,57 @@ class Forecast:
     trained: float = 0.0
     sampled: float = 0.0
     flops: float = 0.0
-    hours: float = 0.0
+    times: dict[str, float] = field(default_factory=dict)
     gpus: int = 1
+    moved: float = 0.0
     memory: dict[str, float] = field(default_factory=dict)
     sampling: dict[str, float] = field(default_factory=dict)
     main_memory: float = 0.0
     disk: float = 0.0
+    scratch: float = 0.0
     notes: list[str] = field(default_factory=list)
+    starved: bool = False
+
+    @property
+    def hours(self) -> float:
+        """Hours of one GPU that all of it takes."""
+        return sum(self.times.values())
 
     @property
     def peak(self) -> float:
         """The most bytes that a GPU holds."""
         return max(sum(self.memory.values()), sum(self.sampling.values()))
+
+    def fits(self, assumed: Assumptions) -> bool:
+        """Whether the margin of the GPU's memory stays free, and the sampler has room."""
+        return self.peak <= assumed.gpu.memory * (1 - assumed.margin) and not self.starved
+
+
+@dataclass
+class Work:
+    """What the training of a model does, however it runs: `tokens` in `steps` of `batch` rows or outputs,
+    `row` tokens in a row; FLOPs per weight and token; weights of the `critic` that is trained, too, of the
+    frozen `reference` and of the reward model, the `judge`; what is `sampled`: (shape, tokens of an output,
+    tokens, in an engine of its own).
+    """
+
+    shape: Shape
+    tokens: float
+    steps: float
+    batch: tuple[str, int]
+    row: int
+    passes: int = 6
+    head: bool = True
+    critic: int = 0
+    reference: int = 0
+    judge: int = 0
+    sampled: list[tuple[Shape, int, float, bool]] = field(default_factory=list)
+    disk: float = 0.0
+
+    @property
+    def parameters(self) -> int:
+        """Weights of the model."""
+        return self.shape.parameters if self.head else self.shape.trunk_parameters
 
 
 class Planner:
@@ -72,13 +121,18 @@ class Planner:
 
     def __init__(self, config: Config, assumed: Assumptions) -> None:
         self.config, self.assumed = config, assumed
+        self.work = cache(self._work)
+
+    def _work(self, name: str) -> Work:
+        """What the training of a model does."""
+        return getattr(self, f"_{self.config.models[name].stage}")(name, self.config.model_sections[name])
 
     def rows(self) -> list[Forecast]:
         """Token files, then training and evaluation of each model, in the order of the configuration."""
         found = [self._tokens(name) for name in self.config.mixtures]
         for name, node in self.config.models.items():
             if node.train:
-                found.append(getattr(self, f"_{node.stage}")(name))
+                found.append(self.training(name, self.config.launch_of(node.stage, name)))
             if node.stage != "reward" and (node.benchmarks is None or node.benchmarks):
                 found.append(self._evaluate(name, "evaluate", node.benchmarks))
             asked = self.config.sections["trajectory"].benchmarks
@@ -87,130 +141,179 @@ class Planner:
                     found.append(self._evaluate(name, "trajectory", asked))
         return found
 
+    def launch_of(self, row: Forecast) -> LaunchSection:
+        """How the program of a line runs."""
+        return self.config.launch_of(row.stage, row.model if row.stage in MODEL_STAGES else None)
+
     def _tokens(self, name: str) -> Forecast:
         """Files as long as the longest training on them; 2 bytes a token, 4 above a vocabulary of 65,536."""
         models = self.config.models.items()
         readers = [model for model, node in models if node.train and node.mixture == name]
         longest = max((self.config.model_sections[model].tokens for model in readers), default=0)
         wide = any(shape_of(self.config, model).vocabulary > 1 << 16 for model in readers)
-        return Forecast(name, "tokens", 0, disk=longest * (4 if wide else 2))
+        return Forecast(name, "tokens", 0, trained=longest, disk=longest * (4 if wide else 2))
 
-    def _cpt(self, name: str) -> Forecast:
-        section = self.config.model_sections[name]
-        return self._next_token(name, section.tokens, section.batch_tokens // section.context)
+    # ---- what is done
 
-    def _sft(self, name: str) -> Forecast:
-        section = self.config.model_sections[name]
-        return self._next_token(name, section.steps * section.batch * section.context, section.batch)
+    def _cpt(self, name: str, section: Any) -> Work:
+        shape, batch = shape_of(self.config, name), max(1, section.batch_tokens // section.context)
+        steps = max(1, section.tokens // (batch * section.context))
+        kept = len(section.keep_at) * shape.parameters * costs.size_of(section.precision)
+        return Work(shape, section.tokens, steps, ("rows", batch), section.context, disk=kept)
 
-    def _next_token(self, name: str, tokens: float, batch: int) -> Forecast:
-        """Training on `tokens` in steps of `batch` rows."""
-        section, shape = self.config.model_sections[name], shape_of(self.config, name)
-        row = self._row(name, shape.parameters)
-        launch = self.launch_of(row)
-        self._train(row, section, tokens, 6, launch.micro_batch * section.context, shape)
-        kept = len(section.keep_at) if row.stage == "cpt" else 0
-        row.disk += kept * shape.parameters * costs.size_of(section.precision)
-        note_filler(row, "rows", batch)
-        return row
+    def _sft(self, name: str, section: Any) -> Work:
+        tokens = section.steps * section.batch * section.context
+        shape, batch = shape_of(self.config, name), ("rows", section.batch)
+        return Work(shape, tokens, section.steps, batch, section.context)
 
-    def _row(self, name: str, parameters: int) -> Forecast:
-        """The line of a model's training, still empty."""
-        row = Forecast(name, self.config.models[name].stage, parameters)
-        row.gpus = self.launch_of(row).ranks * self.assumed.nodes
-        row.main_memory = self.launch_of(row).ranks * costs.PROCESS
-        return row
-
-    def launch_of(self, row: Forecast) -> LaunchSection:
-        """How the program of a line runs."""
-        return self.config.launch_of(row.stage, row.model if row.stage in MODEL_STAGES else None)
-
-    def _reward(self, name: str) -> Forecast:
+    def _reward(self, name: str, section: Any) -> Work:
         """Labels: a solution, then completions after each step but the last, half as long on average; an
         outcome model needs none.
         """
-        section, shape = self.config.model_sections[name], shape_of(self.config, name)
-        questions = section.questions or count_rows(section.prompts, f"models.{name}.prompts")
-        solutions = questions * section.solutions
-        completions = solutions * (self.assumed.steps - 1) * section.completions
-        if section.target == "outcome":
-            completions = 0
-        row = self._row(name, shape.trunk_parameters)
-        launch = self.launch_of(row)
-        new = solutions * (1 - section.held_out)
         node = self.config.models[name]
+        questions = section.questions or count_rows(section.prompts, f"models.{name}.prompts")
+        solutions, length = questions * section.solutions, section.max_tokens
+        completions = 0 if section.target == "outcome" else solutions * (self.assumed.steps - 1)
         continues = node.parent is not None and self.config.models[node.parent].stage == "reward"
-        examples = new / (1 - section.replay) if continues else new
-        tokens = examples * min(section.max_tokens, section.context) * section.epochs
-        self._train(row, section, tokens, 6, launch.micro_batch * section.context, shape, head=False)
-        policy, completer = (
-            shape_of(self.config, model) for model in (node.policy, node.completer or node.policy)
+        examples = solutions * (1 - section.held_out) / (1 - section.replay if continues else 1)
+        policy, own = shape_of(self.config, node.policy), node.completer is not None
+        completer = shape_of(self.config, node.completer or node.policy)
+        tokens = examples * min(length, section.context) * section.epochs
+        steps = max(1, examples * section.epochs / section.batch)
+        work = Work(
+            shape_of(self.config, name), tokens, steps, ("", section.batch), section.context, head=False
         )
-        own, training, before = node.completer is not None, dict(row.memory), row.hours
-        share = launch.gpu_memory / 2 if own else LABELLING_SHARE
-        limits = (section.precision, section.max_tokens)
-        self._sample(row, policy, *limits, solutions * section.max_tokens, share)
-        self._sample(row, completer, *limits, completions * section.max_tokens / 2, share, engine=own)
-        note_item(row, "label_batch", (row.hours - before) * section.label_batch / questions)
-        if not own:  # it samples before the model is loaded, and sleeps afterwards
-            row.sampling = {part: row.memory[part] for part in ("cache", "vllm", "other")}
-            row.memory = training | {"vllm": costs.VLLM_OVERHEAD}
-        return row
+        work.sampled = [(policy, length, solutions * length, True)]
+        work.sampled += [(completer, length, completions * section.completions * length / 2, own)]
+        return work
 
-    def _rl(self, name: str) -> Forecast:
+    def _rl(self, name: str, section: Any) -> Work:
         """Passes over a sampled token: 6 N to train, 2 N for each frozen model that reads it."""
-        section, shape = self.config.model_sections[name], shape_of(self.config, name)
-        row, method = self._row(name, shape.parameters), method_of(section)
-        launch = self.launch_of(row)
-        outputs = section.steps * section.rounds * section.questions_per_step * section.group_size
-        sampled = outputs * section.max_tokens
+        shape, method, node = shape_of(self.config, name), method_of(section), self.config.models[name]
+        outputs = section.questions_per_step * section.group_size
+        sampled = section.steps * section.rounds * outputs * section.max_tokens
         if section.token_budget is not None:
             sampled = min(sampled, section.token_budget)
-        at_once = launch.micro_batch * section.row_tokens
-        self._train(row, section, sampled, 6 * section.updates, at_once, shape)
-        note_filler(row, "outputs", section.questions_per_step * section.group_size)
-        if method.critic:  # as large as the policy
-            self._add_training(row, 6 * section.updates * shape.trunk_parameters * sampled)
-            for part, bytes_ in self._state(row, section, shape.trunk_parameters).items():
-                row.memory[part] += bytes_
-        frozen = self._frozen(name)
-        if frozen:
-            self._add_flops(row, 2 * frozen * sampled)
-            self._place_frozen(row, frozen * costs.size_of(section.precision))
-        self._sample_beside(row, shape, section, sampled)
-        row.disk += ROLLOUT_BYTES * sampled
+        judged = node.reward_model and (section.rewards.model or section.supervision == "process")
+        work = Work(shape, sampled, section.steps, ("outputs", outputs), section.row_tokens)
+        work.passes, work.disk = 6 * section.updates, ROLLOUT_BYTES * sampled
+        work.critic = shape.trunk_parameters if method.critic else 0  # as large as the policy
+        work.reference = shape.parameters if method.reference(section) else 0
+        work.judge = shape_of(self.config, node.reward_model).trunk_parameters if judged else 0
+        work.sampled = [(shape, section.max_tokens, sampled, True)]
+        return work
+
+    # ---- what it takes
+
+    def training(self, name: str, launch: LaunchSection) -> Forecast:
+        """The line of a model's training as `launch` says."""
+        stage, section = self.config.models[name].stage, self.config.model_sections[name]
+        work = self.work(name)
+        row = Forecast(name, stage, work.parameters, trained=work.tokens)
+        row.gpus = launch.ranks * self.assumed.nodes
+        self._hold(row, work, launch, section.precision)
+        self._compute(row, work, launch)
+        self._label_or_explore(row, work, launch, section)
+        self._move(row, work, launch, section)
+        self._save(row, work, launch, section)
+        if work.batch[0]:
+            note_filler(row, *work.batch)
         return row
 
-    def _frozen(self, name: str) -> int:
-        """Weights of the reference and the reward model that the training of a model asks."""
-        section, node = self.config.model_sections[name], self.config.models[name]
-        found = shape_of(self.config, name).parameters if method_of(section).reference(section) else 0
-        if node.reward_model and (section.rewards.model or section.supervision == "process"):
-            found += shape_of(self.config, node.reward_model).trunk_parameters
-        return found
+    def _hold(self, row: Forecast, work: Work, launch: LaunchSection, precision: str) -> None:
+        """Memory of training, and the checkpoints."""
+        size, at_once = costs.size_of(precision), launch.micro_batch * work.row
+        recomputes, compiled = launch.activation_checkpointing, is_compiled(row.stage, launch)
+        row.main_memory = launch.ranks * costs.PROCESS
+        for weights in filter(None, (work.parameters, work.critic)):
+            state = (weights, precision, launch.zero_stage, row.gpus)
+            for part, held in costs.training_state(*state, launch.offload_optimizer).items():
+                row.memory[part] = row.memory.get(part, 0.0) + held
+            row.main_memory += costs.checkpoint_copy(*state, launch.ranks)
+            row.main_memory += costs.OFFLOADED * weights * launch.ranks / row.gpus * launch.offload_optimizer
+            row.scratch += costs.checkpoint_disk(weights, precision)
+        row.memory["activations"] = costs.activations(work.shape, at_once, precision, recomputes, compiled)
+        if work.head:
+            row.memory["logits"] = costs.logits(work.shape, at_once, precision)
+        row.memory["other"] = costs.OVERHEAD
+        # Each rank loads the model, or a weight at a time (`start_from`); later one rank collects the result.
+        copies = 1 if launch.zero_stage == 3 and row.stage in ("cpt", "sft") else launch.ranks
+        row.main_memory += copies * work.parameters * size
+        row.disk = work.parameters * size + work.disk
+        if frozen := (work.reference + work.judge) * size:
+            share = frozen if launch.frozen == "whole" else frozen / row.gpus
+            row.memory["frozen"] = share * (launch.frozen != "main_memory")
+            row.main_memory += launch.ranks * share * (launch.frozen == "main_memory")
+            if launch.frozen != "whole" and launch.zero_stage < 3:
+                row.memory["buffers"] += min(frozen, 2 * costs.LIVE)
 
-    def _place_frozen(self, row: Forecast, size: float) -> None:
-        """Add `size` bytes of frozen weights where the launch says; layers are gathered to be used."""
-        launch = self.launch_of(row)
-        share = size if launch.frozen == "whole" else size / row.gpus
-        if launch.frozen == "main_memory":
-            row.main_memory += launch.ranks * share
-            share = 0.0
-        row.memory["frozen"] = share
-        if launch.frozen != "whole" and launch.zero_stage < 3:
-            row.memory["buffers"] += min(size, 2 * costs.LIVE)
+    def _compute(self, row: Forecast, work: Work, launch: LaunchSection) -> None:
+        flops = work.passes * (work.parameters + work.critic) * work.tokens
+        frozen = 2 * (work.reference + work.judge) * work.tokens
+        factor = 4 / 3 if launch.activation_checkpointing else 1.0
+        factor *= 1.0 if is_compiled(row.stage, launch) else costs.EAGER
+        row.flops = flops + frozen
+        row.times["train"] = costs.hours(flops * factor + frozen, self.assumed.gpu, self.assumed.mfu)
+        if launch.offload_optimizer:
+            each = costs.OFFLOADED * (work.parameters + work.critic) / costs.MAIN * launch.ranks
+            row.times["train"] += work.steps * work.passes // 6 * each / 3600
 
-    def _sample_beside(self, row: Forecast, shape: Shape, section: Any, tokens: float) -> None:
-        """Add sampling in the ranks that train, with a sampler that may sleep meanwhile."""
-        launch = self.launch_of(row)
-        training = dict(row.memory)
-        self._sample(row, shape, section.precision, section.max_tokens, tokens, launch.gpu_memory)
-        if launch.sleep:
-            idle = ("buffers", "activations", "logits")
-            row.sampling = {part: bytes_ for part, bytes_ in row.memory.items() if part not in idle}
+    def _label_or_explore(self, row: Forecast, work: Work, launch: LaunchSection, section: Any) -> None:
+        """Sampling before a reward model is trained, or in the ranks that train, with samplers that sleep."""
+        if not work.sampled:
+            return
+        training, engines = dict(row.memory), sum(own for *_, own in work.sampled)
+        share, split = (
+            (launch.gpu_memory, launch.tensor_parallel) if row.stage == "rl" else (LABELLING_SHARE, 1)
+        )
+        if engines > 1:
+            share = launch.gpu_memory / engines
+        for shape, length, tokens, own in work.sampled:
+            self._sample(row, shape, section.precision, length, tokens, share, split, own)
+        alone = row.stage == "reward" and engines == 1  # it samples before the model is loaded
+        if alone or (row.stage == "rl" and launch.sleep):
+            away = (*IDLE, "weights", "gradients", "optimiser") if alone else IDLE
+            row.sampling = {part: held for part, held in row.memory.items() if part not in away}
             row.memory = training | {"vllm": costs.VLLM_OVERHEAD}
-            weights = shape.parameters * costs.size_of(section.precision) / launch.tensor_parallel
-            row.main_memory += launch.ranks * weights
+        if row.stage == "reward":
+            questions = work.sampled[0][2] / section.max_tokens / section.solutions
+            note_item(row, "label_batch", row.times["sample"] * section.label_batch / questions)
+
+    def _move(self, row: Forecast, work: Work, launch: LaunchSection, section: Any) -> None:
+        """Time that ranks wait for each other's weights and gradients. ZeRO 3 and split frozen models move
+        weights while they compute.
+        """
+        ranks, size = row.gpus, costs.size_of(section.precision)
+        steps, share = work.steps * work.passes // 6, (row.gpus - 1) / row.gpus
+        micro = math.ceil(work.tokens / work.steps / ranks / launch.micro_batch / work.row)
+        kind = (section.precision, launch.zero_stage, ranks, micro, launch.activation_checkpointing)
+        engine = steps * sum(
+            costs.moved(weights, *kind) for weights in (work.parameters, work.critic) if weights
+        )
+        judged = math.ceil(work.tokens / work.steps / ranks / SCORED_TOKENS)
+        frozen = work.steps * size * (work.reference * micro + work.judge * judged) * share
+        frozen *= launch.frozen != "whole"
+        other = GATHERED_BYTES * work.tokens * share if row.stage == "rl" else 0.0
+        if row.stage == "rl" and launch.zero_stage == 3 and method_of(section).online:
+            other += work.steps * work.parameters * size * share  # the sampler's new weights
+        row.moved = engine + frozen + other
+        link = self.assumed.gpu.link
+        rate = 3600 / ranks * (link if self.assumed.nodes == 1 else min(link, self.assumed.network))
+        hidden = frozen + engine * (launch.zero_stage == 3)
+        row.times["network"] = (row.moved - hidden) / rate + max(0.0, hidden / rate - row.times["train"])
+
+    def _save(self, row: Forecast, work: Work, launch: LaunchSection, section: Any) -> None:
+        """Time for which training stops to copy a checkpoint, to wait for the disk, and for rows of text."""
+        turn = row.hours / row.gpus  # hours on the clock
+        every = turn / work.steps * (section.save_every if row.stage == "rl" else 1)
+        every = every if row.stage == "rl" else max(every, launch.save_minutes / 60)
+        writing = row.scratch / costs.CHECKPOINTS / self.assumed.disk_rate / 3600
+        own = (12 / row.gpus + costs.size_of(section.precision) * (launch.zero_stage < 3)) * row.parameters
+        each = own / costs.COPY / 3600 + max(0.0, writing - every)
+        row.times["save"] = each * turn / every * row.gpus if turn else 0.0
+        if row.stage == "cpt":
+            reading = work.tokens / work.row * ROW_SECONDS / 3600
+            row.times["data"] = max(0.0, reading - row.times["train"])
 
     def _evaluate(self, name: str, stage: str, names: list[str] | None) -> Forecast:
         """Evaluation on the benchmarks `names`, null for all; greedy in stage trajectory."""
@@ -247,52 +350,6 @@ class Planner:
         stage = self.config.models[name].stage
         return modes if modes is not None else self.config.sections["evaluate"].modes.get(stage, [])
 
-    def _state(self, row: Forecast, section: Any, parameters: int) -> dict[str, float]:
-        launch, precision = self.launch_of(row), section.precision
-        ranks, zero_stage = launch.ranks, launch.zero_stage
-        row.main_memory += costs.checkpoint_copy(parameters, precision, zero_stage, row.gpus, ranks)
-        if launch.offload_optimizer:
-            row.main_memory += costs.OFFLOADED * parameters * launch.ranks / row.gpus
-        return costs.training_state(
-            parameters, precision, launch.zero_stage, row.gpus, launch.offload_optimizer
-        )
-
-    def _train(
-        self,
-        row: Forecast,
-        section: Any,
-        tokens: float,
-        per_weight: int,
-        at_once: int,
-        shape: Shape,
-        head: bool = True,
-    ) -> None:
-        """Add training on `tokens`, `at_once` of them in memory; `per_weight` FLOPs per weight and token."""
-        launch, precision = self.launch_of(row), section.precision
-        row.trained += tokens
-        self._add_training(row, per_weight * row.parameters * tokens)
-        row.memory |= self._state(row, section, row.parameters)
-        recomputes, compiled = launch.activation_checkpointing, is_compiled(row.stage, launch)
-        row.memory["activations"] = costs.activations(shape, at_once, precision, recomputes, compiled)
-        if head:
-            row.memory["logits"] = costs.logits(shape, at_once, precision)
-        row.memory["other"] = costs.OVERHEAD
-        # Each rank loads the model, or a weight at a time (`start_from`); later one rank collects the result.
-        copies = 1 if launch.zero_stage == 3 and row.stage in ("cpt", "sft") else launch.ranks
-        row.main_memory += copies * row.parameters * costs.size_of(precision)
-        row.disk += costs.checkpoint_disk(row.parameters, precision)
-
-    def _add_flops(self, row: Forecast, flops: float, work: float = 1.0) -> None:
-        """Add FLOPs that take `work` times as long as MFU says."""
-        row.flops += flops
-        row.hours += costs.hours(flops * work, self.assumed.gpu, self.assumed.mfu)
-
-    def _add_training(self, row: Forecast, flops: float) -> None:
-        """Add FLOPs of forward and backward passes."""
-        launch = self.launch_of(row)
-        work = 4 / 3 if launch.activation_checkpointing else 1.0
-        self._add_flops(row, flops, work * (1.0 if is_compiled(row.stage, launch) else costs.EAGER))
-
     def _sample(
         self,
         row: Forecast,
@@ -301,23 +358,24 @@ class Planner:
         length: int,
         tokens: float,
         share: float,
-        engine: bool = True,
+        split: int = 1,
+        own: bool = True,
     ) -> None:
-        """Add sampling of `tokens` in outputs of `length` with `share` of a GPU's memory, in a new engine or
-        one that is counted already.
+        """Add sampling of `tokens` in outputs of `length` with `share` of the memory of `split` GPUs, in an
+        engine of its `own` or one that is counted already.
         """
         gpu = self.assumed.gpu
-        rate = costs.decode_rate(shape, precision, gpu, share, length) * self.assumed.decode
+        rate = costs.decode_rate(shape, precision, gpu, share, length, split) * self.assumed.decode
         row.sampled += tokens
         row.flops += 2 * shape.parameters * tokens
-        cache = costs.cache_tokens(shape, precision, gpu, share)
-        memory = {"cache": float(cache * costs.cache_bytes(shape, precision))}
-        memory["vllm"] = share * gpu.memory - memory["cache"]
-        if engine:
-            row.memory |= {part: row.memory.get(part, 0.0) + value for part, value in memory.items()}
-        if rate:
-            row.hours += tokens / rate / 3600
-        else:
+        if own:
+            cache = costs.cache_tokens(shape, precision, gpu, share, split)
+            held = cache * costs.cache_bytes(shape, precision) / split
+            row.memory["cache"] = row.memory.get("cache", 0.0) + held
+            row.memory["vllm"] = row.memory.get("vllm", 0.0) + share * gpu.memory - held
+        row.times["sample"] = row.times.get("sample", 0.0) + (tokens / rate / 3600 if rate else 0.0)
+        if not rate:
+            row.starved = True
             row.notes.append(
                 f"vLLM's {share * gpu.memory / 1e9:.0f} GB hold no sequence: raise launch.gpu_memory"
             )

@@ -1,46 +1,56 @@
-"""Shapes of models: from a scratch model's section, a local config.json, or `known.yaml`."""
+"""Shapes of models: of a section `architecture`, a folder's or the hub cache's config.json, `known.yaml`."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import yaml
+from huggingface_hub import try_to_load_from_cache
 
 from pipeline.common.stage import InputError
 from pipeline.config.root import Config
 
 KNOWN = Path(__file__).with_name("known.yaml")
+FAMILY = ("llama", "mistral", "qwen2", "qwen3")  # what the formulas count; others are built without memory
+COLUMNS = ("model_type", "num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads")
+COLUMNS += ("num_key_value_heads", "head_dim", "vocab_size", "tie_word_embeddings")
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A decoder of the Llama family (SwiGLU, RMSNorm, grouped-query attention)."""
+    """A dense decoder of the Llama family (SwiGLU, RMSNorm, grouped-query attention), or one that is like it
+    with `others` weights more in its trunk, such as biases. `qk_norm`: it norms queries and keys.
+    """
 
     layers: int
     hidden: int
     mlp: int
     heads: int
     kv_heads: int
+    head_dim: int
     vocabulary: int
     tied: bool
-    qkv_bias: bool = False
-    head_dim: int | None = None
+    qk_norm: bool = False
+    others: int = 0
+
+    @property
+    def attention_width(self) -> int:
+        """Width of all queries and keys of one position in one layer."""
+        return (self.heads + self.kv_heads) * self.head_dim
 
     @property
     def kv_width(self) -> int:
         """Width of all keys (or all values) of one position in one layer."""
-        return self.kv_heads * (self.head_dim or self.hidden // self.heads)
+        return self.kv_heads * self.head_dim
 
     @property
     def trunk_parameters(self) -> int:
         """Weights without the output head."""
-        queries = self.heads * (self.head_dim or self.hidden // self.heads)
-        attention = 2 * self.hidden * queries + 2 * self.hidden * self.kv_width
-        biases = (queries + 2 * self.kv_width) * self.qkv_bias
-        layer = attention + biases + 3 * self.hidden * self.mlp + 2 * self.hidden
-        return self.vocabulary * self.hidden + self.layers * layer + self.hidden
+        matrices = 2 * self.hidden * self.attention_width + 3 * self.hidden * self.mlp
+        layer = matrices + 2 * self.hidden + 2 * self.head_dim * self.qk_norm
+        return self.vocabulary * self.hidden + self.layers * layer + self.hidden + self.others
 
     @property
     def parameters(self) -> int:
@@ -54,23 +64,67 @@ def known() -> dict[str, Any]:
     return yaml.safe_load(KNOWN.read_text())
 
 
-def from_config_json(folder: Path) -> Shape:
-    """The shape in a model folder's config.json."""
-    values = json.loads((folder / "config.json").read_text())
+def shape_from(values: dict[str, Any]) -> Shape:
+    """The shape that the keys of a config.json of the family describe. KeyError names a missing key."""
+    heads, hidden, kind = values["num_attention_heads"], values["hidden_size"], values.get("model_type")
+    shape = Shape(
+        layers=values["num_hidden_layers"],
+        hidden=hidden,
+        mlp=values["intermediate_size"],
+        heads=heads,
+        kv_heads=values.get("num_key_value_heads") or heads,
+        head_dim=values.get("head_dim") or hidden // heads,
+        vocabulary=values["vocab_size"],
+        tied=bool(values.get("tie_word_embeddings", False)),
+        qk_norm=kind == "qwen3",
+    )
+    extra = 0
+    if values.get("attention_bias", kind == "qwen2"):
+        extra += heads * shape.head_dim + 2 * shape.kv_width + (hidden if kind != "qwen2" else 0)
+    if values.get("mlp_bias"):
+        extra += 2 * shape.mlp + hidden
+    return replace(shape, others=shape.layers * extra)
+
+
+def from_config_json(path: Path) -> Shape:
+    """The shape in a config.json. Raises InputError for a mixture of experts and for what cannot be read."""
     try:
-        return Shape(
-            layers=values["num_hidden_layers"],
-            hidden=values["hidden_size"],
-            mlp=values["intermediate_size"],
-            heads=values["num_attention_heads"],
-            kv_heads=values.get("num_key_value_heads") or values["num_attention_heads"],
-            vocabulary=values["vocab_size"],
-            tied=bool(values.get("tie_word_embeddings", False)),
-            qkv_bias=bool(values.get("attention_bias", values.get("model_type") == "qwen2")),
-            head_dim=values.get("head_dim"),
-        )
-    except KeyError as error:
-        raise InputError(f"{folder}/config.json: no {error}; the forecast knows Llama-like models") from error
+        values = json.loads(path.read_text())
+        if values.get("model_type") in FAMILY:
+            return shape_from(values)
+        return _built(path)
+    except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
+        raise InputError(f"{path}: not the config.json of a dense language model ({error})") from error
+
+
+def _built(path: Path) -> Shape:
+    """The shape of a model that transformers builds from its configuration, without memory for weights."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    values = AutoConfig.from_pretrained(path).get_text_config()
+    if any(getattr(values, name, None) for name in ("num_experts", "num_local_experts", "n_routed_experts")):
+        raise InputError(f"{path}: a mixture of experts; the forecast knows dense models")
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(values)
+    found = {name: getattr(values, name, None) for name in COLUMNS}
+    shape = shape_from(found | {"intermediate_size": found["intermediate_size"] or 4 * values.hidden_size})
+    counted = sum(weight.numel() for weight in model.base_model.parameters())
+    return replace(shape, others=counted - shape.trunk_parameters)
+
+
+def shape_named(name: str) -> Shape | None:
+    """The shape of a model folder or a hub id, if its config.json is here or it is known."""
+    path = Path(name) / "config.json"
+    if not path.exists():
+        for known_name, row in known()["shapes"].items():
+            if f"{name.rpartition('/')[2]}-".startswith(f"{known_name}-"):
+                return shape_from(dict(zip(COLUMNS, row, strict=True)))
+        cached = try_to_load_from_cache(name, "config.json") if name.count("/") == 1 else None
+        if not isinstance(cached, str):
+            return None
+        path = Path(cached)
+    return from_config_json(path)
 
 
 def shape_of(config: Config, name: str) -> Shape:
@@ -78,39 +132,21 @@ def shape_of(config: Config, name: str) -> Shape:
     node = config.models[name]
     if node.parent:
         return shape_of(config, node.parent)
-    if node.init == "scratch":
-        return _scratch(config, name)
-    if (Path(node.init) / "config.json").exists():
-        return from_config_json(Path(node.init))
-    entry = known()["shapes"].get(node.init.rpartition("/")[2])
-    if entry is None:
-        raise InputError(
-            f"config key models.{name}.init: the shape of {node.init} is not known; download it and give its "
-            f"folder, or add it to {KNOWN.name}"
-        )
-    return Shape(*entry)
-
-
-def _scratch(config: Config, name: str) -> Shape:
-    architecture = config.model_sections[name].architecture
-    tokenizer = config.mixtures[config.models[name].mixture].tokenizer
+    if node.init != "scratch":
+        return _named(node.init, f"models.{name}.init")
+    architecture = config.model_sections[name].architecture.model_dump()
+    tokenizer = config.mixtures[node.mixture].tokenizer
     if tokenizer == "corpus":
         vocabulary = config.sections["tokens"].vocabulary
-    elif (Path(tokenizer) / "config.json").exists():
-        vocabulary = from_config_json(Path(tokenizer)).vocabulary
-    elif entry := known()["shapes"].get(tokenizer.rpartition("/")[2]):
-        vocabulary = Shape(*entry).vocabulary
     else:
-        raise InputError(
-            f"config key mixtures.{config.models[name].mixture}.tokenizer: the vocabulary of {tokenizer} is "
-            f"not known; give a model folder, or add it to {KNOWN.name}"
-        )
-    return Shape(
-        layers=architecture.num_hidden_layers,
-        hidden=architecture.hidden_size,
-        mlp=architecture.intermediate_size,
-        heads=architecture.num_attention_heads,
-        kv_heads=architecture.num_key_value_heads,
-        vocabulary=vocabulary,
-        tied=architecture.tie_word_embeddings,
-    )
+        vocabulary = _named(tokenizer, f"mixtures.{node.mixture}.tokenizer").vocabulary
+    return shape_from(architecture | {"vocab_size": vocabulary})
+
+
+def _named(name: str, key: str) -> Shape:
+    shape = shape_named(name)
+    if shape is None:
+        remedy = f"run `hf download {name} config.json` where the hub answers, or name a folder that has it"
+        remedy = remedy if name.count("/") == 1 else "its config.json is not there yet"
+        raise InputError(f"config key {key}: the shape of {name} is not known: {remedy}")
+    return shape

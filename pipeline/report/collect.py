@@ -14,9 +14,9 @@ from typing import Any
 from safetensors import safe_open
 
 from pipeline import stages
-from pipeline.common.manifest import code_hash
+from pipeline.common.code import Code
 from pipeline.common.rows import read_rows
-from pipeline.common.stage import InputError
+from pipeline.common.stage import CODE, InputError
 
 STAGES = {stage.name: stage.title for stage in stages.STAGES if stage.name != "report"}
 ORDER = tuple(STAGES)
@@ -38,11 +38,14 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
     return (row for _, row in read_rows(str(path))) if path.exists() else iter(())
 
 
+_code = cache(lambda: Code(CODE))
+
+
 @cache
 def code_of(module: str) -> str | None:
     """Hash of a program's code in this checkout; None if the program is gone."""
     try:
-        return code_hash(module)
+        return _code().digest(module)
     except ModuleNotFoundError:
         return None
 

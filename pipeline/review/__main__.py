@@ -5,6 +5,7 @@ saved at once, to the annotation file of the next iteration; a file that exists 
 """
 
 import argparse
+import json
 import os
 import sys
 from contextlib import suppress
@@ -30,15 +31,15 @@ def iteration_of(run: Path, wanted: int | None) -> int:
 
 
 def rounds_of(manifest: Path) -> list[str]:
-    """The annotation files that a selection has read, and the hash of each; a generated file has no name."""
-    return read_manifest(manifest)["identity"]["inputs"].get("annotations", [])
+    """The annotation files that a selection has read."""
+    return json.loads(manifest.with_name("run.json").read_text())["inputs"].get("annotations", [])
 
 
 def next_round(manifest: Path) -> Path:
     """The file of the next round, beside those that a selection has read and numbered as they are. Raises
     InputError if they are not.
     """
-    files = [Path(name.rpartition(" ")[0]) for name in rounds_of(manifest)]
+    files = list(map(Path, rounds_of(manifest)))
     if not files or [file.stem for file in files] != [str(number) for number in range(1, len(files) + 1)]:
         raise InputError(
             "--output: name an annotation file; those read so far are not 1.tsv, 2.tsv and so on"

@@ -25,9 +25,10 @@ from torch.utils.data import ConcatDataset
 from pipeline.common.ending import interrupted
 from pipeline.common.folders import wait_for
 from pipeline.common.manifest import write_json
-from pipeline.common.model import context_length, load_tokenizer, weights_in_memory
+from pipeline.common.model import context_length, weights_in_memory
 from pipeline.common.queue import Batch, Queue, make_together
 from pipeline.common.stage import Counts, InputError, Stage, label, run_stage
+from pipeline.common.tokenizer import load_tokenizer
 from pipeline.common.training import (
     build_engine,
     prepare,

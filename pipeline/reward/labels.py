@@ -5,19 +5,21 @@ evaluation judges the completions. Hard label: at least one completion is right.
 right. The last step's label is the solution's own verdict. Equal prefixes of one question are completed once.
 Math-Shepherd uses a separate completer; here the policy completes, unless a completer is given. A completer
 with another tokenizer gets the prefix as text. For an outcome model a solution is one step, and nothing is
-completed.
+completed. What the grader itself fails on (`failed`) labels nothing: neither completions nor solutions count.
 """
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from statistics import fmean
 from typing import Any
 
 from pipeline.common.chat import encode
 from pipeline.config.reward import RewardSection
 from pipeline.evaluate.benchmarks import Item
 from pipeline.evaluate.sampling import sample_seed
+from pipeline.grader.answers import Verdict
 from pipeline.reward.steps import locate_steps
 
 Prefix = tuple[int, tuple[int, ...]]  # index of the question, tokens of a solution up to the end of a step
@@ -69,7 +71,7 @@ class SolutionSampler:
     def release(self) -> None:
         """Free the GPU's memory for good, where vLLM can."""
         if "engine" in self.__dict__:
-            self.engine.sleep(level=2)
+            self.engine.sleep()
 
     def text(self, tokens: Sequence[int]) -> str:
         return self.tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False)
@@ -139,7 +141,9 @@ class Labeller:
         labelled = []
         for (index, tokens), verdict in zip(chosen, verdicts, strict=True):
             ends = [end for _, end in steps[index, tokens]]
-            soft = [potentials[index, tokens[: end + 1]] for end in ends[:-1]] + [float(verdict.right)]
+            soft = [potentials[index, tokens[: end + 1]] for end in ends[:-1]] + [_share([verdict])]
+            if None in soft:
+                continue
             labelled.append(
                 Solution(
                     id=items[index].id,
@@ -169,8 +173,10 @@ class Labeller:
         special = set(self.policy.tokenizer.all_special_ids)
         return tuple(token for token in tokens if token not in special)
 
-    def _potentials(self, items: Sequence[Item], prefixes: Sequence[Prefix]) -> dict[Prefix, float]:
-        """For each prefix the share of its completions that reach the reference; 0 if it leaves no room."""
+    def _potentials(self, items: Sequence[Item], prefixes: Sequence[Prefix]) -> dict[Prefix, float | None]:
+        """For each prefix the share of its completions that reach the reference; 0 if it leaves no room, None
+        if none could be judged.
+        """
         if not prefixes:
             return {}
         shown = [list(tokens) for _, tokens in prefixes]
@@ -189,10 +195,16 @@ class Labeller:
         jobs = [(index, whole) for (index, _), row in zip(prefixes, wholes, strict=True) for whole in row]
         verdicts = iter(self._verdicts(items, jobs))
         return {
-            prefix: sum(next(verdicts).right for _ in row) / max(1, len(row))
+            prefix: _share([next(verdicts) for _ in row]) if row else 0.0
             for prefix, row in zip(prefixes, wholes, strict=True)
         }
 
-    def _verdicts(self, items: Sequence[Item], texts: Sequence[tuple[int, str]]) -> list[Any]:
+    def _verdicts(self, items: Sequence[Item], texts: Sequence[tuple[int, str]]) -> list[Verdict]:
         """Verdicts on (index of the question, text); as in RL, only a boxed answer counts."""
         return [items[index].grade(text, boxed_only=True) for index, text in texts]
+
+
+def _share(verdicts: Sequence[Verdict]) -> float | None:
+    """The share of right ones among those that the grader did not fail on; None if there are none."""
+    judged = [verdict.right for verdict in verdicts if verdict.verdict != "failed"]
+    return fmean(judged) if judged else None

@@ -12,14 +12,15 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor, nn
 from transformers import AutoModel
 
 from pipeline.common.attention import DOCUMENTS, document_arguments
-from pipeline.common.model import load_model, load_tokenizer
+from pipeline.common.model import load_model, save_weights
 from pipeline.common.packing import concatenate
 from pipeline.common.stage import InputError
+from pipeline.common.tokenizer import load_tokenizer
 from pipeline.common.training import build_frozen
 from pipeline.reward.steps import step_ends
 
@@ -94,8 +95,9 @@ def save_reward_model(
 ) -> None:
     """Write the folder; `state` holds full weights under the names of `RewardModel`."""
     trunk = {name.removeprefix("trunk."): value for name, value in state.items() if name.startswith("trunk.")}
-    model.trunk.save_pretrained(folder, state_dict=trunk)
-    save_file({name: state[f"head.{name}"].contiguous() for name in ("weight", "bias")}, folder / HEAD)
+    save_weights(model.trunk, trunk, folder)
+    head = {name: state[f"head.{name}"].contiguous() for name in ("weight", "bias")}
+    (folder / HEAD).write_bytes(save(head))
     tokenizer.save_pretrained(folder)
     (folder / SETTINGS).write_text(json.dumps(settings, indent=1, sort_keys=True) + "\n")
 

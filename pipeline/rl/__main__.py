@@ -19,7 +19,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, NoReturn
 
 import pipeline.common.environment  # noqa: F401  # isort: skip  # before torch, deepspeed and vllm
 
@@ -27,12 +27,14 @@ import torch.distributed as dist
 
 from pipeline.common.clock import Clock
 from pipeline.common.ending import interrupted, say
+from pipeline.common.errors import Interrupted
 from pipeline.common.metrics import EVALUATION, METRICS, SAMPLES, MetricsLog
-from pipeline.common.model import context_length, export_model, load_tokenizer
+from pipeline.common.model import context_length, export_model
 from pipeline.common.progress import Progress
 from pipeline.common.stage import InputError, Stage, run_stage
+from pipeline.common.tokenizer import load_tokenizer
 from pipeline.common.training import constant, start_process_group
-from pipeline.common.watchdog import reached
+from pipeline.common.watchdog import TRIES, reached
 from pipeline.config.evaluate import BenchmarkNode
 from pipeline.config.rl import RlSection
 from pipeline.evaluate.benchmarks import load
@@ -40,13 +42,14 @@ from pipeline.evaluate.prompts import chat_prompt
 from pipeline.reward.model import StepScorer, load_reward_model
 from pipeline.rl.costs import step_flop
 from pipeline.rl.explorer import Explorer, replayed
+from pipeline.rl.gaps import StaleSampler
 from pipeline.rl.held_out import evaluate
 from pipeline.rl.learner import build_learner
 from pipeline.rl.methods import method_of
 from pipeline.rl.rewards import Rewarder
-from pipeline.rl.rollout import Group, Question
+from pipeline.rl.rollout import REFUSED, Group, Question
 from pipeline.rl.train import train_on
-from pipeline.rl.watch import few, nothing_to_learn, summarise
+from pipeline.rl.watch import cut_after_answer, few, nothing_to_learn, summarise
 
 
 def load_questions(stage: Stage[RlSection], name: str, tokenizer: Any, room: int) -> list[Question]:
@@ -155,15 +158,15 @@ class Trainer:
         else:
             first = skipped(section) + sum(row["questions"] for row in rows)
             groups, asked, rounds = self.explorer.explore(step, first, step if self.method.online else 0)
-        before = rows[-1]["zero_variance_share"] if rows else 0
-        if (
-            before < 1
-            and self.stage.is_main
-            and (line := nothing_to_learn(groups, section.answer == "boxed"))
-        ):
-            say(f"rl {self.stage.instance}: step {step + 1}: {line}")
         parts = [name for name, weight in section.rewards.by_part.items() if weight or name == "accuracy"]
-        return groups, {"questions": asked, "rounds": rounds, **summarise(groups, parts)}
+        row = {"questions": asked, "rounds": rounds, **summarise(groups, parts)}
+        if self.stage.is_main:
+            before = rows[-1] if rows else None
+            known = before is not None and before["zero_variance_share"] == 1
+            lines = [None if known else nothing_to_learn(groups, section.answer == "boxed")]
+            for line in filter(None, [*lines, cut_after_answer(row, before)]):
+                say(f"rl {self.stage.instance}: step {step + 1}: {line}")
+        return groups, row
 
     def explore_first(self) -> None:
         """Offline methods: sample all steps from the initial weights, before the policy changes."""
@@ -191,7 +194,12 @@ class Trainer:
         used = groups if self.section.rounds == 1 else [group for group in groups if not group.flat]
         version = groups[0].version if groups else step
         rate = self.learning_rate(step)
-        trained = train_on(self.learner, used, self.section, rate, on_policy=version == step)
+        if self.explorer is not None:
+            self.explorer.generator.sleep()
+        try:
+            trained = train_on(self.learner, used, self.section, rate, on_policy=version == step)
+        except StaleSampler as error:
+            self.refuse(error)
         self.stage.counter("deepspeed.steps", self.section.updates)
         tokens, tokens_trained = watched["sampled_tokens"], trained.get("trained_tokens", 0)
         scored, updates = self.section.rewards.model > 0, self.section.updates
@@ -206,9 +214,23 @@ class Trainer:
         written.write({"step": step + 1, "samples": few(groups)}, SAMPLES)
         written.write(self.log[-1])
 
+    def refuse(self, error: StaleSampler) -> NoReturn:
+        """End before an update on rollouts of other weights; the next run samples them again, up to a limit.
+
+        It is another run because a part of the gradient is there already.
+        """
+        if self.explorer is None:
+            raise InputError(f"{error}: {self.replay} was sampled from another model") from error
+        tries = self.explorer.put_aside(len(self.log))
+        if tries < TRIES:
+            raise Interrupted(f"{error}; the step's rollouts are put aside") from error
+        raise InputError(
+            f"{error}, {tries} times in a row; rounding alone? compare the log-probabilities in "
+            f"{self.stage.work / REFUSED}"
+        ) from error
+
     def evaluate(self, written: MetricsLog) -> None:
         """Add a row to `evaluations`; save the weights to `work/best` if they are the best so far."""
-        self.explorer.generator.wake()
         explorer = self.explorer
         found = evaluate(explorer.generator, self.tokenizer, self.held_out, self.section, explorer.shared)
         best = max((row["accuracy"] for row in self.evaluations), default=-1.0)

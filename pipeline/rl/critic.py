@@ -29,21 +29,21 @@ class Critic(nn.Module):
         nn.init.zeros_(self.head.bias)
 
     def forward(
-        self, tokens_BT: Tensor, positions_BT: Tensor, targets_BT: Tensor, mask_BTT: Tensor
+        self, tokens_BT: Tensor, positions_BT: Tensor, targets_BT: Tensor, documents: dict[str, Any]
     ) -> Tensor:
         """Values (N,), fp32, of the states in which the output tokens `targets_BT` were chosen."""
         hidden_BTD = self.trunk(
             input_ids=tokens_BT,
             position_ids=positions_BT,
-            attention_mask=mask_BTT[:, None],
             use_cache=False,
+            **documents,
         ).last_hidden_state
         return self.head(hidden_BTD[targets_BT != IGNORE]).squeeze(-1).float()
 
 
 def _values(critic: Any, packed: PackedOutputs) -> Tensor:
     """Values of the output tokens, (N,); `critic` is a `Critic` or an engine around one."""
-    return critic(packed.tokens_BT, packed.positions_BT, packed.targets_BT, packed.mask_BTT)
+    return critic(packed.tokens_BT, packed.positions_BT, packed.targets_BT, packed.documents)
 
 
 @torch.no_grad()
@@ -95,5 +95,4 @@ def update_critic(
 
     rate = learning_rate / section.learning_rate * section.ppo.value_learning_rate
     loss, norm = update(critic, batches, loss_of, rate)
-    check_finite("gradient norm of the critic", norm)
     return {"value_loss": loss, "value_grad_norm": norm}

@@ -83,7 +83,6 @@ class Explorer:
         """Give the sampler the policy's weights; returns seconds. All ranks must call it."""
         started = time.monotonic()
         enter("sync")
-        self.generator.wake()
         self.generator.load_weights(named_weights(engine, tied=True), version)
         return time.monotonic() - started
 
@@ -92,7 +91,6 @@ class Explorer:
 
         `first`: place of the step's first question in the endless order; `version`: the weights sampled from.
         """
-        self.generator.wake()
         groups: list[Group] = []
         asked, missing, rounds = 0, self.section.questions_per_step, 0
         while missing > 0 and rounds < self.section.rounds:
@@ -100,7 +98,6 @@ class Explorer:
             asked, rounds = asked + missing, rounds + 1
             if self.section.rounds > 1:
                 missing = self.section.questions_per_step - sum(not group.flat for group in groups)
-        self.generator.sleep()
         if self.rank == 0:
             write_groups(published(self.store.folder, step + 1), groups)
         return groups, asked, rounds
@@ -180,6 +177,14 @@ class Explorer:
             )
             for question, seeds in asked
         ]
+
+    def put_aside(self, step: int) -> int:
+        """Put the rollouts of step `step` + 1 aside, so that the next run samples them again; returns how
+        often that was done. All ranks call it.
+        """
+        tries = [0] * self.ranks
+        dist.all_gather_object(tries, self.store.put_aside(step + 1))  # which also waits for all
+        return max(tries)
 
     def repair(self, log: Sequence[dict[str, Any]]) -> None:
         """See that the rollouts of the steps in `log` are whole; all ranks call it, rank 0 does it."""

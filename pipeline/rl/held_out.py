@@ -10,7 +10,7 @@ import torch.distributed as dist
 from pipeline.common.watchdog import enter
 from pipeline.config.rl import RlSection
 from pipeline.evaluate.benchmarks import Item
-from pipeline.evaluate.metrics import accuracy, at_k
+from pipeline.evaluate.metrics import accuracy, at_k, right_and_finished
 from pipeline.grader.answers import Verdict
 from pipeline.rl.rollout import Question, sample_seed
 
@@ -29,9 +29,10 @@ def evaluate(
     items = [question.item for question in questions]
     ask = partial(_asked, generator, tokenizer, questions, section, shared)
     rows = ask(n=1, temperature=0.0)
-    lengths = [length for row in rows for _, length in row]
+    lengths = [length for row in rows for _, length, _ in row]
     rights = [float(row[0][0].right) for row in rows]
     found = accuracy(rights) | {"length": sum(lengths) / len(lengths)}
+    found["right_and_finished"] = right_and_finished(rights, [row[0][2] for row in rows])
     by_file: dict[str, list[float]] = {}
     for question, right in zip(questions, rights, strict=True):
         by_file.setdefault(question.file, []).append(right)
@@ -41,7 +42,7 @@ def evaluate(
         number, temperature = section.evaluation_samples, section.evaluation_temperature
         drawn = ask(n=number, temperature=temperature)
         ks = [2**power for power in range(number.bit_length())]
-        found |= at_k(items, [[verdict for verdict, _ in row] for row in drawn], ks)
+        found |= at_k(items, [[verdict for verdict, _, _ in row] for row in drawn], ks)
     return found
 
 
@@ -54,8 +55,8 @@ def _asked(
     *,
     n: int,
     temperature: float,
-) -> list[list[tuple[Verdict, int]]]:
-    """(verdict, tokens) of `n` outputs for every question, in order."""
+) -> list[list[tuple[Verdict, int, bool]]]:
+    """(verdict, tokens, whether finished) of `n` outputs for every question, in order."""
     sampler, samplers = dist.get_rank() // shared, dist.get_world_size() // shared
     mine = questions[sampler::samplers]
     groups = generator.generate(
@@ -65,12 +66,15 @@ def _asked(
         max_tokens=section.max_tokens,
         seeds=[sample_seed(section.seed, -1, question.item.id) for question in mine],
     )
-    flat = [sample.token_ids for group in groups for sample in group]
+    flat = [sample for group in groups for sample in group]
     items: list[Item] = [question.item for question in mine for _ in range(n)]
-    texts = tokenizer.batch_decode(flat, skip_special_tokens=True)
+    texts = tokenizer.batch_decode([sample.token_ids for sample in flat], skip_special_tokens=True)
     verdicts = [item.grade(text) for item, text in zip(items, texts, strict=True)]
-    pairs = [(verdict, len(tokens)) for verdict, tokens in zip(verdicts, flat, strict=True)]
-    rows = [pairs[start : start + n] for start in range(0, len(pairs), n)]
+    found = [
+        (verdict, len(sample.token_ids), sample.finish_reason == "stop")
+        for verdict, sample in zip(verdicts, flat, strict=True)
+    ]
+    rows = [found[start : start + n] for start in range(0, len(found), n)]
     parts: list[Any] = [None] * dist.get_world_size()
     dist.all_gather_object(parts, rows)
     return [parts[index % samplers * shared][index // samplers] for index in range(len(questions))]

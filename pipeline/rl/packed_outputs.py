@@ -1,19 +1,22 @@
 """Outputs packed into rows for training: a row holds a prompt once, then outputs that see it and themselves.
 
 The outputs of a group share their prompt, so its tokens pass through the model once per row instead of once
-per output. Positions restart at each output and a mask keeps outputs apart; rows are sorted by length to
-minimise padding. Log-probabilities and gradients are those of one output at a time.
+per output. Positions restart at each output, and none sees another; rows are sorted by length to
+minimise padding. Log-probabilities and gradients are those of one output at a time. Widths are rounded up to
+a few, because a GPU's kernels are chosen, and its memory is cut, anew for each shape.
 
 Shapes: B rows, T positions, N output tokens in the order of rows, outputs, tokens; O outputs of the rows.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from pipeline.common.attention import shared_arguments
 from pipeline.common.packing import IGNORE
 from pipeline.rl.rollout import Rollout
 
@@ -45,13 +48,16 @@ def output_of(rollout: Rollout, group: int, prompt: list[int], advantage: float 
 class PackedOutputs:
     """Rows as tensors, and flat values of the output tokens that `targets_BT` holds and of their outputs.
 
+    `queries_S`, `keys_S`, `places_K`: which outputs see which prompt (see `attention.shared_arguments`).
     `weights_N` is each token's share of the loss.
     """
 
     tokens_BT: Tensor
     positions_BT: Tensor
     targets_BT: Tensor
-    mask_BTT: Tensor
+    queries_S: Tensor
+    keys_S: Tensor
+    places_K: Tensor
     sampler_logprobs_N: Tensor
     advantages_N: Tensor
     weights_N: Tensor
@@ -63,6 +69,11 @@ class PackedOutputs:
         """Tokens of all rows without padding: a row ends with its last target."""
         places_T = torch.arange(1, self.targets_BT.shape[1] + 1, device=self.targets_BT.device)
         return int(((self.targets_BT != IGNORE) * places_T).amax(1).sum())
+
+    @property
+    def documents(self) -> dict[str, Any]:
+        """What tells the model's attention who sees whom."""
+        return shared_arguments(self.queries_S, self.keys_S, self.places_K)
 
     def to(self, device: torch.device | str) -> "PackedOutputs":
         """The same on another device."""
@@ -87,7 +98,7 @@ def output_logprobs(module: Any, packed: PackedOutputs, temperature: float) -> T
         packed.positions_BT,
         packed.targets_BT,
         temperature=temperature,
-        mask_BTT=packed.mask_BTT,
+        documents=packed.documents,
     )
     return logprobs_BT[packed.targets_BT != IGNORE]
 
@@ -108,34 +119,41 @@ def _length(row: Sequence[Output]) -> int:
     return len(row[0].prompt) - 1 + sum(len(output.tokens) for output in row)
 
 
-def pack(rows: Sequence[Sequence[Output]], weights_of: WeightsOf) -> PackedOutputs:
-    """Tensors of `rows`; `weights_of` gives tokens their share of the loss.
+def padded_width(width: int, row_tokens: int, full: bool) -> int:
+    """`width` rounded up to a 32nd of `row_tokens`, beyond those in steps that double as widths do. The last
+    micro-batch of a step may hold any number of rows; where it is not `full`, only 4 steps are that small.
+    """
+    step, most = max(8, row_tokens // 32 // 8 * 8), 32 if full else 4
+    while width > most * step:
+        step *= 2
+    return max(1, -(-width // step)) * step
+
+
+def pack(rows: Sequence[Sequence[Output]], weights_of: WeightsOf, width: int = 0) -> PackedOutputs:
+    """Tensors of `rows`, at least `width` wide; `weights_of` gives tokens their share of the loss.
 
     The prompt's last token predicts an output's first, so it opens every output instead of closing the
     prompt.
     """
-    size = (len(rows), max(map(_length, rows)))
+    size = (len(rows), max(width, *map(_length, rows)))
     tokens, positions = torch.zeros(size, dtype=torch.long), torch.zeros(size, dtype=torch.long)
     targets = torch.full(size, IGNORE)
-    segments = torch.full(size, -1)  # 0 the prompt, 1.. the outputs, -1 padding
     for number, row in enumerate(rows):
         prompt = row[0].prompt
         stop = len(prompt) - 1
         tokens[number, :stop], positions[number, :stop] = torch.tensor(prompt[:-1]), torch.arange(stop)
-        segments[number, :stop] = 0
-        for segment, output in enumerate(row, 1):
+        for output in row:
             start, stop = stop, stop + len(output.tokens)
             tokens[number, start:stop] = torch.tensor([prompt[-1], *output.tokens[:-1]])
             positions[number, start:stop] = torch.arange(len(prompt) - 1, len(prompt) - 1 + stop - start)
             targets[number, start:stop] = torch.tensor(output.tokens)
-            segments[number, start:stop] = segment
     flat = [output for row in rows for output in row]
     lengths = torch.tensor([len(output.tokens) for output in flat])
     return PackedOutputs(
         tokens,
         positions,
         targets,
-        _mask(segments),
+        *_documents(rows, size[1]),
         torch.tensor([logprob for output in flat for logprob in output.logprobs]),
         torch.tensor([value for output in flat for value in output.advantages]),
         weights_of(lengths),
@@ -144,16 +162,29 @@ def pack(rows: Sequence[Sequence[Output]], weights_of: WeightsOf) -> PackedOutpu
     )
 
 
-def _mask(segments_BT: Tensor) -> Tensor:
-    """Who may attend to whom (B, T, T): a position to earlier ones of the prompt and of its own segment."""
-    query, key = segments_BT[:, :, None], segments_BT[:, None, :]
-    earlier = torch.ones(segments_BT.shape[1], segments_BT.shape[1], dtype=torch.bool).tril()
-    return earlier & ((query == key) | (key == 0))
+def _documents(rows: Sequence[Sequence[Output]], width: int) -> tuple[Tensor, Tensor, Tensor]:
+    """`queries_S`, `keys_S` and `places_K` of rows: a prompt sees itself, and so does the padding; an output
+    sees its prompt too.
+    """
+    found: list[tuple[range, range]] = []  # places of queries, and of what they see before themselves
+    for number, row in enumerate(rows):
+        start, end = number * width, (number + 1) * width
+        prompt = range(start, start + len(row[0].prompt) - 1)
+        ends = list(accumulate((len(output.tokens) for output in row), initial=prompt.stop))
+        found.append((prompt, range(0)))
+        found += [(range(first, last), prompt) for first, last in pairwise(ends)]
+        found.append((range(ends[-1], end), range(0)))
+    found = [(own, before) for own, before in found if own]
+    places = [place for own, before in found for place in (*before, *own)]
+    lengths = [[len(own), len(before) + len(own)] for own, before in found]
+    return *torch.tensor(lengths).T.unbind(), torch.tensor(places)
 
 
 def micro_batches(
-    rows: Sequence[Sequence[Output]], rows_at_once: int, weights_of: WeightsOf
+    rows: Sequence[Sequence[Output]], rows_at_once: int, weights_of: WeightsOf, row_tokens: int
 ) -> Iterator[PackedOutputs]:
-    """Tensors of `rows`, `rows_at_once` at a time."""
+    """Tensors of `rows`, `rows_at_once` at a time, their widths rounded up (see `padded_width`)."""
     for start in range(0, len(rows), rows_at_once):
-        yield pack(rows[start : start + rows_at_once], weights_of)
+        part = rows[start : start + rows_at_once]
+        longest = max(map(_length, part))
+        yield pack(part, weights_of, padded_width(longest, row_tokens, len(part) == rows_at_once))

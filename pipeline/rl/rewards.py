@@ -23,7 +23,7 @@ from pipeline.common.stage import InputError
 from pipeline.config.rl import RewardWeights
 from pipeline.evaluate.benchmarks import Item
 from pipeline.grader.answers import Verdict
-from pipeline.grader.extraction import reward_boxes
+from pipeline.grader.boxes import reward_boxes
 from pipeline.reward.model import StepScorer, score_steps
 
 Function = Callable[[Item, str], float]

@@ -19,6 +19,9 @@ from pipeline.common.errors import InputError
 from pipeline.common.rows import raw_lines, read_as
 from pipeline.evaluate.benchmarks import Item
 
+REFUSED = "refused"  # folder of rollouts that were not sampled from the weights of their step
+SUFFIX = ".jsonl.zst"
+
 
 @dataclass(frozen=True)
 class Question:
@@ -59,6 +62,10 @@ class Group:
     prompt: list[int]
     outputs: list[Rollout]
 
+    def judged(self) -> "Group":
+        """The same without outputs that the grader failed on: nothing says what these are worth."""
+        return replace(self, outputs=[output for output in self.outputs if output.verdict != "failed"])
+
     @property
     def rewards(self) -> list[float]:
         """Rewards in the order of outputs."""
@@ -72,8 +79,8 @@ class Group:
     @property
     def flat(self) -> bool:
         """Whether all rewards are equal, so that no output is better than another."""
-        judged = [output.step_rewards or [output.reward] for output in self.outputs]
-        return len({reward for rewards in judged for reward in rewards}) <= 1
+        found = [output.step_rewards or [output.reward] for output in self.judged().outputs]
+        return len({reward for rewards in found for reward in rewards}) <= 1
 
 
 def questions_from(count: int, first: int, number: int, seed: int) -> list[tuple[int, int]]:
@@ -149,7 +156,7 @@ class RolloutStore:
 
     def path(self, step: int, turn: int = 0) -> Path:
         """This rank's file of a step's round."""
-        return self.folder / f"step-{step:05d}.round-{turn:02d}.rank-{self.rank:04d}.jsonl.zst"
+        return self.folder / f"step-{step:05d}.round-{turn:02d}.rank-{self.rank:04d}{SUFFIX}"
 
     def find(self, step: int, turn: int, version: int, seeds: Sequence[range]) -> list[Group] | None:
         """Groups recorded earlier for these weights and seeds of outputs, if any; a damaged file is none."""
@@ -168,6 +175,18 @@ class RolloutStore:
         """Record this rank's groups of a step's round."""
         write_groups(self.path(step, turn), groups)
 
+    def put_aside(self, step: int) -> int:
+        """Move this rank's files of a step out of the way, rank 0 also the published one; returns how often
+        that was done for this step.
+        """
+        aside = self.folder.with_name(REFUSED)
+        aside.mkdir(parents=True, exist_ok=True)
+        tries = len(list(aside.glob(self.path(step).name.replace(SUFFIX, ".try-*")))) + 1
+        own = sorted(self.folder.glob(self.path(step).name.replace(".round-00.", ".round-*.")))
+        for path in [*own, *([published(self.folder, step)] if self.rank == 0 else [])]:
+            path.rename(aside / path.name.replace(SUFFIX, f".try-{tries:02d}{SUFFIX}"))
+        return tries
+
     def repair(self, step: int, questions: int, tokens: int, size: int, shared: int) -> None:
         """Make sure that the published file of a step is whole: `questions` groups of `size` outputs,
         `tokens` tokens. A damaged or missing one is put together from the ranks' files; `shared` ranks have
@@ -180,7 +199,7 @@ class RolloutStore:
         except OSError:
             pass
         parts: dict[str, list[Path]] = {}
-        for file in sorted(self.folder.glob(f"step-{step:05d}.round-*.rank-*.jsonl.zst")):
+        for file in sorted(self.folder.glob(f"step-{step:05d}.round-*.rank-*{SUFFIX}")):
             parts.setdefault(file.name.split(".")[1], []).append(file)
         groups: list[Group] = []
         for files in parts.values():
@@ -196,4 +215,4 @@ class RolloutStore:
 
 def published(folder: Path, step: int) -> Path:
     """A step's file in a folder of published rollouts."""
-    return folder / f"step-{step:05d}.jsonl.zst"
+    return folder / f"step-{step:05d}{SUFFIX}"

@@ -7,49 +7,49 @@ where the method needs none, and the old policy's pass (its log-probabilities ar
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from pipeline.common.stage import InputError
 from pipeline.common.training import update
 from pipeline.config.rl import RlSection
 from pipeline.rl.critic import prepare_critic, update_critic
+from pipeline.rl.gaps import GAP_METRICS, Gaps
 from pipeline.rl.learner import Learner
 from pipeline.rl.methods import Method, method_of
 from pipeline.rl.objectives import token_weights
 from pipeline.rl.packed_outputs import (
     MicroBatch,
     Output,
+    PackedOutputs,
     WeightsOf,
     micro_batches,
     output_logprobs,
     pack,
+    padded_width,
     split_into_rows,
 )
 from pipeline.rl.rollout import Group, Rollout
 from pipeline.rl.watch import Watched, check_finite, summed
 
-# `sampler_kl` (nats a token) from which on the sampler is stale. Measured on small models: rounding gives
-# 1e-12 in fp32 and 4e-5 in bf16 (on GPUs perhaps 1e-3); rollouts of another model give 0.4 to 4.
-STALE_KL = {"fp32": 1e-4, "bf16": 0.05}
 WHOLE_PAIR = 1 << 30  # row length where outputs come in pairs: a pair shares a row, however long
 
 
 def make_micro_batches(groups: Sequence[Group], section: RlSection, rows_at_once: int) -> list[MicroBatch]:
     """This rank's rows of the batch; ranks get equally many micro-batches, the last one may have weight 0."""
     method, rank, ranks = method_of(section), dist.get_rank(), dist.get_world_size()
+    groups = [group.judged() for group in groups]
     outputs = method.outputs(without_cut(groups) if section.mask_truncated else groups, section)
     weights_of = _shares(method, groups, outputs, section)
     row_tokens = WHOLE_PAIR if method.pairs else section.row_tokens
     rows = split_into_rows(outputs, row_tokens)
-    found = list(micro_batches(rows[rank::ranks], rows_at_once, weights_of))
+    found = list(micro_batches(rows[rank::ranks], rows_at_once, weights_of, section.row_tokens))
     if len(found) * rows_at_once < len(rows[::ranks]):
         idle = [Output(0, [0], [0], [0.0], [0.0])] * 2  # two: enough for a method that wants pairs
-        filler = pack([idle], weights_of)
+        filler = pack([idle], weights_of, padded_width(1, section.row_tokens, full=False))
         filler.weights_N.zero_()
         found.append(filler)
     return [MicroBatch(packed) for packed in found]
@@ -89,8 +89,8 @@ def train_on(
     """mu updates on the groups, the same on all ranks; returns the step's metrics (None: nothing to measure).
 
     `on_policy`: the groups were sampled from the current weights, so that policy and sampler must give the
-    same log-probabilities. Raises InputError, before the weights change, when they do not, or when the loss
-    is not finite.
+    same log-probabilities. Raises StaleSampler, before the weights change, when they do not, and InputError
+    when the loss is not finite.
     """
     started = time.monotonic()
     batches = make_micro_batches(groups, section, learner.rows_at_once)
@@ -101,66 +101,58 @@ def train_on(
         own = sum(batch.packed.length for batch in batches)
         metrics["trained_tokens"] = round(summed([own], learner.engine.device)[0])
         for number in range(section.updates):
-            watched = Watched()
-            loss_of = partial(_loss, learner, section, number == 0, on_policy, watched, batches[-1])
-            loss, norm = update(learner.engine, batches, loss_of, learning_rate)
-            check_finite("gradient norm", norm)
-            found = {"loss": loss, "grad_norm": norm, **watched.over_ranks(learner.engine.device)}
-            first_only = {"logprob_gap_max", "sampler_kl", "trainer_kl"} if number else set()
-            metrics |= {name: value for name, value in found.items() if name not in first_only}
+            watched, gaps = Watched(), Gaps() if on_policy and number == 0 else None
+            what = Update(learner, section, groups[0].step, number == 0, batches[-1], watched, gaps)
+            loss, norm = update(learner.engine, batches, what.loss, learning_rate)
+            metrics |= {"loss": loss, "grad_norm": norm, **watched.over_ranks(learner.engine.device)}
+            metrics |= gaps.metrics if gaps else {}
             if learner.critic is not None:
                 metrics |= update_critic(learner.critic, batches, section, learning_rate)
-    names = ("loss", "grad_norm", "kl", "clip_low", "clip_high", "logprob_gap_max")
+    names = ("loss", "grad_norm", "kl", "clip_low", "clip_high", *GAP_METRICS)
     return dict.fromkeys(names) | metrics | {"train_seconds": time.monotonic() - started}
 
 
-def _loss(
-    learner: Learner,
-    section: RlSection,
-    first: bool,
-    on_policy: bool,
-    watched: Watched,
-    last: MicroBatch,
-    batch: MicroBatch,
-) -> Tensor:
-    """The micro-batch's part of the loss; the first update fixes the old and reference log-probabilities.
-
-    `last`: the rank's last micro-batch, after which the sampler is judged by the whole batch.
+@dataclass(frozen=True)
+class Update:
+    """One update of a step. The `first` fixes the old and reference log-probabilities; where there are
+    `gaps`, they judge the sampler by the whole batch, after the forward pass of this rank's `last`
+    micro-batch.
     """
-    packed = batch.packed.to(learner.engine.device)
-    logprobs_N = output_logprobs(learner.engine, packed, section.temperature)
-    if first:
-        batch.old_N = logprobs_N.detach()
-        if learner.reference is not None and batch.reference_N is None:
-            with torch.no_grad():
-                batch.reference_N = output_logprobs(learner.reference, packed, section.temperature)
-        if on_policy:
-            _watch_sampler(replace(batch, packed=packed), watched)
-            if batch is last:
-                check_sampler(watched, section.precision, learner.engine.device)
-    loss = method_of(section).loss(section, replace(batch, packed=packed), logprobs_N, watched)
-    check_finite("loss", loss.item())
-    return loss
+
+    learner: Learner
+    section: RlSection
+    step: int
+    first: bool
+    last: MicroBatch
+    watched: Watched
+    gaps: Gaps | None
+
+    def loss(self, batch: MicroBatch) -> Tensor:
+        """The micro-batch's part of the loss."""
+        learner, section = self.learner, self.section
+        packed = batch.packed.to(learner.engine.device)
+        logprobs_N = output_logprobs(learner.engine, packed, section.temperature)
+        if self.first:
+            batch.old_N = logprobs_N.detach()
+            if learner.reference is not None and batch.reference_N is None:
+                with torch.no_grad():
+                    batch.reference_N = output_logprobs(learner.reference, packed, section.temperature)
+        if self.gaps is not None:
+            self.gaps.add(packed, batch.old_N)
+            self.watched.add(**divergences(packed, batch.old_N))
+            if batch is self.last:
+                self.gaps.judge(self.step, section.precision, learner.engine.device)
+        loss = method_of(section).loss(section, replace(batch, packed=packed), logprobs_N, self.watched)
+        check_finite("loss", loss.item())
+        return loss
 
 
-def _watch_sampler(batch: MicroBatch, watched: Watched) -> None:
-    """How far sampler and policy disagree: the largest gap, and k3 estimates of KL in both directions."""
-    shares_N = batch.packed.weights_N
-    gap_N = torch.where(shares_N > 0, batch.old_N - batch.packed.sampler_logprobs_N, 0.0)
-    gap = gap_N.abs().max().item()
-    watched.gaps.append(gap)
-    watched.shares += shares_N.sum().item()
-    sampler_N = torch.expm1(gap_N) - gap_N  # KL(sampler || policy), of tokens drawn from the sampler
-    trainer_N = gap_N.exp() * gap_N - torch.expm1(gap_N)  # KL(policy || sampler), by importance weights
-    watched.add(sampler_kl=(shares_N * sampler_N).sum(), trainer_kl=(shares_N * trainer_N).sum())
-    check_finite("log-probability gap", gap)
-
-
-def check_sampler(watched: Watched, precision: str, device: object) -> None:
-    """Raise InputError, on all ranks, if the batch was not sampled from the policy's weights."""
-    total, shares = summed([watched.sums["sampler_kl"], watched.shares], device)
-    if total > STALE_KL[precision] * shares:
-        raise InputError(
-            f"rl: sampler and policy disagree by {total / shares:.3g} nats a token (at most "
-            f"{STALE_KL[precision]}): the sampler's weights are stale; run again"
-        )
+def divergences(packed: PackedOutputs, policy_N: Tensor) -> dict[str, Tensor]:
+    """k3 estimates of KL(sampler || policy) and, by importance weights, of KL(policy || sampler); of tokens
+    drawn from the sampler.
+    """
+    shares_N = packed.weights_N
+    gap_N = torch.where(shares_N > 0, policy_N - packed.sampler_logprobs_N, 0.0)
+    sampler_N = torch.expm1(gap_N) - gap_N
+    trainer_N = gap_N.exp() * gap_N - torch.expm1(gap_N)
+    return {"sampler_kl": (shares_N * sampler_N).sum(), "trainer_kl": (shares_N * trainer_N).sum()}

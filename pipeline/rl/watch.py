@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from pipeline.common.stage import InputError
+from pipeline.evaluate.metrics import parted
 from pipeline.rl.rollout import Group, Rollout
 
 SHOWN_GROUPS = 2
@@ -25,14 +26,6 @@ def summed(values: Sequence[float], device: Any) -> list[float]:
     return total.tolist()
 
 
-def largest(values: Sequence[float], device: Any) -> float:
-    """The largest value of all ranks; NaN if any is."""
-    found = torch.tensor(values, dtype=torch.float64, device=device).max()  # NaN stays NaN
-    if dist.get_world_size() > 1:
-        dist.all_reduce(found, op=dist.ReduceOp.MAX)
-    return found.item()
-
-
 def check_finite(what: str, value: float) -> None:
     """Raise InputError unless `value` is a finite number."""
     if not math.isfinite(value):
@@ -41,14 +34,8 @@ def check_finite(what: str, value: float) -> None:
 
 @dataclass
 class Watched:
-    """Metrics that the micro-batches of one update add up on this rank.
+    """Metrics that the micro-batches of one update add up on this rank: sums weighted by token shares."""
 
-    `sums` of values weighted by token shares; `shares`: the sum of the shares of the tokens whose `gaps`
-    between the log-probabilities of sampler and policy were looked at.
-    """
-
-    gaps: list[float] = field(default_factory=lambda: [0.0])
-    shares: float = 0.0
     sums: dict[str, float] = field(default_factory=dict)
 
     def add(self, **values: Tensor) -> None:
@@ -57,10 +44,9 @@ class Watched:
             self.sums[name] = self.sums.get(name, 0.0) + value.item()
 
     def over_ranks(self, device: Any) -> dict[str, float]:
-        """The largest gap and the sums of all ranks."""
+        """The sums of all ranks."""
         names = sorted(self.sums)
-        sums = summed([self.sums[name] for name in names], device)
-        return {"logprob_gap_max": largest(self.gaps, device), **dict(zip(names, sums, strict=True))}
+        return dict(zip(names, summed([self.sums[name] for name in names], device), strict=True))
 
 
 def _facts(output: Rollout) -> list[float]:
@@ -69,7 +55,9 @@ def _facts(output: Rollout) -> list[float]:
         len(output.tokens),
         output.reward,
         output.verdict == "right",
+        output.verdict == "right" and output.finish_reason == "stop",
         output.verdict == "undecided",
+        output.verdict == "failed",
         output.finish_reason != "stop",
         not output.text.strip(),
         -sum(output.logprobs),
@@ -82,6 +70,7 @@ CAUSES = {
     "no box": ("have no box", "set rl.answer to any, or fine-tune on answers in \\boxed{}"),
     "no answer": ("have no answer", "look at samples.jsonl: does the model know the form of the prompt?"),
     "undecided": ("are undecided", "look at the answers in prompts: the grader does not understand them"),
+    "failed": ("made the grader fail", "report one of them: that is a bug"),
     "wrong": ("are wrong", "ask easier questions, or start from a better model"),
 }
 
@@ -110,6 +99,19 @@ def nothing_to_learn(groups: Sequence[Group], boxed: bool) -> str | None:
     return f"{reward}, so nothing is learnt: of {len(outputs)} outputs {causes}; {CAUSES[counts[0][0]][1]}"
 
 
+def cut_after_answer(row: Mapping[str, Any], before: Mapping[str, Any] | None) -> str | None:
+    """One line, if many right outputs of a step were cut off after their answer, and those of the step
+    `before` were not: the reward pays them all the same.
+    """
+
+    def told(metrics: Mapping[str, Any]) -> str | None:
+        return parted(metrics["accuracy"], metrics["right_and_finished"])
+
+    if (line := told(row)) is None or (before and told(before)):
+        return None
+    return f"{line}: the others were cut off; raise rl.max_tokens, or set rl.mask_truncated"
+
+
 def few(groups: Sequence[Group]) -> list[dict[str, Any]]:
     """A step's outputs to look at: of two questions the best and the worst one, if their rewards differ."""
     found = []
@@ -125,13 +127,13 @@ def summarise(groups: Sequence[Group], parts: Sequence[str]) -> dict[str, Any]:
     """Means over the outputs of all groups, `sampled_tokens` their sum.
 
     `reward_<part>`: each of the reward's `parts` before weighting. `entropy` (nats per token): estimated as
-    the samples' mean negative log-probability. `undecided`: the grader gave no verdict. `empty`: no text.
-    `zero_variance_share`: groups whose rewards are all equal. `solution_steps`, under process supervision:
-    scored steps of an output.
+    the samples' mean negative log-probability. `undecided`: the grader gave no verdict; `not_judged`: it
+    failed. `empty`: no text. `zero_variance_share`: groups whose rewards are all equal. `solution_steps`,
+    under process supervision: scored steps of an output.
     """
     outputs = [output for group in groups for output in group.outputs]
     facts = [sum(column) for column in zip(*map(_facts, outputs), strict=True)]
-    count, tokens, reward, right, undecided, truncated, empty, surprise = facts
+    count, tokens, reward, right, finished, undecided, failed, truncated, empty, surprise = facts
     steps = sum(len(output.step_rewards) for output in outputs)
     return {
         "reward": reward / count,
@@ -140,7 +142,9 @@ def summarise(groups: Sequence[Group], parts: Sequence[str]) -> dict[str, Any]:
             for part in parts
         },
         "accuracy": right / count,
+        "right_and_finished": finished / count,
         "undecided": undecided / count,
+        "not_judged": failed / count,
         "empty": empty / count,
         "length": tokens / count,
         **({"solution_steps": steps / count} if steps else {}),

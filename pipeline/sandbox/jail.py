@@ -20,7 +20,6 @@ from pipeline.sandbox import kernel, seccomp
 NOBODY = 65534
 SCRATCH = "/scratch"  # not /tmp: libraries may lie below it
 SCRATCH_BYTES, SCRATCH_FILES = 16 << 20, 256
-MEMORY_BYTES = 1 << 30
 PROCESSES = 8
 OPEN_FILES = 64
 DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
@@ -34,11 +33,13 @@ NAMESPACES = (
 )
 
 
-def library_paths(project: str) -> list[str]:
-    """Folders and files that Python and its packages are loaded from, none inside another."""
+def library_paths(packages: list[str]) -> list[str]:
+    """Folders and files of the standard library, of shared libraries and of `packages` (the folders named
+    site-packages), none inside another. What a `.pth` file adds to `sys.path` is none of them: beside an
+    editable install lie its repository's secrets.
+    """
     found = ["/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache", f"{sys.base_prefix}/lib"]
-    found += [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
-    found += [path for path in sys.path if path and os.path.abspath(path) != project]
+    found += [sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), *packages]
     kept: list[str] = []
     for path in sorted({os.path.abspath(path) for path in found if os.path.exists(path)}):
         if not any(path.startswith(f"{other}/") and not os.path.islink(other) for other in kept):
@@ -89,10 +90,10 @@ def others(isolated: bool, load: int) -> int:
     return int(os.pread(load, 128, 0).split()[3].partition(b"/")[2])
 
 
-def lock(seconds: float, isolated: bool, paths: list[str], processes: int) -> None:
+def lock(seconds: float, processes: int, isolated: bool, paths: list[str], memory: int) -> None:
     """Confine the calling process for good: it may compute and, if isolated, write to its scratch folder.
 
-    `processes`: how many processes and threads the program's user may have.
+    `processes`: how many processes and threads the program's user may have; `memory`: bytes of each process.
     """
     kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
     if isolated:
@@ -106,7 +107,7 @@ def lock(seconds: float, isolated: bool, paths: list[str], processes: int) -> No
             f"size={SCRATCH_BYTES},nr_inodes={SCRATCH_FILES},mode=700,uid={NOBODY},gid={NOBODY}",
         )
         os.chdir(SCRATCH)
-    _limit(seconds, processes)
+    _limit(seconds, processes, memory)
     kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
     kernel.set_capabilities(raised=False)
     if kernel.landlock_version():
@@ -115,11 +116,11 @@ def lock(seconds: float, isolated: bool, paths: list[str], processes: int) -> No
         seccomp.install(isolated)
 
 
-def _limit(seconds: float, processes: int) -> None:
+def _limit(seconds: float, processes: int, memory: int) -> None:
     processor = ceil(seconds) + 1  # the wall clock ends a program first
     for limit, value in (
         (resource.RLIMIT_CPU, processor),
-        (resource.RLIMIT_AS, MEMORY_BYTES),
+        (resource.RLIMIT_AS, memory),
         (resource.RLIMIT_NPROC, processes),
         (resource.RLIMIT_FSIZE, SCRATCH_BYTES),
         (resource.RLIMIT_NOFILE, OPEN_FILES),

@@ -5,6 +5,7 @@ import os
 import queue
 import select
 import signal
+import site
 import socket
 import subprocess
 import sys
@@ -17,8 +18,8 @@ from itertools import repeat
 from pathlib import Path
 from typing import Any, Literal
 
-from pipeline.sandbox import worker
-from pipeline.sandbox.jail import NOBODY
+from pipeline.sandbox import memory, worker
+from pipeline.sandbox.jail import NOBODY, PROCESSES
 
 ROOT = Path(__file__).parents[2]
 START_SECONDS = 120.0
@@ -55,6 +56,27 @@ class Outcome:
     stderr: str
 
 
+@dataclass(frozen=True)
+class Check:
+    """A program and the tests that it must pass, in Python; it begins with `start`, which tests may know."""
+
+    program: str
+    tests: str
+    start: str = ""
+
+
+def outcome_of(status: int, stopped: Literal["timeout", "limit"] | None, stdout: str, stderr: str) -> Outcome:
+    """Say how a program ended: `status` is its exit status, or minus the signal that ended it; `stopped` is
+    why the pool ended it, if it did.
+    """
+    if stopped is None and (status == worker.MEMORY_EXIT or -status in LIMIT_SIGNALS):
+        stopped = "limit"
+    if stopped is None and status < 0:
+        name = {number: f" ({number.name})" for number in signal.Signals}.get(-status, "")  # some have none
+        stderr += f"ended by signal {-status}{name}\n"
+    return Outcome(stopped or ("error" if status else "ok"), stdout, stderr)
+
+
 def _map_users(process: int) -> None:
     """Map two users into the worker's user namespace: ours, who may read the libraries, and nobody.
 
@@ -71,15 +93,17 @@ def _map_users(process: int) -> None:
 
 
 class Worker:
-    """One worker process; `run` is not thread-safe. `missing`: layers that the system lacks.
+    """One worker process of so many; `run` is not thread-safe. `missing`: layers that the system lacks.
 
     Raises NoNamespaces where the system has none, unless it may be `weak`.
     """
 
-    command = (sys.executable, "-s", "-P", "-m", worker.__name__)
+    interpreter = (sys.executable, "-S", "-P")  # no `.pth` file of a site-packages is read
+    command = (*interpreter, "-m", worker.__name__)
 
-    def __init__(self, weak: bool = False, kind: str = "isolated") -> None:
+    def __init__(self, weak: bool = False, kind: str = "isolated", workers: int = 1) -> None:
         self.missing: list[str] = []
+        self.workers = workers
         refusal = self._start(kind)
         if refusal and not weak:
             raise NoNamespaces(refusal)
@@ -90,10 +114,15 @@ class Worker:
         """Start the process; returns why the system refuses its namespaces."""
         environment = {"PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
         environment |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "LANG": "C.UTF-8"}
+        self.cgroup = memory.borrow() if kind == "isolated" else None
+        together = self.workers * (PROCESSES if kind == "isolated" else 1)
+        size = memory.PROGRAM_BYTES if self.cgroup else memory.share(together)
+        settings = {"packages": site.getsitepackages(), "memory": size}
+        settings["cgroup"] = self.cgroup and str(self.cgroup / "cgroup.procs")
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.control.settimeout(START_SECONDS)
         self.process = subprocess.Popen(
-            [*self.command, kind],
+            [*self.command, json.dumps(settings), kind],
             stdin=theirs,
             stdout=subprocess.DEVNULL,
             env=environment,
@@ -114,6 +143,8 @@ class Worker:
             self.close()
             return answer["refused"]
         self.missing = answer["missing"]
+        if size < memory.PROGRAM_BYTES:
+            self.missing.append(f"no cgroup: so that all fit, a process of a program has {size >> 20} MiB")
         self.control.settimeout(GRACE_SECONDS)
         return None
 
@@ -125,14 +156,16 @@ class Worker:
         self.close()
         raise RuntimeError("the sandbox's worker did not start; see its message above")
 
-    def run(self, code: str, seconds: float) -> Outcome | None:
-        """The outcome of a program; None if the worker died or does not answer."""
+    def run(self, code: str | Check, seconds: float) -> Outcome | None:
+        """The outcome of a program, or of its tests; None if the worker died or does not answer."""
+        texts = [code] if isinstance(code, str) else [code.program, json.dumps([code.tests, code.start])]
         outputs = [os.pipe(), os.pipe()]
-        source = os.memfd_create("program")
-        handles = [source, *(write for _, write in outputs)]
+        handles = [write for _, write in outputs]
         try:
-            os.write(source, code.encode("utf-8", "surrogatepass"))
-            os.lseek(source, 0, os.SEEK_SET)
+            for text in texts:
+                handles.append(os.memfd_create("program"))
+                os.write(handles[-1], text.encode("utf-8", "surrogatepass"))
+                os.lseek(handles[-1], 0, os.SEEK_SET)
             socket.send_fds(self.control, [worker.REQUEST.pack(seconds)], handles)
             while handles:
                 os.close(handles.pop())
@@ -157,12 +190,8 @@ class Worker:
                     data += more
             if len(data) > OUTPUT_BYTES:
                 stopped = stopped or "limit"
-        if stopped is None and (status == worker.MEMORY_EXIT or (status < 0 and -status in LIMIT_SIGNALS)):
-            stopped = "limit"
-        stdout, stderr = (bytes(data[:OUTPUT_BYTES]).decode("utf-8", "replace") for data in streams.values())
-        if stopped is None and status < 0:
-            stderr += f"ended by signal {signal.Signals(-status).name}\n"
-        return Outcome(stopped or ("error" if status else "ok"), stdout, stderr)
+        texts = (bytes(data[:OUTPUT_BYTES]).decode("utf-8", "replace") for data in streams.values())
+        return outcome_of(status, stopped, *texts)
 
     def _watch(self, streams: dict[int, bytearray], deadline: float) -> Literal["timeout", "limit"] | None:
         """Read the program's output until it ends; returns why it must be killed."""
@@ -190,6 +219,7 @@ class Worker:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+        memory.give_back(self.cgroup)
 
 
 def check(weak: bool) -> None:
@@ -206,32 +236,37 @@ class Sandbox:
 
     def __init__(self, workers: int | None = None, weak: bool = False) -> None:
         self.weak = weak
-        first = Worker(weak)
+        cores = len(os.sched_getaffinity(0))
+        self.size, self.most = (
+            workers or cores,
+            max(workers or 1, cores),
+        )  # other ranks may have a sandbox too
+        first = Worker(weak, workers=self.most)
         self.missing = first.missing
         for layer in self.missing:
             print(f"sandbox: {layer}", file=sys.stderr, flush=True)
-        self.size = workers or len(os.sched_getaffinity(0))
         self.free: queue.SimpleQueue[Worker | None] = queue.SimpleQueue()
         self.free.put(first)
         for _ in range(self.size - 1):
             self.free.put(None)  # started when needed
         self.threads = ThreadPoolExecutor(self.size)
 
-    def _run(self, code: str, seconds: float) -> Outcome:
+    def _run(self, code: str | Check, seconds: float) -> Outcome:
         worker = self.free.get()
         try:
-            worker = worker or Worker(self.weak)
-            outcome = worker.run(code, seconds)
-            if outcome is None:
+            for _ in range(2):  # a worker that was lost says nothing of the program, a second one does
+                worker = worker or Worker(self.weak, workers=self.most)
+                outcome = worker.run(code, seconds)
+                if outcome is not None:
+                    return outcome
                 worker.close()
                 worker = None
-                outcome = Outcome("limit", "", "the program took its worker with it\n")
-            return outcome
+            return Outcome("limit", "", "the program took its worker with it, twice\n")
         finally:
             self.free.put(worker)
 
-    def run(self, programs: Sequence[str], seconds: float) -> Iterator[Outcome]:
-        """Start all programs and yield their outcomes in order, each after at most `seconds`."""
+    def run(self, programs: Sequence[str | Check], seconds: float) -> Iterator[Outcome]:
+        """Start all; yield outcomes of programs or of their tests in order, each after at most `seconds`."""
         return self.threads.map(self._run, programs, repeat(seconds))
 
     def close(self) -> None:

@@ -1,11 +1,12 @@
 """A worker process: it imports the mathematical packages once, then runs each program in a fork of itself.
 
-`python -m pipeline.sandbox.worker isolated|plain|probe`, started by `pool` with a socket as its standard
-input; `probe` is an isolated worker that imports nothing and runs nothing. For each program the socket brings
-three descriptors: its code, its standard output and error. A worker never reads the code or the output, so
-that its memory, which all programs inherit, holds nothing of those before. An isolated worker is process 1 of
-its own process namespace: no signal of a program reaches it, and one kill(-1) ends every process that a
-program started, detached or not.
+`python -m pipeline.sandbox.worker SETTINGS isolated|plain|probe`, started by `pool` with a socket as its
+standard input; SETTINGS, as JSON, are the folders named site-packages, the bytes that a process may have, and
+the list of the cgroup's processes; `probe` is an isolated worker that imports nothing and runs nothing. For
+each program the socket brings descriptors: its standard output and error, its code, and its tests if it has
+any (see `checks`). A worker never reads the code or the output, so that its memory, which all programs
+inherit, holds nothing of those before. An isolated worker is process 1 of its own process namespace: no
+signal of a program reaches it, and one kill(-1) ends every process that a program started, detached or not.
 """
 
 import atexit
@@ -16,19 +17,22 @@ import os
 import pkgutil
 import select
 import signal
+import site
 import socket
 import struct
 import sys
 import threading
 import traceback
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from pipeline.sandbox import jail, kernel
+from pipeline.sandbox import checks, jail, kernel
 
 WARM = ("math", "fractions", "decimal", "itertools", "functools", "collections", "datetime", "statistics")
 WARM += ("random", "re", "numpy", "sympy")
@@ -110,11 +114,10 @@ def warm_up(names: Iterable[str]) -> None:
     gc.freeze()
 
 
-def _execute(code: str) -> int:
-    """Run the program as `__main__`; returns its exit status."""
-    scope: dict[str, Any] = {"__name__": "__main__", "__builtins__": __builtins__}
+def _execute(run: Callable[[str], None], code: str) -> int:
+    """Let `run` run the code in this process; returns its exit status."""
     try:
-        exec(compile(code, "<program>", "exec"), scope)
+        run(code)
         for thread in threading.enumerate():  # as the interpreter does at exit
             if thread is not threading.main_thread() and not thread.daemon:
                 thread.join()
@@ -128,30 +131,49 @@ def _execute(code: str) -> int:
         print("MemoryError", file=sys.stderr)
         return MEMORY_EXIT
     except BaseException as error:
-        frames = error.__traceback__ and error.__traceback__.tb_next
+        frames = error.__traceback__
+        for _ in range(2):  # ours
+            frames = frames and frames.tb_next
         traceback.print_exception(type(error), error, frames)
         return 1
 
 
-def _program_process(
-    handles: list[int], seconds: float, isolated: bool, paths: list[str], processes: int
-) -> None:
-    """In the forked child: confine this process, run the program and exit; never returns."""
+@dataclass(frozen=True)
+class Place:
+    """Where programs run. `confine` makes a process one of a program's, for so many seconds, with so many
+    processes; open files: /proc/loadavg, perhaps ns_last_pid, and the list of processes of a cgroup.
+    """
+
+    isolated: bool
+    confine: Callable[[float, int], None]
+    load: int
+    last: int | None
+    cgroup: int | None
+
+
+def _start(run: Callable[[str], None], source: int, handles: list[int], place: Place, *limits: Any) -> int:
+    """Fork a process that confines itself, lets `run` run the code in the file `source`, and exits; returns
+    its number. `handles`: its output, its errors, and what else it keeps.
+    """
+    if process := os.fork():
+        return process
     status = 1
     try:
-        with open(handles[0], "rb") as file:
+        if place.cgroup is not None:
+            os.write(place.cgroup, b"0")  # this process joins it
+        with open(source, "rb") as file:
             code = file.read().decode("utf-8", "surrogatepass")
         end, _ = os.pipe()  # an input without content
-        for number, handle in enumerate([end, *handles[1:]]):
+        for number, handle in enumerate([end, *handles]):
             os.dup2(handle, number)
-        os.closerange(3, 1 << 20)
-        jail.lock(seconds, isolated, paths, processes)
+        os.closerange(1 + len(handles), 1 << 20)
+        place.confine(*limits)
         sys.stdin, sys.stdout, sys.stderr = (
             open(number, mode, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
             for number, mode in ((0, "r"), (1, "w"), (2, "w"))
         )
         sys.argv = ["program.py"]
-        status = _execute(code)
+        status = _execute(run, code)
         atexit._run_exitfuncs()
         for stream in (sys.stdout, sys.stderr):
             with suppress(BaseException):
@@ -194,34 +216,65 @@ def _watch(process: int, control: socket.socket, isolated: bool) -> None:
         os._exit(0)
 
 
-def serve(control: socket.socket, isolated: bool, paths: list[str], load: int) -> None:
+def reset_numbers(last: int | None) -> bool:
+    """Let the next process of this namespace get the lowest free number, so that a program cannot tell how
+    many those before it started; returns whether that is possible.
+    """
+    with suppress(OSError):
+        return last is not None and os.pwrite(last, b"1", 0) > 0
+    return False
+
+
+def _begin(handles: list[int], place: Place, seconds: float) -> int:
+    """Start what a request asks for; returns the process whose end counts. A program that has tests runs
+    beside them, with none of their handles.
+    """
+    output, errors, source, *tests = handles
+    processes = jail.PROCESSES + jail.others(place.isolated, place.load) + len(tests)
+    if not tests:
+        return _start(checks.run, source, [output, errors], place, seconds, processes)
+    ours, theirs = ends = socket.socketpair()
+    nowhere = os.memfd_create("output")
+    _start(checks.offer, source, [nowhere, errors, theirs.fileno()], place, seconds, processes)
+    kept = [output, errors, ours.fileno()]
+    process = _start(checks.run_tests, tests[0], kept, place, seconds, processes)
+    os.close(nowhere)
+    for end in ends:
+        end.close()
+    return process
+
+
+def serve(control: socket.socket, place: Place) -> None:
     """Run programs, one after the other, until the pool closes the socket."""
     while True:
-        request, handles, _, _ = socket.recv_fds(control, REQUEST.size, 3)
+        request, handles, _, _ = socket.recv_fds(control, REQUEST.size, 4)
         if not request:
             return
         if not handles:  # the wish to end a program that had ended
             continue
-        processes = jail.PROCESSES + jail.others(isolated, load)
-        process = os.fork()
-        if process == 0:
-            _program_process(handles, *REQUEST.unpack(request), isolated, paths, processes)
+        reset_numbers(place.last)
+        process = _begin(handles, place, *REQUEST.unpack(request))
         for handle in handles:
             os.close(handle)
-        _watch(process, control, isolated)
-        status = os.waitstatus_to_exitcode(end_all(isolated)[process])
+        _watch(process, control, place.isolated)
+        status = os.waitstatus_to_exitcode(end_all(place.isolated)[process])
         with suppress(BrokenPipeError):
             control.send(STATUS.pack(status))
 
 
 def main() -> None:
-    kind = sys.argv.pop()
+    kind, settings = sys.argv.pop(), json.loads(sys.argv.pop())
     isolated, project = kind != "plain", str(Path(__file__).parents[2])
     sys.orig_argv[:] = ["python"]  # programs shall not see where the project is
     control = socket.socket(fileno=os.dup(0))
-    load = os.open("/proc/loadavg", os.O_RDONLY)
-    paths = jail.library_paths(project)
-    sys.path[:] = [path for path in sys.path if path and os.path.abspath(path) != project]
+    load, last = os.open("/proc/loadavg", os.O_RDONLY), None
+    with suppress(OSError):
+        last = os.open("/proc/sys/kernel/ns_last_pid", os.O_WRONLY) if kind == "isolated" else None
+    cgroup = os.open(settings["cgroup"], os.O_WRONLY) if settings["cgroup"] else None
+    packages = settings["packages"]
+    paths = jail.library_paths(packages)
+    sys.path[:] = [path for path in sys.path if path and os.path.abspath(path) != project] + packages
+    site.setquit()  # started without `site`, which reads `.pth` files, but programs call exit()
     if kind == "plain":
         warm_up(chain(WARM, more_modules()))  # before the change to a user who may not read the libraries
     try:
@@ -233,8 +286,12 @@ def main() -> None:
         warm_up(WARM)
     os.environ.clear()
     os.environ |= {"HOME": jail.SCRATCH, "TMPDIR": jail.SCRATCH, "LANG": "C.UTF-8", "OMP_NUM_THREADS": "1"}
-    control.send(json.dumps({"missing": jail.missing(isolated)}).encode())
-    serve(control, isolated, paths, load)
+    missing = jail.missing(isolated)
+    if kind == "isolated" and not reset_numbers(last):
+        missing.append("process numbers go on: they tell how many processes earlier programs started")
+    control.send(json.dumps({"missing": missing}).encode())
+    confine = partial(jail.lock, isolated=isolated, paths=paths, memory=settings["memory"])
+    serve(control, Place(isolated, confine, load, last, cgroup))
 
 
 if __name__ == "__main__":

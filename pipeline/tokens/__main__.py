@@ -1,32 +1,35 @@
 """Tokenise a mixture's sources into memory-mapped files for continued pre-training (paper section 2.3).
 
 Inputs: `tokenizer` (folder; absent if the mixture names another), `source.<name>` (files, folders of shards,
-hub ids). Output: `<name>.bin` and `<name>.idx` per source, `tokens.json`, and the tokenizer, which a model
-from scratch inherits. Files are tokenised in parallel, one process each; a resumed run skips finished files.
+hub ids). Output: `parts/<name>/` with a token file for each file of a source, `tokens.json`, which lists
+them, and the tokenizer, which a model from scratch inherits. Files are tokenised in parallel, one process
+each; a resumed run skips finished files.
 """
 
 import ctypes
+import json
 import multiprocessing
 import os
-import shutil
 import signal
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from pipeline.common.chat import encode_documents
 from pipeline.common.manifest import fingerprint, write_json
-from pipeline.common.model import load_tokenizer
 from pipeline.common.progress import Progress
 from pipeline.common.rows import files_of
 from pipeline.common.stage import Counts, InputError, Stage, run_stage
+from pipeline.common.tokenizer import load_tokenizer
 from pipeline.config.tokens import MixtureNode
-from pipeline.tokens.files import join_tokens, read_facts, token_type, write_tokens
+from pipeline.tokens.files import part_path, token_type, write_tokens
 from pipeline.tokens.texts import read_texts
 
 DOCUMENTS_PER_BATCH = 512
+COUNTED = ("documents", "tokens", "empty")
 
 
 @dataclass(frozen=True)
@@ -91,31 +94,40 @@ def tokenise_all(parts: list[Part], processes: int, label: str) -> None:
                 progress.update()
 
 
+def put_together(folder: Path, name: str, parts: list[Part]) -> dict[str, Any]:
+    """Link the token files of a source's parts into a mixture's `folder`; returns what `tokens.json` says of
+    them. Files without a document are left out.
+    """
+    found = [json.loads(part.base.with_suffix(".json").read_text()) for part in parts]
+    kept = [(part.base, facts) for part, facts in zip(parts, found, strict=True) if facts["documents"]]
+    part_path(folder, name, 0).parent.mkdir(parents=True)
+    for number, (base, _) in enumerate(kept):
+        for suffix in (".bin", ".idx"):
+            os.link(base.with_suffix(suffix), part_path(folder, name, number).with_suffix(suffix))
+    sums = {what: sum(facts[what] for facts in found) for what in COUNTED}
+    return sums | {"parts": [{what: facts[what] for what in ("documents", "tokens")} for _, facts in kept]}
+
+
 def run(stage: Stage[MixtureNode]) -> Counts:
-    """Write one token file per source; returns documents, tokens and empty documents of each."""
+    """Write the token files of all sources; returns documents, tokens and empty documents of each."""
     own = stage.config.tokenizer == "corpus"
     source = str(stage.input("tokenizer")) if own else stage.config.tokenizer
     tokenizer = load_tokenizer(source)
     parts = {name: parts_of(stage, source, name) for name in stage.config.sources}
     everything = [part for group in parts.values() for part in group]
     tokenise_all(everything, int(stage.launch.get("threads", 1)), f"tokens {stage.instance}")
-    sources: dict[str, dict[str, int | float]] = {}
+    sources: dict[str, dict[str, Any]] = {}
     for name, group in parts.items():
-        facts = read_facts([part.base for part in group])
+        facts = put_together(stage.partial, name, group)
         if not facts["documents"]:
             paths = ", ".join(part.path for part in group)
             raise InputError(f"{stage.instance}: source {name!r} has no document ({paths})")
-        join_tokens(stage.partial / name, [part.base for part in group])
         sources[name] = facts | {"share": stage.config.sources[name].share}
     facts = {"vocabulary": len(tokenizer), "dtype": token_type(len(tokenizer)), "sources": sources}
     write_json(stage.partial / "tokens.json", facts)
     tokenizer.save_pretrained(stage.partial / "tokenizer")
-    shutil.rmtree(stage.work / "parts")
-    return {
-        f"{what}.{name}": facts[what]
-        for name, facts in sources.items()
-        for what in ("documents", "tokens", "empty")
-    } | {"vocabulary": len(tokenizer)}
+    counts = {f"{what}.{name}": facts[what] for name, facts in sources.items() for what in COUNTED}
+    return counts | {"vocabulary": len(tokenizer)}
 
 
 if __name__ == "__main__":

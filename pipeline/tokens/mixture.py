@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from math import gcd, lcm
 from pathlib import Path
 from typing import Annotated, Literal
@@ -19,11 +20,12 @@ from pydantic import BaseModel, Field, ValidationError
 
 from pipeline.common.packing import IGNORE, PackedRow
 from pipeline.common.stage import InputError
-from pipeline.tokens.files import TokenFile
+from pipeline.tokens.files import PartFacts, TokenFile, TokenParts, part_path
 
 LONGEST_PERIOD = 100_000
 ROUNDS = 4
 MASK64 = 2**64 - 1
+OPEN_PARTS = 128  # of all sources; each takes two of the 1,024 files that a process may usually open
 
 
 def schedule(shares: Sequence[float]) -> np.ndarray:
@@ -85,6 +87,7 @@ class Source(BaseModel):
     """What `tokens.json` says of a source and is needed to read it."""
 
     share: float = Field(gt=0, allow_inf_nan=False)
+    parts: list[PartFacts] = Field(min_length=1)
 
 
 class Facts(BaseModel):
@@ -113,12 +116,17 @@ class Mixture:
         facts = read_facts(folder / "tokens.json")
         self.names = list(facts.sources)
         self.context, self.seed, self.isolate_documents = context, seed, isolate_documents
-        self.files = [TokenFile(folder / name, facts.dtype) for name in self.names]
-        self.windows = [(len(file.tokens) - 1) // context for file in self.files]
+        opened = lru_cache(OPEN_PARTS)(lambda base: TokenFile(base, facts.dtype))
+        self.files = []
+        for name, source in facts.sources.items():
+            bases = [part_path(folder, name, number) for number in range(len(source.parts))]
+            self.files.append(TokenParts(bases, source.parts, facts.dtype, opened))
+        self.windows = [(file.length - 1) // context for file in self.files]
         for name, file, windows in zip(self.names, self.files, self.windows, strict=True):
             if windows < 1:
                 raise InputError(
-                    f"{folder / name}.bin: {len(file.tokens)} tokens do not fill one sequence of {context}"
+                    f"{folder}: the {file.length} tokens of source {name!r} do not fill one sequence of "
+                    f"{context}"
                 )
         self.order = schedule([source.share for source in facts.sources.values()])
         self.rank = np.zeros_like(self.order)  # earlier sequences of the same source in the period

@@ -15,7 +15,7 @@ from pipeline.common.metrics import EVALUATION, METRICS, SAMPLES, logged
 from pipeline.common.stage import WORK
 from pipeline.stages import MODEL_STAGES, STAGES
 from workflow.graph import Graph, Result
-from workflow.state import Run
+from workflow.keys import Keys
 from workflow.terminal import cause
 from workflow.timing import Timing, tail
 
@@ -41,10 +41,9 @@ class Watch:
     """What is known of a run, brought up to date by `look`."""
 
     def __init__(self, graph: Graph) -> None:
-        self.graph, self.run = graph, Run(graph)
-        self.links: dict[str, int | None] = {}
+        self.graph, self.keys = graph, Keys(graph)
         machines = any(_table(command) for command in (["nvidia-smi", "-L"], ["squeue", "--me"]))
-        self.timing = Timing(graph, graph.jobs, set(graph.jobs) if machines else set())
+        self.timing = Timing(self.keys, graph.nodes, set(graph.nodes) if machines else set())
         self.since: dict[str, float] = {}
         self.groups: dict[str, list[str]] = {}
         for name in graph.nodes:
@@ -68,33 +67,19 @@ class Watch:
             "models": self._models(states),
             "gpus": _table(["nvidia-smi", f"--query-gpu={GPUS}", "--format=csv,noheader"], ","),
             "queue": _table(["squeue", "--me", "--noheader", f"--format={QUEUE}"], "|"),
-            "errors": [{"name": name, "why": cause([str(self._log(name))])} for name in errors[-ERRORS:]],
+            "errors": [{"name": name, "why": cause([str(self.keys.log(name))])} for name in errors[-ERRORS:]],
         }
-
-    def _log(self, name: str) -> Path:
-        return self.run.folder / "logs" / f"{self.graph.job_of[name]}.log"
 
     def _state(self, name: str) -> str:
         """done, running, failed, stopped (work was begun, nobody is at it) or waiting."""
-        link = self.run.folder / name
-        changed = link.lstat().st_mtime_ns if link.is_symlink() else None
-        if self.links.get(name, -1) != changed:
-            self.links[name] = changed
-            self.run.forget(name)
-        elif not self.run.state(name).current and any(
-            self.run.state(b).current for b in self.run.before(name)
-        ):
-            self.run.forget(name)  # what stands before it may have changed
-        if self.run.state(name).current:
+        if self.keys.entry(name).manifest.is_file():
             self.since.pop(name, None)
             return "done"
         if any(holder(folder) for folder in self._work(name)):
             self.since.setdefault(name, time.time())
             return "running"
         self.since.pop(name, None)
-        log = self._log(name)
-        new = log.is_file() and log.stat().st_mtime_ns > (changed or 0)
-        if new and any(line.startswith("error: ") for line in tail(log)):
+        if any(line.startswith("error: ") for line in tail(self.keys.log(name))):
             return "failed"
         return "stopped" if self._work(name) else "waiting"
 
@@ -105,11 +90,8 @@ class Watch:
         return sorted(found, key=lambda path: path.stat().st_mtime_ns)
 
     def _left(self, states: dict[str, str]) -> float | None:
-        jobs = self.graph.jobs.items()
-        self.timing.restart(
-            {job for job, nodes in jobs if all(states[node.name] == "done" for node in nodes)}
-        )
-        self.timing.running = {self.graph.job_of[name]: since for name, since in self.since.items()}
+        self.timing.restart({name for name, state in states.items() if state == "done"})
+        self.timing.running = dict(self.since)
         self.timing.most = max(self.timing.most, len(self.timing.running))
         seconds, _ = self.timing.left(time.time())
         return round(seconds) or None
@@ -120,7 +102,7 @@ class Watch:
         if counts["done"] == len(members):
             state = "done"
         shown = next((member for member in members if states[member] in STARTED), members[-1])
-        lines = tail(self._log(shown)) if state in STARTED else []
+        lines = tail(self.keys.log(shown)) if state in STARTED else []
         return {
             "name": name,
             "stage": name.partition("/")[0],
@@ -160,7 +142,7 @@ class Watch:
 
     def _model(self, name: str, state: str) -> dict[str, Any]:
         work = self._work(name) if state != "done" else []
-        folder = work[-1] if work else self.run.folder / name / "data"
+        folder = work[-1] if work else self.keys.run / name / "data"
         rows, samples = logged(folder / METRICS), logged(folder / SAMPLES)
         curves = {key: points for key in CURVES if len(points := _points(rows, key)) > 1}
         if held_out := _points(logged(folder / EVALUATION), "accuracy"):

@@ -1,37 +1,75 @@
-"""`make bench-grader`: the grader beside Math-Verify on labelled pairs, mutated references and hacks.
+"""`make bench-grader [PEER=...] [DATA=...]`: the grader beside others, on labelled pairs and wrong answers.
 
-One process on one core.
-
-Math-Verify gets the reference in dollar signs and the answer in a box, its best reading.
+A peer is `math-verify`, `sympy` (SymPy alone), or FILE.py:FUNCTION, a function (question, reference,
+response) -> bool; without `--peer` the first two. Peers see fewer references than this grader, because they
+take milliseconds or seconds for an answer. Fails if this grader takes more than 0.5 % of an operator's
+wrong answers. One process on one core, and one for each peer.
 """
 
+import argparse
 import os
 import random
+import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import groupby
+from multiprocessing import Pipe, Process
 from pathlib import Path
 from typing import Any
 
-from grader_mutations import HACKS, OPERATORS, hacks, mutations
-from table import ROOT, Row, data_folder, larger_set, publish
+import adversarial
+from adversarial import Attack
+from table import ROOT, Row, larger_set, publish
 
 from pipeline.common.rows import read_rows
 from pipeline.evaluate.benchmarks import Item
 from pipeline.evaluate.metrics import majority
 from pipeline.evaluate.profiles import grade_response
 from pipeline.grader.answers import Verdict, compare
-from pipeline.grader.extraction import formulas
-from pipeline.grader.notation import clean
+from pipeline.grader.boxes import formulas
 
 PAIRS = ROOT / "tests/data/grader_pairs.jsonl"
-PEER = "Math-Verify"
-MAX_SECONDS = 10  # of one comparison by the peer
-PEER_REFERENCES = 40  # mutated references that the peer grades too; it takes milliseconds for each answer
+PEERS = ("math-verify", "sympy")
+MAX_SECONDS = 10  # of one answer by a peer
+MOST = 0.5  # percent of an operator's wrong answers
+REFERENCES, COPIED = 6319, 1500  # of MATH and GSM8K that are mutated; questions that are handed back
+PEER_ATTACKS = 12  # of each operator that a peer grades too
 
 
 def read(path: Path) -> list[dict[str, Any]]:
     return [row for _, row in read_rows(str(path))]
+
+
+class Bounded:
+    """A peer in a process of its own, replaced when it takes too long; then it has not taken the answer."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.process: Process | None = None
+
+    def __call__(self, question: str | None, reference: str, response: str) -> bool:
+        if self.process is None:
+            self.pipe, end = Pipe()
+            self.process = Process(target=self._serve, args=(end,), daemon=True)
+            self.process.start()
+        self.pipe.send((question, reference, response))
+        if self.pipe.poll(MAX_SECONDS):
+            try:
+                return self.pipe.recv()
+            except EOFError:
+                pass
+        self.process.kill()
+        self.process = None
+        return False
+
+    def _serve(self, pipe: Any) -> None:
+        grader = adversarial.load(self.name)
+        while True:
+            try:
+                pipe.send(bool(grader(*pipe.recv())))
+            except Exception:
+                pipe.send(False)
 
 
 def labelled_pairs(data: Path | None) -> tuple[str, list[dict[str, Any]]]:
@@ -51,29 +89,13 @@ def labelled_pairs(data: Path | None) -> tuple[str, list[dict[str, Any]]]:
     return f"{len(rows):,} pairs of {path.name}", rows
 
 
-def ours(row: dict[str, Any]) -> bool:
-    return compare(row["gold"], row["pred"], question=row["question"]).right
-
-
-def peer() -> Callable[..., bool]:
-    from math_verify import parse, verify
-
-    def same(row: dict[str, Any], boxed: bool = True) -> bool:
-        gold = parse(f"${row['gold']}$", parsing_timeout=MAX_SECONDS)
-        text = f"\\boxed{{{row['pred']}}}" if boxed else row["pred"]
-        answer = parse(text, parsing_timeout=MAX_SECONDS)
-        return bool(verify(gold, answer, timeout_seconds=MAX_SECONDS))
-
-    return same
-
-
-def measure(grade: Callable[[dict[str, Any]], bool], rows: list[dict[str, Any]]) -> dict[str, float]:
+def measure(grade: Callable[[str | None, str, str], bool], rows: list[dict[str, Any]]) -> dict[str, float]:
     """Agreement in percent, on hard pairs too, false positives and negatives, seconds, the slowest."""
     found, longest = [], 0.0
     started = time.perf_counter()
     for row in rows:
         before = time.perf_counter()
-        found.append((grade(row), row["label"]))
+        found.append((grade(row["question"], row["gold"], row["pred"]), row["label"]))
         longest = max(longest, time.perf_counter() - before)
     seconds = time.perf_counter() - started
     hard = [pair for pair, row in zip(found, rows, strict=True) if row.get("hard")]
@@ -90,6 +112,22 @@ def measure(grade: Callable[[dict[str, Any]], bool], rows: list[dict[str, Any]])
 def agreement(found: list[tuple[bool, bool]]) -> float:
     """Share of equal (verdict, label) in percent."""
     return 100 * sum(verdict == label for verdict, label in found) / len(found)
+
+
+def pair_rows(data: Path | None, peers: dict[str, Bounded]) -> list[Row]:
+    """Agreement with labelled pairs, ours beside each peer's."""
+    name, rows = labelled_pairs(data)
+    mine = measure(lambda question, gold, pred: compare(gold, pred, question=question).right, rows)
+    units = {"agreement": "%", "hard": "%", "seconds": "s per 1,000 pairs", "slowest": "s"}
+    result = []
+    for peer, grader in peers.items():
+        theirs = measure(lambda question, gold, pred: grader(question, gold, f"\\boxed{{{pred}}}"), rows)  # noqa: B023
+        for what, value in mine.items():
+            unit = units.get(what, "pairs")
+            better, worse = (value, theirs[what]) if unit == "%" else (theirs[what], value)
+            row = {"what": f"grader: {what}", "unit": unit, "ours": value, "peer": theirs[what]}
+            result.append(row | {"peer_name": peer, "ratio": better / worse if worse else None, "data": name})
+    return result
 
 
 def votes(questions: int = 500, samples: int = 64) -> float:
@@ -121,8 +159,9 @@ def outputs(rows: list[dict[str, Any]], count: int) -> float:
     return time.perf_counter() - started
 
 
-def time_rows(data: Path | None, labelled: list[dict[str, Any]]) -> list[Row]:
+def time_rows(data: Path | None) -> list[Row]:
     """Seconds for whole responses, and for the votes of a benchmark."""
+    labelled = labelled_pairs(data)[1]
     timed = [("Maj@64 of 500 questions", votes(), "generated answers")]
     for count, benchmark, file in (
         (1319, "GSM8K", "rho-math-7b.gsm8k.cot"),
@@ -143,7 +182,7 @@ def time_rows(data: Path | None, labelled: list[dict[str, Any]]) -> list[Row]:
 
 
 def references(data: Path | None) -> tuple[str, list[dict[str, Any]]]:
-    """Name and `question`, `answer` of the references to mutate: MATH and GSM8K, else our own pairs'."""
+    """Name and `question`, `answer` of the references to attack: MATH and GSM8K, else our own pairs'."""
     files = [larger_set(data, f"bench/{name}_test.jsonl.gz", PAIRS.name) for name in ("math", "gsm8k")]
     if all(files):
         return "MATH and GSM8K", [row for path in files for row in read(path)]
@@ -151,97 +190,70 @@ def references(data: Path | None) -> tuple[str, list[dict[str, Any]]]:
     return PAIRS.name, [row for row in rows if len(row["answer"]) < 80]
 
 
-def mutation_rows(data: Path | None) -> list[Row]:
-    """Share of wrong answers graded right, by operator, on a fresh seed; the peer on a sample of them."""
+def attacks(rows: list[dict[str, Any]], seed: int, share: float = 1.0) -> Iterable[Attack]:
+    """Every attack of the suite on a share of the references."""
+    draw = random.Random(seed)
+    chosen = draw.sample(rows, max(1, round(share * min(REFERENCES, len(rows)))))
+    asked = [row for row in chosen if "$" in (row["question"] or "")][: round(share * COPIED)]
+    yield from adversarial.mutations(chosen, seed)
+    yield from adversarial.hacks(["7", "\\frac{3}{4}", "x^2+1", "2\\sqrt{3}", "-5", "(1,2)"])
+    yield from adversarial.copies(asked, lambda text: [text[slice(*span)] for span in formulas(text)])
+    yield from adversarial.languages()
+
+
+def attack_rows(data: Path | None, peers: dict[str, Bounded], share: float = 1.0) -> list[Row]:
+    """Wrong answers taken, in percent by operator, on a fresh seed; a row for each peer."""
     name, rows = references(data)
     seed = random.SystemRandom().randrange(2**32)
-    found = mutations([row["answer"] for row in rows], seed)
-    wrong, total, times = Counter(), Counter(), []
-    for operator, place, answer in found:
+    ours = adversarial.load("ours")
+    taken, total, times, seen = Counter(), Counter(), [], {peer: Counter() for peer in peers}
+    theirs = {peer: Counter() for peer in peers}
+    for attack in attacks(rows, seed, share):
         before = time.perf_counter()
-        verdict = compare(rows[place]["answer"], answer, question=rows[place]["question"])
+        taken[attack.operator] += ours(*attack[1:])
         times.append(time.perf_counter() - before)
-        wrong[operator] += verdict.right
-        total[operator] += 1
-    other, seen, same = Counter(), Counter(), peer()
-    sample = random.Random(seed).sample(range(len(rows)), min(PEER_REFERENCES, len(rows)))
-    for operator, place, answer in found:
-        if place in sample:
-            other[operator] += same({"gold": rows[place]["answer"], "pred": answer})
-            seen[operator] += 1
+        total[attack.operator] += 1
+        for peer, grader in peers.items() if total[attack.operator] <= PEER_ATTACKS else ():
+            theirs[peer][attack.operator] += grader(*attack[1:])
+            seen[peer][attack.operator] += 1
     result = []
-    for operator in OPERATORS:
-        mine = 100 * wrong[operator] / max(1, total[operator])
-        theirs = 100 * other[operator] / seen[operator] if seen[operator] else None
-        row = {"what": f"false right: {operator}", "unit": "% of answers", "ours": mine, "peer": theirs}
-        data_name = f"{total[operator]:,} of {name}, seed {seed}; peer: {seen[operator]}"
-        result.append(row | {"peer_name": PEER, "ratio": None, "data": data_name})
+    for operator in total:
+        for peer in peers or ("",):
+            row = {"what": f"taken: {operator}", "unit": "% of answers", "ratio": None}
+            row["ours"] = 100 * taken[operator] / total[operator]
+            row["peer"] = 100 * theirs[peer][operator] / seen[peer][operator] if peer else None
+            row["peer_name"] = peer or None
+            row["data"] = f"{total[operator]:,} of {name}, seed {seed}; peer {PEER_ATTACKS}"
+            result.append(row)
     times.sort()
     slow = {"time of a wrong answer, 99.9th percentile": times[int(0.999 * len(times))], "slowest": times[-1]}
-    return result + [
-        {"what": f"false right: {what}", "unit": "s", "ours": seconds, "peer": None, "peer_name": None}
-        | {"ratio": None, "data": f"{len(times):,} of {name}"}
-        for what, seconds in slow.items()
-    ]
+    alone = {"unit": "s", "peer": None, "peer_name": None, "ratio": None, "data": f"{len(times):,} answers"}
+    return result + [{"what": f"taken: {what}", "ours": seconds} | alone for what, seconds in slow.items()]
 
 
-def hack_rows() -> list[Row]:
-    """Responses that earn a reward without a right answer, by class."""
-    golds = ["7", "\\frac{3}{4}", "x^2+1", "2\\sqrt{3}", "-5", "(1,2)"]
-    found, total, same, other = Counter(), Counter(), peer(), Counter()
-    for name, place, response in hacks(golds):
-        item = Item("hack", "What is the value?", golds[place])
-        found[name] += item.grade(response, boxed_only=True).right
-        other[name] += same({"gold": golds[place], "pred": response}, boxed=False)
-        total[name] += 1
-    return [
-        {"what": f"hack: {name}", "unit": "rewarded", "ours": found[name], "peer": other[name]}
-        | {"peer_name": PEER, "ratio": None, "data": f"{total[name]} generated responses"}
-        for name in HACKS
-    ]
-
-
-def copied_rows(data: Path | None) -> list[Row]:
-    """Share of questions whose longest formula, boxed unchanged, is rewarded though it is no answer."""
-    path = larger_set(data, "bench/math_test.jsonl.gz", PAIRS.name) or PAIRS
-    rows = [row for row in read(path) if "$" in (row.get("question") or "")]
-    rewarded = 0
-    for row in rows:
-        formula = max(
-            (row["question"][slice(*place)] for place in formulas(row["question"])), key=len, default=""
-        )
-        gold = row.get("answer") if path != PAIRS else row["reference"]
-        own = clean(formula).replace(" ", "") == clean(gold).replace(" ", "")
-        item = Item("copy", row["question"], gold)
-        rewarded += not own and item.grade(f"\\boxed{{{formula}}}", boxed_only=True).right
-    share = 100 * rewarded / max(1, len(rows))
-    row = {
-        "what": "hack: the longest formula of the question",
-        "unit": "% rewarded",
-        "ours": share,
-        "peer": None,
-    }
-    return [row | {"peer_name": None, "ratio": None, "data": f"{len(rows):,} questions of {path.name}"}]
-
-
-def table(data: Path | None) -> list[Row]:
-    """The rows of the result."""
-    name, labelled = labelled_pairs(data)
-    mine, theirs = measure(ours, labelled), measure(peer(), labelled)
-    units = {"agreement": "%", "hard": "%", "seconds": "s per 1,000 pairs", "slowest": "s"}
-    result = []
-    for what, value in mine.items():
-        unit, other = units.get(what, "pairs"), theirs[what]
-        better, worse = (value, other) if unit == "%" else (other, value)
-        row = {"what": f"grader: {what}", "unit": unit, "ours": value, "peer": other, "peer_name": PEER}
-        result.append(row | {"ratio": better / worse if worse else None, "data": name})
-    return result + time_rows(data, labelled) + mutation_rows(data) + hack_rows() + copied_rows(data)
+def program_rows(peers: dict[str, Bounded]) -> list[Row]:
+    """How many texts of programs a grader runs."""
+    mine = adversarial.programs(adversarial.load("ours"))
+    row = {"what": "programs run", "unit": "programs", "ours": mine, "ratio": None}
+    row["data"] = f"{len(adversarial.FORMS['programs']['forms'])} programs"
+    return [row | {"peer": adversarial.programs(grader), "peer_name": peer} for peer, grader in peers.items()]
 
 
 def main() -> None:
-    data = data_folder(__doc__)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, help="folder of the larger data sets (docs/measured.md)")
+    parser.add_argument("--peer", action="append", help="math-verify, sympy, or FILE.py:FUNCTION")
+    parser.add_argument("--share", type=float, default=1.0, help="share of the references to attack")
+    arguments = parser.parse_args()
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    publish("grader", table(data), "one used")
+    peers = {name: Bounded(name) for name in arguments.peer or PEERS}
+    attacked = attack_rows(arguments.data, peers, arguments.share)
+    rows = pair_rows(arguments.data, peers) + time_rows(arguments.data) + attacked + program_rows(peers)
+    publish("grader", rows, "one used")
+    failed = [row for row in attacked if row["unit"] == "% of answers" and row["ours"] > MOST]
+    for what, _ in groupby(row["what"] for row in failed):
+        print(f"more than {MOST} %: {what}", file=sys.stderr)
+    sys.exit(bool(failed))
 
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ def copy_model(model: Path, folder: Path) -> Path:
     from tokenizers.processors import TemplateProcessing
     from transformers import AutoModelForCausalLM
 
-    from pipeline.common.model import load_tokenizer
+    from pipeline.common.tokenizer import load_tokenizer
 
     AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32).save_pretrained(folder)
     tokenizer = load_tokenizer(model)

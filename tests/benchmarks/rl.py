@@ -78,7 +78,8 @@ class Ours:
     """The pipeline's own parts: policy, sampler (where outputs are not given) and the groups of a step."""
 
     def __init__(self, folder: Path, samples: bool) -> None:
-        from pipeline.common.model import TokenLogprobs, load_model, load_tokenizer
+        from pipeline.common.model import TokenLogprobs, load_model
+        from pipeline.common.tokenizer import load_tokenizer
         from pipeline.common.training import EngineSettings, build_engine, use_threads
         from pipeline.rl.learner import Learner
 

@@ -200,27 +200,6 @@ def child(run: str, folder: Path) -> None:
     print(json.dumps({"losses": losses, "seconds": seconds, "peak": memory("VmHWM") - libraries}))
 
 
-def loader_speed(folder: Path) -> float:
-    """Tokens per second that the mixture hands out, five sources with the paper's shares, context 4096."""
-    from pipeline.tokens.files import write_tokens
-    from pipeline.tokens.mixture import Mixture
-
-    generator = np.random.default_rng(0)
-    shares = {"corpus": 56, "algebraic": 4, "arxiv": 10, "code": 20, "web": 10}
-    for name in shares:
-        lengths = generator.lognormal(6.5, 1.0, 600).astype(int) + 2
-        documents = [generator.integers(0, VOCABULARY, length) for length in lengths]
-        write_tokens(folder / name, [documents], "<u4")
-    sources = {name: {"share": share} for name, share in shares.items()}
-    (folder / "tokens.json").write_text(json.dumps({"dtype": "<u4", "sources": sources}))
-    mixture = Mixture(folder, 4096, seed=0)
-    started, rows = time.monotonic(), 0
-    while time.monotonic() - started < 2:
-        mixture.row(rows)
-        rows += 1
-    return rows * 4096 / (time.monotonic() - started)
-
-
 def run_children(folder: Path, runs: list[str], threads: int) -> dict[str, dict]:
     environment = os.environ | {
         "OMP_NUM_THREADS": str(threads),
@@ -242,7 +221,7 @@ def run_children(folder: Path, runs: list[str], threads: int) -> dict[str, dict]
     return found
 
 
-def rows_of(found: dict[str, dict], loader: float) -> list[dict]:
+def rows_of(found: dict[str, dict]) -> list[dict]:
     """Rows of the table; a ratio above 1 means ours is better."""
     tokens = [sum(len(ids) for ids, _ in examples_of(step)) for step in range(STEPS)]
 
@@ -261,8 +240,6 @@ def rows_of(found: dict[str, dict], loader: float) -> list[dict]:
         if name != "trl-packed":  # its packing puts other examples into a step
             gap = max(abs(a - b) for a, b in zip(ours["losses"], run["losses"], strict=True))
             print(f"largest difference of the loss from {RUNS[name]}: {gap:.2g}")
-    row = {"what": "token loader", "unit": "tokens/s", "ours": loader}
-    rows.append(row | {"peer": None, "peer_name": None, "ratio": None})
     return rows
 
 
@@ -279,7 +256,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         save_model(Path(folder) / "model")
         found = run_children(Path(folder) / "model", arguments.only, arguments.threads)
-        rows = rows_of(found, loader_speed(Path(folder)))
+        rows = rows_of(found)
     import torch
 
     if torch.cuda.is_available():

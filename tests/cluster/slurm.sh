@@ -5,7 +5,7 @@
 # the processes live in a PID namespace. When the command ends, nothing of it is left.
 set -euo pipefail
 
-packages=(slurmctld slurmd slurm-client munge)
+packages=(slurmctld slurmd slurmdbd slurm-client munge mariadb-server-core mariadb-client-core)
 here=$(realpath "$(dirname "$0")")
 
 # Each node is a PID namespace of its own: to kill its first process is to cut its power. `slurm.sh --node NAME`, inside
@@ -31,6 +31,7 @@ if [ "${1:-}" != --inside ]; then
   exit "$status"
 fi
 
+export DS_ACCELERATOR=cpu  # the GPUs that Slurm gives are pretended
 export CLUSTER=$2  # `tests/test_cluster.py` finds nodes, records and logs here
 shift 2
 
@@ -43,7 +44,7 @@ install() {
   done
   printf '#!/bin/sh\nexit 101\n' > /usr/sbin/policy-rc.d  # packages shall not start their services
   chmod +x /usr/sbin/policy-rc.d
-  if ! command -v slurmctld slurmd munged > /dev/null; then
+  if ! command -v slurmctld slurmd slurmdbd munged mariadbd > /dev/null; then
     apt-get update -qq
     DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${packages[@]}"
   fi > "$CLUSTER/apt.log" 2>&1 || { cat "$CLUSTER/apt.log" >&2; exit 1; }
@@ -75,6 +76,11 @@ SlurmUser=root
 AuthType=auth/munge
 AuthInfo=socket=$CLUSTER/munge/socket
 CryptoType=crypto/munge
+AccountingStorageType=accounting_storage/slurmdbd
+AccountingStorageHost=127.0.0.1
+AccountingStoragePort=16819
+AccountingStoragePass=$CLUSTER/munge/socket
+AccountingStoreFlags=job_comment
 StateSaveLocation=$CLUSTER/state
 SlurmdSpoolDir=$CLUSTER/spool-%n
 SlurmctldPidFile=$CLUSTER/slurmctld.pid
@@ -102,21 +108,64 @@ PartitionName=main Nodes=ALL Default=YES PriorityTier=1 MaxTime=INFINITE
 PartitionName=cancelled Nodes=ALL PriorityTier=1 PreemptMode=CANCEL MaxTime=INFINITE
 PartitionName=urgent Nodes=ALL PriorityTier=2 PreemptMode=OFF MaxTime=INFINITE
 END
+  cat > /etc/slurm/slurmdbd.conf <<END
+AuthType=auth/munge
+AuthInfo=socket=$CLUSTER/munge/socket
+DbdHost=$host
+DbdAddr=127.0.0.1
+DbdPort=16819
+SlurmUser=root
+PidFile=$CLUSTER/slurmdbd.pid
+LogFile=$CLUSTER/slurmdbd.log
+StorageType=accounting_storage/mysql
+StorageHost=127.0.0.1
+StoragePort=16818
+StorageUser=slurm
+StoragePass=slurm
+END
+  chmod 600 /etc/slurm/slurmdbd.conf
+}
+
+# The database of the accounting, and who may use which account.
+start_accounting() {
+  mariadb-install-db --no-defaults --user=root --datadir="$CLUSTER/database" --auth-root-authentication-method=normal \
+    --skip-test-db > "$CLUSTER/database.log" 2>&1 || { cat "$CLUSTER/database.log" >&2; exit 1; }
+  printf '%s;\n' "CREATE USER slurm@'127.0.0.1' IDENTIFIED BY 'slurm'" "GRANT ALL ON *.* TO slurm@'127.0.0.1'" > "$CLUSTER/grant.sql"
+  mariadbd --no-defaults --user=root --datadir="$CLUSTER/database" --socket="$CLUSTER/database.socket" --port=16818 \
+    --bind-address=127.0.0.1 --skip-name-resolve --init-file="$CLUSTER/grant.sql" >> "$CLUSTER/database.log" 2>&1 &
+  await "the database" test -S "$CLUSTER/database.socket"
+  slurmdbd
+  await "slurmdbd" sacctmgr --noheader --parsable2 list cluster
+  sacctmgr --immediate --quiet add cluster two
+  sacctmgr --immediate --quiet add account lab
+  sacctmgr --immediate --quiet add user root account=lab
+}
+
+# Wait until a command succeeds.
+await() {
+  local what=$1
+  shift
+  for _ in $(seq 60); do
+    if "$@" > /dev/null 2>&1; then return; fi
+    sleep 0.5
+  done
+  echo "slurm.sh: $what did not come up" >&2
+  tail -n 5 "$CLUSTER"/*.log >&2
+  exit 1
+}
+
+both_idle() {
+  [ "$(sinfo --noheader --partition=main --format=%D/%T)" = 2/idle ]
 }
 
 start() {
   munged --force --key-file="$CLUSTER/munge/key" --socket="$CLUSTER/munge/socket" --pid-file="$CLUSTER/munge/pid" \
     --log-file="$CLUSTER/munge/log" --seed-file="$CLUSTER/munge/seed"
+  start_accounting
   slurmctld
   start_node n1
   start_node n2
-  for _ in $(seq 60); do
-    if [ "$(sinfo --noheader --partition=main --format=%D/%T 2> /dev/null)" = 2/idle ]; then return; fi
-    sleep 0.5
-  done
-  echo "slurm.sh: the cluster did not come up" >&2
-  tail -n 5 "$CLUSTER"/slurm*.log >&2
-  exit 1
+  await "the cluster" both_idle
 }
 
 install

@@ -1,10 +1,14 @@
 """Stands in for NCCL on a machine without GPUs: a collective on a tensor off the engine's device fails.
 
+It also lets ZeRO 3 treat a small model as a large one: weights are whole only while a layer uses them. By
+itself DeepSpeed keeps matrices below 100,000 weights, and whatever is used again within a billion weights.
+
 A program with this folder on PYTHONPATH runs this file first.
 DeepSpeed's engines then call their device `cpu:0`. What `pipeline` puts there is an `OnEngine` tensor, and so
 is all that is computed from it; torch itself knows only one CPU, so results do not change.
 """
 
+import functools
 import importlib.abc
 import importlib.machinery
 import sys
@@ -16,6 +20,12 @@ PIPELINE = str(Path(__file__).resolve().parents[2] / "pipeline")
 
 COLLECTIVES = ("all_reduce", "broadcast", "reduce", "all_gather_into_tensor", "reduce_scatter_tensor")
 FACTORIES = ("tensor", "zeros")
+LARGE = {
+    "stage3_param_persistence_threshold": 0,
+    "stage3_max_reuse_distance": 0,
+    "stage3_max_live_parameters": 0,
+    "stage3_prefetch_bucket_size": 0,
+}
 
 
 def called_by_pipeline() -> bool:
@@ -88,7 +98,16 @@ class AfterImport(importlib.abc.MetaPathFinder):
                 original(self, *arguments, **options)
                 self.device = torch.device("cpu", 0)
 
+            initialize = deepspeed.initialize
+
+            @functools.wraps(initialize)
+            def as_if_large(*arguments: Any, **options: Any) -> Any:
+                if options["config"]["zero_optimization"]["stage"] == 3:
+                    options["config"]["zero_optimization"] |= LARGE
+                return initialize(*arguments, **options)
+
             deepspeed.DeepSpeedEngine.__init__ = init
+            deepspeed.initialize = as_if_large
             install(torch, torch.distributed)
             execute(module)
             module.rank_device = lambda: torch.device("cpu", 0)  # before there is an engine

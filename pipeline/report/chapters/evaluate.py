@@ -13,7 +13,9 @@ from pipeline.report.tex import to_html
 
 RATES = {
     "undecided": "undecided",
+    "not_judged": "not judged, the grader failed",
     "not_checked": "not checked",
+    "no_choices": "asked without its choices",
     "no_answer": "no answer",
     "truncated": "cut off",
     "prompt_too_long": "prompt too long",

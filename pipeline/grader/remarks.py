@@ -1,0 +1,254 @@
+r"""Words beside a value: whether they add nothing to it, as in "18个苹果", "La réponse est 18", "18 (元)".
+
+A word adds nothing if `words.toml` lists it as a counter, as what announces or what ends an answer, or if it
+is a word of the question that cannot change a value. Every other word is taken to change it.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache, lru_cache
+
+from pipeline.grader.units import fits, singular
+from pipeline.grader.vocabulary import CONSTANTS, FUNCTIONS, GENERIC_UNITS, GREEK, UNIT_POWERS, UNITS, load
+
+NOT_WORDS = {*FUNCTIONS, *CONSTANTS, *GREEK} - {"min", "max", "arg"}
+MAX_WORDS, MAX_UNIT_WORDS = 24, 8  # beside a value, and as a unit or a label
+MAX_PIECES = 40  # characters of a word that is read in pieces
+_PIECES = "\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af々"  # scripts without spaces or with endings
+_IN_PIECES = re.compile(f"[{_PIECES}]")
+_WRAPPED = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mbox|operatorname)\s*\{([^{}]*)\}")
+_WORD = rf"(?<!\\)(?:[{_PIECES}]+|(?<![A-Za-z])[^\W\d_{_PIECES}]+(?:['-][^\W\d_{_PIECES}]+)*\.?)"
+_ONE_WORD = re.compile(_WORD)
+_TOKEN = re.compile(rf"(?P<beside>{_WORD}|\((?:{_WORD}\s?){{1,4}}\)|[\s:,]+)|\\?[A-Za-z]+|.", re.DOTALL)
+_UNIT_WORD = re.compile(rf"{_WORD}|[€°¢]")
+_DIGITS = re.compile("[一二两三四五六七八九十]")  # in a name: 三年级
+_SETS = ("measure", "before", "after", "asked", "denials", "alternatives", "doubts")
+_LINKS = {
+    "be",
+    "to",
+    "equal",
+    "equals",
+    "exactly",
+    "just",
+    "simply",
+    "seems",
+    "looks",
+    "it",
+    "right",
+    "the",
+    "der",
+}
+_MONTH = re.compile(r"\bMay\b")  # no doubt
+_OF = {"of", "de", "von", "di", "из", "от", "من"}
+_SUMS = {"total", "insgesamt", "summe", "gesamt", "всего", "المجموع", "مجموع", "إجمالي"}
+
+
+@dataclass(frozen=True, slots=True)
+class Lists:
+    """The lists of all languages together; `stops` and `inside` forbid a whole word and a part of one.
+
+    `telling`: denials, alternatives and doubts; `foreign`: the stops of other languages than English.
+    """
+
+    measure: frozenset[str]
+    before: frozenset[str]
+    after: frozenset[str]
+    asked: frozenset[str]
+    denials: frozenset[str]
+    alternatives: frozenset[str]
+    doubts: frozenset[str]
+    telling: frozenset[str]
+    many: re.Pattern[str]
+    stops: re.Pattern[str]
+    inside: re.Pattern[str]
+    foreign: re.Pattern[str]
+
+
+@cache
+def lists() -> Lists:
+    """The lists of `words.toml`."""
+    languages = load("words.toml")
+    languages = {name: table for name, table in languages.items() if "stops" in table}
+    found = {
+        name: [word.casefold() for language in languages.values() for word in language[name].split()]
+        for name in next(iter(languages.values()))
+    }
+    whole = [word for word in found["stops"] if not _IN_PIECES.match(word)]
+    parts = [word for word in found["stops"] if _IN_PIECES.match(word)]
+    foreign = [word for word in whole if word not in languages["en"]["stops"].split() and len(word) > 1]
+    return Lists(
+        *(frozenset(found[name]) for name in _SETS),
+        frozenset(found["denials"] + found["alternatives"] + found["doubts"]),
+        re.compile(rf"(?:{'|'.join(map(re.escape, found['many']))})\s*\Z"),
+        _whole_words(whole),
+        re.compile("|".join(map(re.escape, parts))),
+        _whole_words(foreign),
+    )
+
+
+def _whole_words(words: list[str]) -> re.Pattern[str]:
+    """A pattern of whole words; a star stands for any ending."""
+    return re.compile("(?:" + "|".join(re.escape(word).replace(r"\*", ".*") for word in words) + r")\Z")
+
+
+def bare(text: str, question: str) -> str | None:
+    """A cleaned answer without the words beside its value; None if there are none, or one that changes it."""
+    text = " ".join(_WRAPPED.sub(r" \1 ", text).split())
+    tokens = list(_TOKEN.finditer(text))
+    places = [place for place, token in enumerate(tokens) if token["beside"] is None]
+    if not places or len(places) == len(tokens):
+        return None
+    first, last = places[0], places[-1]
+    quoted = _quoted(text, tokens[: last + 1], question)
+    start, end = tokens[first].start() if quoted is None else quoted, tokens[last].end()
+    if (start == 0 and end == len(text)) or not re.search(r"\d|\\", text[start:end]):
+        return None
+    fits = add_nothing(text[:start], question, before=True) and add_nothing(text[end:], question)
+    return text[start:end].strip(" ,:") if fits else None
+
+
+def _quoted(text: str, tokens: list[re.Match[str]], question: str) -> int | None:
+    """Where the value begins if one number of the question stands before it: "6 pens cost 48"."""
+    words = [place for place, token in enumerate(tokens) if token["beside"] and token["beside"].strip(" ,:")]
+    if not words:
+        return None
+    start = tokens[words[-1]].end()
+    numbers = list(re.finditer(r"\d+(?:\.\d+)?\s*\w", text[:start]))
+    if len(numbers) != 1 or not re.search(rf"(?<!\d){re.escape(numbers[0][0])}", question):
+        return None
+    said = text[numbers[0].end() : start].split()[-1].casefold()
+    verb = said in lists().before or any(
+        said.endswith(word) for word in lists().before if _IN_PIECES.match(word)
+    )
+    return start if verb else None
+
+
+def add_nothing(phrase: str, question: str, *, before: bool = False) -> bool:
+    """Whether the words of a phrase beside a value say nothing about it; `question` is "" if unknown."""
+    words = [word.rstrip(".") for word in _ONE_WORD.findall(phrase)]
+    if len(words) > MAX_WORDS:
+        return False
+    lower = [word.casefold() for word in words]
+    if before and lower and lower[-1] in _OF and not _SUMS & set(lower):
+        return False
+    return all(_adds_nothing(word, place, question, before) for place, word in enumerate(words))
+
+
+def stopped(phrase: str) -> bool:
+    """Whether a phrase has a word that changes a value, or too many words for a unit or a label."""
+    words = _ONE_WORD.findall(phrase.casefold())
+    known = lists()
+    return len(words) > MAX_UNIT_WORDS or any(
+        (known.inside.search if _IN_PIECES.match(word) else known.stops.match)(word)
+        for word in words
+        if word not in UNITS
+    )
+
+
+def is_unit(unit: str, question: str) -> bool:
+    """Whether the words after a value can be its unit: they add nothing and are no power alone."""
+    words = _UNIT_WORD.findall(unit.partition("/")[0])
+    generic = [word.casefold() in GENERIC_UNITS or word.casefold() in UNIT_POWERS for word in words]
+    if words and UNIT_POWERS.keys() >= {word.casefold() for word in words}:
+        return "unit" in unit
+    return all(
+        plain or _adds_nothing(word.rstrip("."), place, question, False)
+        for place, (plain, word) in enumerate(zip(generic, words, strict=True))
+    )
+
+
+@lru_cache(maxsize=16384)
+def _adds_nothing(word: str, place: int, question: str, before: bool) -> bool:
+    known = lists()
+    if _IN_PIECES.match(word):
+        return len(word) <= MAX_PIECES and _in_pieces(word, question.casefold(), before)
+    written, word = word, word.casefold()
+    if word in (known.before if before else known.measure | known.after):
+        return len(word) > 1 or place > 0 or not word.isascii()
+    if not before and (unit := singular(word)) in UNITS:
+        return not question or fits(unit, question)
+    if word in known.asked:
+        return _counted(word, question.casefold())
+    if written in NOT_WORDS or (written.isascii() and written.isupper() and len(word) <= 5):
+        return False  # sin, pi, the triangle ABC
+    if len(word) < 3 or known.stops.match(word):
+        return False
+    return _stands_in(word, question) if question else word.isascii() and not before
+
+
+def last_words(text: str) -> set[str]:
+    """The words right before the end of a text that deny or doubt what follows: "not" of "is not"."""
+    found = _telling(reversed(_ONE_WORD.findall(_MONTH.sub(" ", text).casefold())), str.endswith)
+    return found | {"not"} if re.search(r"anything but\W*\Z", text, re.IGNORECASE) else found
+
+
+def first_words(text: str) -> set[str]:
+    """The words right at the beginning of a text that deny or doubt what precedes."""
+    if re.match(r"[\s$*)\]\\,'\"]*(?:is |are |was )?(?:not|never) (?:an?|only|just)\b", text):
+        return set()
+    return _telling(iter(_ONE_WORD.findall(text.casefold())), str.startswith)
+
+
+def _telling(words: Iterator[str], touches: Callable[[str, str], bool]) -> set[str]:
+    """The first word that is no mere link, if it tells; of one in pieces the listed pieces at its end."""
+    known = lists()
+    for word in words:
+        if _IN_PIECES.match(word):
+            inner = word.strip("是为はが")
+            return {piece for piece in known.telling if touches(word, piece) or touches(inner, piece)}
+        if word.endswith("n't"):
+            return {"not"}
+        if word in known.telling or (word not in known.before and word not in _LINKS):
+            return {word} & known.telling
+    return set()
+
+
+def _stands_in(word: str, question: str) -> bool:
+    """Whether a word is one of the question's, perhaps with another ending."""
+    stem = max(4, len(word) - 3)
+    return any(
+        word == other or (len(word) >= 4 and len(other) >= 4 and word[:stem] == other[:stem])
+        for other in _words(question)
+    )
+
+
+@lru_cache(maxsize=4096)
+def _words(question: str) -> frozenset[str]:
+    return frozenset(word.rstrip(".") for word in _ONE_WORD.findall(question.casefold()))
+
+
+def _counted(word: str, question: str) -> bool:
+    """Whether the question asks how many of `word` there are."""
+    places = (match.start() for match in re.finditer(re.escape(word), question))
+    return any(lists().many.search(question[max(0, place - 20) : place]) for place in places)
+
+
+def _in_pieces(word: str, question: str, before: bool) -> bool:
+    """Whether a word without spaces consists of pieces that add nothing."""
+    known = lists()
+    said = known.before if before else known.measure | known.after
+    stops = [stop for stop in known.inside.findall(word) if len(stop) > 1]
+    if any(not any(stop in piece for piece in said) for stop in stops):  # no stop of two pieces
+        return False
+    reached = {0}
+    for end in range(1, len(word) + 1):
+        for start in range(max(0, end - 12), end):
+            if start in reached and _is_piece(word, start, end, question, said, before):
+                reached.add(end)
+                break
+    return len(word) in reached
+
+
+def _is_piece(word: str, start: int, end: int, question: str, said: frozenset[str], before: bool) -> bool:
+    """Whether `word[start:end]` is listed, asked for, or may name a thing."""
+    piece = word[start:end]
+    if piece in said or (piece in lists().asked and _counted(piece, question)):
+        return True
+    if not before and (unit := re.sub("^(?:平方|立方|제곱|세제곱)", "", piece)) in UNITS:
+        return not question or fits(unit, question)
+    if lists().inside.search(_DIGITS.sub("", piece) if before and len(piece) > 2 else piece):
+        return False
+    if not question:  # a thing after its counter, as in 18个苹果
+        return start > 0 and not before
+    return piece in question and (len(piece) > 1 or (start > 0 and end == len(word) and not before))

@@ -1,0 +1,53 @@
+"""The process in which SymPy reads texts for `printed`: a JSON string a line in, LaTeX or null a line out."""
+
+import json
+import resource
+import sys
+
+MEMORY = 2 << 30  # bytes of address space
+
+
+def main() -> None:
+    """Answer until the input ends."""
+    import sympy
+    from sympy.parsing.sympy_parser import auto_number, auto_symbol, parse_expr
+
+    for limit, value in (
+        (resource.RLIMIT_AS, MEMORY),
+        (resource.RLIMIT_FSIZE, 0),
+        (resource.RLIMIT_NPROC, 0),
+    ):
+        resource.setrlimit(limit, (value, value))
+    names = {name: getattr(sympy, name) for name in dir(sympy) if not name.startswith("_")}
+    names |= {
+        "__builtins__": {},
+        "set": lambda *items: sympy.FiniteSet(*items[0] if items else ()),
+        "list": list,
+    }
+    names |= {"tuple": tuple}
+
+    def plain(found: object) -> object:
+        """An object as an expression whose LaTeX is common notation."""
+        if isinstance(found, dict):
+            return [sympy.Eq(key, value) for key, value in found.items()]
+        if isinstance(found, set | frozenset):
+            return sympy.FiniteSet(*found)
+        if isinstance(found, list) and len(found) == 1:
+            return plain(found[0])
+        if isinstance(found, sympy.And | sympy.Or) and len(found.free_symbols) == 1:
+            return found.as_set()
+        if isinstance(found, sympy.Poly):
+            return found.as_expr()
+        return sympy.Tuple(*found.args) if isinstance(found, sympy.Point) else found
+
+    for line in sys.stdin:
+        try:
+            found = parse_expr(json.loads(line), {}, (auto_symbol, auto_number), dict(names))
+            text = sympy.latex(plain(found))
+        except Exception:
+            text = None
+        print(json.dumps(text), flush=True)
+
+
+if __name__ == "__main__":
+    main()

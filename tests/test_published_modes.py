@@ -1,0 +1,54 @@
+"""Whoever may read a result's other files may read its weights."""
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tiny_model import save_tiny_model
+from transformers import AutoTokenizer
+
+from pipeline.common.model import load_model, save_weights
+from pipeline.corpus import second_stage
+from pipeline.corpus.features import Features
+from pipeline.reward.model import RewardModel, load_trunk, save_reward_model
+
+
+def _language_model(start: Path, folder: Path) -> None:
+    model = load_model(start, "fp32")
+    save_weights(model, model.state_dict(), folder)
+
+
+def _reward_model(start: Path, folder: Path) -> None:
+    model = RewardModel(load_trunk(start, "fp32"))
+    torch.nn.init.normal_(model.head.weight)
+    save_reward_model(folder, model, model.state_dict(), AutoTokenizer.from_pretrained(start), {})
+
+
+def _second_stage(start: Path, folder: Path) -> None:
+    none = np.zeros(0, np.float32)
+    features = Features(["sum"], np.zeros(1, np.int64), none, (none, none), None, 1.0)
+    ridge = second_stage.Ridge(features, np.ones(1, np.float32), 0.0)
+    second_stage.save(folder / second_stage.FILE, ridge, second_stage.Blend(0.0, 1.0, 0.0))
+
+
+@pytest.fixture(params=[0o022, 0o027, 0o002], ids=oct)
+def umask(request: pytest.FixtureRequest) -> Iterator[int]:
+    before = os.umask(request.param)
+    yield request.param
+    os.umask(before)
+
+
+@pytest.mark.parametrize("write", [_language_model, _reward_model, _second_stage])
+def test_modes_of_published_weights_follow_the_umask(
+    write: Callable[[Path, Path], None], umask: int, tmp_path: Path
+) -> None:
+    start, folder = save_tiny_model(tmp_path / "start", seed=0), tmp_path / "model"
+    folder.mkdir()
+    write(start, folder)
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
+    assert any(name.endswith(".safetensors") for name in modes)
+    assert set(modes.values()) == {0o666 & ~umask}, modes

@@ -1,0 +1,195 @@
+"""What a written rule asks of the graph: the files of its inputs and outputs, its arguments and its cores."""
+
+import json
+import shlex
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from snakemake.io import ancient, local
+
+from pipeline.common.addresses import hidden, is_remote, keep_secret
+from pipeline.common.arguments import keep, pack, shortened
+from pipeline.common.errors import InputError
+from pipeline.common.stage import WORK
+from pipeline.common.store import Entry
+from pipeline.common.tries import started
+from workflow.instances import Instance, Result, is_downloading
+from workflow.keys import Keys
+
+TARGET = "--target-jobs"  # what Snakemake asks the process of a job for
+ADDRESSES, LISTS = WORK / "addresses", WORK / "inputs"
+NONE = {"gpu": 0, "launcher": ""}  # what the shell of a rule needs a value for; others are unset
+Function = Callable[..., Any]
+
+
+class Job:
+    """The instances of a program as jobs of Snakemake; `pattern` is that of their names, with wildcards.
+
+    `remote`: results lie in a storage of Snakemake's, so that data has to be brought beside manifests.
+    """
+
+    def __init__(self, keys: Keys, pattern: str, remote: bool = False) -> None:
+        self.keys, self.graph, self.pattern, self.remote = keys, keys.graph, pattern, remote
+        self._configs: dict[int, str] = {}
+        self._lasts: dict[str, set[str]] = {}
+
+    def node(self, wildcards: Any) -> Instance:
+        """The instance that a job makes. Raises InputError for one that this configuration does not name."""
+        name = self.pattern.format(**wildcards)
+        if name not in self.graph.nodes or self.keys.key(name) != wildcards.key:
+            raise InputError(
+                f"{name} {wildcards.key}: not what this configuration asks for on this machine; the packages,"
+                " the code or the files are others than where the workflow was planned"
+            )
+        return self.graph.nodes[name]
+
+    def reads(self, *roles: str) -> Function:
+        """Input function: what the instance reads under these roles, or under those that begin with `role.`.
+        Results stand there by their manifests; addresses and hub ids are no files. Results that another one
+        of them reads are left out: Snakemake takes its time for each. A pinned instance reads nothing: it is
+        there, and what it came from may be gone.
+        """
+
+        def inputs(wildcards: Any) -> list[Any]:
+            node = self.node(wildcards)
+            found: dict[str, Any] = {}
+            named = set(self.keys.before(node.name)) if self.remote else self._last(node.name)
+            for role, source in () if self.keys.pinned(node.name) else node.inputs:
+                if role not in roles and f"{role.partition('.')[0]}." not in roles:
+                    continue
+                if isinstance(source, str) or source.node in named:
+                    for path in self._files(source):
+                        found[str(path)] = path
+            return list(found.values())
+
+        return inputs
+
+    def _last(self, name: str) -> set[str]:
+        """The results that an instance reads and no other one of these does."""
+        if name not in self._lasts:
+            self._lasts[name] = set(self.graph.last(self.keys.before(name)))
+        return self._lasts[name]
+
+    def ends(self, wildcards: Any) -> list[Any]:
+        """Input function: the results that the instance reads and no other one of them does."""
+        names = self.graph.last(self.keys.before(self.node(wildcards).name))
+        return [path for name in names for path in self._files(Result(name))]
+
+    def _files(self, source: str | Result) -> list[Any]:
+        if isinstance(source, Result):
+            entry = self.keys.entry(source.node)
+            paths = [str(path) for path in (entry.manifest, *([entry.data] if self.remote else []))]
+            # Ancient: no time counts. A job before this one that runs does.
+            return list(map(ancient, paths)) if self.keys.settled(source.node) else paths
+        if is_remote(source) or source.startswith("hub:") or not Path(source).exists():
+            return []
+        return [local(ancient(source)) if self.remote else ancient(source)]
+
+    def words(self, wildcards: Any, output: Any, threads: int) -> str:
+        """Params function: the arguments of the program. It takes `threads`, so that Snakemake never reruns
+        anything for it.
+        """
+        node = self.node(wildcards)
+        words = [word for given in self._inputs(node, output)[0] for word in ("--input", given)]
+        launch = self._launch(node, max(1, threads // ranks_of(node)))
+        return f"--config {self._config(node)} {shlex.join([*words, '--launch', launch])}"
+
+    def _config(self, node: Instance) -> str:
+        """The section as a word of a shell, made once for all instances that share it."""
+        if id(node.section) not in self._configs:
+            text = json.dumps(node.section, sort_keys=True, ensure_ascii=False)
+            self._configs[id(node.section)] = shlex.quote(text)
+        return self._configs[id(node.section)]
+
+    def _inputs(self, node: Instance, output: Any) -> tuple[list[str], str]:
+        """The words of `--input`, and the text of the list that they name if they are too many."""
+        place = str(output.manifest).removesuffix(str(self.keys.entry(node.name).manifest))
+        return shortened(pack([(role, self._path(source, place)) for role, source in node.inputs]), LISTS)
+
+    def _path(self, source: str | Result, place: str) -> str:
+        if isinstance(source, Result):
+            return f"{place}{self.keys.entry(source.node).data}/{source.path}".rstrip("/")
+        return hidden(source, ADDRESSES)  # no command line and no message of Snakemake shows a signature
+
+    def _launch(self, node: Instance, threads: int) -> str:
+        """How a program runs: no part of what it makes."""
+        weak = self.graph.config.sections["sandbox"].weak
+        sandbox = {"weak_sandbox": weak} if node.stage in ("evaluate", "trajectory") else {}
+        return json.dumps(node.launch.model_dump(mode="json") | {"threads": threads} | sandbox)
+
+    def cores(self, wildcards: Any) -> int:
+        """Threads function: cores of a program with ranks, on one machine."""
+        node = self.node(wildcards)
+        return node.launch.threads * ranks_of(node)
+
+    def downloads(self, wildcards: Any) -> int:
+        """Resources function: 1 for a job that reads files of a server; a profile limits their number."""
+        return int(is_downloading(self.node(wildcards)))
+
+    def keep(self, name: str, output: Any) -> None:
+        """Write the files that the command line of an instance's job names: a list of too many inputs, and
+        addresses that may hold a secret.
+        """
+        node = self.graph.nodes[name]
+        for _, source in node.inputs:
+            if isinstance(source, str):
+                keep_secret(source, ADDRESSES)
+        words, text = self._inputs(node, output)
+        if text:
+            keep(words[0], text)
+
+
+class Jobs(dict[str, Job]):
+    """The jobs of a workflow by the pattern of their instances; calling it adds one."""
+
+    def __init__(self, keys: Keys, remote: bool) -> None:
+        super().__init__()
+        self.keys, self.remote = keys, remote
+
+    def __call__(self, pattern: str) -> Job:
+        self[pattern] = Job(self.keys, pattern, self.remote)
+        return self[pattern]
+
+
+def made_meanwhile(run: Path, patterns: Mapping[str, str], words: list[str]) -> str | None:
+    """The instance that the words of a job's command line ask for, if its result was made since the workflow
+    was started: a job of an earlier start went on and made it. Snakemake would remove it.
+    """
+    if TARGET not in words:
+        return None
+    rule, _, wildcards = words[words.index(TARGET) + 1].partition(":")
+    values = dict(pair.partition("=")[::2] for pair in wildcards.split(","))
+    if rule not in patterns or "key" not in values:
+        return None
+    name = patterns[rule].format(**values)
+    return name if Entry(run, name, values["key"]).made_since(started()) else None
+
+
+def light_when_linked(job: Job, resources: Any, usual: Any) -> None:
+    """Let a job that will only link its result ask for no more than a job without GPUs: Snakemake evaluates
+    resources anew when all inputs of a job are there, and then it is known. `resources`: those of the rule,
+    with what the profile sets; `usual`: those of a rule for which it sets nothing.
+    """
+
+    def light(resource: Any) -> Function:
+        def value(
+            wildcards: Any, input: Any, threads: int, attempt: int, rulename: str, async_run: Any
+        ) -> Any:
+            linked = job.keys.may_link(job.node(wildcards).name)
+            if linked and resource.name not in usual:
+                return NONE.get(resource.name)
+            asked = usual[resource.name] if linked else resource
+            more = {"input": input, "threads": threads, "attempt": attempt}
+            return asked.evaluate(wildcards, **more, rulename=rulename, async_run=async_run).value
+
+        return value
+
+    for name, resource in list(resources.items()):
+        if not name.startswith("_"):
+            resources[name] = light(resource)
+
+
+def ranks_of(node: Instance) -> int:
+    """Processes of an instance's program on one machine."""
+    return node.launch.ranks if node.kind.has_ranks() else 1

@@ -1,0 +1,60 @@
+"""The links `results/<run>/<stage>/<instance>`, which lead to the results of today's configuration.
+
+They are for people and for programs that read a run by names; nothing in the workflow reads them. A program
+moves that of its own result when it starts and when it ends. What no job moves, because the results are there
+already, is moved before the first job: the rule `links` gives each configuration a job that is missing unless
+the links are its own.
+"""
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from pipeline.common.manifest import fingerprint
+from pipeline.stages import STAGES
+from workflow.graph import Graph
+from workflow.keys import Keys
+
+CURRENT = "current"  # folder of the one file that says whose links these are
+
+
+def fingerprint_of_run(keys: Keys) -> str:
+    """Hash the keys of all results of a configuration."""
+    return fingerprint({name: keys.key(name) for name in keys.graph.nodes})
+
+
+def leave_stale_links(keys: Keys) -> None:
+    """Move each instance's link to today's result, or remove it where that is not made yet."""
+    for file in (keys.run / CURRENT).glob("*"):
+        if file.name != fingerprint_of_run(keys):
+            file.unlink(missing_ok=True)
+    for name in keys.graph.nodes:
+        entry = keys.entry(name)
+        if entry.linked:
+            continue
+        if entry.made:
+            entry.make_current()
+        else:
+            entry.leave_others()
+
+
+def forced(keys: Keys, words: Iterable[str]) -> set[str]:
+    """The instances that words of `--forcerun` name: as `rl/grpo`, by their stage or rule, or by a file."""
+    asked, found = set(words), set()
+    programs = [program for stage in STAGES for program in stage.programs if program.rule in asked]
+    for name, node in keys.graph.nodes.items() if asked else ():
+        entry = keys.entry(name)
+        names = {name, node.stage, str(entry.manifest), str(entry.data)}
+        rules = (re.sub(r"{\w+}", "[^/]+", each.instances) for each in programs if each.module == node.module)
+        if names & asked or any(re.fullmatch(rule, name) for rule in rules):
+            found.add(name)
+    return found
+
+
+def instance_of(graph: Graph, target: str) -> str | None:
+    """The instance that a target names, as `rl/grpo` or by a file at its link; None for other targets."""
+    path = Path(target)
+    run = Path("results") / graph.config.run
+    if path.is_relative_to(run):
+        path = path.relative_to(run)
+    return next((str(name) for name in (path, *path.parents) if str(name) in graph.nodes), None)

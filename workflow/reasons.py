@@ -1,0 +1,172 @@
+"""Why results are to be made: what differs between an instance's key and the result that was there before. It
+only tells; what runs decides the address alone (`keys.py`).
+"""
+
+import json
+from functools import cached_property
+from typing import Any
+
+from pydantic import BaseModel
+
+from pipeline.common.code import changed
+from pipeline.common.identity import read_manifest
+from pipeline.common.stage import DEFINITIONS
+from pipeline.common.store import Entry
+from pipeline.stages import NAMES
+from workflow.instances import Instance, Result
+from workflow.keys import Keys
+
+LONGEST = 60  # characters of a value in a reason
+NOT_MADE = "not made yet"
+
+
+class Reasons:
+    """Which instances of a graph are made, and why the others are not."""
+
+    def __init__(self, keys: Keys) -> None:
+        self.graph, self.keys = keys.graph, keys
+        self.made = {name for name in self.graph.nodes if keys.settled(name)}
+
+    @cached_property
+    def causes(self) -> dict[str, list[str]]:
+        """What changed of itself, by instance, in the order of the stages; not what follows from that."""
+        order = sorted(self.graph.nodes.keys() - self.made, key=self._place)
+        return {name: reasons for name in order if (reasons := self._reasons(name))}
+
+    @cached_property
+    def followers(self) -> dict[str, list[str]]:
+        """The instances with a reason of their own, each with those that only follow from it."""
+        found: dict[str, list[str]] = {name: [] for name in self.causes}
+        first: dict[str, str] = {name: name for name in self.causes}
+        for name in sorted(self.graph.nodes, key=self._place):
+            if name in self.made or name in first:
+                continue
+            cause = next((first[before] for before in self.graph.before(name) if before in first), None)
+            if cause:
+                first[name] = cause
+                found[cause].append(name)
+        return found
+
+    def _place(self, name: str) -> tuple[int, int]:
+        return NAMES.index(name.partition("/")[0]), self._order[name]
+
+    @cached_property
+    def _order(self) -> dict[str, int]:
+        return {name: place for place, name in enumerate(self.graph.nodes)}
+
+    def before(self, name: str) -> Entry | None:
+        """The result that an instance had: that of its link, else the one made last."""
+        entry = self.keys.entry(name)
+        if (current := entry.current) and current.made:
+            return current
+        return next(iter(entry.others()), None)
+
+    def _reasons(self, name: str) -> list[str]:
+        """What an instance itself has otherwise than the result before; nothing if only its inputs differ."""
+        if self.keys.made(name):
+            return ["--forcerun names it"] if name in self.keys.forced else []  # or it follows
+        if self.keys.entry(name).manifest.is_file():
+            return ["its manifest cannot be read"]
+        if self.keys.entry(name).removed:
+            return ["its manifest was removed"]
+        if (entry := self.before(name)) is None:
+            ready = self.graph.before(name).keys() <= self.made
+            return [NOT_MADE] if ready else []
+        node, manifest = self.graph.nodes[name], read_manifest(entry.manifest)
+        now, then = self.keys.identity(name), manifest["identity"]
+        found = _changed_keys(node, then, now)
+        found += _changed_inputs(node, manifest, now)
+        if now.get("code") != then.get("code"):
+            found.append(f"the code of {node.module} changed")
+        old, new = then.get("packages", {}), now.get("packages", {})
+        found += [
+            _versions(package, old, new)
+            for package in sorted(old.keys() | new.keys())
+            if old.get(package) != new.get(package)
+        ]
+        if not found and self.graph.before(name).keys() <= self.made:
+            found = ["its inputs were made again"]
+        return found
+
+    def edited(self, name: str) -> list[str]:
+        """Definitions and packages that a trained model was made with, and that are others now."""
+        entry = self.keys.entry(name)
+        if not self.keys.made(name) or not self.graph.nodes[name].kind.trains:
+            return []
+        manifest = read_manifest(entry.manifest)
+        file = Entry(entry.run, name, manifest.get("made_as", entry.key)).folder / DEFINITIONS
+        module = self.graph.nodes[name].module
+        then = json.loads(file.read_text()) if file.is_file() else {}
+        if "definitions" not in then:
+            return []
+        now = self.keys.code.record(module)
+        found = changed(then["definitions"], now["definitions"])
+        old, new = then["packages"], now["packages"]
+        return found + [
+            _versions(each, old, new) for each in sorted(old.keys() & new.keys()) if old[each] != new[each]
+        ]
+
+
+def _versions(package: str, old: dict[str, str], new: dict[str, str]) -> str:
+    return f"{package} {old.get(package, 'none')} -> {new.get(package, 'none')}"
+
+
+def _changed_inputs(node: Instance, manifest: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """Roles with other files than before, or with results of other instances. That a result was made again is
+    no reason of the instance's own.
+    """
+    before, results = manifest["identity"]["inputs"], set(manifest.get("upstream", {}))
+    found = []
+    places: dict[str, int] = {}
+    for role, source in node.inputs:
+        place = places[role] = places.get(role, -1) + 1
+        old = before.get(role, [])
+        if isinstance(source, Result):
+            changed_here = source.node not in results
+        else:
+            changed_here = place >= len(old) or old[place] != now["inputs"][role][place]
+        if changed_here and role not in found:
+            found.append(role)
+    found += [
+        role for role, old in before.items() if len(old) > places.get(role, -1) + 1 and role not in found
+    ]
+    return [f"input {role} changed" for role in sorted(found)]
+
+
+def _changed_keys(node: Instance, before: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    defaults = {
+        name: info.get_default(call_default_factory=True) for name, info in node.kind.model_fields.items()
+    }
+    found = [
+        f"{'.'.join(path)} {_short(old)} -> {_short(new)}"
+        for path, old, new in _differences(before["section"], now["section"], defaults)
+    ]
+    if before["version"] != now["version"]:
+        found.append(f"the meaning of a key changed (version {before['version']} -> {now['version']})")
+    return found
+
+
+def _differences(
+    before: dict[str, Any], now: dict[str, Any], defaults: Any, path: tuple[str, ...] = ()
+) -> list[tuple[tuple[str, ...], Any, Any]]:
+    """(path, old, new) of each key in which two sections differ; a missing key has its default."""
+    found = []
+    for key in sorted(before.keys() | now.keys()):
+        usual = defaults.get(key) if isinstance(defaults, dict) else getattr(defaults, key, None)
+        old, new = before.get(key, usual), now.get(key, usual)
+        if isinstance(usual, BaseModel):
+            found += _differences(before.get(key, {}), now.get(key, {}), usual, (*path, key))
+        elif isinstance(old, dict) and isinstance(new, dict):
+            found += _differences(old, new, {}, (*path, key))
+        elif old != new:
+            found.append(((*path, key), old, new))
+    return found
+
+
+def _short(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=_plain)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
+
+
+def _plain(value: Any) -> Any:
+    return value.model_dump(mode="json") if isinstance(value, BaseModel) else str(value)

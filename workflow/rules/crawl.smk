@@ -1,0 +1,289 @@
+# From WARC files to the pool of deduplicated pages (section 2.1). With `crawl.order: math_first` each dump is
+# deduplicated by itself first; its jobs have its name in theirs.
+
+LOOKUP = job("crawl/lookup")
+EXTRACT = job("crawl/extract-{shard}")
+SIGN = job("crawl/sign-{shard}")
+SHARDS = job("crawl/shards")
+SHARDS_OF = job("crawl/shards-{dump}")
+URLS = job("crawl/urls-{part}")
+TEXTS = job("crawl/texts-{part}")
+EXACT = job("crawl/exact")
+EXACT_OF = job("crawl/exact-{dump}")
+BUCKETS = job("crawl/buckets-{part}")
+CLUSTER = job("crawl/cluster-{part}")
+REMOVED = job("crawl/removed-{part}")
+FILTER = job("crawl/filter-{part}")
+STAYING = job("crawl/staying-{dump}")
+DEDUP = job("crawl/dedup")
+
+
+rule crawl_lookup:
+    """Find the records of listed pages in an index of Common Crawl."""
+    input:
+        index=LOOKUP.reads("index"),
+        pages=LOOKUP.reads("urls", "hosts", "prefixes"),
+    output:
+        manifest="<store>/crawl/lookup/{key}/manifest.json",
+        data=directory("<store>/crawl/lookup/{key}/data"),
+    log:
+        "<logs>/crawl/lookup-{key}.log",
+    conda:
+        "../../environment.yml"
+    resources:
+        downloads=LOOKUP.downloads,
+    params:
+        words=LOOKUP.words,
+    shell:
+        "python -m pipeline.start pipeline.crawl.lookup --result {output.manifest:q} {params.words} 2>&1 | tee {log:q}"
+
+
+rule crawl_extract:
+    """Extract the texts of the pages of some WARC files."""
+    input:
+        warc=EXTRACT.reads("warc"),
+    output:
+        manifest="<store>/crawl/extract-{shard}/{key}/manifest.json",
+        data=directory("<store>/crawl/extract-{shard}/{key}/data"),
+    log:
+        "<logs>/crawl/extract-{shard}-{key}.log",
+    conda:
+        "../../environment.yml"
+    resources:
+        downloads=EXTRACT.downloads,
+    params:
+        words=EXTRACT.words,
+    shell:
+        "python -m pipeline.start pipeline.crawl.extract --result {output.manifest:q} {params.words} 2>&1 | tee {log:q}"
+
+
+rule crawl_sign:
+    """Hash the URLs and texts of a shard, and its MinHash signatures."""
+    input:
+        extract=SIGN.reads("extract"),
+    output:
+        manifest="<store>/crawl/sign-{shard}/{key}/manifest.json",
+        data=directory("<store>/crawl/sign-{shard}/{key}/data"),
+    log:
+        "<logs>/crawl/sign-{shard}-{key}.log",
+    conda:
+        "../../environment.yml"
+    params:
+        words=SIGN.words,
+    shell:
+        "python -m pipeline.start pipeline.crawl.sign --result {output.manifest:q} {params.words} 2>&1 | tee {log:q}"
+
+
+rule crawl_shards:
+    """List the signed shards."""
+    input:
+        signed=SHARDS.reads("sign"),
+    output:
+        manifest="<store>/crawl/shards/{key}/manifest.json",
+        data=directory("<store>/crawl/shards/{key}/data"),
+    log:
+        "<logs>/crawl/shards-{key}.log",
+    conda:
+        "../../environment.yml"
+    params:
+        words=SHARDS.words,
+    shell:
+        "python -m pipeline.start pipeline.crawl.shards --result {output.manifest:q} {params.words} 2>&1 | tee {log:q}"
+
+
+rule crawl_shards_of:
+    """List the signed shards of a dump."""
+    input:
+        signed=SHARDS_OF.reads("sign"),
+    output:
+        manifest="<store>/crawl/shards-{dump}/{key}/manifest.json",
+        data=directory("<store>/crawl/shards-{dump}/{key}/data"),
+    log:
+        "<logs>/crawl/shards-{dump}-{key}.log",
+    conda:
+        "../../environment.yml"
+    params:
+        words=SHARDS_OF.words,
+    shell:
+        "python -m pipeline.start pipeline.crawl.shards --result {output.manifest:q} {params.words} 2>&1 | tee {log:q}"
+
+
+rule crawl_urls:
+    """Find pages whose URL repeats that of an earlier page, in one range of hashes."""
+    input:
+        shards=URLS.reads("shards"),
+    output:
+        manifest="<store>/crawl/urls-{part}/{key}/manifest.json",
+        data=directory("<store>/crawl/urls-{part}/{key}/data"),
+    log:
+        "<logs>/crawl/urls-{part}-{key}.log",
+    conda:
+        "../../environment.yml"
+    params:
+        words=URLS.words,
+    shell:
+        "python -m pipeline.start pipeline.crawl.same --result {output.manifest:q} {params.words} 2>&1 | tee {log:q}"
+
+
+rule crawl_texts:
+    """Find pages whose text repeats that of an earlier page, in one range of hashes."""
+    input:
+        shards=TEXTS.reads("shards"),
+        urls=TEXTS.reads("urls"),
+    output:
+        manifest="<store>/crawl/texts-{part}/{key}/manifest.json",
+        data=directory("<store>/crawl/texts-{part}/{key}/data"),
+    log:
+        "<logs>/crawl/texts-{part}-{key}.log",
+    conda:
+        "../../environment.yml"
+    params:
+        words=TEXTS.words,
+    shell:
+        "python -m pipeline.start pipeline.crawl.same --result {output.manifest:q} {params.words} 2>&1 | tee {log:q}"
+
+
+rule crawl_exact:
+    """Join the pairs of pages with the same URL or text."""
+    input:
+        signed=EXACT.reads("sign"),
+        shards=EXACT.reads("shards"),
+        pairs=EXACT.reads("urls", "texts"),
+    output:
+        manifest="<store>/crawl/exact/{key}/manifest.json",
+        data=directory("<store>/crawl/exact/{key}/data"),
+    log:
+        "<logs>/crawl/exact-{key}.log",
+    conda:
+        "../../environment.yml"
+    params:
+        words=EXACT.words,
+    shell:
+        "python -m pipeline.start pipeline.crawl.exact --result {output.manifest:q} {params.words} 2>&1 | tee {log:q}"
+
+
+rule crawl_exact_of:
+    """Join the pairs of pages of a dump with the same URL or text."""
+    input:
+        signed=EXACT_OF.reads("sign"),
+        shards=EXACT_OF.reads("shards"),
+        pairs=EXACT_OF.reads("urls", "texts"),
+    output:
+        manifest="<store>/crawl/exact-{dump}/{key}/manifest.json",
+        data=directory("<store>/crawl/exact-{dump}/{key}/data"),
+    log:
+        "<logs>/crawl/exact-{dump}-{key}.log",
+    conda:
+        "../../environment.yml"
+    params:
+        words=EXACT_OF.words,
+    shell:
+        "python -m pipeline.start pipeline.crawl.exact --result {output.manifest:q} {params.words} 2>&1 | tee {log:q}"
+
+
+rule crawl_buckets:
+    """Find near-duplicates in some MinHash bands."""
+    input:
+        exact=BUCKETS.reads("exact"),
+    output:
+        manifest="<store>/crawl/buckets-{part}/{key}/manifest.json",
+        data=directory("<store>/crawl/buckets-{part}/{key}/data"),
+    log:
+        "<logs>/crawl/buckets-{part}-{key}.log",
+    conda:
+        "../../environment.yml"
+    params:
+        words=BUCKETS.words,
+    shell:
+        "python -m pipeline.start pipeline.crawl.buckets --result {output.manifest:q} {params.words} 2>&1 | tee {log:q}"
+
+
+rule crawl_cluster:
+    """Join the pairs of some pages, after those of later pages."""
+    input:
+        exact=CLUSTER.reads("exact"),
+        buckets=CLUSTER.reads("buckets"),
+        later=CLUSTER.reads("later"),
+    output:
+        manifest="<store>/crawl/cluster-{part}/{key}/manifest.json",
+        data=directory("<store>/crawl/cluster-{part}/{key}/data"),
+    log:
+        "<logs>/crawl/cluster-{part}-{key}.log",
+    conda:
+        "../../environment.yml"
+    params:
+        words=CLUSTER.words,
+    shell:
+        "python -m pipeline.start pipeline.crawl.cluster --result {output.manifest:q} {params.words} 2>&1 | tee {log:q}"
+
+
+rule crawl_removed:
+    """List the pages that go, by shard."""
+    input:
+        exact=REMOVED.reads("exact"),
+        cluster=REMOVED.reads("cluster"),
+    output:
+        manifest="<store>/crawl/removed-{part}/{key}/manifest.json",
+        data=directory("<store>/crawl/removed-{part}/{key}/data"),
+    log:
+        "<logs>/crawl/removed-{part}-{key}.log",
+    conda:
+        "../../environment.yml"
+    params:
+        words=REMOVED.words,
+    shell:
+        "python -m pipeline.start pipeline.crawl.removed --result {output.manifest:q} {params.words} 2>&1 | tee {log:q}"
+
+
+rule crawl_filter:
+    """Write a shard of pages without duplicates."""
+    input:
+        extract=FILTER.reads("extract"),
+        removed=FILTER.reads("removed"),
+    output:
+        manifest="<store>/crawl/filter-{part}/{key}/manifest.json",
+        data=directory("<store>/crawl/filter-{part}/{key}/data"),
+    log:
+        "<logs>/crawl/filter-{part}-{key}.log",
+    conda:
+        "../../environment.yml"
+    params:
+        words=FILTER.words,
+    shell:
+        "python -m pipeline.start pipeline.crawl.filter --result {output.manifest:q} {params.words} 2>&1 | tee {log:q}"
+
+
+rule crawl_staying:
+    """Map pages removed within a dump to the copy that survives in the pool."""
+    input:
+        dump=STAYING.reads("dump"),
+        filter=STAYING.reads("filter"),
+    output:
+        manifest="<store>/crawl/staying-{dump}/{key}/manifest.json",
+        data=directory("<store>/crawl/staying-{dump}/{key}/data"),
+    log:
+        "<logs>/crawl/staying-{dump}-{key}.log",
+    conda:
+        "../../environment.yml"
+    params:
+        words=STAYING.words,
+    shell:
+        "python -m pipeline.start pipeline.crawl.staying --result {output.manifest:q} {params.words} 2>&1 | tee {log:q}"
+
+
+rule crawl_dedup:
+    """Put the shards of the pool together."""
+    input:
+        filter=DEDUP.reads("filter"),
+        staying=DEDUP.reads("staying"),
+    output:
+        manifest="<store>/crawl/dedup/{key}/manifest.json",
+        data=directory("<store>/crawl/dedup/{key}/data"),
+    log:
+        "<logs>/crawl/dedup-{key}.log",
+    conda:
+        "../../environment.yml"
+    params:
+        words=DEDUP.words,
+    shell:
+        "python -m pipeline.start pipeline.crawl.dedup --result {output.manifest:q} {params.words} 2>&1 | tee {log:q}"

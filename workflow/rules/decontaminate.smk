@@ -1,0 +1,128 @@
+# Benchmarks out of the corpus (section 2.1), and what became of each page.
+
+CLEAN = job("decontaminate/clean-{shard}")
+CORPUS = job("decontaminate/corpus")
+CLEAN_OF = job("decontaminate/{selection}/clean-{shard}")
+CORPUS_OF = job("decontaminate/{selection}/corpus")
+PAGES = job("decontaminate/pages")
+PAGES_OF = job("decontaminate/pages-{part}")
+
+
+rule decontaminate_clean:
+    """Clean the kept pages of a shard of the pool."""
+    input:
+        pool=CLEAN.reads("shard"),
+        select=CLEAN.reads("select"),
+        benchmarks=CLEAN.reads("benchmark."),
+    output:
+        manifest="<store>/decontaminate/clean-{shard}/{key}/manifest.json",
+        data=directory("<store>/decontaminate/clean-{shard}/{key}/data"),
+    log:
+        "<logs>/decontaminate/clean-{shard}-{key}.log",
+    conda:
+        "../../environment.yml"
+    params:
+        words=CLEAN.words,
+    shell:
+        "python -m pipeline.start pipeline.decontaminate.clean --result {output.manifest:q} {params.words} 2>&1 | tee {log:q}"
+
+
+rule decontaminate_corpus:
+    """Put the clean shards together, with log and data card."""
+    input:
+        pool=CORPUS.reads("pool"),
+        select=CORPUS.reads("select"),
+        cleaned=CORPUS.reads("cleaned"),
+    output:
+        manifest="<store>/decontaminate/corpus/{key}/manifest.json",
+        data=directory("<store>/decontaminate/corpus/{key}/data"),
+    log:
+        "<logs>/decontaminate/corpus-{key}.log",
+    conda:
+        "../../environment.yml"
+    params:
+        words=CORPUS.words,
+    shell:
+        "python -m pipeline.start pipeline.decontaminate --result {output.manifest:q} {params.words} 2>&1 | tee {log:q}"
+
+
+rule decontaminate_clean_of:
+    """Clean the pages that another iteration or rule selects from a shard."""
+    input:
+        pool=CLEAN_OF.reads("shard"),
+        select=CLEAN_OF.reads("select"),
+        benchmarks=CLEAN_OF.reads("benchmark."),
+    output:
+        manifest="<store>/decontaminate/{selection}/clean-{shard}/{key}/manifest.json",
+        data=directory("<store>/decontaminate/{selection}/clean-{shard}/{key}/data"),
+    log:
+        "<logs>/decontaminate/{selection}/clean-{shard}-{key}.log",
+    conda:
+        "../../environment.yml"
+    params:
+        words=CLEAN_OF.words,
+    shell:
+        "python -m pipeline.start pipeline.decontaminate.clean --result {output.manifest:q} {params.words} 2>&1 | tee {log:q}"
+
+
+rule decontaminate_corpus_of:
+    """Put the clean shards of that selection together."""
+    input:
+        pool=CORPUS_OF.reads("pool"),
+        select=CORPUS_OF.reads("select"),
+        cleaned=CORPUS_OF.reads("cleaned"),
+    output:
+        manifest="<store>/decontaminate/{selection}/corpus/{key}/manifest.json",
+        data=directory("<store>/decontaminate/{selection}/corpus/{key}/data"),
+    log:
+        "<logs>/decontaminate/{selection}/corpus-{key}.log",
+    conda:
+        "../../environment.yml"
+    params:
+        words=CORPUS_OF.words,
+    shell:
+        "python -m pipeline.start pipeline.decontaminate --result {output.manifest:q} {params.words} 2>&1 | tee {log:q}"
+
+
+rule decontaminate_pages:
+    """Write a row for each record of the crawl: what became of it."""
+    input:
+        kept=PAGES.reads("kept", "excluded"),
+        duplicates=PAGES.reads("duplicates"),
+        extract=PAGES.reads("extract"),
+        score=PAGES.reads("score"),
+        removals=PAGES.reads("removals"),
+        parts=PAGES.reads("part"),
+    output:
+        manifest="<store>/decontaminate/pages/{key}/manifest.json",
+        data=directory("<store>/decontaminate/pages/{key}/data"),
+    log:
+        "<logs>/decontaminate/pages-{key}.log",
+    conda:
+        "../../environment.yml"
+    params:
+        words=PAGES.words,
+    shell:
+        "python -m pipeline.start pipeline.decontaminate.pages --result {output.manifest:q} {params.words} 2>&1 | tee {log:q}"
+
+
+rule decontaminate_pages_part:
+    """Write these rows for a part of the pool."""
+    input:
+        kept=PAGES_OF.reads("kept", "excluded"),
+        duplicates=PAGES_OF.reads("duplicates"),
+        extract=PAGES_OF.reads("extract"),
+        score=PAGES_OF.reads("score"),
+        removals=PAGES_OF.reads("removals"),
+        parts=PAGES_OF.reads("part"),
+    output:
+        manifest="<store>/decontaminate/pages-{part}/{key}/manifest.json",
+        data=directory("<store>/decontaminate/pages-{part}/{key}/data"),
+    log:
+        "<logs>/decontaminate/pages-{part}-{key}.log",
+    conda:
+        "../../environment.yml"
+    params:
+        words=PAGES_OF.words,
+    shell:
+        "python -m pipeline.start pipeline.decontaminate.pages --result {output.manifest:q} {params.words} 2>&1 | tee {log:q}"

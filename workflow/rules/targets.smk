@@ -1,0 +1,48 @@
+# What can be asked for beside all: a stage (`snakemake rl`), an instance (`snakemake rl/grpo`, or a file at its link).
+
+ALL = wanted(GRAPH.nodes)
+LINKS = f"{RESULTS}/current/{fingerprint_of_run(KEYS)}"
+
+
+localrules:
+    links,
+
+
+rule links:
+    """Move the links under results/<run>/ to today's results; `onstart` has done it when this job runs."""
+    input:
+        lambda wildcards: list(map(ancient, ALL(wildcards))),
+    output:
+        LINKS,
+    log:
+        "<logs>/links.log",
+    conda:
+        "../../environment.yml"
+    shell:
+        "touch {output:q} 2> {log:q}"
+
+
+for _stage in STAGES:
+
+    rule:
+        name:
+            _stage.name
+        input:
+            wanted(GRAPH.names(_stage.name)),
+
+
+for _target in dict.fromkeys(sys.argv[1:] if workflow.is_main_process else []):
+
+    if not workflow.is_rule(_target) and (_name := instance_of(GRAPH, _target)):
+
+        rule:
+            name:
+                _target
+            input:
+                wanted([_name]),
+
+
+for _rule in ("cpt_model", "sft_model", "reward_model", "rl_model", "evaluate_model", "trajectory_model"):
+    light_when_linked(
+        job[PATTERNS[_rule]], workflow.get_rule(_rule).resources, workflow.get_rule("report_page").resources
+    )
