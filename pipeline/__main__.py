@@ -33,7 +33,8 @@ OPTIONS of `run` are Snakemake's, whose command line it prints:
 `dsm COMMAND --help` lists those of the others.
 """
 MODULES = {
-    **{name: f"pipeline.{name}" for name in ("status", "plan", "watch", "chat", "review")},
+    **{name: f"pipeline.{name}" for name in ("status", "plan")},
+    **{name: f"pipeline.pages.{name}" for name in ("watch", "chat", "review")},
     **{name: f"pipeline.evaluate.{name}" for name in ("score", "grade")},
 }
 CONFIGURED = ("status", "plan", "watch")

@@ -12,8 +12,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.common.errors import InputError
-from pipeline.common.manifest import ROOT
+from pipeline.protocol.errors import InputError
+from pipeline.protocol.manifest import ROOT
 
 TEMPLATE = ROOT / "profiles/slurm/profile.yaml"
 KEPT = 0.95  # share of a node's memory that a job may ask for

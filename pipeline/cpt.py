@@ -5,19 +5,19 @@ from scratch. Output: a model folder. Our choices, where the paper is silent: gr
 epsilon, and no attention across the documents of a sequence (`isolate_documents`).
 """
 
-import pipeline.common.environment  # noqa: F401  # isort: skip  # before torch and deepspeed
+import pipeline.training.environment  # noqa: F401  # isort: skip  # before torch and deepspeed
 
 from typing import Any
 
 from torch import nn
 
-from pipeline.common.model import new_model
-from pipeline.common.next_token import TrainingPlan, train_and_export
-from pipeline.common.stage import Counts, InputError, Stage, run_stage
-from pipeline.common.tokenizer import load_tokenizer
-from pipeline.common.training import multi_step, start_from, use_threads
 from pipeline.config.cpt import CptSection
+from pipeline.protocol.stage import Counts, InputError, Stage, run_stage
 from pipeline.tokens.mixture import Mixture
+from pipeline.training.engine import multi_step, start_from, use_threads
+from pipeline.training.model import new_model
+from pipeline.training.next_token import TrainingPlan, train_and_export
+from pipeline.training.tokenizer import load_tokenizer
 
 
 def initial_model(stage: Stage[CptSection], tokenizer: Any) -> nn.Module:

@@ -27,12 +27,12 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.common.rows import HUB, read_rows
-from pipeline.common.stage import Counts, InputError, Stage, run_stage
 from pipeline.config.decontaminate import DecontaminateSection
 from pipeline.config.problems import ProblemsSection
+from pipeline.data.rows import HUB, read_rows
 from pipeline.decontaminate.ngrams import BenchmarkIndex
 from pipeline.evaluate.benchmarks import load, renamed
+from pipeline.protocol.stage import Counts, InputError, Stage, run_stage
 
 Row = dict[str, Any]
 DECIMALS = 2  # places that a number of a solution may have

@@ -6,7 +6,7 @@ context, and there is no attention across the examples of a sequence. The loss i
 long solutions weigh more; `loss_mean: example` is the mean over examples that the paper's Eq. 6 writes.
 """
 
-import pipeline.common.environment  # noqa: F401  # isort: skip  # before torch and deepspeed
+import pipeline.training.environment  # noqa: F401  # isort: skip  # before torch and deepspeed
 
 import json
 import shutil
@@ -20,22 +20,22 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.common.chat import CHAT_TEMPLATE, encode_chat, language_of
-from pipeline.common.folders import wait_for
-from pipeline.common.manifest import write_json
-from pipeline.common.next_token import TrainingPlan, train_and_export
-from pipeline.common.packing import PackedRow, best_fit, concatenate, make_row
-from pipeline.common.progress import Progress
-from pipeline.common.queue import first_on_rank_0
-from pipeline.common.rows import read_rows
-from pipeline.common.saver import flush
-from pipeline.common.stage import Counts, InputError, Stage, run_stage
-from pipeline.common.store import put_in_place
-from pipeline.common.tokenizer import load_tokenizer
-from pipeline.common.training import constant, start_from, start_process_group, use_threads
-from pipeline.common.watchdog import enter
 from pipeline.config.sft import SftSection
+from pipeline.data.rows import read_rows
+from pipeline.protocol.folders import wait_for
+from pipeline.protocol.manifest import write_json
+from pipeline.protocol.progress import Progress
+from pipeline.protocol.stage import Counts, InputError, Stage, run_stage
+from pipeline.protocol.store import put_in_place
+from pipeline.protocol.watchdog import enter
+from pipeline.ranks.queue import first_on_rank_0
 from pipeline.tokens.files import TokenFile, token_type, write_tokens
+from pipeline.training.chat import CHAT_TEMPLATE, encode_chat, language_of
+from pipeline.training.engine import constant, start_from, start_process_group, use_threads
+from pipeline.training.next_token import TrainingPlan, train_and_export
+from pipeline.training.packing import PackedRow, best_fit, concatenate, make_row
+from pipeline.training.saver import flush
+from pipeline.training.tokenizer import load_tokenizer
 
 TOKENS, FACTS = "examples", "examples.json"  # names in a folder of tokenised examples
 EXAMPLES_PER_BATCH = 512

@@ -14,13 +14,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from pipeline.common.arguments import parser
-from pipeline.common.ending import SIGNALS, leave
-from pipeline.common.errors import InputError
-from pipeline.common.folders import Taken, holder, release, take
-from pipeline.common.slurm import first_host, in_step, supervise
-from pipeline.common.stage import Stage, open_stage, upstream
-from pipeline.common.tries import started
+from pipeline.protocol.arguments import parser
+from pipeline.protocol.ending import SIGNALS, leave
+from pipeline.protocol.errors import InputError
+from pipeline.protocol.folders import Taken, holder, release, take
+from pipeline.protocol.stage import Stage, open_stage, upstream
+from pipeline.protocol.tries import started
+from pipeline.ranks.slurm import first_host, in_step, supervise
 from pipeline.stages import program_of
 
 WAIT_SECONDS = 1.0
@@ -41,7 +41,7 @@ def command(
         step = f"{environment['SLURM_JOB_ID']}.{environment['SLURM_STEP_ID']}"
         place += [f"--nodes={nodes}", f"--node={environment['SLURM_NODEID']}"]
         place += [f"--address={first_host()}", f"--meeting={work.with_name(f'.{work.name}.{step}')}"]
-    return [sys.executable, "-m", "pipeline.common.launcher", *place, *program]
+    return [sys.executable, "-m", "pipeline.ranks.launcher", *place, *program]
 
 
 def with_threads(environment: dict[str, str], launch: dict[str, object]) -> dict[str, str]:

@@ -15,14 +15,14 @@ from typing import Any
 
 import yaml
 
-from pipeline.common.errors import InputError
-from pipeline.common.identity import Digests, damage, read_manifest
-from pipeline.common.manifest import write_json
-from pipeline.common.overlays import DEFAULTS, read_config
-from pipeline.common.progress import duration
-from pipeline.common.stage import DEFINITIONS
-from pipeline.common.store import STORE, Entry, put_in_place
 from pipeline.config.root import Config, ConfigError
+from pipeline.protocol.errors import InputError
+from pipeline.protocol.identity import Digests, damage, read_manifest
+from pipeline.protocol.manifest import write_json
+from pipeline.protocol.overlays import DEFAULTS, read_config
+from pipeline.protocol.progress import duration
+from pipeline.protocol.stage import DEFINITIONS
+from pipeline.protocol.store import STORE, Entry, put_in_place
 from workflow.graph import Graph
 from workflow.keys import Keys
 from workflow.reasons import Reasons

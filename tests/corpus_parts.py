@@ -7,9 +7,9 @@ from pathlib import Path
 
 from killing import survives_loss_and_kills
 
-from pipeline.common.shards import read_table, write_table
-from pipeline.common.stage import run_stage
 from pipeline.config.corpus import CorpusSection
+from pipeline.data.shards import read_table, write_table
+from pipeline.protocol.stage import run_stage
 
 Inputs = dict[str, Path | list[Path]]
 

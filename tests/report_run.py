@@ -11,13 +11,13 @@ import pyarrow as arrow
 import pyarrow.parquet as parquet
 import zstandard
 
-from pipeline.common.code import Code
-from pipeline.common.manifest import SCHEMA, fingerprint
 from pipeline.corpus.examples import LabelledPage
 from pipeline.corpus.measures import measures
 from pipeline.evaluate.benchmarks import Item
 from pipeline.evaluate.metrics import accuracy, at_k, by_label, contamination
 from pipeline.grader.answers import Verdict
+from pipeline.protocol.code import Code
+from pipeline.protocol.manifest import SCHEMA, fingerprint
 
 QUESTIONS = 120
 SAMPLES = 16  # stored by name, "16" before "2"

@@ -4,7 +4,7 @@ Argument: a JSON list of (kind, keys of its transformers configuration). Prints 
 sampler that no name of the policy's reached, and the error when one weight has another shape.
 """
 
-import pipeline.common.environment  # noqa: F401  # isort: skip  # before torch and vLLM
+import pipeline.training.environment  # noqa: F401  # isort: skip  # before torch and vLLM
 
 import json
 import sys
@@ -18,7 +18,7 @@ from vllm.config import DeviceConfig, ModelConfig, VllmConfig, set_current_vllm_
 from vllm.distributed import init_distributed_environment, initialize_model_parallel
 from vllm.model_executor.models.registry import ModelRegistry
 
-from pipeline.common.model import named_weights
+from pipeline.training.model import named_weights
 
 ARCHITECTURES = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM"}
 

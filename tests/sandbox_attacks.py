@@ -37,7 +37,7 @@ ESCAPES = {
     "import the project from its folder": (
         "import sys; sys.path.insert(0, '{project}')\n"
         "for name in [n for n in sys.modules if n.startswith('pipeline')]: del sys.modules[name]\n"
-        "try:\n    import pipeline.common.rows; print('ESCAPED')\nexcept ModuleNotFoundError:\n    pass"
+        "try:\n    import pipeline.data.rows; print('ESCAPED')\nexcept ModuleNotFoundError:\n    pass"
     ),
     "write beside the secret": "open('{folder}/left', 'w').write('x'); print('ESCAPED')",
     "write into the libraries": (

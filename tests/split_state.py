@@ -14,11 +14,11 @@ import torch.distributed as dist
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoModelForCausalLM, LlamaConfig
 
-from pipeline.common import checkpoint, saver
-from pipeline.common.clock import Clock
-from pipeline.common.model import TokenLogprobs, load_model
-from pipeline.common.training import EngineSettings, build_engine, build_frozen
+from pipeline.ranks.clock import Clock
 from pipeline.reward.model import RewardModel, load_trunk, score_places
+from pipeline.training import checkpoint, saver
+from pipeline.training.engine import EngineSettings, build_engine, build_frozen
+from pipeline.training.model import TokenLogprobs, load_model
 
 TOKENS = 16  # so few that activations do not count
 

@@ -10,11 +10,11 @@ import pytest
 from conftest import ROOT
 from datatrove.data import Document
 
-from pipeline.common.overlays import read_config
-from pipeline.common.shards import DocumentWriter
 from pipeline.config.root import Config, ConfigError
 from pipeline.corpus.formulas import rows
+from pipeline.data.shards import DocumentWriter
 from pipeline.miniweb.texts import paper, prose, source_code
+from pipeline.protocol.overlays import read_config
 from workflow.graph import Graph, Result
 
 VALUES = read_config([ROOT / "configs/ablations.yaml"])

@@ -14,8 +14,8 @@ import pytest
 import yaml
 from conftest import ROOT
 
-from pipeline.common.overlays import DEFAULTS, read_config
 from pipeline.config.root import Config
+from pipeline.protocol.overlays import DEFAULTS, read_config
 from pipeline.stages import STAGES
 from workflow.arrays import with_arrays, without_others
 from workflow.graph import Graph

@@ -10,11 +10,9 @@ from typing import Any
 import pytest
 from conftest import ROOT
 
-from pipeline.common.overlays import read_yaml
-from pipeline.common.rows import read_rows
-from pipeline.common.stage import InputError
 from pipeline.config.evaluate import BenchmarkNode, EvaluateSection
 from pipeline.config.root import benchmark_file
+from pipeline.data.rows import read_rows
 from pipeline.evaluate import __main__ as evaluate
 from pipeline.evaluate import benchmarks, pisa
 from pipeline.evaluate.benchmarks import Item, load
@@ -22,6 +20,8 @@ from pipeline.evaluate.profiles import grade_response, read_profile
 from pipeline.evaluate.prompts import choose_exemplars, few_shot_text, read_layout
 from pipeline.evaluate.proofs import NOT_CHECKED, proof_verdicts
 from pipeline.evaluate.sampling import PASSED, Answer, Decoding, Request, Sampler
+from pipeline.protocol.overlays import read_yaml
+from pipeline.protocol.stage import InputError
 from pipeline.report.tables import accuracy, task_of
 
 BENCH = ROOT.parent / "shared/data/bench"  # real data; tests that use it skip without

@@ -23,9 +23,9 @@ from conftest import OVERLAYS, ROOT, Checkout
 from snakemake.cli import main as snakemake
 
 from pipeline import status
-from pipeline.common import code
-from pipeline.common.stage import CODE
 from pipeline.config.corpus import CorpusSection
+from pipeline.protocol import code
+from pipeline.protocol.stage import CODE
 from pipeline.stages import STAGES
 from workflow.graph import Graph
 from workflow.keys import Keys
@@ -208,7 +208,7 @@ CHANGES = [
     edit("a comment in a program", "", EXTRACT),
     edit("a docstring", "", EXTRACT, '"""', '"""Other words. '),
     edit("an annotation", "", EXTRACT, "url: bytes | None)", "url: bytes)"),
-    edit("code that only carries work out, `common/stage.py`", "", "pipeline/common/stage.py", new=MORE),
+    edit("code that only carries work out, `protocol/stage.py`", "", "pipeline/protocol/stage.py", new=MORE),
     edit("a declaration of keys (`config/`)", "", "pipeline/config/crawl.py", new=MORE),
     edit("a rule (`workflow/rules/`)", "", "workflow/rules/crawl.smk"),
     edit("what a program of data does", "crawl/extract-*", EXTRACT, new=MORE, reason="the code of"),
@@ -216,7 +216,7 @@ CHANGES = [
     edit("`decontaminate/pages.py`", "decontaminate/pages", "pipeline/decontaminate/pages.py", new=MORE),
     edit("a template of the report", "report", "pipeline/report/templates/page.html.j2", new="\n"),
     edit("the loss of RL", "", "pipeline/rl/objectives.py", "torch.minimum(", "torch.maximum(", "rl/grpo"),
-    edit("what all training does", "", "pipeline/common/training.py", new=MORE, told=ALL),
+    edit("what all training does", "", "pipeline/training/engine.py", new=MORE, told=ALL),
     Change("a section's `version` raised", ("corpus/*",), raised_version, reason="the meaning of a key"),
     package("resiliparse", "crawl/extract-* crawl/sign-*"),
     package("fasttext", "corpus/*/train corpus/*/score-*"),

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import torch
 
-from pipeline.common import checkpoint, saver
-from pipeline.common.stage import InputError, Stage
 from pipeline.config.rl import RlSection
+from pipeline.protocol.stage import InputError, Stage
 from pipeline.rl.rollout import Group, Rollout, RolloutStore, published, read_groups, write_groups
+from pipeline.training import checkpoint, saver
 from tests.tiny_model import save_tiny_model
 
 OWNER = "a fingerprint"

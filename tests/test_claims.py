@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from test_configs import merged
 
-from pipeline.common.overlays import read_yaml
 from pipeline.config.root import Config
+from pipeline.protocol.overlays import read_yaml
 from pipeline.report.answers import Row, Sample
 from pipeline.report.claims import (
     CONTRADICTED,

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
-from pipeline.common import code
-from pipeline.common.code import PROTOCOL, Code, changed
+from pipeline.protocol import code
+from pipeline.protocol.code import PROTOCOL, Code, changed
 from pipeline.stages import STAGES
 
 PROGRAMS = sorted({program.module for stage in STAGES for program in stage.programs})
@@ -54,7 +54,9 @@ def test_the_same_text_elsewhere_is_the_same_code(project: Path) -> None:
     assert stale(project, "pipeline/sft.py", "", "") == set()
 
 
-@pytest.mark.parametrize("file", sorted(PROTOCOL))
+@pytest.mark.parametrize(
+    "file", sorted(str(file.relative_to(ROOT)) for room in PROTOCOL for file in (ROOT / room).rglob("*.py"))
+)
 @pytest.mark.parametrize("edit", ["\n# a comment\n", "\n\ndef added() -> int:\n    return 1\n"])
 def test_what_only_carries_work_out_decides_no_bytes(project: Path, file: str, edit: str) -> None:
     assert (project / file).is_file() and readers(file) == set()

@@ -13,12 +13,12 @@ import sys
 
 import torch
 
-import pipeline.common.training
+import pipeline.training.engine
 from pipeline.rl.watch import summed
 
-pipeline.common.training.start_process_group()
-engine = pipeline.common.training.build_engine(
-    torch.nn.Linear(2, 2), pipeline.common.training.EngineSettings(1e-3)
+pipeline.training.engine.start_process_group()
+engine = pipeline.training.engine.build_engine(
+    torch.nn.Linear(2, 2), pipeline.training.engine.EngineSettings(1e-3)
 )
 assert summed([1.0, 2.0], engine.device) == [2.0, 4.0]
 with torch.device("meta"):

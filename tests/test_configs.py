@@ -7,13 +7,13 @@ import pytest
 import yaml
 from conftest import ROOT, copy_checkout
 
-from pipeline.common.next_token import TrainingPlan, rows_of
-from pipeline.common.packing import IGNORE, PackedRow
 from pipeline.config.rl import RlSection
 from pipeline.config.root import SECTIONS, Config, ConfigError
 from pipeline.rl.__main__ import skipped
 from pipeline.rl.rollout import share
 from pipeline.stages import program_of
+from pipeline.training.next_token import TrainingPlan, rows_of
+from pipeline.training.packing import IGNORE, PackedRow
 from workflow.graph import Graph, Result
 
 OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}

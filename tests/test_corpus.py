@@ -14,15 +14,15 @@ from corpus_parts import Inputs, in_parts
 from datatrove.data import Document
 from killing import survives_kills
 
-from pipeline.common.overlays import DEFAULTS, read_config
-from pipeline.common.shards import DocumentWriter, read_documents, read_table, shard_paths, write_table
-from pipeline.common.stage import run_stage
 from pipeline.config.corpus import CorpusSection
 from pipeline.config.root import Config
 from pipeline.corpus import classifier, read, score, scorer, select, wanted
 from pipeline.corpus.classifier import ZEROED_MEMORY
 from pipeline.corpus.out_of_distribution import recall_at
 from pipeline.corpus.scorer import PageScorer
+from pipeline.data.shards import DocumentWriter, read_documents, read_table, shard_paths, write_table
+from pipeline.protocol.overlays import DEFAULTS, read_config
+from pipeline.protocol.stage import run_stage
 from workflow.graph import Graph
 from workflow.instances import Instance
 
@@ -300,7 +300,7 @@ def test_training_after_much_memory_was_used_has_no_nan_and_the_same_bits(tmp_pa
     program = """
 import hashlib, sys
 from pathlib import Path
-from pipeline.common.stage import InputError
+from pipeline.protocol.stage import InputError
 from pipeline.config.corpus import CorpusSection
 from pipeline.corpus.classifier import train
 from pipeline.corpus.examples import LabelledPage

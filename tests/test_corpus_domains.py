@@ -9,8 +9,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.common.database import Database, database
-from pipeline.common.stage import InputError
 from pipeline.config.corpus import CorpusSection
 from pipeline.corpus.blocklists import add_blocked
 from pipeline.corpus.candidates import add_pages, matched, unmatched
@@ -19,6 +17,8 @@ from pipeline.corpus.review_queue import differs, review_queue
 from pipeline.corpus.score import SCORES
 from pipeline.crawl.annotations import add_annotations, covered
 from pipeline.crawl.urls import normalise_url
+from pipeline.data.database import Database, database
+from pipeline.protocol.stage import InputError
 
 Page = tuple[str, bool]  # URL, and whether it is kept
 HEADER = "prefix\tverdict\n"

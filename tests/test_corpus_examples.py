@@ -10,9 +10,6 @@ from corpus_parts import in_parts
 from killing import survives_loss_and_kills
 from test_corpus import halves, pool  # noqa: F401  (a fixture)
 
-from pipeline.common.errors import InputError
-from pipeline.common.shards import read_table, shard_paths, tables, write_table
-from pipeline.common.stage import Stage, run_stage
 from pipeline.config.corpus import CorpusSection
 from pipeline.corpus import examples, listed, read, wanted
 from pipeline.corpus.convergence import KEPT
@@ -23,6 +20,9 @@ from pipeline.corpus.out_of_distribution import PREFIX, keys_of, read_sets
 from pipeline.corpus.texts import example_texts
 from pipeline.corpus.train import prepared
 from pipeline.crawl.filter import DUPLICATES
+from pipeline.data.shards import read_table, shard_paths, tables, write_table
+from pipeline.protocol.errors import InputError
+from pipeline.protocol.stage import Stage, run_stage
 
 CONFIG = {"positives": 20, "negatives": 12, "second_stage": {"enabled": True}}
 

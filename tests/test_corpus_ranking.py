@@ -14,11 +14,6 @@ import pyarrow.parquet as pq
 import pytest
 from killing import bytes_of, survives_loss_and_kills
 
-from pipeline.common.database import database, parquet
-from pipeline.common.errors import InputError
-from pipeline.common.overlays import DEFAULTS, read_config
-from pipeline.common.shards import read_table, tables, write_table
-from pipeline.common.stage import Stage, run_stage
 from pipeline.config.corpus import CorpusSection
 from pipeline.config.root import Config
 from pipeline.corpus import rank, select
@@ -28,6 +23,11 @@ from pipeline.corpus.out_of_distribution import recall_at
 from pipeline.corpus.score import SCORES
 from pipeline.corpus.train import HELD_OUT
 from pipeline.crawl.filter import DUPLICATES
+from pipeline.data.database import database, parquet
+from pipeline.data.shards import read_table, tables, write_table
+from pipeline.protocol.errors import InputError
+from pipeline.protocol.overlays import DEFAULTS, read_config
+from pipeline.protocol.stage import Stage, run_stage
 from workflow.graph import Graph
 
 KNOWN = "https://h1.example/1/0/29"  # a page of the seed, under a prefix that teaches

@@ -11,9 +11,6 @@ from safetensors.numpy import save_file
 from test_corpus import MATH, NEWS, pool, run  # noqa: F401
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from pipeline.common.overlays import DEFAULTS, read_config
-from pipeline.common.shards import read_table
-from pipeline.common.stage import InputError, Stage
 from pipeline.config.corpus import CorpusSection, SecondStage
 from pipeline.config.root import Config
 from pipeline.corpus import second_stage
@@ -22,6 +19,9 @@ from pipeline.corpus.features import Embeddings
 from pipeline.corpus.grades import graded_pages
 from pipeline.corpus.normalise import normalise
 from pipeline.corpus.texts import example_texts, like_a_page
+from pipeline.data.shards import read_table
+from pipeline.protocol.overlays import DEFAULTS, read_config
+from pipeline.protocol.stage import InputError, Stage
 from workflow.graph import Graph
 
 SECTION = SecondStage(enabled=True)

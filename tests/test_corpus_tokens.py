@@ -6,12 +6,12 @@ import pytest
 from datatrove.data import Document
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from pipeline.common.errors import InputError
-from pipeline.common.overlays import DEFAULTS, read_config
-from pipeline.common.shards import DocumentWriter
 from pipeline.config.root import Config
 from pipeline.corpus import score
 from pipeline.corpus.tokens import Ratio, measure
+from pipeline.data.shards import DocumentWriter
+from pipeline.protocol.errors import InputError
+from pipeline.protocol.overlays import DEFAULTS, read_config
 from workflow.graph import Graph
 
 TEXTS = ["Let x be prime.", "数学很好", "Let 数 be 2.", "一二三 four", "so it is", "证明"]

@@ -12,13 +12,13 @@ from crawl_warcs import WEB, html, program, record, write_warc
 from datatrove.data import Document
 from killing import survives_kills
 
-from pipeline.common.identity import Digests, damage
-from pipeline.common.shards import DocumentWriter, read_documents, read_table, tables
-from pipeline.common.stage import run_stage
 from pipeline.config.crawl import CrawlSection
 from pipeline.crawl import dedup as dedup_program
 from pipeline.crawl.signatures import ABSENT, MinHasher
 from pipeline.crawl.urls import normalise_url
+from pipeline.data.shards import DocumentWriter, read_documents, read_table, tables
+from pipeline.protocol.identity import Digests, damage
+from pipeline.protocol.stage import run_stage
 
 WORDS = [f"word{number}" for number in range(5000)]
 

@@ -11,12 +11,12 @@ import brotli
 import pytest
 from crawl_warcs import FILLER, WEB, html, program, record, write_warc
 
-from pipeline.common.shards import read_documents, read_table
-from pipeline.common.stage import InputError
 from pipeline.crawl import bodies, charsets, text, warc
 from pipeline.crawl import extract as extract_program
 from pipeline.crawl.language import detect_language
 from pipeline.crawl.warc import ReadCounts, read_pages
+from pipeline.data.shards import read_documents, read_table
+from pipeline.protocol.stage import InputError
 
 URLS = [f"http://a.org/{number}" for number in range(5)]
 RECORDS = [record(url, html(f"This is page {url}, all for itself.")) for url in URLS]

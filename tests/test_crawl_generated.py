@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from crawl_warcs import program
 
-from pipeline.common.shards import read_table
+from pipeline.data.shards import read_table
 
 ROOT = Path(__file__).parents[1]
 SIZES = {"scale": 0.05, "background": 200, "leaks": 20, "exact_duplicates": 30, "near_duplicates": 30}

@@ -13,13 +13,13 @@ import pytest
 from crawl_server import Server, address  # noqa: F401  (a fixture)
 from crawl_warcs import html, record, write_warc
 
-from pipeline.common.overlays import DEFAULTS, read_config
-from pipeline.common.shards import read_documents, read_table
-from pipeline.common.stage import run_stage
 from pipeline.config.crawl import LookupSection
 from pipeline.config.root import Config
 from pipeline.crawl import extract, lookup
 from pipeline.crawl.index import read_index
+from pipeline.data.shards import read_documents, read_table
+from pipeline.protocol.overlays import DEFAULTS, read_config
+from pipeline.protocol.stage import run_stage
 from workflow.graph import Graph, Result
 
 HTML = "text/html"

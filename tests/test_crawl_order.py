@@ -13,14 +13,14 @@ import pytest
 from crawl_warcs import WEB, record, write_warc
 from killing import RENAMES, bytes_of, kill_at_call, survives_loss_and_kills
 
-from pipeline.common.overlays import DEFAULTS, read_config
-from pipeline.common.shards import read_documents, read_table, tables
-from pipeline.common.stage import run_stage
 from pipeline.config.crawl import CrawlSection
 from pipeline.config.root import Config
 from pipeline.crawl.extract import extract_page
 from pipeline.crawl.mathematics import has_mathematics
 from pipeline.crawl.warc import ReadCounts, read_pages
+from pipeline.data.shards import read_documents, read_table, tables
+from pipeline.protocol.overlays import DEFAULTS, read_config
+from pipeline.protocol.stage import run_stage
 from workflow.graph import Graph
 from workflow.instances import Instance, Result
 

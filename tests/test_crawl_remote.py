@@ -14,14 +14,14 @@ from conftest import copy_checkout
 from crawl_server import CREDENTIALS, RECORDS, Server, address, read, server_of_files, with_user
 from crawl_warcs import program, write_warc
 
-from pipeline.common.identity import Digests, digest_of
-from pipeline.common.overlays import DEFAULTS, read_config
-from pipeline.common.shards import read_table
-from pipeline.common.stage import InputError
 from pipeline.config.root import Config
 from pipeline.crawl import remote, sources
 from pipeline.crawl.index import read_indexed_pages
 from pipeline.crawl.warc import ReadCounts
+from pipeline.data.shards import read_table
+from pipeline.protocol.identity import Digests, digest_of
+from pipeline.protocol.overlays import DEFAULTS, read_config
+from pipeline.protocol.stage import InputError
 from workflow.graph import Graph
 from workflow.instances import is_downloading
 

@@ -19,9 +19,6 @@ from datatrove.data import Document
 from killing import bytes_of, survives_loss_and_kills
 from stock_minhash import link_signatures, run_stages
 
-from pipeline.common.overlays import DEFAULTS, read_config
-from pipeline.common.shards import DocumentWriter, read_table, tables
-from pipeline.common.stage import Counts, Stage, run_stage
 from pipeline.config.crawl import CrawlSection
 from pipeline.config.root import Config, ConfigError
 from pipeline.crawl import buckets, dedup, exact, same, shards, sign
@@ -30,6 +27,9 @@ from pipeline.crawl.buckets import bounds_of, similar_pairs
 from pipeline.crawl.exact import Bits
 from pipeline.crawl.pairs import PairSorter
 from pipeline.crawl.signed import SignedShards, read_signatures
+from pipeline.data.shards import DocumentWriter, read_table, tables
+from pipeline.protocol.overlays import DEFAULTS, read_config
+from pipeline.protocol.stage import Counts, Stage, run_stage
 from workflow.graph import Graph, Instance
 from workflow.keys import Keys
 from workflow.reasons import Reasons

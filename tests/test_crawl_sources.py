@@ -13,11 +13,11 @@ from conftest import ROOT
 from crawl_server import RECORDS, URLS, Server, address, server_of_files
 from crawl_warcs import program, write_warc
 
-from pipeline.common.shards import read_table
-from pipeline.common.stage import InputError
 from pipeline.crawl import sources
 from pipeline.crawl.index import read_indexed_pages
 from pipeline.crawl.warc import ReadCounts
+from pipeline.data.shards import read_table
+from pipeline.protocol.stage import InputError
 
 
 def test_path_lists_and_globs_expand_in_order(tmp_path):

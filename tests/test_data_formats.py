@@ -16,12 +16,6 @@ import zstandard
 from conftest import ROOT, WEAK
 from datatrove.data import Document
 
-from pipeline.common.database import database
-from pipeline.common.identity import damage, read_manifest
-from pipeline.common.overlays import DEFAULTS, read_config
-from pipeline.common.rows import read_rows
-from pipeline.common.shards import DocumentWriter, read_documents, write_table
-from pipeline.common.stage import Stage
 from pipeline.config.corpus import CorpusSection
 from pipeline.config.evaluate import BenchmarkNode
 from pipeline.config.rl import RewardWeights
@@ -37,6 +31,9 @@ from pipeline.crawl import extract, filter
 from pipeline.crawl.annotations import add_annotations, add_prefixes, covered
 from pipeline.crawl.index import read_index
 from pipeline.crawl.sources import expand
+from pipeline.data.database import database
+from pipeline.data.rows import read_rows
+from pipeline.data.shards import DocumentWriter, read_documents, write_table
 from pipeline.decontaminate import pages
 from pipeline.decontaminate.ngrams import Match
 from pipeline.evaluate import grade, sandbox
@@ -45,6 +42,9 @@ from pipeline.evaluate.benchmarks import Item, load
 from pipeline.evaluate.prompts import choose_exemplars, few_shot_text, read_layout
 from pipeline.grader.answers import compare
 from pipeline.problems import solve
+from pipeline.protocol.identity import damage, read_manifest
+from pipeline.protocol.overlays import DEFAULTS, read_config
+from pipeline.protocol.stage import Stage
 from pipeline.report.answers import read_answers
 from pipeline.report.collect import Run, read_lines
 from pipeline.report.compare import by_k
@@ -101,9 +101,9 @@ def test_every_example_has_a_test() -> None:
 def test_fine_tuning_rows(example: Any, tmp_path: Path) -> None:
     from tiny_model import save_tiny_model
 
-    from pipeline.common.tokenizer import load_tokenizer
     from pipeline.config.sft import SftSection
     from pipeline.sft import LeftOut, encode_examples
+    from pipeline.training.tokenizer import load_tokenizer
 
     tokenizer = load_tokenizer(save_tiny_model(tmp_path / "model", seed=0))
     path = example("sft.jsonl")

@@ -11,15 +11,15 @@ import pytest
 from datatrove.data import Document
 from killing import bytes_of, survives_kills
 
-from pipeline.common.rows import read_rows
-from pipeline.common.shards import DocumentWriter, read_documents
-from pipeline.common.stage import run_stage
 from pipeline.config.decontaminate import DecontaminateSection
 from pipeline.crawl.grams import grams, runs
+from pipeline.data.rows import read_rows
+from pipeline.data.shards import DocumentWriter, read_documents
 from pipeline.decontaminate import __main__ as decontaminate
 from pipeline.decontaminate import clean
 from pipeline.decontaminate.canonical import canonical
 from pipeline.decontaminate.ngrams import BenchmarkIndex
+from pipeline.protocol.stage import run_stage
 
 ROOT = Path(__file__).resolve().parents[1]
 BENCH = ROOT.parent / "shared" / "data" / "bench"  # real benchmarks; tests that use them skip without

@@ -11,10 +11,6 @@ import pyarrow as pa
 import pytest
 from killing import bytes_of, survives_loss_and_kills
 
-from pipeline.common.errors import InputError
-from pipeline.common.overlays import DEFAULTS, read_config
-from pipeline.common.shards import read_table, tables, write_table
-from pipeline.common.stage import Stage, run_stage
 from pipeline.config.decontaminate import DecontaminateSection
 from pipeline.config.root import Config
 from pipeline.corpus.candidates import EXCLUDED
@@ -22,7 +18,11 @@ from pipeline.corpus.convergence import KEPT
 from pipeline.corpus.score import SCORES
 from pipeline.crawl.extract import RECORDS
 from pipeline.crawl.filter import DUPLICATES
+from pipeline.data.shards import read_table, tables, write_table
 from pipeline.decontaminate import pages
+from pipeline.protocol.errors import InputError
+from pipeline.protocol.overlays import DEFAULTS, read_config
+from pipeline.protocol.stage import Stage, run_stage
 from workflow.graph import Graph
 from workflow.instances import Result
 

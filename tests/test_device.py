@@ -12,9 +12,9 @@ from deepspeed.accelerator.cuda_accelerator import CUDA_Accelerator
 from programs import ENVIRONMENT, ROOT
 
 from pipeline import stages
-from pipeline.common import device, stage
-from pipeline.common.errors import InputError
 from pipeline.config.section import Section
+from pipeline.protocol import device, stage
+from pipeline.protocol.errors import InputError
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="needs GPUs that torch cannot use")
 SECTIONS = [row.section for row in stages.STAGES if row.section.has_ranks()]

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from conftest import WEAK
 
-from pipeline.common.stage import InputError
 from pipeline.evaluate import grade, score
 from pipeline.evaluate.benchmarks import Item
 from pipeline.evaluate.profiles import grade_answer, grade_response, profiles, read_profile
+from pipeline.protocol.stage import InputError
 
 OUTPUTS = Path(__file__).parents[2] / "shared" / "data" / "model_outputs"
 PUBLISHED = [

@@ -9,15 +9,15 @@ from conftest import WEAK
 from tiny_model import save_tiny_model
 from transformers import AutoTokenizer
 
-from pipeline.common.chat import encode_chat
-from pipeline.common.manifest import ROOT
-from pipeline.common.stage import InputError
 from pipeline.config.evaluate import BenchmarkNode
 from pipeline.config.root import benchmark_file
 from pipeline.evaluate.benchmarks import Item, lettered, load
 from pipeline.evaluate.programs import last_output, pal_program, printed, shown, tool_program
 from pipeline.evaluate.prompts import Layout, chat_prompt, choose_exemplars, few_shot_text, read_layout
+from pipeline.protocol.manifest import ROOT
+from pipeline.protocol.stage import InputError
 from pipeline.sandbox.pool import Outcome, Sandbox
+from pipeline.training.chat import encode_chat
 
 BENCH = ROOT.parent / "shared/data/bench"  # real data; tests that use it skip without
 OF_HUB = {"gsm8k": "gsm8k_test.jsonl.gz", "math500": "math500.jsonl.gz"}  # here as files

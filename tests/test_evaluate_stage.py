@@ -14,8 +14,6 @@ from tiny_model import save_tiny_model
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from warm import Program
 
-from pipeline.common.manifest import ROOT
-from pipeline.common.stage import InputError
 from pipeline.config.evaluate import BenchmarkNode
 from pipeline.config.root import Config, ConfigError
 from pipeline.evaluate import grade, score
@@ -25,6 +23,8 @@ from pipeline.evaluate.metrics import parted
 from pipeline.evaluate.prompts import read_layout
 from pipeline.evaluate.sampling import Answer
 from pipeline.grader.answers import Verdict
+from pipeline.protocol.manifest import ROOT
+from pipeline.protocol.stage import InputError
 from workflow.graph import Graph
 
 

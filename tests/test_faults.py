@@ -16,20 +16,20 @@ from typing import Any
 import pytest
 from conftest import ROOT, on_small_disk
 
-from pipeline.common.folders import check_writable, full_disk, held
-from pipeline.common.identity import Digests, digest_of
-from pipeline.common.manifest import SCHEMA
-from pipeline.common.overlays import DEFAULTS, read_config
-from pipeline.common.rows import read_rows, saved_batch
-from pipeline.common.stage import InputError
 from pipeline.config.evaluate import BenchmarkNode, EvaluateSection
 from pipeline.config.root import Config, ConfigError
 from pipeline.config.section import LARGEST_SEED
 from pipeline.config.sft import SftSection
 from pipeline.corpus.classifier import load as load_classifier
 from pipeline.crawl import extract
+from pipeline.data.rows import read_rows, saved_batch
 from pipeline.evaluate import grade, sandbox
 from pipeline.evaluate.benchmarks import load
+from pipeline.protocol.folders import check_writable, full_disk, held
+from pipeline.protocol.identity import Digests, digest_of
+from pipeline.protocol.manifest import SCHEMA
+from pipeline.protocol.overlays import DEFAULTS, read_config
+from pipeline.protocol.stage import InputError
 from tests.crawl_warcs import html, record, write_warc
 from workflow.graph import Graph
 

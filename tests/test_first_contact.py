@@ -12,10 +12,10 @@ import yaml
 from conftest import ROOT, copy_checkout
 
 from pipeline import status
-from pipeline.common.overlays import DEFAULTS, read_config
-from pipeline.common.stage import run_stage
 from pipeline.config.root import Config
 from pipeline.evaluate import grade, score
+from pipeline.protocol.overlays import DEFAULTS, read_config
+from pipeline.protocol.stage import run_stage
 from pipeline.stages import program_of
 from pipeline.status import read_graph
 from workflow.arguments import is_dry, problem

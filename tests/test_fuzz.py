@@ -14,11 +14,6 @@ from typing import Any
 import pytest
 from conftest import ROOT
 
-from pipeline.common.database import database
-from pipeline.common.identity import Digests, digest_of
-from pipeline.common.overlays import DEFAULTS, read_config, read_yaml
-from pipeline.common.shards import write_table
-from pipeline.common.stage import InputError, run_stage
 from pipeline.config.crawl import CrawlSection
 from pipeline.config.evaluate import BenchmarkNode
 from pipeline.config.rl import RewardWeights
@@ -30,9 +25,14 @@ from pipeline.crawl import extract, filter
 from pipeline.crawl.annotations import add_annotations
 from pipeline.crawl.index import read_index
 from pipeline.crawl.sources import expand
+from pipeline.data.database import database
+from pipeline.data.shards import write_table
 from pipeline.evaluate import grade, score
 from pipeline.evaluate.benchmarks import Item, load
 from pipeline.evaluate.prompts import choose_exemplars, few_shot_text, read_layout
+from pipeline.protocol.identity import Digests, digest_of
+from pipeline.protocol.overlays import DEFAULTS, read_config, read_yaml
+from pipeline.protocol.stage import InputError, run_stage
 from pipeline.report.collect import Run
 from pipeline.report.truth import pages_by_scope
 from pipeline.reward.labelled import read_labels
@@ -290,9 +290,9 @@ def test_damaged_sections_on_the_command_line(tmp_path: Path, capsys: pytest.Cap
 
 
 def test_damaged_fine_tuning_rows(tmp_path: Path) -> None:
-    from pipeline.common.tokenizer import load_tokenizer
     from pipeline.config.sft import SftSection
     from pipeline.sft import LeftOut, encode_examples
+    from pipeline.training.tokenizer import load_tokenizer
     from tests.tiny_model import save_tiny_model
 
     tiny, section = load_tokenizer(save_tiny_model(tmp_path / "model", seed=0)), SftSection(context=512)

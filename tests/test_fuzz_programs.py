@@ -14,13 +14,13 @@ import pytest
 import zstandard
 from datatrove.data import Document
 
-from pipeline.common.shards import DocumentWriter, write_table
-from pipeline.common.stage import run_stage
 from pipeline.config.corpus import CorpusSection
 from pipeline.config.cpt import CptSection
 from pipeline.config.crawl import CrawlSection
 from pipeline.config.sft import SftSection
 from pipeline.crawl import dedup, filter, sign
+from pipeline.data.shards import DocumentWriter, write_table
+from pipeline.protocol.stage import run_stage
 from tests.fuzzing import cases, mutate_bytes, mutate_lines, mutate_value, told, write
 from tests.test_data_formats import EXAMPLES
 
@@ -144,8 +144,8 @@ def test_selection_from_damaged_results(tmp_path: Path, capfd: pytest.CaptureFix
 @pytest.fixture
 def unwatched(monkeypatch: pytest.MonkeyPatch) -> None:
     """Trainings in this process: no signal handlers, and no watchdog that would end it."""
-    monkeypatch.setattr("pipeline.common.stage.catch_signals", lambda: None)
-    monkeypatch.setattr("pipeline.common.stage.watchdog.watch", lambda *_: None)
+    monkeypatch.setattr("pipeline.protocol.stage.catch_signals", lambda: None)
+    monkeypatch.setattr("pipeline.protocol.stage.watchdog.watch", lambda *_: None)
 
 
 def up_to_the_first_step(stage: Any, model: Any, tokenizer: Any, plan: Any) -> dict[str, int]:

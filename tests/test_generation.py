@@ -11,12 +11,12 @@ import pytest
 import torch
 from browser import browser
 
-from pipeline.chat.model import Asked, Chat
-from pipeline.chat.page import Server
-from pipeline.common.errors import InputError
-from pipeline.common.manifest import SCHEMA
-from pipeline.common.model import load_model
 from pipeline.config.evaluate import EvaluateSection
+from pipeline.pages.chat.model import Asked, Chat
+from pipeline.pages.chat.page import Server
+from pipeline.protocol.errors import InputError
+from pipeline.protocol.manifest import SCHEMA
+from pipeline.training.model import load_model
 from tests.tiny_model import log_probs, save_tiny_model
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -29,8 +29,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def generator(folder: Path):
-    from pipeline.common.generation import Generator
-    from pipeline.common.training import start_process_group
+    from pipeline.training.engine import start_process_group
+    from pipeline.training.generation import Generator
 
     start_process_group()  # before vLLM starts one that later tests could not train in
     engine = Generator(folder, dtype="float32", max_model_len=320, max_sequences=16)
@@ -61,7 +61,7 @@ def test_sampled_log_probabilities_equal_those_of_transformers(generator, folder
 
 
 def test_the_sampler_computes_logits_in_fp32_as_training_does(folder: Path) -> None:
-    from pipeline.common.generation import Generator
+    from pipeline.training.generation import Generator
 
     engine = Generator(folder, dtype="bfloat16", max_model_len=64)
     config = engine.llm.llm_engine.model_config
@@ -101,7 +101,7 @@ def test_a_sync_that_drops_a_weight_is_refused_by_name(generator, tmp_path: Path
     """Whichever weight it is, joined with others or not, and whether the trainer or vLLM drops it."""
     from transformers import AutoModelForCausalLM
 
-    from pipeline.common.errors import InputError
+    from pipeline.protocol.errors import InputError
 
     model = AutoModelForCausalLM.from_pretrained(save_tiny_model(tmp_path, seed=1), dtype=torch.float32)
     weights = {name: value.detach() for name, value in model.named_parameters()}
@@ -120,7 +120,7 @@ def test_a_sync_that_drops_a_weight_is_refused_by_name(generator, tmp_path: Path
 
 
 def test_checksums_add_up_over_parts_whatever_their_order_and_see_one_bit() -> None:
-    from pipeline.common.weight_check import checksum, joined, stale
+    from pipeline.training.weight_check import checksum, joined, stale
 
     for dtype in (torch.float32, torch.bfloat16):
         whole = torch.randn(40, 7, generator=torch.Generator().manual_seed(0)).to(dtype)
@@ -153,7 +153,7 @@ def test_greedy_samples_are_the_most_likely_tokens_and_stops_hold(generator) -> 
 def test_a_sleeping_sampler_frees_its_memory_and_samples_the_same_with_the_weights_loaded_again(
     folder: Path,
 ) -> None:
-    from pipeline.common.generation import Generator
+    from pipeline.training.generation import Generator
 
     engine = Generator(folder, dtype="bfloat16", max_model_len=256, gpu_memory=0.3, sleep=True)
     texts = prompts(2, 40)
@@ -191,7 +191,7 @@ def test_weights_that_are_loaded_again_anyway_are_not_kept_while_the_sampler_sle
 
 
 def test_a_machine_without_lscpu_is_told_in_one_line(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pipeline.common.generation import Generator
+    from pipeline.training.generation import Generator
 
     monkeypatch.setenv("PATH", str(folder))
     with pytest.raises(InputError, match="^lscpu: not found; vLLM asks it .*: install util-linux$"):
@@ -276,7 +276,7 @@ def test_the_page_of_a_chat_shows_its_answers_and_refuses_other_sites(chat: Chat
 
 def test_an_engine_that_died_says_so(generator) -> None:
     """Without its scheduler the engine fails as a crashed one does. No later test can use it."""
-    from pipeline.common.generation import EngineDied
+    from pipeline.training.generation import EngineDied
 
     generator.llm.llm_engine.engine_core.engine_core.scheduler = None
     with pytest.raises(EngineDied, match="the sampling engine died: AttributeError"):

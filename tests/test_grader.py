@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.common.code import ROOT, Code
 from pipeline.grader.answers import compare, grade
 from pipeline.grader.extraction import extract
 from pipeline.grader.notation import clean
 from pipeline.grader.parser import parse
+from pipeline.protocol.code import ROOT, Code
 
 LABELLED = Path(__file__).parent / "data/grader_pairs.jsonl"
 PAIRS = Path(__file__).parents[2] / "shared" / "data" / "grader" / "pairs.jsonl.gz"

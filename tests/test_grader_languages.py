@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.common.code import Code
 from pipeline.grader.answers import compare, grade
 from pipeline.grader.remarks import lists
+from pipeline.protocol.code import Code
 
 LABELLED = Path(__file__).parent / "data/grader_languages.jsonl"
 CMATH = Path(__file__).parents[2] / "shared/data/bench/cmath_test.jsonl.gz"

@@ -14,7 +14,7 @@ from torch import distributed
 from torch.utils import _pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from pipeline.common.training import EngineSettings, build_engine, start_process_group, update
+from pipeline.training.engine import EngineSettings, build_engine, start_process_group, update
 
 
 class Spy(TorchDispatchMode):
@@ -44,8 +44,8 @@ SKIPS = """
 import torch
 from torch import distributed
 
-from pipeline.common.errors import InputError
-from pipeline.common.training import EngineSettings, build_engine, start_process_group, update
+from pipeline.protocol.errors import InputError
+from pipeline.training.engine import EngineSettings, build_engine, start_process_group, update
 
 start_process_group()
 
@@ -91,7 +91,7 @@ def tell(found):
 def told(program: str, folder: Path) -> list:
     """What a program says by `tell` on the first of its two ranks."""
     path = folder / "program.py"
-    path.write_text(f"import pipeline.common.environment\n{TELL}{program}")
+    path.write_text(f"import pipeline.training.environment\n{TELL}{program}")
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", path]
     done = subprocess.run(command, env=OF_RANKS, cwd=ROOT, capture_output=True, text=True, timeout=180)
     assert done.returncode == 0, done.stderr[-3000:]

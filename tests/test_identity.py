@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from pydantic import create_model
 
-from pipeline.common.code import Code
-from pipeline.common.identity import Digests, digest_of, essence, identity, published
-from pipeline.common.manifest import fingerprint
 from pipeline.config.cpt import CptSection
 from pipeline.config.evaluate import EvaluateSection
 from pipeline.config.rl import RlSection
 from pipeline.config.section import key
+from pipeline.protocol.code import Code
+from pipeline.protocol.identity import Digests, digest_of, essence, identity, published
+from pipeline.protocol.manifest import fingerprint
 
 
 class Edited(Code):

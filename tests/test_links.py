@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.common import links
-from pipeline.common.errors import InputError
-from pipeline.common.links import PORTS, End, Links, Meeting
+from pipeline.protocol.errors import InputError
+from pipeline.ranks import links
+from pipeline.ranks.links import PORTS, End, Links, Meeting
 from pipeline.start import command
 
 

@@ -13,11 +13,11 @@ from programs import ENVIRONMENT, ROOT
 from torch._dynamo.utils import counters
 from transformers import AutoConfig, AutoModelForCausalLM, masking_utils
 
-from pipeline.common import attention
-from pipeline.common.model import TokenLogprobs
-from pipeline.common.training import EngineSettings, deepspeed_config, prepare
 from pipeline.plan import costs
 from pipeline.plan.shapes import Shape, shape_named
+from pipeline.training import attention
+from pipeline.training.engine import EngineSettings, deepspeed_config, prepare
+from pipeline.training.model import TokenLogprobs
 
 SEVEN = shape_named("deepseek-math-7b-base")
 TOKENS = 4096

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from pipeline.common.metrics import EVALUATION, METRICS, SAMPLES, MetricsLog, logged
-from pipeline.common.store import Entry
-from pipeline.common.trackers import ASKED
 from pipeline.config.sft import SftSection
+from pipeline.protocol.store import Entry
+from pipeline.training.metrics import EVALUATION, METRICS, SAMPLES, MetricsLog, logged
+from pipeline.training.trackers import ASKED
 
 SAMPLE = {
     "id": "q1",

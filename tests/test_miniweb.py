@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from fastwarc.warc import ArchiveIterator, WarcRecordType
 
-from pipeline.common.stage import InputError, run_stage
 from pipeline.config.miniweb import MiniwebSection
 from pipeline.miniweb import phrases
 from pipeline.miniweb.__main__ import run
@@ -23,6 +22,7 @@ from pipeline.miniweb.phrases import REFERENCE, Writer, books
 from pipeline.miniweb.problems import make_problem
 from pipeline.miniweb.tex import parse, to_katex, to_mathml, to_plain
 from pipeline.miniweb.world import Leak, build_pages
+from pipeline.protocol.stage import InputError, run_stage
 
 CONFIG = {
     "enabled": True,

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from conftest import OVERLAYS, ROOT
 
-from pipeline.common.errors import InputError
-from pipeline.common.overlays import read_config
 from pipeline.config.root import Config, ConfigError
+from pipeline.protocol.errors import InputError
+from pipeline.protocol.overlays import read_config
 from workflow.graph import Graph
 
 BAD = [

@@ -12,7 +12,6 @@ import torch
 import yaml
 from conftest import ROOT
 
-from pipeline.common.stage import InputError
 from pipeline.config.root import Config
 from pipeline.plan import costs
 from pipeline.plan.__main__ import DEFAULTS, forecast, main, read_config
@@ -22,6 +21,7 @@ from pipeline.plan.forecast import Assumptions, Forecast, Planner
 from pipeline.plan.jobs import model_jobs
 from pipeline.plan.refusals import refusals
 from pipeline.plan.shapes import shape_named
+from pipeline.protocol.stage import InputError
 
 H100 = Gpu("H100", 989e12, 80e9, 3.35e12)
 PAPER_7B = ROOT / "configs/deepseekmath-7b.yaml"
@@ -465,6 +465,6 @@ def test_an_unknown_quantity_is_a_one_line_error_that_names_the_key(
 
 
 def test_the_chunk_of_logits_is_that_of_the_trainer() -> None:
-    from pipeline.common import linear_loss
+    from pipeline.training import linear_loss
 
     assert linear_loss.CHUNK_ELEMENTS["cuda"] == costs.CHUNK_ELEMENTS

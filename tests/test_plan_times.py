@@ -14,22 +14,22 @@ from conftest import ROOT
 from programs import OF_RANKS
 from tiny_model import save_tiny_model
 
-from pipeline.common import saver
-from pipeline.common.model import TokenLogprobs, load_model
-from pipeline.common.saver import Saver
-from pipeline.common.training import EngineSettings, build_engine, update
 from pipeline.plan import costs
 from pipeline.plan.__main__ import forecast
 from pipeline.plan.costs import gpu_named
 from pipeline.plan.forecast import Assumptions, Forecast
 from pipeline.plan.jobs import Profile, token_jobs
+from pipeline.training import saver
+from pipeline.training.engine import EngineSettings, build_engine, update
+from pipeline.training.model import TokenLogprobs, load_model
+from pipeline.training.saver import Saver
 
 PAPER_7B = ROOT / "configs/deepseekmath-7b.yaml"
 WEIGHTS = 6_910_365_696
 
 # ZeRO 3 keeps small models whole unless it is told to split all and to keep nothing.
 MOVES = """
-import pipeline.common.environment
+import pipeline.training.environment
 
 import json
 import sys
@@ -40,8 +40,8 @@ from torch.utils import _pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from pipeline.common import training
-from pipeline.common.model import TokenLogprobs
+from pipeline.training import engine as training
+from pipeline.training.model import TokenLogprobs
 
 KEPT = ("max_live_parameters", "max_reuse_distance", "param_persistence_threshold", "prefetch_bucket_size")
 

@@ -20,11 +20,11 @@ from test_single_gpu import save_model as save_qwen2_model
 from test_tokenizers import TEXTS, save_deepseek_tokenizer
 from tiny_model import CHAT_TEMPLATE, tiny_llama
 
-from pipeline.common.overlays import read_config
-from pipeline.common.tokenizer import load_tokenizer, probe_ids
 from pipeline.config.root import Config
 from pipeline.evaluate.benchmarks import Item
 from pipeline.evaluate.prompts import chat_prompt
+from pipeline.protocol.overlays import read_config
+from pipeline.training.tokenizer import load_tokenizer, probe_ids
 from workflow import pretrained, real
 from workflow.graph import Graph, Result
 from workflow.published import DIGESTS, digest
@@ -90,8 +90,8 @@ def generator(model: Path) -> Iterator[Any]:
 
 @contextmanager
 def open_generator(folder: Path) -> Iterator[Any]:
-    from pipeline.common.generation import Generator
-    from pipeline.common.training import start_process_group
+    from pipeline.training.engine import start_process_group
+    from pipeline.training.generation import Generator
 
     start_process_group()  # before vLLM starts one that later tests could not train in
     engine = Generator(folder, dtype="float32", max_model_len=256, max_sequences=8)

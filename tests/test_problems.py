@@ -9,12 +9,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.common.errors import InputError
-from pipeline.common.stage import run_stage
 from pipeline.config.problems import ProblemsSection
 from pipeline.config.root import Config, ConfigError
 from pipeline.evaluate.benchmarks import Item
 from pipeline.problems import Unusable, build_index, run, solve, story
+from pipeline.protocol.errors import InputError
+from pipeline.protocol.stage import run_stage
 from workflow.graph import Graph
 
 TEST = "A farmer had 12 sheep on the far meadow and sold 5 of them to his old friend Bob. How many are left?"

@@ -13,7 +13,7 @@ PROGRAM = """
 import json
 import sys
 
-import pipeline.common.training
+import pipeline.training.engine
 import torch
 from torch import distributed
 
@@ -26,7 +26,7 @@ def init_process_group(*words, **options):
 
 
 distributed.init_process_group = init_process_group
-pipeline.common.training.start_process_group()
+pipeline.training.engine.start_process_group()
 total = torch.ones(1)
 distributed.all_reduce(total)
 sys.stdout.write(json.dumps([int(total), calls]) + "\\n")
@@ -37,7 +37,7 @@ def calls(folder: Path, nodes: int, ranks: int) -> list:
     """For each rank: the number of ranks that it met, and how it called torch."""
     (folder / "program.py").write_text(PROGRAM)
     place = [f"--nodes={nodes}", f"--ranks={ranks}", f"--meeting={folder / 'meeting'}"]
-    launcher = ["pipeline.common.launcher", *place]
+    launcher = ["pipeline.ranks.launcher", *place]
     commands = [[*launcher, f"--node={node}", "program"] for node in range(nodes)]
     started = [
         Popen(
@@ -72,13 +72,13 @@ import sys
 import time
 from pathlib import Path
 
-import pipeline.common.training
+import pipeline.training.engine
 import torch
 from torch import distributed
 
-from pipeline.common import watchdog
+from pipeline.protocol import watchdog
 
-pipeline.common.training.start_process_group()
+pipeline.training.engine.start_process_group()
 distributed.all_reduce(torch.ones(3))
 watchdog.watch(0.002, Path(sys.argv[1], "hangs.json"), "x")
 time.sleep(60)

@@ -96,7 +96,7 @@ import sys
 
 import torch.distributed as dist
 
-from pipeline.common.training import start_process_group
+from pipeline.training.engine import start_process_group
 
 start_process_group()
 if dist.get_rank() == 1:

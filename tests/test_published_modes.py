@@ -11,10 +11,10 @@ import torch
 from tiny_model import save_tiny_model
 from transformers import AutoTokenizer
 
-from pipeline.common.model import load_model, save_weights
 from pipeline.corpus import second_stage
 from pipeline.corpus.features import Features
 from pipeline.reward.model import RewardModel, load_trunk, save_reward_model
+from pipeline.training.model import load_model, save_weights
 
 
 def _language_model(start: Path, folder: Path) -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from torch.distributed import PrefixStore, TCPStore
 
-from pipeline.common import ending
-from pipeline.common.queue import Batch, Queue, make_together
+from pipeline.protocol import ending
+from pipeline.ranks.queue import Batch, Queue, make_together
 
 ITEMS = 12
 PATIENCE = 1.5

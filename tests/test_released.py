@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from datatrove.data import Document
 
-from pipeline.common.shards import DocumentWriter, read_documents
 from pipeline.config.decontaminate import DecontaminateSection
 from pipeline.crawl.rights import rights
+from pipeline.data.shards import DocumentWriter, read_documents
 from pipeline.decontaminate.card import Composition
 from pipeline.decontaminate.clean import clean_shard
 from pipeline.decontaminate.ngrams import BenchmarkIndex

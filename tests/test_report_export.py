@@ -9,7 +9,7 @@ import pytest
 from huggingface_hub import ModelCard
 from report_run import QUESTIONS, SAMPLES, FakeRun
 
-from pipeline.common.errors import InputError
+from pipeline.protocol.errors import InputError
 from pipeline.report.export import export, open_run
 from pipeline.report.two_runs import compare, names_of
 

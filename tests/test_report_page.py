@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from report_run import FakeRun, full_run
 
-from pipeline.common.stage import run_stage
 from pipeline.config.report import ReportSection
+from pipeline.protocol.stage import run_stage
 from pipeline.report.__main__ import run as write_report
 from pipeline.report.claims import VERDICTS
 from pipeline.report.scores import lines

@@ -15,17 +15,17 @@ import pytest
 from browser import Browser, browser
 from datatrove.data import Document
 
-from pipeline.common.database import database
-from pipeline.common.errors import InputError
-from pipeline.common.local_page import LocalServer
-from pipeline.common.manifest import SCHEMA
-from pipeline.common.shards import DocumentWriter
 from pipeline.corpus.review_queue import QUEUE
+from pipeline.data.database import database
+from pipeline.data.shards import DocumentWriter
+from pipeline.pages.local_page import LocalServer
+from pipeline.pages.review.__main__ import iteration_of, main, next_round, open_review
+from pipeline.pages.review.server import serve
+from pipeline.pages.review.verdicts import Verdicts, agreement, decided
+from pipeline.protocol.errors import InputError
+from pipeline.protocol.manifest import SCHEMA
 from pipeline.report.collect import Finished, Run
 from pipeline.report.pages import BECAME, write_pages
-from pipeline.review.__main__ import iteration_of, main, next_round, open_review
-from pipeline.review.server import serve
-from pipeline.review.verdicts import Verdicts, agreement, decided
 
 ROUNDS = [f"notes/{number}.tsv" for number in (1, 2, 3)]
 MANIFEST = {"schema": SCHEMA, "config": {"reviewed": "uncollected"}, "files": {}}

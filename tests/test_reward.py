@@ -16,13 +16,13 @@ from programs import ENVIRONMENT, finished, start
 from tiny_model import save_tiny_model
 from warm import Program
 
-from pipeline.common.stage import InputError
-from pipeline.common.tokenizer import load_tokenizer
 from pipeline.config.reward import RewardSection
+from pipeline.protocol.stage import InputError
 from pipeline.reward.__main__ import check_continues
 from pipeline.reward.measure import best_of_n, calibration, calibration_error
 from pipeline.reward.model import RewardModel, StepScorer, load_reward_model, load_trunk, score_steps
 from pipeline.reward.train import step_batches
+from pipeline.training.tokenizer import load_tokenizer
 
 ROOT = Path(__file__).resolve().parents[1]
 

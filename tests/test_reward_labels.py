@@ -12,18 +12,18 @@ from typing import Any
 import pytest
 from tiny_model import save_tiny_model
 
-from pipeline.common.errors import Interrupted
-from pipeline.common.queue import Queue
-from pipeline.common.stage import InputError, Stage
-from pipeline.common.tokenizer import load_tokenizer
 from pipeline.config.reward import RewardSection
 from pipeline.evaluate.benchmarks import Item
 from pipeline.grader.answers import Verdict
+from pipeline.protocol.errors import Interrupted
+from pipeline.protocol.stage import InputError, Stage
+from pipeline.ranks.queue import Queue
 from pipeline.reward.labelled import read_labels, replayed, write_solutions
 from pipeline.reward.labels import Labeller, Solution, SolutionSampler
 from pipeline.reward.measure import reranking
 from pipeline.reward.steps import locate_steps, split_steps, step_ends
 from pipeline.reward.train import example_of
+from pipeline.training.tokenizer import load_tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -164,9 +164,9 @@ def test_what_the_grader_failed_on_labels_nothing(tiny, monkeypatch):
 
 
 def test_labelling_stops_after_a_batch_on_a_signal_and_goes_on_from_there(tiny, tmp_path, monkeypatch):
-    from pipeline.common import ending
-    from pipeline.common.training import start_process_group
+    from pipeline.protocol import ending
     from pipeline.reward.__main__ import label_all
+    from pipeline.training.engine import start_process_group
 
     start_process_group()
     tokenizer = load_tokenizer(tiny)
@@ -216,8 +216,8 @@ def peak_of(work: Callable[[], object]) -> int:
 
 def test_the_memory_of_labels_does_not_grow_with_their_number(tmp_path):
     """20,000 solutions of 60 tokens, of 1,250 questions: as objects they take 60 MB."""
-    from pipeline.common.training import start_process_group
     from pipeline.reward.__main__ import label_all
+    from pipeline.training.engine import start_process_group
 
     def label(items: list[Item], prompts: list[list[int]]) -> list[Solution]:
         words = {"steps": ["x\n", "y"], "ends": [29, 59], "hard": [1, 0], "soft": [0.5, 0.0]}

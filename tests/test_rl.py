@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from tiny_model import log_probs, save_tiny_model
 from warm import Program
 
-from pipeline.common.stage import InputError
+from pipeline.protocol.stage import InputError
 from pipeline.rl.rollout import read_groups, write_groups
 from pipeline.start import command as launched
 
@@ -374,8 +374,8 @@ def test_process_supervision_with_replaced_groups_and_votes_in_training_on_two_f
 
 
 def test_a_reward_model_that_does_not_fit_is_named(reward_model: Path, tmp_path: Path) -> None:
-    from pipeline.common.stage import Stage
     from pipeline.config.rl import RlSection
+    from pipeline.protocol.stage import Stage
     from pipeline.rl.__main__ import load_scorer
 
     def stage(inputs: dict[str, list[str]], **keys: Any) -> Stage[RlSection]:
@@ -398,8 +398,8 @@ def test_a_reward_model_that_does_not_fit_is_named(reward_model: Path, tmp_path:
 def test_a_reward_model_of_another_vocabulary_is_refused(
     policy: Path, reward_model: Path, tmp_path: Path
 ) -> None:
-    from pipeline.common.stage import Stage
     from pipeline.config.rl import RlSection
+    from pipeline.protocol.stage import Stage
     from pipeline.rl.__main__ import load_scorer
 
     other = tmp_path / "other"

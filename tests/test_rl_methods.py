@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.common.code import Code
 from pipeline.config.rl import RlSection, known_methods
 from pipeline.config.root import Config, ConfigError
+from pipeline.protocol.code import Code
 from pipeline.rl.methods import Method, method_of
 from pipeline.rl.objectives import (
     dpo_loss,

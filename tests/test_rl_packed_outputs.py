@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from pipeline.common.model import TokenLogprobs, load_model
 from pipeline.config.rl import RlSection
 from pipeline.rl.methods import grpo
 from pipeline.rl.objectives import grpo_loss, token_weights
@@ -20,6 +19,7 @@ from pipeline.rl.packed_outputs import (
     split_into_rows,
 )
 from pipeline.rl.rollout import Group, Rollout
+from pipeline.training.model import TokenLogprobs, load_model
 from tests.tiny_model import log_probs, save_tiny_model
 
 PROMPTS = [[1, 40, 41, 42, 43, 44], [1, 50, 51], [1, 60, 61, 62]]

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.common.stage import InputError
 from pipeline.config.rl import RewardWeights
 from pipeline.config.root import Config, ConfigError
 from pipeline.evaluate.benchmarks import Item
+from pipeline.protocol.stage import InputError
 from pipeline.rl import rewards as rewards_module
 from pipeline.rl import watch
 from pipeline.rl.rewards import Reward, Rewarder, reward_steps
@@ -121,7 +121,7 @@ def test_steps_reach_to_the_last_token_and_carry_the_rest_of_the_reward() -> Non
 
 def test_a_symbolic_bomb_is_undecided_and_counted() -> None:
     import pipeline.rl.watch as watch
-    from pipeline.common.training import start_process_group
+    from pipeline.training.engine import start_process_group
 
     start_process_group()
     bomb = "\\boxed{\\left((x+1)^{9^{9}}\\right)^{9^{9}}}"

@@ -39,11 +39,11 @@ def test_ranks_of_one_sampler_ask_the_same_held_out_questions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Four ranks in a row play the collective: each leaves its rows for the later ones; the last has all."""
-    from pipeline.common.tokenizer import load_tokenizer
     from pipeline.config.rl import RlSection
     from pipeline.evaluate.benchmarks import Item
     from pipeline.rl import held_out
     from pipeline.rl.rollout import Question
+    from pipeline.training.tokenizer import load_tokenizer
 
     tokenizer = load_tokenizer(save_tiny_model(tmp_path, seed=0))
     items = [Item(f"q{number}", "?", str(number)) for number in range(5)]

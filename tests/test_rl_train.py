@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import torch
 
-from pipeline.common.stage import InputError
 from pipeline.config.rl import RlSection, known_methods
 from pipeline.config.root import Config
+from pipeline.protocol.stage import InputError
 from pipeline.rl.gaps import STALE, StaleSampler
 from pipeline.rl.rollout import Group, Rollout
 from tests.tiny_model import log_probs, save_tiny_model
@@ -38,7 +38,7 @@ def groups(
     precision: str = "fp32",
 ) -> list[Group]:
     """Groups of random outputs with the log-probabilities of the policy in `folder`; rewards are 1 or 0."""
-    from pipeline.common.model import load_model
+    from pipeline.training.model import load_model
 
     model = load_model(folder, precision)
     random = torch.Generator().manual_seed(0)
@@ -301,8 +301,8 @@ def test_the_floor_under_the_deviation_is_the_configurations() -> None:
 @pytest.mark.parametrize(("method", "beta"), [("grpo", 0.0), ("grpo", 0.04), ("ppo", 0.04)])
 def test_the_arithmetic_of_a_step_by_hand(folder: Path, method: str, beta: float) -> None:
     """Two FLOP for each weight and token forward, six where it is trained; embeddings are looked up."""
-    from pipeline.common.model import causal_model
     from pipeline.rl.costs import step_flop
+    from pipeline.training.model import causal_model
 
     learner = learner_of(folder, section(method=method, kl_coefficient=beta))
     batch, model = groups(folder, MIXED), causal_model(learner.engine)

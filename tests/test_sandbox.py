@@ -14,8 +14,8 @@ import pytest
 from conftest import WEAK
 from sandbox_attacks import ESCAPES, MARKED, SEARCH, STATUSES, outside, plain, state
 
-from pipeline.common.code import ROOT, Code
 from pipeline.evaluate import sandbox as program
+from pipeline.protocol.code import ROOT, Code
 from pipeline.sandbox import pool
 from pipeline.sandbox.pool import Sandbox
 

@@ -13,9 +13,9 @@ import yaml
 from conftest import Checkout, copy_checkout
 from safetensors.torch import load_file
 
-from pipeline.common.tokenizer import load_tokenizer
 from pipeline.config.rl import RlSection
 from pipeline.rl.rollout import published, read_groups
+from pipeline.training.tokenizer import load_tokenizer
 
 SINGLE = "configs/single-gpu.yaml"
 MODEL = "Qwen/Qwen2.5-0.5B-Instruct"

@@ -16,12 +16,12 @@ import pytest
 from conftest import on_small_disk
 from crawl_warcs import html, record, write_warc
 
-from pipeline.common.arguments import keep, pack, read_inputs, shortened, unpack
-from pipeline.common.code import Code
-from pipeline.common.errors import InputError
-from pipeline.common.manifest import fingerprint
-from pipeline.common.progress import Progress, duration
-from pipeline.common.store import put_in_place
+from pipeline.protocol.arguments import keep, pack, read_inputs, shortened, unpack
+from pipeline.protocol.code import Code
+from pipeline.protocol.errors import InputError
+from pipeline.protocol.manifest import fingerprint
+from pipeline.protocol.progress import Progress, duration
+from pipeline.protocol.store import put_in_place
 
 ROOT = Path(__file__).resolve().parents[1]
 SPACE = "4m"
@@ -152,8 +152,8 @@ def test_fingerprints_ignore_the_order_of_keys_and_see_every_value() -> None:
 
 def test_code_is_the_program_and_what_it_imports_of_the_project_without_protocol_and_configuration() -> None:
     names = Code().definitions("pipeline.crawl.extract").keys()
-    assert {"pipeline/crawl/extract.py", "pipeline/common/shards.py"} <= names
-    assert not names & {"pipeline/common/stage.py", "pipeline/config/crawl.py"}
+    assert {"pipeline/crawl/extract.py", "pipeline/data/shards.py"} <= names
+    assert not names & {"pipeline/protocol/stage.py", "pipeline/config/crawl.py"}
     assert not any(name.startswith("pipeline/rl/") for name in names)
 
 

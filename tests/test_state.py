@@ -12,10 +12,10 @@ import yaml
 from conftest import OVERLAYS, Checkout
 
 from pipeline import status
-from pipeline.common.overlays import DEFAULTS, read_config
-from pipeline.common.stage import CODE
-from pipeline.common.store import STORE
 from pipeline.config.root import Config
+from pipeline.protocol.overlays import DEFAULTS, read_config
+from pipeline.protocol.stage import CODE
+from pipeline.protocol.store import STORE
 from workflow.graph import Graph
 from workflow.keys import Keys
 from workflow.links import leave_stale_links

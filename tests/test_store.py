@@ -14,10 +14,10 @@ from crawl_warcs import html, record, write_warc
 from programs import ENVIRONMENT
 
 from pipeline import status
-from pipeline.common.errors import InputError
-from pipeline.common.folders import held, holder
-from pipeline.common.identity import Digests, damage, read_manifest
-from pipeline.common.store import STORE, Entry
+from pipeline.protocol.errors import InputError
+from pipeline.protocol.folders import held, holder
+from pipeline.protocol.identity import Digests, damage, read_manifest
+from pipeline.protocol.store import STORE, Entry
 
 NAME = "crawl/extract-one"
 RUN = Path("results/a")
@@ -60,9 +60,9 @@ def test_of_jobs_with_one_content_one_makes_it_and_the_others_link(warc: Path) -
 STARTER = """
 import os, subprocess, sys
 from pathlib import Path
-from pipeline.common.folders import take
+from pipeline.protocol.folders import take
 take(Path("work/x"))
-program = [sys.executable, "-c", "from pathlib import Path; from pipeline.common.folders import held\\n"
+program = [sys.executable, "-c", "from pathlib import Path; from pipeline.protocol.folders import held\\n"
     "with held(Path('work/x')): print('in', flush=True); input()"]
 if sys.argv[1] == "becomes":
     os.execv(program[0], program)

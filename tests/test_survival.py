@@ -17,7 +17,7 @@ from subprocess import PIPE, Popen
 import pytest
 from programs import ENVIRONMENT, ROOT
 
-from pipeline.common.links import PORTS
+from pipeline.ranks.links import PORTS
 
 HOST = socket.gethostname()
 # A stage program whose ranks do what the instance's name says: rank 1 does it, the others wait for rank 1.
@@ -25,9 +25,9 @@ PROGRAM = """
 import os, signal, time
 from pathlib import Path
 
-from pipeline.common.ending import interrupted, received
-from pipeline.common.stage import InputError, run_stage
-from pipeline.common.watchdog import enter
+from pipeline.protocol.ending import interrupted, received
+from pipeline.protocol.stage import InputError, run_stage
+from pipeline.protocol.watchdog import enter
 from pipeline.config.sft import SftSection
 
 
@@ -58,7 +58,7 @@ HANGING = """
 import sys, time
 from pathlib import Path
 
-from pipeline.common import watchdog
+from pipeline.protocol import watchdog
 
 watchdog.reached(True, int(sys.argv[3]))
 watchdog.enter("backward")
@@ -75,7 +75,7 @@ def launch(folder: Path, name: str, nodes: int, launch: str = "{}") -> list[Pope
     environment = ENVIRONMENT | {"PYTHONPATH": f"{ROOT}:{folder}"}
     return [
         Popen(
-            [sys.executable, "-m", "pipeline.common.launcher", *place, f"--node={node}", *words],
+            [sys.executable, "-m", "pipeline.ranks.launcher", *place, f"--node={node}", *words],
             cwd=folder,
             env=environment,
             stderr=PIPE,
@@ -203,7 +203,7 @@ TOGETHER = """
 from collections import Counter
 from pathlib import Path
 
-from pipeline.common.queue import Batch, make_together, queue_of_ranks
+from pipeline.ranks.queue import Batch, make_together, queue_of_ranks
 
 queue = queue_of_ranks(Counter())
 batches = [Batch(Path("rows"), str(number), lambda: None, lambda: [1]) for number in range(9)]
@@ -213,7 +213,7 @@ IN_A_GROUP = """
 import torch
 from torch import distributed
 
-from pipeline.common.training import start_process_group
+from pipeline.training.engine import start_process_group
 
 start_process_group()
 one = torch.ones(1)
@@ -251,7 +251,7 @@ def test_a_port_scan_while_two_nodes_start_changes_nothing(tmp_path, program, ex
     scanner = threading.Thread(target=scan, args=(seen, over))
     scanner.start()
     try:
-        command = [sys.executable, "-m", "pipeline.common.launcher", "--nodes=2", "--ranks=1", *extra]
+        command = [sys.executable, "-m", "pipeline.ranks.launcher", "--nodes=2", "--ranks=1", *extra]
         launchers = []
         for node in (0, 1):
             words = [f"--meeting={tmp_path / 'meeting'}", f"--node={node}", "program"]
@@ -270,7 +270,7 @@ import os, signal, sys, time
 from collections import Counter
 from pathlib import Path
 
-from pipeline.common.queue import Batch, make_together, queue_of_ranks
+from pipeline.ranks.queue import Batch, make_together, queue_of_ranks
 
 
 def make():
@@ -292,7 +292,7 @@ def apart(folder: Path, gpus: str) -> tuple[int, str]:
     """Exit code and messages of the program at two ranks that see `gpus`."""
     (folder / "program.py").write_text(APART)
     environment = ENVIRONMENT | {"PYTHONPATH": f"{ROOT}:{folder}", "CUDA_VISIBLE_DEVICES": gpus}
-    command = [sys.executable, "-m", "pipeline.common.launcher", "--ranks=2", "--apart", "program"]
+    command = [sys.executable, "-m", "pipeline.ranks.launcher", "--ranks=2", "--apart", "program"]
     process = Popen(command, cwd=folder, env=environment, stderr=PIPE, text=True)
     _, errors = process.communicate(timeout=60)
     return process.returncode, errors
@@ -311,7 +311,7 @@ def test_ranks_that_share_out_items_go_on_without_one_that_is_killed(tmp_path):
 def test_fewer_cores_than_ranks_are_told(tmp_path):
     (tmp_path / "program.py").write_text("")
     one = str(min(os.sched_getaffinity(0)))
-    command = ["taskset", "-c", one, sys.executable, "-m", "pipeline.common.launcher", "--ranks=2", "program"]
+    command = ["taskset", "-c", one, sys.executable, "-m", "pipeline.ranks.launcher", "--ranks=2", "program"]
     environment = ENVIRONMENT | {"PYTHONPATH": f"{ROOT}:{tmp_path}"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0 and f"2 ranks share 1 cores on {HOST}: docs/cluster.md" in done.stderr

@@ -7,9 +7,9 @@ import pytest
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import AutoTokenizer
 
-from pipeline.common.errors import InputError
-from pipeline.common.model import model_config
-from pipeline.common.tokenizer import PROBES, load_tokenizer, probe_ids
+from pipeline.protocol.errors import InputError
+from pipeline.training.model import model_config
+from pipeline.training.tokenizer import PROBES, load_tokenizer, probe_ids
 from tests.tiny_model import save_tiny_model
 
 BOS, EOS = "<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>"
@@ -93,8 +93,8 @@ def test_a_tokenizer_that_loses_text_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_sampler_uses_the_same_tokenizer(tmp_path: Path) -> None:
-    from pipeline.common.generation import Generator
-    from pipeline.common.training import start_process_group
+    from pipeline.training.engine import start_process_group
+    from pipeline.training.generation import Generator
 
     start_process_group()  # before vLLM starts one that later tests could not train in
     save_tiny_model(tmp_path, seed=0)

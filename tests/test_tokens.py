@@ -17,16 +17,16 @@ import pytest
 import zstandard
 from tiny_model import save_mixture
 
-from pipeline.common.chat import encode, encode_chat, encode_documents
-from pipeline.common.packing import IGNORE
-from pipeline.common.rows import read_rows
-from pipeline.common.stage import InputError, Stage
 from pipeline.config.tokens import MixtureNode, TokensSection
+from pipeline.data.rows import read_rows
+from pipeline.protocol.stage import InputError, Stage
 from pipeline.tokens.__main__ import run as tokenise
 from pipeline.tokens.files import TokenFile, write_tokens
 from pipeline.tokens.mixture import Mixture, permute, schedule
 from pipeline.tokens.texts import read_texts
 from pipeline.tokens.tokenizer import run as train_tokenizer
+from pipeline.training.chat import encode, encode_chat, encode_documents
+from pipeline.training.packing import IGNORE
 
 PAPER_SHARES = [56, 4, 10, 20, 10]
 TEXTS = [

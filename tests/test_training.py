@@ -17,23 +17,10 @@ from programs import finished, start
 from tiny_model import save_tiny_model, save_tiny_tokens
 from warm import Program
 
-from pipeline.common import checkpoint, linear_loss, watchdog
-from pipeline.common.flops import ModelFlops
-from pipeline.common.manifest import fingerprint
-from pipeline.common.model import IGNORE, TokenLogprobs, load_model
-from pipeline.common.next_token import Shares, StepMaker, TrainingPlan
-from pipeline.common.next_token import train as train_rows
-from pipeline.common.packing import PackedRow, best_fit, concatenate, make_row
-from pipeline.common.stage import InputError, Stage
-from pipeline.common.tokenizer import load_tokenizer
-from pipeline.common.training import (
-    build_engine,
-    constant,
-    multi_step,
-    settings_from,
-    start_process_group,
-)
 from pipeline.config.sft import SftSection
+from pipeline.protocol import watchdog
+from pipeline.protocol.manifest import fingerprint
+from pipeline.protocol.stage import InputError, Stage
 from pipeline.sft import (
     EXAMPLES_PER_BATCH,
     Epochs,
@@ -44,6 +31,20 @@ from pipeline.sft import (
     write_examples,
 )
 from pipeline.sft import run as run_sft
+from pipeline.training import checkpoint, linear_loss
+from pipeline.training.engine import (
+    build_engine,
+    constant,
+    multi_step,
+    settings_from,
+    start_process_group,
+)
+from pipeline.training.flops import ModelFlops
+from pipeline.training.model import IGNORE, TokenLogprobs, load_model
+from pipeline.training.next_token import Shares, StepMaker, TrainingPlan
+from pipeline.training.next_token import train as train_rows
+from pipeline.training.packing import PackedRow, best_fit, concatenate, make_row
+from pipeline.training.tokenizer import load_tokenizer
 
 ROOT = Path(__file__).resolve().parents[1]
 CONTEXT = 48

@@ -4,10 +4,10 @@ import pytest
 import torch
 from tiny_model import save_tiny_model
 
-from pipeline.common.linear_loss import weighted_nll
-from pipeline.common.model import TokenLogprobs, load_model
-from pipeline.common.training import prepare
 from pipeline.rl.packed_outputs import Output, output_logprobs, pack, split_into_rows
+from pipeline.training.engine import prepare
+from pipeline.training.linear_loss import weighted_nll
+from pipeline.training.model import TokenLogprobs, load_model
 
 pytestmark = [
     pytest.mark.gpu,

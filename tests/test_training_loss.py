@@ -9,10 +9,10 @@ import torch
 import transformers
 from tiny_model import save_tiny_model
 
-from pipeline.common import attention, linear_loss
-from pipeline.common.attention import attend, shared_arguments
-from pipeline.common.model import IGNORE, TokenLogprobs, load_model
-from pipeline.common.stage import InputError
+from pipeline.protocol.stage import InputError
+from pipeline.training import attention, linear_loss
+from pipeline.training.attention import attend, shared_arguments
+from pipeline.training.model import IGNORE, TokenLogprobs, load_model
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -150,7 +150,7 @@ def test_logits_of_bf16_weights_are_not_rounded_before_the_softmax() -> None:
 
 NORMS = """
 import torch
-from pipeline.common.training import EngineSettings, build_engine, start_process_group, update
+from pipeline.training.engine import EngineSettings, build_engine, start_process_group, update
 
 start_process_group()
 for stage in (1, 2, 3):

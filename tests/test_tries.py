@@ -10,11 +10,11 @@ import pytest
 from crawl_warcs import html, record, write_warc
 from programs import ENVIRONMENT
 
-from pipeline.common import tries
-from pipeline.common.folders import held
-from pipeline.common.stage import run_stage
 from pipeline.config.crawl import CrawlSection
 from pipeline.crawl import extract
+from pipeline.protocol import tries
+from pipeline.protocol.folders import held
+from pipeline.protocol.stage import run_stage
 
 KEY = "0123456789abcdef"
 RESULT = Path("results/run/store/crawl/extract-a", KEY)

@@ -20,12 +20,12 @@ import pytest
 import yaml
 from conftest import ROOT
 
-from pipeline.common.metrics import SAMPLES, MetricsLog
-from pipeline.common.stage import Stage, run_stage
 from pipeline.config.sft import SftSection
+from pipeline.pages.watch.__main__ import serve, write
+from pipeline.pages.watch.state import POINTS, Watch, _points
+from pipeline.protocol.stage import Stage, run_stage
 from pipeline.status import read_graph
-from pipeline.watch.__main__ import serve, write
-from pipeline.watch.state import POINTS, Watch, _points
+from pipeline.training.metrics import SAMPLES, MetricsLog
 from workflow.keys import Keys
 from workflow.timing import Timing
 
@@ -207,5 +207,5 @@ def test_a_long_curve_is_thinned_and_keeps_its_last_point() -> None:
 
 
 def test_neither_the_page_nor_the_rules_wait_for_torch_to_be_imported() -> None:
-    command = "import sys, workflow.terminal, pipeline.watch.__main__; sys.exit('torch' in sys.modules)"
+    command = "import sys, workflow.terminal, pipeline.pages.watch.__main__; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", command], cwd=ROOT, check=True)

@@ -13,7 +13,7 @@ import yaml
 from conftest import OVERLAYS, ROOT, Checkout, copy_checkout
 
 from pipeline import status
-from pipeline.common.shards import read_table
+from pipeline.data.shards import read_table
 from pipeline.stages import NAMES
 
 ITERATIONS = 3

@@ -77,7 +77,7 @@ def save_mixture(folder: Path, sources: dict[str, tuple[float, list[Documents]]]
 
 def save_tiny_tokens(folder: Path, model: Path) -> None:
     """Token files of two sources, `web` and `code`, three to one, as stage `tokens` writes them."""
-    from pipeline.common.tokenizer import load_tokenizer
+    from pipeline.training.tokenizer import load_tokenizer
 
     tokenizer = load_tokenizer(model)
     tokenizer.save_pretrained(folder / "tokenizer")

@@ -9,7 +9,7 @@ the last rank gets SIGTERM while it reads that step's rows. With "hidden" rank 1
 Cases "measure", "score" and "late" are in `split_state`.
 """
 
-import pipeline.common.environment  # noqa: F401  # isort: skip  # before torch and deepspeed
+import pipeline.training.environment  # noqa: F401  # isort: skip  # before torch and deepspeed
 
 import hashlib
 import json
@@ -26,17 +26,18 @@ import torch
 import torch.distributed as dist
 from split_state import check_late_writer, check_scores, state_bytes
 
-from pipeline.common import checkpoint, ending
-from pipeline.common.errors import InputError, Interrupted
-from pipeline.common.manifest import fingerprint, write_json
-from pipeline.common.model import TokenLogprobs, export_model
-from pipeline.common.next_token import TrainingPlan, train
-from pipeline.common.packing import PackedRow, concatenate, make_row
-from pipeline.common.stage import Stage
-from pipeline.common.tokenizer import load_tokenizer
-from pipeline.common.training import build_engine, prepare, settings_from, start_from, start_process_group
 from pipeline.config.cpt import CptSection
+from pipeline.protocol import ending
+from pipeline.protocol.errors import InputError, Interrupted
+from pipeline.protocol.manifest import fingerprint, write_json
+from pipeline.protocol.stage import Stage
 from pipeline.tokens.mixture import Mixture
+from pipeline.training import checkpoint
+from pipeline.training.engine import build_engine, prepare, settings_from, start_from, start_process_group
+from pipeline.training.model import TokenLogprobs, export_model
+from pipeline.training.next_token import TrainingPlan, train
+from pipeline.training.packing import PackedRow, concatenate, make_row
+from pipeline.training.tokenizer import load_tokenizer
 
 CONTEXT, BATCH = 48, 8
 SECTION = CptSection(precision="fp32", learning_rate=1e-3, context=CONTEXT)

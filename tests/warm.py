@@ -93,7 +93,7 @@ def serve(connection: socket.socket) -> None:
 if __name__ == "__main__":
     import deepspeed  # noqa: F401
 
-    import pipeline.common.generation  # noqa: F401
+    import pipeline.training.generation  # noqa: F401
 
     serve(socket.socket(fileno=int(sys.argv[1])))
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

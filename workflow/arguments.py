@@ -9,8 +9,8 @@ import re
 import shlex
 from pathlib import Path
 
-from pipeline.common.errors import InputError
-from pipeline.common.overlays import read_config
+from pipeline.protocol.errors import InputError
+from pipeline.protocol.overlays import read_config
 
 SUFFIXES = (".yaml", ".yml", ".json")
 

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from glob import glob
 from typing import TYPE_CHECKING, Any
 
-from pipeline.common.stage import InputError
 from pipeline.config.crawl import PROGRAM_KEYS, CrawlSection
 from pipeline.config.root import ConfigError
 from pipeline.crawl.sources import expand_lists
+from pipeline.protocol.stage import InputError
 from workflow.instances import MINIWEB, Inputs, Result, file_of, files_name
 
 if TYPE_CHECKING:

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline.common.addresses import is_remote
-from pipeline.common.manifest import fingerprint
 from pipeline.config.launch import LaunchSection
 from pipeline.config.section import Section
 from pipeline.crawl.sources import file_name
+from pipeline.protocol.addresses import is_remote
+from pipeline.protocol.manifest import fingerprint
 
 MINIWEB = "miniweb:"  # before the name of a generated file
 READ = ("warc", "index")  # inputs that may be on a server

@@ -8,12 +8,12 @@ from typing import Any
 
 from snakemake.io import ancient, local
 
-from pipeline.common.addresses import hidden, is_remote, keep_secret
-from pipeline.common.arguments import keep, pack, shortened
-from pipeline.common.errors import InputError
-from pipeline.common.stage import WORK
-from pipeline.common.store import Entry
-from pipeline.common.tries import started
+from pipeline.protocol.addresses import hidden, is_remote, keep_secret
+from pipeline.protocol.arguments import keep, pack, shortened
+from pipeline.protocol.errors import InputError
+from pipeline.protocol.stage import WORK
+from pipeline.protocol.store import Entry
+from pipeline.protocol.tries import started
 from workflow.instances import Instance, Result, is_downloading
 from workflow.keys import Keys
 

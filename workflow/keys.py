@@ -1,7 +1,7 @@
 """The key of each instance of a graph, known before anything runs, and where its result stands.
 
-What a key covers says `pipeline.common.identity`. A result that is not at its key's address is not made, and
-nothing else decides what is current.
+`pipeline.protocol.identity` says what a key covers. A result that is not at its key's address is not made,
+and nothing else decides what is current.
 """
 
 from collections.abc import Iterable
@@ -9,12 +9,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pipeline.common.code import Code
-from pipeline.common.identity import Digests, digest_of, essence, identity, part_of, read_manifest
-from pipeline.common.manifest import fingerprint
-from pipeline.common.stage import CODE, DIGESTS
-from pipeline.common.store import STORE, Entry
 from pipeline.config.root import ConfigError, hint
+from pipeline.protocol.code import Code
+from pipeline.protocol.identity import Digests, digest_of, essence, identity, part_of, read_manifest
+from pipeline.protocol.manifest import fingerprint
+from pipeline.protocol.stage import CODE, DIGESTS
+from pipeline.protocol.store import STORE, Entry
 from workflow.graph import Graph
 from workflow.instances import Instance, Result
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from pipeline.common.manifest import fingerprint
+from pipeline.protocol.manifest import fingerprint
 from pipeline.stages import STAGES
 from workflow.graph import Graph
 from workflow.keys import Keys

@@ -16,11 +16,11 @@ from pathlib import Path
 
 from huggingface_hub import constants, try_to_load_from_cache
 
-from pipeline.common.errors import InputError
-from pipeline.common.rows import HUB, read_rows
 from pipeline.config.root import ModelNode
+from pipeline.data.rows import HUB, read_rows
 from pipeline.plan.costs import checkpoint_disk, size_of, training_state
 from pipeline.plan.shapes import shape_of
+from pipeline.protocol.errors import InputError
 from pipeline.sandbox.pool import NoNamespaces, check
 from pipeline.stages import MODEL_STAGES
 from workflow.graph import Graph, Instance

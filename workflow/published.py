@@ -61,7 +61,7 @@ def convert(packages: Path, folder: Path) -> None:
     import torch
     from transformers import AutoModelForCausalLM, GgufConfig, LlamaForCausalLM
 
-    from pipeline.common.model import save_weights
+    from pipeline.training.model import save_weights
 
     whole = GgufConfig(dequantize=True)
     model = AutoModelForCausalLM.from_pretrained(

@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from pipeline.common.overlays import read_config
+from pipeline.protocol.overlays import read_config
 
 SEED = 100
 MODE = "chat_cot"

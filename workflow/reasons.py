@@ -8,10 +8,10 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from pipeline.common.code import changed
-from pipeline.common.identity import read_manifest
-from pipeline.common.stage import DEFINITIONS
-from pipeline.common.store import Entry
+from pipeline.protocol.code import changed
+from pipeline.protocol.identity import read_manifest
+from pipeline.protocol.stage import DEFINITIONS
+from pipeline.protocol.store import Entry
 from pipeline.stages import NAMES
 from workflow.instances import Instance, Result
 from workflow.keys import Keys

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.common.progress import duration
+from pipeline.protocol.progress import duration
 from workflow.keys import Keys
 from workflow.timing import Timing
 

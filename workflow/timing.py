@@ -11,9 +11,9 @@ from heapq import heapify, heappop, heappush
 from pathlib import Path
 from statistics import fmean
 
-from pipeline.common.errors import InputError
-from pipeline.common.store import STORE
 from pipeline.plan.shapes import known
+from pipeline.protocol.errors import InputError
+from pipeline.protocol.store import STORE
 from workflow.graph import Graph
 from workflow.keys import Keys
 

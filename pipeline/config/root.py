@@ -10,14 +10,14 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from pipeline.common.addresses import quoted
-from pipeline.common.errors import InputError
-from pipeline.common.overlays import read_config
 from pipeline.config.evaluate import BenchmarkNode, Mode
 from pipeline.config.launch import LaunchSection
 from pipeline.config.sandbox import SandboxSection
 from pipeline.config.section import LARGEST_SEED, Section, key
 from pipeline.config.tokens import MixtureNode
+from pipeline.protocol.addresses import quoted
+from pipeline.protocol.errors import InputError
+from pipeline.protocol.overlays import read_config
 from pipeline.stages import MODEL_STAGES, STAGES
 
 SECTIONS: dict[str, type[Section]] = {stage.name: stage.section for stage in STAGES} | {

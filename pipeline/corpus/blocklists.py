@@ -12,9 +12,9 @@ from pathlib import Path
 
 from datatrove.utils._import_utils import ASSETS_PATH
 
-from pipeline.common.database import Database
-from pipeline.common.stage import InputError, Stage
 from pipeline.config.corpus import CorpusSection
+from pipeline.data.database import Database
+from pipeline.protocol.stage import InputError, Stage
 
 BUNDLE = "url_filterblacklistsv0_3_0.tar.gz"
 LISTED = """

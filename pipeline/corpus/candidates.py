@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from pipeline.common.database import Database, parquet
 from pipeline.corpus.blocklists import add_blocked
 from pipeline.crawl.annotations import NOT_MATH, add_annotations, add_prefixes, counted, covered, warn
+from pipeline.data.database import Database, parquet
 
 OPT_OUT, BLOCKED = "opt_out", "blocklist"
 RANKED = "ORDER BY score DESC, tie, id"

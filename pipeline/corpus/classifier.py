@@ -21,9 +21,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pipeline.common.stage import InputError
 from pipeline.config.corpus import CorpusSection
 from pipeline.corpus.examples import LabelledPage
+from pipeline.protocol.stage import InputError
 
 ZEROED_MEMORY = {"MALLOC_PERTURB_": "255", "MALLOC_MMAP_THRESHOLD_": "65536"}
 MATH, OTHER = "__label__math", "__label__other"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipeline.common.stage import InputError, Stage
+from pipeline.protocol.stage import InputError, Stage
 
 KEPT = pa.schema(
     [

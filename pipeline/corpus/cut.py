@@ -20,14 +20,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from pipeline.common.database import Database, database, parquet
-from pipeline.common.manifest import write_json
-from pipeline.common.shards import read_table
-from pipeline.common.stage import Counts, InputError, Stage, run_stage
 from pipeline.config.corpus import CorpusSection
 from pipeline.corpus.candidates import RANKED
 from pipeline.corpus.convergence import converged_before, iteration_of
 from pipeline.corpus.intervals import share_interval
+from pipeline.data.database import Database, database, parquet
+from pipeline.data.shards import read_table
+from pipeline.protocol.manifest import write_json
+from pipeline.protocol.stage import Counts, InputError, Stage, run_stage
 
 Scores = NDArray[np.float64]
 CUT = "cut.json"

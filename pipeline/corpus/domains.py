@@ -18,9 +18,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipeline.common.database import Database
 from pipeline.config.corpus import CorpusSection
 from pipeline.corpus.candidates import BLOCKED, OPT_OUT
+from pipeline.data.database import Database
 
 # domains_of(key, depth): the domains of a normalised URL, its host and its first `depth` directories.
 MACROS = """

@@ -16,14 +16,14 @@ from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
 
-from pipeline.common.identity import published, read_manifest
-from pipeline.common.progress import Progress
-from pipeline.common.shards import read_batches, read_documents, rows_of, shard_paths
-from pipeline.common.stage import InputError, Stage, label
 from pipeline.config.corpus import CorpusSection
 from pipeline.corpus.lists import LEARNT_FROM, Survivors, current_urls
 from pipeline.corpus.normalise import normalise
 from pipeline.crawl.urls import normalise_url
+from pipeline.data.shards import read_batches, read_documents, rows_of, shard_paths
+from pipeline.protocol.identity import published, read_manifest
+from pipeline.protocol.progress import Progress
+from pipeline.protocol.stage import InputError, Stage, label
 
 SPARE = 1.5  # times the pages of a sample are read
 TRAINING = "training"  # what training pages are wanted for

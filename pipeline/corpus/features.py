@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.common.stage import InputError
+from pipeline.protocol.stage import InputError
 
 LEAST_PAGES = 3  # of the training pages have a word or a pair that counts
 MOST_WORDS = 3000  # of a page that are read

@@ -11,11 +11,11 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from pipeline.common.shards import read_documents, shard_paths, write_table
-from pipeline.common.stage import Counts, Stage, run_stage
 from pipeline.config.corpus import CorpusSection
 from pipeline.corpus.convergence import KEPT
 from pipeline.corpus.normalise import normalise
+from pipeline.data.shards import read_documents, shard_paths, write_table
+from pipeline.protocol.stage import Counts, Stage, run_stage
 
 LANGUAGE = "en"
 FORMULA = re.compile(r"\$[^$\n]*[\\^_=][^$\n]*\$|\\\(.+?\\\)|\\\[.+?\\\]", re.DOTALL)

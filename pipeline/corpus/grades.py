@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from math import isfinite
 
-from pipeline.common.rows import read_rows
-from pipeline.common.stage import InputError, Stage
 from pipeline.config.corpus import CorpusSection
 from pipeline.corpus.examples import LabelledPage, Wanted, pages_of_pool
 from pipeline.corpus.texts import like_a_page
 from pipeline.crawl.urls import normalise_url
+from pipeline.data.rows import read_rows
+from pipeline.protocol.stage import InputError, Stage
 
 PURPOSE = "grades"
 

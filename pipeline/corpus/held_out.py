@@ -13,11 +13,11 @@ from hashlib import blake2b
 from multiprocessing import get_context
 from pathlib import Path
 
-from pipeline.common.progress import Progress
 from pipeline.config.corpus import CorpusSection
 from pipeline.corpus.classifier import train
 from pipeline.corpus.examples import LabelledPage
 from pipeline.corpus.scorer import PageScorer
+from pipeline.protocol.progress import Progress
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,6 @@ Writes `domains.parquet`, the domains with a kept page; `learnt.parquet`, what r
 
 from pathlib import Path
 
-from pipeline.common.database import Database, database, parquet, save
-from pipeline.common.manifest import write_json
-from pipeline.common.shards import write_table
-from pipeline.common.stage import Counts, Stage, run_stage
 from pipeline.config.corpus import CorpusSection
 from pipeline.corpus.convergence import converged_before, read_notes
 from pipeline.corpus.cut import CUT, NOTES, is_kept
@@ -18,6 +14,10 @@ from pipeline.corpus.domains import DOMAINS, LEARNT, judge, learn
 from pipeline.corpus.review_queue import REVIEW, review_queue, save_queue
 from pipeline.crawl.annotations import MACROS
 from pipeline.crawl.signed import number_of
+from pipeline.data.database import Database, database, parquet, save
+from pipeline.data.shards import write_table
+from pipeline.protocol.manifest import write_json
+from pipeline.protocol.stage import Counts, Stage, run_stage
 
 # The tables that `candidates.py` makes of all pages, and `kept`.
 TABLES = """

@@ -5,11 +5,11 @@ Writes `kept.parquet`, best first, from what `order` wrote for all ranges of sco
 
 from pathlib import Path
 
-from pipeline.common.database import database, parquet, save
-from pipeline.common.stage import Counts, Stage, run_stage
 from pipeline.config.corpus import CorpusSection
 from pipeline.corpus.convergence import KEPT, converged_before
 from pipeline.crawl.signed import number_of
+from pipeline.data.database import database, parquet, save
+from pipeline.protocol.stage import Counts, Stage, run_stage
 
 
 def run(stage: Stage[CorpusSection]) -> Counts:

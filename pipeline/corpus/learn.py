@@ -7,12 +7,12 @@ mathematical domains teach, and `prefixes.parquet`, which reviewed prefixes have
 their URLs, and `wanted` adds those that are not listed yet to the lists.
 """
 
-from pipeline.common.database import database, save
-from pipeline.common.stage import Counts, Stage, run_stage
 from pipeline.config.corpus import CorpusSection
 from pipeline.corpus.domains import LEARNT
 from pipeline.corpus.rank import PREFIXES
 from pipeline.corpus.rounds import learnt_pages
+from pipeline.data.database import database, save
+from pipeline.protocol.stage import Counts, Stage, run_stage
 
 
 def run(stage: Stage[CorpusSection]) -> Counts:

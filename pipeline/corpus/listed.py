@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 
-from pipeline.common.shards import read_table
-from pipeline.common.stage import Counts, InputError, Stage, run_stage
 from pipeline.config.corpus import CorpusSection
 from pipeline.corpus.convergence import converged_before
 from pipeline.corpus.lists import LEARNT_FROM, Survivors, current_urls
 from pipeline.corpus.out_of_distribution import urls_of
+from pipeline.data.shards import read_table
+from pipeline.protocol.stage import Counts, InputError, Stage, run_stage
 
 
 def listed_urls(stage: Stage[CorpusSection]) -> Iterator[str]:

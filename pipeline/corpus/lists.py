@@ -7,11 +7,11 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from pipeline.common.database import ROWS, database, parquet
-from pipeline.common.shards import tables, write_table
-from pipeline.common.stage import InputError, Stage
 from pipeline.config.corpus import CorpusSection
 from pipeline.crawl.urls import normalise_url
+from pipeline.data.database import ROWS, database, parquet
+from pipeline.data.shards import tables, write_table
+from pipeline.protocol.stage import InputError, Stage
 
 GROWN = ("seed_urls", "not_math_urls")  # lists that each iteration hands to the next
 LEARNT_FROM = ("seed_urls", "background_urls", "not_math_urls")

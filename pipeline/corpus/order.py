@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from pipeline.common.database import database, parquet, save
-from pipeline.common.stage import Counts, Stage, run_stage
 from pipeline.config.corpus import CorpusSection
 from pipeline.corpus.candidates import RANKED
 from pipeline.corpus.convergence import KEPT, converged_before, iteration_of, read_notes
 from pipeline.corpus.cut import CUT, NOTES, between, is_kept
 from pipeline.crawl.signed import number_of
+from pipeline.data.database import database, parquet, save
+from pipeline.protocol.stage import Counts, Stage, run_stage
 
 GROUP = 8192
 ORDERED = pa.schema([("source", pa.int32()), *KEPT])

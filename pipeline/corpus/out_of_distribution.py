@@ -11,15 +11,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipeline.common.rows import read_rows
-from pipeline.common.shards import read_table, write_table
-from pipeline.common.stage import InputError, Stage
 from pipeline.config.corpus import CorpusSection
 from pipeline.corpus.cut import LANGUAGE
 from pipeline.corpus.examples import LabelledPage, Wanted, pages_of_pool
 from pipeline.corpus.lists import Survivors
 from pipeline.corpus.measures import measures
 from pipeline.corpus.normalise import normalise
+from pipeline.data.rows import read_rows
+from pipeline.data.shards import read_table, write_table
+from pipeline.protocol.stage import InputError, Stage
 
 PREFIX = "out_of_distribution."
 TABLE = "out_of_distribution.parquet"

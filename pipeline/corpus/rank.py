@@ -13,10 +13,6 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from pipeline.common.database import Database, database, parquet, save
-from pipeline.common.ending import say
-from pipeline.common.shards import tables
-from pipeline.common.stage import Counts, InputError, Stage, label, run_stage
 from pipeline.config.corpus import CorpusSection
 from pipeline.corpus.blocklists import files_of
 from pipeline.corpus.candidates import EXCLUDED, RANKED, add_pages, matched
@@ -24,6 +20,10 @@ from pipeline.corpus.convergence import converged_before
 from pipeline.corpus.cut import LANGUAGE, steps_of
 from pipeline.corpus.lists import current_urls
 from pipeline.crawl.signed import number_of
+from pipeline.data.database import Database, database, parquet, save
+from pipeline.data.shards import tables
+from pipeline.protocol.ending import say
+from pipeline.protocol.stage import Counts, InputError, Stage, label, run_stage
 
 GROUP = 8192  # rows of a row group: of those of a host's part the best are few
 PAGES = pa.schema(

@@ -10,12 +10,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipeline.common.shards import write_table
-from pipeline.common.stage import Counts, InputError, Stage, label, run_stage
 from pipeline.config.corpus import CorpusSection
 from pipeline.corpus.convergence import converged_before
 from pipeline.corpus.examples import ROWS, TABLE, labelled_pages
 from pipeline.corpus.wanted import read_wanted
+from pipeline.data.shards import write_table
+from pipeline.protocol.stage import Counts, InputError, Stage, label, run_stage
 
 EXAMPLES = pa.schema(
     [

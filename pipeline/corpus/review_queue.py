@@ -15,9 +15,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipeline.common.database import ROWS, Database, parquet, save
 from pipeline.config.corpus import CorpusSection
 from pipeline.crawl.annotations import add_prefixes, covered
+from pipeline.data.database import ROWS, Database, parquet, save
 
 REVIEW_SAMPLES = 3
 DEEPEST = 6  # parts of a prefix, its host among them

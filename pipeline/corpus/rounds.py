@@ -10,14 +10,14 @@ before, so it is applied to that one's ranking, whose results stay as they are. 
 from itertools import chain
 from pathlib import Path
 
-from pipeline.common.database import Database, database, parquet
-from pipeline.common.shards import tables
-from pipeline.common.stage import Stage
 from pipeline.config.corpus import CorpusSection
 from pipeline.corpus.blocklists import files_of
 from pipeline.corpus.candidates import add_pages, matched, unmatched
 from pipeline.corpus.domains import add_mathematical, growth, learn
 from pipeline.corpus.lists import GROWN, Survivors, current_urls, write_urls
+from pipeline.data.database import Database, database, parquet
+from pipeline.data.shards import tables
+from pipeline.protocol.stage import Stage
 
 
 def learnt_pages(joins: Database, stage: Stage[CorpusSection], kept: list[Path]) -> str:

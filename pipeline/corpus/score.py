@@ -16,9 +16,6 @@ from typing import Any
 import pyarrow as pa
 from datatrove.data import Document
 
-from pipeline.common.progress import Progress
-from pipeline.common.shards import read_documents, write_table
-from pipeline.common.stage import Counts, Stage, run_stage
 from pipeline.config.corpus import CorpusSection
 from pipeline.corpus.classifier import load
 from pipeline.corpus.convergence import converged_before, pass_through, read_notes
@@ -28,6 +25,9 @@ from pipeline.corpus.scorer import PageScorer
 from pipeline.corpus.second_stage import FIRST, TwoStages, embeddings_of, load_second
 from pipeline.corpus.tokens import Ratio
 from pipeline.crawl.urls import normalise_url
+from pipeline.data.shards import read_documents, write_table
+from pipeline.protocol.progress import Progress
+from pipeline.protocol.stage import Counts, Stage, run_stage
 
 PART = 256  # pages that go to a worker at once
 SCORER: PageScorer | TwoStages  # of this process and, whatever the model's size, of those forked from it

@@ -17,13 +17,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from pipeline.common.rows import HUB
-from pipeline.common.stage import InputError
 from pipeline.config.corpus import SecondStage
 from pipeline.corpus.examples import LabelledPage
 from pipeline.corpus.features import Embeddings, Features, Vectors
 from pipeline.corpus.scorer import PageScorer
 from pipeline.crawl.urls import normalise_url
+from pipeline.data.rows import HUB
+from pipeline.protocol.stage import InputError
 
 STEPS, TOLERANCE = 200, 1e-10  # of the conjugate gradients
 PENALTY = 1e-6  # keeps the logistic regression of both scores finite where they separate all pages

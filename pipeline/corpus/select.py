@@ -22,11 +22,6 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Any
 
-from pipeline.common.database import Database, database, parquet, save
-from pipeline.common.ending import say
-from pipeline.common.manifest import write_json
-from pipeline.common.shards import put_table, tables
-from pipeline.common.stage import Counts, InputError, Stage, label, run_stage
 from pipeline.config.corpus import CorpusSection
 from pipeline.corpus import cut, hosts, keep, order, rank
 from pipeline.corpus.candidates import unmatched
@@ -41,6 +36,11 @@ from pipeline.corpus.domains import DOMAINS, growth
 from pipeline.corpus.lists import GROWN, Survivors, current_urls, write_urls
 from pipeline.corpus.out_of_distribution import recall_at
 from pipeline.corpus.review_queue import write_review
+from pipeline.data.database import Database, database, parquet, save
+from pipeline.data.shards import put_table, tables
+from pipeline.protocol.ending import say
+from pipeline.protocol.manifest import write_json
+from pipeline.protocol.stage import Counts, InputError, Stage, label, run_stage
 
 TRAINED = ("positives", "negatives", "settings", "held_out", "out_of_distribution")  # of train.json
 COUNTED = ("kept_pages", "kept_tokens", "seed_growth", "converged")  # of metrics.json

@@ -9,14 +9,14 @@ have; the normaliser drops what else differs most (numbers, punctuation, layout)
 from collections.abc import Iterator
 from dataclasses import replace
 
-from pipeline.common.rows import read_rows
-from pipeline.common.stage import InputError
 from pipeline.config.corpus import CorpusSection
 from pipeline.corpus.examples import LabelledPage, Wanted
 from pipeline.corpus.normalise import normalise
 from pipeline.crawl.urls import normalise_url
+from pipeline.data.rows import read_rows
 from pipeline.formulas.delimiters import convert, page_delimiters
 from pipeline.formulas.signs import Source
+from pipeline.protocol.stage import InputError
 
 KEYS = {"seed_texts": True, "background_texts": False}  # and whether their texts are mathematical
 

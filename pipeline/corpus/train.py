@@ -19,10 +19,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipeline.common.ending import say
-from pipeline.common.manifest import write_json
-from pipeline.common.shards import write_table
-from pipeline.common.stage import Counts, InputError, Stage, label, run_stage
 from pipeline.config.corpus import CorpusSection, SecondStage
 from pipeline.corpus.classifier import restart_with_zeroed_memory, scaled, settings, train
 from pipeline.corpus.convergence import converged_before, pass_through, read_notes
@@ -52,6 +48,10 @@ from pipeline.corpus.second_stage import (
 )
 from pipeline.corpus.texts import example_texts
 from pipeline.corpus.tokens import measure
+from pipeline.data.shards import write_table
+from pipeline.protocol.ending import say
+from pipeline.protocol.manifest import write_json
+from pipeline.protocol.stage import Counts, InputError, Stage, label, run_stage
 
 HELD_OUT = pa.schema(
     [

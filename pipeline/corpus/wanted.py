@@ -16,10 +16,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipeline.common.database import ROWS
-from pipeline.common.manifest import write_json
-from pipeline.common.shards import read_batches, write_table
-from pipeline.common.stage import Counts, InputError, Stage, run_stage
 from pipeline.config.corpus import CorpusSection
 from pipeline.corpus.convergence import converged_before, read_notes
 from pipeline.corpus.examples import NOTES, TRAINING, Wanted, wanted_pages
@@ -28,6 +24,10 @@ from pipeline.corpus.listed import looked_up
 from pipeline.corpus.out_of_distribution import PREFIX, keys_of, read_sets
 from pipeline.corpus.rounds import learn_round
 from pipeline.corpus.texts import example_texts
+from pipeline.data.database import ROWS
+from pipeline.data.shards import read_batches, write_table
+from pipeline.protocol.manifest import write_json
+from pipeline.protocol.stage import Counts, InputError, Stage, run_stage
 
 KEYS = pa.schema([("purpose", pa.string()), ("kind", pa.string()), ("key", pa.string())])
 KINDS = ("math", "other", "without")  # fields of `Wanted` that hold keys

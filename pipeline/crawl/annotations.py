@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from pipeline.common.database import Database
-from pipeline.common.stage import InputError
+from pipeline.data.database import Database
+from pipeline.protocol.stage import InputError
 
 MATH, NOT_MATH, UNSURE = VERDICTS = ("math", "not_math", "unsure")  # nothing follows from the last
 NAMED = 5  # prefixes that a message names

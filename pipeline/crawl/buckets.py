@@ -15,12 +15,12 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.common.progress import Progress
-from pipeline.common.stage import Counts, Stage, run_stage
 from pipeline.config.crawl import CrawlSection
 from pipeline.crawl.exact import Bits
 from pipeline.crawl.pairs import NEAR, PairSorter, pairs_of
 from pipeline.crawl.signed import HASH_END, SignedShards, number_of
+from pipeline.protocol.progress import Progress
+from pipeline.protocol.stage import Counts, Stage, run_stage
 
 SORTED = 1 << 21  # records that are in memory at once
 COMPARED = 1 << 19  # pages whose signatures are in memory at once

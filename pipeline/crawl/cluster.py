@@ -18,11 +18,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.common.progress import Progress
-from pipeline.common.stage import Counts, InputError, Stage, run_stage
 from pipeline.config.crawl import CrawlSection
 from pipeline.crawl.pairs import NEAR, Pages, pairs_of, read_pairs
 from pipeline.crawl.signed import SignedShards, number_of
+from pipeline.protocol.progress import Progress
+from pipeline.protocol.stage import Counts, InputError, Stage, run_stage
 
 JOINED = 1 << 22  # pairs that are joined at once at least
 FOREST, PASSED = "forest", "passed"

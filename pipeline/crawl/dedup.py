@@ -21,11 +21,11 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from pipeline.common.shards import link_file, put_table
-from pipeline.common.stage import Counts, InputError, Stage, run_stage
 from pipeline.config.crawl import CrawlSection
 from pipeline.crawl import buckets, cluster, exact, filter, removed, sign
 from pipeline.crawl.staying import counted
+from pipeline.data.shards import link_file, put_table
+from pipeline.protocol.stage import Counts, InputError, Stage, run_stage
 
 
 def gather(stage: Stage[CrawlSection], folders: list[Path], within: list[Path]) -> Counts:

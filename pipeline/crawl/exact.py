@@ -16,12 +16,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.common.progress import Progress
-from pipeline.common.stage import Counts, InputError, Stage, run_stage
 from pipeline.config.crawl import CrawlSection
 from pipeline.crawl.pairs import SAME_TEXT, SAME_URL, Pairs, PairSorter, merged, pairs_of
 from pipeline.crawl.shards import given_shards
 from pipeline.crawl.signed import HASH_END, HASH_WORDS, TEXT, URL, SignedShards
+from pipeline.protocol.progress import Progress
+from pipeline.protocol.stage import Counts, InputError, Stage, run_stage
 
 RECORDS = 1 << 23  # of all shards in a range of hashes
 RULES = {URL: SAME_URL, TEXT: SAME_TEXT}

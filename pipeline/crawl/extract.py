@@ -26,12 +26,6 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 from datatrove.data import Document
 
-from pipeline.common.addresses import public
-from pipeline.common.errors import Passing
-from pipeline.common.manifest import write_json
-from pipeline.common.progress import Progress
-from pipeline.common.shards import DocumentWriter, join_shards, read_batches, write_table
-from pipeline.common.stage import Counts, InputError, Stage, parser, run_stage
 from pipeline.config.crawl import CrawlSection
 from pipeline.crawl.bodies import Unusable, decode_body
 from pipeline.crawl.charsets import decode_text, is_html
@@ -43,7 +37,13 @@ from pipeline.crawl.rights import rights
 from pipeline.crawl.sources import expand, file_name, open_source
 from pipeline.crawl.text import clean, extract
 from pipeline.crawl.warc import Page, ReadCounts, read_pages
+from pipeline.data.shards import DocumentWriter, join_shards, read_batches, write_table
 from pipeline.formulas.signs import Source
+from pipeline.protocol.addresses import public
+from pipeline.protocol.errors import Passing
+from pipeline.protocol.manifest import write_json
+from pipeline.protocol.progress import Progress
+from pipeline.protocol.stage import Counts, InputError, Stage, parser, run_stage
 
 RECORDS = pa.schema(
     [

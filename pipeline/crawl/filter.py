@@ -14,9 +14,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipeline.common.progress import Progress
-from pipeline.common.shards import DocumentWriter, read_lines, read_table, write_table
-from pipeline.common.stage import Counts, InputError, Stage, run_stage
 from pipeline.config.crawl import CrawlSection
 from pipeline.crawl.pairs import NEAR
 from pipeline.crawl.signed import (
@@ -27,6 +24,9 @@ from pipeline.crawl.signed import (
     read_signatures,
     signed_pages,
 )
+from pipeline.data.shards import DocumentWriter, read_lines, read_table, write_table
+from pipeline.protocol.progress import Progress
+from pipeline.protocol.stage import Counts, InputError, Stage, run_stage
 
 DUPLICATES = pa.schema(
     [

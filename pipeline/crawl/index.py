@@ -15,11 +15,11 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.common.addresses import is_remote, public
-from pipeline.common.stage import InputError
 from pipeline.crawl.remote import RemoteFile
 from pipeline.crawl.sources import file_name, follow, open_source, read_lines
 from pipeline.crawl.warc import INCOMPLETE, Page, ReadCounts, read_stream
+from pipeline.protocol.addresses import is_remote, public
+from pipeline.protocol.stage import InputError
 
 SUFFIXES = (".parquet", ".cdx", ".cdxj", ".cdx.gz", ".cdxj.gz", ".jsonl", ".jsonl.gz")
 COLUMNS = {

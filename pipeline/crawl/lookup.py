@@ -19,12 +19,12 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 from fsspec import AbstractFileSystem
 
-from pipeline.common.addresses import is_remote, public
-from pipeline.common.database import Database, database, parquet, save
-from pipeline.common.stage import Counts, InputError, Stage, run_stage
 from pipeline.config.crawl import LookupSection
 from pipeline.crawl.annotations import MACROS, add_annotations, covered
 from pipeline.crawl.sources import DUMP, LISTS, follow, open_source, read_lines
+from pipeline.data.database import Database, database, parquet, save
+from pipeline.protocol.addresses import is_remote, public
+from pipeline.protocol.stage import Counts, InputError, Stage, run_stage
 
 RANGES = pa.schema(
     [("url", pa.string()), ("filename", pa.string()), ("offset", pa.int64()), ("length", pa.int64())]

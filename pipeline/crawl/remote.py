@@ -15,9 +15,9 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
-from pipeline.common.addresses import public, scrub
-from pipeline.common.errors import Passing
-from pipeline.common.stage import WORK, InputError
+from pipeline.protocol.addresses import public, scrub
+from pipeline.protocol.errors import Passing
+from pipeline.protocol.stage import WORK, InputError
 
 ATTEMPTS = 6
 FIRST_DELAY = 1.0  # seconds; doubles with each attempt

@@ -16,11 +16,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.common.stage import Counts, InputError, Stage, run_stage
 from pipeline.config.crawl import CrawlSection
 from pipeline.crawl.cluster import FOREST, bounds_of
 from pipeline.crawl.pairs import PAIR, Pairs, read_pairs
 from pipeline.crawl.signed import SignedShards, number_of
+from pipeline.protocol.stage import Counts, InputError, Stage, run_stage
 
 REMOVED = pa.schema(
     [

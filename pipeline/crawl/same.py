@@ -11,12 +11,12 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.common.progress import Progress
-from pipeline.common.stage import Counts, InputError, Stage, run_stage
 from pipeline.config.crawl import CrawlSection
 from pipeline.crawl.exact import Bits, repeats
 from pipeline.crawl.pairs import PairSorter, merged
 from pipeline.crawl.signed import HASH_END, TEXT, URL, SignedShards, number_of
+from pipeline.protocol.progress import Progress
+from pipeline.protocol.stage import Counts, InputError, Stage, run_stage
 
 RULE_OF = {"urls": URL, "texts": TEXT}
 

@@ -6,9 +6,9 @@ Writes `shards.json`: where the shards are and the digest of each.
 import sys
 from pathlib import Path
 
-from pipeline.common.stage import Counts, InputError, Stage, run_stage
 from pipeline.config.crawl import CrawlSection
 from pipeline.crawl.signed import SignedShards
+from pipeline.protocol.stage import Counts, InputError, Stage, run_stage
 
 
 def check_files(shards: SignedShards) -> None:

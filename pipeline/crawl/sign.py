@@ -16,13 +16,13 @@ from datatrove.data import Document
 from numpy.typing import NDArray
 from xxhash import xxh3_128_digest
 
-from pipeline.common.progress import Progress
-from pipeline.common.shards import read_documents
-from pipeline.common.stage import Counts, InputError, Stage, run_stage
 from pipeline.config.crawl import CrawlSection
 from pipeline.crawl.signatures import ABSENT, MinHasher
 from pipeline.crawl.signed import HASH_WORDS, TEXT, URL, page_file, read_signatures, record_file
 from pipeline.crawl.urls import normalise_url
+from pipeline.data.shards import read_documents
+from pipeline.protocol.progress import Progress
+from pipeline.protocol.stage import Counts, InputError, Stage, run_stage
 
 NAMES = pa.schema([("id", pa.string()), ("url", pa.string())])
 ROWS = 65536  # names written at once

@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from pipeline.common.errors import InputError
-from pipeline.common.identity import part_of, published, read_manifest
-from pipeline.common.stage import Stage
-from pipeline.common.store import Entry, named
+from pipeline.protocol.errors import InputError
+from pipeline.protocol.identity import part_of, published, read_manifest
+from pipeline.protocol.stage import Stage
+from pipeline.protocol.store import Entry, named
 
 URL, TEXT = "url", "text"  # records of exact rules; those of MinHash are called after their bucket
 HASH_WORDS = 4  # of 32 bits in the hash of a URL or a text

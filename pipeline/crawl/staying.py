@@ -9,11 +9,11 @@ any shard of the dump. Writes `staying.parquet`, a row for each page that the sh
 from collections import Counter
 from pathlib import Path
 
-from pipeline.common.database import database, parquet, save
-from pipeline.common.identity import published, read_manifest
-from pipeline.common.stage import Counts, InputError, Stage, run_stage
 from pipeline.config.crawl import CrawlSection
 from pipeline.crawl.filter import DUPLICATES
+from pipeline.data.database import database, parquet, save
+from pipeline.protocol.identity import published, read_manifest
+from pipeline.protocol.stage import Counts, InputError, Stage, run_stage
 
 STAYING = """
 SELECT own.id, own.url, coalesce(other.duplicate_of, own.duplicate_of) AS duplicate_of,

@@ -23,14 +23,14 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 
-from pipeline.common.progress import Progress
-from pipeline.common.rows import raw_lines
-from pipeline.common.shards import read_table, shard_paths, tables
-from pipeline.common.stage import Counts, InputError, Stage, run_stage
 from pipeline.config.decontaminate import DecontaminateSection
+from pipeline.data.rows import raw_lines
+from pipeline.data.shards import read_table, shard_paths, tables
 from pipeline.decontaminate.card import Composition, data_card
 from pipeline.decontaminate.clean import Cleaned, build_index, clean_shard
 from pipeline.decontaminate.ngrams import BenchmarkIndex
+from pipeline.protocol.progress import Progress
+from pipeline.protocol.stage import Counts, InputError, Stage, run_stage
 
 SHARED: tuple[Path | None, Path, BenchmarkIndex, DecontaminateSection]
 

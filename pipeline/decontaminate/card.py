@@ -9,8 +9,8 @@ from typing import Any
 
 from datatrove.data import Document
 
-from pipeline.common.stage import Stage
 from pipeline.config.decontaminate import DecontaminateSection
+from pipeline.protocol.stage import Stage
 
 ROWS = 15
 MAX_FILES = 20

@@ -13,15 +13,15 @@ from typing import Any
 
 from datatrove.data import Document
 
-from pipeline.common.manifest import write_json
-from pipeline.common.progress import Progress
-from pipeline.common.rows import read_rows
-from pipeline.common.shards import DocumentWriter, read_documents, rows_of
-from pipeline.common.stage import Counts, InputError, Stage, run_stage
 from pipeline.config.decontaminate import DecontaminateSection
+from pipeline.data.rows import read_rows
+from pipeline.data.shards import DocumentWriter, read_documents, rows_of
 from pipeline.decontaminate.card import Composition
 from pipeline.decontaminate.ngrams import FUZZY, BenchmarkIndex, Match
 from pipeline.decontaminate.redact import redacted
+from pipeline.protocol.manifest import write_json
+from pipeline.protocol.progress import Progress
+from pipeline.protocol.stage import Counts, InputError, Stage, run_stage
 
 PREFIX = "benchmark."
 QUESTIONS = ("question", "problem", "prompt", "text", "input")  # as data sets of the hub call them

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from pipeline.common.database import Database, database, parquet, quoted, save
-from pipeline.common.shards import put_table, tables
-from pipeline.common.stage import Counts, InputError, Stage, run_stage
 from pipeline.config.decontaminate import DecontaminateSection
+from pipeline.data.database import Database, database, parquet, quoted, save
+from pipeline.data.shards import put_table, tables
+from pipeline.protocol.stage import Counts, InputError, Stage, run_stage
 
 PAGES = pa.schema(
     [

@@ -16,15 +16,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import pipeline.common.environment  # noqa: F401 (before torch and vLLM)
-from pipeline.common.ending import interrupted, say
-from pipeline.common.manifest import ROOT, fingerprint, write_json
-from pipeline.common.progress import Progress
-from pipeline.common.queue import Queue, make_together, queue_of_ranks
-from pipeline.common.rows import read_rows
-from pipeline.common.stage import InputError, Stage, label, run_stage
-from pipeline.common.watchdog import beat
+import pipeline.training.environment  # noqa: F401 (before torch and vLLM)
 from pipeline.config.evaluate import BenchmarkNode, EvaluateSection, Mode
+from pipeline.data.rows import read_rows
 from pipeline.evaluate.benchmarks import Item, lettered, load
 from pipeline.evaluate.metrics import (
     accuracy,
@@ -41,6 +35,12 @@ from pipeline.evaluate.proofs import NOT_CHECKED, proof_verdicts
 from pipeline.evaluate.reuse import SCORES, TASKS, reused, task_fingerprint
 from pipeline.evaluate.sampling import PASSED, PROMPT_TOO_LONG, Answer, Decoding, Request, Sampler
 from pipeline.grader.answers import Verdict
+from pipeline.protocol.ending import interrupted, say
+from pipeline.protocol.manifest import ROOT, fingerprint, write_json
+from pipeline.protocol.progress import Progress
+from pipeline.protocol.stage import InputError, Stage, label, run_stage
+from pipeline.protocol.watchdog import beat
+from pipeline.ranks.queue import Queue, make_together, queue_of_ranks
 from pipeline.sandbox.pool import NoNamespaces, check
 
 
@@ -81,7 +81,7 @@ def open_model(path: str) -> Model:
     """Read configuration and tokenizer of a model folder or hub id."""
     from transformers import AutoConfig
 
-    from pipeline.common.tokenizer import load_tokenizer
+    from pipeline.training.tokenizer import load_tokenizer
 
     try:
         config = AutoConfig.from_pretrained(path)
@@ -149,7 +149,7 @@ def make_sampler(stage: Stage[EvaluateSection], model: Model, tasks: list[Task])
     length = min(model.context, longest + longer)
 
     def start() -> Any:
-        from pipeline.common.generation import Generator
+        from pipeline.training.generation import Generator
 
         return Generator(model.path, dtype=model.dtype, max_model_len=length, seed=stage.config.seed)
 

@@ -16,11 +16,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pipeline.common.rows import HUB, read_rows
-from pipeline.common.stage import InputError
 from pipeline.config.evaluate import BenchmarkNode
+from pipeline.data.rows import HUB, read_rows
 from pipeline.grader.answers import Verdict, compare, grade
 from pipeline.grader.extraction import extract
+from pipeline.protocol.stage import InputError
 
 NUMBER_THEORY = "numbertheory"  # in the name of a statement: it has a prompt of its own (paper 8.3)
 GSM8K_END = "\n#### "  # as published, `answer` is a worked solution that ends in this and the answer

@@ -7,12 +7,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from pipeline.common.progress import Progress
-from pipeline.common.rows import read_rows
-from pipeline.common.stage import InputError
+from pipeline.data.rows import read_rows
 from pipeline.evaluate.benchmarks import Item
 from pipeline.evaluate.profiles import Profile, grade_answer, grade_response, profile_names, read_profile
 from pipeline.grader.answers import Verdict
+from pipeline.protocol.progress import Progress
+from pipeline.protocol.stage import InputError
 
 HELP = """\
 Input, one JSON object per line: "id", "reference", and "prediction" (a final answer) or "response" (free

@@ -15,8 +15,6 @@ from pathlib import Path
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from pipeline.common.manifest import ROOT
-from pipeline.common.stage import InputError
 from pipeline.evaluate.benchmarks import Item
 from pipeline.grader.answers import Verdict, compare
 from pipeline.grader.boxes import balanced, boxes
@@ -25,6 +23,8 @@ from pipeline.grader.notation import clean
 from pipeline.grader.parser import parse
 from pipeline.grader.tree import Expression, difference, make, symbols
 from pipeline.grader.values import same, value
+from pipeline.protocol.manifest import ROOT
+from pipeline.protocol.stage import InputError
 
 STRICT = "strict"
 PROFILES = ROOT / "configs/profiles.yaml"

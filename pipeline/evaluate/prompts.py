@@ -16,11 +16,11 @@ from typing import Any
 from pydantic import ValidationError, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
-from pipeline.common.chat import encode
-from pipeline.common.overlays import read_yaml
-from pipeline.common.stage import InputError
 from pipeline.config.section import REQUIRED, Section, key
 from pipeline.evaluate.benchmarks import Item
+from pipeline.protocol.overlays import read_yaml
+from pipeline.protocol.stage import InputError
+from pipeline.training.chat import encode
 
 
 class Exemplar(Section):

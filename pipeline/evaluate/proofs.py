@@ -12,9 +12,9 @@ import subprocess
 from collections.abc import Sequence
 from typing import Any
 
-from pipeline.common.stage import InputError
 from pipeline.evaluate.benchmarks import Item
 from pipeline.grader.answers import Verdict
+from pipeline.protocol.stage import InputError
 
 NOT_CHECKED = "not checked"
 

@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from pipeline.common.identity import essence
-from pipeline.common.manifest import fingerprint
-from pipeline.common.stage import Stage
 from pipeline.config.evaluate import EvaluateSection
+from pipeline.protocol.identity import essence
+from pipeline.protocol.manifest import fingerprint
+from pipeline.protocol.stage import Stage
 
 TASKS, SCORES = "tasks.json", "scores.json"
 

@@ -19,11 +19,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from pipeline.common.chat import encode
-from pipeline.common.queue import Batch
-from pipeline.common.watchdog import beat, enter
 from pipeline.evaluate.programs import OUTPUT_FENCE, pal_program, printed, shown, tool_program
+from pipeline.protocol.watchdog import beat, enter
+from pipeline.ranks.queue import Batch
 from pipeline.sandbox.pool import Check, Outcome, Sandbox
+from pipeline.training.chat import encode
 
 PROMPT_TOO_LONG = "prompt_too_long"
 WAITS = "waits"  # for a program's output

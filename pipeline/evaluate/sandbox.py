@@ -7,9 +7,9 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from pipeline.common.progress import Progress
-from pipeline.common.rows import read_rows
-from pipeline.common.stage import InputError
+from pipeline.data.rows import read_rows
+from pipeline.protocol.progress import Progress
+from pipeline.protocol.stage import InputError
 from pipeline.sandbox.pool import Sandbox
 
 HELP = """\

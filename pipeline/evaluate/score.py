@@ -14,13 +14,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from pipeline.common.manifest import ROOT, write_json
-from pipeline.common.overlays import read_config
-from pipeline.common.progress import Progress
-from pipeline.common.rows import read_rows
-from pipeline.common.stage import InputError
 from pipeline.config.evaluate import BenchmarkNode
 from pipeline.config.root import BENCHMARKS, ConfigError, benchmark_file, validated
+from pipeline.data.rows import read_rows
 from pipeline.evaluate.benchmarks import Item, load
 from pipeline.evaluate.metrics import accuracy, at_k, by_label, paired_difference
 from pipeline.evaluate.profiles import (
@@ -33,6 +29,10 @@ from pipeline.evaluate.profiles import (
 )
 from pipeline.evaluate.programs import last_output, pal_program, printed
 from pipeline.grader.answers import Verdict
+from pipeline.protocol.manifest import ROOT, write_json
+from pipeline.protocol.overlays import read_config
+from pipeline.protocol.progress import Progress
+from pipeline.protocol.stage import InputError
 from pipeline.sandbox.pool import Sandbox
 
 HELP = """\

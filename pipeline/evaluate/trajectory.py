@@ -3,9 +3,9 @@
 Reads and writes what `pipeline.evaluate` does.
 """
 
-from pipeline.common.stage import Counts, Stage, run_stage
 from pipeline.config.evaluate import EvaluateSection
 from pipeline.evaluate import __main__ as evaluate
+from pipeline.protocol.stage import Counts, Stage, run_stage
 
 
 def run(stage: Stage[EvaluateSection]) -> Counts:

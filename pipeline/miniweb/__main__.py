@@ -7,8 +7,6 @@ no such step). Equal seeds give equal bytes.
 import random
 from pathlib import Path
 
-from pipeline.common.progress import Progress
-from pipeline.common.stage import Stage, run_stage
 from pipeline.config.miniweb import MiniwebSection
 from pipeline.miniweb import datasets
 from pipeline.miniweb.problems import Problem, development_problems, distinct_problems, drill_problems
@@ -17,6 +15,8 @@ from pipeline.miniweb.texts import write_texts
 from pipeline.miniweb.truth import write_labels, write_lists
 from pipeline.miniweb.warc import Position, write_warc
 from pipeline.miniweb.world import Leak, build_pages
+from pipeline.protocol.progress import Progress
+from pipeline.protocol.stage import Stage, run_stage
 
 
 def write_datasets(folder: Path, config: MiniwebSection) -> dict[str, list[Problem]]:

@@ -6,9 +6,9 @@ from typing import Literal
 
 from pydantic.dataclasses import dataclass
 
-from pipeline.common.stage import InputError
 from pipeline.miniweb.markup import LAYOUTS, Site
 from pipeline.miniweb.phrases import NO_OTHER_KEYS, books, load_yaml
+from pipeline.protocol.stage import InputError
 
 TLD = "example"  # reserved (RFC 2606): no host of this web can exist
 

@@ -21,7 +21,7 @@ from typing import TypeVar
 import yaml
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from pipeline.common.stage import InputError
+from pipeline.protocol.stage import InputError
 
 T = TypeVar("T")
 Phrases = dict[str, list[str] | str]

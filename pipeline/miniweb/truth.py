@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from pipeline.common.stage import InputError
 from pipeline.config.miniweb import MiniwebSection
 from pipeline.miniweb.datasets import write_lines
 from pipeline.miniweb.genres import MATH_GENRES
 from pipeline.miniweb.pages import has_formulas
 from pipeline.miniweb.warc import Position, Response
 from pipeline.miniweb.world import GeneratedPage
+from pipeline.protocol.stage import InputError
 
 REVIEW_DATE = "2024-04-02"
 

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pipeline.common.stage import InputError
 from pipeline.config.miniweb import MiniwebSection
 from pipeline.miniweb.datasets import BENCHMARK
 from pipeline.miniweb.genres import write_article
@@ -18,6 +17,7 @@ from pipeline.miniweb.hosts import Host, SitePart, plan_hosts
 from pipeline.miniweb.markup import LAYOUTS, Site, encode, render
 from pipeline.miniweb.pages import Article, Block, Heading, Paragraph, article_text
 from pipeline.miniweb.problems import Problem
+from pipeline.protocol.stage import InputError
 
 # (kind, change of an URL) as sites and links change them without changing the page
 URL_VARIANTS: tuple[tuple[str, Callable[[str], str]], ...] = (

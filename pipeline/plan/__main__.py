@@ -13,8 +13,6 @@ from pathlib import Path
 
 import yaml
 
-from pipeline.common.overlays import DEFAULTS, read_config
-from pipeline.common.stage import InputError
 from pipeline.config.root import Config, ConfigError
 from pipeline.plan import costs
 from pipeline.plan.costs import gpu_named
@@ -23,6 +21,8 @@ from pipeline.plan.forecast import Assumptions, Forecast, Planner, is_compiled
 from pipeline.plan.jobs import Job, Profile, data_jobs, downloads, model_jobs, orders, token_jobs
 from pipeline.plan.refusals import refusals
 from pipeline.plan.shapes import known
+from pipeline.protocol.overlays import DEFAULTS, read_config
+from pipeline.protocol.stage import InputError
 
 UNITS = ((1e15, "P"), (1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k"), (1, ""))
 PARTS = ("weights", "gradients", "optimiser", "buffers", "activations", "logits", "frozen", "vllm", "cache")

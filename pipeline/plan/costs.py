@@ -33,8 +33,8 @@ from dataclasses import dataclass
 
 from pipeline.plan.shapes import Shape, known
 
-CHUNK_ELEMENTS = 2**28  # logits held at once on a GPU (pipeline/common/linear_loss.py)
-BUCKET = 500_000_000  # DeepSpeed's buckets, elements (pipeline/common/training.py)
+CHUNK_ELEMENTS = 2**28  # logits held at once on a GPU (pipeline/training/linear_loss.py)
+BUCKET = 500_000_000  # DeepSpeed's buckets, elements (pipeline/training/engine.py)
 # Bytes for each element of a bucket, as DeepSpeed 0.19.8 takes them, by bytes of a weight and ZeRO stage.
 REDUCTION = {2: {1: 0, 2: 10, 3: 8}, 4: {1: 4, 2: 8, 3: 8}}
 LIVE = 1_000_000_000  # weights that ZeRO-3 keeps gathered, elements (DeepSpeed's default)
@@ -47,7 +47,7 @@ MAX_SEQUENCES = 256  # sequences in a vLLM engine at once
 SPLIT = 1.15  # time of sampling by GPUs that share a sampler, which wait for each other (assumed)
 MAIN = 100e9  # bytes/s of main memory that an optimiser step on the CPU reaches (assumed, not measured)
 COPY = 10e9  # bytes/s from a GPU to main memory that is not pinned (assumed, not measured)
-CHECKPOINTS = 3  # on disk at once (pipeline/common/saver.py)
+CHECKPOINTS = 3  # on disk at once (pipeline/training/saver.py)
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,14 @@ from functools import cache
 from glob import glob
 from typing import Any
 
-from pipeline.common.rows import read_rows
-from pipeline.common.stage import InputError
 from pipeline.config.launch import LaunchSection
 from pipeline.config.reward import LABELLING_SHARE
 from pipeline.config.root import Config
+from pipeline.data.rows import read_rows
 from pipeline.plan import costs
 from pipeline.plan.costs import Gpu
 from pipeline.plan.shapes import Shape, known, shape_of
+from pipeline.protocol.stage import InputError
 from pipeline.rl.methods import method_of
 from pipeline.stages import MODEL_STAGES
 

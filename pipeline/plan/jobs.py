@@ -15,12 +15,12 @@ from typing import Any
 
 import yaml
 
-from pipeline.common.addresses import is_remote
-from pipeline.common.errors import InputError
 from pipeline.config.crawl import DOWNLOADS
 from pipeline.config.root import Config
 from pipeline.crawl.sources import DUMP, LISTS
 from pipeline.plan.forecast import Assumptions, Forecast
+from pipeline.protocol.addresses import is_remote
+from pipeline.protocol.errors import InputError
 
 PAGES, WARC = 33_000, 1.0e9  # pages and bytes of a WARC file of Common Crawl
 SCORED, KEPT = 0.12, 0.01  # share of a first pass that scoring takes; share of pages that are kept

@@ -7,10 +7,10 @@ be started alone.
 from collections.abc import Iterator
 from typing import Any
 
-from pipeline.common.errors import InputError
 from pipeline.config.launch import LaunchSection
 from pipeline.config.root import Config, ModelNode
 from pipeline.plan.shapes import shape_of
+from pipeline.protocol.errors import InputError
 
 
 def refusals(config: Config) -> list[str]:

@@ -9,8 +9,8 @@ from typing import Any
 import yaml
 from huggingface_hub import try_to_load_from_cache
 
-from pipeline.common.stage import InputError
 from pipeline.config.root import Config
+from pipeline.protocol.stage import InputError
 
 KNOWN = Path(__file__).with_name("known.yaml")
 FAMILY = ("llama", "mistral", "qwen2", "qwen3")  # what the formulas count; others are built without memory

@@ -13,10 +13,10 @@ import argparse
 import sys
 from pathlib import Path
 
-from pipeline.common.ending import say
-from pipeline.common.manifest import write_json
-from pipeline.common.stage import InputError, Stage, run_stage
 from pipeline.config.report import ReportSection
+from pipeline.protocol.ending import say
+from pipeline.protocol.manifest import write_json
+from pipeline.protocol.stage import InputError, Stage, run_stage
 from pipeline.report.chapters import chapters
 from pipeline.report.chapters.samples import data
 from pipeline.report.chapters.summary import subtitle

@@ -18,9 +18,9 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from pipeline.common.overlays import read_yaml
-from pipeline.common.shards import tables
-from pipeline.common.stage import InputError
+from pipeline.data.shards import tables
+from pipeline.protocol.overlays import read_yaml
+from pipeline.protocol.stage import InputError
 from pipeline.report.collect import Run
 from pipeline.report.compare import Answers, Difference, Results, Task, arrays, difference, side_name
 from pipeline.report.intervals import Estimate, estimate, holm

@@ -14,9 +14,9 @@ from typing import Any
 from safetensors import safe_open
 
 from pipeline import stages
-from pipeline.common.code import Code
-from pipeline.common.rows import read_rows
-from pipeline.common.stage import CODE, InputError
+from pipeline.data.rows import read_rows
+from pipeline.protocol.code import Code
+from pipeline.protocol.stage import CODE, InputError
 
 STAGES = {stage.name: stage.title for stage in stages.STAGES if stage.name != "report"}
 ORDER = tuple(STAGES)

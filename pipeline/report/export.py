@@ -19,11 +19,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline import stages
-from pipeline.common.errors import InputError
-from pipeline.common.manifest import ROOT, write_json
-from pipeline.common.overlays import read_yaml
-from pipeline.common.rows import read_rows
 from pipeline.config.report import ReportSection
+from pipeline.data.rows import read_rows
+from pipeline.protocol.errors import InputError
+from pipeline.protocol.manifest import ROOT, write_json
+from pipeline.protocol.overlays import read_yaml
 from pipeline.report.collect import Run, collect
 from pipeline.report.compare import VOTING, Results, by_k
 from pipeline.report.tables import title

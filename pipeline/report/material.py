@@ -6,10 +6,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from pipeline.common.manifest import ROOT
-from pipeline.common.overlays import read_yaml
-from pipeline.common.stage import InputError
 from pipeline.config.report import ReportSection
+from pipeline.protocol.manifest import ROOT
+from pipeline.protocol.overlays import read_yaml
+from pipeline.protocol.stage import InputError
 from pipeline.report import methods
 from pipeline.report.claims import Judgement, judgements, read_claims
 from pipeline.report.collect import Run, collect

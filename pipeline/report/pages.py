@@ -19,9 +19,9 @@ from typing import Any
 import pyarrow.parquet as pq
 from markupsafe import Markup
 
-from pipeline.common.database import Database, database, parquet
-from pipeline.common.shards import read_documents, tables
 from pipeline.config.section import parts_of
+from pipeline.data.database import Database, database, parquet
+from pipeline.data.shards import read_documents, tables
 from pipeline.report.collect import Finished, Run
 from pipeline.report.page import TEMPLATES, environment, script, script_hash
 from pipeline.report.shards import encode, write

@@ -21,9 +21,9 @@ from typing import Any
 
 import msgspec
 
-from pipeline.common.progress import Progress
-from pipeline.common.rows import raw_lines
-from pipeline.common.stage import InputError
+from pipeline.data.rows import raw_lines
+from pipeline.protocol.progress import Progress
+from pipeline.protocol.stage import InputError
 from pipeline.report.answers import Row, read_answers
 
 TEXTS, BYTES = 250, 2 << 20

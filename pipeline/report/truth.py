@@ -19,13 +19,13 @@ from typing import Any
 
 import pyarrow.parquet as parquet
 
-from pipeline.common.rows import read_rows
-from pipeline.common.shards import read_table, tables
-from pipeline.common.stage import InputError
 from pipeline.corpus.intervals import ranking_intervals, share_interval
 from pipeline.corpus.lists import read_urls
 from pipeline.crawl.urls import normalise_url
+from pipeline.data.rows import read_rows
+from pipeline.data.shards import read_table, tables
 from pipeline.evaluate.metrics import wilson
+from pipeline.protocol.stage import InputError
 from pipeline.report.collect import Run
 
 PRECISION = 0.9  # at which recall is reported

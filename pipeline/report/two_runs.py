@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from pipeline.common.manifest import write_json
+from pipeline.protocol.manifest import write_json
 from pipeline.report.chapters.samples import tasks_of
 from pipeline.report.compare import Answers, Difference, Results, difference
 from pipeline.report.export import open_run

@@ -14,7 +14,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-import pipeline.common.environment  # noqa: F401  # isort: skip  # before torch and deepspeed
+import pipeline.training.environment  # noqa: F401  # isort: skip  # before torch and deepspeed
 
 import torch
 import torch.distributed as dist
@@ -22,25 +22,16 @@ from torch.distributed import PrefixStore
 from torch.distributed.distributed_c10d import _get_default_store
 from torch.utils.data import ConcatDataset
 
-from pipeline.common.ending import interrupted
-from pipeline.common.folders import wait_for
-from pipeline.common.manifest import write_json
-from pipeline.common.model import context_length, weights_in_memory
-from pipeline.common.queue import Batch, Queue, make_together
-from pipeline.common.stage import Counts, InputError, Stage, label, run_stage
-from pipeline.common.tokenizer import load_tokenizer
-from pipeline.common.training import (
-    build_engine,
-    prepare,
-    settings_from,
-    start_process_group,
-    use_threads,
-)
-from pipeline.common.watchdog import beat, enter
 from pipeline.config.evaluate import BenchmarkNode
 from pipeline.config.reward import LABELLING_SHARE, RewardSection
 from pipeline.evaluate.benchmarks import Item, load
 from pipeline.evaluate.prompts import chat_prompt
+from pipeline.protocol.ending import interrupted
+from pipeline.protocol.folders import wait_for
+from pipeline.protocol.manifest import write_json
+from pipeline.protocol.stage import Counts, InputError, Stage, label, run_stage
+from pipeline.protocol.watchdog import beat, enter
+from pipeline.ranks.queue import Batch, Queue, make_together
 from pipeline.reward.labelled import Solutions, read_labels, replayed, write_solutions
 from pipeline.reward.labels import Labeller, Solution, SolutionSampler
 from pipeline.reward.measure import measure
@@ -53,6 +44,15 @@ from pipeline.reward.model import (
     score_places,
 )
 from pipeline.reward.train import example_of, train
+from pipeline.training.engine import (
+    build_engine,
+    prepare,
+    settings_from,
+    start_process_group,
+    use_threads,
+)
+from pipeline.training.model import context_length, weights_in_memory
+from pipeline.training.tokenizer import load_tokenizer
 
 LABELS, REPLAY = "labels.jsonl", "replay.jsonl"
 SCORED_AT_ONCE = 4096  # solutions in memory while the model is measured
@@ -75,7 +75,7 @@ def make_sampler(stage: Stage[RewardSection], model: str, longest: int, alone: b
     context = min(context_length(model), longest + 2 * section.max_tokens)
 
     def start() -> Any:
-        from pipeline.common.generation import Generator
+        from pipeline.training.generation import Generator
 
         dtype = "bfloat16" if section.precision == "bf16" else "float32"
         share = LABELLING_SHARE if alone else float(stage.launch.get("gpu_memory", 0.4)) / 2

@@ -12,8 +12,8 @@ from typing import BinaryIO, overload
 
 import numpy as np
 
-from pipeline.common.rows import read_as
-from pipeline.common.stage import InputError
+from pipeline.data.rows import read_as
+from pipeline.protocol.stage import InputError
 from pipeline.reward.labels import Solution
 
 # Of each solution: its line (`file`, `start` in bytes), tokens of prompt and solution (`length`), `steps`, a

@@ -15,12 +15,12 @@ from functools import cached_property
 from statistics import fmean
 from typing import Any
 
-from pipeline.common.chat import encode
 from pipeline.config.reward import RewardSection
 from pipeline.evaluate.benchmarks import Item
 from pipeline.evaluate.sampling import sample_seed
 from pipeline.grader.answers import Verdict
 from pipeline.reward.steps import locate_steps
+from pipeline.training.chat import encode
 
 Prefix = tuple[int, tuple[int, ...]]  # index of the question, tokens of a solution up to the end of a step
 

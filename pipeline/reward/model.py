@@ -16,13 +16,13 @@ from safetensors.torch import load_file, save
 from torch import Tensor, nn
 from transformers import AutoModel
 
-from pipeline.common.attention import DOCUMENTS, document_arguments
-from pipeline.common.model import load_model, save_weights
-from pipeline.common.packing import concatenate
-from pipeline.common.stage import InputError
-from pipeline.common.tokenizer import load_tokenizer
-from pipeline.common.training import build_frozen
+from pipeline.protocol.stage import InputError
 from pipeline.reward.steps import step_ends
+from pipeline.training.attention import DOCUMENTS, document_arguments
+from pipeline.training.engine import build_frozen
+from pipeline.training.model import load_model, save_weights
+from pipeline.training.packing import concatenate
+from pipeline.training.tokenizer import load_tokenizer
 
 HEAD = "head.safetensors"
 SETTINGS = "reward.json"

@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from pipeline.common import loop
-from pipeline.common.packing import concatenate
-from pipeline.common.stage import Stage
-from pipeline.common.training import constant
 from pipeline.config.reward import RewardSection
+from pipeline.protocol.stage import Stage
 from pipeline.reward.labels import Solution
 from pipeline.reward.model import StepRows, make_rows
+from pipeline.training import loop
+from pipeline.training.engine import constant
+from pipeline.training.packing import concatenate
 
 StepBatch = tuple[StepRows, Tensor, float]  # rows, targets of their steps, weight in the loss
 

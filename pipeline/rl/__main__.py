@@ -21,24 +21,20 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NoReturn
 
-import pipeline.common.environment  # noqa: F401  # isort: skip  # before torch, deepspeed and vllm
+import pipeline.training.environment  # noqa: F401  # isort: skip  # before torch, deepspeed and vllm
 
 import torch.distributed as dist
 
-from pipeline.common.clock import Clock
-from pipeline.common.ending import interrupted, say
-from pipeline.common.errors import Interrupted
-from pipeline.common.metrics import EVALUATION, METRICS, SAMPLES, MetricsLog
-from pipeline.common.model import context_length, export_model
-from pipeline.common.progress import Progress
-from pipeline.common.stage import InputError, Stage, run_stage
-from pipeline.common.tokenizer import load_tokenizer
-from pipeline.common.training import constant, start_process_group
-from pipeline.common.watchdog import TRIES, reached
 from pipeline.config.evaluate import BenchmarkNode
 from pipeline.config.rl import RlSection
 from pipeline.evaluate.benchmarks import load
 from pipeline.evaluate.prompts import chat_prompt
+from pipeline.protocol.ending import interrupted, say
+from pipeline.protocol.errors import Interrupted
+from pipeline.protocol.progress import Progress
+from pipeline.protocol.stage import InputError, Stage, run_stage
+from pipeline.protocol.watchdog import TRIES, reached
+from pipeline.ranks.clock import Clock
 from pipeline.reward.model import StepScorer, load_reward_model
 from pipeline.rl.costs import step_flop
 from pipeline.rl.explorer import Explorer, replayed
@@ -50,6 +46,10 @@ from pipeline.rl.rewards import Rewarder
 from pipeline.rl.rollout import REFUSED, Group, Question
 from pipeline.rl.train import train_on
 from pipeline.rl.watch import cut_after_answer, few, nothing_to_learn, summarise
+from pipeline.training.engine import constant, start_process_group
+from pipeline.training.metrics import EVALUATION, METRICS, SAMPLES, MetricsLog
+from pipeline.training.model import context_length, export_model
+from pipeline.training.tokenizer import load_tokenizer
 
 
 def load_questions(stage: Stage[RlSection], name: str, tokenizer: Any, room: int) -> list[Question]:

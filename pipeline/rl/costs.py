@@ -6,10 +6,10 @@ out. Critic and reward model are taken to be as large as the policy, without its
 
 from collections.abc import Sequence
 
-from pipeline.common.flops import ModelFlops
-from pipeline.common.model import causal_model
 from pipeline.rl.learner import Learner
 from pipeline.rl.rollout import Group
+from pipeline.training.flops import ModelFlops
+from pipeline.training.model import causal_model
 
 
 def step_flop(learner: Learner, groups: Sequence[Group], trained: float, updates: int, scored: bool) -> int:

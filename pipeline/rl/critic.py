@@ -10,12 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pipeline.common.packing import IGNORE
-from pipeline.common.training import update
 from pipeline.config.rl import RlSection
 from pipeline.rl.objectives import generalised_advantages, penalised_rewards, value_loss
 from pipeline.rl.packed_outputs import MicroBatch, PackedOutputs, output_logprobs
 from pipeline.rl.watch import check_finite
+from pipeline.training.engine import update
+from pipeline.training.packing import IGNORE
 
 
 class Critic(nn.Module):

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch.distributed as dist
 
-from pipeline.common.model import named_weights
-from pipeline.common.stage import InputError, Stage
-from pipeline.common.watchdog import enter
 from pipeline.config.rl import RlSection
+from pipeline.protocol.stage import InputError, Stage
+from pipeline.protocol.watchdog import enter
 from pipeline.rl.rewards import Reward, Rewarder
 from pipeline.rl.rollout import (
     Group,
@@ -32,9 +31,10 @@ from pipeline.rl.rollout import (
     share,
     write_groups,
 )
+from pipeline.training.model import named_weights
 
 if TYPE_CHECKING:
-    from pipeline.common.generation import Generator, Sample
+    from pipeline.training.generation import Generator, Sample
 
 ENGINE_DTYPES = {"fp32": "float32", "bf16": "bfloat16"}
 MAX_SEQUENCES = 512
@@ -64,7 +64,7 @@ class Explorer:
         self.generator = self._make_generator(parent, longest)
 
     def _make_generator(self, parent: str, longest: int) -> "Generator":
-        from pipeline.common.generation import Generator
+        from pipeline.training.generation import Generator
 
         section, launch = self.section, self.stage.launch
         outputs = -(-section.questions_per_step * section.group_size * self.shared // self.ranks)

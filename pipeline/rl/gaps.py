@@ -12,8 +12,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from pipeline.common.ending import say
-from pipeline.common.stage import InputError
+from pipeline.protocol.ending import say
+from pipeline.protocol.stage import InputError
 from pipeline.rl.packed_outputs import IGNORE, PackedOutputs
 from pipeline.rl.watch import check_finite, summed
 

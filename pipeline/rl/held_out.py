@@ -7,11 +7,11 @@ from typing import Any
 
 import torch.distributed as dist
 
-from pipeline.common.watchdog import enter
 from pipeline.config.rl import RlSection
 from pipeline.evaluate.benchmarks import Item
 from pipeline.evaluate.metrics import accuracy, at_k, right_and_finished
 from pipeline.grader.answers import Verdict
+from pipeline.protocol.watchdog import enter
 from pipeline.rl.rollout import Question, sample_seed
 
 

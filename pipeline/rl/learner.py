@@ -5,15 +5,15 @@ from typing import Any
 
 from torch import nn
 
-from pipeline.common import checkpoint
-from pipeline.common.model import TokenLogprobs, load_model
-from pipeline.common.saver import Saver
-from pipeline.common.stage import Stage
-from pipeline.common.training import build_engine, build_frozen, prepare, settings_from
 from pipeline.config.rl import RlSection
+from pipeline.protocol.stage import Stage
 from pipeline.reward.model import load_trunk
 from pipeline.rl.critic import Critic
 from pipeline.rl.methods import method_of
+from pipeline.training import checkpoint
+from pipeline.training.engine import build_engine, build_frozen, prepare, settings_from
+from pipeline.training.model import TokenLogprobs, load_model
+from pipeline.training.saver import Saver
 
 
 @dataclass(frozen=True)

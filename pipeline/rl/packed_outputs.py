@@ -16,9 +16,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pipeline.common.attention import shared_arguments
-from pipeline.common.packing import IGNORE
 from pipeline.rl.rollout import Rollout
+from pipeline.training.attention import shared_arguments
+from pipeline.training.packing import IGNORE
 
 WeightsOf = Callable[[Tensor], Tensor]  # lengths of outputs (O,) -> shares of their tokens (N,)
 

@@ -19,11 +19,11 @@ from importlib.util import module_from_spec, spec_from_file_location
 from numbers import Real
 from pathlib import Path
 
-from pipeline.common.stage import InputError
 from pipeline.config.rl import RewardWeights
 from pipeline.evaluate.benchmarks import Item
 from pipeline.grader.answers import Verdict
 from pipeline.grader.boxes import reward_boxes
+from pipeline.protocol.stage import InputError
 from pipeline.reward.model import StepScorer, score_steps
 
 Function = Callable[[Item, str], float]

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import zstandard
 
-from pipeline.common.errors import InputError
-from pipeline.common.rows import raw_lines, read_as
+from pipeline.data.rows import raw_lines, read_as
 from pipeline.evaluate.benchmarks import Item
+from pipeline.protocol.errors import InputError
 
 REFUSED = "refused"  # folder of rollouts that were not sampled from the weights of their step
 SUFFIX = ".jsonl.zst"

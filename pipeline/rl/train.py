@@ -14,7 +14,6 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from pipeline.common.training import update
 from pipeline.config.rl import RlSection
 from pipeline.rl.critic import prepare_critic, update_critic
 from pipeline.rl.gaps import GAP_METRICS, Gaps
@@ -34,6 +33,7 @@ from pipeline.rl.packed_outputs import (
 )
 from pipeline.rl.rollout import Group, Rollout
 from pipeline.rl.watch import Watched, check_finite, summed
+from pipeline.training.engine import update
 
 WHOLE_PAIR = 1 << 30  # row length where outputs come in pairs: a pair shares a row, however long
 

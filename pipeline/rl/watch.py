@@ -10,8 +10,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from pipeline.common.stage import InputError
 from pipeline.evaluate.metrics import parted
+from pipeline.protocol.stage import InputError
 from pipeline.rl.rollout import Group, Rollout
 
 SHOWN_GROUPS = 2

@@ -18,15 +18,15 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from pipeline.common.chat import encode_documents
-from pipeline.common.manifest import fingerprint, write_json
-from pipeline.common.progress import Progress
-from pipeline.common.rows import files_of
-from pipeline.common.stage import Counts, InputError, Stage, run_stage
-from pipeline.common.tokenizer import load_tokenizer
 from pipeline.config.tokens import MixtureNode
+from pipeline.data.rows import files_of
+from pipeline.protocol.manifest import fingerprint, write_json
+from pipeline.protocol.progress import Progress
+from pipeline.protocol.stage import Counts, InputError, Stage, run_stage
 from pipeline.tokens.files import part_path, token_type, write_tokens
 from pipeline.tokens.texts import read_texts
+from pipeline.training.chat import encode_documents
+from pipeline.training.tokenizer import load_tokenizer
 
 DOCUMENTS_PER_BATCH = 512
 COUNTED = ("documents", "tokens", "empty")

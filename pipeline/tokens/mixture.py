@@ -18,9 +18,9 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import BaseModel, Field, ValidationError
 
-from pipeline.common.packing import IGNORE, PackedRow
-from pipeline.common.stage import InputError
+from pipeline.protocol.stage import InputError
 from pipeline.tokens.files import PartFacts, TokenFile, TokenParts, part_path
+from pipeline.training.packing import IGNORE, PackedRow
 
 LONGEST_PERIOD = 100_000
 ROUNDS = 4

@@ -1,7 +1,7 @@
 """Train the run's own tokenizer: byte-level BPE with single digits, for models that start from scratch.
 
 The paper uses DeepSeek-LLM's tokenizer of about 100K entries; ours too is byte-level and splits numbers into
-digits. Chat template: the paper's (`pipeline/common/chat.py`). Equal texts give equal bytes.
+digits. Chat template: the paper's (`pipeline/training/chat.py`). Equal texts give equal bytes.
 """
 
 from collections.abc import Iterator
@@ -10,11 +10,11 @@ from itertools import islice
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
-from pipeline.common.chat import CHAT_TEMPLATE
-from pipeline.common.progress import Progress
-from pipeline.common.stage import Counts, InputError, Stage, label, run_stage
 from pipeline.config.tokens import TokensSection
+from pipeline.protocol.progress import Progress
+from pipeline.protocol.stage import Counts, InputError, Stage, label, run_stage
 from pipeline.tokens.texts import read_texts
+from pipeline.training.chat import CHAT_TEMPLATE
 
 BOS, EOS, PAD = SPECIAL = ("<bos>", "<eos>", "<pad>")
 

@@ -25,7 +25,6 @@ from sources import Sources  # noqa: E402
 from stock_minhash import minhash_config  # noqa: E402
 from table import Row  # noqa: E402
 
-from pipeline.common.shards import DocumentWriter, read_documents  # noqa: E402
 from pipeline.config.crawl import CrawlSection  # noqa: E402
 from pipeline.corpus.classifier import MATH, OTHER  # noqa: E402
 from pipeline.corpus.normalise import normalise  # noqa: E402
@@ -33,6 +32,7 @@ from pipeline.corpus.scorer import PageScorer  # noqa: E402
 from pipeline.crawl.extract import extract_file  # noqa: E402
 from pipeline.crawl.signatures import MinHasher  # noqa: E402
 from pipeline.crawl.warc import ReadCounts  # noqa: E402
+from pipeline.data.shards import DocumentWriter, read_documents  # noqa: E402
 from pipeline.decontaminate.ngrams import BenchmarkIndex  # noqa: E402
 
 PEER_PAGES = 60  # the peers are slow, and their speed does not depend on how many pages there are

@@ -22,7 +22,7 @@ import adversarial
 from adversarial import Attack
 from table import ROOT, Row, larger_set, publish
 
-from pipeline.common.rows import read_rows
+from pipeline.data.rows import read_rows
 from pipeline.evaluate.benchmarks import Item
 from pipeline.evaluate.metrics import majority
 from pipeline.evaluate.profiles import grade_response

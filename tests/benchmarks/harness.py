@@ -21,8 +21,8 @@ from typing import Any
 import yaml
 from table import ROOT, Row, publish
 
-from pipeline.common.rows import read_rows
 from pipeline.config.evaluate import BenchmarkNode
+from pipeline.data.rows import read_rows
 from pipeline.evaluate.benchmarks import Item, load
 from pipeline.evaluate.prompts import few_shot_text, read_layout
 
@@ -47,7 +47,7 @@ def copy_model(model: Path, folder: Path) -> Path:
     from tokenizers.processors import TemplateProcessing
     from transformers import AutoModelForCausalLM
 
-    from pipeline.common.tokenizer import load_tokenizer
+    from pipeline.training.tokenizer import load_tokenizer
 
     AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32).save_pretrained(folder)
     tokenizer = load_tokenizer(model)

@@ -27,8 +27,8 @@ from browser import browser  # noqa: E402
 from report_run import FakeRun  # noqa: E402
 from table import ROOT, publish  # noqa: E402
 
-from pipeline.common.identity import Digests  # noqa: E402
-from pipeline.common.manifest import write_json  # noqa: E402
+from pipeline.protocol.identity import Digests  # noqa: E402
+from pipeline.protocol.manifest import write_json  # noqa: E402
 
 MODELS = ["cpt/base", "sft/instruct"] + [f"rl/{name}" for name in ("rft", "online-rft", "dpo", "ppo")]
 MODELS += [f"rl/grpo-{number}" for number in range(4)]

@@ -78,10 +78,10 @@ class Ours:
     """The pipeline's own parts: policy, sampler (where outputs are not given) and the groups of a step."""
 
     def __init__(self, folder: Path, samples: bool) -> None:
-        from pipeline.common.model import TokenLogprobs, load_model
-        from pipeline.common.tokenizer import load_tokenizer
-        from pipeline.common.training import EngineSettings, build_engine, use_threads
         from pipeline.rl.learner import Learner
+        from pipeline.training.engine import EngineSettings, build_engine, use_threads
+        from pipeline.training.model import TokenLogprobs, load_model
+        from pipeline.training.tokenizer import load_tokenizer
 
         use_threads({"threads": 1})
         self.tokenizer, self.data = load_tokenizer(folder), json.loads((folder / "prompts.json").read_text())
@@ -90,14 +90,14 @@ class Ours:
         self.learner = Learner(build_engine(TokenLogprobs(load_model(folder)), settings), rows_at_once=8)
         self.generator = None
         if samples:
-            from pipeline.common.generation import Generator
+            from pipeline.training.generation import Generator
 
             most = QUESTIONS * GROUP
             self.generator = Generator(folder, dtype="float32", max_model_len=256, max_sequences=most)
 
     def drawn(self, step: int, here: range) -> list[list[tuple[list[int], list[float]]]]:
         """Tokens and log-probabilities of each question's outputs: the given ones, or new ones."""
-        from pipeline.common.model import named_weights
+        from pipeline.training.model import named_weights
 
         if self.generator is None:
             return [
@@ -130,7 +130,7 @@ class Ours:
 
 def ours(folder: Path, what: str) -> dict[str, Any]:
     """Seconds of each step (or train phase) of the pipeline."""
-    import pipeline.common.environment  # noqa: F401  # isort: skip
+    import pipeline.training.environment  # noqa: F401  # isort: skip
 
     from pipeline.config.rl import RlSection
     from pipeline.rl.train import train_on

@@ -25,7 +25,6 @@ from extraction import resiliparse_alone  # noqa: E402
 from sources import generated_web  # noqa: E402
 from table import Row, data_folder, larger_set, publish  # noqa: E402
 
-from pipeline.common.rows import read_rows  # noqa: E402
 from pipeline.config.corpus import CorpusSection  # noqa: E402
 from pipeline.config.crawl import CrawlSection  # noqa: E402
 from pipeline.corpus.classifier import NAMES, ZEROED_MEMORY, scaled, train  # noqa: E402
@@ -40,6 +39,7 @@ from pipeline.crawl.bodies import Unusable, decode_body  # noqa: E402
 from pipeline.crawl.charsets import decode_text  # noqa: E402
 from pipeline.crawl.extract import make_document  # noqa: E402
 from pipeline.crawl.warc import ReadCounts, read_pages  # noqa: E402
+from pipeline.data.rows import read_rows  # noqa: E402
 
 FOLDS = 2
 CRAWL = CrawlSection()

@@ -9,8 +9,8 @@ from datatrove.data import Document
 from numpy.typing import NDArray
 from programs import PARTS
 
-from pipeline.common.shards import DocumentWriter, write_table
 from pipeline.crawl.extract import PAGES_FILE, RECORDS, RECORDS_FILE
+from pipeline.data.shards import DocumentWriter, write_table
 
 SHARD = 50_000  # most pages of one
 WORDS, TEMPLATES = 150, 20

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from table import ROOT, larger_set
 
-from pipeline.common.rows import read_rows
+from pipeline.data.rows import read_rows
 
 PAGES = "web/pages-00.warc.gz"
 TESTS = ("gsm8k_test", "math_test", "cmath_test", "gaokao_mathcloze", "gaokao_mathqa")

@@ -23,12 +23,12 @@ from table import ROOT, Row, publish
 
 sys.path[:0] = [str(ROOT)]
 
-from pipeline.common.flops import PEAKS, ModelFlops  # noqa: E402
-from pipeline.common.manifest import write_json  # noqa: E402
-from pipeline.common.next_token import Shares, TrainingPlan  # noqa: E402
-from pipeline.common.training import constant  # noqa: E402
+from pipeline.protocol.manifest import write_json  # noqa: E402
 from pipeline.tokens.files import part_path  # noqa: E402
 from pipeline.tokens.mixture import Mixture  # noqa: E402
+from pipeline.training.engine import constant  # noqa: E402
+from pipeline.training.flops import PEAKS, ModelFlops  # noqa: E402
+from pipeline.training.next_token import Shares, TrainingPlan  # noqa: E402
 
 SOURCES = {"corpus": 56, "algebraic": 4, "arxiv": 10, "code": 20, "web": 10}  # section 2.3 of the paper
 PARTS = {"corpus": 1000}  # the others have one part

@@ -61,9 +61,9 @@ def train_ours(folder: Path, seconds: list[float], losses: list[float]) -> None:
     """The training core of cpt and sft on best-fit rows."""
     import torch
 
-    from pipeline.common.model import TokenLogprobs, load_model
-    from pipeline.common.packing import IGNORE, best_fit, make_row
-    from pipeline.common.training import EngineSettings, build_engine, update
+    from pipeline.training.engine import EngineSettings, build_engine, update
+    from pipeline.training.model import TokenLogprobs, load_model
+    from pipeline.training.packing import IGNORE, best_fit, make_row
 
     settings = EngineSettings(RATE, *BETAS, weight_decay=DECAY)
     engine = build_engine(TokenLogprobs(load_model(folder), mixed=True), settings)
@@ -180,8 +180,6 @@ def memory(name: str) -> int:
 
 def child(run: str, folder: Path) -> None:
     """Train in this process; prints a JSON line: losses, seconds, and peak memory above the libraries'."""
-    import pipeline.common.environment
-    import pipeline.common.training  # noqa: F401 (all load the same libraries before memory is measured)
 
     if run.startswith("trl"):
         import trl  # noqa: F401

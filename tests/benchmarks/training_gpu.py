@@ -2,10 +2,10 @@
 
 Random weights, bf16, sequences of 4096 tokens made of documents (log-normal lengths, mean about 1,000), which
 do not see each other; compiled layers, variable-length attention, the fused output layer, AdamW. MFU counts
-only what the mathematics needs (`pipeline/common/flops.py`), so attention across documents earns nothing.
+only what the mathematics needs (`pipeline/training/flops.py`), so attention across documents earns nothing.
 """
 
-import pipeline.common.environment  # noqa: F401  # isort: skip  # before torch and deepspeed
+import pipeline.training.environment  # noqa: F401  # isort: skip  # before torch and deepspeed
 
 import time
 
@@ -14,11 +14,11 @@ import torch
 from torch.nn import functional as F
 from transformers import AutoModelForCausalLM, LlamaConfig
 
-from pipeline.common.flops import ModelFlops, peak
-from pipeline.common.linear_loss import weighted_nll
-from pipeline.common.model import TokenLogprobs
-from pipeline.common.packing import IGNORE, PackedRow, make_row
-from pipeline.common.training import EngineSettings, build_engine, prepare, update
+from pipeline.training.engine import EngineSettings, build_engine, prepare, update
+from pipeline.training.flops import ModelFlops, peak
+from pipeline.training.linear_loss import weighted_nll
+from pipeline.training.model import TokenLogprobs
+from pipeline.training.packing import IGNORE, PackedRow, make_row
 
 CONTEXT, VOCABULARY, STEPS = 4096, 102_400, 8
 # hidden, MLP, layers, heads, sequences at once. The 7B has fewer layers than the paper's 30, to fit one GPU

@@ -19,8 +19,8 @@ from deduplication import Page, page_texts, stock_decontamination  # noqa: E402
 from sources import find_sources  # noqa: E402
 from table import Row, data_folder, larger_set, publish  # noqa: E402
 
-from pipeline.common.rows import read_rows  # noqa: E402
 from pipeline.crawl.grams import CJK_CHARACTER  # noqa: E402
+from pipeline.data.rows import read_rows  # noqa: E402
 from pipeline.decontaminate.ngrams import BenchmarkIndex  # noqa: E402
 
 QUESTIONS = 40  # varied, drawn evenly from all

@@ -81,7 +81,7 @@ class AfterImport(importlib.abc.MetaPathFinder):
     """Calls back once DeepSpeed, and torch with it, has been imported."""
 
     def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
-        if name != "pipeline.common.training":
+        if name != "pipeline.training.engine":
             return None
         sys.meta_path.remove(self)
         spec = importlib.machinery.PathFinder.find_spec(name, path)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 sys.path.insert(0, workflow.basedir)
 
-from pipeline.common import tries
-from pipeline.common.errors import InputError
-from pipeline.common.overlays import read_config
+from pipeline.protocol import tries
+from pipeline.protocol.errors import InputError
+from pipeline.protocol.overlays import read_config
 from pipeline.config.crawl import DOWNLOADS
 from pipeline.config.root import Config, ConfigError
 from pipeline.plan.refusals import refusals

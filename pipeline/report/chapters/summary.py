@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import Any
 
-from pipeline.common.progress import duration
+from pipeline.protocol.progress import duration
 from pipeline.report.claims import HELD, NOT_MEASURED, VERDICTS
 from pipeline.report.collect import STAGES
 from pipeline.report.compare import Answers, Results, Task, arrays

@@ -1,1 +1,0 @@
-"""What several stages share: publishing, progress, launching, shards, checkpoints, training, generation."""

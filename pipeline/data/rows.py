@@ -1,0 +1,162 @@
+"""Rows of data: read from any source (shards, JSON lines, Parquet, hub data sets) in order and in constant
+memory, or saved as batches that survive a kill.
+"""
+
+import io
+import json
+import os
+import platform
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic import TypeAdapter, ValidationError
+
+from pipeline.protocol.manifest import fingerprint
+from pipeline.protocol.stage import InputError
+
+T = TypeVar("T")
+HUB = "hub:"
+FORMATS = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".parquet")
+
+
+def files_of(source: str) -> list[str]:
+    """The parts of a source that can be read separately: a folder's files by name, or the source itself."""
+    path = Path(source)
+    if source.startswith(HUB) or not path.is_dir():
+        return [source]
+    files = sorted(str(file) for file in path.iterdir() if file.name.endswith(FORMATS))
+    if not files:
+        raise InputError(f"{path}: no {', '.join(FORMATS)} file in this folder")
+    return files
+
+
+def read_rows(source: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(place, row) for each row of a file, of a folder's files in name order, or of
+    hub:<id>[/<config>]:<split>.
+
+    `place` names file and line for messages. Raises InputError for a source that is missing or cannot be
+    read.
+    """
+    if source.startswith(HUB):
+        yield from _hub(source)
+        return
+    for file in files_of(source):
+        path = Path(file)
+        if not path.exists():
+            raise InputError(f"{path}: no such file")
+        if not path.name.endswith(FORMATS):
+            raise InputError(f"{path}: unknown kind of file; known: {', '.join(FORMATS)}")
+        yield from _parquet(path) if path.suffix == ".parquet" else _json_lines(path)
+
+
+def read_as(kind: type[T], source: str) -> Iterator[tuple[str, T]]:
+    """(place, object) for each row of a source, as a dataclass. Raises InputError naming place and key."""
+    adapter = TypeAdapter(kind)
+    for place, row in read_rows(source):
+        try:
+            yield place, adapter.validate_python(row)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"]))
+            raise InputError(f"{place}: not a {kind.__name__}, {where}: {first['msg']}") from error
+
+
+def raw_lines(path: Path) -> Iterator[bytes]:
+    """The lines of a plain, gzip or zstd file (by suffix). Raises OSError if missing, damaged or cut."""
+    with pa.input_stream(str(path), compression="detect") as stream:
+        yield from io.BufferedReader(stream, 1 << 18)
+
+
+def batch_path(folder: Path, name: str, settings: Any) -> Path:
+    """The file of batch `name`. Its name ends in a hash of `settings`, which must hold all that decides the
+    content: a changed setting makes a new batch, an unchanged one finds the earlier file.
+    """
+    return folder / f"{name}-{fingerprint(settings)}.jsonl"
+
+
+def saved_batch(path: Path, make: Callable[[], list[Any]]) -> list[Any]:
+    """The JSON rows of a batch: read from `path` (see `batch_path`), or made and saved there.
+
+    The file appears whole or not at all, and ends in a digest; a damaged one is made again.
+    """
+    if path.exists() and (rows := _saved(path)) is not None:
+        return rows
+    made = [json.loads(json.dumps(row)) for row in make()]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_suffix(f".{platform.node()}.{os.getpid()}")
+    with temporary.open("w") as file:
+        file.writelines(json.dumps(row) + "\n" for row in [*made, {"digest": fingerprint(made)}])
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    return made
+
+
+def _saved(path: Path) -> list[Any] | None:
+    """The rows of a saved batch; None, told in one line, if they are not what was saved."""
+    try:
+        *rows, last = [json.loads(line) for line in raw_lines(path)]
+        if last == {"digest": fingerprint(rows)}:
+            return rows
+    except (OSError, ValueError):
+        pass
+    print(f"{path}: damaged; this batch is made again", file=sys.stderr, flush=True)
+    return None
+
+
+def _json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    number = 0
+    try:
+        for number, line in enumerate(raw_lines(path), start=1):
+            if line.strip():
+                yield f"{path}: line {number}", _object(line.decode(), f"{path}: line {number}")
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: cannot be read after line {number} ({error})") from error
+
+
+def _object(line: str, place: str) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+        if "\\ud" in line.lower():  # half of a surrogate pair is no character and cannot be written
+            json.dumps(row, ensure_ascii=False).encode()
+    except json.JSONDecodeError as error:
+        raise InputError(f"{place}: not JSON ({error.msg})") from error
+    except UnicodeEncodeError as error:
+        half = error.object[error.start]
+        raise InputError(f"{place}: not Unicode, it has half of a surrogate pair ({half!a})") from error
+    except RecursionError as error:
+        raise InputError(f"{place}: nested too deeply") from error
+    if not isinstance(row, dict):
+        raise InputError(f"{place}: expected a JSON object")
+    return row
+
+
+def _parquet(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    number = 0
+    try:
+        for batch in pq.ParquetFile(path).iter_batches(batch_size=1024):
+            for row in batch.to_pylist():
+                number += 1
+                yield f"{path}: row {number}", row
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise InputError(f"{path}: cannot be read after row {number} ({error})") from error
+
+
+def _hub(source: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    from datasets import load_dataset  # seconds to import, and most sources are files
+
+    name, separator, split = source.removeprefix(HUB).partition(":")
+    owner, _, rest = name.partition("/")
+    dataset, _, configuration = rest.partition("/")
+    if not (separator and dataset and split):
+        raise InputError(f"{source}: expected hub:<owner>/<name>[/<config>]:<split>")
+    try:
+        rows = load_dataset(f"{owner}/{dataset}", configuration or None, split=split, streaming=True)
+        for number, row in enumerate(rows, start=1):
+            yield f"{source}: row {number}", dict(row)
+    except Exception as error:  # the library raises many kinds; all mean that the data is not available
+        raise InputError(f"{source}: cannot be loaded ({type(error).__name__}: {error})") from error

@@ -1,0 +1,214 @@
+"""Document shards and tables: how stages hand pages to each other.
+
+A shard is a `*.jsonl.zst` file with one datatrove `Document` a line, exactly as datatrove's `JsonlWriter`
+writes it, so that datatrove's readers and blocks work on it. A table is a Parquet file with a fixed schema.
+Both appear under their names only when complete. They hold no times or paths: equal content, equal bytes.
+"""
+
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+import zstandard
+from datatrove.data import Document
+
+from pipeline.data.rows import raw_lines
+from pipeline.protocol.stage import InputError
+
+SUFFIX = ".jsonl.zst"
+ZSTD_LEVEL = 3  # higher levels cost more time than the smaller shards save
+
+
+def _temporary(path: Path) -> Path:
+    """A name beside `path` for an incomplete file; globs do not match it."""
+    return path.with_name(f".{path.name}.partial")
+
+
+class DocumentWriter:
+    """Write documents to one shard, in order. Use as a context manager: the shard appears when the block ends
+    without an error.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.count = 0
+
+    def __enter__(self) -> Self:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = _temporary(self.path).open("wb")
+        self.stream = zstandard.ZstdCompressor(level=ZSTD_LEVEL).stream_writer(self._file, closefd=False)
+        return self
+
+    def write(self, document: Document) -> None:
+        """Append one document, without its empty fields, as datatrove does."""
+        fields = {
+            "text": document.text,
+            "id": document.id,
+            "media": document.media,
+            "metadata": document.metadata,
+        }
+        line = orjson.dumps(
+            {name: value for name, value in fields.items() if value}, option=orjson.OPT_APPEND_NEWLINE
+        )
+        self.write_line(line)
+
+    def write_line(self, line: bytes) -> None:
+        """Append a document's line of another shard (`read_lines`)."""
+        self.stream.write(line)
+        self.count += 1
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.stream.close()
+        finally:
+            self._file.close()
+        if kind is None:
+            _temporary(self.path).replace(self.path)
+        else:
+            _temporary(self.path).unlink(missing_ok=True)
+
+
+def join_shards(paths: Iterable[Path], target: Path) -> None:
+    """Write the documents of several shards to one, which appears when it is complete."""
+    with DocumentWriter(target) as writer:
+        for path in paths:
+            with path.open("rb") as file:
+                zstandard.ZstdDecompressor().copy_stream(file, writer.stream)
+
+
+def read_lines(path: Path) -> Iterator[bytes]:
+    """Yield the lines of one shard, a document each, in constant memory.
+
+    Raises InputError with the file's name if the shard is missing or cut.
+    """
+    try:
+        yield from raw_lines(path)
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: no such shard; run the stage that writes it") from error
+    except OSError as error:
+        raise InputError(
+            f"{path}: not a complete zstd shard ({error}); delete it and rerun its stage"
+        ) from error
+
+
+def read_documents(path: Path) -> Iterator[Document]:
+    """Yield the documents of one shard, in order, in constant memory.
+
+    Raises InputError with the file's name if the shard is missing, cut or not a document shard.
+    """
+    for number, line in enumerate(read_lines(path), start=1):
+        try:
+            fields = orjson.loads(line)
+            media, metadata = fields.get("media", []), fields.get("metadata", {})
+            text, identity = fields.get("text", ""), fields["id"]
+            if not (isinstance(text, str) and isinstance(identity, str) and isinstance(metadata, dict)):
+                raise TypeError("`text` and `id` must be texts, `metadata` an object")
+        except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
+            raise InputError(
+                f"{path}: line {number} is not a document ({error}); delete it and rerun its stage"
+            ) from error
+        yield Document(text, identity, media, metadata)
+
+
+def shard_paths(folder: Path) -> list[Path]:
+    """The shards of a folder, in name order. Raises InputError if there is none."""
+    paths = sorted(folder.glob(f"*{SUFFIX}"))
+    if not paths:
+        raise InputError(f"{folder}: holds no *{SUFFIX}; expected a folder of document shards")
+    return paths
+
+
+def write_table(
+    path: Path, rows: Iterable[dict[str, Any]], schema: pa.Schema, rows_per_group: int = 65536
+) -> int:
+    """Write rows (dicts with the columns of `schema`) to a Parquet file; returns their number.
+
+    Holds at most `rows_per_group` rows in memory.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    count = 0
+    with pq.ParquetWriter(_temporary(path), schema, compression="zstd") as writer:
+        batch: list[dict[str, Any]] = []
+        for row in rows:
+            batch.append(row)
+            count += 1
+            if len(batch) == rows_per_group:
+                writer.write_table(pa.Table.from_pylist(batch, schema))
+                batch = []
+        if batch:
+            writer.write_table(pa.Table.from_pylist(batch, schema))
+    _temporary(path).replace(path)
+    return count
+
+
+def tables(folder: Path, name: str) -> list[Path]:
+    """The files of a table that is one file, NAME.parquet, or parts in a folder, NAME/*.parquet."""
+    parts = sorted((folder / name).glob("*.parquet"))
+    return parts or [folder / f"{name}.parquet"]
+
+
+def put_table(folder: Path, name: str, parts: list[Path]) -> None:
+    """Make a table of finished parts by `link_file`; a single part is the whole table."""
+    folder = folder if len(parts) == 1 else folder / name
+    folder.mkdir(exist_ok=True)
+    for number, part in enumerate(parts):
+        link_file(part, folder / (f"{name}.parquet" if len(parts) == 1 else f"{number:04d}.parquet"))
+
+
+def link_file(path: Path, target: Path) -> None:
+    """Give a finished file a second name; copy it to another file system. Raises InputError if it is
+    missing.
+    """
+    try:
+        os.link(path.resolve(), target)
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: no such file; make it again") from error
+    except OSError:
+        shutil.copyfile(path, target)
+
+
+def read_table(path: Path, columns: list[str] | None = None) -> pa.Table:
+    """Read a Parquet file, or some of its columns. Raises InputError with the file's name if it is missing or
+    unreadable.
+    """
+    with _readable(path):
+        return pq.ParquetFile(path).read(columns=columns)
+
+
+def rows_of(folder: Path, name: str, shard: str, columns: list[str]) -> pa.Table:
+    """Some columns of a table's rows whose pages are in a shard of the pool. Raises InputError."""
+    found = []
+    for path in tables(folder, name):
+        with _readable(path):
+            found.append(pq.read_table(path, columns=columns, filters=[("shard", "=", shard)]))
+    return pa.concat_tables(found)
+
+
+def read_batches(path: Path, rows: int, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
+    """The rows of a Parquet file in order, at most `rows` at a time; one empty batch if there are none.
+    Raises InputError as `read_table` does.
+    """
+    with _readable(path), pq.ParquetFile(path) as file:
+        names = columns or file.schema_arrow.names
+        if not file.metadata.num_rows:
+            yield pa.RecordBatch.from_pylist([], pa.schema([file.schema_arrow.field(name) for name in names]))
+        yield from file.iter_batches(rows, columns=names)
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: no such table; run the stage that writes it") from error
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"{path}: not a readable Parquet file ({error})") from error

@@ -1,0 +1,158 @@
+"""The command line that all stage programs share."""
+
+import argparse
+import hashlib
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from pipeline.config.section import Section
+from pipeline.protocol.addresses import quoted
+from pipeline.protocol.errors import InputError
+
+S = TypeVar("S", bound=Section)
+NUMBERED = re.compile(r"(.*-)(\d{4})((?:/.*)?)")
+RANGE = re.compile(r"\[(\d{4})-(\d{4})\]")
+
+
+def parser(stage: str, section: type[Section], about: str = "") -> argparse.ArgumentParser:
+    """The options of a stage program; `about` says what it does, reads and writes."""
+    keys = "\n".join(f"  {name}: {info.description}" for name, info in section.model_fields.items())
+    parser = argparse.ArgumentParser(
+        description=f"One instance of stage {stage!r}.\n\n{about}",
+        epilog=f"keys of --config (JSON):\n{keys}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--instance", help="name of this instance, e.g. a model's name; --result names it too"
+    )
+    parser.add_argument("--config", default="{}", help="the section as JSON, or @FILE")
+    parser.add_argument(
+        "--input",
+        action="append",
+        default=[],
+        metavar="KEY=PATH",
+        help="an input, KEY=@FILE with its address, or @@FILE with a line for each; may repeat",
+    )
+    place = parser.add_mutually_exclusive_group(required=True)
+    place.add_argument("--output", type=Path, help="final folder; appears only when complete")
+    place.add_argument(
+        "--result",
+        type=Path,
+        metavar="MANIFEST",
+        help="instead of --output: RUN/store/STAGE/INSTANCE/KEY/manifest.json, for the run's store",
+    )
+    parser.add_argument(
+        "--work",
+        type=Path,
+        help="folder for checkpoints; survives failures; default: beside the output, or work/ for --result",
+    )
+    parser.add_argument(
+        "--manifest", type=Path, help="manifest, written last; default: manifest.json in the output"
+    )
+    parser.add_argument(
+        "--launch", default="{}", help="JSON: how it runs (threads, micro-batch, ...), never what it is"
+    )
+    return parser
+
+
+def read_section(text: str, stage: str, section: type[S]) -> S:
+    """The section given as `--config`. Raises InputError that names the key."""
+    try:
+        values = json.loads(Path(text[1:]).read_text() if text.startswith("@") else text)
+        return section.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join([stage, *map(str, first["loc"])])
+        raise InputError(f"config key {where}: {first['msg']} (got {quoted(first['input'])})") from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"--config {text if text.startswith('@') else ''}: {error}") from error
+
+
+def read_launch(text: str) -> dict[str, Any]:
+    """The mapping given as `--launch`. Raises InputError."""
+    try:
+        return dict(json.loads(text))
+    except (TypeError, ValueError) as error:
+        raise InputError(f"--launch: expected a JSON object, got {text!r}") from error
+
+
+def read_inputs(pairs: list[str]) -> dict[str, list[str]]:
+    """Paths by key from the words of `--input`: `KEY=PATH`, `KEY=@` and a file with an address, `@@` and a
+    file with such words, one in a line. Raises InputError.
+    """
+    inputs: dict[str, list[str]] = {}
+    for word in pairs:
+        for pair in _named(word[2:], word).splitlines() if word.startswith("@@") else [word]:
+            name, separator, path = pair.partition("=")
+            if not separator:
+                raise InputError(f"--input {pair}: expected KEY=PATH")
+            paths = [_named(path[1:], pair)] if path.startswith("@") else unpack(path)
+            inputs.setdefault(name, []).extend(paths)
+    return inputs
+
+
+def _named(file: str, word: str) -> str:
+    """What the file that a word of `--input` names holds."""
+    try:
+        return Path(file).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"--input {word}: not a readable file ({error})") from error
+
+
+def pack(pairs: list[tuple[str, str]]) -> list[str]:
+    """`KEY=PATH` words for `--input`. Paths numbered in sequence (`x-0000/data`, `x-0001/data`, ...) share
+    one word, `x-[0000-0001]/data`, because a command line holds only some thousand paths.
+    """
+    words: list[str] = []
+    rows: list[tuple[str, str, str, str]] = []  # key, before the number, number, after it
+    for key, path in pairs:
+        match = NUMBERED.fullmatch(path)
+        row = (key, *match.groups()) if match else (key, path, "", "")
+        if rows and match and _follows(rows[-1], row):
+            words.pop()
+            first = rows[0][2]
+            words.append(f"{key}={row[1]}[{first}-{row[2]}]{row[3]}")
+            rows.append(row)
+        else:
+            words.append(f"{key}={path}")
+            rows = [row]
+    return words
+
+
+def shortened(words: list[str], folder: Path, longest: int = 60_000) -> tuple[list[str], str]:
+    """The words, or, for a command line of more than `longest` characters, one that names a file in `folder`
+    with a line for each: the system takes no argument of 128 KiB, and a shell's command is one. Also the text
+    of that file, which `keep` writes.
+    """
+    if sum(map(len, words)) <= longest:
+        return words, ""
+    text = "\n".join(words)
+    return [f"@@{folder / hashlib.sha256(text.encode()).hexdigest()[:16]}"], text
+
+
+def keep(word: str, text: str) -> None:
+    """Write the file that a word of `shortened` names."""
+    file = Path(word.removeprefix("@@"))
+    file.parent.mkdir(parents=True, exist_ok=True)
+    partial = file.with_suffix(f".{os.getpid()}")
+    partial.write_text(text)
+    partial.rename(file)
+
+
+def _follows(one: tuple[str, str, str, str], other: tuple[str, str, str, str]) -> bool:
+    same = (one[0], one[1], one[3]) == (other[0], other[1], other[3])
+    return same and len(one[2]) == len(other[2]) > 0 and int(other[2]) == int(one[2]) + 1
+
+
+def unpack(path: str) -> list[str]:
+    """The paths that `pack` joined into one."""
+    match = RANGE.search(path)
+    if match is None:
+        return [path]
+    numbers = range(int(match[1]), int(match[2]) + 1)
+    return [f"{path[: match.start()]}{n:0{len(match[1])}d}{path[match.end() :]}" for n in numbers]

@@ -1,0 +1,233 @@
+"""Start the ranks of a training program on this node, and end them together.
+
+    python -m pipeline.ranks.launcher --ranks=8 [--nodes=2 --node=1 --address=n1 --meeting=FILE] MODULE ...
+
+It does what torchrun does not: it passes SIGTERM and SIGUSR1 on, so that the ranks save their state; it
+passes their exit code on; its last line names the rank that failed first, its node and the cause. The
+launchers of a job's nodes are connected, so when a rank or a node ends early, all end within a minute. If
+this process is killed, its ranks are too.
+
+With `--apart` the ranks do not train together but share out items of work (`pipeline.ranks.queue`). Each is
+given one GPU to see. When one fails that is not rank 0, the others go on and make its items.
+"""
+
+import argparse
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipeline.protocol.device import wants_gpu
+from pipeline.protocol.ending import CAUSES, SIGNALS, node, signal_name
+from pipeline.protocol.errors import AGAIN, InputError
+from pipeline.ranks.links import End, Links
+
+LISTENING = "PIPELINE_LISTENING"  # environment: the descriptor at which rank 0 serves the others, on its node
+PR_SET_PDEATHSIG = 1
+TICK = 0.25  # seconds between two looks at the other nodes
+# Seconds that the other ranks have to end by themselves: to say what else failed, or to save.
+GRACE = {AGAIN: 10.0}
+SHORT_GRACE = 2.0
+
+
+@dataclass(frozen=True)
+class Place:
+    """This node among the job's nodes, the first one's address, and the file at which they meet."""
+
+    ranks: int
+    nodes: int = 1
+    node: int = 0
+    address: str = "127.0.0.1"
+    meeting: Path | None = None
+    apart: bool = False
+
+
+class Launcher:
+    """The ranks of one node."""
+
+    def __init__(self, place: Place, program: list[str]) -> None:
+        self.place = place
+        self.causes, told = os.pipe()
+        os.set_blocking(self.causes, False)
+        self.unread, self.said, self.lost = b"", {}, set()
+        devices = _devices(place.ranks) if place.apart else []
+        signal.pthread_sigmask(signal.SIG_BLOCK, (*SIGNALS, signal.SIGCHLD))
+        cores = len(os.sched_getaffinity(0))
+        if cores < place.ranks:
+            print(f"{place.ranks} ranks share {cores} cores on {node()}: docs/cluster.md", file=sys.stderr)
+        self.links = Links(place.nodes, place.node, place.address, place.meeting)
+        server = self.links.server  # made here, so that nobody else gets the port before rank 0 serves
+        self.processes = {}
+        for local in range(place.ranks):
+            rank, kept = place.node * place.ranks + local, [told]
+            variables = {
+                "RANK": rank,
+                "LOCAL_RANK": local,
+                "WORLD_SIZE": place.ranks * place.nodes,
+                "LOCAL_WORLD_SIZE": place.ranks,
+                "MASTER_ADDR": place.address,
+                "MASTER_PORT": self.links.port,
+                LISTENING: server.fileno() if server else -1,
+                CAUSES: told,
+            }
+            if devices:
+                variables["CUDA_VISIBLE_DEVICES"] = devices[local]
+            if server:
+                kept.append(server.fileno())
+            self.processes[rank] = subprocess.Popen(
+                [sys.executable, "-m", *program],
+                env=os.environ | {name: str(value) for name, value in variables.items()},
+                pass_fds=kept,
+                preexec_fn=_die_with(os.getpid()),
+            )
+        os.close(told)
+        if server:
+            server.close()
+
+    def run(self) -> End:
+        """Wait until all ranks ended well, or until one here or elsewhere did not; then end the rest."""
+        end = None
+        while end is None:
+            self._pass_on_signals(TICK)
+            end = self._first_end() or self.links.look()
+        self.links.tell(end)
+        if end.code:
+            self._end_rest(end.code)
+            self.links.close(GRACE[AGAIN])
+        return end
+
+    def _pass_on_signals(self, seconds: float) -> None:
+        found = signal.sigtimedwait((*SIGNALS, signal.SIGCHLD), seconds)
+        if found is not None and found.si_signo in SIGNALS:
+            for process in self.processes.values():
+                process.send_signal(found.si_signo)
+
+    def _first_end(self) -> End | None:
+        """How this node's ranks ended: the first that failed, if any; None while they run."""
+        codes = {rank: process.poll() for rank, process in self.processes.items()}
+        failed = [rank for rank, code in codes.items() if code]
+        if self.place.apart:
+            self._name_lost(codes)
+            failed = [rank for rank in failed if rank == 0]
+        if not failed:
+            return None if None in codes.values() else End(0, "")
+        self._read_causes()
+        killed = [rank for rank in failed if codes[rank] < 0 and rank not in self.said]
+        told = [rank for rank in self.said if codes[rank]]
+        rank = (killed or told or failed)[0]
+        code = codes[rank]
+        return End(128 - code if code < 0 else code, self._cause(rank, code))
+
+    def _cause(self, rank: int, code: int) -> str:
+        ended = f"was killed by {signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
+        ranks = self.place.ranks * self.place.nodes
+        unsaid = f"rank {rank} of {ranks} on {node()} {ended}; its messages are above"
+        return self.said.get(rank, unsaid)
+
+    def _name_lost(self, codes: dict[int, int | None]) -> None:
+        """Print which ranks that the others can do without have failed since the last call."""
+        lost = {rank for rank, code in codes.items() if code and rank and rank not in self.lost}
+        self.lost |= lost
+        if lost:
+            self._read_causes()
+        for rank in sorted(lost):
+            print(f"one rank ended: {self._cause(rank, codes[rank])}", file=sys.stderr, flush=True)
+
+    def _read_causes(self) -> None:
+        """Read what ranks said when they ended, in that order."""
+        while True:
+            try:
+                part = os.read(self.causes, 1 << 16)
+            except BlockingIOError:
+                break
+            if not part:  # all ranks have ended
+                break
+            self.unread += part
+        *lines, self.unread = self.unread.split(b"\n")
+        for line in lines:
+            rank, cause = json.loads(line)
+            self.said.setdefault(rank, cause)
+
+    def _running(self) -> list[int]:
+        return [rank for rank, process in self.processes.items() if process.poll() is None]
+
+    def _wait(self, seconds: float) -> list[int]:
+        """Ranks that still run after `seconds`, or none as soon as all ended."""
+        deadline = time.monotonic() + seconds
+        while (running := self._running()) and (left := deadline - time.monotonic()) > 0:
+            self._pass_on_signals(left)
+        return running
+
+    def _end_rest(self, code: int) -> None:
+        """End the ranks that have not done so themselves; where one hangs, they say first where they are."""
+        left = self._wait(GRACE.get(code, SHORT_GRACE))
+        if code == AGAIN:
+            for rank in left:
+                status = Path(f"/proc/{self.processes[rank].pid}/status").read_text()
+                name, _, state = [line.split(None, 1)[1] for line in status.splitlines()[:3]]
+                print(f"rank {rank} on {node()}: phase {name}, {state}:", file=sys.stderr, flush=True)
+                for number in (signal.SIGUSR2, signal.SIGCONT):
+                    self.processes[rank].send_signal(number)
+            left = self._wait(SHORT_GRACE if left else 0)
+        for rank in left:
+            self.processes[rank].kill()
+        self._wait(GRACE[AGAIN])
+
+
+def _devices(ranks: int) -> list[str]:
+    """The GPU that each rank is to see; none on a machine without GPUs."""
+    told = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if told is None:
+        return [str(number) for number in range(ranks)] if wants_gpu() else []
+    found = told.split(",") if told else []
+    if found and len(found) < ranks:
+        raise InputError(f"launch.ranks is {ranks}, but CUDA_VISIBLE_DEVICES names {len(found)} GPUs: {told}")
+    return found
+
+
+def _die_with(parent: int) -> Callable[[], None]:
+    """What a child does before its program starts: it asks to be killed when its parent dies."""
+    library = ctypes.CDLL(None)
+
+    def prepare() -> None:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGCHLD,))
+        library.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(1)
+
+    return prepare
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    for name, kind, default in (
+        ("ranks", int, 1),
+        ("nodes", int, 1),
+        ("node", int, 0),
+        ("address", str, "127.0.0.1"),
+        ("meeting", Path, None),
+    ):
+        parser.add_argument(f"--{name}", type=kind, default=default)
+    parser.add_argument("--apart", action="store_true", help="the ranks share out items of work")
+    parser.add_argument("program", nargs=argparse.REMAINDER, help="module and its arguments")
+    options = vars(parser.parse_args())
+    program = options.pop("program")
+    if options["nodes"] > 1 and options["meeting"] is None:
+        parser.error("several nodes need --meeting, a file in a folder that all of them share")
+    try:
+        end = Launcher(Place(**options), program).run()
+    except InputError as error:
+        end = End(2, str(error))
+    if end.code:
+        print(f"error: {end.cause}", file=sys.stderr, flush=True)
+    sys.exit(end.code)
+
+
+if __name__ == "__main__":
+    main()

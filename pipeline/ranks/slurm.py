@@ -1,0 +1,57 @@
+"""A stage program as a task of a Slurm step, and what Slurm is asked for when it has not finished.
+
+The Slurm profile starts one task per node with `srun`. Slurm sends SIGUSR1 some minutes before the time limit
+and SIGTERM before a preemption, to every process of the step. The programs act on them; what stands between
+them and Slurm must not die of them.
+"""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+
+from pipeline.protocol.ending import SIGNALS
+from pipeline.protocol.errors import AGAIN
+
+
+def in_step(environment: Mapping[str, str]) -> bool:
+    """Whether this process is a task of a step that `srun` started."""
+    return "SLURM_STEP_ID" in environment
+
+
+def first_host() -> str:
+    """The first node of the job."""
+    names = subprocess.run(
+        ["scontrol", "show", "hostnames"], check=True, capture_output=True, text=True
+    ).stdout.split()
+    return names[0]
+
+
+def supervise(arguments: list[str], environment: dict[str, str]) -> int:
+    """Run a program and return its exit code, 128 and the signal's number if it was killed.
+
+    A program that ends with `AGAIN`, or that dies of SIGUSR1 because it has no handler for it, continues
+    from what it saved when the job runs again: the first node asks Slurm for that, and all wait for the end
+    of this run. No retry of Snakemake's is spent.
+    """
+    for number in SIGNALS:  # not SIG_IGN, which the program would inherit
+        signal.signal(number, lambda *_: None)
+    code = subprocess.run(arguments, env=environment).returncode
+    if code in (AGAIN, -signal.SIGUSR1) and requeued(environment):
+        while True:
+            signal.pause()  # Slurm ends this task
+    return code if code >= 0 else 128 - code
+
+
+def requeued(environment: Mapping[str, str]) -> bool:
+    """Put the job back into the queue, unless it is being cancelled; only the first node asks."""
+    job = environment["SLURM_JOB_ID"]
+    if environment["SLURM_NODEID"] != "0":
+        return True
+    state = subprocess.run(
+        ["squeue", "--noheader", f"--jobs={job}", "--format=%T"], capture_output=True, text=True
+    )
+    if state.stdout.strip() != "RUNNING":
+        return False
+    print(f"job {job} has saved its work and goes back into the queue", file=sys.stderr, flush=True)
+    return subprocess.run(["scontrol", "requeue", job]).returncode == 0

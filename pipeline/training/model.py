@@ -1,0 +1,251 @@
+"""Models and tokenizers as Hugging Face folders, and the module that cpt, sft and rl train.
+
+`TokenLogprobs` wraps a causal language model so that its forward pass returns the log-probability of each
+given target and never holds the logits of more than a chunk of positions. Shape suffixes: B sequences,
+T positions, N = B*T positions end to end, D hidden size, V vocabulary.
+"""
+
+import contextlib
+import shutil
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from huggingface_hub import snapshot_download
+from huggingface_hub.utils import enable_progress_bars
+from safetensors import safe_open
+from torch import Tensor, nn
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    GenerationConfig,
+    LlamaConfig,
+)
+from transformers.initialization import no_init_weights
+from transformers.utils import logging as transformers_logging
+
+from pipeline.protocol.stage import InputError
+from pipeline.protocol.watchdog import enter
+from pipeline.training.attention import DOCUMENTS, document_arguments
+from pipeline.training.linear_loss import target_logprobs, weighted_nll
+from pipeline.training.packing import IGNORE
+from pipeline.training.tokenizer import from_pretrained
+
+transformers_logging.disable_progress_bar()  # of reading and writing weights
+enable_progress_bars()  # of downloads, which the line before stops too
+
+LOGIT_SCALES = ("final_logit_softcapping", "logit_scale", "logits_scaling")  # keys of Gemma, Cohere, Granite
+DTYPES = {"fp32": torch.float32, "mixed": torch.float32, "bf16": torch.bfloat16}
+
+
+class TokenLogprobs(nn.Module):
+    """log pi(target | tokens so far) for packed sequences, without a full logits tensor.
+
+    `model` is any causal language model of transformers whose output layer is linear without bias; others
+    raise InputError. `positions_BT` restart from 0 at each document of a row, and no token attends to another
+    document. With `mixed`, matrix products run in bf16 on fp32 weights.
+    """
+
+    def __init__(self, model: nn.Module, mixed: bool = False) -> None:
+        super().__init__()
+        self.model, self.mixed = model, mixed
+        scaled = [name for name in LOGIT_SCALES if getattr(model.config, name, None) not in (None, 1)]
+        if scaled or getattr(model.get_output_embeddings(), "bias", None) is not None:
+            what = f"logits changed by {scaled[0]}" if scaled else "an output layer with a bias"
+            raise InputError(f"{model.config.model_type}: {what}; only a linear output layer can be trained")
+        model.set_attn_implementation(DOCUMENTS)
+
+    def forward(
+        self,
+        tokens_BT: Tensor,
+        positions_BT: Tensor,
+        targets_BT: Tensor,
+        temperature: float = 1.0,
+        with_entropy: bool = False,
+        documents: dict[str, Any] | None = None,
+        weights_BT: Tensor | None = None,
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        """fp32 log-probabilities (B, T) of `targets_BT`; 0 where the target is `IGNORE`.
+
+        `documents` (of `shared_arguments`) replaces the document boundaries that positions show. With
+        `with_entropy` also the entropy (B, T) in nats of each predicted distribution, without gradient. With
+        `weights_BT` instead the loss, which is the weighted sum of negative log-probabilities, and the
+        log-probabilities (B, T) without gradient: cheapest where the weights are known beforehand.
+        """
+        with torch.autocast(tokens_BT.device.type, torch.bfloat16, enabled=self.mixed):
+            hidden_ND = self._hidden(tokens_BT, positions_BT, documents).flatten(0, 1)
+        targets_N = targets_BT.flatten()
+        wanted = (targets_N != IGNORE).nonzero().squeeze(1)
+        head_VD = self.model.get_output_embeddings().weight
+        chosen = hidden_ND.index_select(0, wanted), head_VD, targets_N[wanted]
+
+        def spread(values: Tensor) -> Tensor:
+            return torch.zeros(targets_BT.shape, device=values.device).flatten().index_copy(0, wanted, values)
+
+        if weights_BT is not None:
+            loss, logprobs = weighted_nll(*chosen, weights_BT.flatten()[wanted])
+            return loss, spread(logprobs).view_as(targets_BT)
+        logprobs, entropy = target_logprobs(*chosen, temperature, with_entropy)
+        logprobs_BT = spread(logprobs).view_as(targets_BT)
+        return (logprobs_BT, spread(entropy).view_as(targets_BT)) if with_entropy else logprobs_BT
+
+    def _hidden(self, tokens_BT: Tensor, positions_BT: Tensor, documents: dict[str, Any] | None) -> Tensor:
+        """Last hidden states (B, T, D), in the type used for matrix products."""
+        apart = documents or document_arguments(positions_BT)
+        output = self.model.base_model(
+            input_ids=tokens_BT, position_ids=positions_BT, use_cache=False, **apart
+        ).last_hidden_state
+        return output.to(torch.bfloat16) if self.mixed else output
+
+
+def load_model(source: str | Path, precision: str = "fp32", kind: type = AutoModelForCausalLM) -> nn.Module:
+    """The causal language model of a folder or hub id, with weights in `precision`.
+
+    With `AutoModel` as `kind` the transformer alone, without its output layer.
+    """
+    return from_pretrained(kind, source, dtype=DTYPES[precision], attn_implementation="sdpa")
+
+
+def load_split_model(source: str | Path, precision: str) -> nn.Module:
+    """`load_model` for ZeRO 3: weights are split among the ranks when created and filled one at a time, so no
+    rank ever holds a whole model. The process group must exist; all ranks must call it.
+    """
+    import deepspeed
+
+    config = model_config(source)
+    plain = {"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 3}}
+    # DeepSpeed would also override data types, those of rotary tables too; transformers chooses them rightly.
+    kept = [deepspeed.zero.DeepSpeedTensorOverride.device]
+    with deepspeed.zero.Init(config_dict_or_path=plain, tensor_overrides=kept), no_init_weights():
+        model = AutoModelForCausalLM.from_config(config, dtype=DTYPES[precision], attn_implementation="sdpa")
+    model.tie_weights()
+    with contextlib.suppress(OSError):  # not every model has one
+        model.generation_config = GenerationConfig.from_pretrained(str(source))
+    missing = dict(model.named_parameters())
+    for name, read in _stored_weights(source):
+        parameter = missing.pop(name, None)
+        if parameter is None:
+            continue  # a tied head that was stored twice
+        with deepspeed.zero.GatheredParameters([parameter], modifier_rank=0):
+            if torch.distributed.get_rank() == 0:
+                parameter.data.copy_(read())
+    if missing:
+        raise InputError(f"{source}: no weight {next(iter(missing))!r} in its safetensors files")
+    return model
+
+
+def _stored_weights(source: str | Path) -> Iterator[tuple[str, Callable[[], Tensor]]]:
+    """(name, function that reads it) of each weight in the safetensors files of a folder or hub id."""
+    folder = Path(source)
+    if not folder.is_dir():
+        folder = Path(snapshot_download(str(source), allow_patterns=["*.safetensors", "*.json"]))
+    files = sorted(folder.glob("*.safetensors"))
+    if not files:
+        raise InputError(f"{source}: no *.safetensors file; ZeRO 3 reads no other kind")
+    for file in files:
+        with safe_open(file, framework="pt") as weights:
+            for name in weights.keys():  # noqa: SIM118 (not a dictionary)
+                yield name, partial(weights.get_tensor, name)
+
+
+def new_model(
+    architecture: dict[str, Any], tokenizer: Any, context: int, precision: str, seed: int
+) -> nn.Module:
+    """A randomly initialised Llama; `architecture` holds keys of `LlamaConfig`."""
+    torch.manual_seed(seed)
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        max_position_embeddings=context,
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+        **architecture,
+    )
+    return AutoModelForCausalLM.from_config(config, dtype=DTYPES[precision], attn_implementation="sdpa")
+
+
+def model_config(source: str | Path) -> Any:
+    """The configuration of the model in a folder or hub id."""
+    return from_pretrained(AutoConfig, source)
+
+
+def context_length(source: str | Path) -> int:
+    """The longest sequence that the model at `source` supports; tokens."""
+    return int(model_config(source).max_position_embeddings)
+
+
+def causal_model(engine: Any) -> nn.Module:
+    """The transformers model inside a DeepSpeed engine."""
+    return engine.module.model
+
+
+def named_weights(engine: Any, tied: bool = False) -> Iterator[tuple[str, Tensor]]:
+    """Full weights of the engine's model, one at a time, whatever the ZeRO stage; all ranks must iterate.
+
+    A tensor is valid only until the next one is requested. With `tied`, a tied output layer also comes under
+    its own name, because vLLM's CPU engine otherwise keeps its old packed copy.
+    """
+    model = causal_model(engine)
+    embedding, head = model.get_input_embeddings().weight, model.get_output_embeddings()
+    for name, parameter in model.named_parameters():
+        with _whole(parameter):
+            yield name, parameter.data
+            if tied and parameter is embedding and head.weight is embedding:
+                yield "lm_head.weight", parameter.data
+
+
+def weights_in_memory(module: nn.Module) -> dict[str, Tensor]:
+    """Copies of all weights in main memory, on rank 0 only. All ranks must call it, at any ZeRO stage."""
+    found = {}
+    for name, parameter in module.named_parameters():
+        with _whole(parameter):
+            if torch.distributed.get_rank() == 0:
+                found[name] = parameter.data.detach().cpu().clone()
+    return found
+
+
+def _whole(parameter: nn.Parameter) -> Any:
+    """A context in which a weight that ZeRO-3 may have split is whole; all ranks must enter it."""
+    import deepspeed
+
+    return deepspeed.zero.GatheredParameters([parameter], enabled=hasattr(parameter, "ds_id"))
+
+
+def export_model(engine: Any, tokenizer: Any, folder: Path) -> None:
+    """Write a folder that transformers and vLLM load: weights, config, tokenizer, generation settings. All
+    ranks must call it; rank 0 writes. The tokens that ended answers of the initial model still end them.
+    """
+    enter("export")
+    model = causal_model(engine)
+    state = weights_in_memory(model)
+    if engine.global_rank != 0:
+        return
+    before = model.generation_config.eos_token_id
+    ends = dict.fromkeys([tokenizer.eos_token_id, *(before if isinstance(before, list) else [before])])
+    ends.pop(None, None)
+    model.generation_config = GenerationConfig(
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=list(ends) if len(ends) > 1 else tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    save_weights(model, state, folder)
+    tokenizer.save_pretrained(folder)
+
+
+def save_weights(model: nn.Module, state: dict[str, Tensor], folder: Path) -> None:
+    """Write weights and config with the modes of the umask; safetensors lets nobody but the owner read."""
+    model.save_pretrained(folder, state_dict=state)
+    for file in folder.glob("*.safetensors"):
+        shutil.copymode(folder / "config.json", file)
+
+
+def parameter_count(model: nn.Module) -> int:
+    """Number of weights, tied ones once, whether or not ZeRO-3 has split them."""
+    return sum(full_shape(parameter).numel() for parameter in model.parameters())
+
+
+def full_shape(parameter: nn.Parameter) -> torch.Size:
+    """A weight's shape, whether or not ZeRO-3 has split it."""
+    return getattr(parameter, "ds_shape", parameter.shape)
