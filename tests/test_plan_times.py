@@ -40,7 +40,7 @@ from torch.utils import _pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from pipeline.training import engine as training
+from pipeline.training import engine as engine_module
 from pipeline.training.model import TokenLogprobs
 
 KEPT = ("max_live_parameters", "max_reuse_distance", "param_persistence_threshold", "prefetch_bucket_size")
@@ -57,7 +57,7 @@ class Spy(TorchDispatchMode):
         return function(*arguments, **(options or {}))
 
 
-plain = training.deepspeed_config
+plain = engine_module.deepspeed_config
 
 
 def split_all(settings, size):
@@ -67,8 +67,8 @@ def split_all(settings, size):
     return config
 
 
-training.deepspeed_config = split_all
-training.start_process_group()
+engine_module.deepspeed_config = split_all
+engine_module.start_process_group()
 shape = {"hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 8, "vocab_size": 16}
 shape |= {"num_attention_heads": 2, "max_position_embeddings": 64}
 tokens, positions = torch.arange(32)[None] % 16, torch.arange(32)[None]
@@ -80,8 +80,8 @@ for precision, dtype in (("bf16", torch.bfloat16), ("fp32", torch.float32)):
             size = sum(weight.numel() for weight in model.parameters())
             if again:
                 model.gradient_checkpointing_enable()
-            settings = training.EngineSettings(1e-3, precision=precision, zero_stage=stage)
-            engine = training.build_engine(TokenLogprobs(model), settings)
+            settings = engine_module.EngineSettings(1e-3, precision=precision, zero_stage=stage)
+            engine = engine_module.build_engine(TokenLogprobs(model), settings)
 
             def loss(row):
                 return engine(row, positions, row.roll(-1, 1), weights_BT=torch.ones(row.shape) / 64)[0]
@@ -89,7 +89,7 @@ for precision, dtype in (("bf16", torch.bfloat16), ("fp32", torch.float32)):
             for micro_batches in (1, 3):
                 Spy.moved = 0.0
                 with Spy():
-                    training.update(engine, [tokens] * micro_batches, loss, 1e-3)
+                    engine_module.update(engine, [tokens] * micro_batches, loss, 1e-3)
                 found.append([size, precision, stage, micro_batches, again, Spy.moved])
 if distributed.get_rank() == 0:
     sys.stdout.write(f"told {json.dumps(found)}\\n")
