@@ -44,9 +44,7 @@ def write(watch: Watch, file: Path, seconds: float) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="dsm watch", description=__doc__.split("\n")[0]
-    )
+    parser = argparse.ArgumentParser(prog="dsm watch", description=__doc__.split("\n")[0])
     parser.add_argument("--configfile", nargs="+", required=True, help="overlays, as for snakemake")
     parser.add_argument("--config", nargs="*", default=[], metavar="KEY=VALUE", help="as for snakemake")
     parser.add_argument("--port", type=int, default=PORT, help="0: any free one")
