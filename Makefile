@@ -13,7 +13,7 @@ OPTIONS = --cores $(CORES)
 # Only files whose hash is in the lock. Sources are built with the locked setuptools, not with one that pip fetches unchecked.
 INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --no-deps --require-hashes --no-build-isolation --use-pep517
 
-.PHONY: setup peers demo compare ablations pretrained real bench bench-corpus bench-dump bench-extraction bench-lookup bench-mathematics bench-rate bench-tokens bench-training bench-rl bench-grader bench-sandbox bench-variants bench-seed bench-harness bench-report test test-fast test-axe test-pretrained test-environment test-cluster lint lock licences audit schema clean clean-store
+.PHONY: setup peers demo compare ablations pretrained real bench bench-corpus bench-dump bench-extraction bench-lookup bench-mathematics bench-rate bench-tokens bench-training bench-rl bench-grader bench-sandbox bench-variants bench-seed bench-harness bench-report test test-fast test-axe test-pretrained test-environment test-cluster lint lock licences audit schema site clean clean-store
 
 setup: .venv/complete
 
@@ -193,6 +193,16 @@ lock: setup
 	$(COMPILE) --no-deps --output-file harness.lock harness.in
 	$(COMPILE) --no-deps --output-file extraction.lock extraction.in
 	$(COMPILE) --output-file audit.lock audit.in
+	$(COMPILE) --output-file site.lock site.in
+
+# The pages of docs/ as a site, in site/. Fails on a link that leads nowhere.
+site: setup .venv/site/complete
+	PYTHONPATH="$(CURDIR)/.venv/site" $(BIN)/python -m mkdocs build --strict --quiet
+
+.venv/site/complete: .venv/complete requirements/site.lock
+	rm -rf .venv/site
+	$(INSTALL) --target .venv/site -r requirements/site.lock
+	touch $@
 
 licences: setup
 	$(BIN)/python requirements/licences.py
@@ -201,7 +211,7 @@ licences: setup
 audit: .venv/audit/complete
 	@sed 's/+cpu//' requirements/cpu.lock > .venv/audit/cpu.lock
 	@if PYTHONPATH=.venv/audit $(BIN)/python -m pip_audit --vulnerability-service osv --disable-pip --require-hashes --strict \
-	  --progress-spinner off -r .venv/audit/cpu.lock -r requirements/peers.lock -r requirements/slurm.lock -r requirements/pretrained.lock -r requirements/harness.lock -r requirements/extraction.lock 2> .venv/audit/log; \
+	  --progress-spinner off -r .venv/audit/cpu.lock -r requirements/peers.lock -r requirements/slurm.lock -r requirements/pretrained.lock -r requirements/harness.lock -r requirements/extraction.lock -r requirements/site.lock 2> .venv/audit/log; \
 	then tail -n 1 .venv/audit/log; \
 	else grep '^Found' .venv/audit/log || echo "audit: no answer from the service: $$(tail -n 1 .venv/audit/log)"; exit 1; fi
 

@@ -1,4 +1,4 @@
-"""What the documents promise: README's limits, names of files and targets that exist, the order of rooms."""
+"""What the documents promise: README's form, names of files and targets that exist, the order of rooms."""
 
 import ast
 import re
@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT
+
+from pipeline.__main__ import MODULES
+from pipeline.report.scores import MARKS
 
 README = ROOT / "README.md"
 PAGES = [README, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -26,14 +29,34 @@ def paragraphs(text: str) -> Iterator[str]:
 
 def test_readme_is_short() -> None:
     text = README.read_text()
-    assert len(text.encode()) <= 8 * 1024
+    assert len(text.encode()) <= 6 * 1024
     assert [line for line in text.splitlines() if len(line) >= 140] == []
     assert [part for part in paragraphs(text) if len(part) >= 400] == []
 
 
-def test_readme_opens_with_a_report() -> None:
-    lines = [line for line in README.read_text().splitlines() if line]
-    assert lines[0].startswith("# ") and "(docs/report.png)" in lines[1]
+def test_readme_says_what_it_is_and_shows_it() -> None:
+    title, first, picture, *_ = README.read_text().split("\n\n")
+    assert title.startswith("# ") and len(re.findall(r"\.(?=\s|$)", first)) == 2 and picture.startswith("![")
+
+
+def test_readme_has_one_table_and_a_command_writes_it() -> None:
+    before, _, rest = README.read_text().partition(MARKS[0])
+    _, end, after = rest.partition(MARKS[1])
+    assert end and "\n|" not in before + after
+
+
+def test_the_tour_names_what_its_files_define() -> None:
+    rows = re.findall(r"^\| \d+ \| `(.+?)` \| (.+?) \|", (ROOT / "docs/tour.md").read_text(), re.MULTILINE)
+    assert len(rows) == 10
+    for name, parts in rows:
+        tree = ast.parse((ROOT / name).read_text())
+        nodes = list(ast.walk(tree))
+        defined = {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+        defined |= {
+            node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+        }
+        wanted = {part.rpartition(".")[2] for part in re.findall(r"`(.+?)`", parts)}
+        assert wanted and wanted <= defined, f"docs/tour.md names {wanted - defined} of {name}"
 
 
 @pytest.mark.parametrize(
@@ -42,7 +65,9 @@ def test_readme_opens_with_a_report() -> None:
         "make demo",
         "the test command is `make test`",
         "make test-fast",
+        "make pretrained BENCH=",
         "make real WEB=",
+        "dsm review results/",
         "make compare",
         "dsm run configs/single-gpu.yaml --profile profiles/gpu",
         "dsm run configs/deepseekmath-7b.yaml --profile profiles/slurm",
@@ -80,6 +105,16 @@ def test_every_make_target_that_a_page_names_exists(page: Path) -> None:
     known = {name for names in known for name in names.split()}
     code = re.findall(r"`[^`\n]+`", page.read_text()) + CODE.findall(page.read_text())
     assert {name for part in code for name in TARGET.findall(part)} <= known
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_command_that_a_page_names_exists(page: Path) -> None:
+    text = page.read_text()
+    code = "\n".join(re.findall(r"`([^`\n]+)`", text) + CODE.findall(text))
+    assert set(re.findall(r"^(?:\$ )?dsm ([a-z]+)", code, re.MULTILINE)) <= {"run", *MODULES}
+    for name in set(re.findall(r"python -m (pipeline[\w.]*)", code)):
+        path = ROOT / name.replace(".", "/")
+        assert path.with_suffix(".py").exists() or (path / "__main__.py").exists(), f"{page.name}: {name}"
 
 
 # The order of rooms, as docs/architecture.md has it: a room imports only rooms on lines above its own.

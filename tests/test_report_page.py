@@ -13,7 +13,7 @@ from pipeline.config.report import ReportSection
 from pipeline.protocol.stage import run_stage
 from pipeline.report.__main__ import run as write_report
 from pipeline.report.claims import VERDICTS
-from pipeline.report.scores import lines
+from pipeline.report.scores import MARKS, lines, readme_table, write_table
 from pipeline.report.tex import to_html
 
 CHAPTERS = [
@@ -100,6 +100,24 @@ def test_summary_has_the_documented_shape(whole: tuple[str, dict]) -> None:
     assert judged and all(claim["detectable"] is not None and 0 <= claim["p_holm"] <= 1 for claim in judged)
     assert summary["cost"]["seconds"] == pytest.approx(sum(summary["cost"]["stages"].values()), abs=1)
     assert summary["cost"]["counters"]["vllm.tokens"] > 0
+
+
+def test_the_table_of_a_page_holds_the_summarys_scores_and_nothing_else_changes(
+    whole: tuple[str, dict], tmp_path: Path
+) -> None:
+    page, table = tmp_path / "page.md", readme_table(whole[1])
+    page.write_text(f"before\n{MARKS[0]}\nan older table\n{MARKS[1]}\nafter\n")
+    write_table(page, table)
+    assert page.read_text() == f"before\n{MARKS[0]}\n{table}{MARKS[1]}\nafter\n"
+    rows = {row.split("`")[1]: re.findall(r"([\d.]+) %", row) for row in table.splitlines()[2:]}
+    shares = [score["chat_cot"]["accuracy"] for score in whole[1]["models"]["grpo"].values()]
+    assert sorted(rows["grpo"]) == sorted(f"{100 * share:.1f}" for share in shares)
+    assert [float(shares[0]) for shares in rows.values()] == sorted(
+        float(shares[0]) for shares in rows.values()
+    )
+    page.write_text("no marks")
+    with pytest.raises(SystemExit, match="page.md: no <!-- scores -->"):
+        write_table(page, table)
 
 
 def test_text_of_models_and_pages_is_escaped(whole: tuple[str, dict]) -> None:

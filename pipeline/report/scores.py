@@ -1,12 +1,18 @@
 """Print a run's scores, gains and verdicts as its report has them: `make demo` and others end so.
 
 python -m pipeline.report.scores results/pretrained/report/summary.json
+python -m pipeline.report.scores results/demo/report/summary.json --readme README.md
+
+The second writes a table of right answers into a page, between the marks `<!-- scores -->` and
+`<!-- end of scores -->`.
 """
 
+import argparse
 import json
-import sys
 from pathlib import Path
 from typing import Any
+
+MARKS = ("<!-- scores -->", "<!-- end of scores -->")
 
 
 def lines(summary: dict[str, Any]) -> list[str]:
@@ -67,8 +73,51 @@ def _sampled(score: dict[str, Any]) -> str:
     return f"{100 * score['maj@k'][largest]:.1f} / {100 * score['pass@k'][largest]:.1f} of {largest}"
 
 
+def readme_table(summary: dict[str, Any]) -> str:
+    """Give a Markdown table of right answers without tools, of the models that were asked all benchmarks so:
+    those with few right answers first.
+    """
+    scores = {
+        model: {
+            benchmark: modes[mode]
+            for benchmark, modes in benchmarks.items()
+            for mode in modes
+            if mode.endswith("_cot")
+        }
+        for model, benchmarks in summary["models"].items()
+    }
+    asked = {benchmark: score["n"] for found in scores.values() for benchmark, score in found.items()}
+    columns = sorted(asked, key=lambda benchmark: -asked[benchmark])
+    models = [model for model, found in scores.items() if found.keys() == asked.keys()]
+    models.sort(key=lambda model: scores[model][columns[0]]["accuracy"])
+    titles = [f"`{benchmark}`, {asked[benchmark]:,} questions" for benchmark in columns]
+    rows = [["right answers", *titles], ["---", *["---:"] * len(columns)]]
+    for model in models:
+        shares = (f"{100 * scores[model][benchmark]['accuracy']:.1f} %" for benchmark in columns)
+        rows.append([f"`{model}`", *shares])
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def write_table(page: Path, table: str) -> None:
+    """Put the table between the marks of a page. Raises SystemExit where the page lacks them."""
+    before, start, rest = page.read_text().partition(MARKS[0])
+    _, end, after = rest.partition(MARKS[1])
+    if not end:
+        raise SystemExit(f"error: {page}: no {' and '.join(MARKS)}: write both where the table is to stand")
+    page.write_text(f"{before}{start}\n{table}{end}{after}")
+
+
 def main() -> None:
-    print("\n".join(lines(json.loads(Path(sys.argv[1]).read_text()))))
+    """Print the scores, or write a table of them into a page."""
+    parser = argparse.ArgumentParser(description="Print the scores of a run.")
+    parser.add_argument("summary", type=Path, metavar="SUMMARY", help="summary.json beside a report")
+    parser.add_argument("--readme", type=Path, metavar="PAGE", help="write a table into this page instead")
+    words = parser.parse_args()
+    summary = json.loads(words.summary.read_text())
+    if words.readme:
+        write_table(words.readme, readme_table(summary))
+    else:
+        print("\n".join(lines(summary)))
 
 
 if __name__ == "__main__":
