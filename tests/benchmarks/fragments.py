@@ -135,7 +135,7 @@ def rows_of(name: str, ours: float, peers: dict[str, float], data: str) -> Row:
 
 
 def markdown(families: dict[str, dict[str, Scores]], names: list[str]) -> str:
-    """The table of docs/corpus.md: fragments right and text F1 of each extractor."""
+    """Give a Markdown table: fragments right and text F1 of each extractor."""
     lines = [f"| family | {' | '.join(names)} |", f"|---|{'---:|' * len(names)}"]
     for family, scores in families.items():
         cells = [
