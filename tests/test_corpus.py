@@ -357,7 +357,7 @@ def test_scores_are_the_log_odds_of_fasttext_itself(
     [
         (
             "train",
-            ["fold-*.txt", "partial/.held_out.parquet.partial", "labelled.txt", "partial/classifier.bin"],
+            ["fold-*.txt", "partial/.held_out.parquet.*.partial", "labelled.txt", "partial/classifier.bin"],
         ),
         ("score", ["partial/.*"]),
         (

@@ -149,9 +149,11 @@ def imports(path: Path, known: dict[str, Path], type_checking: bool = True) -> s
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module and node not in skipped:
-            names = {f"{node.module}.{alias.name}" for alias in node.names}
-            found |= (names & set(known)) or {node.module}
+        elif isinstance(node, ast.ImportFrom) and node not in skipped:
+            here = ".".join(path.relative_to(ROOT).parent.parts)  # of `from . import`, which parts use
+            module = ".".join(filter(None, [here, node.module])) if node.level else str(node.module)
+            names = {f"{module}.{alias.name}" for alias in node.names}
+            found |= (names & set(known)) or {module}
     return found & set(known)
 
 

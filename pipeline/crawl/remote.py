@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.protocol.addresses import public, scrub
+from pipeline.protocol.atomic import atomic_write
 from pipeline.protocol.errors import Passing
 from pipeline.protocol.stage import WORK, InputError
 
@@ -306,10 +307,8 @@ def _hold(address: str, seconds: float) -> None:
     """Tell all jobs of a run, which have one work folder, that a server asks for a pause."""
     if seconds and HOLDS.parent.is_dir():
         path = _held(address)
-        path.parent.mkdir(exist_ok=True)
-        partial = path.with_name(f"{path.name}.{os.getpid()}")
-        partial.write_text(str(time.time() + min(seconds, MAX_DELAY)))
-        partial.replace(path)
+        with atomic_write(path) as partial:
+            partial.write_text(str(time.time() + min(seconds, MAX_DELAY)))
 
 
 def _wait_for(address: str) -> None:

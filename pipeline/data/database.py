@@ -14,6 +14,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipeline.protocol.atomic import atomic_write
 from pipeline.protocol.errors import InputError
 
 Database = duckdb.DuckDBPyConnection
@@ -84,11 +85,9 @@ def save(path: Path, query: duckdb.DuckDBPyConnection, schema: pa.Schema, group:
     """Write the rows of an executed query to a Parquet file, as `write_table` does, so many in a row `group`;
     returns their number.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary, count = path.with_name(f".{path.name}.partial"), 0
-    with pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
+    count = 0
+    with atomic_write(path) as partial, pq.ParquetWriter(partial, schema, compression="zstd") as writer:
         for batch in query.fetch_record_batch(group):
             writer.write_table(pa.Table.from_batches([batch]).cast(schema))
             count += len(batch)
-    temporary.replace(path)
     return count

@@ -4,8 +4,6 @@ memory, or saved as batches that survive a kill.
 
 import io
 import json
-import os
-import platform
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import TypeAdapter, ValidationError
 
+from pipeline.protocol.atomic import atomic_write
 from pipeline.protocol.manifest import fingerprint
 from pipeline.protocol.stage import InputError
 
@@ -86,13 +85,8 @@ def saved_batch(path: Path, make: Callable[[], list[Any]]) -> list[Any]:
     if path.exists() and (rows := _saved(path)) is not None:
         return rows
     made = [json.loads(json.dumps(row)) for row in make()]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(f".{platform.node()}.{os.getpid()}")
-    with temporary.open("w") as file:
+    with atomic_write(path, durable=True) as partial, partial.open("w") as file:
         file.writelines(json.dumps(row) + "\n" for row in [*made, {"digest": fingerprint(made)}])
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
     return made
 
 

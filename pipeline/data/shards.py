@@ -20,15 +20,11 @@ import zstandard
 from datatrove.data import Document
 
 from pipeline.data.rows import raw_lines
+from pipeline.protocol.atomic import atomic_write
 from pipeline.protocol.stage import InputError
 
 SUFFIX = ".jsonl.zst"
 ZSTD_LEVEL = 3  # higher levels cost more time than the smaller shards save
-
-
-def _temporary(path: Path) -> Path:
-    """A name beside `path` for an incomplete file; globs do not match it."""
-    return path.with_name(f".{path.name}.partial")
 
 
 class DocumentWriter:
@@ -41,8 +37,8 @@ class DocumentWriter:
         self.count = 0
 
     def __enter__(self) -> Self:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = _temporary(self.path).open("wb")
+        self._whole = atomic_write(self.path)
+        self._file = self._whole.__enter__().open("wb")
         self.stream = zstandard.ZstdCompressor(level=ZSTD_LEVEL).stream_writer(self._file, closefd=False)
         return self
 
@@ -71,10 +67,7 @@ class DocumentWriter:
             self.stream.close()
         finally:
             self._file.close()
-        if kind is None:
-            _temporary(self.path).replace(self.path)
-        else:
-            _temporary(self.path).unlink(missing_ok=True)
+            self._whole.__exit__(kind, error, trace)
 
 
 def join_shards(paths: Iterable[Path], target: Path) -> None:
@@ -134,9 +127,8 @@ def write_table(
 
     Holds at most `rows_per_group` rows in memory.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     count = 0
-    with pq.ParquetWriter(_temporary(path), schema, compression="zstd") as writer:
+    with atomic_write(path) as partial, pq.ParquetWriter(partial, schema, compression="zstd") as writer:
         batch: list[dict[str, Any]] = []
         for row in rows:
             batch.append(row)
@@ -146,7 +138,6 @@ def write_table(
                 batch = []
         if batch:
             writer.write_table(pa.Table.from_pylist(batch, schema))
-    _temporary(path).replace(path)
     return count
 
 

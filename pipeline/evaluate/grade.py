@@ -11,6 +11,7 @@ from pipeline.data.rows import read_rows
 from pipeline.evaluate.benchmarks import Item
 from pipeline.evaluate.profiles import Profile, grade_answer, grade_response, profile_names, read_profile
 from pipeline.grader.answers import Verdict
+from pipeline.protocol.atomic import atomic_write
 from pipeline.protocol.progress import Progress
 from pipeline.protocol.stage import InputError
 
@@ -79,13 +80,15 @@ def main(argv: list[str] | None = None) -> None:
     try:
         profile = read_profile(arguments.profile)
         pairs = read_pairs(arguments.input)
-        temporary = arguments.output.with_name(f".{arguments.output.name}.partial")
-        with temporary.open("w") as file, Progress("grade", len(pairs), unit="pair") as bar:
+        with (
+            atomic_write(arguments.output) as partial,
+            partial.open("w") as file,
+            Progress("grade", len(pairs), unit="pair") as bar,
+        ):
             for item, row in pairs:
                 found = verdict(item, row, profile, arguments.boxed_only)
                 file.write(json.dumps({"id": item.id, **asdict(found)}, ensure_ascii=False) + "\n")
                 bar.update()
-        temporary.replace(arguments.output)
     except (InputError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from pipeline.data.rows import read_rows
+from pipeline.protocol.atomic import atomic_write
 from pipeline.protocol.progress import Progress
 from pipeline.protocol.stage import InputError
 from pipeline.sandbox.pool import Sandbox
@@ -48,18 +49,17 @@ def main(argv: list[str] | None = None) -> None:
             raise InputError(f"--timeout {arguments.timeout:g}: must be above 0")
         if arguments.workers is not None and arguments.workers < 1:
             raise InputError(f"--workers {arguments.workers}: must be above 0")
-        temporary = arguments.output.with_name(f".{arguments.output.name}.partial")
         with (
             Sandbox(arguments.workers, arguments.weak) as sandbox,
             Progress("programs", len(rows), unit="program") as bar,
-            temporary.open("w") as file,
+            atomic_write(arguments.output) as partial,
+            partial.open("w") as file,
         ):
             outcomes = sandbox.run([row["code"] for _, row in rows], arguments.timeout)
             for (place, row), outcome in zip(rows, outcomes, strict=True):
                 result = {"id": row.get("id", place), **asdict(outcome)}
                 file.write(json.dumps(result, ensure_ascii=False) + "\n")
                 bar.update()
-        temporary.replace(arguments.output)
     except (InputError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)

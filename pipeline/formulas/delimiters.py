@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from pipeline.formulas.asciimath import asciimath_to_tex
-from pipeline.formulas.signs import HEAD, Source
+from .asciimath import asciimath_to_tex
+from .signs import HEAD, Source
 
 ENVIRONMENTS = (
     "equation|align|aligned|alignat|alignedat|flalign|gather|gathered|multline|eqnarray|math|displaymath|split|array|"

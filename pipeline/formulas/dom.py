@@ -10,17 +10,17 @@ from html import unescape
 
 from resiliparse.parse.html import DOMNode, HTMLTree
 
-from pipeline.formulas.asciimath import asciimath_to_tex
-from pipeline.formulas.delimiters import undelimited, written
-from pipeline.formulas.html_css import html_css_to_tex
-from pipeline.formulas.images import image_tex
-from pipeline.formulas.katex import html_to_tex, katex_html_to_tex
-from pipeline.formulas.macros import Macros
-from pipeline.formulas.markup import JOINER
-from pipeline.formulas.mathjax import drawn_to_tex
-from pipeline.formulas.mathjax2 import common_html_to_tex
-from pipeline.formulas.mathml import mathml_to_tex
-from pipeline.formulas.signs import Source
+from .asciimath import asciimath_to_tex
+from .delimiters import undelimited, written
+from .html_css import html_css_to_tex
+from .images import image_tex
+from .katex import html_to_tex, katex_html_to_tex
+from .macros import Macros
+from .markup import JOINER
+from .mathjax import drawn_to_tex
+from .mathjax2 import common_html_to_tex
+from .mathml import mathml_to_tex
+from .signs import Source
 
 MARK = re.compile("\ue000([0-9]+)\ue001")
 CDATA = re.compile(r"^\s*(?:%\s*)?<!\[CDATA\[|(?:%\s*)?\]\]>\s*$")

@@ -9,9 +9,9 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 
-from pipeline.formulas.markup import JOINER, MAX_DEPTH, Element, parse_markup
-from pipeline.formulas.mathjax import BRACE_GLYPHS, NUMBER
-from pipeline.formulas.mathjax2 import BAR, LEAVES, common_to_tex
+from .markup import JOINER, MAX_DEPTH, Element, parse_markup
+from .mathjax import BRACE_GLYPHS, NUMBER
+from .mathjax2 import BAR, LEAVES, common_to_tex
 
 ROWS = ("mrow", "texatom", "mstyle", "mpadded", "TeXmathchoice")
 AROUND = ("", "MathJax", "MathJax_Display", "math")

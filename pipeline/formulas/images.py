@@ -3,7 +3,7 @@
 import re
 from urllib.parse import unquote, unquote_plus
 
-from pipeline.formulas.delimiters import undelimited
+from .delimiters import undelimited
 
 QUERY_SERVICES = re.compile(
     r"(?:latex\.php\?(?:[^#]*&)?latex|chart\?(?=[^#]*cht=tx)(?:[^#]*?&)?chl|/render/math\?(?:[^#]*&)?math|"

@@ -5,9 +5,9 @@ KaTeX stacks scripts, fractions and limits in lists (class `vlist`), lowest firs
 
 from collections.abc import Iterator
 
-from pipeline.formulas.markup import Element, parse_markup
-from pipeline.formulas.mathml import join
-from pipeline.formulas.symbols import FUNCTIONS, OVER, SYMBOLS
+from .markup import Element, parse_markup
+from .mathml import join
+from .symbols import FUNCTIONS, OVER, SYMBOLS
 
 INVISIBLE = frozenset(
     ("strut", "pstrut", "vlist-s", "frac-line", "hide-tail", "nulldelimiter", "katex-mathml")

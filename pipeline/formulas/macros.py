@@ -8,7 +8,7 @@ import re
 from functools import lru_cache
 from html import unescape
 
-from pipeline.formulas.signs import Source
+from .signs import Source
 
 Macro = tuple[int, str | None, str]  # number of arguments, default of the first, replacement
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import zip_longest
 from unicodedata import category, decomposition, name
 
-from pipeline.formulas.markup import Element, parse_markup
-from pipeline.formulas.mathml import to_tex
+from .markup import Element, parse_markup
+from .mathml import to_tex
 
 CODE = re.compile(r"(?:^|\s)mjx-c([0-9A-F]{2,6})(?=\s|$)")
 NUMBER = r"-?(?:\d+\.?\d*|\.\d+)"

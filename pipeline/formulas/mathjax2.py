@@ -5,9 +5,9 @@ The class of a span names its MathML element (`mjx-msubsup`) or its place in it 
 
 from collections.abc import Callable, Iterator
 
-from pipeline.formulas.markup import JOINER, Element, parse_markup
-from pipeline.formulas.mathjax import as_row, element
-from pipeline.formulas.mathml import to_tex
+from .markup import JOINER, Element, parse_markup
+from .mathjax import as_row, element
+from .mathml import to_tex
 
 LEAVES = ("mi", "mn", "mo", "mtext", "ms")
 PLACES = (

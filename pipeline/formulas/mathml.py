@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable
 from html import unescape
 
-from pipeline.formulas.markup import JOINER, Element, parse_markup
-from pipeline.formulas.symbols import (
+from .markup import JOINER, Element, parse_markup
+from .symbols import (
     ARROWS,
     FENCES,
     FUNCTIONS,

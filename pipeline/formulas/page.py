@@ -8,10 +8,10 @@ import re
 
 from resiliparse.parse.html import DOMNode, HTMLTree
 
-from pipeline.formulas.delimiters import Delimiters, convert, page_delimiters
-from pipeline.formulas.dom import Formulas, mark_formulas
-from pipeline.formulas.macros import Macros
-from pipeline.formulas.signs import Source
+from .delimiters import Delimiters, convert, page_delimiters
+from .dom import Formulas, mark_formulas
+from .macros import Macros
+from .signs import Source
 
 TEXT_SIGNS = (  # each begins with a literal, which is found faster than any of several
     re.compile(r"\\(?:[(\[]|[a-z]+[\s{_^])"),

@@ -8,7 +8,7 @@ import re
 
 from resiliparse.parse.html import DOMNode, HTMLTree
 
-from pipeline.formulas.markup import JOINER
+from .markup import JOINER
 
 IN_LINE = frozenset(("i", "em", "b", "strong", "var", "span", "font", "u", "small", "nobr", "big", "a", "tt"))
 NOTE_CLASS = re.compile(r"ref(?:erence)?|foot|fn|cite|note", re.IGNORECASE)

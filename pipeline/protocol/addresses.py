@@ -1,10 +1,11 @@
 """Addresses as they may be shown: without what may be a secret."""
 
 import hashlib
-import os
 import re
 from pathlib import Path
 from typing import Any
+
+from pipeline.protocol.atomic import atomic_write
 
 SECRET = re.compile("[@?#]")  # what may set off a user, a query or a fragment
 ADDRESS = re.compile(r"[A-Za-z][\w+.-]*://[^\s'\"<>]+")
@@ -53,8 +54,5 @@ def keep_secret(address: str, folder: Path) -> None:
     """Write the file that `hidden` names; only its owner may read it."""
     file = Path(hidden(address, folder).removeprefix("@"))
     if address != public(address) and not file.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        partial = file.with_suffix(f".{os.getpid()}")
-        partial.touch(0o600)
-        partial.write_text(address)
-        partial.rename(file)
+        with atomic_write(file, secret=True) as partial:
+            partial.write_text(address)

@@ -3,7 +3,6 @@
 import argparse
 import hashlib
 import json
-import os
 import re
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,6 +11,7 @@ from pydantic import ValidationError
 
 from pipeline.config.section import Section
 from pipeline.protocol.addresses import quoted
+from pipeline.protocol.atomic import atomic_write
 from pipeline.protocol.errors import InputError
 
 S = TypeVar("S", bound=Section)
@@ -137,11 +137,8 @@ def shortened(words: list[str], folder: Path, longest: int = 60_000) -> tuple[li
 
 def keep(word: str, text: str) -> None:
     """Write the file that a word of `shortened` names."""
-    file = Path(word.removeprefix("@@"))
-    file.parent.mkdir(parents=True, exist_ok=True)
-    partial = file.with_suffix(f".{os.getpid()}")
-    partial.write_text(text)
-    partial.rename(file)
+    with atomic_write(Path(word.removeprefix("@@"))) as partial:
+        partial.write_text(text)
 
 
 def _follows(one: tuple[str, str, str, str], other: tuple[str, str, str, str]) -> bool:

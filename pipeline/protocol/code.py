@@ -9,11 +9,12 @@ bytes, third-party packages by their versions, if they decide what comes out.
 import ast
 import hashlib
 import json
-import os
 from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
+
+from pipeline.protocol.atomic import atomic_write
 
 ROOT = Path(__file__).resolve().parents[2]
 REST = "<module>"  # what stands at the top level of a file beside functions and classes
@@ -96,10 +97,8 @@ class Code:
     def save(self) -> None:
         """Keep what was read for later processes."""
         if self.memory and self.new:
-            self.memory.parent.mkdir(parents=True, exist_ok=True)
-            partial = self.memory.with_name(f"{self.memory.name}.{os.getpid()}")
-            partial.write_text(json.dumps(self.known))
-            partial.replace(self.memory)
+            with atomic_write(self.memory) as partial:
+                partial.write_text(json.dumps(self.known))
 
     def _file(self, path: Path) -> File:
         text = path.read_bytes()

@@ -29,6 +29,7 @@ from pydantic import BaseModel
 
 from pipeline.config.section import Section
 from pipeline.protocol.addresses import is_remote, public
+from pipeline.protocol.atomic import atomic_write
 from pipeline.protocol.code import Code
 from pipeline.protocol.errors import InputError
 from pipeline.protocol.manifest import SCHEMA, fingerprint
@@ -72,10 +73,8 @@ class Digests:
         """Remember for later processes what was read."""
         while self.memory and self.new:
             place = self._place(path := self.new.pop())
-            place.parent.mkdir(parents=True, exist_ok=True)
-            temporary = place.with_name(f"{place.name}.{os.getpid()}")
-            temporary.write_text(json.dumps(self.seen[path]))
-            temporary.replace(place)
+            with atomic_write(place) as partial:
+                partial.write_text(json.dumps(self.seen[path]))
 
     def _place(self, path: Path) -> Path:
         name = hashlib.sha256(os.fsencode(path)).hexdigest()

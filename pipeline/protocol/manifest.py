@@ -6,11 +6,12 @@ host and counters of the work really done go to `run.json` beside it.
 
 import hashlib
 import json
-import os
 from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
+
+from pipeline.protocol.atomic import atomic_write
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = 1  # of manifests: raise it when a reader of the form before cannot read the new one
@@ -38,14 +39,10 @@ def fingerprint(value: Any) -> str:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write through a temporary sibling and rename, so that `path` is never half-written."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with temporary.open("w") as file:
+    """Write `value` as indented JSON with sorted keys; it is on disk when this returns."""
+    with atomic_write(path, durable=True) as partial, partial.open("w") as file:
         json.dump(value, file, indent=1, sort_keys=True, ensure_ascii=False)
         file.write("\n")
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
 
 
 @cache

@@ -23,6 +23,7 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from pipeline.protocol.atomic import atomic_write
 from pipeline.protocol.errors import InputError
 
 KEEPALIVE = {socket.TCP_KEEPIDLE: 10, socket.TCP_KEEPINTVL: 5, socket.TCP_KEEPCNT: 4}  # a dead node: 30 s
@@ -55,12 +56,8 @@ class Meeting:
 
     def write(self, path: Path) -> None:
         """Write the file at which nodes meet; only this user may read it."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f"{path.name}.{os.getpid()}")
-        temporary.unlink(missing_ok=True)
-        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            json.dump(asdict(self), file)
-        temporary.replace(path)
+        with atomic_write(path, secret=True) as partial:
+            partial.write_text(json.dumps(asdict(self)))
 
     @classmethod
     def read(cls, path: Path) -> "Meeting":

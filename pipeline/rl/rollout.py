@@ -17,6 +17,7 @@ import zstandard
 
 from pipeline.data.rows import raw_lines, read_as
 from pipeline.evaluate.benchmarks import Item
+from pipeline.protocol.atomic import atomic_write
 from pipeline.protocol.errors import InputError
 
 REFUSED = "refused"  # folder of rollouts that were not sampled from the weights of their step
@@ -131,11 +132,9 @@ def sample_seed(seed: int, place: int, question: str) -> int:
 
 def write_groups(path: Path, groups: Iterable[Group]) -> None:
     """One JSON line per group, zstd with a checksum, whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     text = "".join(json.dumps(asdict(group), ensure_ascii=False) + "\n" for group in groups)
-    partial = path.with_suffix(".partial")
-    partial.write_bytes(zstandard.ZstdCompressor(3, write_checksum=True).compress(text.encode()))
-    partial.replace(path)
+    with atomic_write(path) as partial:
+        partial.write_bytes(zstandard.ZstdCompressor(3, write_checksum=True).compress(text.encode()))
 
 
 def read_groups(path: Path) -> list[Group]:

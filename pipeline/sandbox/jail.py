@@ -15,7 +15,7 @@ import sysconfig
 from contextlib import suppress
 from math import ceil
 
-from pipeline.sandbox import kernel, seccomp
+from . import kernel, seccomp
 
 NOBODY = 65534
 SCRATCH = "/scratch"  # not /tmp: libraries may lie below it

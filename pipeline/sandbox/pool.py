@@ -18,10 +18,10 @@ from itertools import repeat
 from pathlib import Path
 from typing import Any, Literal
 
-from pipeline.sandbox import memory, worker
-from pipeline.sandbox.jail import NOBODY, PROCESSES
+from . import memory, worker
+from .jail import NOBODY, PROCESSES
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[len(__package__.split("."))]  # where this package is found
 START_SECONDS = 120.0
 GRACE_SECONDS = 10.0  # past a program's time limit, until its worker is replaced
 OUTPUT_BYTES = 1 << 16  # of each stream

@@ -32,7 +32,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from pipeline.sandbox import checks, jail, kernel
+from . import checks, jail, kernel
 
 WARM = ("math", "fractions", "decimal", "itertools", "functools", "collections", "datetime", "statistics")
 WARM += ("random", "re", "numpy", "sympy")

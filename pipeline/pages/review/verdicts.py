@@ -6,7 +6,6 @@ it is by then, under a lock, and only one's own lines change.
 
 import csv
 import fcntl
-import os
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.crawl.annotations import UNSURE, VERDICTS, read_annotations
+from pipeline.protocol.atomic import atomic_write
 from pipeline.protocol.folders import check_writable
 from pipeline.protocol.stage import InputError
 
@@ -75,15 +75,14 @@ class Verdicts:
 
     def _write(self, rows: list[dict[str, str]]) -> None:
         names = list(dict.fromkeys([*COLUMNS, *(name for row in rows for name in row)]))
-        temporary = self.path.with_name(f".{self.path.name}.partial")
-        with temporary.open("w", newline="", encoding="utf-8") as file:
+        with (
+            atomic_write(self.path, durable=True) as partial,
+            partial.open("w", newline="", encoding="utf-8") as file,
+        ):
             options: Any = {"delimiter": "\t", "quoting": csv.QUOTE_NONE, "quotechar": None}
             writer = csv.DictWriter(file, names, restval="", lineterminator="\n", **options)
             writer.writeheader()
             writer.writerows(rows)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(self.path)
 
 
 def decided(verdicts: dict[str, dict[str, str]]) -> dict[str, str]:

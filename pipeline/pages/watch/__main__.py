@@ -14,6 +14,7 @@ from pipeline.config.root import ConfigError
 from pipeline.pages.local_page import LocalServer
 from pipeline.pages.watch.page import page
 from pipeline.pages.watch.state import Watch
+from pipeline.protocol.atomic import atomic_write
 from pipeline.protocol.errors import InputError
 from pipeline.status import read_graph
 
@@ -38,9 +39,8 @@ def serve(watch: Watch, port: int) -> LocalServer:
 
 def write(watch: Watch, file: Path, seconds: float) -> None:
     """Write the page as it is now, whole or not at all."""
-    partial = file.with_name(f".{file.name}.partial")
-    partial.write_text(page(watch.look(), seconds))
-    partial.replace(file)
+    with atomic_write(file) as partial:
+        partial.write_text(page(watch.look(), seconds))
 
 
 def _parser() -> argparse.ArgumentParser:
