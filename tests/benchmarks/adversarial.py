@@ -18,6 +18,7 @@ Operator = Callable[[str, random.Random], str | None]
 Grader = Callable[[str | None, str, str], bool]
 
 FORMS = tomllib.loads(Path(__file__).with_name("adversarial.toml").read_text())
+LETTER = re.compile(r"\W*(?:\\text(?:bf)?)?\W*[A-F]\W*")  # of a choice
 LANGUAGES = Path(__file__).parents[1] / "data/grader_languages.jsonl"
 UNITS = {
     "kg": "kg|kilo|gram|pound|weigh|mass",
@@ -184,8 +185,12 @@ def hacks(references: list[str]) -> Iterator[Attack]:
 
 
 def copies(rows: list[dict], formulas: Callable[[str], list[str]]) -> Iterator[Attack]:
-    """Formulas of a question handed in as its answer, unless one is the reference itself."""
+    """Formulas of a question handed in as its answer, unless one is the reference itself, or may be the text
+    of the choice whose letter is the reference.
+    """
     for row in rows:
+        if LETTER.fullmatch(row["answer"]):
+            continue
         for formula in sorted(set(formulas(row["question"])), key=len)[-3:]:
             if formula.strip(" $") and formula.replace(" ", "") != row["answer"].replace(" ", ""):
                 for form in FORMS["copies"]["forms"]:
