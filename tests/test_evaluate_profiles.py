@@ -72,19 +72,6 @@ def test_a_quirk_holds_in_its_profile_and_not_in_strict(profile, reference, answ
         assert not grade_answer(None, item, answer).right
 
 
-def test_the_papers_few_shot_gsm8k_reads_numbers_behind_their_comma():
-    few_shot = read_profile("official-gsm8k-few-shot")
-    response = "The answer is 1,234.\n\nQ: next question 99"
-    assert grade_response(few_shot, Item("q", "?", "1234"), response).extracted == "234"
-    assert grade_response(None, Item("q", "?", "1234"), "The answer is 1,234.").right
-
-
-def test_the_papers_list_of_boxes_is_compared_in_any_order():
-    item = Item("q", "Find all x, separated by commas.", "so $\\boxed{1,2}$")
-    assert grade_response(read_profile("official"), item, "\\boxed{2} and \\boxed{1}").right
-    assert not grade_response(read_profile("official"), item, "\\boxed{2}").right
-
-
 def test_every_profile_grades_and_an_unknown_one_is_named():
     for name in profiles():
         verdict = grade_response(
@@ -150,8 +137,26 @@ def test_rows_on_which_a_profile_and_strict_differ_are_listed_with_reasons(tmp_p
     scores = run_score(tmp_path, {"a": ["\\boxed{200}"], "b": ["\\boxed{5}"]}, "--profile", "official")
     assert (scores["accuracy"], scores["strict"]["accuracy"]) == (1.0, 0.5)
     (row,) = scores["differences"]
-    assert (row["id"], row["profile"]["reason"], row["strict"]["reason"]) == ("a", "symbolic", "integers")
+    assert (row["id"], row["profile"]["reason"], row["strict"]["reason"]) == (
+        "a",
+        "the paper's rules",
+        "integers",
+    )
     assert scores["by"]["level"]["1"]["accuracy"] == 1.0
+
+
+@pytest.mark.parametrize("said", [{"finished": [True, False]}, {"finish_reason": ["stop", "length"]}])
+def test_a_right_answer_that_was_cut_off_is_right_but_not_finished(tmp_path, capsys, said):
+    assert "right_and_finished" not in run_score(tmp_path, {"a": ["\\boxed{2}"]})
+    row = {"id": "a", "samples": ["\\boxed{2}", "So \\boxed{2}"]}
+    path = write_lines(tmp_path / "said.jsonl", [row | said])
+    scores = run_score(tmp_path, {"a": ["x"]}, "--outputs", path)
+    assert (scores["accuracy"], scores["right_and_finished"]) == (1.0, 0.5)
+    (key,) = said
+    path = write_lines(tmp_path / "said.jsonl", [row | {key: said[key][:1]}])
+    with pytest.raises(SystemExit):
+        run_score(tmp_path, {"a": ["x"]}, "--outputs", path)
+    assert "line 1: 1 samples are said to be finished or not, of 2" in capsys.readouterr().err
 
 
 def test_the_last_output_answers_where_a_tool_run_does_not(tmp_path):

@@ -10,15 +10,17 @@ import pyarrow.parquet as parquet
 import pytest
 from report_run import FakeRun, full_run
 
+from pipeline.config.report import ReportSection
 from pipeline.corpus.intervals import ranking_intervals, share_interval
 from pipeline.report import methods
-from pipeline.report.chapters import trajectory
+from pipeline.report.chapters import evaluate, summary, trajectory
 from pipeline.report.chapters.corpus import review
 from pipeline.report.chapters.crawl import crawl
 from pipeline.report.chapters.decontaminate import removals
 from pipeline.report.claims import judgements, read_claims
 from pipeline.report.collect import Run, collect, parameter_count
 from pipeline.report.compare import Answers, Results, difference
+from pipeline.report.material import read as read_material
 from pipeline.report.quality import lines
 from pipeline.report.truth import (
     average_precision,
@@ -309,3 +311,25 @@ def test_accuracy_over_tokens_ends_in_the_final_evaluation(tmp_path: Path) -> No
         (100, 0.1), (200, 0.2), (300, final["few_shot_cot"]["accuracy"]),
     ]  # fmt: skip
     assert list(results.models) == ["base"]  # kept models are no models of the ledger
+
+
+def test_the_papers_numbers_stand_beside_those_by_its_own_program(tmp_path: Path) -> None:
+    run = FakeRun(tmp_path)
+    run.model("cpt/base", None, 4, 4.2, tokens=300)
+    run.evaluation("cpt/base", "few_shot_cot", 0.5, 1.0, benchmarks=("gsm8k",))
+    path = tmp_path / "evaluate/base/data/scores.json"
+    scores = json.loads(path.read_text())
+    scores["gsm8k"]["few_shot_cot"]["official"] = {"accuracy": 0.25, "ci95": [0.2, 0.3], "n": 120}
+    path.write_text(json.dumps(scores))
+    material = read_material(ReportSection(run="test"), run.inputs)
+    rows = next(table["rows"] for table in evaluate.chapter(material)["paper_tables"] if table["ours"])
+    mine, theirs = (row for row in rows if row.kind == "ours")
+    assert mine.cells[0].value == 100 * scores["gsm8k"]["few_shot_cot"]["accuracy"]
+    assert (theirs.label, theirs.remark, theirs.cells[0].value) == (
+        "base",
+        "graded by the paper's program",
+        25,
+    )
+    assert theirs.cells[1].value is None
+    headline = summary.chapter(material)["headline"]
+    assert [row.cells[0].value for row in headline if "program" in row.remark] == [25]

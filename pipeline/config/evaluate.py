@@ -117,6 +117,9 @@ class EvaluateSection(Section):
     batch: int = key(
         64, "questions that a rank samples between two saves: the item of work that ranks share out", ge=1
     )
+    official: bool = key(
+        False, "score greedy answers by the paper's own program too (docs/evaluation.md)", paper="as true"
+    )
     proof_checker: str | None = key(
         None,
         "command that checks formal proofs, e.g. `python -m pipeline.evaluate.pisa ...`; null: they are not"

@@ -19,6 +19,7 @@ from typing import Any
 import pipeline.training.environment  # noqa: F401 (before torch and vLLM)
 from pipeline.config.evaluate import BenchmarkNode, EvaluateSection, Mode
 from pipeline.data.rows import read_rows
+from pipeline.evaluate import official
 from pipeline.evaluate.benchmarks import Item, lettered, load
 from pipeline.evaluate.metrics import (
     accuracy,
@@ -108,7 +109,7 @@ def make_task(
     section = stage.config
     items = load(name, node, stage.inputs.get(f"benchmark.{name}", []))
     samples = section.samples if node.samples is None else node.samples
-    profile = read_profile(node.profile, Path(*stage.inputs.get(f"profile.{name}", [PROFILES])))
+    profile = read_profile(node.profile, Path(*stage.inputs.get(f"profile.{name}", [PROFILES])), name)
     check_rows(name, items, mode)
     if mode.startswith("chat"):
         suffix = section.suffix if mode == "chat_cot" else section.tool_suffix
@@ -305,7 +306,7 @@ def evaluate(
             item.compare(last_output(answer.text)) for item, answer in zip(task.items, firsts, strict=True)
         ]
         found["program_accuracy"] = fmean(verdict.right for verdict in outputs)
-    return found
+    return found | (official.scores(task.name, task.items, firsts) if section.official else {})
 
 
 def flagged_items(stage: Stage[EvaluateSection], task: Task) -> set[str] | None:

@@ -2,7 +2,8 @@
 
 Published numbers are comparable only under the rules that produced them: graders differ by up to five points
 on the same outputs. A profile names functions of the tables EXTRACT and COMPARE and sets their tolerances.
-`strict` is not a profile but the grader itself.
+`strict` is not a profile but the grader itself, and `official` is the paper's program (`official`), whose
+rules differ by benchmark.
 """
 
 import math
@@ -11,10 +12,12 @@ from collections.abc import Callable
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from pipeline.evaluate import official
 from pipeline.evaluate.benchmarks import Item
 from pipeline.grader.answers import Verdict, compare
 from pipeline.grader.boxes import balanced, boxes
@@ -36,15 +39,15 @@ class Profile(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
     about: str
     aliases: tuple[str, ...] = ()
-    extract: tuple[str, ...]
+    program: Literal["chat", "few_shot"] | None = None
+    benchmark: str = ""
+    extract: tuple[str, ...] = ()
     first_line: bool = True
-    compare: tuple[str, ...]
+    compare: tuple[str, ...] = ()
     factors: tuple[float, ...] = (1.0,)
     relative: float = 0.0
-    absolute: float = 0.0
     decimals: int | None = None
     brackets: bool = False
-    lists: bool = False
     first_of_list: bool = False
     kept_units: tuple[str, ...] = ()
 
@@ -69,14 +72,16 @@ def profile_names() -> list[str]:
     return [STRICT, *profiles()]
 
 
-def read_profile(name: str, path: Path = PROFILES) -> Profile | None:
-    """The profile of that name or alias; None for strict. Raises InputError for an unknown name."""
+def read_profile(name: str, path: Path = PROFILES, benchmark: str = "") -> Profile | None:
+    """The profile of that name or alias, for a benchmark; None for strict. Raises InputError for an unknown
+    name.
+    """
     wanted = name.casefold().replace("_", "-")
     if wanted == STRICT:
         return None
     for known, profile in profiles(path).items():
         if wanted == known or wanted in (alias.replace("_", "-") for alias in profile.aliases):
-            return profile
+            return profile.model_copy(update={"benchmark": benchmark})
     raise InputError(f"unknown profile {name!r}; known: {', '.join(profile_names())}")
 
 
@@ -116,10 +121,6 @@ def _last_number(text: str) -> list[str]:
     return re.findall(r"-?\d*\.?\d+", text.replace(",", ""))[-1:]
 
 
-def _split_number(text: str) -> list[str]:
-    return re.findall(r"-?\d+(?:\.\d*)?", re.split(r"\nQ:|Q: ", text)[0])[-1:]
-
-
 def _hashes(text: str) -> list[str]:
     return re.findall(r"(?:####|^A:)\s*\$?(-?[\d.,]+)", text, re.MULTILINE)[-1:]
 
@@ -133,7 +134,6 @@ EXTRACT: dict[str, Callable[[str], list[str]]] = {
     "chinese": _after("答案是"),
     "output_fence": _fence,
     "last_number": _last_number,
-    "last_number_split_at_commas": _split_number,
     "formula": lambda text: [found] if (found := last_formula(text)) else [],
     "json_answer": lambda text: [found] if (found := json_answer(text)) else [],
     "hashes": _hashes,
@@ -152,9 +152,7 @@ def take(profile: Profile, response: str) -> list[str]:
     if profile.first_line:
         found = [(text.strip().split("\n")[0] if text.strip() else "").lstrip(":").strip() for text in found]
         found = [text.rstrip(".").rstrip("/") for text in found]
-    if not profile.lists and len(found) > 1:
-        found = found[-1:]
-    return [text for text in found if text]
+    return [text for text in found[-1:] if text]
 
 
 # comparison: each rule says whether an answer is right
@@ -185,7 +183,7 @@ def _float(text: str) -> float | None:
 
 def _near(profile: Profile, expected: float, given: float) -> bool:
     return any(
-        math.isclose(expected * factor, given, rel_tol=profile.relative, abs_tol=max(profile.absolute, 1e-12))
+        math.isclose(expected * factor, given, rel_tol=profile.relative, abs_tol=1e-12)
         for factor in profile.factors
     )
 
@@ -293,43 +291,29 @@ def _rule(profile: Profile, gold: str, given: str, question: str) -> str | None:
     return next((rule for rule in profile.compare if COMPARE[rule](profile, gold, given, question)), None)
 
 
-def _golds(profile: Profile, item: Item) -> list[str]:
-    if not profile.lists:
-        return [item.answer]
-    found = _boxes(item.answer) or [item.answer]
-    return [part for text in found for part in _split(text, item.question or "")]
-
-
-def _split(text: str, question: str) -> list[str]:
-    """Split as the paper does: at "and", and at commas only if the question asks for a list."""
-    if "separated by commas" in question and not re.search(r"[()\[\]]", text):
-        return [part.strip() for part in text.split(",")]
-    return [part.strip() for part in re.split(r"\\text\s*\{\s*,?\s*and\s*\}", text)]
-
-
 def judge(profile: Profile, item: Item, found: list[str]) -> Verdict:
-    """The verdict on the answers extracted from a response; the reason names the rules that decided."""
+    """The verdict on the answers extracted from a response; the reason names the rule that decided."""
     if not found:
         return Verdict("wrong", None, "no answer")
     if item.choices:
         return item.compare(found[-1])
-    question = item.question or ""
-    golds = _golds(profile, item)
-    if profile.lists:
-        found = [part for text in found for part in _split(text, question)][-len(golds) :]
-    rules = [[_rule(profile, gold, given, question) for gold in golds] for given in found]
-    right = all(any(row) for row in rules) and all(any(column) for column in zip(*rules, strict=True))
-    used = " and ".join(sorted({rule for row in rules for rule in row if rule}))
-    return Verdict("right" if right else "wrong", ", ".join(found), used if right else "no rule holds")
+    rule = _rule(profile, item.answer, found[-1], item.question or "")
+    return Verdict("right" if rule else "wrong", found[-1], rule or "no rule holds")
 
 
 def grade_answer(profile: Profile | None, item: Item, answer: str | None) -> Verdict:
     """The verdict on a final answer under a profile; None is strict."""
     if profile is None or answer is None:
         return item.compare(answer)
+    if profile.program:
+        return official.grade(profile.benchmark, profile.program == "few_shot", item, answer, output=True)
     return judge(profile, item, [answer])
 
 
 def grade_response(profile: Profile | None, item: Item, response: str) -> Verdict:
     """The verdict on a whole response under a profile; None is strict."""
-    return item.grade(response) if profile is None else judge(profile, item, take(profile, response))
+    if profile is None:
+        return item.grade(response)
+    if profile.program:
+        return official.grade(profile.benchmark, profile.program == "few_shot", item, response)
+    return judge(profile, item, take(profile, response))

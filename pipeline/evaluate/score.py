@@ -36,14 +36,15 @@ from pipeline.protocol.stage import InputError
 from pipeline.sandbox.pool import Sandbox
 
 HELP = """\
-Outputs, one JSON object per line: "id" or "question" of a reference, and "samples": [text, ...].
+Outputs, one JSON object per line: "id" or "question" of a reference, and "samples": [text, ...]; optionally
+"finished": [true, ...] or "finish_reason": ["stop", ...], one for each sample.
 References are in bench format: "id", "question", "answer", optionally "choices", "subject", "level".
 Modes: cot takes the answer from the text; tool too, or what the last program printed where the text has no
 answer, and adds "program_accuracy", that of the last output alone; pal runs each sample in the sandbox.
 Result: "accuracy" (mean over questions of the share of right samples), "ci95", "n", "maj@k" and "pass@k" for
 K = 1, 2, 4, ... up to the number of samples, "by" (subject and level), "undecided" (answers that no rule
 decided; they count as not right), "no_answer", "missing" (references without output; they do not count),
-"paired" with --against.
+"paired" with --against. Where every row says which samples were finished: "right_and_finished".
 With a profile other than strict: "strict" (its accuracy) and "differences" (rows on which the two differ)."""
 
 
@@ -100,11 +101,35 @@ def references(name: str, source: str | None, config: Path) -> tuple[list[Item],
     return load(name, node, sources), node.profile
 
 
-def read_outputs(path: Path, items: list[Item]) -> dict[str, list[str]]:
-    """Samples by the id of their reference."""
+class Outputs(dict[str, list[str]]):
+    """Samples by the id of their reference; `finished`: which of them, if all rows say so."""
+
+    finished: dict[str, list[bool]] | None = None
+
+
+def _finished(place: str, row: dict[str, Any]) -> list[bool] | None:
+    """Which samples of a row were finished; None if it does not say. Raises InputError naming the key."""
+    found = row.get("finished")
+    if (reasons := row.get("finish_reason")) is not None:
+        if not isinstance(reasons, list) or not all(isinstance(reason, str) for reason in reasons):
+            raise InputError(f"{place}: `finish_reason` must be a list of texts, one for each sample")
+        found = [reason == "stop" for reason in reasons]
+    if found is None:
+        return None
+    if not isinstance(found, list) or not all(isinstance(one, bool) for one in found):
+        raise InputError(f"{place}: `finished` must be a list of true and false, one for each sample")
+    if len(found) != len(row["samples"]):
+        raise InputError(
+            f"{place}: {len(found)} samples are said to be finished or not, of {len(row['samples'])}"
+        )
+    return found
+
+
+def read_outputs(path: Path, items: list[Item]) -> Outputs:
+    """The samples of a file. Raises InputError naming file and line."""
     by_id = {item.id: item.id for item in items}
     by_question = {item.question.strip(): item.id for item in items}
-    found: dict[str, list[str]] = {}
+    found, finished = Outputs(), {}
     for place, row in read_rows(str(path)):
         key = (
             by_id.get(str(row["id"]))
@@ -118,9 +143,11 @@ def read_outputs(path: Path, items: list[Item]) -> dict[str, list[str]]:
             raise InputError(f"{place}: `samples` must be a list of texts, at least one")
         if key in found:
             raise InputError(f"{place}: second output for reference {key!r}")
-        found[key] = samples
+        found[key], finished[key] = samples, _finished(place, row)
     if not found:
         raise InputError(f"{path}: no outputs")
+    if None not in finished.values():
+        found.finished = finished
     return found
 
 
@@ -182,8 +209,18 @@ def differences(
     ]
 
 
+def finished_shares(
+    outputs: Outputs, items: Sequence[Item], samples: Sequence[Sequence[Verdict]]
+) -> list[float]:
+    """Share of samples of each question that are right and finished."""
+    return [
+        fmean(verdict.right and done for verdict, done in zip(row, outputs.finished[item.id], strict=True))
+        for item, row in zip(items, samples, strict=True)
+    ]
+
+
 def score(
-    items: list[Item], outputs: dict[str, list[str]], grading: Grading, profile: Profile | None
+    items: list[Item], outputs: Outputs, grading: Grading, profile: Profile | None
 ) -> tuple[dict[str, Any], list[list[Verdict]]]:
     """Grade all samples and compute the metrics over the questions that have outputs."""
     scored = [item for item in items if item.id in outputs]
@@ -197,6 +234,8 @@ def score(
         "no_answer": sum(verdict.extracted is None for row in samples for verdict in row),
         "missing": len(items) - len(scored),
     }
+    if outputs.finished is not None:
+        result["right_and_finished"] = fmean(finished_shares(outputs, scored, samples))
     if grading.mode == "tool":
         runs = [
             [grade_answer(profile, item, last_output(text)) for text in outputs[item.id]] for item in scored
@@ -241,7 +280,7 @@ def main(argv: list[str] | None = None) -> None:
         if not 0 < arguments.timeout < math.inf:
             raise InputError(f"--timeout {arguments.timeout:g}: expected seconds above 0")
         items, usual = references(arguments.benchmark, arguments.references, arguments.config)
-        profile = read_profile(arguments.profile or usual)
+        profile = read_profile(arguments.profile or usual, benchmark=arguments.benchmark)
         outputs = read_outputs(arguments.outputs, items)
         others = read_outputs(arguments.against, items) if arguments.against else {}
         grading = Grading(arguments.mode)

@@ -52,6 +52,11 @@ def accuracy(score: dict[str, Any] | None) -> Cell:
     return share(score["accuracy"], score["ci95"])
 
 
+def official(score: dict[str, Any] | None) -> Cell:
+    """Greedy accuracy by the paper's own program, where the evaluation has it."""
+    return accuracy((score or {}).get("official"))
+
+
 def gain(difference: Difference | None) -> Cell:
     """A paired difference in points."""
     return share(difference.mean, difference.ci95, signed=True) if difference else Cell(signed=True)

@@ -8,7 +8,7 @@ from pipeline.report.collect import read_lines
 from pipeline.report.compare import VOTING, Results, Task, by_k
 from pipeline.report.figures import Figure, banded, line, over_k
 from pipeline.report.material import Material
-from pipeline.report.tables import Cell, Row, accuracy, share, size, task_of, title
+from pipeline.report.tables import Cell, Row, accuracy, official, share, size, task_of, title
 from pipeline.report.tex import to_html
 
 RATES = {
@@ -157,7 +157,9 @@ def _benchmarks(results: Results, titles: dict[str, str]) -> list[dict[str, Any]
 
 
 def _paper_tables(material: Material) -> list[dict[str, Any]]:
-    """The paper's tables 1 to 5, each with our models of the same stage where a column was measured."""
+    """The paper's tables 1 to 5, each with our models of the same stage where a column was measured, by
+    this project's grader and by the paper's program.
+    """
     found, results = [], material.results
     for table in material.paper["tables"]:
         tasks = [task_of(table, benchmark) for benchmark in table["columns"]]
@@ -169,6 +171,9 @@ def _paper_tables(material: Material) -> list[dict[str, Any]]:
             cells = [accuracy(results.score(model.name, task)) for task in tasks]
             if model.stage in table["role"].split() and any(cell.value is not None for cell in cells):
                 rows.append(Row("ours", model.name, size(model.parameters), cells))
+                theirs = [official(results.score(model.name, task)) for task in tasks]
+                if any(cell.value is not None for cell in theirs):
+                    rows.append(Row("ours", model.name, "graded by the paper's program", theirs))
         names = [title(material.paper, name) for name in table["columns"]]
         ours = any(row.kind == "ours" for row in rows)
         found.append({"title": table["title"], "columns": names, "rows": rows, "ours": ours})

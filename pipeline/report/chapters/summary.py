@@ -11,7 +11,7 @@ from pipeline.report.intervals import estimate
 from pipeline.report.material import Material
 from pipeline.report.page import percent
 from pipeline.report.selection import families, family_name
-from pipeline.report.tables import GENERATED, Cell, Row, accuracy, gain, share, size, title
+from pipeline.report.tables import GENERATED, Cell, Row, accuracy, gain, official, share, size, title
 from pipeline.report.truth import headline
 
 OTHER_DATA = ("miniweb", "problems")  # stages that no run of the paper's has
@@ -102,6 +102,9 @@ def _headline(material: Material, benchmarks: list[str]) -> list[Row]:
             cells = [_mean_accuracy(results, names, task) for task in tasks]
             remarks = [size(material.run.models[names[0]].parameters), seeds, "" if kind == "cot" else kind]
             rows.append(Row("ours", family_name(names), ", ".join(filter(None, remarks)), cells))
+            theirs = [official(results.score(names[0], task)) for task in tasks]
+            if len(names) == 1 and any(cell.value is not None for cell in theirs):
+                rows.append(Row("ours", names[0], "graded by the paper's program", theirs))
             gains = [results.compare(names, starts, task, Answers.accuracy) for task in tasks if starts]
             if any(gains):
                 rows.append(Row("gain", f"gain over {family_name(starts)}", "paired", list(map(gain, gains))))
