@@ -43,7 +43,7 @@ PLACE = re.compile(r"--(cores|jobs|profile|executor)(=.*)?|-[cje]\S*")
 
 
 def snakemake(words: list[str]) -> list[str]:
-    """The arguments for Snakemake to the words of `run`. Raises SystemExit where they cannot be meant."""
+    """Get the arguments for Snakemake to the words of `run`. Raises SystemExit where they cannot be meant."""
     first = next((place for place, word in enumerate(words) if word.startswith("-")), len(words))
     files = [word for word in words[:first] if word.endswith(SUFFIXES)]
     targets, options = [word for word in words[:first] if word not in files], words[first:]

@@ -35,7 +35,7 @@ class Partition:
 
 
 def ask(*command: str) -> str | None:
-    """What a command of Slurm's prints; None if it fails or is not there."""
+    """Return what a command of Slurm's prints; None if it fails or is not there."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
@@ -53,7 +53,7 @@ def minutes_of(limit: str) -> int:
 
 
 def partitions(said: str) -> list[Partition]:
-    """The partitions that `sinfo --format=%P|%l|%D|%c|%m|%G` prints, a line for each kind of node."""
+    """Return the partitions that `sinfo --format=%P|%l|%D|%c|%m|%G` prints, a line for each kind of node."""
     kinds: dict[str, list[Partition]] = {}
     for line in said.splitlines():
         name, limit, nodes, cores, memory, gres = line.strip().split("|")
@@ -74,7 +74,7 @@ def partitions(said: str) -> list[Partition]:
 
 
 def chosen(found: list[Partition]) -> tuple[Partition, Partition | None]:
-    """The partitions for programs without GPUs and with them: the default one, else the largest."""
+    """Return the partitions for programs without GPUs and with them: the default one, else the largest."""
     without = [one for one in found if not one.gpus] or found
     with_gpus = [one for one in found if one.gpus]
     return (
@@ -84,7 +84,7 @@ def chosen(found: list[Partition]) -> tuple[Partition, Partition | None]:
 
 
 def profile(cpu: Partition, gpu: Partition | None, accounting: bool) -> str:
-    """The shipped profile with a site's partitions, GPUs, memory and time limits."""
+    """Return the shipped profile with a site's partitions, GPUs, memory and time limits."""
     gpu = gpu or cpu
     data, separator, ranked = TEMPLATE.read_text().partition("  # (2) GPUs")
     data = data.replace('slurm_partition: "main"', f'slurm_partition: "{cpu.name}"', 1)
@@ -105,7 +105,7 @@ def _limited(text: str, minutes: int) -> str:
 
 
 def probe(partition: Partition) -> str:
-    """What two nodes of a partition answer. Raises InputError."""
+    """Return what two nodes of a partition answer. Raises InputError."""
     words = ["sbatch", "--wait", "--parsable", f"--partition={partition.name}", "--nodes=2", "--time=1"]
     words += ["--ntasks-per-node=1", "--output=cluster-probe-%j.log", f"--wrap={PROBE}"]
     done = subprocess.run(["timeout", str(PROBE_SECONDS), *words], capture_output=True, text=True)

@@ -21,7 +21,7 @@ from pipeline.training.tokenizer import load_tokenizer
 
 
 def initial_model(stage: Stage[CptSection], tokenizer: Any) -> nn.Module:
-    """The model to start from: `parent`, `init`, or a new one of the configured architecture."""
+    """Return the model to start from: `parent`, `init`, or a new one of the configured architecture."""
     section = stage.config
     if not (stage.inputs.get("parent") or stage.inputs.get("init")):
         shape = section.architecture.model_dump()

@@ -51,7 +51,7 @@ class Unusable(ValueError):
 
 
 def short(value: Fraction) -> str:
-    """A number as it is written in a solution: 12, 0.25. Raises Unusable."""
+    """Return a number as it is written in a solution: 12, 0.25. Raises Unusable."""
     shifted = value * 10**DECIMALS
     if shifted.denominator != 1:
         raise Unusable(LONG_NUMBERS)
@@ -59,7 +59,7 @@ def short(value: Fraction) -> str:
 
 
 def work_out(node: ast.expr, lines: list[str]) -> Fraction:
-    """The value of an equation's part; adds a line for each operation. Raises Unusable."""
+    """Return the value of an equation's part; adds a line for each operation. Raises Unusable."""
     if isinstance(node, ast.Constant) and type(node.value) in (int, float):
         return Fraction(str(node.value))
     if not isinstance(node, ast.BinOp) or type(node.op) not in OPERATIONS:
@@ -90,17 +90,17 @@ def solve(equation: Any, answer: Any) -> tuple[str, str]:
 
 
 def plain(question: str) -> str:
-    """A question's words and numbers, by which copies are found."""
+    """Return a question's words and numbers, by which copies are found."""
     return " ".join(re.findall(r"[^\W_]+", question.lower()))
 
 
 def story(question: str) -> str:
-    """A question without its numbers."""
+    """Return a question without its numbers."""
     return re.sub(r"\d+", "0", plain(question))
 
 
 def read_problems(stage: Stage[ProblemsSection], counts: Counter[str]) -> Iterator[Row]:
-    """The problems that have a solution, as rows of the parts; the others are counted by reason."""
+    """Return the problems that have a solution, as rows of the parts; the others are counted by reason."""
     for source in stage.inputs.get("source", []):
         for place, row in read_rows(source):
             counts["read"] += 1
@@ -127,7 +127,7 @@ def read_problems(stage: Stage[ProblemsSection], counts: Counter[str]) -> Iterat
 
 
 def without_copies(rows: Iterator[Row], counts: Counter[str]) -> list[Row]:
-    """The first of each group of equal questions."""
+    """Return the first of each group of equal questions."""
     found: dict[str, Row] = {}
     for row in rows:
         if found.setdefault(plain(row["question"]), row) is not row:
@@ -150,7 +150,9 @@ def build_index(stage: Stage[ProblemsSection]) -> BenchmarkIndex:
 
 
 def kept_apart(rows: list[Row], index: BenchmarkIndex, path: Path) -> list[Row]:
-    """The rows that share no run of words with a benchmark's question; the others are written to `path`."""
+    """Return the rows that share no run of words with a benchmark's question; the others are written to
+    `path`.
+    """
     kept = []
     with path.open("w") as file:
         for row in rows:
@@ -165,7 +167,9 @@ def kept_apart(rows: list[Row], index: BenchmarkIndex, path: Path) -> list[Row]:
 
 
 def split(rows: list[Row], section: ProblemsSection) -> dict[str, list[Row]]:
-    """The rows by part. A part gets whole groups of one story, until it has as many problems as it should."""
+    """Return the rows by part. A part gets whole groups of one story, until it has as many problems as it
+    should.
+    """
     stories: dict[str, list[Row]] = {}
     for row in rows:
         stories.setdefault(story(row["question"]), []).append(row)

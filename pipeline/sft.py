@@ -43,7 +43,7 @@ Example = tuple[np.ndarray, np.ndarray]  # token ids, and whether each is the as
 
 
 def with_suffix(row: dict[str, Any], section: SftSection) -> list[dict[str, str]]:
-    """The example's messages, with the instruction of its format and language after each user turn."""
+    """Return the example's messages, with the instruction of its format and language after each user turn."""
     suffixes = section.suffix.get(row.get("format", "cot"), {})
     messages = []
     for message in row["messages"]:
@@ -67,7 +67,7 @@ class LeftOut:
 
 
 def encode_example(row: dict[str, Any], tokenizer: Any, section: SftSection) -> Example:
-    """An example as token ids. Raises InputError if it is malformed or has no assistant message."""
+    """Return an example as token ids. Raises InputError if it is malformed or has no assistant message."""
     try:
         ids, own = encode_chat(tokenizer, with_suffix(row, section))
     except (KeyError, TypeError, AttributeError) as error:
@@ -152,7 +152,9 @@ def write_examples(folder: Path, sources: list[str], tokenizer: Any, section: Sf
 
 
 def tokenised(stage: Stage[SftSection], tokenizer: Any) -> Examples:
-    """The examples of input `data`. Rank 0 tokenises them, once a run; the others wait and read its files."""
+    """Return the examples of input `data`. Rank 0 tokenises them, once a run; the others wait and read its
+    files.
+    """
     folder = stage.work / "examples"
 
     def make() -> None:

@@ -11,8 +11,8 @@ from pipeline.config.section import Section
 
 
 def _section(name: str) -> type[Section]:
-    """The section `MODULE:CLASS` of the room `config`; loaded when asked for, so that the names and titles of
-    stages do not depend on the keys of all of them.
+    """Return the section `MODULE:CLASS` of the room `config`; loaded when asked for, so that the names and
+    titles of stages do not depend on the keys of all of them.
     """
     module, _, kind = name.partition(":")
     return getattr(import_module(f"pipeline.config.{module}"), kind)
@@ -188,7 +188,7 @@ TEXT_STAGES = tuple(stage.name for stage in STAGES if stage.makes == "text")
 
 
 def program_of(module: str) -> tuple[str, type[Section]] | None:
-    """The stage and the section of a program; None for what is no stage program."""
+    """Return the stage and the section of a program; None for what is no stage program."""
     for stage in STAGES:
         for program in stage.programs:
             if program.module == module:

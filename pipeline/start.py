@@ -29,7 +29,7 @@ WAIT_SECONDS = 1.0
 def command(
     program: list[str], ranks: int, environment: dict[str, str], work: Path, apart: bool = False
 ) -> list[str]:
-    """The command that starts `ranks` processes of `program` here, joined with the job's other nodes.
+    """Return the command that starts `ranks` processes of `program` here, joined with the job's other nodes.
 
     `work`: the folder beside which the nodes meet; `apart`: no rank needs another (see the launcher).
     """

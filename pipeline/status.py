@@ -195,7 +195,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def read_graph(files: list[str], values: list[str]) -> Graph:
-    """The graph of the configuration files and `KEY=VALUE` words on top of the defaults."""
+    """Return the graph of the configuration files and `KEY=VALUE` words on top of the defaults."""
     config: dict[str, Any] = read_config([DEFAULTS, *files])
     for word in values:
         name, separator, value = word.partition("=")

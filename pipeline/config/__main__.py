@@ -73,7 +73,7 @@ def keys_as_yaml(
     commented: bool = False,
     values: BaseModel | None = None,
 ) -> str:
-    """The keys of a section with their comments; `commented` writes a reference for a node's keys.
+    """Return the keys of a section with their comments; `commented` writes a reference for a node's keys.
 
     `values`: an instance whose values are the defaults here, instead of the type's.
     """
@@ -101,7 +101,7 @@ def keys_as_yaml(
 
 
 def default_yaml() -> str:
-    """The text of `configs/default.yaml`."""
+    """Return the text of `configs/default.yaml`."""
     parts = [HEADER]
     parts.append("\n# Name of the run: results go to results/<run>.\nrun: default\n")
     parts.append(
@@ -156,7 +156,7 @@ def _model_schema(stage: str) -> dict[str, Any]:
 
 
 def json_schema() -> dict[str, Any]:
-    """The strict JSON schema of an overlay: all keys optional, unknown ones refused, no defaults."""
+    """Return the strict JSON schema of an overlay: all keys optional, unknown ones refused, no defaults."""
     definitions: dict[str, Any] = {}
 
     def use(schema: dict[str, Any]) -> dict[str, Any]:

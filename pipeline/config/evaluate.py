@@ -131,7 +131,7 @@ class EvaluateSection(Section):
     benchmarks: dict[str, BenchmarkNode] = key({}, "the model's benchmarks; the workflow fills them in")
 
     def asked(self, name: str) -> list[Mode]:
-        """The modes in which the model is asked the benchmark `name`."""
+        """Return the modes in which the model is asked the benchmark `name`."""
         modes = self.benchmarks[name].modes
         return self.modes.get(self.model_stage, []) if modes is None else modes
 

@@ -14,7 +14,7 @@ METHODS = Path(__file__).resolve().parents[1] / "rl/methods"  # a module each; l
 
 
 def known_methods() -> list[str]:
-    """What `rl.method` may be."""
+    """Return what `rl.method` may be."""
     return sorted(path.stem for path in METHODS.glob("[!_]*.py"))
 
 

@@ -88,7 +88,7 @@ def validated(model: type[Section], values: Any, where: str) -> Any:
 
 
 def benchmark_file(name: str) -> dict[str, Any]:
-    """What `configs/benchmarks/NAME.yaml` says of a benchmark; nothing if there is no such file."""
+    """Return what `configs/benchmarks/NAME.yaml` says of a benchmark; nothing if there is no such file."""
     path = BENCHMARKS / f"{name}.yaml"
     return read_config([path]) if path.is_file() else {}
 

@@ -28,8 +28,8 @@ INPUT = (duckdb.IOException, duckdb.InvalidInputException, duckdb.OutOfMemoryExc
 
 @contextmanager
 def database(folder: Path, launch: dict[str, Any]) -> Iterator[Database]:
-    """An empty database that holds at most `launch["join_memory"]` GB; what is above goes to `folder`, which
-    is emptied at the start and goes at the end.
+    """Return an empty database that holds at most `launch["join_memory"]` GB; what is above goes to `folder`,
+    which is emptied at the start and goes at the end.
 
     Raises InputError for a file that is missing or cannot be read: with its name where it is damaged, and
     DuckDB's first line.
@@ -57,7 +57,9 @@ def database(folder: Path, launch: dict[str, Any]) -> Iterator[Database]:
 
 
 def _damaged() -> str:
-    """The file that Arrow cannot read either, since DuckDB seldom names it; some of all if it reads each."""
+    """Return the file that Arrow cannot read either, since DuckDB seldom names it; some of all if it reads
+    each.
+    """
     for path in dict.fromkeys(READ):
         try:
             for _ in pq.ParquetFile(path).iter_batches():
@@ -69,7 +71,9 @@ def _damaged() -> str:
 
 
 def parquet(*paths: Path | str, **options: bool) -> str:
-    """SQL that reads Parquet files of one schema as one table; `options`: DuckDB's, such as `filename`."""
+    """Return SQL that reads Parquet files of one schema as one table; `options`: DuckDB's, such as
+    `filename`.
+    """
     READ.extend(map(str, paths))
     return (
         f"read_parquet({', '.join([quoted(paths), *(f'{key} = {value}' for key, value in options.items())])})"
@@ -77,7 +81,7 @@ def parquet(*paths: Path | str, **options: bool) -> str:
 
 
 def quoted(paths: Iterable[Path | str]) -> str:
-    """The list of these paths in SQL."""
+    """Return the list of these paths in SQL."""
     return "[{}]".format(", ".join("'{}'".format(str(path).replace("'", "''")) for path in paths))
 
 

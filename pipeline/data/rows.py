@@ -23,7 +23,9 @@ FORMATS = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".parquet")
 
 
 def files_of(source: str) -> list[str]:
-    """The parts of a source that can be read separately: a folder's files by name, or the source itself."""
+    """Return the parts of a source that can be read separately: a folder's files by name, or the source
+    itself.
+    """
     path = Path(source)
     if source.startswith(HUB) or not path.is_dir():
         return [source]
@@ -65,20 +67,20 @@ def read_as(kind: type[T], source: str) -> Iterator[tuple[str, T]]:
 
 
 def raw_lines(path: Path) -> Iterator[bytes]:
-    """The lines of a plain, gzip or zstd file (by suffix). Raises OSError if missing, damaged or cut."""
+    """Get the lines of a plain, gzip or zstd file (by suffix). Raises OSError if missing, damaged or cut."""
     with pa.input_stream(str(path), compression="detect") as stream:
         yield from io.BufferedReader(stream, 1 << 18)
 
 
 def batch_path(folder: Path, name: str, settings: Any) -> Path:
-    """The file of batch `name`. Its name ends in a hash of `settings`, which must hold all that decides the
-    content: a changed setting makes a new batch, an unchanged one finds the earlier file.
+    """Return the file of batch `name`. Its name ends in a hash of `settings`, which must hold all that
+    decides the content: a changed setting makes a new batch, an unchanged one finds the earlier file.
     """
     return folder / f"{name}-{fingerprint(settings)}.jsonl"
 
 
 def saved_batch(path: Path, make: Callable[[], list[Any]]) -> list[Any]:
-    """The JSON rows of a batch: read from `path` (see `batch_path`), or made and saved there.
+    """Return the JSON rows of a batch: read from `path` (see `batch_path`), or made and saved there.
 
     The file appears whole or not at all, and ends in a digest; a damaged one is made again.
     """
@@ -91,7 +93,7 @@ def saved_batch(path: Path, make: Callable[[], list[Any]]) -> list[Any]:
 
 
 def _saved(path: Path) -> list[Any] | None:
-    """The rows of a saved batch; None, told in one line, if they are not what was saved."""
+    """Return the rows of a saved batch; None, told in one line, if they are not what was saved."""
     try:
         *rows, last = [json.loads(line) for line in raw_lines(path)]
         if last == {"digest": fingerprint(rows)}:

@@ -113,7 +113,7 @@ def read_documents(path: Path) -> Iterator[Document]:
 
 
 def shard_paths(folder: Path) -> list[Path]:
-    """The shards of a folder, in name order. Raises InputError if there is none."""
+    """Return the shards of a folder, in name order. Raises InputError if there is none."""
     paths = sorted(folder.glob(f"*{SUFFIX}"))
     if not paths:
         raise InputError(f"{folder}: holds no *{SUFFIX}; expected a folder of document shards")
@@ -142,7 +142,7 @@ def write_table(
 
 
 def tables(folder: Path, name: str) -> list[Path]:
-    """The files of a table that is one file, NAME.parquet, or parts in a folder, NAME/*.parquet."""
+    """Return the files of a table that is one file, NAME.parquet, or parts in a folder, NAME/*.parquet."""
     parts = sorted((folder / name).glob("*.parquet"))
     return parts or [folder / f"{name}.parquet"]
 
@@ -176,7 +176,7 @@ def read_table(path: Path, columns: list[str] | None = None) -> pa.Table:
 
 
 def rows_of(folder: Path, name: str, shard: str, columns: list[str]) -> pa.Table:
-    """Some columns of a table's rows whose pages are in a shard of the pool. Raises InputError."""
+    """Read some columns of a table's rows whose pages are in a shard of the pool. Raises InputError."""
     found = []
     for path in tables(folder, name):
         with _readable(path):
@@ -185,8 +185,8 @@ def rows_of(folder: Path, name: str, shard: str, columns: list[str]) -> pa.Table
 
 
 def read_batches(path: Path, rows: int, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
-    """The rows of a Parquet file in order, at most `rows` at a time; one empty batch if there are none.
-    Raises InputError as `read_table` does.
+    """Return the rows of a Parquet file in order, at most `rows` at a time; one empty batch if there are
+    none. Raises InputError as `read_table` does.
     """
     with _readable(path), pq.ParquetFile(path) as file:
         names = columns or file.schema_arrow.names

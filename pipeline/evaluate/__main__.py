@@ -141,7 +141,7 @@ def is_weak(stage: Stage[EvaluateSection]) -> bool:
 
 
 def make_sampler(stage: Stage[EvaluateSection], model: Model, tasks: list[Task]) -> Sampler:
-    """A sampler whose engine has room for the longest prompt and its answer."""
+    """Return a sampler whose engine has room for the longest prompt and its answer."""
     section = stage.config
     longest = max((len(prompt) for task in tasks for prompt in task.prompts), default=1)
     longer = section.max_tokens
@@ -163,7 +163,7 @@ def make_sampler(stage: Stage[EvaluateSection], model: Model, tasks: list[Task])
 
 
 def graded(answer: Answer, verdict: Verdict) -> dict[str, Any]:
-    """An answer and its verdict as a row of the results."""
+    """Return an answer and its verdict as a row of the results."""
     return {
         "text": answer.text,
         "extracted": verdict.extracted,
@@ -214,7 +214,7 @@ def _write_rows(path: Path, task: Task, *passes: tuple[list[list[Answer]], list[
 
 
 def _write_exemplars(path: Path, exemplars: Sequence[Item]) -> None:
-    """The exemplars of a few-shot prompt, in their order; no file without any."""
+    """Return the exemplars of a few-shot prompt, in their order; no file without any."""
     rows = [
         {"id": item.id, "question": item.text, "solution": item.solution, "answer": item.answer}
         for item in exemplars
@@ -236,7 +236,7 @@ def _decoding(task: Task, section: EvaluateSection, n: int, temperature: float, 
 
 
 def requests_of(task: Task, section: EvaluateSection) -> list[Request]:
-    """What a task asks of the model: greedy answers, and samples if it has any."""
+    """Return what a task asks of the model: greedy answers, and samples if it has any."""
     ids = [item.id for item in task.items]
     around = [(item.start, item.tests or "") for item in task.items] if task.kind == "code" else ()
     greedy = _decoding(task, section, 1, 0.0, 1.0)

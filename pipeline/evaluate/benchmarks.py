@@ -57,20 +57,20 @@ class Item:
         )
 
     def compare(self, answer: str | None) -> Verdict:
-        """The grader's verdict on a final answer; None is wrong."""
+        """Return the grader's verdict on a final answer; None is wrong."""
         return compare(self.answer, answer, question=self.question, choices=self.choices)
 
     def grade(self, response: str, *, boxed_only: bool = False) -> Verdict:
-        """The grader's verdict on a whole response."""
+        """Return the grader's verdict on a whole response."""
         return grade(
             self.answer, response, question=self.question, choices=self.choices, boxed_only=boxed_only
         )
 
 
 def renamed(row: dict[str, Any], fields: dict[str, str]) -> dict[str, Any]:
-    """The row with `fields` (our name -> its column) applied; a renamed column loses its old name. Names of
-    columns in braces stand for their texts: {prompt} or {text}; of a list, one line for each. Raises KeyError
-    for a column in braces that the row lacks.
+    """Return the row with `fields` (our name -> its column) applied; a renamed column loses its old name.
+    Names of columns in braces stand for their texts: {prompt} or {text}; of a list, one line for each. Raises
+    KeyError for a column in braces that the row lacks.
     """
     taken = set(fields.values())
     written = {
@@ -107,7 +107,7 @@ def _choices(place: str, choices: Any, answer: Any) -> tuple[dict[str, str] | No
 
 
 def lettered(items: Sequence[Item]) -> list[Item]:
-    """The questions whose answer is a letter but whose choices are missing, in a benchmark of choice."""
+    """Get the questions whose answer is a letter but whose choices are missing, in a benchmark of choice."""
     if not any(item.choices for item in items):
         return []
     return [item for item in items if not item.choices and LETTER.fullmatch(item.answer)]
@@ -163,7 +163,7 @@ def _item(place: str, row: dict[str, Any], name: str, number: int, language: str
 def _of_hub(
     place: str, row: dict[str, Any], source: str, fields: dict[str, str], several: bool
 ) -> dict[str, Any]:
-    """A row in our names; of `several` configurations of a data set, each one's name is the subject."""
+    """Get a row in our names; of `several` configurations of a data set, each one's name is the subject."""
     try:
         row = renamed(row, fields)
     except KeyError as error:

@@ -42,7 +42,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def read_pairs(path: Path) -> list[tuple[Item, dict[str, Any]]]:
-    """The pairs of a file. Raises InputError naming file and line."""
+    """Return the pairs of a file. Raises InputError naming file and line."""
     pairs, seen = [], set()
     for place, row in read_rows(str(path)):
         if not isinstance(row.get("reference"), str):
@@ -67,7 +67,7 @@ def read_pairs(path: Path) -> list[tuple[Item, dict[str, Any]]]:
 
 
 def verdict(item: Item, row: dict[str, Any], profile: Profile | None, boxed_only: bool) -> Verdict:
-    """The verdict on one pair."""
+    """Return the verdict on one pair."""
     if isinstance(row.get("prediction"), str):
         return grade_answer(profile, item, row["prediction"])
     if boxed_only and profile is None:

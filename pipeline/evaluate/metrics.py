@@ -54,7 +54,9 @@ def pass_at_k(samples: int, right: int, k: int) -> float:
 
 
 def answer_classes(answers: Sequence[str | None], same: Callable[[str, str], bool]) -> list[int | None]:
-    """Number of the equivalence class of each answer, in order of first occurrence; None for no answer."""
+    """Return the number of the equivalence class of each answer, in order of first occurrence; None for no
+    answer.
+    """
     representatives: list[str] = []
     known: dict[str, int] = {}
     for answer in answers:
@@ -161,7 +163,7 @@ def accuracy(values: Sequence[float]) -> dict[str, Any]:
 
 
 def right_and_finished(rights: Sequence[float], finished: Sequence[bool]) -> float:
-    """The share of answers that are right and were not cut off, however right they were by then."""
+    """Return the share of answers that are right and were not cut off, however right they were by then."""
     return fmean(right * done for right, done in zip(rights, finished, strict=True))
 
 
@@ -202,7 +204,7 @@ def by_label(items: Sequence[Item], rights: Sequence[float]) -> dict[str, dict[s
 
 
 def contamination(items: Sequence[Item], rights: Sequence[float], flagged: set[str]) -> dict[str, Any]:
-    """The number of questions found in the corpus, and the accuracy on these and on the others."""
+    """Return the number of questions found in the corpus, and the accuracy on these and on the others."""
     parts = {"leaked": [], "clean": []}
     for item, right in zip(items, rights, strict=True):
         parts["leaked" if item.id in flagged else "clean"].append(right)

@@ -99,7 +99,7 @@ class _Worker:
         self.owner = 0
 
     def ask(self, rule: str, given: Any, gold: Any) -> bool | None:
-        """The worker's answer; None if it took too long."""
+        """Return the worker's answer; None if it took too long."""
         with self.lock:
             if self.process is None or self.owner != os.getpid():  # after a fork the pipes are the parent's
                 self._start()
@@ -201,7 +201,7 @@ def _unwrapped(text: str) -> str:
 
 
 def _normal(text: str) -> str:
-    """The clean-up of Lewkowycz et al. (2022), appendix D."""
+    """Return the clean-up of Lewkowycz et al. (2022), appendix D."""
     text = text.split("=")[-1]
     for old, new in (*_REPLACED, *((word, "") for word in _REMOVED)):
         text = text.replace(old, new)
@@ -272,12 +272,12 @@ def knows(benchmark: str) -> bool:
 
 @cache
 def rules(benchmark: str, few_shot: bool) -> Rules:
-    """The rules of a benchmark; those of MATH for one that the program does not know."""
+    """Return the rules of a benchmark; those of MATH for one that the program does not know."""
     return (FEW_SHOT if few_shot else CHAT).get(_SAME.get(benchmark, benchmark), _MATH)
 
 
 def grade(benchmark: str, few_shot: bool, item: Item, text: str, *, output: bool = False) -> Verdict:
-    """The verdict on a response, or on the `output` of a program."""
+    """Return the verdict on a response, or on the `output` of a program."""
     own = rules(benchmark, few_shot)
     gold = own.gold(item)
     printed = [text] if isinstance(gold, list) else text

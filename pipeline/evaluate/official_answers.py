@@ -83,7 +83,7 @@ def tidy(text: str) -> str:
 
 
 def _boxes(text: str) -> list[str]:
-    """What stands in boxes, with a % that follows the brace."""
+    """Return what stands in boxes, with a % that follows the brace."""
     found = []
     for piece in text.split("boxed{")[1:]:
         depth = 0
@@ -96,7 +96,7 @@ def _boxes(text: str) -> list[str]:
 
 
 def program_output(text: str) -> str:
-    """What stands between the last "```output" and the next fence."""
+    """Return what stands between the last "```output" and the next fence."""
     _, fence, rest = text.rpartition("```output")
     return rest.partition("```")[0].strip() if fence else ""
 
@@ -124,7 +124,7 @@ def last(question: str, text: str) -> str:
 
 
 def several(question: str, text: str) -> list[str]:
-    """The answers of MATH: split at commas if the question says so, and at the word "and"."""
+    """Return the answers of MATH: split at commas if the question says so, and at the word "and"."""
     found: list[str] = []
     for answer in answers(text):
         if "separated by commas" in question and not re.search(r"[()\[\]]", answer):
@@ -135,7 +135,7 @@ def several(question: str, text: str) -> list[str]:
 
 
 def before(mark: str, rule: Callable[[str, str], Any]) -> Callable[[str, str], Any]:
-    """The rule on what stands before the next question that a model makes up."""
+    """Return the rule on what stands before the next question that a model makes up."""
     return lambda question, text: rule(question, text.partition(mark)[0])
 
 
@@ -144,7 +144,7 @@ def last_number(question: str, text: str) -> str:
 
 
 def after_chinese(text: str) -> str | None:
-    """The rest of the line after the first "the answer is" in Chinese."""
+    """Return the rest of the line after the first "the answer is" in Chinese."""
     _, phrase, rest = text.partition("答案是")
     return rest.strip().split("\n")[0] if phrase else None
 

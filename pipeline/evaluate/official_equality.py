@@ -30,7 +30,7 @@ _MATRIX = re.compile(r"\\begin\{[pb]matrix\}(.*)\\end\{[pb]matrix\}", re.DOTALL)
 
 @cache
 def _unsafe_names() -> frozenset[str]:
-    """What Python and SymPy can call but for functions of numbers and formulas."""
+    """Return what Python and SymPy can call but for functions of numbers and formulas."""
     import builtins
 
     import sympy
@@ -61,7 +61,7 @@ def is_formula(text: str) -> bool:
 
 
 def _parse(text: str) -> Any:
-    """A SymPy object, or the text itself."""
+    """Return a SymPy object, or the text itself."""
     from sympy.parsing.latex import parse_latex
     from sympy.parsing.sympy_parser import parse_expr
 
@@ -95,7 +95,7 @@ def symbolic_equal(one: str, other: str) -> bool:
 
 
 def number(text: str) -> float | None:
-    """The float that a text is without its commas; 23% is 0.23."""
+    """Return the float that a text is without its commas; 23% is 0.23."""
     text = text.replace(",", "")
     with suppress(ValueError):
         return float(text)
@@ -174,7 +174,7 @@ def same_set(given: Sequence[str], gold: Sequence[str]) -> bool:
 
 
 def _float(text: str) -> float | None:
-    """What a text is as a Python calculation, else as LaTeX."""
+    """Return what a text is as a Python calculation, else as LaTeX."""
     from sympy.parsing.latex import parse_latex
 
     with suppress(Exception):

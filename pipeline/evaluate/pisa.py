@@ -51,8 +51,8 @@ class Environment(Protocol):
 
 
 def steps_of(environment: Environment, theorem: str) -> list[str]:
-    """The steps of a theorem with its proof, as Isabelle parses them. `sorry` becomes a call of Sledgehammer
-    too: it proves nothing by itself.
+    """Return the steps of a theorem with its proof, as Isabelle parses them. `sorry` becomes a call of
+    Sledgehammer too: it proves nothing by itself.
     """
     theory = f"{THEORY}{theorem}".replace("sledgehammer", "sorry").replace(HAMMER, "sorry")
     steps = environment.post(f"<parse text> ${theory}").split("<SEP>")
@@ -83,7 +83,7 @@ def check(environment: Environment, statement: str, proof: str) -> tuple[bool, s
 
 
 def verdicts(lines: list[str], start: Callable[[], Environment]) -> list[dict[str, Any]]:
-    """The verdicts on the proofs in `lines`; each gets an Isabelle of its own."""
+    """Return the verdicts on the proofs in `lines`; each gets an Isabelle of its own."""
     found = []
     for line in lines:
         row = json.loads(line)

@@ -73,8 +73,8 @@ def profile_names() -> list[str]:
 
 
 def read_profile(name: str, path: Path = PROFILES, benchmark: str = "") -> Profile | None:
-    """The profile of that name or alias, for a benchmark; None for strict. Raises InputError for an unknown
-    name.
+    """Return the profile of that name or alias, for a benchmark; None for strict. Raises InputError for an
+    unknown name.
     """
     wanted = name.casefold().replace("_", "-")
     if wanted == STRICT:
@@ -98,7 +98,7 @@ def _boxes(text: str) -> list[str]:
 
 
 def _last_box(text: str) -> list[str]:
-    """What follows the last "boxed", even without a closing brace."""
+    """Return what follows the last "boxed", even without a closing brace."""
     if "boxed" not in text:
         return []
     rest = text.rpartition("boxed")[2]
@@ -143,7 +143,7 @@ EXTRACT: dict[str, Callable[[str], list[str]]] = {
 
 
 def take(profile: Profile, response: str) -> list[str]:
-    """The answers in a response by the first rule of the profile that finds any."""
+    """Return the answers in a response by the first rule of the profile that finds any."""
     for rule in profile.extract:
         if found := EXTRACT[rule](response):
             break
@@ -159,7 +159,9 @@ def take(profile: Profile, response: str) -> list[str]:
 
 
 def tidy(text: str) -> str:
-    """The clean-up of the harness family: spaces, dollar signs, \\left, trailing unit, \\dfrac, 2.0 as 2."""
+    """Return the clean-up of the harness family: spaces, dollar signs, \\left, trailing unit, \\dfrac, 2.0 as
+    2.
+    """
     text = text.replace("\n", "").rstrip(".").replace("\\!", "")
     text = re.sub(r"\\[dt]frac", r"\\frac", re.sub(r"\\left|\\right|\\mathbf|\\[,;]|\\quad", "", text))
     text = re.sub(r"\\mbox\s*\{[^{}]*\}", "", text)
@@ -292,7 +294,7 @@ def _rule(profile: Profile, gold: str, given: str, question: str) -> str | None:
 
 
 def judge(profile: Profile, item: Item, found: list[str]) -> Verdict:
-    """The verdict on the answers extracted from a response; the reason names the rule that decided."""
+    """Return the verdict on the answers extracted from a response; the reason names the rule that decided."""
     if not found:
         return Verdict("wrong", None, "no answer")
     if item.choices:
@@ -302,7 +304,7 @@ def judge(profile: Profile, item: Item, found: list[str]) -> Verdict:
 
 
 def grade_answer(profile: Profile | None, item: Item, answer: str | None) -> Verdict:
-    """The verdict on a final answer under a profile; None is strict."""
+    """Return the verdict on a final answer under a profile; None is strict."""
     if profile is None or answer is None:
         return item.compare(answer)
     if profile.program:
@@ -311,7 +313,7 @@ def grade_answer(profile: Profile | None, item: Item, answer: str | None) -> Ver
 
 
 def grade_response(profile: Profile | None, item: Item, response: str) -> Verdict:
-    """The verdict on a whole response under a profile; None is strict."""
+    """Return the verdict on a whole response under a profile; None is strict."""
     if profile is None:
         return item.grade(response)
     if profile.program:

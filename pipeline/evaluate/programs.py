@@ -14,7 +14,8 @@ _ANSWER_NAMES = ("answer", "ans", "result")
 
 
 def pal_program(text: str) -> str | None:
-    """The program of a response that is one: its Python blocks joined, or all of a text without fences.
+    """Return the program of a response that is one: its Python blocks joined, or all of a text without
+    fences.
 
     If it prints nothing itself, what `solution()` returns is printed, or else `answer`, `ans` or `result`.
     """
@@ -35,7 +36,7 @@ def pal_program(text: str) -> str | None:
 
 
 def tool_program(text: str) -> str | None:
-    """What a tool-integrated response asks to run: all its Python blocks so far, as one program.
+    """Return what a tool-integrated response asks to run: all its Python blocks so far, as one program.
 
     Blocks share no interpreter: earlier ones run again without their unindented print lines, so that only the
     last block prints. None if the text does not end in a closed Python block.
@@ -57,8 +58,8 @@ def _cut(text: str, limit: int) -> str:
 
 
 def shown(outcome: Outcome, limit: int) -> str:
-    """What the model sees of a run: its output or the last line of its error, its middle cut to `limit`
-    characters.
+    """Return what the model sees of a run: its output or the last line of its error, its middle cut to
+    `limit` characters.
 
     Departure: the paper limits the tokens of an error, not its characters.
     """
@@ -73,13 +74,13 @@ def shown(outcome: Outcome, limit: int) -> str:
 
 
 def printed(outcome: Outcome) -> str | None:
-    """The answer of a program: its last printed line; None if it failed or printed nothing."""
+    """Return the answer of a program: its last printed line; None if it failed or printed nothing."""
     lines = outcome.stdout.strip().splitlines() if outcome.status == "ok" else []
     return lines[-1].strip() or None if lines else None
 
 
 def last_output(text: str) -> str | None:
-    """The last result in a tool-integrated response; None if there is none or it is an error."""
+    """Return the last result in a tool-integrated response; None if there is none or it is an error."""
     outputs = PROGRAM_OUTPUT.findall(text)
     if not outputs or not outputs[-1].strip() or outputs[-1].startswith("Runtime errors:"):
         return None

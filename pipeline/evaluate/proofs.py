@@ -52,7 +52,7 @@ def proof_verdicts(
 
 
 def checked(proofs: dict[str, tuple[Item, str]], checker: str) -> dict[str, Any]:
-    """What the checker says of each proof, by key."""
+    """Return what the checker says of each proof, by key."""
     lines = [
         {"id": key, "statement": item.formal, "header": item.header, "proof": proof}
         for key, (item, proof) in proofs.items()

@@ -21,7 +21,7 @@ TASKS, SCORES = "tasks.json", "scores.json"
 def task_fingerprint(
     stage: Stage[EvaluateSection], benchmark: str, mode: str, flagged: set[str] | None
 ) -> str:
-    """What decides a task's answers and scores; `flagged`: its questions found in the training corpus."""
+    """Get what decides a task's answers and scores; `flagged`: its questions found in the training corpus."""
     keys = {
         "model",
         *(f"{key}.{benchmark}" for key in ("benchmark", "exemplars", "prompt", "pal_prompt", "profile")),
@@ -48,8 +48,8 @@ def task_fingerprint(
 
 
 def reused(name: str, mark: str, earlier: Iterable[Path], folder: Path) -> dict[str, Any] | None:
-    """The scores of task `name` (benchmark.mode) from the first earlier result that has it, its files copied
-    to `folder`; None if there is none.
+    """Return the scores of task `name` (benchmark.mode) from the first earlier result that has it, its files
+    copied to `folder`; None if there is none.
     """
     for result in earlier:
         tasks, scores = result / TASKS, result / SCORES

@@ -79,7 +79,7 @@ class Request:
     around: Sequence[tuple[str, str]] = ()
 
     def part(self, start: int, size: int) -> "Request":
-        """The request for `size` prompts from `start` on."""
+        """Return the request for `size` prompts from `start` on."""
         part = slice(start, start + size)
         return replace(self, ids=self.ids[part], prompts=self.prompts[part], around=self.around[part])
 
@@ -128,7 +128,7 @@ class Sampler:
         return [[Answer(**answer) for answer in row] for row in rows]
 
     def batches(self, request: Request) -> list[Batch]:
-        """The work items of a request: the answers to `batch` prompts each."""
+        """Return the work items of a request: the answers to `batch` prompts each."""
         starts = range(0, len(request.prompts), self.batch)
         return [
             self._batch(f"{request.name}-{start:06d}", request.part(start, self.batch)) for start in starts
@@ -180,7 +180,7 @@ class Sampler:
         return answers
 
     def _answer(self, sample: Any) -> Answer:
-        """`waits` if it stopped at the fence of an output, which is in the tokens but not in the text."""
+        """Make an answer; it `waits` if it stopped at the fence of an output, which only the tokens have."""
         whole = self.tokenizer.decode(sample.token_ids, skip_special_tokens=True)
         text = whole if sample.text is None else sample.text
         waits = sample.finish_reason == "stop" and OUTPUT_FENCE in whole and OUTPUT_FENCE not in text

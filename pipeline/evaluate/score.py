@@ -82,8 +82,8 @@ def parser() -> argparse.ArgumentParser:
 
 
 def references(name: str, source: str | None, config: Path) -> tuple[list[Item], str]:
-    """The questions of a benchmark, from `source` or else as `configs/benchmarks/` or `config` says, and its
-    profile.
+    """Return the questions of a benchmark, from `source` or else as `configs/benchmarks/` or `config` says,
+    and its profile.
     """
     if source is not None:
         profile = str(benchmark_file(name).get("profile", STRICT))
@@ -126,7 +126,7 @@ def _finished(place: str, row: dict[str, Any]) -> list[bool] | None:
 
 
 def read_outputs(path: Path, items: list[Item]) -> Outputs:
-    """The samples of a file. Raises InputError naming file and line."""
+    """Return the samples of a file. Raises InputError naming file and line."""
     by_id = {item.id: item.id for item in items}
     by_question = {item.question.strip(): item.id for item in items}
     found, finished = Outputs(), {}
@@ -170,7 +170,7 @@ class Grading:
                 bar.update()
 
     def verdict(self, profile: Profile | None, item: Item, text: str) -> Verdict:
-        """The verdict on one sample."""
+        """Return the verdict on one sample."""
         if self.mode == "pal":
             return grade_answer(profile, item, self.values[text])
         verdict = grade_response(profile, item, text)
@@ -199,7 +199,7 @@ def shares(samples: Sequence[Sequence[Verdict]]) -> list[float]:
 def differences(
     items: Sequence[Item], samples: Sequence[Sequence[Verdict]], strict: Sequence[Sequence[Verdict]]
 ) -> list[dict[str, Any]]:
-    """The samples on which profile and strict differ, with both verdicts."""
+    """Return the samples on which profile and strict differ, with both verdicts."""
     return [
         {"id": item.id, "sample": place, "reference": item.answer}
         | {"profile": asdict(ours), "strict": asdict(theirs)}

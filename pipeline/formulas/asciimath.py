@@ -153,7 +153,7 @@ class _Reader:
         return _spaced(pieces)
 
     def term(self) -> str:
-        """A simple expression with its scripts."""
+        """Return a simple expression with its scripts."""
         base = self.simple()
         scripts: dict[str, str] = {}
         while self.token in ("_", "^") and self.token not in scripts:
@@ -216,7 +216,9 @@ class _Reader:
 
 
 def _rows(raw: str) -> list[list[str]]:
-    """The rows of a matrix: two or more bracketed lists of equal length, with commas between; else none."""
+    """Return the rows of a matrix: two or more bracketed lists of equal length, with commas between; else
+    none.
+    """
     rows = [row.strip() for row in _split(raw)]
     if len(rows) < 2 or not all(row[:1] + row[-1:] in ("()", "[]") for row in rows):
         return []
@@ -225,7 +227,7 @@ def _rows(raw: str) -> list[list[str]]:
 
 
 def _split(text: str) -> list[str]:
-    """The parts of a text between commas outside of brackets."""
+    """Return the parts of a text between commas outside of brackets."""
     parts, depth = [""], 0
     for character in text:
         depth += (character in "([{") - (character in ")]}")

@@ -82,7 +82,7 @@ class Delimiters:
 
 
 def page_delimiters(source: Source) -> Delimiters:
-    """The default delimiters and those that a page declares."""
+    """Return the default delimiters and those that a page declares."""
     pairs, html = dict(DEFAULTS), source.html
     for name, rare in LISTS.items():
         start = html.find(name) if source.holds(name, rare) else -1
@@ -144,12 +144,12 @@ def _end_of_list(script: str) -> int:
 
 
 def _unquote(string: str) -> str:
-    """A JavaScript string literal's value."""
+    """Return a JavaScript string literal's value."""
     return re.sub(r"\\(.)", r"\1", string)
 
 
 def written(tex: str, display: bool) -> str:
-    """A formula between `$` or `$$`; empty for one that shows nothing."""
+    """Return a formula between `$` or `$$`; empty for one that shows nothing."""
     if "group" in tex:
         tex = GROUP.sub("", tex)
     tex = tex.strip()

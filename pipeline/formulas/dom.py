@@ -193,7 +193,7 @@ def _drop_rendered_before(node: DOMNode) -> None:
 
 
 def _rendered(node: DOMNode) -> Found:
-    """Rendered output of MathJax 3 and 4, or of MathJax 2 without its source script."""
+    """Return the rendered output of MathJax 3 and 4, or of MathJax 2 without its source script."""
     display = "isplay" in (node.class_name or "") or node.getattr("display") in ("true", "block")
     tex, block = _rendered_tex(node)
     if tex:
@@ -202,7 +202,7 @@ def _rendered(node: DOMNode) -> Found:
 
 
 def _rendered_tex(node: DOMNode) -> tuple[str, bool]:
-    """The formula's source, else its assistive MathML, else the sources of its parts, else its glyphs."""
+    """Get the formula's source, else its assistive MathML, else the sources of its parts, else its glyphs."""
     parts = _sources(node) if node.query_selector("[data-latex]") is not None else []
     if len(parts) == 1:
         return parts[0], False
@@ -230,7 +230,7 @@ def _math(node: DOMNode) -> Found:
 
 
 def _image(node: DOMNode) -> Found:
-    """A formula image; displayed if it says so or stands alone in its block."""
+    """Return a formula image; displayed if it says so or stands alone in its block."""
     found = image_tex(
         {name: value for name in node.attrs if name in IMAGE_ATTRIBUTES and (value := node.getattr(name))}
     )
@@ -247,7 +247,7 @@ def _is_alone(node: DOMNode) -> bool:
 
 
 def _source(node: DOMNode) -> Found:
-    """An element whose text is TeX for a script to render."""
+    """Return an element whose text is TeX for a script to render."""
     if node.child_element_count and not all(child.tag in LINES for child in node.query_selector_all("*")[:]):
         return None
     if "\ue000" in node.text:  # already replaced
@@ -273,7 +273,7 @@ def _styled(node: DOMNode) -> Found:
 
 
 def _latexml(node: DOMNode) -> Found:
-    """A row of a LaTeXML equation: its cells hold the parts of one displayed formula."""
+    """Return a row of a LaTeXML equation: its cells hold the parts of one displayed formula."""
     parts = node.query_selector_all("math")[:]
     if not parts:
         return None
@@ -290,7 +290,7 @@ def _container(node: DOMNode) -> Found:
 
 
 def _attribute(node: DOMNode) -> Found:
-    """An editor's element with the TeX in an attribute."""
+    """Return an editor's element with the TeX in an attribute."""
     for name in ("data-value", "data-katex", "data-latex", "data-tex", "data-math"):
         if tex := node.getattr(name):
             if node.getattr("data-eeimg") == "2" or tex.rstrip().endswith(r"\\"):  # Zhihu

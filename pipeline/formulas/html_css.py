@@ -59,7 +59,7 @@ def _depth(node: Element) -> int:
 
 
 def _box(kind: str, children: list[Element], attributes: str = "") -> Element:
-    """A box of CommonHTML."""
+    """Return a box of CommonHTML."""
     return Element("span", f' class="mjx-{kind}"{attributes}', children, "", [*children])
 
 
@@ -68,7 +68,7 @@ def _kind(node: Element) -> str:
 
 
 def _content(node: Element) -> list[Element]:
-    """The boxes of CommonHTML for what is below a node, in its order."""
+    """Return the boxes of CommonHTML for what is below a node, in its order."""
     if node.text.strip():  # glyphs of no element
         raise Unclear
     found: list[Element] = []
@@ -104,7 +104,7 @@ def _styles(node: Element) -> str:
 
 
 def _boxes(node: Element) -> Iterator[Element]:
-    """The boxes that an element puts at places of their own, not those inside of them."""
+    """Return the boxes that an element puts at places of their own, not those inside of them."""
     for child in node.children:
         if child.get("class") or child.text.strip() and not ABSOLUTE.search(child.get("style")):
             raise Unclear
@@ -115,7 +115,7 @@ def _boxes(node: Element) -> Iterator[Element]:
 
 
 def _parts(node: Element) -> list[Element]:
-    """The boxes with elements, not those with a line or a root's sign."""
+    """Return the boxes with elements, not those with a line or a root's sign."""
     return [box for box in _boxes(node) if _has_elements(box)]
 
 
@@ -136,7 +136,7 @@ def _low(box: Element) -> float:
 
 
 def _scripted(node: Element) -> Element:
-    """An element with scripts, or with limits below and above it."""
+    """Return an element with scripts, or with limits below and above it."""
     limits = _kind(node) in ("munderover", "munder", "mover")
     base, *scripts = _parts(node) or [node]
     if abs(_low(base)) > CLOSE or not 1 <= len(scripts) <= 2:
@@ -187,7 +187,7 @@ def _root(node: Element) -> Element:
 
 
 def _table(node: Element) -> Element:
-    """A table, whose boxes are its columns; or one of them is the table and another its labels."""
+    """Return a table, whose boxes are its columns; or one of them is the table and another its labels."""
     parts = _parts(node)
     labelled = len(parts) == 2 and _strut(parts[0]) is None
     columns = [*_columns(parts[0] if labelled else node)]
@@ -208,7 +208,7 @@ def _table(node: Element) -> Element:
 
 
 def _columns(node: Element) -> Iterator[list[Element]]:
-    """The columns of a table, each with the boxes of its cells."""
+    """Return the columns of a table, each with the boxes of its cells."""
     boxes = _parts(node)
     cells = [box for box in boxes if _kind(box.children[0]) == "mtd"]
     if 0 < len(cells) < len(boxes):
@@ -221,7 +221,7 @@ def _columns(node: Element) -> Iterator[list[Element]]:
 
 
 def _row_of(box: Element, heights: list[float]) -> int:
-    """The row of a cell: all cells of a row have one baseline."""
+    """Return the row of a cell: all cells of a row have one baseline."""
     low = _low(box)
     row = bisect_left(heights, low - CLOSE)
     if not (row < len(heights) and heights[row] <= low + CLOSE):

@@ -24,7 +24,7 @@ class Element:
     pieces: list["Element | str"] = field(default_factory=list)
 
     def get(self, name: str) -> str:
-        """An attribute's value, empty if absent."""
+        """Return an attribute's value, empty if absent."""
         if name not in self.attributes:
             return ""
         if self.attributes.startswith(f' {name}="'):  # the first one, as most that are asked for

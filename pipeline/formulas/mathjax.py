@@ -70,7 +70,7 @@ def _box(node: Element, kind: str) -> Element | None:
 
 
 def element(tag: str, children: list[Element], attributes: str = "") -> Element:
-    """An element of MathML."""
+    """Return an element of MathML."""
     return Element(tag, attributes, children, "", [*children])
 
 
@@ -101,7 +101,7 @@ def _inner(node: Element) -> list[Element]:
 
 
 def _character(code: str) -> str:
-    """The character of a hexadecimal code point; empty for controls, surrogates and marks."""
+    """Return the character of a hexadecimal code point; empty for controls, surrogates and marks."""
     number = int(code, 16) if HEX.fullmatch(code) else 0
     character = chr(number) if 0 < number <= 0x10FFFF else ""
     return "" if category(character or "\0") in ("Cc", "Cs") or character in MARKS else character
@@ -121,7 +121,7 @@ def _glyphs(node: Element) -> Iterator[tuple[str, str]]:
 
 
 def _plain(character: str) -> str:
-    """The plain letter of a styled mathematical letter."""
+    """Return the plain letter of a styled mathematical letter."""
     found = decomposition(character) if character != "ℓ" else ""
     return chr(int(found[7:], 16)) if found.startswith("<font> ") else character
 
@@ -197,7 +197,7 @@ def _scripted(node: Element) -> Element:
 
 
 def _multiscripts(node: Element) -> Element:
-    """A base with scripts on both sides; each side has a box of upper and a box of lower scripts."""
+    """Return a base with scripts on both sides; each side has a box of upper and a box of lower scripts."""
     sides: tuple[list[list[Element]], list[list[Element]]] = ([], [])
     base: list[Element] = []
     for child in node.children:

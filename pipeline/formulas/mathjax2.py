@@ -64,7 +64,7 @@ def _inner(node: Element) -> list[Element]:
 
 
 def _places(node: Element) -> Iterator[tuple[str, Element]]:
-    """The parts of an element by their places, not those of elements inside of them."""
+    """Return the parts of an element by their places, not those of elements inside of them."""
     for child in node.children:
         if (kind := _kind(child)) in PLACES:
             yield kind, child
@@ -93,7 +93,7 @@ def _leaf(node: Element) -> Element:
 
 
 def _scripted(node: Element) -> Element:
-    """An element with scripts, or with limits below and above."""
+    """Return an element with scripts, or with limits below and above."""
     parts = {place: as_row(_inner(part)) for place, part in _places(node)}
     limits = "op" in parts
     base, low, high = ("op", "under", "over") if limits else ("base", "sub", "sup")

@@ -132,7 +132,7 @@ def _stretched_fences(children: list[Element]) -> dict[int, str]:
 
 
 def _fenced_table(children: list[Element]) -> str | None:
-    """A table between delimiters as a matrix environment."""
+    """Return a table between delimiters as a matrix environment."""
     shown = [child for child in children if child.tag != "mo" or child.text.strip() not in ("", "\u2061")]
     if not 2 <= len(shown) <= 3 or shown[0].tag != "mo":
         return None
@@ -145,7 +145,7 @@ def _fenced_table(children: list[Element]) -> str | None:
 
 
 def _binomial(children: list[Element]) -> str | None:
-    """A fraction without line between parentheses."""
+    """Return a fraction without line between parentheses."""
     if len(children) != 3 or [child.all_text().strip() for child in children[::2]] != ["(", ")"]:
         return None
     fraction = children[1]
@@ -259,7 +259,7 @@ def _script(tex: str, mark: str) -> str:
 
 
 def _with_scripts(base: str, below: str, above: str) -> str:
-    """`base` with scripts; primes are written as such."""
+    """Return `base` with scripts; primes are written as such."""
     if above and not above.strip("'"):
         return _atom(base) + above + _script(below, "_")
     return (_atom(base) if base else "{}") + _script(below, "_") + _script(above, "^")
@@ -308,7 +308,7 @@ def _marked(tex: str, accent: str | None, other: str) -> str:
 
 
 def _multiscripts(node: Element) -> str:
-    """Base, then pairs of (lower, upper) to the right; after `mprescripts` pairs to the left."""
+    """Read the base, then pairs of (lower, upper) to the right; after `mprescripts` pairs to the left."""
     base, before, after = "", "", ""
     side, pair = "after", []
     for index, child in enumerate(node.children):

@@ -53,13 +53,13 @@ class MathPage:
         return self._hidden or bool(self.formulas.found)
 
     def restore(self, text: str) -> str:
-        """Extracted text with formulas in place of marks and delimited TeX."""
+        """Return extracted text with formulas in place of marks and delimited TeX."""
         text = convert(text, self.delimiters, self.macros.expand)
         return self.formulas.restore(text.translate(self._show) if self._hidden else text)
 
 
 def _mark_code(tree: HTMLTree, formulas: Formulas) -> None:
-    """The formulas of Git hosts: a code element between dollar signs."""
+    """Return the formulas of Git hosts: a code element between dollar signs."""
     for node in tree.document.query_selector_all("code")[:]:
         before, after = node.prev, node.next
         if before is None or after is None or before.tag != "#text" or after.tag != "#text":

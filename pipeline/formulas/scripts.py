@@ -136,7 +136,7 @@ def mark_scripts(tree: HTMLTree, html: str) -> None:
 
 
 def _script(node: DOMNode, romance: bool) -> str | None:
-    """The text that replaces a script; None for one that stays."""
+    """Return the text that replaces a script; None for one that stays."""
     text = " ".join(node.text.replace(JOINER, "").split())
     if not text or len(text) > MAX_SCRIPT or "\ue000" in text:
         return None
@@ -232,7 +232,7 @@ def _lower_half(node: DOMNode) -> bool:
 
 
 def _text_before(node: DOMNode) -> str:
-    """The end of the text before a node in its line; scripts of the other kind are passed over."""
+    """Return the end of the text before a node in its line; scripts of the other kind are passed over."""
     previous, parent = node.prev, node.parent
     for _ in range(12):
         if previous is None:

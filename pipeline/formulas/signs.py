@@ -30,7 +30,7 @@ class Source:
         self.letters = html.encode("utf-8", "replace") if letters is None else letters
 
     def with_html(self, html: str) -> "Source":
-        """This source with another text, in which the same ASCII words are."""
+        """Return this source with another text, in which the same ASCII words are."""
         return Source(html, self.letters)
 
     def holds(self, word: str, rare: int = 0) -> bool:

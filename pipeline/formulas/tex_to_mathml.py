@@ -23,7 +23,7 @@ UNREAD = re.compile(r"[\\{}]|&(?!#x)")  # in shown text: TeX that was not unders
 
 
 def mathml_tree(tex: str, display: bool = False) -> Element:
-    """The `math` element of a formula; `\\boxed` becomes an `mrow` of class `boxed`.
+    """Return the `math` element of a formula; `\\boxed` becomes an `mrow` of class `boxed`.
 
     Raises ValueError for TeX that latex2mathml cannot read, and for strikes and line breaks outside an
     environment, which not all browsers show. Macros are refused, because their expansion is unbounded.
@@ -52,7 +52,9 @@ def mathml_tree(tex: str, display: bool = False) -> Element:
 
 
 def tex_to_mathml(tex: str, display: bool = False) -> str:
-    """A formula as a `math` element, or its escaped source in `<code class="tex">` if `mathml_tree` fails."""
+    """Return a formula as a `math` element, or its escaped source in `<code class="tex">` if `mathml_tree`
+    fails.
+    """
     try:
         return tostring(mathml_tree(tex, display), encoding="unicode", short_empty_elements=False)
     except (ValueError, RecursionError):

@@ -67,7 +67,8 @@ class Verdict:
 
 
 def _letter(text: str, choices: Mapping[str, str]) -> str | None:
-    """The letter of a choice written as "B", "(b)", "\\text{B}" or "B. 12"; not of "B or C" or "A number".
+    """Return the letter of a choice written as "B", "(b)", "\\text{B}" or "B. 12"; not of "B or C" or "A
+    number".
 
     A text behind the letter must be the text of its choice where the choices are known.
     """
@@ -86,7 +87,7 @@ def _letter(text: str, choices: Mapping[str, str]) -> str | None:
 
 
 def _chosen(answer: str, choices: Mapping[str, str]) -> str | None:
-    """The letter of the chosen option: the one given, or that of the only choice with the same value."""
+    """Get the letter of the chosen option: the one given, or that of the only choice with the same value."""
     letter = _letter(answer, choices)
     if letter is not None and letter in choices:
         return letter
@@ -264,7 +265,7 @@ def _asked_text(question: str) -> str:
 
 
 def final_answer(reference: str, response: str, choices: Mapping[str, str] | None = None) -> str | None:
-    """The final answer in a response; if the reference is a choice, also a letter standing alone."""
+    """Return the final answer in a response; if the reference is a choice, also a letter standing alone."""
     answer = extract(response)
     by_letter = bool(choices) or _is_choice(reference)
     if not by_letter or boxes(response) or (answer is not None and _letter(answer, choices or {})):
@@ -277,7 +278,7 @@ def final_answer(reference: str, response: str, choices: Mapping[str, str] | Non
 
 @lru_cache(maxsize=16384)
 def numeric_value(answer: str) -> float | None:
-    """The answer as a float if it is a single real value, else None."""
+    """Return the answer as a float if it is a single real value, else None."""
     try:
         tree = _tree(clean(answer), False)
         if isinstance(tree, str) or any(

@@ -68,7 +68,7 @@ class Asked:
 
 
 def _request(question: str) -> str:
-    """The sentences of a question that ask or tell what to do."""
+    """Return the sentences of a question that ask or tell what to do."""
     sentences = re.split(r"(?<=[.?!。？！])\s*(?=[A-Z\u4e00-\u9fff$\\])", question.strip())
     return (
         " ".join(part for part in sentences if re.search(r"[?？]|\b(?:express|give|find|what)\b", part, re.I))
@@ -88,7 +88,7 @@ def _decimals(question: str) -> int | None:
 
 
 def _bases(question: str) -> frozenset[Fraction]:
-    """The number bases in which a question wants its answer, else those that it names: base 7, 12_7."""
+    """Get the number bases in which a question wants its answer, else those that it names: base 7, 12_7."""
     found = {"binary": 2, "octal": 8, "hexadecimal": 16, "二进制": 2, "八进制": 8, "十六进制": 16}
     bases = [base for word, base in found.items() if word in question.lower()]
     named = re.findall(r"(?i)\bbases?[ -]*\$?(\d+|[a-z]+)|_\{?(\d+)|(\d+)\s*进制", question)
@@ -101,7 +101,7 @@ def _bases(question: str) -> frozenset[Fraction]:
 
 
 def _choices(question: str) -> tuple[tuple[str, str], ...]:
-    """The choices that a question lists as (A) ... (B) ... or A. ... B. ..., in order from A."""
+    """Return the choices that a question lists as (A) ... (B) ... or A. ... B. ..., in order from A."""
     marks = list(_CHOICE.finditer(question))
     letters = [match[1] or match[2] for match in marks]
     for start in range(len(marks) - 1, -1, -1):
@@ -120,7 +120,7 @@ def _stripped(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def asked(question: str | None) -> Asked:
-    """The form that `question` asks for."""
+    """Return the form that `question` asks for."""
     if not question:
         return Asked()
     return Asked(

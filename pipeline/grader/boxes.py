@@ -73,7 +73,7 @@ def balanced(text: str, start: int) -> int:
 
 
 def _closing(text: str) -> dict[int, int]:
-    """The index of the closing brace for that of every opening one that is closed, in one pass."""
+    """Return the index of the closing brace for that of every opening one that is closed, in one pass."""
     found, opened = {}, []
     for match in _BRACE.finditer(text):
         if match[0] == "{":
@@ -118,7 +118,7 @@ def formulas(text: str) -> list[tuple[int, int]]:
 
 
 def without_thinking(response: str) -> str | None:
-    """The response after the thinking; None if the thinking does not end."""
+    """Return the response after the thinking; None if the thinking does not end."""
     text = response[-MAX_RESPONSE:]
     if "<think>" in text or "</think>" in text:
         if "</think>" not in text or text.rfind("<think>") > text.rfind("</think>"):
@@ -148,7 +148,7 @@ def reward_boxes(response: str) -> list[Box]:
 
 
 def _signs(before: str, after: str) -> tuple[str, str]:
-    """What stands in the same side of the equation as a box: "-" and "^2" of "x = -\\boxed{3}^2 = -9"."""
+    """Get what stands in the same side of the equation as a box: "-" and "^2" of "x = -\\boxed{3}^2 = -9"."""
     left = _ENDS_SIDE.split(_TEXT.sub("=", before))[-1]
     right, box, _ = _ENDS_SIDE.split(after, maxsplit=1)[0].partition(BOX)
     right = _TEXT.sub("", right) if box else right
@@ -166,7 +166,7 @@ def _glued(before: str, after: str) -> tuple[str, str]:
 
 
 def _remark(before: str, after: str) -> Literal["", "denied", "alternative", "doubted"]:
-    """What the words next to a box in its sentence say about it."""
+    """Return what the words next to a box in its sentence say about it."""
     if _NOT_EQUAL.search(before):
         return "denied"
     if "\\" in before or "\\" in after:

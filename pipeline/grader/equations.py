@@ -89,14 +89,14 @@ def same_equation(first: Expression, second: Expression) -> bool | None:
 
 
 def solved_for_y(relation: Expression) -> Expression | None:
-    """The solution for y of an equation linear in y, or None."""
+    """Return the solution for y of an equation linear in y, or None."""
     return (
         _solved(_difference(relation), "y") if "y" in symbols(relation) and len(relation.args) == 2 else None
     )
 
 
 def _solved(difference: Expression, name: str) -> Expression | None:
-    """The solution of `difference` = 0 for a symbol in which it is linear, or None."""
+    """Return the solution of `difference` = 0 for a symbol in which it is linear, or None."""
     parts = linear(difference, name)
     if parts is None or same(parts[1], number(0)) is not False:
         return None

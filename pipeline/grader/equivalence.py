@@ -68,7 +68,7 @@ def _same_names(gold: Expression, given: Expression, asked: Asked) -> tuple[Expr
 
 
 def _dummies(node: Expression) -> list[str]:
-    """The variables of f(x, y) in "f(x, y) = ..."."""
+    """Return the variables of f(x, y) in "f(x, y) = ..."."""
     if node.kind == "list" and node.args:
         return _dummies(node.args[0])
     if node.kind != "relation" or node.value[0] != "=" or node.args[0].kind != "apply":
@@ -151,7 +151,9 @@ def _two_relations(gold: Expression, given: Expression, asked: Asked) -> Decisio
 
 
 def _reading(node: Expression) -> Expression:
-    r"""The value that a chain states: 5 for x = 5, 1/3 for 1/3 \approx 0.33; itself if its sides disagree."""
+    r"""Return the value that a chain states: 5 for x = 5, 1/3 for 1/3 \approx 0.33; itself if its sides
+    disagree.
+    """
     if node.kind != "relation" or not set(node.value) <= {"=", "~", "equiv"}:
         return node
     sides = list(node.args)
@@ -199,7 +201,9 @@ def _signs(gold: Expression, given: Expression, asked: Asked) -> Decision | None
 
 
 def _expanded(node: Expression) -> list[Expression]:
-    """Lists of the values that ± stands for: signs chosen independently and, if that differs, all alike."""
+    """Return lists of the values that ± stands for: signs chosen independently and, if that differs, all
+    alike.
+    """
     items = node.args if node.kind in ("list", "set") else (node,)
     apart, together = [], []
     for item in items:

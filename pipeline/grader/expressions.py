@@ -69,7 +69,7 @@ class ExpressionParser(GroupParser):
                 return node
 
     def _mixed(self) -> Expression | None:
-        """The fraction of a mixed number such as 1 1/2, the only meaning of two adjacent numerals."""
+        """Return the fraction of a mixed number such as 1 1/2, the only meaning of two adjacent numerals."""
         if self.peek() not in ("number", "decimal") or self.tokens[self.position - 1].kind not in (
             "number",
             "decimal",
@@ -92,7 +92,7 @@ class ExpressionParser(GroupParser):
 
     @staticmethod
     def _implied(left: Expression, right: Expression) -> Expression:
-        r"""An implied product, or a mixed number: 1 1/2, 1\frac{1}{2}."""
+        r"""Return an implied product, or a mixed number: 1 1/2, 1\frac{1}{2}."""
         if left.kind == "number" and left.value.denominator == 1 and right.kind == "div":
             top, bottom = right.args
             if {top.kind, bottom.kind} == {"number"} and 0 < top.value < bottom.value:
@@ -123,7 +123,7 @@ class ExpressionParser(GroupParser):
         return self._raised(base)
 
     def _raised(self, base: Expression) -> Expression:
-        """`base` with the powers and postfix operators that follow."""
+        """Return `base` with the powers and postfix operators that follow."""
         base = self.postfix(base)
         if self.peek() != "^":
             return base
@@ -171,7 +171,7 @@ class ExpressionParser(GroupParser):
         return Expression("base", (node.value, base.value))
 
     def script(self) -> Expression:
-        """The operand of ^ or _: a group or one atom."""
+        """Return the operand of ^ or _: a group or one atom."""
         if self.peek() == "{":
             return self.group("{", "}")
         if self.peek() in ("-", "+"):
@@ -179,7 +179,7 @@ class ExpressionParser(GroupParser):
         return self.atom()
 
     def _first_digit(self) -> Expression:
-        """The first digit of the next numeral, as in \\frac12."""
+        """Return the first digit of the next numeral, as in \\frac12."""
         digits = str(self.tokens[self.position].value)
         rest = digits[1:]
         self.tokens[self.position] = (
@@ -287,7 +287,7 @@ class ExpressionParser(GroupParser):
         return index
 
     def _argument(self, name: str) -> Expression:
-        r"""A function's argument: a group, or a product up to the next sign or function."""
+        r"""Return a function's argument: a group, or a product up to the next sign or function."""
         if self.peek() in ("(", "{") or (self.peek() == "[" and name != "sqrt"):
             opening = self.peek()
             self.next()
@@ -312,7 +312,7 @@ class ExpressionParser(GroupParser):
         return node
 
     def _tight(self) -> Expression:
-        r"""The argument of a bare \sqrt: a numeral as a whole, or one atom."""
+        r"""Return the argument of a bare \sqrt: a numeral as a whole, or one atom."""
         node = self.atom()
         return call("factorial", node) if self.peek() == "!" and self.next() else node
 
@@ -332,7 +332,7 @@ class ExpressionParser(GroupParser):
         raise Unreadable(f"the command \\{name}")
 
     def _part(self) -> Expression:
-        r"""An argument of \frac: a group, or one digit or letter, as in \frac12."""
+        r"""Return an argument of \frac: a group, or one digit or letter, as in \frac12."""
         if self.peek() == "{":
             return self.group("{", "}")
         if self.peek() == "number":
@@ -359,7 +359,7 @@ class ExpressionParser(GroupParser):
 
 
 def _spelling(node: Expression) -> str:
-    """A subscript as text: equal subscripts give equal names."""
+    """Return a subscript as text: equal subscripts give equal names."""
     if node.kind in ("number", "decimal", "symbol", "constant", "text"):
         return str(node.value)
     return f"{node.kind}[{','.join(map(_spelling, node.args))}]"

@@ -62,7 +62,7 @@ def _unwrapped(line: str) -> str:
 
 
 def after_phrase(text: str) -> str | None:
-    """The text after the last phrase that announces an answer, up to the end of the sentence."""
+    """Return the text after the last phrase that announces an answer, up to the end of the sentence."""
     for match in reversed(list(_PHRASE.finditer(text))[-MAX_PHRASES:]):
         rest = text[match.end() : match.end() + MAX_LINE].lstrip(" *:：\t\n")
         if rest.startswith("\\["):
@@ -81,7 +81,7 @@ def after_phrase(text: str) -> str | None:
 
 
 def json_answer(text: str) -> str | None:
-    """The value of "answer" in a JSON object, if the response holds one."""
+    """Return the value of "answer" in a JSON object, if the response holds one."""
     found = list(_JSON_ANSWER.finditer(text)) if '"' in text else []
     if not found:
         return None
@@ -90,7 +90,7 @@ def json_answer(text: str) -> str | None:
 
 
 def output_fence(text: str) -> str | None:
-    """The last line that the last program printed, if the response ends there."""
+    """Return the last line that the last program printed, if the response ends there."""
     found = list(PROGRAM_OUTPUT.finditer(text))
     if not found or text[found[-1].end() :].strip() or not found[-1][1].strip():
         return None
@@ -98,13 +98,13 @@ def output_fence(text: str) -> str | None:
 
 
 def last_formula(text: str) -> str | None:
-    """The last formula between dollar signs, \\(...\\) or \\[...\\]."""
+    """Return the last formula between dollar signs, \\(...\\) or \\[...\\]."""
     found = formulas(text)
     return text[slice(*found[-1])].strip() if found else None
 
 
 def last_value(text: str) -> str | None:
-    """The last formula or number; of a calculation a + b = c only its result."""
+    """Return the last formula or number; of a calculation a + b = c only its result."""
     numbers = list(_LAST_NUMBER.finditer(text))
     found = formulas(text)
     if found and (not numbers or found[-1][1] >= numbers[-1].start()):
@@ -118,7 +118,7 @@ def last_value(text: str) -> str | None:
 
 
 def chosen_letter(text: str) -> str | None:
-    """The chosen letter: the first if the response begins with it, else the last that is not denied."""
+    """Get the chosen letter: the first if the response begins with it, else the last that is not denied."""
     text = _DENIED.sub(" ", text)
     found = list(_MENTION.finditer(text))
     if not found:
@@ -138,7 +138,9 @@ def _is_bare(text: str) -> bool:
 
 
 def _last_boxes(text: str) -> tuple[list[str], int]:
-    """The last box that nothing denies, with those joined to it by a few words such as "and", and its end."""
+    """Return the last box that nothing denies, with those joined to it by a few words such as "and", and its
+    end.
+    """
     found = [box for box in read_boxes(text) if box.remark != "denied"]
     if not found:
         return [], 0
@@ -155,7 +157,7 @@ def _last_boxes(text: str) -> tuple[list[str], int]:
 
 
 def _up_to_run_on(text: str) -> str:
-    """The text before the first sign of another problem that comes after an answer."""
+    """Return the text before the first sign of another problem that comes after an answer."""
     if not _RUN_ON.search(text):
         return text
     answered = [match.start() for match in (_BOXED.search(text), _PHRASE.search(text)) if match]
@@ -164,14 +166,14 @@ def _up_to_run_on(text: str) -> str:
 
 
 def _announced_last(text: str) -> str | None:
-    """The value announced as the final answer: 5 of "The final answer is 5. I hope it is correct."."""
+    """Return the value announced as the final answer: 5 of "The final answer is 5. I hope it is correct."."""
     found = list(_FINAL.finditer(text))
     line = after_phrase(text[found[-1].start() :]) if found else None
     return line if line and (re.search(r"\d|\\[a-z]", line) or "I hope" in text) else None
 
 
 def extract(response: str) -> str | None:
-    """The final answer in a response, or None.
+    """Return the final answer in a response, or None.
 
     The first rule that applies decides: a value announced as the final answer after the last box; the last
     closed box that no words deny, with boxes joined to it ("\\boxed{1} and \\boxed{2}"); a JSON field
@@ -200,7 +202,7 @@ def extract(response: str) -> str | None:
 
 
 def reference_answer(reference: str) -> str:
-    """The final answer of a reference, which may be a whole solution."""
+    """Return the final answer of a reference, which may be a whole solution."""
     if len(reference) < 20 and "\\" not in reference:
         return reference
     if found := _last_boxes(reference)[0]:

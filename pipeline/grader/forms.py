@@ -66,7 +66,7 @@ def _size(node: Expression) -> int:
 
 @lru_cache(maxsize=1024)
 def _asked(question: str) -> tuple[Expression, ...]:
-    """The formulas of a question, and the sides of its equations."""
+    """Return the formulas of a question, and the sides of its equations."""
     found: list[Expression] = []
     for start, end in formulas(question)[:MAX_FORMULAS]:
         tree = parse(clean(question[start:end]))
@@ -77,7 +77,7 @@ def _asked(question: str) -> tuple[Expression, ...]:
 
 @lru_cache(maxsize=4096)
 def _ordered(node: Expression) -> Any:
-    """A form equal for expressions that differ only in the order of summands and of factors."""
+    """Return a form equal for expressions that differ only in the order of summands and of factors."""
     node = _last(node)
     parts = [_ordered(argument) for argument in node.args]
     if node.kind in ("add", "mul"):
@@ -91,7 +91,7 @@ def _ordered(node: Expression) -> Any:
 
 @lru_cache(maxsize=4096)
 def _collected(node: Expression) -> Any:
-    """A form equal for expressions that differ in order, in like terms and in factors that cancel."""
+    """Return a form equal for expressions that differ in order, in like terms and in factors that cancel."""
     spend(1)
     value, node = exact(node), _last(node)
     if value is not None:
@@ -122,7 +122,7 @@ def _sum(terms: list[tuple[Any, Fraction]]) -> Any:
 
 
 def _product(first: Any, second: Any) -> Any:
-    """The product of two sums; one of several terms is a base of its own."""
+    """Return the product of two sums; one of several terms is a base of its own."""
     factor, powers = Fraction(1), Counter()
     for side in (first, second):
         if not side:

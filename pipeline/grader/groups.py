@@ -101,7 +101,7 @@ class GroupParser:
         return node
 
     def _brackets(self, opening: str) -> Expression:
-        """A parenthesis, tuple, interval, set or set-builder."""
+        """Return a parenthesis, tuple, interval, set or set-builder."""
         self.expect(opening)
         before = self.bars, self.colons, self.turned
         if self.peek() == BRACKETS.get(opening):

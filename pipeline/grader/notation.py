@@ -56,7 +56,9 @@ _RESIDUES = re.compile(
 
 
 def number_word(text: str) -> str | None:
-    """An English number or fraction in words in digits, e.g. "one hundred and five" or "three-eighths"."""
+    """Return an English number or fraction in words in digits, e.g. "one hundred and five" or
+    "three-eighths".
+    """
     match = _WRAPPED.fullmatch(text.strip())
     words = (match[1] if match else text).casefold().replace("-", " ").split()
     if len(words) > 1 and (part := NUMBER_PARTS.get(words[-1].removesuffix("s"))):
@@ -67,7 +69,7 @@ def number_word(text: str) -> str | None:
 
 
 def _counted(words: list[str]) -> int | None:
-    """The value of a whole number in words, or None."""
+    """Return the value of a whole number in words, or None."""
     total = current = 0
     for word in words:
         value = NUMBER_WORDS.get(word)
@@ -99,7 +101,9 @@ def _residues(match: re.Match[str]) -> str:
 
 
 def _unbold(text: str) -> str:
-    """The text without bold type, except of the unit vector i and of names that also stand in plain type."""
+    """Return the text without bold type, except of the unit vector i and of names that also stand in plain
+    type.
+    """
     if not _FONT.search(text):
         return text
     if match := _BOLD_ANSWER.fullmatch(text):
@@ -117,7 +121,7 @@ def _vulgar(match: re.Match[str]) -> str:
 
 
 def _without_qualifiers(text: str) -> str:
-    """The text without clauses such as "for all real x", which only name variables and their sets."""
+    """Return the text without clauses such as "for all real x", which only name variables and their sets."""
     position = 0
     while match := _QUALIFIER.search(text, position):
         position = match.end()

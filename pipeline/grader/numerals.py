@@ -38,7 +38,7 @@ def _chinese_integer(text: str) -> int:
 
 
 def _chinese(text: str) -> str:
-    """A Chinese number with its measure word in digits, e.g. 三十二个 as 32 个; other text unchanged."""
+    """Return a Chinese number with its measure word in digits: 三十二个 as 32 个; other text unchanged."""
     if text in ("半", "一半"):
         return "1/2"
     match = _CHINESE.fullmatch(text.replace(" ", ""))
@@ -97,7 +97,7 @@ def _with_digits(signs: list[str]) -> Fraction:
 
 
 def _last(amount: Fraction | None, signs: list[str], place: Fraction) -> Fraction:
-    """What an amount without a place is worth: 3千5 is 3500, 3千零5 is 3005, 3千500 is 3500."""
+    """Return what an amount without a place is worth: 3千5 is 3500, 3千零5 is 3005, 3千500 is 3500."""
     if amount is None:
         return Fraction(0)
     if amount >= place:
@@ -107,7 +107,7 @@ def _last(amount: Fraction | None, signs: list[str], place: Fraction) -> Fractio
 
 
 def _mixed(match: re.Match[str]) -> str:
-    """A numeral of digits and places in digits; as it stands where it is none for certain."""
+    """Return a numeral of digits and places in digits; as it stands where it is none for certain."""
     text, end = match[0], match.end()
     signs = [sign[0] for sign in _SIGN.finditer(text)]
     digits = [sign for sign in signs if sign[0].isdigit() and sign.isascii()]
@@ -124,5 +124,5 @@ def _mixed(match: re.Match[str]) -> str:
 
 
 def in_digits(text: str) -> str:
-    """The text with its Chinese numerals in digits; a numeral without a certain value stays."""
+    """Return the text with its Chinese numerals in digits; a numeral without a certain value stays."""
     return _MIXED.sub(_mixed, _chinese(text))

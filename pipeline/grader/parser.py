@@ -24,7 +24,7 @@ class AnswerParser(ExpressionParser):
         return node
 
     def sequence(self) -> Expression:
-        """A list of items, or the single item; ";" separates whole lists."""
+        """Return a list of items, or the single item; ";" separates whole lists."""
         groups, items, connective = [], [self.item()], None
         while self.peek() in (",", ";", "and", "or"):
             kind = self.next().kind
@@ -46,7 +46,7 @@ class AnswerParser(ExpressionParser):
         return items[0] if len(items) == 1 else Expression("list", connective, tuple(items))
 
     def item(self) -> Expression:
-        """A relation with an optional label before and unit after it."""
+        """Return a relation with an optional label before and unit after it."""
         label, marked = self._leading_words()
         if label is not None and self.peek() in CLOSING | {"end"}:
             return Expression("text", label)
@@ -98,7 +98,7 @@ class AnswerParser(ExpressionParser):
         return str(exponent.value)
 
     def _parenthesis(self) -> str:
-        """A remark in parentheses after a unit, e.g. 240 yuan (A)."""
+        """Return a remark in parentheses after a unit, e.g. 240 yuan (A)."""
         start = self.position
         while self.peek() not in (")", "end"):
             self.position += 1
@@ -146,7 +146,7 @@ class AnswerParser(ExpressionParser):
 
 
 def _scaled(node: Expression, scale: int) -> Expression:
-    """A value, or the last side of a relation, times a scale word: 5 million."""
+    """Return a value, or the last side of a relation, times a scale word: 5 million."""
     if node.kind == "relation":
         return Expression("relation", node.value, (*node.args[:-1], _scaled(node.args[-1], scale)))
     return make("mul", node, number(scale))
@@ -154,7 +154,9 @@ def _scaled(node: Expression, scale: int) -> Expression:
 
 @lru_cache(maxsize=16384)
 def parse(text: str, separate: bool = False) -> Expression | str:
-    """The expression of cleaned text, or why there is none. With `separate`, commas never group digits."""
+    """Return the expression of cleaned text, or why there is none. With `separate`, commas never group
+    digits.
+    """
     try:
         return AnswerParser(tokenize(text, separate)).answer()
     except Unreadable as error:

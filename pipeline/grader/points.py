@@ -27,7 +27,7 @@ _REAL = ((0, 1), (1, 3), (-2, 0), (0, 1), (-3, 3), (2, 9), (0, 1), (150, 950))
 
 
 def points(names: frozenset[str], whole: bool) -> list[dict[str, Any]]:
-    """The points of a comparison, by symbol: reals or, with `whole`, integers."""
+    """Return the points of a comparison, by symbol: reals or, with `whole`, integers."""
     if whole:
         return [{name: context.mpf(_whole(name)[turn]) for name in names} for turn in range(len(_WHOLE["n"]))]
     return [
@@ -37,7 +37,7 @@ def points(names: frozenset[str], whole: bool) -> list[dict[str, Any]]:
 
 
 def _whole(name: str) -> tuple[int, ...]:
-    """The integers of a name; those outside the table get rows that differ from each other."""
+    """Return the integers of a name; those outside the table get rows that differ from each other."""
     if name in _WHOLE:
         return _WHOLE[name]
     shift = zlib.crc32(name.encode())
@@ -45,7 +45,7 @@ def _whole(name: str) -> tuple[int, ...]:
 
 
 def irregular(name: str) -> Any:
-    """A pseudo-random number in (0, 1), fixed for each name."""
+    """Return a pseudo-random number in (0, 1), fixed for each name."""
     return context.mpf(zlib.crc32(name.encode()) * 2654435761 % 2**32 + 1) / (2**32 + 7)
 
 

@@ -83,7 +83,7 @@ class _Worker:
         self.owner = 0
 
     def ask(self, text: str) -> str | None:
-        """The worker's LaTeX, or None."""
+        """Return the worker's LaTeX, or None."""
         with self.lock:
             if self.owner != os.getpid():  # after a fork the pipes are the parent's
                 self.process = None

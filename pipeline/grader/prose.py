@@ -49,7 +49,7 @@ def _plain(text: str) -> str:
 
 
 def words(text: str) -> list[str]:
-    """The words of a text in lower case, without articles."""
+    """Return the words of a text in lower case, without articles."""
     return [word for word in _WORD.findall(_plain(text)) if word not in ARTICLES]
 
 

@@ -50,7 +50,7 @@ def is_region(node: Expression) -> bool:
 
 
 def region(node: Expression) -> Region | None:
-    """The region that an expression describes, or None."""
+    """Return the region that an expression describes, or None."""
     if node.kind == "tuple" and len(node.args) == 2:
         low, high = node.args
         return [Interval(low, node.value[0] == "[", high, node.value[1] == "]")]

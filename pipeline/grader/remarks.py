@@ -67,7 +67,7 @@ class Lists:
 
 @cache
 def lists() -> Lists:
-    """The lists of `words.toml`."""
+    """Return the lists of `words.toml`."""
     languages = load("words.toml")
     languages = {name: table for name, table in languages.items() if "stops" in table}
     found = {
@@ -88,12 +88,14 @@ def lists() -> Lists:
 
 
 def _whole_words(words: list[str]) -> re.Pattern[str]:
-    """A pattern of whole words; a star stands for any ending."""
+    """Return a pattern of whole words; a star stands for any ending."""
     return re.compile("(?:" + "|".join(re.escape(word).replace(r"\*", ".*") for word in words) + r")\Z")
 
 
 def bare(text: str, question: str) -> str | None:
-    """A cleaned answer without the words beside its value; None if there are none, or one that changes it."""
+    """Return a cleaned answer without the words beside its value; None if there are none, or one that changes
+    it.
+    """
     text = " ".join(_WRAPPED.sub(r" \1 ", text).split())
     tokens = list(_TOKEN.finditer(text))
     places = [place for place, token in enumerate(tokens) if token["beside"] is None]
@@ -178,20 +180,20 @@ def _adds_nothing(word: str, place: int, question: str, before: bool) -> bool:
 
 
 def last_words(text: str) -> set[str]:
-    """The words right before the end of a text that deny or doubt what follows: "not" of "is not"."""
+    """Return the words right before the end of a text that deny or doubt what follows: "not" of "is not"."""
     found = _telling(reversed(_ONE_WORD.findall(_MONTH.sub(" ", text).casefold())), str.endswith)
     return found | {"not"} if re.search(r"anything but\W*\Z", text, re.IGNORECASE) else found
 
 
 def first_words(text: str) -> set[str]:
-    """The words right at the beginning of a text that deny or doubt what precedes."""
+    """Return the words right at the beginning of a text that deny or doubt what precedes."""
     if re.match(r"[\s$*)\]\\,'\"]*(?:is |are |was )?(?:not|never) (?:an?|only|just)\b", text):
         return set()
     return _telling(iter(_ONE_WORD.findall(text.casefold())), str.startswith)
 
 
 def _telling(words: Iterator[str], touches: Callable[[str, str], bool]) -> set[str]:
-    """The first word that is no mere link, if it tells; of one in pieces the listed pieces at its end."""
+    """Get the first word that is no mere link, if it tells; of one in pieces the listed pieces at its end."""
     known = lists()
     for word in words:
         if _IN_PIECES.match(word):

@@ -129,7 +129,7 @@ def _percent(gold: Expression, given: Expression, asked: Asked) -> Decision | No
 
 
 def _ratios(gold: Expression, given: Expression, asked: Asked) -> Decision | None:
-    """a : b is a/b; three parts and more are equal up to a factor."""
+    """Compare ratios: a : b is a/b; three parts and more are equal up to a factor."""
     kinds = [node.kind == "ratio" for node in (gold, given)]
     if not any(kinds):
         return None

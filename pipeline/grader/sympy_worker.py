@@ -27,7 +27,7 @@ def main() -> None:
     names |= {"tuple": tuple}
 
     def plain(found: object) -> object:
-        """An object as an expression whose LaTeX is common notation."""
+        """Return an object as an expression whose LaTeX is common notation."""
         if isinstance(found, dict):
             return [sympy.Eq(key, value) for key, value in found.items()]
         if isinstance(found, set | frozenset):

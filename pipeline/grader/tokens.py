@@ -57,7 +57,7 @@ class Token(NamedTuple):
 
 
 def _number(text: str, separate: bool) -> list[Token]:
-    """A numeral; with `separate`, 1,000 is the two numbers 1 and 000."""
+    """Return a numeral; with `separate`, 1,000 is the two numbers 1 and 000."""
     if len(text) > MAX_DIGITS:
         raise Unreadable(f"a number of more than {MAX_DIGITS} digits")
     if "," in text and separate:
@@ -73,7 +73,7 @@ def _number(text: str, separate: bool) -> list[Token]:
 
 
 def _repeating(text: str, period: str | None) -> Token:
-    r"""A repeating decimal: 0.1\overline{6}, 0.1(6), or 0.1666..., whose period stands three times."""
+    r"""Return a repeating decimal: 0.1\overline{6}, 0.1(6), or 0.1666..., whose period stands three times."""
     head, _, tail = re.sub(r"[({]|\\[a-z]+|\.\.\.", "\\\\", text).partition("\\")
     if period:
         head, tail = head.strip().removesuffix(period), period
@@ -241,7 +241,7 @@ def _sign(part: str) -> Token:
 
 
 def _accented(name: str, text: str, position: int) -> tuple[Token, int]:
-    r"""The symbol under an accent or in bold, e.g. \overline{AB}, and the index after it."""
+    r"""Return the symbol under an accent or in bold, e.g. \overline{AB}, and the index after it."""
     while position < len(text) and text[position] == " ":
         position += 1
     if position < len(text) and text[position] == "{":

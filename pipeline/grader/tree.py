@@ -24,7 +24,7 @@ class Expression(NamedTuple):
 
 
 def make(kind: str, *args: Expression) -> Expression:
-    """An expression of a kind without a value, e.g. a sum."""
+    """Return an expression of a kind without a value, e.g. a sum."""
     return Expression(kind, None, args)
 
 
@@ -33,7 +33,7 @@ def number(value: int | Fraction) -> Expression:
 
 
 def call(name: str, *args: Expression) -> Expression:
-    """A function applied to its arguments."""
+    """Return a function applied to its arguments."""
     return Expression("call", name, args)
 
 
@@ -46,7 +46,7 @@ class Unreadable(ValueError):
 
 
 def walk(node: Expression) -> Iterator[Expression]:
-    """The node and all below it."""
+    """Return the node and all below it."""
     yield node
     for argument in node.args:
         yield from walk(argument)
@@ -66,7 +66,7 @@ FUNCTION_NAMES = frozenset("fghFGH")
 
 
 def rebuild(node: Expression, change: Callable[[Expression], Expression | None]) -> Expression:
-    """A copy in which `change` replaces nodes, outermost first; it returns None to keep one."""
+    """Return a copy in which `change` replaces nodes, outermost first; it returns None to keep one."""
     changed = change(node)
     if changed is not None:
         return changed
@@ -76,7 +76,7 @@ def rebuild(node: Expression, change: Callable[[Expression], Expression | None])
 
 
 def rename(node: Expression, names: dict[str, str]) -> Expression:
-    """A copy with symbols renamed."""
+    """Return a copy with symbols renamed."""
     return rebuild(
         node,
         lambda part: (
@@ -86,12 +86,12 @@ def rename(node: Expression, names: dict[str, str]) -> Expression:
 
 
 def count(node: Expression, kind: str) -> int:
-    """The number of nodes of a kind."""
+    """Return the number of nodes of a kind."""
     return sum(part.kind == kind for part in walk(node))
 
 
 def signed(node: Expression, signs: Iterator[int] | int) -> Expression:
-    """A copy with a sign (+1 or -1) for each ±: the next of `signs`, or the same for all."""
+    """Return a copy with a sign (+1 or -1) for each ±: the next of `signs`, or the same for all."""
 
     def decide(part: Expression) -> Expression | None:
         if part.kind != "pm":

@@ -23,19 +23,19 @@ def singular(word: str) -> str:
 
 
 def unit_words(unit: str) -> list[str]:
-    """The words of a unit in the form in which the tables have them."""
+    """Return the words of a unit in the form in which the tables have them."""
     unit = unit.casefold().replace(".", "").replace("平方", "平方 ").replace("立方", "立方 ")
     return [singular(word) for word in _PARTS.findall(unit)]
 
 
 def _longest(word: str) -> str | None:
-    """The longest unit with which a word without spaces begins."""
+    """Return the longest unit with which a word without spaces begins."""
     return next((word[:end] for end in range(len(word), 0, -1) if word[:end] in UNITS), None)
 
 
 @lru_cache(maxsize=4096)
 def _of_question(question: str) -> tuple[frozenset[Unit], frozenset[Unit]]:
-    """The units that a question names, and those whose number it asks for."""
+    """Return the units that a question names, and those whose number it asks for."""
     text = question.casefold()
     names = {
         match[1]

@@ -71,7 +71,7 @@ _ROUNDS = {"floor": math.floor, "ceil": math.ceil, "abs": abs}
 
 @lru_cache(maxsize=16384)
 def exact(node: Expression) -> Fraction | None:
-    """The exact rational value of an expression within MAX_BITS, or None."""
+    """Return the exact rational value of an expression within MAX_BITS, or None."""
     kind = node.kind
     if kind in ("number", "decimal"):
         return node.value
@@ -127,14 +127,14 @@ def _power(base: Any, exponent: Any) -> Any:
 
 
 def _small(value: Any) -> Any:
-    """An argument for functions whose cost grows with its size."""
+    """Return an argument for functions whose cost grows with its size."""
     if context.mag(value) > 40:
         raise Unbounded("an argument too large")
     return value
 
 
 def _root(value: Any, index: Any) -> Any:
-    """The real root of a negative number for an odd index, else the principal one."""
+    """Return the real root of a negative number for an odd index, else the principal one."""
     if index == 0:
         raise Undefined("root of index 0")
     if context.im(value) == 0 and context.re(value) < 0 and context.isint(index) and int(index) % 2:
@@ -186,7 +186,7 @@ FUNCTIONS = {
 
 
 def _unknown_function(name: str, values: list[Any]) -> Any:
-    """A smooth function without symmetries, fixed for each name: f(x) and f(-x) are unrelated."""
+    """Return a smooth function without symmetries, fixed for each name: f(x) and f(-x) are unrelated."""
     total = irregular(name)
     for place, value in enumerate(values):
         small = value / (2 + abs(value))
@@ -218,7 +218,7 @@ def _sum(node: Expression, point: Mapping[str, Any]) -> Any:
 
 
 def evaluate(node: Expression, point: Mapping[str, Any]) -> Any:
-    """The value of an expression at a point, the values by symbol. Raises Unbounded or Undefined."""
+    """Return the value of an expression at a point, the values by symbol. Raises Unbounded or Undefined."""
     _steps[0] += 1
     spend(1)
     if _steps[0] > MAX_STEPS:
@@ -267,7 +267,7 @@ def _evaluate(node: Expression, point: Mapping[str, Any]) -> Any:
 
 
 def _rational_power(node: Expression, values: list[Any]) -> Any:
-    """A power: the real one for a negative base and a fractional exponent with odd denominator."""
+    """Return a power: the real one for a negative base and a fractional exponent with odd denominator."""
     power = exact(node.args[1])
     if power is not None and power.denominator % 2 and power.denominator > 1 and context.im(values[0]) == 0:
         root = _root(values[0], context.mpf(power.denominator))
@@ -347,7 +347,7 @@ def _agree(
 
 
 def value(node: Expression) -> Any | None:
-    """The numeric value of an expression without symbols, or None."""
+    """Return the numeric value of an expression without symbols, or None."""
     if symbols(node):
         return None
     try:

@@ -39,7 +39,7 @@ def write_datasets(folder: Path, config: MiniwebSection) -> dict[str, list[Probl
 
 
 def choose_leaks(benchmarks: dict[str, list[Problem]], config: MiniwebSection) -> list[Leak]:
-    """The items to plant: about two thirds from `test`, the rest from `heldout` and `drill`."""
+    """Return the items to plant: about two thirds from `test`, the rest from `heldout` and `drill`."""
     rng = random.Random(f"{config.seed}/leaked")
     heldout, drill = config.leaks // 7, config.leaks // 5
     counts = {"heldout": heldout, "drill": drill, "test": config.leaks - heldout - drill}

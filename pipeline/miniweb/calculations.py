@@ -30,7 +30,7 @@ class Calculation:
     result: str
 
     def explained(self, write: Writer) -> list[str]:
-        """A sentence per step, its formula included."""
+        """Return a sentence per step, its formula included."""
         return [write(step.reason).format(*step.values, tex=step.tex) for step in self.steps]
 
 

@@ -40,7 +40,7 @@ def write_sft(
 
 
 def identifier(problem: Problem, number: int) -> str:
-    """The id of the item `number` of a benchmark."""
+    """Return the id of the item `number` of a benchmark."""
     return f"{BENCHMARK}-{problem.split}-{number}"
 
 

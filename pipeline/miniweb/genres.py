@@ -65,7 +65,7 @@ def _computed(write: Writer) -> list[Block]:
 
 
 def _worked_example(write: Writer, number: int, calculation: Calculation) -> list[Block]:
-    """A calculation as worksheets show it: heading, task, one line per step, answer."""
+    """Return a calculation as worksheets show it: heading, task, one line per step, answer."""
     steps = calculation.explained(write)
     return [
         Heading(write("example_heading").format(number)),
@@ -126,7 +126,7 @@ def lecture_zh(write: Writer) -> Article:
 
 
 def question(write: Writer) -> Article:
-    """A question, answers and comments; half of the questions ask for a proof, half for a computation."""
+    """Get a question, answers and comments; half of the questions ask for a proof, half for a computation."""
     rng = write.rng
     title, body, replies = _about_a_proof(write) if rng.random() < 0.5 else _about_a_number(write)
     texts = [f"{body} {write.running('own_try', 2)}"]
@@ -171,7 +171,7 @@ def worksheet(write: Writer) -> Article:
 
 
 def worksheet_zh(write: Writer) -> Article:
-    """A Chinese exercise sheet with worked equations; now and then a word problem at its end."""
+    """Return a Chinese exercise sheet with worked equations; now and then a word problem at its end."""
     rng = write.rng
     blocks: list[Block] = [Paragraph(write.running("intro", 3))]
     for number in range(1, rng.randint(4, 6) + 1):
@@ -183,7 +183,7 @@ def worksheet_zh(write: Writer) -> Article:
 
 
 def chapter(write: Writer) -> Article:
-    """A textbook chapter: explanations, then word problems with formulas; in between two other genres."""
+    """Get a textbook chapter: explanations, then word problems with formulas; in between two other genres."""
     blocks: list[Block] = [Paragraph(write.running("intro", 4))]
     for number in (1, 2):
         blocks += _worked_example(write, number, order_of_operations(write.rng))
@@ -192,7 +192,7 @@ def chapter(write: Writer) -> Article:
 
 
 def word_problems(write: Writer) -> Article:
-    """A page of word problems in plain words, as parents and primary schools publish them."""
+    """Return a page of word problems in plain words, as parents and primary schools publish them."""
     rng = write.rng
     blocks: list[Block] = [Paragraph(write.running("intro", rng.randint(2, 3)))]
     if rng.random() < 0.12:  # a day told at length, with its sums: the border to family diaries
@@ -228,7 +228,7 @@ def tasks(write: Writer) -> Article:
 
 
 def essay(write: Writer) -> Article:
-    """An essay about mathematics in prose, without numbers and formulas."""
+    """Return an essay about mathematics in prose, without numbers and formulas."""
     sentences = write.several("body", write.rng.randint(9, 12))
     paragraphs = [write("lead"), *(write.join(sentences[i : i + 3]) for i in range(0, len(sentences), 3))]
     return _mathematics(write, [Paragraph(text) for text in (*paragraphs, write("closing"))])
@@ -253,7 +253,7 @@ QUOTING = {"family": 0.12, "family_zh": 0.12, "school_news": 0.15, "prize": 0.25
 
 
 def everyday(write: Writer) -> Article:
-    """A page that is not mathematics, but full of numbers: prices, scores, quantities.
+    """Return a page that is not mathematics, but full of numbers: prices, scores, quantities.
 
     The book has `title`, `lead` and `body`, and may have `item` (a list), `row` (a table, cells separated
     by |, with `row_header`), `code`, `post` (forum contributions) and `closing`.

@@ -134,7 +134,9 @@ def block_html(block: Block, kind: str) -> str:
 
 
 def frame(site: Site, title: str, head: str, body: str, related: list[tuple[str, str]]) -> str:
-    """A whole page: head, navigation, content in the site's layout, `related` links (href, text), footer."""
+    """Return a whole page: head, navigation, content in the site's layout, `related` links (href, text),
+    footer.
+    """
     words = WORDS[site.language]
     charset = f'<meta charset="{site.charset}">\n' if site.charset_in_page else ""
     navigation = "\n".join(
@@ -167,7 +169,7 @@ def frame(site: Site, title: str, head: str, body: str, related: list[tuple[str,
 
 
 def render(article: Article, site: Site, related: list[tuple[str, str]]) -> str:
-    """The HTML of an article on a site."""
+    """Return the HTML of an article on a site."""
     body = "\n".join(
         [
             f"<h1>{rich(article.title, site.markup)}</h1>",

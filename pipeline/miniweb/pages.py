@@ -72,7 +72,7 @@ class Article:
 
 
 def _source(article: Article) -> str:
-    """The words of title and blocks, formulas still in brackets."""
+    """Return the words of title and blocks, formulas still in brackets."""
     texts = [article.title]
     for block in article.blocks:
         match block:
@@ -90,7 +90,7 @@ def _source(article: Article) -> str:
 
 
 def article_text(article: Article) -> str:
-    """The words of the main content, title included, with formulas as a reader sees them."""
+    """Return the words of the main content, title included, with formulas as a reader sees them."""
     return FORMULA.sub(lambda match: to_plain(parse(match.group(1))), _source(article))
 
 

@@ -139,7 +139,7 @@ Story = tuple[list[tuple[str, int]], tuple[Operation, ...]]  # sentences with th
 
 
 def _chain(rng: random.Random, scenario: Scenario) -> Story:
-    """A start followed by one to three gains and losses."""
+    """Return a start followed by one to three gains and losses."""
     total = rng.randint(MIN_CHANGE, MAX_START)
     parts, operations = [(scenario.opener, total)], []
     events = {"+": list(scenario.gains), "-": list(scenario.losses)}

@@ -93,7 +93,7 @@ def _page(page: GeneratedPage, moment: datetime, rng: random.Random, cut: bool) 
 
 
 def _odd(kind: str, page: GeneratedPage, moment: datetime, rng: random.Random) -> Labelled:
-    """A record that is no page: an error, a redirect, a file for robots, a picture, an empty body."""
+    """Return a record that is no page: an error, a redirect, a file for robots, a picture, an empty body."""
     site, number = page.site, rng.randint(1000, 9999)
     root = f"https://{site.host}"
     path, status, content_type, text = {

@@ -22,13 +22,15 @@ def joined_sum(problem: Problem) -> str:
 
 
 def program(problem: Problem) -> str:
-    """A Python program that prints the answer, one statement per operation (the paper's PoT, section 3.1)."""
+    """Return a Python program that prints the answer, one statement per operation (the paper's PoT, section
+    3.1).
+    """
     lines = [f"x{i} = {o.left} {o.sign} {o.right}" for i, o in enumerate(problem.operations, start=1)]
     return "\n".join([*lines, f"print(x{len(lines)})"])
 
 
 def render_solution(problem: Problem, style: Style, boxed: bool = True) -> str:
-    """The solution in one style; `boxed` writes the answer as \\boxed{N}, as chat answers do.
+    """Return the solution in one style; `boxed` writes the answer as \\boxed{N}, as chat answers do.
 
     A `program` states no answer: running it prints it. `tool` runs one, reads its output and answers (the
     paper's tool-integrated reasoning, section 3.1).

@@ -71,7 +71,7 @@ TASKS: dict[str, tuple[Callable[[random.Random], Numbers], ...]] = {
 
 
 def draw_task(write: Writer) -> tuple[str, str]:
-    """A task of the page's genre: question, and solution (one line per step)."""
+    """Return a task of the page's genre: question, and solution (one line per step)."""
     numbers = write.rng.choice(TASKS[write.genre])
     values = numbers(write.rng)
     question, _, solution = write(numbers.__name__).format(**values).partition("\n")

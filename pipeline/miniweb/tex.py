@@ -13,7 +13,7 @@ KATEX_CLASSES = {"mn": "mord", "mi": "mord mathnormal", "mo": "mbin", "mtext": "
 
 @lru_cache(maxsize=4096)
 def parse(tex: str) -> Element:
-    """The formula as MathML of a simple converter: function names are text, a minus sign is a hyphen.
+    """Return the formula as MathML of a simple converter: function names are text, a minus sign is a hyphen.
 
     An `mtable` stands for a matrix with its parentheses. Raises ValueError for unsupported TeX.
     """
@@ -45,7 +45,9 @@ def to_mathml(node: Element) -> str:
 
 
 def to_katex(node: Element) -> str:
-    """The visual half of KaTeX's output (class names as KaTeX writes them, without its measured lengths)."""
+    """Return the visual half of KaTeX's output (class names as KaTeX writes them, without its measured
+    lengths).
+    """
     inner = [to_katex(part) for part in node]
     match node.tag:
         case "mfrac":

@@ -19,7 +19,7 @@ from pipeline.miniweb.solutions import program
 
 
 def paper(rng: random.Random) -> str:
-    """A short paper in LaTeX: definitions, theorems and proofs."""
+    """Return a short paper in LaTeX: definitions, theorems and proofs."""
     write = Writer(rng, "lecture")
     chosen = rng.sample(theorems(), 3)
     parts = [rf"\title{{{chosen[0].name} and {chosen[1].name.lower()}}}", r"\begin{abstract}"]
@@ -34,7 +34,9 @@ def paper(rng: random.Random) -> str:
 
 
 def source_code(rng: random.Random) -> str:
-    """A file of Python: a function with checks, scripts that solve problems, code of a library's manual."""
+    """Return a file of Python: a function with checks, scripts that solve problems, code of a library's
+    manual.
+    """
     parts = [_function(rng) for _ in range(2)]
     for _ in range(3):
         problem = make_problem(rng, "train", "en")
@@ -45,7 +47,7 @@ def source_code(rng: random.Random) -> str:
 
 
 def _function(rng: random.Random) -> str:
-    """A function of two sums or differences, and calls with the values that they return."""
+    """Return a function of two sums or differences, and calls with the values that they return."""
     names = rng.sample(["left", "right", "more", "gained", "lost", "start", "rest"], 3)
     signs = [rng.choice("+-") for _ in range(2)]
     name = rng.choice(["balance", "total", "remaining", "count", "level"])
@@ -64,7 +66,7 @@ def _function(rng: random.Random) -> str:
 
 
 def prose(rng: random.Random) -> str:
-    """The text of a page that is not mathematics."""
+    """Return the text of a page that is not mathematics."""
     genres = sorted(set(books()) - set(MATH_GENRES))
     written = [genre for genre in genres if {"title", "lead", "body"} <= set(books()[genre].phrases)]
     return article_text(write_article(rng, rng.choice(written)))

@@ -17,7 +17,7 @@ REVIEW_DATE = "2024-04-02"
 
 
 def label(page: GeneratedPage) -> dict[str, Any]:
-    """The truth about a page, in the fields of `labels.jsonl` that do not depend on its record."""
+    """Return the truth about a page, in the fields of `labels.jsonl` that do not depend on its record."""
     article = page.article
     markup = page.site.markup if has_formulas(article) else "plain" if article.math else "none"
     return {

@@ -133,7 +133,7 @@ def _plant(pages: list[GeneratedPage], leaks: list[Leak], rng: random.Random) ->
 
 
 def _copy(page: GeneratedPage, kind: str, similarity: float, **changes: Any) -> GeneratedPage:
-    """A duplicate of `page` with `changes`, labelled as such."""
+    """Return a duplicate of `page` with `changes`, labelled as such."""
     truth = {"duplicate_of": page.url, "duplicate_kind": kind, "similarity": similarity}
     return replace(page, extra=page.extra | truth, **changes)
 
@@ -170,7 +170,7 @@ def _near_duplicates(pages: list[GeneratedPage], config: MiniwebSection) -> list
 
 
 def _edited(article: Article, rng: random.Random) -> tuple[Block, ...]:
-    """A note in front, and in a third of the longer pages the first block left out."""
+    """Return a note in front, and in a third of the longer pages the first block left out."""
     note = (
         f"Copy of an older page, checked in {rng.randint(2015, 2023)}."
         if article.language == "en"

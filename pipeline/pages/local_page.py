@@ -94,7 +94,7 @@ class Handler(BaseHTTPRequestHandler):
             self._answer(self.server.told.get(self._name()[0]), told)
 
     def _name(self) -> tuple[str | None, str]:
-        """What is asked for below the page, None if it is not below it, and the query."""
+        """Return what is asked for below the page, None if it is not below it, and the query."""
         place = urlsplit(self.path)
         below = place.path.startswith(self.server.place)
         return (place.path.removeprefix(self.server.place) if below else None), place.query

@@ -31,7 +31,7 @@ TIMES = ("train", "sample", "network", "save", "data")
 
 
 def short(value: float) -> str:
-    """A number with three digits and a letter for its size."""
+    """Return a number with three digits and a letter for its size."""
     size, letter = next(((size, letter) for size, letter in UNITS if value >= size), UNITS[-1])
     return f"{value / size:.3g}{letter}"
 
@@ -70,7 +70,7 @@ def costs_table(rows: list[Forecast], assumed: Assumptions) -> str:
 
 
 def times_table(rows: list[Forecast]) -> str:
-    """What takes the hours of each line, and what its GPUs receive from each other."""
+    """Return what takes the hours of each line, and what its GPUs receive from each other."""
     lines = [
         [row.model, row.stage, *(f"{row.times.get(part, 0):,.1f}" for part in TIMES), short(row.moved) + "B"]
         for row in rows
@@ -80,7 +80,7 @@ def times_table(rows: list[Forecast]) -> str:
 
 
 def memory_table(rows: list[Forecast]) -> str:
-    """What fills a GPU while each model is made, in GB."""
+    """Return what fills a GPU while each model is made, in GB."""
     filled = [
         (row.model, f"{row.stage}{phase}", memory)
         for row in rows
@@ -126,7 +126,7 @@ def jobs_table(jobs: list[Job], profile: Profile) -> str:
 
 
 def heading(assumed: Assumptions) -> str:
-    """The assumptions behind the figures."""
+    """Return the assumptions behind the figures."""
     gpu = assumed.gpu
     return (
         f"{gpu.name}: {gpu.flops / 1e12:.0f} TFLOP/s in bf16, {gpu.memory / 1e9:g} GB; training at "
@@ -141,7 +141,9 @@ def heading(assumed: Assumptions) -> str:
 
 
 def notes(planner: Planner, rows: list[Forecast], jobs: list[Job], profile: Profile) -> list[str]:
-    """What would be refused, is unknown, or does not fit, and the smallest overlay with which all fits."""
+    """Return what would be refused, is unknown, or does not fit, and the smallest overlay with which all
+    fits.
+    """
     assumed, overlay = planner.assumed, {}
     found = [f"! {line}" for line in refusals(planner.config)]
     found += [f"! {row.model} ({row.stage}): {note}" for row in rows for note in row.notes]
@@ -169,7 +171,7 @@ def notes(planner: Planner, rows: list[Forecast], jobs: list[Job], profile: Prof
 
 
 def text(config: Config, rows: list[Forecast], assumed: Assumptions, profile: Profile) -> str:
-    """The whole forecast as it is printed."""
+    """Return the whole forecast as it is printed."""
     data, planner = data_jobs(config, assumed), Planner(config, assumed)
     jobs = [*data, *token_jobs(rows, profile), *model_jobs(rows)]
     crawl = [orders(config, assumed), downloads(config, data, profile)] if data else []
@@ -190,7 +192,7 @@ def text(config: Config, rows: list[Forecast], assumed: Assumptions, profile: Pr
 
 
 def forecast(files: Iterable[str | Path], assumed: Assumptions) -> tuple[Config, list[Forecast]]:
-    """The configuration of the files on top of the defaults, and its forecast."""
+    """Return the configuration of the files on top of the defaults, and its forecast."""
     config = Config(read_config([DEFAULTS, *files]))
     if not config.models and not config.sections["crawl"].warc:
         raise InputError("config key models: empty, and no crawl.warc: nothing to forecast")
@@ -210,7 +212,7 @@ NUMBERS = {
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the parser of the command line."""
     parser = argparse.ArgumentParser(prog="python -m pipeline.plan", description=__doc__.split("\n")[0])
     parser.add_argument("--configfile", nargs="+", required=True, help="overlays, as for snakemake")
     parser.add_argument("--gpu", choices=known()["gpus"], default="H100", help="kind of GPU")

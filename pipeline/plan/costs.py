@@ -64,7 +64,7 @@ class Gpu:
 
 
 def gpu_named(name: str) -> Gpu:
-    """A GPU of `known.yaml`."""
+    """Return a GPU of `known.yaml`."""
     flops, memory, bandwidth = known()["gpus"][name]
     return Gpu(name, flops * 1e12, memory * 1e9, bandwidth * 1e12, known()["links"][name] * 1e9)
 

@@ -39,8 +39,8 @@ def settings(planner: Planner, name: str, main_memory: float = float("inf")) -> 
 
 
 def smallest(planner: Planner, name: str, main_memory: float = float("inf")) -> tuple[int, Setting] | None:
-    """The setting with the fewest changed keys, of these the fastest, and on how many machines; None if the
-    model fits on none of `MACHINES`.
+    """Return the setting with the fewest changed keys, of these the fastest, and on how many machines; None
+    if the model fits on none of `MACHINES`.
     """
     for nodes in (number for number in MACHINES if number >= planner.assumed.nodes):
         larger = Planner(planner.config, replace(planner.assumed, nodes=nodes))

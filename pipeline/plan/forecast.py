@@ -124,7 +124,7 @@ class Planner:
         self.work = cache(self._work)
 
     def _work(self, name: str) -> Work:
-        """What the training of a model does."""
+        """Return what the training of a model does."""
         return getattr(self, f"_{self.config.models[name].stage}")(name, self.config.model_sections[name])
 
     def rows(self) -> list[Forecast]:
@@ -188,7 +188,7 @@ class Planner:
         return work
 
     def _rl(self, name: str, section: Any) -> Work:
-        """Passes over a sampled token: 6 N to train, 2 N for each frozen model that reads it."""
+        """Count the passes over a sampled token: 6 N to train, 2 N for each frozen model that reads it."""
         shape, method, node = shape_of(self.config, name), method_of(section), self.config.models[name]
         outputs = section.questions_per_step * section.group_size
         sampled = section.steps * section.rounds * outputs * section.max_tokens
@@ -206,7 +206,7 @@ class Planner:
     # ---- what it takes
 
     def training(self, name: str, launch: LaunchSection) -> Forecast:
-        """The line of a model's training as `launch` says."""
+        """Return the line of a model's training as `launch` says."""
         stage, section = self.config.models[name].stage, self.config.model_sections[name]
         work = self.work(name)
         row = Forecast(name, stage, work.parameters, trained=work.tokens)
@@ -259,7 +259,7 @@ class Planner:
             row.times["train"] += work.steps * work.passes // 6 * each / 3600
 
     def _label_or_explore(self, row: Forecast, work: Work, launch: LaunchSection, section: Any) -> None:
-        """Sampling before a reward model is trained, or in the ranks that train, with samplers that sleep."""
+        """Forecast sampling before a reward model is trained, or in ranks that train, samplers asleep."""
         if not work.sampled:
             return
         training, engines = dict(row.memory), sum(own for *_, own in work.sampled)
@@ -316,7 +316,7 @@ class Planner:
             row.times["data"] = max(0.0, reading - row.times["train"])
 
     def _evaluate(self, name: str, stage: str, names: list[str] | None) -> Forecast:
-        """Evaluation on the benchmarks `names`, null for all; greedy in stage trajectory."""
+        """Forecast the evaluation on the benchmarks `names`, null for all; greedy in stage trajectory."""
         section, shape = self.config.sections["evaluate"], shape_of(self.config, name)
         row = Forecast(name, stage, shape.parameters)
         ranks = self.launch_of(row).ranks

@@ -94,7 +94,7 @@ class Profile:
 
 
 def model_jobs(rows: list[Forecast]) -> list[Job]:
-    """A job for each model that is trained or evaluated."""
+    """Return a job for each model that is trained or evaluated."""
     return [
         Job(
             f"{row.stage}/{row.model}",
@@ -110,7 +110,7 @@ def model_jobs(rows: list[Forecast]) -> list[Job]:
 
 
 def token_jobs(rows: list[Forecast], profile: Profile) -> list[Job]:
-    """A job for each mixture; its digests are made by one core."""
+    """Return a job for each mixture; its digests are made by one core."""
     cores = profile.threads("tokens_mixture")
     found = []
     for row in (row for row in rows if row.stage == "tokens" and row.trained):
@@ -126,7 +126,7 @@ def _table() -> dict[str, list[dict[str, Any]]]:
 
 
 def _jobs(group: str, count: Quantities) -> list[Job]:
-    """The jobs of a group of the table, for so much of each quantity."""
+    """Return the jobs of a group of the table, for so much of each quantity."""
     found = []
     for row in _table()[group]:
         number = int(count[row["jobs"]])
@@ -144,8 +144,8 @@ def _listed(value: Any) -> list[Any]:
 
 
 def data_jobs(config: Config, assumed: Assumptions, order: str | None = None) -> list[Job]:
-    """The jobs of crawl, corpus and decontamination; none where the pages are generated or there are none.
-    `order`: another `crawl.order` than the configuration's.
+    """Return the jobs of crawl, corpus and decontamination; none where the pages are generated or there are
+    none. `order`: another `crawl.order` than the configuration's.
     """
     section = config.sections["crawl"]
     math_first = (order or section.order) == "math_first"
@@ -164,8 +164,8 @@ def data_jobs(config: Config, assumed: Assumptions, order: str | None = None) ->
 
 
 def _deduplication(config: Config, pages: float, extracts: int, dumps: int) -> tuple[list[Job], int]:
-    """The jobs of a whole crawl, or for each of so many dumps and then for what is left of several; and the
-    shards of the pool.
+    """Return the jobs of a whole crawl, or for each of so many dumps and then for what is left of several;
+    and the shards of the pool.
     """
     section = config.sections["crawl"]
     own, within = pages / max(1, dumps), math.ceil(extracts / max(1, dumps))
@@ -215,7 +215,9 @@ def _selection(config: Config, records: float, pages: float, shards: int) -> lis
 
 
 def downloads(config: Config, jobs: list[Job], profile: Profile) -> str:
-    """What the profile's limit on downloads means for the time of extraction; empty without remote files."""
+    """Return what the profile's limit on downloads means for the time of extraction; empty without remote
+    files.
+    """
     section = config.sections["crawl"]
     sources = _listed(section.warc)
     remote = is_remote(section.base_url) and any(map(file_list, sources))
@@ -231,7 +233,7 @@ def downloads(config: Config, jobs: list[Job], profile: Profile) -> str:
 
 
 def orders(config: Config, assumed: Assumptions) -> str:
-    """What either order of the crawl takes, a line for each."""
+    """Return what either order of the crawl takes, a line for each."""
     lines = []
     for order in ("paper", "math_first"):
         hours = dict.fromkeys(("extraction", "deduplication", "corpus"), 0.0)

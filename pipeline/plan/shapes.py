@@ -60,12 +60,12 @@ class Shape:
 
 @cache
 def known() -> dict[str, Any]:
-    """The contents of `known.yaml`."""
+    """Return the contents of `known.yaml`."""
     return yaml.safe_load(KNOWN.read_text())
 
 
 def shape_from(values: dict[str, Any]) -> Shape:
-    """The shape that the keys of a config.json of the family describe. KeyError names a missing key."""
+    """Get the shape that the keys of a config.json of the family describe. KeyError names a missing key."""
     heads, hidden, kind = values["num_attention_heads"], values["hidden_size"], values.get("model_type")
     shape = Shape(
         layers=values["num_hidden_layers"],
@@ -87,7 +87,9 @@ def shape_from(values: dict[str, Any]) -> Shape:
 
 
 def from_config_json(path: Path) -> Shape:
-    """The shape in a config.json. Raises InputError for a mixture of experts and for what cannot be read."""
+    """Return the shape in a config.json. Raises InputError for a mixture of experts and for what cannot be
+    read.
+    """
     try:
         values = json.loads(path.read_text())
         if values.get("model_type") in FAMILY:
@@ -98,7 +100,9 @@ def from_config_json(path: Path) -> Shape:
 
 
 def _built(path: Path) -> Shape:
-    """The shape of a model that transformers builds from its configuration, without memory for weights."""
+    """Return the shape of a model that transformers builds from its configuration, without memory for
+    weights.
+    """
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
@@ -114,7 +118,7 @@ def _built(path: Path) -> Shape:
 
 
 def shape_named(name: str) -> Shape | None:
-    """The shape of a model folder or a hub id, if its config.json is here or it is known."""
+    """Return the shape of a model folder or a hub id, if its config.json is here or it is known."""
     path = Path(name) / "config.json"
     if not path.exists():
         for known_name, row in known()["shapes"].items():
@@ -128,7 +132,7 @@ def shape_named(name: str) -> Shape | None:
 
 
 def shape_of(config: Config, name: str) -> Shape:
-    """The shape of a model of the configuration, which is that of the model it descends from."""
+    """Return the shape of a model of the configuration, which is that of the model it descends from."""
     node = config.models[name]
     if node.parent:
         return shape_of(config, node.parent)

@@ -17,7 +17,7 @@ def is_remote(path: str) -> bool:
 
 
 def public(path: str) -> str:
-    """An address without user, password, query and fragment; a local path as it is."""
+    """Return an address without user, password, query and fragment; a local path as it is."""
     if not is_remote(path) or not SECRET.search(path):
         return path
     scheme, _, rest = path.partition("://")
@@ -26,7 +26,7 @@ def public(path: str) -> str:
 
 
 def scrub(text: str) -> str:
-    """A message, e.g. of a network library, with all addresses in it made public."""
+    """Return a message, e.g. of a network library, with all addresses in it made public."""
 
     def shown(match: re.Match[str]) -> str:
         address = match[0].rstrip(".,;:)]}")  # what follows is the message's
@@ -36,7 +36,7 @@ def scrub(text: str) -> str:
 
 
 def quoted(value: Any) -> str:
-    """A value for a message: one line, not too long, its addresses public."""
+    """Return a value for a message: one line, not too long, its addresses public."""
     text = scrub(repr(value))
     return text if len(text) <= 200 else f"{text[:197]}..."
 

@@ -20,7 +20,7 @@ RANGE = re.compile(r"\[(\d{4})-(\d{4})\]")
 
 
 def parser(stage: str, section: type[Section], about: str = "") -> argparse.ArgumentParser:
-    """The options of a stage program; `about` says what it does, reads and writes."""
+    """Return the options of a stage program; `about` says what it does, reads and writes."""
     keys = "\n".join(f"  {name}: {info.description}" for name, info in section.model_fields.items())
     parser = argparse.ArgumentParser(
         description=f"One instance of stage {stage!r}.\n\n{about}",
@@ -61,7 +61,7 @@ def parser(stage: str, section: type[Section], about: str = "") -> argparse.Argu
 
 
 def read_section(text: str, stage: str, section: type[S]) -> S:
-    """The section given as `--config`. Raises InputError that names the key."""
+    """Return the section given as `--config`. Raises InputError that names the key."""
     try:
         values = json.loads(Path(text[1:]).read_text() if text.startswith("@") else text)
         return section.model_validate(values)
@@ -74,7 +74,7 @@ def read_section(text: str, stage: str, section: type[S]) -> S:
 
 
 def read_launch(text: str) -> dict[str, Any]:
-    """The mapping given as `--launch`. Raises InputError."""
+    """Return the mapping given as `--launch`. Raises InputError."""
     try:
         return dict(json.loads(text))
     except (TypeError, ValueError) as error:
@@ -97,7 +97,7 @@ def read_inputs(pairs: list[str]) -> dict[str, list[str]]:
 
 
 def _named(file: str, word: str) -> str:
-    """What the file that a word of `--input` names holds."""
+    """Return what the file that a word of `--input` names holds."""
     try:
         return Path(file).read_text()
     except (OSError, UnicodeDecodeError) as error:
@@ -125,9 +125,9 @@ def pack(pairs: list[tuple[str, str]]) -> list[str]:
 
 
 def shortened(words: list[str], folder: Path, longest: int = 60_000) -> tuple[list[str], str]:
-    """The words, or, for a command line of more than `longest` characters, one that names a file in `folder`
-    with a line for each: the system takes no argument of 128 KiB, and a shell's command is one. Also the text
-    of that file, which `keep` writes.
+    """Return the words, or, for a command line of more than `longest` characters, one that names a file in
+    `folder` with a line for each: the system takes no argument of 128 KiB, and a shell's command is one. Also
+    the text of that file, which `keep` writes.
     """
     if sum(map(len, words)) <= longest:
         return words, ""
@@ -147,7 +147,7 @@ def _follows(one: tuple[str, str, str, str], other: tuple[str, str, str, str]) -
 
 
 def unpack(path: str) -> list[str]:
-    """The paths that `pack` joined into one."""
+    """Return the paths that `pack` joined into one."""
     match = RANGE.search(path)
     if match is None:
         return [path]

@@ -57,7 +57,7 @@ def _plain(node: Any) -> Any:
 
 @cache
 def _here() -> bytes:
-    """The text of this module: what it remembers of others goes with how it reads them."""
+    """Return the text of this module: what it remembers of others goes with how it reads them."""
     return Path(__file__).read_bytes()
 
 
@@ -130,7 +130,7 @@ class Code:
         return {file for file in found if file is not None and file != path}
 
     def _reached(self, module: str) -> tuple[Path, ...]:
-        """The files of the program `module` that decide bytes, in order."""
+        """Return the files of the program `module` that decide bytes, in order."""
         start = module_path(module)
         if start is None:
             raise ModuleNotFoundError(f"{module}: no such module under {ROOT}")
@@ -175,7 +175,7 @@ class Code:
 
 
 def module_path(module: str) -> Path | None:
-    """The file of a module of the project: that of its program if it is a package with one."""
+    """Return the file of a module of the project: that of its program if it is a package with one."""
     base = ROOT.joinpath(*module.split("."))
     if base.is_dir():
         program, package = base / "__main__.py", base / "__init__.py"
@@ -185,7 +185,7 @@ def module_path(module: str) -> Path | None:
 
 @cache
 def installed(name: str) -> str | None:
-    """The version of a deciding package, without the local part that names a build (`+cpu`)."""
+    """Return the version of a deciding package, without the local part that names a build (`+cpu`)."""
     for distribution in DECIDING[name]:
         try:
             return metadata.version(distribution).partition("+")[0]
@@ -195,7 +195,7 @@ def installed(name: str) -> str | None:
 
 
 def changed(before: dict[str, dict[str, str]], now: dict[str, dict[str, str]]) -> list[str]:
-    """What differs between two `definitions`: `rl/objectives.py clipped_loss`, ..."""
+    """Return what differs between two `definitions`: `rl/objectives.py clipped_loss`, ..."""
     found = []
     for file in sorted(before.keys() | now.keys()):
         old, new = before.get(file, {}), now.get(file, {})

@@ -57,7 +57,7 @@ def _given() -> str:
 
 
 def driver() -> str:
-    """The NVIDIA driver of this machine, in words."""
+    """Return the NVIDIA driver of this machine, in words."""
     try:
         found = re.search(r"\d+\.\d+(\.\d+)?", Path("/proc/driver/nvidia/version").read_text())
     except OSError:

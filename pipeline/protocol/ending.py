@@ -36,12 +36,12 @@ def _note(number: int, frame: FrameType | None) -> None:
 
 
 def received() -> int:
-    """The signal that this process got last, 0 if none."""
+    """Return the signal that this process got last, 0 if none."""
     return _received[-1] if _received else 0
 
 
 def interrupted(number: int, done: str) -> Interrupted:
-    """The exception to raise after signal `number`, when what is `done` has been saved."""
+    """Return the exception to raise after signal `number`, when what is `done` has been saved."""
     return Interrupted(f"{done}: {signal_name(number)}")
 
 
@@ -51,12 +51,12 @@ def signal_name(number: int) -> str:
 
 
 def node() -> str:
-    """This machine's name, among Slurm's nodes if it is one of them."""
+    """Return this machine's name, among Slurm's nodes if it is one of them."""
     return os.environ.get("SLURMD_NODENAME", platform.node())
 
 
 def place() -> str:
-    """This rank among others and its node, for messages; empty for a program on its own."""
+    """Return this rank among others and its node, for messages; empty for a program on its own."""
     ranks = os.environ.get("WORLD_SIZE", "1")
     return "" if ranks == "1" else f"rank {os.environ['RANK']} of {ranks} on {node()}: "
 

@@ -64,7 +64,7 @@ def _lock_of(folder: Path) -> Path:
 
 
 def _locked(folder: Path) -> int:
-    """The lock of a work folder, open and locked."""
+    """Return the lock of a work folder, open and locked."""
     check_writable(folder.parent)
     folder.parent.mkdir(parents=True, exist_ok=True)
     path = _lock_of(folder)
@@ -90,7 +90,7 @@ def _locked(folder: Path) -> int:
 
 
 def _job() -> str:
-    """The job of Slurm's that this process is of."""
+    """Return the job of Slurm's that this process is of."""
     return f" of job {os.environ['SLURM_JOB_ID']}" if "SLURM_JOB_ID" in os.environ else ""
 
 
@@ -103,7 +103,7 @@ def holder(folder: Path) -> str | None:
 
 
 def _locker(folder: Path) -> int | None:
-    """The process that has locked a folder, as this machine knows it."""
+    """Return the process that has locked a folder, as this machine knows it."""
     return _lock(folder)[0]
 
 
@@ -137,8 +137,8 @@ def check_writable(folder: Path) -> None:
 
 
 def full_disk(error: BaseException, folders: list[Path]) -> str | None:
-    """The message about a full disk if `error` comes from one, which libraries report in many ways: by the
-    cause, by its text, or by nothing but the full disk.
+    """Return the message about a full disk if `error` comes from one, which libraries report in many ways: by
+    the cause, by its text, or by nothing but the full disk.
     """
     cause: BaseException | None = error
     while cause is not None:

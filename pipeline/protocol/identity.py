@@ -94,8 +94,8 @@ def is_log(name: str) -> bool:
 
 
 def essence(section: BaseModel, default: BaseModel | None = None) -> dict[str, Any]:
-    """The keys of a section that differ from their defaults, but those that only name files, as JSON values;
-    nested sections likewise.
+    """Return the keys of a section that differ from their defaults, but those that only name files, as JSON
+    values; nested sections likewise.
     """
     found = {}
     skipped = getattr(section, "files", ())
@@ -118,7 +118,7 @@ def _essence(value: Any, usual: Any) -> Any:
 
 
 def published(path: Path) -> tuple[Path, Path] | None:
-    """(data folder, manifest) of the finished result that `path` lies in; None for other files."""
+    """Return (data folder, manifest) of the finished result that `path` lies in; None for other files."""
     for folder in (path, *path.parents):
         if folder.name == "data" and _is_ours(folder.parent / "manifest.json"):
             return folder, folder.parent / "manifest.json"
@@ -160,12 +160,12 @@ def _read_manifest(path: Path, changed: int) -> dict[str, Any]:
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
-    """A manifest, read once for each version of it. Raises InputError that names the file."""
+    """Return a manifest, read once for each version of it. Raises InputError that names the file."""
     return _read_manifest(path, path.stat().st_mtime_ns)
 
 
 def damage(data: Path, manifest: Path, digests: Digests) -> str | None:
-    """The first file of a result that is missing, cut off or changed since; None for a whole result."""
+    """Get the first file of a result that is missing, cut off or changed since; None for a whole result."""
     finished = manifest.stat().st_mtime_ns
     for name, (size, digest) in read_manifest(manifest).get("files", {}).items():
         path = data / name

@@ -27,7 +27,7 @@ class _Loader(yaml.CSafeLoader):
 
 
 def read_yaml(path: Path) -> Any:
-    """What a YAML file holds. Raises InputError in one line if it is missing, or is no sound YAML."""
+    """Return what a YAML file holds. Raises InputError in one line if it is missing, or is no sound YAML."""
     text = ""
     try:
         text = path.read_bytes().decode()
@@ -57,7 +57,7 @@ def _refuse_deep(text: str) -> None:
 
 
 def _refuse_circles(value: Any, above: tuple[int, ...]) -> None:
-    """An alias may make a value a part of itself, which nothing here can follow to its end."""
+    """Return an alias may make a value a part of itself, which nothing here can follow to its end."""
     if isinstance(value, dict | list):
         if id(value) in above:
             raise ValueError("a value is a part of itself")
@@ -66,7 +66,7 @@ def _refuse_circles(value: Any, above: tuple[int, ...]) -> None:
 
 
 def read_config(files: Iterable[str | Path]) -> dict[str, Any]:
-    """Configuration files as Snakemake reads them: later ones win, mappings merge."""
+    """Read configuration files as Snakemake reads them: later ones win, mappings merge."""
 
     def merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
         for key, value in above.items():

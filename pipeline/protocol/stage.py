@@ -82,7 +82,7 @@ class Stage(Generic[S]):
         return os.environ.get("RANK", "0") == "0"
 
     def input(self, name: str) -> Path:
-        """The one path given as `--input name=path`; it must exist."""
+        """Return the one path given as `--input name=path`; it must exist."""
         paths = self.inputs.get(name, [])
         if len(paths) != 1:
             raise InputError(f"--input {name}: expected one path, got {len(paths)}")
@@ -92,7 +92,7 @@ class Stage(Generic[S]):
         return path
 
     def source(self, *names: str) -> str:
-        """The one model given as `--input NAME=...` under any of `names`: a folder or hub id."""
+        """Return the one model given as `--input NAME=...` under any of `names`: a folder or hub id."""
         found = [path for name in names for path in self.inputs.get(name, [])]
         if len(found) != 1:
             raise InputError(f"--input {' or '.join(names)}: expected one model, got {len(found)}")
@@ -103,7 +103,7 @@ class Stage(Generic[S]):
         self.counters[name] += int(amount)
 
     def earlier(self) -> Iterator[Path]:
-        """Data folders of the instance's other finished results in the run's store."""
+        """Return data folders of the instance's other finished results in the run's store."""
         for entry in self.entry.others() if self.entry else []:
             yield entry.data
 
@@ -140,7 +140,7 @@ def _open_work(stage: Stage[Any]) -> None:
 
 
 def _destinations(stage: Stage[Any]) -> list[Path]:
-    """The folders in which the result appears."""
+    """Return the folders in which the result appears."""
     if stage.entry:
         return [stage.entry.folder.parent, stage.entry.link.parent]
     beside = [] if stage.manifest.parent == stage.output else [stage.manifest.parent]
@@ -148,7 +148,7 @@ def _destinations(stage: Stage[Any]) -> list[Path]:
 
 
 def _begun(note: Path) -> dict[str, Any]:
-    """What the work in a folder was begun for."""
+    """Return what the work in a folder was begun for."""
     try:
         before = json.loads(note.read_text())
     except (OSError, ValueError) as error:
@@ -236,13 +236,13 @@ def label(stage: Stage[Any]) -> str:
 
 
 def _done(stage: Stage[Any], counts: Counts, seconds: float) -> str:
-    """The last line of a program that ended well."""
+    """Return the last line of a program that ended well."""
     made = [f"{name} {value:,}" for name, value in counts.items() if not isinstance(value, str)]
     return f"{label(stage)}: done in {duration(seconds)}: {', '.join(made)}"
 
 
 def _instance_of(result: Path, stage: str) -> str:
-    """The instance whose manifest is to stand at RUN/store/STAGE/INSTANCE/KEY/manifest.json."""
+    """Return the instance whose manifest is to stand at RUN/store/STAGE/INSTANCE/KEY/manifest.json."""
     parts = result.parts
     if STORE not in parts[:-2]:
         raise InputError(f"--result {result}: expected RUN/{STORE}/{stage}/INSTANCE/KEY/manifest.json")

@@ -44,7 +44,7 @@ class Entry:
 
     @classmethod
     def at(cls, manifest: Path, name: str) -> "Entry":
-        """The entry of the instance `name` whose manifest is to stand at this path. Raises InputError."""
+        """Get the entry of the instance `name` whose manifest is to stand at this path. Raises InputError."""
         folder = manifest.parent
         run = Path(*folder.parts[: -len(Path(name).parts) - 2])
         entry = cls(run, name, folder.name)
@@ -54,7 +54,7 @@ class Entry:
 
     @classmethod
     def of(cls, path: Path) -> "Entry | None":
-        """The entry in whose data `path` lies; None for a path in no store."""
+        """Return the entry in whose data `path` lies; None for a path in no store."""
         parts = path.parts
         if STORE not in parts or DATA not in parts or parts.index(STORE) + 3 > parts.index(DATA):
             return None
@@ -62,7 +62,9 @@ class Entry:
         return cls(Path(*parts[:start]), "/".join(parts[start + 1 : end - 1]), parts[end - 1])
 
     def before(self, name: str) -> "Entry":
-        """The result of instance `name` from which this one was made, directly or not. Raises InputError."""
+        """Return the result of instance `name` from which this one was made, directly or not. Raises
+        InputError.
+        """
         pending, seen = [self], {self.name}
         while pending:
             one = pending.pop(0)
@@ -91,7 +93,7 @@ class Entry:
         return self.made and self.manifest.stat().st_mtime > moment
 
     def others(self) -> list["Entry"]:
-        """The instance's finished results under other keys, the newest first."""
+        """Return the instance's finished results under other keys, the newest first."""
         found = [
             Entry(self.run, self.name, path.parent.name)
             for path in self.folder.parent.glob("*/manifest.json")

@@ -36,7 +36,7 @@ _watched = False
 
 
 def enter(phase: str) -> None:
-    """The program begins `phase`, or its next part."""
+    """Return the program begins `phase`, or its next part."""
     global _phase
     before, count = _phase
     _phase = (phase, count + 1)
@@ -45,13 +45,13 @@ def enter(phase: str) -> None:
 
 
 def beat() -> None:
-    """The phase that the program is in makes progress."""
+    """Return the phase that the program is in makes progress."""
     enter(_phase[0])
 
 
 @contextmanager
 def waiting() -> Iterator[None]:
-    """The block waits for other ranks, however long they work; then the phase before goes on."""
+    """Return the block waits for other ranks, however long they work; then the phase before goes on."""
     phase = _phase[0]
     enter(WAITING)
     yield
@@ -92,7 +92,7 @@ class Hangs:
 
     @classmethod
     def read(cls, path: Path, owner: str) -> Self:
-        """What the file says; nothing if it is another model's or no longer whole."""
+        """Return what the file says; nothing if it is another model's or no longer whole."""
         try:
             found = cls(**json.loads(path.read_text()))
         except (OSError, ValueError, TypeError):
@@ -100,7 +100,7 @@ class Hangs:
         return found if found.owner == owner else cls(owner)
 
     def and_now(self) -> Self:
-        """The same after one more hang, of this run."""
+        """Return the same after one more hang, of this run."""
         training, steps = _steps
         if (training, steps) > (self.training, self.steps):
             return replace(self, count=1, training=training, steps=steps)

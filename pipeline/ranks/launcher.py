@@ -181,7 +181,7 @@ class Launcher:
 
 
 def _devices(ranks: int) -> list[str]:
-    """The GPU that each rank is to see; none on a machine without GPUs."""
+    """Return the GPU that each rank is to see; none on a machine without GPUs."""
     told = os.environ.get("CUDA_VISIBLE_DEVICES")
     if told is None:
         return [str(number) for number in range(ranks)] if wants_gpu() else []
@@ -192,7 +192,7 @@ def _devices(ranks: int) -> list[str]:
 
 
 def _die_with(parent: int) -> Callable[[], None]:
-    """What a child does before its program starts: it asks to be killed when its parent dies."""
+    """Return what a child does before its program starts: it asks to be killed when its parent dies."""
     library = ctypes.CDLL(None)
 
     def prepare() -> None:

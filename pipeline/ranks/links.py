@@ -104,7 +104,7 @@ class _Caller:
 
 
 def _accepted(server: socket.socket, nodes: int, meeting: Meeting) -> dict[int, socket.socket]:
-    """Connections from all other nodes, by number."""
+    """Return connections from all other nodes, by number."""
     found: dict[int, socket.socket] = {}
     callers: dict[socket.socket, _Caller] = {}
     deadline = time.monotonic() + START_SECONDS
@@ -131,7 +131,7 @@ def _accepted(server: socket.socket, nodes: int, meeting: Meeting) -> dict[int, 
 
 
 def _line(connection: socket.socket) -> bytes:
-    """The 64 characters of a line that node 0 says."""
+    """Return the 64 characters of a line that node 0 says."""
     line, deadline = b"", time.monotonic() + CALL_SECONDS
     while len(line) < 65:
         connection.settimeout(max(0.001, deadline - time.monotonic()))
@@ -142,7 +142,7 @@ def _line(connection: socket.socket) -> bytes:
 
 
 def _called(node: int, address: str, meeting: Meeting) -> socket.socket:
-    """A connection to node 0. Raises OSError if nobody listens there, or somebody else."""
+    """Return a connection to node 0. Raises OSError if nobody listens there, or somebody else."""
     connection = socket.create_connection((address, meeting.port), timeout=CALL_SECONDS)
     try:
         theirs, own = _line(connection).decode("ascii", "replace"), secrets.token_hex(32)
@@ -207,7 +207,7 @@ class Links:
             peer.setblocking(False)
 
     def look(self) -> End | None:
-        """What another node says about a failure, if any; the end of a node that ended well is none."""
+        """Get what another node says about a failure, if any; the end of a node that ended well is none."""
         for node in list(self.unread):
             try:
                 part = self.peers[node].recv(1 << 16)

@@ -94,7 +94,7 @@ class Queue:
         self._leave()
 
     def on_rank_0(self, make: Callable[[], T]) -> T | None:
-        """What rank 0 makes; the others wait for that, however long it takes, and get None."""
+        """Return what rank 0 makes; the others wait for that, however long it takes, and get None."""
         made = make() if self.rank == 0 else None
         self.turns += 1
         if self.store is not None:
@@ -139,7 +139,7 @@ class Queue:
         self.heart.join()  # at the end of the process it would be in the way
 
     def _signalled(self) -> int:
-        """The signal that one of the ranks got, 0 if none."""
+        """Return the signal that one of the ranks got, 0 if none."""
         self.signal = received()
         if self.store is not None:
             if self.signal:
@@ -171,7 +171,7 @@ class Queue:
 
 
 def queue_of_ranks(counters: Counter[str]) -> Queue:
-    """The queue of the ranks that the launcher has started and that have no process group."""
+    """Return the queue of the ranks that the launcher has started and that have no process group."""
     rank, ranks = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     if ranks == 1:
         return Queue(counters=counters)
@@ -213,7 +213,7 @@ class Batch:
         return batch_path(self.folder, self.name, self.settings())
 
     def rows(self) -> list[Any]:
-        """The rows, read if they are saved, else made and saved."""
+        """Return the rows, read if they are saved, else made and saved."""
         return saved_batch(self.path, self.make)
 
 

@@ -20,7 +20,7 @@ def in_step(environment: Mapping[str, str]) -> bool:
 
 
 def first_host() -> str:
-    """The first node of the job."""
+    """Return the first node of the job."""
     names = subprocess.run(
         ["scontrol", "show", "hostnames"], check=True, capture_output=True, text=True
     ).stdout.split()

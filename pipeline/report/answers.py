@@ -74,5 +74,5 @@ def read_answers(path: Path) -> Iterator[tuple[bytes, Row]]:
 
 
 def rows_of(path: Path) -> Iterator[Row]:
-    """The questions of a file."""
+    """Return the questions of a file."""
     return (row for _, row in read_answers(path))

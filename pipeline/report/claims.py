@@ -195,7 +195,7 @@ def _mean_of_kinds(rows: list[Row]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def weigh(names: tuple[str, str], rows: list[Row], *, matched: bool, spread: float) -> Effect | None:
-    """The effect over all benchmarks, each the average of its kinds, each with the same weight."""
+    """Return the effect over all benchmarks, each the average of its kinds, each with the same weight."""
     usable = [row for row in rows if arrays(row.better, row.worse)]
     if not usable:
         return None
@@ -253,7 +253,7 @@ def _accuracy(claim: Claim, results: Results, spread: float) -> list[Effect | No
 
 
 def _voting(claim: Claim, results: Results, spread: float) -> list[Effect | None]:
-    """The difference of (Maj@K - Pass@K) between two sides: gain in Maj@K minus gain in Pass@K."""
+    """Return the difference of (Maj@K - Pass@K) between two sides: gain in Maj@K minus gain in Pass@K."""
 
     def rows(pair: Pair) -> list[Row]:
         found = []
@@ -345,8 +345,8 @@ def _measure(claim: Claim, results: Results, spread: float) -> Judgement:
 
 
 def judgements(claims: list[Claim], results: Results, spread: float) -> list[Judgement]:
-    """A judgement of each claim. `spread`: standard deviation of accuracy over training seeds that is assumed
-    where a model has one seed.
+    """Return a judgement of each claim. `spread`: standard deviation of accuracy over training seeds that is
+    assumed where a model has one seed.
     """
     found = [_measure(claim, results, spread) for claim in claims]
     measured = [judgement for judgement in found if judgement.effects]

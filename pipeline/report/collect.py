@@ -24,7 +24,7 @@ FILES = ("truth", "seed_urls", "background_urls", "claims", "paper")
 
 
 def read_json(path: Path) -> Any:
-    """Parsed JSON, or an `InputError` that names the file."""
+    """Return parsed JSON, or an `InputError` that names the file."""
     try:
         return json.loads(path.read_text())
     except FileNotFoundError as error:
@@ -172,7 +172,9 @@ def _finished(name: str, path: Path) -> Finished:
 
 
 def collect(name: str, inputs: dict[str, list[str]]) -> Run:
-    """The run called `name`; `inputs`: `stage/instance` -> its data folder, and each of `FILES` -> files."""
+    """Return the run called `name`; `inputs`: `stage/instance` -> its data folder, and each of `FILES` ->
+    files.
+    """
     results, files = [], {}
     for key, paths in inputs.items():
         if key in FILES:

@@ -159,7 +159,7 @@ class Results:
         return list(dict.fromkeys(task for tasks in self.answers.values() for task in tasks))
 
     def score(self, name: str, task: Task) -> dict[str, Any] | None:
-        """A model's stored score on a task."""
+        """Return a model's stored score on a task."""
         answers = self.answers.get(name, {}).get(task)
         return self.scores[name][task[0]][answers.mode] if answers else None
 
@@ -187,7 +187,7 @@ class Results:
         return [gain for gain in found if gain is not None]
 
     def starts(self, names: list[str]) -> list[str]:
-        """The models that a family's seeds started from; none unless all of them were evaluated."""
+        """Return the models that a family's seeds started from; none unless all of them were evaluated."""
         parents = [self.run.models[name].parent for name in names]
         known = all(name in self.answers for name in (*names, *parents))
         return sorted({parent for parent in parents if parent}) if known else []
@@ -229,5 +229,5 @@ def by_k(scores: dict[str, Any], metric: str) -> list[Bounded]:
 
 
 def side_name(names: list[str]) -> str:
-    """A model, or the seeds of one, in print."""
+    """Return a model, or the seeds of one, in print."""
     return names[0] if len(names) == 1 else f"mean of {', '.join(names)}"

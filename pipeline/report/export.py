@@ -42,7 +42,7 @@ SPECIAL = str.maketrans({character: f"\\{character}" for character in "&%$#_{}"}
 
 
 def open_run(folder: Path) -> Run:
-    """The models and evaluations of a run's folder, `results/<run>`."""
+    """Return the models and evaluations of a run's folder, `results/<run>`."""
     inputs = {
         f"{stage}/{path.name}": [str(path / "data")]
         for stage in EVALUATED
@@ -117,7 +117,7 @@ def _line(label: str, shares: list[float | None]) -> str:
 
 
 def _answers(model: str, benchmark: str, mode: str, path: Path) -> Iterator[list[dict[str, Any]]]:
-    """The rows of each question of an evaluation's file, the greedy answer first."""
+    """Return the rows of each question of an evaluation's file, the greedy answer first."""
     for _, row in read_rows(str(path)):
         about = {"model": model, "benchmark": benchmark, "mode": mode, "id": row["id"]}
         about |= {
@@ -128,7 +128,7 @@ def _answers(model: str, benchmark: str, mode: str, path: Path) -> Iterator[list
 
 
 def write_samples(results: Results, folder: Path) -> None:
-    """A Parquet file for each model, benchmark and mode, in constant memory."""
+    """Return a Parquet file for each model, benchmark and mode, in constant memory."""
     for model, benchmark, mode, _ in scored(results):
         source = results.run.finished[f"evaluate/{model}"].data / f"{benchmark}.{mode}.jsonl"
         target = folder / model / f"{benchmark}.{mode}.parquet"
@@ -140,7 +140,7 @@ def write_samples(results: Results, folder: Path) -> None:
 
 
 def harness(results: Results, model: str) -> dict[str, Any]:
-    """A model's results in the form of lm-evaluation-harness; a task is a benchmark and mode."""
+    """Return a model's results in the form of lm-evaluation-harness; a task is a benchmark and mode."""
     found: dict[str, Any] = {"results": {}, "configs": {}, "versions": {}, "n-shot": {}, "n-samples": {}}
     for name, benchmark, mode, score in scored(results):
         if name == model:
@@ -160,7 +160,7 @@ def harness(results: Results, model: str) -> dict[str, Any]:
 
 
 def card(results: Results, model: str) -> str:
-    """A model card, with its results where the hub reads them."""
+    """Return a model card, with its results where the hub reads them."""
     from huggingface_hub import EvalResult, ModelCardData  # a second to import
 
     node = results.run.models[model]

@@ -33,7 +33,7 @@ def line(
     dash: str = "solid",
     **trace: Any,
 ) -> Figure:
-    """A line of (x, y) points in the colour of series `index`; further keys go to plotly as they are."""
+    """Get a line of (x, y) points in the colour of series `index`; further keys go to plotly as they are."""
     finite = [(x, y) for x, y in points if isfinite(y)]  # JSON has no NaN: a diverged loss leaves a gap
     return {
         "type": "scatter",
@@ -47,7 +47,9 @@ def line(
 
 
 def banded(points: Sequence[Bounded], name: str, index: int) -> list[Figure]:
-    """A line of (x, y, interval) points, and the area between the bounds where an interval is not empty."""
+    """Return a line of (x, y, interval) points, and the area between the bounds where an interval is not
+    empty.
+    """
     curve = line([(x, y) for x, y, _ in points], name, index, mode="lines+markers")
     if all(low == high for _, _, (low, high) in points):
         return [curve]
@@ -58,7 +60,7 @@ def banded(points: Sequence[Bounded], name: str, index: int) -> list[Figure]:
 
 
 def figure(traces: list[Figure], x: str, y: str, *, legend: bool = True, **layout: Any) -> Figure:
-    """A figure with axis titles; `layout` goes to plotly as it is."""
+    """Return a figure with axis titles; `layout` goes to plotly as it is."""
     axes = {"xaxis": {"title": {"text": x}}, "yaxis": {"title": {"text": y}}}
     for axis in axes:
         axes[axis] |= layout.pop(axis, {})
@@ -66,13 +68,13 @@ def figure(traces: list[Figure], x: str, y: str, *, legend: bool = True, **layou
 
 
 def powers(traces: list[Figure]) -> Figure:
-    """A logarithmic axis with a tick at each value of `x`."""
+    """Return a logarithmic axis with a tick at each value of `x`."""
     ks = sorted({x for trace in traces for x in trace["x"]})
     return {"type": "log", "tickmode": "array", "tickvals": ks, "ticktext": [str(k) for k in ks]}
 
 
 def over_k(traces: list[Figure], y: str, x: str = "K") -> Figure:
-    """A figure of shares over numbers of samples."""
+    """Return a figure of shares over numbers of samples."""
     return figure(traces, x, y, xaxis=powers(traces), yaxis=PERCENT)
 
 

@@ -32,7 +32,7 @@ def t_tail(t: float, df: float) -> float:
 
 @lru_cache(maxsize=4096)
 def t_quantile(tail: float, df: float) -> float:
-    """The value that Student's t exceeds with chance `tail` (below 0.5)."""
+    """Return the value that Student's t exceeds with chance `tail` (below 0.5)."""
     low, high = 0.0, 1.0
     while t_tail(high, df) > tail and high < 1e6:
         low, high = high, 2 * high
@@ -64,7 +64,7 @@ class Estimate:
         return t_tail((bound - self.effect) / self.error, self.df)
 
     def detectable(self, level: float) -> float:
-        """The effect that a two-sided test at `level` sees in four cases of five."""
+        """Return the effect that a two-sided test at `level` sees in four cases of five."""
         return (t_quantile(level / 2, self.df) + t_quantile(1 - POWER, self.df)) * self.error
 
 

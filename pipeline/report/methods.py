@@ -17,7 +17,7 @@ NAMES = {"rft": "RFT", "online_rft": "Online RFT", "dpo": "DPO", "ppo": "PPO"}
 
 
 def label(config: dict[str, Any], continued: bool = False) -> str:
-    """A method as the paper names it, e.g. GRPO+PS, round 2; `continued`: it goes on from an RL model."""
+    """Get a method as the paper names it, e.g. GRPO+PS, round 2; `continued`: it goes on from an RL model."""
     supervision = "PS" if config.get("supervision") == "process" else "OS"
     method = config.get("method", "grpo")
     name = f"GRPO+{supervision}" if method == "grpo" else NAMES.get(method, method)
@@ -30,7 +30,7 @@ def label(config: dict[str, Any], continued: bool = False) -> str:
 
 
 def groups(run: Run) -> dict[str, list[Finished]]:
-    """A run's RL models by method; empty unless there are several methods to compare."""
+    """Return a run's RL models by method; empty unless there are several methods to compare."""
     found: dict[tuple[str, Any], list[Finished]] = {}
     for result in run.of("rl"):
         continued = f"rl/{run.models[result.instance].parent}" in run.finished
@@ -70,7 +70,7 @@ def _start(result: Finished, run: Run) -> int:
 
 
 def files_asked(run: Run) -> list[str]:
-    """The files of held-out questions, if training was evaluated on several."""
+    """Return the files of held-out questions, if training was evaluated on several."""
     rows = (row for result in run.of("rl") for row in read_lines(result.data / "evaluation.jsonl"))
     return sorted({file for row in rows for file in row.get("accuracy_of", {})})
 
@@ -122,8 +122,8 @@ def costs(run: Run) -> list[dict[str, Any]]:
 
 
 def table(run: Run, results: Results) -> list[dict[str, Any]]:
-    """A row for each method and task: greedy accuracy, Maj@K and Pass@K at the largest K, as means over seeds
-    with their intervals, and the gain over the model that they started from, paired by question.
+    """Return a row for each method and task: greedy accuracy, Maj@K and Pass@K at the largest K, as means
+    over seeds with their intervals, and the gain over the model that they started from, paired by question.
     """
     rows = []
     for name, seeds in groups(run).items():

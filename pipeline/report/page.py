@@ -43,7 +43,7 @@ def embed(value: Any) -> Markup:
 
 
 def cell(value: Cell) -> Markup:
-    """A number with its interval in small print, or a dash."""
+    """Return a number with its interval in small print, or a dash."""
     if value.value is None:
         return Markup('<span class="none">–</span>')
     numbers = (value.value, *(value.ci95 or ()))
@@ -54,7 +54,7 @@ def cell(value: Cell) -> Markup:
 
 
 def interval(difference: Difference, scale: float) -> Markup:
-    """A small drawing of a difference with its interval on an axis from -scale to scale, zero marked."""
+    """Get a small drawing of a difference with its interval on an axis from -scale to scale, zero marked."""
 
     def x(value: float) -> float:
         return round(80 + 76 * max(-1.0, min(1.0, value / scale if scale else 0.0)), 1)
@@ -72,17 +72,17 @@ def interval(difference: Difference, scale: float) -> Markup:
 
 
 def percent(value: float | None, digits: int = 1) -> str:
-    """A share in percent."""
+    """Return a share in percent."""
     return "–" if value is None else f"{100 * value:.{digits}f} %"
 
 
 def count(value: float | None) -> str:
-    """A number with thin spaces between thousands."""
+    """Return a number with thin spaces between thousands."""
     return "–" if value is None else f"{value:,.0f}".replace(",", "\u202f")
 
 
 def environment() -> Environment:
-    """The templates; everything is escaped but `Markup` made here."""
+    """Return the templates; everything is escaped but `Markup` made here."""
     found = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -102,12 +102,14 @@ def script(*names: str) -> str:
 
 
 def script_hash(script: str) -> str:
-    """The source of a content security policy that lets this script run."""
+    """Return the source of a content security policy that lets this script run."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
 
 
 def render(run: str, subtitle: str, chapters: list[Chapter], data: dict[str, Any]) -> str:
-    """The whole page. `data` is what its script reads besides the figures: where the explorer's files lie."""
+    """Return the whole page. `data` is what its script reads besides the figures: where the explorer's files
+    lie.
+    """
     templates = environment()
     bodies, figures = [], {}
     for chapter in chapters:

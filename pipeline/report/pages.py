@@ -79,14 +79,16 @@ def write_pages(run: Run, root: Path, work: Path, launch: dict[str, Any]) -> Non
 
 
 def _scores(run: Run, select: Finished) -> list[Path]:
-    """The score tables of a selection's iteration, in the order of the shards."""
+    """Return the score tables of a selection's iteration, in the order of the shards."""
     names = sorted(result.name for result in run.of("corpus"))
     start = f"{select.name.removesuffix('select')}score-"
     return [run.finished[name].data / "scores.parquet" for name in names if name.startswith(start)]
 
 
 def _index(joins: Database, run: Run, fates: Finished) -> dict[str, Any]:
-    """The properties of all pages that are shown. Creates `shown`: those of the pool, with their place."""
+    """Return the properties of all pages that are shown. Creates `shown`: those of the pool, with their
+    place.
+    """
     last = _scores(run, run.iterations[-1])
     sizes = [pq.ParquetFile(path).metadata.num_rows for path in last]
     number = next((n for n in range(1, len(sizes)) if sum(sizes[:n]) >= MOST), len(sizes))
@@ -113,7 +115,7 @@ def _index(joins: Database, run: Run, fates: Finished) -> dict[str, Any]:
 
 
 def _columns(joins: Database, query: str, count: int) -> list[list[Any]]:
-    """The columns of a query's rows."""
+    """Return the columns of a query's rows."""
     rows = joins.execute(query).fetchall()
     return [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in range(count)]
 
@@ -134,7 +136,7 @@ def _iteration(joins: Database, run: Run, select: Finished, shards: int) -> dict
 
 
 def _texts(pool: Path, shards: list[tuple[str, int]]) -> Iterator[list[str]]:
-    """The texts of the first pages of each shard, `TEXTS` at a time, in the order of `shown`."""
+    """Return the texts of the first pages of each shard, `TEXTS` at a time, in the order of `shown`."""
     texts = (
         document.text if len(document.text) <= CHARACTERS else f"{document.text[:CHARACTERS]} […]"
         for shard, count in shards

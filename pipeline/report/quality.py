@@ -17,7 +17,9 @@ MEASURES = {
 
 
 def lines(summary: dict[str, Any]) -> list[str]:
-    """The table, in percent with 95 % intervals over hosts, and what the cut promises; none without truth."""
+    """Return the table, in percent with 95 % intervals over hosts, and what the cut promises; none without
+    truth.
+    """
     rows = summary.get("corpus", {}).get("iterations", [])
     truth = rows[-1].get("truth", {}) if rows else {}
     scopes = [(name, found) for name, found in sorted(truth.items()) if "hosts" in found]
@@ -38,7 +40,7 @@ def lines(summary: dict[str, Any]) -> list[str]:
 
 
 def _language(row: dict[str, Any]) -> str:
-    """What a language's own cut promises, or that of all languages that have none."""
+    """Return what a language's own cut promises, or that of all languages that have none."""
     name = row["language"] or "all others"
     if not row["kept"]:
         return f"  {name}: nothing is kept"

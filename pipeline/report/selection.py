@@ -41,8 +41,8 @@ def matches(model: Model, selector: Selector, models: dict[str, Model]) -> bool:
 
 
 def _kin(name: str | None, models: dict[str, Model]) -> str | None:
-    """What the seeds of a model have in common: its settings and its parents', but neither the seed nor what
-    was kept on the way.
+    """Return what the seeds of a model have in common: its settings and its parents', but neither the seed
+    nor what was kept on the way.
     """
     if name is None or name not in models:
         return name
@@ -67,7 +67,7 @@ def families(selector: Selector, run: Run) -> list[list[str]]:
 
 
 def family_name(names: list[str]) -> str:
-    """A family in print: what the names of its seeds begin with, `grpo` of `grpo-0` and `grpo-1`."""
+    """Return a family in print: what the names of its seeds begin with, `grpo` of `grpo-0` and `grpo-1`."""
     return os.path.commonprefix(names).rstrip("-_.") or names[0]
 
 

@@ -39,7 +39,7 @@ class Row:
 
 
 def share(value: float | None, ci95: Any = None, *, signed: bool = False) -> Cell:
-    """A share, and perhaps its interval, in percent."""
+    """Return a share, and perhaps its interval, in percent."""
     if value is None:
         return Cell(signed=signed)
     return Cell(100 * value, (100 * ci95[0], 100 * ci95[1]) if ci95 else None, signed)
@@ -58,17 +58,19 @@ def official(score: dict[str, Any] | None) -> Cell:
 
 
 def gain(difference: Difference | None) -> Cell:
-    """A paired difference in points."""
+    """Return a paired difference in points."""
     return share(difference.mean, difference.ci95, signed=True) if difference else Cell(signed=True)
 
 
 def task_of(table: dict[str, Any], benchmark: str) -> Task:
-    """What a column of one of the paper's tables measures: `kinds` says so of single columns, else `kind`."""
+    """Return what a column of one of the paper's tables measures: `kinds` says so of single columns, else
+    `kind`.
+    """
     return benchmark, table.get("kinds", {}).get(benchmark, table.get("kind", "cot"))
 
 
 def title(paper: dict[str, Any], benchmark: str, kind: str = "cot") -> str:
-    """A benchmark's name in print, with the kind of solution unless that is chain of thought."""
+    """Return a benchmark's name in print, with the kind of solution unless that is chain of thought."""
     name = paper["benchmarks"].get(benchmark, benchmark)
     return name if kind == "cot" else f"{name} ({kind})"
 

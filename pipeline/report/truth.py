@@ -210,7 +210,7 @@ def urls_of(pages: list[Path], urls: set[str]) -> set[str]:
 
 
 def urls_in(pages: Iterable[LabelledPage]) -> set[str]:
-    """The URLs of labelled pages and of their copies."""
+    """Return the URLs of labelled pages and of their copies."""
     return {url for page in pages for url in page.urls}
 
 
@@ -256,5 +256,5 @@ def iterations(run: Run) -> list[dict[str, Any]]:
 
 
 def headline(scopes: dict[str, Any]) -> str:
-    """The scope whose measures count: pages never trained on, where the results say which these are."""
+    """Get the scope whose measures count: pages never trained on, where the results say which these are."""
     return "never_trained" if "never_trained" in scopes else "unseen"

@@ -18,7 +18,7 @@ Pair = tuple[Results, Results]
 
 
 def names_of(first: Path, second: Path) -> tuple[str, str]:
-    """What the page calls two runs: the shortest ends of their paths that differ."""
+    """Return what the page calls two runs: the shortest ends of their paths that differ."""
     paths = [path.absolute().parts for path in (first, second)]
     for length in range(1, max(map(len, paths)) + 1):
         names = tuple("/".join(part for part in parts[-length:] if part != "/") for parts in paths)

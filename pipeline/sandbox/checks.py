@@ -80,7 +80,7 @@ class Remote:
 
 
 def encode(value: Any, number: Callable[[Any], int]) -> Any:
-    """Data for JSON; `number` gives the number of what is no plain data."""
+    """Return data for JSON; `number` gives the number of what is no plain data."""
     if type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0:
         value = value.item()
     if value is None or isinstance(value, bool):
@@ -99,7 +99,9 @@ def encode(value: Any, number: Callable[[Any], int]) -> Any:
 
 
 def decode(data: Any, find: Callable[[int], Any]) -> Any:
-    """What `encode` was given; `find` gives the object of a number. Raises any exception for other data."""
+    """Return what `encode` was given; `find` gives the object of a number. Raises any exception for other
+    data.
+    """
     if data is None or isinstance(data, bool):
         return data
     tag, content = data
@@ -169,7 +171,7 @@ class Program:
         return self.known.setdefault(number, Remote(self, number))
 
     def ask(self, what: str, *values: Any) -> Any:
-        """The answer to a question. Raises what the program raised, or ProgramError."""
+        """Return the answer to a question. Raises what the program raised, or ProgramError."""
         words = [encode(value, self._number) for value in (what, *values)]
         with suppress(OSError):
             self.questions.write(json.dumps(words).encode() + b"\n")

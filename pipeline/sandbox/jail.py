@@ -81,8 +81,9 @@ def become_nobody() -> None:
 
 
 def others(isolated: bool, load: int) -> int:
-    """Processes and threads that the kernel may count along with those of a program, for RLIMIT_NPROC: none
-    in a user namespace since Linux 5.14, else at most all of this machine. `load`: /proc/loadavg, open.
+    """Count the processes and threads that the kernel may count along with those of a program, for
+    RLIMIT_NPROC: none in a user namespace since Linux 5.14, else at most all of this machine. `load`:
+    /proc/loadavg, open.
     """
     version = re.match(r"(\d+)\.(\d+)", os.uname().release)
     if isolated and version and (int(version[1]), int(version[2])) >= (5, 14):
@@ -135,7 +136,7 @@ def _limit(seconds: float, processes: int, memory: int) -> None:
 
 
 def missing(isolated: bool) -> list[str]:
-    """The layers that this system lacks and what they leave open; empty if there are all."""
+    """Return the layers that this system lacks and what they leave open; empty if there are all."""
     found = []
     if not isolated:
         found.append("no namespaces: seccomp alone keeps off files, the network and other processes")

@@ -19,7 +19,7 @@ _numbers = itertools.count()
 
 
 def _own() -> Iterator[tuple[Path, str]]:
-    """The cgroups that count this process's memory, of either version, with the file of their limit."""
+    """Get the cgroups that count this process's memory, of either version, with the file of their limit."""
     with suppress(OSError):
         for line in Path("/proc/self/cgroup").read_text().splitlines():
             _, kinds, path = line.split(":", 2)

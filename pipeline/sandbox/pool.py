@@ -149,7 +149,7 @@ class Worker:
         return None
 
     def _message(self) -> bytes:
-        """The next message of a worker that starts."""
+        """Return the next message of a worker that starts."""
         with suppress(TimeoutError, ConnectionError):
             if message := self.control.recv(1 << 16):
                 return message
@@ -157,7 +157,7 @@ class Worker:
         raise RuntimeError("the sandbox's worker did not start; see its message above")
 
     def run(self, code: str | Check, seconds: float) -> Outcome | None:
-        """The outcome of a program, or of its tests; None if the worker died or does not answer."""
+        """Return the outcome of a program, or of its tests; None if the worker died or does not answer."""
         texts = [code] if isinstance(code, str) else [code.program, json.dumps([code.tests, code.start])]
         outputs = [os.pipe(), os.pipe()]
         handles = [write for _, write in outputs]

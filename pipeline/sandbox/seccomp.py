@@ -45,7 +45,7 @@ def _step(code: int, value: int, yes: int = 0, no: int = 0) -> bytes:
 
 
 def _case(number: int, *steps: bytes) -> list[bytes]:
-    """What decides about the call `number`."""
+    """Return what decides about the call `number`."""
     return [_step(EQUAL, number, 0, len(steps)), *steps]
 
 
@@ -56,7 +56,7 @@ def _allow_values(offset: int, values: Iterable[int]) -> list[bytes]:
 
 @cache
 def _for_all(isolated: bool) -> bytes:
-    """The part of the filter that is the same for all programs; it follows on the number of the call."""
+    """Get the part of the filter that is the same for all programs; it follows on the number of the call."""
     numbers = {
         name: {call: found[_column()] for call, found in table.items() if _column() < len(found)}
         for name, table in CALLS.items()
@@ -81,7 +81,7 @@ def _column() -> int:
 
 
 def program(own: int, isolated: bool) -> bytes:
-    """The filter as BPF: refused calls fail with EPERM.
+    """Return the filter as BPF: refused calls fail with EPERM.
 
     `own`: number of the calling process, in its namespace; `isolated`: whether it has namespaces.
     """

@@ -92,7 +92,7 @@ def prepare(isolated: bool, paths: list[str], control: socket.socket) -> None:
 
 
 def more_modules() -> Iterator[str]:
-    """What programs may import where they cannot open files, beside WARM."""
+    """Return what programs may import where they cannot open files, beside WARM."""
     yield from MORE.split()
     for name in PACKAGES.split():
         with suppress(ImportError):

@@ -43,7 +43,9 @@ class Part:
 
 
 def parts_of(stage: Stage[MixtureNode], tokenizer: str, name: str) -> list[Part]:
-    """The files of a source. The name under `work` changes with the file, so stale tokens are never used."""
+    """Return the files of a source. The name under `work` changes with the file, so stale tokens are never
+    used.
+    """
     parts = []
     for path in (file for source in stage.inputs.get(f"source.{name}", []) for file in files_of(source)):
         status = os.stat(path) if os.path.exists(path) else None

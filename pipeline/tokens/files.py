@@ -18,7 +18,7 @@ from pipeline.protocol.stage import InputError
 
 
 def token_type(vocabulary: int) -> str:
-    """The narrowest type that holds every id."""
+    """Return the narrowest type that holds every id."""
     return "<u2" if vocabulary <= 2**16 else "<u4"
 
 
@@ -115,7 +115,9 @@ def _check_size(path: Path, size: int) -> None:
 
 
 def _mapped(path: Path, dtype: str) -> np.ndarray:
-    """A file of numbers, mapped for reading here and there: Linux else fetches a megabyte around a page."""
+    """Return a file of numbers, mapped for reading here and there: Linux else fetches a megabyte around a
+    page.
+    """
     with path.open("rb") as file:
         memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     memory.madvise(mmap.MADV_RANDOM)

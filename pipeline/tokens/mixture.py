@@ -54,7 +54,9 @@ def schedule(shares: Sequence[float]) -> np.ndarray:
 
 
 def permute(index: int, size: int, key: int) -> int:
-    """The image of `index` under a keyed permutation of range(size): a Feistel network with cycle walking."""
+    """Return the image of `index` under a keyed permutation of range(size): a Feistel network with cycle
+    walking.
+    """
     half = max(1, (size - 1).bit_length() + 1 >> 1)
     mask = (1 << half) - 1
     while True:
@@ -67,7 +69,7 @@ def permute(index: int, size: int, key: int) -> int:
 
 
 def _mix(value: int) -> int:
-    """The finaliser of SplitMix64."""
+    """Return the finaliser of SplitMix64."""
     value = (value + 0x9E3779B97F4A7C15) & MASK64
     value = (value ^ value >> 30) * 0xBF58476D1CE4E5B9 & MASK64
     value = (value ^ value >> 27) * 0x94D049BB133111EB & MASK64
@@ -98,7 +100,7 @@ class Facts(BaseModel):
 
 
 def read_facts(path: Path) -> Facts:
-    """The contents of a `tokens.json`. Raises InputError if it is missing or damaged."""
+    """Return the contents of a `tokens.json`. Raises InputError if it is missing or damaged."""
     try:
         return Facts.model_validate_json(path.read_bytes())
     except OSError as error:
@@ -146,7 +148,7 @@ class Mixture:
         return Place(source, epoch, permute(index, self.windows[source], key))
 
     def counts(self, sequences: int) -> list[int]:
-        """The number of sequences from each source among the first `sequences`."""
+        """Return the number of sequences from each source among the first `sequences`."""
         periods, rest = divmod(sequences, len(self.order))
         first = np.bincount(self.order[:rest], minlength=len(self.names))
         return (periods * self.per_period + first).tolist()

@@ -8,7 +8,7 @@ from pipeline.protocol.stage import InputError
 
 
 def read_texts(source: str, field: str = "text") -> Iterator[str]:
-    """The text of each row: its `field`, or the turns of its `messages` in the paper's chat format."""
+    """Return the text of each row: its `field`, or the turns of its `messages` in the paper's chat format."""
     for place, row in read_rows(source):
         if isinstance(row.get(field), str):
             yield row[field]

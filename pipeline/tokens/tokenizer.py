@@ -31,7 +31,7 @@ def sample(sources: list[str], characters: int) -> Iterator[str]:
 
 
 def train(texts: Iterator[str], vocabulary: int) -> PreTrainedTokenizerFast:
-    """A byte-level BPE of at most `vocabulary` entries. Raises InputError without any text."""
+    """Return a byte-level BPE of at most `vocabulary` entries. Raises InputError without any text."""
     first = list(islice(texts, 1))
     if not first:
         raise InputError("tokenizer: no text to learn from; the corpus and `tokens.texts` are empty")
@@ -56,7 +56,7 @@ def train(texts: Iterator[str], vocabulary: int) -> PreTrainedTokenizerFast:
 
 
 def run(stage: Stage[TokensSection]) -> Counts:
-    """Inputs: `corpus`, a decontaminated corpus; `text`, more files. Output: a tokenizer folder."""
+    """Train on `corpus`, a decontaminated corpus, and `text`, more files. Output: a tokenizer folder."""
     corpora = stage.inputs.get("corpus", [])
     sources = [*corpora, *stage.inputs.get("text", [])]
     with Progress(f"{label(stage)}: reads texts", stage.config.sample, unit="character") as bar:

@@ -33,7 +33,7 @@ class Asked:
 
 
 def section_of(model: str) -> EvaluateSection:
-    """The section of a model's evaluation: `results/<run>/<stage>/<name>/data` has it in
+    """Return the section of a model's evaluation: `results/<run>/<stage>/<name>/data` has it in
     `results/<run>/evaluate/<name>/manifest.json`.
     """
     folder = Path(model).absolute()
@@ -78,7 +78,7 @@ class Chat:
         return chat_prompt(self.model.tokenizer, item, suffix.get(item.lang, ""), self.model.path)
 
     def answer(self, question: str, asked: Asked) -> Answer:
-        """The model's answer; with `tool`, the output of each of its programs is part of it."""
+        """Return the model's answer; with `tool`, the output of each of its programs is part of it."""
         if asked.mode == "tool":
             try:
                 check(self.weak)

@@ -50,7 +50,7 @@ class Server(LocalServer):
         return text
 
     def _answer(self, asked: dict[str, Any]) -> dict[str, Any]:
-        """The answer to a request of the page. Raises InputError for one that is none."""
+        """Return the answer to a request of the page. Raises InputError for one that is none."""
         try:
             question, mode = str(asked["question"]), str(asked["mode"])
             temperature, seed = float(asked["temperature"]), int(asked["seed"])

@@ -21,7 +21,9 @@ from pipeline.protocol.identity import read_manifest
 
 
 def iteration_of(run: Path, wanted: int | None) -> int:
-    """The last finished iteration of a run, or the one that is wanted. Raises InputError if there is none."""
+    """Return the last finished iteration of a run, or the one that is wanted. Raises InputError if there is
+    none.
+    """
     folders = [path.parent.parent for path in run.glob("corpus/iteration-*/select/manifest.json")]
     numbers = {int(folder.name.rpartition("-")[2]) for folder in folders}
     if not numbers or (wanted is not None and wanted not in numbers):
@@ -31,13 +33,13 @@ def iteration_of(run: Path, wanted: int | None) -> int:
 
 
 def rounds_of(manifest: Path) -> list[str]:
-    """The annotation files that a selection has read."""
+    """Return the annotation files that a selection has read."""
     return json.loads(manifest.with_name("run.json").read_text())["inputs"].get("annotations", [])
 
 
 def next_round(manifest: Path) -> Path:
-    """The file of the next round, beside those that a selection has read and numbered as they are. Raises
-    InputError if they are not.
+    """Return the file of the next round, beside those that a selection has read and numbered as they are.
+    Raises InputError if they are not.
     """
     files = list(map(Path, rounds_of(manifest)))
     if not files or [file.stem for file in files] != [str(number) for number in range(1, len(files) + 1)]:
@@ -48,7 +50,7 @@ def next_round(manifest: Path) -> Path:
 
 
 def open_review(run: Path, iteration: int, joins: Database, verdicts: Verdicts) -> Review:
-    """The review of an iteration's selection."""
+    """Return the review of an iteration's selection."""
     select = run / f"corpus/iteration-{iteration}/select"
     pages = Pages(joins, select / "data", run / "crawl/dedup/data/pool")
     reviewed = read_manifest(select / "manifest.json")["config"]["reviewed"]

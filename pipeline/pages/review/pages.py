@@ -68,8 +68,8 @@ class Pages:
             self._by_host.setdefault(prefix.partition("/")[0], []).append(prefix)
 
     def paths(self, prefix: str) -> list[dict[str, Any]]:
-        """The paths below a prefix of the queue that have several pages, the prefix first, each before those
-        below it.
+        """Return the paths below a prefix of the queue that have several pages, the prefix first, each before
+        those below it.
         """
         rows = self._database.execute(PATHS, {"prefix": prefix}).fetchall()
         return [{"path": path, "pages": pages, "kept": kept} for path, pages, kept in rows]
@@ -82,7 +82,7 @@ class Pages:
         return [dict(zip(names, row, strict=True)) for row in rows]
 
     def text(self, page: str, prefix: str, path: str) -> str:
-        """The text of a sample page, cut to CHARACTERS. Raises InputError if it is none."""
+        """Return the text of a sample page, cut to CHARACTERS. Raises InputError if it is none."""
         if page not in self._texts:
             self._read(prefix, path)
         if page not in self._texts:

@@ -21,13 +21,13 @@ class Review:
         self._pages, self._verdicts, self.about = pages, verdicts, about
 
     def start(self, _: dict[str, str]) -> dict[str, Any]:
-        """The queue, and what `state` says."""
+        """Return the queue, and what `state` says."""
         queue = [{"prefix": prefix} | counts for prefix, counts in self._pages.prefixes.items()]
         who = {"annotator": self._verdicts.annotator, "output": str(self._verdicts.path)}
         return self.about | who | {"queue": queue} | self.state()
 
     def state(self) -> dict[str, Any]:
-        """The verdicts so far, agreement and effect. What others said of a prefix is told to
+        """Return the verdicts so far, agreement and effect. What others said of a prefix is told to
         who has judged it: an opinion that is asked for twice must be given twice.
         """
         me, found = self._verdicts.annotator, self._verdicts.by_prefix()
@@ -63,7 +63,7 @@ class Review:
         return self.state()
 
     def _known(self, asked: dict[str, str]) -> tuple[str, str]:
-        """The prefix of the queue, and the path below it or itself."""
+        """Return the prefix of the queue, and the path below it or itself."""
         prefix, path = asked.get("prefix", ""), asked.get("path") or asked.get("prefix", "")
         if prefix not in self._pages.prefixes or not f"{plain(path)}/".startswith(prefix):
             raise InputError(f"{path!r}: not below a prefix of the queue")
@@ -71,7 +71,7 @@ class Review:
 
 
 def serve(review: Review, port: int) -> LocalServer:
-    """The server of a review."""
+    """Return the server of a review."""
     asked = {"start": review.start, "prefix": review.prefix, "page": review.page}
     return LocalServer(_page, port, asked, {"verdict": review.verdict})
 

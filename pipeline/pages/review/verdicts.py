@@ -24,7 +24,7 @@ SEPARATORS = ("\t", "\n", "\r")
 
 
 def plain(prefix: str) -> str:
-    """A prefix as prefixes are compared: without scheme and closing slash, its host in lower case."""
+    """Return a prefix as prefixes are compared: without scheme and closing slash, its host in lower case."""
     host, slash, path = prefix.split("://", 1)[-1].partition("/")
     return f"{host.lower()}{slash}{path}".rstrip("/")
 
@@ -40,7 +40,7 @@ class Verdicts:
         self.rows()
 
     def rows(self) -> list[dict[str, str]]:
-        """The lines of the file as they are now; none if there is no file yet."""
+        """Return the lines of the file as they are now; none if there is no file yet."""
         return [row for _, row in read_annotations(self.path)] if self.path.exists() else []
 
     def by_prefix(self) -> dict[str, dict[str, str]]:

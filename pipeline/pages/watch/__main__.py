@@ -24,7 +24,7 @@ POLICY = "frame-ancestors 'none'"  # the page has its own for the rest, since it
 
 
 def serve(watch: Watch, port: int) -> LocalServer:
-    """The server of the page and of `state.json`, what it shows, which is at most `SECONDS` old."""
+    """Return the server of the page and of `state.json`, what it shows, which is at most `SECONDS` old."""
     seen: dict[str, Any] = {}
     looked = 0.0
 

@@ -13,7 +13,9 @@ FOLDER = Path(__file__).parent
 
 
 def page(state: dict[str, Any] | None, seconds: float) -> str:
-    """The page; with `state` it shows that and loads itself after `seconds`, else it asks for the state."""
+    """Return the page; with `state` it shows that and loads itself after `seconds`, else it asks for the
+    state.
+    """
     script, style = ((FOLDER / name).read_text() for name in ("page.js", "page.css"))
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = (

@@ -29,7 +29,7 @@ TITLES = {row.name: row.title for row in STAGES}
 
 
 def group_of(name: str) -> str:
-    """The box that an instance is in: a model, an iteration of the corpus, else all jobs of a program."""
+    """Get the box that an instance is in: a model, an iteration of the corpus, else all jobs of a program."""
     stage, _, rest = name.partition("/")
     if stage in MODEL_STAGES or stage in ("evaluate", "tokens"):
         return name
@@ -164,7 +164,7 @@ def _points(rows: list[dict[str, Any]], key: str) -> list[tuple[int, float]]:
 
 
 def _table(command: list[str], separator: str = ",") -> list[list[str]]:
-    """The rows that a command prints; none where it is not there or fails."""
+    """Return the rows that a command prints; none where it is not there or fails."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=10)
     except (OSError, subprocess.TimeoutExpired):

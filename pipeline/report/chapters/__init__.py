@@ -38,7 +38,7 @@ MAKERS = {
 
 
 def chapters(material: Material) -> list[Chapter]:
-    """The chapters that this run has something to show for."""
+    """Return the chapters that this run has something to show for."""
     found = []
     for name, title in TITLES.items():
         if name in STAGES and not material.run.of(name):

@@ -20,7 +20,7 @@ MAX_DOMAINS, MAX_QUEUE = 200, 40
 
 
 def review(run: Run) -> list[dict[str, Any]]:
-    """The last iteration's review queue: prefix, what is known of it, URLs of sample pages."""
+    """Return the last iteration's review queue: prefix, what is known of it, URLs of sample pages."""
     with (run.iterations[-1].data / "review.tsv").open(newline="") as file:
         rows = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
     parts = [(row["prefix"], *row["evidence"].partition(": ")) for row in rows]
@@ -28,7 +28,7 @@ def review(run: Run) -> list[dict[str, Any]]:
 
 
 def _card(run: Run) -> Markup | None:
-    """The corpus' data card; None before decontamination. Tags in its Markdown are shown, not obeyed."""
+    """Get the corpus' data card; None before decontamination. Tags in its Markdown are shown, not obeyed."""
     cards = [result.data / "card.md" for result in run.of("decontaminate")]
     text = next((path.read_text() for path in cards if path.exists()), None)
     reader = MarkdownIt("commonmark", {"html": False}).enable("table")
@@ -40,7 +40,7 @@ def _card(run: Run) -> Markup | None:
 
 
 def chapter(material: Material) -> dict[str, Any] | None:
-    """Iterations, the last one's measures, domains and queue; None before the first iteration."""
+    """Return iterations, the last one's measures, domains and queue; None before the first iteration."""
     rows = material.iterations
     if not rows:
         return None

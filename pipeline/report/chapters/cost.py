@@ -68,7 +68,7 @@ def provenance(material: Material) -> dict[str, Any]:
 
 
 def _group(title: str, results: list[Finished]) -> dict[str, Any]:
-    """A stage's line and its table."""
+    """Return a stage's line and its table."""
     kinds: dict[str, list[Finished]] = {}
     for result in results:
         kinds.setdefault(_kind(result), []).append(result)

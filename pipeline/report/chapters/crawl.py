@@ -43,7 +43,7 @@ def _counts(path: Path, *columns: str) -> Counter[tuple[str | None, ...]]:
 
 
 def crawl(run: Run) -> Crawl:
-    """Counts over all crawl results."""
+    """Return counts over all crawl results."""
     found = Crawl(Counter(), Counter(), Counter())
     for result in run.of("crawl"):
         outcomes = _counts(result.data / "records.parquet", "status", "reason", "language")
@@ -60,5 +60,5 @@ def crawl(run: Run) -> Crawl:
 
 
 def chapter(material: Material) -> dict[str, Any]:
-    """Counts of all crawl results."""
+    """Return counts of all crawl results."""
     return {"crawl": crawl(material.run)}

@@ -22,7 +22,7 @@ class Removals:
 
 
 def around(row: dict[str, Any]) -> tuple[str, str, str]:
-    """The page's text before, in and after the words that it shares with an item."""
+    """Return the page's text before, in and after the words that it shares with an item."""
     low, high = row["run"]
     begin = low - max(0, low - CONTEXT)
     end = begin + high - low
@@ -30,8 +30,8 @@ def around(row: dict[str, Any]) -> tuple[str, str, str]:
 
 
 def removals(run: Run, limit: int) -> Removals | None:
-    """Counts, and at most `limit` matches in the order of a hash, one per page, benchmarks in turn; None
-    without a log.
+    """Return counts, and at most `limit` matches in the order of a hash, one per page, benchmarks in turn;
+    None without a log.
     """
     own = [
         result for result in run.of("decontaminate") if "/" not in result.instance
@@ -57,6 +57,6 @@ def removals(run: Run, limit: int) -> Removals | None:
 
 
 def chapter(material: Material) -> dict[str, Any] | None:
-    """Counts and a sample of matches; None without a log."""
+    """Return counts and a sample of matches; None without a log."""
     found = removals(material.run, material.section.removals)
     return {"removals": found} if found else None

@@ -111,7 +111,7 @@ def _rates(asked: list[Asked]) -> tuple[list[str], list[Row]]:
 
 
 def _exemplars(results: Results, benchmark: str, asked: list[Asked]) -> list[dict[str, Any]]:
-    """The exemplars of each few-shot mode, as the models saw them."""
+    """Return the exemplars of each few-shot mode, as the models saw them."""
     found: dict[str, list[dict[str, Markup]]] = {}
     for model, mode, _ in asked:
         folder = results.run.finished[f"evaluate/{model}"].data
@@ -125,7 +125,7 @@ def _exemplars(results: Results, benchmark: str, asked: list[Asked]) -> list[dic
 
 
 def _benchmarks(results: Results, titles: dict[str, str]) -> list[dict[str, Any]]:
-    """What the template shows of each benchmark, in the order in which they were asked."""
+    """Return what the template shows of each benchmark, in the order in which they were asked."""
     scored: dict[str, list[Asked]] = {}
     for benchmark, answered in _asked(results):
         scored.setdefault(benchmark, []).append(answered)
@@ -157,8 +157,8 @@ def _benchmarks(results: Results, titles: dict[str, str]) -> list[dict[str, Any]
 
 
 def _paper_tables(material: Material) -> list[dict[str, Any]]:
-    """The paper's tables 1 to 5, each with our models of the same stage where a column was measured, by
-    this project's grader and by the paper's program.
+    """Return the paper's tables 1 to 5, each with our models of the same stage where a column was measured,
+    by this project's grader and by the paper's program.
     """
     found, results = [], material.results
     for table in material.paper["tables"]:
@@ -195,7 +195,7 @@ def _voting(results: Results, task: Task, palette: dict[str, int]) -> dict[str, 
 
 
 def _paper_voting(paper: dict[str, Any], benchmark: str) -> dict[str, Figure]:
-    """The paper's figure 7 on a benchmark."""
+    """Return the paper's figure 7 on a benchmark."""
     found, figure_7 = {}, paper["figure_7"]
     for metric, name in VOTING.items():
         traces = []

@@ -55,7 +55,7 @@ def _log_scale(traces: list[Figure]) -> Figure:
 
 
 def _curves(named: dict[str, list[Bounded]]) -> list[Figure]:
-    """A banded line for each method."""
+    """Return a banded line for each method."""
     drawn = (banded(points, name, index) for index, (name, points) in enumerate(named.items()))
     return [trace for traces in drawn for trace in traces]
 
@@ -63,7 +63,9 @@ def _curves(named: dict[str, list[Bounded]]) -> list[Figure]:
 def _voting(
     found: dict[str, list[Finished]], results: Results, task: Task, metric: str
 ) -> dict[str, list[Bounded]]:
-    """A metric over K: of the models that the methods started from, then of each method over its seeds."""
+    """Return a metric over K: of the models that the methods started from, then of each method over its
+    seeds.
+    """
     run = results.run
     parents = {run.models[seed.instance].parent for seeds in found.values() for seed in seeds}
     starts = [name for name in parents if name in results.scores and f"rl/{name}" not in run.finished]
@@ -78,9 +80,9 @@ def _voting(
 
 
 def comparison(run: Run, results: Results) -> dict[str, Figure]:
-    """The paper's figures 5, 6 and 7 of this run: `methods` and `rounds` over sampled tokens, so that methods
-    are compared at equal cost, `methods-<file>` where several files were asked, then `methods-maj@k` and
-    `methods-pass@k` on the first sampled task.
+    """Return the paper's figures 5, 6 and 7 of this run: `methods` and `rounds` over sampled tokens, so that
+    methods are compared at equal cost, `methods-<file>` where several files were asked, then `methods-maj@k`
+    and `methods-pass@k` on the first sampled task.
     """
     found = methods.groups(run)
     curves = {name: points for name, seeds in found.items() if (points := methods.learning_curve(seeds, run))}

@@ -9,7 +9,9 @@ from pipeline.report.shards import FOLDER, shard_rollouts
 
 
 def _task(results: Results, task: Task, prefix: str, title: str) -> dict[str, Any]:
-    """A benchmark and kind of solution, the folder of each model's files, and the two models shown first."""
+    """Return a benchmark and kind of solution, the folder of each model's files, and the two models shown
+    first.
+    """
     models = {
         f"{title}{name}": f"{FOLDER}/{prefix}{name}/{task[0]}.{tasks[task].mode}"
         for name, tasks in results.answers.items()
@@ -27,7 +29,7 @@ def tasks_of(results: Results, prefix: str = "", title: str = "") -> list[dict[s
 
 
 def data(results: Results, shards: Path | None) -> dict[str, Any]:
-    """What the page's script knows of the files; writes those of the rollouts into `shards`."""
+    """Return what the page's script knows of the files; writes those of the rollouts into `shards`."""
     if shards is None:
         return {"tasks": [], "rollouts": {}}
     rollouts = {}
@@ -39,7 +41,7 @@ def data(results: Results, shards: Path | None) -> dict[str, Any]:
 
 
 def chapter(material: Material) -> dict[str, Any] | None:
-    """The explorer's controls, if any model was evaluated; the page's script fills them."""
+    """Return the explorer's controls, if any model was evaluated; the page's script fills them."""
     rollouts = any(any((result.data / "rollouts").glob("step-*")) for result in material.run.of("rl"))
     if not material.results.scores:
         return None

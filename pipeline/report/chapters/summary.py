@@ -18,7 +18,7 @@ OTHER_DATA = ("miniweb", "problems")  # stages that no run of the paper's has
 
 
 def subtitle(material: Material) -> str:
-    """What ran and what came out, in a sentence or two."""
+    """Return what ran and what came out, in a sentence or two."""
     run, best = material.run, material.results.headline
     stages = len({result.stage for result in run.finished.values()})
     seconds = duration(material.cost["seconds"])
@@ -59,7 +59,7 @@ def _tiles(material: Material, tally: Counter[str]) -> list[tuple[str, str, str]
 
 
 def _paper_rows(paper: dict[str, Any], benchmarks: list[str]) -> list[Row]:
-    """The paper's models, and the gain of each over the one before."""
+    """Return the paper's models, and the gain of each over the one before."""
     rows: list[Row] = []
     before: list[float] = []
     for entry in paper["headline"]:
@@ -89,8 +89,8 @@ def _mean_accuracy(results: Results, names: list[str], task: Task) -> Cell:
 
 
 def _headline(material: Material, benchmarks: list[str]) -> list[Row]:
-    """A row for each model, the seeds of one together, and kind of solution, with its paired gain over the
-    model it started from.
+    """Return a row for each model, the seeds of one together, and kind of solution, with its paired gain over
+    the model it started from.
     """
     results, rows = material.results, []
     evaluated = [names for names in families({}, material.run) if results.answers.keys() >= set(names)]

@@ -20,7 +20,7 @@ def _points(result: Finished, tokens: int, found: dict[tuple[str, str], dict[str
 
 
 def chapter(material: Material) -> dict[str, Any]:
-    """A figure for each benchmark and mode: a line for each model, which ends in its final evaluation."""
+    """Get a figure for each benchmark and mode: a line for each model, which ends in its final evaluation."""
     run = material.run
     found: dict[tuple[str, str], dict[str, list[Point]]] = {}
     for result in run.of("trajectory"):
