@@ -87,17 +87,8 @@ STAGES = (
             *(
                 Program(f"corpus_{part}", f"corpus/iteration-{{iteration}}/{name}", f"pipeline.corpus.{part}")
                 for part, name in (
-                    ("learn", "learn-{part}"),
-                    ("listed", "listed-{part}"),
-                    ("wanted", "wanted"),
-                    ("read", "read-{part}"),
                     ("train", "train"),
                     ("score", "score-{shard}"),
-                    ("rank", "rank-{part}"),
-                    ("cut", "cut"),
-                    ("order", "order-{part}"),
-                    ("keep", "keep-{part}"),
-                    ("hosts", "hosts-{part}"),
                     ("select", "select"),
                 )
             ),

@@ -11,8 +11,8 @@ import pyarrow as arrow
 import pyarrow.parquet as parquet
 import zstandard
 
-from pipeline.corpus.examples import LabelledPage
 from pipeline.corpus.measures import measures
+from pipeline.corpus.training_set import LabelledPage
 from pipeline.evaluate.benchmarks import Item
 from pipeline.evaluate.metrics import accuracy, at_k, by_label, contamination
 from pipeline.grader.answers import Verdict

@@ -10,27 +10,27 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from corpus_parts import Inputs, in_parts
 from datatrove.data import Document
 from killing import survives_kills
 
 from pipeline.config.corpus import CorpusSection
 from pipeline.config.root import Config
-from pipeline.corpus import classifier, read, score, scorer, select, wanted
+from pipeline.corpus import classifier, score, scorer, select
 from pipeline.corpus.classifier import ZEROED_MEMORY
 from pipeline.corpus.out_of_distribution import recall_at
 from pipeline.corpus.scorer import PageScorer
-from pipeline.data.shards import DocumentWriter, read_documents, read_table, shard_paths, write_table
+from pipeline.data.shards import DocumentWriter, read_table, write_table
 from pipeline.protocol.overlays import DEFAULTS, read_config
 from pipeline.protocol.stage import run_stage
 from workflow.graph import Graph
 from workflow.instances import Instance
 
+Inputs = dict[str, Path]
 ROOT = Path(__file__).resolve().parents[1]
 SMALL = {"dimension": 8, "learning_rate": 0.5, "epochs": 10, "min_count": 1, "buckets": 1000, "cut": "score"}
 MATH = "theorem proof lemma integral let x be prime number equation group matrix".split()  # noqa: SIM905
 NEWS = "minister said market rain goal team price police city music film summer".split()  # noqa: SIM905
-HERE = {"wanted": wanted.run, "read": read.run, "score": score.run, "select": select.run}
+HERE = {"score": score.run, "select": select.run}
 DUPLICATES = pa.schema(
     [(name, pa.string()) for name in ("id", "url", "duplicate_of", "duplicate_of_url", "kind")]
 )
@@ -65,9 +65,8 @@ def command(
     arguments: list[str | Path] = ["-m", f"pipeline.corpus.{program}"]
     arguments += ["--instance", f"iteration-{iteration}/{program}", "--config", json.dumps(SMALL | config)]
     arguments += ["--work", work, "--output", out / "data", "--manifest", out / "manifest.json"]
-    for name, given in inputs.items():
-        for path in given if isinstance(given, list) else [given]:
-            arguments += ["--input", f"{name}={path}"]
+    for name, path in inputs.items():
+        arguments += ["--input", f"{name}={path}"]
     return [sys.executable, *map(str, arguments)]
 
 
@@ -86,41 +85,16 @@ def run(tmp_path: Path, program: str, iteration: int, inputs: Inputs, **config: 
     return out / "data"
 
 
-def halves(pool: Path) -> list[Path]:
-    """The shards of a copy of the pool in two parts."""
-    found, pages = pool.parent / "halves", list(read_documents(pool / "pool/0000.jsonl.zst"))
-    for number, some in enumerate((pages[:30], pages[30:])):
-        with DocumentWriter(found / f"{number:04d}.jsonl.zst") as writer:
-            for page in some:
-                writer.write(page)
-    return shard_paths(found)
-
-
-def read_in_parts(tmp_path: Path, pool: Path, iteration: int, inputs: Inputs, **config: object) -> Inputs:
-    """What `train` takes where the pages are read by jobs of their own: neither pool nor new round."""
-    asked = in_parts(tmp_path / "parts", pool, iteration, inputs, **SMALL | config)
-    given, parts = {"wanted": asked} | {key: inputs[key] for key in ("previous",) if key in inputs}, []
-    given |= {"new_round": inputs["new_round"]} if "new_round" in inputs else {}
-    for number, shard in enumerate(halves(pool)):
-        part = tmp_path / f"part-{number}"
-        parts.append(run(part, "read", iteration, given | {"shard": shard}, **config))
-    left = {key: paths for key, paths in inputs.items() if key not in ("annotations", "previous_score")}
-    return left | {"pool": asked.parent / "nothing", "wanted": asked, "examples": parts}
-
-
 def iterate(
     tmp_path: Path,
     pool: Path,
     iteration: int,
     previous: tuple[Path, Path] | None = None,
-    in_parts: bool = False,
 ) -> tuple[Path, Path]:
     """One iteration; returns (score, select)."""
     lists = {"seed_urls": tmp_path / "seed.txt", "background_urls": tmp_path / "background.txt"}
     before = {"previous": previous[1]} if previous else {}
-    asked = {"pool": pool} | lists | before
-    taught = read_in_parts(tmp_path, pool, iteration, asked) if in_parts else asked
-    trained = run(tmp_path, "train", iteration, taught)
+    trained = run(tmp_path, "train", iteration, {"pool": pool} | lists | before)
     inputs = {"train": trained, "shard": pool / "pool/0000.jsonl.zst"} | before
     scored = run(tmp_path, "score", iteration, inputs | ({"previous_score": previous[0]} if previous else {}))
     inputs = (
@@ -141,7 +115,7 @@ def test_the_loop_finds_the_unseen_host_stops_and_passes_through(tmp_path: Path,
     third = iterate(tmp_path, pool, 3, second)
     kept = read_table(second[1] / "kept.parquet").to_pylist()
     assert {row["host"] for row in kept} == {"seed.example", "other.example"}
-    assert len(kept) == 40 and [row["rank"] for row in kept] == list(range(1, 41))
+    assert len(kept) == 40
     assert metrics(second[1])["stopped"] and not metrics(second[1])["passed_through"]
     assert metrics(first[1])["seed_growth"] == 0 and metrics(second[1])["overlap_with_previous"] == 1
     assert not metrics(second[1])["converged"], "the same seed finds the same pages"
@@ -150,23 +124,6 @@ def test_the_loop_finds_the_unseen_host_stops_and_passes_through(tmp_path: Path,
     assert metrics(third[1])["passed_through"] and metrics(third[1])["iteration"] == 3
     assert (third[1] / "kept.parquet").read_bytes() == (second[1] / "kept.parquet").read_bytes()
     assert (third[0] / "scores.parquet").read_bytes() == (second[0] / "scores.parquet").read_bytes()
-
-
-def test_pages_read_in_parts_give_the_same_classifier_and_scores_to_the_bit(
-    tmp_path: Path, pool: Path
-) -> None:
-    runs = []
-    for name in ("a", "b"):
-        folder = tmp_path / name
-        folder.mkdir()
-        for file in ("seed.txt", "background.txt", "annotations.tsv"):
-            (folder / file).write_bytes((tmp_path / file).read_bytes())
-        scored, selected = iterate(folder, pool, 1, in_parts=name == "b")
-        model = folder / "results/iteration-1/train/data/classifier.bin"
-        runs.append(
-            [path.read_bytes() for path in (model, scored / "scores.parquet", selected / "kept.parquet")]
-        )
-    assert runs[0] == runs[1]
 
 
 def test_a_list_whose_urls_are_not_in_the_pool_is_an_error_that_names_the_key(
@@ -219,20 +176,7 @@ def test_a_new_round_of_review_teaches_the_next_classifier_even_after_convergenc
     (selected / "metrics.json").write_text(json.dumps(metrics(selected) | {"stopped": True}))
     before = {"previous": selected, "new_round": rounds[1]}
     inputs = {"pool": pool, "annotations": rounds[1], "previous_score": scored} | lists | before
-    # A page of the pool that is taught may have been removed from another dump as a copy of a third page.
-    url = "https://other.example/q/21"
-    copy = {"url": url, "duplicate_of_url": "https://other.example/p/20"}
-    write_table(tmp_path / "copies/duplicates.parquet", [dict.fromkeys(DUPLICATES.names) | copy], DUPLICATES)
-    whole = inputs | {"pool": tmp_path / "copies"}
-    one = run(tmp_path / "one", "wanted", 2, whole, reviewed="all")
-    some = in_parts(
-        tmp_path / "some", tmp_path / "copies", 2, whole, lost=True, **SMALL | {"reviewed": "all"}
-    )
-    assert read_table(one / "duplicates.parquet")["url"].to_pylist() == [url]
-    for path in one.iterdir():
-        assert path.read_bytes() == (some / path.name).read_bytes(), path.name
-    taught = read_in_parts(tmp_path, pool, 2, inputs, reviewed="all")
-    trained = run(tmp_path, "train", 2, taught, reviewed="all")
+    trained = run(tmp_path, "train", 2, inputs, reviewed="all")
     notes = json.loads((trained / "train.json").read_text())
     assert notes["new_round"] == {"seed_urls": 10, "not_math_urls": 30} and notes["positives"] == 20
     grown = (trained / "seed_urls.txt").read_text().split()
@@ -303,7 +247,7 @@ from pathlib import Path
 from pipeline.protocol.stage import InputError
 from pipeline.config.corpus import CorpusSection
 from pipeline.corpus.classifier import train
-from pipeline.corpus.examples import LabelledPage
+from pipeline.corpus.training_set import LabelledPage
 words = ["lemma proof field", "goal team match"]
 pages = [LabelledPage(f"u{n}", "h", " ".join([words[n % 2]] * (n + 3)), n % 2 == 0) for n in range(40)]
 config = CorpusSection(dimension=16, learning_rate=0.5, epochs=5, min_count=1, buckets=20000)
@@ -362,7 +306,7 @@ def test_scores_are_the_log_odds_of_fasttext_itself(
         ("score", ["partial/.*"]),
         (
             "select",
-            ["hosts-0000/partial/.queue.*", "partial/review.tsv"],
+            ["partial/.kept.parquet.partial", "partial/.queue.*", "partial/review.tsv"],
         ),
     ],
 )

@@ -5,10 +5,10 @@ import numpy as np
 from pipeline.config.corpus import CorpusSection
 from pipeline.corpus.classifier import NAMES, PAPER, scaled, settings
 from pipeline.corpus.cut import at_precision
-from pipeline.corpus.examples import LabelledPage
 from pipeline.corpus.held_out import divide
 from pipeline.corpus.measures import measures, precision_recall
 from pipeline.corpus.normalise import normalise
+from pipeline.corpus.training_set import LabelledPage
 
 
 def reached(scores: np.ndarray, held_out: np.ndarray) -> np.ndarray:

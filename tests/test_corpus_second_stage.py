@@ -14,11 +14,10 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from pipeline.config.corpus import CorpusSection, SecondStage
 from pipeline.config.root import Config
 from pipeline.corpus import second_stage
-from pipeline.corpus.examples import LabelledPage
 from pipeline.corpus.features import Embeddings
 from pipeline.corpus.grades import graded_pages
 from pipeline.corpus.normalise import normalise
-from pipeline.corpus.texts import example_texts, like_a_page
+from pipeline.corpus.training_set import LabelledPage, example_texts, like_a_page
 from pipeline.data.shards import read_table
 from pipeline.protocol.overlays import DEFAULTS, read_config
 from pipeline.protocol.stage import InputError, Stage

@@ -23,9 +23,9 @@ from pipeline.config.root import Config, validated
 from pipeline.config.tokens import MixtureNode
 from pipeline.corpus.blocklists import add_blocked
 from pipeline.corpus.grades import graded_pages
-from pipeline.corpus.lists import Survivors, read_urls
 from pipeline.corpus.out_of_distribution import read_set
-from pipeline.corpus.texts import example_texts
+from pipeline.corpus.training_set import example_texts
+from pipeline.corpus.url_lists import Survivors, read_urls
 from pipeline.crawl import extract, filter
 from pipeline.crawl.annotations import add_annotations, add_prefixes, covered
 from pipeline.crawl.index import read_index
@@ -253,7 +253,7 @@ def test_corpus_shard(example: Any, tmp_path: Path) -> None:
     (page,) = read_documents(shard)
     extract.main(["--warc", str(warc(tmp_path / "one.warc")), "--output", str(tmp_path / "out")])
     (written,) = read_documents(tmp_path / "out/pages.jsonl.zst")
-    assert page.metadata.keys() == written.metadata.keys() | {"score", "rank", "iteration", "tokens"}
+    assert page.metadata.keys() == written.metadata.keys() | {"score", "iteration", "tokens"}
 
 
 def test_removals(example: Any) -> None:

@@ -88,29 +88,27 @@ def named(rows: list[Row], schema: pa.Schema) -> list[Row]:
 
 @pytest.fixture
 def crawl(tmp_path: Path) -> tuple[Path, list[Row]]:
-    """All tables of four shards, selection's in one file and in two parts; the rows that are expected."""
+    """All tables of four shards, and the rows that are expected."""
     draw, every = random.Random(0), []
     for shard in range(SHARDS):
         found = [record(shard, number, draw) for number in range(RECORD)] if shard != 1 else []
         write(tmp_path, shard, found)
         every.append(found)
-    for folder, parts in (("one", (range(SHARDS),)), ("some", PARTS)):
-        for number, part in enumerate(parts):
-            own = [row | page for shard in part for row, page in every[shard]]
-            kept = [row for row in own if row["status"] in ("kept", "contaminated")]
-            out = [row for row in own if row["status"] == "excluded"]
-            write_table(tmp_path / folder / f"kept/{number}.parquet", named(kept, KEPT), KEPT)
-            write_table(tmp_path / folder / f"excluded/{number}.parquet", named(out, EXCLUDED), EXCLUDED)
+    rows = [row | page for found in every for row, page in found]
+    kept = [row for row in rows if row["status"] in ("kept", "contaminated")]
+    out = [row for row in rows if row["status"] == "excluded"]
+    write_table(tmp_path / "kept.parquet", named(kept, KEPT), KEPT)
+    write_table(tmp_path / "excluded.parquet", named(out, EXCLUDED), EXCLUDED)
     return tmp_path, [page for found in every for _, page in found]
 
 
-def inputs(folder: Path, select: str, number: int, part: range) -> dict[str, list[Path]]:
+def inputs(folder: Path, part: range) -> dict[str, list[Path]]:
     return {
         "extract": [folder / f"extract-{shard}" for shard in part],
         "duplicates": [folder / f"filter-{shard}/removed.parquet" for shard in part],
         "score": [folder / f"score-{shard}" for shard in part],
-        "kept": [folder / select / f"kept/{number}.parquet"],
-        "excluded": [folder / select / f"excluded/{number}.parquet"],
+        "kept": [folder / "kept.parquet"],
+        "excluded": [folder / "excluded.parquet"],
         "removals": [folder / f"clean-{shard}/log.jsonl" for shard in part],
     }
 
@@ -128,9 +126,9 @@ def test_jobs_of_parts_say_what_one_job_says_and_one_lost_or_killed_is_made_agai
     crawl: tuple[Path, list[Row]],
 ) -> None:
     folder, expected = crawl
-    made(folder, "pages", inputs(folder, "one", 0, range(SHARDS)))
+    made(folder, "pages", inputs(folder, range(SHARDS)))
     assert read_table(folder / "pages/pages.parquet").to_pylist() == expected
-    parts = [inputs(folder, "some", number, part) for number, part in enumerate(PARTS)]
+    parts = [inputs(folder, part) for part in PARTS]
     runs = [made(folder, f"pages-{number:04d}", given) for number, given in enumerate(parts)]
     first = bytes_of(folder / "pages-0000")
     survives_loss_and_kills(runs[1], folder / "pages-0001")
@@ -147,7 +145,7 @@ def test_jobs_of_parts_say_what_one_job_says_and_one_lost_or_killed_is_made_agai
 
 def test_one_table_of_the_duplicates_of_all_parts_gives_the_same_bytes(crawl: tuple[Path, list[Row]]) -> None:
     folder, _ = crawl
-    given = inputs(folder, "some", 1, PARTS[1])
+    given = inputs(folder, PARTS[1])
     made(folder, "own", given)
     every = pa.concat_tables(
         read_table(folder / f"filter-{shard}/removed.parquet") for shard in range(SHARDS)
@@ -159,7 +157,7 @@ def test_one_table_of_the_duplicates_of_all_parts_gives_the_same_bytes(crawl: tu
 
 def test_a_page_that_was_ranked_and_has_no_score_is_named(crawl: tuple[Path, list[Row]]) -> None:
     folder, _ = crawl
-    given = {key: list(map(str, paths)) for key, paths in inputs(folder, "some", 1, PARTS[1]).items()}
+    given = {key: list(map(str, paths)) for key, paths in inputs(folder, PARTS[1]).items()}
 
     def run(change: dict[str, list[str]]) -> None:
         work = folder / "work"
@@ -186,7 +184,7 @@ def graph(folder: Path, crawl: dict[str, Any], jobs: int) -> Graph:
     for number in range(5):
         (folder / f"{number}.warc.gz").touch()
     keys = {"files_per_shard": 1, "pool_shards": 5, "warc": list(map(str, lists)), "base_url": ""}
-    values = {"crawl": keys | crawl, "corpus": {"iterations": 2, "select_jobs": jobs}}
+    values = {"crawl": keys | crawl | {"cluster_jobs": jobs}, "corpus": {"iterations": 2}}
     return Graph(Config(read_config([DEFAULTS]) | values))
 
 
@@ -204,9 +202,8 @@ def test_each_part_reads_the_tables_of_its_own_shards_and_all_together_read_each
             assert isinstance(source, Result)
             read.setdefault(key, []).append(source)
     select, pool = "corpus/iteration-2/select", [f"{number:04d}" for number in range(5)]
-    files = [f"/{number:04d}" for number in range(jobs)] if jobs > 1 else [""]
     for name in ("kept", "excluded"):
-        assert read[name] == [Result(select, f"{name}{own}.parquet") for own in files]
+        assert read[name] == [Result(select, f"{name}.parquet")] * jobs
     assert [source.node for source in read["extract"]] == [name for name in nodes if "crawl/extract" in name]
     assert read["score"] == [Result(f"corpus/iteration-2/score-{number}") for number in pool]
     assert read["removals"] == [Result(f"decontaminate/clean-{number}", "log.jsonl") for number in pool]
@@ -216,6 +213,3 @@ def test_each_part_reads_the_tables_of_its_own_shards_and_all_together_read_each
     assert set(read["duplicates"]) == {*removed, *within} and len(read["duplicates"]) == 5 + len(staying)
     if parts:
         assert nodes["decontaminate/pages"].inputs == tuple(("part", Result(node.name)) for node in parts)
-        listed = [node for name, node in nodes.items() if "iteration-1/listed-" in name]
-        tables = sorted(source.path for node in listed for key, source in node.inputs if key == "duplicates")
-        assert tables == [f"duplicates/{number:04d}.parquet" for number in range(5 + len(staying))]

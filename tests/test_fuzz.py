@@ -19,8 +19,8 @@ from pipeline.config.evaluate import BenchmarkNode
 from pipeline.config.rl import RewardWeights
 from pipeline.config.root import Config, ConfigError, validated
 from pipeline.config.tokens import MixtureNode, TokensSection
-from pipeline.corpus.lists import Survivors, read_urls
 from pipeline.corpus.out_of_distribution import read_set
+from pipeline.corpus.url_lists import Survivors, read_urls
 from pipeline.crawl import extract, filter
 from pipeline.crawl.annotations import add_annotations
 from pipeline.crawl.index import read_index

@@ -107,7 +107,7 @@ def test_selection_from_damaged_results(tmp_path: Path, capfd: pytest.CaptureFix
     urls = [f"https://{'seed' if number % 2 else 'news'}.example/{number}" for number in range(40)]
     names = [{"id": f"a:{n}", "url": url, "host": url.split("/")[2]} for n, url in enumerate(urls)]
     pages = [
-        row | {"shard": "0000.jsonl.zst", "score": 9.0 - n, "tie": n, "tokens": 9, "rank": n, "iteration": 1}
+        row | {"shard": "0000.jsonl.zst", "score": 9.0 - n, "tie": n, "tokens": 9, "iteration": 1}
         for n, row in enumerate(names)
     ]
     folders = [tmp_path / name for name in ("pool", "train", "score", "previous")]
@@ -131,7 +131,7 @@ def test_selection_from_damaged_results(tmp_path: Path, capfd: pytest.CaptureFix
         ),
         folders[0] / "duplicates.parquet",
     ]
-    for name in {*select.PASSED_ON, "excluded.parquet", "queue.parquet"}:
+    for name in select.PASSED_ON:
         if not (folders[3] / name).exists():
             write(folders[3] / name, b"")
     words = [f"--input={folder.name}={folder}" for folder in folders]

@@ -40,45 +40,37 @@ def test_crawl_and_corpus_are_the_hand_worked_ones() -> None:
     assert hours["crawl_texts"] == pytest.approx(2.97e9 * (1 / 1_160_000 + 8 / 198e6) / 3600)
     assert max(job.hours for job in (urls, texts, exact)) < 0.1, "some minutes"
     assert {job.main_memory for job in (urls, texts, exact)} == {1e9 + 2.97e9 / 8}
-    shared = {name: jobs[f"corpus_{name}"] for name in ("rank", "order", "keep", "hosts")}
-    alone = {name: jobs[f"corpus_{name}"] for name in ("cut", "select")}
-    assert {job.number for job in shared.values()} == {100} and {job.number for job in alone.values()} == {4}
-    assert hours["corpus_rank"] == pytest.approx(4 * 2.97e9 / 195_000 / 3600, rel=0.01)
-    assert hours["corpus_order"] == pytest.approx(4 * 2.97e7 / 208_000 / 3600, rel=0.01), "of kept pages"
-    assert sum(hours[f"corpus_{name}"] for name in (*shared, *alone)) == pytest.approx(4 * 6.7, rel=0.02)
-    for job in (*shared.values(), *alone.values()):
-        assert job.main_memory == 6.5e9 and job.hours < 0.2 and not job.notes(profile)
-    asked = {name: jobs[f"corpus_{name}"] for name in ("listed", "wanted", "read")}
-    assert [job.number for job in asked.values()] == [100, 4, 100] and "corpus_learn" not in jobs
-    assert not any(job.notes(profile) for job in asked.values()) and asked["wanted"].main_memory == 6.5e9
-    assert hours["corpus_read"] == pytest.approx(4 * 2.97e9 / 51_000 / 3600) and asked["wanted"].hours < 0.1
-    reviews = {"annotations": ["1.tsv", "2.tsv", "3.tsv"], "select_jobs": 100}
+    train, select = jobs["corpus_train"], jobs["corpus_select"]
+    assert train.number == select.number == 4 and train.main_memory == select.main_memory == 48.5e9
+    asked = 2.97e9 / 195_000 + 2.97e9 / 51_000 + 1e6 / 50_000
+    assert train.hours == pytest.approx(asked / 3600), "reads the duplicates, the pool and what it asks for"
+    assert select.hours == pytest.approx(6.6, rel=0.02)
+    for job in (train, select):
+        assert job.hours / profile.threads(job.rule) < 1.5 and not job.notes(profile)
+    reviews = {"annotations": ["1.tsv", "2.tsv", "3.tsv"]}
     rounds = Config(read_config([DEFAULTS, PAPER_7B]) | {"corpus": reviews})
-    learn = {job.rule: job for job in data_jobs(rounds, Assumptions(H100))}["corpus_learn"]
-    assert learn.number == 200 and learn.hours < 0.1 and not learn.notes(profile)
+    taught = {job.rule: job for job in data_jobs(rounds, Assumptions(H100))}["corpus_train"]
+    assert 4 * (taught.hours - train.hours) == pytest.approx(2 * 2.97e9 / 175_000 / 3600), "two new rounds"
     page, together = jobs["decontaminate_pages_part"], jobs["decontaminate_pages"]
-    assert (page.number, page.main_memory, together.number) == (25, 6.5e9, 1)
-    assert 25 * page.hours == pytest.approx(2.97e9 / 263_000 / 3600) and together.hours < 0.1
+    assert (page.number, page.main_memory, together.number) == (20, 6.5e9, 1)
+    assert 20 * page.hours == pytest.approx(2.97e9 / 263_000 / 3600) and together.hours < 0.1
     assert not page.notes(profile) and not together.notes(profile)
-    small = Config(read_config([DEFAULTS, PAPER_7B]) | {"corpus": {"select_jobs": 1}})
+    crawl = read_config([DEFAULTS, PAPER_7B])
+    small = Config(crawl | {"crawl": crawl["crawl"] | {"cluster_jobs": 1}})
     alone = {job.rule: job for job in data_jobs(small, Assumptions(H100))}
-    select, page = alone["corpus_select"], alone["decontaminate_pages"]
+    page = alone["decontaminate_pages"]
     assert page.number == 1 and page.hours == pytest.approx(3.1, rel=0.02)
-    assert (
-        not {"decontaminate_pages_part", "corpus_read", "corpus_listed", "corpus_wanted"} & alone.keys()
-        and select.number == 4
-        and 4 * select.hours == pytest.approx(4 * 6.7, rel=0.02)
-    )
+    assert "decontaminate_pages_part" not in alone
     assert jobs["decontaminate_clean"].number == jobs["corpus_score"].number / 4
     assert hours["decontaminate_clean"] == pytest.approx(2.7, rel=0.02)
 
 
 def test_a_job_of_a_dump_takes_five_minutes_or_more_where_a_rule_has_many() -> None:
-    """But for three programs that touch only what is kept, a hundredth of the pages."""
+    """But for a program that touches only what is kept, a hundredth of the pages."""
     config, profile = Config(read_config([DEFAULTS, PAPER_7B])), Profile(ROOT / "profiles/slurm")
     jobs = [job for job in data_jobs(config, Assumptions(H100)) if job.number > 4]
     short = {job.rule for job in jobs if job.hours * 60 / profile.threads(job.rule) < 5}
-    assert short == {"corpus_order", "corpus_keep", "decontaminate_clean"}
+    assert short == {"decontaminate_clean"}
 
 
 def test_math_first_hashes_a_23rd_of_the_pages_of_each_dump_and_then_what_is_left(tmp_path: Path) -> None:

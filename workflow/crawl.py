@@ -150,13 +150,6 @@ class CrawlInstances:
         inputs = self.nodes[name].inputs
         return [source for kind, source in inputs if kind == key and isinstance(source, Result)]
 
-    def _removed_tables(self: "Graph") -> list[Result]:
-        """The pool's tables of duplicates: one for each shard, then those of pages that went before, within
-        their dumps.
-        """
-        number = sum(len(self._read("crawl/dedup", key)) for key in ("filter", "staying"))
-        return [Result("crawl/dedup", f"duplicates/{part:04d}.parquet") for part in range(number)]
-
     def _extracted(self: "Graph", shard: str) -> Inputs:
         """The results of extraction that a result of `filter` is made from."""
         found: Inputs = []

@@ -179,7 +179,7 @@ class Graph(CrawlInstances, ModelInstances):
             self._iteration(iteration, section, lists)
 
     def _iteration(self, iteration: int, section: Any, lists: Inputs) -> None:
-        unhashed = ("iterations", "select_jobs", "tokenizer", UNSEEN, *LISTS)
+        unhashed = ("iterations", "tokenizer", UNSEEN, *LISTS)
         here, last = f"corpus/iteration-{iteration}", f"corpus/iteration-{iteration - 1}"
         before: Inputs = [("previous", Result(f"{last}/select"))] if iteration > 1 else []
         rounds = [pair for pair in lists if pair[0] == "annotations"]
@@ -198,18 +198,9 @@ class Graph(CrawlInstances, ModelInstances):
         if section.tokenizer:
             inputs.append(("tokenizer", self._model_source(section.tokenizer, "corpus.tokenizer")))
         shards = self._pool_shards()
-        reviewed: Inputs = []
         if len(before) == 2:  # a new round teaches before the classifier is trained
-            reviewed += [pair for pair in lists if pair not in taught]
-            reviewed += [("previous_score", Result(f"{last}/score-{shard:04d}")) for shard in shards]
-        parts = section.select_parts(len(shards))
-        if len(parts) > 1:
-            asked = [pool, *taught, *unseen, *before, *grades]
-            if reviewed:
-                asked += self._learning_parts(here, last, section, [*before, *reviewed], unhashed)
-            inputs += self._reading_parts(here, section, asked, unhashed)
-        else:
-            inputs += reviewed
+            inputs += [pair for pair in lists if pair not in taught]
+            inputs += [("previous_score", Result(f"{last}/score-{shard:04d}")) for shard in shards]
         self._add(f"{here}/train", "pipeline.corpus.train", section, inputs, unhashed)
         for shard in shards:
             name = f"score-{shard:04d}"
@@ -223,11 +214,7 @@ class Graph(CrawlInstances, ModelInstances):
             self._add(f"{here}/{name}", "pipeline.corpus.score", section, inputs, unhashed)
         lists = [pair for pair in lists if pair[0] not in LISTS[:2]]
         scores: Inputs = [("score", Result(f"{here}/score-{shard:04d}")) for shard in shards]
-        if len(parts) > 1:
-            reviews = [pair for pair in lists if pair[0] in LISTS[-3:]]
-            scores = self._selection_parts(here, section, scores, [trained, *before, *reviews], unhashed)
-        meaning = ("wanted", Result(f"{here}/wanted")) if len(parts) > 1 else pool
-        inputs = [trained, meaning, *scores, *lists, *before]
+        inputs = [trained, pool, *scores, *lists, *before]
         self._add(f"{here}/select", "pipeline.corpus.select", section, inputs, unhashed)
 
     def _second_stage(self, section: Any, name: str) -> Inputs:
@@ -235,69 +222,6 @@ class Graph(CrawlInstances, ModelInstances):
         stage = section.second_stage
         named = getattr(stage, name) if stage.enabled else None
         return [(name, source) for source in self._sources(named, f"corpus.second_stage.{name}")]
-
-    def _part(
-        self, name: str, section: Any, inputs: Inputs, unhashed: tuple[str, ...], **more: Any
-    ) -> tuple[str, Result]:
-        """Add one of the programs that share an iteration's work; returns its result and, before it, what the
-        programs after it call that.
-        """
-        program = name.rpartition("/")[2].partition("-")[0]
-        self._add(name, f"pipeline.corpus.{program}", section, inputs, unhashed, **more)
-        return program, Result(name)
-
-    def _reading_parts(self, here: str, section: Any, asked: Inputs, unhashed: tuple[str, ...]) -> Inputs:
-        """The programs that read the pages that an iteration learns from; returns what `train` takes."""
-        before = [pair for pair in asked if pair[0] in ("previous", "new_round")]
-        lists = [pair for pair in asked if pair[0] in (*URLS, "learn") or pair[0].startswith(UNSEEN)]
-        shards, tables = self._pool_shards(), self._removed_tables()
-        parts = section.select_parts(len(shards))
-        listed: Inputs = []
-        for number, part in enumerate(parts):
-            own = [*(tables[shard] for shard in part), *tables[len(shards) + number :: len(parts)]]
-            inputs = [*lists, *before, *(("duplicates", table) for table in own)]
-            listed.append(self._part(f"{here}/listed-{number:04d}", section, inputs, unhashed))
-        wanted = self._part(f"{here}/wanted", section, [*asked, *listed], unhashed)
-        found: Inputs = [wanted]
-        for number, part in enumerate(parts):
-            own = [Result("crawl/dedup", f"pool/{shard:04d}.jsonl.zst") for shard in part]
-            inputs = [wanted, *before, *(("shard", shard) for shard in own)]
-            found.append(("examples", self._part(f"{here}/read-{number:04d}", section, inputs, unhashed)[1]))
-        return found
-
-    def _learning_parts(
-        self, here: str, last: str, section: Any, reviewed: Inputs, unhashed: tuple[str, ...]
-    ) -> Inputs:
-        """The programs that apply a new round of review to the iteration before; returns what they find."""
-        scores = [pair for pair in reviewed if pair[0] == "previous_score"]
-        reviews = [pair for pair in reviewed if pair[0] != "previous_score"]
-        found: Inputs = []
-        for number, part in enumerate(section.select_parts(len(scores))):
-            kept = ("kept", Result(f"{last}/select", f"kept/{number:04d}.parquet"))
-            inputs = [*reviews, kept, *(scores[shard] for shard in part)]
-            found.append(self._part(f"{here}/learn-{number:04d}", section, inputs, unhashed))
-        return found
-
-    def _selection_parts(
-        self, here: str, section: Any, scores: Inputs, given: Inputs, unhashed: tuple[str, ...]
-    ) -> Inputs:
-        """The programs that share an iteration's selection; returns what `select` puts together."""
-        parts = section.select_parts(len(scores))
-        before = [pair for pair in given if pair[0] not in LISTS]  # the lists are for `rank` alone
-
-        def add(program: str, number: int | None, inputs: Inputs) -> tuple[str, Result]:
-            name = f"{here}/{program}" + ("" if number is None else f"-{number:04d}")
-            return self._part(name, section, inputs, unhashed, select_jobs=len(parts))
-
-        ranks = [
-            add("rank", number, [*given, *(scores[shard] for shard in part)])
-            for number, part in enumerate(parts)
-        ]
-        cut = add("cut", None, [*before, *ranks])
-        numbers, known = range(len(parts)), [*before[1:], cut, *ranks]
-        orders = [add("order", number, known) for number in numbers]
-        keeps = [add("keep", number, [*before[1:], *orders]) for number in numbers]
-        return [*ranks, cut, *keeps, *(add("hosts", number, known) for number in numbers)]
 
     def _benchmark_files(self, names: Iterable[str]) -> Inputs:
         return [
@@ -316,26 +240,24 @@ class Graph(CrawlInstances, ModelInstances):
         self._lineage(select)
 
     def _lineage(self, select: Result) -> None:
-        """What became of each page: a job for each part of selection, and one that puts them together."""
+        """What became of each page: a job for each part of the pool, and one that puts them together."""
         section, duplicates = self.config.sections["decontaminate"], self._duplicates()
         filters = list(duplicates)
-        parts = self.config.sections["corpus"].select_parts(len(filters))
+        parts = self.config.sections["crawl"].cluster_parts(len(filters))
 
         def add(name: str, inputs: Inputs) -> None:
             self._add(name, "pipeline.decontaminate.pages", section, inputs, ("benchmarks",))
 
         for number, part in enumerate(parts):
-            own = f"/{number:04d}" if len(parts) > 1 else ""
-            inputs: Inputs = [
-                (name, Result(select.node, f"{name}{own}.parquet")) for name in ("kept", "excluded")
-            ]
+            own = f"-{number:04d}" if len(parts) > 1 else ""
+            inputs: Inputs = [(name, Result(select.node, f"{name}.parquet")) for name in ("kept", "excluded")]
             removed = dict.fromkeys(table for shard in part for table in duplicates[filters[shard]])
             inputs += [("duplicates", table) for table in removed]
             for shard in part:
                 inputs += self._extracted(filters[shard])
                 inputs.append(("score", Result(f"{Path(select.node).parent}/score-{shard:04d}")))
                 inputs.append(("removals", Result(f"decontaminate/clean-{shard:04d}", "log.jsonl")))
-            add(f"decontaminate/pages{own.replace('/', '-')}", inputs)
+            add(f"decontaminate/pages{own}", inputs)
         if len(parts) > 1:
             names = [f"decontaminate/pages-{number:04d}" for number in range(len(parts))]
             add("decontaminate/pages", [("part", Result(name)) for name in names])

@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from pipeline.config.section import LARGEST_SEED, Section, key, parts_of
+from pipeline.config.section import LARGEST_SEED, Section, key
 
 Count = Annotated[int, Field(ge=1)] | Literal["auto"]
 Rate = Annotated[float, Field(gt=0)] | Literal["auto"]
@@ -84,12 +84,6 @@ class CorpusSection(Section):
         paper="4 (2.1)",
         ge=1,
     )
-    select_jobs: int = key(
-        1,
-        "most jobs that share selection, each with a part of the pool's shards, scores and hosts;"
-        " more jobs take less memory each",
-        ge=1,
-    )
     positives: int = key(500_000, "most positives a classifier is trained on", paper="500,000 (2.1)", ge=1)
     negatives: int = key(500_000, "most negatives", paper="500,000 (2.1)", ge=1)
     dimension: Count = key(
@@ -165,7 +159,3 @@ class CorpusSection(Section):
                 "cut", "cut_language_pages: a language is cut at a precision, so `cut` must be precision"
             )
         return self
-
-    def select_parts(self, shards: int) -> list[range]:
-        """Numbers of the pool's shards that each job of `rank` and of `keep` has."""
-        return parts_of(shards, self.select_jobs)

@@ -119,8 +119,8 @@ class CrawlSection(Section):
     )
     cluster_jobs: int = key(
         1,
-        "most jobs that join similar pages, one after another, each for a part of the pages; more jobs take"
-        " less memory each",
+        "maximum number of jobs that join similar pages, one after another, and of those that say what became"
+        " of each page; each has a part of the pages, so more jobs take less memory each",
         ge=1,
     )
 

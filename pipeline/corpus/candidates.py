@@ -28,8 +28,8 @@ SELECT id, '{NOT_MATH}' AS reason FROM reviewed WHERE verdict = '{NOT_MATH}'
     AND id NOT IN (SELECT id FROM ({covered("pages", "opt_out")})) AND id NOT IN (SELECT id FROM blocked);
 CREATE VIEW candidates AS SELECT * FROM pages WHERE id NOT IN (SELECT id FROM excluded);
 """
-# The prefixes reviewed, and what has pages: the prefix itself, else it with or without `www.`, else nothing.
-MATCHED = """
+# Reviewed prefixes without a page, and what has some but for `www.`, else NULL.
+UNMATCHED = """
 WITH missing AS (
     SELECT prefix, CASE WHEN starts_with(prefix, 'www.') THEN prefix[5:] ELSE 'www.' || prefix END AS other
     FROM annotations WHERE prefix NOT IN (SELECT prefix FROM reviewed)),
@@ -39,29 +39,16 @@ tried AS (
 found AS (
     SELECT DISTINCT prefix, name FROM (SELECT place(url) AS place FROM pages) JOIN tried ON root(place) = root
     WHERE place = name OR starts_with(place, name || '/') OR starts_with(place, name || '?'))
-SELECT prefix, CASE WHEN bool_or(name = prefix) THEN prefix ELSE max(name) END AS name
-FROM missing LEFT JOIN found USING (prefix) GROUP BY prefix
-UNION ALL SELECT DISTINCT prefix, prefix AS name FROM reviewed ORDER BY prefix
-"""
-UNMATCHED = """
-SELECT prefix, max(name) FROM {matched}
+SELECT prefix, max(name) FROM missing LEFT JOIN found USING (prefix)
 GROUP BY prefix HAVING NOT coalesce(bool_or(name = prefix), false) ORDER BY prefix
 """
 
 
-def matched(database: Database) -> str:
-    """SQL: (prefix, name) of each reviewed prefix and of what has pages, as `MATCHED` says."""
-    missing = "SELECT count(*) FROM annotations WHERE prefix NOT IN (SELECT prefix FROM reviewed)"
-    if database.execute(missing).fetchall() == [(0,)]:
-        return "SELECT DISTINCT prefix, prefix AS name FROM reviewed ORDER BY prefix"  # no second look at all
-    return MATCHED
-
-
-def unmatched(database: Database, matched: str) -> dict[str, str | None]:
-    """Reviewed prefixes that match no page; with each the one that does but for `www.`, or None, and it is
-    said. `matched`: SQL, of all parts of the pool.
+def unmatched(database: Database) -> dict[str, str | None]:
+    """Find reviewed prefixes that match no page, and warn of them; with each the one that does but for
+    `www.`, or None.
     """
-    found = dict(database.execute(UNMATCHED.format(matched=matched)).fetchall())
+    found = dict(database.execute(UNMATCHED).fetchall())
     names = [f"{prefix} (pages are under {other})" if other else prefix for prefix, other in found.items()]
     if names:
         warn(f"reviewed prefixes match no page, {counted(names)}")

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.config.corpus import CorpusSection
-from pipeline.corpus.examples import LabelledPage
+from pipeline.corpus.training_set import LabelledPage
 from pipeline.protocol.stage import InputError
 
 ZEROED_MEMORY = {"MALLOC_PERTURB_": "255", "MALLOC_MMAP_THRESHOLD_": "65536"}

@@ -4,13 +4,13 @@ the same seed finds the same pages.
 """
 
 import json
-import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from pipeline.data.shards import link_file
 from pipeline.protocol.stage import InputError, Stage
 
 KEPT = pa.schema(
@@ -20,7 +20,6 @@ KEPT = pa.schema(
         ("host", pa.string()),
         ("shard", pa.string()),
         ("score", pa.float64()),
-        ("rank", pa.int64()),
         ("tokens", pa.int64()),
         ("iteration", pa.int64()),
     ]
@@ -59,9 +58,6 @@ def read_notes(path: Path, *names: str) -> dict[str, Any]:
 
 
 def pass_through(source: Path, partial: Path, names: Iterable[str]) -> None:
-    """Copy the named results of the previous iteration. Raises InputError if one is not there."""
+    """Take over the named results of the previous iteration. Raises InputError if one is not there."""
     for name in names:
-        try:
-            shutil.copyfile(source / name, partial / name)
-        except FileNotFoundError as error:
-            raise InputError(f"{source / name}: no such file; make it again") from error
+        link_file(source / name, partial / name)

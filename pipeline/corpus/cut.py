@@ -2,15 +2,13 @@
 estimated precision, in all languages together or in each; and what precision any cut promises, on which
 sample.
 
-The program `cut` finds it in the histograms that `rank` wrote of all parts of the pool. Only a token budget
-may end between two pages of a bin, and the pages of that bin alone are ranked. Writes `cut.json`: the number
-of `pages` that may be kept and of those that are (`size`), the `cuts`, the `promise`, and `ranges` of the
-scores that are kept.
+A histogram of the scores tells it. Only a token budget may end between two pages of a bin, and the pages of
+that bin alone are sorted.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from math import inf, nextafter
 from pathlib import Path
 from typing import Any
@@ -22,31 +20,34 @@ from numpy.typing import NDArray
 
 from pipeline.config.corpus import CorpusSection
 from pipeline.corpus.candidates import RANKED
-from pipeline.corpus.convergence import converged_before, iteration_of
 from pipeline.corpus.intervals import share_interval
-from pipeline.data.database import Database, database, parquet
+from pipeline.data.database import Database
 from pipeline.data.shards import read_table
-from pipeline.protocol.manifest import write_json
-from pipeline.protocol.stage import Counts, InputError, Stage, run_stage
+from pipeline.protocol.stage import InputError
 
 Scores = NDArray[np.float64]
-CUT = "cut.json"
-NOTES = ("pages", "size", "cuts", "promise", "ranges")
 LANGUAGE = pa.field("language", pa.string())  # of tables, where languages have cuts of their own
 SAMPLE = "held-out pages of the training lists that are not mathematical"
+# Scores in bins of 1/256, which `steps` (`steps_of`) divide further, by language where each has a cut.
 HISTOGRAM = """
-SELECT nullif(language, '') AS language, bin, above, sum(pages)::BIGINT, sum(tokens)::BIGINT, min(least)
-FROM {histograms} GROUP BY language, bin, above ORDER BY bin DESC, above
+WITH own AS (SELECT DISTINCT language FROM steps WHERE language <> ''),
+parted AS (
+    SELECT score, tokens, coalesce(own.language, '') AS language
+    FROM (SELECT score, tokens, {language} AS language FROM candidates) LEFT JOIN own USING (language))
+SELECT nullif(parted.language, ''), floor(greatest(-1e6, least(1e6, parted.score)) * 256)::BIGINT AS bin,
+    coalesce(above, 0) AS above, count(*), sum(tokens)::BIGINT, min(parted.score)
+FROM parted ASOF LEFT JOIN steps ON parted.language = steps.language AND parted.score <= steps.score
+GROUP BY parted.language, bin, above ORDER BY bin DESC, above
 """
 # The pages of one bin that fit into what is left of a token budget.
 WITHIN = """
-CREATE TABLE within AS
+CREATE OR REPLACE TABLE within AS
 SELECT score, tie, id
 FROM (
     SELECT *, sum(tokens) OVER (ROWS UNBOUNDED PRECEDING) AS used
     FROM (
-        SELECT score, tie, id, tokens FROM {pages}
-        WHERE reason IS NULL AND {between} {ranked}))
+        SELECT score, tie, id, tokens FROM candidates
+        WHERE {between} {ranked}))
 WHERE used <= $left
 """
 LAST = "SELECT score, tie, id FROM within ORDER BY score, tie DESC, id DESC LIMIT 1"
@@ -145,7 +146,7 @@ def _sql(score: float) -> str:
     return f"'{score!r}'::DOUBLE"
 
 
-def between(least: float, above: float | None) -> str:
+def _between(least: float, above: float | None) -> str:
     """SQL: whether a score is at least the first and less than the other, if there is one."""
     return f"score >= {_sql(least)}" + ("" if above is None else f" AND score < {_sql(above)}")
 
@@ -154,31 +155,38 @@ def _reaches(cut: Cut) -> str:
     """SQL: whether a page stands at or before the last one that a cut keeps."""
     if cut.least is None:
         return "false"
-    reaches, least = between(cut.least, None), _sql(cut.least)
+    reaches, least = _between(cut.least, None), _sql(cut.least)
     if cut.id is None:
         return reaches
     name = cut.id.replace("'", "''")
     return f"{reaches} AND (score > {least} OR tie < {cut.tie} OR (tie = {cut.tie} AND id <= '{name}'))"
 
 
-def is_kept(cuts: Sequence[dict[str, Any]]) -> str:
-    """SQL: whether a page is kept by the cuts that `cut.json` lists."""
-    *own, rest = (Cut(**row) for row in cuts)
+def is_kept(cuts: Sequence[Cut]) -> str:
+    """SQL: whether a candidate is kept."""
+    *own, rest = cuts
     if not own:
-        return f"(reason IS NULL AND {_reaches(rest)})"
+        return _reaches(rest)
     names = [str(cut.language).replace("'", "''") for cut in own]
     cases = [f"WHEN '{name}' THEN {_reaches(cut)}" for name, cut in zip(names, own, strict=True)]
-    return f"(reason IS NULL AND CASE language {' '.join(cases)} ELSE {_reaches(rest)} END)"
+    return f"CASE language {' '.join(cases)} ELSE {_reaches(rest)} END"
+
+
+def bins_of(joins: Database, config: CorpusSection, train: Path) -> list[Bin]:
+    """Count the candidates by score, best first."""
+    joins.register("steps", steps_of(config, train))
+    query = HISTOGRAM.format(language="language" if config.cut_language_pages else "NULL::VARCHAR")
+    return [Bin(*row) for row in joins.execute(query).fetchall()]
 
 
 def find_cuts(
-    joins: Database, bins: Sequence[Bin], pages: str, config: CorpusSection, train: Path, iteration: int
+    joins: Database, bins: Sequence[Bin], config: CorpusSection, train: Path, iteration: int
 ) -> list[Cut]:
-    """The cut of each language that has its own, then that of the rest, as `corpus.cut` says. `bins`: best
-    first; `pages`: SQL of all pages.
+    """Find the cut of each language that has its own, then that of the rest, as `corpus.cut` says. `bins`:
+    best first.
     """
     if config.cut == "tokens":
-        return [within_budget(joins, bins, pages, config, iteration)]
+        return [within_budget(joins, bins, config, iteration)]
     found = []
     for language, steps in reached(config, train).items():
         own = [one for one in bins if one.language == language]
@@ -194,42 +202,19 @@ def find_cuts(
     return found
 
 
-def within_budget(
-    joins: Database, bins: Sequence[Bin], pages: str, config: CorpusSection, iteration: int
-) -> Cut:
-    """Where the top candidates no longer fit into the token budget of an iteration (counted from 1)."""
+def within_budget(joins: Database, bins: Sequence[Bin], config: CorpusSection, iteration: int) -> Cut:
+    """Find where the top candidates no longer fit into the token budget of an iteration (counted from 1)."""
     left = config.budget_tokens[min(iteration, len(config.budget_tokens)) - 1]
     number, size, above = sum(one.pages for one in bins), 0, None
     for one in bins:
         if one.tokens > left:
-            where = between(one.least, above)
-            joins.execute(WITHIN.format(pages=pages, between=where, ranked=RANKED), {"left": left})
+            joins.execute(WITHIN.format(between=_between(one.least, above), ranked=RANKED), {"left": left})
             ((more,),) = joins.execute("SELECT count(*) FROM within").fetchall()
             for score, tie, page in joins.execute(LAST).fetchall():
                 return Cut(None, score, number, size + more, tie, page)
             break
         size, left, above = size + one.pages, left - one.tokens, one.least
     return Cut(None, above, number, size)
-
-
-def ranges_of(bins: Sequence[Bin], cuts: Sequence[Cut], parts: int) -> list[tuple[float | None, float, int]]:
-    """The scores of the kept pages in at most `parts` ranges of about as many pages, best first: (all are
-    below, all are at least, number of pages before). Nothing is above the first range.
-    """
-    left, kept = {cut.language: cut.kept for cut in cuts}, dict[int, tuple[int, float]]()
-    for one in bins:
-        if number := min(one.pages, left[one.language]):
-            left[one.language] -= number
-            before, least = kept.get(one.bin, (0, inf))
-            kept[one.bin] = before + number, min(least, one.least)
-    size = sum(cut.kept for cut in cuts)
-    found, above, first, pages = list[tuple[float | None, float, int]](), None, 0, 0
-    for number, least in kept.values():
-        pages += number
-        if pages >= size or pages * parts >= size * (len(found) + 1):
-            found.append((above, least, first))
-            above, first = least, pages
-    return found
 
 
 def expected_precision(
@@ -318,29 +303,3 @@ def _promised(cut: Cut, other: pa.Table) -> dict[str, Any]:
         "pages": len(above),
         "hosts": len(set(hosts)),
     }
-
-
-def run(stage: Stage[CorpusSection]) -> Counts:
-    """Find the cut; returns how many pages may be kept and how many are."""
-    if converged_before(stage):
-        return {"converged": 1}
-    ranks, train, config = [Path(path) for path in stage.inputs["rank"]], stage.input("train"), stage.config
-    histograms = parquet(*(path / "histogram.parquet" for path in ranks))
-    with database(stage.work / "join", stage.launch) as joins:
-        bins = [Bin(*row) for row in joins.execute(HISTOGRAM.format(histograms=histograms)).fetchall()]
-        pages = parquet(*(path / "pages.parquet" for path in ranks))
-        cuts = find_cuts(joins, bins, pages, config, train, iteration_of(stage))
-    number, size = sum(one.pages for one in bins), sum(cut.kept for cut in cuts)
-    notes = {
-        "pages": number,
-        "size": size,
-        "cuts": [asdict(cut) for cut in cuts],
-        "promise": promise(train, cuts, bool(config.cut_language_pages)),
-        "ranges": ranges_of(bins, cuts, config.select_jobs),
-    }
-    write_json(stage.partial / CUT, notes)
-    return {"pages": number, "kept": size}
-
-
-if __name__ == "__main__":
-    run_stage("corpus", CorpusSection, run)

@@ -11,8 +11,7 @@ from dataclasses import replace
 from math import isfinite
 
 from pipeline.config.corpus import CorpusSection
-from pipeline.corpus.examples import LabelledPage, Wanted, pages_of_pool
-from pipeline.corpus.texts import like_a_page
+from pipeline.corpus.training_set import LabelledPage, Wanted, like_a_page, pages_of_pool
 from pipeline.crawl.urls import normalise_url
 from pipeline.data.rows import read_rows
 from pipeline.protocol.stage import InputError, Stage

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from pipeline.config.corpus import CorpusSection
 from pipeline.corpus.classifier import train
-from pipeline.corpus.examples import LabelledPage
 from pipeline.corpus.scorer import PageScorer
+from pipeline.corpus.training_set import LabelledPage
 from pipeline.protocol.progress import Progress
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.corpus.examples import LabelledPage
+from pipeline.corpus.training_set import LabelledPage
 
 BINS = 10
 CURVE_POINTS = 50

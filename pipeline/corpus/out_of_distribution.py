@@ -13,10 +13,10 @@ import pyarrow as pa
 
 from pipeline.config.corpus import CorpusSection
 from pipeline.corpus.cut import LANGUAGE
-from pipeline.corpus.examples import LabelledPage, Wanted, pages_of_pool
-from pipeline.corpus.lists import Survivors
 from pipeline.corpus.measures import measures
 from pipeline.corpus.normalise import normalise
+from pipeline.corpus.training_set import LabelledPage, Wanted, pages_of_pool
+from pipeline.corpus.url_lists import Survivors
 from pipeline.data.rows import read_rows
 from pipeline.data.shards import read_table, write_table
 from pipeline.protocol.stage import InputError, Stage

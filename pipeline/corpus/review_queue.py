@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from pipeline.config.corpus import CorpusSection
 from pipeline.crawl.annotations import add_prefixes, covered
-from pipeline.data.database import ROWS, Database, parquet, save
+from pipeline.data.database import ROWS, Database, save
 
 REVIEW_SAMPLES = 3
 DEEPEST = 6  # parts of a prefix, its host among them
@@ -45,10 +45,6 @@ QUEUE = pa.schema(
         ("shard", pa.string()),
         ("kept", pa.bool_()),
     ]
-)
-REVIEW = pa.schema(
-    [("prefix", pa.string()), *((name, pa.int64()) for name in ("expected", "pages", "kept"))]
-    + [("samples", pa.string()), ("effect", pa.float64())]
 )
 # Directories of unreviewed pages from the shortest mathematical domain on, each after those that it lies in.
 DIRECTORIES = """
@@ -160,7 +156,6 @@ def review_queue(database: Database, config: CorpusSection) -> list[dict[str, An
             "pages": counts[prefix][0],
             "kept": counts[prefix][1],
             "samples": " ".join([*rows[prefix][2], *rows[prefix][3]][:REVIEW_SAMPLES]),
-            "effect": effect(*counts[prefix], math[prefix]),
         }
         for prefix in by_effect(counts)
     ]
@@ -171,12 +166,10 @@ def save_queue(path: Path, database: Database) -> None:
     save(path, database.execute(PAGES), QUEUE)
 
 
-def write_review(path: Path, database: Database, reviews: list[Path]) -> None:
-    """The queues of all parts of the hosts as one annotation file without verdicts."""
-    rows = database.execute(f"SELECT * FROM {parquet(*reviews)} ORDER BY effect DESC, pages DESC, prefix")
+def write_review(path: Path, queue: Iterable[dict[str, Any]]) -> None:
+    """Write the queue as an annotation file without verdicts."""
     with path.open("w") as file:
         file.write("prefix\tverdict\tannotator\tdate\tevidence\n")
-        for batch in rows.fetch_record_batch(ROWS):
-            for row in batch.to_pylist():
-                kept = f"{row['kept']} of {row['pages']} pages kept, expect {row['expected']} more"
-                file.write(f"{row['prefix']}\t\t\t\t{kept}: {row['samples']}\n")
+        for row in queue:
+            kept = f"{row['kept']} of {row['pages']} pages kept, expect {row['expected']} more"
+            file.write(f"{row['prefix']}\t\t\t\t{kept}: {row['samples']}\n")

@@ -18,9 +18,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from pipeline.config.corpus import SecondStage
-from pipeline.corpus.examples import LabelledPage
 from pipeline.corpus.features import Embeddings, Features, Vectors
 from pipeline.corpus.scorer import PageScorer
+from pipeline.corpus.training_set import LabelledPage
 from pipeline.crawl.urls import normalise_url
 from pipeline.data.rows import HUB
 from pipeline.protocol.stage import InputError

@@ -1,114 +1,116 @@
-"""Rank all pages, keep the top, find domains, grow the seed, decide whether to stop (paper section 2.1,
-steps 2-4).
+"""Keep the top of all pages, find domains, grow the seed, decide whether to stop (paper section 2.1, steps 2
+to 4).
 
 Inputs: `train`, `pool`, `seed_urls`, `annotations`, `opt_out`, `blocklists`, `previous`, and `score` (all
-shards). The programs `rank`, `cut`, `order`, `keep` and `hosts` do the work, and are run here one after
-another, in `corpus.select_jobs` parts. In a workflow with several parts they have run before, as jobs of
-their own: their results are given instead of `score`, and are only put together here; `wanted`, which found
-what listed URLs mean, is given instead of `pool`. The corpus is what an iteration keeps: pages of the seed
-have to rank for themselves, since a reviewed prefix also covers thin pages such as indexes.
+shards). The corpus is what an iteration keeps. Seed pages are not kept automatically; they must score above
+the cut like any other page, since a reviewed prefix also covers thin pages such as indexes.
 
-Outputs: `kept.parquet`; `excluded.parquet`, the pages that are never kept, and why; `seed_urls.txt` and
-`not_math_urls.txt`, which the next iteration learns from; `domains.parquet`, the domains with a kept page;
-`review.tsv`, the prefixes of mathematical domains that nobody has reviewed, and their pages in
-`queue.parquet`; `metrics.json`. Of several parts the tables that have a row for each page are folders:
-`kept/0000.parquet` and so on.
+Outputs: `kept.parquet`, by shard and id; `excluded.parquet`, the pages that are never kept, and why;
+`seed_urls.txt` and `not_math_urls.txt`, which the next iteration learns from; `domains.parquet`, the domains
+with a kept page; `review.tsv`, the prefixes of mathematical domains that nobody has reviewed, and their pages
+in `queue.parquet`; `metrics.json`. All queries run in DuckDB, which goes on in the work folder where
+`launch.join_memory` does not suffice.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
-from shutil import rmtree
 from typing import Any
 
 from pipeline.config.corpus import CorpusSection
-from pipeline.corpus import cut, hosts, keep, order, rank
-from pipeline.corpus.candidates import unmatched
+from pipeline.corpus.blocklists import files_of
+from pipeline.corpus.candidates import EXCLUDED, add_pages, unmatched
 from pipeline.corpus.convergence import (
+    KEPT,
     converged_before,
     iteration_of,
     pass_through,
     read_notes,
     seed_grew,
 )
-from pipeline.corpus.domains import DOMAINS, growth
-from pipeline.corpus.lists import GROWN, Survivors, current_urls, write_urls
+from pipeline.corpus.cut import Bin, Cut, bins_of, find_cuts, is_kept, promise
+from pipeline.corpus.domains import DOMAINS, Domain, Growth, growth, judge, learn
 from pipeline.corpus.out_of_distribution import recall_at
-from pipeline.corpus.review_queue import write_review
+from pipeline.corpus.review_queue import review_queue, save_queue, write_review
+from pipeline.corpus.url_lists import GROWN, Survivors, current_urls, write_urls
 from pipeline.data.database import Database, database, parquet, save
-from pipeline.data.shards import put_table, tables
+from pipeline.data.shards import write_table
 from pipeline.protocol.ending import say
 from pipeline.protocol.manifest import write_json
 from pipeline.protocol.stage import Counts, InputError, Stage, label, run_stage
 
 TRAINED = ("positives", "negatives", "settings", "held_out", "out_of_distribution")  # of train.json
 COUNTED = ("kept_pages", "kept_tokens", "seed_growth", "converged")  # of metrics.json
-TABLES = ("kept", "excluded", "queue")  # with a row for each page
-PASSED_ON = ("domains.parquet", "review.tsv", *(f"{name}.txt" for name in GROWN))
+TABLES = ("kept", "excluded", "queue", "domains")
+PASSED_ON = (*(f"{name}.parquet" for name in TABLES), "review.tsv", *(f"{name}.txt" for name in GROWN))
 LISTED = 10_000  # domains in metrics.json, those with most kept pages
-PARTS = ("rank", "cut", "order", "keep", "hosts")  # programs, and inputs with their results
+NOTHING = "SELECT NULL::VARCHAR AS id, NULL::VARCHAR AS host, NULL::BIGINT AS iteration WHERE false"
+# A page's `iteration` is the first of the consecutive iterations that kept it.
+KEEP = """
+CREATE TABLE kept AS
+SELECT id, url, pages.host, shard, key, score, tokens, coalesce(iteration, $iteration) AS iteration
+FROM candidates AS pages LEFT JOIN (SELECT id, iteration FROM previous) USING (id) WHERE {kept}
+"""
 CHANGES = """
 SELECT coalesce(sum(tokens), 0)::BIGINT, min(score), count(*) FILTER (iteration = $iteration),
-    coalesce(sum(tokens) FILTER (iteration = $iteration), 0)::BIGINT
-FROM {kept}
+    coalesce(sum(tokens) FILTER (iteration = $iteration), 0)::BIGINT,
+    count(DISTINCT host) FILTER (host NOT IN (SELECT host FROM previous))
+FROM kept
 """
-Parts = Mapping[str, list[Path]]
 
 
-def run_all(stage: Stage[CorpusSection]) -> Parts:
-    """Run all programs before this one on the score tables, in `stage.work`; returns their results."""
-
-    def made(name: str, program: Callable[[Stage[CorpusSection]], Counts], **given: list[Path]) -> Path:
-        inputs = stage.inputs | {key: list(map(str, paths)) for key, paths in given.items()}
-        instance = f"{stage.instance.partition('/')[0]}/{name}"
-        part = replace(stage, instance=instance, inputs=inputs, work=stage.work / name, config=config)
-        rmtree(part.work, ignore_errors=True)
-        part.partial.mkdir(parents=True)
-        program(part)
-        return part.partial
-
-    scores = [Path(path) for path in stage.inputs.get("score", [])]
+def keep(
+    joins: Database, stage: Stage[CorpusSection], previous: Path | None
+) -> tuple[list[Bin], list[Cut], dict[str, int]]:
+    """Create `kept`, and write it and the pages that are never kept; returns all candidates by score, the
+    cuts, and the number of those never kept by reason.
+    """
+    scores = [Path(path) / "scores.parquet" for path in stage.inputs.get("score", [])]
     if not scores:
         raise InputError("no scores given: use --input score=FOLDER, for each folder that score wrote")
-    shards = stage.config.select_parts(len(scores))
-    config, parts = stage.config.model_copy(update={"select_jobs": len(shards)}), range(len(shards))
-    ranks = [
-        made(f"rank-{number:04d}", rank.run, score=[scores[shard] for shard in part])
-        for number, part in enumerate(shards)
-    ]
-    found = {"rank": ranks, "cut": [made("cut", cut.run, rank=ranks)]}
-    found["order"] = [made(f"order-{number:04d}", order.run, **found) for number in parts]
-    found["keep"] = [made(f"keep-{number:04d}", keep.run, **found) for number in parts]
-    found["hosts"] = [made(f"hosts-{number:04d}", hosts.run, **found) for number in parts]
-    return found
+    annotations = [Path(path) for path in stage.inputs.get("annotations", [])]
+    add_pages(joins, scores, annotations, current_urls(stage, "opt_out"), files_of(stage))
+    unmatched(joins)
+    before = f"SELECT id, host, iteration FROM {parquet(previous / 'kept.parquet')}" if previous else NOTHING
+    joins.execute(f"CREATE VIEW previous AS {before}")
+    iteration, train = iteration_of(stage), stage.input("train")
+    say(f"{label(stage)}: looks at the scores of {len(scores)} shards")
+    bins = bins_of(joins, stage.config, train)
+    cuts = find_cuts(joins, bins, stage.config, train, iteration)
+    joins.execute(KEEP.format(kept=is_kept(cuts)), {"iteration": iteration})
+    kept = joins.execute("SELECT * EXCLUDE (key) FROM kept ORDER BY shard, id")
+    save(stage.partial / "kept.parquet", kept, KEPT)
+    never = joins.execute("SELECT id, url, reason FROM excluded JOIN pages USING (id) ORDER BY id")
+    save(stage.partial / "excluded.parquet", never, EXCLUDED)
+    reasons = joins.execute("SELECT reason, count(*) FROM excluded GROUP BY reason ORDER BY reason")
+    return bins, cuts, dict(reasons.fetchall())
 
 
-def changes(joins: Database, parts: Parts, previous: Path | None, iteration: int) -> dict[str, Any]:
-    """What is kept, and how it differs from `previous`, the folder of the previous selection. A page's
-    `iteration` is the first of the consecutive iterations that kept it.
-    """
-    kept = parquet(*(path / "kept.parquet" for path in parts["keep"]))
-    rows = joins.execute(CHANGES.format(kept=kept), {"iteration": iteration}).fetchall()
-    ((tokens, least, new, new_tokens),) = rows
-    pages = read_notes(parts["cut"][0] / cut.CUT, *cut.NOTES)["size"]
-    hosts = [read_notes(path / "hosts.json", "new_hosts")["new_hosts"] for path in parts["hosts"]]
+def changes(joins: Database, pages: int, previous: Path | None, iteration: int) -> dict[str, Any]:
+    """Compare the kept pages with `previous`, the folder of the previous selection."""
+    ((tokens, least, new, new_tokens, hosts),) = joins.execute(CHANGES, {"iteration": iteration}).fetchall()
     return {
         "kept_tokens": tokens,
         "threshold": least,
         "overlap_with_previous": round(1 - new / pages, 6) if previous is not None and pages else None,
         "marginal_pages": new,
         "marginal_tokens": new_tokens,
-        "new_hosts": sum(hosts),
+        "new_hosts": hosts,
     }
 
 
-def judged(joins: Database, parts: Parts, path: Path) -> list[dict[str, Any]]:
-    """Write the domains of all parts to `path`, most kept pages first; returns the first `LISTED` of them."""
-    domains = parquet(*(folder / "domains.parquet" for folder in parts["hosts"]))
-    save(path, joins.execute(f"SELECT * FROM {domains} ORDER BY kept DESC, domain"), DOMAINS)
-    first = joins.execute(f"SELECT * FROM {domains} ORDER BY kept DESC, domain LIMIT {LISTED}")
-    return [dict(zip(DOMAINS.names, row, strict=True)) for row in first.fetchall()]
+def look_at_domains(
+    joins: Database, stage: Stage[CorpusSection], known: set[str]
+) -> tuple[Sequence[Domain], Growth]:
+    """Write the domains of the kept pages and the review queue; returns the domains, and what reviewed
+    prefixes add to the pages `known` already.
+    """
+    domains = judge(joins, stage.config)
+    write_table(stage.partial / "domains.parquet", (domain.row() for domain in domains), DOMAINS)
+    learn(joins, stage.config)
+    write_review(stage.partial / "review.tsv", review_queue(joins, stage.config))
+    save_queue(stage.partial / "queue.parquet", joins)
+    return domains, growth(joins, known)
 
 
 def select(stage: Stage[CorpusSection], iteration: int) -> dict[str, Any]:
@@ -117,44 +119,30 @@ def select(stage: Stage[CorpusSection], iteration: int) -> dict[str, Any]:
     lists = {name: current_urls(stage, name, train) for name in GROWN}
     known = Survivors.of(stage).keys(chain(*lists.values()))
     previous = stage.input("previous") if "previous" in stage.inputs else None
-    given = {name: [Path(path) for path in stage.inputs.get(name, [])] for name in PARTS}
-    parts = given if given["rank"] else run_all(stage)
-    notes = read_notes(parts["cut"][0] / cut.CUT, *cut.NOTES)
-    say(f"{label(stage)}: keeps {notes['size']:,} pages, looks at their domains")
-    for name, program in zip(TABLES, ("keep", "rank", "hosts"), strict=True):
-        put_table(stage.partial, name, [path / f"{name}.parquet" for path in parts[program]])
     with database(stage.work / "join", stage.launch) as joins:
-        unmatched(joins, parquet(*(path / "prefixes.parquet" for path in parts["rank"])))
-        excluded = parquet(*tables(stage.partial, "excluded"))
-        counts = f"SELECT reason, count(*) FROM {excluded} GROUP BY reason ORDER BY reason"
-        never = dict(joins.execute(counts).fetchall())
-        changed = changes(joins, parts, previous, iteration)
-        domains = judged(joins, parts, stage.partial / "domains.parquet")
-        learnt = parquet(*(path / "learnt.parquet" for path in parts["hosts"]))
-        joins.execute(f"CREATE VIEW learnt AS SELECT * FROM {learnt}")
-        grown = growth(joins, known)
-        reviews = [path / "review.parquet" for path in parts["hosts"]]
-        write_review(stage.partial / "review.tsv", joins, reviews)
+        bins, cuts, never = keep(joins, stage, previous)
+        pages, size = sum(one.pages for one in bins), sum(cut.kept for cut in cuts)
+        say(f"{label(stage)}: keeps {size:,} pages, looks at their domains")
+        changed = changes(joins, size, previous, iteration)
+        domains, grown = look_at_domains(joins, stage, known)
     for (name, urls), added in zip(lists.items(), (grown.seed, grown.not_math), strict=True):
         write_urls(stage.partial, name, [*urls, *added])
-    by_language = (
-        {own["language"]: own["least"] for own in notes["cuts"]} if config.cut_language_pages else {}
-    )
     trained = read_notes(train / "train.json", *TRAINED)
     grew = seed_grew(len(lists["seed_urls"]), previous)
     stopped = (changed["overlap_with_previous"] or 0) >= config.converged
+    by_language = {cut.language: cut.least for cut in cuts} if config.cut_language_pages else {}
     return changed | {
         "iteration": iteration,
         "seed_pages": len(lists["seed_urls"]),
         "seed_grew": grew,
         "seed_growth": len(grown.seed),
         "not_math_growth": len(grown.not_math),
-        "pool_pages": notes["pages"] + sum(never.values()),
+        "pool_pages": pages + sum(never.values()),
         "excluded_pages": never,
-        "kept_pages": notes["size"],
-        "promise": notes["promise"],
+        "kept_pages": size,
+        "promise": promise(train, cuts, bool(config.cut_language_pages)),
         **{name: trained[name] for name in TRAINED},
-        "domains": domains,
+        "domains": [domain.row() for domain in domains[:LISTED]],
         "prefixes_used": [
             {"prefix": prefix, "pages": count} for prefix, count in sorted(grown.prefixes.items())
         ],
@@ -170,8 +158,6 @@ def run(stage: Stage[CorpusSection]) -> Counts:
     iteration = iteration_of(stage)
     if converged_before(stage):
         source = stage.input("previous")
-        for name in TABLES:
-            put_table(stage.partial, name, tables(source, name))
         pass_through(source, stage.partial, PASSED_ON)
         metrics = read_notes(source / "metrics.json", *COUNTED)
         metrics |= {"iteration": iteration, "passed_through": True}

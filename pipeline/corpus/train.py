@@ -4,10 +4,9 @@ Inputs: `pool`, `seed_texts`, `background_texts`, `seed_urls` (of the first iter
 `previous` (its grown lists), `out_of_distribution.<name>` (labelled sets that are measured and never learnt
 from), `tokenizer` (a folder or hub id, to measure how many tokens a page has), `embeddings` and `grades` (of
 the second stage); where a round of review is new, `new_round`, its file, `annotations` (all rounds so far),
-`previous_score` (all shards), `opt_out`. `examples.py` chooses the pages; of a large pool `wanted` has named
-them before, and `examples` are what jobs of `read` found in parts of the pool. Outputs: `classifier.bin`,
-`second_stage.safetensors`, `train.json` (what it was made from and how good it is on held-out sites),
-`held_out.parquet` (their scores), `trained.parquet` (the pages it was trained on),
+`previous_score` (all shards), `opt_out`, `blocklists`. `training_set.py` chooses the pages. Outputs:
+`classifier.bin`, `second_stage.safetensors`, `train.json` (what it was made from and how good it is on
+held-out sites), `held_out.parquet` (their scores), `trained.parquet` (the pages it was trained on),
 `out_of_distribution.parquet` (scores of the labelled sets).
 """
 
@@ -20,19 +19,16 @@ from typing import Any
 import pyarrow as pa
 
 from pipeline.config.corpus import CorpusSection, SecondStage
+from pipeline.corpus.apply_review import apply_review
 from pipeline.corpus.classifier import restart_with_zeroed_memory, scaled, settings, train
-from pipeline.corpus.convergence import converged_before, pass_through, read_notes
+from pipeline.corpus.convergence import converged_before
 from pipeline.corpus.cut import LANGUAGE
-from pipeline.corpus.examples import NOTES, LabelledPage, training_pages, wanted_pages
 from pipeline.corpus.features import Embeddings
 from pipeline.corpus.grades import graded_pages
 from pipeline.corpus.held_out import Folds, cross_validate, divide
-from pipeline.corpus.listed import looked_up
-from pipeline.corpus.lists import GROWN, Survivors
 from pipeline.corpus.measures import measures
 from pipeline.corpus.normalise import VERSION
-from pipeline.corpus.out_of_distribution import keys_of, measure_sets, read_sets
-from pipeline.corpus.rounds import learn_round
+from pipeline.corpus.out_of_distribution import keys_of, measure_sets, read_sets, urls_of
 from pipeline.corpus.scorer import PageScorer
 from pipeline.corpus.second_stage import (
     FILE,
@@ -46,8 +42,9 @@ from pipeline.corpus.second_stage import (
     save,
     train_ridge,
 )
-from pipeline.corpus.texts import example_texts
 from pipeline.corpus.tokens import measure
+from pipeline.corpus.training_set import LabelledPage, example_texts, training_pages, wanted_pages
+from pipeline.corpus.url_lists import LEARNT_FROM, Survivors, current_urls
 from pipeline.data.shards import write_table
 from pipeline.protocol.ending import say
 from pipeline.protocol.manifest import write_json
@@ -152,18 +149,14 @@ def train_second(
     return TwoStages(first, ridge, blended, config.reach), notes
 
 
-def prepared(stage: Stage[CorpusSection]) -> tuple[Survivors, dict[str, int] | None]:
-    """What pages the URLs of the lists mean, and what a new round of review adds to the lists, which are then
-    among the results.
+def look_up_lists(stage: Stage[CorpusSection]) -> tuple[Survivors, dict[str, int] | None]:
+    """Find what pages the URLs of all lists mean, together, because that reads all duplicates, and what a new
+    round of review adds to the lists, which are then among the results.
     """
-    survivors = looked_up(stage)
-    if "wanted" not in stage.inputs:
-        return survivors, learn_round(stage, survivors) if stage.inputs.get("new_round") else None
-    before = stage.input("wanted")
-    reviewed = read_notes(before / NOTES, "new_round")["new_round"]
-    if reviewed:
-        pass_through(before, stage.partial, [f"{name}.txt" for name in GROWN])
-    return survivors, reviewed
+    survivors = Survivors.of(stage)
+    listed = chain.from_iterable(current_urls(stage, name) for name in LEARNT_FROM)
+    survivors.keys(chain(listed, urls_of(stage.inputs)))
+    return survivors, apply_review(stage, survivors) if stage.inputs.get("new_round") else None
 
 
 def run(stage: Stage[CorpusSection]) -> Counts:
@@ -173,7 +166,7 @@ def run(stage: Stage[CorpusSection]) -> Counts:
         return {"converged": 1}
     check_folds(stage.config)
     pool = stage.input("pool")
-    survivors, reviewed = prepared(stage)
+    survivors, reviewed = look_up_lists(stage)
     sets = read_sets(stage.inputs, survivors)
     texts = example_texts(stage.inputs, stage.config)
     pages = training_pages(stage, wanted_pages(stage, survivors, keys_of(sets), texts, stage.partial), texts)

@@ -175,13 +175,10 @@ def read_table(path: Path, columns: list[str] | None = None) -> pa.Table:
         return pq.ParquetFile(path).read(columns=columns)
 
 
-def rows_of(folder: Path, name: str, shard: str, columns: list[str]) -> pa.Table:
+def rows_of(path: Path, shard: str, columns: list[str]) -> pa.Table:
     """Read some columns of a table's rows whose pages are in a shard of the pool. Raises InputError."""
-    found = []
-    for path in tables(folder, name):
-        with _readable(path):
-            found.append(pq.read_table(path, columns=columns, filters=[("shard", "=", shard)]))
-    return pa.concat_tables(found)
+    with _readable(path):
+        return pq.read_table(path, columns=columns, filters=[("shard", "=", shard)])
 
 
 def read_batches(path: Path, rows: int, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:

@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 
 from pipeline.config.decontaminate import DecontaminateSection
 from pipeline.data.rows import raw_lines
-from pipeline.data.shards import read_table, shard_paths, tables
+from pipeline.data.shards import read_table, shard_paths
 from pipeline.decontaminate.card import Composition, data_card
 from pipeline.decontaminate.clean import Cleaned, build_index, clean_shard
 from pipeline.decontaminate.ngrams import BenchmarkIndex
@@ -53,8 +53,8 @@ def clean_all(stage: Stage[DecontaminateSection], index: BenchmarkIndex, folder:
     shards = shard_paths(pool / "pool" if (pool / "pool").is_dir() else pool)
     select = stage.input("select") if "select" in stage.inputs else None
     if select:
-        shards = (read_table(path, ["shard"])["shard"] for path in tables(select, "kept"))
-        named = {name for column in shards for name in pc.unique(column).to_pylist()}
+        kept = read_table(select / "kept.parquet", ["shard"])["shard"]
+        named = set(pc.unique(kept).to_pylist())
         if unknown := named - {shard.name for shard in shards}:
             raise InputError(f"{pool}: has no shard {min(unknown)}, of which kept.parquet lists pages")
     shared = select, folder, index, stage.config

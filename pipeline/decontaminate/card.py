@@ -191,8 +191,8 @@ def data_card(
         "",
         "Zstandard-compressed JSON lines: `text`, `id`, and `metadata` with the page's `url`, `host`,"
         " `title`, `language`, the WARC file, offset, length and digest that it was read from (`warc_file`,"
-        " `offset`, `length`, `digest`), whether the crawl had cut it (`truncated`), its `score`, `rank` and"
-        " the `iteration` that found it.",
+        " `offset`, `length`, `digest`), whether the crawl had cut it (`truncated`), its `score` and the"
+        " `iteration` that found it.",
         "",
         *_files(folder),
         "## Limits and rights",

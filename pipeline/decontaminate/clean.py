@@ -26,7 +26,7 @@ from pipeline.protocol.stage import Counts, InputError, Stage, run_stage
 PREFIX = "benchmark."
 QUESTIONS = ("question", "problem", "prompt", "text", "input")  # as data sets of the hub call them
 ANSWERS = ("answer", "solution", "solution_plain", "canonical_solution", "code")
-KEPT = ("score", "rank", "iteration", "tokens")  # columns of selection that are added to a page
+KEPT = ("score", "iteration", "tokens")  # columns of selection that are added to a page
 Row = dict[str, Any]
 
 
@@ -85,7 +85,7 @@ def clean(document: Document, matches: list[Match], config: DecontaminateSection
 
 def kept_pages(select: Path, shard: str) -> dict[str, Row]:
     """Columns that selection adds to the kept pages of a shard, by id. Raises InputError."""
-    table = rows_of(select, "kept", shard, ["id", *KEPT])
+    table = rows_of(select / "kept.parquet", shard, ["id", *KEPT])
     return {row["id"]: {name: row[name] for name in KEPT} for row in table.to_pylist()}
 
 

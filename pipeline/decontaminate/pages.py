@@ -1,11 +1,10 @@
 """One row for every response record of the crawl: its final status, and why.
 
 Inputs: `extract` (results of extraction), `duplicates` (tables), `score` (results of the last iteration),
-`kept` and `excluded` (tables of the last selection), `removals` (logs of decontamination). A large pool has a
-job for each part of selection, `pages-<number>`. Extraction, duplicates, scores, selection and
-decontamination have tables of these parts already, so all jobs together read each row once. Of several dumps
-the table of what was removed within one may serve several jobs, which read the row groups between their first
-and their last page.
+`kept` and `excluded` (tables of the last selection), `removals` (logs of decontamination). A large pool has
+several jobs, `pages-<number>`, each for some shards. Extraction, duplicates, scores and decontamination have
+tables of these already, so all jobs together read each row once. Of selection, and of what was removed within
+a dump, they read the row groups between their first and their last page.
 
 Output: `pages.parquet`. With `part` (what these jobs wrote) instead, the folder `pages` of their tables.
 """
@@ -85,8 +84,8 @@ def add_tables(joins: Database, stage: Stage[DecontaminateSection]) -> None:
     joins.execute("SET VARIABLE last = (SELECT max(id) FROM records)")
     for name, source in {
         "duplicates": f"{parquet(*given['duplicates'])} WHERE {OWN}",
-        "excluded": parquet(*given["excluded"]),
-        "kept": parquet(*given["kept"]),
+        "excluded": f"{parquet(*given['excluded'])} WHERE {OWN}",
+        "kept": f"{parquet(*given['kept'])} WHERE {OWN}",
         "scores": parquet(*(path / "scores.parquet" for path in given["score"])),
     }.items():
         joins.execute(f"CREATE VIEW {name} AS SELECT * FROM {source}")

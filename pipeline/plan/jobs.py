@@ -199,16 +199,16 @@ def _deduplicated(config: Config, pages: float, extracts: int) -> dict[str, floa
 def _selection(config: Config, records: float, pages: float, shards: int) -> list[Job]:
     """All iterations of the corpus on `pages` of `records`, what became of each, and decontamination."""
     section, kept = config.sections["corpus"], records * KEPT
-    times, parts = section.iterations, len(section.select_parts(shards))
+    times, parts = section.iterations, len(config.sections["crawl"].cluster_parts(shards))
     reviews = min(max(1, sum(len(glob(source)) or 1 for source in _listed(section.annotations))), times) - 1
-    count = {"one": 1, "iterations": times, "scores": shards * times, "parts": parts * times}
-    count |= {"several": parts > 1, "single": parts == 1, "learners": parts * reviews}
+    count = {"one": 1, "iterations": times, "scores": shards * times}
     count |= {"pages": pages * times, "scored": pages * SCORED * times, "kept": kept * times}
     count |= {"reviewed": pages * reviews, "wanted": (section.positives + section.negatives) * times}
     count |= {"join": config.launch_of("corpus").join_memory * 1e9 + PROGRAM}
     found = _jobs("corpus", count)
     for job in found:
         job.name = job.name.replace("corpus,", f"corpus, {times} iterations,")
+    count |= {"several": parts > 1, "single": parts == 1}
     count |= {"parts": parts, "scores": shards, "records": records, "kept": kept}
     count |= {"join_pages": config.launch_of("decontaminate").join_memory * 1e9 + PROGRAM}
     return [*found, *_jobs("pages", count)]

@@ -18,7 +18,6 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from pipeline.data.shards import tables
 from pipeline.protocol.overlays import read_yaml
 from pipeline.protocol.stage import InputError
 from pipeline.report.collect import Run
@@ -299,7 +298,9 @@ def _recall(run: Run) -> list[Effect | None]:
         return []
     last, first = (
         {page.url: float(not kept.isdisjoint(page.urls)) for page in pages}
-        for kept in (urls_of(tables(run.iterations[place].data, "kept"), urls_in(pages)) for place in (-1, 0))
+        for kept in (
+            urls_of(run.iterations[place].data / "kept.parquet", urls_in(pages)) for place in (-1, 0)
+        )
     )
     names = (f"iteration {len(run.iterations)}", "iteration 1")
     return [weigh(names, [Row("recall", "of math pages", [last], [first])], matched=True, spread=0.0)]

@@ -29,15 +29,15 @@ from pipeline.report.shards import encode, write
 MOST, TEXTS, CHARACTERS = 20_000, 100, 20_000
 FOLDER = "pages"
 BECAME = "decontaminate/pages"  # the result that says what became of each page
-ABSENT, EXCLUDED = 0, {"opt_out": -1, "not_math": -2}  # in place of the rank of a page that is kept
+KEPT, ABSENT, EXCLUDED = 1, 0, {"opt_out": -1, "not_math": -2}  # what an iteration made of a page
 SHOWN = """
 CREATE TABLE shown AS
 SELECT id, url, shard, row_number() OVER (ORDER BY shard, file_row_number) AS place
 FROM {scores} ORDER BY place LIMIT {most}
 """
-RANKED = """
+OUTCOMES = """
 SELECT coalesce(round(scores.score, 2), 0) AS score,
-    coalesce(kept.rank, CASE excluded.reason {excluded} END, {absent}) AS rank
+    CASE WHEN kept.id IS NOT NULL THEN {own} ELSE coalesce(CASE excluded.reason {excluded} END, {absent}) END
 FROM shown LEFT JOIN {scores} AS scores USING (id) LEFT JOIN {kept} AS kept USING (id)
     LEFT JOIN {reasons} AS excluded USING (id)
 ORDER BY place
@@ -121,18 +121,19 @@ def _columns(joins: Database, query: str, count: int) -> list[list[Any]]:
 
 
 def _iteration(joins: Database, run: Run, select: Finished, shards: int) -> dict[str, Any]:
-    """Scores and ranks of the pages shown in one iteration, and the lowest score that it keeps."""
-    kept = parquet(*tables(select.data, "kept"))
-    query = RANKED.format(
+    """Read scores and outcomes of the pages shown in one iteration, and the lowest score that it keeps."""
+    kept = parquet(select.data / "kept.parquet")
+    query = OUTCOMES.format(
         scores=parquet(*_scores(run, select)[:shards]),
         kept=kept,
-        reasons=parquet(*tables(select.data, "excluded")),
+        reasons=parquet(select.data / "excluded.parquet"),
         excluded=" ".join(f"WHEN '{reason}' THEN {code}" for reason, code in EXCLUDED.items()),
+        own=KEPT,
         absent=ABSENT,
     )
-    score, rank = _columns(joins, query, 2)
-    ((cut, pages),) = joins.execute(f"SELECT min(score), count(*) FROM {kept}").fetchall()
-    return {"number": select.metrics["iteration"], "cut": cut, "kept": pages, "score": score, "rank": rank}
+    score, outcome = _columns(joins, query, 2)
+    ((cut,),) = joins.execute(f"SELECT min(score) FROM {kept}").fetchall()
+    return {"number": select.metrics["iteration"], "cut": cut, "score": score, "outcome": outcome}
 
 
 def _texts(pool: Path, shards: list[tuple[str, int]]) -> Iterator[list[str]]:

@@ -20,10 +20,10 @@ from typing import Any
 import pyarrow.parquet as parquet
 
 from pipeline.corpus.intervals import ranking_intervals, share_interval
-from pipeline.corpus.lists import read_urls
+from pipeline.corpus.url_lists import read_urls
 from pipeline.crawl.urls import normalise_url
 from pipeline.data.rows import read_rows
-from pipeline.data.shards import read_table, tables
+from pipeline.data.shards import read_table
 from pipeline.evaluate.metrics import wilson
 from pipeline.protocol.stage import InputError
 from pipeline.report.collect import Run
@@ -204,9 +204,9 @@ def _named(path: Path, columns: list[str], urls: set[str]) -> list[dict[str, Any
     return parquet.read_table(path, columns=columns, filters=[("url", "in", urls)]).to_pylist()
 
 
-def urls_of(pages: list[Path], urls: set[str]) -> set[str]:
-    """Those of `urls` that are in tables of pages."""
-    return {row["url"] for path in pages for row in _named(path, ["url"], urls)}
+def urls_of(pages: Path, urls: set[str]) -> set[str]:
+    """Find those of `urls` that are in a table of pages."""
+    return {row["url"] for row in _named(pages, ["url"], urls)}
 
 
 def urls_in(pages: Iterable[LabelledPage]) -> set[str]:
@@ -236,9 +236,9 @@ def iterations(run: Run) -> list[dict[str, Any]]:
     for result in run.iterations:
         row = result.metrics
         if pages:
-            kept, scores = urls_of(tables(result.data, "kept"), urls), _scores(run, row["iteration"], urls)
+            kept, scores = urls_of(result.data / "kept.parquet", urls), _scores(run, row["iteration"], urls)
             first = _scores(run, row["iteration"], urls, "first")
-            for url in urls_of(tables(result.data, "excluded"), urls):
+            for url in urls_of(result.data / "excluded.parquet", urls):
                 scores.pop(url, None)
                 first.pop(url, None)
             row["truth"] = {}

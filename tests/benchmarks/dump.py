@@ -28,15 +28,13 @@ from slices import write_slice  # noqa: E402
 from stock_minhash import link_signatures, run_stages  # noqa: E402
 from table import Row, publish  # noqa: E402
 
-from pipeline.config.corpus import CorpusSection  # noqa: E402
 from pipeline.config.crawl import CrawlSection  # noqa: E402
-from pipeline.corpus import select  # noqa: E402
 
 SIZES = "1000000 4000000"
 OURS, PEER = "ours", "datatrove, stages 2 and 3"
 KEPT, TOKENS = 0.01, 200  # share of the pages that selection keeps; about the tokens of a page
 DEDUPLICATION = ("sign", "exact", "buckets", "cluster", "removed", "filter", "dedup")
-SELECTION = (*select.PARTS, "select")
+SELECTION = ("select",)
 SHARED = {"bucket_jobs": PARTS}  # keys of programs that share the exact rules
 CLASSIFIER = {"dimension": 16, "epochs": 1, "buckets": 100_000}
 Found = dict[str, list[Measured]]  # by program
@@ -107,40 +105,21 @@ def exact_parts(folder: Path, signed: list[Measured], alone: Path) -> Found:
 
 
 def corpus(folder: Path, pages: int, pool: Path) -> Found:
-    """Run one iteration, from `listed` to `select`."""
-    keys = selection_keys(pages) | CLASSIFIER | {"select_jobs": PARTS}
+    """Run one iteration."""
+    keys = selection_keys(pages) | CLASSIFIER
     keys |= dict.fromkeys(("positives", "negatives"), int(pages * KEPT))
-    shards, seed = sorted((pool / "pool").iterdir()), {"seed_urls": [folder / "seed_urls.txt"]}
-    parts = CorpusSection(select_jobs=PARTS).select_parts(len(shards))
+    shards, given = (
+        sorted((pool / "pool").iterdir()),
+        {"pool": [pool], "seed_urls": [folder / "seed_urls.txt"]},
+    )
 
     def run(name: str, **inputs: list[Path]) -> Measured:
         return measured(folder, name.partition("-")[0], f"iteration-1/{name}", "corpus", keys, **inputs)
 
-    tables = sorted((pool / "duplicates").iterdir())
-    found = {
-        "listed": [
-            run(f"listed-{number:04d}", duplicates=[tables[shard] for shard in part], **seed)
-            for number, part in enumerate(parts)
-        ]
-    }
-    found["wanted"] = [run("wanted", pool=[pool], listed=paths(found["listed"]), **seed)]
-    given = {"wanted": paths(found["wanted"])}
-    found["read"] = [
-        run(f"read-{number:04d}", shard=[shards[shard] for shard in part], **given)
-        for number, part in enumerate(parts)
-    ]
-    found["train"] = [run("train", pool=[pool], examples=paths(found["read"]), **given, **seed)]
+    found = {"train": [run("train", **given)]}
     trained = {"train": paths(found["train"])}
     found["score"] = [run(f"score-{rank:04d}", shard=[shard], **trained) for rank, shard in enumerate(shards)]
-    scores = paths(found["score"])
-    found["rank"] = [
-        run(f"rank-{number:04d}", score=[scores[shard] for shard in part], **trained)
-        for number, part in enumerate(parts)
-    ]
-    for name, jobs in (("cut", 1), ("order", PARTS), ("keep", len(parts)), ("hosts", PARTS), ("select", 1)):
-        done = {program: paths(found[program]) for program in select.PARTS if program in found}
-        done |= trained | given | (seed if name == "select" else {})
-        found[name] = [run(name if jobs == 1 else f"{name}-{job:04d}", **done) for job in range(jobs)]
+    found["select"] = [run("select", score=paths(found["score"]), **trained, **given)]
     return found
 
 
@@ -159,8 +138,8 @@ def decontamination(folder: Path, shards: list[Path], before: Found) -> Found:
         for rank, shard in enumerate(pool)
     ]
     found = []
-    for number, part in enumerate(CorpusSection(select_jobs=PARTS).select_parts(len(pool))):
-        inputs = {name: [select / name / f"{number:04d}.parquet"] for name in ("kept", "excluded")}
+    for number, part in enumerate(CrawlSection(cluster_jobs=PARTS).cluster_parts(len(pool))):
+        inputs = {name: [select / f"{name}.parquet"] for name in ("kept", "excluded")}
         inputs |= {"extract": [shards[rank] for rank in part], "score": [scores[rank] for rank in part]}
         inputs["duplicates"] = [filtered[rank] / "removed.parquet" for rank in part]
         inputs["removals"] = [cleaned[rank][0] / "log.jsonl" for rank in part]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from table import ROOT
 
-PARTS = 4  # of the clusters, and of selection
+PARTS = 4  # of the clusters
 Measured = tuple[Path, float, float]  # output, CPU seconds, peak MB
 
 

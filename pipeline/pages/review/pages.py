@@ -12,7 +12,7 @@ from typing import Any
 from pipeline.corpus.review_queue import by_effect
 from pipeline.crawl.annotations import MACROS, add_prefixes, covered
 from pipeline.data.database import Database, parquet
-from pipeline.data.shards import read_documents, tables
+from pipeline.data.shards import read_documents
 from pipeline.protocol.stage import InputError
 
 SAMPLES = 24  # pages of a prefix that can be read, kept ones and others in turn
@@ -55,10 +55,10 @@ class Pages:
         self._texts: OrderedDict[str, str] = OrderedDict()
         # host -> its verdicts, and (verdict, pages, kept ones) that they come to
         self._effects: dict[str, tuple[dict[str, str], list[tuple[str, int, int]]]] = {}
-        queue = tables(select, "queue")
-        if not queue[0].is_file():
+        queue = select / "queue.parquet"
+        if not queue.is_file():
             raise InputError(f"{select}: has no queue.parquet; run this iteration's selection again")
-        database.execute(f"{MACROS}; CREATE VIEW queue AS SELECT * FROM {parquet(*queue)}")
+        database.execute(f"{MACROS}; CREATE VIEW queue AS SELECT * FROM {parquet(queue)}")
         counts = "SELECT prefix, count(*), count(*) FILTER (kept) FROM queue GROUP BY prefix"
         found = {prefix: (pages, kept) for prefix, pages, kept in database.execute(counts).fetchall()}
         order = by_effect(found)

@@ -23,8 +23,8 @@ const file = (at) => `pages/text-${Math.floor(at / index.texts)}`;
 const score = (at) => at < inPool() ? index.iterations.at(-1).score[at].toFixed(2) : "";
 
 function result(iteration, at) {
-  const rank = iteration.rank[at];
-  return rank > 0 ? `kept, rank ${rank.toLocaleString("en")} of ${iteration.kept.toLocaleString("en")}` : EXCLUDED[rank] || "below the cut";
+  const outcome = iteration.outcome[at];
+  return outcome > 0 ? "kept" : EXCLUDED[outcome] || "below the cut";
 }
 
 async function show(at) {

@@ -1,12 +1,15 @@
-"""The pages that a classifier learns from: the seed against a general sample (paper section 2.1, step 1).
+"""Choose the pages that a classifier learns from: the seed against a general sample (paper section 2.1, step
+1).
 
 Negatives are the background pages and those that reviewers rejected. Without a background they are a random
 sample of the pool, as in the paper, without pages of the seed and pages that the previous iteration kept.
-Either class may also have texts of other origin (`texts.py`).
+Either class may also have texts of other origin: the paper's seed is OpenWebMath's texts, not pages of the
+crawl. Another extractor wrote these, and the classifier must not learn to tell extractors apart. So their
+formulas first get the delimiters that pages of the pool have; the normaliser drops what else differs most
+(numbers, punctuation, layout).
 
 A million pages are 5 GB of text, so texts of the pool stay on disk. Of a sample of the pool a shard gives
-only pages that are likely to be in it: those with a low hash. Of a large pool jobs of `read` have found the
-pages that `wanted` names, each in a part of the pool.
+only pages that are likely to be in it: those with a low hash.
 """
 
 import hashlib
@@ -17,18 +20,20 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from pipeline.config.corpus import CorpusSection
-from pipeline.corpus.lists import LEARNT_FROM, Survivors, current_urls
 from pipeline.corpus.normalise import normalise
+from pipeline.corpus.url_lists import LEARNT_FROM, Survivors, current_urls
 from pipeline.crawl.urls import normalise_url
-from pipeline.data.shards import read_batches, read_documents, rows_of, shard_paths
+from pipeline.data.rows import read_rows
+from pipeline.data.shards import read_documents, rows_of, shard_paths
+from pipeline.formulas.delimiters import convert, page_delimiters
+from pipeline.formulas.signs import Source
 from pipeline.protocol.identity import published, read_manifest
 from pipeline.protocol.progress import Progress
 from pipeline.protocol.stage import InputError, Stage, label
 
 SPARE = 1.5  # times the pages of a sample are read
 TRAINING = "training"  # what training pages are wanted for
-NOTES, TABLE = "wanted.json", "examples.parquet"  # of `wanted`, of `read`
-ROWS = 1024  # texts of such a table in memory
+TEXT_LISTS = {"seed_texts": True, "background_texts": False}  # whether their texts are mathematical
 
 
 @dataclass(frozen=True)
@@ -72,10 +77,10 @@ TEXTS: Path  # likewise: where texts are kept
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which pages of the pool are labelled, by their keys: those of `math` are positives, those of `other`
-    negatives, with `everything` all remaining ones, too, except those that the selection in the folder `kept`
-    keeps. None is in `without`. At most so many of either class as `most` says: those whose URLs have the
-    lowest hashes, of negatives only hashes in the first part `below` of all.
+    """Selects pages of the pool to label. `math`, `other`: keys of positives and negatives; `everything`:
+    all other pages are negatives, too, except those that the selection in the folder `kept` keeps; `without`:
+    keys of pages that are neither; `most`: so many of each class, those whose URLs have the lowest hashes;
+    `below`: only negatives with a hash in this first part of all.
     """
 
     math: Collection[str]
@@ -120,7 +125,7 @@ def share(wanted: Wanted, texts: Path) -> None:
 
 def kept_of(select: Path, shard: str) -> set[str]:
     """URLs of the pages of a shard that a selection keeps."""
-    return set(rows_of(select, "kept", shard, ["url"])["url"].to_pylist())
+    return set(rows_of(select / "kept.parquet", shard, ["url"])["url"].to_pylist())
 
 
 def of_shard(shard: Path) -> list[LabelledPage]:
@@ -146,55 +151,52 @@ def of_shard(shard: Path) -> list[LabelledPage]:
         return WANTED.sampled(found())
 
 
-def labelled_pages(
-    shards: list[Path], wanted: Wanted, processes: int, said: str, texts: Path
-) -> list[LabelledPage]:
-    """The wanted pages of some shards; `processes` of them are read at a time. `said`: what lines on progress
-    say; `texts`: a folder for the texts, which must stay as long as the pages.
+def pages_of_pool(stage: Stage[CorpusSection], purpose: str, wanted: Wanted) -> list[LabelledPage]:
+    """Read the pages of the pool that are wanted for a purpose, in each thread a shard at a time. Their texts
+    stay in the work folder.
     """
+    texts = stage.work / "texts" / purpose
     texts.mkdir(parents=True, exist_ok=True)
+    shards = shard_paths(stage.input("pool") / "pool")
 
     def read() -> Iterator[LabelledPage]:
         for pages in workers.map(of_shard, shards):
             yield from pages
             bar.update()
 
+    processes, fork = stage.launch.get("threads", 1), get_context("fork")
+    said = f"{label(stage)}: reads the pool for {purpose}"
     with (
-        ProcessPoolExecutor(processes, get_context("fork"), share, (wanted, texts)) as workers,
-        Progress(f"{said}: reads the pool", len(shards), unit="shard") as bar,
+        ProcessPoolExecutor(processes, fork, share, (wanted, texts)) as workers,
+        Progress(said, len(shards), unit="shard") as bar,
     ):
         return wanted.sampled(read())
 
 
-def pages_of_pool(stage: Stage[CorpusSection], purpose: str, wanted: Wanted) -> list[LabelledPage]:
-    """The pages of the pool that are wanted for a purpose: what `read` found, or those that are read here."""
-    texts = stage.work / "texts" / purpose
-    if "examples" in stage.inputs:
-        texts.mkdir(parents=True, exist_ok=True)
-        tables = [Path(path) / TABLE for path in stage.inputs["examples"]]
-        return wanted.sampled(_found(tables, purpose, texts / TABLE))
-    return read_here(stage, purpose, wanted)
-
-
-def read_here(stage: Stage[CorpusSection], purpose: str, wanted: Wanted) -> list[LabelledPage]:
-    """The wanted pages of the whole pool."""
-    shards, said = shard_paths(stage.input("pool") / "pool"), f"{label(stage)}: pages for {purpose}"
-    return labelled_pages(
-        shards, wanted, stage.launch.get("threads", 1), said, stage.work / "texts" / purpose
+def example_texts(inputs: dict[str, list[str]], config: CorpusSection) -> list[LabelledPage]:
+    """Draw texts of the inputs `seed_texts` and `background_texts`, as many as a class may have, by a hash of
+    the URL or, without one, of the row's place; only they are normalised. Raises InputError.
+    """
+    wanted = Wanted((), (), most=(config.negatives, config.positives), seed=config.seed)
+    drawn = wanted.sampled(
+        row for key in TEXT_LISTS for source in inputs.get(key, []) for row in _rows(source, key)
     )
+    return [replace(page, content=like_a_page(page.text)) for page in drawn]
 
 
-def _found(tables: list[Path], purpose: str, place: Path) -> Iterator[LabelledPage]:
-    """The pages that `read` found for a purpose, in the order of the pool; their texts go to a file."""
-    with place.open("wb") as file:
-        for path in tables:
-            for batch in read_batches(path, ROWS):
-                for row in batch.to_pylist():
-                    if row["purpose"] == purpose:
-                        text = row["text"].encode()
-                        content = Stored(place, file.tell(), len(text))
-                        file.write(text)
-                        yield LabelledPage(row["url"], row["host"], content, row["math"], row["language"])
+def like_a_page(text: str) -> str:
+    """Bring a text of any extractor into the form in which the classifier sees a page of the pool."""
+    return normalise(convert(text, page_delimiters(Source(""))))
+
+
+def _rows(source: str, key: str) -> Iterator[LabelledPage]:
+    for place, row in read_rows(source):
+        texts = row.get("text"), row.get("url") or "", row.get("language") or ""
+        if not all(isinstance(text, str) for text in texts):
+            raise InputError(f"{place}: corpus.{key} needs rows with `text`, perhaps `url` and `language`")
+        url = row.get("url") or place
+        host = normalise_url(url).partition("/")[0] if row.get("url") else source
+        yield LabelledPage(url, host, row["text"], TEXT_LISTS[key], row.get("language"))
 
 
 def wanted_pages(
@@ -227,7 +229,7 @@ def training_pages(
     """
     pages = pages_of_pool(stage, TRAINING, wanted)
     if wanted.below < 1 and sum(not page.math for page in pages) < stage.config.negatives:
-        pages = read_here(stage, TRAINING, replace(wanted, below=1.0))
+        pages = pages_of_pool(stage, TRAINING, replace(wanted, below=1.0))
     for name, is_math in (("seed_urls", True), ("background_urls", False)):
         if not any(page.math == is_math for page in [*pages, *texts]):
             raise InputError(f"corpus.{name}: none of its URLs is a page of the pool")

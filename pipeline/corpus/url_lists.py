@@ -10,12 +10,11 @@ import pyarrow as pa
 from pipeline.config.corpus import CorpusSection
 from pipeline.crawl.urls import normalise_url
 from pipeline.data.database import ROWS, database, parquet
-from pipeline.data.shards import tables, write_table
+from pipeline.data.shards import tables
 from pipeline.protocol.stage import InputError, Stage
 
 GROWN = ("seed_urls", "not_math_urls")  # lists that each iteration hands to the next
 LEARNT_FROM = ("seed_urls", "background_urls", "not_math_urls")
-LISTED = pa.schema([("url", pa.string()), ("duplicate_of_url", pa.string())])
 
 
 def read_urls(path: Path) -> list[str]:
@@ -59,8 +58,8 @@ class Survivors:
     duplicates of one normalised URL the first counts, by its URL and then by that of the page that stays, so
     the order of the rows and the files that they are in change nothing.
 
-    `duplicates`: tables with at least the rows that the URLs need; `work`: a folder for joins that outgrow
-    memory, `launch`: how they run.
+    `duplicates`: the tables of all duplicates; `work`: a folder for joins that outgrow memory, `launch`: how
+    they run.
     """
 
     def __init__(self, duplicates: list[Path], work: Path, launch: dict[str, Any]) -> None:
@@ -70,13 +69,8 @@ class Survivors:
 
     @classmethod
     def of(cls, stage: Stage[Any]) -> Self:
-        """Those of a stage's pool. Where `wanted` or, for itself, jobs of `listed` ran before, they have what
-        the lists mean.
-        """
-        name = next((name for name in ("wanted", "listed") if name in stage.inputs), "pool")
-        folders = list(map(Path, stage.inputs["listed"])) if name == "listed" else [stage.input(name)]
-        found = [table for folder in folders for table in tables(folder, "duplicates")]
-        return cls(found, stage.work, stage.launch)
+        """Those of a stage's pool."""
+        return cls(tables(stage.input("pool"), "duplicates"), stage.work, stage.launch)
 
     def keys(self, urls: Iterable[str]) -> set[str]:
         """The normalised URLs of the pages that stand for `urls` in the pool. All duplicates are read for
@@ -88,11 +82,6 @@ class Survivors:
             self._asked |= new
         found = self.found
         return {normalise_url(found[key]["duplicate_of_url"]) if key in found else key for key in given}
-
-    def save(self, folder: Path) -> int:
-        """Write the duplicates whose URLs were asked for; returns their number."""
-        rows = (self.found[key] for key in sorted(self.found))
-        return write_table(folder / "duplicates.parquet", rows, LISTED)
 
     def _look_up(self, keys: set[str]) -> None:
         with database(self._work, self._launch) as joins:

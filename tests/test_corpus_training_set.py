@@ -1,28 +1,29 @@
-"""The pages that a classifier learns from: the same whether one job reads the pool or several do."""
+"""The pages that a classifier learns from."""
 
 import json
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
-from corpus_parts import in_parts
-from killing import survives_loss_and_kills
-from test_corpus import halves, pool  # noqa: F401  (a fixture)
+from test_corpus import pool  # noqa: F401  (a fixture)
 
 from pipeline.config.corpus import CorpusSection
-from pipeline.corpus import examples, listed, read, wanted
+from pipeline.corpus import training_set
 from pipeline.corpus.convergence import KEPT
-from pipeline.corpus.examples import TRAINING, LabelledPage, Wanted, labelled_pages, pages_of_pool
 from pipeline.corpus.grades import PURPOSE, graded_pages
-from pipeline.corpus.lists import Survivors
 from pipeline.corpus.out_of_distribution import PREFIX, keys_of, read_sets
-from pipeline.corpus.texts import example_texts
-from pipeline.corpus.train import prepared
+from pipeline.corpus.train import look_up_lists
+from pipeline.corpus.training_set import (
+    TRAINING,
+    LabelledPage,
+    Wanted,
+    example_texts,
+    pages_of_pool,
+)
+from pipeline.corpus.url_lists import Survivors
 from pipeline.crawl.filter import DUPLICATES
-from pipeline.data.shards import read_table, shard_paths, tables, write_table
-from pipeline.protocol.errors import InputError
-from pipeline.protocol.stage import Stage, run_stage
+from pipeline.data.shards import DocumentWriter, read_documents, tables, write_table
+from pipeline.protocol.stage import Stage
 
 CONFIG = {"positives": 20, "negatives": 12, "second_stage": {"enabled": True}}
 
@@ -63,28 +64,28 @@ def inputs(tmp_path: Path, pool: Path) -> dict[str, list[str]]:  # noqa: F811
     return given | {f"{PREFIX}mixed": [unseen], "grades": [grades]}
 
 
-def stage_of(work: Path, given: dict[str, list[str]]) -> Stage[CorpusSection]:
+def stage_of(work: Path, given: dict[str, list[str]], threads: int = 1) -> Stage[CorpusSection]:
     """A stage in this process."""
     section = CorpusSection.model_validate(CONFIG)
-    stage = Stage("corpus", "iteration-2/train", section, "", given, work, work, work, {})
+    stage = Stage("corpus", "iteration-2/train", section, "", given, work, work, work, {"threads": threads})
     stage.partial.mkdir(parents=True)
     return stage
 
 
 def learnt(stage: Stage[CorpusSection]) -> dict[str, list[LabelledPage]]:
     """The pages for each purpose, as `train` gets them, with their texts."""
-    survivors, _ = prepared(stage)
+    survivors, _ = look_up_lists(stage)
     sets, texts = read_sets(stage.inputs, survivors), example_texts(stage.inputs, stage.config)
-    asked = examples.wanted_pages(stage, survivors, keys_of(sets), texts, stage.partial)
+    asked = training_set.wanted_pages(stage, survivors, keys_of(sets), texts, stage.partial)
     found = {
-        TRAINING: examples.training_pages(stage, asked, texts),
+        TRAINING: training_set.training_pages(stage, asked, texts),
         PURPOSE: graded_pages(stage, keys_of(sets)),
         "set": pages_of_pool(stage, f"{PREFIX}mixed", sets["mixed"].wanted()),
     }
     return {name: [replace(page, content=page.text) for page in pages] for name, pages in found.items()}
 
 
-def test_several_jobs_find_what_one_finds_and_one_lost_or_killed_is_made_again_alone(
+def test_pages_are_chosen_by_lists_copies_and_hashes_whatever_shards_and_threads(
     tmp_path: Path,
     pool: Path,  # noqa: F811
     inputs: dict[str, list[str]],
@@ -99,40 +100,12 @@ def test_several_jobs_find_what_one_finds_and_one_lost_or_killed_is_made_again_a
         "https://news.example/p/80",
     }
     assert [len(one[name]) for name in (PURPOSE, "set")] == [7, 2]
-
-    def made(program: str, name: str, given: dict[str, list[str]]) -> tuple[partial[None], str]:
-        words = [f"--input={key}={path}" for key, paths in given.items() for path in paths]
-        words += ["--instance", f"iteration-2/{name}", "--config", json.dumps(CONFIG)]
-        run = {"wanted": wanted.run, "read": read.run}[program]
-        again = partial(run_stage, "corpus", CorpusSection, run, [*words, "--output", str(tmp_path / name)])
-        again()
-        return again, str(tmp_path / name)
-
-    whole = Path(made("wanted", "whole", inputs)[1])
-    asked = str(in_parts(tmp_path / "jobs", pool, 2, inputs, lost=True, **CONFIG))
-    for name in ("wanted.json", "keys.parquet", "duplicates.parquet"):
-        assert (whole / name).read_bytes() == (Path(asked) / name).read_bytes(), name
-    assert len(read_table(whole / "duplicates.parquet")) == 2
-    given = {"wanted": [asked], "previous": inputs["previous"]}
-    parts = [
-        made("read", f"read-{number:04d}", given | {"shard": [str(shard)]})
-        for number, shard in enumerate(halves(pool))
-    ]
-    survives_loss_and_kills(parts[1][0], Path(parts[1][1]))
-    (tmp_path / "nothing").mkdir()  # neither the pool nor all duplicates are read again
-    given = inputs | {"pool": [str(tmp_path / "nothing")], "wanted": [asked]}
-    assert learnt(stage_of(tmp_path / "some", given | {"examples": [path for _, path in parts]})) == one
-    with pytest.raises(InputError, match="--input shard: none given"):
-        read.run(stage_of(tmp_path / "none", given))
-    with pytest.raises(InputError, match="--input duplicates: none given"):
-        listed.run(stage_of(tmp_path / "no tables", given))
-    (Path(inputs["previous"][0]) / "metrics.json").write_text('{"stopped": true}')
-    for program in (listed, wanted, read):
-        assert program.run(stage_of(tmp_path / program.__name__, given)) == {"converged": 1}
-    (Path(inputs["previous"][0]) / "metrics.json").write_text('{"stopped": false}')
-    (Path(asked) / "wanted.json").write_text('{"purposes": {"training": {"most": 3}}}')
-    with pytest.raises(InputError, match=r"wanted\.json: cannot be read \(KeyError"):
-        read.run(stage_of(tmp_path / "bad", given | {"shard": [str(halves(pool)[0])]}))
+    pages = list(read_documents(pool / "pool/0000.jsonl.zst"))
+    for number, some in enumerate((pages[:30], pages[30:])):
+        with DocumentWriter(pool / f"pool/{number:04d}.jsonl.zst") as writer:
+            for page in some:
+                writer.write(page)
+    assert learnt(stage_of(tmp_path / "two", inputs, threads=2)) == one
 
 
 def test_a_listed_url_means_the_same_page_however_the_duplicates_are_cut(tmp_path: Path) -> None:
@@ -165,14 +138,11 @@ def test_a_sample_of_the_pool_is_the_same_where_only_pages_with_a_low_hash_are_r
     pool: Path,  # noqa: F811
 ) -> None:
     asked = Wanted({"seed.example/p/0", "other.example/q/21"}, set(), everything=True, most=(5, 500))
-    shards = shard_paths(pool / "pool")
-    whole, part = (
-        labelled_pages(shards, replace(asked, below=below), 1, "test", tmp_path / f"{below}")
-        for below in (1.0, 0.3)
-    )
+    stage = stage_of(tmp_path / "sample", {"pool": [str(pool)]})
+    whole, part = (pages_of_pool(stage, f"{below}", replace(asked, below=below)) for below in (1.0, 0.3))
     assert [(page.url, page.text, page.math) for page in whole] == [
         (page.url, page.text, page.math) for page in part
     ]
     assert sum(page.math for page in whole) == 2 and len(whole) == 7 and len(whole[0].text.split()) == 60
-    read = [(tmp_path / below / "0000.jsonl.zst").stat().st_size for below in ("1.0", "0.3")]
+    read = [(stage.work / "texts" / below / "0000.jsonl.zst").stat().st_size for below in ("1.0", "0.3")]
     assert read[1] < read[0] / 2
