@@ -5,14 +5,19 @@ import hashlib
 import json
 import os
 import sys
+from collections import Counter
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
 from crawl_warcs import WEB, html, program, record, write_warc
 from datatrove.data import Document
-from killing import survives_kills
+from deduplication import deduplicate_into, run_program
+from killing import survives_loss_and_kills
 
 from pipeline.config.crawl import CrawlSection
+from pipeline.crawl import buckets, cluster, exact, removed, sign
 from pipeline.crawl import dedup as dedup_program
 from pipeline.crawl.signatures import ABSENT, MinHasher
 from pipeline.crawl.urls import normalise_url
@@ -36,13 +41,11 @@ def write_pages(folder, pages, name="a.warc.gz"):
             writer.write(Document(content, f"{name}:{offset}", metadata=metadata))
 
 
-def dedup(output, *inputs, **config):
-    """Run the stage; returns pool URLs by shard, and (url, url of original, kind) of the duplicates."""
-    words = [f"--input=extract={folder}" for folder in inputs] + ["--config", json.dumps(config)]
-    places = ["--work", output / "work", "--output", output / "data", "--manifest", output / "manifest.json"]
-    run_stage("crawl", CrawlSection, dedup_program.run, [*words, *map(str, places)])
-    pool = sorted((output / "data" / "pool").iterdir())
-    parts = tables(output / "data", "duplicates")
+def dedup(folder, *inputs, threads=1, **config):
+    """Deduplicate; returns pool URLs by shard, and (url, url of original, kind) of the duplicates."""
+    output = deduplicate_into(folder, list(inputs), threads, **config)
+    pool = sorted((output / "pool").iterdir())
+    parts = tables(output, "duplicates")
     names = [path.name.removesuffix(".jsonl.zst") for path in pool] if len(pool) > 1 else ["duplicates"]
     assert [part.stem for part in parts] == names
     rows = [row for part in parts for row in read_table(part).to_pylist()]
@@ -121,7 +124,9 @@ def test_each_rule_finds_its_duplicates_and_the_first_page_in_input_order_surviv
         ("http://b.org/near?utm_source=x", "http://a.org/1", "url"),
         ("http://g.org/short", "http://d.org/short", "exact"),
     ]
-    counters = json.loads((tmp_path / "out" / "run.json").read_text())["counters"]
+    counters = Counter()
+    for path in (tmp_path / "out").glob("*/run.json"):
+        counters.update(json.loads(path.read_text())["counters"])
     assert counters["minhash.documents"] == 6 and counters["pool.pages"] == 5
     assert counters["minhash.pairs"] >= 2
 
@@ -132,14 +137,16 @@ def test_runs_repeat_byte_for_byte_and_do_not_depend_on_how_pages_were_grouped(t
     for part, where in enumerate((slice(0, 15), slice(15, 15), slice(15, 40))):
         write_pages(tmp_path / f"part{part}", pages[where], name=f"{part}.warc.gz")
     parts = [tmp_path / f"part{part}" for part in range(3)]
-    (tmp_path / "two" / "work" / "sign-0000").mkdir(parents=True)
-    (tmp_path / "two" / "work" / "sign-0000" / "signatures").write_bytes(b"left by a killed run")
+    (tmp_path / "two/sign-0000").mkdir(parents=True)
+    (tmp_path / "two/sign-0000/signatures").write_bytes(b"left by a killed run")
     one, two = (dedup(tmp_path / name, tmp_path / "all", pool_shards=2) for name in ("one", "two"))
     assert one == two
-    pool, duplicates = dedup(tmp_path / "three", *parts, pool_shards=2, bucket_jobs=50, cluster_jobs=3)
+    pool, duplicates = dedup(
+        tmp_path / "three", *parts, threads=2, pool_shards=2, bucket_jobs=50, cluster_jobs=3
+    )
     assert (sum(pool, []), duplicates) == (sum(one[0], []), one[1]) and len(pool) == 2
     for file in ("pool/0000.jsonl.zst", "duplicates.parquet"):
-        assert (tmp_path / "one/data" / file).read_bytes() == (tmp_path / "two/data" / file).read_bytes()
+        assert (tmp_path / "one/dedup" / file).read_bytes() == (tmp_path / "two/dedup" / file).read_bytes()
 
 
 def on_another_file_system(*_):
@@ -151,7 +158,7 @@ def test_shards_that_are_linked_are_not_read_and_damage_to_them_is_still_noticed
         pages = [(f"http://{part}.org/{n}", text(n % 5 * 300)) for n in range(10)]
         write_pages(tmp_path / f"part{part}", pages, name=f"{part}.warc.gz")
     dedup(tmp_path / "read", tmp_path / "part0", tmp_path / "part1", pool_shards=2)
-    filters = [tmp_path / "read" / "work" / f"filter-{number:04d}" for number in range(2)]
+    filters = [tmp_path / "read" / f"filter-{number:04d}" for number in range(2)]
     read, file_digest, output = [], hashlib.file_digest, tmp_path / "out"
 
     def noted(file, name):
@@ -164,7 +171,7 @@ def test_shards_that_are_linked_are_not_read_and_damage_to_them_is_still_noticed
         return json.loads((output / "manifest.json").read_text())["files"]
 
     monkeypatch.setattr(hashlib, "file_digest", noted)
-    expected = json.loads((tmp_path / "read/manifest.json").read_text())["files"]
+    expected = json.loads((tmp_path / "read/dedup/manifest.json").read_text())["files"]
     assert files() == expected and len(expected) == 4 and not read
     monkeypatch.setattr(os, "link", on_another_file_system)
     assert files() == expected and len(read) == 4, "copies are read"
@@ -187,13 +194,12 @@ def test_an_empty_crawl_and_one_without_duplicates_pass_through(tmp_path):
     assert dedup(tmp_path / "out", tmp_path / "two") == ([["http://a.org/1", "http://a.org/2"]], [])
 
 
-def test_the_same_file_given_twice_is_an_error(tmp_path):
+def test_the_same_file_given_twice_is_an_error(tmp_path, capsys):
     for name in ("one", "two"):
         write_pages(tmp_path / name, [("http://a.org/1", text(0))])
-    flags = [f"extract={tmp_path}/one", "--input", f"extract={tmp_path}/two"]
-    places = ["--work", tmp_path / "w", "--output", tmp_path / "o", "--manifest", tmp_path / "m.json"]
-    done = program("dedup", "--input", *flags, *places)
-    assert done.returncode == 2 and "a.warc.gz are in another shard" in done.stderr
+    with pytest.raises(SystemExit, match="2"):
+        dedup(tmp_path / "out", tmp_path / "one", tmp_path / "two")
+    assert "a.warc.gz are in another shard" in capsys.readouterr().err
 
 
 def test_pages_are_near_duplicates_from_the_configured_similarity_on(tmp_path):
@@ -213,7 +219,7 @@ def test_pages_are_near_duplicates_from_the_configured_similarity_on(tmp_path):
         assert len(duplicates) == len(found) and found <= alike
         close = {url for url in alike if truth[url] > 0.6}  # 40 bands make candidates of nearly all of these
         assert found >= close and (len(found) > len(close)) == (least < 0.3)
-    for row in read_table(tmp_path / "out0.2" / "data" / "duplicates.parquet").to_pylist():
+    for row in read_table(tmp_path / "out0.2/dedup/duplicates.parquet").to_pylist():
         assert row["similarity"] == pytest.approx(truth[row["url"]], abs=0.12)
 
 
@@ -299,20 +305,19 @@ def test_the_whole_stage_goes_from_warc_to_pool(tmp_path):
     assert duplicates == [("http://a.org/1", "http://a.org/1", "url")]
 
 
-def test_a_killed_run_leaves_nothing_and_the_next_one_gives_the_same_bytes(tmp_path):
+def test_a_job_lost_or_killed_is_made_again_to_the_same_bytes(tmp_path):
     for part in range(2):
         pages = [(f"http://{part}.org/{n}", text(n % 50 * 60, changed=n % 3)) for n in range(200)]
         write_pages(tmp_path / f"part{part}", pages, name=f"{part}.warc.gz")
-    command = [sys.executable, "-m", "pipeline.crawl.dedup", "--output", str(tmp_path / "out")]
-    for part in range(2):
-        command += ["--input", f"extract={tmp_path / f'part{part}'}"]
-    moments = [
-        ".sign-0001.work/partial/signatures",
-        ".exact.work/pairs/*",
-        ".buckets-0000.work/minhash/candidates/*",
-        ".cluster-0000.work/partial/forest",
-        ".removed-0000.work/partial/removed/*",
-        ".filter-0000.work/partial/.pool*",
-        "partial/duplicates.parquet",
-    ]
-    survives_kills(command, tmp_path / "out", tmp_path / ".out.work", moments)
+    folder, pages = tmp_path / "out", [tmp_path / "part0", tmp_path / "part1"]
+    dedup(folder, *pages)
+    inputs = {
+        "sign-0001": (sign, {"extract": pages[1:]}),
+        "exact": (exact, {"sign": [folder / "sign-0000", folder / "sign-0001"]}),
+        "buckets-0000": (buckets, {"exact": [folder / "exact"]}),
+        "cluster-0000": (cluster, {"exact": [folder / "exact"], "buckets": [folder / "buckets-0000"]}),
+        "removed-0000": (removed, {"exact": [folder / "exact"], "cluster": [folder / "cluster-0000"]}),
+    }
+    for name, (made, given) in inputs.items():
+        calls = [(Path, "open"), (os, "replace"), (os, "rename")]
+        survives_loss_and_kills(partial(run_program, made.run, folder / name, **given), folder / name, calls)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from crawl_warcs import program
+from deduplication import deduplicate_into
 
 from pipeline.data.shards import read_table
 
@@ -24,17 +25,13 @@ def json_lines(path: Path) -> list[dict]:
 
 @pytest.fixture(scope="module")
 def web(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A generated web in `web`, its pages in `pages` and its pool in `pool`."""
+    """A generated web in `web`, its pages in `pages` and its pool in `deduplicated/dedup`."""
     folder = tmp_path_factory.mktemp("generated")
     command = [sys.executable, "-m", "pipeline.miniweb", "--config", json.dumps(SIZES)]
     subprocess.run([*command, "--output", str(folder / "web")], cwd=ROOT, check=True, capture_output=True)
-    dedup = ("dedup", "--config", json.dumps({"min_similarity": 0.5}))  # as in the demo
-    for arguments in (
-        ("extract", "--warc", folder / "web/warc/*.warc.gz", "--output", folder / "pages"),
-        (*dedup, "--input", f"extract={folder / 'pages'}", "--output", folder / "pool"),
-    ):
-        done = program(*arguments)
-        assert done.returncode == 0, done.stderr
+    done = program("extract", "--warc", folder / "web/warc/*.warc.gz", "--output", folder / "pages")
+    assert done.returncode == 0, done.stderr
+    deduplicate_into(folder / "deduplicated", [folder / "pages"], min_similarity=0.5)  # as in the demo
     return folder
 
 
@@ -64,7 +61,7 @@ def test_lineage_character_set_and_language_are_those_of_the_label(web: Path, tr
 
 
 def test_known_duplicates_are_grouped_and_hardly_any_other_page(web: Path, truth: dict[str, dict]) -> None:
-    found = read_table(web / "pool/duplicates.parquet").to_pylist()
+    found = read_table(web / "deduplicated/dedup/duplicates.parquet").to_pylist()
     original = {row["url"]: row["duplicate_of_url"] for row in found}
     grouped: dict[str, list[bool]] = {"exact": [], "near": []}
     for url, label in truth.items():
@@ -78,12 +75,12 @@ def test_known_duplicates_are_grouped_and_hardly_any_other_page(web: Path, truth
 
 def test_planted_benchmark_items_are_found_and_hardly_any_other(web: Path, truth: dict[str, dict]) -> None:
     command = [sys.executable, "-m", "pipeline.decontaminate", "--output", str(web / "clean")]
-    sources = [f"pool={web / 'pool'}"]
+    sources = [f"pool={web / 'deduplicated/dedup'}"]
     sources += [f"benchmark.{name}={web / 'web'}/{name}.jsonl" for name in ("test", "heldout", "drill")]
     command += [part for source in sources for part in ("--input", source)]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
     found = {(row["url"], row["item"]) for row in json_lines(web / "clean/removals.jsonl")}
-    gone = set(read_table(web / "pool/duplicates.parquet", ["url"])["url"].to_pylist())
+    gone = set(read_table(web / "deduplicated/dedup/duplicates.parquet", ["url"])["url"].to_pylist())
     planted = {
         (url, label["contaminated_by"]["id"])
         for url, label in truth.items()

@@ -101,9 +101,9 @@ def lists(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return [str(folder / f"{name}.paths") for name in DUMPS]
 
 
-def crawl_of(order: str, warc: list[str], jobs: int = 1) -> dict[str, Instance]:
-    """The instances of stage crawl; `jobs`: its key `bucket_jobs`."""
-    crawl = {"warc": warc, "order": order, "buckets": 4, "pool_shards": 2, "bucket_jobs": jobs}
+def crawl_of(order: str, warc: list[str]) -> dict[str, Instance]:
+    """The instances of stage crawl."""
+    crawl = {"warc": warc, "order": order, "buckets": 4, "pool_shards": 2}
     graph = Graph(Config(read_config([DEFAULTS]) | {"run": "none", "crawl": crawl}))
     return {name: node for name, node in graph.nodes.items() if node.stage == "crawl"}
 
@@ -160,30 +160,6 @@ def test_each_dump_is_a_part_of_the_graph_of_its_own_in_math_first_alone(lists: 
     assert [key for key, _ in one["crawl/dedup"].inputs] == ["filter"] and "crawl/exact" not in one
     earlier = one.keys() - {"crawl/dedup"}
     assert len(earlier) == 7 and all(math[name] == one[name] for name in earlier), "a dump added later"
-
-
-def test_with_several_bucket_jobs_those_of_a_dump_share_its_urls_and_texts(
-    made, lists: list[str], tmp_path: Path
-) -> None:
-    several, alone = crawl_of("math_first", lists, 3), made("math_first")
-    dump = next(name for name in several if name.startswith("crawl/exact-")).partition("-")[2]
-    names = [f"crawl/shards-{dump}"]
-    names += [f"crawl/{program}-{dump}-{job:04d}" for program in ("urls", "texts") for job in range(3)]
-    shared = [*names, f"crawl/exact-{dump}"]
-    assert [name for name in several if name in shared] == shared
-    added = several.keys() - crawl_of("math_first", lists).keys()
-    assert {name for name in added if dump in name and "buckets" not in name} == set(names)
-    assert [key for key, _ in several[shared[-1]].inputs] == ["shards"] + ["texts"] * 3 + ["urls"] * 3
-    naming = [name for name, node in several.items() if any(key == "sign" for key, _ in node.inputs)]
-    assert naming == [name for name in several if name.startswith("crawl/shards")], "each shard, by one job"
-    (tmp_path / "crawl").mkdir()
-    for path in (alone / "crawl").glob("sign-*"):
-        (tmp_path / "crawl" / path.name).symlink_to(path)
-    for name in shared:
-        make(several[name], tmp_path)
-    for name in ("pairs", "removed.bits", "shards.json"):
-        found, expected = (folder / shared[-1] / name for folder in (tmp_path, alone))
-        assert found.read_bytes() == expected.read_bytes(), name
 
 
 def test_math_first_hashes_only_pages_with_a_sign_of_mathematics_and_keeps_the_same_of_them(made) -> None:

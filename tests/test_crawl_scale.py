@@ -5,7 +5,7 @@ import random
 import subprocess
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from itertools import combinations, pairwise
@@ -16,20 +16,19 @@ from typing import Any
 import numpy as np
 import pytest
 from datatrove.data import Document
+from deduplication import deduplicate_into, run_program
 from killing import bytes_of, survives_loss_and_kills
 from stock_minhash import link_signatures, run_stages
 
 from pipeline.config.crawl import CrawlSection
 from pipeline.config.root import Config, ConfigError
-from pipeline.crawl import buckets, dedup, exact, same, shards, sign
+from pipeline.crawl import buckets, exact, sign
 from pipeline.crawl import filter as filter_pages
 from pipeline.crawl.buckets import bounds_of, similar_pairs
-from pipeline.crawl.exact import Bits
 from pipeline.crawl.pairs import PairSorter
 from pipeline.crawl.signed import SignedShards, read_signatures
 from pipeline.data.shards import DocumentWriter, read_table, tables
 from pipeline.protocol.overlays import DEFAULTS, read_config
-from pipeline.protocol.stage import Counts, Stage, run_stage
 from workflow.graph import Graph, Instance
 from workflow.keys import Keys
 from workflow.reasons import Reasons
@@ -58,16 +57,9 @@ def write_shard(folder: Path, name: str, texts: list[str], urls: list[str] | Non
     return folder / name
 
 
-def deduplicate(output: Path, shards: list[Path], **config: object) -> dict[str, str]:
+def deduplicate(folder: Path, shards: list[Path], **config: object) -> dict[str, str]:
     """Run the whole of deduplication here; returns the page that stays for each that goes, by id."""
-    words = [f"--input=extract={shard}" for shard in shards]
-    work = ["--work", str(output.with_name(f"{output.name}-work"))]
-    run_stage(
-        "crawl",
-        CrawlSection,
-        dedup.run,
-        [*words, *work, "--output", str(output), "--config", json.dumps(config)],
-    )
+    output = deduplicate_into(folder, shards, **config)
     rows = [row for part in tables(output, "duplicates") for row in read_table(part).to_pylist()]
     return {row["id"]: row["duplicate_of"] for row in rows}
 
@@ -108,7 +100,7 @@ def joined(pairs: list[tuple[str, str]], order: list[str]) -> dict[str, str]:
 
 def test_the_pairs_are_those_of_brute_force(pages: list[Path], tmp_path: Path) -> None:
     found = deduplicate(tmp_path / "out", pages, min_similarity=0.5)
-    signed = signatures(tmp_path / "out-work")
+    signed = signatures(tmp_path / "out")
     width, pairs = CrawlSection().hashes_per_bucket, []
     for bucket in range(CrawlSection().buckets):
         groups = defaultdict(list)
@@ -121,7 +113,7 @@ def test_the_pairs_are_those_of_brute_force(pages: list[Path], tmp_path: Path) -
                 pairs += [(leader, name) for name in near]
                 group = [page for page in rest if page[0] not in near]
     assert found == joined(pairs, [name for name, _ in signed]) and len(found) > 40
-    given = SignedShards.of(tmp_path / "out-work/exact")
+    given = SignedShards.of(tmp_path / "out/exact")
     shares = [  # of four jobs that share a bucket
         sum(len(given.records(rank, 0, width, *span)[1]) for rank in range(SHARDS))
         for span in pairwise(bounds_of(given, 0, 4, width))
@@ -136,7 +128,7 @@ def test_without_a_threshold_the_clusters_are_those_of_datatroves_own_stages(
     pages: list[Path], tmp_path: Path
 ) -> None:
     found = deduplicate(tmp_path / "out", pages, min_similarity=0.0, bucket_jobs=50, cluster_jobs=SHARDS)
-    signed = [tmp_path / f"out-work/sign-{rank:04d}" for rank in range(SHARDS)]
+    signed = [tmp_path / f"out/sign-{rank:04d}" for rank in range(SHARDS)]
     link_signatures(tmp_path / "stock", signed, CrawlSection())
     clusters = run_stages(tmp_path / "stock", CrawlSection(), clusters=True)
     theirs = defaultdict(list)
@@ -150,12 +142,12 @@ def test_pages_that_are_not_as_many_as_were_signed_are_refused(
     pages: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     deduplicate(tmp_path / "out", pages)
-    (removed,) = (tmp_path / "out-work").glob("removed-0000/removed/*0.parquet")
-    signed = len(signatures(tmp_path / "out-work")) // SHARDS
+    (removed,) = (tmp_path / "out").glob("removed-0000/removed/*0.parquet")
+    signed = len(signatures(tmp_path / "out")) // SHARDS
     for number in (signed - 1, signed + 1):
         other = write_shard(tmp_path, f"of-{number}", ["a page"] * number)
         with pytest.raises(SystemExit):
-            crawl_job(filter_pages.run, tmp_path / "filter-0000", extract=[other], removed=[removed])()
+            run_program(filter_pages.run, tmp_path / "filter-0000", extract=[other], removed=[removed])
         assert f"{number:,} pages, but {signed:,} were signed" in capsys.readouterr().err
         assert not (tmp_path / "filter-0000").exists()
 
@@ -221,59 +213,30 @@ def test_what_is_in_memory_at_once_changes_nothing(
         monkeypatch.setattr(f"pipeline.crawl.{name}", number)
     assert deduplicate(tmp_path / "parts", pages, min_similarity=0.5, cluster_jobs=3) == found
     for name in ("pool/0000.jsonl.zst", "duplicates.parquet"):
-        assert (tmp_path / "parts" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+        assert (tmp_path / "parts/dedup" / name).read_bytes() == (
+            tmp_path / "whole/dedup" / name
+        ).read_bytes()
 
 
-def crawl_job(program: Callable[[Stage[CrawlSection]], Counts], output: Path, **given: Any) -> partial[None]:
-    """A program of the crawl, to be run; `given`: lists of its inputs, and `config`."""
-    words = ["--config", json.dumps(given.pop("config", {}))]
-    words += [f"--input={key}={path}" for key, paths in given.items() for path in paths]
-    return partial(
-        run_stage,
-        "crawl",
-        CrawlSection,
-        program,
-        [*words, "--instance", output.name, "--output", str(output)],
-    )
-
-
-@pytest.mark.parametrize("sizes, jobs", [((70, 0, 130), 3), ((3,), 5), ((0,), 2)])
-def test_exact_rules_in_several_jobs_give_the_bytes_of_one_though_jobs_are_lost_and_killed(
-    sizes: tuple[int, ...], jobs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("sizes", [(70, 0, 130), (3,), (0,)])
+def test_exact_rules_give_the_same_bytes_for_any_ranges_and_threads_and_after_kills(
+    sizes: tuple[int, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Three of four pages have the URL or the text of another one; a job reads some 10 pages at once."""
-    monkeypatch.setattr("pipeline.crawl.exact.RECORDS", 10)
-    monkeypatch.setattr("pipeline.crawl.pairs.SPAN", 30)
+    """Three of four pages have the URL or the text of another one."""
     draw, signed = random.Random(1), []
     for rank, pages in enumerate(sizes):
         texts, urls = ([draw.choice("abcdefgh") * draw.randint(1, 20) for _ in range(pages)] for _ in "tu")
         shard = write_shard(tmp_path, f"s{rank}", texts, [f"http://a.org/{url}" for url in urls])
-        signed.append(tmp_path / f"sign-{rank}")
-        crawl_job(sign.run, signed[-1], extract=[shard], config={"buckets": 1})()
-    crawl_job(exact.run, tmp_path / "one", sign=signed)()
-    crawl_job(shards.run, tmp_path / "shards", sign=signed)()
-    given: dict[str, Any] = {"config": {"bucket_jobs": jobs}, "shards": [tmp_path / "shards"]}
-    made = {}
-    for program in ("urls", "texts"):
-        folders = [tmp_path / f"{program}-{job:04d}" for job in range(jobs)]
-        made |= {folder: crawl_job(same.run, folder, **given) for folder in folders}
-        for folder in folders:
-            made[folder]()
-        given[program] = folders
-    whole = made[tmp_path / "several"] = crawl_job(exact.run, tmp_path / "several", **given)
-    whole()
-    found, alone = (bytes_of(tmp_path / name) for name in ("several", "one"))
-    counts, expected = (json.loads(one.pop("manifest.json"))["counts"] for one in (found, alone))
-    assert found == alone and counts == expected
+        signed.append(run_program(sign.run, tmp_path / f"sign-{rank}", {"buckets": 1}, extract=[shard]))
+    one = bytes_of(run_program(exact.run, tmp_path / "one", sign=signed))
+    monkeypatch.setattr("pipeline.crawl.exact.RECORDS", 10)
+    monkeypatch.setattr("pipeline.crawl.pairs.SPAN", 30)
+    several = partial(run_program, exact.run, tmp_path / "several", threads=2, sign=signed)
+    assert bytes_of(several()) == one
     if sum(sizes) > 100:
+        counts = json.loads(one["manifest.json"])["counts"]
         assert min(counts["same_url"], counts["same_text"]) > 20
-        for name in ("urls-0001", "texts-0002", "several"):
-            calls = [(Bits, "set")] if name == "several" else [(PairSorter, "add")]
-            survives_loss_and_kills(made[tmp_path / name], tmp_path / name, calls)
-    given["texts"] = given["texts"][1:]
-    with pytest.raises(SystemExit, match="2"):
-        crawl_job(exact.run, tmp_path / "incomplete", **given)()
-    assert not (tmp_path / "incomplete").exists()
+        survives_loss_and_kills(several, tmp_path / "several", [(PairSorter, "add")])
 
 
 @contextmanager
@@ -353,15 +316,13 @@ def test_a_lost_job_runs_again_alone_and_a_later_dump_changes_no_earlier_shard(
     for count in (3, 5):
         deduplicate(tmp_path / f"{count}", pages[:count], pool_shards=1000, bucket_jobs=3)
     for file in (f"pool/{rank:04d}.jsonl.zst" for rank in range(3)):
-        assert (tmp_path / "3" / file).read_bytes() == (tmp_path / "5" / file).read_bytes()
+        assert (tmp_path / "3/dedup" / file).read_bytes() == (tmp_path / "5/dedup" / file).read_bytes()
     for name in [f"{program}-{rank:04d}" for program in ("sign", "filter") for rank in range(3)]:
-        before, after = (bytes_of(tmp_path / f"{count}-work" / name) for count in (3, 5))
+        before, after = (bytes_of(tmp_path / f"{count}" / name) for count in (3, 5))
         marks = [json.loads(found.pop("manifest.json"))["fingerprint"] for found in (before, after)]
         assert before == after and marks[0] == marks[1], f"{name} would run again"
-    lost = tmp_path / "5-work/buckets-0001"
+    lost = tmp_path / "5/buckets-0001"
     whole = bytes_of(lost)
     lost.rename(tmp_path / "elsewhere")
-    words = [f"--input=exact={tmp_path}/5-work/exact", "--instance", "buckets-0001"]
-    words += ["--output", str(lost), "--config", json.dumps({"bucket_jobs": 3})]
-    run_stage("crawl", CrawlSection, buckets.run, words)
+    run_program(buckets.run, lost, {"bucket_jobs": 3}, exact=[tmp_path / "5/exact"])
     assert whole["pairs"] and bytes_of(lost)["pairs"] == whole["pairs"]

@@ -132,7 +132,7 @@ def program(module: str, words: list[str]) -> None:
         ("pipeline.crawl.extract", ["warc=web.warc.gz"], {}, ["web.warc.gz", "no such"]),
         ("pipeline.crawl.extract", ["warc"], {}, ["--input warc", "KEY=PATH"]),
         ("pipeline.crawl.extract", [], {}, ["--input warc"]),
-        ("pipeline.crawl.dedup", ["extract=empty"], {"empty/x": b""}, ["empty"]),
+        ("pipeline.crawl.sign", ["extract=empty"], {"empty/x": b""}, ["empty"]),
         ("pipeline.corpus.select", [], {}, ["--instance corpus", "iteration-<number>/select"]),
         (
             "pipeline.decontaminate",

@@ -18,7 +18,7 @@ from pipeline.config.corpus import CorpusSection
 from pipeline.config.cpt import CptSection
 from pipeline.config.crawl import CrawlSection
 from pipeline.config.sft import SftSection
-from pipeline.crawl import dedup, filter, sign
+from pipeline.crawl import filter, sign
 from pipeline.data.shards import DocumentWriter, write_table
 from pipeline.protocol.stage import run_stage
 from tests.fuzzing import cases, mutate_bytes, mutate_lines, mutate_value, told, write
@@ -91,13 +91,10 @@ def shard(path: Path, pages: int) -> Path:
     return path
 
 
-@pytest.mark.parametrize(("name", "run", "count"), [("sign", sign.run, 30), ("dedup", dedup.run, 2)])
-def test_deduplication_of_damaged_pages(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], name: str, run: Any, count: int
-) -> None:
+def test_signatures_of_damaged_pages(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     pages = [shard(tmp_path / "extract/pages.jsonl.zst", 4)]
     words = ["--input", f"extract={tmp_path / 'extract'}"]
-    found = fuzz(name, count, pages, program("crawl", CrawlSection, run), words, capfd)
+    found = fuzz("sign", 30, pages, program("crawl", CrawlSection, sign.run), words, capfd)
     assert not found, "".join(found)
 
 

@@ -33,13 +33,10 @@ def test_crawl_and_corpus_are_the_hand_worked_ones() -> None:
     assert jobs["crawl_dedup"].hours < 0.02, "it makes links and does not read pages"
     profile = Profile(ROOT / "profiles/slurm")
     crawled = {rule: job.notes(profile) for rule, job in jobs.items() if rule.startswith("crawl_")}
-    assert len(crawled) == 11 and not any(crawled.values()), crawled
-    urls, texts, exact = (jobs[f"crawl_{name}"] for name in ("urls", "texts", "exact"))
-    assert (urls.number, texts.number, exact.number, jobs["crawl_shards"].number) == (8, 8, 1, 1)
-    assert hours["crawl_urls"] == pytest.approx(2.97e9 / 1_080_000 / 3600), "pages a second of one core"
-    assert hours["crawl_texts"] == pytest.approx(2.97e9 * (1 / 1_160_000 + 8 / 198e6) / 3600)
-    assert max(job.hours for job in (urls, texts, exact)) < 0.1, "some minutes"
-    assert {job.main_memory for job in (urls, texts, exact)} == {1e9 + 2.97e9 / 8}
+    assert len(crawled) == 8 and not any(crawled.values()), crawled
+    exact = jobs["crawl_exact"]
+    assert exact.number == 1 and exact.hours == pytest.approx(2.97e9 / 352_000 / 3600)
+    assert exact.hours / profile.threads(exact.rule) < 0.2 and exact.main_memory == 8e9 + 2.97e9 / 8
     train, select = jobs["corpus_train"], jobs["corpus_select"]
     assert train.number == select.number == 4 and train.main_memory == select.main_memory == 48.5e9
     asked = 2.97e9 / 195_000 + 2.97e9 / 51_000 + 1e6 / 50_000
@@ -97,12 +94,7 @@ def test_math_first_hashes_a_23rd_of_the_pages_of_each_dump_and_then_what_is_lef
     assert max(staying.hours, dedup.hours) < 0.1 and staying.main_memory == 6.5e9
     signed = [job for job in jobs if job.rule == "crawl_sign"]
     assert [job.number for job in signed] == [1000, 334]
-    listing = [job for job in jobs if job.rule.startswith("crawl_shards")]
-    assert [(job.rule, job.number) for job in listing] == [("crawl_shards_of", 2), ("crawl_shards", 1)]
     assert signed[1].number * signed[1].hours == pytest.approx(0.55 * 1000 * signed[0].hours)
-    config.sections["crawl"] = config.sections["crawl"].model_copy(update={"bucket_jobs": 1})
-    alone = {job.rule: job.number * job.hours for job in data_jobs(config, assumed)}
-    assert "crawl_urls" not in alone and alone["crawl_exact"] == pytest.approx(2.97e9 / 352_000 / 3600)
     said = orders(config, assumed).splitlines()
     assert said[0].startswith("crawl.order paper: core-hours of extraction 5,5") and len(said) == 2
 

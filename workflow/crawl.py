@@ -51,27 +51,23 @@ class CrawlInstances:
                 found.append(self._crawl_program("extract", f"-{files_name(group)}", inputs))
         return found
 
-    def _crawl_program(
-        self: "Graph", program: str, which: str, inputs: Inputs, module: str | None = None
-    ) -> Result:
-        """Add an instance with the keys that its program depends on; `module`: if it has another name."""
-        module = module or program
-        without = tuple(key for key in CrawlSection.model_fields if key not in PROGRAM_KEYS[module])
+    def _crawl_program(self: "Graph", program: str, which: str, inputs: Inputs) -> Result:
+        """Add an instance with the keys that its program depends on."""
+        without = tuple(key for key in CrawlSection.model_fields if key not in PROGRAM_KEYS[program])
         name = f"crawl/{program}{which}"
-        self._add(name, f"pipeline.crawl.{module}", self.config.sections["crawl"], inputs, without)
+        self._add(name, f"pipeline.crawl.{program}", self.config.sections["crawl"], inputs, without)
         return Result(name)
 
     def _deduplicated(self: "Graph", section: Any, which: str, pages: list[Result]) -> list[Result]:
         """Shards of `pages` without duplicates among all of them; `which` is in the names of the jobs.
 
-        `shards` or `exact`, and `removed`, list all signed shards by path and digest, so that no other job
-        names them all.
+        `exact` and `removed` list all signed shards by path and digest, so that no other job names them all.
         """
         signed: Inputs = []
         for one in pages:
             own = one.node.partition("-")[2]
             signed.append(("sign", self._crawl_program("sign", f"-{own}", [("extract", one)])))
-        same: Inputs = [("exact", self._exact(section, which, signed))]
+        same: Inputs = [("exact", self._crawl_program("exact", which, signed))]
         jobs = range(section.bucket_jobs)
         pairs = [self._crawl_program("buckets", f"{which}-{job:04d}", same) for job in jobs]
         similar: Inputs = [*same, *(("buckets", one) for one in pairs)]
@@ -82,19 +78,6 @@ class CrawlInstances:
             inputs += [("removed", removed[rank]) for rank in part]
             found.append(self._crawl_program("filter", f"{which}-{number:04d}", inputs))
         return found
-
-    def _exact(self: "Graph", section: Any, which: str, signed: Inputs) -> Result:
-        """Same URLs and texts among the shards: one job finds them, or several do and one joins the pairs."""
-        if section.exact_jobs == 1:
-            return self._crawl_program("exact", which, signed)
-        shards: Inputs = [("shards", self._crawl_program("shards", which, signed))]
-
-        def parts(program: str, inputs: Inputs) -> Inputs:
-            names = [f"{which}-{job:04d}" for job in range(section.exact_jobs)]
-            return [(program, self._crawl_program(program, name, inputs, "same")) for name in names]
-
-        urls = parts("urls", shards)
-        return self._crawl_program("exact", which, [*shards, *urls, *parts("texts", [*shards, *urls])])
 
     def _pool(self: "Graph", shards: list[Result], staying: Sequence[Result] = ()) -> None:
         """The pool of `shards`; `staying`: what stays for the pages that went before, within their dumps."""

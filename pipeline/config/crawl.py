@@ -6,18 +6,12 @@ from pipeline.config.section import LARGEST_SEED, Section, key, parts_of
 
 DOWNLOADS = 8  # jobs that read from servers at a time, unless a profile says otherwise
 SIGNATURES = ("buckets", "hashes_per_bucket")
-# At most so many jobs share the hashes of URLs, and those of texts: with a dump each takes about a minute.
-# More would hardly end sooner: each must start, those of texts read what all of urls found, and one job puts
-# all together.
-EXACT_JOBS = 8
 # The keys that each program depends on; extraction reads its files from its inputs.
 PROGRAM_KEYS = {
     "extract": ("base_url", "files_per_shard", "url_exclude", "max_page_bytes", "page_seconds", "page_memory")
     + ("min_characters", "cjk_share", "order"),
     "sign": ("ngram", "seed", *SIGNATURES),
-    "shards": (),
-    "same": ("bucket_jobs",),
-    "exact": ("bucket_jobs",),
+    "exact": (),
     "buckets": ("min_similarity", "bucket_jobs", *SIGNATURES),
     "cluster": ("cluster_jobs",),
     "removed": ("cluster_jobs",),
@@ -113,8 +107,7 @@ class CrawlSection(Section):
     seed: int = key(1, "seed of the MinHash permutations", ge=0, le=LARGEST_SEED)
     bucket_jobs: int = key(
         1,
-        "jobs that share the bands; above `buckets` a band is split by its hashes; as many, but at most"
-        f" {EXACT_JOBS}, share the hashes of URLs, and then those of texts",
+        "jobs that share the bands; above `buckets` a band is split by its hashes",
         ge=1,
     )
     cluster_jobs: int = key(
@@ -123,11 +116,6 @@ class CrawlSection(Section):
         " of each page; each has a part of the pages, so more jobs take less memory each",
         ge=1,
     )
-
-    @property
-    def exact_jobs(self) -> int:
-        """Jobs that share the hashes of URLs, and then those of texts."""
-        return min(self.bucket_jobs, EXACT_JOBS)
 
     def pool_parts(self, extracts: int) -> list[range]:
         """Numbers of the extraction shards that each shard of the pool comes from."""

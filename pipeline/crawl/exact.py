@@ -1,29 +1,30 @@
-"""Pages with the URL or the text of an earlier page: the first rules of deduplication (paper section 2.1).
+"""Find pages with the URL or the text of an earlier page: the first rules of deduplication (paper section
+2.1).
 
 Same normalised URL, then, among the pages left, same text. Hashes of 128 bits are compared, in ranges of
-their values, so memory holds a part of them: all shards' records of a range are put together and sorted.
-With several `crawl.bucket_jobs` the jobs of `same` do this, and what they found is put together here: pages
-of a range at a time, to the same bytes.
+their values, each by one process: all shards' records of a range are put together and sorted, so memory holds
+as many ranges as there are threads.
 
 Writes `pairs` (removed page, the page that stays, kind; sorted by page), `removed.bits` (one bit a page), and
 `shards.json`, the signed shards that all later steps mean.
 """
 
 import sys
-from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.config.crawl import CrawlSection
-from pipeline.crawl.pairs import SAME_TEXT, SAME_URL, Pairs, PairSorter, merged, pairs_of
-from pipeline.crawl.shards import given_shards
+from pipeline.crawl.pairs import SAME_TEXT, SAME_URL, Pairs, PairSorter, pairs_of
 from pipeline.crawl.signed import HASH_END, HASH_WORDS, TEXT, URL, SignedShards
 from pipeline.protocol.progress import Progress
 from pipeline.protocol.stage import Counts, InputError, Stage, run_stage
 
-RECORDS = 1 << 23  # of all shards in a range of hashes
+RECORDS = 1 << 22  # of all shards in a range of hashes
 RULES = {URL: SAME_URL, TEXT: SAME_TEXT}
 
 
@@ -57,61 +58,62 @@ class Bits:
         return ((self.bits[pages >> 3] >> (pages & 7).astype(np.uint8)) & 1).astype(bool)
 
 
-def repeats(
-    shards: SignedShards, name: str, span: tuple[int, int] = (0, HASH_END), removed: Bits | None = None
-) -> Iterator[Pairs]:
-    """Apply a rule to the pages that are not `removed` and whose first hash word is in `span`: yields its
-    pairs, of one range of hashes after another.
+GIVEN: tuple[SignedShards, Bits]  # of this process and of those forked from it
+
+
+def share(shards: SignedShards, removed: Bits) -> None:
+    """Keep what `repeats` uses; forked processes share its memory, and the bits by their file."""
+    global GIVEN
+    GIVEN = shards, removed
+
+
+def repeats(name: str, low: int, high: int) -> Pairs:
+    """Apply a rule to the pages that are not removed and whose first hash word is in [low, high)."""
+    shards, removed = GIVEN
+    parts = [shards.records(rank, name, HASH_WORDS, low, high) for rank in range(len(shards))]
+    hashes, pages = (np.concatenate(some) for some in zip(*parts, strict=True))
+    left = ~removed.of(pages)
+    return pairs_of(*first_of_equal(hashes[left], pages[left]), RULES[name])
+
+
+def given_shards(stage: Stage[CrawlSection]) -> SignedShards:
+    """List the shards given as `--input sign=FOLDER`, in this order. Raises InputError if two of them hold
+    pages of the same WARC file.
     """
-    ranges = -(-shards.pages * (span[1] - span[0]) // (HASH_END * RECORDS))
-    bounds = np.linspace(*span, ranges + 1).astype(np.int64)
-    for low, high in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
-        parts = [shards.records(rank, name, HASH_WORDS, low, high) for rank in range(len(shards))]
-        hashes, pages = (np.concatenate(some) for some in zip(*parts, strict=True))
-        if removed is not None:
-            left = ~removed.of(pages)
-            hashes, pages = hashes[left], pages[left]
-        yield pairs_of(*first_of_equal(hashes, pages), RULES[name])
-
-
-def _find(stage: Stage[CrawlSection], removed: Bits, shards: SignedShards) -> Counts:
-    """Apply both rules; returns the number of pages that each removes."""
-    found, counts = PairSorter(stage.work / "pairs"), dict.fromkeys((f"same_{name}" for name in RULES), 0)
-    with Progress(f"crawl {stage.instance}", len(RULES), unit="rule") as bar:
-        for name in RULES:
-            for pairs in repeats(shards, name, removed=removed):
-                found.add(pairs)
-                removed.set(pairs["page"].astype(np.int64))
-                counts[f"same_{name}"] += len(pairs)
-            bar.update(1)
-    found.write(stage.partial / "pairs")
-    return {"pages": shards.pages, **counts}
-
-
-def _put_together(stage: Stage[CrawlSection], removed: Bits, shards: SignedShards) -> Counts:
-    """Write what the jobs of `same` found; returns the number of pages that each rule removes."""
-    jobs, found = stage.config.exact_jobs, np.zeros(len(RULES), np.int64)
-    for program in ("urls", "texts"):
-        if (given := len(stage.inputs.get(program, []))) != jobs:
-            raise InputError(f"--input {program}: {given} folders, expected those of all {jobs} jobs")
-    files = [Path(folder) / "pairs" for program in ("urls", "texts") for folder in stage.inputs[program]]
-    with (stage.partial / "pairs").open("wb") as file:
-        for pairs in merged(files, shards.pages):
-            pairs.tofile(file)
-            removed.set(pairs["page"].astype(np.int64))
-            found += [np.count_nonzero(pairs["kind"] == kind) for kind in RULES.values()]
-    same = dict(zip((f"same_{name}" for name in RULES), found.tolist(), strict=True))
-    return {"pages": shards.pages, **same}
+    folders = [Path(folder) for folder in stage.inputs.get("sign", [])]
+    if not folders:
+        raise InputError("no signatures given: use --input sign=FOLDER, for each folder that sign wrote")
+    shards, seen = SignedShards(folders, stage.identity["inputs"]["sign"]), set[str]()
+    for folder in folders:
+        files = set((folder / "files.txt").read_text().splitlines())
+        if twice := files & seen:
+            raise InputError(
+                f"{folder}: pages of {min(twice)} are in another shard, too; give each file once"
+            )
+        seen |= files
+    return shards
 
 
 def run(stage: Stage[CrawlSection]) -> Counts:
     """Find exact duplicates among all shards; returns their numbers by rule."""
-    shared = "shards" in stage.inputs
-    shards = SignedShards.of(stage.input("shards")) if shared else given_shards(stage)
+    shards = given_shards(stage)
     removed = Bits(stage.partial / "removed.bits", shards.pages)
-    counts = _put_together(stage, removed, shards) if shared else _find(stage, removed, shards)
+    found, counts = PairSorter(stage.work / "pairs"), dict.fromkeys((f"same_{name}" for name in RULES), 0)
+    bounds = np.linspace(0, HASH_END, -(-shards.pages // RECORDS) + 1).astype(np.int64).tolist()
+    shared, fork = (shards, removed), get_context("fork")
+    with (
+        Progress(f"crawl {stage.instance}", len(RULES) * (len(bounds) - 1), unit="range") as bar,
+        ProcessPoolExecutor(stage.launch.get("threads", 1), fork, share, shared) as workers,
+    ):
+        for name in RULES:
+            for pairs in workers.map(partial(repeats, name), bounds[:-1], bounds[1:]):
+                found.add(pairs)
+                removed.set(pairs["page"].astype(np.int64))  # of other hashes: no range of this rule has them
+                counts[f"same_{name}"] += len(pairs)
+                bar.update(1)
+    found.write(stage.partial / "pairs")
     shards.list(stage)
-    return counts
+    return {"pages": shards.pages, **counts}
 
 
 if __name__ == "__main__":

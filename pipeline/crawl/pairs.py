@@ -1,10 +1,9 @@
 """Pairs of a page and an earlier page: files sorted by the later one, of which programs read a part.
 
-`same`, `exact`, `buckets` and `cluster` hand them on. Pages have the numbers of `signed.py`.
+`exact`, `buckets` and `cluster` hand them on. Pages have the numbers of `signed.py`.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from shutil import rmtree
 
@@ -60,10 +59,3 @@ def read_pairs(path: Path, low: int, high: int) -> Pairs:
     first = bisect_left(pairs, low, key=lambda pair: int(pair["page"]))
     last = bisect_left(pairs, high, lo=first, key=lambda pair: int(pair["page"]))
     return np.array(pairs[first:last])
-
-
-def merged(paths: Sequence[Path], pages: int) -> Iterator[Pairs]:
-    """The pairs of all sorted files by page, those of `SPAN` of so many pages at a time."""
-    for low in range(0, pages, SPAN):
-        pairs = np.concatenate([read_pairs(path, low, low + SPAN) for path in paths])
-        yield pairs[np.argsort(pairs["page"], kind="stable")]

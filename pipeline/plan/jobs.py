@@ -28,7 +28,8 @@ PASSED = 0.044  # share of the pages that math_first's filter keeps
 UNLIKE = 0.55  # share of pages that no other page of their dump is like
 READ = 131  # pages per second and core of a first pass
 EXTRACTION, PROGRAM = 4e9, 0.5e9  # bytes of an extraction; of a program that joins, beside launch.join_memory
-COMPARED = 1.0e9  # bytes of memory in which jobs of the exact rules and of `buckets` read a part of the pages
+COMPARED = 1.0e9  # bytes of memory in which a job of `buckets` reads a part of the pages
+RANGES = 8e9  # bytes of memory of the exact rules, for a range of hashes in each of 16 processes
 JOINED = 165  # bytes of memory of `cluster` for each page of its part: 360 if joined, as 45 % are
 Quantities = Mapping[str, float]
 FIRST = re.compile(r"(\d+)(?: \* attempt)?")
@@ -173,7 +174,7 @@ def _deduplication(config: Config, pages: float, extracts: int, dumps: int) -> t
     found, shards = _jobs("deduplication", count), int(count["filters"])
     if dumps:
         for job in found:
-            rule = f"{job.rule}_of" if job.rule in ("crawl_shards", "crawl_exact") else job.rule
+            rule = "crawl_exact_of" if job.rule == "crawl_exact" else job.rule
             job.name, job.rule = f"{job.name}, in a dump", rule
             job.number, job.disk = job.number * dumps, job.disk * dumps
     if dumps > 1:
@@ -189,10 +190,13 @@ def _deduplication(config: Config, pages: float, extracts: int, dumps: int) -> t
 
 def _deduplicated(config: Config, pages: float, extracts: int) -> dict[str, float]:
     section = config.sections["crawl"]
-    parts, shared = len(section.cluster_parts(extracts)), section.exact_jobs * (section.exact_jobs > 1)
+    parts = len(section.cluster_parts(extracts))
     count = {"one": 1, "pages": pages, "extracts": extracts, "parts": parts, "buckets": section.bucket_jobs}
-    count |= {"shared": shared, "alone": not shared, "marked": pages * shared}
-    count |= {"compared": COMPARED + pages / 8, "joined": JOINED * pages / parts}
+    count |= {
+        "ranges": RANGES + pages / 8,
+        "compared": COMPARED + pages / 8,
+        "joined": JOINED * pages / parts,
+    }
     return count | {"filters": len(section.pool_parts(extracts))}
 
 

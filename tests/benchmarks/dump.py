@@ -35,7 +35,6 @@ OURS, PEER = "ours", "datatrove, stages 2 and 3"
 KEPT, TOKENS = 0.01, 200  # share of the pages that selection keeps; about the tokens of a page
 DEDUPLICATION = ("sign", "exact", "buckets", "cluster", "removed", "filter", "dedup")
 SELECTION = ("select",)
-SHARED = {"bucket_jobs": PARTS}  # keys of programs that share the exact rules
 CLASSIFIER = {"dimension": 16, "epochs": 1, "buckets": 100_000}
 Found = dict[str, list[Measured]]  # by program
 
@@ -67,8 +66,7 @@ def deduplication(folder: Path, shards: list[Path]) -> Found:
     signed = [
         measured(folder, "sign", f"sign-{rank:04d}", extract=[path]) for rank, path in enumerate(shards)
     ]
-    exact = measured(folder, "exact", "exact", keys=SHARED, sign=paths(signed))
-    shared = exact_parts(folder, signed, exact[0])
+    exact = measured(folder, "exact", "exact", sign=paths(signed))
     pairs = measured(folder, "buckets", "buckets-0000", exact=[exact[0]])
     joined: list[Measured] = []
     for part in reversed(range(PARTS)):
@@ -85,23 +83,8 @@ def deduplication(folder: Path, shards: list[Path]) -> Found:
         for rank, path in enumerate(shards)
     ]
     pool = measured(folder, "dedup", "dedup", filter=paths(kept))
-    runs = {"sign": signed, "exact": [exact], **shared, "buckets": [pairs], "cluster": joined}
+    runs = {"sign": signed, "exact": [exact], "buckets": [pairs], "cluster": joined}
     return runs | {"removed": gone, "filter": kept, "dedup": [pool]}
-
-
-def exact_parts(folder: Path, signed: list[Measured], alone: Path) -> Found:
-    """The exact rules by several jobs, which must find the pairs that the one job `alone` found."""
-    found = {"shards": [measured(folder, "shards", "shards", sign=paths(signed))]}
-    for name in ("urls", "texts"):
-        given = {done: paths(runs) for done, runs in found.items()}
-        found[name] = [
-            measured(folder, "same", f"{name}-{part:04d}", keys=SHARED, **given) for part in range(PARTS)
-        ]
-    given = {done: paths(runs) for done, runs in found.items()}
-    together = measured(folder, "exact", "exact-of-parts", keys=SHARED, **given)
-    if (together[0] / "pairs").read_bytes() != (alone / "pairs").read_bytes():
-        sys.exit("error: the jobs that share the exact rules found other pairs than one job")
-    return found | {"exact, of parts": [together]}
 
 
 def corpus(folder: Path, pages: int, pool: Path) -> Found:

@@ -4,10 +4,6 @@
 LOOKUP = job("crawl/lookup")
 EXTRACT = job("crawl/extract-{shard}")
 SIGN = job("crawl/sign-{shard}")
-SHARDS = job("crawl/shards")
-SHARDS_OF = job("crawl/shards-{dump}")
-URLS = job("crawl/urls-{part}")
-TEXTS = job("crawl/texts-{part}")
 EXACT = job("crawl/exact")
 EXACT_OF = job("crawl/exact-{dump}")
 BUCKETS = job("crawl/buckets-{part}")
@@ -74,81 +70,10 @@ rule crawl_sign:
         "python -m pipeline.start pipeline.crawl.sign --result {output.manifest:q} {params.words} 2>&1 | tee {log:q}"
 
 
-rule crawl_shards:
-    """List the signed shards."""
-    input:
-        signed=SHARDS.reads("sign"),
-    output:
-        manifest="<store>/crawl/shards/{key}/manifest.json",
-        data=directory("<store>/crawl/shards/{key}/data"),
-    log:
-        "<logs>/crawl/shards-{key}.log",
-    conda:
-        "../../environment.yml"
-    params:
-        words=SHARDS.words,
-    shell:
-        "python -m pipeline.start pipeline.crawl.shards --result {output.manifest:q} {params.words} 2>&1 | tee {log:q}"
-
-
-rule crawl_shards_of:
-    """List the signed shards of a dump."""
-    input:
-        signed=SHARDS_OF.reads("sign"),
-    output:
-        manifest="<store>/crawl/shards-{dump}/{key}/manifest.json",
-        data=directory("<store>/crawl/shards-{dump}/{key}/data"),
-    log:
-        "<logs>/crawl/shards-{dump}-{key}.log",
-    conda:
-        "../../environment.yml"
-    params:
-        words=SHARDS_OF.words,
-    shell:
-        "python -m pipeline.start pipeline.crawl.shards --result {output.manifest:q} {params.words} 2>&1 | tee {log:q}"
-
-
-rule crawl_urls:
-    """Find pages whose URL repeats that of an earlier page, in one range of hashes."""
-    input:
-        shards=URLS.reads("shards"),
-    output:
-        manifest="<store>/crawl/urls-{part}/{key}/manifest.json",
-        data=directory("<store>/crawl/urls-{part}/{key}/data"),
-    log:
-        "<logs>/crawl/urls-{part}-{key}.log",
-    conda:
-        "../../environment.yml"
-    params:
-        words=URLS.words,
-    shell:
-        "python -m pipeline.start pipeline.crawl.same --result {output.manifest:q} {params.words} 2>&1 | tee {log:q}"
-
-
-rule crawl_texts:
-    """Find pages whose text repeats that of an earlier page, in one range of hashes."""
-    input:
-        shards=TEXTS.reads("shards"),
-        urls=TEXTS.reads("urls"),
-    output:
-        manifest="<store>/crawl/texts-{part}/{key}/manifest.json",
-        data=directory("<store>/crawl/texts-{part}/{key}/data"),
-    log:
-        "<logs>/crawl/texts-{part}-{key}.log",
-    conda:
-        "../../environment.yml"
-    params:
-        words=TEXTS.words,
-    shell:
-        "python -m pipeline.start pipeline.crawl.same --result {output.manifest:q} {params.words} 2>&1 | tee {log:q}"
-
-
 rule crawl_exact:
-    """Join the pairs of pages with the same URL or text."""
+    """Find pages with the same URL, then with the same text."""
     input:
         signed=EXACT.reads("sign"),
-        shards=EXACT.reads("shards"),
-        pairs=EXACT.reads("urls", "texts"),
     output:
         manifest="<store>/crawl/exact/{key}/manifest.json",
         data=directory("<store>/crawl/exact/{key}/data"),
@@ -163,11 +88,9 @@ rule crawl_exact:
 
 
 rule crawl_exact_of:
-    """Join the pairs of pages of a dump with the same URL or text."""
+    """Find pages of a dump with the same URL, then with the same text."""
     input:
         signed=EXACT_OF.reads("sign"),
-        shards=EXACT_OF.reads("shards"),
-        pairs=EXACT_OF.reads("urls", "texts"),
     output:
         manifest="<store>/crawl/exact-{dump}/{key}/manifest.json",
         data=directory("<store>/crawl/exact-{dump}/{key}/data"),

@@ -1,0 +1,53 @@
+"""Deduplication of results of extraction, by the programs of the crawl one after another."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pipeline.config.crawl import CrawlSection
+from pipeline.crawl import buckets, cluster, dedup, exact, filter, removed, sign
+from pipeline.protocol.stage import Counts, Stage, run_stage
+
+
+def run_program(
+    program: Callable[[Stage[CrawlSection]], Counts],
+    output: Path,
+    config: dict[str, Any] | None = None,
+    threads: int = 1,
+    **inputs: list[Path],
+) -> Path:
+    """Run a program of the crawl here; returns its result."""
+    words = ["--config", json.dumps(config or {}), "--launch", json.dumps({"threads": threads})]
+    words += [f"--input={key}={path}" for key, paths in inputs.items() for path in paths]
+    run_stage("crawl", CrawlSection, program, [*words, "--instance", output.name, "--output", str(output)])
+    return output
+
+
+def deduplicate_into(folder: Path, pages: list[Path], threads: int = 1, **config: Any) -> Path:
+    """Deduplicate results of extraction; each program's result is in `folder`, the pool in `dedup`."""
+    section = CrawlSection.model_validate(config)
+
+    def made(program: Any, name: str, **inputs: list[Path]) -> Path:
+        return run_program(program.run, folder / name, config, threads, **inputs)
+
+    signed = [made(sign, f"sign-{rank:04d}", extract=[one]) for rank, one in enumerate(pages)]
+    same = [made(exact, "exact", sign=signed)]
+    pairs = [made(buckets, f"buckets-{job:04d}", exact=same) for job in range(section.bucket_jobs)]
+    parts, later, tables = section.cluster_parts(len(pages)), list[Path](), list[Path]()
+    for number in reversed(range(len(parts))):
+        given = {"exact": same, "buckets": pairs, "later": list(later)}
+        later.insert(0, made(cluster, f"cluster-{number:04d}", **given))
+    for number, part in enumerate(parts):
+        found = made(removed, f"removed-{number:04d}", exact=same, cluster=later[: number + 1])
+        tables += [found / f"removed/{rank:05d}.parquet" for rank in part]
+    kept = [
+        made(
+            filter,
+            f"filter-{number:04d}",
+            extract=[pages[rank] for rank in part],
+            removed=[tables[rank] for rank in part],
+        )
+        for number, part in enumerate(section.pool_parts(len(pages)))
+    ]
+    return made(dedup, "dedup", filter=kept)
