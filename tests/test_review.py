@@ -251,10 +251,7 @@ def crawl(folder: Path) -> Run:
             for number, score in enumerate(scores)
         ]
         results += [finished(folder, f"{name}/score-{n:04d}", scores=rows[2 * n : 2 * n + 2]) for n in (0, 1)]
-        best = sorted(
-            (row for row in rows if row["score"] > 1 and row["id"] != "id2"), key=lambda row: -row["score"]
-        )
-        kept = [row | {"rank": rank} for rank, row in enumerate(best, 1)]
+        kept = [row for row in rows if row["score"] > 1 and row["id"] != "id2"]
         excluded = [{"id": "id2", "reason": "not_math"}]
         results.append(finished(folder, f"{name}/select", kept=kept, excluded=excluded))
         (results[-1].data / "metrics.json").write_text(json.dumps({"iteration": iteration}))
@@ -310,7 +307,7 @@ def test_any_page_of_the_crawl_is_found_with_its_scores_and_its_fate(tmp_path: P
         (tmp_path / "pages.html").as_uri() + "#https%3A%2F%2Fa.org%2F3",
         f"{listed} === 1 && {text} === 'Rings'",
     )
-    assert page.js(shown) == "0.50 3.00 below the cut 1.50 1.50 kept, rank 2 of 2"
+    assert page.js(shown) == "0.50 3.00 below the cut 1.50 1.50 kept"
     assert page.js(fate).startswith(
         "Not in the corpus: it shares text with the benchmark item gsm8k/7 (words)"
     )
@@ -328,9 +325,7 @@ def test_any_page_of_the_crawl_is_found_with_its_scores_and_its_fate(tmp_path: P
     )
     search("url", "", 6)
     search("words", "GROUPS", 1)
-    assert page.js(shown).startswith("3.00 3.00 kept, rank 1 of 1") and page.js(fate).startswith(
-        "In the corpus."
-    )
+    assert page.js(shown).startswith("3.00 3.00 kept") and page.js(fate).startswith("In the corpus.")
     assert page.js("document.querySelectorAll('#text math').length") == 1  # the formula is drawn
     assert "<script>" in page.js(text) and page.js("document.title").startswith("Pages of mine")
     search("words", "nowhere", 0)
