@@ -2,7 +2,7 @@
 2.1).
 
 Same normalised URL, then, among the pages left, same text. Hashes of 128 bits are compared, in ranges of
-their values, each by one process: all shards' records of a range are put together and sorted, so memory holds
+their values, each by one thread: all shards' records of a range are put together and sorted, so memory holds
 as many ranges as there are threads.
 
 Writes `pairs` (removed page, the page that stays, kind; sorted by page), `removed.bits` (one bit a page), and
@@ -10,9 +10,8 @@ Writes `pairs` (removed page, the page that stays, kind; sorted by page), `remov
 """
 
 import sys
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -58,18 +57,8 @@ class Bits:
         return ((self.bits[pages >> 3] >> (pages & 7).astype(np.uint8)) & 1).astype(bool)
 
 
-GIVEN: tuple[SignedShards, Bits]  # of this process and of those forked from it
-
-
-def share(shards: SignedShards, removed: Bits) -> None:
-    """Keep what `repeats` uses; forked processes share its memory, and the bits by their file."""
-    global GIVEN
-    GIVEN = shards, removed
-
-
-def repeats(name: str, low: int, high: int) -> Pairs:
-    """Apply a rule to the pages that are not removed and whose first hash word is in [low, high)."""
-    shards, removed = GIVEN
+def repeats(shards: SignedShards, removed: Bits, name: str, low: int, high: int) -> Pairs:
+    """Apply a rule to the pages that are not `removed` and whose first hash word is in [low, high)."""
     parts = [shards.records(rank, name, HASH_WORDS, low, high) for rank in range(len(shards))]
     hashes, pages = (np.concatenate(some) for some in zip(*parts, strict=True))
     left = ~removed.of(pages)
@@ -100,13 +89,12 @@ def run(stage: Stage[CrawlSection]) -> Counts:
     removed = Bits(stage.partial / "removed.bits", shards.pages)
     found, counts = PairSorter(stage.work / "pairs"), dict.fromkeys((f"same_{name}" for name in RULES), 0)
     bounds = np.linspace(0, HASH_END, -(-shards.pages // RECORDS) + 1).astype(np.int64).tolist()
-    shared, fork = (shards, removed), get_context("fork")
     with (
         Progress(f"crawl {stage.instance}", len(RULES) * (len(bounds) - 1), unit="range") as bar,
-        ProcessPoolExecutor(stage.launch.get("threads", 1), fork, share, shared) as workers,
+        ThreadPoolExecutor(stage.launch.get("threads", 1)) as workers,
     ):
         for name in RULES:
-            for pairs in workers.map(partial(repeats, name), bounds[:-1], bounds[1:]):
+            for pairs in workers.map(partial(repeats, shards, removed, name), bounds[:-1], bounds[1:]):
                 found.add(pairs)
                 removed.set(pairs["page"].astype(np.int64))  # of other hashes: no range of this rule has them
                 counts[f"same_{name}"] += len(pairs)
