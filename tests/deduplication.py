@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.config.crawl import CrawlSection
-from pipeline.crawl import buckets, cluster, dedup, exact, filter, removed, sign
+from pipeline.crawl import buckets, cluster, dedup, exact, filter, resolve, sign
 from pipeline.protocol.stage import Counts, Stage, run_stage
 
 
@@ -39,7 +39,7 @@ def deduplicate_into(folder: Path, pages: list[Path], threads: int = 1, **config
         given = {"exact": same, "buckets": pairs, "later": list(later)}
         later.insert(0, made(cluster, f"cluster-{number:04d}", **given))
     for number, part in enumerate(parts):
-        found = made(removed, f"removed-{number:04d}", exact=same, cluster=later[: number + 1])
+        found = made(resolve, f"resolve-{number:04d}", exact=same, cluster=later[: number + 1])
         tables += [found / f"removed/{rank:05d}.parquet" for rank in part]
     kept = [
         made(

@@ -7,7 +7,7 @@ from datatrove.pipeline.dedup.minhash import MinhashConfig, MinhashDedupBuckets,
 from datatrove.utils.hashing import HashConfig
 
 from pipeline.config.crawl import CrawlSection
-from pipeline.crawl.signed import record_file
+from pipeline.crawl.signature_store import record_file
 
 READ_AHEAD = 1000  # signatures read at once from each file
 

@@ -155,7 +155,7 @@ def test_each_dump_is_a_part_of_the_graph_of_its_own_in_math_first_alone(lists: 
     assert len(exact) == 3 and exact[-1] == "crawl/exact"
     assert [len(math[name].inputs) for name in exact] == [1, 1, 2]
     assert [key for key, _ in math["crawl/dedup"].inputs] == ["filter", "filter", "staying", "staying"]
-    staying = [node for name, node in math.items() if name.startswith("crawl/staying")]
+    staying = [node for name, node in math.items() if name.startswith("crawl/across_dumps")]
     assert [[key for key, _ in node.inputs] for node in staying] == [["dump", "filter"]] * 2
     assert [key for key, _ in one["crawl/dedup"].inputs] == ["filter"] and "crawl/exact" not in one
     earlier = one.keys() - {"crawl/dedup"}
@@ -199,8 +199,8 @@ def test_what_stays_is_the_same_in_any_number_of_jobs_and_one_lost_or_killed_is_
     made, lists: list[str]
 ) -> None:
     folder, nodes = made("math_first"), crawl_of("math_first", lists)
-    first, second = (node for name, node in nodes.items() if name.startswith("crawl/staying"))
-    together = replace(first, name="crawl/staying-all", inputs=(*first.inputs, *second.inputs))
+    first, second = (node for name, node in nodes.items() if name.startswith("crawl/across_dumps"))
+    together = replace(first, name="crawl/across_dumps-all", inputs=(*first.inputs, *second.inputs))
     make(together, folder)
     tables_of = [read_table(folder / node.name / "staying.parquet") for node in (first, second, together)]
     one, other, every = (table.to_pylist() for table in tables_of)

@@ -26,7 +26,7 @@ from pipeline.crawl import buckets, exact, sign
 from pipeline.crawl import filter as filter_pages
 from pipeline.crawl.buckets import bounds_of, similar_pairs
 from pipeline.crawl.pairs import PairSorter
-from pipeline.crawl.signed import SignedShards, read_signatures
+from pipeline.crawl.signature_store import SignedShards, read_signatures
 from pipeline.data.shards import DocumentWriter, read_table, tables
 from pipeline.protocol.overlays import DEFAULTS, read_config
 from workflow.graph import Graph, Instance
@@ -142,7 +142,7 @@ def test_pages_that_are_not_as_many_as_were_signed_are_refused(
     pages: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     deduplicate(tmp_path / "out", pages)
-    (removed,) = (tmp_path / "out").glob("removed-0000/removed/*0.parquet")
+    (removed,) = (tmp_path / "out").glob("resolve-0000/removed/*0.parquet")
     signed = len(signatures(tmp_path / "out")) // SHARDS
     for number in (signed - 1, signed + 1):
         other = write_shard(tmp_path, f"of-{number}", ["a page"] * number)
@@ -286,7 +286,7 @@ def test_a_job_waits_for_all_before_it_though_few_are_named(tmp_path: Path) -> N
         return waited[job]
 
     assert all(graph.before(job).keys() <= before(job) for job in graph.nodes)
-    assert graph.last(graph.before("crawl/removed-0001")) == ["crawl/cluster-0000"]
+    assert graph.last(graph.before("crawl/resolve-0001")) == ["crawl/cluster-0000"]
     ends = graph.last(graph.nodes)
     assert {name for end in ends for name in (end, *before(end))} == set(graph.nodes) and ends == ["report"]
 

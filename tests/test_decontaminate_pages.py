@@ -207,7 +207,7 @@ def test_each_part_reads_the_tables_of_its_own_shards_and_all_together_read_each
     assert [source.node for source in read["extract"]] == [name for name in nodes if "crawl/extract" in name]
     assert read["score"] == [Result(f"corpus/iteration-2/score-{number}") for number in pool]
     assert read["removals"] == [Result(f"decontaminate/clean-{number}", "log.jsonl") for number in pool]
-    staying = [Result(name, "staying.parquet") for name in nodes if name.startswith("crawl/staying")]
+    staying = [Result(name, "staying.parquet") for name in nodes if name.startswith("crawl/across_dumps")]
     within = [staying[number > 2] for number in range(5)] if order == "math_first" else []
     removed = [Result(f"crawl/filter-{number}", "removed.parquet") for number in pool]
     assert set(read["duplicates"]) == {*removed, *within} and len(read["duplicates"]) == 5 + len(staying)

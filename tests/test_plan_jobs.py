@@ -28,7 +28,7 @@ def test_crawl_and_corpus_are_the_hand_worked_ones() -> None:
     assert hours["crawl_buckets"] == pytest.approx(25.4, rel=0.02)
     assert jobs["crawl_extract"].number == 1000 and jobs["corpus_score"].number == 800
     assert (jobs["crawl_buckets"].number, jobs["crawl_filter"].number) == (100, 200)
-    assert jobs["crawl_cluster"].number == jobs["crawl_removed"].number == 20
+    assert jobs["crawl_cluster"].number == jobs["crawl_resolve"].number == 20
     assert jobs["crawl_cluster"].main_memory == pytest.approx(24.5e9, rel=0.02)
     assert jobs["crawl_dedup"].hours < 0.02, "it makes links and does not read pages"
     profile = Profile(ROOT / "profiles/slurm")
@@ -89,7 +89,7 @@ def test_math_first_hashes_a_23rd_of_the_pages_of_each_dump_and_then_what_is_lef
     (tmp_path / "two.yaml").write_text(yaml.safe_dump({"crawl": {"warc": [str(path) for path in two]}}))
     config = Config(read_config([DEFAULTS, PAPER_7B, tmp_path / "two.yaml"]))
     jobs = data_jobs(config, assumed, "math_first")
-    staying, dedup = [job for job in jobs if job.rule in ("crawl_staying", "crawl_dedup")]
+    staying, dedup = [job for job in jobs if job.rule in ("crawl_across_dumps", "crawl_dedup")]
     assert staying.number == 2 and not staying.notes(Profile(ROOT / "profiles/slurm"))
     assert max(staying.hours, dedup.hours) < 0.1 and staying.main_memory == 6.5e9
     signed = [job for job in jobs if job.rule == "crawl_sign"]

@@ -61,7 +61,7 @@ class CrawlInstances:
     def _deduplicated(self: "Graph", section: Any, which: str, pages: list[Result]) -> list[Result]:
         """Shards of `pages` without duplicates among all of them; `which` is in the names of the jobs.
 
-        `exact` and `removed` list all signed shards by path and digest, so that no other job names them all.
+        `exact` and `resolve` list all signed shards by path and digest, so that no other job names them all.
         """
         signed: Inputs = []
         for one in pages:
@@ -93,7 +93,7 @@ class CrawlInstances:
         for which, own in dumps.items():
             after = [shard for shard, sources in read.items() if not sources.isdisjoint(own)]
             inputs: Inputs = [*(("dump", shard) for shard in own), *(("filter", shard) for shard in after)]
-            found.append(self._crawl_program("staying", which, inputs))
+            found.append(self._crawl_program("across_dumps", which, inputs))
         return found
 
     def _duplicates(self: "Graph") -> dict[str, list[Result]]:
@@ -120,7 +120,7 @@ class CrawlInstances:
         found = []
         for number, part in enumerate(parts):
             forests: Inputs = [inputs[0], *(("cluster", one) for one in later[: number + 1])]
-            node = self._crawl_program("removed", f"{which}-{number:04d}", forests)
+            node = self._crawl_program("resolve", f"{which}-{number:04d}", forests)
             found += [Result(node.node, f"removed/{rank:05d}.parquet") for rank in part]
         return found
 

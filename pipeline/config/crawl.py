@@ -14,9 +14,9 @@ PROGRAM_KEYS = {
     "exact": (),
     "buckets": ("min_similarity", "bucket_jobs", *SIGNATURES),
     "cluster": ("cluster_jobs",),
-    "removed": ("cluster_jobs",),
+    "resolve": ("cluster_jobs",),
     "filter": SIGNATURES,
-    "staying": (),
+    "across_dumps": (),
     "dedup": (),
 }
 
@@ -122,5 +122,5 @@ class CrawlSection(Section):
         return parts_of(extracts, self.pool_shards)
 
     def cluster_parts(self, extracts: int) -> list[range]:
-        """Numbers of the extraction shards that each job of `cluster` and of `removed` has."""
+        """Numbers of the extraction shards that each job of `cluster` and of `resolve` has."""
         return parts_of(extracts, self.cluster_jobs)

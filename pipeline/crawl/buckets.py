@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pipeline.config.crawl import CrawlSection
 from pipeline.crawl.exact import Bits
 from pipeline.crawl.pairs import NEAR, PairSorter, pairs_of
-from pipeline.crawl.signed import HASH_END, SignedShards, number_of
+from pipeline.crawl.signature_store import HASH_END, SignedShards, number_of
 from pipeline.protocol.progress import Progress
 from pipeline.protocol.stage import Counts, Stage, run_stage
 

@@ -5,7 +5,7 @@ all later parts. It takes the pairs whose later page is in its part: those of `e
 that later parts passed on. What they connect is joined to its first page. A page of this part is then done:
 `forest` names the first page for it, which may be in an earlier part. Pages of earlier parts that were
 connected are passed on as pairs with that first page, so nothing is lost: the clusters are the connected
-components of all pairs, as datatrove's stage 3 finds them in one job. `removed` follows the forests.
+components of all pairs, as datatrove's stage 3 finds them in one job. `resolve` follows the forests.
 
 Pairs come in blocks. They are joined as soon as there are more of them than pages, so memory grows with the
 pages of a part that are similar to another, not with their pairs.
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from pipeline.config.crawl import CrawlSection
 from pipeline.crawl.pairs import NEAR, Pages, pairs_of, read_pairs
-from pipeline.crawl.signed import SignedShards, number_of
+from pipeline.crawl.signature_store import SignedShards, number_of
 from pipeline.protocol.progress import Progress
 from pipeline.protocol.stage import Counts, InputError, Stage, run_stage
 

@@ -3,21 +3,21 @@
 Three rules in turn: same normalised URL, same text, near-duplicate by MinHash. The paper says only
 "URL-based deduplication and near-deduplication". Of a group of duplicates the first page in input order
 survives (order of extraction shards, WARC files and offsets). The programs before this one do the work:
-`sign` (a job for each extraction shard), `exact`, `buckets`, `cluster` and `removed` (several jobs), `filter`
+`sign` (a job for each extraction shard), `exact`, `buckets`, `cluster` and `resolve` (several jobs), `filter`
 (a job for each shard of the pool). This one puts the shards and the tables of duplicates together by hard
 links (`--input filter=FOLDER`, may repeat): `pool/<number>.jsonl.zst`, and `duplicates/<number>.parquet` for
 the same shard, or `duplicates.parquet` of a single one.
 
 With `crawl.order: math_first` they run for each dump alone, as in FineWeb (Penedo et al. 2024), then for what
-is left of all dumps. `--input staying=FOLDER` (may repeat) names what `staying` wrote of the pages that were
-removed within their dumps; these tables are the last parts of the duplicates.
+is left of all dumps. `--input staying=FOLDER` (may repeat) names what `across_dumps` wrote of the pages that
+were removed within their dumps; these tables are the last parts of the duplicates.
 """
 
 import sys
 from pathlib import Path
 
 from pipeline.config.crawl import CrawlSection
-from pipeline.crawl.staying import counted
+from pipeline.crawl.across_dumps import counted
 from pipeline.data.shards import link_file, put_table
 from pipeline.protocol.stage import Counts, InputError, Stage, run_stage
 

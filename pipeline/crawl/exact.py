@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from pipeline.config.crawl import CrawlSection
 from pipeline.crawl.pairs import SAME_TEXT, SAME_URL, Pairs, PairSorter, pairs_of
-from pipeline.crawl.signed import HASH_END, HASH_WORDS, TEXT, URL, SignedShards
+from pipeline.crawl.signature_store import HASH_END, HASH_WORDS, TEXT, URL, SignedShards
 from pipeline.protocol.progress import Progress
 from pipeline.protocol.stage import Counts, InputError, Stage, run_stage
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from pipeline.config.crawl import CrawlSection
 from pipeline.crawl.pairs import NEAR
-from pipeline.crawl.signed import (
+from pipeline.crawl.signature_store import (
     check_shard,
     listed_shards,
     page_file,
@@ -45,12 +45,12 @@ Row = dict[str, Any]
 
 @cache
 def _signed_shards(result: Path) -> dict[str, Path]:
-    """Folders of the signed shards that `removed` listed, by digest."""
+    """Folders of the signed shards that `resolve` listed, by digest."""
     return {digest: folder for folder, digest in listed_shards(result)}
 
 
 class Shard:
-    """An extraction shard, and what `removed` says of its pages."""
+    """An extraction shard, and what `resolve` says of its pages."""
 
     def __init__(self, pages: Path, removed: Path) -> None:
         self.pages = page_file(pages)
@@ -64,7 +64,7 @@ class Shard:
 
     def unique(self) -> Iterator[bytes]:
         """Lines of the pages that stay, in order. Raises InputError if pages go, and there are more or fewer
-        than were signed; a shard that loses none is not among those that `removed` lists.
+        than were signed; a shard that loses none is not among those that `resolve` lists.
         """
         gone, number = set(self.places.tolist()), 0
         for place, line in enumerate(read_lines(self.pages)):

@@ -1,6 +1,6 @@
 """Pairs of a page and an earlier page: files sorted by the later one, of which programs read a part.
 
-`exact`, `buckets` and `cluster` hand them on. Pages have the numbers of `signed.py`.
+`exact`, `buckets` and `cluster` hand them on. Pages have the numbers of `signature_store.py`.
 """
 
 from bisect import bisect_left

@@ -1,9 +1,9 @@
 """Hashes and MinHash signatures of one extraction shard: all that deduplication compares (paper section 2.1).
 
 Writes, for the pages in order: `signatures` (all hashes of each page); for each MinHash bucket, for the
-normalised URLs and for the texts a file of sorted records (`signed.py`); `names.arrow`, ids and URLs for
-reading single rows; `files.txt`, the WARC files of the pages. This is datatrove's stage 1 with signatures of
-our own (`signatures.py`).
+normalised URLs and for the texts a file of sorted records (`signature_store.py`); `names.arrow`, ids and URLs
+for reading single rows; `files.txt`, the WARC files of the pages. This is datatrove's stage 1 with
+signatures of our own (`signatures.py`).
 """
 
 import sys
@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from xxhash import xxh3_128_digest
 
 from pipeline.config.crawl import CrawlSection
+from pipeline.crawl.signature_store import HASH_WORDS, TEXT, URL, page_file, read_signatures, record_file
 from pipeline.crawl.signatures import ABSENT, MinHasher
-from pipeline.crawl.signed import HASH_WORDS, TEXT, URL, page_file, read_signatures, record_file
 from pipeline.crawl.urls import normalise_url
 from pipeline.data.shards import read_documents
 from pipeline.protocol.progress import Progress

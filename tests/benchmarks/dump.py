@@ -33,7 +33,7 @@ from pipeline.config.crawl import CrawlSection  # noqa: E402
 SIZES = "1000000 4000000"
 OURS, PEER = "ours", "datatrove, stages 2 and 3"
 KEPT, TOKENS = 0.01, 200  # share of the pages that selection keeps; about the tokens of a page
-DEDUPLICATION = ("sign", "exact", "buckets", "cluster", "removed", "filter", "dedup")
+DEDUPLICATION = ("sign", "exact", "buckets", "cluster", "resolve", "filter", "dedup")
 SELECTION = ("select",)
 CLASSIFIER = {"dimension": 16, "epochs": 1, "buckets": 100_000}
 Found = dict[str, list[Measured]]  # by program
@@ -74,7 +74,7 @@ def deduplication(folder: Path, shards: list[Path]) -> Found:
         joined.insert(0, measured(folder, "cluster", f"cluster-{part:04d}", **given))
     forests = paths(joined)
     gone = [
-        measured(folder, "removed", f"removed-{part:04d}", exact=[exact[0]], cluster=forests[: part + 1])
+        measured(folder, "resolve", f"resolve-{part:04d}", exact=[exact[0]], cluster=forests[: part + 1])
         for part in range(PARTS)
     ]
     removed = sorted(file for path in paths(gone) for file in (path / "removed").iterdir())
@@ -84,7 +84,7 @@ def deduplication(folder: Path, shards: list[Path]) -> Found:
     ]
     pool = measured(folder, "dedup", "dedup", filter=paths(kept))
     runs = {"sign": signed, "exact": [exact], "buckets": [pairs], "cluster": joined}
-    return runs | {"removed": gone, "filter": kept, "dedup": [pool]}
+    return runs | {"resolve": gone, "filter": kept, "dedup": [pool]}
 
 
 def corpus(folder: Path, pages: int, pool: Path) -> Found:
@@ -141,7 +141,7 @@ def programs(folder: Path, pages: int) -> dict[str, tuple[float, float, float]]:
     for name, jobs in runs.items():
         folders, seconds, memory = zip(*jobs, strict=True)
         found[name] = sum(seconds), max(memory), disk(folders)
-    seconds, memory, _ = zip(*(found[name] for name in ("buckets", "cluster", "removed")), strict=True)
+    seconds, memory, _ = zip(*(found[name] for name in ("buckets", "cluster", "resolve")), strict=True)
     near = json.loads((runs["dedup"][0][0] / "manifest.json").read_text())["counts"]["duplicates_near"]
     both = sum(seconds), max(memory), near
     return found | {OURS: both, PEER: stock(folder, paths(runs["sign"]))}

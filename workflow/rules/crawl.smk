@@ -8,9 +8,9 @@ EXACT = job("crawl/exact")
 EXACT_OF = job("crawl/exact-{dump}")
 BUCKETS = job("crawl/buckets-{part}")
 CLUSTER = job("crawl/cluster-{part}")
-REMOVED = job("crawl/removed-{part}")
+RESOLVE = job("crawl/resolve-{part}")
 FILTER = job("crawl/filter-{part}")
-STAYING = job("crawl/staying-{dump}")
+ACROSS_DUMPS = job("crawl/across_dumps-{dump}")
 DEDUP = job("crawl/dedup")
 
 
@@ -140,22 +140,22 @@ rule crawl_cluster:
         "python -m pipeline.start pipeline.crawl.cluster --result {output.manifest:q} {params.words} 2>&1 | tee {log:q}"
 
 
-rule crawl_removed:
+rule crawl_resolve:
     """List the pages that go, by shard."""
     input:
-        exact=REMOVED.reads("exact"),
-        cluster=REMOVED.reads("cluster"),
+        exact=RESOLVE.reads("exact"),
+        cluster=RESOLVE.reads("cluster"),
     output:
-        manifest="<store>/crawl/removed-{part}/{key}/manifest.json",
-        data=directory("<store>/crawl/removed-{part}/{key}/data"),
+        manifest="<store>/crawl/resolve-{part}/{key}/manifest.json",
+        data=directory("<store>/crawl/resolve-{part}/{key}/data"),
     log:
-        "<logs>/crawl/removed-{part}-{key}.log",
+        "<logs>/crawl/resolve-{part}-{key}.log",
     conda:
         "../../environment.yml"
     params:
-        words=REMOVED.words,
+        words=RESOLVE.words,
     shell:
-        "python -m pipeline.start pipeline.crawl.removed --result {output.manifest:q} {params.words} 2>&1 | tee {log:q}"
+        "python -m pipeline.start pipeline.crawl.resolve --result {output.manifest:q} {params.words} 2>&1 | tee {log:q}"
 
 
 rule crawl_filter:
@@ -176,22 +176,22 @@ rule crawl_filter:
         "python -m pipeline.start pipeline.crawl.filter --result {output.manifest:q} {params.words} 2>&1 | tee {log:q}"
 
 
-rule crawl_staying:
+rule crawl_across_dumps:
     """Map pages removed within a dump to the copy that survives in the pool."""
     input:
-        dump=STAYING.reads("dump"),
-        filter=STAYING.reads("filter"),
+        dump=ACROSS_DUMPS.reads("dump"),
+        filter=ACROSS_DUMPS.reads("filter"),
     output:
-        manifest="<store>/crawl/staying-{dump}/{key}/manifest.json",
-        data=directory("<store>/crawl/staying-{dump}/{key}/data"),
+        manifest="<store>/crawl/across_dumps-{dump}/{key}/manifest.json",
+        data=directory("<store>/crawl/across_dumps-{dump}/{key}/data"),
     log:
-        "<logs>/crawl/staying-{dump}-{key}.log",
+        "<logs>/crawl/across_dumps-{dump}-{key}.log",
     conda:
         "../../environment.yml"
     params:
-        words=STAYING.words,
+        words=ACROSS_DUMPS.words,
     shell:
-        "python -m pipeline.start pipeline.crawl.staying --result {output.manifest:q} {params.words} 2>&1 | tee {log:q}"
+        "python -m pipeline.start pipeline.crawl.across_dumps --result {output.manifest:q} {params.words} 2>&1 | tee {log:q}"
 
 
 rule crawl_dedup:

@@ -1,4 +1,4 @@
-"""The page that stays for each page that was removed within its dump, which may be one of another dump.
+"""Map each page removed within a dump to the copy that survives in the final pool.
 
 With several dumps in `crawl.order: math_first` a page that stayed in its dump may be removed for the sake of
 another dump's page. Inputs: `dump`, what `filter` wrote for one dump; `filter`, what it wrote

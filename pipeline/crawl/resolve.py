@@ -1,8 +1,8 @@
-"""Which pages of some extraction shards go, and which page stays for each.
+"""For each extraction shard, list its duplicates and the surviving copy of each.
 
 Of a cluster the first page in input order survives; datatrove's own choice depends on the shape of its union
 tree. Duplicates by the exact rules are joined with the page that they repeat, so they follow it.
-`removed-<number>` has the shards of `cluster-<number>` and follows its forest through those of earlier parts.
+`resolve-<number>` has the shards of `cluster-<number>` and follows its forest through those of earlier parts.
 
 Writes `removed/<shard>.parquet`: place of a removed page, kind, digest of the signed shard and place of the
 page that stays. It depends on the pages of this shard and their targets only. Its metadata holds the digest
@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from pipeline.config.crawl import CrawlSection
 from pipeline.crawl.cluster import FOREST, bounds_of
 from pipeline.crawl.pairs import PAIR, Pairs, read_pairs
-from pipeline.crawl.signed import SignedShards, number_of
+from pipeline.crawl.signature_store import SignedShards, number_of
 from pipeline.protocol.stage import Counts, InputError, Stage, run_stage
 
 REMOVED = pa.schema(

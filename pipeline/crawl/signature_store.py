@@ -1,4 +1,4 @@
-"""What `sign` wrote for all extraction shards: hashes, signatures and names of pages, read in parts.
+"""Read the hashes, MinHash signatures and names of the pages of all shards, a slice at a time.
 
 Pages are numbered across shards, in input order. No file stays open, so the number of shards is not bounded
 by the number of open files.
