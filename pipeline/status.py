@@ -25,6 +25,7 @@ from pipeline.protocol.stage import DEFINITIONS
 from pipeline.protocol.store import STORE, Entry, put_in_place
 from workflow.graph import Graph
 from workflow.keys import Keys
+from workflow.links import move_links
 from workflow.reasons import Reasons
 
 KEY = re.compile("[0-9a-f]{16}")
@@ -114,22 +115,32 @@ def _adopt(keys: Keys, name: str, source: Path) -> bool:
     for place in (source / name, *sorted((source / STORE / name).glob("*"))):
         manifest = place / "manifest.json"
         manifest = manifest if manifest.is_file() else place.resolve().parent / "manifest.json"  # a flat link
-        if not manifest.is_file() or read_manifest(manifest).get("fingerprint") != content:
+        found = _read(manifest)
+        if found.get("fingerprint") != content:
             continue
-        data = manifest.with_name("data")
-        if problem := _differs(data, manifest):
+        if problem := _differs(manifest.with_name("data"), manifest):
             raise InputError(f"{problem}; {place} cannot be adopted")
         partial = entry.folder.with_name(f".{entry.key}.partial")
         shutil.rmtree(partial, ignore_errors=True)
         shutil.copytree(manifest.parent, partial)
+        # A linked result's bytes come with it, and so does what is told of its code.
+        code = source / STORE / name / found.pop("made_as", "") / DEFINITIONS
+        if code.is_file():
+            shutil.copyfile(code, partial / DEFINITIONS)
         upstream = {before: keys.key(before) for before in keys.graph.before(name)}
-        write_json(
-            partial / "manifest.json", read_manifest(manifest) | {"key": entry.key, "upstream": upstream}
-        )
+        write_json(partial / "manifest.json", found | {"key": entry.key, "upstream": upstream})
         put_in_place(partial, entry.folder)
         entry.make_current()
         return True
     return False
+
+
+def _read(manifest: Path) -> dict[str, Any]:
+    """Read a manifest to change it; empty for one that is missing or cannot be read: it is no result."""
+    try:
+        return dict(read_manifest(manifest))
+    except (InputError, OSError):
+        return {}
 
 
 def _differs(data: Path, manifest: Path) -> str | None:
@@ -153,25 +164,32 @@ def verify(keys: Keys) -> list[str]:
     return found
 
 
-def clean(keys: Keys) -> tuple[int, int]:
-    """Drop the results in the store that the configuration does not name; returns their number and bytes.
-    What a named result is linked to stays.
+def clean(keys: Keys) -> tuple[int, int, int]:
+    """Drop the results in the store that the configuration does not name; returns their number and bytes, and
+    the number of those that stay although it does not name them.
+
+    What a named result is linked to stays, and of an instance that is not made all that was made before: its
+    job may find its content there, as after a workflow that was killed (`Entry.step_aside`).
     """
     named = {keys.entry(name).folder for name in keys.graph.nodes}
     made = [keys.entry(name) for name in keys.graph.nodes if keys.made(name)]
     named |= {
         entry.folder.with_name(read_manifest(entry.manifest).get("made_as", entry.key)) for entry in made
     }
-    dropped, size = 0, 0
+    needed = {keys.entry(name).folder.parent for name in keys.graph.nodes if not keys.made(name)}
+    dropped, size, kept = 0, 0, 0
     for folder in sorted(path for path in (keys.run / STORE).rglob("*") if KEY.fullmatch(path.name)):
         if folder in named or not folder.is_dir():
+            continue
+        if folder.parent in needed:
+            kept += 1
             continue
         size += sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
         dropped += 1
         shutil.rmtree(folder)
     for link in (path for path in keys.run.rglob("*") if path.is_symlink() and not path.exists()):
         link.unlink()
-    return dropped, size
+    return dropped, size, kept
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -213,11 +231,16 @@ def main(argv: list[str] | None = None) -> None:
     try:
         graph = read_graph(arguments.configfile, arguments.config)
         if arguments.adopt:
-            taken = adopt(Keys(graph), arguments.adopt)
+            keys = Keys(graph)
+            taken = adopt(keys, arguments.adopt)
+            if all(map(keys.made, graph.nodes)):
+                move_links(keys)
             print(f"adopted {len(taken)} results from {arguments.adopt}: {', '.join(taken) or 'none'}")
         elif arguments.clean_store:
-            dropped, size = clean(Keys(graph))
+            dropped, size, kept = clean(Keys(graph))
             print(f"dropped {dropped} results, {size / 1e6:,.1f} MB")
+            if kept:
+                print(f"kept {kept} earlier results of what is not made yet: it may be linked to them")
         elif arguments.verify:
             print("\n".join(verify(Keys(graph))) or "all files are as their manifests list them")
         elif arguments.accept_code:

@@ -71,6 +71,14 @@ def test_the_page_loads_nothing_from_outside(whole: tuple[str, dict]) -> None:
     assert len(page.encode()) < 15_000_000
 
 
+def test_pinned_results_are_named(
+    inputs: dict[str, list[str]], whole: tuple[str, dict], tmp_path: Path
+) -> None:
+    page, _ = report(inputs, tmp_path, pins={"cpt/base": "0123456789abcdef"})
+    told = "Pinned, so kept although what they were made from may have changed: cpt/base."
+    assert told in page and "Pinned" not in whole[0]
+
+
 def test_every_stage_has_its_chapter_in_order(whole: tuple[str, dict]) -> None:
     found = re.findall(r'<section id="([a-z]+)">', whole[0])
     assert found == CHAPTERS

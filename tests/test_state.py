@@ -12,13 +12,14 @@ import yaml
 from conftest import OVERLAYS, Checkout
 
 from pipeline import status
-from pipeline.config.root import Config
+from pipeline.config.root import Config, ConfigError
+from pipeline.protocol.identity import read_manifest
 from pipeline.protocol.overlays import DEFAULTS, read_config
-from pipeline.protocol.stage import CODE
-from pipeline.protocol.store import STORE
+from pipeline.protocol.stage import CODE, DEFINITIONS
+from pipeline.protocol.store import STORE, Entry
 from workflow.graph import Graph
 from workflow.keys import Keys
-from workflow.links import leave_stale_links
+from workflow.links import file_of_run, forced, leave_stale_links
 from workflow.reasons import Reasons
 
 
@@ -225,6 +226,26 @@ def test_results_copied_without_links_are_adopted(
     assert stale() == {"report"}, "its link leads to its data, so its manifest was not copied"
 
 
+def test_of_adopted_results_none_names_another_and_models_bring_their_code(copied: Path) -> None:
+    """A result that cannot be read is passed over, and no link is left for a job to move."""
+    keys = run_of().keys
+    base, other = keys.entry("cpt/base"), Entry(keys.run, "cpt/base", "0123456789abcdef")
+    base.folder.rename(other.folder)
+    base.link_to(other, {})
+    keys.entry("sft/tool").manifest.write_text("{")
+    (copied / "results").rename(copied / "elsewhere")
+    status.main(["--configfile", *OVERLAYS, "--adopt", "elsewhere/small"])
+    assert "sft/tool" in stale() and not file_of_run(keys).exists()
+    assert "made_as" not in read_manifest(base.manifest)
+    assert (base.folder / DEFINITIONS).is_file() and not base.data.is_symlink()
+
+
+def test_after_all_results_were_adopted_no_job_is_left(copied: Path) -> None:
+    (copied / "results").rename(copied / "elsewhere")
+    status.main(["--configfile", *OVERLAYS, "--adopt", "elsewhere/small"])
+    assert stale() == set() and file_of_run(run_of().keys).is_file()
+
+
 def test_a_result_with_other_bytes_than_its_manifest_lists_is_not_adopted(
     copied: Path, finished: Checkout
 ) -> None:
@@ -251,6 +272,42 @@ def test_cleaning_the_store_drops_what_the_configuration_does_not_name_and_says_
     status.main(["--configfile", *OVERLAYS, "--clean-store"])
     assert f"dropped 1 results, {size / 1e6:,.1f} MB" in capsys.readouterr().out
     assert not other.exists() and stale() == set()
+
+
+def test_cleaning_after_a_killed_workflow_keeps_what_its_jobs_would_have_been_linked_to(
+    copied: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Models too that were linked from a key that nobody names."""
+    keys = run_of().keys
+    base, other = keys.entry("cpt/base"), Entry(keys.run, "cpt/base", "0123456789abcdef")
+    base.folder.rename(other.folder)
+    base.link_to(other, {})
+    weights = {path.stat().st_ino for path in copied.rglob("model.safetensors")}
+    keys.entry("tokens/math").manifest.unlink()
+    keys = run_of().keys
+    for name in keys.graph.nodes:  # as a workflow does before its first job
+        if not keys.settled(name):
+            keys.entry(name).step_aside(again=name == "tokens/math")
+    status.main(["--configfile", *OVERLAYS, "--clean-store"])
+    told = capsys.readouterr().out.splitlines()
+    assert told[0].startswith("dropped 0 results")
+    assert told[1].startswith(f"kept {len(after('tokens/math'))} earlier results of what is not made yet")
+    assert {path.stat().st_ino for path in copied.rglob("model.safetensors")} == weights
+
+
+@pytest.mark.parametrize("how", ["cpt/base", "cpt", "cpt_model", "manifest", "all"])
+def test_a_pinned_result_cannot_be_made_again(there: Path, how: str) -> None:
+    key = run_of().keys.key("cpt/base")
+    keys = run_of({"pins": {"cpt/base": key}}).keys
+    word = str(keys.entry("cpt/base").manifest) if how == "manifest" else how
+    with pytest.raises(ConfigError, match=f"^config key pins.cpt/base: {key} is pinned"):
+        forced(keys, [word])
+    assert forced(keys, ["rl/grpo"]) == {"rl/grpo"}
+
+
+def test_a_pin_is_taken_back_by_null(there: Path) -> None:
+    assert run_of({"pins": {"cpt/base": None}}).graph.config.pins == {}
+    assert stale({"pins": {"cpt/base": None}}) == set()
 
 
 def test_manifests_hold_nothing_that_a_second_run_would_change(there: Path) -> None:

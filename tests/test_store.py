@@ -91,7 +91,7 @@ def test_a_program_is_let_into_the_folder_that_its_starter_took_and_no_other(
         pass
 
 
-def clean(name: str = NAME, *named: str) -> tuple[int, int]:
+def clean(name: str = NAME, *named: str) -> tuple[int, int, int]:
     """Drop what no graph names but these keys of an instance."""
     entries = {key: Entry(RUN, name, key * 16) for key in named}
     graph = SimpleNamespace(nodes=dict.fromkeys(entries))

@@ -134,6 +134,13 @@ def test_the_page_follows_a_run_that_is_killed_and_resumed(graph: object) -> Non
     server.shutdown()
 
 
+def test_a_result_whose_manifest_cannot_be_read_is_not_done(graph: object) -> None:
+    manifest = Keys(graph).entry(NAME).manifest
+    manifest.parent.mkdir(parents=True)
+    manifest.write_text("{}")
+    assert state_of(Watch(graph).look()) == "waiting"
+
+
 def test_a_failed_job_is_named_with_its_cause(graph: object) -> None:
     log = Keys(graph).log(NAME)
     log.parent.mkdir(parents=True)

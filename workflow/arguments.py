@@ -40,7 +40,8 @@ def is_dry(words: list[str]) -> bool:
 
 
 def forcerun(words: list[str]) -> list[str]:
-    """The rules and files that the words ask to make again."""
+    """The rules and files that the words ask to make again; `--forceall` is `all` of them."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--forcerun", "-R", nargs="*", action="extend", default=[])
-    return parser.parse_known_args(words)[0].forcerun
+    every = any(re.fullmatch(r"--forceall|-[a-zA-Z]*F[a-zA-Z]*", word) for word in words)
+    return [*parser.parse_known_args(words)[0].forcerun, *(["all"] if every else [])]

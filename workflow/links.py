@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from pipeline.config.root import ConfigError
 from pipeline.protocol.manifest import fingerprint
 from pipeline.stages import STAGES
 from workflow.graph import Graph
@@ -18,15 +19,23 @@ from workflow.keys import Keys
 CURRENT = "current"  # folder of the one file that says whose links these are
 
 
-def fingerprint_of_run(keys: Keys) -> str:
-    """Hash the keys of all results of a configuration."""
-    return fingerprint({name: keys.key(name) for name in keys.graph.nodes})
+def file_of_run(keys: Keys) -> Path:
+    """The file whose being there says that all links are those of this configuration."""
+    return keys.run / CURRENT / fingerprint({name: keys.key(name) for name in keys.graph.nodes})
+
+
+def move_links(keys: Keys) -> None:
+    """Do what a job of the rule `links` does, for results that no workflow made."""
+    leave_stale_links(keys)
+    file_of_run(keys).parent.mkdir(exist_ok=True)
+    file_of_run(keys).touch()
 
 
 def leave_stale_links(keys: Keys) -> None:
     """Move each instance's link to today's result, or remove it where that is not made yet."""
-    for file in (keys.run / CURRENT).glob("*"):
-        if file.name != fingerprint_of_run(keys):
+    own = file_of_run(keys)
+    for file in own.parent.glob("*"):
+        if file != own:
             file.unlink(missing_ok=True)
     for name in keys.graph.nodes:
         entry = keys.entry(name)
@@ -39,16 +48,25 @@ def leave_stale_links(keys: Keys) -> None:
 
 
 def forced(keys: Keys, words: Iterable[str]) -> set[str]:
-    """The instances that words of `--forcerun` name: as `rl/grpo`, by their stage or rule, or by a file."""
+    """The instances that words of `--forcerun` name: as `rl/grpo`, by their stage or rule, or by a file; by
+    `all`, each. Raises ConfigError for one that is pinned: Snakemake would remove it first.
+    """
     asked, found = set(words), set()
     programs = [program for stage in STAGES for program in stage.programs if program.rule in asked]
     for name, node in keys.graph.nodes.items() if asked else ():
         entry = keys.entry(name)
-        names = {name, node.stage, str(entry.manifest), str(entry.data)}
+        names = {"all", name, node.stage, str(entry.manifest), str(entry.data)}
         rules = (re.sub(r"{\w+}", "[^/]+", each.instances) for each in programs if each.module == node.module)
         if names & asked or any(re.fullmatch(rule, name) for rule in rules):
+            if keys.pinned(name):
+                raise ConfigError(refusal(keys, name))
             found.add(name)
     return found
+
+
+def refusal(keys: Keys, name: str) -> str:
+    """Why a pinned instance is not made again."""
+    return f"config key pins.{name}: {keys.key(name)} is pinned, so it cannot be made again; remove the pin"
 
 
 def instance_of(graph: Graph, target: str) -> str | None:

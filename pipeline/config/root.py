@@ -124,9 +124,10 @@ class Config:
         self.data_folder = values.get("data_folder")
         if not isinstance(self.data_folder, str | None):
             raise ConfigError(f"config key data_folder: expected a folder, got {self.data_folder!r}")
-        self.pins = values.get("pins") or {}
-        if not isinstance(self.pins, dict) or not all(isinstance(key, str) for key in self.pins.values()):
-            raise ConfigError(f"config key pins: expected INSTANCE: KEY pairs, got {self.pins!r}")
+        pins = values.get("pins") or {}
+        if not isinstance(pins, dict) or not all(isinstance(key, str | None) for key in pins.values()):
+            raise ConfigError(f"config key pins: expected INSTANCE: KEY pairs, got {pins!r}")
+        self.pins = {name: key for name, key in pins.items() if key}  # null takes a pin back
         self._raw, self._launches = {}, {}
         for name in SECTIONS:
             section, launch = values.get(name) or {}, {}

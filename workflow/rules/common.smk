@@ -21,7 +21,7 @@ from workflow.arguments import forcerun, is_dry, problem
 from workflow.graph import Graph
 from workflow.job import Jobs, light_when_linked, made_meanwhile
 from workflow.keys import Keys
-from workflow.links import fingerprint_of_run, forced, instance_of, leave_stale_links
+from workflow.links import file_of_run, forced, instance_of, leave_stale_links, refusal
 from workflow.preflight import Machine, missing, nothing_to_do, slow
 from workflow.reasons import Reasons
 from workflow.terminal import Plan
@@ -102,12 +102,15 @@ onstart:
     machine = Machine()
     for line in slow(GRAPH, gpus, machine) if workflow.local_exec else []:
         print(line, file=sys.stderr)
+    if kept := list(filter(KEYS.pinned, names.values())):
+        raise WorkflowError(refusal(KEYS, kept[0]))
     if lines := missing(GRAPH, gpus, workflow.local_exec, machine):
         raise WorkflowError("before the first job:\n" + "\n".join(f"- {line}" for line in lines))
     KEYS.save()
     for one in jobs:
         entry = KEYS.entry(names[workflow.dag.jobid(one)])
-        entry.step_aside(again=entry.name in KEYS.forced or not entry.made)
+        forced_here = entry.name in KEYS.forced or not workflow.dag.forcefiles.isdisjoint(one.output)
+        entry.step_aside(again=forced_here or not entry.made)
     leave_stale_links(KEYS)
     for one in jobs:
         job[PATTERNS[one.rule.name]].keep(names[workflow.dag.jobid(one)], one.output)

@@ -1,7 +1,7 @@
 # What can be asked for beside all: a stage (`snakemake rl`), an instance (`snakemake rl/grpo`, or a file at its link).
 
 ALL = wanted(GRAPH.nodes)
-LINKS = f"{RESULTS}/current/{fingerprint_of_run(KEYS)}"
+LINKS = str(file_of_run(KEYS))
 
 
 localrules:

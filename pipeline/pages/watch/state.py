@@ -72,7 +72,7 @@ class Watch:
 
     def _state(self, name: str) -> str:
         """done, running, failed, stopped (work was begun, nobody is at it) or waiting."""
-        if self.keys.entry(name).manifest.is_file():
+        if self.keys.made(name):
             self.since.pop(name, None)
             return "done"
         if any(holder(folder) for folder in self._work(name)):

@@ -132,5 +132,6 @@ def chapter(material: Material) -> dict[str, Any]:
         "absent": [
             name.lower() for stage, name in STAGES.items() if not run.of(stage) and stage not in OTHER_DATA
         ],
+        "pinned": [name for name in material.section.pins if name in run.finished],
         "older": [result.name for result in run.finished.values() if result.code_is_older],
     }
