@@ -87,7 +87,7 @@ class Code:
 
     def __init__(self, memory: Path | None = None) -> None:
         self.memory, self.new = memory, False
-        self._files = cache(self._file)
+        self._files, self._imports, self._path = cache(self._file), cache(self._imported), cache(module_path)
         self.reached = cache(self._reached)
         try:
             self.known: dict[str, File] = json.loads(memory.read_text()) if memory else {}
@@ -124,7 +124,7 @@ class Code:
                 level = len(name) - len(name.lstrip("."))
                 base = package if level == 1 else package.parents[level - 2]
                 name = ".".join([*base.relative_to(ROOT).parts, *filter(None, [name[level:]])])
-            found.add(module_path(name) if name.split(".")[0] == "pipeline" else None)
+            found.add(self._path(name) if name.split(".")[0] == "pipeline" else None)
         if path.name == "__init__.py" and "importlib" in names:  # a package that loads its modules by name
             found |= set(path.parent.glob("*.py"))
         return {file for file in found if file is not None and file != path}
@@ -136,7 +136,7 @@ class Code:
             raise ModuleNotFoundError(f"{module}: no such module under {ROOT}")
         seen, pending = {start}, [start]
         while pending:
-            for file in self._imported(pending.pop()) - seen:
+            for file in self._imports(pending.pop()) - seen:
                 name = file.relative_to(ROOT).as_posix()
                 if not name.startswith((*PROTOCOL, CONFIG)):
                     seen.add(file)
@@ -151,7 +151,8 @@ class Code:
         for path in self.reached(module):
             found[path.relative_to(ROOT).as_posix()] = self._files(path)["definitions"]
         start = module_path(module)
-        data = {file for path in self.reached(module) for file in path.parent.glob("*.toml")}  # word lists
+        folders = {path.parent for path in self.reached(module)}
+        data = {file for folder in folders for file in folder.glob("*.toml")}  # word lists
         if start is not None and start.name in ("__main__.py", "__init__.py"):
             others = (path for path in start.parent.rglob("*") if path.suffix not in (".py", ".pyc"))
             data |= {path for path in others if path.is_file()}
