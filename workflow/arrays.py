@@ -66,104 +66,104 @@ def without_others(command: str, rule: str, rules: set[str]) -> str:
     return EMPTY.sub("", ENCODED.sub(own, command))
 
 
-def with_arrays(base: type) -> type:
-    """The plugin's executor `base`, which submits the jobs of its `--slurm-array-jobs` in waves."""
+class Arrays:
+    """Submits jobs in waves, in front of the plugin's executor: they wait for others of their rule and
+    attempt, because the tasks of an array ask for the same.
+    """
 
-    class Arrays(base):  # type: ignore[misc]
-        """Jobs wait for others of their rule and attempt, because the tasks of an array ask for the same."""
+    def __init__(self, workflow: Any, logger: Any) -> None:
+        self.waiting: dict[tuple[str, int], list[Any]] = {}
+        self.costs: dict[Any, int] = {}  # characters of a job in the command line of its array
+        self.running: Counter[str] = Counter()
+        self.coming = Counter(job.rule.name for job in workflow.dag.needrun_jobs())
+        self.before = rules_before(workflow.dag)
+        self.rules = {rule.name for rule in workflow.rules}
+        self.waves = threading.Lock()
+        self.seen: dict[tuple[str, int], int] = {}  # how many waited when Slurm was asked last
+        super().__init__(workflow, logger)
 
-        def __init__(self, workflow: Any, logger: Any) -> None:
-            self.waiting: dict[tuple[str, int], list[Any]] = {}
-            self.costs: dict[Any, int] = {}  # characters of a job in the command line of its array
-            self.running: Counter[str] = Counter()
-            self.coming = Counter(job.rule.name for job in workflow.dag.needrun_jobs())
-            self.before = rules_before(workflow.dag)
-            self.rules = {rule.name for rule in workflow.rules}
-            self.waves = threading.Lock()
-            self.seen: dict[tuple[str, int], int] = {}  # how many waited when Slurm was asked last
-            super().__init__(workflow, logger)
-
-        def run_jobs(self, jobs: list[Any]) -> None:
-            with self.waves:
-                for job in jobs:
-                    if self._in_arrays(job):
-                        self.coming[job.rule.name] -= job.attempt == 1
-                        self.costs[job] = self._cost(job)
-                        self.waiting.setdefault((job.rule.name, job.attempt), []).append(job)
-                    else:
-                        self._submit([job])
-                self.submit_waves()
-
-        def _in_arrays(self, job: Any) -> bool:
-            """Not jobs with ranks, which call srun: each task of an array would run the first task's job."""
-            rules = self.array_jobs & {"all", job.rule.name} if not job.is_group() else None
-            return bool(rules) and job.resources.get("mpi") is None
-
-        def submit_waves(self) -> None:
-            """Submit what need not wait any longer."""
-            ready = Counter(job.rule.name for job in list(self.workflow.dag.ready_jobs))
-            for (rule, attempt), jobs in self.waiting.items():
-                if not jobs:
-                    continue
-                places = self.workflow.resource_settings.nodes // SHARE
-                size = max(
-                    1, min(self.max_array_size, places, COMMAND // max(self.costs[job] for job in jobs))
-                )
-                more = self.coming[rule] > 0 and ready[rule] > 0
-                feeding = self.coming[rule] > 0 and any(self.running[one] for one in self.before[rule])
-                number = wave(len(jobs), size, self.running[rule], feeding, more)
-                now, self.waiting[rule, attempt] = jobs[:number], jobs[number:]
-                for start in range(0, number, size):
-                    self._submit(now[start : start + size])
-
-        def format_job_exec(self, job: Any) -> str:
-            command: str = super().format_job_exec(job)
-            return command if job.is_group() else without_others(command, job.rule.name, self.rules)
-
-        def _cost(self, job: Any) -> int:
-            """What a job takes of the command line: compressed, in hexadecimal, and that in base 64."""
-            packed = len(zlib.compress(self.format_job_exec(job).encode(), 9))
-            return math.ceil(packed * 2 * 4 / 3) + 20
-
-        def _submit(self, jobs: list[Any]) -> None:
+    def run_jobs(self, jobs: list[Any]) -> None:
+        with self.waves:
             for job in jobs:
-                if not job.is_group():
-                    self.running[job.rule.name] += 1
-            if len(jobs) == 1:
-                self._submit_job(jobs[0])
-            else:
-                self._submit_array_jobs(jobs)
+                if self._in_arrays(job):
+                    self.coming[job.rule.name] -= job.attempt == 1
+                    self.costs[job] = self._cost(job)
+                    self.waiting.setdefault((job.rule.name, job.attempt), []).append(job)
+                else:
+                    self._submit([job])
+            self.submit_waves()
 
-        def handle_job_success(self, job: Any) -> None:
-            super().handle_job_success(job)
-            self._ended(job)
+    def _in_arrays(self, job: Any) -> bool:
+        """Not jobs with ranks, which call srun: each task of an array would run the first task's job."""
+        rules = self.array_jobs & {"all", job.rule.name} if not job.is_group() else None
+        return bool(rules) and job.resources.get("mpi") is None
 
-        def handle_job_error(self, job: Any) -> None:
-            """Let Snakemake give up a job that would end the same way again."""
-            super().handle_job_error(job)
-            self._ended(job)
-            if not job.is_group() and tries.vain(job.wildcards_dict.get("key", "")):
-                job.attempt = job.restart_times + 1
+    def submit_waves(self) -> None:
+        """Submit what need not wait any longer."""
+        ready = Counter(job.rule.name for job in list(self.workflow.dag.ready_jobs))
+        for (rule, attempt), jobs in self.waiting.items():
+            if not jobs:
+                continue
+            places = self.workflow.resource_settings.nodes // SHARE
+            size = max(1, min(self.max_array_size, places, COMMAND // max(self.costs[job] for job in jobs)))
+            more = self.coming[rule] > 0 and ready[rule] > 0
+            feeding = self.coming[rule] > 0 and any(self.running[one] for one in self.before[rule])
+            number = wave(len(jobs), size, self.running[rule], feeding, more)
+            now, self.waiting[rule, attempt] = jobs[:number], jobs[number:]
+            for start in range(0, number, size):
+                self._submit(now[start : start + size])
 
-        def _ended(self, job: Any) -> None:
+    def format_job_exec(self, job: Any) -> str:
+        command: str = super().format_job_exec(job)
+        return command if job.is_group() else without_others(command, job.rule.name, self.rules)
+
+    def _cost(self, job: Any) -> int:
+        """What a job takes of the command line: compressed, in hexadecimal, and that in base 64."""
+        packed = len(zlib.compress(self.format_job_exec(job).encode(), 9))
+        return math.ceil(packed * 2 * 4 / 3) + 20
+
+    def _submit(self, jobs: list[Any]) -> None:
+        for job in jobs:
             if not job.is_group():
-                self.running[job.rule.name] -= 1
+                self.running[job.rule.name] += 1
+        if len(jobs) == 1:
+            self._submit_job(jobs[0])
+        else:
+            self._submit_array_jobs(jobs)
 
-        async def check_active_jobs(self, active_jobs: list[Any]) -> AsyncIterator[Any]:
-            """Also submit what waits for nobody since the last look: of a job that failed nothing follows."""
-            async for job in super().check_active_jobs(active_jobs):
-                yield job
-            with self.waves:
-                waiting = {key: len(jobs) for key, jobs in self.waiting.items() if jobs}
-                if waiting and waiting == self.seen and not any(self.running.values()):
-                    self.submit_waves()
-                self.seen = waiting
+    def handle_job_success(self, job: Any) -> None:
+        super().handle_job_success(job)
+        self._ended(job)
 
-        def get_account_arg(self, job: Any) -> Iterator[str]:
-            """Without `slurm_account` the account is Slurm's own default."""
-            return super().get_account_arg(job) if job.resources.get("slurm_account") else iter([""])
+    def handle_job_error(self, job: Any) -> None:
+        """Let Snakemake give up a job that would end the same way again."""
+        super().handle_job_error(job)
+        self._ended(job)
+        if not job.is_group() and tries.vain(job.wildcards_dict.get("key", "")):
+            job.attempt = job.restart_times + 1
 
-    return Arrays
+    def _ended(self, job: Any) -> None:
+        if not job.is_group():
+            self.running[job.rule.name] -= 1
+
+    async def check_active_jobs(self, active_jobs: list[Any]) -> AsyncIterator[Any]:
+        """Also submit what waits for nobody since the last look: of a job that failed nothing follows."""
+        async for job in super().check_active_jobs(active_jobs):
+            yield job
+        with self.waves:
+            waiting = {key: len(jobs) for key, jobs in self.waiting.items() if jobs}
+            if waiting and waiting == self.seen and not any(self.running.values()):
+                self.submit_waves()
+            self.seen = waiting
+
+    def get_account_arg(self, job: Any) -> Iterator[str]:
+        """Without `slurm_account` the account is Slurm's own default."""
+        return super().get_account_arg(job) if job.resources.get("slurm_account") else iter([""])
+
+
+def with_arrays(base: type) -> type:
+    """The plugin's executor `base` with waves."""
+    return type("Executor", (Arrays, base), {})
 
 
 def install() -> None:
