@@ -26,7 +26,7 @@ from pipeline.protocol.store import STORE, Entry, put_in_place
 from workflow.graph import Graph
 from workflow.keys import Keys
 from workflow.links import move_links
-from workflow.reasons import Reasons
+from workflow.reasons import Reasons, edited
 
 KEY = re.compile("[0-9a-f]{16}")
 NAMED = 6  # instances that follow are named up to this many, then counted by stage
@@ -66,32 +66,32 @@ def summary(reasons: Reasons) -> list[str]:
             parts.append(f"about {duration(sum(filter(None, times)))}")
         lines.append(f"{_list(names)}: {'; '.join(parts)}")
     lines = lines or [f"{reasons.keys.run}: all {len(reasons.graph.nodes)} results are current"]
-    return [*lines, *_other_code(reasons)]
+    return [*lines, *other_code(reasons.keys)]
 
 
-def _other_code(reasons: Reasons) -> list[str]:
+def other_code(keys: Keys) -> list[str]:
     """Tell which trained models were made with other code or packages: those are not made again unasked."""
     found: dict[tuple[str, ...], list[str]] = {}
-    for name in reasons.graph.nodes:
-        if edited := reasons.edited(name):
-            found.setdefault(tuple(edited), []).append(name)
+    for name in keys.graph.nodes:
+        if others := edited(keys, name):
+            found.setdefault(tuple(others), []).append(name)
     lines = []
-    for edited, names in found.items():
-        more = f" and {len(edited) - NAMED} more" if len(edited) > NAMED else ""
+    for others, names in found.items():
+        more = f" and {len(others) - NAMED} more" if len(others) > NAMED else ""
         lines.append(
-            f"{_list(names)}: made by other code: {', '.join(edited[:NAMED])}{more}; to make again:"
+            f"{_list(names)}: made by other code: {', '.join(others[:NAMED])}{more}; to make again:"
             f" dsm run ... --forcerun {' '.join(names)}; to accept: dsm status ... --accept-code"
         )
     return lines
 
 
-def accept_code(reasons: Reasons) -> list[str]:
+def accept_code(keys: Keys) -> list[str]:
     """Record today's code as that of the models that other code made. Returns their names."""
-    found = [name for name in reasons.graph.nodes if reasons.edited(name)]
+    found = [name for name in keys.graph.nodes if edited(keys, name)]
     for name in found:
-        entry = reasons.keys.entry(name)
+        entry = keys.entry(name)
         made = Entry(entry.run, name, read_manifest(entry.manifest).get("made_as", entry.key))
-        write_json(made.folder / DEFINITIONS, reasons.keys.code.record(reasons.graph.nodes[name].module))
+        write_json(made.folder / DEFINITIONS, keys.code.record(keys.graph.nodes[name].module))
     return found
 
 
@@ -244,7 +244,7 @@ def main(argv: list[str] | None = None) -> None:
         elif arguments.verify:
             print("\n".join(verify(Keys(graph))) or "all files are as their manifests list them")
         elif arguments.accept_code:
-            names = accept_code(Reasons(Keys(graph)))
+            names = accept_code(Keys(graph))
             print(f"accepted today's code for {', '.join(names) or 'no model: other code made none'}")
         print("\n".join(summary(Reasons(Keys(graph)))))
     except (InputError, ConfigError) as error:

@@ -88,23 +88,23 @@ class Reasons:
             found = ["its inputs were made again"]
         return found
 
-    def edited(self, name: str) -> list[str]:
-        """Definitions and packages that a trained model was made with, and that are others now."""
-        entry = self.keys.entry(name)
-        if not self.keys.made(name) or not self.graph.nodes[name].kind.trains:
-            return []
-        manifest = read_manifest(entry.manifest)
-        file = Entry(entry.run, name, manifest.get("made_as", entry.key)).folder / DEFINITIONS
-        module = self.graph.nodes[name].module
-        then = json.loads(file.read_text()) if file.is_file() else {}
-        if "definitions" not in then:
-            return []
-        now = self.keys.code.record(module)
-        found = changed(then["definitions"], now["definitions"])
-        old, new = then["packages"], now["packages"]
-        return found + [
-            _versions(each, old, new) for each in sorted(old.keys() & new.keys()) if old[each] != new[each]
-        ]
+
+def edited(keys: Keys, name: str) -> list[str]:
+    """Definitions and packages that a trained model was made with, and that are others now."""
+    entry, node = keys.entry(name), keys.graph.nodes[name]
+    if not node.kind.trains or not entry.made:
+        return []
+    manifest = read_manifest(entry.manifest)
+    file = Entry(entry.run, name, manifest.get("made_as", entry.key)).folder / DEFINITIONS
+    then = json.loads(file.read_text()) if file.is_file() else {}
+    if "definitions" not in then:
+        return []
+    now = keys.code.record(node.module)
+    found = changed(then["definitions"], now["definitions"])
+    old, new = then["packages"], now["packages"]
+    return found + [
+        _versions(each, old, new) for each in sorted(old.keys() & new.keys()) if old[each] != new[each]
+    ]
 
 
 def _versions(package: str, old: dict[str, str], new: dict[str, str]) -> str:

@@ -14,7 +14,7 @@ from pipeline.config.crawl import DOWNLOADS
 from pipeline.config.root import Config, ConfigError
 from pipeline.plan.refusals import refusals
 from pipeline.stages import STAGES
-from pipeline.status import summary
+from pipeline.status import other_code, summary
 from snakemake.logging import logger
 from workflow import arrays, preempted
 from workflow.arguments import forcerun, is_dry, problem
@@ -34,6 +34,7 @@ def refuse(message):
     raise WorkflowError(message)
 
 
+REMOTE = workflow.storage_settings.default_storage_provider is not None
 if Path.cwd() != Path(workflow.basedir).resolve():
     refuse(f"run snakemake in {workflow.basedir}: programs and configurations are found from there")
 if workflow.is_main_process and (told := problem(sys.argv[1:])):
@@ -50,7 +51,11 @@ try:
     if workflow.is_main_process and is_dry(sys.argv[1:]):
         if empty := nothing_to_do(GRAPH):
             raise ConfigError(empty)
-        print("\n".join(summary(Reasons(KEYS))), file=sys.stderr)
+        if not REMOTE:  # which results a storage has, Snakemake alone knows
+            print("\n".join(summary(Reasons(KEYS))), file=sys.stderr)
+    elif workflow.is_main_process:
+        for line in other_code(KEYS):
+            print(line, file=sys.stderr)
 except (ConfigError, InputError) as error:
     refuse(str(error))
 
@@ -59,7 +64,7 @@ if workflow.is_main_process:
     arrays.install()
 
 RESULTS = str(KEYS.run)
-job = Jobs(KEYS, remote=workflow.storage_settings.default_storage_provider is not None)
+job = Jobs(KEYS, REMOTE)
 if "downloads" not in workflow.global_resources:  # a profile or `--resources` says otherwise
     workflow.register_resource("downloads", DOWNLOADS)
 PATTERNS = {program.rule: program.instances for stage in STAGES for program in stage.programs}
