@@ -7,7 +7,7 @@ import os
 import shutil
 import signal
 import subprocess
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -66,15 +66,24 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
 
 
 def given(cluster: Path) -> dict[str, set[tuple[int, int, str]]]:
-    """What the tasks of each rule's jobs saw: number of nodes, cores here, GPUs here."""
+    """What the tasks of each rule's jobs saw: number of nodes, cores of the job here, GPUs here. A step has
+    no more cores than this machine really has.
+    """
     lines = ask("squeue", "--states=all", "--array", "--noheader", "--format=%A|%k").splitlines()
     rules = dict(line.split("|") for line in lines)
     found = defaultdict(set)
-    for record in (cluster / "records").iterdir():
-        seen = dict(line.split("=", 1) for line in record.read_text().splitlines())
+    records = [
+        dict(line.split("=", 1) for line in record.read_text().splitlines())
+        for record in (cluster / "records").iterdir()
+    ]
+    cores: Counter[str] = Counter()
+    for seen in records:
+        job = seen["SLURM_JOB_ID"]
+        cores[job] = max(cores[job], int(seen["SLURM_CPUS_ON_NODE"]))
+    for seen in records:
         rule = rules.get(seen["SLURM_JOB_ID"], "").removeprefix("rule_").partition("_wildcards")[0]
         gpus = seen.get("CUDA_VISIBLE_DEVICES", "")
-        found[rule].add((int(seen["SLURM_NNODES"]), int(seen["SLURM_CPUS_ON_NODE"]), gpus))
+        found[rule].add((int(seen["SLURM_NNODES"]), cores[seen["SLURM_JOB_ID"]], gpus))
     return found
 
 
@@ -92,7 +101,12 @@ def test_each_rule_runs_on_the_nodes_cores_and_gpus_of_the_profile(finished: Che
 def test_extraction_and_signatures_are_arrays_whose_tasks_make_each_their_own(finished: Checkout) -> None:
     """And their states come from the accounting, in which a task has another number than in the array."""
     lines = ask(
-        "sacct", "--allocations", "--noheader", "--parsable2", "--format=JobID,State,Comment"
+        "sacct",
+        "--starttime=now-1days",  # without it, since midnight
+        "--allocations",
+        "--noheader",
+        "--parsable2",
+        "--format=JobID,State,Comment",
     ).splitlines()
     for rule in ("crawl_extract", "crawl_sign"):
         states = dict(line.split("|")[:2] for line in lines if f"|rule_{rule}_" in line)
@@ -279,4 +293,4 @@ def test_a_restarted_workflow_waits_for_the_program_that_still_runs(
     send(signal.SIGCONT, stopped)
     finish(checkout, second)
     assert "cpt/base: made meanwhile" in log_of(checkout, "cpt/base")
-    assert job.state == "COMPLETED"
+    wait("the end of the first job", lambda: job.state == "COMPLETED")
