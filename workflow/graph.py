@@ -48,25 +48,20 @@ class Graph(CrawlInstances, ModelInstances):
         self._dumps: dict[tuple[int, tuple[str, ...]], dict[str, Any]] = {}
         self.nodes: dict[str, Instance] = {}
         self.missing: list[str] = []  # files of the `data_folder` that are not there yet
-        for build in (
-            self._miniweb,
-            self._problems,
-            self._crawl,
-            self._corpus,
-            self._decontaminate,
-            self._tokens,
-            self._models,
-            self._report,
-        ):
-            build()
-        self._before: dict[str, dict[str, None]] = {}
+        self._miniweb()
+        self._problems()
+        self._crawl()
+        self._corpus()
+        self._decontaminate()
+        self._tokens()
+        self._models()
+        self._report()
+        self.before = cache(self._before)
 
-    def before(self, name: str) -> dict[str, None]:
+    def _before(self, name: str) -> dict[str, None]:
         """The instances whose results an instance reads."""
-        if name not in self._before:
-            sources = (source for _, source in self.nodes[name].inputs)
-            self._before[name] = dict.fromkeys(one.node for one in sources if isinstance(one, Result))
-        return self._before[name]
+        sources = (source for _, source in self.nodes[name].inputs)
+        return dict.fromkeys(one.node for one in sources if isinstance(one, Result))
 
     def last(self, names: Iterable[str]) -> list[str]:
         """`names` without those that another of them reads: they are made before that one anyway, unless it
@@ -235,7 +230,8 @@ class Graph(CrawlInstances, ModelInstances):
             return
         select = Result(f"corpus/iteration-{self.config.sections['corpus'].iterations}/select")
         self._clean("decontaminate", select)
-        for selection in dict.fromkeys(filter(None, map(selection_of, self._mixed()))):
+        mixed = [one.data for mixture in self.config.mixtures.values() for one in mixture.sources.values()]
+        for selection in dict.fromkeys(filter(None, map(selection_of, mixed))):
             self._clean(f"decontaminate/{selection}", self._selection(selection))
         self._lineage(select)
 
@@ -276,12 +272,6 @@ class Graph(CrawlInstances, ModelInstances):
             cleaned.append(("cleaned", Result(name)))
         inputs = [("pool", Result("crawl/dedup")), ("select", select), *cleaned]
         self._add(f"{folder}/corpus", "pipeline.decontaminate", section, inputs, ("benchmarks",))
-
-    def _mixed(self) -> list[str | list[str]]:
-        """The data of all sources of all mixtures."""
-        return [
-            source.data for mixture in self.config.mixtures.values() for source in mixture.sources.values()
-        ]
 
     def _selection(self, name: str) -> Result:
         """The instance that chooses pages otherwise than the last iteration."""
