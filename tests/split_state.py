@@ -1,4 +1,4 @@
-"""What is split among ranks: bytes of training state, scores of a reward model, files of a checkpoint."""
+"""What is split among ranks: reading a model, bytes of training state, scores, files of a checkpoint."""
 
 import copy
 import gc
@@ -14,9 +14,11 @@ import torch.distributed as dist
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoModelForCausalLM, LlamaConfig
 
+from pipeline.config.rl import RlSection
 from pipeline.ranks.clock import Clock
 from pipeline.reward.model import RewardModel, load_trunk, score_places
-from pipeline.training import checkpoint, saver
+from pipeline.rl.learner import build_learner
+from pipeline.training import checkpoint, model, saver
 from pipeline.training.engine import EngineSettings, build_engine, build_frozen
 from pipeline.training.model import TokenLogprobs, load_model
 
@@ -57,12 +59,12 @@ def state_bytes(folder: Path, zero: int, precision: str, offload: bool) -> dict[
     gc.freeze()  # which also spares DeepSpeed's many collections the older objects
     shape = {"hidden_size": 128, "intermediate_size": 352, "num_hidden_layers": 3, "num_attention_heads": 4}
     config = LlamaConfig(vocab_size=512, **shape)
-    model: Any = AutoModelForCausalLM.from_config(config, dtype={"bf16": torch.bfloat16}.get(precision))
-    weights = sum(parameter.numel() for parameter in model.parameters())
+    plain: Any = AutoModelForCausalLM.from_config(config, dtype={"bf16": torch.bfloat16}.get(precision))
+    weights = sum(parameter.numel() for parameter in plain.parameters())
     settings = EngineSettings(1e-3, precision=precision, zero_stage=zero, offload_optimizer=offload)
     large = deepspeed.initialize
     deepspeed.initialize = large.__wrapped__  # the plan's peak: all weights are whole, as far as LIVE allows
-    engine = build_engine(TokenLogprobs(model), settings)
+    engine = build_engine(TokenLogprobs(plain), settings)
     deepspeed.initialize = large
     tokens_BT = torch.arange(TOKENS)[None]
     peak = []
@@ -78,7 +80,7 @@ def state_bytes(folder: Path, zero: int, precision: str, offload: bool) -> dict[
 
     backward(False)
     backward(True)  # makes the optimiser's state
-    hook = model.get_input_embeddings().weight.register_hook(measure)
+    hook = plain.get_input_embeddings().weight.register_hook(measure)
     with Collectives(measure):
         backward(False)
     hook.remove()
@@ -91,10 +93,10 @@ def state_bytes(folder: Path, zero: int, precision: str, offload: bool) -> dict[
     return {"weights": weights, "bytes": max(peak), "copies": copies}
 
 
-def check_scores(model: Path, place: str) -> None:
+def check_scores(source: Path, place: str) -> None:
     """A reward model split among ranks gives each rank, for its own outputs, the scores of a whole one."""
     torch.manual_seed(7)
-    whole = RewardModel(load_trunk(model, "fp32"))
+    whole = RewardModel(load_trunk(source, "fp32"))
     torch.nn.init.normal_(whole.head.weight)
     split = build_frozen(copy.deepcopy(whole), "fp32", place, "cpu")
     sequences = [list(range(4, 10 + n)) for n in range(5 * dist.get_rank())]  # none on rank 0
@@ -105,9 +107,28 @@ def check_scores(model: Path, place: str) -> None:
     split.destroy()
 
 
-def check_late_writer(model: Path, folder: Path) -> None:
+def check_loads(folder: Path) -> None:
+    """Rank 0 alone reads policy, critic and reference; each rank gets the weights or its share of them."""
+    reads, read = [], model.load_model
+    model.load_model = lambda *arguments: reads.append(arguments) or read(*arguments)
+    for precision, zero, place in (("bf16", 1, "whole"), ("fp32", 3, "split"), ("bf16", 3, "main_memory")):
+        section = RlSection(method="ppo", precision=precision)
+        learner = build_learner(section, {"zero_stage": zero, "frozen": place}, str(folder))
+        assert len(reads) == 3 * (dist.get_rank() == 0), reads
+        reads.clear()
+        expected = dict(read(folder, precision).named_parameters())
+        for module in (learner.engine.module.model, learner.critic.module.trunk, learner.reference.model):
+            for name, weight in model.whole_parameters(module):
+                same = expected.get(name, expected.get(f"model.{name}"))
+                assert weight.dtype == same.dtype and torch.equal(weight, same), (place, name)
+        for engine in (learner.engine, learner.critic):
+            engine.destroy()
+    model.load_model = read
+
+
+def check_late_writer(source: Path, folder: Path) -> None:
     """A checkpoint counts only when the slowest of two ranks has written its part."""
-    engine = build_engine(TokenLogprobs(load_model(model)), EngineSettings(1e-3, zero_stage=2))
+    engine = build_engine(TokenLogprobs(load_model(source)), EngineSettings(1e-3, zero_stage=2))
     keeper, clock = saver.Saver({folder: engine}, "x"), Clock(engine.device, 99)
     flush, last = saver.flush, dist.get_rank() == 1
 

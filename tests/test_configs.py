@@ -43,6 +43,8 @@ def merged(*overlays: str) -> dict:
     ("overlays", "jobs"),
     [
         (SINGLE, {"rl_model": 1, "evaluate_model": 2}),
+        ([*SINGLE, "configs/single-gpu-lora.yaml"], {"rl_model": 1, "evaluate_model": 2}),
+        ([*SINGLE, "configs/single-gpu-7b-lora.yaml"], {"rl_model": 1, "evaluate_model": 2}),
         (ITERATIVE, {"cpt_model": 1, "sft_model": 1, "reward_model": 3, "rl_model": 3, "corpus_train": 4}),
         (PAPER_1B, {"cpt_model": 10, "tokens_mixture": 9, "reward_model": 2, "rl_model": 4}),
     ],

@@ -6,107 +6,32 @@ import shutil
 import signal
 import time
 from pathlib import Path
-from subprocess import PIPE, Popen
 from typing import Any
 
 import pytest
 import torch
-from programs import ENVIRONMENT, OF_RANKS, ROOT, finished
+from programs import finished
+from rl_program import (
+    assert_same_course,
+    assert_same_weights,
+    drawn,
+    kill_when_saved,
+    lines,
+    question,
+    save_policy,
+    send_when_saved,
+    start,
+)
 from safetensors.torch import load_file
-from tiny_model import log_probs, save_tiny_model
-from warm import Program
+from tiny_model import log_probs
 
 from pipeline.protocol.stage import InputError
 from pipeline.rl.rollout import read_groups, write_groups
-from pipeline.start import command as launched
-
-ANSWER_TOKENS = len(" \\boxed{d}") + 1
-SECTION = {
-    "steps": 4,
-    "questions_per_step": 3,  # two ranks divide neither the questions nor the outputs
-    "group_size": 15,
-    "max_tokens": 12,
-    "learning_rate": 3e-4,
-    "kl_coefficient": 0.04,
-    "rewards": {"accuracy": 1.0, "format": 0.2},
-    "precision": "fp32",
-    "row_tokens": 512,
-    "suffix": {},
-    "evaluate_every": 2,
-    "evaluation_questions": 8,
-    "save_every": 1,
-    "seed": 5,
-}
-
-
-def question(number: int) -> dict[str, str]:
-    """A question of more than 200 characters, each a token of the tiny model; its last digit answers."""
-    return {
-        "id": f"q{number}",
-        "question": f"{number:02d} " + "and so on " * 20 + str(number % 10),
-        "answer": str(number % 10),
-    }
 
 
 @pytest.fixture(scope="module")
 def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model that has learnt to answer with a random digit in a box."""
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    folder = save_tiny_model(tmp_path_factory.mktemp("policy"), seed=0, spread=0.02)
-    model, tokenizer = AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
-    torch.manual_seed(0)
-    for _ in range(60):
-        texts = [
-            f"<s>User: {question(number)['question']}\n\nAssistant: \\boxed{{{digit}}}</s>"
-            for number, digit in zip(torch.randint(10, 20, (16,)), torch.randint(10, (16,)), strict=True)
-        ]
-        tokens = tokenizer(texts, return_tensors="pt", add_special_tokens=False).input_ids
-        labels = tokens.clone()
-        labels[:, :-ANSWER_TOKENS] = -100
-        loss = model(tokens, labels=labels).loss
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    model.generation_config.eos_token_id = [2, 3]  # published models often have two
-    model.save_pretrained(folder)
-    return folder
-
-
-def start(
-    policy: Path,
-    folder: Path,
-    ranks: int = 1,
-    zero_stage: int = 2,
-    frozen: str = "whole",
-    tensor_parallel: int = 1,
-    changes: dict[str, Any] | None = None,
-    **more_inputs: Path | list[Path],
-) -> Popen | Program:
-    """Start the program in `folder`."""
-    prompts = folder / "prompts.jsonl"
-    folder.mkdir(parents=True, exist_ok=True)
-    prompts.write_text("".join(json.dumps(question(number)) + "\n" for number in range(20)))
-    section = SECTION | {"prompts": "prompts.jsonl", "evaluation": "prompts.jsonl"} | (changes or {})
-    arguments = {
-        "--instance": "grpo",
-        "--config": json.dumps(section),
-        "--work": str(folder / "work"),
-        "--output": str(folder / "data"),
-        "--manifest": str(folder / "manifest.json"),
-    }
-    launch = {"micro_batch": 4, "zero_stage": zero_stage, "frozen": frozen}
-    arguments["--launch"] = json.dumps(launch | {"tensor_parallel": tensor_parallel})
-    inputs = {"parent": policy, "prompts": prompts, "evaluation": prompts} | more_inputs
-    flat = [part for pair in arguments.items() for part in pair]
-    for name, paths in inputs.items():
-        for path in paths if isinstance(paths, list) else [paths]:
-            flat += ["--input", f"{name}={path}"]
-    if ranks == 1:
-        return Program("pipeline.rl", flat, ENVIRONMENT)
-    command = launched(["pipeline.rl", *flat], ranks, {}, folder / "work")
-    return Popen(command, cwd=ROOT, env=OF_RANKS, stderr=PIPE, text=True)
+    return save_policy(tmp_path_factory.mktemp("policy"))
 
 
 @pytest.fixture(scope="module")
@@ -114,16 +39,6 @@ def undisturbed(policy: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("undisturbed")
     finished(start(policy, folder))
     return folder
-
-
-def lines(path: Path) -> list[dict]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
-def drawn(folder: Path, step: int) -> list[tuple[str, list[tuple[int, list[int]]]]]:
-    """Id of each question of a step, and seed and tokens of each output."""
-    groups = read_groups(folder / f"data/rollouts/step-{step:05d}.jsonl.zst")
-    return [(group.id, [(output.seed, output.tokens) for output in group.outputs]) for group in groups]
 
 
 def test_sampler_and_policy_agree_after_every_sync(undisturbed: Path) -> None:
@@ -155,16 +70,6 @@ def test_the_published_model_is_the_trained_one_and_every_rollout_is_kept(
             assert output.reward == pytest.approx(parts["accuracy"] + 0.2 * parts["format"])
 
 
-def send_when_saved(process: Popen | Program, number: int, folder: Path, step: int) -> None:
-    """Send a signal as soon as the run has a checkpoint of that step and works on the next one."""
-    deadline = time.monotonic() + 240
-    rolled_out = f"work/rollouts/step-{step + 1:05d}*"
-    while not list(folder.glob(rolled_out)) and process.poll() is None:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    process.send_signal(number)
-
-
 def test_a_run_killed_in_the_middle_ends_with_the_same_weights(
     undisturbed: Path, policy: Path, tmp_path: Path
 ) -> None:
@@ -174,16 +79,12 @@ def test_a_run_killed_in_the_middle_ends_with_the_same_weights(
     assert signalled.returncode == 85 and "SIGTERM; state saved, run me again" in errors
     assert not (tmp_path / "work/checkpoints/step-0000003").exists()
     process = start(policy, tmp_path)
-    send_when_saved(process, signal.SIGKILL, tmp_path, step=2)
-    assert process.wait(60) == -signal.SIGKILL, "the run ended before it could be killed"
+    kill_when_saved(process, tmp_path, step=2)
     assert not (tmp_path / "data").exists()
     assert [row["step"] for row in lines(tmp_path / "work/metrics.jsonl")] == [1, 2]
-    for recorded in (tmp_path / "work/rollouts").glob("step-00003*"):
-        recorded.unlink()  # sampled again, not read again
     os.truncate(tmp_path / "work/rollouts/step-00001.jsonl.zst", 100)  # put together from the ranks' files
     finished(start(policy, tmp_path))
-    one, other = (load_file(folder / "data/model.safetensors") for folder in (undisturbed, tmp_path))
-    assert one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+    assert_same_weights(undisturbed, tmp_path)
     for step in range(1, 5):
         name = f"data/rollouts/step-{step:05d}.jsonl.zst"
         assert read_groups(undisturbed / name) == read_groups(tmp_path / name)
@@ -229,19 +130,8 @@ def test_a_step_whose_rollouts_are_refused_is_sampled_again_by_the_next_run(
         names = [path.name for path in aside.glob(f"*.try-{tries:02d}.jsonl.zst")]
         assert len(names) == ranks + 1 and not recorded.exists()
     finished(start(policy, tmp_path, ranks))
-    one, other = (load_file(folder / "data/model.safetensors") for folder in (undisturbed, tmp_path))
-    assert all(torch.allclose(one[name], other[name], atol=1e-5) for name in one)
+    assert_same_weights(undisturbed, tmp_path, within=1e-5)
     assert drawn(tmp_path, 2) == drawn(undisturbed, 2)
-
-
-def assert_same_course(one: Path, other: Path) -> None:
-    """To rounding, the same metrics of each step, and the same outputs of the first."""
-    logs = [lines(folder / "data/metrics.jsonl") for folder in (one, other)]
-    for row, same in zip(*logs, strict=True):
-        assert same["logprob_gap_max"] <= 5e-5
-        for name in ("loss", "grad_norm", "accuracy", "length", "sampled_tokens"):
-            assert same[name] == pytest.approx(row[name], abs=1e-6), name
-    assert drawn(other, 1) == drawn(one, 1)
 
 
 def test_two_ranks_that_divide_neither_questions_nor_outputs_do_what_one_does(
@@ -251,8 +141,7 @@ def test_two_ranks_that_divide_neither_questions_nor_outputs_do_what_one_does(
     for folder in (undisturbed, tmp_path):
         settings = json.loads((folder / "data/generation_config.json").read_text())
         assert settings["eos_token_id"] == [2, 3]
-    one, two = (load_file(folder / "data/model.safetensors") for folder in (undisturbed, tmp_path))
-    assert all(torch.allclose(one[name], two[name], atol=1e-5) for name in one)
+    assert_same_weights(undisturbed, tmp_path, within=1e-5)
     assert_same_course(undisturbed, tmp_path)
     kls = [[row["kl"] for row in lines(x / "data/metrics.jsonl")] for x in (undisturbed, tmp_path)]
     assert kls[1] == pytest.approx(kls[0], rel=1e-2, abs=1e-9)  # of the split reference
@@ -272,13 +161,9 @@ def test_ranks_that_share_a_sampler_do_what_one_does_and_resume_exactly(
     assert [row["step"] for row in scores[0]] == [0, 2, 4] and scores[0] == scores[1]
 
     process = start(policy, killed, **split)
-    send_when_saved(process, signal.SIGKILL, killed, step=2)
-    assert process.wait(60) == -signal.SIGKILL, "the run ended before it could be killed"
-    for recorded in (killed / "work/rollouts").glob("step-00003*"):
-        recorded.unlink()  # sampled again, not read again
+    kill_when_saved(process, killed, step=2)
     finished(start(policy, killed, **split))
-    one, other = (load_file(folder / "data/model.safetensors") for folder in (whole, killed))
-    assert all(torch.equal(one[name], other[name]) for name in one)
+    assert_same_weights(whole, killed)
     assert scores[1] == lines(killed / "data/evaluation.jsonl")
 
 
@@ -292,8 +177,7 @@ def test_ranks_that_do_not_divide_preference_pairs_do_what_one_does(policy: Path
             assert other[name] == pytest.approx(row[name], abs=1e-6), name
     for step in (1, 2):
         assert drawn(tmp_path / "1", step) == drawn(tmp_path / "2", step)
-    weights = [load_file(data / "model.safetensors") for data in (one, two)]
-    assert all(torch.allclose(weights[0][name], weights[1][name], atol=1e-5) for name in weights[0])
+    assert_same_weights(tmp_path / "1", tmp_path / "2", within=1e-5)
 
 
 def test_training_on_recorded_rollouts_needs_no_sampler_and_gives_the_same_weights(
@@ -301,8 +185,7 @@ def test_training_on_recorded_rollouts_needs_no_sampler_and_gives_the_same_weigh
 ) -> None:
     changes = {"evaluation": None, "rollouts": "recorded"}
     finished(start(policy, tmp_path, changes=changes, rollouts=undisturbed / "data/rollouts"))
-    one, other = (load_file(folder / "data/model.safetensors") for folder in (undisturbed, tmp_path))
-    assert all(torch.equal(one[name], other[name]) for name in one)
+    assert_same_weights(undisturbed, tmp_path)
     assert "vllm.tokens" not in json.loads((tmp_path / "run.json").read_text())["counters"]
 
 

@@ -13,7 +13,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from peft import PeftModel
 from programs import finished, start
+from safetensors.torch import load_file
 from tiny_model import save_tiny_model, save_tiny_tokens
 from warm import Program
 
@@ -49,6 +51,7 @@ from pipeline.training.tokenizer import load_tokenizer
 ROOT = Path(__file__).resolve().parents[1]
 CONTEXT = 48
 STEPS = 18
+MODEL_STATES = "mp_rank_00_model_states.pt"
 KEPT = 3 * 4 * CONTEXT + 1  # tokens: after the fourth step
 OPTIMISER = {"precision": "fp32", "learning_rate": 0.003, "context": CONTEXT}
 SECTIONS = {
@@ -56,6 +59,7 @@ SECTIONS = {
     | {"tokens": STEPS * 4 * CONTEXT, "batch_tokens": 4 * CONTEXT, "warmup_steps": 2, "keep_at": [KEPT]},
     "sft": OPTIMISER | {"steps": STEPS, "batch": 4, "suffix": {}},
 }
+SECTIONS["lora"] = SECTIONS["sft"] | {"learning_rate": 0.01, "lora": {"rank": 4, "alpha": 8.0}}
 
 
 @pytest.fixture(scope="module")
@@ -79,9 +83,11 @@ def model(folder):
 
 def train(folder: Path, stage: str, name: str, launch: dict | None = None, **keys: object) -> Popen:
     """Start a training program in `<folder>/<stage>-<name>`."""
-    data = {"cpt": {"tokens": folder / "tokens"}, "sft": {"data": folder / "sft.jsonl"}}[stage]
+    data = {"tokens": folder / "tokens"} if stage == "cpt" else {"data": folder / "sft.jsonl"}
     inputs = data | {"init": folder / "model"}
-    return start(stage, folder / f"{stage}-{name}", SECTIONS[stage] | keys, launch, inputs)
+    return start(
+        "cpt" if stage == "cpt" else "sft", folder / f"{stage}-{name}", SECTIONS[stage] | keys, launch, inputs
+    )
 
 
 def metrics(folder: Path, run: str) -> list[dict]:
@@ -106,7 +112,25 @@ def kill_in_the_middle(process: Popen | Program, output: Path) -> None:
     assert process.returncode == -signal.SIGKILL and not (output / "manifest.json").exists()
 
 
-@pytest.mark.parametrize("stage", ["cpt", "sft"])
+def check_adapter(parent: Path, run: Path) -> None:
+    """The published model is its parent with the adapter beside it, as PEFT loads that; checkpoints hold the
+    adapter and its optimiser alone.
+    """
+    merged, adapted = load_model(run / "data"), load_model(parent)
+    adapted = PeftModel.from_pretrained(adapted, run / "data/adapter")
+    tokens_BT = torch.arange(4, 64).view(3, 20)
+    logits = [model(tokens_BT, use_cache=False).logits for model in (merged, adapted, load_model(parent))]
+    torch.testing.assert_close(logits[0], logits[1], rtol=0, atol=1e-5)
+    assert (logits[0] - logits[2]).abs().max() > 0.1
+    before, after = (load_file(path / "model.safetensors") for path in (parent, run / "data"))
+    assert before.keys() == after.keys()
+    changed = {name for name in before if not torch.equal(before[name], after[name])}
+    assert changed == {name for name in before if name.endswith("_proj.weight")}
+    state = torch.load(max((run / "work/checkpoints").glob("step-*")) / checkpoint.TAG / MODEL_STATES)
+    assert len(state["module"]) == 2 * len(changed) and all("lora" in name for name in state["module"])
+
+
+@pytest.mark.parametrize("stage", ["cpt", "sft", "lora"])
 def test_a_killed_run_resumes_from_its_newest_checkpoint_and_ends_with_the_same_weights(folder, stage):
     undisturbed = train(folder, stage, "whole")
     kill_in_the_middle(train(folder, stage, "killed"), folder / f"{stage}-killed")
@@ -124,6 +148,8 @@ def test_a_killed_run_resumes_from_its_newest_checkpoint_and_ends_with_the_same_
         early, again = (path.parent / f"kept/{KEPT}/model.safetensors" for path in (whole, killed))
         assert early.read_bytes() == again.read_bytes() != whole.read_bytes()
         assert load_model(early.parent).num_parameters() == load_model(whole.parent).num_parameters()
+    if stage == "lora":
+        check_adapter(folder / "model", folder / "lora-whole")
     lines = [[line["loss"] for line in metrics(folder, f"{stage}-{name}")] for name in ("whole", "killed")]
     assert lines[0] == lines[1] and len(lines[0]) == STEPS and lines[0][-1] < lines[0][0]
 

@@ -35,6 +35,8 @@ ALONE = [
     {"name": "backward", "zero": 1, "micro": 8, "order": "backward"},
     *({"name": f"batch{batch}", "zero": 1, "micro": 8, "batch": batch} for batch in ODD),
     {"name": "half", "zero": 1, "micro": 8, "steps": 2, "save": 0},
+    {"name": "lora-zero1", "zero": 1, "micro": 8, "lora": True},
+    {"name": "lora-recomputed", "zero": 1, "micro": 3, "lora": True, "recompute": True},
 ]
 PAIR = [
     *({"name": f"zero{zero}", "zero": zero, "micro": 2} for zero in STAGES),
@@ -49,6 +51,12 @@ PAIR = [
         {"name": f"{precision}-{zero}-{offload}", "zero": zero, "measure": precision, "offload": offload}
         for zero, precision, offload in STATES
     ),
+    *({"name": f"lora-zero{zero}", "zero": zero, "micro": 2, "lora": True} for zero in STAGES),
+    *(
+        {"name": f"lora-half{zero}", "zero": zero, "micro": 2, "lora": True, "steps": 3, "save": 0}
+        for zero in STAGES
+    ),
+    {"name": "loads", "loads": True},
     {"name": "late", "late": True},
     {"name": "hidden", "zero": 2, "micro": 2, "resume": "two-half2", "hidden": "step-0000002"},
     {"name": "signalled", "zero": 2, "micro": 2, "signal": 1},
@@ -57,6 +65,16 @@ PAIR = [
 WEIGHTS = "checkpoints/step-0000002/state/mp_rank_00_model_states.pt"
 RESUMED = [
     *({"name": f"resumed{zero}", "zero": zero, "micro": 4, "resume": f"two-half{zero}"} for zero in STAGES),
+    *(
+        {
+            "name": f"lora-resumed{zero}",
+            "zero": zero,
+            "micro": 4,
+            "lora": True,
+            "resume": f"two-lora-half{zero}",
+        }
+        for zero in STAGES
+    ),
     {"name": "damaged", "zero": 2, "micro": 4, "resume": "two-half2", "damage": WEIGHTS},
 ]
 POISONED = [
@@ -116,6 +134,11 @@ def same_trajectory(runs: Path, case: str, other: str) -> None:
         pytest.param("two-zero2", "one-zero1", id="ranks, ZeRO 2"),
         pytest.param("two-zero3", "one-zero1", id="ranks, ZeRO 3"),
         pytest.param("one-backward", "one-forward", id="packing order"),
+        pytest.param("one-lora-recomputed", "one-lora-zero1", id="adapters, recomputed activations"),
+        *(
+            pytest.param(f"two-lora-zero{zero}", "one-lora-zero1", id=f"adapters, ranks, ZeRO {zero}")
+            for zero in STAGES
+        ),
     ],
 )
 def test_loss_and_gradient_norm_do_not_depend_on(runs, case, other):
@@ -132,13 +155,12 @@ def test_ranks_that_do_not_divide_the_batch_train_as_one_does(runs, batch, zero)
         assert line["source_loss"] == pytest.approx(other["source_loss"], rel=1e-6)
 
 
+@pytest.mark.parametrize("kind", ("", "lora-"))
 @pytest.mark.parametrize("zero", STAGES)
-def test_one_rank_resumes_a_run_of_two(runs, zero):
-    same_trajectory(runs, f"one-resumed{zero}", f"two-zero{zero}")
-    found, expected = (
-        load_file(runs / case / "partial/model.safetensors")
-        for case in (f"one-resumed{zero}", f"two-zero{zero}")
-    )
+def test_one_rank_resumes_a_run_of_two(runs, kind, zero):
+    cases = f"one-{kind}resumed{zero}", f"two-{kind}zero{zero}"
+    same_trajectory(runs, *cases)
+    found, expected = (load_file(runs / case / "partial/model.safetensors") for case in cases)
     assert found.keys() == expected.keys()
     for name in found:
         np.testing.assert_allclose(found[name], expected[name], rtol=0, atol=1e-5)

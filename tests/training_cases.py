@@ -2,11 +2,12 @@
 
 Arguments: a folder with `model` and `tokens`, a name, and a JSON list of cases. A case is a run of the real
 loop: {"name", "zero", "micro", "steps", "batch", "order", "recompute", "offload", "resume", "damage",
-"poison", "signal", "hidden"}; its metrics and the rows that each rank read go to `<folder>/<name>-<case>/`.
+"poison", "signal", "hidden", "lora"}; its metrics and the rows that each rank read go to
+`<folder>/<name>-<case>/`.
 With "resume" it starts from another case's work folder, in which it first cuts the file "damage" to half its
 size; with "poison" the checkpoint in it would run code, and `error.txt` says how the run ends. With "signal"
 the last rank gets SIGTERM while it reads that step's rows. With "hidden" rank 1 sees that checkpoint late.
-Cases "measure", "score" and "late" are in `split_state`.
+Cases "measure", "score", "loads" and "late" are in `split_state`.
 """
 
 import pipeline.training.environment  # noqa: F401  # isort: skip  # before torch and deepspeed
@@ -24,9 +25,11 @@ from typing import Any
 import numpy as np
 import torch
 import torch.distributed as dist
-from split_state import check_late_writer, check_scores, state_bytes
+from split_state import check_late_writer, check_loads, check_scores, state_bytes
 
 from pipeline.config.cpt import CptSection
+from pipeline.config.lora import Lora
+from pipeline.config.sft import SftSection
 from pipeline.protocol import ending
 from pipeline.protocol.errors import InputError, Interrupted
 from pipeline.protocol.manifest import fingerprint, write_json
@@ -41,6 +44,7 @@ from pipeline.training.tokenizer import load_tokenizer
 
 CONTEXT, BATCH = 48, 8
 SECTION = CptSection(precision="fp32", learning_rate=1e-3, context=CONTEXT)
+ADAPTED = SftSection(precision="fp32", learning_rate=1e-3, context=CONTEXT, lora=Lora(rank=4, alpha=8))
 
 
 def example_row(n: int, backward: bool) -> PackedRow:
@@ -125,11 +129,12 @@ def run(folder: Path, name: str, case: dict) -> None:
     launch = {"zero_stage": case["zero"], "micro_batch": case["micro"], "save_minutes": case.get("save", 99)}
     launch |= {"activation_checkpointing": case.get("recompute", False)}
     launch |= {"offload_optimizer": case.get("offload", False)}
-    stage = Stage("cpt", "x", SECTION, "a fingerprint", {}, work, work / "out", work / "m.json", launch)
+    section = ADAPTED if case.get("lora") else SECTION
+    stage = Stage("cpt", "x", section, "a fingerprint", {}, work, work / "out", work / "m.json", launch)
     tokenizer = load_tokenizer(folder / "model")
     model = start_from(str(folder / "model"), tokenizer, stage)
     prepare(model, launch)
-    engine = build_engine(TokenLogprobs(model), settings_from(SECTION, launch))
+    engine = build_engine(TokenLogprobs(model), settings_from(section, launch))
     mixture = Mixture(folder / "tokens", CONTEXT, seed=3)
     order = case.get("order")
 
@@ -165,6 +170,8 @@ if __name__ == "__main__":
     for case in json.loads(sys.argv[3]):
         if "score" in case:
             check_scores(Path(sys.argv[1]) / "model", case["score"])
+        elif "loads" in case:
+            check_loads(Path(sys.argv[1]) / "model")
         elif "late" in case:
             check_late_writer(Path(sys.argv[1]) / "model", Path(sys.argv[1]) / "late")
         elif "measure" in case:

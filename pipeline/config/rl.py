@@ -7,6 +7,7 @@ from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from pipeline.config.evaluate import SUFFIX
+from pipeline.config.lora import LORA, Lora
 from pipeline.config.optimizer import Optimizer
 from pipeline.config.section import LARGEST_SEED, Section, key
 
@@ -183,6 +184,7 @@ class RlSection(Section):
     updates: int = key(1, "optimiser steps per exploration (mu)", paper="1 (4.2)", ge=1)
     learning_rate: float = key(1e-6, "constant after the warm-up", paper="1e-6 (4.2)", gt=0)
     warmup_steps: int = key(0, "linear warm-up; steps", ge=0)
+    lora: Lora | None = key(None, f"{LORA}; the model without them is the reference")
     optimizer: Optimizer = key(Optimizer(weight_decay=0.0), "AdamW, of the policy and PPO's critic")
     precision: Literal["fp32", "bf16"] = key("bf16", "weights and activations of policy and sampler")
     row_tokens: int = key(

@@ -3,6 +3,7 @@
 from typing import ClassVar, Literal
 
 from pipeline.config.evaluate import SUFFIX, TOOL_SUFFIX
+from pipeline.config.lora import LORA, Lora
 from pipeline.config.optimizer import PRECISION, Optimizer, Precision
 from pipeline.config.section import LARGEST_SEED, Section, key
 
@@ -46,6 +47,7 @@ class SftSection(Section):
     )
     learning_rate: float = key(5e-5, "constant after the warm-up", paper="5e-5 (3.2)", gt=0)
     warmup_steps: int = key(0, "linear rise; steps", ge=0)
+    lora: Lora | None = key(None, LORA)
     optimizer: Optimizer = key(Optimizer(), "AdamW")
     precision: Precision = key("bf16", PRECISION)
     seed: int = key(0, "seed of the order of examples", ge=0, le=LARGEST_SEED)

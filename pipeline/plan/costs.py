@@ -11,7 +11,8 @@ ranks in fp32 (but stage 1 sums at the step, when activations are gone), at stag
 weights. `offload` moves gradients and optimiser to main memory. Activations per token and layer in bf16: 8 f
 + 16 d + 4 a bytes, compiled 6 f + 8 d + 4 a; in fp32 16 f + 24 d + 8 a; where queries and keys are normed
 6 a, 2 a or 8 a more; with checkpointing b d, and one layer in full. Logits: a chunk in fp32 and its gradient;
-the output layer's gradient is also summed in fp32.
+the output layer's gradient is also summed in fp32. With adapters N is theirs, but for the weights; they
+have no gradients and no optimiser, and take 4 of the 6 FLOPs.
 
 Main memory: a machine holds a copy of what its ranks write of a checkpoint, 12 N / R each; the first, below
 stage 3, b N of weights too.
@@ -92,21 +93,21 @@ def activations(
     return tokens * shape.layers * layer
 
 
-def logits(shape: Shape, tokens: int, precision: str) -> float:
-    """Bytes of the largest chunk of logits and of the output layer's gradient."""
+def logits(shape: Shape, tokens: int, precision: str, frozen: bool = False) -> float:
+    """Bytes of the largest chunk of logits and of the output layer's gradient, if it is not `frozen`."""
     rows = min(tokens, max(1, CHUNK_ELEMENTS // shape.vocabulary))
-    return (rows + shape.hidden) * shape.vocabulary * (4 + size_of(precision))
+    return (rows + shape.hidden * (not frozen)) * shape.vocabulary * (4 + size_of(precision))
 
 
 def training_state(
-    parameters: int, precision: str, zero_stage: int, ranks: int, offload: bool = False
+    parameters: int, precision: str, zero_stage: int, ranks: int, offload: bool = False, frozen: int = 0
 ) -> dict[str, float]:
-    """Bytes of weights, gradients, optimiser and buffers on one GPU."""
+    """Bytes of weights, gradients, optimiser and buffers on one GPU; `frozen`: weights under adapters."""
     size = size_of(precision)
-    gathered = min(parameters, LIVE) * size if ranks > 1 and zero_stage == 3 else 0
+    gathered = min(parameters + frozen, LIVE) * size if ranks > 1 and zero_stage == 3 else 0
     each = 8 if zero_stage < 3 and precision != "bf16" else 4  # DeepSpeed keeps those of fp32 weights twice
     return {
-        "weights": parameters * size / (ranks if zero_stage == 3 else 1),
+        "weights": (parameters + frozen) * size / (ranks if zero_stage == 3 else 1),
         "gradients": 0 if offload else parameters * each / (ranks if zero_stage >= 2 else 1),
         "optimiser": 0 if offload else 12 * parameters / ranks,
         "buffers": gathered + min(parameters, BUCKET) * REDUCTION[size][zero_stage],
@@ -137,12 +138,19 @@ def decode_rate(shape: Shape, precision: str, gpu: Gpu, share: float, context: i
 
 
 def moved(
-    parameters: int, precision: str, zero_stage: int, ranks: int, micro_batches: float, again: bool
+    parameters: int,
+    precision: str,
+    zero_stage: int,
+    ranks: int,
+    micro_batches: float,
+    again: bool,
+    frozen: int = 0,
 ) -> float:
     """Bytes that a GPU receives in an optimiser step of so many micro-batches; `again`: it recomputes."""
     weights, gradients = parameters * size_of(precision), 4 * parameters
     if zero_stage == 3:
-        total = micro_batches * ((3 if again else 2) * weights + gradients)
+        gathered = (parameters + frozen) * size_of(precision)
+        total = micro_batches * ((3 if again else 2) * gathered + gradients)
     else:
         total = weights + 2 * gradients * (micro_batches if zero_stage == 2 else 1)
     return total * (ranks - 1) / ranks

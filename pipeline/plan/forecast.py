@@ -11,6 +11,7 @@ from glob import glob
 from typing import Any
 
 from pipeline.config.launch import LaunchSection
+from pipeline.config.lora import Lora
 from pipeline.config.reward import LABELLING_SHARE
 from pipeline.config.root import Config
 from pipeline.data.rows import read_rows
@@ -92,9 +93,10 @@ class Forecast:
 @dataclass
 class Work:
     """What the training of a model does, however it runs: `tokens` in `steps` of `batch` rows or outputs,
-    `row` tokens in a row; FLOPs per weight and token; weights of the `critic` that is trained, too, of the
-    frozen `reference` and of the reward model, the `judge`; what is `sampled`: (shape, tokens of an output,
-    tokens, in an engine of its own).
+    `row` tokens in a row; `updates` with each; weights of the `adapter` if that is trained and not the model,
+    of the `critic` that is trained, too, of the frozen `reference` and of the reward model, the `judge`, and
+    of all frozen models that `read` the tokens; what is `sampled`: (shape, tokens of an output, tokens, in an
+    engine of its own).
     """
 
     shape: Shape
@@ -102,11 +104,13 @@ class Work:
     steps: float
     batch: tuple[str, int]
     row: int
-    passes: int = 6
+    updates: int = 1
+    adapter: int = 0
     head: bool = True
     critic: int = 0
     reference: int = 0
     judge: int = 0
+    read: int = 0
     sampled: list[tuple[Shape, int, float, bool]] = field(default_factory=list)
     disk: float = 0.0
 
@@ -114,6 +118,12 @@ class Work:
     def parameters(self) -> int:
         """Weights of the model."""
         return self.shape.parameters if self.head else self.shape.trunk_parameters
+
+    @property
+    def engines(self) -> list[tuple[int, int]]:
+        """Trained and frozen weights of the model, and of the critic if there is one."""
+        own = (self.adapter, self.parameters) if self.adapter else (self.parameters, 0)
+        return [own, (self.critic, 0)] if self.critic else [own]
 
 
 class Planner:
@@ -164,7 +174,9 @@ class Planner:
     def _sft(self, name: str, section: Any) -> Work:
         tokens = section.steps * section.batch * section.context
         shape, batch = shape_of(self.config, name), ("rows", section.batch)
-        return Work(shape, tokens, section.steps, batch, section.context)
+        return Work(
+            shape, tokens, section.steps, batch, section.context, adapter=adapter_of(shape, section.lora)
+        )
 
     def _reward(self, name: str, section: Any) -> Work:
         """Labels: a solution, then completions after each step but the last, half as long on average; an
@@ -188,7 +200,7 @@ class Planner:
         return work
 
     def _rl(self, name: str, section: Any) -> Work:
-        """Count the passes over a sampled token: 6 N to train, 2 N for each frozen model that reads it."""
+        """Count sampled tokens; with adapters the reference is the policy without them."""
         shape, method, node = shape_of(self.config, name), method_of(section), self.config.models[name]
         outputs = section.questions_per_step * section.group_size
         sampled = section.steps * section.rounds * outputs * section.max_tokens
@@ -196,10 +208,13 @@ class Planner:
             sampled = min(sampled, section.token_budget)
         judged = node.reward_model and (section.rewards.model or section.supervision == "process")
         work = Work(shape, sampled, section.steps, ("outputs", outputs), section.row_tokens)
-        work.passes, work.disk = 6 * section.updates, ROLLOUT_BYTES * sampled
+        work.updates, work.disk = section.updates, ROLLOUT_BYTES * sampled
+        work.adapter = adapter_of(shape, section.lora)
         work.critic = shape.trunk_parameters if method.critic else 0  # as large as the policy
         work.reference = shape.parameters if method.reference(section) else 0
         work.judge = shape_of(self.config, node.reward_model).trunk_parameters if judged else 0
+        work.read = work.reference + work.judge
+        work.reference *= not work.adapter
         work.sampled = [(shape, section.max_tokens, sampled, True)]
         return work
 
@@ -225,20 +240,18 @@ class Planner:
         size, at_once = costs.size_of(precision), launch.micro_batch * work.row
         recomputes, compiled = launch.activation_checkpointing, is_compiled(row.stage, launch)
         row.main_memory = launch.ranks * costs.PROCESS
-        for weights in filter(None, (work.parameters, work.critic)):
+        for weights, frozen in work.engines:
             state = (weights, precision, launch.zero_stage, row.gpus)
-            for part, held in costs.training_state(*state, launch.offload_optimizer).items():
+            for part, held in costs.training_state(*state, launch.offload_optimizer, frozen).items():
                 row.memory[part] = row.memory.get(part, 0.0) + held
             row.main_memory += costs.checkpoint_copy(*state, launch.ranks)
             row.main_memory += costs.OFFLOADED * weights * launch.ranks / row.gpus * launch.offload_optimizer
             row.scratch += costs.checkpoint_disk(weights, precision)
         row.memory["activations"] = costs.activations(work.shape, at_once, precision, recomputes, compiled)
         if work.head:
-            row.memory["logits"] = costs.logits(work.shape, at_once, precision)
+            row.memory["logits"] = costs.logits(work.shape, at_once, precision, bool(work.adapter))
         row.memory["other"] = costs.OVERHEAD
-        # Each rank loads the model, or a weight at a time (`start_from`); later one rank collects the result.
-        copies = 1 if launch.zero_stage == 3 and row.stage in ("cpt", "sft") else launch.ranks
-        row.main_memory += copies * work.parameters * size
+        row.main_memory += work.parameters * size  # rank 0 reads the model for all, and collects the result
         row.disk = work.parameters * size + work.disk
         if frozen := (work.reference + work.judge) * size:
             share = frozen if launch.frozen == "whole" else frozen / row.gpus
@@ -248,15 +261,17 @@ class Planner:
                 row.memory["buffers"] += min(frozen, 2 * costs.LIVE)
 
     def _compute(self, row: Forecast, work: Work, launch: LaunchSection) -> None:
-        flops = work.passes * (work.parameters + work.critic) * work.tokens
-        frozen = 2 * (work.reference + work.judge) * work.tokens
-        factor = 4 / 3 if launch.activation_checkpointing else 1.0
-        factor *= 1.0 if is_compiled(row.stage, launch) else costs.EAGER
-        row.flops = flops + frozen
-        row.times["train"] = costs.hours(flops * factor + frozen, self.assumed.gpu, self.assumed.mfu)
+        """Count 6 N to train weights, 4 N where adapters change them; 2 N to recompute, and where others read."""
+        each = sum(6 * trained + 4 * frozen for trained, frozen in work.engines)
+        again = sum(map(sum, work.engines)) * 2 * launch.activation_checkpointing
+        slower = 1.0 if is_compiled(row.stage, launch) else costs.EAGER
+        reading = 2 * work.read * work.tokens
+        row.flops = work.updates * each * work.tokens + reading
+        spent = work.updates * (each + again) * work.tokens * slower + reading
+        row.times["train"] = costs.hours(spent, self.assumed.gpu, self.assumed.mfu)
         if launch.offload_optimizer:
-            each = costs.OFFLOADED * (work.parameters + work.critic) / costs.MAIN * launch.ranks
-            row.times["train"] += work.steps * work.passes // 6 * each / 3600
+            step = costs.OFFLOADED * sum(trained for trained, _ in work.engines) / costs.MAIN * launch.ranks
+            row.times["train"] += work.steps * work.updates * step / 3600
 
     def _label_or_explore(self, row: Forecast, work: Work, launch: LaunchSection, section: Any) -> None:
         """Forecast sampling before a reward model is trained, or in ranks that train, samplers asleep."""
@@ -284,12 +299,10 @@ class Planner:
         weights while they compute.
         """
         ranks, size = row.gpus, costs.size_of(section.precision)
-        steps, share = work.steps * work.passes // 6, (row.gpus - 1) / row.gpus
+        steps, share = work.steps * work.updates, (row.gpus - 1) / row.gpus
         micro = math.ceil(work.tokens / work.steps / ranks / launch.micro_batch / work.row)
         kind = (section.precision, launch.zero_stage, ranks, micro, launch.activation_checkpointing)
-        engine = steps * sum(
-            costs.moved(weights, *kind) for weights in (work.parameters, work.critic) if weights
-        )
+        engine = steps * sum(costs.moved(trained, *kind, frozen) for trained, frozen in work.engines)
         judged = math.ceil(work.tokens / work.steps / ranks / SCORED_TOKENS)
         frozen = work.steps * size * (work.reference * micro + work.judge * judged) * share
         frozen *= launch.frozen != "whole"
@@ -308,7 +321,9 @@ class Planner:
         every = turn / work.steps * (section.save_every if row.stage == "rl" else 1)
         every = every if row.stage == "rl" else max(every, launch.save_minutes / 60)
         writing = row.scratch / costs.CHECKPOINTS / self.assumed.disk_rate / 3600
-        own = (12 / row.gpus + costs.size_of(section.precision) * (launch.zero_stage < 3)) * row.parameters
+        own = (12 / row.gpus + costs.size_of(section.precision) * (launch.zero_stage < 3)) * work.engines[0][
+            0
+        ]
         each = own / costs.COPY / 3600 + max(0.0, writing - every)
         row.times["save"] = each * turn / every * row.gpus if turn else 0.0
         if row.stage == "cpt":
@@ -379,6 +394,11 @@ class Planner:
             row.notes.append(
                 f"vLLM's {share * gpu.memory / 1e9:.0f} GB hold no sequence: raise launch.gpu_memory"
             )
+
+
+def adapter_of(shape: Shape, lora: Lora | None) -> int:
+    """Weights of the adapter that is trained; 0 if the model is."""
+    return 0 if lora is None else shape.adapter(lora.rank, lora.targets)
 
 
 def note_item(row: Forecast, key: str, hours: float) -> None:

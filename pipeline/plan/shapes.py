@@ -1,6 +1,7 @@
 """Shapes of models: of a section `architecture`, a folder's or the hub cache's config.json, `known.yaml`."""
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -44,6 +45,12 @@ class Shape:
     def kv_width(self) -> int:
         """Width of all keys (or all values) of one position in one layer."""
         return self.kv_heads * self.head_dim
+
+    def adapter(self, rank: int, targets: Iterable[str]) -> int:
+        """Weights of an adapter of that rank. Of layers with other names than Llama's no more than these."""
+        queries, keys = self.heads * self.head_dim, self.kv_width
+        widths = {"q_proj": queries, "k_proj": keys, "v_proj": keys, "o_proj": queries}
+        return self.layers * rank * sum(self.hidden + widths.get(name, self.mlp) for name in set(targets))
 
     @property
     def trunk_parameters(self) -> int:

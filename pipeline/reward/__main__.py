@@ -48,10 +48,11 @@ from pipeline.training.engine import (
     build_engine,
     prepare,
     settings_from,
+    split_weights,
     start_process_group,
     use_threads,
 )
-from pipeline.training.model import context_length, weights_in_memory
+from pipeline.training.model import context_length, weights_in_memory, whole_parameters
 from pipeline.training.tokenizer import load_tokenizer
 
 LABELS, REPLAY = "labels.jsonl", "replay.jsonl"
@@ -227,7 +228,7 @@ def run(stage: Stage[RewardSection]) -> Counts:
         (stage.partial / REPLAY).touch()
 
     torch.manual_seed(section.seed)
-    model = RewardModel(load_trunk(parent, section.precision))
+    model = RewardModel(load_trunk(parent, section.precision, split_weights(stage.launch)))
     if continues:
         load_head(model, Path(parent))
     prepare(model.trunk, stage.launch)
@@ -277,7 +278,7 @@ def measured(engine: Any, held_out: Solutions, section: RewardSection) -> dict[s
 def export(stage: Stage[RewardSection], engine: Any, tokenizer: Any, metrics: dict[str, Any]) -> None:
     """Write the model's folder and its metrics; all ranks must call it."""
     enter("export")
-    state = weights_in_memory(engine.module)
+    state = weights_in_memory(whole_parameters(engine.module))
     if stage.is_main:
         write_json(stage.partial / "metrics.json", metrics)
         names = ("split", "target", "labels", "suffix")

@@ -19,8 +19,8 @@ from transformers import AutoModel
 from pipeline.protocol.stage import InputError
 from pipeline.reward.steps import step_ends
 from pipeline.training.attention import DOCUMENTS, document_arguments
-from pipeline.training.engine import build_frozen
-from pipeline.training.model import load_model, save_weights
+from pipeline.training.engine import FROZEN, build_frozen, start_process_group
+from pipeline.training.model import load_shared_model, save_weights
 from pipeline.training.packing import concatenate
 from pipeline.training.tokenizer import load_tokenizer
 
@@ -80,9 +80,10 @@ def make_rows(
     return StepRows(tokens, positions, torch.tensor(rows), torch.tensor(columns))
 
 
-def load_trunk(source: str | Path, precision: str) -> nn.Module:
-    """The transformer of a model folder or hub id, without its output head."""
-    return load_model(source, precision, AutoModel)
+def load_trunk(source: str | Path, precision: str, split: str | None = None) -> nn.Module:
+    """The transformer of a model folder or hub id, without its output head (see `load_shared_model`)."""
+    start_process_group()
+    return load_shared_model(source, precision, split, AutoModel)
 
 
 def load_head(model: RewardModel, folder: Path) -> None:
@@ -124,7 +125,7 @@ def load_reward_model(
     folder = Path(folder)
     if not (folder / SETTINGS).exists():
         raise InputError(f"{folder}: not a reward model ({SETTINGS} is missing)")
-    model = RewardModel(load_trunk(folder, precision))
+    model = RewardModel(load_trunk(folder, precision, FROZEN[place]))
     load_head(model, folder)
     settings = json.loads((folder / SETTINGS).read_text())
     frozen = build_frozen(model, precision, place, device)

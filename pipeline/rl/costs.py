@@ -1,7 +1,8 @@
 """What a step costs in arithmetic, so that methods can be compared by more than sampled tokens.
 
-Two FLOP for each weight and token of a forward pass, six where it is trained; attention and padding are left
-out. Critic and reward model are taken to be as large as the policy, without its output layer.
+Two FLOP for each weight and token of a forward pass, six where it is trained, four where its adapter is;
+attention and padding are left out. Critic and reward model are taken to be as large as the policy, without
+its output layer.
 """
 
 from collections.abc import Sequence
@@ -17,11 +18,11 @@ def step_flop(learner: Learner, groups: Sequence[Group], trained: float, updates
     `trained` tokens with all networks that the method needs.
     """
     flops = ModelFlops.of(causal_model(learner.engine))
-    body, whole = flops.body / 3, (flops.body + flops.head) / 3  # of a forward pass
+    body, whole = flops.body / flops.passes, (flops.body + flops.head) / flops.passes  # of a forward pass
     found = whole * sum(len(group.prompt) + group.tokens for group in groups)
     if scored:
         found += body * sum(len(group.prompt) * len(group.outputs) + group.tokens for group in groups)
-    found += 3 * whole * trained * updates
+    found += flops.passes * whole * trained * updates
     if learner.reference is not None:
         found += whole * trained
     if learner.critic is not None:

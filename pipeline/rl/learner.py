@@ -1,4 +1,7 @@
-"""What a rank trains: the policy, the critic where the method has one, and the frozen reference."""
+"""What a rank trains: the policy, the critic where the method has one, and the frozen reference.
+
+With adapters the reference is the policy without them: no second model is in memory.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,8 +14,17 @@ from pipeline.reward.model import load_trunk
 from pipeline.rl.critic import Critic
 from pipeline.rl.methods import method_of
 from pipeline.training import checkpoint
-from pipeline.training.engine import build_engine, build_frozen, prepare, settings_from
-from pipeline.training.model import TokenLogprobs, load_model
+from pipeline.training.engine import (
+    FROZEN,
+    build_engine,
+    build_frozen,
+    prepare,
+    settings_from,
+    split_weights,
+    start_process_group,
+)
+from pipeline.training.lora import Unadapted, adapt
+from pipeline.training.model import TokenLogprobs, load_shared_model
 from pipeline.training.saver import Saver
 
 
@@ -24,7 +36,7 @@ class Learner:
     """
 
     engine: Any
-    reference: nn.Module | None = None
+    reference: nn.Module | Unadapted | None = None
     critic: Any = None
     rows_at_once: int = 8
 
@@ -48,15 +60,21 @@ def build_learner(section: RlSection, launch: dict[str, Any], parent: str) -> Le
     """The learner that the section's method needs, from the weights of `parent`."""
     method, settings = method_of(section), settings_from(section, launch)
     launch = launch | {"compile": False}  # each batch of rows has another length: it would recompile
-    model = load_model(parent, section.precision)
+    split, place = split_weights(launch), launch.get("frozen", "whole")
+    start_process_group()
+    model = load_shared_model(parent, section.precision, split)
+    if section.lora:
+        model = adapt(model, section.lora, section.seed, "rl")
     prepare(model, launch)
     engine = build_engine(TokenLogprobs(model), settings)
     critic = reference = None
     if method.critic:
-        trunk = load_trunk(parent, section.precision)
+        trunk = load_trunk(parent, section.precision, split)
         prepare(trunk, launch)
         critic = build_engine(Critic(trunk), settings)
-    if method.reference(section):
-        whole = TokenLogprobs(load_model(parent, section.precision))
-        reference = build_frozen(whole, section.precision, launch.get("frozen", "whole"), engine.device)
+    if method.reference(section) and section.lora:
+        reference = Unadapted(engine)
+    elif method.reference(section):
+        frozen = TokenLogprobs(load_shared_model(parent, section.precision, FROZEN[place]))
+        reference = build_frozen(frozen, section.precision, place, engine.device)
     return Learner(engine, reference, critic, int(launch.get("micro_batch", 8)))

@@ -143,10 +143,13 @@ def load(engine: Any, path: Path, owner: str = "") -> dict[str, Any]:
             raise InputError(f"{path}: its {name} is {saved[name]!r}, expected {wanted[name]!r}; {advice}")
     tag = TAG if saved["ranks"] == wanted["ranks"] else _make_universal(engine, path)
     engine._config.load_universal_checkpoint = tag == UNIVERSAL
+    frozen = any(not parameter.requires_grad for parameter in engine.module.parameters())  # and not saved
     decays = [group["weight_decay"] for group in engine.optimizer.param_groups]
     try:
         with only_data(path):
-            found, state = engine.load_checkpoint(str(path), tag=tag, load_lr_scheduler_states=False)
+            found, state = engine.load_checkpoint(
+                str(path), tag=tag, load_lr_scheduler_states=False, load_module_strict=not frozen
+            )
     except RuntimeError as error:
         reason = str(error).splitlines()[0]
         raise InputError(

@@ -21,10 +21,12 @@ from torch import Tensor, nn
 from pipeline.protocol.stage import InputError, Stage
 from pipeline.protocol.watchdog import enter
 from pipeline.ranks.launcher import LISTENING
-from pipeline.training.model import full_shape, load_model, load_split_model, model_config
+from pipeline.training.lora import adapt
+from pipeline.training.model import full_shape, load_shared_model, model_config
 from pipeline.training.skips import Skips
 
 T = TypeVar("T")
+FROZEN = {"whole": None, "split": "device", "main_memory": "main_memory"}  # launch.frozen: where shares are
 Schedule = Callable[[int], float]
 
 
@@ -68,10 +70,15 @@ def start_from(source: str, tokenizer: Any, stage: Stage[Any]) -> nn.Module:
             f"{source}: its tokenizer has {len(tokenizer)} entries, its weights are for {limits.vocab_size}; "
             "give the model its own tokenizer"
         )
-    if int(stage.launch.get("zero_stage", 1)) < 3:
-        return load_model(source, section.precision)
     start_process_group()
-    return load_split_model(source, section.precision)
+    model = load_shared_model(source, section.precision, split_weights(stage.launch))
+    lora = getattr(section, "lora", None)
+    return model if lora is None else adapt(model, lora, section.seed, stage.name)
+
+
+def split_weights(launch: dict[str, Any]) -> str | None:
+    """Where the launch splits the weights that are trained among the ranks; None if it does not."""
+    return "device" if int(launch.get("zero_stage", 1)) == 3 else None
 
 
 def prepare(model: nn.Module, launch: dict[str, Any]) -> None:

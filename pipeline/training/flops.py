@@ -1,7 +1,8 @@
 """FLOP of a model's training and the machine's peak FLOP/s, which together give its utilisation (MFU).
 
 Only necessary arithmetic counts, not recomputed activations or padding: 6 times the weights for each token,
-the output layer only where there is a target, and causal attention inside documents.
+4 times where only adapters are trained, whose own is left out; the output layer only where there is a target,
+and causal attention inside documents.
 """
 
 import time
@@ -11,6 +12,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from pipeline.training.lora import adapters, own_parameters
 from pipeline.training.model import full_shape
 from pipeline.training.packing import PackedRow
 
@@ -29,11 +31,15 @@ PEAKS = {
 
 @dataclass(frozen=True)
 class ModelFlops:
-    """FLOP of training on one token: body, output layer, and attention per attended token. Use `of`."""
+    """FLOP of training on one token: body, output layer, and attention per attended token. Use `of`.
+
+    `passes`: how many times a forward pass training takes; the frozen weights of adapters have no gradient.
+    """
 
     body: int
     head: int
     attention: int
+    passes: int = 3
 
     @classmethod
     def of(cls, model: nn.Module) -> "ModelFlops":
@@ -41,11 +47,14 @@ class ModelFlops:
         config = model.config
         head = config.vocab_size * config.hidden_size
         embeddings = head if config.tie_word_embeddings else 2 * head
-        matrices = sum(shape.numel() for shape in map(full_shape, model.parameters()) if len(shape) >= 2)
+        shapes = [full_shape(parameter) for _, parameter, _ in own_parameters(model)]
+        matrices = sum(shape.numel() for shape in shapes if len(shape) >= 2)
+        passes = 2 if adapters(model) else 3
         width = config.num_attention_heads * (
             getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
         )
-        return cls(6 * (matrices - embeddings), 6 * head, 6 * config.num_hidden_layers * width)
+        each = 2 * passes
+        return cls(each * (matrices - embeddings), each * head, 6 * config.num_hidden_layers * width, passes)
 
     def row(self, row: PackedRow, targets: int) -> int:
         """FLOP of training on a row with so many `targets`."""

@@ -5,17 +5,13 @@ given target and never holds the logits of more than a chunk of positions. Shape
 T positions, N = B*T positions end to end, D hidden size, V vocabulary.
 """
 
-import contextlib
 import shutil
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
-from huggingface_hub import snapshot_download
 from huggingface_hub.utils import enable_progress_bars
-from safetensors import safe_open
 from torch import Tensor, nn
 from transformers import (
     AutoConfig,
@@ -30,6 +26,7 @@ from pipeline.protocol.stage import InputError
 from pipeline.protocol.watchdog import enter
 from pipeline.training.attention import DOCUMENTS, document_arguments
 from pipeline.training.linear_loss import target_logprobs, weighted_nll
+from pipeline.training.lora import ADAPTER, is_adapter, matrices, merged, own_parameters, save_adapter
 from pipeline.training.packing import IGNORE
 from pipeline.training.tokenizer import from_pretrained
 
@@ -108,46 +105,53 @@ def load_model(source: str | Path, precision: str = "fp32", kind: type = AutoMod
     return from_pretrained(kind, source, dtype=DTYPES[precision], attn_implementation="sdpa")
 
 
-def load_split_model(source: str | Path, precision: str) -> nn.Module:
-    """`load_model` for ZeRO 3: weights are split among the ranks when created and filled one at a time, so no
-    rank ever holds a whole model. The process group must exist; all ranks must call it.
+def load_shared_model(
+    source: str | Path, precision: str, split: str | None = None, kind: type = AutoModelForCausalLM
+) -> nn.Module:
+    """`load_model` for ranks that train together: rank 0 reads the files, the others get the weights from it,
+    on their devices, so that a machine never holds more than one copy in main memory beside its ranks' own.
+
+    With `split` each rank gets its share of every weight (ZeRO 3), in `main_memory` or on its `device`. The
+    process group must exist; all ranks must call it.
     """
     import deepspeed
 
-    config = model_config(source)
-    plain = {"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 3}}
-    # DeepSpeed would also override data types, those of rotary tables too; transformers chooses them rightly.
-    kept = [deepspeed.zero.DeepSpeedTensorOverride.device]
-    with deepspeed.zero.Init(config_dict_or_path=plain, tensor_overrides=kept), no_init_weights():
-        model = AutoModelForCausalLM.from_config(config, dtype=DTYPES[precision], attn_implementation="sdpa")
-    model.tie_weights()
-    with contextlib.suppress(OSError):  # not every model has one
-        model.generation_config = GenerationConfig.from_pretrained(str(source))
-    missing = dict(model.named_parameters())
-    for name, read in _stored_weights(source):
-        parameter = missing.pop(name, None)
-        if parameter is None:
-            continue  # a tied head that was stored twice
-        with deepspeed.zero.GatheredParameters([parameter], modifier_rank=0):
-            if torch.distributed.get_rank() == 0:
-                parameter.data.copy_(read())
-    if missing:
-        raise InputError(f"{source}: no weight {next(iter(missing))!r} in its safetensors files")
+    first, ranks = torch.distributed.get_rank() == 0, torch.distributed.get_world_size()
+    whole = load_model(source, precision, kind) if first else None
+    device = torch.device(deepspeed.get_accelerator().current_device_name())
+    if split is None and (first or ranks == 1):
+        model = whole.to(device)
+    else:
+        with _unfilled(device, split), no_init_weights():
+            keys = {"dtype": DTYPES[precision], "attn_implementation": "sdpa"}
+            model = kind.from_config(model_config(source), **keys)
+        model.tie_weights()
+    if split is not None and first and hasattr(whole, "generation_config"):
+        model.generation_config = whole.generation_config
+    weights = dict(whole.named_parameters()) if first else {}
+    for name, parameter in model.named_parameters():
+        if split is None and ranks > 1:
+            deepspeed.comm.broadcast(parameter.data, 0)
+        elif split is not None:
+            with deepspeed.zero.GatheredParameters([parameter], modifier_rank=0):
+                if first:
+                    parameter.data.copy_(weights[name])
     return model
 
 
-def _stored_weights(source: str | Path) -> Iterator[tuple[str, Callable[[], Tensor]]]:
-    """(name, function that reads it) of each weight in the safetensors files of a folder or hub id."""
-    folder = Path(source)
-    if not folder.is_dir():
-        folder = Path(snapshot_download(str(source), allow_patterns=["*.safetensors", "*.json"]))
-    files = sorted(folder.glob("*.safetensors"))
-    if not files:
-        raise InputError(f"{source}: no *.safetensors file; ZeRO 3 reads no other kind")
-    for file in files:
-        with safe_open(file, framework="pt") as weights:
-            for name in weights.keys():  # noqa: SIM118 (not a dictionary)
-                yield name, partial(weights.get_tensor, name)
+def _unfilled(device: torch.device, split: str | None) -> Any:
+    """A context in which a model is made without values, on `device` or split among the ranks."""
+    import deepspeed
+
+    if split is None:
+        return device
+    zero: dict[str, Any] = {"stage": 3}
+    if split == "main_memory":
+        zero["offload_param"] = {"device": "cpu", "pin_memory": torch.cuda.is_available()}
+    plain = {"train_micro_batch_size_per_gpu": 1, "zero_optimization": zero}
+    # DeepSpeed would also override data types, those of rotary tables too; transformers chooses them rightly.
+    kept = [deepspeed.zero.DeepSpeedTensorOverride.device]
+    return deepspeed.zero.Init(config_dict_or_path=plain, tensor_overrides=kept)
 
 
 def new_model(
@@ -185,41 +189,46 @@ def named_weights(engine: Any, tied: bool = False) -> Iterator[tuple[str, Tensor
     """Full weights of the engine's model, one at a time, whatever the ZeRO stage; all ranks must iterate.
 
     A tensor is valid only until the next one is requested. With `tied`, a tied output layer also comes under
-    its own name, because vLLM's CPU engine otherwise keeps its old packed copy.
+    its own name, because vLLM's CPU engine otherwise keeps its old packed copy. Adapters are merged.
     """
     model = causal_model(engine)
     embedding, head = model.get_input_embeddings().weight, model.get_output_embeddings()
-    for name, parameter in model.named_parameters():
-        with _whole(parameter):
-            yield name, parameter.data
+    for name, parameter, layer in own_parameters(model):
+        with _whole(parameter, *(matrices(layer) if layer else ())):
+            yield name, merged(parameter, layer) if layer else parameter.data
             if tied and parameter is embedding and head.weight is embedding:
                 yield "lm_head.weight", parameter.data
 
 
-def weights_in_memory(module: nn.Module) -> dict[str, Tensor]:
-    """Copies of all weights in main memory, on rank 0 only. All ranks must call it, at any ZeRO stage."""
-    found = {}
+def weights_in_memory(weights: Iterable[tuple[str, Tensor]]) -> dict[str, Tensor]:
+    """Copies of named weights in main memory, on rank 0 only; all ranks must call it."""
+    rank = torch.distributed.get_rank()
+    return {name: tensor.detach().cpu().clone() for name, tensor in weights if rank == 0}
+
+
+def whole_parameters(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """A module's parameters by name, one at a time, whatever the ZeRO stage; all ranks must iterate."""
     for name, parameter in module.named_parameters():
         with _whole(parameter):
-            if torch.distributed.get_rank() == 0:
-                found[name] = parameter.data.detach().cpu().clone()
-    return found
+            yield name, parameter.data
 
 
-def _whole(parameter: nn.Parameter) -> Any:
-    """A context in which a weight that ZeRO-3 may have split is whole; all ranks must enter it."""
+def _whole(*parameters: nn.Parameter) -> Any:
+    """A context in which weights that ZeRO-3 may have split are whole; all ranks must enter it."""
     import deepspeed
 
-    return deepspeed.zero.GatheredParameters([parameter], enabled=hasattr(parameter, "ds_id"))
+    return deepspeed.zero.GatheredParameters(list(parameters), enabled=hasattr(parameters[0], "ds_id"))
 
 
 def export_model(engine: Any, tokenizer: Any, folder: Path) -> None:
     """Write a folder that transformers and vLLM load: weights, config, tokenizer, generation settings. All
     ranks must call it; rank 0 writes. The tokens that ended answers of the initial model still end them.
+    An adapter is merged, and kept in a folder of its own.
     """
     enter("export")
     model = causal_model(engine)
-    state = weights_in_memory(model)
+    state = weights_in_memory(named_weights(engine))
+    adapter = weights_in_memory(pair for pair in whole_parameters(model) if is_adapter(pair[0]))
     if engine.global_rank != 0:
         return
     before = model.generation_config.eos_token_id
@@ -231,6 +240,8 @@ def export_model(engine: Any, tokenizer: Any, folder: Path) -> None:
         pad_token_id=tokenizer.pad_token_id,
     )
     save_weights(model, state, folder)
+    if adapter:
+        save_adapter(model, adapter, folder / ADAPTER)
     tokenizer.save_pretrained(folder)
 
 
@@ -242,8 +253,8 @@ def save_weights(model: nn.Module, state: dict[str, Tensor], folder: Path) -> No
 
 
 def parameter_count(model: nn.Module) -> int:
-    """Number of weights, tied ones once, whether or not ZeRO-3 has split them."""
-    return sum(full_shape(parameter).numel() for parameter in model.parameters())
+    """Number of weights but adapters, tied ones once, whether or not ZeRO-3 has split them."""
+    return sum(full_shape(parameter).numel() for _, parameter, _ in own_parameters(model))
 
 
 def full_shape(parameter: nn.Parameter) -> torch.Size:

@@ -119,7 +119,11 @@ class Saver:
                 partial.mkdir(parents=True)
             dist.barrier()
             engine.save_checkpoint(
-                str(partial), tag=TAG, client_state={"caller": client_state}, save_latest=False
+                str(partial),
+                tag=TAG,
+                client_state={"caller": client_state},
+                save_latest=False,
+                exclude_frozen_parameters=True,  # adapters alone: the model is where training started
             )
             copies.save(random_state(), partial / f"random-{engine.global_rank:05d}.pt")
         self.step = step
