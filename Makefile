@@ -13,7 +13,7 @@ OPTIONS = --cores $(CORES)
 # Only files whose hash is in the lock. Sources are built with the locked setuptools, not with one that pip fetches unchecked.
 INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --no-deps --require-hashes --no-build-isolation --use-pep517
 
-.PHONY: setup peers demo compare ablations pretrained real bench bench-corpus bench-dump bench-extraction bench-lookup bench-mathematics bench-rate bench-tokens bench-training bench-rl bench-grader bench-sandbox bench-variants bench-seed bench-harness bench-report test test-fast test-axe test-pretrained test-environment test-cluster lint lock licences audit schema site clean clean-store
+.PHONY: setup peers demo compare ablations pretrained real bench bench-corpus bench-dump bench-extraction bench-lookup bench-mathematics bench-rate bench-tokens bench-training bench-rl bench-grader bench-sandbox bench-variants bench-seed bench-harness bench-report gpu-check test test-fast test-axe test-pretrained test-environment test-cluster lint lock licences audit schema site clean clean-store
 
 setup: .venv/complete
 
@@ -106,7 +106,7 @@ test: setup peers
 
 # For the loop of an editor. Leaves out tests marked `slow` and these files, which run whole programs, train, sample or wait for limits.
 SLOW = workflow recipes state stage single_gpu cluster configs generation rl reward training training_exact evaluate_stage \
-  rl_train sandbox sandbox_layers sandbox_weak corpus crawl_dedup crawl_generated crawl_kill crawl_order crawl_scale dsm faults first_contact \
+  rl_train lora gpu_check sandbox sandbox_layers sandbox_weak corpus crawl_dedup crawl_generated crawl_kill crawl_order crawl_scale dsm faults first_contact \
   fuzz fuzz_programs meta survival profiles
 
 test-fast: setup peers
@@ -144,6 +144,11 @@ bench-corpus bench-grader bench-mathematics bench-variants bench-seed: ARGUMENTS
 bench-grader: ARGUMENTS += $(if $(PEER),--peer "$(PEER)")
 bench-corpus bench-dump bench-lookup bench-mathematics bench-tokens bench-training bench-rl bench-grader bench-sandbox bench-variants bench-seed bench-report: bench-%: setup peers
 	$(BENCHMARK)/$*.py $(ARGUMENTS)
+
+# What a GPU must show before a night is spent on it: make gpu-check [STEPS="attention zero_1"]. It goes on where it was stopped; five
+# minutes on a CPU, where it runs small. results/gpu/<device>.json
+gpu-check:
+	$(BENCHMARK)/gpu $(if $(STEPS),--steps $(STEPS))
 
 # Extraction beside an earlier version of itself: make bench-rate BASE=<a checkout of it> DATA=<folder of *.warc.gz>.
 bench-rate: setup

@@ -4,7 +4,7 @@ All train the same random Llama with the vocabulary of DeepSeek's tokenizer on t
 steps, fp32 weights and bf16 products, each in a process of its own with the same threads. Example lengths are
 log-normal, as those of GSM8K's and MATH's train sets. Peers pad each micro-batch to its longest example. TRL
 runs twice: with its defaults (no packing, gradient checkpointing), and with its own packing (best-fit
-decreasing) without checkpointing. On a GPU `training_gpu.py` adds its rows.
+decreasing) without checkpointing. Figures of a GPU: `make gpu-check`.
 """
 
 import argparse
@@ -255,12 +255,6 @@ def main() -> None:
         save_model(Path(folder) / "model")
         found = run_children(Path(folder) / "model", arguments.only, arguments.threads)
         rows = rows_of(found)
-    import torch
-
-    if torch.cuda.is_available():
-        from training_gpu import gpu_rows
-
-        rows += gpu_rows()
     publish(
         "training",
         [row | {"data": "random tokens, lengths as in GSM8K and MATH"} for row in rows],

@@ -1,0 +1,241 @@
+"""Steps that need torch and transformers alone: parts of training beside references, and what they cost."""
+
+import pipeline.training.environment  # noqa: F401  # isort: skip  # before torch
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn import functional as F
+from transformers import AutoModelForCausalLM, LlamaConfig
+
+from pipeline.plan import costs
+from pipeline.plan.shapes import shape_from
+from pipeline.training.attention import attend, document_arguments
+from pipeline.training.flops import ModelFlops, peak
+from pipeline.training.linear_loss import target_logprobs, weighted_nll
+from pipeline.training.model import TokenLogprobs
+from pipeline.training.packing import PackedRow, make_row
+
+GPU = torch.cuda.is_available()
+DEVICE = torch.device("cuda" if GPU else "cpu")
+CONTEXT = 4096 if GPU else 128
+VOCABULARY = 102_400 if GPU else 500
+# hidden, MLP, layers, heads, rows at once. Of the 7B as many layers as fit one GPU with their optimiser.
+SHAPES = {
+    "0.5B": (1024, 4096, 24, 16, 4),
+    "1.3B": (2048, 5504, 24, 16, 2),
+    "10 layers of 7B": (4096, 11008, 10, 32, 1),
+}
+if not GPU:
+    SHAPES = {"tiny": (64, 176, 2, 4, 2)}
+
+
+def seconds_of(work: Callable[[], object], times: int = 5) -> float:
+    """The median of `times` runs, the device's work included."""
+    found = []
+    for _ in range(times):
+        started = time.monotonic()
+        work()
+        if GPU:
+            torch.cuda.synchronize()
+        found.append(time.monotonic() - started)
+    return float(np.median(found))
+
+
+def make_rows(count: int, context: int = CONTEXT) -> list[PackedRow]:
+    """Rows filled with documents of log-normal lengths, mean about 1,000 tokens; the last one is cut."""
+    generator, rows = np.random.default_rng(0), []
+    for _ in range(count):
+        lengths, left = [], context
+        while left > 1:
+            lengths.append(min(left, max(2, int(generator.lognormal(6.5 if GPU else 3, 0.9)))))
+            left -= lengths[-1]
+        documents = [(generator.integers(0, VOCABULARY, n), np.ones(n, bool)) for n in lengths]
+        rows.append(make_row(documents, context, 0))
+    return rows
+
+
+def tensors_of(rows: list[PackedRow]) -> list[torch.Tensor]:
+    """Tokens, positions and targets of rows, on the device."""
+    parts = ("tokens", "positions", "targets")
+    return [torch.from_numpy(np.stack([getattr(row, part) for row in rows])).to(DEVICE) for part in parts]
+
+
+def keys_of(shape: tuple[int, ...]) -> dict[str, Any]:
+    """The configuration of a Llama of one of `SHAPES`."""
+    hidden, inner, layers, heads, _ = shape
+    names = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "vocab_size")
+    return dict(zip(names, (hidden, inner, layers, heads, VOCABULARY), strict=True))
+
+
+def model_of(shape: tuple[int, ...], dtype: torch.dtype = torch.bfloat16) -> TokenLogprobs:
+    """A model of random weights on the device."""
+    torch.manual_seed(0)
+    config = LlamaConfig(**keys_of(shape), max_position_embeddings=CONTEXT)
+    with DEVICE:
+        return TokenLogprobs(AutoModelForCausalLM.from_config(config, dtype=dtype)).train()
+
+
+def loss_of(model: TokenLogprobs, tensors: list[torch.Tensor]) -> torch.Tensor:
+    """The mean negative log-probability of all targets."""
+    weights_BT = torch.full(tensors[0].shape, 1 / tensors[0].numel(), device=DEVICE)
+    return model(*tensors, weights_BT=weights_BT)[0]
+
+
+def attention() -> dict[str, float]:
+    """The variable-length kernel beside SDPA with a mask in fp32, forward and backward, and the times."""
+    _, positions_BT, _ = tensors_of(make_rows(1))
+    apart, documents_T = document_arguments(positions_BT), (positions_BT[0] == 0).cumsum(0)
+    mask_TT = (documents_T[:, None] == documents_T) & torch.ones(
+        CONTEXT, CONTEXT, device=DEVICE
+    ).tril().bool()
+    draw = torch.randn(4, 1, 8, CONTEXT, 64, device=DEVICE, generator=torch.Generator(DEVICE).manual_seed(0))
+
+    def run(dtype: torch.dtype, masked: bool) -> list[torch.Tensor]:
+        q, k, v, upstream = (tensor.to(dtype).requires_grad_() for tensor in draw)
+        if masked:
+            output = F.scaled_dot_product_attention(q, k, v, mask_TT)
+        else:
+            output = attend(torch.nn.Module(), q, k, v, None, **apart)[0].transpose(1, 2)
+        return [output, *torch.autograd.grad(output, (q, k, v), upstream.detach())]
+
+    exact, narrow = run(torch.float32, True), run(torch.bfloat16, False)
+    gap = max(((one - two).norm() / one.norm()).item() for one, two in zip(exact, narrow, strict=True))
+    assert gap < 0.02, f"attention differs by {gap:.3g} of its norm"  # rounding to bf16 is 0.004
+    times = [seconds_of(lambda masked=masked: run(torch.bfloat16, masked)) for masked in (False, True)]
+    return {"gap": gap, "ms": 1e3 * times[0], "ms with a mask": 1e3 * times[1]}
+
+
+def loss() -> dict[str, float]:
+    """The loss by chunks beside plain logits in fp32, its gradients, and the memory that both take."""
+    hidden = 2048 if GPU else 32
+    draw = torch.Generator(DEVICE).manual_seed(0)
+    states_ND = torch.randn(CONTEXT, hidden, device=DEVICE, generator=draw).bfloat16() / hidden**0.5
+    head_VD = torch.randn(VOCABULARY, hidden, device=DEVICE, generator=draw).bfloat16()
+    targets_N = torch.randint(VOCABULARY, (CONTEXT,), device=DEVICE, generator=draw)
+    weights_N = torch.full((CONTEXT,), 1 / CONTEXT, device=DEVICE)
+    found, held = [], []
+    for way in ("chunks", "again", "plain"):
+        states, head = states_ND.clone().requires_grad_(), head_VD.clone().requires_grad_()
+        if GPU:
+            torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated() if GPU else 0
+        if way == "chunks":
+            value = weighted_nll(states, head, targets_N, weights_N)[0]
+        elif way == "again":
+            value = -target_logprobs(states, head, targets_N)[0].mean()
+        else:
+            value = F.cross_entropy(states.float() @ head.float().T, targets_N)
+        value.backward()
+        held.append((torch.cuda.max_memory_allocated() - before) / 1e9 if GPU else 0.0)
+        found.append([value.detach(), states.grad, head.grad])
+    gaps = [
+        ((one.float() - two.float()).norm() / two.float().norm()).item()
+        for way in found[:2]
+        for one, two in zip(way, found[2], strict=True)
+    ]
+    assert max(gaps) < 0.02, f"loss or gradients differ by {max(gaps):.3g}"
+    return {"gap": max(gaps), "GB": held[0], "GB with plain logits": held[2]}
+
+
+def rounding() -> dict[str, float]:
+    """How far log-probabilities in bf16 are from those in fp32, in nats."""
+    shape, tensors = next(iter(SHAPES.values())), tensors_of(make_rows(1))
+    exact = model_of(shape, torch.float32)
+    with torch.no_grad():
+        first = exact(*tensors)
+        gap = (first - exact.to(torch.bfloat16)(*tensors)).abs().flatten()
+    assert gap.mean() < 0.05, f"bf16 is {gap.mean():.3g} nats from fp32"
+    return {"mean": gap.mean().item(), "p99": gap.quantile(0.99).item(), "most": gap.max().item()}
+
+
+def compiling() -> dict[str, float]:
+    """Compiled layers give the loss of plain ones; the seconds of compiling, and of a step with each."""
+    shape, tensors = next(iter(SHAPES.values())), tensors_of(make_rows(2))
+    model = model_of(shape)
+
+    def step() -> float:
+        value = loss_of(model, tensors)
+        value.backward()
+        return value.item()
+
+    plain, seconds = step(), seconds_of(step)
+    for layer in model.model.base_model.layers:
+        layer.compile(backend="inductor" if GPU else "aot_eager")  # g++ would take a minute
+    first = seconds_of(step, times=1)
+    gap = abs(step() - plain) / plain
+    assert gap < 0.005, f"compiled layers change the loss by {gap:.3g}"
+    return {"gap": gap, "first s": first, "speed-up": seconds / seconds_of(step)}
+
+
+def memory() -> dict[str, float]:
+    """The most GB of a training step of each model beside what the plan says; on a CPU its activations."""
+    found = {}
+    for name, shape in SHAPES.items():
+        plan, rows = shape_from(keys_of(shape)), make_rows(1)
+        tensors, model, kept = tensors_of(rows), model_of(shape), {}
+        weights = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
+        planned = costs.activations(plan, CONTEXT, "bf16", False)
+        if not GPU:
+
+            def keep(tensor: torch.Tensor, own: set = weights, kept: dict = kept) -> torch.Tensor:
+                if tensor.untyped_storage().data_ptr() not in own:
+                    kept[tensor.untyped_storage().data_ptr()] = tensor
+                return tensor
+
+            with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+                loss_of(model, tensors)
+            measured = sum(tensor.untyped_storage().nbytes() for tensor in kept.values())
+        else:
+            optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+            torch.cuda.reset_peak_memory_stats()
+            for _ in range(2):
+                loss_of(model, tensors).backward()
+                optimizer.step()
+                optimizer.zero_grad()
+            measured = torch.cuda.max_memory_allocated()
+            # This optimiser is torch's: weights, gradients and two moments, all in bf16.
+            planned += 8 * plan.parameters + costs.logits(plan, CONTEXT, "bf16")
+            del optimizer
+        found |= {f"{name}: GB": measured / 1e9, f"{name}: of plan": measured / planned}
+        del model
+        if GPU:
+            torch.cuda.empty_cache()
+    return found
+
+
+def utilisation() -> dict[str, float]:
+    """Share of the peak FLOP/s that forward and backward pass of compiled layers reach, by model."""
+    found, speed = {}, peak(DEVICE, torch.bfloat16)
+    for name, shape in SHAPES.items():
+        rows, model = make_rows(shape[-1]), model_of(shape)
+        tensors, work = tensors_of(rows), ModelFlops.of(model.model)
+        for layer in model.model.base_model.layers if GPU else ():
+            layer.compile()
+
+        def step(model: TokenLogprobs = model, tensors: list = tensors) -> None:
+            loss_of(model, tensors).backward()
+            model.zero_grad()
+
+        for _ in range(3 if GPU else 1):
+            step()
+        flop = sum(work.row(row, row.length - 1) for row in rows)
+        seconds = seconds_of(step)
+        found |= {f"{name}: MFU": flop / seconds / speed, f"{name}: tokens/s": len(rows) * CONTEXT / seconds}
+        del model, step
+    return found
+
+
+def widths() -> dict[str, float]:
+    """What a new width of rows costs the first time, as RL's micro-batches have them, beside the second."""
+    shape = next(iter(SHAPES.values()))
+    model, first, second = model_of(shape), 0.0, 0.0
+    loss_of(model, tensors_of(make_rows(1))).backward()
+    for width in range(CONTEXT // 4, CONTEXT, CONTEXT // 8):
+        tensors = tensors_of(make_rows(1, width))
+        first += seconds_of(lambda tensors=tensors: loss_of(model, tensors).backward(), times=1)
+        second += seconds_of(lambda tensors=tensors: loss_of(model, tensors).backward())
+    return {"first ms": 1e3 * first / 6, "then ms": 1e3 * second / 6}
