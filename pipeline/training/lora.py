@@ -39,7 +39,16 @@ def adapt(model: nn.Module, settings: Lora, seed: int, stage: str) -> nn.Module:
                 f"{stage}.lora.targets: {target!r} is no linear layer of this model; it has {known}"
             )
     torch.manual_seed(seed)
-    return inject_adapter_in_model(_peft_config(settings), model)
+    model = inject_adapter_in_model(_peft_config(settings), model)
+    model.register_state_dict_post_hook(_drop_frozen)
+    return model
+
+
+def _drop_frozen(model: nn.Module, state: dict[str, Any], prefix: str, _: Any) -> None:
+    """Leave adapters alone in what checkpoints save; DeepSpeed would keep a tied output layer."""
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        if not parameter.requires_grad:
+            state.pop(f"{prefix}{name}", None)
 
 
 def _peft_config(settings: Lora) -> LoraConfig:
