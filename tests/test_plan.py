@@ -1,6 +1,5 @@
 """The forecast: hand-worked figures, formulas against real models, and clear errors."""
 
-import itertools
 import json
 import re
 import subprocess
@@ -8,7 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
 import yaml
 from conftest import ROOT
 
@@ -22,7 +20,6 @@ from pipeline.plan.forecast import Assumptions, Forecast, Planner
 from pipeline.plan.jobs import model_jobs
 from pipeline.plan.refusals import refusals
 from pipeline.plan.shapes import shape_named
-from pipeline.protocol.stage import InputError
 
 H100 = Gpu("H100", 989e12, 80e9, 3.35e12)
 PAPER_7B = ROOT / "configs/deepseekmath-7b.yaml"
@@ -41,124 +38,6 @@ def rows(*files: Path, **assumed: object) -> dict[tuple[str, str], Forecast]:
 def planned(models: dict, **values: object) -> dict[tuple[str, str], Forecast]:
     config = Config(read_config([DEFAULTS]) | {"models": models} | values)
     return {(row.model, row.stage): row for row in Planner(config, Assumptions(H100)).rows()}
-
-
-@pytest.mark.parametrize(
-    ("name", "billions"),
-    [
-        ("deepseek-math-7b-base", 6.91),
-        ("deepseek-coder-1.3b-base", 1.35),
-        ("Qwen2.5-0.5B", 0.494),
-        ("Qwen2.5-1.5B", 1.54),
-        ("Qwen2.5-7B", 7.62),
-        ("Llama-3.2-1B-Instruct", 1.24),
-        ("Llama-3.2-3B-Instruct", 3.21),
-        ("Llama-3.1-8B", 8.03),
-        ("Qwen3-0.6B", 0.596),
-        ("Qwen3-1.7B-Base", 1.72),
-        ("Qwen3-4B-Instruct-2507", 4.02),
-        ("Qwen3-8B", 8.19),
-        ("Qwen3-14B", 14.77),
-        ("SmolLM2-135M-Instruct", 0.1345),
-        ("SmolLM2-1.7B", 1.71),
-    ],
-)
-def test_known_shapes_have_the_published_number_of_weights(name: str, billions: float) -> None:
-    assert shape_named(f"maker/{name}").parameters / 1e9 == pytest.approx(billions, rel=0.005)
-
-
-def test_a_name_that_only_begins_like_a_known_one_is_not_known() -> None:
-    assert shape_named("Qwen/Qwen3-4Bx") is None and shape_named("Qwen/Qwen3-VL-4B") is None
-
-
-KINDS = {
-    "llama": {"attention_bias": True, "mlp_bias": True},
-    "mistral": {"head_dim": 24},
-    "qwen2": {},
-    "qwen3": {"head_dim": 32, "attention_bias": True},
-    "gemma2": {"head_dim": 32},
-    "olmo2": {},
-    "phi3": {"pad_token_id": 0},
-    "gpt_neox": {},
-    "gpt2": {"n_inner": None},
-}
-
-
-@pytest.mark.parametrize("tied", [True, False])
-@pytest.mark.parametrize("kind", KINDS)
-def test_any_dense_models_weights_are_counted_from_its_config_json(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, tied: bool
-) -> None:
-    from transformers import AutoConfig, AutoModelForCausalLM
-
-    keys = {"hidden_size": 64, "intermediate_size": 176, "num_attention_heads": 4, "num_key_value_heads": 2}
-    keys |= {"vocab_size": 50, "tie_word_embeddings": tied, "num_hidden_layers": 2, **KINDS[kind]}
-    settings = AutoConfig.for_model(kind, **keys)
-    # As `hf download maker/new config.json` leaves it.
-    revision = tmp_path / "models--maker--new/snapshots/0"
-    settings.save_pretrained(revision)
-    (tmp_path / "models--maker--new/refs").mkdir()
-    (tmp_path / "models--maker--new/refs/main").write_text("0")
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-    model = AutoModelForCausalLM.from_config(settings)
-    for name in (str(revision), "maker/new"):
-        shape = shape_named(name)
-        assert shape.parameters == sum(weight.numel() for weight in model.parameters())
-        assert shape.trunk_parameters == sum(weight.numel() for weight in model.base_model.parameters())
-        assert (shape.layers, shape.hidden, shape.vocabulary) == (2, 64, 50)
-
-
-def test_a_mixture_of_experts_and_a_damaged_config_are_refused_in_a_line(tmp_path: Path) -> None:
-    from transformers import AutoConfig
-
-    AutoConfig.for_model("qwen3_moe", num_hidden_layers=2).save_pretrained(tmp_path)
-    with pytest.raises(InputError, match="config.json: a mixture of experts"):
-        shape_named(str(tmp_path))
-    for text in ("{", "[]", '{"model_type": "llama"}', '{"model_type": "no such"}'):
-        (tmp_path / "config.json").write_text(text)
-        with pytest.raises(InputError, match="not the config.json of a dense language model") as caught:
-            shape_named(str(tmp_path))
-        assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("kind", ["llama", "qwen2", "qwen3"])
-def test_weights_and_activations_are_those_of_a_real_model(tmp_path: Path, kind: str) -> None:
-    from transformers import AutoConfig, AutoModelForCausalLM
-
-    keys = {"hidden_size": 64, "intermediate_size": 176, "num_attention_heads": 4, "num_key_value_heads": 2}
-    keys |= {"vocab_size": 50, "tie_word_embeddings": True}
-    tokens, dtypes = 128, {"bf16": torch.bfloat16, "fp32": torch.float32}
-    for precision, checkpointing in itertools.product(dtypes, (False, True)):
-        measured, expected = [], []
-        for layers in (2, 6):  # what layers add; embedding and final norm are the same
-            settings = AutoConfig.for_model(kind, **keys, num_hidden_layers=layers)
-            settings.save_pretrained(tmp_path)
-            shape = shape_named(str(tmp_path))
-            model = AutoModelForCausalLM.from_config(settings, dtype=dtypes[precision])
-            assert shape.parameters == sum(parameter.numel() for parameter in model.parameters())
-            assert shape.trunk_parameters == sum(p.numel() for p in model.base_model.parameters())
-            measured.append(saved_bytes(model, tokens, checkpointing))
-            expected.append(costs.activations(shape, tokens, precision, checkpointing))
-        grown = expected[1] - expected[0]
-        assert measured[1] - measured[0] == pytest.approx(grown, rel=0.03), (precision, checkpointing)
-
-
-def saved_bytes(model: torch.nn.Module, tokens: int, checkpointing: bool) -> int:
-    """Bytes that autograd keeps of one row of tokens, weights apart."""
-    weights = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
-    kept: dict[int, torch.Tensor] = {}
-
-    def keep(tensor: torch.Tensor) -> torch.Tensor:
-        if tensor.untyped_storage().data_ptr() not in weights:
-            kept[tensor.untyped_storage().data_ptr()] = tensor
-        return tensor
-
-    model.train()
-    model.gradient_checkpointing_enable() if checkpointing else model.gradient_checkpointing_disable()
-    positions_BT = torch.arange(tokens)[None]
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        model.base_model(input_ids=positions_BT % 50, position_ids=positions_BT, use_cache=False)
-    return sum(tensor.untyped_storage().nbytes() for tensor in kept.values())
 
 
 def test_training_hours_are_the_hand_worked_ones() -> None:

@@ -6,25 +6,23 @@ configuration does not say is a field of `Assumptions`, or an error that names t
 
 import math
 from dataclasses import dataclass, field
-from functools import cache
-from glob import glob
+from functools import cache, partial
 from typing import Any
 
 from pipeline.config.launch import LaunchSection
-from pipeline.config.lora import Lora
 from pipeline.config.reward import LABELLING_SHARE
 from pipeline.config.root import Config
-from pipeline.data.rows import read_rows
 from pipeline.plan import costs
 from pipeline.plan.costs import Gpu
 from pipeline.plan.shapes import Shape, known, shape_of
+from pipeline.plan.work import Work, count_rows, work_of
 from pipeline.protocol.stage import InputError
 from pipeline.rl.methods import method_of
 from pipeline.stages import MODEL_STAGES
 
 EVALUATION_SHARE = 0.9  # of a GPU's memory for vLLM, which has the GPU to itself
 NOTICE_MINUTES = 10  # --signal=USR1@600 in the Slurm profile
-ROLLOUT_BYTES, GATHERED_BYTES = 3, 17  # of a sampled token: in the published rollouts, sent to all ranks
+GATHERED_BYTES = 17  # of a sampled token, sent to all ranks
 SCORED_TOKENS = 16384  # that a reward model reads at once (pipeline/reward/model.py)
 ROW_SECONDS = 0.0074  # in which a thread reads a row of pre-training, cold: `make bench-tokens`
 IDLE = ("buffers", "activations", "logits")  # parts of memory that are free while a sampler is awake
@@ -90,52 +88,12 @@ class Forecast:
         return self.peak <= assumed.gpu.memory * (1 - assumed.margin) and not self.starved
 
 
-@dataclass
-class Work:
-    """What the training of a model does, however it runs: `tokens` in `steps` of `batch` rows or outputs,
-    `row` tokens in a row; `updates` with each; weights of the `adapter` if that is trained and not the model,
-    of the `critic` that is trained, too, of the frozen `reference` and of the reward model, the `judge`, and
-    of all frozen models that `read` the tokens; what is `sampled`: (shape, tokens of an output, tokens, in an
-    engine of its own).
-    """
-
-    shape: Shape
-    tokens: float
-    steps: float
-    batch: tuple[str, int]
-    row: int
-    updates: int = 1
-    adapter: int = 0
-    head: bool = True
-    critic: int = 0
-    reference: int = 0
-    judge: int = 0
-    read: int = 0
-    sampled: list[tuple[Shape, int, float, bool]] = field(default_factory=list)
-    disk: float = 0.0
-
-    @property
-    def parameters(self) -> int:
-        """Weights of the model."""
-        return self.shape.parameters if self.head else self.shape.trunk_parameters
-
-    @property
-    def engines(self) -> list[tuple[int, int]]:
-        """Trained and frozen weights of the model, and of the critic if there is one."""
-        own = (self.adapter, self.parameters) if self.adapter else (self.parameters, 0)
-        return [own, (self.critic, 0)] if self.critic else [own]
-
-
 class Planner:
     """Forecasts the models of a configuration."""
 
     def __init__(self, config: Config, assumed: Assumptions) -> None:
         self.config, self.assumed = config, assumed
-        self.work = cache(self._work)
-
-    def _work(self, name: str) -> Work:
-        """Return what the training of a model does."""
-        return getattr(self, f"_{self.config.models[name].stage}")(name, self.config.model_sections[name])
+        self.work = cache(partial(work_of, config, solution_steps=assumed.steps))
 
     def rows(self) -> list[Forecast]:
         """Token files, then training and evaluation of each model, in the order of the configuration."""
@@ -162,63 +120,6 @@ class Planner:
         longest = max((self.config.model_sections[model].tokens for model in readers), default=0)
         wide = any(shape_of(self.config, model).vocabulary > 1 << 16 for model in readers)
         return Forecast(name, "tokens", 0, trained=longest, disk=longest * (4 if wide else 2))
-
-    # ---- what is done
-
-    def _cpt(self, name: str, section: Any) -> Work:
-        shape, batch = shape_of(self.config, name), max(1, section.batch_tokens // section.context)
-        steps = max(1, section.tokens // (batch * section.context))
-        kept = len(section.keep_at) * shape.parameters * costs.size_of(section.precision)
-        return Work(shape, section.tokens, steps, ("rows", batch), section.context, disk=kept)
-
-    def _sft(self, name: str, section: Any) -> Work:
-        tokens = section.steps * section.batch * section.context
-        shape, batch = shape_of(self.config, name), ("rows", section.batch)
-        return Work(
-            shape, tokens, section.steps, batch, section.context, adapter=adapter_of(shape, section.lora)
-        )
-
-    def _reward(self, name: str, section: Any) -> Work:
-        """Labels: a solution, then completions after each step but the last, half as long on average; an
-        outcome model needs none.
-        """
-        node = self.config.models[name]
-        questions = section.questions or count_rows(section.prompts, f"models.{name}.prompts")
-        solutions, length = questions * section.solutions, section.max_tokens
-        completions = 0 if section.target == "outcome" else solutions * (self.assumed.steps - 1)
-        continues = node.parent is not None and self.config.models[node.parent].stage == "reward"
-        examples = solutions * (1 - section.held_out) / (1 - section.replay if continues else 1)
-        policy, own = shape_of(self.config, node.policy), node.completer is not None
-        completer = shape_of(self.config, node.completer or node.policy)
-        tokens = examples * min(length, section.context) * section.epochs
-        steps = max(1, examples * section.epochs / section.batch)
-        work = Work(
-            shape_of(self.config, name), tokens, steps, ("", section.batch), section.context, head=False
-        )
-        work.sampled = [(policy, length, solutions * length, True)]
-        work.sampled += [(completer, length, completions * section.completions * length / 2, own)]
-        return work
-
-    def _rl(self, name: str, section: Any) -> Work:
-        """Count sampled tokens; with adapters the reference is the policy without them."""
-        shape, method, node = shape_of(self.config, name), method_of(section), self.config.models[name]
-        outputs = section.questions_per_step * section.group_size
-        sampled = section.steps * section.rounds * outputs * section.max_tokens
-        if section.token_budget is not None:
-            sampled = min(sampled, section.token_budget)
-        judged = node.reward_model and (section.rewards.model or section.supervision == "process")
-        work = Work(shape, sampled, section.steps, ("outputs", outputs), section.row_tokens)
-        work.updates, work.disk = section.updates, ROLLOUT_BYTES * sampled
-        work.adapter = adapter_of(shape, section.lora)
-        work.critic = shape.trunk_parameters if method.critic else 0  # as large as the policy
-        work.reference = shape.parameters if method.reference(section) else 0
-        work.judge = shape_of(self.config, node.reward_model).trunk_parameters if judged else 0
-        work.read = work.reference + work.judge
-        work.reference *= not work.adapter
-        work.sampled = [(shape, section.max_tokens, sampled, True)]
-        return work
-
-    # ---- what it takes
 
     def training(self, name: str, launch: LaunchSection) -> Forecast:
         """Return the line of a model's training as `launch` says."""
@@ -261,7 +162,7 @@ class Planner:
                 row.memory["buffers"] += min(frozen, 2 * costs.LIVE)
 
     def _compute(self, row: Forecast, work: Work, launch: LaunchSection) -> None:
-        """Count 6 N to train weights, 4 N where adapters change them; 2 N to recompute, and where others read."""
+        """Count 6 N to train weights, 4 N under adapters; 2 N to recompute, and where others read."""
         each = sum(6 * trained + 4 * frozen for trained, frozen in work.engines)
         again = sum(map(sum, work.engines)) * 2 * launch.activation_checkpointing
         slower = 1.0 if is_compiled(row.stage, launch) else costs.EAGER
@@ -396,11 +297,6 @@ class Planner:
             )
 
 
-def adapter_of(shape: Shape, lora: Lora | None) -> int:
-    """Weights of the adapter that is trained; 0 if the model is."""
-    return 0 if lora is None else shape.adapter(lora.rank, lora.targets)
-
-
 def note_item(row: Forecast, key: str, hours: float) -> None:
     """Note an item of work of `hours` that takes longer than Slurm's notice of a time limit gives."""
     if hours * 60 > NOTICE_MINUTES:
@@ -420,15 +316,3 @@ def note_filler(row: Forecast, what: str, batch: int) -> None:
 def is_compiled(stage: str, launch: LaunchSection) -> bool:
     """Whether layers are compiled on a GPU (see `prepare` and `build_learner`)."""
     return launch.compile and launch.zero_stage < 3 and stage != "rl"
-
-
-def count_rows(sources: str | list[str] | None, where: str) -> int:
-    """Rows of local files. Raises InputError if there are no such files yet."""
-    patterns = [sources] if isinstance(sources, str) else sources or []
-    files = [file for pattern in patterns for file in glob(pattern)]
-    if not files or not all(glob(pattern) for pattern in patterns):
-        raise InputError(
-            f"config key {where}: the number of questions in {', '.join(patterns) or 'nothing'} is not "
-            f"known before the files are there; set `questions`"
-        )
-    return sum(1 for file in files for _ in read_rows(file))
