@@ -1,6 +1,5 @@
 """Adapters: what is trained and kept; the frozen model is the reference, the sampler has merged weights."""
 
-import signal
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ from rl_program import (
     kill_when_saved,
     lines,
     save_policy,
-    send_when_saved,
     start,
 )
 from test_rl_train import MIXED, groups, learner_of, section, train
@@ -107,9 +105,6 @@ def test_grpo_with_adapters_changes_what_is_sampled_and_resumes_exactly_on_any_r
 
     process = start(policy, killed, changes=changes)
     kill_when_saved(process, killed, step=2)
-    signalled = start(policy, killed, changes=changes)
-    send_when_saved(signalled, signal.SIGTERM, killed, step=3)
-    signalled.communicate()
     finished(start(policy, killed, changes=changes))
     assert_same_weights(whole, killed)
     for name in ("adapter_model.safetensors", "adapter_config.json"):
