@@ -20,8 +20,9 @@ from pipeline.config.lora import Lora
 from pipeline.protocol.stage import InputError
 from pipeline.rl.packed_outputs import output_logprobs
 from pipeline.rl.train import make_micro_batches
+from pipeline.training.flops import ModelFlops
 from pipeline.training.lora import adapt, is_adapter, merged
-from pipeline.training.model import causal_model, load_model, named_weights
+from pipeline.training.model import causal_model, load_model, named_weights, parameter_count
 
 LORA = {"rank": 8, "alpha": 16.0}
 
@@ -80,6 +81,16 @@ def test_weights_for_the_sampler_have_the_parents_names_tied_ones_twice(folder: 
     names = [name for name, _ in load_model(folder).named_parameters()]
     assert [name for name, _ in named_weights(learner.engine)] == names
     assert {name for name, _ in named_weights(learner.engine, tied=True)} == {*names, "lm_head.weight"}
+
+
+def test_adapters_are_no_weights_of_the_model_and_training_them_takes_two_thirds(folder: Path) -> None:
+    model = load_model(folder)
+    count, whole = parameter_count(model), ModelFlops.of(model)
+    adapt(model, Lora(**LORA), seed=0, stage="sft")
+    flops = ModelFlops.of(model)
+    assert parameter_count(model) == count
+    assert (3 * flops.body, 3 * flops.head) == (2 * whole.body, 2 * whole.head)
+    assert flops.body / flops.passes == whole.body / whole.passes and flops.attention == whole.attention
 
 
 @pytest.mark.parametrize("target", ["q_prj", "embed_tokens", "lm_head", "self_attn"])
