@@ -9,16 +9,16 @@ from pathlib import Path
 from conftest import ROOT
 
 HIDDEN = """
-import sys
+from importlib.machinery import PathFinder
+
+find = PathFinder.find_spec
 
 
-class Hidden:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in ("vllm", "deepspeed"):
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+def hide(cls, name, path=None, target=None):
+    return None if name.partition(".")[0] in ("vllm", "deepspeed") else find(name, path, target)
 
 
-sys.meta_path.insert(0, Hidden())
+PathFinder.find_spec = classmethod(hide)
 """
 PLAIN = ["attention", "loss", "rounding", "compiling", "memory", "utilisation", "widths"]
 ENGINES = ["zero_1", "zero_2", "zero_3", "sampler", "grpo"]
