@@ -52,7 +52,7 @@ class Work:
 
 
 def work_of(config: Config, name: str, solution_steps: int) -> Work:
-    """What the training of a model does; a reward model's labels are of solutions of so many steps."""
+    """Return what the training of a model does; a solution that a reward model labels has so many steps."""
     node, section = config.models[name], config.model_sections[name]
     if node.stage == "reward":
         return _reward(config, name, section, solution_steps)
@@ -113,7 +113,7 @@ def _rl(config: Config, name: str, section: Any) -> Work:
 
 
 def adapter_of(shape: Shape, lora: Lora | None) -> int:
-    """Weights of the adapter that is trained; 0 if the model is."""
+    """Return the weights of the adapter that is trained; 0 if the model is."""
     return 0 if lora is None else shape.adapter(lora.rank, lora.targets)
 
 

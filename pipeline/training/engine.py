@@ -77,7 +77,7 @@ def start_from(source: str, tokenizer: Any, stage: Stage[Any]) -> nn.Module:
 
 
 def split_weights(launch: dict[str, Any]) -> str | None:
-    """Where the launch splits the weights that are trained among the ranks; None if it does not."""
+    """Say where the launch splits trained weights among the ranks; None if it does not."""
     return "device" if int(launch.get("zero_stage", 1)) == 3 else None
 
 

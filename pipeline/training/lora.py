@@ -61,12 +61,12 @@ def _peft_config(settings: Lora) -> LoraConfig:
 
 
 def adapters(model: nn.Module) -> dict[str, LoraLayer]:
-    """The adapted layers by their names in the model; none if it was not adapted."""
+    """Return the adapted layers by their names in the model; none if it was not adapted."""
     return {name: module for name, module in model.named_modules() if isinstance(module, LoraLayer)}
 
 
 def own_parameters(model: nn.Module) -> Iterator[tuple[str, nn.Parameter, LoraLayer | None]]:
-    """(name, parameter, its adapted layer where it is that layer's W) of the model without its adapters."""
+    """Yield (name, parameter, its adapted layer if it is that layer's W) of the model without adapters."""
     layers = adapters(model)
     for name, parameter in model.named_parameters():
         path, base, rest = name.rpartition(".base_layer.")
@@ -77,19 +77,19 @@ def own_parameters(model: nn.Module) -> Iterator[tuple[str, nn.Parameter, LoraLa
 
 
 def is_adapter(name: str) -> bool:
-    """Whether a parameter of this name is an A or B."""
+    """Say whether a parameter of this name is an A or B."""
     return name.endswith((f".lora_A.{NAME}.weight", f".lora_B.{NAME}.weight"))
 
 
 def merged(weight: Tensor, layer: LoraLayer) -> Tensor:
-    """W + s B A in the type of `weight`, summed in fp32; all three must be whole."""
+    """Return W + s B A in the type of `weight`, summed in fp32; all three must be whole."""
     low, high = layer.lora_A[NAME].weight.detach(), layer.lora_B[NAME].weight.detach()
     change = high.float() @ low.float()
     return change.mul_(layer.scaling[NAME]).add_(weight.detach()).to(weight.dtype)
 
 
 def matrices(layer: LoraLayer) -> list[nn.Parameter]:
-    """A and B of an adapted layer."""
+    """Return A and B of an adapted layer."""
     return [layer.lora_A[NAME].weight, layer.lora_B[NAME].weight]
 
 

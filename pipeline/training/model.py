@@ -108,7 +108,7 @@ def load_model(source: str | Path, precision: str = "fp32", kind: type = AutoMod
 def load_shared_model(
     source: str | Path, precision: str, split: str | None = None, kind: type = AutoModelForCausalLM
 ) -> nn.Module:
-    """`load_model` for ranks that train together: rank 0 reads the files, the others get the weights from it,
+    """Load a model for ranks that train together: rank 0 reads the files, the others get the weights from it,
     on their devices, so that a machine never holds more than one copy in main memory beside its ranks' own.
 
     With `split` each rank gets its share of every weight (ZeRO 3), in `main_memory` or on its `device`. The
@@ -140,7 +140,7 @@ def load_shared_model(
 
 
 def _unfilled(device: torch.device, split: str | None) -> Any:
-    """A context in which a model is made without values, on `device` or split among the ranks."""
+    """Return a context in which a model is made without values, on `device` or split among the ranks."""
     import deepspeed
 
     if split is None:
@@ -201,13 +201,13 @@ def named_weights(engine: Any, tied: bool = False) -> Iterator[tuple[str, Tensor
 
 
 def weights_in_memory(weights: Iterable[tuple[str, Tensor]]) -> dict[str, Tensor]:
-    """Copies of named weights in main memory, on rank 0 only; all ranks must call it."""
+    """Copy named weights to main memory, on rank 0 only; all ranks must call it."""
     rank = torch.distributed.get_rank()
     return {name: tensor.detach().cpu().clone() for name, tensor in weights if rank == 0}
 
 
 def whole_parameters(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """A module's parameters by name, one at a time, whatever the ZeRO stage; all ranks must iterate."""
+    """Yield a module's parameters by name, whole, whatever the ZeRO stage; all ranks must iterate."""
     for name, parameter in module.named_parameters():
         with _whole(parameter):
             yield name, parameter.data
