@@ -148,7 +148,7 @@ bench-corpus bench-dump bench-lookup bench-mathematics bench-tokens bench-traini
 # What a GPU must show before a night is spent on it: make gpu-check [STEPS="attention zero_1"]. It goes on where it was stopped; five
 # minutes on a CPU, where it runs small. results/gpu/<device>.json
 gpu-check:
-	$(BENCHMARK)/gpu $(if $(STEPS),--steps $(STEPS))
+	$(if $(CONDA_PREFIX),python,$(BIN)/python) tests/benchmarks/gpu $(if $(STEPS),--steps $(STEPS))
 
 # Extraction beside an earlier version of itself: make bench-rate BASE=<a checkout of it> DATA=<folder of *.warc.gz>.
 bench-rate: setup
