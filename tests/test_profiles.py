@@ -118,4 +118,5 @@ def test_an_error_on_one_rank_ends_all(tmp_path: Path) -> None:
     )
     assert done.returncode != 0 and time.monotonic() - started < 60
     assert "error: bad input that only rank 1 has seen" in done.stderr
-    assert f"error: rank 1 of 2 on {socket.gethostname()} ended with exit code 1" in done.stderr
+    # Rank 0 fails at the barrier; on a busy machine both have ended when the launcher looks.
+    assert re.search(f"error: rank [01] of 2 on {socket.gethostname()} ended with exit code 1", done.stderr)
