@@ -10,7 +10,8 @@ from huggingface_hub import ModelCard
 from report_run import QUESTIONS, SAMPLES, FakeRun
 
 from pipeline.protocol.errors import InputError
-from pipeline.report.export import export, open_run
+from pipeline.report.compare import Results
+from pipeline.report.export import export, front_matter, open_run
 from pipeline.report.two_runs import compare, names_of
 
 
@@ -66,9 +67,10 @@ def test_every_answer_is_a_row_of_parquet(runs: tuple[Path, Path], exported: Pat
     assert [row["sample"] for row in rows[:3]] == [None, 0, 1] and rows[0]["level"] == "1"
 
 
-def test_the_hub_reads_the_results_of_a_model_card(runs: tuple[Path, Path], exported: Path) -> None:
+def test_the_hub_reads_the_results_of_a_model_card(runs: tuple[Path, Path]) -> None:
     score = json.loads((runs[0] / "evaluate/grpo_a/data/scores.json").read_text())["gsm8k"]["chat_cot"]
-    (result,) = ModelCard.load(exported / "cards/grpo_a.md").data.eval_results
+    results = Results(open_run(runs[0]))
+    (result,) = ModelCard(front_matter(results, "grpo_a", {})).data.eval_results
     assert (result.dataset_name, result.metric_type) == ("gsm8k", "accuracy")
     assert result.metric_value == pytest.approx(100 * score["accuracy"], abs=0.01)
 

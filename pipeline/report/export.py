@@ -3,8 +3,7 @@
 - `scores.csv`, `gains.csv`: every score, and every model against the one it started from;
 - `table.tex`: greedy accuracies in the form of the paper's tables (booktabs), ours below the paper's;
 - `samples/<model>/<benchmark>.<mode>.parquet`: a row for each answer; `sample` is empty for the greedy one;
-- `results/<model>.json`: accuracies in the form of lm-evaluation-harness;
-- `cards/<model>.md`: a model card with the results for the hub.
+- `results/<model>.json`: accuracies in the form of lm-evaluation-harness.
 
 Figures are saved as SVG or PNG by their buttons in the page.
 """
@@ -159,12 +158,10 @@ def harness(results: Results, model: str) -> dict[str, Any]:
     return found | {"config": {"model": "vllm", "model_args": model}, "model_name": model}
 
 
-def card(results: Results, model: str) -> str:
-    """Return a model card, with its results where the hub reads them."""
+def front_matter(results: Results | None, model: str, about: dict[str, Any]) -> str:
+    """Write what the hub reads of a model card: `about` and the results, where there are any."""
     from huggingface_hub import EvalResult, ModelCardData  # a second to import
 
-    node = results.run.models[model]
-    rows = [found for found in scored(results) if found[0] == model]
     measured = [
         EvalResult(
             task_type="text-generation",
@@ -174,35 +171,32 @@ def card(results: Results, model: str) -> str:
             metric_name=f"greedy, {mode.replace('_', ' ')}",
             metric_value=round(100 * score["accuracy"], 2),
         )
-        for _, benchmark, mode, score in rows
+        for name, benchmark, mode, score in (scored(results) if results else ())
+        if name == model
     ]
-    about = ModelCardData(model_name=model, eval_results=measured, library_name="transformers", tags=["math"])
-    lines = [f"---\n{about.to_yaml()}\n---", f"# {model}", ""]
-    started = f", started from {node.parent}" if node.parent else ""
-    lines += [f"Stage `{node.stage}` of the run `{results.run.name}`{started}. Greedy accuracy:", ""]
-    lines += ["| benchmark | mode | questions | % | 95 % interval |", "|---|---|---:|---:|---|"]
-    for _, benchmark, mode, score in rows:
-        low, high = (f"{100 * bound:.1f}" for bound in score["ci95"])
-        shown = (
-            benchmark,
-            mode.replace("_", " "),
-            str(score["n"]),
-            f"{100 * score['accuracy']:.1f}",
-            f"{low} to {high}",
-        )
-        lines.append(f"| {' | '.join(shown)} |")
-    return "\n".join([*lines, ""])
+    named = {"model_name": model, "eval_results": measured} if measured else {}
+    data = ModelCardData(**named, library_name="transformers", tags=["math"], **about)
+    return f"---\n{data.to_yaml()}\n---\n\n"
+
+
+def score_table(results: Results, model: str) -> list[str]:
+    """Write a model's greedy accuracies with intervals, as the lines of a Markdown table."""
+    lines = ["| benchmark | mode | questions | % | 95 % interval |", "|---|---|---:|---:|---|"]
+    for name, benchmark, mode, score in scored(results):
+        if name == model:
+            low, high = (f"{100 * bound:.1f}" for bound in score["ci95"])
+            cells = (benchmark, mode.replace("_", " "), score["n"], f"{100 * score['accuracy']:.1f}")
+            lines.append(f"| {' | '.join(map(str, cells))} | {low} to {high} |")
+    return lines
 
 
 def export(run: Path, folder: Path) -> None:
     """Write all files of a run into a folder."""
     results = Results(open_run(run))
-    for name in ("results", "cards"):
-        (folder / name).mkdir(parents=True, exist_ok=True)
+    (folder / "results").mkdir(parents=True, exist_ok=True)
     _write_csv(folder / "scores.csv", _score_rows(results))
     _write_csv(folder / "gains.csv", _gain_rows(results))
     (folder / "table.tex").write_text(latex(results, read_yaml(ROOT / ReportSection().paper)))
     write_samples(results, folder / "samples")
     for model in results.scores:
         write_json(folder / "results" / f"{model}.json", harness(results, model))
-        (folder / "cards" / f"{model}.md").write_text(card(results, model))

@@ -1,0 +1,131 @@
+"""Give a trained model to others: `dsm export results/<run>/rl/grpo --to FOLDER [--licence apache-2.0]`.
+
+FOLDER gets what transformers, vLLM and the hub load (weights, tokenizer, chat template, generation settings)
+and README.md, a model card: where the model starts from, each stage that trained it with its data, what the
+run measured, and how to use it. Publish it with `hf upload NAME FOLDER`.
+"""
+
+import argparse
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+from pipeline import stages
+from pipeline.protocol.addresses import public
+from pipeline.protocol.errors import InputError
+from pipeline.protocol.identity import read_manifest
+from pipeline.protocol.store import Entry, name_of, put_in_place
+from pipeline.report.compare import Results
+from pipeline.report.export import front_matter, open_run, score_table
+
+WEIGHTS = "*.safetensors"
+FILES = (WEIGHTS, "*.safetensors.index.json", "*config.json", "tokenizer*", "*.jinja")
+TRAINED_ON = ("data", "prompts", "tokens")  # roles of inputs that weights were fitted to
+SNIPPET = """\
+```python
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+folder = "{name}"
+tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModelForCausalLM.from_pretrained(folder)
+chat = [{{"role": "user", "content": "What is 3 + 4?"}}]
+options = {{"add_generation_prompt": True, "return_tensors": "pt", "return_dict": True}}
+prompt = tokenizer.apply_chat_template(chat, **options)
+output = model.generate(**prompt, max_new_tokens=256, do_sample=False)
+print(tokenizer.decode(output[0, prompt["input_ids"].shape[1] :], skip_special_tokens=True))
+```
+"""
+
+
+def entry_of(folder: Path) -> Entry:
+    """Find the model that an instance's link, or its `data`, leads to. Raises InputError if it is none."""
+    found = Entry.of(folder.resolve() / "data") or Entry.of(folder.resolve())
+    if found is None or not found.made:
+        raise InputError(f"{folder}: no finished result of a run; expected results/<run>/<stage>/<model>")
+    if found.name.partition("/")[0] not in stages.TEXT_STAGES or not list(found.data.glob(WEIGHTS)):
+        raise InputError(f"{folder}: {found.name} is no model that writes text; choose one of a run's models")
+    return found
+
+
+def lineage(model: Entry) -> list[tuple[Entry, dict[str, Any], dict[str, list[str]]]]:
+    """Collect the results that trained the model, the first one first, with manifests and inputs by role."""
+    chain = []
+    entry: Entry | None = model
+    while entry is not None:
+        manifest = read_manifest(entry.manifest)
+        inputs = json.loads(entry.manifest.with_name("run.json").read_text())["inputs"]
+        chain.append((entry, manifest, inputs))
+        parent = Entry.of(Path(next(iter(inputs.get("parent", [])), "")))
+        entry = parent and Entry(model.run.with_name(parent.run.name), parent.name, parent.key)
+    return chain[::-1]
+
+
+def _shown(source: str) -> str:
+    """Name an input: another result by its name, a hub id or an address without secrets, a file's name."""
+    entry = Entry.of(Path(source))
+    if entry is not None:
+        rest = Path(source).relative_to(entry.data).as_posix()
+        return entry.name if rest == "." else f"{entry.name}, {rest}"
+    return Path(source).name if Path(source).exists() else public(source)
+
+
+def card(model: Entry, licence: str | None, name: str) -> str:
+    """Write the model card: how the model was made and what its run measured. Raises InputError."""
+    chain = lineage(model)
+    inits = [source for _, _, inputs in chain for source in inputs.get("init", [])]
+    about: dict[str, Any] = {"license": licence} if licence else {}
+    if inits:
+        about["base_model"] = _shown(inits[0])
+    start = f"It starts from `{_shown(inits[0])}`." if inits else "It was trained from random weights."
+    lines = [f"# {name}", "", f"`{model.name}` of the run `{model.run.name}`. {start}", ""]
+    if not licence:
+        lines += ["No licence was stated for it: that of its base model and of its data decides.", ""]
+    lines += ["## How it was made", "", "| stage | settings that are not defaults | data | steps |"]
+    lines += ["|---|---|---|---:|"]
+    for entry, manifest, inputs in chain:
+        settings = "; ".join(f"{key}: {value}" for key, value in manifest["identity"]["section"].items())
+        data = "; ".join(_shown(source) for role in TRAINED_ON for source in inputs.get(role, []))
+        cells = (f"{entry.name} (key {entry.key})", settings, data, str(manifest["counts"].get("steps", "")))
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    packages = ", ".join(f"{package} {version}" for package, version in chain[-1][1]["packages"].items())
+    lines += ["", f"Packages: {packages}.", "", "## Results", ""]
+    node, results = model.name.partition("/")[2], None
+    if (model.run / "evaluate" / node / "manifest.json").is_file():
+        results = Results(open_run(model.run))
+    lines += score_table(results, node) if results else ["The run has not evaluated this model."]
+    lines += ["", "## Use", "", SNIPPET.format(name=name)]
+    return front_matter(results, node, about) + "\n".join(lines)
+
+
+def export(folder: Path, target: Path, licence: str | None) -> None:
+    """Write a model and its card to `target`, which appears whole. Raises InputError."""
+    model = entry_of(folder)
+    if target.exists():
+        raise InputError(f"--to {target}: exists; name a folder that does not")
+    text = card(model, licence, target.absolute().name)
+    partial = target.absolute().with_name(f".{target.absolute().name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    for path in sorted({path for pattern in FILES for path in model.data.glob(pattern)}):
+        shutil.copyfile(path, partial / path.name)
+    (partial / "README.md").write_text(text)
+    put_in_place(partial, target.absolute())
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Export the model that the command line names."""
+    parser = argparse.ArgumentParser(prog="dsm export", description=__doc__.partition("\n")[0])
+    parser.add_argument("model", type=Path, help=f"results/<run>/{name_of('rl', 'grpo')}, say")
+    parser.add_argument("--to", type=Path, required=True, metavar="FOLDER", help="one that is not there yet")
+    parser.add_argument("--licence", help="of the model, as the hub writes it: apache-2.0")
+    given = parser.parse_args(argv)
+    try:
+        export(given.model, given.to, given.licence)
+    except (InputError, OSError) as error:
+        sys.exit(f"error: {error}")
+    print(f"{given.to}: a model folder with its card; `dsm chat --model {given.to}` talks to it")
+
+
+if __name__ == "__main__":
+    main()
