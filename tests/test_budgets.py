@@ -1,0 +1,31 @@
+"""Rooms do not grow unseen: each has a budget of lines in pyproject.toml, and what grows pays elsewhere."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+
+BUDGETS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["budgets"]
+MOST = 400  # lines of a file
+
+
+def lines(folder: Path) -> int:
+    """Lines of Python and of rules below a folder."""
+    found = [*folder.rglob("*.py"), *folder.rglob("*.smk")]
+    return sum(len(path.read_text().splitlines()) for path in found)
+
+
+def test_every_room_has_a_budget() -> None:
+    rooms = {f"pipeline/{path.name}" for path in (ROOT / "pipeline").iterdir() if any(path.glob("*.py"))}
+    assert set(BUDGETS) == rooms | {"workflow", "tests"}
+
+
+@pytest.mark.parametrize("room", BUDGETS)
+def test_no_room_is_larger_than_its_budget(room: str) -> None:
+    assert lines(ROOT / room) <= BUDGETS[room]
+
+
+def test_no_file_is_longer_than_a_reader_bears() -> None:
+    paths = [path for folder in ("pipeline", "workflow", "tests") for path in (ROOT / folder).rglob("*.py")]
+    assert [path.name for path in paths if len(path.read_text().splitlines()) > MOST] == []
