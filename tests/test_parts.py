@@ -1,4 +1,6 @@
-"""Three rooms are packages of their own: each is built, installed and used without the project."""
+"""Three rooms are packages of their own: each is built, installed and used without the project; the grader is
+a reward of TRL's trainer in one line.
+"""
 
 import re
 import shutil
@@ -7,11 +9,19 @@ import sys
 import sysconfig
 import venv
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 from conftest import ROOT
+from datasets import Dataset
+from tiny_model import save_tiny_model
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from trl import GRPOConfig, GRPOTrainer
 
-PARTS = {"formulas": "webformulas", "sandbox": "sealedpy"}
+from pipeline.grader.adapters import compute_score, trl_reward
+
+PARTS = {"formulas": "webformulas", "grader": "mathverdict", "sandbox": "sealedpy"}
 PACKAGES = ("numpy", "numpy.libs", "sympy", "mpmath", "resiliparse", "latex2mathml")  # what they depend on
 
 
@@ -47,6 +57,7 @@ def test_the_example_of_its_readme_prints_what_it_says(room: str, python: Path, 
     assert done.returncode == 0, done.stderr
     said = {
         "formulas": "So $x^{2}$ is at least 0.\n",
+        "grader": "right\nright\nwrong\n",
         "sandbox": "ok 42\n\ntimeout \n",
     }
     assert done.stdout == said[room]
@@ -58,3 +69,60 @@ def test_a_part_imports_nothing_of_the_project(room: str) -> None:
         assert not re.search(r"^\s*(from|import) (pipeline|workflow|\.\.)", path.read_text(), re.MULTILINE), (
             path
         )
+
+
+@pytest.mark.slow
+def test_trl_trains_on_the_grader(tmp_path: Path) -> None:
+    """TRL's trainer asks for rewards of stored outputs, and steps."""
+    save_tiny_model(tmp_path, seed=0)
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path, padding_side="left")
+    outputs = ["3 + 4 = 7, so \\boxed{7}", "\\boxed{8}"]
+    rewards: list[float | None] = []
+
+    def reward(**given: Any) -> list[float | None]:
+        rewards.extend(trl_reward(**given))
+        return rewards[-len(given["completions"]) :]
+
+    def stored(prompts: list[str], trainer: Any) -> dict[str, Any]:
+        ids = [tokenizer(outputs[place % 2])["input_ids"] for place in range(len(prompts))]
+        return {
+            "prompt_ids": [tokenizer(prompt)["input_ids"] for prompt in prompts],
+            "completion_ids": ids,
+            "logprobs": None,
+        }
+
+    settings = GRPOConfig(
+        output_dir=str(tmp_path / "out"),
+        per_device_train_batch_size=2,
+        num_generations=2,
+        max_completion_length=64,
+        max_steps=1,
+        use_cpu=True,
+        bf16=False,
+        save_strategy="no",
+        report_to="none",
+        disable_tqdm=True,
+    )
+    data = Dataset.from_dict({"prompt": ["What is 3 + 4?"] * 2, "answer": ["7"] * 2})
+    model = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float32)
+    GRPOTrainer(
+        model=model,
+        args=settings,
+        processing_class=tokenizer,
+        reward_funcs=reward,
+        train_dataset=data,
+        rollout_func=stored,
+    ).train()
+    assert rewards == [1.0, 0.0]
+
+
+@pytest.mark.parametrize(("solution", "score"), [("\\boxed{0.5}", 1.0), ("0.5", 0.0), ("\\boxed{1}", 0.0)])
+def test_verl_gets_a_number(solution: str, score: float) -> None:
+    assert compute_score("math", solution, "\\frac{1}{2}", {"question": "Halve 1."}) == score
+
+
+def test_chats_are_graded_by_their_last_message_and_question() -> None:
+    prompt = [{"role": "system", "content": "Box it."}, {"role": "user", "content": "Expand $(x+1)^2$."}]
+    done, copied = "\\boxed{x^2+2x+1}", "\\boxed{(x+1)^2}"
+    completions = [[{"role": "assistant", "content": text}] for text in (done, copied)]
+    assert trl_reward(completions, answer=["x^2+2x+1"] * 2, prompts=[prompt] * 2) == [1.0, 0.0]

@@ -17,18 +17,18 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, wraps
 from typing import Any, Literal
 
-from pipeline.grader.asked import Asked, asked
-from pipeline.grader.boxes import MAX_BOXES, boxes, reward_boxes
-from pipeline.grader.equivalence import equivalent
-from pipeline.grader.extraction import chosen_letter, extract, reference_answer
-from pipeline.grader.forms import is_worked_out
-from pipeline.grader.notation import clean, number_word
-from pipeline.grader.parser import parse
-from pipeline.grader.printed import is_printed, read_printed
-from pipeline.grader.prose import compare_prose, has_sentence, is_words, same_words
-from pipeline.grader.remarks import bare, is_unit
-from pipeline.grader.tree import Decision, Expression, count, walk
-from pipeline.grader.values import Exhausted, budget, value
+from .asked import Asked, asked
+from .boxes import MAX_BOXES, boxes, reward_boxes
+from .equivalence import equivalent
+from .extraction import chosen_letter, extract, reference_answer
+from .forms import is_worked_out
+from .notation import clean, number_word
+from .parser import parse
+from .printed import is_printed, read_printed
+from .prose import compare_prose, has_sentence, is_words, same_words
+from .remarks import bare, is_unit
+from .tree import Decision, Expression, count, walk
+from .values import Exhausted, budget, value
 
 MAX_ANSWER_CHARACTERS = 3000
 MAX_DIFFERENT_BOXES = 8  # of one response

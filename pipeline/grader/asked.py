@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
-from pipeline.grader.vocabulary import NUMBER_WORDS, load
+from .vocabulary import NUMBER_WORDS, load
 
 _PLACES = {
     "whole number": 0,

@@ -9,7 +9,7 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from typing import Literal
 
-from pipeline.grader.remarks import first_words, last_words, lists
+from .remarks import first_words, last_words, lists
 
 BOX = "\\boxed"
 MAX_RESPONSE = 200_000

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from pipeline.grader.tree import Expression, difference, make, number, symbols, walk
-from pipeline.grader.values import Undefined, close, context, evaluate, linear, points, same
+from .tree import Expression, difference, make, number, symbols, walk
+from .values import Undefined, close, context, evaluate, linear, points, same
 
 TURNED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "=": "=", "!=": "!="}
 

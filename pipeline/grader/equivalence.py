@@ -7,12 +7,12 @@ matrices, single values. It is undecided where no value could be computed.
 from collections.abc import Callable, Sequence
 from itertools import product
 
-from pipeline.grader import regions
-from pipeline.grader.asked import Asked
-from pipeline.grader.equations import is_name, same_equation, same_order, solved_for_y
-from pipeline.grader.scalars import is_rounding, same_scalar
-from pipeline.grader.tree import Decision, Expression, count, make, rebuild, rename, signed, symbols, walk
-from pipeline.grader.values import same, spend
+from . import regions
+from .asked import Asked
+from .equations import is_name, same_equation, same_order, solved_for_y
+from .scalars import is_rounding, same_scalar
+from .tree import Decision, Expression, count, make, rebuild, rename, signed, symbols, walk
+from .values import same, spend
 
 MAX_ITEMS = 200
 MAX_SIGNS = 4

@@ -7,10 +7,10 @@ raises `Unreadable`; no token is skipped to get a value.
 
 from fractions import Fraction
 
-from pipeline.grader.groups import BRACKETS, CLOSING, MINUS_ONE, GroupParser
-from pipeline.grader.notation import number_word
-from pipeline.grader.tokens import Token
-from pipeline.grader.tree import FUNCTION_NAMES, Expression, Unreadable, call, make, number
+from .groups import BRACKETS, CLOSING, MINUS_ONE, GroupParser
+from .notation import number_word
+from .tokens import Token
+from .tree import FUNCTION_NAMES, Expression, Unreadable, call, make, number
 
 FACTORS = (
     "number",

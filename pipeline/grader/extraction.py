@@ -5,8 +5,8 @@ Text inside an unclosed <think> is ignored. `extract` lists the rules in order.
 
 import re
 
-from pipeline.grader.boxes import BOX, boxes, formulas, read_boxes, without_thinking
-from pipeline.grader.prose import has_sentence
+from .boxes import BOX, boxes, formulas, read_boxes, without_thinking
+from .prose import has_sentence
 
 MAX_PHRASES, MAX_LINE = 50, 5000  # announced answers to look at, and characters of each
 _RUN_ON = re.compile(  # the model goes on with another problem

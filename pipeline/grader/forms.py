@@ -8,11 +8,11 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from pipeline.grader.boxes import formulas
-from pipeline.grader.notation import clean
-from pipeline.grader.parser import parse
-from pipeline.grader.tree import Expression, number, walk
-from pipeline.grader.values import exact, same, spend
+from .boxes import formulas
+from .notation import clean
+from .parser import parse
+from .tree import Expression, number, walk
+from .values import exact, same, spend
 
 MAX_FORMULAS = 40  # of a question
 MAX_NODES = 400  # of a formula that is compared by form

@@ -2,8 +2,8 @@ r"""The parser's position in the tokens, and what delimiters enclose: brackets, 
 
 from collections.abc import Callable
 
-from pipeline.grader.tokens import Token
-from pipeline.grader.tree import Expression, Unreadable, call, make, number
+from .tokens import Token
+from .tree import Expression, Unreadable, call, make, number
 
 MAX_DEPTH = 80
 CLOSING = frozenset((")", "]", "}", "\\}", ",", ";", "and", "or", "rangle", "rfloor", "rceil", "&", "\\\\"))

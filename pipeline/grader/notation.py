@@ -7,8 +7,8 @@ import re
 import unicodedata
 from functools import lru_cache
 
-from pipeline.grader.numerals import in_digits
-from pipeline.grader.vocabulary import COMMANDS, NUMBER_PARTS, NUMBER_WORDS, SCALES, load
+from .numerals import in_digits
+from .vocabulary import COMMANDS, NUMBER_PARTS, NUMBER_WORDS, SCALES, load
 
 _TABLES = load("notation.toml")
 _CHARACTERS = {code: chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)}

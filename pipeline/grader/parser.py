@@ -6,12 +6,12 @@ Tokens, nesting and digits are bounded, so any text takes milliseconds.
 
 from functools import lru_cache
 
-from pipeline.grader.expressions import ExpressionParser
-from pipeline.grader.groups import CLOSING
-from pipeline.grader.remarks import stopped
-from pipeline.grader.tokens import tokenize
-from pipeline.grader.tree import Expression, Unreadable, make, number
-from pipeline.grader.vocabulary import LEADING_WORDS, SCALES
+from .expressions import ExpressionParser
+from .groups import CLOSING
+from .remarks import stopped
+from .tokens import tokenize
+from .tree import Expression, Unreadable, make, number
+from .vocabulary import LEADING_WORDS, SCALES
 
 
 class AnswerParser(ExpressionParser):

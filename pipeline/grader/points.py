@@ -5,7 +5,7 @@ from typing import Any
 
 from mpmath import MPContext
 
-from pipeline.grader.tree import Expression, symbols, walk
+from .tree import Expression, symbols, walk
 
 DIGITS = 60
 WHOLE_NAMES = frozenset("nNkKmMpqrstabcdij")  # letters that may stand for integers

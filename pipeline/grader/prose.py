@@ -6,10 +6,10 @@ Only what needs no understanding of the text is decided; the rest is undecided w
 import re
 from collections.abc import Callable
 
-from pipeline.grader.notation import number_word
-from pipeline.grader.remarks import lists
-from pipeline.grader.tree import Decision
-from pipeline.grader.vocabulary import ARTICLES, SYNONYMS
+from .notation import number_word
+from .remarks import lists
+from .tree import Decision
+from .vocabulary import ARTICLES, SYNONYMS
 
 MAX_SENTENCE = 2000
 _WORD = re.compile(r"[^\W\d_]+(?:['-][^\W\d_]+)*|\d+(?:\.\d+)?|√")

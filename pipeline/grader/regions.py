@@ -8,9 +8,9 @@ from collections.abc import Callable
 from functools import cmp_to_key
 from typing import NamedTuple
 
-from pipeline.grader.equations import TURNED
-from pipeline.grader.tree import Expression, difference, make, symbols, walk
-from pipeline.grader.values import context, linear, same, value
+from .equations import TURNED
+from .tree import Expression, difference, make, symbols, walk
+from .values import context, linear, same, value
 
 INFINITY = Expression("constant", "infinity")
 MINUS_INFINITY = make("neg", INFINITY)

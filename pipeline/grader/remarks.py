@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
-from pipeline.grader.units import fits, singular
-from pipeline.grader.vocabulary import CONSTANTS, FUNCTIONS, GENERIC_UNITS, GREEK, UNIT_POWERS, UNITS, load
+from .units import fits, singular
+from .vocabulary import CONSTANTS, FUNCTIONS, GENERIC_UNITS, GREEK, UNIT_POWERS, UNITS, load
 
 NOT_WORDS = {*FUNCTIONS, *CONSTANTS, *GREEK} - {"min", "max", "arg"}
 MAX_WORDS, MAX_UNIT_WORDS = 24, 8  # beside a value, and as a unit or a label

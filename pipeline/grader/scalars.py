@@ -2,11 +2,11 @@ r"""Compare single values: units, percent, degrees, bases, ratios, rounding, fam
 
 from fractions import Fraction
 
-from pipeline.grader import units
-from pipeline.grader.asked import Asked
-from pipeline.grader.prose import same_words
-from pipeline.grader.tree import Decision, Expression, make, number, symbols, walk
-from pipeline.grader.values import context, exact, linear, same, value
+from . import units
+from .asked import Asked
+from .prose import same_words
+from .tree import Decision, Expression, make, number, symbols, walk
+from .values import context, exact, linear, same, value
 
 NOISE, NOISE_DENOMINATOR = 1e-12, 10**9
 MEASURED = 2e-6  # relative

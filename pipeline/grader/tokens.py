@@ -8,8 +8,8 @@ import re
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from pipeline.grader.tree import Unreadable
-from pipeline.grader.vocabulary import (
+from .tree import Unreadable
+from .vocabulary import (
     ACCENTS,
     CONSTANTS,
     DOTS,

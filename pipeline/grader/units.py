@@ -4,7 +4,7 @@ import re
 from fractions import Fraction
 from functools import lru_cache
 
-from pipeline.grader.vocabulary import GENERIC_UNITS, UNIT_POWERS, UNIT_QUESTIONS, UNITS
+from .vocabulary import GENERIC_UNITS, UNIT_POWERS, UNIT_QUESTIONS, UNITS
 
 Unit = tuple[str, Fraction]  # kind and size
 _PARTS = re.compile(r"\^-?\d+|/|[^\W\d_]+|[€°¢$]")

@@ -13,8 +13,8 @@ from functools import lru_cache
 from threading import RLock
 from typing import Any
 
-from pipeline.grader.points import DIGITS, WHOLE_NAMES, context, irregular, is_whole, points
-from pipeline.grader.tree import (
+from .points import DIGITS, WHOLE_NAMES, context, irregular, is_whole, points
+from .tree import (
     FUNCTION_NAMES,
     Expression,
     difference,
