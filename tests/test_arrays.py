@@ -229,7 +229,9 @@ def test_a_task_of_an_array_is_told_only_what_the_profile_sets_for_its_own_rule(
     said = encoded("--set-resources", RESOURCES), encoded("--set-threads", THREADS)
     command = f"snakemake --force {said[0]} {said[1]} --default-resources base64//bWVtX21iPTE= --mode remote"
     own = [line for line in RESOURCES if line.startswith("corpus_train:")]
-    train = f"{encoded('--set-resources', own)} {encoded('--set-threads', ['corpus_train=8'])}"
+    threads = [line for line in THREADS if line.startswith("corpus_train=")]
+    assert own and threads
+    train = f"{encoded('--set-resources', own)} {encoded('--set-threads', threads)}"
     rest = "--default-resources base64//bWVtX21iPTE= --mode remote"
     assert without_others(command, "corpus_train", rules) == f"snakemake --force {train} {rest}"
     assert without_others(command, "crawl_dedup", rules) == f"snakemake --force {rest}"
