@@ -20,7 +20,6 @@ from typing import Any
 import pytest
 import yaml
 from conftest import OVERLAYS, ROOT, Checkout
-from snakemake import workflow as snakemake_workflow
 from snakemake.cli import main as snakemake
 
 from pipeline import status
@@ -260,7 +259,7 @@ def planned(overlays: list[str], patch: pytest.MonkeyPatch) -> tuple[set[str], s
     patch.setattr(sys, "path", list(sys.path))
     # Snakemake leaves an object there that gives anything for any name; vLLM, which looks through all
     # modules, cannot start in a process that has it.
-    patch.setitem(vars(snakemake_workflow), "storage", None)
+    patch.setitem(vars(sys.modules["snakemake.workflow"]), "storage", None)
     told = io.StringIO()
     with contextlib.redirect_stderr(told), contextlib.redirect_stdout(told), pytest.raises(SystemExit) as end:
         snakemake(words)
