@@ -176,7 +176,8 @@ def test_a_norm_beyond_all_numbers_is_told_and_ends_training_with_the_name_of_th
     _, errors = process.communicate(timeout=180)
     assert process.returncode == 2
     rows = [
-        json.loads(line) for line in (tmp_path / "sft-broken/work/metrics.jsonl").read_text().splitlines()
+        json.loads(line)
+        for line in (tmp_path / "sft-broken").joinpath("work", "metrics.jsonl").read_text().splitlines()
     ]
     assert [(row["step"], row["grad_norm"]) for row in rows] == [(1, None), (2, None)]
     told = [line for line in errors.splitlines() if line.startswith("update ")]

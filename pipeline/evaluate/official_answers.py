@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
-MISSING = "placeholder", "[invalid]", ""  # what the program takes where it finds no answer
+# What the paper's program writes where it finds no answer: its own words, which it compares like answers.
+MISSING = "placeholder", "[invalid]", ""
 _NUMBER = re.compile(r"-?\d+\.?\d*")
 
 
