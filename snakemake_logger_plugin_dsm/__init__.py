@@ -30,5 +30,5 @@ class LogHandler(LogHandlerBase):
         try:
             if (text := self.format(record)) not in ("", "None"):
                 print(text, file=self.stream, flush=True)
-        except Exception:
+        except Exception:  # as all of `logging` does: it is told, and ends no workflow
             self.handleError(record)

@@ -44,7 +44,7 @@ def main() -> None:
         try:
             found = parse_expr(json.loads(line), {}, (auto_symbol, auto_number), dict(names))
             text = sympy.latex(plain(found))
-        except Exception:
+        except Exception:  # SymPy raises any class for a model's text; None leaves the answer undecided
             text = None
         print(json.dumps(text), flush=True)
 

@@ -253,8 +253,10 @@ def _sympy() -> Grader:
     from sympy import simplify
     from sympy.parsing.latex import parse_latex
 
+    parse_latex("1", backend="lark")  # fails here where the parser is not installed
+
     def grader(question: str | None, reference: str, response: str) -> bool:
-        """SymPy alone: parse the last box and the reference as LaTeX, and compare them."""
+        """Parse the last box and the reference as LaTeX, and compare them: SymPy alone."""
         found = re.findall(r"\\boxed\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}", response)
         if not found:
             return False
@@ -263,7 +265,7 @@ def _sympy() -> Grader:
         try:
             given, gold = (parse_latex(text, backend="lark") for text in (found[-1], reference))
             return bool(simplify(given - gold) == 0)
-        except Exception:
+        except Exception:  # SymPy and lark raise any class for an answer; that is no
             return False
 
     return grader
