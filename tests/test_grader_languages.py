@@ -61,8 +61,8 @@ def test_without_the_question_no_wrong_form_is_right_either(language):
 
 @pytest.mark.skipif(not CMATH.exists(), reason="CMATH is not here")
 def test_on_cmath_no_word_but_a_counter_is_accepted_beside_the_answer():
-    """Seed: GRADER_SEED, else another one each time; it stands in the message of a failure."""
-    seed = os.environ.get("GRADER_SEED") or str(random.SystemRandom().randrange(2**32))
+    """GRADER_SEED=<number> draws other questions."""
+    seed = os.environ.get("GRADER_SEED") or "0"
     draw = random.Random(seed)
     with gzip.open(CMATH, "rt") as file:
         rows = draw.sample([row for row in map(json.loads, file) if row["answer"].isdigit()], 100)

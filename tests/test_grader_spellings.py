@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parent / "benchmarks"))
 from spellings import FORMS, spellings
 
 BENCH = Path(__file__).parents[2] / "shared/data/bench"
-SEED = int(os.environ.get("GRADER_SEED") or random.SystemRandom().randrange(2**32))
+SEED = int(os.environ.get("GRADER_SEED") or 0)
 
 
 def read(name: str) -> list[dict]:

@@ -30,6 +30,7 @@ _LISTED = re.compile(
 )
 _FIXED = {"0", "1", "2", "-1", "i", "-i", "i^2", "\\infty", "-\\infty", "\\sqrt[3]{8}"}
 _SWAPPED = str.maketrans("+-", "-+")
+_SCALED = re.compile(r"million|thousand|dozen|half|moitié")  # forms that multiply
 
 
 class Attack(NamedTuple):
@@ -142,8 +143,16 @@ OPERATORS: dict[str, Operator] = {
 }
 
 
+def _is_zero(reference: str) -> bool:
+    """Whether the last side, or each cell of a matrix, is 0, which no factor changes."""
+    side = re.sub(r"\\(?:begin|end)\{[a-z]*\}|\\\\|&|\s", "", reference.rpartition("=")[2])
+    return bool(re.fullmatch(r"0+", side))
+
+
 def _filled(form: str, reference: str, question: str | None, draw: random.Random) -> str | None:
     """A form for a reference; None where it would not change the meaning."""
+    if _SCALED.search(form) and _is_zero(reference):
+        return None
     if "U" in form:
         units = [unit for unit, words in UNITS.items() if not re.search(words, question or "", re.IGNORECASE)]
         if not units or not question:
