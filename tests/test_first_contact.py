@@ -304,17 +304,9 @@ def test_the_hub_is_asked_only_where_nothing_is_at_hand(monkeypatch: pytest.Monk
 
 def real(web: Path, bench: Path, output: Path) -> list[str]:
     """The errors of `make real`'s look at its folders."""
-    command = [
-        sys.executable,
-        "workflow/real.py",
-        "--web",
-        str(web),
-        "--bench",
-        str(bench),
-        "--models",
-        "results/demo",
-    ]
-    done = subprocess.run([*command, "--output", str(output)], cwd=ROOT, capture_output=True, text=True)
+    words = f"--web {web} --bench {bench} --models results/demo --output {output}".split()
+    command = [sys.executable, "-m", "pipeline.experiments.real", *words]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert (done.returncode == 0) == output.exists() == (not done.stderr)
     return [line.removeprefix("error: ") for line in done.stderr.splitlines()]
 
@@ -336,7 +328,7 @@ def test_make_real_lists_all_that_its_folders_lack_before_the_demo(tmp_path: Pat
     steps = subprocess.run(
         ["make", "-n", "real", "WEB=a", "BENCH=b"], cwd=ROOT, capture_output=True, text=True
     )
-    assert 0 < steps.stdout.index("workflow/real.py") < steps.stdout.index("configs/demo.yaml")
+    assert 0 < steps.stdout.index("pipeline.experiments.real") < steps.stdout.index("configs/demo.yaml")
 
 
 @pytest.mark.parametrize(

@@ -23,11 +23,11 @@ from tiny_model import CHAT_TEMPLATE, tiny_llama
 from pipeline.config.root import Config
 from pipeline.evaluate.benchmarks import Item
 from pipeline.evaluate.prompts import chat_prompt
+from pipeline.experiments import pretrained, real
+from pipeline.experiments.published import DIGESTS, digest
 from pipeline.protocol.overlays import read_config
 from pipeline.training.tokenizer import load_tokenizer, probe_ids
-from workflow import pretrained, real
 from workflow.graph import Graph, Result
-from workflow.published import DIGESTS, digest
 
 PUBLISHED = ROOT / "work/published/SmolLM2-135M-Instruct"
 QUESTIONS = [

@@ -29,13 +29,13 @@ SmolLM2-135M-Instruct by Hugging Face (Apache-2.0, see LICENSE), from the 4-bit 
 
 
 def digest(path: Path) -> str:
-    """SHA-256 of a file."""
+    """Compute the SHA-256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def published_tokenizer(packages: Path) -> Any:
-    """The tokenizer in the GGUF file, with the pre-tokenizer that its entry `tokenizer.ggml.pre` names."""
+    """Read the GGUF file's tokenizer, with the pre-tokenizer that its entry `tokenizer.ggml.pre` names."""
     from tokenizers import pre_tokenizers
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
 

@@ -22,7 +22,7 @@ MODE = "chat_cot"
 
 
 def methods(config: dict[str, Any]) -> dict[str, list[str]]:
-    """Names of the RL models by method, a first round in front: `grpo-os-0` is of `grpo-os`."""
+    """Group the names of the RL models by method, a first round in front: `grpo-os-0` is of `grpo-os`."""
     models, found = config["models"], {}
     for name, node in models.items():
         if node["stage"] == "rl" and models[node["parent"]]["stage"] != "rl":
@@ -35,7 +35,7 @@ def methods(config: dict[str, Any]) -> dict[str, list[str]]:
 
 
 def trials(config: dict[str, Any], grid: list[float], dev: str) -> dict[str, Any]:
-    """The overlay that tries every rate of `grid` with every method."""
+    """Build the overlay that tries every rate of `grid` with every method."""
     models = {name: None for name, node in config["models"].items() if node["stage"] == "rl"}
     models |= {name: None for name, node in config["models"].items() if node.get("policy") in models}
     models["instruct"] = {"benchmarks": ["dev"]}
@@ -49,7 +49,7 @@ def trials(config: dict[str, Any], grid: list[float], dev: str) -> dict[str, Any
 
 
 def chosen(config: dict[str, Any], grid: list[float], results: Path) -> dict[str, Any]:
-    """The overlay with the best rate of each method; results/evaluate/METHOD-at-RATE has the scores."""
+    """Build the overlay with the best rate of each method; results/evaluate/METHOD-at-RATE has the scores."""
     models: dict[str, Any] = {}
     for method, names in methods(config).items():
         scores = {}

@@ -17,7 +17,7 @@ BENCHMARKS = {"svamp": "svamp_test", "svamp-sampled": "svamp_test", "gsm8k-trans
 
 
 def data_file(folder: Path, stem: str) -> str:
-    """The file of that name in the folder, plain or packed."""
+    """Find the file of that name in the folder, plain or packed."""
     for name in (f"{stem}.jsonl", f"{stem}.jsonl.gz"):
         if (folder / name).is_file():
             return str(folder / name)
@@ -25,7 +25,7 @@ def data_file(folder: Path, stem: str) -> str:
 
 
 def overlay(model: str, bench: Path | None) -> dict[str, Any]:
-    """What differs from `configs/pretrained.yaml`."""
+    """Get what differs from `configs/pretrained.yaml`."""
     values: dict[str, Any] = {"models": {"published": {"init": model}}}
     if bench is not None:
         values["problems"] = {"source": data_file(bench, PROBLEMS)}

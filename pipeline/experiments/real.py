@@ -48,7 +48,7 @@ class Folder:
 
 
 def pages(folder: Folder) -> dict[str, Any]:
-    """The sections `crawl`, `corpus` and `report` for a folder of pages."""
+    """Build the sections `crawl`, `corpus` and `report` for a folder of pages."""
     warc = sorted(str(path) for path in folder.path.glob("*.warc.gz"))
     if not warc:
         folder.problems.append(f"{folder.path}: holds no *.warc.gz file")
@@ -62,14 +62,14 @@ def pages(folder: Folder) -> dict[str, Any]:
 
 
 def asked(folder: Path, name: str) -> dict[str, Any]:
-    """How a benchmark is put to the models: one exemplar, as the demo's have no room for more."""
+    """Say how a benchmark is put to the models: one exemplar, as the demo's have no room for more."""
     exemplars = [str(path) for path in sorted(folder.glob(f"{EXEMPLARS[name]}.jsonl*"))]
     shots = {"shots": 1, "exemplars": exemplars} if exemplars else {"shots": 0}
     return {"limit": QUESTIONS, "language": "en"} | shots
 
 
 def benchmarks(folder: Folder) -> dict[str, Any]:
-    """A node for each benchmark file, named after the file; the two that are asked by their usual names."""
+    """Build a node for each benchmark file, named after it; the two that are asked by their usual names."""
     nodes: dict[str, Any] = {}
     for path in sorted([*folder.path.glob("*.jsonl"), *folder.path.glob("*.jsonl.gz")]):
         row, stem = folder.first_row(path), path.name.split(".")[0]
