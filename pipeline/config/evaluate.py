@@ -122,8 +122,8 @@ class EvaluateSection(Section):
     )
     proof_checker: str | None = key(
         None,
-        "command that checks formal proofs, e.g. `python -m pipeline.evaluate.pisa ...`; null: they are not"
-        " checked, and none counts as right",
+        "command that checks formal proofs (docs/evaluation.md); null: they are not checked, and none counts"
+        " as right",
         paper="Isabelle 2022 by PISA (8.6)",
     )
     seed: int = key(42, "seed of sampling", paper="42 (8.1)", ge=0, le=LARGEST_SEED)

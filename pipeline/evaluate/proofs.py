@@ -2,8 +2,7 @@
 
 The checker is a command. It reads a JSON object a line from standard input: `id`, `statement` (the theorem to
 be proved), `header` (that of its theory) and `proof`. It writes one line for each to standard output: `id`,
-`proved` (true or false) and `reason`. `pipeline.evaluate.pisa` is one for Isabelle. Without a checker no
-proof is checked, and none counts as right.
+`proved` (true or false) and `reason`. Without a checker no proof is checked, and none counts as right.
 """
 
 import json
