@@ -11,6 +11,7 @@ from pipeline.protocol.manifest import ROOT
 from pipeline.protocol.overlays import read_yaml
 from pipeline.protocol.stage import InputError
 from pipeline.report import methods
+from pipeline.report.baselines import baselines
 from pipeline.report.claims import Judgement, judgements, read_claims
 from pipeline.report.collect import Run, collect
 from pipeline.report.compare import Results
@@ -47,12 +48,18 @@ class Material:
             "counters": dict(sorted(counters.items())),
         }
 
+    @cached_property
+    def baselines(self) -> dict[str, dict[str, float]]:
+        """Scores of rules without a model, by benchmark."""
+        return baselines(self.results)
+
     def summary(self) -> dict[str, Any]:
         """`summary.json`: the run as other programs read it."""
         rows = [{key: value for key, value in row.items() if key != "curve"} for row in self.iterations]
         return {
             "run": self.run.name,
             "models": self.results.scores,
+            "baselines": self.baselines,
             "corpus": {"iterations": rows},
             "comparisons": [asdict(gain) for gain in self.results.gains],
             "claims": [judgement.row() for judgement in self.claims],

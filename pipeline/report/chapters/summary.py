@@ -4,6 +4,7 @@ from collections import Counter
 from typing import Any
 
 from pipeline.protocol.progress import duration
+from pipeline.report.baselines import best
 from pipeline.report.claims import HELD, NOT_MEASURED, VERDICTS
 from pipeline.report.collect import STAGES
 from pipeline.report.compare import Answers, Results, Task, arrays
@@ -108,7 +109,15 @@ def _headline(material: Material, benchmarks: list[str]) -> list[Row]:
             gains = [results.compare(names, starts, task, Answers.accuracy) for task in tasks if starts]
             if any(gains):
                 rows.append(Row("gain", f"gain over {family_name(starts)}", "paired", list(map(gain, gains))))
-    return rows
+    return rows + _rules(material.baselines, benchmarks)
+
+
+def _rules(baselines: dict[str, dict[str, float]], benchmarks: list[str]) -> list[Row]:
+    """Return a row with the best rule of each benchmark that has any: what a model has to beat."""
+    chosen = {name: best(baselines[name]) for name in benchmarks if name in baselines}
+    remark = "; ".join(dict.fromkeys(rule for rule, _ in chosen.values()))
+    cells = [share(chosen[name][1]) if name in chosen else Cell() for name in benchmarks]
+    return [Row("paper", "best rule without a model", remark, cells)] if chosen else []
 
 
 def chapter(material: Material) -> dict[str, Any]:

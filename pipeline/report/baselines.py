@@ -1,0 +1,62 @@
+"""What rules without any model score on a benchmark of word problems: a gain means little below the best one.
+
+Each rule reads the numbers that a question writes in digits. The most frequent answer is chosen in hindsight,
+so it bounds what a constant answer can score.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable
+from math import isclose, prod
+from typing import Any
+
+from pipeline.grader.answers import numeric_value
+from pipeline.report.answers import Row
+from pipeline.report.compare import Results
+
+MOSTLY = 0.9  # of a benchmark's references are numbers, or it gets no rules
+RULES: dict[str, Callable[[list[float]], float]] = {
+    "last number": lambda numbers: numbers[-1],
+    "sum of all numbers": sum,
+    "product of all numbers": prod,
+    "difference of the first two numbers": lambda numbers: abs(numbers[0] - numbers[1]),
+    "difference of the last two numbers": lambda numbers: abs(numbers[-1] - numbers[-2]),
+    "largest minus smallest number": lambda numbers: max(numbers) - min(numbers),
+}
+CONSTANT = "most frequent answer"
+_NUMBER = re.compile(r"\d+(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?")
+
+
+def numbers_of(question: str) -> list[float]:
+    """Read the numbers that a question writes in digits, in their order."""
+    return [float(text.replace(",", "")) for text in _NUMBER.findall(question)]
+
+
+def scores(rows: Iterable[Row]) -> dict[str, float]:
+    """Score each rule as a share of the questions; empty unless most references are numbers."""
+    asked = [(numbers_of(row.question), numeric_value(str(row.reference))) for row in rows]
+    references = [reference for _, reference in asked if reference is not None]
+    if not references or len(references) < MOSTLY * len(asked):
+        return {}
+    right = {CONSTANT: max(Counter(references).values())}
+    for name, rule in RULES.items():
+        right[name] = sum(
+            reference is not None and len(numbers) > 1 and isclose(rule(numbers), reference)
+            for numbers, reference in asked
+        )
+    return {name: count / len(asked) for name, count in right.items()}
+
+
+def baselines(results: Results) -> dict[str, dict[str, float]]:
+    """Score the rules on each benchmark that any model answered, by the questions in its results."""
+    files: dict[str, Any] = {}
+    for answers in results.answers.values():
+        for (benchmark, _), found in answers.items():
+            files.setdefault(benchmark, found)
+    scored = {benchmark: scores(found.rows()) for benchmark, found in files.items()}
+    return {benchmark: rules for benchmark, rules in scored.items() if rules}
+
+
+def best(rules: dict[str, float]) -> tuple[str, float]:
+    """Name the rule that scores most, and its score."""
+    return max(rules.items(), key=lambda rule: rule[1])
