@@ -5,7 +5,6 @@ import gzip
 import hashlib
 import heapq
 import random
-import re
 from collections import Counter, defaultdict
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +15,7 @@ from conftest import ROOT
 
 from pipeline.config.root import Config
 from pipeline.protocol.overlays import DEFAULTS, read_config
-from pipeline.stages import STAGES
+from pipeline.stages import PROGRAMS
 from workflow.arrays import with_arrays, without_others
 from workflow.graph import Graph
 
@@ -173,15 +172,8 @@ def look_twice(executor: Any) -> bool:
     return True
 
 
-PATTERNS = [
-    (program.rule, re.compile(re.sub(r"\\\{\w+\\\}", "[^/]+", re.escape(program.instances))))
-    for stage in STAGES
-    for program in stage.programs
-]
-
-
 def rule_of(name: str) -> str:
-    return next(rule for rule, pattern in PATTERNS if pattern.fullmatch(name))
+    return next(program.rule for program in PROGRAMS if program.makes(name))
 
 
 @pytest.fixture(scope="module")

@@ -26,12 +26,12 @@ from pipeline import status
 from pipeline.config.corpus import CorpusSection
 from pipeline.protocol import code
 from pipeline.protocol.stage import CODE
-from pipeline.stages import STAGES
+from pipeline.stages import PROGRAMS
 from workflow.graph import Graph
 from workflow.keys import Keys
 from workflow.reasons import Reasons
 
-PATTERNS = {program.rule: program.instances for stage in STAGES for program in stage.programs}
+PATTERNS = {program.rule: program.instances for program in PROGRAMS}
 COPIED = (
     "Snakefile",
     "environment.yml",

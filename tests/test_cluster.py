@@ -34,7 +34,7 @@ from slurm_jobs import (
     workflow,
 )
 
-from workflow.instances import files_name
+from workflow.crawl import files_name
 
 pytestmark = pytest.mark.slurm
 ONE, TWO = "{threads: 2, ranks: 1}", "{threads: 2, ranks: 2}"

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
+from pipeline import stages
 from pipeline.protocol import code
 from pipeline.protocol.code import PROTOCOL, Code, changed
-from pipeline.stages import STAGES
 
-PROGRAMS = sorted({program.module for stage in STAGES for program in stage.programs})
+PROGRAMS = sorted({program.module for program in stages.PROGRAMS})
 BEFORE = Code()  # of this checkout; it remembers what it read, by content
 WHOLE = {module: BEFORE.digest(module) for module in PROGRAMS}
 DEFINITIONS = {module: BEFORE.definitions(module) for module in PROGRAMS}

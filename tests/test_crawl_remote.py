@@ -22,8 +22,8 @@ from pipeline.data.shards import read_table
 from pipeline.protocol.identity import Digests, digest_of
 from pipeline.protocol.overlays import DEFAULTS, read_config
 from pipeline.protocol.stage import InputError
+from workflow.crawl import is_downloading
 from workflow.graph import Graph
-from workflow.instances import is_downloading
 
 
 def test_a_remote_file_reads_like_a_local_one_through_failing_requests(tmp_path, address):

@@ -29,7 +29,8 @@ from pipeline.crawl.pairs import PairSorter
 from pipeline.crawl.signature_store import SignedShards, read_signatures
 from pipeline.data.shards import DocumentWriter, read_table, tables
 from pipeline.protocol.overlays import DEFAULTS, read_config
-from workflow.graph import Graph, Instance
+from workflow.graph import Graph
+from workflow.instances import Instance
 from workflow.keys import Keys
 from workflow.reasons import Reasons
 

@@ -79,10 +79,9 @@ def test_math_first_hashes_a_23rd_of_the_pages_of_each_dump_and_then_what_is_lef
     hours = [{job.rule: job.number * job.hours for job in jobs} for jobs in (paper, math)]
     filtering = 90_000 * 33_000 / 5_500 / 3600
     assert hours[1]["crawl_extract"] == pytest.approx(hours[0]["crawl_extract"] + filtering)
-    for rule in ("crawl_sign", "crawl_buckets", "corpus_score"):
+    for rule in ("crawl_sign", "crawl_exact", "crawl_buckets", "corpus_score"):
         assert hours[1][rule] == pytest.approx(0.044 * hours[0][rule]), rule
     assert hours[1]["decontaminate_clean"] == hours[0]["decontaminate_clean"]
-    assert hours[1]["crawl_exact_of"] == pytest.approx(0.044 * hours[0]["crawl_exact"])
     two = [tmp_path / f"{name}.paths" for name in "ab"]
     for path in two:
         path.write_text(f"crawl/{path.stem}.warc.gz\n" * 45_000)

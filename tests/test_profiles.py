@@ -13,7 +13,7 @@ import yaml
 from conftest import ROOT, copy_checkout
 from programs import ENVIRONMENT
 
-from pipeline.stages import STAGES
+from pipeline.stages import PROGRAMS
 from pipeline.start import command, with_threads
 
 PROFILES = ROOT / "profiles"
@@ -87,7 +87,7 @@ def test_profiles_reserve_gpus_for_each_rule_that_uses_them(name: str) -> None:
 
 def test_the_slurm_profile_names_only_rules_that_exist() -> None:
     profile = yaml.safe_load((PROFILES / "slurm/profile.yaml").read_text())
-    known = {program.rule for stage in STAGES for program in stage.programs}
+    known = {program.rule for program in PROGRAMS}
     assert set(profile["set-resources"]) | set(profile["set-threads"]) <= known
 
 

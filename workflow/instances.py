@@ -1,16 +1,22 @@
-"""An instance of a stage, and how it names what it reads."""
+"""The instances of a run, what they read, and how the configuration names files and results."""
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
+from glob import glob
+from os.path import isdir  # False for a name too long for a file, where Path raises
 from typing import Any
 
 from pipeline.config.launch import LaunchSection
+from pipeline.config.root import Config, ConfigError, hint
 from pipeline.config.section import Section
-from pipeline.crawl.sources import file_name
-from pipeline.protocol.addresses import is_remote
-from pipeline.protocol.manifest import fingerprint
+from pipeline.stages import MODEL_STAGES
 
 MINIWEB = "miniweb:"  # before the name of a generated file
-READ = ("warc", "index")  # inputs that may be on a server
+OWN = {MINIWEB: "miniweb.enabled", "problems:": "problems.source"}  # prefixes of a stage's files, and its key
+REMOTE = ("hub:", "http://", "https://", "s3://")
+HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 @dataclass(frozen=True)
@@ -21,9 +27,12 @@ class Result:
     path: str = ""
 
 
+Inputs = list[tuple[str, str | Result]]
+
+
 @dataclass(frozen=True)
 class Instance:
-    """An instance of a stage. `name`: its folder under the run's results; `inputs`: (key, source) pairs;
+    """An instance of a stage. `name`: its folder under the run's results; `inputs`: (role, source) pairs;
     `launch`: how its program runs, which is no part of what it makes.
     """
 
@@ -43,29 +52,100 @@ class Instance:
         return self.name.partition("/")[2] or self.name
 
 
-Inputs = list[tuple[str, str | Result]]
+class Instances:
+    """The instances of a run by name, in the order in which they are added: what one reads is before it."""
 
+    def __init__(self, config: Config) -> None:
+        self.config, self._launch_of = config, cache(config.launch_of)
+        self._dumps: dict[tuple[int, tuple[str, ...]], dict[str, Any]] = {}
+        self.nodes: dict[str, Instance] = {}
+        self.missing: list[str] = []  # files of the `data_folder` that are not there yet
 
-def files_name(files: list[str | Result]) -> str:
-    """A name that goes with the files and not with their place in a list that may grow anywhere."""
-    return fingerprint({"files": [str(file) for file in files]})[:8]
+    def add(
+        self,
+        name: str,
+        module: str,
+        section: Any,
+        inputs: Inputs,
+        without: tuple[str, ...] = (),
+        **more: Any,
+    ) -> Result:
+        """Add an instance; returns its result. `without`: keys that it does not depend on; `more`: values
+        filled in here.
+        """
+        values = self._dumped(section, without)
+        # By role, so that the order of keys in a file changes nothing; a role's own sources keep theirs.
+        ordered = tuple(sorted(inputs, key=lambda pair: pair[0]))
+        stage, _, model = name.partition("/")
+        launch = self._launch_of(stage, model if stage in MODEL_STAGES else None)
+        section_here = values | more if more else values
+        self.nodes[name] = Instance(name, module, type(section), section_here, ordered, launch)
+        return Result(name)
 
+    def _dumped(self, section: Any, without: tuple[str, ...]) -> dict[str, Any]:
+        """The keys of a section as JSON values: one mapping for the thousands of instances that share it."""
+        mark = (id(section), without)
+        if mark not in self._dumps:
+            dumped = section.model_dump(mode="json").items()
+            self._dumps[mark] = {key: value for key, value in dumped if key not in without}
+        return self._dumps[mark]
 
-def is_part(source: str | list[str]) -> bool:
-    """Whether a benchmark's questions are a part of the run's own word problems."""
-    return any(name.startswith("problems:") for name in ([source] if isinstance(source, str) else source))
+    def read(self, name: str, role: str) -> list[Result]:
+        """The results that an instance reads in a role."""
+        inputs = self.nodes[name].inputs
+        return [source for kind, source in inputs if kind == role and isinstance(source, Result)]
 
+    def inputs(self, role: str, sources: str | list[str] | None, where: str) -> Inputs:
+        """What the sources of a configuration key name, as inputs in a role: see `sources`."""
+        return [(role, source) for source in self.sources(sources, where)]
 
-def file_of(file: str | Result) -> str:
-    """The name of a WARC file or index."""
-    return file_name(file.path if isinstance(file, Result) else file)
+    def sources(self, sources: str | list[str] | None, where: str) -> list[str | Result]:
+        """Source strings as files or results; globs are expanded, hub ids and URLs stay as they are."""
+        found: list[str | Result] = []
+        for source in [sources] if isinstance(sources, str) else sources or []:
+            if source.startswith(tuple(OWN)):
+                found.append(self._own(source, where))
+            elif source.startswith(REMOTE):
+                if where != "crawl.warc" and not source.startswith("hub:"):
+                    raise ConfigError(f"config key {where}: {source}: only crawl.warc reads addresses")
+                found.append(source)
+            else:
+                files = sorted(glob(source)) or self.expected(source, where)
+                if not files:
+                    raise ConfigError(f"config key {where}: {source}: no such file")
+                found += files
+        return found
 
+    def _own(self, source: str, where: str) -> Result:
+        """`miniweb:<file>` or `problems:<file>`: a file that the stage of that name makes."""
+        stage, _, file = source.partition(":")
+        if stage not in self.nodes:
+            raise ConfigError(f"config key {where}: {source!r} needs {OWN[f'{stage}:']}")
+        files = self.config.sections[stage].files
+        if file not in files:
+            raise ConfigError(f"config key {where}: {source!r} is not generated{hint(file, files)}")
+        return Result(stage, file)
 
-def is_downloading(node: Instance) -> bool:
-    """Whether an instance reads WARC files, records of an index, or an index, from a server."""
-    from pipeline.crawl.index import is_index  # slow to import, and no other job needs it
+    def expected(self, source: str, where: str) -> list[str]:
+        """The source itself where it is to be found in the `data_folder` one day, else nothing."""
+        folder = self.config.data_folder
+        if folder is None or not source.startswith(f"{folder.rstrip('/')}/"):
+            return []
+        self.missing.append(f"{where}: {source}")
+        return [source]
 
-    base = is_remote(node.section.get("base_url", ""))
-    named = (source for key, source in node.inputs if key in READ)
-    sources = [source.path if isinstance(source, Result) else source for source in named]
-    return any(is_remote(source) or (base and is_index(source)) for source in sources)
+    def model_source(self, source: str, where: str) -> str:
+        """A folder that is there or expected, or a hub id."""
+        if not isdir(source) and not self.expected(source, where) and not HUB_ID.fullmatch(source):
+            raise ConfigError(f"config key {where}: {source}: no such folder, and not a hub id")
+        return source
+
+    def benchmark_files(self, names: Iterable[str]) -> Inputs:
+        """The questions of these benchmarks, as inputs `benchmark.NAME`."""
+        return [
+            pair
+            for name in names
+            for pair in self.inputs(
+                f"benchmark.{name}", self.config.benchmarks[name].source, f"benchmarks.{name}.source"
+            )
+        ]

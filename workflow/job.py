@@ -14,7 +14,8 @@ from pipeline.protocol.errors import InputError
 from pipeline.protocol.stage import WORK
 from pipeline.protocol.store import Entry
 from pipeline.protocol.tries import started
-from workflow.instances import Instance, Result, is_downloading
+from workflow.crawl import is_downloading
+from workflow.instances import Instance, Result
 from workflow.keys import Keys
 
 TARGET = "--target-jobs"  # what Snakemake asks the process of a job for
@@ -34,9 +35,13 @@ class Job:
         self._configs: dict[int, str] = {}
         self._lasts: dict[str, set[str]] = {}
 
+    def name(self, wildcards: Mapping[str, str]) -> str:
+        """The name of the instance that a job makes."""
+        return self.pattern.format(**wildcards)
+
     def node(self, wildcards: Any) -> Instance:
         """The instance that a job makes. Raises InputError for one that this configuration does not name."""
-        name = self.pattern.format(**wildcards)
+        name = self.name(wildcards)
         if name not in self.graph.nodes or self.keys.key(name) != wildcards.key:
             raise InputError(
                 f"{name} {wildcards.key}: not what this configuration asks for on this machine; the packages,"
@@ -140,30 +145,18 @@ class Job:
             keep(words[0], text)
 
 
-class Jobs(dict[str, Job]):
-    """The jobs of a workflow by the pattern of their instances; calling it adds one."""
-
-    def __init__(self, keys: Keys, remote: bool) -> None:
-        super().__init__()
-        self.keys, self.remote = keys, remote
-
-    def __call__(self, pattern: str) -> Job:
-        self[pattern] = Job(self.keys, pattern, self.remote)
-        return self[pattern]
-
-
-def made_meanwhile(run: Path, patterns: Mapping[str, str], words: list[str]) -> str | None:
+def made_meanwhile(jobs: Mapping[str, Job], words: list[str]) -> str | None:
     """The instance that the words of a job's command line ask for, if its result was made since the workflow
-    was started: a job of an earlier start went on and made it. Snakemake would remove it.
+    was started: a job of an earlier start went on and made it. Snakemake would remove it. `jobs`: by rule.
     """
     if TARGET not in words:
         return None
     rule, _, wildcards = words[words.index(TARGET) + 1].partition(":")
     values = dict(pair.partition("=")[::2] for pair in wildcards.split(","))
-    if rule not in patterns or "key" not in values:
+    if rule not in jobs or "key" not in values:
         return None
-    name = patterns[rule].format(**values)
-    return name if Entry(run, name, values["key"]).made_since(started()) else None
+    name = jobs[rule].name(values)
+    return name if Entry(jobs[rule].keys.run, name, values["key"]).made_since(started()) else None
 
 
 def light_when_linked(job: Job, resources: Any, usual: Any) -> None:

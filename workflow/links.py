@@ -6,13 +6,12 @@ already, is moved before the first job: the rule `links` gives each configuratio
 the links are its own.
 """
 
-import re
 from collections.abc import Iterable
 from pathlib import Path
 
 from pipeline.config.root import ConfigError
 from pipeline.protocol.manifest import fingerprint
-from pipeline.stages import STAGES
+from pipeline.stages import PROGRAMS
 from workflow.graph import Graph
 from workflow.keys import Keys
 
@@ -52,12 +51,11 @@ def forced(keys: Keys, words: Iterable[str]) -> set[str]:
     `all`, each. Raises ConfigError for one that is pinned: Snakemake would remove it first.
     """
     asked, found = set(words), set()
-    programs = [program for stage in STAGES for program in stage.programs if program.rule in asked]
+    programs = [program for program in PROGRAMS if program.rule in asked]
     for name, node in keys.graph.nodes.items() if asked else ():
         entry = keys.entry(name)
         names = {"all", name, node.stage, str(entry.manifest), str(entry.data)}
-        rules = (re.sub(r"{\w+}", "[^/]+", each.instances) for each in programs if each.module == node.module)
-        if names & asked or any(re.fullmatch(rule, name) for rule in rules):
+        if names & asked or any(program.makes(name) for program in programs):
             if keys.pinned(name):
                 raise ConfigError(refusal(keys, name))
             found.add(name)

@@ -23,8 +23,8 @@ from pipeline.plan.shapes import shape_of
 from pipeline.protocol.errors import InputError
 from pipeline.sandbox.pool import NoNamespaces, check
 from pipeline.stages import MODEL_STAGES
-from workflow.graph import Graph, Instance
-from workflow.models import HUB_ID
+from workflow.graph import Graph
+from workflow.instances import HUB_ID, Instance
 
 HUB_SECONDS = 5.0
 # Inputs that may be of the hub.

@@ -174,8 +174,7 @@ def _deduplication(config: Config, pages: float, extracts: int, dumps: int) -> t
     found, shards = _jobs("deduplication", count), int(count["filters"])
     if dumps:
         for job in found:
-            rule = "crawl_exact_of" if job.rule == "crawl_exact" else job.rule
-            job.name, job.rule = f"{job.name}, in a dump", rule
+            job.name = f"{job.name}, in a dump"
             job.number, job.disk = job.number * dumps, job.disk * dumps
     if dumps > 1:
         count = _deduplicated(config, pages * UNLIKE, dumps * shards)

@@ -13,13 +13,13 @@ from pipeline.protocol.overlays import read_config
 from pipeline.config.crawl import DOWNLOADS
 from pipeline.config.root import Config, ConfigError
 from pipeline.plan.refusals import refusals
-from pipeline.stages import STAGES
+from pipeline.stages import PROGRAMS, STAGES, WILDCARDS
 from pipeline.status import other_code, summary
 from snakemake.logging import logger
 from workflow import arrays, preempted
 from workflow.arguments import forcerun, is_dry, problem
 from workflow.graph import Graph
-from workflow.job import Jobs, light_when_linked, made_meanwhile
+from workflow.job import Job, light_when_linked, made_meanwhile
 from workflow.keys import Keys
 from workflow.links import file_of_run, forced, instance_of, leave_stale_links, refusal
 from workflow.preflight import Machine, missing, nothing_to_do, slow
@@ -64,11 +64,10 @@ if workflow.is_main_process:
     arrays.install()
 
 RESULTS = str(KEYS.run)
-job = Jobs(KEYS, REMOTE)
+JOBS = {program.rule: Job(KEYS, program.instances, REMOTE) for program in PROGRAMS}  # by rule
 if "downloads" not in workflow.global_resources:  # a profile or `--resources` says otherwise
     workflow.register_resource("downloads", DOWNLOADS)
-PATTERNS = {program.rule: program.instances for stage in STAGES for program in stage.programs}
-if not workflow.is_main_process and (_made := made_meanwhile(KEYS.run, PATTERNS, sys.argv)):
+if not workflow.is_main_process and (_made := made_meanwhile(JOBS, sys.argv)):
     print(f"{_made}: made meanwhile, by a job of an earlier start", file=sys.stderr, flush=True)
     os._exit(0)
 
@@ -79,9 +78,7 @@ pathvars:
 
 
 wildcard_constraints:
-    key="[0-9a-f]{16}",
-    iteration="[0-9]+",
-    **dict.fromkeys(["dump", "model", "part", "selection", "shard", "tokens"], "[^/]+"),
+    **WILDCARDS,
 
 
 def wanted(names):
@@ -101,8 +98,8 @@ def wanted(names):
 
 
 onstart:
-    jobs = [one for one in workflow.dag.needrun_jobs() if one.rule.name in PATTERNS]
-    names = {workflow.dag.jobid(one): PATTERNS[one.rule.name].format(**one.wildcards_dict) for one in jobs}
+    jobs = [one for one in workflow.dag.needrun_jobs() if one.rule.name in JOBS]
+    names = {workflow.dag.jobid(one): JOBS[one.rule.name].name(one.wildcards_dict) for one in jobs}
     gpus = {names[workflow.dag.jobid(one)]: one.resources.get("gpu", 0) for one in jobs}
     machine = Machine()
     for line in slow(GRAPH, gpus, machine) if workflow.local_exec else []:
@@ -118,7 +115,7 @@ onstart:
         entry.step_aside(again=forced_here or not entry.made)
     leave_stale_links(KEYS)
     for one in jobs:
-        job[PATTERNS[one.rule.name]].keep(names[workflow.dag.jobid(one)], one.output)
+        JOBS[one.rule.name].keep(names[workflow.dag.jobid(one)], one.output)
     plan = Plan(KEYS, names, {name for name, count in gpus.items() if count})
     logger.info(None, extra={"plan": plan})  # for the logger plugin
     if workflow.executor_plugin.name == "slurm":

@@ -1,9 +1,9 @@
 # The classifier loop (section 2.1): one iteration trains on the seed, scores the pool, selects pages, finds new hosts.
 
-CLASSIFIER = job("corpus/iteration-{iteration}/train")
-SCORE = job("corpus/iteration-{iteration}/score-{shard}")
-SELECT = job("corpus/iteration-{iteration}/select")
-FORMULAS = job("corpus/formulas")
+CLASSIFIER = JOBS["corpus_train"]
+SCORE = JOBS["corpus_score"]
+SELECT = JOBS["corpus_select"]
+FORMULAS = JOBS["corpus_formulas"]
 
 
 rule corpus_train:

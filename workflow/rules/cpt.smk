@@ -1,7 +1,7 @@
 # Continued pre-training. Its ranks run under one launcher; a profile gives them
 # GPUs, and a `launcher` (srun) where they are on several nodes.
 
-BASE = job("cpt/{model}")
+BASE = JOBS["cpt_model"]
 
 
 rule cpt_model:

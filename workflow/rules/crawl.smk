@@ -1,17 +1,16 @@
 # From WARC files to the pool of deduplicated pages (section 2.1). With `crawl.order: math_first` each dump is
 # deduplicated by itself first; its jobs have its name in theirs.
 
-LOOKUP = job("crawl/lookup")
-EXTRACT = job("crawl/extract-{shard}")
-SIGN = job("crawl/sign-{shard}")
-EXACT = job("crawl/exact")
-EXACT_OF = job("crawl/exact-{dump}")
-BUCKETS = job("crawl/buckets-{part}")
-CLUSTER = job("crawl/cluster-{part}")
-RESOLVE = job("crawl/resolve-{part}")
-FILTER = job("crawl/filter-{part}")
-ACROSS_DUMPS = job("crawl/across_dumps-{dump}")
-DEDUP = job("crawl/dedup")
+LOOKUP = JOBS["crawl_lookup"]
+EXTRACT = JOBS["crawl_extract"]
+SIGN = JOBS["crawl_sign"]
+EXACT = JOBS["crawl_exact"]
+BUCKETS = JOBS["crawl_buckets"]
+CLUSTER = JOBS["crawl_cluster"]
+RESOLVE = JOBS["crawl_resolve"]
+FILTER = JOBS["crawl_filter"]
+ACROSS_DUMPS = JOBS["crawl_across_dumps"]
+DEDUP = JOBS["crawl_dedup"]
 
 
 rule crawl_lookup:
@@ -71,35 +70,18 @@ rule crawl_sign:
 
 
 rule crawl_exact:
-    """Find pages with the same URL, then with the same text."""
+    """Find pages with the same URL, then with the same text, in all files or in those of a dump."""
     input:
         signed=EXACT.reads("sign"),
     output:
-        manifest="<store>/crawl/exact/{key}/manifest.json",
-        data=directory("<store>/crawl/exact/{key}/data"),
+        manifest="<store>/crawl/exact{which}/{key}/manifest.json",
+        data=directory("<store>/crawl/exact{which}/{key}/data"),
     log:
-        "<logs>/crawl/exact-{key}.log",
+        "<logs>/crawl/exact{which}-{key}.log",
     conda:
         "../../environment.yml"
     params:
         words=EXACT.words,
-    shell:
-        "python -m pipeline.start pipeline.crawl.exact --result {output.manifest:q} {params.words} 2>&1 | tee {log:q}"
-
-
-rule crawl_exact_of:
-    """Find pages of a dump with the same URL, then with the same text."""
-    input:
-        signed=EXACT_OF.reads("sign"),
-    output:
-        manifest="<store>/crawl/exact-{dump}/{key}/manifest.json",
-        data=directory("<store>/crawl/exact-{dump}/{key}/data"),
-    log:
-        "<logs>/crawl/exact-{dump}-{key}.log",
-    conda:
-        "../../environment.yml"
-    params:
-        words=EXACT_OF.words,
     shell:
         "python -m pipeline.start pipeline.crawl.exact --result {output.manifest:q} {params.words} 2>&1 | tee {log:q}"
 

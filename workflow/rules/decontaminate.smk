@@ -1,11 +1,10 @@
-# Benchmarks out of the corpus (section 2.1), and what became of each page.
+# Benchmarks out of the corpus (section 2.1), and what became of each page. A `selection` is that of another iteration
+# or rule than the run's last; its instances have its name in theirs.
 
-CLEAN = job("decontaminate/clean-{shard}")
-CORPUS = job("decontaminate/corpus")
-CLEAN_OF = job("decontaminate/{selection}/clean-{shard}")
-CORPUS_OF = job("decontaminate/{selection}/corpus")
-PAGES = job("decontaminate/pages")
-PAGES_OF = job("decontaminate/pages-{part}")
+CLEAN = JOBS["decontaminate_clean"]
+CORPUS = JOBS["decontaminate_corpus"]
+PAGES = JOBS["decontaminate_pages"]
+PAGES_OF = JOBS["decontaminate_pages_part"]
 
 
 rule decontaminate_clean:
@@ -15,10 +14,10 @@ rule decontaminate_clean:
         select=CLEAN.reads("select"),
         benchmarks=CLEAN.reads("benchmark."),
     output:
-        manifest="<store>/decontaminate/clean-{shard}/{key}/manifest.json",
-        data=directory("<store>/decontaminate/clean-{shard}/{key}/data"),
+        manifest="<store>/decontaminate/{selection}clean-{shard}/{key}/manifest.json",
+        data=directory("<store>/decontaminate/{selection}clean-{shard}/{key}/data"),
     log:
-        "<logs>/decontaminate/clean-{shard}-{key}.log",
+        "<logs>/decontaminate/{selection}clean-{shard}-{key}.log",
     conda:
         "../../environment.yml"
     params:
@@ -34,52 +33,14 @@ rule decontaminate_corpus:
         select=CORPUS.reads("select"),
         cleaned=CORPUS.reads("cleaned"),
     output:
-        manifest="<store>/decontaminate/corpus/{key}/manifest.json",
-        data=directory("<store>/decontaminate/corpus/{key}/data"),
+        manifest="<store>/decontaminate/{selection}corpus/{key}/manifest.json",
+        data=directory("<store>/decontaminate/{selection}corpus/{key}/data"),
     log:
-        "<logs>/decontaminate/corpus-{key}.log",
+        "<logs>/decontaminate/{selection}corpus-{key}.log",
     conda:
         "../../environment.yml"
     params:
         words=CORPUS.words,
-    shell:
-        "python -m pipeline.start pipeline.decontaminate --result {output.manifest:q} {params.words} 2>&1 | tee {log:q}"
-
-
-rule decontaminate_clean_of:
-    """Clean the pages that another iteration or rule selects from a shard."""
-    input:
-        pool=CLEAN_OF.reads("shard"),
-        select=CLEAN_OF.reads("select"),
-        benchmarks=CLEAN_OF.reads("benchmark."),
-    output:
-        manifest="<store>/decontaminate/{selection}/clean-{shard}/{key}/manifest.json",
-        data=directory("<store>/decontaminate/{selection}/clean-{shard}/{key}/data"),
-    log:
-        "<logs>/decontaminate/{selection}/clean-{shard}-{key}.log",
-    conda:
-        "../../environment.yml"
-    params:
-        words=CLEAN_OF.words,
-    shell:
-        "python -m pipeline.start pipeline.decontaminate.clean --result {output.manifest:q} {params.words} 2>&1 | tee {log:q}"
-
-
-rule decontaminate_corpus_of:
-    """Put the clean shards of that selection together."""
-    input:
-        pool=CORPUS_OF.reads("pool"),
-        select=CORPUS_OF.reads("select"),
-        cleaned=CORPUS_OF.reads("cleaned"),
-    output:
-        manifest="<store>/decontaminate/{selection}/corpus/{key}/manifest.json",
-        data=directory("<store>/decontaminate/{selection}/corpus/{key}/data"),
-    log:
-        "<logs>/decontaminate/{selection}/corpus-{key}.log",
-    conda:
-        "../../environment.yml"
-    params:
-        words=CORPUS_OF.words,
     shell:
         "python -m pipeline.start pipeline.decontaminate --result {output.manifest:q} {params.words} 2>&1 | tee {log:q}"
 

@@ -1,7 +1,7 @@
 # Models asked the questions of benchmarks (sections 2 to 5).
 
-EVALUATION = job("evaluate/{model}")
-TRAJECTORY = job("trajectory/{model}/{tokens}")
+EVALUATION = JOBS["evaluate_model"]
+TRAJECTORY = JOBS["trajectory_model"]
 
 
 rule evaluate_model:

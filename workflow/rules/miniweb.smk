@@ -1,7 +1,7 @@
 # The demo's generated web, and word problems split for `make pretrained`.
 
-MINIWEB = job("miniweb")
-PROBLEMS = job("problems")
+MINIWEB = JOBS["miniweb_web"]
+PROBLEMS = JOBS["problems_parts"]
 
 
 rule miniweb_web:

@@ -1,6 +1,6 @@
 # The report of a run.
 
-REPORT = job("report")
+REPORT = JOBS["report_page"]
 
 
 rule report_page:

@@ -1,7 +1,7 @@
 # Reward models. Its ranks run under one launcher; a profile gives them
 # GPUs, and a `launcher` (srun) where they are on several nodes.
 
-REWARD = job("reward/{model}")
+REWARD = JOBS["reward_model"]
 
 
 rule reward_model:

@@ -1,7 +1,7 @@
 # Reinforcement learning. Its ranks run under one launcher; a profile gives them
 # GPUs, and a `launcher` (srun) where they are on several nodes.
 
-POLICY = job("rl/{model}")
+POLICY = JOBS["rl_model"]
 
 
 rule rl_model:

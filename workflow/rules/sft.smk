@@ -1,7 +1,7 @@
 # Supervised fine-tuning. Its ranks run under one launcher; a profile gives them
 # GPUs, and a `launcher` (srun) where they are on several nodes.
 
-INSTRUCT = job("sft/{model}")
+INSTRUCT = JOBS["sft_model"]
 
 
 rule sft_model:

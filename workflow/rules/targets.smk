@@ -44,5 +44,5 @@ for _target in dict.fromkeys(sys.argv[1:] if workflow.is_main_process else []):
 
 for _rule in ("cpt_model", "sft_model", "reward_model", "rl_model", "evaluate_model", "trajectory_model"):
     light_when_linked(
-        job[PATTERNS[_rule]], workflow.get_rule(_rule).resources, workflow.get_rule("report_page").resources
+        JOBS[_rule], workflow.get_rule(_rule).resources, workflow.get_rule("report_page").resources
     )

@@ -1,7 +1,7 @@
 # Texts as memory-mapped tokens, and mixtures of them (section 2.3).
 
-TOKENIZER = job("tokens/tokenizer")
-MIXTURE = job("tokens/{mixture}")
+TOKENIZER = JOBS["tokens_tokenizer"]
+MIXTURE = JOBS["tokens_mixture"]
 
 
 rule tokens_tokenizer:
@@ -34,8 +34,6 @@ rule tokens_mixture:
         "<logs>/tokens/{mixture}-{key}.log",
     conda:
         "../../environment.yml"
-    wildcard_constraints:
-        mixture="(?!tokenizer/)[^/]+",
     threads: MIXTURE.cores
     params:
         words=MIXTURE.words,
