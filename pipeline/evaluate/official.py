@@ -7,16 +7,13 @@ Departs from it in two points. A comparison may take 15 seconds of the processor
 the answer counts as wrong on both sides. What a model wrote never runs as Python (`official_equality`).
 """
 
-import atexit
-import json
-import os
 import re
-import subprocess
 import sys
+import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from threading import Lock
+from pathlib import Path
 from typing import Any
 
 from pipeline.evaluate import official_equality
@@ -37,107 +34,23 @@ from pipeline.evaluate.official_answers import (
 )
 from pipeline.evaluate.sampling import Answer
 from pipeline.grader.answers import Verdict
+from pipeline.grader.helper import HelperProcess
 from pipeline.protocol.manifest import ROOT
 from pipeline.protocol.watchdog import beat
 
 SECONDS = 15.0  # of the processor, for one question
-_UNITS = (  # of OCWCourses, removed in this order
-    *("eV", r" \mathrm{~kg} \cdot \mathrm{m} / \mathrm{s}", " kg m/s", "kg*m/s", "kg", "m/s", "m / s"),
-    *("m s^{-1}", r"\text{ m/s}", r" \mathrm{m/s}", r" \text{ m/s}", "g/mole", "g/mol", r"\mathrm{~g}"),
-    *(r"\mathrm{~g} / \mathrm{mol}", "W", "erg/s", "years", "year", "cm"),
+OCW = tomllib.loads(Path(__file__).with_name("ocw.toml").read_text())
+_worker = HelperProcess(  # which compares formulas by SymPy
+    [sys.executable, "-P", "-W", "ignore", "-m", official_equality.__name__],
+    cwd=ROOT,
+    env={"PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "0", "LANG": "C.UTF-8"},
 )
-_REPLACED = (
-    *(("an ", ""), ("a ", ""), (".$", "$"), ("\\$", ""), ("\\ ", ""), (" ", ""), ("mbox", "text")),
-    *((",\\text{and}", ","), ("\\text{and}", ","), ("\\text{m}", "\\text{}")),
-)
-_REMOVED = (
-    *[
-        "square",
-        "ways",
-        "integers",
-        "dollars",
-        "mph",
-        "inches",
-        "ft",
-        "hours",
-        "km",
-        "units",
-        "\\ldots",
-        "sue",
-        "points",
-        "feet",
-        "minutes",
-        "digits",
-    ],
-    *[
-        "cents",
-        "degrees",
-        "cm",
-        "gm",
-        "pounds",
-        "meters",
-        "meals",
-        "edges",
-        "students",
-        "childrentickets",
-        "multiples",
-    ],
-    *("\\text{s}", "\\text{.}", "\\text{\ns}", "\\text{}^2", "\\text{}^3", "\\text{\n}", "\\text{}"),
-    *(r"\mathrm{th}", r"^\circ", r"^{\circ}", r"\;", r",\!", "{,}", '"', "\\dots"),
-)
-
-
-# equality; the part that needs SymPy is the worker's
-
-
-class _Worker:
-    """The process that compares formulas; `too_long` where it was stopped in the middle of one."""
-
-    def __init__(self) -> None:
-        self.lock = Lock()
-        self.process: subprocess.Popen[str] | None = None
-        self.owner = 0
-
-    def ask(self, rule: str, given: Any, gold: Any) -> bool | None:
-        """Return the worker's answer; None if it took too long."""
-        with self.lock:
-            if self.process is None or self.owner != os.getpid():  # after a fork the pipes are the parent's
-                self._start()
-            self.process.stdin.write(json.dumps([rule, given, gold]) + "\n")
-            self.process.stdin.flush()
-            if line := self.process.stdout.readline():
-                return json.loads(line)
-            self.process.wait()
-            self.process = None
-            return None
-
-    def _start(self) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-P", "-W", "ignore", "-m", official_equality.__name__, str(SECONDS)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=ROOT,
-            env={"PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "0", "LANG": "C.UTF-8"},
-            start_new_session=True,
-        )
-        self.owner = os.getpid()
-
-    def stop(self) -> None:
-        """End the worker of this process."""
-        if self.process is not None and self.owner == os.getpid():
-            self.process.kill()
-            self.process.wait()
-        self.process = None
-
-
-_worker = _Worker()
-atexit.register(_worker.stop)
 
 
 @lru_cache(maxsize=65536)
 def _asked(rule: str, given: str | tuple[str, ...], gold: str | tuple[str, ...]) -> bool | None:
-    return _worker.ask(rule, given, gold)
+    """Return the worker's answer; None if it took too long."""
+    return _worker.ask([SECONDS, rule, given, gold])
 
 
 def _equal(given: str, gold: str) -> bool | None:
@@ -188,7 +101,7 @@ def _ocw(given: str, gold: str) -> bool | None:
 
 
 def _without_units(text: str) -> str:
-    for unit in _UNITS:
+    for unit in OCW["units"]:
         text = text.replace(unit, "").strip()
     for unit in ("m", "s", "cm"):
         text = text.replace(f"\\mathrm{{{unit}}}", "").replace(f"\\mathrm{{~{unit}}}", "").strip()
@@ -203,7 +116,7 @@ def _unwrapped(text: str) -> str:
 def _normal(text: str) -> str:
     """Return the clean-up of Lewkowycz et al. (2022), appendix D."""
     text = text.split("=")[-1]
-    for old, new in (*_REPLACED, *((word, "") for word in _REMOVED)):
+    for old, new in (*OCW["replaced"], *((word, "") for word in OCW["removed"])):
         text = text.replace(old, new)
     text = re.sub(r"(.*?)(\$)(.*?)(\$)(.*)", r"$\3$", text)
     for name in ("text", "textbf", "overline"):

@@ -229,10 +229,9 @@ RULES: dict[str, Callable[[Any, Any], bool]] = {
 
 
 def main() -> None:
-    """Answer [rule, given, reference] a line with true or false, until the input ends; a comparison that
-    takes more seconds than the argument says ends the process.
+    """Answer [seconds, rule, given, reference] a line with true or false, until the input ends; a comparison
+    that takes more seconds of the processor ends the process.
     """
-    seconds = float(sys.argv[1])
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
@@ -240,7 +239,7 @@ def main() -> None:
 
     parse_latex("1")  # what this loads belongs to no answer
     for line in sys.stdin:
-        rule, given, gold = json.loads(line)
+        seconds, rule, given, gold = json.loads(line)
         signal.setitimer(signal.ITIMER_PROF, seconds)
         found = RULES[rule](given, gold)
         signal.setitimer(signal.ITIMER_PROF, 0)

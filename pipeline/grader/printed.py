@@ -5,16 +5,13 @@ must be an expression of listed names only, so no other code can run. Without Sy
 """
 
 import ast
-import atexit
-import json
-import os
 import re
-import select
 import subprocess
 import sys
 from functools import lru_cache
 from pathlib import Path
-from threading import Lock
+
+from .helper import HelperProcess
 
 MAX_CHARACTERS = 1000
 SECONDS, START_SECONDS = 1.0, 30.0  # for one text, and for the first after a start
@@ -47,7 +44,7 @@ def is_printed(text: str) -> bool:
 def read_printed(text: str) -> str | None:
     """LaTeX of what SymPy printed; None if SymPy cannot read it in time, or if it is no plain expression."""
     text = re.sub(r"\barray\(", "Matrix(", _MODULE.sub("", text)).replace("Fraction(", "Rational(")
-    return _worker.ask(text) if is_expression(text) else None
+    return _worker.ask(text, SECONDS) if is_expression(text) else None
 
 
 def is_expression(text: str) -> bool:
@@ -74,56 +71,9 @@ def _is_allowed(node: ast.AST) -> bool:
     return isinstance(node, _NODES)
 
 
-class _Worker:
-    """The process that SymPy runs in; killed when it takes too long, started again when it is next needed."""
-
-    def __init__(self) -> None:
-        self.lock = Lock()
-        self.process: subprocess.Popen | None = None
-        self.owner = 0
-
-    def ask(self, text: str) -> str | None:
-        """Return the worker's LaTeX, or None."""
-        with self.lock:
-            if self.owner != os.getpid():  # after a fork the pipes are the parent's
-                self.process = None
-            if self.process is None or self.process.poll() is not None:
-                self._start()
-                self._exchange("0", START_SECONDS)
-            return self._exchange(text, SECONDS)
-
-    def _exchange(self, text: str, seconds: float) -> str | None:
-        if self.process is None:
-            return None
-        try:
-            self.process.stdin.write(json.dumps(text).encode() + b"\n")
-            self.process.stdin.flush()
-            ready, _, _ = select.select([self.process.stdout], [], [], seconds)
-            line = self.process.stdout.readline() if ready else b""
-        except OSError:
-            line = b""
-        if not line:
-            self.stop()
-        return json.loads(line) if line else None
-
-    def _start(self) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-I", str(Path(__file__).with_name("sympy_worker.py"))],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env={},
-            start_new_session=True,
-        )
-        self.owner = os.getpid()
-
-    def stop(self) -> None:
-        """End the worker of this process."""
-        if self.process is not None and self.owner == os.getpid():
-            self.process.kill()
-            self.process.wait()
-        self.process = None
-
-
-_worker = _Worker()
-atexit.register(_worker.stop)
+_worker = HelperProcess(
+    [sys.executable, "-I", str(Path(__file__).with_name("sympy_worker.py"))],
+    first=("0", START_SECONDS),
+    stderr=subprocess.DEVNULL,
+    env={},
+)
