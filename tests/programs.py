@@ -17,19 +17,27 @@ ENVIRONMENT |= {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH"
 OF_RANKS = ENVIRONMENT | {"PYTHONPATH": f"{ROOT}:{ROOT / 'tests/collectives'}"}
 
 
-def start(
-    stage: str, folder: Path, config: dict, launch: dict | None, inputs: Mapping[str, Path]
-) -> Popen | Program:
-    """Start `pipeline.<stage>` with a checkpoint after each step; it works in `<folder>/work` and writes
-    `<folder>/data`, `<folder>/manifest.json` and `<folder>/run.json`.
+Inputs = Mapping[str, Path | list[Path]]
+
+
+def words_of(folder: Path, config: dict, launch: dict | None, inputs: Inputs) -> list[str]:
+    """The options of a stage program that works in `<folder>/work` and writes `<folder>/data`,
+    `<folder>/manifest.json` and `<folder>/run.json`, with a checkpoint after each step.
     """
     launch = {"save_minutes": 0} | (launch or {})
     words = ["--instance", folder.name, "--config", json.dumps(config), "--launch", json.dumps(launch)]
     words += ["--work", folder / "work", "--output", folder / "data"]
     words += ["--manifest", folder / "manifest.json"]
-    for name, path in inputs.items():
-        words += ["--input", f"{name}={path}"]
-    if launch.get("ranks", 1) == 1:
+    for name, paths in inputs.items():
+        for path in paths if isinstance(paths, list) else [paths]:
+            words += ["--input", f"{name}={path}"]
+    return list(map(str, words))
+
+
+def start(stage: str, folder: Path, config: dict, launch: dict | None, inputs: Inputs) -> Popen | Program:
+    """Start `pipeline.<stage>` (see `words_of`), under the launcher if it has several ranks."""
+    words = words_of(folder, config, launch, inputs)
+    if (launch or {}).get("ranks", 1) == 1:
         return Program(f"pipeline.{stage}", words, ENVIRONMENT)
     command = [sys.executable, "-m", "pipeline.start", f"pipeline.{stage}", *words]
     return Popen(command, cwd=ROOT, env=OF_RANKS, stderr=PIPE, text=True)

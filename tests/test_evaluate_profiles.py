@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from conftest import WEAK
+from given.lines import write_lines
 
 from pipeline.evaluate import grade, score
 from pipeline.evaluate.benchmarks import Item
@@ -89,33 +90,14 @@ def test_a_profile_file_with_an_unknown_rule_is_named(tmp_path):
         profiles(path)
 
 
-def write_lines(path: Path, rows: list[dict]) -> str:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return str(path)
-
-
-def run_score(folder: Path, samples: dict[str, list[str]], *arguments: str) -> dict:
-    rows = [
-        {"id": "a", "question": "1+1?", "answer": "2", "level": 1},
-        {"id": "b", "question": "2+3?", "answer": "5", "level": 2},
-    ]
-    references = write_lines(folder / "references.jsonl", rows)
-    found = write_lines(
-        folder / "outputs.jsonl", [{"id": key, "samples": texts} for key, texts in samples.items()]
-    )
-    score.main(
-        [
-            "--benchmark",
-            "toy",
-            "--references",
-            references,
-            "--outputs",
-            found,
-            "--output",
-            str(folder / "scores.json"),
-        ]
-        + list(arguments)
-    )
+def run_score(folder: Path, samples: dict[str, list[str]], *arguments: object) -> dict:
+    """Score samples of two questions, 1+1 and 2+3."""
+    asked = [("a", "1+1?", "2", 1), ("b", "2+3?", "5", 2)]
+    rows = [dict(zip(("id", "question", "answer", "level"), facts, strict=True)) for facts in asked]
+    given = [{"id": key, "samples": texts} for key, texts in samples.items()]
+    words = ["--benchmark", "toy", "--references", write_lines(folder / "references.jsonl", rows)]
+    words += ["--outputs", write_lines(folder / "outputs.jsonl", given)]
+    score.main([*map(str, [*words, "--output", folder / "scores.json", *arguments])])
     return json.loads((folder / "scores.json").read_text())
 
 
@@ -124,7 +106,8 @@ def test_a_known_benchmark_needs_no_references(tmp_path, monkeypatch, capsys):
     (tmp_path / "data/bench").mkdir(parents=True)
     with gzip.open(tmp_path / "data/bench/cmath_test.jsonl.gz", "wt") as file:
         file.write(json.dumps({"id": "a", "question": "一加一?", "answer": "2"}) + "\n")
-    given = ["--outputs", write_lines(tmp_path / "outputs.jsonl", [{"id": "a", "samples": ["答案是二"]}])]
+    rows = [{"id": "a", "samples": ["答案是二"]}]
+    given = ["--outputs", str(write_lines(tmp_path / "outputs.jsonl", rows))]
     given += ["--output", str(tmp_path / "scores.json")]
     score.main(["--benchmark", "cmath", *given])
     assert json.loads((tmp_path / "scores.json").read_text())["accuracy"] == 1.0
@@ -137,11 +120,8 @@ def test_rows_on_which_a_profile_and_strict_differ_are_listed_with_reasons(tmp_p
     scores = run_score(tmp_path, {"a": ["\\boxed{200}"], "b": ["\\boxed{5}"]}, "--profile", "official")
     assert (scores["accuracy"], scores["strict"]["accuracy"]) == (1.0, 0.5)
     (row,) = scores["differences"]
-    assert (row["id"], row["profile"]["reason"], row["strict"]["reason"]) == (
-        "a",
-        "the paper's rules",
-        "integers",
-    )
+    reasons = row["profile"]["reason"], row["strict"]["reason"]
+    assert row["id"] == "a" and reasons == ("the paper's rules", "integers")
     assert scores["by"]["level"]["1"]["accuracy"] == 1.0
 
 
@@ -178,7 +158,7 @@ def test_programs_are_run_and_two_models_are_paired(tmp_path):
 @pytest.mark.parametrize(
     ("pairs", "message"),
     [
-        ([{"id": 1, "prediction": "1"}], "line 1: `reference` is missing"),
+        ([{"id": 1, "prediction": "1"}], "line 1: not a Pair, reference: Field required"),
         ([{"id": 1, "reference": "1"}], "line 1: give `prediction` or `response`"),
         ([{"id": 1, "reference": "1", "prediction": "1"}] * 2, "line 2: id 1 occurs twice"),
         ([], "no pairs"),
@@ -187,5 +167,5 @@ def test_programs_are_run_and_two_models_are_paired(tmp_path):
 def test_bad_pairs_are_named_with_file_and_line(tmp_path, capsys, pairs, message):
     path = write_lines(tmp_path / "pairs.jsonl", pairs)
     with pytest.raises(SystemExit):
-        grade.main(["--input", path, "--output", str(tmp_path / "verdicts.jsonl")])
+        grade.main(["--input", str(path), "--output", str(tmp_path / "verdicts.jsonl")])
     assert message in capsys.readouterr().err

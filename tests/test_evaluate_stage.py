@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import NO_NAMESPACES, WEAK
-from programs import ENVIRONMENT, finished
+from given.lines import read_lines, write_lines
+from programs import ENVIRONMENT, finished, words_of
 from tiny_model import save_tiny_model
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from warm import Program
@@ -28,11 +29,6 @@ from pipeline.protocol.stage import InputError
 from workflow.graph import Graph
 
 
-def write_lines(path: Path, rows: list) -> Path:
-    path.write_text("".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows))
-    return path
-
-
 def test_an_answer_that_was_cut_off_is_right_and_not_finished_and_one_the_grader_failed_on_is_counted():
     items = [Item(str(n), "What is it?", "7") for n in range(5)]
     ends = ("stop", "length", "rounds", "stop", "stop")
@@ -42,19 +38,6 @@ def test_an_answer_that_was_cut_off_is_right_and_not_finished_and_one_the_grader
     assert (scores["accuracy"], scores["right_and_finished"]) == (0.6, 0.2)
     assert (scores["not_judged"], scores["undecided"], scores["truncated"]) == (1, 0, 1)
     assert parted(0.6, 0.2) == "60.0% right, but only 20.0% right and finished" and parted(0.6, 0.55) is None
-
-
-def questions(count: int) -> list[dict]:
-    return [
-        {
-            "id": f"q{n}",
-            "question": f"What is {n}+2?",
-            "answer": str(n + 2),
-            "solution": f"{n}+2={n + 2}",
-            "subject": "sum",
-        }
-        for n in range(count)
-    ]
 
 
 @pytest.mark.parametrize(
@@ -102,11 +85,13 @@ def test_the_grade_program_answers_every_pair_in_order(tmp_path):
     ]
     output = tmp_path / "verdicts.jsonl"
     grade.main(["--input", str(write_lines(tmp_path / "pairs.jsonl", pairs)), "--output", str(output)])
-    rows = [json.loads(line) for line in output.read_text().splitlines()]
-    assert [(row["id"], row["verdict"], row["extracted"]) for row in rows] == [
-        ("a", "right", "0.5"),
-        ("b", "wrong", "4"),
-    ]
+    found = [(row["id"], row["verdict"], row["extracted"]) for row in read_lines(output)]
+    assert found == [("a", "right", "0.5"), ("b", "wrong", "4")]
+
+
+def questions(count: int) -> list[dict]:
+    rows = [{"id": f"q{n}", "question": f"What is {n}+2?", "answer": str(n + 2)} for n in range(count)]
+    return [row | {"solution": f"{n}+2={n + 2}", "subject": "sum"} for n, row in enumerate(rows)]
 
 
 def test_the_score_program_takes_ids_or_questions(tmp_path, capsys):
@@ -124,21 +109,25 @@ def test_the_score_program_takes_ids_or_questions(tmp_path, capsys):
     assert "outputs.jsonl: line 1: no reference has this id" in capsys.readouterr().err
 
 
-BENCHMARKS = [
-    "gsm8k",
-    "math",
-    "math500",
-    "sat",
-    "ocw",
-    "mmlu_stem",
-    "cmath",
-    "mgsm_zh",
-    "gaokao_mathcloze",
-    "gaokao_mathqa",
-]
+# Benchmarks, their files beside the checkout and how many questions they hold; the first ten are the paper's.
+FILES = {
+    "gsm8k": ("gsm8k_test", 1319),
+    "math": ("math_test", 5000),
+    "math500": ("math500", 500),
+    "sat": ("sat_math", 32),
+    "ocw": ("ocw", 272),
+    "mmlu_stem": ("mmlu_stem", 3018),
+    "cmath": ("cmath_test", 1098),
+    "mgsm_zh": ("mgsm", 250),
+    "gaokao_mathcloze": ("gaokao_mathcloze", 118),
+    "gaokao_mathqa": ("gaokao_mathqa", 351),
+    "svamp": ("svamp_test", 1000),
+    "mawps": ("mawps_asdiv_train", 3132),
+    "minif2f_valid": ("minif2f_isabelle_validation", 244),
+}
 
 
-@pytest.mark.parametrize("name", BENCHMARKS)
+@pytest.mark.parametrize("name", [*FILES][:10])
 def test_every_benchmark_of_the_paper_is_known_by_its_name_and_brings_its_prompts(name):
     node = Config({"benchmarks": {name: {}}}).benchmarks[name]
     layout = read_layout(ROOT / node.prompt)
@@ -149,25 +138,9 @@ def test_every_benchmark_of_the_paper_is_known_by_its_name_and_brings_its_prompt
     assert (local.source, local.limit, local.shots) == ("mine.jsonl", 3, node.shots)
 
 
-@pytest.mark.parametrize(
-    ("name", "file", "count"),
-    [
-        ("gsm8k", "gsm8k_test", 1319),
-        ("math", "math_test", 5000),
-        ("math500", "math500", 500),
-        ("sat", "sat_math", 32),
-        ("ocw", "ocw", 272),
-        ("mmlu_stem", "mmlu_stem", 3018),
-        ("cmath", "cmath_test", 1098),
-        ("mgsm_zh", "mgsm", 250),
-        ("gaokao_mathcloze", "gaokao_mathcloze", 118),
-        ("gaokao_mathqa", "gaokao_mathqa", 351),
-        ("svamp", "svamp_test", 1000),
-        ("mawps", "mawps_asdiv_train", 3132),
-        ("minif2f_valid", "minif2f_isabelle_validation", 244),
-    ],
-)
-def test_the_real_benchmarks_load_whole_from_files(name, file, count):
+@pytest.mark.parametrize("name", FILES)
+def test_the_real_benchmarks_load_whole_from_files(name):
+    file, count = FILES[name]
     path = ROOT.parent / f"shared/data/bench/{file}.jsonl.gz"
     if not path.exists():
         pytest.skip("no real benchmarks beside the checkout")
@@ -187,17 +160,10 @@ def test_choices_may_be_a_list_with_the_answers_place(tmp_path):
     assert (item.choices, item.answer) == ({"A": "1", "B": "2"}, "B")
 
 
-def stage_words(folder: Path, config: dict, weak: bool) -> list[object]:
-    inputs = {
-        "model": folder / "model",
-        "benchmark.toy": folder / "bench.jsonl",
-        "exemplars.toy": folder / "bench.jsonl",
-        "removals": folder / "removals.jsonl",
-    }
-    words = ["--instance", "tiny", "--config", json.dumps(config), "--work", folder / "work"]
-    words += ["--output", folder / "out/data", "--manifest", folder / "out/manifest.json"]
-    words += ["--launch", json.dumps({"weak_sandbox": weak})]
-    return words + [word for name, path in inputs.items() for word in ("--input", f"{name}={path}")]
+def stage_words(folder: Path, config: dict, weak: bool) -> list[str]:
+    inputs = {"model": folder / "model", "removals": folder / "removals.jsonl"}
+    inputs |= {f"{kind}.toy": folder / "bench.jsonl" for kind in ("benchmark", "exemplars")}
+    return words_of(folder, config, {"weak_sandbox": weak}, inputs)
 
 
 def run_stage_program(folder: Path, config: dict, ranks: int = 1) -> None:
@@ -216,20 +182,13 @@ def test_a_model_is_evaluated_by_vllm_and_two_ranks_sample_again_what_was_lost(t
     save_tiny_model(tmp_path / "model", seed=0)
     rows = [*questions(5), {"id": "long", "question": "x" * 600, "answer": "1"}]
     write_lines(tmp_path / "bench.jsonl", rows)
-    write_lines(
-        tmp_path / "removals.jsonl", [{"benchmark": "toy", "item": "q1"}, {"benchmark": "x", "item": "q2"}]
-    )
+    removed = [{"benchmark": "toy", "item": "q1"}, {"benchmark": "x", "item": "q2"}]
+    write_lines(tmp_path / "removals.jsonl", removed)
     toy = {"source": "bench.jsonl", "modes": ["chat_cot", "few_shot_cot"], "shots": 2}
-    config = {
-        "samples": 2,
-        "k": [1, 2, 4],
-        "max_tokens": 12,
-        "batch": 3,
-        "suffix": {},
-        "benchmarks": {"toy": toy},
-    }
+    config = {"samples": 2, "k": [1, 2, 4], "max_tokens": 12, "batch": 3, "suffix": {}}
+    config["benchmarks"] = {"toy": toy}
     run_stage_program(tmp_path, config)
-    scores = json.loads((tmp_path / "out/data/scores.json").read_text())["toy"]
+    scores = json.loads((tmp_path / "data/scores.json").read_text())["toy"]
     assert set(scores) == {"chat_cot", "few_shot_cot"}
     assert scores["chat_cot"]["n"] == 6 and scores["chat_cot"]["prompt_too_long"] == 1
     assert scores["chat_cot"]["right_and_finished"] <= scores["chat_cot"]["accuracy"]
@@ -237,11 +196,11 @@ def test_a_model_is_evaluated_by_vllm_and_two_ranks_sample_again_what_was_lost(t
     assert scores["chat_cot"]["contamination"]["items"] == 1
     assert scores["chat_cot"]["contamination"]["clean"]["n"] == 5
     assert scores["chat_cot"]["by"]["subject"]["sum"]["n"] == 5
-    exemplars = (tmp_path / "out/data/toy.few_shot_cot.exemplars.jsonl").read_text().splitlines()
-    assert [json.loads(line)["id"] for line in exemplars] == ["q0", "q2"]
-    counters = json.loads((tmp_path / "out/run.json").read_text())["counters"]
+    exemplars = read_lines(tmp_path / "data/toy.few_shot_cot.exemplars.jsonl")
+    assert [row["id"] for row in exemplars] == ["q0", "q2"]
+    counters = json.loads((tmp_path / "run.json").read_text())["counters"]
     assert counters["vllm.requests"] == 2 * 5 * 3 and counters["vllm.tokens"] > 0
-    results = {path.name: path.read_bytes() for path in (tmp_path / "out/data").iterdir()}
+    results = {path.name: path.read_bytes() for path in (tmp_path / "data").iterdir()}
     row = json.loads(results["toy.chat_cot.jsonl"].splitlines()[0])
     assert row["subject"] == "sum" and len(row["samples"]) == 2 and row["greedy"]["tokens"] > 0
 
@@ -249,9 +208,9 @@ def test_a_model_is_evaluated_by_vllm_and_two_ranks_sample_again_what_was_lost(t
     for path in lost:
         path.unlink()
     run_stage_program(tmp_path, config, ranks=2)
-    counters = json.loads((tmp_path / "out/run.json").read_text())["counters"]  # of both ranks
+    counters = json.loads((tmp_path / "run.json").read_text())["counters"]  # of both ranks
     assert len(lost) == 4 and counters["vllm.requests"] == 2 * 5 * 2
-    assert {path.name: path.read_bytes() for path in (tmp_path / "out/data").iterdir()} == results
+    assert {path.name: path.read_bytes() for path in (tmp_path / "data").iterdir()} == results
 
 
 TOOL_ANSWER = " ```python\nprint(6*7)\n```\n```output\n42\n```\nIt is \\boxed{42}."
@@ -279,17 +238,17 @@ def test_a_tool_integrated_answer_reads_what_its_program_printed_and_resumes(tmp
     toy = {"source": "bench.jsonl", "modes": ["chat_tool", "chat_pal"]}
     config = {"samples": 0, "max_tokens": 60, "batch": 2, "tool_suffix": {}, "benchmarks": {"toy": toy}}
     run_stage_program(tmp_path, config)
-    scores = json.loads((tmp_path / "out/data/scores.json").read_text())["toy"]
+    scores = json.loads((tmp_path / "data/scores.json").read_text())["toy"]
     assert scores["chat_tool"]["accuracy"] == scores["chat_tool"]["program_accuracy"] == 1.0
     assert scores["chat_pal"]["accuracy"] == 1.0 and scores["chat_pal"]["failed"] == 0
-    row = json.loads((tmp_path / "out/data/toy.chat_tool.jsonl").read_text().splitlines()[0])
+    row = json.loads((tmp_path / "data/toy.chat_tool.jsonl").read_text().splitlines()[0])
     assert row["greedy"]["text"] == TOOL_ANSWER and row["greedy"]["program"] == "ok"
-    counters = json.loads((tmp_path / "out/run.json").read_text())["counters"]
+    counters = json.loads((tmp_path / "run.json").read_text())["counters"]
     assert counters["vllm.requests"] == 4 * 2 + 4 and counters["sandbox.programs"] == 2 + 2  # once a batch
 
     next((tmp_path / "work/samples").glob("toy.chat_tool.greedy-000002-*")).unlink()
     run_stage_program(tmp_path, config)
-    counters = json.loads((tmp_path / "out/run.json").read_text())["counters"]
+    counters = json.loads((tmp_path / "run.json").read_text())["counters"]
     assert counters["vllm.requests"] == 2 * 2 and counters["sandbox.programs"] == 1
 
 

@@ -1,21 +1,18 @@
 """Grade answers from a file: `python -m pipeline.evaluate.grade --input PAIRS --output VERDICTS`."""
 
 import argparse
-import json
-import sys
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pipeline.data.rows import read_rows
+from pipeline.data.rows import read_as
 from pipeline.evaluate.benchmarks import Item
+from pipeline.evaluate.commands import make_parser, run_command, write_rows
 from pipeline.evaluate.profiles import Profile, grade_answer, grade_response, profile_names, read_profile
 from pipeline.grader.answers import Verdict
-from pipeline.protocol.atomic import atomic_write
-from pipeline.protocol.progress import Progress
 from pipeline.protocol.stage import InputError
 
-HELP = """\
+FORMATS = """\
 Input, one JSON object per line: "id", "reference", and "prediction" (a final answer) or "response" (free
 text, from which the final answer is taken: last \\boxed{...}, else what follows "answer is", else the last
 number); "question" and "choices" ({letter: text}) help where they are known.
@@ -24,12 +21,8 @@ failed where the grader itself did), "extracted", "reason"."""
 
 
 def parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m pipeline.evaluate.grade",
-        description="Compare final answers with references; nothing that a model wrote is run.",
-        epilog=HELP,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    about = "Compare final answers with references; nothing that a model wrote is run."
+    parser = make_parser("grade", about, FORMATS)
     parser.add_argument("--input", type=Path, required=True, help="pairs, JSON lines (.gz allowed)")
     parser.add_argument("--output", type=Path, required=True, help="verdicts, JSON lines")
     parser.add_argument(
@@ -41,57 +34,55 @@ def parser() -> argparse.ArgumentParser:
     return parser
 
 
-def read_pairs(path: Path) -> list[tuple[Item, dict[str, Any]]]:
-    """Return the pairs of a file. Raises InputError naming file and line."""
-    pairs, seen = [], set()
-    for place, row in read_rows(str(path)):
-        if not isinstance(row.get("reference"), str):
-            raise InputError(f"{place}: `reference` is missing or not a string")
-        if not isinstance(row.get("prediction"), str) and not isinstance(row.get("response"), str):
-            raise InputError(f"{place}: give `prediction` or `response` as a string")
-        if not isinstance(row.get("question"), str | None) or not isinstance(row.get("choices"), dict | None):
-            raise InputError(f"{place}: `question` must be a string and `choices` map letters to texts")
-        if not all(isinstance(text, str) for text in (row.get("choices") or {}).values()):
-            raise InputError(f"{place}: `choices` must map letters to texts")
-        if not isinstance(row.get("id"), str | int | float | None):
+@dataclass(frozen=True)
+class Pair:
+    """A reference, and a final answer (`prediction`) or a text that holds one (`response`)."""
+
+    reference: str
+    prediction: str | None = None
+    response: str | None = None
+    question: str | None = None
+    choices: dict[str, str] | None = None
+    id: Any = None  # a text or a number
+
+    def grade(self, profile: Profile | None, boxed_only: bool) -> Verdict:
+        """Return the verdict under a profile; None is strict."""
+        item = Item(self.id, self.question, self.reference, self.choices)
+        if self.prediction is not None:
+            return grade_answer(profile, item, self.prediction)
+        if boxed_only and profile is None:
+            return item.grade(self.response, boxed_only=True)
+        return grade_response(profile, item, self.response)
+
+
+def read_pairs(path: Path) -> list[Pair]:
+    """Return the pairs of a file; one without an id is named by its place. Raises InputError naming file and
+    line.
+    """
+    pairs: dict[Any, Pair] = {}
+    for place, pair in read_as(Pair, str(path)):
+        if pair.prediction is None and pair.response is None:
+            raise InputError(f"{place}: give `prediction` or `response`")
+        if not isinstance(pair.id, str | int | float | None):
             raise InputError(f"{place}: `id` is neither a text nor a number")
-        if "id" in row and row["id"] in seen:
-            raise InputError(f"{place}: id {row['id']!r} occurs twice")
-        seen.add(row.get("id"))
-        pairs.append(
-            (Item(row.get("id", place), row.get("question"), row["reference"], row.get("choices")), row)
-        )
+        if pair.id in pairs:
+            raise InputError(f"{place}: id {pair.id!r} occurs twice")
+        named = place if pair.id is None else pair.id
+        pairs[named] = replace(pair, id=named)
     if not pairs:
         raise InputError(f"{path}: no pairs")
-    return pairs
+    return list(pairs.values())
 
 
-def verdict(item: Item, row: dict[str, Any], profile: Profile | None, boxed_only: bool) -> Verdict:
-    """Return the verdict on one pair."""
-    if isinstance(row.get("prediction"), str):
-        return grade_answer(profile, item, row["prediction"])
-    if boxed_only and profile is None:
-        return item.grade(row["response"], boxed_only=True)
-    return grade_response(profile, item, row["response"])
+def grade(options: argparse.Namespace) -> None:
+    """Write the verdicts on all pairs."""
+    profile, pairs = read_profile(options.profile), read_pairs(options.input)
+    rows = ({"id": pair.id, **asdict(pair.grade(profile, options.boxed_only))} for pair in pairs)
+    write_rows(options.output, rows, len(pairs), "pair")
 
 
 def main(argv: list[str] | None = None) -> None:
-    arguments = parser().parse_args(argv)
-    try:
-        profile = read_profile(arguments.profile)
-        pairs = read_pairs(arguments.input)
-        with (
-            atomic_write(arguments.output) as partial,
-            partial.open("w") as file,
-            Progress("grade", len(pairs), unit="pair") as bar,
-        ):
-            for item, row in pairs:
-                found = verdict(item, row, profile, arguments.boxed_only)
-                file.write(json.dumps({"id": item.id, **asdict(found)}, ensure_ascii=False) + "\n")
-                bar.update()
-    except (InputError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+    run_command(parser(), grade, argv)
 
 
 if __name__ == "__main__":

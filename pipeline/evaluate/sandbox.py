@@ -1,19 +1,15 @@
 """Run programs from a file: `python -m pipeline.evaluate.sandbox --input PROGRAMS --output RESULTS`."""
 
 import argparse
-import json
-import math
-import sys
 from dataclasses import asdict
 from pathlib import Path
 
 from pipeline.data.rows import read_rows
-from pipeline.protocol.atomic import atomic_write
-from pipeline.protocol.progress import Progress
-from pipeline.protocol.stage import InputError
+from pipeline.evaluate.commands import add_sandbox_options, make_parser, run_command, write_rows
+from pipeline.protocol.errors import InputError
 from pipeline.sandbox.pool import Sandbox
 
-HELP = """\
+FORMATS = """\
 Input, one JSON object per line: "id", "code" (a Python program).
 Output, in the same order: "id", "status" (ok, error: an exception or exit status, timeout, limit: memory,
 output or file size), "stdout", "stderr". Programs have no network, no files but Python's libraries and an
@@ -22,47 +18,33 @@ empty scratch folder, and leave no process behind. Where the system refuses name
 
 
 def parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m pipeline.evaluate.sandbox",
-        description="Run untrusted Python programs.",
-        epilog=HELP,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = make_parser("sandbox", "Run untrusted Python programs.", FORMATS)
     parser.add_argument("--input", type=Path, required=True, help="programs, JSON lines (.gz allowed)")
     parser.add_argument("--output", type=Path, required=True, help="results, JSON lines")
-    parser.add_argument("--timeout", type=float, default=10.0, help="wall-clock seconds of each program")
-    parser.add_argument(
-        "--weak", action="store_true", help="run them even where the system refuses namespaces"
-    )
     parser.add_argument("--workers", type=int, help="programs at the same time; default: one per core")
+    add_sandbox_options(parser)
     return parser
 
 
+def run_programs(options: argparse.Namespace) -> None:
+    """Write the outcomes of all programs."""
+    rows = list(read_rows(str(options.input)))
+    for place, row in rows:
+        if not isinstance(row.get("code"), str):
+            raise InputError(f"{place}: `code` is missing or not a string")
+    if options.workers is not None and options.workers < 1:
+        raise InputError(f"--workers {options.workers}: must be above 0")
+    with Sandbox(options.workers, options.weak) as sandbox:
+        outcomes = sandbox.run([row["code"] for _, row in rows], options.timeout)
+        results = (
+            {"id": row.get("id", place), **asdict(outcome)}
+            for (place, row), outcome in zip(rows, outcomes, strict=True)
+        )
+        write_rows(options.output, results, len(rows), "program")
+
+
 def main(argv: list[str] | None = None) -> None:
-    arguments = parser().parse_args(argv)
-    try:
-        rows = list(read_rows(str(arguments.input)))
-        for place, row in rows:
-            if not isinstance(row.get("code"), str):
-                raise InputError(f"{place}: `code` is missing or not a string")
-        if not 0 < arguments.timeout < math.inf:
-            raise InputError(f"--timeout {arguments.timeout:g}: must be above 0")
-        if arguments.workers is not None and arguments.workers < 1:
-            raise InputError(f"--workers {arguments.workers}: must be above 0")
-        with (
-            Sandbox(arguments.workers, arguments.weak) as sandbox,
-            Progress("programs", len(rows), unit="program") as bar,
-            atomic_write(arguments.output) as partial,
-            partial.open("w") as file,
-        ):
-            outcomes = sandbox.run([row["code"] for _, row in rows], arguments.timeout)
-            for (place, row), outcome in zip(rows, outcomes, strict=True):
-                result = {"id": row.get("id", place), **asdict(outcome)}
-                file.write(json.dumps(result, ensure_ascii=False) + "\n")
-                bar.update()
-    except (InputError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+    run_command(parser(), run_programs, argv)
 
 
 if __name__ == "__main__":

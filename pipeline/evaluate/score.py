@@ -5,19 +5,19 @@ Extraction, grading and metrics without a model, under the strict grader or the 
 """
 
 import argparse
-import json
-import math
-import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field, StrictBool
 
 from pipeline.config.evaluate import BenchmarkNode
-from pipeline.config.root import BENCHMARKS, ConfigError, benchmark_file, validated
-from pipeline.data.rows import read_rows
+from pipeline.config.root import BENCHMARKS, benchmark_file, validated
+from pipeline.data.rows import read_as
 from pipeline.evaluate.benchmarks import Item, load
+from pipeline.evaluate.commands import add_sandbox_options, make_parser, run_command, write_rows
 from pipeline.evaluate.metrics import accuracy, at_k, by_label, paired_difference
 from pipeline.evaluate.profiles import (
     STRICT,
@@ -35,7 +35,7 @@ from pipeline.protocol.progress import Progress
 from pipeline.protocol.stage import InputError
 from pipeline.sandbox.pool import Sandbox
 
-HELP = """\
+FORMATS = """\
 Outputs, one JSON object per line: "id" or "question" of a reference, and "samples": [text, ...]; optionally
 "finished": [true, ...] or "finish_reason": ["stop", ...], one for each sample.
 References are in bench format: "id", "question", "answer", optionally "choices", "subject", "level".
@@ -49,12 +49,8 @@ With a profile other than strict: "strict" (its accuracy) and "differences" (row
 
 
 def parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m pipeline.evaluate.score",
-        description="Extraction, grading and metrics for outputs that exist already.",
-        epilog=HELP,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    about = "Extraction, grading and metrics for outputs that exist already."
+    parser = make_parser("score", about, FORMATS)
     parser.add_argument("--benchmark", required=True, help="name of the benchmark")
     parser.add_argument(
         "--references",
@@ -75,9 +71,8 @@ def parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--against", type=Path, help="another model's outputs, for a paired comparison")
     parser.add_argument("--verdicts", type=Path, help="write every sample's verdict here, JSON lines")
-    parser.add_argument("--timeout", type=float, default=10.0, help="seconds for a program (pal)")
-    parser.add_argument("--weak", action="store_true", help="run programs even without namespaces (pal)")
     parser.add_argument("--output", type=Path, required=True, help="scores, JSON")
+    add_sandbox_options(parser)
     return parser
 
 
@@ -101,28 +96,28 @@ def references(name: str, source: str | None, config: Path) -> tuple[list[Item],
     return load(name, node, sources), node.profile
 
 
+@dataclass(frozen=True)
+class Row:
+    """A row of outputs: samples to a question, and perhaps which were finished or why each ended."""
+
+    samples: Annotated[list[str], Field(min_length=1)]
+    id: Any = None
+    question: str = ""
+    finished: list[StrictBool] | None = None
+    finish_reason: list[str] | None = None
+
+    @property
+    def done(self) -> list[bool] | None:
+        """Which samples were finished; None if the row does not say."""
+        if self.finish_reason is None:
+            return self.finished
+        return [reason == "stop" for reason in self.finish_reason]
+
+
 class Outputs(dict[str, list[str]]):
     """Samples by the id of their reference; `finished`: which of them, if all rows say so."""
 
     finished: dict[str, list[bool]] | None = None
-
-
-def _finished(place: str, row: dict[str, Any]) -> list[bool] | None:
-    """Which samples of a row were finished; None if it does not say. Raises InputError naming the key."""
-    found = row.get("finished")
-    if (reasons := row.get("finish_reason")) is not None:
-        if not isinstance(reasons, list) or not all(isinstance(reason, str) for reason in reasons):
-            raise InputError(f"{place}: `finish_reason` must be a list of texts, one for each sample")
-        found = [reason == "stop" for reason in reasons]
-    if found is None:
-        return None
-    if not isinstance(found, list) or not all(isinstance(one, bool) for one in found):
-        raise InputError(f"{place}: `finished` must be a list of true and false, one for each sample")
-    if len(found) != len(row["samples"]):
-        raise InputError(
-            f"{place}: {len(found)} samples are said to be finished or not, of {len(row['samples'])}"
-        )
-    return found
 
 
 def read_outputs(path: Path, items: list[Item]) -> Outputs:
@@ -130,20 +125,16 @@ def read_outputs(path: Path, items: list[Item]) -> Outputs:
     by_id = {item.id: item.id for item in items}
     by_question = {item.question.strip(): item.id for item in items}
     found, finished = Outputs(), {}
-    for place, row in read_rows(str(path)):
-        key = (
-            by_id.get(str(row["id"]))
-            if "id" in row
-            else by_question.get(str(row.get("question", "")).strip())
-        )
-        samples = row.get("samples")
+    for place, row in read_as(Row, str(path)):
+        key = by_question.get(row.question.strip()) if row.id is None else by_id.get(str(row.id))
         if key is None:
-            raise InputError(f"{place}: no reference has this {'id' if 'id' in row else 'question'}")
-        if not isinstance(samples, list) or not samples or not all(isinstance(text, str) for text in samples):
-            raise InputError(f"{place}: `samples` must be a list of texts, at least one")
+            raise InputError(f"{place}: no reference has this {'question' if row.id is None else 'id'}")
         if key in found:
             raise InputError(f"{place}: second output for reference {key!r}")
-        found[key], finished[key] = samples, _finished(place, row)
+        if row.done is not None and len(row.done) != len(row.samples):
+            counts = f"{len(row.done)} samples are said to be finished or not, of {len(row.samples)}"
+            raise InputError(f"{place}: {counts}")
+        found[key], finished[key] = row.samples, row.done
     if not found:
         raise InputError(f"{path}: no outputs")
     if None not in finished.values():
@@ -265,38 +256,36 @@ def compare_models(
 
 
 def write_verdicts(path: Path, items: Sequence[Item], samples: Sequence[Sequence[Verdict]]) -> None:
-    """Every sample's verdict, JSON lines."""
+    """Write every sample's verdict, JSON lines."""
     lines = [
         {"id": item.id, "sample": place} | asdict(verdict)
         for item, row in zip(items, samples, strict=True)
         for place, verdict in enumerate(row)
     ]
-    path.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
+    write_rows(path, lines, len(lines), "verdict")
+
+
+def score_files(options: argparse.Namespace) -> None:
+    """Score the outputs in files, and write what is asked for."""
+    items, usual = references(options.benchmark, options.references, options.config)
+    profile = read_profile(options.profile or usual, benchmark=options.benchmark)
+    outputs = read_outputs(options.outputs, items)
+    others = read_outputs(options.against, items) if options.against else {}
+    grading = Grading(options.mode)
+    if options.mode == "pal":
+        samples = [*outputs.values(), *others.values()]
+        texts = [text for row in samples for text in row]
+        grading.run_programs(texts, options.timeout, options.weak)
+    scores, samples = score(items, outputs, grading, profile)
+    if others:
+        scores["paired"] = compare_models(items, outputs, others, grading, profile)
+    if options.verdicts:
+        write_verdicts(options.verdicts, [item for item in items if item.id in outputs], samples)
+    write_json(options.output, scores)
 
 
 def main(argv: list[str] | None = None) -> None:
-    arguments = parser().parse_args(argv)
-    try:
-        if not 0 < arguments.timeout < math.inf:
-            raise InputError(f"--timeout {arguments.timeout:g}: expected seconds above 0")
-        items, usual = references(arguments.benchmark, arguments.references, arguments.config)
-        profile = read_profile(arguments.profile or usual, benchmark=arguments.benchmark)
-        outputs = read_outputs(arguments.outputs, items)
-        others = read_outputs(arguments.against, items) if arguments.against else {}
-        grading = Grading(arguments.mode)
-        if arguments.mode == "pal":
-            samples = [*outputs.values(), *others.values()]
-            texts = [text for row in samples for text in row]
-            grading.run_programs(texts, arguments.timeout, arguments.weak)
-        scores, samples = score(items, outputs, grading, profile)
-        if others:
-            scores["paired"] = compare_models(items, outputs, others, grading, profile)
-        if arguments.verdicts:
-            write_verdicts(arguments.verdicts, [item for item in items if item.id in outputs], samples)
-        write_json(arguments.output, scores)
-    except (InputError, ConfigError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+    run_command(parser(), score_files, argv)
 
 
 if __name__ == "__main__":
