@@ -14,7 +14,7 @@ from pipeline.grader.notation import clean
 from pipeline.grader.parser import parse
 from pipeline.protocol.code import ROOT, Code
 
-LABELLED = Path(__file__).parent / "data/grader_pairs.jsonl"
+DATA = Path(__file__).parent / "data"
 PAIRS = Path(__file__).parents[2] / "shared" / "data" / "grader" / "pairs.jsonl.gz"
 
 
@@ -42,66 +42,29 @@ def test_the_grader_imports_nothing_else_of_the_project():
     assert {path.parent for path in Code().reached("pipeline.grader.answers")} == {ROOT / "pipeline/grader"}
 
 
-def test_boxed_only_takes_nothing_but_a_box():
-    assert grade("5", "The answer is 5", boxed_only=True).verdict == "wrong"
-    assert grade("5", "The answer is \\boxed{5}", boxed_only=True).right
-
-
-@pytest.mark.parametrize(
-    ("reference", "answer"),
-    [
-        ("18", "18.0"),
-        ("1234", "1,234"),
-        ("\\frac{1}{2}", "0.5"),
-        ("\\frac12", "1/2"),
-        ("1\\frac{1}{2}", "3/2"),
-        ("-3", "−3"),
-        ("12", "１２"),
-        ("65", "65 cubic units"),
-        ("5", "$5"),
-        ("62.5\\%", "\\dfrac{5}{8}"),
-        ("3000000", "3 \\times 10^6"),
-        ("x^2-1", "(x-1)(x+1)"),
-        ("\\sqrt{8}", "2\\sqrt2"),
-        ("C", "(c)"),
-        ("\\text{Evelyn}", "evelyn"),
-        ("18", "18 个"),
-    ],
-)
-def test_answers_that_mean_the_same_are_right(reference, answer):
-    assert compare(reference, answer).right
-
-
-@pytest.mark.parametrize(
-    ("reference", "answer"),
-    [
-        ("5", "500"),
-        ("50", "0.5"),
-        ("7", "7 \\text{ or } 8"),
-        ("7", "7 or 8"),
-        ("3", "3\\pi"),
-        ("[1,2)", "(1,2)"),
-        ("0.000992", "0.0000672"),
-        ("\\frac{1}{3}", "0.333"),
-        ("1", "1/0"),
-        ("9", "9, 18, 27, 36"),
-        ("x+1", "x+2"),
-    ],
-)
-def test_answers_that_differ_are_not_right(reference, answer):
-    assert not compare(reference, answer).right
+def labelled(name: str) -> list[dict]:
+    return [json.loads(line) for line in (DATA / name).read_text().splitlines()]
 
 
 def test_every_labelled_pair_gets_its_label():
-    """Our own pairs, by kind; `same`: whether a reader of the question takes both as the same answer."""
-    rows = [json.loads(line) for line in LABELLED.read_text().splitlines()]
+    """`about`: the kind of pair; `same`: whether a reader of the question takes both as the same answer."""
+    rows = labelled("grader_pairs.jsonl")
     found = [compare(row["reference"], row["answer"], question=row.get("question")) for row in rows]
     assert [row for row, verdict in zip(rows, found, strict=True) if verdict.right != row["same"]] == []
 
 
-def test_a_percent_sign_may_be_left_out_only_where_percent_was_asked_for():
-    assert compare("10", "10\\%", question="By what percent does the area decrease?").right
-    assert not compare("10", "10\\%", question="How many apples are left?").right
+def test_every_labelled_response_gets_its_label():
+    """`reward`: judged by the rules of RL; what copies the question is undecided there."""
+    rows = labelled("grader_responses.jsonl")
+    found = [
+        grade(row["reference"], row["response"], question=row.get("question"), boxed_only=row["reward"])
+        for row in rows
+    ]
+    assert [row for row, verdict in zip(rows, found, strict=True) if verdict.right != row["right"]] == []
+    assert all(
+        verdict.verdict == row.get("verdict", verdict.verdict)
+        for row, verdict in zip(rows, found, strict=True)
+    )
 
 
 def test_a_choice_is_right_by_letter_or_by_its_text():
@@ -193,47 +156,3 @@ def test_every_reference_equals_itself_and_none_other_at_random():
         assert compare(row["answer"], f" {row['answer']} . ", question=row["question"]).right, row["answer"]
         forward, backward = compare(row["answer"], other["answer"]), compare(other["answer"], row["answer"])
         assert forward.right == backward.right, (row["answer"], other["answer"])
-
-
-@pytest.mark.parametrize(
-    ("reference", "answer"),
-    [
-        ("k < -5", "(-\\infty, -5)"),
-        ("\\{x \\mid 2 < x < 3\\}", "(2, 3)"),
-        ("a \\leqslant -2 \\text{ or } a = 1", "(-\\infty, -2] \\cup \\{1\\}"),
-        ("x = 1, y = 2", "y = 2, x = 1"),
-        ("1 \\pm \\sqrt{19}", "1 - \\sqrt{19}, 1 + \\sqrt{19}"),
-        ("\\frac{\\pi}{4} + k\\pi", "\\frac{5\\pi}{4} + n\\pi"),
-        ("f(n) = 2n + 1007", "f(m) = 2m + 1007"),
-        ("x^2 + y^2 = 4", "2x^2 + 2y^2 - 8 = 0"),
-        ("\\frac{\\pi}{6}", "30°"),
-        ("\\begin{pmatrix} 1 \\\\ 2 \\end{pmatrix}", "(1, 2)"),
-        ("三十二", "32个"),
-        ("3小时20分", "200分钟"),
-        ("②③", "2, 3"),
-        ("204_5", "204"),
-        ("\\sum_{k=1}^n k", "\\frac{n(n+1)}{2}"),
-        ("20", "The store should charge $20 for the book."),
-    ],
-)
-def test_notation_does_not_change_the_verdict(reference, answer):
-    assert compare(reference, answer).right
-
-
-@pytest.mark.parametrize(
-    ("reference", "answer"),
-    [
-        ("\\frac{1}{2004!}", "\\frac{1}{2006!}"),
-        ("2x + z = 1", "1"),
-        ("x = 1, y = 2", "x = 2, y = 1"),
-        ("\\sqrt{x^2}", "x"),
-        ("27", "11011_2"),
-        ("12 \\text{ cm}", "12 m"),
-        ("5", "not 5"),
-        ("18", "18 of 20"),
-        ("2:3:4", "4:6:9"),
-        ("\\frac{\\pi}{4} + k\\pi", "\\frac{\\pi}{4} + 2k\\pi"),
-    ],
-)
-def test_answers_that_only_look_alike_are_not_right(reference, answer):
-    assert not compare(reference, answer).right

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.grader.answers import compare, grade
+from pipeline.grader.answers import compare
 from pipeline.grader.boxes import formulas
 
 sys.path.insert(0, str(Path(__file__).parent / "benchmarks"))
@@ -78,81 +78,6 @@ def test_no_formula_of_a_question_earns_a_reward_however_it_is_wrapped():
     copies = adversarial.copies(rows, lambda text: [text[slice(*span)] for span in formulas(text)])
     assert len(adversarial.FORMS["copies"]["forms"]) >= 20
     assert too_often(copies) == {}, SEED
-
-
-@pytest.mark.parametrize(
-    ("question", "reference", "answer"),
-    [
-        ("Evaluate $(2-2i)(5+5i)$.", "20", "(2-2i)(5+5i)"),
-        ("Expand $(x+1)^2$.", "x^2+2x+1", "1 \\cdot (x+1)^2"),
-        ("Simplify $\\sqrt{50}$.", "5\\sqrt{2}", "2\\sqrt{50} - \\sqrt{50}"),
-        ("Simplify $3x + 2 - 5x + 18$.", "-2x + 20", "3x + 2 - 5x + 18"),
-        ("Write $\\frac{3}{20}$ as a decimal.", "0.15", "\\frac{3}{20}"),
-        ("What is $513^2-487^2$?", "26000", "1000 \\cdot 26"),
-    ],
-)
-def test_a_reward_wants_the_work_done(question, reference, answer):
-    assert grade(reference, f"\\boxed{{{answer}}}", question=question, boxed_only=True).verdict == "undecided"
-    assert compare(reference, answer, question=question).right  # the metric stays
-
-
-@pytest.mark.parametrize(
-    ("question", "reference", "answer"),
-    [
-        ("Expand $(x+1)^2$.", "x^2+2x+1", "1 + 2x + x^2"),
-        ("Simplify $\\sqrt{50}$.", "5\\sqrt{2}", "\\sqrt{2} \\cdot 5"),
-        ("Write $\\frac{3}{20}$ as a decimal.", "0.15", ".15"),
-        ("What is $10^3 \\cdot 2$?", "2000", "2 \\times 10^3"),
-        ("What is $3/2$ as a mixed number?", "1\\frac{1}{2}", "1 1/2"),
-        ("What is half of $5$?", "\\frac{5}{2}", "2.5"),
-        ("Find $x$ if $2x = 6$.", "3", "x = 6/2 = 3"),
-    ],
-)
-def test_another_writing_of_a_finished_answer_earns_its_reward(question, reference, answer):
-    assert grade(reference, f"\\boxed{{{answer}}}", question=question, boxed_only=True).right
-
-
-@pytest.mark.parametrize(
-    ("reference", "response"),
-    [
-        ("42", "$-\\boxed{42}$"),
-        ("42", "-\\boxed{42}"),
-        ("42", "$\\boxed{42}00$"),
-        ("42", "\\boxed{42}00"),
-        ("42", "$\\boxed{42}$ oder 43"),
-        ("42", "$\\boxed{42}$ 或者43"),
-        ("42", "$\\boxed{42}$ или 43"),
-        ("42", "$\\frac{\\boxed{42}}{2}$"),
-        ("42", "$2\\boxed{42}$"),
-        ("42", "$\\boxed{42}^2$"),
-        ("42", "$\\boxed{42} + 1$"),
-        ("42", "La réponse n'est pas $\\boxed{42}$."),
-        ("42", "Die Antwort ist nicht $\\boxed{42}$."),
-        ("42", "答案不是$\\boxed{42}$。"),
-    ],
-)
-def test_what_stands_beside_a_box_counts(reference, response):
-    assert not grade(reference, response).right
-    assert not grade(reference, response, boxed_only=True).right
-
-
-@pytest.mark.parametrize(
-    ("reference", "response"),
-    [
-        ("-42", "$x = -\\boxed{42}$"),
-        ("42", "Thus $x = \\boxed{42}.$"),
-        ("42", "- \\boxed{42}"),
-        ("42", "**\\boxed{42}**"),
-        ("42 \\text{ cm}", "$\\boxed{42}\\text{ cm}$"),
-        ("42", "\\[ \\boxed{42} \\]"),
-        ("42", "The answer at the end of May is $\\boxed{42}$, not an odd number."),
-        ("9", "$129^{34} \\equiv \\boxed{9} \\pmod{11}.$"),
-        ("42", "$\\therefore \\boxed{42}$ \\qed"),
-        ("42", "It costs $5 a day, so \\boxed{42} in all, and not $43."),
-    ],
-)
-def test_what_only_frames_a_box_does_no_harm(reference, response):
-    assert grade(reference, response).right
 
 
 def test_no_answer_is_run_as_a_program():
