@@ -1,36 +1,35 @@
-"""Sets of real numbers: intervals, inequalities and set-builders in one comparable form.
+"""Sets of real numbers: intervals, inequalities, unions and set-builders.
 
-A region is a list of intervals whose ends are expressions, possibly symbolic; a point is an interval of
-length zero. Regions with numeric ends are sorted and merged before the comparison.
+A region is the ends of its intervals and a test of membership. Two regions are equal if they have the same
+members among their ends and between them; ends with symbols are compared at the fixed points of `points`.
 """
 
-from collections.abc import Callable
-from functools import cmp_to_key
-from typing import NamedTuple
+import operator
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
 
 from .equations import TURNED
-from .tree import Expression, difference, make, symbols, walk
-from .values import context, linear, same, value
+from .points import points
+from .tree import Expression, difference, make, symbols
+from .values import close, context, evaluate, linear, spend, value
 
 INFINITY = Expression("constant", "infinity")
-MINUS_INFINITY = make("neg", INFINITY)
+COMPARE = {
+    "<": operator.lt,
+    ">": operator.gt,
+    "<=": operator.le,
+    ">=": operator.ge,
+    "=": operator.eq,
+    "!=": operator.ne,
+}
+Ranks = Mapping[Expression, int]  # odd numbers in the order of the ends' values
 
 
-class Interval(NamedTuple):
-    """From `low` to `high`; a closed end belongs to it."""
+class Region(NamedTuple):
+    """Ends, and whether a place belongs to the region: the rank of an end, or an even number between two."""
 
-    low: Expression
-    low_closed: bool
-    high: Expression
-    high_closed: bool
-
-
-Region = list[Interval]
-EVERYTHING = [Interval(MINUS_INFINITY, False, INFINITY, False)]
-
-
-def _point(node: Expression) -> Interval:
-    return Interval(node, True, node, True)
+    ends: tuple[Expression, ...]
+    holds: Callable[[int, Ranks], bool]
 
 
 def is_region(node: Expression) -> bool:
@@ -41,9 +40,7 @@ def is_region(node: Expression) -> bool:
         return node.value in ("[)", "(]") or any(INFINITY in (end, *end.args) for end in node.args)
     if node.kind == "relation":
         return bool({"<", ">", "<=", ">=", "!=", "in"} & set(node.value))
-    if node.kind != "list":
-        return False
-    sure = [is_region(item) for item in node.args]
+    sure = [is_region(item) for item in node.args] if node.kind == "list" else []
     return any(sure) and all(
         one or item.kind == "relation" for one, item in zip(sure, node.args, strict=True)
     )
@@ -52,22 +49,23 @@ def is_region(node: Expression) -> bool:
 def region(node: Expression) -> Region | None:
     """Return the region that an expression describes, or None."""
     if node.kind == "tuple" and len(node.args) == 2:
-        low, high = node.args
-        return [Interval(low, node.value[0] == "[", high, node.value[1] == "]")]
+        above, below = ">=" if node.value[0] == "[" else ">", "<=" if node.value[1] == "]" else "<"
+        return _combined(all, [_ray(above, node.args[0]), _ray(below, node.args[1])])
     if node.kind == "set":
-        return [_point(item) for item in node.args]
+        return _combined(any, [_ray("=", item) for item in node.args])
     if node.kind == "space" and node.value == "R":
-        return EVERYTHING
+        return _combined(all, [])
     if node.kind == "relation":
         return _from_relation(node)
     if node.kind == "builder":
-        return _from_builder(node)
-    if node.kind == "union" or (node.kind == "list" and _joins(node)):
-        return _combined(node, lambda first, second: first + second)
-    if node.kind == "intersection" or node.kind == "list":
-        return _combined(node, _intersection)
+        variable, condition = node.args
+        return region(condition) if len(symbols(variable)) == 1 and condition.kind != "tuple" else None
+    if node.kind in ("union", "intersection", "list"):
+        joins = node.kind == "union" or (node.kind == "list" and _joins(node))
+        return _combined(any if joins else all, map(region, node.args))
     if node.kind == "difference":
-        return _difference(node)
+        parts = [region(side) for side in node.args]
+        return _combined(lambda found: next(found) and not next(found), parts)
     return None
 
 
@@ -79,190 +77,82 @@ def _joins(node: Expression) -> bool:
     )
 
 
-def _combined(node: Expression, combine: Callable[[Region, Region], Region | None]) -> Region | None:
-    found: Region | None = None
-    for item in node.args:
-        part = region(item)
-        if part is None:
-            return None
-        found = part if found is None else combine(found, part)
-        if found is None:
-            return None
-    return found
-
-
-def _difference(node: Expression) -> Region | None:
-    whole, removed = (region(side) for side in node.args)
-    if whole is None or removed is None:
+def _combined(combine: Callable[[Iterable[bool]], bool], parts: Iterable[Region | None]) -> Region | None:
+    parts = list(parts)
+    if None in parts:
         return None
-    for hole in removed:
-        outside = [
-            Interval(MINUS_INFINITY, False, hole.low, not hole.low_closed),
-            Interval(hole.high, not hole.high_closed, INFINITY, False),
-        ]
-        whole = _intersection(whole, outside)
-        if whole is None:
-            return None
-    return whole
+    ends = tuple(end for part in parts for end in part.ends)
+    return Region(ends, lambda place, ranks: combine(part.holds(place, ranks) for part in parts))
 
 
-def _from_builder(node: Expression) -> Region | None:
-    variable, condition = node.args
-    names = symbols(variable)
-    if len(names) != 1 or condition.kind not in ("relation", "list"):
-        return None
-    return region(condition)
+def _ray(sign: str, end: Expression) -> Region:
+    """Return the numbers that are e.g. "<=" `end`."""
+    return Region((end,), lambda place, ranks: COMPARE[sign](place, ranks[end]))
 
 
 def _from_relation(node: Expression) -> Region | None:
-    sides, operators = node.args, node.value
-    if operators == ("in",):
+    sides, signs = node.args, node.value
+    if signs == ("in",):
         return region(sides[1])
-    if len(operators) == 2 and operators[-1] == "in" and operators[0] == "=":
-        return None
-    if not set(operators) <= TURNED.keys():
+    if not set(signs) <= TURNED.keys() or len(sides) > 3:
         return None
     if len(sides) == 3:
-        low, high = (operators[0], sides[0], sides[1]), (operators[1], sides[1], sides[2])
-        parts = [_half(TURNED[low[0]], low[2], low[1]), _half(*high)]
-        if None in parts:
-            return None
-        return _joined_ends(*parts) or _intersection(*parts)
-    return _half(operators[0], *sides) if len(sides) == 2 else None
+        parts = [_solved(TURNED[signs[0]], sides[1], sides[0]), _solved(signs[1], sides[1], sides[2])]
+        return _combined(all, parts)
+    return _solved(signs[0], *sides)
 
 
-def _joined_ends(first: Region, second: Region) -> Region | None:
-    """low < x < high without comparing the ends, so that they may be symbolic."""
-    if len(first) != 1 or len(second) != 1:
-        return None
-    one, other = first[0], second[0]
-    if one.high == INFINITY and other.low == MINUS_INFINITY:
-        return [Interval(one.low, one.low_closed, other.high, other.high_closed)]
-    if one.low == MINUS_INFINITY and other.high == INFINITY:
-        return [Interval(other.low, other.low_closed, one.high, one.high_closed)]
-    return None
-
-
-def _half(operator: str, left: Expression, right: Expression) -> Region | None:
-    """`left operator right` solved for its variable: a symbol alone on one side, else the only symbol."""
+def _solved(sign: str, left: Expression, right: Expression) -> Region | None:
+    """`left sign right` solved for its variable: a symbol alone on one side, else the only symbol."""
     if right.kind == "symbol" and left.kind != "symbol":
-        left, right, operator = right, left, TURNED[operator]
+        left, right, sign = right, left, TURNED[sign]
     if left.kind == "symbol" and left.value not in symbols(right):
-        return _bound(operator, right)
+        return _ray(sign, right)
     names = symbols(left) | symbols(right)
     if len(names) != 1:
         return None
     if left.kind == "call" and left.value == "abs" and not symbols(right):
-        return _absolute(operator, left.args[0], right)
-    if right.kind == "call" and right.value == "abs" and not symbols(left):
-        return _absolute(TURNED[operator], right.args[0], left)
-    return _linear(operator, difference(left, right), next(iter(names)))
-
-
-def _bound(operator: str, end: Expression) -> Region:
-    closed = operator in ("<=", ">=")
-    if operator in ("<", "<="):
-        return [Interval(MINUS_INFINITY, False, end, closed)]
-    if operator in (">", ">="):
-        return [Interval(end, closed, INFINITY, False)]
-    if operator == "=":
-        return [_point(end)]
-    return [Interval(MINUS_INFINITY, False, end, False), Interval(end, False, INFINITY, False)]
-
-
-def _absolute(operator: str, inner: Expression, limit: Expression) -> Region | None:
-    if operator in ("=", "!="):
-        return None
-    parts = _half(operator, inner, limit), _half(TURNED[operator], inner, make("neg", limit))
-    if None in parts:
-        return None
-    return _intersection(*parts) if operator in ("<", "<=") else parts[0] + parts[1]
-
-
-def _linear(operator: str, difference: Expression, name: str) -> Region | None:
-    """`difference operator 0`, linear in the symbol `name`."""
-    parts = linear(difference, name)
+        inner, below = left.args[0], sign in ("<", "<=")
+        sides = [_solved(sign, inner, right), _solved(TURNED[sign], inner, make("neg", right))]
+        return None if sign in ("=", "!=") else _combined(all if below else any, sides)
+    parts = linear(difference(left, right), *names)
     rise = value(parts[1]) if parts else None
     if rise is None or rise == 0 or context.im(rise) != 0:
         return None
-    return _bound(
-        operator if context.re(rise) > 0 else TURNED[operator],
-        make("neg", make("div", *parts)),
-    )
-
-
-def _order(first: Expression, second: Expression) -> int | None:
-    """-1, 0 or 1 for numeric ends, None where they cannot be compared."""
-    if first == second or same(first, second):
-        return 0
-    left, right = value(first), value(second)
-    if left is None or right is None or context.im(left) != 0 or context.im(right) != 0:
-        return None
-    left, right = context.re(left), context.re(right)
-    return -1 if left < right else 1
-
-
-def _intersection(first: Region, second: Region) -> Region | None:
-    found = []
-    for one in first:
-        for other in second:
-            low, high = _order(one.low, other.low), _order(one.high, other.high)
-            if low is None or high is None:
-                return None
-            start = (one if low > 0 else other) if low else (one if not one.low_closed else other)
-            stop = (one if high < 0 else other) if high else (one if not one.high_closed else other)
-            length = _order(start.low, stop.high)
-            if length is None:
-                return None
-            if length < 0 or (length == 0 and start.low_closed and stop.high_closed):
-                found.append(Interval(start.low, start.low_closed, stop.high, stop.high_closed))
-    return found
-
-
-def _merged(parts: Region) -> Region | None:
-    """Sorted and joined where intervals touch; None if ends cannot be ordered."""
-    if any(_order(part.low, part.high) is None for part in parts):
-        return None
-
-    def compare(one: Interval, other: Interval) -> int:
-        return _order(one.low, other.low) or other.low_closed - one.low_closed
-
-    result: Region = []
-    for part in sorted(parts, key=cmp_to_key(compare)):
-        length = _order(part.low, part.high)
-        if length > 0 or (length == 0 and not (part.low_closed and part.high_closed)):
-            continue
-        if result:
-            gap = _order(result[-1].high, part.low)
-            if gap > 0 or (gap == 0 and (result[-1].high_closed or part.low_closed)):
-                last = result.pop()
-                end = _order(last.high, part.high)
-                closed = (
-                    last.high_closed
-                    if end > 0
-                    else part.high_closed
-                    if end < 0
-                    else last.high_closed or part.high_closed
-                )
-                part = Interval(last.low, last.low_closed, last.high if end > 0 else part.high, closed)
-        result.append(part)
-    return result
-
-
-def _same_end(first: Expression, first_closed: bool, second: Expression, second_closed: bool) -> bool:
-    infinite = any(part == INFINITY for part in walk(first))
-    return same(first, second) is True and (infinite or first_closed == second_closed)
+    return _ray(sign if context.re(rise) > 0 else TURNED[sign], make("neg", make("div", *parts)))
 
 
 def same_region(first: Region, second: Region) -> bool:
-    """Whether two regions are equal, end by end."""
-    ordered = _merged(first), _merged(second)
-    if [] in ordered:  # empty: [2, 1) is not another spelling of (2, 1)
-        return first == second
-    if None not in ordered:
-        first, second = ordered
-    return len(first) == len(second) and all(
-        _same_end(one.low, one.low_closed, other.low, other.low_closed)
-        and _same_end(one.high, one.high_closed, other.high, other.high_closed)
-        for one, other in zip(first, second, strict=True)
-    )
+    """Whether two regions have the same members, and any."""
+    ends = {*first.ends, *second.ends}
+    names = frozenset().union(*map(symbols, ends))
+    members = False
+    for point in points(names, whole=False) if names else [{}]:
+        spend(len(ends) ** 2)
+        agreed = _agree(first, second, ends, point)
+        if agreed is False:
+            return False
+        members = members or agreed is True
+    return members
+
+
+def _agree(
+    first: Region, second: Region, ends: Iterable[Expression], point: Mapping[str, Any]
+) -> bool | None:
+    """Whether two regions have the same members at a point; None if neither has any or it has no value."""
+    ranks: dict[Expression, int] = {}
+    last = None
+    try:
+        values = {end: evaluate(end, point) for end in ends}
+        if any(context.im(number) != 0 for number in values.values()):
+            return False
+        for end in sorted(values, key=lambda end: context.re(values[end])):
+            new = last is None or close(values[last], values[end]) is False
+            ranks[end] = ranks.get(last, -1) + (2 if new else 0)
+            last = end
+    except (ArithmeticError, ValueError):
+        return None
+    low = max((ranks[end] for end in ends if values[end] == -context.inf), default=-1)
+    high = min((ranks[end] for end in ends if values[end] == context.inf), default=2 * len(ranks) + 1)
+    members = [(first.holds(place, ranks), second.holds(place, ranks)) for place in range(low + 1, high)]
+    return all(one == other for one, other in members) if any(map(any, members)) or not ends else None
