@@ -6,11 +6,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 from test_configs import merged
 
 from pipeline.config.root import Config
+from pipeline.intervals import Estimate, holm
 from pipeline.protocol.overlays import read_yaml
 from pipeline.report.answers import Row, Sample
 from pipeline.report.claims import (
@@ -26,7 +26,6 @@ from pipeline.report.claims import (
 )
 from pipeline.report.collect import Model, Run
 from pipeline.report.compare import Answers, Results
-from pipeline.report.intervals import Estimate, estimate, holm, t_quantile, t_tail
 from pipeline.report.selection import families, pairs
 from pipeline.report.tables import task_of
 from workflow.graph import Graph
@@ -35,76 +34,6 @@ ROOT = Path(__file__).resolve().parents[1]
 LEDGER = read_claims(ROOT / "configs/claims.yaml")
 RIGHT, WRONG = Sample("right", "1"), Sample("wrong", "2")
 CONFIGURATIONS = sorted({name for claim in LEDGER for name in claim.decided_by})
-
-
-@pytest.mark.parametrize(
-    ("tail", "df", "value"),
-    [
-        (0.025, 1, 12.7062),
-        (0.025, 2, 4.3027),
-        (0.2, 4, 0.9410),
-        (0.025, 60, 2.0003),
-        (0.0005, 1000, 3.3003),
-        (0.025, inf, 1.95996),
-    ],
-)
-def test_quantiles_of_student_t_equal_the_tables(tail: float, df: float, value: float) -> None:
-    assert t_quantile(tail, df) == pytest.approx(value, abs=1e-4)
-    assert t_tail(value, df) + t_tail(-value, df) == pytest.approx(1)
-
-
-def draws(seeds: int, questions: int, number: int) -> np.ndarray:
-    """Right answers of pairs of methods that differ by nothing but their seeds."""
-    draw = np.random.default_rng(3)
-    skill = draw.normal(0.5, 0.05, (number, 2, seeds, 1)) + draw.uniform(-0.3, 0.3, (number, 1, 1, questions))
-    return (draw.random((number, 2, seeds, questions)) < skill).astype(float)
-
-
-def test_intervals_cover_the_truth_when_methods_differ_by_their_seeds_alone() -> None:
-    """Three seeds of equal methods: an interval over questions alone often says that they differ."""
-    missed = {"seeds": 0, "questions": 0}
-    for better, worse in draws(3, 300, 120):
-        low, high = estimate([(better, worse)]).interval()
-        missed["seeds"] += not low <= 0 <= high
-        low, high = estimate([(better.mean(axis=0)[None], worse.mean(axis=0)[None])]).interval()
-        missed["questions"] += not low <= 0 <= high
-    assert missed["seeds"] <= 0.08 * 120 < 0.2 * 120 < missed["questions"]
-
-
-def test_the_standard_error_is_that_of_drawing_questions_and_seeds() -> None:
-    better, worse = draws(5, 300, 1)[0]
-    draw, means = np.random.default_rng(0), []
-    for _ in range(4000):
-        seeds = [draw.integers(0, 5, 5) for _ in "ab"]
-        questions = draw.integers(0, 300, 300)
-        means.append(
-            better[seeds[0]].mean()
-            - worse[seeds[1]].mean()  # seeds, then questions, each of 5 or 300
-            + (better - worse)[:, questions].mean()
-        )
-    by_hand = np.std(means)
-    assert by_hand * 0.97 < estimate([(better, worse)]).error < by_hand * (5 / 4) ** 0.5 * 1.03
-
-
-def test_a_matched_second_round_is_compared_seed_by_seed() -> None:
-    worse = np.array([[0.2] * 50, [0.5] * 50, [0.8] * 50]) > np.linspace(0, 1, 50)
-    better = np.array([[0.3] * 50, [0.6] * 50, [0.9] * 50]) > np.linspace(0, 1, 50)
-    tasks = [(better.astype(float), worse.astype(float))]
-    assert estimate(tasks, matched=True).error < 0.3 * estimate(tasks).error
-
-
-def test_one_seed_is_no_certainty_and_no_change_neither() -> None:
-    one = np.array([[1.0, 1, 0, 1] * 50])
-    assert estimate([(one, 1 - one)], spread=0.05).error > 1.4 * 0.05
-    low, high = estimate([(one, one)]).interval()
-    assert low < 0 < high
-    assert estimate([(one[:, :1], one[:, :1])]).interval() == (-inf, inf)
-
-
-def test_holm_equals_its_definition() -> None:
-    found = holm([0.01, 0.04, 0.03, 0.005])
-    assert [p for p, _ in found] == pytest.approx([0.03, 0.06, 0.06, 0.02])
-    assert [level for _, level in found] == pytest.approx([0.05 / 3, 0.05, 0.025, 0.0125])
 
 
 def claim(**keys: Any) -> Claim:
@@ -140,14 +69,6 @@ def test_a_verdict_needs_an_effect_that_matters_and_is_sure(effects: list, verdi
     if effects:
         found.p, found.level = holm([found.raw_p])[0]
     assert found.verdict == verdict and ("none" in found.evidence) == (not effects)
-
-
-def test_what_could_be_seen_is_seen_in_four_cases_of_five() -> None:
-    effect = Estimate(0.0, 0.02, 7).detectable(0.01)
-    draw = np.random.default_rng(0)
-    means, errors = draw.normal(effect, 0.02, 4000), 0.02 * np.sqrt(draw.chisquare(7, 4000) / 7)
-    seen = np.mean([2 * Estimate(m, e, 7).above(0) <= 0.01 for m, e in zip(means, errors, strict=True)])
-    assert seen == pytest.approx(0.8, abs=0.06)
 
 
 def model(name: str, stage: str = "rl", parent: str | None = "instruct", **config: Any) -> Model:

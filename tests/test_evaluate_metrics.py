@@ -12,10 +12,7 @@ from pipeline.evaluate.metrics import (
     at_k,
     maj_at_k,
     majority,
-    mean_interval,
-    paired_difference,
     pass_at_k,
-    wilson,
 )
 from pipeline.grader.answers import Verdict
 
@@ -86,25 +83,3 @@ def test_scores_leave_out_k_above_the_number_of_samples():
     scores = at_k([Item("a", "?", "1"), Item("b", "?", "1")], [[right, wrong], [wrong, wrong]], [1, 2, 4])
     assert scores["pass@k"] == {"1": 0.25, "2": 0.5}
     assert scores["maj@k"] == {"1": 0.25, "2": 0.25}
-
-
-def test_wilson_interval_of_known_values():
-    low, high = wilson(27, 32)  # SAT in the paper's released results
-    assert (low, high) == pytest.approx((0.6825, 0.9314), abs=1e-3)
-    assert wilson(0, 10)[0] == 0.0 and wilson(10, 10)[1] == pytest.approx(1.0)
-    assert mean_interval([0.0, 1.0, 1.0]) == wilson(2, 3)
-
-
-def test_equal_values_are_no_certainty():
-    assert mean_interval([0.5] * 8) == wilson(4, 8)
-    low, high = paired_difference([0.5] * 8, [0.5] * 8)["ci95"]
-    assert low == -high < -0.2
-
-
-def test_a_paired_interval_is_narrower_than_an_unpaired_one():
-    first = [0.0] * 50 + [1.0] * 50
-    second = [0.0] * 40 + [1.0] * 60
-    paired = paired_difference(first, second)
-    assert paired["difference"] == pytest.approx(0.1)
-    assert (paired["gained"], paired["lost"], paired["n"]) == (10, 0, 100)
-    assert 0 < paired["ci95"][0] < 0.1 < paired["ci95"][1] < 0.17

@@ -11,7 +11,6 @@ import pytest
 from report_run import FakeRun, full_run
 
 from pipeline.config.report import ReportSection
-from pipeline.corpus.intervals import ranking_intervals, share_interval
 from pipeline.report import methods
 from pipeline.report.chapters import evaluate, summary, trajectory
 from pipeline.report.chapters.corpus import review
@@ -124,24 +123,6 @@ def test_pages_are_not_called_untrained_where_a_result_does_not_say_what_it_was_
     fake.web(hosts=9)
     del fake.inputs["corpus/iteration-2/train"]
     assert list(iterations(collect("test", fake.inputs))[-1]["truth"]) == ["unseen", "all"]
-
-
-def test_intervals_draw_hosts_because_their_pages_are_alike() -> None:
-    pages = [f"host{number}" for number in range(40) for _ in range(25)]
-    alone = share_interval([number % 2 == 0 for number in range(1000)], pages)
-    alike = share_interval([int(host[4:]) % 2 == 0 for host in pages], pages)
-    assert alone[0] < 0.5 < alone[1] and alike[1] - alike[0] > 4 * (alone[1] - alone[0])
-    assert (
-        share_interval([True] * 1000, pages)[0]
-        < 0.93
-        < share_interval([True] * 1000, map(str, range(1000)))[0]
-    )
-    draw = np.random.default_rng(0)
-    math = draw.random(1000) < 0.3
-    scores = np.where(math, 1.0, 0.0) + draw.normal(size=1000)
-    (low, high), _ = ranking_intervals(math, scores, pages, 0.9, [])
-    lost, _ = ranking_intervals(math, scores, pages, 0.9, ["elsewhere"] * 300)
-    assert low < high and high - low < 0.2 and lost[1] < high
 
 
 def test_a_removed_duplicate_costs_no_recall_and_unsure_pages_do_not_count() -> None:

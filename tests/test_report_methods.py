@@ -9,7 +9,7 @@ import pytest
 from pipeline.report.chapters.rl import comparison
 from pipeline.report.collect import Finished, Run
 from pipeline.report.compare import Results
-from pipeline.report.methods import costs, groups, label, learning_curve, mean_over_seeds
+from pipeline.report.methods import costs, groups, label, learning_curve
 
 
 def node(
@@ -70,10 +70,7 @@ def test_costs_are_means_over_seeds_and_name_what_a_run_did_not_note(run: Run) -
     assert rows["GRPO+PS"]["label_tokens"] == 7 and rows["GRPO+PS"]["flop"] is None
 
 
-def test_seeds_are_averaged_with_a_student_t_interval(run: Run) -> None:
-    mean, (low, high) = mean_over_seeds([0.5, 0.6, 0.7])
-    assert mean == pytest.approx(0.6) and high - low == pytest.approx(2 * 4.303 * 0.1 / 3**0.5, abs=1e-3)
-    assert mean_over_seeds([0.4]) == (0.4, [0.4, 0.4])
+def test_a_learning_curve_is_the_mean_over_seeds(run: Run) -> None:
     curve = learning_curve(groups(run)["RFT"], run)
     assert [(x, pytest.approx(y)) for x, y, _ in curve] == [(0, 0.5), (200, 0.65)]
 

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from pipeline.config.corpus import CorpusSection
 from pipeline.corpus.candidates import RANKED
-from pipeline.corpus.intervals import share_interval
 from pipeline.data.database import Database
 from pipeline.data.shards import read_table
+from pipeline.intervals import share_interval
 from pipeline.protocol.stage import InputError
 
 Scores = NDArray[np.float64]

@@ -1,4 +1,4 @@
-"""From verdicts to numbers: accuracy with its interval, Maj@K, unbiased Pass@K, paired difference.
+"""From verdicts to numbers: accuracy with its interval, Maj@K, unbiased Pass@K.
 
 Maj@K is exact: the expectation over all subsets of K of a question's n samples, with ties broken at random,
 so that the order of samples has no influence and Maj@1 equals Pass@1 (paper section 12). Equivalent answers
@@ -7,7 +7,7 @@ share their votes; samples without an answer do not vote.
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from math import comb, sqrt
+from math import comb
 from statistics import fmean
 from typing import Any
 
@@ -15,35 +15,9 @@ import numpy as np
 
 from pipeline.evaluate.benchmarks import Item
 from pipeline.grader.answers import Verdict, compare, numeric_value
+from pipeline.intervals import mean_interval
 
-Z95 = 1.959963984540054
 UNFINISHED = 0.1  # of the right answers: from this share on it is told that they were cut off
-SAME = 1e-9  # numbers that differ by less are equal
-
-
-def wilson(right: float, total: int) -> tuple[float, float]:
-    """Wilson's 95 % interval of a proportion; it stays within 0 and 1 and holds for small samples."""
-    if total == 0:
-        return 0.0, 1.0
-    share, z2 = right / total, Z95**2
-    centre = (share + z2 / (2 * total)) / (1 + z2 / total)
-    half = Z95 * sqrt(share * (1 - share) / total + z2 / (4 * total**2)) / (1 + z2 / total)
-    return max(0.0, centre - half), min(1.0, centre + half)
-
-
-def mean_interval(values: Sequence[float]) -> tuple[float, float]:
-    """95 % interval of the mean of values in [0, 1]: normal; Wilson's if all are 0 or 1, or if all are equal,
-    since equal values show no spread and no values in [0, 1] have a wider one than 0 and 1.
-    """
-    array = np.asarray(values, dtype=float)
-    if all(value in (0, 1) for value in values):
-        return wilson(sum(values), len(values))
-    if len(values) < 2:
-        return 0.0, 1.0
-    if np.ptp(array) < SAME:
-        return wilson(float(array.sum()), len(values))
-    half = Z95 * array.std(ddof=1) / sqrt(len(array))
-    return max(0.0, float(array.mean() - half)), min(1.0, float(array.mean() + half))
 
 
 def pass_at_k(samples: int, right: int, k: int) -> float:
@@ -108,29 +82,6 @@ def maj_at_k(right: int, others: Sequence[int], silent: int, ks: Sequence[int]) 
             if k >= votes:
                 chances[k] += comb(right, votes) * wins[k - votes] / comb(total, k)
     return chances
-
-
-def paired_difference(
-    first: Sequence[float], second: Sequence[float]
-) -> dict[str, float | list[float] | int]:
-    """`second` minus `first` by question: mean, 95 % interval (normal), how many flipped each way. Where all
-    questions change alike, the interval is as wide as if one of them had changed by 1.
-    """
-    if len(first) != len(second) or not first:
-        raise ValueError(f"need the same questions for both models, got {len(first)} and {len(second)}")
-    change = np.asarray(second, dtype=float) - np.asarray(first, dtype=float)
-    mean = float(change.mean())
-    half = float("inf")
-    if len(change) > 1:
-        error = 1 / len(change) if np.ptp(change) < SAME else float(change.std(ddof=1)) / sqrt(len(change))
-        half = Z95 * error
-    return {
-        "difference": mean,
-        "ci95": [mean - half, mean + half],
-        "n": len(change),
-        "gained": int((change > 0).sum()),
-        "lost": int((change < 0).sum()),
-    }
 
 
 def majority(item: Item, verdicts: Sequence[Verdict], ks: Sequence[int]) -> dict[int, float]:

@@ -18,7 +18,7 @@ from pipeline.config.root import BENCHMARKS, benchmark_file, validated
 from pipeline.data.rows import read_as
 from pipeline.evaluate.benchmarks import Item, load
 from pipeline.evaluate.commands import add_sandbox_options, make_parser, run_command, write_rows
-from pipeline.evaluate.metrics import accuracy, at_k, by_label, paired_difference
+from pipeline.evaluate.metrics import accuracy, at_k, by_label
 from pipeline.evaluate.profiles import (
     STRICT,
     Profile,
@@ -29,6 +29,7 @@ from pipeline.evaluate.profiles import (
 )
 from pipeline.evaluate.programs import last_output, pal_program, printed
 from pipeline.grader.answers import Verdict
+from pipeline.intervals import paired_difference
 from pipeline.protocol.manifest import ROOT, write_json
 from pipeline.protocol.overlays import read_config
 from pipeline.protocol.progress import Progress

@@ -18,11 +18,11 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from pipeline.intervals import Estimate, estimate_effect, holm
 from pipeline.protocol.overlays import read_yaml
 from pipeline.protocol.stage import InputError
 from pipeline.report.collect import Run
 from pipeline.report.compare import Answers, Difference, Results, Task, arrays, difference, side_name
-from pipeline.report.intervals import Estimate, estimate, holm
 from pipeline.report.selection import Pair, Selector, families, pairs
 from pipeline.report.truth import headline, pages_by_scope, urls_in, urls_of
 
@@ -202,7 +202,7 @@ def weigh(names: tuple[str, str], rows: list[Row], *, matched: bool, spread: flo
     for row in usable:
         by_benchmark.setdefault(row.benchmark, []).append(row)
     tasks = [_mean_of_kinds(members) for members in by_benchmark.values()]
-    found = estimate(tasks, matched=matched, spread=spread)
+    found = estimate_effect(tasks, matched=matched, spread=spread)
     made = [
         difference(names, (row.benchmark, row.kind), row.better, row.worse, matched=matched, spread=spread)
         for row in usable

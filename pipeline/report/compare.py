@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from pipeline.evaluate.benchmarks import Item
-from pipeline.evaluate.metrics import majority, paired_difference, pass_at_k
+from pipeline.evaluate.metrics import majority, pass_at_k
 from pipeline.grader.answers import Verdict
+from pipeline.intervals import estimate_effect, paired_difference
 from pipeline.report.answers import Row, rows_of
 from pipeline.report.collect import ORDER, Run, read_json
-from pipeline.report.intervals import estimate
 from pipeline.report.selection import families
 from pipeline.report.shards import count_all
 
@@ -79,7 +79,7 @@ def difference(
     spread: float = 0.0,
 ) -> Difference | None:
     """Difference of values by question id, over the ids that all have; None if there are none. With several
-    seeds the interval covers questions and seeds (`pipeline.report.intervals`), with one seed and no `spread`
+    seeds the interval covers questions and seeds (`pipeline.intervals`), with one seed and no `spread`
     of seeds only questions.
     """
     if (sides := arrays(better, worse)) is None:
@@ -89,7 +89,7 @@ def difference(
     means = (float(first.mean()), float(second.mean()))
     mean, bounds = found.pop("difference"), found.pop("ci95")
     if spread or len(better) > 1 or len(worse) > 1:
-        bounds = estimate([sides], matched=matched, spread=spread).interval()
+        bounds = estimate_effect([sides], matched=matched, spread=spread).interval()
     return Difference(*names, *task, means, mean, (bounds[0], bounds[1]), **found)
 
 

@@ -5,13 +5,12 @@ A method that was tried at several learning rates counts as one method for each.
 """
 
 from collections.abc import Sequence
-from math import sqrt
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any
 
+from pipeline.intervals import mean_over_seeds
 from pipeline.report.collect import Finished, Run, read_lines
 from pipeline.report.compare import VOTING, Answers, Bounded, Results, by_k
-from pipeline.report.intervals import t_quantile
 
 NAMES = {"rft": "RFT", "online_rft": "Online RFT", "dpo": "DPO", "ppo": "PPO"}
 
@@ -42,15 +41,6 @@ def groups(run: Run) -> dict[str, list[Finished]]:
         for (name, rate), seeds in found.items()
     }
     return named if len(named) > 1 else {}
-
-
-def mean_over_seeds(values: Sequence[float]) -> tuple[float, list[float]]:
-    """Mean of shares and its 95 % interval, which is empty for a single seed."""
-    mean = fmean(values)
-    if len(values) < 2:
-        return mean, [mean, mean]
-    half = t_quantile(0.025, len(values) - 1) * stdev(values) / sqrt(len(values))
-    return mean, [max(0.0, mean - half), min(1.0, mean + half)]
 
 
 def _tokens(result: Finished) -> list[int]:

@@ -19,12 +19,11 @@ from typing import Any
 
 import pyarrow.parquet as parquet
 
-from pipeline.corpus.intervals import ranking_intervals, share_interval
 from pipeline.corpus.url_lists import read_urls
 from pipeline.crawl.urls import normalise_url
 from pipeline.data.rows import read_rows
 from pipeline.data.shards import read_table
-from pipeline.evaluate.metrics import wilson
+from pipeline.intervals import ranking_intervals, share_interval, wilson
 from pipeline.protocol.stage import InputError
 from pipeline.report.collect import Run
 

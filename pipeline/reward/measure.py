@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from pipeline.evaluate.benchmarks import Item
-from pipeline.evaluate.metrics import majority, mean_interval, pass_at_k
+from pipeline.evaluate.metrics import majority, pass_at_k
 from pipeline.grader.answers import Verdict
+from pipeline.intervals import mean_interval
 from pipeline.reward.labels import Solution
 
 BINS = 10

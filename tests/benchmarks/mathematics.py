@@ -21,11 +21,11 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests/benchmarks")]
 from table import Row, data_folder, publish  # noqa: E402
 
 from pipeline.config.crawl import CrawlSection  # noqa: E402
-from pipeline.corpus.intervals import share_interval  # noqa: E402
 from pipeline.crawl.extract import extract_file  # noqa: E402
 from pipeline.crawl.mathematics import TEX, has_mathematics  # noqa: E402
 from pipeline.crawl.warc import ReadCounts  # noqa: E402
 from pipeline.formulas.delimiters import FORMULA  # noqa: E402
+from pipeline.intervals import share_interval  # noqa: E402
 
 GENERAL = ("trafilatura", "magic-html", "article-extraction-benchmark", "postlight-parser", "readability")
 GENERAL += ("warc-fixtures",)

@@ -29,7 +29,6 @@ from pipeline.config.corpus import CorpusSection  # noqa: E402
 from pipeline.config.crawl import CrawlSection  # noqa: E402
 from pipeline.corpus.classifier import NAMES, ZEROED_MEMORY, scaled, train  # noqa: E402
 from pipeline.corpus.held_out import divide  # noqa: E402
-from pipeline.corpus.intervals import ranking_draws  # noqa: E402
 from pipeline.corpus.measures import PRECISION, measures  # noqa: E402
 from pipeline.corpus.normalise import normalise  # noqa: E402
 from pipeline.corpus.scorer import PageScorer  # noqa: E402
@@ -39,6 +38,7 @@ from pipeline.crawl.charsets import decode_text  # noqa: E402
 from pipeline.crawl.extract import make_document  # noqa: E402
 from pipeline.crawl.warc import ReadCounts, read_pages  # noqa: E402
 from pipeline.data.rows import read_rows  # noqa: E402
+from pipeline.intervals import ranking_draws  # noqa: E402
 
 FOLDS = 2
 CRAWL = CrawlSection()

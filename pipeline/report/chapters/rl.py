@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from pipeline.intervals import mean_over_seeds
 from pipeline.report import methods
 from pipeline.report.collect import Finished, Run
 from pipeline.report.compare import VOTING, Bounded, Results, Task
@@ -73,8 +74,7 @@ def _voting(
     for name, seeds in found.items():
         curves = [results.curve(seed.instance, task, metric) for seed in seeds]
         named[name] = [
-            (at[0][0], *methods.mean_over_seeds([value for _, value, _ in at]))
-            for at in zip(*curves, strict=False)
+            (at[0][0], *mean_over_seeds([value for _, value, _ in at])) for at in zip(*curves, strict=False)
         ]
     return {name: points for name, points in named.items() if points}
 

@@ -3,12 +3,12 @@
 from collections import Counter
 from typing import Any
 
+from pipeline.intervals import estimate_effect
 from pipeline.protocol.progress import duration
 from pipeline.report.baselines import best
 from pipeline.report.claims import HELD, NOT_MEASURED, VERDICTS
 from pipeline.report.collect import STAGES
 from pipeline.report.compare import Answers, Results, Task, arrays
-from pipeline.report.intervals import estimate
 from pipeline.report.material import Material
 from pipeline.report.page import percent
 from pipeline.report.selection import families, family_name
@@ -84,7 +84,7 @@ def _mean_accuracy(results: Results, names: list[str], task: Task) -> Cell:
     sides = arrays(found, [dict.fromkeys(found[0], 0.0)])
     if sides is None:
         return Cell()
-    mean = estimate([sides])
+    mean = estimate_effect([sides])
     low, high = mean.interval()
     return share(mean.effect, (max(0.0, low), min(1.0, high)))
 
