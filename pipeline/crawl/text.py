@@ -51,9 +51,10 @@ LONE_CHARACTER = re.compile(r">\s*+(?:[\u0800-\ud7ff\uf900-\uffff]|&#?\w{2,8};)(
 def extract(source: Source, min_characters: int, removed: Counter[str] | None = None) -> tuple[str, str]:
     """(title, text) of a page: its main content with paragraphs and lists kept, formulas as TeX.
 
-    Lines that are no content are left out; `removed` counts them by reason. A page with less than
-    `min_characters` of main content is taken whole. Tags of elements nested absurdly deep are removed, their
-    text stays. Raises Unusable("too_deep") for formulas nested so deep, and Unusable("out_of_memory").
+    Lines that are no content and formulas that cannot be read are left out; `removed` counts them by reason.
+    A page with less than `min_characters` of main content is taken whole. Tags of elements nested absurdly
+    deep are removed, their text stays. Raises Unusable("too_deep") for formulas nested so deep, and
+    Unusable("out_of_memory").
     """
     removed = Counter() if removed is None else removed
     if b"\0" in source.letters:
@@ -86,7 +87,10 @@ def extract(source: Source, min_characters: int, removed: Counter[str] | None = 
         page = MathPage(tree, source, words)
         if page.changed:
             text = _plain_text(tree, html, min_characters)
-    text = page.restore(text) if page is not None else text
+    if page is not None:
+        text = page.restore(text)
+        if page.formulas.unread:
+            removed["unread formula"] += page.formulas.unread
     text = restore_labels(text) if labelled else text
     return title, clean(remove_lines(overlined(text), removed))
 

@@ -12,14 +12,12 @@ from resiliparse.parse.html import DOMNode, HTMLTree
 
 from .asciimath import asciimath_to_tex
 from .delimiters import undelimited, written
-from .html_css import html_css_to_tex
 from .images import image_tex
 from .katex import html_to_tex, katex_html_to_tex
 from .macros import Macros
 from .markup import JOINER
 from .mathjax import drawn_to_tex
-from .mathjax2 import common_html_to_tex
-from .mathml import mathml_to_tex
+from .mathml import Unread, mathml_to_tex
 from .signs import Source
 
 MARK = re.compile("\ue000([0-9]+)\ue001")
@@ -48,15 +46,16 @@ SELECTED = re.compile(
     r"(?:querySelectorAll|\$)\(\s*[\"']([\w .,#-]{1,80}))[\"']\s*\)"
 )
 LINES = frozenset(("code", "span", "br"))
-DRAWN = (('class="mjx-math"', common_html_to_tex), ('class="math"', html_css_to_tex))  # by MathJax 2
+DRAWN_2 = ('class="mjx-math"', 'class="math"')  # in what MathJax 2 drew
 Found = tuple[str, bool] | None
 
 
 class Formulas:
-    """Formulas removed from a page, by number."""
+    """Formulas removed from a page, by number, and how many of them could not be read."""
 
     def __init__(self, macros: Macros) -> None:
         self.found: list[str] = []
+        self.unread = 0
         self.macros = macros
 
     def mark(self, tex: str, display: bool) -> str:
@@ -106,13 +105,8 @@ def mark_formulas(tree: HTMLTree, source: Source, words: set[str], formulas: For
             known[sign] = source.holds(sign)
         if known[sign]:
             for node in tree.document.query_selector_all(selector)[:]:  # a slice reads all nodes in one call
-                parent = node.parent
-                if parent is not None and (found := handler(node)) is not None and found[0].strip():
-                    mark = tree.create_text_node(formulas.mark(*found))
-                    if handler is _latexml:
-                        node = node.query_selector("math")
-                        parent = node.parent
-                    parent.replace_child(mark, node)
+                if node.parent is not None:
+                    _replace(tree, node, handler, formulas)
     classes = [selector for word, sign, selector in SOURCE_CLASSES if word in words and source.holds(sign)]
     if "tex" in words and source.holds("katex"):
         classes += [selector for sign, selector in KATEX_CLASSES if source.holds(sign)]
@@ -121,6 +115,22 @@ def mark_formulas(tree: HTMLTree, source: Source, words: set[str], formulas: For
         for node in tree.document.query_selector_all(selector)[:]:
             if node.parent is not None and (found := _source(node)) is not None and found[0]:
                 node.parent.replace_child(tree.create_text_node(formulas.mark(*found)), node)
+
+
+def _replace(tree: HTMLTree, node: DOMNode, handler: Callable[[DOMNode], Found], formulas: Formulas) -> None:
+    """Put a mark in the place of a formula element; one that cannot be read leaves nothing."""
+    try:
+        found = handler(node)
+    except Unread:
+        formulas.unread += 1
+        mark = formulas.keep("")
+    else:
+        if found is None or not found[0].strip():
+            return
+        mark = formulas.mark(*found)
+        if handler is _latexml:
+            node = node.query_selector("math")
+    node.parent.replace_child(tree.create_text_node(mark), node)
 
 
 def _rendered_by_script(html: str) -> list[str]:
@@ -193,7 +203,10 @@ def _drop_rendered_before(node: DOMNode) -> None:
 
 
 def _rendered(node: DOMNode) -> Found:
-    """Return the rendered output of MathJax 3 and 4, or of MathJax 2 without its source script."""
+    """Return the TeX of what MathJax drew, where no source script was found.
+
+    Raises Unread for output of MathJax 2 without its MathML.
+    """
     display = "isplay" in (node.class_name or "") or node.getattr("display") in ("true", "block")
     tex, block = _rendered_tex(node)
     if tex:
@@ -213,8 +226,9 @@ def _rendered_tex(node: DOMNode) -> tuple[str, bool]:
     if parts:
         return " ".join(parts), False
     html = node.html
-    drawn = next((reader for sign, reader in DRAWN if sign in html), drawn_to_tex)
-    return drawn(html), False
+    if any(sign in html for sign in DRAWN_2) and node.text.strip():
+        raise Unread  # only the places of its boxes tell a script from a factor
+    return drawn_to_tex(html), False
 
 
 def _sources(node: DOMNode) -> list[str]:

@@ -35,6 +35,10 @@ SPACES = ((1.9, r"\qquad "), (0.9, r"\quad "), (0.26, r"\;"), (0.1, r"\,"))  # m
 IGNORED = frozenset(("annotation", "annotation-xml", "none", "mprescripts", "maligngroup", "malignmark"))
 
 
+class Unread(ValueError):
+    """A formula whose parts cannot be told: it is left out, because a wrong formula is worse than none."""
+
+
 def mathml_to_tex(markup: str) -> tuple[str, bool]:
     """(TeX, whether it is displayed) of a serialised `math` element; empty TeX for one that shows nothing."""
     markup = markup.replace(JOINER, "")
