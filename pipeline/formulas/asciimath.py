@@ -2,91 +2,13 @@
 
 import re
 
-GREEK = [
-    "alpha", "beta", "gamma", "delta", "epsilon", "varepsilon", "zeta", "eta", "theta", "vartheta", "iota",
-    "kappa", "lambda", "mu", "nu", "xi", "pi", "rho", "sigma", "tau", "upsilon", "phi", "varphi", "chi",
-    "psi", "omega", "Gamma", "Delta", "Theta", "Lambda", "Xi", "Pi", "Sigma", "Phi", "Psi", "Omega",
-]  # fmt: skip
-FUNCTIONS = [
-    "sin", "cos", "tan", "csc", "sec", "cot", "arcsin", "arccos", "arctan", "sinh", "cosh", "tanh", "coth",
-    "log", "ln", "exp", "det", "dim", "lim", "min", "max", "gcd", "lub", "mod",
-]  # fmt: skip
-PLAIN = [
-    "cdot", "times", "div", "pm", "mp", "oplus", "otimes", "circ", "sum", "prod", "int", "oint", "cup",
-    "cap", "vee", "wedge", "in", "notin", "subset", "supset", "forall", "exists", "top", "bot", "vdash",
-    "models", "aleph", "angle", "triangle", "cdots", "ldots", "vdots", "ddots", "quad", "qquad", "nabla",
-    "partial", "infty", "emptyset", "therefore", "because", "approx", "equiv", "cong", "sim", "propto",
-    "perp", "parallel", "le", "ge", "lt", "gt", "ne", "prec", "succ", "hbar", "ell", "star", "setminus",
-    "neg",
-]  # fmt: skip
-SYMBOLS = {
-    **{name: f"\\{name}" for name in (*GREEK, *PLAIN, *FUNCTIONS)},
-    "lt": "<", "gt": ">", "lub": r"\operatorname{lub}", "mod": r"\bmod",
-    "*": r"\cdot", "**": "*", "***": r"\star", "//": "/", "\\\\": r"\backslash", "xx": r"\times",
-    "-:": r"\div",
-    "|><|": r"\bowtie", "@": r"\circ", "o+": r"\oplus", "ox": r"\otimes", "o.": r"\odot", "^^": r"\wedge",
-    "^^^": r"\bigwedge", "vv": r"\vee", "vvv": r"\bigvee", "nn": r"\cap", "nnn": r"\bigcap", "uu": r"\cup",
-    "uuu": r"\bigcup", "!=": r"\ne", "<=": r"\le", ">=": r"\ge", "lt=": r"\le", "gt=": r"\ge", "-<": r"\prec",
-    ">-": r"\succ", "!in": r"\notin", "sub": r"\subset", "sup": r"\supset", "sube": r"\subseteq",
-    "supe": r"\supseteq", "-=": r"\equiv", "~=": r"\cong", "~~": r"\approx", "prop": r"\propto",
-    "and": r"\text{ and }",
-    "or": r"\text{ or }", "not": r"\neg", "=>": r"\implies", "if": r"\text{ if }", "<=>": r"\iff",
-    "iff": r"\iff",
-    "AA": r"\forall", "EE": r"\exists", "_|_": r"\bot", "TT": r"\top", "|--": r"\vdash", "|==": r"\models",
-    "+-": r"\pm", "-+": r"\mp", "O/": r"\emptyset", "oo": r"\infty", "...": r"\ldots", "del": r"\partial",
-    "grad": r"\nabla", ":.": r"\therefore", ":'": r"\because", "/_": r"\angle", "/_\\": r"\triangle",
-    "'": "'",
-    "CC": r"\mathbb{C}", "NN": r"\mathbb{N}", "QQ": r"\mathbb{Q}", "RR": r"\mathbb{R}", "ZZ": r"\mathbb{Z}",
-    "->": r"\to", "rarr": r"\rightarrow", "larr": r"\leftarrow", "harr": r"\leftrightarrow",
-    "uarr": r"\uparrow",
-    "darr": r"\downarrow", "rArr": r"\Rightarrow", "lArr": r"\Leftarrow", "hArr": r"\Leftrightarrow",
-    "|->": r"\mapsto",
-    ">->": r"\rightarrowtail", "->>": r"\twoheadrightarrow", "dx": "dx", "dy": "dy", "dz": "dz", "dt": "dt",
-    "\\ ": r"\ ", "%": r"\%", "#": r"\#", "&": r"\&", "$": r"\$", "sgn": r"\operatorname{sgn}",
-    "lcm": r"\operatorname{lcm}",
-}  # fmt: skip
-UNARY = {
-    "sqrt": "sqrt", "hat": "hat", "bar": "overline", "vec": "vec", "dot": "dot", "ddot": "ddot",
-    "ul": "underline",
-    "tilde": "tilde", "bb": "mathbf", "bbb": "mathbb", "cc": "mathcal", "tt": "mathtt", "fr": "mathfrak",
-    "sf": "mathsf",
-    "overline": "overline", "underline": "underline", "ubrace": "underbrace", "obrace": "overbrace",
-    "cancel": "cancel",
-}  # fmt: skip
+from .tables import read_table
+
+TABLE = read_table("asciimath")
+SYMBOLS: dict[str, str] = {name: f"\\{name}" for name in TABLE["same"].split()} | TABLE["symbols"]
+UNARY, BINARY = TABLE["unary"], TABLE["binary"]  # commands with arguments
+OPENING, CLOSING, AROUND = TABLE["opening"], TABLE["closing"], TABLE["around"]
 TEXTS = ("text", "mbox")
-BINARY = {
-    "frac": "frac",
-    "stackrel": "stackrel",
-    "overset": "overset",
-    "underset": "underset",
-    "root": "root",
-}
-OPENING = {
-    "(": "(",
-    "[": "[",
-    "{": r"\{",
-    "(:": r"\langle",
-    "<<": r"\langle",
-    "{:": ".",
-    "|__": r"\lfloor",
-    "|~": r"\lceil",
-}
-CLOSING = {
-    ")": ")",
-    "]": "]",
-    "}": r"\}",
-    ":)": r"\rangle",
-    ">>": r"\rangle",
-    ":}": ".",
-    "__|": r"\rfloor",
-    "~|": r"\rceil",
-}
-AROUND = {
-    "abs": ("|", "|"),
-    "norm": (r"\|", r"\|"),
-    "floor": (r"\lfloor", r"\rfloor"),
-    "ceil": (r"\lceil", r"\rceil"),
-}
 MATRICES = {("(", ")"): "pmatrix", ("[", "]"): "bmatrix", ("|", "|"): "vmatrix", (r"\{", r"\}"): "Bmatrix"}
 NAMES = sorted(
     {*SYMBOLS, *UNARY, *BINARY, *OPENING, *CLOSING, *AROUND, *TEXTS, "|", "_", "^", "/"},

@@ -1,7 +1,7 @@
 """A page's own TeX macros, found in its text and in the configuration of MathJax and KaTeX, and expanded.
 
 Readers of the corpus do not see where a macro was defined, so formulas are written with standard commands
-only. Macros of common use that no page of a site defines in its source are in COMMON.
+only. Macros of common use that no page of a site defines in its source are in `macros.toml`.
 """
 
 import re
@@ -9,6 +9,7 @@ from functools import lru_cache
 from html import unescape
 
 from .signs import Source
+from .tables import read_table
 
 Macro = tuple[int, str | None, str]  # number of arguments, default of the first, replacement
 
@@ -28,36 +29,11 @@ ENTRY = re.compile(
 COMMAND = re.compile(r"\\([A-Za-z]+)\*?")
 ALPHABET = re.compile(r"(bf|cal|bb|frak|scr)([A-Z])")
 ALPHABETS = {"bf": "mathbf", "cal": "mathcal", "bb": "mathbb", "frak": "mathfrak", "scr": "mathscr"}
-BLACKBOARD = ("RR", "NN", "ZZ", "QQ", "CC", "FF", "R", "N", "Z", "Q", "C")
-BLACKBOARD += ("Reals", "reals", "naturals", "integers", "rationals")
+TABLE = read_table("macros")
 COMMON: dict[str, Macro] = {
-    **{name: (0, None, rf"\mathbb{{{name[0].upper()}}}") for name in BLACKBOARD},
-    "vc": (1, None, r"\mathbf{#1}"),
-    "vecs": (1, None, r"\vec{\mathbf{#1}}"),
-    "vecd": (1, None, r"\vec{#1}"),
-    "bm": (1, None, r"\boldsymbol{#1}"),
-    "abs": (1, None, r"\left|#1\right|"),
-    "norm": (1, None, r"\left\|#1\right\|"),
-    "ket": (1, None, r"\left|#1\right\rangle"),
-    "bra": (1, None, r"\left\langle#1\right|"),
-    "set": (1, None, r"\left\{#1\right\}"),
-    "eps": (0, None, r"\varepsilon"),
-    "veps": (0, None, r"\varepsilon"),
-    "ds": (0, None, r"\displaystyle"),
-    "lt": (0, None, "<"),
-    "gt": (0, None, ">"),
-    "amp": (0, None, "&"),
-    "dx": (0, None, r"\,dx"),
-    "dt": (0, None, r"\,dt"),
-    "Tr": (0, None, r"\operatorname{Tr}"),
-    "tr": (0, None, r"\operatorname{tr}"),
-    "rank": (0, None, r"\operatorname{rank}"),
-    "sgn": (0, None, r"\operatorname{sgn}"),
-    "diag": (0, None, r"\operatorname{diag}"),
-    "grad": (0, None, r"\nabla"),
-    "argmin": (0, None, r"\operatorname*{arg\,min}"),
-    "argmax": (0, None, r"\operatorname*{arg\,max}"),
-}  # fmt: skip
+    **{name: (0, None, rf"\mathbb{{{name[0].upper()}}}") for name in TABLE["blackboard"].split()},
+    **{name: (int("#1" in body), None, body) for name, body in TABLE["replacements"].items()},
+}
 MAX_DEFINITIONS = 1000
 MAX_BODY = 500  # characters of a replacement
 MAX_EXPANSIONS = 20_000  # of a page; macros can double at each level

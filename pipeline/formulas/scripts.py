@@ -9,6 +9,7 @@ import re
 from resiliparse.parse.html import DOMNode, HTMLTree
 
 from .markup import JOINER
+from .tables import read_table
 
 IN_LINE = frozenset(("i", "em", "b", "strong", "var", "span", "font", "u", "small", "nobr", "big", "a", "tt"))
 NOTE_CLASS = re.compile(r"ref(?:erence)?|foot|fn|cite|note", re.IGNORECASE)
@@ -23,98 +24,8 @@ LETTERS = re.compile(r"[^\W\d_]+$")
 WORD = re.compile(r"[^\W\d_]{3,}")
 HAN = re.compile("[\u2e80-\u9fff\uac00-\ud7af]")
 GREEK = re.compile("[\u0370-\u03ff\u1f00-\u1fff]")
-TERMS = frozenset(
-    [
-        "sin",
-        "cos",
-        "tan",
-        "cot",
-        "sec",
-        "csc",
-        "sinh",
-        "cosh",
-        "tanh",
-        "coth",
-        "log",
-        "exp",
-        "arcsin",
-        "arccos",
-        "arctan",
-        "det",
-        "dim",
-        "max",
-        "min",
-        "lim",
-        "mod",
-        "gcd",
-        "lcm",
-        "deg",
-        "sgn",
-        "tr",
-        "km",
-        "cm",
-        "mm",
-        "dm",
-        "hm",
-        "nm",
-        "pm",
-        "mi",
-        "ft",
-        "in",
-        "yd",
-        "min",
-        "sec",
-        "hr",
-        "kg",
-        "ms",
-        "day",
-        "yr",
-        "var",
-        "cov",
-        "abs",
-        "rad",
-        "mol",
-        "pixel",
-    ]
-)
-SHORT_WORDS = frozenset(
-    [
-        "of",
-        "to",
-        "it",
-        "is",
-        "by",
-        "as",
-        "at",
-        "an",
-        "on",
-        "or",
-        "if",
-        "we",
-        "he",
-        "be",
-        "so",
-        "no",
-        "us",
-        "do",
-        "go",
-        "up",
-        "my",
-        "me",
-        "am",
-        "und",
-        "der",
-        "die",
-        "das",
-        "de",
-        "la",
-        "le",
-        "il",
-        "el",
-        "un",
-        "en",
-    ]
-)
+WORDS = read_table("scripts")
+TERMS, SHORT_WORDS = (frozenset(WORDS[name].split()) for name in ("terms", "short_words"))
 MAX_SCRIPT = 40  # characters
 MAX_BEFORE = 60
 OVERLINE = re.compile("overline")
