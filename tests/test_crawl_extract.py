@@ -11,8 +11,8 @@ import brotli
 import pytest
 from crawl_warcs import FILLER, WEB, html, program, record, write_warc
 
-from pipeline.crawl import bodies, charsets, text, warc
 from pipeline.crawl import extract as extract_program
+from pipeline.crawl import http_decoding, text, text_decoding, warc
 from pipeline.crawl.language import detect_language
 from pipeline.crawl.warc import ReadCounts, read_pages
 from pipeline.data.shards import read_documents, read_table
@@ -187,20 +187,20 @@ def test_bodies_are_decoded_as_far_as_they_can_be():
         (gzip.compress(brotli.compress(page)), "br, gzip", ""), (packed, "", "gzip, chunked"),
     ]  # fmt: skip
     for body, content, transfer in whole:
-        assert bodies.decode_body(body, content, transfer, 100_000) == page, (content, transfer)
+        assert http_decoding.decode_body(body, content, transfer, 100_000) == page, (content, transfer)
     for body, content in ((packed[:-30], "gzip"), (zlib.compress(page)[:-9], "deflate")):
-        assert page.startswith(bodies.decode_body(body, content, "", 100_000)[:50])
-    assert len(bodies.decode_body(chunked[:150], "", "chunked", 100_000)) == 150 - len(
+        assert page.startswith(http_decoding.decode_body(body, content, "", 100_000)[:50])
+    assert len(http_decoding.decode_body(chunked[:150], "", "chunked", 100_000)) == 150 - len(
         b"64;ext\r\n\r\nabc;ext\r\n"
     )
-    assert bodies.decode_body(chunked[:110] + b"no chunk", "", "chunked", 1000).startswith(page[:50])
+    assert http_decoding.decode_body(chunked[:110] + b"no chunk", "", "chunked", 1000).startswith(page[:50])
     bomb = gzip.compress(gzip.compress(bytes(30_000_000)))
     for body, content in ((bomb, "gzip"), (bomb, ""), (brotli.compress(bytes(3_000_000)), "br")):
-        with pytest.raises(bodies.Unusable, match="too_large"):
-            bodies.decode_body(body, content, "", 1_000_000)
+        with pytest.raises(http_decoding.Unusable, match="too_large"):
+            http_decoding.decode_body(body, content, "", 1_000_000)
     for body, content in ((b"\x1f\x8b\x08" + bytes(range(50)), "gzip"), (bytes(range(200)), "br")):
-        with pytest.raises(bodies.Unusable, match="bad_encoding"):
-            bodies.decode_body(body, content, "", 1_000_000)
+        with pytest.raises(http_decoding.Unusable, match="bad_encoding"):
+            http_decoding.decode_body(body, content, "", 1_000_000)
 
 
 def test_a_wet_file_is_read_as_text(tmp_path):
@@ -314,7 +314,7 @@ def test_character_sets_are_found_where_headers_lie_or_lack():
         (chinese.encode()[:-1], "utf-8", chinese[:-1]),
     ]
     for body, declared, expected in cases:
-        assert charsets.decode_text(body, declared)[0].endswith(expected), (declared, body[:30])
+        assert text_decoding.decode_text(body, declared)[0].endswith(expected), (declared, body[:30])
     traditional, korean = (
         "設函數在閉區間上連續，則它有界。" * 20,
         "함수가 닫힌 구간에서 연속이면 유계이다. " * 20,
@@ -338,8 +338,8 @@ def test_character_sets_are_found_where_headers_lie_or_lack():
         (twice, "utf-8", french),
     ]
     for body, declared, expected in mislabelled:
-        assert charsets.decode_text(body, declared)[0] == expected, (declared, expected[:10])
-    broken, _ = charsets.decode_text(b"abc \xff\xfe\x81 def" * 20, "utf-8")
+        assert text_decoding.decode_text(body, declared)[0] == expected, (declared, expected[:10])
+    broken, _ = text_decoding.decode_text(b"abc \xff\xfe\x81 def" * 20, "utf-8")
     assert "abc" in broken and "def" in broken
 
 

@@ -6,7 +6,7 @@ import pytest
 from crawl_warcs import FILLER
 
 from pipeline.crawl.boilerplate import remove_lines
-from pipeline.crawl.lists import label
+from pipeline.crawl.list_numbers import label
 from pipeline.crawl.text import extract
 from pipeline.formulas.asciimath import asciimath_to_tex
 from pipeline.formulas.macros import Macros

@@ -27,15 +27,15 @@ import pyarrow as pa
 from datatrove.data import Document
 
 from pipeline.config.crawl import CrawlSection
-from pipeline.crawl.bodies import Unusable, decode_body
-from pipeline.crawl.charsets import decode_text, is_html
-from pipeline.crawl.guard import run_guarded
+from pipeline.crawl.http_decoding import Unusable, decode_body
 from pipeline.crawl.index import is_index, read_indexed_pages
 from pipeline.crawl.language import detect_language
 from pipeline.crawl.mathematics import has_mathematics
+from pipeline.crawl.page_limits import run_guarded
 from pipeline.crawl.rights import rights
 from pipeline.crawl.sources import expand, file_name, open_source
 from pipeline.crawl.text import clean, extract
+from pipeline.crawl.text_decoding import decode_text, is_html
 from pipeline.crawl.warc import Page, ReadCounts, read_pages
 from pipeline.data.shards import DocumentWriter, join_shards, read_batches, write_table
 from pipeline.formulas.signs import Source

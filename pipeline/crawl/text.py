@@ -11,9 +11,9 @@ import numpy as np
 from resiliparse.extract.html2text import extract_plain_text
 from resiliparse.parse.html import HTMLParserException, HTMLTree
 
-from pipeline.crawl.bodies import Unusable
 from pipeline.crawl.boilerplate import HEAD, remove_elements, remove_lines
-from pipeline.crawl.lists import NUMBERED, mark_labels, restore_labels
+from pipeline.crawl.http_decoding import Unusable
+from pipeline.crawl.list_numbers import NUMBERED, mark_labels, restore_labels
 from pipeline.formulas.markup import JOINER
 from pipeline.formulas.page import MathPage, has_formula_text
 from pipeline.formulas.scripts import mark_overlines, mark_scripts, overlined

@@ -33,9 +33,9 @@ from pipeline.corpus.measures import PRECISION, measures  # noqa: E402
 from pipeline.corpus.normalise import normalise  # noqa: E402
 from pipeline.corpus.scorer import PageScorer  # noqa: E402
 from pipeline.corpus.training_set import LabelledPage, like_a_page  # noqa: E402
-from pipeline.crawl.bodies import Unusable, decode_body  # noqa: E402
-from pipeline.crawl.charsets import decode_text  # noqa: E402
 from pipeline.crawl.extract import make_document  # noqa: E402
+from pipeline.crawl.http_decoding import Unusable, decode_body  # noqa: E402
+from pipeline.crawl.text_decoding import decode_text  # noqa: E402
 from pipeline.crawl.warc import ReadCounts, read_pages  # noqa: E402
 from pipeline.data.rows import read_rows  # noqa: E402
 from pipeline.intervals import ranking_draws  # noqa: E402
