@@ -24,7 +24,7 @@ FROM {} AS own LEFT JOIN {} AS other ON own.duplicate_of = other.id ORDER BY own
 
 
 def counted(folders: list[Path]) -> Counter[str]:
-    """The sums of the counts of some results."""
+    """Add up the counts of some results."""
     counts: Counter[str] = Counter()
     for found in map(published, folders):
         counts.update(read_manifest(found[1])["counts"] if found else {})

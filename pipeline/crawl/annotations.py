@@ -51,7 +51,7 @@ def add_prefixes(database: Database, table: str, rows: Iterable[tuple[str, str]]
 
 
 def covered(pages: str, prefixes: str) -> str:
-    """SQL: (id, prefix, verdict) of each row of `pages` (id, url) whose URL a prefix of `prefixes` covers."""
+    """Give SQL for (id, prefix, verdict) of rows of `pages` (id, url) that a prefix of `prefixes` covers."""
     return FIND.format(pages=pages, prefixes=prefixes)
 
 
@@ -94,7 +94,7 @@ def places(database: Database, urls: list[str]) -> list[str]:
 
 
 def counted(names: list[str]) -> str:
-    """The number of prefixes and the first of them by name."""
+    """Count prefixes and name the first of them."""
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
     return f"{len(names)} prefix{'es' * (len(names) > 1)}: {', '.join(names[:NAMED])}{more}"
 
@@ -133,6 +133,6 @@ def read_annotations(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
 
 
 def _cell(value: str | None) -> str:
-    """A cell without the quotes that a spreadsheet puts around a comma."""
+    """Return a cell without the quotes that a spreadsheet puts around a comma."""
     text = (value or "").strip()
     return text[1:-1].replace('""', '"') if len(text) > 1 and text[0] == text[-1] == '"' else text

@@ -50,7 +50,7 @@ def records_left(
 
 
 def candidates(hashes: Hashes, pages: Pages) -> tuple[Pages, Pages]:
-    """(groups, pages), both (M,) and sorted, of the pages (R,) whose hashes (R, words) another page has too.
+    """Find the pages (R,) whose hashes (R, words) another page has too: sorted (groups, pages), both (M,).
 
     A group of more than `COMPARED` pages is cut.
     """
@@ -85,7 +85,7 @@ def batches(groups: Pages) -> Iterator[slice]:
 
 
 def small_groups(groups: Pages, places: Pages, rows: Hashes, least: float) -> Iterator[Pages]:
-    """What `similar_pairs` yields, for many groups at once: in each round the first page of all of them.
+    """Yield what `similar_pairs` does, for many groups at once: in each round the first page of all of them.
     `places` (M,) in `rows` (N, hashes) of the sorted groups' (M,) pages.
     """
     while len(groups):

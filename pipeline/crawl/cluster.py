@@ -64,7 +64,7 @@ def bounds_of(parts: list[range], shards: SignedShards) -> list[int]:
 
 
 def _blocks(stage: Stage[CrawlSection], low: int, high: int) -> Iterator[Edges]:
-    """The pairs of this part's pages, from each job before."""
+    """Yield the pairs of this part's pages, from each job before."""
     files = [stage.input("exact") / "pairs"]
     files += [Path(folder) / "pairs" for folder in stage.inputs["buckets"]]
     files += [Path(folder) / PASSED for folder in stage.inputs.get("later", [])]

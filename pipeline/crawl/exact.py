@@ -53,7 +53,7 @@ class Bits:
         np.bitwise_or.at(self.bits, pages >> 3, np.uint8(1) << (pages & 7).astype(np.uint8))
 
     def of(self, pages: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """The bits of pages."""
+        """Return the bits of pages."""
         return ((self.bits[pages >> 3] >> (pages & 7).astype(np.uint8)) & 1).astype(bool)
 
 

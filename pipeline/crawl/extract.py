@@ -113,7 +113,7 @@ def page_text(
 
 
 def make_document(identity: str, page: Page, config: CrawlSection, removed: Counter[str]) -> Document:
-    """The text and metadata of a page; counts removed lines by reason. Raises Unusable with a reason."""
+    """Make the document of a page; counts removed lines by reason. Raises Unusable with a reason."""
     url, host = page_url(page.url)
     if any(part in url for part in config.url_exclude):
         raise Unusable("url_excluded")
@@ -150,14 +150,14 @@ def _identities(pages: Iterator[Page]) -> Iterator[tuple[str, Page]]:
 
 
 def _row(identity: str, page: Page, **values: Any) -> Row:
-    """A page's row of `records.parquet`."""
+    """Make a page's row of `records.parquet`."""
     row: Row = dict.fromkeys(RECORDS.names)
     row |= {name: getattr(page, name) for name in PAGE_FIELDS}
     return row | {"id": identity, "url": (page.url or b"").decode("utf-8", "backslashreplace")} | values
 
 
 def extract_page(identity: str, page: Page, config: CrawlSection) -> tuple[Row, Document | None]:
-    """A page's row and, unless it is rejected, its document. Does not raise, whatever the page holds.
+    """Make a page's row and, unless it is rejected, its document. Does not raise, whatever the page holds.
 
     Beside the columns of `records.parquet` the row of a page has `removed_lines`, by reason.
     """
@@ -205,7 +205,7 @@ def extract_file(path: str, config: CrawlSection, read: ReadCounts) -> Iterator[
 
 
 def kind_of(path: str) -> str:
-    """What a source without any record is, for a message."""
+    """Say what a source without any record is."""
     if is_index(path):
         return "an index that lists none"
     with open_source(path) as stream:
@@ -305,7 +305,7 @@ def run(stage: Stage[CrawlSection]) -> Counts:
 
 
 def _alone(argv: list[str]) -> tuple[list[str], Path]:
-    """The stage's arguments for those of the form with `--warc`, and the work folder to remove afterwards."""
+    """Turn arguments of the form with `--warc` into the stage's; returns also the work folder to remove."""
     alone = argparse.ArgumentParser(
         prog="python -m pipeline.crawl.extract",
         description=__doc__,

@@ -75,12 +75,12 @@ class Shard:
             raise InputError(f"{self.pages}: {number:,} pages, but {signed:,} were signed; sign them again")
 
     def folder(self, digest: str) -> Path:
-        """The signed shard of this digest. Raises InputError if another one lies in its place."""
+        """Return the signed shard of this digest. Raises InputError if another one lies in its place."""
         check_shard(self.folders[digest], digest)
         return self.folders[digest]
 
     def duplicates(self, hashes: int) -> Iterator[Row]:
-        """A row for each removed page, in order; `hashes` of a signature."""
+        """Yield a row for each removed page, in order; `hashes` of a signature."""
         for start in range(0, len(self.places), ROWS):
             yield from self._some_duplicates(slice(start, start + ROWS), hashes)
 

@@ -30,7 +30,7 @@ CODES = 0x110000
 
 
 def fold(character: str) -> str:
-    """The comparable form of a character: none, one or (ligatures and the like) several characters."""
+    """Return the comparable form of a character: none, one or (ligatures and the like) several characters."""
     if CJK_CHARACTER.match(character):
         return unicodedata.normalize("NFKC", character)
     parts = unicodedata.normalize("NFKD", character).lower()
@@ -94,7 +94,7 @@ class Grams:
         return len(self.hashes)
 
     def words(self, first: int = 0, last: int | None = None) -> list[str]:
-        """The grams themselves, folded."""
+        """Spell out the grams, folded."""
         found = []
         for start, end in zip(self.starts[first:last].tolist(), self.ends[first:last].tolist(), strict=True):
             found.append("".join(fold(character) for character in self.text[start:end]))

@@ -23,7 +23,7 @@ class Unusable(Exception):
 
 
 def decode_body(body: bytes, content_encoding: str, transfer_encoding: str, max_bytes: int) -> bytes:
-    """The body without its encodings.
+    """Undo the encodings of a body.
 
     Raises Unusable: "too_large" beyond `max_bytes` (decompression bombs), "bad_encoding" if nothing readable
     comes out.
@@ -42,7 +42,7 @@ def decode_body(body: bytes, content_encoding: str, transfer_encoding: str, max_
 
 
 def join_chunks(body: bytes) -> bytes:
-    """The chunks of a body joined; a body that does not begin with a chunk is returned unchanged."""
+    """Join the chunks of a body; a body that does not begin with a chunk is returned unchanged."""
     parts, position = [], 0
     while match := CHUNK_SIZE.match(body, position):
         size = int(match[1], 16)
@@ -69,7 +69,7 @@ def _gunzip(body: bytes, max_bytes: int) -> bytes:
 
 
 def _undeflate(body: bytes, max_bytes: int) -> bytes:
-    """The content of a zlib stream, or of the bare deflate stream that some servers send; else the body."""
+    """Undo zlib, or the bare deflate that some servers send; returns other bodies as they are."""
     if len(body) > 1 and body[0] & 15 == 8 and int.from_bytes(body[:2]) % 31 == 0:
         return _checked(_inflate(zlib.decompressobj(), body, max_bytes))
     bare = zlib.decompressobj(wbits=-15)
@@ -78,7 +78,7 @@ def _undeflate(body: bytes, max_bytes: int) -> bytes:
 
 
 def _inflate(inflater: "zlib._Decompress", body: bytes, max_bytes: int) -> bytearray:
-    """The output up to the end of the stream or its first error. Raises Unusable("too_large")."""
+    """Inflate up to the end of the stream or its first error. Raises Unusable("too_large")."""
     decoded = bytearray()
     try:
         while body and not inflater.eof:
@@ -92,7 +92,7 @@ def _inflate(inflater: "zlib._Decompress", body: bytes, max_bytes: int) -> bytea
 
 
 def _read_all(reader: Callable[[io.BytesIO], io.RawIOBase]) -> Callable[[bytes, int], bytes]:
-    """A decoder that uses a stream class and returns bodies that are text already."""
+    """Make a decoder that uses a stream class and returns bodies that are text already."""
 
     def decode(body: bytes, max_bytes: int) -> bytes:
         decoded = bytearray()

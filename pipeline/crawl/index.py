@@ -46,7 +46,7 @@ def is_index(path: str) -> bool:
 
 
 def read_index(path: str) -> list[Range]:
-    """The distinct records of an index, sorted by file and offset. Raises InputError."""
+    """Read the distinct records of an index, sorted by file and offset. Raises InputError."""
     rows = _parquet_rows(path) if public(path).endswith(".parquet") else _line_rows(path)
     ranges = set()
     for number, row in enumerate(rows, start=1):
@@ -112,7 +112,7 @@ def _one_page(data: bytes, record: Range, max_bytes: int, counts: ReadCounts) ->
 
 
 def _address(name: str, index: str, base_url: str) -> str:
-    """The path or address of a file that an index names: as given, beside the index, or below `base_url`."""
+    """Find a file that an index names: as given, beside the index, or below `base_url`."""
     if is_remote(index) or is_remote(name) or Path(name).is_file():
         return follow(name, index, base_url)
     beside = Path(index).parent / name

@@ -39,7 +39,7 @@ def restore_labels(text: str) -> str:
 
 
 def label(number: int, kind: str) -> str:
-    """The label of an item: `kind` is an HTML list type (1, a, A, i, I)."""
+    """Give the label of an item: `kind` is an HTML list type (1, a, A, i, I)."""
     if kind in "aA" and number > 0:
         letters = ""
         while number:

@@ -77,7 +77,7 @@ WHERE ('0x' || md5(filename)[:8])::UBIGINT % $tables = $number ORDER BY filename
 
 
 def index_files(sources: str | list[str], base_url: str) -> list[str]:
-    """The files of an index that `sources` stand for, in order; a dump stands for its list at `base_url`.
+    """Find the index files that `sources` stand for, in order; a dump stands for its list at `base_url`.
 
     Raises InputError for a list that cannot be read, or no file.
     """
@@ -113,7 +113,7 @@ def add_wanted(joins: Database, stage: Stage[LookupSection]) -> None:
 
 
 def _lines(path: Path, column: str) -> str:
-    """SQL that reads a list, one entry a line; `#` starts a comment line."""
+    """Give SQL that reads a list, one entry a line; `#` starts a comment line."""
     name = str(path).replace("'", "''")
     read = f"read_csv('{name}', header = false, delim = '\\x01', quote = '', columns = {{line: 'VARCHAR'}})"
     return f"(SELECT trim(line) AS {column} FROM {read} WHERE trim(line) <> '' AND line NOT LIKE '#%')"
@@ -144,7 +144,7 @@ class Remote(AbstractFileSystem):
         return path
 
     def glob(self, path: str, **_: Any) -> list[str]:
-        """The address itself."""
+        """Return the address itself."""
         return [path]
 
     def info(self, path: str, **_: Any) -> dict[str, Any]:
@@ -161,7 +161,7 @@ class Remote(AbstractFileSystem):
 
 
 def filters(config: LookupSection, columns: set[str]) -> str:
-    """SQL of what a record must be, by the section and the columns of the index."""
+    """Give SQL of what a record must be, by the section and the columns of the index."""
     found = []
     if config.mime:
         found.append(f"content_mime_detected IN ({_words(config.mime)})")

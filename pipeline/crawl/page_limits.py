@@ -99,7 +99,7 @@ def _work(task: Task[Any], skip: int, seconds: float, stream: BinaryIO) -> int:
 
 
 def _messages(reader: BinaryIO) -> Iterator[tuple[str, Any]]:
-    """The messages of the child until it ends; an incomplete one is dropped."""
+    """Yield the messages of the child until it ends; an incomplete one is dropped."""
     while True:
         try:
             yield pickle.load(reader)

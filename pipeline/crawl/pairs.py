@@ -52,7 +52,7 @@ class PairSorter:
 
 
 def read_pairs(path: Path, low: int, high: int) -> Pairs:
-    """The pairs of a sorted file whose later page is in [low, high)."""
+    """Return the pairs of a sorted file whose later page is in [low, high)."""
     if not path.stat().st_size:
         return np.empty(0, PAIR)
     pairs = np.memmap(path, PAIR, "r")

@@ -35,7 +35,7 @@ def server_of(address: str) -> str:
 
 
 async def _client(loop: Any = None, **options: Any) -> Any:
-    """An HTTP session that follows a redirect to the same server, or by https to another public one."""
+    """Open an HTTP session that follows a redirect to the same server, or by https to another public one."""
     import aiohttp
     from yarl import URL
 
@@ -111,7 +111,7 @@ class Streamed:
             self._request(position)
 
     def read(self, size: int) -> bytes:
-        """What has come, at most `size` bytes; empty at the end."""
+        """Return what has come, at most `size` bytes; empty at the end."""
         data: bytes = self._stream.read(size)
         self._at += len(data)
         return data
@@ -149,7 +149,7 @@ class S3Object:
         return self._block[place : place + size]
 
     def part(self, start: int, end: int) -> bytes:
-        """The bytes from `start` to `end`, by one request."""
+        """Read the bytes from `start` to `end`, by one request."""
         data: bytes = self._file.read_at(max(min(end, self.size) - start, 0), start)
         return data
 
@@ -272,15 +272,15 @@ class RemoteFile(io.RawIOBase):
         super().close()
 
     def tell(self) -> int:
-        """The present position in bytes."""
+        """Return the present position in bytes."""
         return self._position
 
     def readable(self) -> bool:
-        """True: it is read."""
+        """Answer yes: it is read."""
         return True
 
     def seekable(self) -> bool:
-        """True: offsets are needed to resume."""
+        """Answer yes: offsets are needed to resume."""
         return True
 
 

@@ -35,7 +35,7 @@ def rights(source: Source) -> dict[str, str]:
 
 
 def _tag(letters: bytes, start: int) -> str:
-    """The link or meta tag at `start`; empty if there is none."""
+    """Find the link or meta tag at `start`; empty if there is none."""
     end = letters.find(b">", start, start + WIDEST * (REACH + 10)) + 1
     tag = letters[start:end].decode("utf-8", "replace")
     return tag if TAG.fullmatch(tag) else ""

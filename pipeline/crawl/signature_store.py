@@ -27,20 +27,22 @@ HASH_END = 1 << 32
 
 
 def page_file(folder: Path) -> Path:
-    """The pages in a result of extraction, or in one of `filter`: of a dump without duplicates."""
+    """Find the pages in a result of extraction, or in one of `filter`: of a dump without duplicates."""
     filtered = folder / "pool.jsonl.zst"
     return filtered if filtered.exists() else folder / "pages.jsonl.zst"
 
 
 def record_file(name: str | int) -> str:
-    """The file of a shard's records: a bucket of MinHash, `URL` or `TEXT`. A record is its hash words and the
-    page's place in the shard, 32 bits each; records are sorted. This is datatrove's form of signatures.
+    """Name the file of a shard's records: a bucket of MinHash, `URL` or `TEXT`.
+
+    A record is its hash words and the page's place in the shard, 32 bits each; records are sorted. This is
+    datatrove's form of signatures.
     """
     return f"bucket_{name:03d}.minhash.sig" if isinstance(name, int) else f"{name}.minhash.sig"
 
 
 def signed_pages(folder: Path) -> int:
-    """Number of pages in a result of `sign`."""
+    """Count the pages in a result of `sign`."""
     return (folder / record_file(URL)).stat().st_size // (4 * (HASH_WORDS + 1))
 
 
@@ -55,7 +57,7 @@ class SignedShards:
 
     @classmethod
     def of(cls, result: Path) -> "SignedShards":
-        """The shards that an earlier program listed in its result."""
+        """Open the shards that an earlier program listed in its result."""
         listed = listed_shards(result)
         return cls([folder for folder, _ in listed], [digest for _, digest in listed])
 
@@ -105,7 +107,7 @@ class SignedShards:
 
 
 def number_of(stage: Stage[Any], most: int) -> int:
-    """The number that the name of one of `most` instances ends with. Raises InputError for another name."""
+    """Read the number at the end of an instance's name, one of `most`. Raises InputError for another name."""
     name, _, number = stage.instance.rpartition("-")
     if not number.isdecimal() or int(number) >= most:
         raise InputError(f"--instance {stage.instance}: expected {name or 'NAME'}-<number below {most}>")
@@ -116,7 +118,9 @@ def check_shard(folder: Path, digest: str) -> None:
     """Raise InputError unless this is the result of `sign` that an earlier program read."""
     found = published(folder)
     if found is None or part_of(read_manifest(found[1]), ".") != digest:
-        raise InputError(f"{folder}: not the signatures that were compared before; compare them again")
+        raise InputError(
+            f"{folder}: signatures changed since deduplication; run crawl/exact and what follows again"
+        )
 
 
 def read_signatures(folder: Path, hashes: int) -> NDArray[np.uint32]:

@@ -18,9 +18,10 @@ Hashes = NDArray[np.uint32]
 
 @njit(cache=True)
 def _smallest(shingles: Hashes, bounds: NDArray[np.int64], factors: Hashes, offsets: Hashes) -> Hashes:
-    """The smallest value of each permutation over the shingles between the bounds (N, 2) of each text, shape
-    (N, hashes); `ABSENT` without shingles. Compiled, because NumPy would write all values of a page to memory
-    and read them again, three times.
+    """Find the smallest value of each permutation over each text's shingles, as (N, hashes).
+
+    A text's shingles are those between its bounds (N, 2); `ABSENT` without any. Compiled, because NumPy would
+    write all values of a page to memory and read them again, three times.
     """
     found = np.full((len(bounds), len(factors)), ABSENT)
     for text in range(len(bounds)):

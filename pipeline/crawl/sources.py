@@ -27,7 +27,7 @@ LIST_BYTES, LIST_LINES = 64 << 20, 1_000_000  # of a list, unpacked; one of Comm
 
 
 def expand(sources: Iterable[str], base_url: str = "") -> list[str]:
-    """The WARC files that `sources` stand for, in order; `base_url` is put before relative entries of lists.
+    """Find the WARC files that `sources` stand for, in order; relative entries of lists are below `base_url`.
 
     A Common Crawl dump (`CC-MAIN-2024-10`, for its text files `CC-MAIN-2024-10/wet`) stands for its list.
 
@@ -38,7 +38,7 @@ def expand(sources: Iterable[str], base_url: str = "") -> list[str]:
 
 
 def expand_lists(sources: Iterable[str], base_url: str = "") -> list[tuple[str, str]]:
-    """The files of `expand`, each after the list that names it; "" for files that no list names."""
+    """Find the files of `expand`, each after the list that names it; "" for files that no list names."""
     if base_url != public(base_url):
         raise InputError(
             "config key crawl.base_url: manifests show it, so it must hold no user, password or query"
@@ -63,7 +63,7 @@ def expand_lists(sources: Iterable[str], base_url: str = "") -> list[tuple[str, 
 
 
 def _matches(source: str) -> list[str]:
-    """The files that a glob matches, in order; anything else is itself."""
+    """Find the files that a glob matches, in order; anything else is itself."""
     if is_remote(source) or not glob.has_magic(source):
         return [source]
     matches = sorted(glob.glob(source, recursive=True))
@@ -86,7 +86,7 @@ def _read_list(path: str, base_url: str) -> list[str]:
 
 
 def follow(name: str, origin: str, base_url: str) -> str:
-    """The file that the list or index `origin` calls `name`: as given, or else below `base_url`.
+    """Find the file that the list or index `origin` calls `name`: as given, or else below `base_url`.
 
     Raises InputError where a remote list leads to another server than its own or that of `base_url`, or to a
     file of this machine outside the folder `base_url`.
@@ -112,7 +112,7 @@ def follow(name: str, origin: str, base_url: str) -> str:
 
 
 def file_name(path: str) -> str:
-    """The name of a WARC file without its folder, as lineage gives it."""
+    """Return the name of a WARC file without its folder, as lineage gives it."""
     return public(path).rsplit("/", 1)[-1]
 
 
@@ -129,7 +129,7 @@ def open_source(path: str, forward: bool = False) -> BinaryIO:
 
 
 def read_lines(path: str) -> Iterator[str]:
-    """The lines of a local or remote text file, unpacked if its name ends in `.gz`. Raises InputError."""
+    """Yield the lines of a local or remote text file, unpacked if it is a `.gz`. Raises InputError."""
     name = public(path)
     with open_source(path) as file:
         stream = gzip.GzipFile(fileobj=file) if name.endswith(".gz") else file

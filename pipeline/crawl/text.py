@@ -122,7 +122,7 @@ def _may_be_deep(source: Source) -> bool:
 
 
 def _plain_text(tree: HTMLTree, html: str, min_characters: int) -> str:
-    """The main content; the whole page if it has nearly none, its paragraphs if most of them are missing."""
+    """Extract the main content; the whole page if it has nearly none, its paragraphs if most are missing."""
     text = clean(extract_plain_text(tree, main_content=True))
     if len(text) < min_characters:
         return clean(extract_plain_text(tree))
@@ -133,7 +133,7 @@ def _plain_text(tree: HTMLTree, html: str, min_characters: int) -> str:
 
 
 def _paragraphs(text: str) -> str:
-    """The paragraphs of a whole page, with the lines beside them: menus have neither."""
+    """Keep the paragraphs of a whole page, with the lines beside them: menus have neither."""
     lines = text.split("\n")
     near = {
         place

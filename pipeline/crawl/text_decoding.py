@@ -80,7 +80,7 @@ def decode_text(body: bytes, declared: str | None) -> tuple[str, str]:
 
 
 def _utf_16(body: bytes) -> str:
-    """The kind of UTF-16 without a byte order mark; empty if the bytes are not mostly such characters."""
+    """Tell the kind of UTF-16 without a byte order mark; empty if the bytes are not mostly of it."""
     start = body[:1000]
     for charset, zeros in (("utf-16-le", start[1::2]), ("utf-16-be", start[::2])):
         if len(start) > 20 and zeros.count(0) > 0.4 * len(zeros) and start.count(0) < 0.6 * len(start):
@@ -153,7 +153,7 @@ def _windows_byte(character: str) -> bytes:
 
 
 def _decode_exactly(body: bytes, charset: str) -> str | None:
-    """The text, or None if the bytes are invalid in that charset."""
+    """Return the text, or None if the bytes are invalid in that charset."""
     name = "gb18030" if charset in ("gbk", "gb2312") else charset  # the superset, as browsers do
     try:
         return codecs.getincrementaldecoder(name)().decode(body)

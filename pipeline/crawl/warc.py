@@ -169,7 +169,7 @@ def _end_of_member(stream: BinaryIO, offset: int, claimed: int, size: int) -> _R
 
 
 def _end_of_plain_record(stream: BinaryIO, offset: int, claimed: int) -> _RunEnd:
-    """The stated end of an uncompressed record, if the two line ends that close a record are there."""
+    """Find the stated end of an uncompressed record, if the two line ends that close a record are there."""
     stream.seek(offset)
     header = stream.read(MAX_HEADER).find(b"\r\n\r\n") + 4
     stream.seek(offset + header + claimed)
@@ -180,7 +180,7 @@ def _end_of_plain_record(stream: BinaryIO, offset: int, claimed: int) -> _RunEnd
 
 
 def _find_record(stream: BinaryIO, start: int, size: int, compressed: bool) -> int:
-    """The offset from `start` on where a record may begin; `size` if there is none."""
+    """Find the offset from `start` on where a record may begin; `size` if there is none."""
     pattern = RECORD_START[compressed]
     position = max(start - 2, 0)  # the line end before an uncompressed record
     while position < size:
