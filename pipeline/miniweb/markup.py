@@ -7,7 +7,10 @@ is TeX, and plain Unicode.
 
 from dataclasses import dataclass
 from html import escape
+from pathlib import Path
 from urllib.parse import quote
+
+from jinja2 import Environment
 
 from pipeline.miniweb.pages import (
     FORMULA,
@@ -23,46 +26,16 @@ from pipeline.miniweb.pages import (
 )
 from pipeline.miniweb.tex import parse, to_katex, to_mathml, to_plain
 
-MARKUPS = ("mathjax2", "mathjax3", "katex", "mathml", "img-latex", "plain")
 LAYOUTS = ("article", "table", "content", "main")
 
-MATHJAX2 = (
-    '<script type="text/x-mathjax-config">'
-    'MathJax.Hub.Config({tex2jax: {inlineMath: [["$","$"]]}});</script>\n'
-    '<script async src="https://cdn.scripts.example/mathjax/2.7.9/MathJax.js?config=TeX-AMS_HTML"></script>'
+FRAME = Environment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True).from_string(
+    Path(__file__).with_name("page.html.j2").read_text()
 )
-MATHJAX3 = (
-    "<script>window.MathJax = {tex: {inlineMath: [['\\\\(', '\\\\)']]}};</script>\n"
-    '<script async src="https://cdn.scripts.example/mathjax@3/es5/tex-mml-chtml.js"></script>'
-)
-KATEX = '<link rel="stylesheet" href="https://cdn.scripts.example/katex@0.16.9/dist/katex.min.css">'
-SCRIPTS = {"mathjax2": MATHJAX2, "mathjax3": MATHJAX3, "katex": KATEX}
-
-WORDS = {
-    "en": {
-        "home": "Home",
-        "about": "About",
-        "contact": "Contact",
-        "search": "Search",
-        "more": "More pages",
-        "rights": "All rights reserved.",
-        "cookies": "This site uses cookies. Continue to agree.",
-    },
-    "zh": {
-        "home": "首页",
-        "about": "关于",
-        "contact": "联系我们",
-        "search": "搜索",
-        "more": "更多内容",
-        "rights": "版权所有。",
-        "cookies": "本网站使用缓存文件，继续浏览表示同意。",
-    },
-}
 
 
 @dataclass(frozen=True)
 class Site:
-    """What all pages of a host share."""
+    """What all pages of a host share; `markup`: a kind of formulas, as `formula` has them."""
 
     host: str
     name: str
@@ -77,7 +50,7 @@ class Site:
 
 
 def formula(tex: str, kind: str, display: bool = False) -> str:
-    """One formula in HTML, in a markup of `MARKUPS`."""
+    """One formula in HTML, in the markup `kind`."""
     match kind:
         case "mathjax2":
             return f"$${escape(tex)}$$" if display else f'<span class="math-container">${escape(tex)}$</span>'
@@ -133,51 +106,11 @@ def block_html(block: Block, kind: str) -> str:
             return f'<div class="post">{user}\n<div class="post-text"><p>{rich(text, kind)}</p></div></div>'
 
 
-def frame(site: Site, title: str, head: str, body: str, related: list[tuple[str, str]]) -> str:
-    """Return a whole page: head, navigation, content in the site's layout, `related` links (href, text),
-    footer.
-    """
-    words = WORDS[site.language]
-    charset = f'<meta charset="{site.charset}">\n' if site.charset_in_page else ""
-    navigation = "\n".join(
-        f'<li><a href="{path}">{text}</a></li>'
-        for path, text in (
-            ("/", words["home"]),
-            *((section, section.strip("/") or words["more"]) for section in site.sections[:4]),
-            ("/about", words["about"]),
-        )
-    )
-    links = "\n".join(f'<li><a href="{href}">{text}</a></li>' for href, text in related)
-    main = {
-        "article": f'<article class="post-content">\n{body}\n</article>',
-        "main": f'<main id="main" role="main">\n{body}\n</main>',
-        "content": f'<div id="content" class="content">\n{body}\n</div>',
-        "table": f'<table class="layout" width="100%"><tr><td class="main-text">\n{body}\n</td></tr></table>',
-    }[site.layout]
-    contact = f'<a href="/contact">{words["contact"]}</a>'
-    return (
-        f'<!DOCTYPE html>\n<html lang="{site.language}">\n<head>\n{charset}'
-        f"<title>{title} - {site.name}</title>\n"
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f'<link rel="stylesheet" href="/css/site.css">\n{head}\n</head>\n'
-        f'<body>\n<header class="site-header"><a href="/">{site.name}</a></header>\n'
-        f'<nav class="menu"><ul>\n{navigation}\n</ul></nav>\n'
-        f'<div class="cookie-banner">{words["cookies"]}</div>\n{main}\n'
-        f'<aside class="sidebar"><h3>{words["more"]}</h3><ul>\n{links}\n</ul></aside>\n'
-        f'<footer class="site-footer">© {site.name}. {words["rights"]} {contact}</footer>\n</body>\n</html>\n'
-    )
-
-
 def render(article: Article, site: Site, related: list[tuple[str, str]]) -> str:
-    """Return the HTML of an article on a site."""
-    body = "\n".join(
-        [
-            f"<h1>{rich(article.title, site.markup)}</h1>",
-            *(block_html(block, site.markup) for block in article.blocks),
-        ]
-    )
-    title = rich(article.title, "plain")
-    return frame(site, title, SCRIPTS.get(site.markup, ""), body, related)
+    """Return the page of an article on a site, with links (href, text) to `related` pages."""
+    blocks = (block_html(block, site.markup) for block in article.blocks)
+    body = "\n".join([f"<h1>{rich(article.title, site.markup)}</h1>", *blocks])
+    return FRAME.render(title=rich(article.title, "plain"), site=site, body=body, related=related)
 
 
 def encode(html: str, charset: str) -> bytes:
