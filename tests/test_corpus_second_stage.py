@@ -58,19 +58,19 @@ def test_the_ridge_is_the_closed_form_of_words_pairs_and_embeddings(
     pages: list[LabelledPage], embeddings: Path
 ) -> None:
     for model in (None, Embeddings(embeddings)):
-        ridge = second_stage.train_ridge(pages, SECTION, model)
+        ridge = second_stage.train_ridge(pages, model)
         matrix = np.zeros((len(pages), len(ridge.features)))
         for row, page in zip(matrix, pages, strict=True):
             columns, values = ridge.features.of(page.text)
             row[columns] = values
         assert np.allclose((matrix[:, : len(ridge.features.keys)] ** 2).sum(1), 1)
         labels = np.array([1.0 if page.math else -1.0 for page in pages])
-        kernel = matrix @ matrix.T + SECTION.penalty * np.eye(len(pages))
+        kernel = matrix @ matrix.T + second_stage.RIDGE_PENALTY * np.eye(len(pages))
         weights = matrix.T @ np.linalg.solve(kernel, labels - labels.mean())
         assert np.allclose(ridge.weights, weights, atol=1e-5)
         assert np.allclose([ridge(page.text) for page in pages], matrix @ weights + labels.mean(), atol=1e-4)
     assert ridge("corollary") > ridge.bias > ridge("bakery")  # words that no page has
-    alone = second_stage.train_ridge(pages, SECTION, None)
+    alone = second_stage.train_ridge(pages, None)
     assert alone("corollary") == alone("bakery") == alone.bias
 
 
@@ -140,13 +140,13 @@ def test_the_second_stage_learns_grades_and_none_of_a_held_out_host(
     grades = {page.url: page.grade for page in found}
     assert grades.pop("https://other.example/p/22") == 1 and grades.pop("https://news.example/p/40") == -1
     assert sorted(grades.values()) == [-1] * 9 + [0] + [1] * 8
-    ridge = second_stage.train_ridge(found, SECTION, None)
+    ridge = second_stage.train_ridge(found, None)
     assert ridge.bias == pytest.approx(-1 / 20) and ridge(" ".join(MATH)) > 0.5 > -0.5 > ridge(" ".join(NEWS))
     pages = [LabelledPage(f"https://{host}.example/1", "", text, True) for host in ("other", "www.elsewhere")]
     held_out, whole = second_stage.cross_validated(pages, [0, 1], SECTION, None, found)
     without = [page for page in found if page.host != "other.example"]
     assert len(without) == 11 and whole == ridge(text)
-    assert held_out == second_stage.train_ridge(without, SECTION, None)(text) != whole
+    assert held_out == second_stage.train_ridge(without, None)(text) != whole
     with pytest.raises(InputError, match="grade pages of more hosts"):
         second_stage.cross_validated(pages, [0, 1], SECTION, None, found[1:9])
     for bad in ({"grade": "5", "text": "a"}, {"grade": True, "text": "a"}, {"grade": 2}, {"text": "a"}):

@@ -373,10 +373,10 @@ def test_formulas_survive_as_tex():
 
 def test_language_of_chinese_pages_full_of_formulas_is_chinese():
     page = r"证明：设 $f(x) = \sum_{n=0}^{\infty} a_n x^n$，则 $\lim_{x \to 0} f(x) = a_0$。" * 5
-    assert detect_language(page, 0.1) == "zh"
-    assert detect_language("これは数学の本です。" * 10, 0.1) == "ja"
-    assert detect_language("이것은 수학 책입니다. " * 10, 0.1) == "ko"
-    assert detect_language(FILLER * 3 + "数学", 0.1) == "en"
+    assert detect_language(page) == "zh"
+    assert detect_language("これは数学の本です。" * 10) == "ja"
+    assert detect_language("이것은 수학 책입니다. " * 10) == "ko"
+    assert detect_language(FILLER * 3 + "数学") == "en"
 
 
 @pytest.mark.skipif(not WEB.exists(), reason="the real test pages are not here")

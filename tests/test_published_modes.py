@@ -30,7 +30,7 @@ def _reward_model(start: Path, folder: Path) -> None:
 
 def _second_stage(start: Path, folder: Path) -> None:
     none = np.zeros(0, np.float32)
-    features = Features(["sum"], np.zeros(1, np.int64), none, (none, none), None, 1.0)
+    features = Features(["sum"], np.zeros(1, np.int64), none, (none, none), None)
     ridge = second_stage.Ridge(features, np.ones(1, np.float32), 0.0)
     second_stage.save(folder / second_stage.FILE, ridge, second_stage.Blend(0.0, 1.0, 0.0))
 

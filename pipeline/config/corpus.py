@@ -28,8 +28,6 @@ class SecondStage(Section):
         "what this classifier learns instead of the training pages: files of rows with a number as `grade`"
         " (by a language model, say), and a `text` or the `url` of a page of the pool, or hub:<id>:<split>",
     )
-    embedding_weight: float = key(0.3, "squared length of a page's embedding beside its words' 1", gt=0)
-    penalty: float = key(0.3, "of the ridge regression", gt=0)
     pages: int = key(50_000, "most training pages of this classifier; those of fastText, drawn evenly", ge=2)
 
 

@@ -9,7 +9,7 @@ SIGNATURES = ("buckets", "hashes_per_bucket")
 # The keys that each program depends on; extraction reads its files from its inputs.
 PROGRAM_KEYS = {
     "extract": ("base_url", "files_per_shard", "url_exclude", "max_page_bytes", "page_seconds", "page_memory")
-    + ("min_characters", "cjk_share", "order"),
+    + ("min_characters", "order"),
     "sign": ("ngram", "seed", *SIGNATURES),
     "exact": (),
     "buckets": ("min_similarity", "bucket_jobs", *SIGNATURES),
@@ -87,12 +87,6 @@ class CrawlSection(Section):
     page_seconds: float = key(20.0, "a page that takes longer is rejected; seconds of CPU time", gt=0)
     page_memory: int = key(2_000_000_000, "a page that takes more memory is rejected; bytes", gt=0)
     min_characters: int = key(100, "a page with less extracted text is rejected; characters", ge=1)
-    cjk_share: float = key(
-        0.1,
-        "a page is Chinese, Japanese or Korean if this share of its words and CJK characters is CJK",
-        gt=0,
-        le=1,
-    )
     ngram: int = key(5, "words (or CJK characters) in a shingle of near-duplicate detection", ge=1)
     buckets: int = key(40, "MinHash bands; more of them find less similar pairs", ge=1)
     hashes_per_bucket: int = key(

@@ -1,7 +1,5 @@
 """Keys of the demo's generated world: its web, what is planted in it, the sizes of its data sets."""
 
-from typing import Literal
-
 from pipeline.config.section import LARGEST_SEED, Section, key
 
 
@@ -17,24 +15,11 @@ class MiniwebSection(Section):
         le=10,
     )
     warc_files: int = key(8, "WARC files that the records are spread over", ge=1)
-    seed_share: float = key(0.6, "share of the one seed site's pages that `seed_urls.txt` lists", gt=0, le=1)
     background: int = key(700, "pages in `background_urls.txt`, a general sample", ge=1)
-    background_math: float = key(
-        0.01, "share of mathematics in that sample, as a random crawl has some", ge=0, le=1
-    )
     exact_duplicates: int = key(160, "pages repeated byte for byte under a variant of their URL", ge=0)
     near_duplicates: int = key(100, "pages repeated with edits on a mirror in another layout", ge=0)
     leaks: int = key(30, "pages that hold a benchmark question word for word", ge=0)
-    chinese_share: float = key(0.25, "share of Chinese in every data set of problems", ge=0, le=1)
-    solution_styles: list[dict[Literal["cot", "brief", "direct", "program"], float]] = key(
-        [{"cot": 0.7, "direct": 0.3}, {"cot": 0.7, "direct": 0.3}, {"cot": 0.25, "direct": 0.75}],
-        "weights of the solution styles in fine-tuning examples of one, two, three operations; long problems "
-        "mostly have direct answers, so that RL can change a habit instead of adding an ability",
-        min_length=3,
-        max_length=3,
-    )
     sft: int = key(12000, "supervised fine-tuning examples", ge=1)
-    sft_tool: int = key(6000, "tool-integrated fine-tuning examples, of the same problems as `sft`", ge=1)
     rl: int = key(4000, "prompts with known answers for the reward model and RL", ge=1)
     test: int = key(1000, "test problems: story frames known from training, unseen people and things", ge=1)
     dev: int = key(300, "development problems: of the kind of `test`, and none of its questions", ge=1)

@@ -29,7 +29,6 @@ class RewardSection(Section):
     )
     completions: int = key(8, "completions of each step prefix (N)", paper="Math-Shepherd N = 8", ge=1)
     temperature: float = key(0.7, "temperature of solutions and completions", gt=0)
-    top_p: float = key(1.0, "nucleus of solutions and completions", gt=0, le=1)
     max_tokens: int = key(
         1024, "longest solution, and longest completed solution; tokens", paper="1024 (4.2)", ge=1
     )

@@ -72,12 +72,7 @@ class DpoKeys(Section):
 class PpoKeys(Section):
     """Keys of methods with a critic. It starts from the policy's weights with a new head."""
 
-    gamma: float = key(1.0, "discount of later rewards", gt=0, le=1)
-    lam: float = key(1.0, "GAE's lambda: 1 sums all later errors, 0 trusts the critic", ge=0, le=1)
     value_learning_rate: float = key(1e-5, "the critic's, constant after the warm-up", gt=0)
-    value_clip: float | None = key(
-        0.2, "a value that moves further than this in one exploration gains nothing; null: no limit", gt=0
-    )
 
 
 class RlSection(Section):

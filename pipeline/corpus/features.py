@@ -2,7 +2,7 @@
 
 The first part is a page's words and pairs of neighbouring words, each weighted by 1 + log of its count and by
 how rare it is among the training pages (tf-idf), of length 1. The second is the mean of its words'
-embeddings, standardised over the training pages; `embedding_weight` is its squared length. Embeddings know
+embeddings, standardised over the training pages; `EMBEDDING_WEIGHT` is its squared length. Embeddings know
 words that the few training pages do not have.
 """
 
@@ -16,6 +16,7 @@ from pipeline.protocol.stage import InputError
 
 LEAST_PAGES = 3  # of the training pages have a word or a pair that counts
 MOST_WORDS = 3000  # of a page that are read
+EMBEDDING_WEIGHT = 0.3  # squared length of a page's embedding; that of its words is 1
 MOST_CACHED = 1 << 18  # words whose embeddings a process keeps
 MATRICES = ("embeddings", "embedding.weight")  # of model2vec and sentence-transformers; of other tables
 Vectors = NDArray[np.float64]
@@ -86,16 +87,13 @@ class Features:
         weights: Vectors,
         scale: tuple[Vectors, Vectors],
         embeddings: Embeddings | None,
-        embedding_weight: float,
     ) -> None:
         self.words, self.keys, self.weights, self.scale = words, keys, weights, scale
         self._places = {word: place for place, word in enumerate(words)}
-        self._embeddings, self._embedding_weight = embeddings, embedding_weight
+        self._embeddings = embeddings
 
     @classmethod
-    def learn(
-        cls, texts: Sequence[str], embeddings: Embeddings | None, embedding_weight: float
-    ) -> "Features":
+    def learn(cls, texts: Sequence[str], embeddings: Embeddings | None) -> "Features":
         """The features that at least `LEAST_PAGES` of the normalised training texts have."""
         pages = [text.split()[:MOST_WORDS] for text in texts]
         counts: dict[str, int] = {}
@@ -103,9 +101,7 @@ class Features:
             for word in set(page):
                 counts[word] = counts.get(word, 0) + 1
         words = sorted(word for word, count in counts.items() if count >= LEAST_PAGES)
-        found = cls(
-            words, np.empty(0, np.int64), np.empty(0), (np.zeros(0), np.ones(0)), embeddings, embedding_weight
-        )
+        found = cls(words, np.empty(0, np.int64), np.empty(0), (np.zeros(0), np.ones(0)), embeddings)
         each = [np.unique(found._keys_of(page)) for page in pages]
         keys, shared = np.unique(np.concatenate(each), return_counts=True)
         found.keys = keys[shared >= LEAST_PAGES]
@@ -134,7 +130,7 @@ class Features:
             return columns, values
         mean, spread = self.scale
         dense = (self._embeddings.mean(page) - mean) / spread
-        dense *= np.sqrt(self._embedding_weight / ((dense**2).sum() or 1.0))
+        dense *= np.sqrt(EMBEDDING_WEIGHT / ((dense**2).sum() or 1.0))
         return np.concatenate([columns, len(self.keys) + np.arange(len(dense))]), np.concatenate(
             [values, dense]
         )

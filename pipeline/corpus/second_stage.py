@@ -25,6 +25,7 @@ from pipeline.crawl.urls import normalise_url
 from pipeline.data.rows import HUB
 from pipeline.protocol.stage import InputError
 
+RIDGE_PENALTY = 0.3  # of the ridge regression; ours, and no configuration needed another
 STEPS, TOLERANCE = 200, 1e-10  # of the conjugate gradients
 PENALTY = 1e-6  # keeps the logistic regression of both scores finite where they separate all pages
 UNJUDGED = -1.0  # the second model's output for a page that it is not asked about
@@ -45,10 +46,10 @@ class Ridge:
         return float(self.weights[columns] @ values) + self.bias
 
 
-def train_ridge(pages: Sequence[LabelledPage], section: SecondStage, embeddings: Embeddings | None) -> Ridge:
+def train_ridge(pages: Sequence[LabelledPage], embeddings: Embeddings | None) -> Ridge:
     """Ridge regression on the pages' targets, solved for one number a page by conjugate gradients."""
     texts = [page.text for page in pages]
-    features = Features.learn(texts, embeddings, section.embedding_weight)
+    features = Features.learn(texts, embeddings)
     rows = [features.of(text) for text in texts]
     columns, values = (np.concatenate(parts) for parts in zip(*rows, strict=True))
     row = np.repeat(np.arange(len(rows)), [len(found) for found, _ in rows])
@@ -60,7 +61,7 @@ def train_ridge(pages: Sequence[LabelledPage], section: SecondStage, embeddings:
 
     def kernel(of_pages: Vectors) -> Vectors:
         sums = np.bincount(row, weights(of_pages)[columns] * values, minlength=len(rows))
-        return sums + section.penalty * of_pages
+        return sums + RIDGE_PENALTY * of_pages
 
     solution = np.zeros(len(rows))
     rest = labels - bias
@@ -104,7 +105,7 @@ def cross_validated(
                 "corpus.second_stage.grades: all graded pages are on hosts of the training pages of one fold:"
                 " grade pages of more hosts"
             )
-        ridge = train_ridge(drawn(others, section.pages), section, embeddings)
+        ridge = train_ridge(drawn(others, section.pages), embeddings)
         for place, page in enumerate(pages):
             if folds[place] == fold:
                 found[place] = ridge(page.text)
@@ -189,9 +190,7 @@ def load_second(
     except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
         raise InputError(f"{folder / FILE}: cannot be read ({error!r}); make it again") from error
     scale = arrays["mean"], arrays["spread"]
-    features = Features(
-        notes["words"], arrays["keys"], arrays["idf"], scale, embeddings, section.embedding_weight
-    )
+    features = Features(notes["words"], arrays["keys"], arrays["idf"], scale, embeddings)
     ridge = Ridge(features, arrays["weights"], notes["bias"])
     return TwoStages(first, ridge, Blend(**notes["blend"]), section.reach)
 

@@ -143,7 +143,7 @@ def train_second(
     embeddings: Embeddings | None,
 ) -> tuple[TwoStages, dict[str, Any]]:
     """Train and save the second stage; returns both stages together, and what to note of the second."""
-    ridge = train_ridge(drawn(pages, config.pages), config, embeddings)
+    ridge = train_ridge(drawn(pages, config.pages), embeddings)
     save(folder / FILE, ridge, blended)
     notes = {"second_stage": vars(blended), "features": len(ridge.features)}
     return TwoStages(first, ridge, blended, config.reach), notes

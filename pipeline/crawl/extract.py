@@ -133,7 +133,7 @@ def make_document(identity: str, page: Page, config: CrawlSection, removed: Coun
         "http_status": page.http_status,
         "charset": charset,
         "truncated": page.truncated,
-        "language": detect_language(text, config.cjk_share),
+        "language": detect_language(text),
         "title": title,
         **notes,
     }

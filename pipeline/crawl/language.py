@@ -18,16 +18,17 @@ SCRIPTS = {
 }
 ANY_CJK = re.compile(f"[{CJK}]")
 WORD = re.compile(rf"[^\W\d_{CJK}]{{2,}}")
+CJK_SHARE = 0.1  # of a page's words and CJK characters: a page of a Latin script names a few in passing
 SAMPLE = 20_000  # characters; enough to tell, and bounds the cost of a huge page
 
 
-def detect_language(text: str, cjk_share: float) -> str:
-    """ISO 639-1 code. A CJK page has at least `cjk_share` CJK characters among these and its words."""
+def detect_language(text: str) -> str:
+    """Return the ISO 639-1 code; of CJK, `CJK_SHARE` of these characters and the words is enough."""
     sample = text[:SAMPLE]
     if not sample.isascii() and ANY_CJK.search(sample):
         han, kana, hangul = (len(script.findall(sample)) for script in SCRIPTS.values())
         characters = han + kana + hangul
-        if characters and characters >= cjk_share * (characters + len(WORD.findall(sample))):
+        if characters and characters >= CJK_SHARE * (characters + len(WORD.findall(sample))):
             if hangul > han + kana:
                 return "ko"
             return "ja" if kana > 0.1 * characters else "zh"

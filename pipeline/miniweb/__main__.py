@@ -18,14 +18,17 @@ from pipeline.miniweb.world import Leak, build_pages
 from pipeline.protocol.progress import Progress
 from pipeline.protocol.stage import Stage, run_stage
 
+# Weights of solution styles in examples of one, two, three operations. Long problems mostly have direct
+# answers, so that RL can change a habit instead of adding an ability.
+STYLES = ({"cot": 0.7, "direct": 0.3}, {"cot": 0.7, "direct": 0.3}, {"cot": 0.25, "direct": 0.75})
+
 
 def write_datasets(folder: Path, config: MiniwebSection) -> dict[str, list[Problem]]:
     """Write SFT examples, RL prompts and the benchmarks; returns the problems of each benchmark by name."""
-    share = config.chinese_share
+    share = 0.25  # of Chinese in every data set
     train = distinct_problems(config.seed, "train", max(config.sft, config.rl), share)
-    datasets.write_sft(folder / "sft.jsonl", train[: config.sft], config.solution_styles, config.seed)
-    tool = [{"tool": 1.0}] * 3
-    datasets.write_sft(folder / "sft_tool.jsonl", train[: config.sft_tool], tool, config.seed)
+    datasets.write_sft(folder / "sft.jsonl", train[: config.sft], STYLES, config.seed)
+    datasets.write_sft(folder / "sft_tool.jsonl", train[:6_000], [{"tool": 1.0}] * 3, config.seed)
     datasets.write_benchmark(folder / "rl.jsonl", train[: config.rl])  # a subset, as in section 4.2
     benchmarks = {
         "test": distinct_problems(config.seed, "test", config.test, share),

@@ -13,6 +13,8 @@ from pipeline.miniweb.warc import Position, Response
 from pipeline.miniweb.world import GeneratedPage
 from pipeline.protocol.stage import InputError
 
+SEED_SHARE = 0.6  # of the one seed site's pages that `seed_urls.txt` lists
+MATH_SHARE = 0.01  # of a general sample, as a random crawl has some mathematics
 REVIEW_DATE = "2024-04-02"
 
 
@@ -60,8 +62,8 @@ def write_lists(folder: Path, pages: list[GeneratedPage], config: MiniwebSection
         page for page in pages if "duplicate_of" not in page.extra and "contaminated_by" not in page.extra
     ]
     seeds = [page.url for page in originals if page.host.family.name == "seed" and page.article.math]
-    seeds = rng.sample(seeds, max(1, round(config.seed_share * len(seeds))))
-    mathematics = round(config.background_math * config.background)
+    seeds = rng.sample(seeds, max(1, round(SEED_SHARE * len(seeds))))
+    mathematics = round(MATH_SHARE * config.background)
     listed = set(seeds)
     known = [page.url for page in originals if page.article.math and page.url not in listed]
     others = [page.url for page in originals if not page.article.math]

@@ -86,7 +86,6 @@ class SolutionSampler:
                 [prompts[index] for index in here],
                 n=n,
                 temperature=self.section.temperature,
-                top_p=self.section.top_p,
                 max_tokens=room,
                 seeds=[seeds[index] for index in here],
             )

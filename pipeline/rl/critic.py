@@ -17,6 +17,8 @@ from pipeline.rl.watch import check_finite
 from pipeline.training.engine import update
 from pipeline.training.packing import IGNORE
 
+VALUE_CLIP = 0.2  # a value that moves further in one exploration gains nothing; the paper gives no number
+
 
 class Critic(nn.Module):
     """The trunk of a language model with a scalar head that starts at 0."""
@@ -75,7 +77,7 @@ def estimate(
     )
     lengths = packed.lengths_O.tolist()
     pairs = [
-        generalised_advantages(rewards, values, section.ppo.gamma, section.ppo.lam)
+        generalised_advantages(rewards, values)
         for rewards, values in zip(rewards_N.split(lengths), values_N.split(lengths), strict=True)
     ]
     return torch.cat([advantages for advantages, _ in pairs]), torch.cat([returns for _, returns in pairs])
@@ -88,8 +90,7 @@ def update_critic(
 
     def loss_of(batch: MicroBatch) -> Tensor:
         values_N = _values(critic, batch.packed)
-        weights_N, clip = batch.packed.weights_N, section.ppo.value_clip
-        loss = value_loss(values_N, batch.old_values_N, batch.returns_N, weights_N, clip)
+        loss = value_loss(values_N, batch.old_values_N, batch.returns_N, batch.packed.weights_N, VALUE_CLIP)
         check_finite("value loss", loss.item())
         return loss
 
