@@ -23,9 +23,11 @@ from pipeline.protocol.overlays import DEFAULTS, read_config
 from pipeline.protocol.progress import duration
 from pipeline.protocol.stage import DEFINITIONS
 from pipeline.protocol.store import STORE, Entry, put_in_place
+from workflow.arguments import problem
 from workflow.graph import Graph
 from workflow.keys import Keys
 from workflow.links import move_links
+from workflow.overridden import overridden_keys
 from workflow.reasons import Reasons, edited
 
 KEY = re.compile("[0-9a-f]{16}")
@@ -212,24 +214,31 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def read_graph(files: list[str], values: list[str]) -> Graph:
-    """Return the graph of the configuration files and `KEY=VALUE` words on top of the defaults."""
-    config: dict[str, Any] = read_config([DEFAULTS, *files])
-    for word in values:
-        name, separator, value = word.partition("=")
-        if not separator:
-            raise InputError(f"--config {word}: expected KEY=VALUE")
+def read_values(words: list[str]) -> dict[str, Any]:
+    """Return the values of the `KEY=VALUE` words of `--config`."""
+    found: dict[str, Any] = {}
+    if told := problem(["--config", *words]):
+        raise InputError(told)
+    for word in words:
+        name, _, value = word.partition("=")
         try:
-            config[name] = yaml.safe_load(value)
+            found[name] = yaml.safe_load(value)
         except yaml.YAMLError as error:
             raise InputError(f"--config {word}: the value is not YAML") from error
-    return Graph(Config(config))
+    return found
+
+
+def read_graph(files: list[str], words: list[str]) -> Graph:
+    """Return the graph of the configuration files and `KEY=VALUE` words on top of the defaults."""
+    return Graph(Config(read_config([DEFAULTS, *files]) | read_values(words)))
 
 
 def main(argv: list[str] | None = None) -> None:
     arguments = _parser().parse_args(argv)
     try:
         graph = read_graph(arguments.configfile, arguments.config)
+        for line in overridden_keys(arguments.configfile, read_values(arguments.config)):
+            print(f"warning: {line}", file=sys.stderr)
         if arguments.adopt:
             keys = Keys(graph)
             taken = adopt(keys, arguments.adopt)

@@ -1,5 +1,6 @@
 """The shipped configurations are complete: each shows its plan without network or the user's files."""
 
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 import yaml
 from conftest import ROOT, copy_checkout
 
+from pipeline import status
 from pipeline.config.rl import RlSection
 from pipeline.config.root import SECTIONS, Config, ConfigError
 from pipeline.rl.__main__ import skipped
@@ -15,6 +17,7 @@ from pipeline.stages import program_of
 from pipeline.training.next_token import TrainingPlan, rows_of
 from pipeline.training.packing import IGNORE, PackedRow
 from workflow.graph import Graph, Result
+from workflow.overridden import overridden_keys
 
 OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
 PAPER_7B = ["configs/deepseekmath-7b.yaml"]
@@ -252,3 +255,64 @@ def test_token_counts_that_cannot_be_kept_are_refused_with_their_key(keys: dict,
         Config({"mixtures": {"math": {"sources": {"x": {"data": "corpus"}}}}, "models": {"base": model}})
     with pytest.raises(ConfigError, match="trajectory.benchmarks: no benchmark 'gsm9k'"):
         Config({"trajectory": {"benchmarks": ["gsm9k"]}})
+
+
+@pytest.mark.parametrize(
+    ("overlays", "told"),
+    [
+        (
+            [{"rl": {"group_size": 8}, "models": {"grpo": {"steps": 2}}}],
+            ["1.yaml: rl.group_size has no effect where models.grpo.group_size is set"],
+        ),
+        (
+            [{"launch": {"micro_batch": 3}}, {"models": {"grpo": {"launch": {"micro_batch": 2}}}}],
+            [],  # a later file sets the node: both are meant
+        ),
+        (
+            [{"models": {"grpo": {"launch": {"ranks": 2}}}, "rl": {"launch": {"threads": 2}}}]
+            + [{"launch": {"ranks": 4, "threads": 1}}],
+            [
+                "2.yaml: launch.ranks has no effect where models.grpo.launch.ranks is set",
+                "2.yaml: launch.threads has no effect where rl.launch.threads is set",
+            ],
+        ),
+        ([{"rl": {"group_size": 4}}], []),  # the value that the node has
+        (
+            [{"benchmarks": {"miniweb": {"samples": 2}}}, {"evaluate": {"samples": 4}}],
+            ["2.yaml: evaluate.samples has no effect where benchmarks.miniweb.samples is set"],
+        ),
+    ],
+)
+def test_a_key_of_an_overlay_that_a_node_overrides_is_told_with_the_key_that_wins(
+    tmp_path: Path, overlays: list[dict], told: list[str]
+) -> None:
+    base = tmp_path / "base.yaml"
+    models = {"start": {"stage": "cpt", "init": "a/model", "train": False}}
+    models["grpo"] = {"stage": "rl", "parent": "start", "prompts": "x.jsonl", "group_size": 4}
+    base.write_text(yaml.safe_dump({"models": models, "benchmarks": {"miniweb": {"source": "x.jsonl"}}}))
+    files = [str(base), *(str(tmp_path / f"{number}.yaml") for number, _ in enumerate(overlays, 1))]
+    for path, overlay in zip(files[1:], overlays, strict=True):
+        Path(path).write_text(yaml.safe_dump(overlay))
+    assert [line.removeprefix(f"{tmp_path}/") for line in overridden_keys(files, {})] == told
+
+
+def test_a_key_without_effect_is_told_by_status_and_by_a_dry_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    checkout = copy_checkout(tmp_path)
+    (tmp_path / "few.yaml").write_text("sft: {steps: 3}\n")
+    told = "few.yaml: sft.steps has no effect where models.tool.steps is set\n"
+    assert f"warning: {told}" in checkout.dsm("-n", overlays=["configs/demo.yaml", "few.yaml"]).stdout
+    status.main(["--configfile", str(ROOT / "configs/demo.yaml"), str(tmp_path / "few.yaml")])
+    assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("overlays", [ITERATIVE, [*SINGLE, "configs/single-gpu-lora.yaml"]])
+def test_shipped_overlays_have_no_key_without_effect(overlays: list[str]) -> None:
+    assert overridden_keys([ROOT / name for name in overlays], {}) == []
+
+
+def test_make_pretrained_looks_for_the_benchmarks_before_it_converts_the_model(tmp_path: Path) -> None:
+    words = ["make", "-n", "pretrained", "BENCH=/nope", f"PUBLISHED={tmp_path}/model"]
+    plan = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert 0 < plan.index("experiments.pretrained") < plan.index("experiments.published")

@@ -51,6 +51,11 @@ FILES = {
         ("--configfile good.yaml twice.yaml", ["twice.yaml: not YAML", "key 'run' stands twice, line 2"]),
         ("--configfile list.yaml", ["list.yaml: expected a mapping"]),
         ("--configfile cut.yaml", ["cut.yaml: not YAML", "line 2"]),
+        ("--cores 0", ["--cores 0: no job could start"]),
+        ("-c0 --configfile good.yaml", ["--cores 0: no job could start"]),
+        ("--config rl.x= seed=1", ["--config rl.x=: ", "--config 'rl={x: VALUE}'"]),
+        ("--config rl", ["--config rl: expected KEY=VALUE"]),
+        ("-C =3", ["--config =3: expected KEY=VALUE"]),
     ],
 )
 def test_a_command_line_that_cannot_be_meant(
@@ -59,12 +64,19 @@ def test_a_command_line_that_cannot_be_meant(
     for name, data in FILES.items():
         (tmp_path / name).write_bytes(data)
     monkeypatch.chdir(tmp_path)
-    found = problem(["--cores", "2", *line.split(), "--config", "seed=1"])
+    found = problem([*line.split(), "--forcerun", "sft"])
     assert found and "\n" not in found and all(word in found for word in words), found
 
 
 @pytest.mark.parametrize(
-    "line", ["", "--configfile good.yaml -- sft", "sft --configfile good.yaml -n", "--unlock"]
+    "line",
+    [
+        "",
+        "--configfile good.yaml -- sft",
+        "sft --configfile good.yaml -n",
+        "--unlock",
+        "--cores all --config seed=1 run=",
+    ],
 )
 def test_a_command_line_that_can_be_meant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str) -> None:
     (tmp_path / "good.yaml").write_bytes(FILES["good.yaml"])
@@ -96,6 +108,10 @@ def test_a_command_line_that_can_be_meant(tmp_path: Path, monkeypatch: pytest.Mo
         ({"miniweb": {"enabled": False}}, ["needs miniweb.enabled"]),
         ({"launch": {"threads": "two"}}, ["launch.threads", "two"]),
         ({"seed": "abc"}, ["seed: expected an integer", "'abc'"]),
+        ({"kl_coefficient": 0.1}, ["kl_coefficient: unknown; did you mean rl.kl_coefficient?"]),
+        ({"group_size": 4}, ["did you mean rl.group_size?"]),
+        ({"seed_urls": "x"}, ["did you mean corpus.seed_urls?"]),
+        ({"trainer": {}}, ["trainer: unknown; known: run, "]),
         ({"run": "my run"}, ["run: not a name: 'my run'"]),
         ({"data_folder": 3}, ["data_folder: expected a folder"]),
     ],

@@ -1,4 +1,4 @@
-"""What the words of Snakemake's command line ask for, and what is wrong with the files that they name.
+"""What the words of Snakemake's command line ask for, and what is wrong with them and the files they name.
 
 Where a configuration file is missing, has a tab or is no UTF-8, Snakemake has a traceback or names no file
 before it reads a rule. `dsm run` asks `problem` before that; the rules ask it for plain Snakemake.
@@ -16,10 +16,23 @@ SUFFIXES = (".yaml", ".yml", ".json")
 
 
 def problem(words: list[str]) -> str | None:
-    """What is wrong with the configuration files that the words of a command line name, in one line."""
+    """What is wrong with cores, keys and configuration files of a command line, in one line."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--configfile", "--configfiles", nargs="*", action="append", default=[])
-    given = parser.parse_known_args(words)[0].configfile
+    parser.add_argument("--config", "-C", nargs="*", action="extend", default=[])
+    parser.add_argument("--cores", "-c", nargs="?")
+    found = parser.parse_known_args(words)[0]
+    if found.cores == "0":  # Snakemake would wait for ever
+        return "--cores 0: no job could start; give 1 or more, or all"
+    for word in found.config:
+        name, separator, value = word.partition("=")
+        if not name or not separator:
+            return f"--config {word}: expected KEY=VALUE"
+        if "." in name:
+            section, _, key = name.partition(".")
+            right = shlex.quote(f"{section}={{{key}: {value or 'VALUE'}}}")
+            return f"--config {word}: keys of a section stand in braces: --config {right}"
+    given = found.configfile
     files = [file for group in given for file in group]
     if len(given) > 1:
         return f"--configfile stands twice, and only the last counts: --configfile {shlex.join(files)}"

@@ -114,7 +114,9 @@ class Config:
         known = ["run", "seed", "data_folder", "pins", *SECTIONS, "mixtures", "benchmarks", "models"]
         for name in values:
             if name not in known:
-                raise ConfigError(f"config key {name}: unknown{hint(name, known)}")
+                sections = [f"{part}.{name}" for part in SECTIONS if name in SECTIONS[part].model_fields]
+                told = f"; did you mean {' or '.join(sections)}?" if sections else hint(name, known)
+                raise ConfigError(f"config key {name}: unknown{told}")
         run = values.get("run", "default")
         self.run = str(run) if type(run) in (int, float) else run  # `run: 2024` is a number in YAML
         check_name(self.run, "run")

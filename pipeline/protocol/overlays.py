@@ -65,19 +65,21 @@ def _refuse_circles(value: Any, above: tuple[int, ...]) -> None:
             _refuse_circles(part, (*above, id(value)))
 
 
+def merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    """Merge values as Snakemake does: mappings merge, anything else of `above` replaces what is below."""
+    values = dict(below)
+    for key, value in above.items():
+        both = isinstance(value, dict) and isinstance(values.get(key), dict)
+        values[key] = merge(values[key], value) if both else value
+    return values
+
+
 def read_config(files: Iterable[str | Path]) -> dict[str, Any]:
     """Read configuration files as Snakemake reads them: later ones win, mappings merge."""
-
-    def merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
-        for key, value in above.items():
-            both = isinstance(value, dict) and isinstance(below.get(key), dict)
-            below[key] = merge(below[key], value) if both else value
-        return below
-
     values: dict[str, Any] = {}
     for file in files:
         content = read_yaml(Path(file))
         if not isinstance(content, dict | None):
             raise InputError(f"{file}: expected a mapping")
-        merge(values, content or {})
+        values = merge(values, content or {})
     return values

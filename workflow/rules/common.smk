@@ -9,8 +9,9 @@ sys.path.insert(0, workflow.basedir)
 
 from pipeline.protocol import tries
 from pipeline.protocol.errors import InputError
-from pipeline.protocol.overlays import read_config
+from pipeline.protocol.overlays import DEFAULTS, read_config
 from pipeline.config.crawl import DOWNLOADS
+from workflow.overridden import overridden_keys
 from pipeline.config.root import Config, ConfigError
 from pipeline.plan.refusals import refusals
 from pipeline.stages import PROGRAMS, STAGES, WILDCARDS
@@ -48,6 +49,10 @@ try:
         raise ConfigError(f"config key {'; '.join(refused)}")
     KEYS = Keys(GRAPH)
     KEYS.forced = forced(KEYS, forcerun(sys.argv[1:])) if workflow.is_main_process else set()
+    if workflow.is_main_process:
+        overlays = [os.path.relpath(file) for file in workflow.configfiles if Path(file) != DEFAULTS]
+        for line in overridden_keys(overlays, workflow.config_settings.config):
+            print(f"warning: {line}", file=sys.stderr)
     if workflow.is_main_process and is_dry(sys.argv[1:]):
         if empty := nothing_to_do(GRAPH):
             raise ConfigError(empty)
