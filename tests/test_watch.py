@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable
 from functools import cache
 from html import unescape
@@ -173,14 +172,13 @@ def test_the_time_left_is_kept_up_to_date_as_jobs_end(
     monkeypatch.chdir(tmp_path)
     keys = Keys(graph)
     timing = Timing(keys, graph.nodes, set())
-    timing.seconds |= {name: 1.0 + place % 7 for place, name in enumerate(graph.nodes) if place % 3}
-    timing.restart(set())
-    timing.most, done, anew = 2, set(), []
-    restart = timing.restart
-    monkeypatch.setattr(timing, "restart", lambda done: anew.append(1) or restart(done))
+    for place, name in enumerate(graph.nodes):
+        if place % 3:
+            timing.learn(name, 1.0 + place % 7)
+    timing.most, done = 2, timing.done
     while waiting := [name for name in graph.nodes if name not in done]:
         name = next(name for name in waiting if graph.before(name).keys() <= done)
-        rest = {job: (timing.expected[job] or 0) - (job == name) for job in waiting}
+        rest = {job: (timing.about(job) or 0) - (job == name) for job in waiting}
 
         @cache
         def chain(job: str, rest: dict[str, float] = rest) -> float:
@@ -189,13 +187,9 @@ def test_the_time_left_is_kept_up_to_date_as_jobs_end(
 
         timing.running = {name: 10.0}
         expected = max(sum(max(seconds, 0) for seconds in rest.values()) / 2, *map(chain, rest))
-        unknown = sum(timing.expected[job] is None for job in rest)
+        unknown = sum(timing.about(job) is None for job in rest)
         assert timing.left(11.0) == (pytest.approx(expected, abs=1e-3), unknown)
         timing.finish(name, 3.0)
-        done.add(name)
-        timing.about(name)
-    ended = Counter(node.module for node in graph.nodes.values())
-    assert 0 < len(anew) <= sum(number.bit_length() for number in ended.values()) < len(graph.nodes)
     timing.running = {}
     assert timing.left(12.0) == (0, 0)
 

@@ -6,10 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from functools import cache
-from heapq import heapify, heappop, heappush
 from pathlib import Path
-from statistics import fmean
 
 from pipeline.plan.shapes import known
 from pipeline.protocol.errors import InputError
@@ -68,98 +65,66 @@ def forecast(graph: Graph) -> dict[str, float]:
 
 
 class Timing:
-    """The jobs `names` of a graph, of which `gpus` get GPUs. `running`: since when, by the caller's clock.
-
-    A graph may have tens of thousands of jobs, so the end of one changes little of what is kept: all is
-    estimated anew only when four times as many jobs of a program have been timed.
+    """The jobs `names` of a graph, of which `gpus` get GPUs. `running`: since when, by the caller's clock;
+    `done`: those that have ended well; `most`: how many have run at the same time.
     """
 
     def __init__(self, keys: Keys, names: Iterable[str], gpus: set[str]) -> None:
-        self.keys, graph, own = keys, keys.graph, keys.run
+        self.keys, graph, own, jobs = keys, keys.graph, keys.run, set(names)
         planned = forecast(graph) if gpus else {}
         runs = [own, *(run for run in sorted(own.parent.glob("*")) if run != own)]
-        self.seconds = {
-            name: recorded(name, runs) or (planned.get(name) if name in gpus else None) for name in names
-        }
+        self.counts, self.totals = (
+            Counter[str](),
+            Counter[str](),
+        )  # of each program: jobs of known time
+        self.seconds: dict[str, float | None] = {name: None for name in graph.nodes if name in jobs}
         self.after: dict[str, list[str]] = {name: [] for name in self.seconds}
         for name in self.seconds:
+            if seconds := recorded(name, runs) or (planned.get(name) if name in gpus else None):
+                self.learn(name, seconds)
             for job in graph.before(name).keys() & self.seconds.keys():
                 self.after[job].append(name)
         self.running: dict[str, float] = {}
-        self.most = 1  # jobs that ran at the same time
-        self.ended: Counter[str] = Counter()  # jobs of each program
-        self.restart(set())
+        self.done: set[str] = set()
+        self.most = 1
 
-    def restart(self, done: set[str]) -> None:
-        """Estimate anew how long the jobs take that are not `done`."""
-        self.done, self.stale, means = done, False, self._means()
-        self.expected = {
-            name: means.get(self._program(name)) if seconds is None else seconds
-            for name, seconds in self.seconds.items()
-        }
-        self.guessed = {self._program(name) for name, seconds in self.seconds.items() if seconds is None}
-        waiting = [self.expected[name] for name in self.seconds.keys() - done]
-        self.unknown, self.rest = waiting.count(None), sum(seconds or 0 for seconds in waiting)
+    def learn(self, name: str, seconds: float) -> None:
+        """Take `seconds` for the time of a job."""
+        program, before = self._program(name), self.seconds[name]
+        self.counts[program] += before is None
+        self.totals[program] += seconds - (before or 0)
+        self.seconds[name] = seconds
 
-        @cache
-        def follows(name: str) -> float:
-            return max(((self.expected[job] or 0) + follows(job) for job in self.after[name]), default=0.0)
+    def finish(self, name: str, seconds: float) -> None:
+        """Note that a job has ended well, and how long it took."""
+        self.learn(name, seconds)
+        self.done.add(name)
 
-        # The longest chain of jobs after each job, and a heap of the chains that begin with one that waits.
-        self.follows = {name: follows(name) for name in self.seconds.keys() - done}
-        self.chains = [(-(self.expected[name] or 0) - after, name) for name, after in self.follows.items()]
-        heapify(self.chains)
+    def about(self, name: str) -> float | None:
+        """Estimate the seconds of a job: its own, or the mean of its program; None if none is known."""
+        program = self._program(name)
+        if self.seconds[name] is None and self.counts[program]:
+            return self.totals[program] / self.counts[program]
+        return self.seconds[name]
+
+    def left(self, now: float) -> tuple[float, int]:
+        """Estimate (seconds, jobs of unknown time) until all is done: at least the longest chain of jobs, at
+        least all work shared by as many jobs as have run at the same time.
+        """
+        work, unknown = 0.0, 0
+        chains: dict[str, float] = {}  # seconds of the longest chain that begins with a job
+        for name in reversed(self.seconds):  # followers first
+            if name in self.done:
+                continue
+            expected = self.about(name)
+            unknown += expected is None
+            rest = expected or 0
+            if name in self.running:
+                said_left = said(self.keys.log(name))
+                rest = max(rest - (now - self.running[name]), 0) if said_left is None else said_left
+            work += rest
+            chains[name] = rest + max((chains.get(job, 0) for job in self.after[name]), default=0)
+        return round(max(work / self.most, *chains.values(), 0), 3), unknown
 
     def _program(self, name: str) -> str:
         return self.keys.graph.nodes[name].module
-
-    def _means(self) -> dict[str, float]:
-        """Seconds of the jobs of each program, as far as known."""
-        found: dict[str, list[float]] = {}
-        for name, seconds in self.seconds.items():
-            if seconds is not None:
-                found.setdefault(self._program(name), []).append(seconds)
-        return {module: fmean(times) for module, times in found.items()}
-
-    def finish(self, name: str, seconds: float) -> None:
-        """A job has ended well."""
-        self.rest -= self.expected[name] or 0
-        self.unknown -= self.expected[name] is None
-        self.seconds[name], program = seconds, self._program(name)
-        self.done.add(name)
-        self.ended[program] += 1
-        ended = self.ended[program]
-        self.stale |= program in self.guessed and ended.bit_count() == 1 == ended.bit_length() % 2  # 1, 4, 16
-
-    def about(self, name: str) -> float | None:
-        """Seconds that a job will take, if any like it is known."""
-        if self.stale:
-            self.restart(self.done)
-        return self.expected[name]
-
-    def left(self, now: float) -> tuple[float, int]:
-        """(seconds, jobs of unknown time) until all is done: at least the longest chain of jobs, at least
-        all work shared by as many jobs as have run at the same time.
-        """
-        if self.stale:
-            self.restart(self.done)
-        work, unknown, chains = self.rest, self.unknown, [self._waits()]
-        for name in (name for name in self.running if name not in self.done):
-            expected = self.expected[name] or 0
-            rest = said(self.keys.log(name))
-            if rest is None:
-                rest = max(expected - (now - self.running[name]), 0)
-            work += rest - expected
-            chains.append(rest + self.follows[name])
-        return round(max(work / self.most, *chains), 3), unknown
-
-    def _waits(self) -> float:
-        """Seconds of the longest chain that begins with a job that waits."""
-        aside = []
-        while self.chains and (self.chains[0][1] in self.done or self.chains[0][1] in self.running):
-            aside.append(heappop(self.chains))
-        longest = -self.chains[0][0] if self.chains else 0.0
-        for chain in aside:
-            if chain[1] not in self.done:
-                heappush(self.chains, chain)  # it may fail, and wait again
-        return longest

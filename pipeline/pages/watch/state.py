@@ -90,7 +90,7 @@ class Watch:
         return sorted(found, key=lambda path: path.stat().st_mtime_ns)
 
     def _left(self, states: dict[str, str]) -> float | None:
-        self.timing.restart({name for name, state in states.items() if state == "done"})
+        self.timing.done = {name for name, state in states.items() if state == "done"}
         self.timing.running = dict(self.since)
         self.timing.most = max(self.timing.most, len(self.timing.running))
         seconds, _ = self.timing.left(time.time())
