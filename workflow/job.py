@@ -9,7 +9,7 @@ from typing import Any
 from snakemake.io import ancient, local
 
 from pipeline.protocol.addresses import hidden, is_remote, keep_secret
-from pipeline.protocol.arguments import keep, pack, shortened
+from pipeline.protocol.arguments import keep, shortened
 from pipeline.protocol.errors import InputError
 from pipeline.protocol.stage import WORK
 from pipeline.protocol.store import Entry
@@ -110,7 +110,7 @@ class Job:
     def _inputs(self, node: Instance, output: Any) -> tuple[list[str], str]:
         """The words of `--input`, and the text of the list that they name if they are too many."""
         place = str(output.manifest).removesuffix(str(self.keys.entry(node.name).manifest))
-        return shortened(pack([(role, self._path(source, place)) for role, source in node.inputs]), LISTS)
+        return shortened([f"{role}={self._path(source, place)}" for role, source in node.inputs], LISTS)
 
     def _path(self, source: str | Result, place: str) -> str:
         if isinstance(source, Result):

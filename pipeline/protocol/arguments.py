@@ -3,7 +3,6 @@
 import argparse
 import hashlib
 import json
-import re
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,8 +14,6 @@ from pipeline.protocol.atomic import atomic_write
 from pipeline.protocol.errors import InputError
 
 S = TypeVar("S", bound=Section)
-NUMBERED = re.compile(r"(.*-)(\d{4})((?:/.*)?)")
-RANGE = re.compile(r"\[(\d{4})-(\d{4})\]")
 
 
 def parser(stage: str, section: type[Section], about: str = "") -> argparse.ArgumentParser:
@@ -91,8 +88,7 @@ def read_inputs(pairs: list[str]) -> dict[str, list[str]]:
             name, separator, path = pair.partition("=")
             if not separator:
                 raise InputError(f"--input {pair}: expected KEY=PATH")
-            paths = [_named(path[1:], pair)] if path.startswith("@") else unpack(path)
-            inputs.setdefault(name, []).extend(paths)
+            inputs.setdefault(name, []).append(_named(path[1:], pair) if path.startswith("@") else path)
     return inputs
 
 
@@ -102,26 +98,6 @@ def _named(file: str, word: str) -> str:
         return Path(file).read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"--input {word}: not a readable file ({error})") from error
-
-
-def pack(pairs: list[tuple[str, str]]) -> list[str]:
-    """`KEY=PATH` words for `--input`. Paths numbered in sequence (`x-0000/data`, `x-0001/data`, ...) share
-    one word, `x-[0000-0001]/data`, because a command line holds only some thousand paths.
-    """
-    words: list[str] = []
-    rows: list[tuple[str, str, str, str]] = []  # key, before the number, number, after it
-    for key, path in pairs:
-        match = NUMBERED.fullmatch(path)
-        row = (key, *match.groups()) if match else (key, path, "", "")
-        if rows and match and _follows(rows[-1], row):
-            words.pop()
-            first = rows[0][2]
-            words.append(f"{key}={row[1]}[{first}-{row[2]}]{row[3]}")
-            rows.append(row)
-        else:
-            words.append(f"{key}={path}")
-            rows = [row]
-    return words
 
 
 def shortened(words: list[str], folder: Path, longest: int = 60_000) -> tuple[list[str], str]:
@@ -139,17 +115,3 @@ def keep(word: str, text: str) -> None:
     """Write the file that a word of `shortened` names."""
     with atomic_write(Path(word.removeprefix("@@"))) as partial:
         partial.write_text(text)
-
-
-def _follows(one: tuple[str, str, str, str], other: tuple[str, str, str, str]) -> bool:
-    same = (one[0], one[1], one[3]) == (other[0], other[1], other[3])
-    return same and len(one[2]) == len(other[2]) > 0 and int(other[2]) == int(one[2]) + 1
-
-
-def unpack(path: str) -> list[str]:
-    """Return the paths that `pack` joined into one."""
-    match = RANGE.search(path)
-    if match is None:
-        return [path]
-    numbers = range(int(match[1]), int(match[2]) + 1)
-    return [f"{path[: match.start()]}{n:0{len(match[1])}d}{path[match.end() :]}" for n in numbers]
