@@ -1,24 +1,24 @@
 """The sandbox: no attack has an effect outside, none leaves a process, and ordinary programs work."""
 
-import json
 import os
-import platform
 import re
 import subprocess
 import sys
 import time
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 from conftest import WEAK
-from sandbox_attacks import ESCAPES, MARKED, SEARCH, STATUSES, outside, plain, state
+from given.lines import read_lines, write_lines
+from given.sandboxes import KINDS, open_sandbox, skip_calls_of_x86
+from sandbox_attacks import ESCAPES, PROGRAMS, outside, state
 
 from pipeline.evaluate import sandbox as program
 from pipeline.protocol.code import ROOT, Code
 from pipeline.sandbox import pool
 from pipeline.sandbox.pool import Sandbox
 
+STATUSES = PROGRAMS["statuses"]
 SECONDS, SHORT = 5.0, 0.4  # what a program may take, and one that is to run into the limit
 
 
@@ -45,15 +45,10 @@ def world(tmp_path_factory):
         yield world
 
 
-@pytest.fixture(scope="module", params=["isolated", "plain"])
+@pytest.fixture(scope="module", params=KINDS)
 def sandbox(request, world):
     """One worker; `plain` is the fallback where namespaces are forbidden."""
-    with plain() if request.param == "plain" else nullcontext():
-        found = Sandbox(1, weak=request.param == "plain" or WEAK)
-    with found:
-        if request.param == "isolated" and any("namespaces" in layer for layer in found.missing):
-            assert WEAK, "the system has namespaces, the sandbox did not get them"
-            pytest.skip(f"this system allows no namespaces: {found.missing}")
+    with open_sandbox(request.param) as found:
         found.plain = request.param == "plain"
         yield found
 
@@ -68,11 +63,6 @@ def settled(sandbox) -> set[int]:
     """Descendants of this process that belong to the sandbox."""
     worker = _worker_process(sandbox)
     return {worker} | processes_below(worker)
-
-
-def skip_calls_of_x86(code):
-    if "{call}" in code and platform.machine() != "x86_64":
-        pytest.skip("numbers of system calls are those of x86_64")
 
 
 def run_and_check(sandbox, code, world, seconds=SECONDS):
@@ -95,9 +85,11 @@ def test_no_attack_gets_out(sandbox, world, name):
     assert not re.search("(Name|Syntax|ModuleNotFound)Error", outcome.stderr), outcome.stderr
 
 
-@pytest.mark.parametrize("name", STATUSES)
-def test_every_misbehaviour_ends_with_its_status(sandbox, world, name):
-    status, code = STATUSES[name]
+@pytest.mark.parametrize(
+    ("status", "name"), [(status, name) for status, programs in STATUSES.items() for name in programs]
+)
+def test_every_misbehaviour_ends_with_its_status(sandbox, world, status, name):
+    code = STATUSES[status][name]
     outcome = run_and_check(sandbox, code, world, SHORT if status == "timeout" else SECONDS)
     needs_files = any(word in code for word in ("open(f", "open('f'", "mkfifo"))
     needs_children = "os.fork" in code
@@ -108,50 +100,7 @@ def test_every_misbehaviour_ends_with_its_status(sandbox, world, name):
     assert len(outcome.stdout) <= 1 << 16 and len(outcome.stderr) <= 1 << 17
 
 
-WORK_OUTSIDE = [
-    "read a file of the parent",
-    "list the project",
-    "symlink in the scratch folder to a secret",
-    "own environment",
-    "environment of the parent",
-    "signal to the parent",
-    "run another program",
-    "TCP to this machine",
-    "who runs",
-    "memory without limit (memfd)",
-    "look for a file",
-    "look for a file by access",
-    "look for a file by statx",
-    "look for a file by its handle",
-    "look at the disk",
-    "wait for a change",
-    "command line of the parent",
-    "mode of a file",
-    "times of a file",
-    "times of a file, the old way",
-    "lock of a file",
-    "append to a file",
-    "lock of a library by fcntl",
-    "signals by fcntl",
-    "choice of the signal",
-    "outlive the worker",
-    "process group of the worker",
-    "cores of the parent",
-    "name of the machine",
-    "shared memory of others",
-    "socket of others",
-    "a pair of sockets",
-    "size of a file by open_tree",
-    "processes by their clocks",
-    "processes by timers",
-    "processes by their turn at disks",
-    "processes by their capabilities",
-    "processes by their scheduling",
-    "flush of all disks",
-]
-
-
-@pytest.mark.parametrize("name", WORK_OUTSIDE)
+@pytest.mark.parametrize("name", PROGRAMS["succeed_outside"])
 def test_outside_the_sandbox_the_same_attacks_succeed(world, tmp_path, name):
     skip_calls_of_x86(ESCAPES[name])
     code = ESCAPES[name].format(**world)
@@ -164,9 +113,7 @@ def test_outside_the_sandbox_the_same_attacks_succeed(world, tmp_path, name):
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root sees the namespaces of a worker")
 def test_the_worker_has_namespaces_of_its_own():
-    if WEAK:
-        pytest.skip("this system allows no namespaces")
-    with Sandbox(1, weak=WEAK) as sandbox:
+    with open_sandbox("isolated") as sandbox:
         (inner,) = settled(sandbox) - {_worker_process(sandbox)}
         for kind in ("user", "mnt", "pid", "net", "ipc", "uts"):
             link = f"ns/{kind}"
@@ -202,7 +149,8 @@ def test_programs_that_compute_with_numpy_and_sympy_give_their_results(sandbox):
 
 
 def test_a_program_finds_neither_code_nor_result_of_the_one_before_in_its_memory(sandbox):
-    outcomes = sandbox.run([MARKED, SEARCH, MARKED + "\n" + SEARCH], 20.0)
+    marked, search = PROGRAMS["memory"].values()
+    outcomes = sandbox.run([marked, search, f"{marked}\n{search}"], 20.0)
     before, other, itself = (outcome.stdout.split() for outcome in outcomes)
     assert before == ["MARK=096889010407"]
     assert "ESCAPED" in itself[1], "the search finds nothing, not even what is there"
@@ -285,18 +233,14 @@ def test_the_workers_code_counts_as_code_of_the_evaluation():
 
 def test_the_program_answers_in_order_and_names_a_bad_row(tmp_path, capsys):
     rows = [{"id": "a", "code": "print(1)"}, {"id": "b", "code": "1/0"}, {"id": "c", "code": "while 1: pass"}]
-    programs, results = tmp_path / "programs.jsonl", tmp_path / "results.jsonl"
-    programs.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    programs, results = write_lines(tmp_path / "programs.jsonl", rows), tmp_path / "results.jsonl"
     arguments = ["--input", str(programs), "--output", str(results), "--timeout", "0.5", *["--weak"] * WEAK]
     program.main(arguments)
-    found = [json.loads(line) for line in results.read_text().splitlines()]
-    assert [(row["id"], row["status"], row["stdout"]) for row in found] == [
-        ("a", "ok", "1\n"),
-        ("b", "error", ""),
-        ("c", "timeout", ""),
-    ]
+    found = read_lines(results)
+    ends = [("a", "ok", "1\n"), ("b", "error", ""), ("c", "timeout", "")]
+    assert [(row["id"], row["status"], row["stdout"]) for row in found] == ends
     assert "ZeroDivisionError" in found[1]["stderr"]
-    programs.write_text('{"id": "a"}\n')
+    write_lines(programs, [{"id": "a"}])
     with pytest.raises(SystemExit):
         program.main(arguments)
     assert "programs.jsonl: line 1: `code` is missing" in capsys.readouterr().err

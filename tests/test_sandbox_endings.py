@@ -2,14 +2,12 @@
 
 import os
 import random
-from contextlib import nullcontext
 
 import pytest
-from conftest import WEAK
+from given.sandboxes import KINDS, open_sandbox
 from sandbox_as_user import SMALL_WORKER
-from sandbox_attacks import plain
 
-from pipeline.sandbox.pool import Sandbox, Worker, outcome_of
+from pipeline.sandbox.pool import outcome_of
 
 EXIT_OBJECTS = ("None", "True", "'text'", "[1]", "10**40", "-1", "3.5", "b''", "object", "'\\ud800'")
 EXCEPTIONS = (
@@ -70,17 +68,12 @@ def _program(draw: random.Random) -> str:
     return f"import os, sys\n{wreck}\n{end}"
 
 
-@pytest.mark.parametrize("kind", ["isolated", "plain"])
-def test_a_thousand_programs_that_end_in_every_way_have_outcomes_and_leave_the_pool_alive(kind, monkeypatch):
-    if kind == "isolated" and WEAK:
-        pytest.skip("this system allows no namespaces")
-    monkeypatch.setattr(Worker, "command", (*Worker.interpreter, "-c", SMALL_WORKER))
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_thousand_programs_that_end_in_every_way_have_outcomes_and_leave_the_pool_alive(kind):
     seed = os.environ.get("FUZZ_SEED", "0")
     draw = random.Random(f"{kind}{seed}")
     programs = [_program(draw) for _ in range(1000)]
-    with plain() if kind == "plain" else nullcontext():
-        sandbox = Sandbox(2, weak=kind == "plain")
-    with sandbox:
+    with open_sandbox(kind, 2, SMALL_WORKER) as sandbox:
         outcomes = list(sandbox.run(programs, 1.0))
         (after,) = sandbox.run(["print(6 * 7)"], 5.0)
     assert (after.status, after.stdout) == ("ok", "42\n")

@@ -7,17 +7,17 @@ import re
 import struct
 import tempfile
 from collections.abc import Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 
 import pytest
 from conftest import WEAK
-from sandbox_attacks import outside, plain
-from sandbox_layers import LANDLOCK_SINCE, LAYERS
+from given.sandboxes import open_sandbox, skip_calls_of_x86
+from sandbox_attacks import PROGRAMS, outside
 
 from pipeline.sandbox import seccomp
-from pipeline.sandbox.pool import Sandbox, Worker
+from pipeline.sandbox.pool import Sandbox
 
 
 def system_has(layer: str) -> bool:
@@ -56,9 +56,7 @@ worker.main()
 
 def _sandbox_without(layers: Sequence[str], isolated: bool) -> Sandbox:
     lines = "\n".join(SWITCH_OFF[name] for name in layers)
-    with pytest.MonkeyPatch.context() as monkeypatch, nullcontext() if isolated else plain():
-        monkeypatch.setattr(Worker, "command", (*Worker.interpreter, "-c", WITHOUT.format(lines)))
-        return Sandbox(1, weak=not isolated)
+    return open_sandbox("isolated" if isolated else "plain", program=WITHOUT.format(lines))
 
 
 @pytest.fixture(scope="module")
@@ -91,17 +89,17 @@ def open_world(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    ("name", "attack"), [(layer, attack) for layer, attacks in LAYERS.items() for attack in attacks]
+    ("name", "attack"),
+    [(layer, attack) for layer, attacks in PROGRAMS["layers"].items() for attack in attacks],
 )
 def test_each_layer_holds_alone_and_without_any_the_attack_succeeds(layers, open_world, name, attack):
     if not system_has(name):
         pytest.skip(f"this system has no {name}")
     if attack == "a namespace" and WEAK:
         pytest.skip("this system refuses namespaces to everyone")
-    code = LAYERS[name][attack]
-    if "{call}" in code and platform.machine() != "x86_64":
-        pytest.skip("numbers of system calls are those of x86_64")
-    if name == "Landlock" and landlock_version() < LANDLOCK_SINCE.get(attack, 1):
+    code = PROGRAMS["layers"][name][attack]
+    skip_calls_of_x86(code)
+    if name == "Landlock" and landlock_version() < PROGRAMS["landlock_since"].get(attack, 1):
         pytest.skip("this kernel's version of Landlock does not know of it")
     (stopped,), (successful,) = (sandbox.run([code.format(**open_world)], 10.0) for sandbox in layers(name))
     assert "ESCAPED" in successful.stdout, successful.stderr

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, WEAK
+from conftest import ROOT
+from given.sandboxes import skip_without_namespaces
 from test_sandbox_weak import ORDINARY, ROOT_USER, SETPRIV
 
 PATH_LINES = """\
@@ -73,8 +74,7 @@ def _interpreter(prefix: list[str], folder: str) -> str:
 @pytest.mark.parametrize("user", [ROOT_USER, ORDINARY])
 @pytest.mark.parametrize("kind", ["isolated", "plain"])
 def test_what_a_pth_file_adds_is_out_of_sight(kind: str, user: int, beside: dict[str, str]) -> None:
-    if kind == "isolated" and WEAK:
-        pytest.skip("this system allows no namespaces")
+    skip_without_namespaces(kind)
     if user == ROOT_USER and os.getuid() != ROOT_USER:
         pytest.skip("only root can run as root")
     prefix = SETPRIV[ORDINARY] if user == ORDINARY and os.getuid() == ROOT_USER else []

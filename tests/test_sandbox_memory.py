@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT, WEAK
+from given.sandboxes import skip_without_namespaces
 from test_sandbox_weak import ORDINARY, ROOT_USER, SETPRIV
 
 from pipeline.sandbox import memory
@@ -67,8 +68,7 @@ def cgroup() -> Iterator[tuple[Path, str]]:
 @pytest.mark.parametrize("user", [ROOT_USER, ORDINARY])
 def test_a_cgroup_that_is_lent_bounds_all_processes_of_a_program(user: int, cgroup: tuple[Path, str]) -> None:
     folder, peak = cgroup
-    if WEAK:
-        pytest.skip("this system allows no namespaces")
+    skip_without_namespaces()
     if user == ROOT_USER:
         os.setxattr(folder, "trusted.delegate", b"1")  # as systemd marks it
     else:

@@ -9,7 +9,8 @@ import sysconfig
 import tempfile
 
 import pytest
-from conftest import NO_NAMESPACES, OVERLAYS, ROOT, WEAK, copy_checkout
+from conftest import NO_NAMESPACES, OVERLAYS, ROOT, copy_checkout
+from given.sandboxes import KINDS, skip_without_namespaces
 from sandbox_attacks import ESCAPES
 
 
@@ -44,16 +45,13 @@ SETPRIV = {
 }
 
 
-@pytest.fixture(
-    scope="module", params=[(kind, user) for kind in ("isolated", "plain") for user in SETPRIV], ids=str
-)
+@pytest.fixture(scope="module", params=[(kind, user) for kind in KINDS for user in SETPRIV], ids=str)
 def attacked(request):
     """What all attacks did in a sandbox of an ordinary user, or of root without the right to change its user,
     on files of that user.
     """
     kind, user = request.param
-    if kind == "isolated" and WEAK:
-        pytest.skip("this system allows no namespaces")
+    skip_without_namespaces(kind)
     if user == ROOT_USER and os.getuid() != ROOT_USER:
         pytest.skip("only root can run as root")
     prefix = SETPRIV[user] if os.getuid() == ROOT_USER else []
