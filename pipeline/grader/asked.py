@@ -59,7 +59,6 @@ class Asked:
     measured: bool = False
     comma: bool = False
     radians: bool = False
-    base: bool = False
     bases: frozenset[Fraction] = frozenset()
     listed: bool = False
     decimals: int | None = None
@@ -131,7 +130,6 @@ def asked(question: str | None) -> Asked:
         measured=_MEASURED.search(question) is not None,
         blanks=_BLANKS.search(question) is not None,
         radians=re.search(r"\bradians?\b|弧度", question, re.I) is not None,
-        base=re.search(r"\bbase[ -]|\bbinary\b|\boctal\b|hexadecimal|进制", question, re.I) is not None,
         listed=re.search(
             r"separated by (?:a )?commas?|comma[- ]separated|list (?:all|the)|逗号", question, re.I
         )

@@ -1,7 +1,5 @@
 r"""Compare single values: units, percent, degrees, bases, ratios, rounding, families such as \pi/6 + k\pi."""
 
-from fractions import Fraction
-
 from . import units
 from .asked import Asked
 from .prose import same_words
@@ -12,7 +10,6 @@ NOISE, NOISE_DENOMINATOR = 1e-12, 10**9
 MEASURED = 2e-6  # relative
 TINY = 1e-50
 PARAMETERS = frozenset("knmlN")
-UNIT_LETTERS = frozenset("mgshLlNJWVAKCFcd")
 
 
 def same_scalar(gold: Expression, given: Expression, asked: Asked) -> Decision:
@@ -20,25 +17,10 @@ def same_scalar(gold: Expression, given: Expression, asked: Asked) -> Decision:
     if "text" in (gold.kind, given.kind):
         return _text(gold, given)
     (gold, gold_unit), (given, given_unit) = _unit(gold), _unit(given)
-    ratio = units.ratio(given_unit, gold_unit)
-    if ratio is None:
-        return (
-            ("undecided", "units differ")
-            if _plain(gold, given, asked)[0] == "right"
-            else ("wrong", "numbers and units")
-        )
-    if ratio != 1:
-        given = make("mul", number(ratio), given)
-        converted = _plain(gold, given, asked)[0]
-        return (
-            ("undecided", "right in another unit")
-            if converted == "right" and asked.known
-            else (converted, "units converted")
-        )
     outcome = _plain(gold, given, asked)
-    if outcome[0] != "right" and asked.known and not symbols(gold):
-        outcome = _unit_letter(gold, given, asked) or outcome
-    return outcome
+    if units.agree(gold_unit, given_unit):
+        return outcome
+    return ("undecided", "units differ") if outcome[0] == "right" else ("wrong", "numbers and units")
 
 
 def _text(gold: Expression, given: Expression) -> Decision:
@@ -58,14 +40,6 @@ def _unit(node: Expression) -> tuple[Expression, str]:
     return node, ""
 
 
-def _unit_letter(gold: Expression, given: Expression, asked: Asked) -> Decision | None:
-    """Undecided for 5 m, where m may be a unit and not a symbol."""
-    if given.kind != "mul" or given.args[1].kind != "symbol" or given.args[1].value not in UNIT_LETTERS:
-        return None
-    plain = given.args[0].kind in ("number", "decimal", "div")
-    return ("undecided", "a letter that may be a unit") if plain and same(gold, given.args[0]) else None
-
-
 def _plain(gold: Expression, given: Expression, asked: Asked) -> Decision:
     for rule in (_bases, _degrees, _percent, _ratios):
         if (outcome := rule(gold, given, asked)) is not None:
@@ -74,28 +48,15 @@ def _plain(gold: Expression, given: Expression, asked: Asked) -> Decision:
 
 
 def _bases(gold: Expression, given: Expression, asked: Asked) -> Decision | None:
-    """Compare 204_5 by value if both sides have a base, else by digits."""
+    """Compare the digits of 204_5; only an answer may leave out its base, or have one that was asked for."""
     if "base" not in (gold.kind, given.kind):
         return None
     if gold.kind == given.kind:
-        same_base = gold.value[1] == given.value[1]
-        if not same_base and asked.base:
-            return "wrong", "another base"
-        return ("right" if _in_base(gold) == _in_base(given) is not None else "wrong"), "base"
+        return ("right" if gold.value == given.value else "wrong"), "base"
     plain, other = (given, gold) if gold.kind == "base" else (gold, given)
     if given.kind == "base" and given.value[1] not in asked.bases:
         return "wrong", "a base that was not asked for"
     return ("right" if exact(plain) == other.value[0] else "wrong"), "digits in a base"
-
-
-def _in_base(node: Expression) -> int | None:
-    digits, base = node.value
-    if not isinstance(base, Fraction) or base.denominator != 1 or not 2 <= base <= 36:
-        return None
-    try:
-        return int(str(digits), int(base))
-    except ValueError:
-        return None
 
 
 def _degrees(gold: Expression, given: Expression, asked: Asked) -> Decision | None:
@@ -117,10 +78,6 @@ def _percent(gold: Expression, given: Expression, asked: Asked) -> Decision | No
     kinds = [node.kind == "percent" for node in (gold, given)]
     if not any(kinds):
         return None
-    if same(gold, given):
-        return "right", "percent"
-    if all(kinds):
-        return _values(gold, given, asked)
     bare = [node.args[0] if node.kind == "percent" else node for node in (gold, given)]
     written = bare[0].kind in ("number", "decimal", "neg")  # no 1/6 % for 1/6
     if same(*bare) and (kinds[0] or (written and (asked.percent or not asked.known))):
@@ -150,7 +107,7 @@ def _values(gold: Expression, given: Expression, asked: Asked) -> Decision:
     if outcome is False:
         if _float_noise(gold, given, asked.measured):
             return "right", "equal up to float noise"
-        if asked.decimals is not None and _rounded(gold, given, asked.decimals):
+        if asked.decimals is not None and gold.kind != "decimal" and is_rounding(gold, given, asked.decimals):
             return "right", "rounded as asked"
         if _same_family(gold, given):
             return "right", "same family"
@@ -180,36 +137,19 @@ def _is_literal(node: Expression) -> bool:
     return node.kind in ("number", "decimal") or (node.kind == "pow" and node.args[0] == number(10))
 
 
-def is_rounding(exactly: Expression, numeral: Expression) -> bool:
-    """Whether a numeral, also in percent, is the value of `exactly` rounded to the numeral's last digit."""
-    if exactly.kind == numeral.kind == "quantity" and exactly.value == numeral.value:
-        return is_rounding(exactly.args[0], numeral.args[0])
+def is_rounding(exactly: Expression, numeral: Expression, places: int | None = None) -> bool:
+    """Whether a numeral, also in percent, is `exactly` rounded to `places`, or to its own last digit."""
     written = numeral.args[0] if numeral.kind in ("neg", "percent", "quantity", "degrees") else numeral
     known, rounded = value(exactly), exact(numeral)
-    if written.kind not in ("number", "decimal") or known is None or rounded is None:
+    if known is None or rounded is None or context.im(known) != 0 or not context.isfinite(known):
         return False
-    if context.im(known) != 0 or not context.isfinite(known):
+    if places is None and written.kind in ("number", "decimal"):
+        places = next((place for place in range(30) if (rounded * 10**place).denominator == 1), None)
+    if places is None or (rounded * 10**places).denominator != 1:
         return False
-    places = next((place for place in range(30) if (rounded * 10**place).denominator == 1), None)
-    if places is None or exact(exactly) == round(exact(exactly) or 0, places):
+    if exact(exactly) == round(exact(exactly) or 0, places):
         return False
     return abs(value(numeral) - known) <= context.mpf(10) ** -places / 2 * (1 + context.mpf(10) ** -30)
-
-
-def _rounded(gold: Expression, given: Expression, decimals: int) -> bool:
-    """Whether `given` is `gold` rounded to the decimal places that the question asks for."""
-    rounded, known = exact(given), value(gold)
-    if (
-        rounded is None
-        or known is None
-        or context.im(known) != 0
-        or exact(gold) == round(exact(gold) or 0, decimals)
-    ):
-        return False
-    if (rounded * 10**decimals).denominator != 1 or gold.kind == "decimal":
-        return False
-    half = context.mpf(1) / (2 * 10**decimals)
-    return abs(value(given) - known) <= half * (1 + context.mpf(10) ** -30)
 
 
 def _same_family(gold: Expression, given: Expression) -> bool:

@@ -1,4 +1,4 @@
-"""Units: which of them a question asks for, and how many of one another is."""
+"""Units: which of them a question asks for, and which are the same."""
 
 import re
 from fractions import Fraction
@@ -85,12 +85,12 @@ def measure(unit: str) -> tuple[tuple[str, int], Fraction] | None:
     return (kind, power), size**power
 
 
-def ratio(first: str, second: str) -> Fraction | None:
-    """How many of `second` one of `first` is: 1 for the same or unknown units, None where they contradict."""
+def agree(first: str, second: str) -> bool:
+    """Whether two units are the same, or one is left out or unknown."""
     if not first or not second or unit_words(first) == unit_words(second):
-        return Fraction(1)
+        return True
     one, other = measure(first), measure(second)
     if one is not None and other is not None:
-        return one[1] / other[1] if one[0] == other[0] else None
+        return one == other
     left, right = set(unit_words(first)) - GENERIC_UNITS, set(unit_words(second)) - GENERIC_UNITS
-    return Fraction(1) if not left or not right or left & right else None
+    return not left or not right or bool(left & right)
