@@ -20,7 +20,6 @@ Z95 = 1.959963984540054
 SAME = 1e-9  # numbers that differ by less are equal
 POWER = 0.8
 DRAWS = 500  # of hosts
-REDRAWN = 4000  # draws of questions and seeds
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(64)
 Interval = tuple[float, float]
 
@@ -143,16 +142,6 @@ class Estimate:
         return (t_quantile(level / 2, self.df) + t_quantile(1 - POWER, self.df)) * self.error
 
 
-def _redrawn(values: np.ndarray, draw: np.random.Generator) -> np.ndarray:
-    """Draw deviations of the mean of n values drawn with replacement, scaled by sqrt(n / (n - 1)); unscaled,
-    a few values look less spread than they are.
-    """
-    size = len(values)
-    distinct, counts = np.unique(values.round(9), return_counts=True)
-    means = draw.multinomial(size, counts / size, REDRAWN) @ distinct / size
-    return (means - values.mean()) * sqrt(size / (size - 1))
-
-
 def estimate_effect(
     tasks: Sequence[tuple[np.ndarray, np.ndarray]], *, matched: bool = False, spread: float = 0.0
 ) -> Estimate:
@@ -160,27 +149,46 @@ def estimate_effect(
     same questions, and all tasks have the same seeds. `matched`: row i of worse, or its only row, is what row
     i of better started from, so only their difference varies. `spread`: standard deviation over seeds where
     there is one.
+
+    An answer is the sum of what its seed, its question and chance do. Chance is in the spread of the means of
+    questions and again in that of the means of seeds, so its variance is taken off once:
+    V = V(questions) + V(seeds) - V(chance), and at least the larger of the first two. Degrees of freedom are
+    Satterthwaite's, because a few seeds say little about their own spread.
     """
-    draw = np.random.default_rng(0)
-    sides = [np.mean([side[place].mean(axis=1) for side in tasks], axis=0) for place in (0, 1)]
-    parts: list[tuple[np.ndarray, float]] = []  # what is drawn anew: deviations of the effect, their df
-    for seeds in [sides[0] - sides[1]] if matched else sides:
-        if len(seeds) > 1:
-            parts.append((_redrawn(seeds, draw), len(seeds) - 1))
+    effect = fmean(float(better.mean() - worse.mean()) for better, worse in tasks)
+    if any(better.shape[1] < 2 for better, _ in tasks):
+        return Estimate(effect, inf, 1.0)
+    share = 1 / len(tasks) ** 2  # of a task's variance in that of the mean
+    questions = [
+        (share * _question_error(better.mean(axis=0) - worse.mean(axis=0)) ** 2, better.shape[1] - 1)
+        for better, worse in tasks
+    ]
+    seeds: list[tuple[float, float]] = []
+    chance: list[tuple[float, float]] = []
+    drawn = [[better - worse for better, worse in tasks]] if matched else zip(*tasks, strict=True)
+    for side in drawn:  # what each seed did on each question, by task
+        size = len(side[0])
+        if size > 1:
+            means = np.mean([values.mean(axis=1) for values in side], axis=0)
+            seeds.append((float(means.var(ddof=1)) / size, size - 1))
+            chance += [(share * variance, df) for variance, df in map(_chance_variance, side)]
         elif spread:
-            parts.append((draw.normal(0, spread, REDRAWN), inf))
-    for better, worse in tasks:
-        change = (better.mean(axis=0) - worse.mean(axis=0)) / len(tasks)
-        size = len(change)
-        if size < 2:
-            return Estimate(float(sides[0].mean() - sides[1].mean()), inf, 1.0)
-        # A task on which all questions change alike is no certainty: as if one question had changed.
-        least = draw.normal(0, 1 / (size * len(tasks)), REDRAWN)
-        parts.append((_redrawn(change, draw) if np.ptp(change) > 1e-9 else least, size - 1))
-    error = float(np.sum([deviations for deviations, _ in parts], axis=0).std())
-    variances = np.array([deviations.var() for deviations, _ in parts])
-    df = float(variances.sum() ** 2 / (variances**2 / np.array([df for _, df in parts])).sum())
-    return Estimate(float(sides[0].mean() - sides[1].mean()), error, df)
+            seeds.append((spread**2, inf))
+    by_questions, by_seeds, by_chance = (
+        sum(variance for variance, _ in part) for part in (questions, seeds, chance)
+    )
+    variance = max(by_questions + by_seeds - by_chance, by_questions, by_seeds)
+    weights = sum(part**2 / df for part, df in (*questions, *seeds, *chance))
+    return Estimate(effect, sqrt(variance), variance**2 / weights)
+
+
+def _chance_variance(values: NDArray[np.float64]) -> tuple[float, float]:
+    """Return the variance of the mean of values (S, Q) by what neither its seed nor its question explains of
+    a value, and the degrees of freedom of that.
+    """
+    rest = values - values.mean(axis=1, keepdims=True) - values.mean(axis=0) + values.mean()
+    df = (values.shape[0] - 1) * (values.shape[1] - 1)
+    return float((rest**2).sum()) / df / values.size, df
 
 
 def holm(ps: Sequence[float]) -> list[tuple[float, float]]:
