@@ -1,6 +1,7 @@
 """Verdicts on claims: their statistics, the paper's own figures, configurations that can decide each."""
 
 import random
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 from types import SimpleNamespace
@@ -155,6 +156,7 @@ def planned(configuration: str) -> Results:
                 for mode in section.asked(benchmark)
             }
     results.run.__dict__["models"] = models
+    results.run.judged = config.sections["report"].judged
     iterations = [name for name in graph.names("corpus") if name.endswith("/select")]
     results.run.__dict__["iterations"] = iterations if config.sections["report"].truth else iterations[:0]
     results.run.files["all iterations"] = [Path(name) for name in iterations]
@@ -222,6 +224,25 @@ def test_every_claim_has_shipped_configurations_that_can_decide_it(
                 sides = [results.answers[name] for name in (*pair.better, *pair.worse)]
                 sampled = [task for task in both if all(side[task].drawn > 1 for side in sides)]
                 assert sampled or judged.test != "voting"
+
+
+@pytest.mark.parametrize("configuration", CONFIGURATIONS)
+def test_models_of_ones_own_change_no_claim(plans: dict[str, Results], configuration: str) -> None:
+    run, models = plans[configuration].run, plans[configuration].run.models
+    own = {
+        f"my-{name}": replace(model, name=f"my-{name}", config=model.config | {"learning_rate": 9})
+        for name, model in models.items()
+    }
+
+    def compared(models: dict[str, Model], patterns: list[str] | None) -> list:
+        other = Run(run.name, {}, judged=patterns)
+        other.__dict__["models"] = models
+        return [
+            pairs(claim.better, claim.worse, other, across_parents=claim.across_parents) for claim in LEDGER
+        ]
+
+    assert compared(models | own, run.judged) == compared(models, run.judged) == compared(models, None)
+    assert compared(models | own, None) != compared(models, None)
 
 
 def test_every_claim_names_its_configurations() -> None:

@@ -249,6 +249,23 @@ def test_the_terminal_shows_every_score_and_every_measured_claim(whole: tuple[st
     assert told == [verdict for verdict in verdicts if verdict != "not measured"] != []
 
 
+def test_a_sabotaged_model_of_ones_own_is_shown_and_changes_no_verdict(tmp_path: Path) -> None:
+    run = FakeRun(tmp_path / "run")
+    run.model("cpt/base", None, 5, 2.0)
+    run.model("sft/instruct", "cpt/base", 5, 2.0)
+    run.model("rl/grpo", "sft/instruct", 5, 2.0, learning_rate=1)
+    for name, skill in (("cpt/base", 0.1), ("sft/instruct", 0.4), ("rl/grpo", 0.8)):
+        run.evaluation(name, "chat_cot", skill, 1.0, ("miniweb",))
+    _, before = report(run.inputs, tmp_path / "before")
+    run.model("rl/newloss", "sft/instruct", 5, 2.0, learning_rate=9)
+    run.evaluation("rl/newloss", "chat_cot", 0.0, 1.0, ("miniweb",))
+    page, after = report(run.inputs, tmp_path / "after", judged=["base", "instruct", "grpo"])
+    assert after["claims"] == before["claims"]
+    assert "held" in {claim["verdict"] for claim in after["claims"]}
+    assert "points, grpo over instruct" in page and "<th>newloss" in page
+    assert ("newloss", "instruct") in {(gain["better"], gain["worse"]) for gain in after["comparisons"]}
+
+
 def test_the_seeds_of_a_model_are_one_line_of_the_summary(tmp_path: Path) -> None:
     run = FakeRun(tmp_path / "run")
     run.model("sft/instruct", None, 5, 2.0, data="a")

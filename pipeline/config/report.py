@@ -19,6 +19,11 @@ class ReportSection(Section):
         "labels.jsonl with `url` and `label` (math, not_math, unsure), for precision and recall",
     )
     claims: str = key("configs/claims.yaml", "the paper's claims and the comparisons that decide each")
+    judged: list[str] | None = key(
+        None,
+        "models that the paper's claims and the headline are about, as names or patterns (`grpo-?`); others"
+        " are shown beside them; null: all",
+    )
     seed_spread: float = key(
         0.03,
         "standard deviation of a model's accuracy over training seeds, assumed by claims where a run has one"

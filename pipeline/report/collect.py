@@ -6,6 +6,7 @@ The report takes any subset of a run's stages: what is absent is not in `Run.fin
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from functools import cache, cached_property
 from math import prod
 from pathlib import Path
@@ -110,11 +111,14 @@ class Model:
 
 @dataclass
 class Run:
-    """A run's results by name, in the order of the stages, and the files that the report compares with."""
+    """A run's results by name, in the order of the stages, and the files that the report compares with.
+    `judged`: patterns of the names of the models that the paper's claims are about; None: all.
+    """
 
     name: str
     finished: dict[str, Finished]
     files: dict[str, list[Path]] = field(default_factory=dict)
+    judged: list[str] | None = None
 
     def of(self, stage: str) -> list[Finished]:
         """Results of a stage."""
@@ -135,6 +139,10 @@ class Run:
             stage = result.config.get("model_stage", "outside")
             found.setdefault(result.instance, Model(result.instance, stage, None, None, {}, None))
         return found
+
+    def is_judged(self, model: str) -> bool:
+        """Whether the paper's claims are about a model."""
+        return self.judged is None or any(fnmatchcase(model, pattern) for pattern in self.judged)
 
     @property
     def palette(self) -> dict[str, int]:

@@ -80,6 +80,7 @@ def read(section: ReportSection, inputs: dict[str, list[str]], shards: Path | No
     of the page's explorer go to the folder `shards`.
     """
     run = collect(section.run, inputs)
+    run.judged = section.judged
     results = Results(run, shards)
     judged = judgements(read_claims(ROOT / section.claims), results, section.seed_spread)
     return Material(section, run, results, _paper(ROOT / section.paper), judged, iterations(run))

@@ -53,12 +53,14 @@ def _kin(name: str | None, models: dict[str, Model]) -> str | None:
     return json.dumps([model.stage, model.mixture, _kin(model.parent, models), settings], sort_keys=True)
 
 
-def families(selector: Selector, run: Run) -> list[list[str]]:
-    """Models that a selector names, as lists of seeds. Two models of one seed are never one family."""
+def families(selector: Selector, run: Run, *, every: bool = False) -> list[list[str]]:
+    """Return the judged models that a selector names, or `every` one, as lists of seeds. Two models of one
+    seed are never one family.
+    """
     found: dict[tuple[str | None, int], list[str]] = {}
     seen: dict[tuple[str | None, Any], int] = {}
     for model in run.models.values():
-        if matches(model, selector, run.models):
+        if (every or run.is_judged(model.name)) and matches(model, selector, run.models):
             kin = _kin(model.name, run.models)
             again = seen.get((kin, model.config.get("seed")), 0)
             seen[kin, model.config.get("seed")] = again + 1

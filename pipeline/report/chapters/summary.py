@@ -94,7 +94,9 @@ def _headline(material: Material, benchmarks: list[str]) -> list[Row]:
     the model it started from.
     """
     results, rows = material.results, []
-    evaluated = [names for names in families({}, material.run) if results.answers.keys() >= set(names)]
+    evaluated = [
+        names for names in families({}, material.run, every=True) if results.answers.keys() >= set(names)
+    ]
     for names in evaluated:
         starts = results.starts(names)
         seeds = f"mean of {len(names)} seeds" if len(names) > 1 else ""
