@@ -1,10 +1,14 @@
 """Small WARC files for the tests of stage `crawl`, and a way to run its programs."""
 
 import gzip
+import json
 import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
+
+from pipeline.crawl import extract
 
 WEB = Path(__file__).parents[2] / "shared" / "data" / "web"  # real pages; tests that use them skip without
 FILLER = "The rest of this page is plain text about nothing in particular, long enough to count as a page. "
@@ -46,6 +50,13 @@ def write_warc(path: Path, records: Iterable[bytes]) -> list[int]:
         offsets.append(len(data))
     path.write_bytes(data)
     return offsets
+
+
+def extract_into(output: Path, *sources: str | Path, **config: Any) -> Path:
+    """Extract here, as the program does from a command line; returns its output."""
+    words = [word for source in sources for word in ("--warc", str(source))]
+    extract.main([*words, "--output", str(output), "--config", json.dumps(config)])
+    return output
 
 
 def program(*arguments: str | Path) -> subprocess.CompletedProcess[str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from crawl_warcs import WEB, html, program, record, write_warc
+from crawl_warcs import WEB, extract_into, html, record, write_warc
 from datatrove.data import Document
 from deduplication import deduplicate_into, run_program
 from killing import survives_loss_and_kills
@@ -273,9 +273,8 @@ def test_signatures_estimate_the_jaccard_similarity_of_shingles():
 
 @pytest.mark.skipif(not WEB.exists(), reason="the real test pages are not here")
 def test_known_duplicates_among_real_pages_are_grouped(tmp_path):
-    done = program("extract", "--warc", WEB / "*.warc.gz", "--output", tmp_path / "pages")
-    assert done.returncode == 0, done.stderr
-    _, found = dedup(tmp_path / "out", tmp_path / "pages", min_similarity=0.5)
+    pages = extract_into(tmp_path / "pages", WEB / "*.warc.gz")
+    _, found = dedup(tmp_path / "out", pages, min_similarity=0.5)
     original = {url: survivor for url, survivor, _ in found}
     labels = {label["url"]: label for label in map(json.loads, (WEB / "labels.jsonl").open())}
     known = [
@@ -297,10 +296,7 @@ def test_known_duplicates_among_real_pages_are_grouped(tmp_path):
 def test_the_whole_stage_goes_from_warc_to_pool(tmp_path):
     pages = [record(f"http://a.org/{n}", html(text(n * 300))) for n in (0, 1, 2, 1)]
     write_warc(tmp_path / "a.warc.gz", pages)
-    assert (
-        program("extract", "--warc", tmp_path / "a.warc.gz", "--output", tmp_path / "pages").returncode == 0
-    )
-    pool, duplicates = dedup(tmp_path / "out", tmp_path / "pages")
+    pool, duplicates = dedup(tmp_path / "out", extract_into(tmp_path / "pages", tmp_path / "a.warc.gz"))
     assert pool == [["http://a.org/0", "http://a.org/1", "http://a.org/2"]]
     assert duplicates == [("http://a.org/1", "http://a.org/1", "url")]
 

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import brotli
 import pytest
-from crawl_warcs import FILLER, WEB, html, program, record, write_warc
+from crawl_warcs import FILLER, WEB, extract_into, html, program, record, write_warc
 
-from pipeline.crawl import extract as extract_program
 from pipeline.crawl import http_decoding, text, text_decoding, warc
 from pipeline.crawl.language import detect_language
 from pipeline.crawl.warc import ReadCounts, read_pages
@@ -34,13 +33,10 @@ def sound(pages):
 def extract(folder, *records, **config):
     """Run the stage on records; returns its documents by URL, its rows and its counts."""
     write_warc(folder / "a.warc.gz", records)
-    done = program(
-        "extract", "--warc", folder / "a.warc.gz", "--output", folder / "out", "--config", json.dumps(config)
-    )
-    assert done.returncode == 0, done.stderr
-    documents = {page.metadata["url"]: page for page in read_documents(folder / "out" / "pages.jsonl.zst")}
-    rows = read_table(folder / "out" / "records.parquet").to_pylist()
-    return documents, rows, json.loads((folder / "out" / "manifest.json").read_text())["counts"]
+    out = extract_into(folder / "out", folder / "a.warc.gz", **config)
+    documents = {page.metadata["url"]: page for page in read_documents(out / "pages.jsonl.zst")}
+    rows = read_table(out / "records.parquet").to_pylist()
+    return documents, rows, json.loads((out / "manifest.json").read_text())["counts"]
 
 
 def test_lineage_leads_back_to_the_record(tmp_path):
@@ -211,39 +207,28 @@ def test_a_wet_file_is_read_as_text(tmp_path):
 
 def test_runs_repeat_byte_for_byte_in_both_forms(tmp_path):
     write_warc(tmp_path / "a.warc.gz", RECORDS)
-    folders = [
-        "--work",
-        tmp_path / "w",
-        "--output",
-        tmp_path / "stage" / "data",
-        "--manifest",
-        tmp_path / "stage/manifest.json",
-    ]
+    places = {"work": "w", "output": "stage/data", "manifest": "stage/manifest.json"}
+    folders = [f"--{name}={tmp_path / place}" for name, place in places.items()]
     assert program("extract", "--input", f"warc={tmp_path}/*.warc.gz", *folders).returncode == 0
     for name in ("one", "two"):
-        assert (
-            program("extract", "--warc", tmp_path / "a.warc.gz", "--output", tmp_path / name).returncode == 0
-        )
+        extract_into(tmp_path / name, tmp_path / "a.warc.gz")
     for file in ("pages.jsonl.zst", "records.parquet"):
         assert len({(tmp_path / name / file).read_bytes() for name in ("one", "two", "stage/data")}) == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.warc.gz", "one", "stage", "two", "w"]
 
 
-def test_missing_files_and_bad_keys_are_one_line(tmp_path):
+def test_missing_files_and_bad_keys_are_one_line(tmp_path, capsys):
     done = program("extract", "--warc", tmp_path / "none.warc.gz", "--output", tmp_path / "out")
     assert (done.returncode, done.stderr.strip().splitlines()[-1]) == (
         2,
         f"error: {tmp_path}/none.warc.gz: no such WARC file",
     )
     write_warc(tmp_path / "a.warc.gz", RECORDS)
-    done = program(
-        "extract", "--warc", tmp_path / "a.warc.gz", "--output", tmp_path / "out", "--config", '{"nme": 1}'
-    )
-    assert done.returncode == 2 and "crawl.nme" in done.stderr and not (tmp_path / "out").exists()
-    assert (
-        "--warc" in program("extract", "--help").stdout
-        and "min_characters" in program("extract", "--help").stdout
-    )
+    with pytest.raises(SystemExit, match="2"):
+        extract_into(tmp_path / "out", tmp_path / "a.warc.gz", nme=1)
+    assert "crawl.nme" in capsys.readouterr().err and not (tmp_path / "out").exists()
+    shown = program("extract", "--help").stdout
+    assert "--warc" in shown and "min_characters" in shown
 
 
 class FailingFile(io.BytesIO):
@@ -274,8 +259,7 @@ def test_a_file_that_fails_is_named_and_read_again_alone(tmp_path, monkeypatch, 
     files = [tmp_path / f"{name}.warc.gz" for name in "abc"]
     for file in files:
         write_warc(file, [record(f"http://{file.name}/{n}", html(f"Page {n}.")) for n in range(20)])
-    words = [part for file in files for part in ("--warc", str(file))]
-    extract_program.main([*words, "--output", str(tmp_path / "whole")])
+    extract_into(tmp_path / "whole", *files)
     monkeypatch.setattr(FailingFile, "error", error)
 
     def failing(path, forward):
@@ -284,11 +268,11 @@ def test_a_file_that_fails_is_named_and_read_again_alone(tmp_path, monkeypatch, 
 
     with monkeypatch.context() as broken, pytest.raises(SystemExit) as end:
         broken.setattr(warc, "open_source", failing)
-        extract_program.main([*words, "--output", str(tmp_path / "out")])
+        extract_into(tmp_path / "out", *files)
     last = capsys.readouterr().err.splitlines()[-1]
     assert end.value.code == 2 and not (tmp_path / "out").exists()
     assert last.startswith("error: 1 of 3 files failed") and last.count("warc.gz") == 1
-    extract_program.main([*words, "--output", str(tmp_path / "out")])
+    extract_into(tmp_path / "out", *files)
     for name in ("pages.jsonl.zst", "records.parquet", "ledger.jsonl"):
         assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
     counters = json.loads((tmp_path / "out/run.json").read_text())["counters"]
@@ -382,9 +366,8 @@ def test_language_of_chinese_pages_full_of_formulas_is_chinese():
 @pytest.mark.skipif(not WEB.exists(), reason="the real test pages are not here")
 def test_real_pages_keep_lineage_charset_and_language(tmp_path):
     labels = {label["url"]: label for label in map(json.loads, (WEB / "labels.jsonl").open())}
-    done = program("extract", "--warc", WEB / "pages-03.warc.gz", "--output", tmp_path / "out")
-    assert done.returncode == 0, done.stderr
-    rows = read_table(tmp_path / "out" / "records.parquet").to_pylist()
+    out = extract_into(tmp_path / "out", WEB / "pages-03.warc.gz")
+    rows = read_table(out / "records.parquet").to_pylist()
     assert len(rows) == 272
     for row in rows:
         label = labels[row["url"]]

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from crawl_warcs import program
+from crawl_warcs import extract_into
 from deduplication import deduplicate_into
 
 from pipeline.data.shards import read_table
@@ -29,9 +29,8 @@ def web(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("generated")
     command = [sys.executable, "-m", "pipeline.miniweb", "--config", json.dumps(SIZES)]
     subprocess.run([*command, "--output", str(folder / "web")], cwd=ROOT, check=True, capture_output=True)
-    done = program("extract", "--warc", folder / "web/warc/*.warc.gz", "--output", folder / "pages")
-    assert done.returncode == 0, done.stderr
-    deduplicate_into(folder / "deduplicated", [folder / "pages"], min_similarity=0.5)  # as in the demo
+    pages = extract_into(folder / "pages", folder / "web/warc/*.warc.gz")
+    deduplicate_into(folder / "deduplicated", [pages], min_similarity=0.5)  # as in the demo
     return folder
 
 

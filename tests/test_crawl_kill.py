@@ -6,7 +6,7 @@ import sys
 import time
 from pathlib import Path
 
-from crawl_warcs import FILLER, html, program, record, write_warc
+from crawl_warcs import FILLER, extract_into, html, record, write_warc
 
 ROOT = Path(__file__).parents[1]
 PAGES = 200
@@ -26,12 +26,11 @@ def test_a_run_killed_at_random_moments_and_repeated_gives_the_same_bytes(tmp_pa
     pages = [record(f"http://a.org/{n}", html(f"Page {n}. {FILLER}{formulas}")) for n in range(PAGES)]
     for number, some in enumerate((pages[:20], pages[20:])):
         write_warc(tmp_path / f"{number}.warc.gz", some)
-    files = ["--warc", tmp_path / "0.warc.gz", "--warc", tmp_path / "1.warc.gz"]
-    done = program("extract", *files, "--output", tmp_path / "whole")
-    assert done.returncode == 0, done.stderr
+    files = [tmp_path / "0.warc.gz", tmp_path / "1.warc.gz"]
+    extract_into(tmp_path / "whole", *files)
     expected = [(tmp_path / "whole" / name).read_bytes() for name in FILES]
     output = tmp_path / "out"
-    command = [sys.executable, "-m", "pipeline.crawl.extract", *files]
+    command = [sys.executable, "-m", "pipeline.crawl.extract", *(f"--warc={file}" for file in files)]
     second = tmp_path / ".out.work/files/.000001"
     generator, killed = random.Random(), 0
     while killed < 3:
@@ -44,7 +43,6 @@ def test_a_run_killed_at_random_moments_and_repeated_gives_the_same_bytes(tmp_pa
         killed += running.wait() == -9
         if output.exists():  # complete, or not there
             assert [(output / name).read_bytes() for name in FILES] == expected
-    done = program("extract", *files, "--output", output)
-    assert done.returncode == 0, done.stderr
+    extract_into(output, *files)
     assert [(output / name).read_bytes() for name in FILES] == expected
     assert {path.name for path in tmp_path.iterdir()} == {"0.warc.gz", "1.warc.gz", "whole", "out"}

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from conftest import ROOT
 from crawl_server import RECORDS, URLS, Server, address, server_of_files
-from crawl_warcs import program, write_warc
+from crawl_warcs import extract_into, write_warc
 
 from pipeline.crawl import sources
 from pipeline.crawl.index import read_indexed_pages
@@ -71,17 +71,14 @@ def test_an_index_reads_only_the_records_it_lists(tmp_path, name):
     ]
     rows.append({"url": "http://gone.org/", "filename": "a.warc.gz", "offset": "5", "length": 99})
     write_index(tmp_path / name, rows)
-    done = program("extract", "--warc", tmp_path / name, "--output", tmp_path / "out")
-    assert done.returncode == 0, done.stderr
-    found = read_table(tmp_path / "out" / "records.parquet").to_pylist()
+    found = read_table(extract_into(tmp_path / "out", tmp_path / name) / "records.parquet").to_pylist()
     assert [(row["url"], row["offset"], row["reason"]) for row in found] == [
         ("http://gone.org/", 5, "incomplete_record"),
         (URLS[1], offsets[1], None),
         (URLS[3], offsets[3], None),
     ]
-    whole = program("extract", "--warc", tmp_path / "a.warc.gz", "--output", tmp_path / "whole")
-    assert whole.returncode == 0
-    rows = {row["id"]: row for row in read_table(tmp_path / "whole" / "records.parquet").to_pylist()}
+    whole = extract_into(tmp_path / "whole", tmp_path / "a.warc.gz")
+    rows = {row["id"]: row for row in read_table(whole / "records.parquet").to_pylist()}
     assert all(rows[row["id"]] == row for row in found[1:])
 
 
@@ -94,18 +91,17 @@ def test_an_index_of_remote_files_costs_a_range_for_each_record(tmp_path, addres
     assert page.url.decode() == URLS[2] and page.flaw is None
 
 
-def test_a_bad_index_is_one_line_that_names_its_row(tmp_path):
+def test_a_bad_index_is_one_line_that_names_its_row(tmp_path, capsys):
     write_index(tmp_path / "i.jsonl.gz", [{"url": "http://a.org/", "filename": "a.warc.gz"}])
-    done = program("extract", "--warc", tmp_path / "i.jsonl.gz", "--output", tmp_path / "out")
-    assert done.returncode == 2 and "i.jsonl.gz: row 1: needs url, filename" in done.stderr
+    with pytest.raises(SystemExit, match="2"):
+        extract_into(tmp_path / "out", tmp_path / "i.jsonl.gz")
+    assert "i.jsonl.gz: row 1: needs url, filename" in capsys.readouterr().err
 
 
 def test_excluded_urls_are_rejected_unread(tmp_path):
     write_warc(tmp_path / "a.warc.gz", RECORDS)
-    config = ["--config", json.dumps({"url_exclude": ["a.org/3", "b.org"]})]
-    done = program("extract", "--warc", tmp_path / "a.warc.gz", "--output", tmp_path / "o", *config)
-    assert done.returncode == 0, done.stderr
-    rows = read_table(tmp_path / "o" / "records.parquet").to_pylist()
+    done = extract_into(tmp_path / "o", tmp_path / "a.warc.gz", url_exclude=["a.org/3", "b.org"])
+    rows = read_table(done / "records.parquet").to_pylist()
     assert [row["reason"] for row in rows] == [None, None, None, "url_excluded", None]
 
 
