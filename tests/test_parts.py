@@ -19,7 +19,13 @@ from tiny_model import save_tiny_model
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl import GRPOConfig, GRPOTrainer
 
-from pipeline.grader.adapters import compute_score, trl_reward
+from pipeline.grader.adapters import (
+    compute_score,
+    inspect_scorer,
+    lighteval_metric,
+    process_results,
+    trl_reward,
+)
 
 PARTS = {"formulas": "webformulas", "grader": "mathverdict", "sandbox": "sealedpy"}
 PACKAGES = ("numpy", "numpy.libs", "sympy", "mpmath", "resiliparse", "latex2mathml")  # what they depend on
@@ -126,3 +132,39 @@ def test_chats_are_graded_by_their_last_message_and_question() -> None:
     done, copied = "\\boxed{x^2+2x+1}", "\\boxed{(x+1)^2}"
     completions = [[{"role": "assistant", "content": text}] for text in (done, copied)]
     assert trl_reward(completions, answer=["x^2+2x+1"] * 2, prompts=[prompt] * 2) == [1.0, 0.0]
+
+
+@pytest.mark.parametrize(("output", "score"), [("\\boxed{14/2}", 1.0), ("The answer is 7.", 1.0), ("8", 0.0)])
+def test_lm_evaluation_harness_gets_a_score(output: str, score: float) -> None:
+    assert process_results({"question": "What is 3 + 4?", "answer": 7}, [output]) == {"mathverdict": score}
+
+
+def test_lighteval_gets_a_metric() -> None:
+    """Skipped where lighteval is not installed: it is in no lock file."""
+    pytest.importorskip("lighteval")
+    from lighteval.models.model_output import ModelResponse
+    from lighteval.tasks.requests import Doc
+
+    doc, metric = Doc(query="What is 3 + 4?", choices=["7"], gold_index=0), lighteval_metric()
+    outputs = ["\\boxed{14/2}", "\\boxed{8}"]
+    found = [metric.compute_sample(doc=doc, model_response=ModelResponse(text=[text])) for text in outputs]
+    assert found == [{"mathverdict": 1.0}, {"mathverdict": 0.0}]
+
+
+def test_inspect_ai_gets_a_scorer(tmp_path: Path) -> None:
+    """Skipped where inspect_ai is not installed: it is in no lock file."""
+    inspect = pytest.importorskip("inspect_ai")
+    from inspect_ai.dataset import Sample
+    from inspect_ai.model import ModelOutput, ModelUsage, get_model
+
+    outputs = [ModelOutput.from_content("mockllm/model", text) for text in ("\\boxed{14/2}", "\\boxed{8}")]
+    for output in outputs:
+        output.usage = ModelUsage(input_tokens=1, output_tokens=1, total_tokens=2)  # else it asks a hub
+    samples = [Sample(input="What is 3 + 4?", target="7")] * 2
+    (log,) = inspect.eval(
+        inspect.Task(dataset=samples, scorer=inspect_scorer()),
+        model=get_model("mockllm/model", custom_outputs=outputs),
+        log_dir=str(tmp_path),
+        max_connections=1,
+    )
+    assert log.results.scores[0].metrics["accuracy"].value == 0.5

@@ -1,7 +1,9 @@
-"""The grader in the form that other projects call: rewards for TRL and verl.
+"""The grader in the form that other projects call: rewards for TRL and verl, scores for lighteval,
+lm-evaluation-harness and inspect_ai.
 
 A reward is 1 or 0 by the rules of RL (`grade` with `boxed_only`): the answer is the last box, and it earns
-nothing if another box differs, if its sentence denies it, or if it copies a formula of the question.
+nothing if another box differs, if its sentence denies it, or if it copies a formula of the question. A score
+is 1 or 0 by the rules of evaluation, which also find an answer in other words.
 """
 
 from collections.abc import Sequence
@@ -43,3 +45,48 @@ def compute_score(
     """Score a solution as verl's reward manager asks; `extra_info` may hold the `question`."""
     question = (extra_info or {}).get("question")
     return _reward(grade(ground_truth, solution_str, question=question, boxed_only=True)) or 0.0
+
+
+def process_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, float]:
+    """Score the first output as lm-evaluation-harness asks (`process_results: !function ...` of a task).
+
+    `doc` has an `answer` and perhaps a `question`; the metric is called `mathverdict`.
+    """
+    verdict = grade(str(doc["answer"]), results[0], question=doc.get("question"))
+    return {"mathverdict": float(verdict.right)}
+
+
+def lighteval_metric() -> Any:
+    """Make a metric of lighteval 0.13 for tasks whose gold choice is the reference answer."""
+    from lighteval.metrics.metrics_sample import SampleLevelComputation
+    from lighteval.metrics.utils.metric_utils import SampleLevelMetric
+    from lighteval.tasks.requests import SamplingMethod
+
+    class Correct(SampleLevelComputation):
+        def compute(self, doc: Any, model_response: Any, **_: Any) -> float:
+            golds, text = doc.get_golds(), model_response.final_text[0]
+            return float(any(grade(gold, text, question=doc.query).right for gold in golds))
+
+    return SampleLevelMetric(
+        metric_name="mathverdict",
+        higher_is_better=True,
+        category=SamplingMethod.GENERATIVE,
+        sample_level_fn=Correct(),
+        corpus_level_fn=lambda values: sum(values) / len(values),
+    )
+
+
+def inspect_scorer() -> Any:
+    """Make a scorer of inspect_ai; the target's text is the reference answer."""
+    from inspect_ai.scorer import CORRECT, INCORRECT, Score, accuracy, scorer, stderr
+
+    @scorer(metrics=[accuracy(), stderr()], name="mathverdict")
+    def mathverdict() -> Any:
+        async def score(state: Any, target: Any) -> Any:
+            verdict = grade(target.text, state.output.completion, question=state.input_text)
+            value = CORRECT if verdict.right else INCORRECT
+            return Score(value=value, answer=verdict.extracted, explanation=verdict.reason)
+
+        return score
+
+    return mathverdict()
