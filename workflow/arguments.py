@@ -16,7 +16,7 @@ SUFFIXES = (".yaml", ".yml", ".json")
 
 
 def problem(words: list[str]) -> str | None:
-    """What is wrong with cores, keys and configuration files of a command line, in one line."""
+    """Find what is wrong with cores, keys and configuration files of a command line, in one line."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--configfile", "--configfiles", nargs="*", action="append", default=[])
     parser.add_argument("--config", "-C", nargs="*", action="extend", default=[])
@@ -53,7 +53,7 @@ def is_dry(words: list[str]) -> bool:
 
 
 def forcerun(words: list[str]) -> list[str]:
-    """The rules and files that the words ask to make again; `--forceall` is `all` of them."""
+    """List the rules and files that the words ask to make again; `--forceall` is `all` of them."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--forcerun", "-R", nargs="*", action="extend", default=[])
     every = any(re.fullmatch(r"--forceall|-[a-zA-Z]*F[a-zA-Z]*", word) for word in words)

@@ -57,7 +57,7 @@ def rules_before(dag: Any) -> dict[str, set[str]]:
 
 
 def without_others(command: str, rule: str, rules: set[str]) -> str:
-    """A job's command without what the profile sets for other rules: each task of an array has its own."""
+    """Leave out of a job's command what the profile sets for other rules: each task has its own."""
 
     def own(match: re.Match[str]) -> str:
         named = base64.b64decode(match[1]).decode().partition(":")[0].partition("=")[0]
@@ -118,7 +118,7 @@ class Arrays:
         return command if job.is_group() else without_others(command, job.rule.name, self.rules)
 
     def _cost(self, job: Any) -> int:
-        """What a job takes of the command line: compressed, in hexadecimal, and that in base 64."""
+        """Count what a job takes of the command line: compressed, in hexadecimal, and that in base 64."""
         packed = len(zlib.compress(self.format_job_exec(job).encode(), 9))
         return math.ceil(packed * 2 * 4 / 3) + 20
 
@@ -162,7 +162,7 @@ class Arrays:
 
 
 def with_arrays(base: type) -> type:
-    """The plugin's executor `base` with waves."""
+    """Give the plugin's executor `base` waves."""
     return type("Executor", (Arrays, base), {})
 
 

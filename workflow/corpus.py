@@ -16,7 +16,7 @@ LISTS = ("seed_texts", "background_texts", *URLS, "annotations", "opt_out", "blo
 
 
 def _selection_of(data: str | list[str]) -> str | None:
-    """Which of the run's own corpora a mixture's source names: "" for that of the last iteration, else
+    """Read which of the run's own corpora a mixture's source names: "" for that of the last iteration, else
     iteration-NUMBER or formulas; None for files.
     """
     found = SELECTION.fullmatch(data) if isinstance(data, str) else None
@@ -24,7 +24,7 @@ def _selection_of(data: str | list[str]) -> str | None:
 
 
 def lists_of(graph: Instances, keys: tuple[str, ...]) -> Inputs:
-    """The files of these keys of the section `corpus`, as inputs of the same names."""
+    """Give the files of these keys of the section `corpus`, as inputs of the same names."""
     section = graph.config.sections["corpus"]
     return [pair for key in keys for pair in graph.inputs(key, getattr(section, key), f"corpus.{key}")]
 
@@ -76,7 +76,7 @@ def _iteration(graph: Instances, iteration: int, section: Any, lists: Inputs) ->
 
 
 def _second_stage(graph: Instances, section: Any, name: str) -> Inputs:
-    """The files of a key of the second stage; none while it is off."""
+    """Give the files of a key of the second stage; none while it is off."""
     stage = section.second_stage
     named = getattr(stage, name) if stage.enabled else None
     return graph.inputs(name, named, f"corpus.second_stage.{name}")
@@ -95,7 +95,7 @@ def add_decontamination(graph: Instances) -> None:
 
 
 def _lineage(graph: Instances, select: Result) -> None:
-    """What became of each page: a job for each part of the pool, and one that puts them together."""
+    """Add what became of each page: a job for each part of the pool, and one that puts them together."""
     section, removed = graph.config.sections["decontaminate"], duplicates(graph)
     filters = list(removed)
     parts = graph.config.sections["crawl"].cluster_parts(len(filters))
@@ -119,7 +119,7 @@ def _lineage(graph: Instances, select: Result) -> None:
 
 
 def _clean(graph: Instances, folder: str, select: Result) -> None:
-    """The instances `FOLDER/clean-SHARD` and `FOLDER/corpus` of the pages that `select` keeps."""
+    """Add the instances `FOLDER/clean-SHARD` and `FOLDER/corpus` of the pages that `select` keeps."""
     section = graph.config.sections["decontaminate"]
     names = section.benchmarks if section.benchmarks is not None else list(graph.config.benchmarks)
     cleaned = []
@@ -134,7 +134,7 @@ def _clean(graph: Instances, folder: str, select: Result) -> None:
 
 
 def _selection(graph: Instances, name: str) -> Result:
-    """The instance that chooses pages otherwise than the last iteration."""
+    """Give the instance that chooses pages otherwise than the last iteration."""
     if name == FORMULAS:
         section = graph.config.sections["corpus"]
         inputs: Inputs = [("pool", Result("crawl/dedup"))]

@@ -42,13 +42,13 @@ def add_crawl(graph: Instances) -> None:
 
 
 def pool_shards(graph: Instances) -> range:
-    """Numbers of the pool's shards."""
+    """Count the pool's shards, from 0 on."""
     return range(len(graph.read("crawl/dedup", "filter")))
 
 
 def duplicates(graph: Instances) -> dict[str, list[Result]]:
-    """By shard of the pool, as results of `filter`: the tables of the duplicates among the pages that it is
-    made from, also of those that went before, within their dumps.
+    """List the tables of the duplicates by shard of the pool, as results of `filter`: of those among the
+    pages that it is made from, and of those that went before, within their dumps.
     """
     within = {
         dump: Result(staying.node, "staying.parquet")
@@ -63,7 +63,7 @@ def duplicates(graph: Instances) -> dict[str, list[Result]]:
 
 
 def extracted(graph: Instances, shard: str) -> Inputs:
-    """The results of extraction that a result of `filter` is made from."""
+    """List the results of extraction that a result of `filter` is made from."""
     found: Inputs = []
     for source in graph.read(shard, "extract"):
         filtered = graph.nodes[source.node].module.endswith("filter")  # of one dump
@@ -72,7 +72,7 @@ def extracted(graph: Instances, shard: str) -> Inputs:
 
 
 def files_name(files: list[str | Result]) -> str:
-    """A name that goes with the files and not with their place in a list that may grow anywhere."""
+    """Make a name that goes with the files and not with their place in a list that may grow anywhere."""
     return fingerprint({"files": [str(file) for file in files]})[:8]
 
 
@@ -94,7 +94,7 @@ def _add(graph: Instances, program: str, which: str, inputs: Inputs) -> Result:
 
 
 def _extracts(graph: Instances, section: Any, files: list[str | Result]) -> list[Result]:
-    """A job for each `files_per_shard` files; none for files that are all given up."""
+    """Add a job for each `files_per_shard` files; none for files that are all given up."""
     size, lost, found = section.files_per_shard, set(section.lost_files), []
     for group in (files[start : start + size] for start in range(0, len(files), size)):
         if inputs := [("warc", file) for file in group if not lost or _name_of(file) not in lost]:
@@ -103,12 +103,12 @@ def _extracts(graph: Instances, section: Any, files: list[str | Result]) -> list
 
 
 def _name_of(file: str | Result) -> str:
-    """The name of a WARC file or index."""
+    """Get the name of a WARC file or index."""
     return file_name(file.path if isinstance(file, Result) else file)
 
 
 def _deduplicated(graph: Instances, section: Any, which: str, pages: list[Result]) -> list[Result]:
-    """Shards of `pages` without duplicates among all of them; `which` is in the names of the jobs.
+    """Get shards of `pages` without duplicates among all of them; `which` is in the names of the jobs.
 
     `exact` and `resolve` list all signed shards by path and digest, so that no other job names them all.
     """
@@ -129,7 +129,7 @@ def _deduplicated(graph: Instances, section: Any, which: str, pages: list[Result
 
 
 def _removed(graph: Instances, section: Any, which: str, inputs: Inputs, shards: int) -> list[Result]:
-    """The tables of the pages that go, of each of so many shards."""
+    """Get the tables of the pages that go, of each of so many shards."""
     parts, later = section.cluster_parts(shards), []
     for number in reversed(range(len(parts))):
         pairs = [*inputs, *(("later", one) for one in later)]
@@ -143,8 +143,8 @@ def _removed(graph: Instances, section: Any, which: str, inputs: Inputs, shards:
 
 
 def _staying(graph: Instances, dumps: dict[str, list[Result]], shards: list[Result]) -> list[Result]:
-    """Which pages of the pool, of `shards`, stay for those that went within each of the `dumps`. The job of a
-    dump takes some minutes; of several, each would name all shards.
+    """Find which pages of the pool, of `shards`, stay for those that went within each of the `dumps`. The job
+    of a dump takes some minutes; of several, each would name all shards.
     """
     read = {shard: set(graph.read(shard.node, "extract")) for shard in shards}
     found = []
@@ -156,7 +156,7 @@ def _staying(graph: Instances, dumps: dict[str, list[Result]], shards: list[Resu
 
 
 def _warc_files(graph: Instances, section: Any) -> list[tuple[str, str | Result]]:
-    """The files, each after the list that names it."""
+    """List the files, each after the list that names it."""
     sources = [section.warc] if isinstance(section.warc, str) else section.warc or []
     if any(source.startswith(MINIWEB) for source in sources):
         return [("", file) for file in graph.sources(sources, "crawl.warc")]
@@ -169,7 +169,7 @@ def _warc_files(graph: Instances, section: Any) -> list[tuple[str, str | Result]
 
 
 def _looked_up(graph: Instances, section: Any) -> list[Result]:
-    """The range tables of what is looked up in an index; their WARC files are below `base_url`."""
+    """Get the range tables of what is looked up in an index; their WARC files are below `base_url`."""
     lookup = section.lookup
     if not lookup.index:
         return []

@@ -23,20 +23,20 @@ class Graph(Instances):
         self.before = cache(self._before)
 
     def _before(self, name: str) -> dict[str, None]:
-        """The instances whose results an instance reads."""
+        """List the instances whose results an instance reads."""
         sources = (source for _, source in self.nodes[name].inputs)
         return dict.fromkeys(one.node for one in sources if isinstance(one, Result))
 
     def last(self, names: Iterable[str]) -> list[str]:
-        """`names` without those that another of them reads: they are made before that one anyway, unless it
-        is pinned.
+        """Leave out of `names` those that another of them reads: they are made before that one anyway, unless
+        it is pinned.
         """
         named = dict.fromkeys(names)
         read = {before for name in named if name not in self.config.pins for before in self.before(name)}
         return [name for name in named if name not in read]
 
     def names(self, stage: str) -> list[str]:
-        """Names of the instances of a stage."""
+        """List the names of the instances of a stage."""
         return [name for name, node in self.nodes.items() if node.stage == stage]
 
 

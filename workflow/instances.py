@@ -83,7 +83,9 @@ class Instances:
         return Result(name)
 
     def _dumped(self, section: Any, without: tuple[str, ...]) -> dict[str, Any]:
-        """The keys of a section as JSON values: one mapping for the thousands of instances that share it."""
+        """Give the keys of a section as JSON values: one mapping for the thousands of instances that share
+        it.
+        """
         mark = (id(section), without)
         if mark not in self._dumps:
             dumped = section.model_dump(mode="json").items()
@@ -91,16 +93,16 @@ class Instances:
         return self._dumps[mark]
 
     def read(self, name: str, role: str) -> list[Result]:
-        """The results that an instance reads in a role."""
+        """List the results that an instance reads in a role."""
         inputs = self.nodes[name].inputs
         return [source for kind, source in inputs if kind == role and isinstance(source, Result)]
 
     def inputs(self, role: str, sources: str | list[str] | None, where: str) -> Inputs:
-        """What the sources of a configuration key name, as inputs in a role: see `sources`."""
+        """Give what the sources of a configuration key name, as inputs in a role: see `sources`."""
         return [(role, source) for source in self.sources(sources, where)]
 
     def sources(self, sources: str | list[str] | None, where: str) -> list[str | Result]:
-        """Source strings as files or results; globs are expanded, hub ids and URLs stay as they are."""
+        """Read source strings as files or results; globs are expanded, hub ids and URLs stay as they are."""
         found: list[str | Result] = []
         for source in [sources] if isinstance(sources, str) else sources or []:
             if source.startswith(tuple(OWN)):
@@ -117,7 +119,7 @@ class Instances:
         return found
 
     def _own(self, source: str, where: str) -> Result:
-        """`miniweb:<file>` or `problems:<file>`: a file that the stage of that name makes."""
+        """Read `miniweb:<file>` or `problems:<file>`: a file that the stage of that name makes."""
         stage, _, file = source.partition(":")
         if stage not in self.nodes:
             raise ConfigError(f"config key {where}: {source!r} needs {OWN[f'{stage}:']}")
@@ -127,7 +129,7 @@ class Instances:
         return Result(stage, file)
 
     def expected(self, source: str, where: str) -> list[str]:
-        """The source itself where it is to be found in the `data_folder` one day, else nothing."""
+        """Give the source itself where it is to be found in the `data_folder` one day, else nothing."""
         folder = self.config.data_folder
         if folder is None or not source.startswith(f"{folder.rstrip('/')}/"):
             return []
@@ -135,13 +137,13 @@ class Instances:
         return [source]
 
     def model_source(self, source: str, where: str) -> str:
-        """A folder that is there or expected, or a hub id."""
+        """Check that a model is a folder that is there or expected, or a hub id."""
         if not isdir(source) and not self.expected(source, where) and not HUB_ID.fullmatch(source):
             raise ConfigError(f"config key {where}: {source}: no such folder, and not a hub id")
         return source
 
     def benchmark_files(self, names: Iterable[str]) -> Inputs:
-        """The questions of these benchmarks, as inputs `benchmark.NAME`."""
+        """Give the questions of these benchmarks, as inputs `benchmark.NAME`."""
         return [
             pair
             for name in names

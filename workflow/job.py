@@ -36,11 +36,11 @@ class Job:
         self._lasts: dict[str, set[str]] = {}
 
     def name(self, wildcards: Mapping[str, str]) -> str:
-        """The name of the instance that a job makes."""
+        """Get the name of the instance that a job makes."""
         return self.pattern.format(**wildcards)
 
     def node(self, wildcards: Any) -> Instance:
-        """The instance that a job makes. Raises InputError for one that this configuration does not name."""
+        """Get the instance that a job makes. Raises InputError for one that the configuration does not name."""
         name = self.name(wildcards)
         if name not in self.graph.nodes or self.keys.key(name) != wildcards.key:
             raise InputError(
@@ -71,7 +71,7 @@ class Job:
         return inputs
 
     def _last(self, name: str) -> set[str]:
-        """The results that an instance reads and no other one of these does."""
+        """Get the results that an instance reads and no other one of these does."""
         if name not in self._lasts:
             self._lasts[name] = set(self.graph.last(self.keys.before(name)))
         return self._lasts[name]
@@ -101,14 +101,14 @@ class Job:
         return f"--config {self._config(node)} {shlex.join([*words, '--launch', launch])}"
 
     def _config(self, node: Instance) -> str:
-        """The section as a word of a shell, made once for all instances that share it."""
+        """Write the section as a word of a shell, made once for all instances that share it."""
         if id(node.section) not in self._configs:
             text = json.dumps(node.section, sort_keys=True, ensure_ascii=False)
             self._configs[id(node.section)] = shlex.quote(text)
         return self._configs[id(node.section)]
 
     def _inputs(self, node: Instance, output: Any) -> tuple[list[str], str]:
-        """The words of `--input`, and the text of the list that they name if they are too many."""
+        """Write the words of `--input`, and the text of the list that they name if they are too many."""
         place = str(output.manifest).removesuffix(str(self.keys.entry(node.name).manifest))
         return shortened([f"{role}={self._path(source, place)}" for role, source in node.inputs], LISTS)
 
@@ -118,7 +118,7 @@ class Job:
         return hidden(source, ADDRESSES)  # no command line and no message of Snakemake shows a signature
 
     def _launch(self, node: Instance, threads: int) -> str:
-        """How a program runs: no part of what it makes."""
+        """Say how a program runs: no part of what it makes."""
         weak = self.graph.config.sections["sandbox"].weak
         sandbox = {"weak_sandbox": weak} if node.stage in ("evaluate", "trajectory") else {}
         return json.dumps(node.launch.model_dump(mode="json") | {"threads": threads} | sandbox)
@@ -146,8 +146,8 @@ class Job:
 
 
 def made_meanwhile(jobs: Mapping[str, Job], words: list[str]) -> str | None:
-    """The instance that the words of a job's command line ask for, if its result was made since the workflow
-    was started: a job of an earlier start went on and made it. Snakemake would remove it. `jobs`: by rule.
+    """Find the instance that a job's command line asks for, if its result was made since the workflow was
+    started: a job of an earlier start went on and made it. Snakemake would remove it. `jobs`: by rule.
     """
     if TARGET not in words:
         return None
@@ -184,5 +184,5 @@ def light_when_linked(job: Job, resources: Any, usual: Any) -> None:
 
 
 def ranks_of(node: Instance) -> int:
-    """Processes of an instance's program on one machine."""
+    """Count the processes of an instance's program on one machine."""
     return node.launch.ranks if node.kind.has_ranks() else 1

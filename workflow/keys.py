@@ -4,12 +4,13 @@
 and nothing else decides what is current.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from pipeline.config.root import ConfigError, hint
+from pipeline.config.section import Section
 from pipeline.protocol.code import Code
 from pipeline.protocol.identity import Digests, digest_of, essence, identity, part_of, read_manifest
 from pipeline.protocol.manifest import fingerprint
@@ -35,28 +36,21 @@ class Keys:
         self.settled = cache(self._settled)
         self._inputs = cache(lambda path, *how: digest_of(path, self.digests, *how))
         self._sections: dict[int, tuple[Any, dict[str, Any]]] = {}
-        self._digest = cache(self.code.digest)
-        self._packages = cache(self.code.packages)
         if unknown := graph.config.pins.keys() - graph.nodes.keys():
             name = min(unknown)
             raise ConfigError(f"config key pins: no instance {name!r}{hint(name, list(graph.nodes))}")
 
     def identity(self, name: str) -> dict[str, Any]:
-        """All that the key of an instance covers."""
+        """Gather all that the key of an instance covers."""
+        return self._identity(name, self._source)
+
+    def _identity(self, name: str, identify: Callable[[str, str | Result, Section], str]) -> dict[str, Any]:
         node = self.graph.nodes[name]
         section, own = self._section(node)
         inputs: dict[str, list[str]] = {}
         for role, source in node.inputs:
-            inputs.setdefault(role, []).append(self._source(role, source, section))
-        return identity(node.stage, node.instance, section, inputs, node.module, self, own)
-
-    def digest(self, module: str) -> str:
-        """The hash of a program's code, computed once for its thousands of instances."""
-        return self._digest(module)
-
-    def packages(self, module: str) -> dict[str, str]:
-        """The packages that decide what a program makes, likewise."""
-        return self._packages(module)
+            inputs.setdefault(role, []).append(identify(role, source, section))
+        return identity(node.stage, node.instance, section, inputs, node.module, self.code, own)
 
     def save(self) -> None:
         """Remember what was read of the user's files and of the code."""
@@ -64,7 +58,7 @@ class Keys:
         self.code.save()
 
     def log(self, name: str) -> Path:
-        """The log of an instance's job."""
+        """Name the log of an instance's job."""
         return self.run / "logs" / f"{name}-{self.key(name)}.log"
 
     def made(self, name: str) -> bool:
@@ -72,7 +66,7 @@ class Keys:
         return self.entry(name).made
 
     def _section(self, node: Instance) -> tuple[Any, dict[str, Any]]:
-        """The section of an instance and what of it counts, read once where many share it."""
+        """Read the section of an instance and what of it counts, read once where many share it."""
         mark = id(node.section)
         if mark not in self._sections:
             section = node.kind.model_validate(node.section)
@@ -100,7 +94,7 @@ class Keys:
         return self.made(name) and name not in self.forced and all(map(self.settled, self.before(name)))
 
     def before(self, name: str) -> Iterable[str]:
-        """The instances that a job for this one waits for: none for a pinned one, which has no job."""
+        """List the instances that a job for this one waits for: none for a pinned one, which has no job."""
         return () if self.pinned(name) else self.graph.before(name)
 
     def pinned(self, name: str) -> bool:
@@ -108,7 +102,9 @@ class Keys:
         return name in self.graph.config.pins
 
     def unmade(self, names: Iterable[str]) -> list[str]:
-        """Instances not made among `names` and all before them, without those that another of them reads."""
+        """List the instances not made among `names` and all before them, without those that another of them
+        reads.
+        """
         seen, pending = set(names), list(names)
         while pending:
             new = [before for before in self.before(pending.pop()) if before not in seen]
@@ -117,7 +113,7 @@ class Keys:
         return self.graph.last(name for name in self.graph.nodes if name in seen and not self.made(name))
 
     def unreadable(self) -> list[str]:
-        """Manifests that are there and cannot be read: their results count as not made."""
+        """List manifests that are there and cannot be read: their results count as not made."""
         entries = map(self.entry, self.graph.nodes)
         return [str(one.manifest) for one in entries if one.manifest.is_file() and not one.made]
 
@@ -131,12 +127,7 @@ class Keys:
 
     def fingerprint(self, name: str) -> str:
         """Hash what an instance is made from by content; all its inputs are there."""
-        node = self.graph.nodes[name]
-        section, own = self._section(node)
-        inputs: dict[str, list[str]] = {}
-        for role, source in node.inputs:
-            inputs.setdefault(role, []).append(self._content(role, source, section))
-        return fingerprint(identity(node.stage, node.instance, section, inputs, node.module, self, own))
+        return fingerprint(self._identity(name, self._content))
 
     def _content(self, role: str, source: str | Result, section: Any) -> str:
         if not isinstance(source, Result):

@@ -19,7 +19,7 @@ CURRENT = "current"  # folder of the one file that says whose links these are
 
 
 def file_of_run(keys: Keys) -> Path:
-    """The file whose being there says that all links are those of this configuration."""
+    """Name the file whose being there says that all links are those of this configuration."""
     return keys.run / CURRENT / fingerprint({name: keys.key(name) for name in keys.graph.nodes})
 
 
@@ -47,8 +47,8 @@ def leave_stale_links(keys: Keys) -> None:
 
 
 def forced(keys: Keys, words: Iterable[str]) -> set[str]:
-    """The instances that words of `--forcerun` name: as `rl/grpo`, by their stage or rule, or by a file; by
-    `all`, each. Raises ConfigError for one that is pinned: Snakemake would remove it first.
+    """Find the instances that words of `--forcerun` name: as `rl/grpo`, by their stage or rule, or by a file;
+    by `all`, each. Raises ConfigError for one that is pinned: Snakemake would remove it first.
     """
     asked, found = set(words), set()
     programs = [program for program in PROGRAMS if program.rule in asked]
@@ -63,12 +63,12 @@ def forced(keys: Keys, words: Iterable[str]) -> set[str]:
 
 
 def refusal(keys: Keys, name: str) -> str:
-    """Why a pinned instance is not made again."""
+    """Say why a pinned instance is not made again."""
     return f"config key pins.{name}: {keys.key(name)} is pinned, so it cannot be made again; remove the pin"
 
 
 def instance_of(graph: Graph, target: str) -> str | None:
-    """The instance that a target names, as `rl/grpo` or by a file at its link; None for other targets."""
+    """Find the instance that a target names, as `rl/grpo` or by a file at its link; None for others."""
     path = Path(target)
     run = Path("results") / graph.config.run
     if path.is_relative_to(run):

@@ -47,7 +47,7 @@ def _train(graph: Instances, name: str, node: ModelNode) -> None:
 
 
 def _earlier_steps(graph: Instances, node: ModelNode) -> dict[str, int]:
-    """Steps of the RL models that an RL model continues, where there are any (paper, Algorithm 1)."""
+    """Count steps of the RL models that an RL model continues, where there are any (paper, Algorithm 1)."""
     steps = 0
     while node.parent and graph.config.models[node.parent].stage == "rl":
         steps += getattr(graph.config.model_sections.get(node.parent), "steps", 0)
@@ -56,7 +56,7 @@ def _earlier_steps(graph: Instances, node: ModelNode) -> dict[str, int]:
 
 
 def _earlier_labels(graph: Instances, node: ModelNode) -> list[str | Result]:
-    """Step labels of the reward models that a reward model continues, the newest first (paper 4.1.4)."""
+    """List step labels of the reward models that a reward model continues, the newest first (paper 4.1.4)."""
     found: list[str | Result] = []
     while node.parent and graph.config.models[node.parent].stage == "reward":
         parent = node.parent
@@ -70,7 +70,7 @@ def _earlier_labels(graph: Instances, node: ModelNode) -> list[str | Result]:
 
 
 def _model(graph: Instances, name: str) -> str | Result:
-    """The folder or hub id of a model."""
+    """Get the folder or hub id of a model."""
     node = graph.config.models[name]
     return Result(f"{node.stage}/{name}") if node.train else _init(graph, name)
 
@@ -80,7 +80,7 @@ def _init(graph: Instances, name: str) -> str:
 
 
 def _evaluate(graph: Instances, instance: str, model: str | Result, benchmarks: list[str]) -> None:
-    """An instance `evaluate/MODEL` or, greedy alone, `trajectory/MODEL/TOKENS`."""
+    """Add an instance `evaluate/MODEL` or, greedy alone, `trajectory/MODEL/TOKENS`."""
     stage, _, rest = instance.partition("/")
     name, section = rest.partition("/")[0], graph.config.sections["evaluate"]
     inputs: Inputs = [("model", model), *graph.benchmark_files(benchmarks)]

@@ -76,7 +76,8 @@ class Machine:
 
 
 def missing(graph: Graph, jobs: Mapping[str, int], local: bool, machine: Machine) -> list[str]:
-    """What is missing for `jobs`: names of the instances to make, each with the GPUs that its profile gives.
+    """List what is missing for `jobs`: names of the instances to make, each with the GPUs that its profile
+    gives.
 
     `local`: they run on this machine; of the machines of a cluster only the shared disk is known.
     """
@@ -98,14 +99,14 @@ def missing(graph: Graph, jobs: Mapping[str, int], local: bool, machine: Machine
 
 
 def nothing_to_do(graph: Graph) -> str | None:
-    """A line for a configuration that asks for nothing, such as the defaults alone."""
+    """Give a line for a configuration that asks for nothing, such as the defaults alone."""
     if graph.config.models or graph.config.sections["crawl"].warc:
         return None
     return "config key models: empty, and no crawl.warc: nothing to make; give --configfile configs/demo.yaml"
 
 
 def slow(graph: Graph, jobs: Iterable[str], machine: Machine) -> list[str]:
-    """A line for each model that would train for days, because this machine has no GPU."""
+    """Give a line for each model that would train for days, because this machine has no GPU."""
     trained = {name: _trained(graph, graph.nodes[name]) for name in jobs}
     return [
         f"{name}: trains {found[0] / 1e6:,.0f}M weights, and torch sees no GPU on this machine: it takes days"
@@ -116,7 +117,7 @@ def slow(graph: Graph, jobs: Iterable[str], machine: Machine) -> list[str]:
 
 
 def _empty(node: Instance) -> Iterator[str]:
-    """Benchmarks without a row: nothing would be asked, and nothing kept out of the corpus."""
+    """Find benchmarks without a row: nothing would be asked, and nothing kept out of the corpus."""
     for key, source in node.inputs:
         where = f"config key benchmarks.{key.removeprefix(BENCHMARK)}.source"
         if key.startswith(BENCHMARK) and isinstance(source, str) and not source.startswith(HUB):
@@ -128,7 +129,7 @@ def _empty(node: Instance) -> Iterator[str]:
 
 
 def _unreachable(nodes: list[Instance], machine: Machine) -> Iterator[str]:
-    """Models and data sets of the hub that are not here while the hub is out of reach."""
+    """Find models and data sets of the hub that are not here while the hub is out of reach."""
     readers: dict[str, list[str]] = {}
     for node in nodes:
         sources = [source for key, source in node.inputs if isinstance(source, str) and _of_hub(key, source)]
@@ -166,7 +167,7 @@ def _data_is_here(source: str) -> bool:
 
 
 def _trained(graph: Graph, node: Instance) -> tuple[int, str] | None:
-    """Weights and precision of the model that an instance trains, where its shape is known."""
+    """Get weights and precision of the model that an instance trains, where its shape is known."""
     model: ModelNode | None = graph.config.models.get(node.instance) if node.stage in MODEL_STAGES else None
     try:
         return (
@@ -177,7 +178,7 @@ def _trained(graph: Graph, node: Instance) -> tuple[int, str] | None:
 
 
 def _disk(graph: Graph, nodes: list[Instance], machine: Machine) -> Iterator[str]:
-    """Checkpoints and models of all trainings; each removes its checkpoints when it ends."""
+    """Compare checkpoints and models of all trainings; each removes its checkpoints when it ends."""
     trained = [found for node in nodes if (found := _trained(graph, node))]
     models = sum(parameters * size_of(precision) for parameters, precision in trained)
     most = max((checkpoint_disk(*found) - found[0] * size_of(found[1]) for found in trained), default=0)

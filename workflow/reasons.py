@@ -55,14 +55,16 @@ class Reasons:
         return {name: place for place, name in enumerate(self.graph.nodes)}
 
     def before(self, name: str) -> Entry | None:
-        """The result that an instance had: that of its link, else the one made last."""
+        """Find the result that an instance had: that of its link, else the one made last."""
         entry = self.keys.entry(name)
         if (current := entry.current) and current.made:
             return current
         return next(iter(entry.others()), None)
 
     def _reasons(self, name: str) -> list[str]:
-        """What an instance itself has otherwise than the result before; nothing if only its inputs differ."""
+        """Say what an instance itself has otherwise than the result before; nothing if only its inputs
+        differ.
+        """
         if self.keys.made(name):
             return ["--forcerun names it"] if name in self.keys.forced else []  # or it follows
         if self.keys.entry(name).manifest.is_file():
@@ -90,7 +92,7 @@ class Reasons:
 
 
 def edited(keys: Keys, name: str) -> list[str]:
-    """Definitions and packages that a trained model was made with, and that are others now."""
+    """List definitions and packages that a trained model was made with, and that are others now."""
     entry, node = keys.entry(name), keys.graph.nodes[name]
     if not node.kind.trains or not entry.made:
         return []
@@ -112,8 +114,8 @@ def _versions(package: str, old: dict[str, str], new: dict[str, str]) -> str:
 
 
 def _changed_inputs(node: Instance, manifest: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """Roles with other files than before, or with results of other instances. That a result was made again is
-    no reason of the instance's own.
+    """List roles with other files than before, or with results of other instances. That a result was made
+    again is no reason of the instance's own.
     """
     before, results = manifest["identity"]["inputs"], set(manifest.get("upstream", {}))
     found = []
@@ -149,7 +151,7 @@ def _changed_keys(node: Instance, before: dict[str, Any], now: dict[str, Any]) -
 def _differences(
     before: dict[str, Any], now: dict[str, Any], defaults: Any, path: tuple[str, ...] = ()
 ) -> list[tuple[tuple[str, ...], Any, Any]]:
-    """(path, old, new) of each key in which two sections differ; a missing key has its default."""
+    """List (path, old, new) of each key in which two sections differ; a missing key has its default."""
     found = []
     for key in sorted(before.keys() | now.keys()):
         usual = defaults.get(key) if isinstance(defaults, dict) else getattr(defaults, key, None)

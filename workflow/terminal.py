@@ -32,7 +32,7 @@ NAMED = 6  # running jobs that a line names
 
 
 def cause(logs: list[str]) -> str:
-    """Why a job failed, by the first of its logs that exists, and which one that is."""
+    """Say why a job failed, by the first of its logs that exists, and which one that is."""
     files = [Path(log) for log in logs if Path(log).is_file()]
     if not files:
         return "it ended before it could write a log"
@@ -64,7 +64,7 @@ class Terminal(logging.Formatter):
         self.said, self.renew = "", 0.0  # the time left, and when to compute it anew
 
     def format(self, record: logging.LogRecord) -> str:
-        """The lines for a record; empty for one that says nothing of use."""
+        """Write the lines for a record; empty for one that says nothing of use."""
         event = str(getattr(record, "event", None) or "")
         if plan := getattr(record, "plan", None):
             self.names, self.timing = plan.names, Timing(plan.keys, plan.names.values(), plan.gpus)
@@ -113,7 +113,7 @@ class Terminal(logging.Formatter):
         return f"{name}: failed: {self.failed[name]}"
 
     def _left(self) -> str:
-        """The time left, not computed anew for each of thousands of short jobs."""
+        """Say the time left, not computed anew for each of thousands of short jobs."""
         now = time.monotonic()
         if now >= self.renew:
             seconds, unknown = self.timing.left(now)

@@ -20,7 +20,7 @@ SAID = re.compile(r", (?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)? left\b")  # by `Progress
 
 
 def tail(log: Path) -> list[str]:
-    """The last lines of a log, without what a bar drew over."""
+    """Read the last lines of a log, without what a bar drew over."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - TAIL))
@@ -31,7 +31,7 @@ def tail(log: Path) -> list[str]:
 
 
 def said(log: Path) -> float | None:
-    """The seconds left that the last line of a log names, if it does."""
+    """Read the seconds left that the last line of a log names, if it does."""
     if not (lines := tail(log)) or not (found := SAID.search(lines[-1])):
         return None
     hours, minutes, seconds = (int(part or 0) for part in found.groups())
@@ -39,7 +39,7 @@ def said(log: Path) -> float | None:
 
 
 def recorded(name: str, runs: Sequence[Path]) -> float | None:
-    """Seconds that the instance took when it was last made, in the first of the runs that has it."""
+    """Read the seconds that the instance took when it was last made, in the first of the runs that has it."""
     for run in runs:
         found = (run / STORE / name).glob("*/run.json")
         for file in sorted(found, key=lambda path: path.stat().st_mtime_ns, reverse=True):
@@ -51,7 +51,7 @@ def recorded(name: str, runs: Sequence[Path]) -> float | None:
 
 
 def forecast(graph: Graph) -> dict[str, float]:
-    """Seconds of the jobs of models on GPUs; none where the plan cannot know them."""
+    """Forecast the seconds of the jobs of models on GPUs; none where the plan cannot know them."""
     from pipeline.plan.costs import Gpu
     from pipeline.plan.forecast import Assumptions, Planner  # torch behind it takes seconds to import
 

@@ -79,8 +79,8 @@ def read_launch(text: str) -> dict[str, Any]:
 
 
 def read_inputs(pairs: list[str]) -> dict[str, list[str]]:
-    """Paths by key from the words of `--input`: `KEY=PATH`, `KEY=@` and a file with an address, `@@` and a
-    file with such words, one in a line. Raises InputError.
+    """Read paths by key from the words of `--input`: `KEY=PATH`, `KEY=@` and a file with an address, `@@` and
+    a file with such words, one in a line. Raises InputError.
     """
     inputs: dict[str, list[str]] = {}
     for word in pairs:

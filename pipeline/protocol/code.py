@@ -61,7 +61,7 @@ def _here() -> bytes:
     return Path(__file__).read_bytes()
 
 
-def _digest(value: Any) -> str:
+def _hash(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -81,14 +81,14 @@ def _modules(tree: ast.Module) -> list[str]:
 
 
 class Code:
-    """Reads Python files, each once for each text it has. `memory`: a file that keeps what was read between
-    processes; it is written by `save` alone.
+    """Reads Python files, each once for each text it has, and each program once. `memory`: a file that keeps
+    what was read between processes; it is written by `save` alone.
     """
 
     def __init__(self, memory: Path | None = None) -> None:
         self.memory, self.new = memory, False
         self._files, self._imports, self._path = cache(self._file), cache(self._imported), cache(module_path)
-        self.reached = cache(self._reached)
+        self.reached, self.digest, self.packages = map(cache, (self._reached, self._digest, self._packages))
         try:
             self.known: dict[str, File] = json.loads(memory.read_text()) if memory else {}
         except (OSError, ValueError):
@@ -111,7 +111,7 @@ class Code:
             for node in tree.body:
                 named = isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
                 parts.setdefault(node.name if named else REST, []).append(_plain(node))
-            found = {name: _digest(nodes) for name, nodes in parts.items()}
+            found = {name: _hash(nodes) for name, nodes in parts.items()}
             self.known[name], self.new = {"imports": _modules(tree), "definitions": found}, True
         return self.known[name]
 
@@ -161,15 +161,15 @@ class Code:
             found[path.relative_to(ROOT).as_posix()] = {REST: digest}
         return found
 
-    def digest(self, module: str) -> str:
-        """First 16 hex digits of a hash over `definitions(module)`."""
-        return _digest(self.definitions(module))
+    def _digest(self, module: str) -> str:
+        """Compute the first 16 hex digits of a hash over `definitions(module)`."""
+        return _hash(self.definitions(module))
 
     def record(self, module: str) -> dict[str, Any]:
         """Give what a trained model is made with, to compare later code with it."""
         return {"definitions": self.definitions(module), "packages": self.packages(module)}
 
-    def packages(self, module: str) -> dict[str, str]:
+    def _packages(self, module: str) -> dict[str, str]:
         """Give the versions of the packages that decide what `module` makes, by imported name."""
         names = {name.split(".")[0] for path in self.reached(module) for name in self._files(path)["imports"]}
         return {name: version for name in sorted(names & DECIDING.keys()) if (version := installed(name))}

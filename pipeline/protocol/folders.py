@@ -1,4 +1,4 @@
-"""The folders of a stage program: it alone works in its own, and they are known to be writable before."""
+"""Lock a stage's work folder, and check that its output folders can be written."""
 
 import errno
 import fcntl
@@ -95,8 +95,8 @@ def _job() -> str:
 
 
 def holder(folder: Path) -> str | None:
-    """Which program works in the folder, and since when; None if none does, or one of this job of Slurm's,
-    whose nodes do not start at once. It does not touch the lock.
+    """Name the program that works in the folder, and since when; None if none does, or one of this job of
+    Slurm's, whose nodes do not start at once. It does not touch the lock.
     """
     said = _lock(folder)[1]
     return None if said and _job() and f"{_job()} (" in said else said

@@ -48,7 +48,7 @@ def read_yaml(path: Path) -> Any:
 
 
 def _refuse_deep(text: str) -> None:
-    """libyaml crashes the interpreter on values that are nested some thousand times."""
+    """Refuse deep values: libyaml crashes the interpreter on some thousand levels."""
     depth = 0
     for event in yaml.parse(text, _Loader):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
@@ -57,7 +57,7 @@ def _refuse_deep(text: str) -> None:
 
 
 def _refuse_circles(value: Any, above: tuple[int, ...]) -> None:
-    """Return an alias may make a value a part of itself, which nothing here can follow to its end."""
+    """Refuse a value that an alias makes a part of itself: nothing here could follow it to its end."""
     if isinstance(value, dict | list):
         if id(value) in above:
             raise ValueError("a value is a part of itself")

@@ -109,7 +109,9 @@ class Stage(Generic[S]):
 
 
 def upstream(inputs: dict[str, list[str]]) -> dict[str, str]:
-    """Keys of the inputs that are other stages' results, or their fingerprints where they lie in no store."""
+    """Give the keys of the inputs that are other stages' results, or their fingerprints where they lie in no
+    store.
+    """
     found = {}
     for path in sorted({path for paths in inputs.values() for path in paths}):
         result = published(Path(path))
@@ -231,7 +233,7 @@ def _describe(
 
 
 def label(stage: Stage[Any]) -> str:
-    """How lines for people name the instance: `rl grpo`, or `report` where a stage has only one."""
+    """Name the instance for people: `rl grpo`, or `report` where a stage has only one."""
     return name_of(stage.name, stage.instance).replace("/", " ", 1)
 
 

@@ -36,7 +36,7 @@ _watched = False
 
 
 def enter(phase: str) -> None:
-    """Return the program begins `phase`, or its next part."""
+    """Note that the program begins `phase`, or its next part."""
     global _phase
     before, count = _phase
     _phase = (phase, count + 1)
@@ -45,13 +45,13 @@ def enter(phase: str) -> None:
 
 
 def beat() -> None:
-    """Return the phase that the program is in makes progress."""
+    """Note that the program makes progress in its phase."""
     enter(_phase[0])
 
 
 @contextmanager
 def waiting() -> Iterator[None]:
-    """Return the block waits for other ranks, however long they work; then the phase before goes on."""
+    """Let the block wait for other ranks, however long they work; then the phase before goes on."""
     phase = _phase[0]
     enter(WAITING)
     yield
@@ -59,9 +59,7 @@ def waiting() -> Iterator[None]:
 
 
 class Growth:
-    """What another thread or process writes under `folders`: `look`, called now and then, counts it as
-    progress.
-    """
+    """Counts as progress what another thread or process writes under `folders`, when `look` is called."""
 
     def __init__(self, *folders: Path) -> None:
         self.folders, self.size = folders, 0
@@ -76,7 +74,7 @@ class Growth:
 
 
 def reached(training: bool, steps: int) -> None:
-    """How far the work has come: steps of training, or before it, of the work that comes first."""
+    """Note how far the work has come: steps of training, or before it, of the work that comes first."""
     global _steps
     _steps = (training, steps)
 
@@ -92,7 +90,7 @@ class Hangs:
 
     @classmethod
     def read(cls, path: Path, owner: str) -> Self:
-        """Return what the file says; nothing if it is another model's or no longer whole."""
+        """Read what the file says; nothing if it is another model's or no longer whole."""
         try:
             found = cls(**json.loads(path.read_text()))
         except (OSError, ValueError, TypeError):
@@ -100,7 +98,7 @@ class Hangs:
         return found if found.owner == owner else cls(owner)
 
     def and_now(self) -> Self:
-        """Return the same after one more hang, of this run."""
+        """Count one more hang, of this run."""
         training, steps = _steps
         if (training, steps) > (self.training, self.steps):
             return replace(self, count=1, training=training, steps=steps)
