@@ -22,6 +22,7 @@ SLOW = {
     "540 digits": "9" * 540,
     "5,000 digits": "9" * 5000,
     "a long exponent": "1e400",
+    "digits before a box": "1" * 90 + " \\boxed{5}",
     "growing numerals": "3万亿" * 900,
     "growing numerals in words": "三万亿" * 900,
 }

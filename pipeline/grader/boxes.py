@@ -29,7 +29,7 @@ _NEUTRAL = re.compile(
     r"|underline|mathbf|boldsymbol|bm|ensuremath|color\s*\{\w+\}|textcolor\s*\{\w+\})(?![A-Za-z])"
 )
 _TEXT = re.compile(r"\\(?:text(?:bf|it|rm)?|mathrm|mbox)\s*\{([^{}]*)\}")
-_GLUED_BEFORE = re.compile(r"(?:[-+/^]|\d[\d.,]*(?<=\d))+\Z")
+_GLUED_BEFORE = re.compile(r"(?:[-+/^]|\d(?:[.,]*\d)*+)++\Z")
 _GLUED_AFTER = re.compile(r"\d[\d.,]*|\\?%|°|\^\S+|\s*[-+/*]\s*(?=[\d\\(])\S+")
 _NOT_EQUAL = re.compile(r"(?:≠|\\neq?|\\not\s*=|!=|\\neg|\\lnot)[\s{($\\\[*]*\Z")
 _ASKS = re.compile(r"[\s$*)\\\]]*[?？]")
