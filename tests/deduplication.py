@@ -1,13 +1,25 @@
-"""Deduplication of results of extraction, by the programs of the crawl one after another."""
+"""Pages as extraction writes them, and their deduplication by the programs of the crawl in turn."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from datatrove.data import Document
+
 from pipeline.config.crawl import CrawlSection
 from pipeline.crawl import buckets, cluster, dedup, exact, filter, resolve, sign
+from pipeline.data.shards import DocumentWriter
 from pipeline.protocol.stage import Counts, Stage, run_stage
+
+
+def write_pages(folder: Path, pages: Iterable[tuple[str, str]], name: str = "a") -> Path:
+    """Write the (URL, text) of pages of the WARC file `name` as extraction does; ids are name and place."""
+    with DocumentWriter(folder / "pages.jsonl.zst") as writer:
+        for place, (url, text) in enumerate(pages):
+            metadata = {"url": url, "warc_file": f"{name}.warc.gz", "offset": place}
+            writer.write(Document(text, f"{name}:{place}", metadata=metadata))
+    return folder
 
 
 def run_program(

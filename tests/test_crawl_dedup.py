@@ -12,8 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from crawl_warcs import WEB, extract_into, html, record, write_warc
-from datatrove.data import Document
-from deduplication import deduplicate_into, run_program
+from deduplication import deduplicate_into, run_program, write_pages
 from killing import survives_loss_and_kills
 
 from pipeline.config.crawl import CrawlSection
@@ -21,7 +20,7 @@ from pipeline.crawl import buckets, cluster, exact, resolve, sign
 from pipeline.crawl import dedup as dedup_program
 from pipeline.crawl.signatures import ABSENT, MinHasher
 from pipeline.crawl.urls import normalise_url
-from pipeline.data.shards import DocumentWriter, read_documents, read_table, tables
+from pipeline.data.shards import read_documents, read_table, tables
 from pipeline.protocol.identity import Digests, damage
 from pipeline.protocol.stage import run_stage
 
@@ -31,14 +30,6 @@ WORDS = [f"word{number}" for number in range(5000)]
 def text(start, words=200, changed=0):
     """`words` words, the last `changed` of them different from those of any other text."""
     return " ".join(WORDS[start : start + words - changed] + [f"other{start}x{n}" for n in range(changed)])
-
-
-def write_pages(folder, pages, name="a.warc.gz"):
-    """Write (url, text) pairs as extraction does."""
-    with DocumentWriter(folder / "pages.jsonl.zst") as writer:
-        for offset, (url, content) in enumerate(pages):
-            metadata = {"url": url, "warc_file": name, "offset": offset}
-            writer.write(Document(content, f"{name}:{offset}", metadata=metadata))
 
 
 def dedup(folder, *inputs, threads=1, **config):
@@ -111,7 +102,7 @@ def test_each_rule_finds_its_duplicates_and_the_first_page_in_input_order_surviv
             ("http://f.org/half", text(1000, changed=120)),
             ("http://g.org/short", "too short"),
         ],
-        name="b.warc.gz",
+        name="b",
     )
     pool, duplicates = dedup(tmp_path / "out", tmp_path / "one", tmp_path / "two", pool_shards=4)
     kept = ["http://a.org/1", "http://c.org/1", "http://zh.org/1", "http://d.org/short", "http://f.org/half"]
@@ -135,7 +126,7 @@ def test_runs_repeat_byte_for_byte_and_do_not_depend_on_how_pages_were_grouped(t
     pages = [(f"http://a.org/{n}", text(n % 7 * 300, changed=n % 3)) for n in range(40)]
     write_pages(tmp_path / "all", pages)
     for part, where in enumerate((slice(0, 15), slice(15, 15), slice(15, 40))):
-        write_pages(tmp_path / f"part{part}", pages[where], name=f"{part}.warc.gz")
+        write_pages(tmp_path / f"part{part}", pages[where], name=f"{part}")
     parts = [tmp_path / f"part{part}" for part in range(3)]
     (tmp_path / "two/sign-0000").mkdir(parents=True)
     (tmp_path / "two/sign-0000/signatures").write_bytes(b"left by a killed run")
@@ -156,7 +147,7 @@ def on_another_file_system(*_):
 def test_shards_that_are_linked_are_not_read_and_damage_to_them_is_still_noticed(tmp_path, monkeypatch):
     for part in range(2):
         pages = [(f"http://{part}.org/{n}", text(n % 5 * 300)) for n in range(10)]
-        write_pages(tmp_path / f"part{part}", pages, name=f"{part}.warc.gz")
+        write_pages(tmp_path / f"part{part}", pages, name=f"{part}")
     dedup(tmp_path / "read", tmp_path / "part0", tmp_path / "part1", pool_shards=2)
     filters = [tmp_path / "read" / f"filter-{number:04d}" for number in range(2)]
     read, file_digest, output = [], hashlib.file_digest, tmp_path / "out"
@@ -304,7 +295,7 @@ def test_the_whole_stage_goes_from_warc_to_pool(tmp_path):
 def test_a_job_lost_or_killed_is_made_again_to_the_same_bytes(tmp_path):
     for part in range(2):
         pages = [(f"http://{part}.org/{n}", text(n % 50 * 60, changed=n % 3)) for n in range(200)]
-        write_pages(tmp_path / f"part{part}", pages, name=f"{part}.warc.gz")
+        write_pages(tmp_path / f"part{part}", pages, name=f"{part}")
     folder, pages = tmp_path / "out", [tmp_path / "part0", tmp_path / "part1"]
     dedup(folder, *pages)
     inputs = {

@@ -15,8 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from datatrove.data import Document
-from deduplication import deduplicate_into, run_program
+from deduplication import deduplicate_into, run_program, write_pages
 from killing import bytes_of, survives_loss_and_kills
 from stock_minhash import link_signatures, run_stages
 
@@ -27,7 +26,7 @@ from pipeline.crawl import filter as filter_pages
 from pipeline.crawl.buckets import bounds_of, similar_pairs
 from pipeline.crawl.pairs import PairSorter
 from pipeline.crawl.signature_store import SignedShards, read_signatures
-from pipeline.data.shards import DocumentWriter, read_table, tables
+from pipeline.data.shards import read_table, tables
 from pipeline.protocol.overlays import DEFAULTS, read_config
 from workflow.graph import Graph
 from workflow.instances import Instance
@@ -50,12 +49,8 @@ IN_MEMORY = {  # at once
 
 def write_shard(folder: Path, name: str, texts: list[str], urls: list[str] | None = None) -> Path:
     """A shard as extraction writes it; URLs are the WARC file's name and the page's place if not given."""
-    with DocumentWriter(folder / name / "pages.jsonl.zst") as writer:
-        for place, text in enumerate(texts):
-            url = urls[place] if urls else f"http://{name}.org/{place}"
-            metadata = {"url": url, "warc_file": f"{name}.warc.gz", "offset": place}
-            writer.write(Document(text, f"{name}:{place}", metadata=metadata))
-    return folder / name
+    urls = urls or [f"http://{name}.org/{place}" for place in range(len(texts))]
+    return write_pages(folder / name, zip(urls, texts, strict=True), name)
 
 
 def deduplicate(folder: Path, shards: list[Path], **config: object) -> dict[str, str]:
