@@ -22,11 +22,11 @@ from pipeline.report.claims import (
     Claim,
     Effect,
     Judgement,
-    judgements,
     read_claims,
 )
 from pipeline.report.collect import Model, Run
 from pipeline.report.compare import Answers, Results
+from pipeline.report.judgements import judge
 from pipeline.report.selection import families, pairs
 from pipeline.report.tables import task_of
 from workflow.graph import Graph
@@ -65,7 +65,7 @@ def claim(**keys: Any) -> Claim:
 )
 def test_a_verdict_needs_an_effect_that_matters_and_is_sure(effects: list, verdict: str) -> None:
     found = Judgement(
-        claim(), "none", [Effect(Estimate(mean, error, inf), [], "e") for mean, error in effects]
+        claim(), "none", [Effect(Estimate(mean, error, inf), [], "e", 0.0, 0.01) for mean, error in effects]
     )
     if effects:
         found.p, found.level = holm([found.raw_p])[0]
@@ -111,7 +111,7 @@ def test_models_that_solve_nothing_contradict_no_claim() -> None:
         for name, accuracy in zip(("a", "b"), accuracies, strict=True):
             results.answers[name] = {(benchmark, "cot"): answers(accuracy, 500)}
         asked = claim(better={"data": "a"}, worse={"data": "b"}, benchmarks=["gsm8k"], across_parents=True)
-        (found,) = judgements([asked], results, 0.0)
+        (found,) = judge([asked], results, 0.0)
         return found.verdict, found.evidence
 
     assert verdict(0.5, 0.5)[0] == CONTRADICTED
@@ -128,8 +128,53 @@ def test_a_benchmark_that_nobody_solves_counts_beside_one_that_is_solved() -> No
     for name, accuracy in (("a", 0.6), ("b", 0.5)):
         results.answers[name] = {("gsm8k", "cot"): answers(accuracy, 500), ("math", "cot"): answers(0, 500)}
     sides = {"better": {"data": "a"}, "worse": {"data": "b"}, "across_parents": True}
-    (found,) = judgements([claim(**sides, benchmarks=["gsm8k", "math"])], results, 0.0)
+    (found,) = judge([claim(**sides, benchmarks=["gsm8k", "math"])], results, 0.0)
     assert found.effects[0].estimate.effect == pytest.approx(0.05)
+
+
+def test_math_500_does_not_count_beside_math_of_which_it_is_a_part() -> None:
+    run = Run("x", {})
+    run.__dict__["models"] = {name: model(name, "sft", None, data=name) for name in ("a", "b")}
+    results = Results(run)
+    asked = claim(
+        better={"data": "a"},
+        worse={"data": "b"},
+        across_parents=True,
+        benchmarks=["gsm8k", "math", "math500"],
+    )
+
+    def counted(*benchmarks: str) -> list[str]:
+        for name, share in (("a", 0.6), ("b", 0.5)):
+            results.answers[name] = {(task, "cot"): answers(share, 100) for task in benchmarks}
+        (found,) = judge([asked], results, 0.0)
+        return [row.benchmark for row in found.comparisons]
+
+    assert counted("gsm8k", "math", "math500") == ["gsm8k", "math"]
+    assert counted("gsm8k", "math500") == ["gsm8k", "math500"]
+
+
+@pytest.mark.parametrize(
+    ("maj", "some", "verdict"),
+    [
+        ((0.5, 0.6), (0.8, 0.8), HELD),
+        ((0.5, 0.6), (0.9, 0.8), HELD),
+        ((0.5, 0.9), (0.9, 0.98), CONTRADICTED),  # ability is added, however much more Maj@K gains
+        ((0.5, 0.5), (0.9, 0.8), CONTRADICTED),  # less ability is no better vote
+        ((0.5, 0.6), (0.8, 0.808), INCONCLUSIVE),
+        ((0.5, 0.6), (1, 1), NOT_MEASURED),  # Pass@K could not have gained
+    ],
+)
+def test_voting_needs_a_gain_in_maj_and_none_in_pass(
+    maj: tuple[float, float], some: tuple[float, float], verdict: str
+) -> None:
+    run = Run("x", {})
+    run.__dict__["models"] = {name: model(name, parent=parent) for name, parent in (("b", None), ("a", "b"))}
+    results = Results(run)
+    for name, voted, solved in zip("ba", maj, some, strict=True):
+        results.answers[name] = {("gsm8k", "cot"): answers(solved, 2000, 4, majority=voted)}
+    voting = {"test": "voting", "worse": "parent", "benchmarks": ["gsm8k"], "matters": 0.005, "margin": 0.01}
+    (found,) = judge([claim(better={"name": "a"}, **voting)], results, 0.0)
+    assert found.verdict == verdict, found.evidence
 
 
 # ---- the ledger and the shipped configurations ----
@@ -327,7 +372,7 @@ def as_published(configuration: str, plan: Results) -> Results:
 def test_the_papers_own_figures_contradict_none_of_its_claims(plans: dict[str, Results]) -> None:
     verdicts: dict[str, set[str]] = {}
     for configuration in ROWS:
-        for found in judgements(LEDGER, as_published(configuration, plans[configuration]), SEED_SPREAD):
+        for found in judge(LEDGER, as_published(configuration, plans[configuration]), SEED_SPREAD):
             verdicts.setdefault(found.claim.id, set()).add(found.verdict)
     assert not [name for name, found in verdicts.items() if CONTRADICTED in found]
     of_no_table = {"corpus-recall", "grpo-no-worse-than-ppo", "negative-coefficients", "refresh-helps"}

@@ -20,20 +20,15 @@ class ReportSection(Section):
     )
     claims: str = key("configs/claims.yaml", "the paper's claims and the comparisons that decide each")
     judged: list[str] | None = key(
-        None,
-        "models that the paper's claims and the headline are about, as names or patterns (`grpo-?`); others"
-        " are shown beside them; null: all",
+        None, "models that claims and headline are about, as names or patterns (`grpo-?`); null: all"
     )
     seed_spread: float = key(
         0.03,
-        "standard deviation of a model's accuracy over training seeds, assumed by claims where a run has one"
-        " seed of it; the default is about that of the methods of compare.yaml; share",
+        "standard deviation of accuracy over training seeds, a share, assumed where a run has one; ours",
         gt=0,
     )
     paper: str = key("configs/paper.yaml", "the paper's tables and figures as numbers")
     samples: bool = key(
-        True,
-        "write all answers and rollouts beside the page for its explorer; they take as much disk as the"
-        " evaluations do",
+        True, "write all answers and rollouts for the page's explorer; as large as the evaluations"
     )
     removals: int = key(60, "listed removals of decontamination, taken from the benchmarks in turn", ge=0)

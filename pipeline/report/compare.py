@@ -103,24 +103,28 @@ class Answers:
     rows: Callable[[], Iterable[Row]] = tuple
     greedy: dict[str, str] = field(default_factory=dict)
     drawn: int = 0
-    gaps: dict[int, dict[str, float]] = field(default_factory=dict)
+    votes: dict[int, dict[str, dict[str, float]]] = field(default_factory=dict)
 
     def accuracy(self) -> dict[str, float]:
         """1.0 where the greedy answer is right, by question id."""
         return {key: float(verdict == "right") for key, verdict in self.greedy.items()}
 
-    def voting_gap(self, k: int) -> dict[str, float]:
-        """Maj@K - Pass@K by question id, by the evaluation's own definitions of both."""
-        if k not in self.gaps:
-            self.gaps[k] = {row.id: _voting_gap(row, k) for row in self.rows() if row.samples}
-        return self.gaps[k]
+    def at_k(self, metric: str, k: int) -> dict[str, float]:
+        """Return `maj@k` or `pass@k` by question id, by the evaluation's own definitions of both."""
+        if k not in self.votes:
+            found: dict[str, dict[str, float]] = {name: {} for name in VOTING}
+            for row in self.rows():
+                if row.samples:
+                    found["maj@k"][row.id], found["pass@k"][row.id] = _maj_and_pass(row, k)
+            self.votes[k] = found
+        return self.votes[k][metric]
 
 
-def _voting_gap(row: Row, k: int) -> float:
+def _maj_and_pass(row: Row, k: int) -> tuple[float, float]:
     verdicts = [Verdict(sample.verdict, sample.extracted, sample.reason) for sample in row.samples]
     right = sum(verdict.right for verdict in verdicts)
     item = Item(row.id, row.question, str(row.reference))
-    return majority(item, verdicts, [k])[k] - pass_at_k(len(verdicts), right, k)
+    return majority(item, verdicts, [k])[k], pass_at_k(len(verdicts), right, k)
 
 
 Value = Callable[[Answers], dict[str, float]]

@@ -12,9 +12,10 @@ from pipeline.protocol.overlays import read_yaml
 from pipeline.protocol.stage import InputError
 from pipeline.report import methods
 from pipeline.report.baselines import baselines
-from pipeline.report.claims import Judgement, judgements, read_claims
+from pipeline.report.claims import Judgement, read_claims
 from pipeline.report.collect import Run, collect
 from pipeline.report.compare import Results
+from pipeline.report.judgements import judge
 from pipeline.report.truth import iterations
 
 
@@ -82,5 +83,5 @@ def read(section: ReportSection, inputs: dict[str, list[str]], shards: Path | No
     run = collect(section.run, inputs)
     run.judged = section.judged
     results = Results(run, shards)
-    judged = judgements(read_claims(ROOT / section.claims), results, section.seed_spread)
+    judged = judge(read_claims(ROOT / section.claims), results, section.seed_spread)
     return Material(section, run, results, _paper(ROOT / section.paper), judged, iterations(run))

@@ -1,0 +1,246 @@
+"""Compares the models that a claim is about, and judges each claim of a ledger by a run.
+
+A claim compares families of models (`pipeline.report.selection`), each on the average of its benchmarks.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from pipeline.intervals import Estimate, estimate_effect, holm
+from pipeline.report.claims import Claim, Effect, Judgement
+from pipeline.report.collect import Run
+from pipeline.report.compare import VOTING, Answers, Results, Task, Value, arrays, difference, side_name
+from pipeline.report.selection import families, pairs
+from pipeline.report.truth import headline, pages_by_scope, urls_in, urls_of
+
+PART_OF = {"math500": "math"}  # a benchmark that does not count beside the one that it is a part of
+FLOOR = "no shared question tells the models apart: all answers are wrong, or all right"
+
+
+@dataclass(frozen=True)
+class Row:
+    """Values by question id of each model of two sides, on one benchmark and kind of solution."""
+
+    benchmark: str
+    kind: str
+    better: list[dict[str, float]]
+    worse: list[dict[str, float]]
+
+    @property
+    def tells(self) -> bool:
+        """Whether the sides share questions, and not all values are the same."""
+        found = arrays(self.better, self.worse)
+        return bool(found) and len(np.unique(np.concatenate(found))) > 1
+
+
+def _points(mean: float, bounds: tuple[float, float]) -> str:
+    low, high = (f"{100 * bound:+.1f}" for bound in bounds)
+    return f"{100 * mean:+.1f} [{low}, {high}]"
+
+
+def _mean_of_kinds(rows: list[Row]) -> tuple[np.ndarray, np.ndarray]:
+    """Two arrays (seeds, questions) of a benchmark, over the questions that were answered in all kinds."""
+    every = [found for row in rows for found in (*row.better, *row.worse)]
+    shared = sorted(set.intersection(*map(set, every)))
+    better, worse = (
+        np.mean([[[found[key] for key in shared] for found in side] for side in sides], axis=0)
+        for sides in ([row.better for row in rows], [row.worse for row in rows])
+    )
+    return better, worse
+
+
+@dataclass(frozen=True)
+class Contest:
+    """Two sides, their names in print, and their values on each task. `matched`: each of better's models
+    started from its place among worse's, or from the only one, or is the same model.
+    """
+
+    names: tuple[str, str]
+    rows: list[Row]
+    matched: bool
+
+    def weigh(self, bounds: tuple[float, float], spread: float) -> Effect | None:
+        """Return the effect over all benchmarks, each the average of its kinds, each with the same weight;
+        None where no row tells the sides apart. `bounds`: `at_least` and `matters` of the effect.
+        """
+        if not any(row.tells for row in self.rows):
+            return None
+        usable = [row for row in self.rows if arrays(row.better, row.worse)]
+        by_benchmark: dict[str, list[Row]] = {}
+        for row in usable:
+            by_benchmark.setdefault(row.benchmark, []).append(row)
+        options: dict[str, Any] = {"matched": self.matched, "spread": spread}
+        found = estimate_effect([_mean_of_kinds(members) for members in by_benchmark.values()], **options)
+        made = [
+            difference(self.names, (row.benchmark, row.kind), row.better, row.worse, **options)
+            for row in usable
+        ]
+        text = self._text(found, usable, spread)
+        return Effect(found, [row for row in made if row], text, *bounds)
+
+    def _text(self, found: Estimate, usable: list[Row], spread: float) -> str:
+        shown = ", ".join(" ".join(filter(None, (row.benchmark, row.kind))) for row in usable)
+        on = "on" if len(usable) == 1 else "mean of"
+        better, worse = self.names
+        text = f"{better} − {worse}: {_points(found.effect, found.interval())} points, {on} {shown}"
+        if not spread:
+            return text
+        sizes = [len(usable[0].better), len(usable[0].worse)]
+        seeds = [max(sizes)] if self.matched else sizes
+        ones = {(1,): "one seed", (1, 1): "one seed each"}
+        counted = ones.get(tuple(seeds), f"{' and '.join(map(str, seeds))} seeds")
+        assumed = f", spread taken as {100 * spread:.1f} points" if 1 in seeds else ""
+        return f"{text} ({counted}{assumed})"
+
+
+def _row(
+    results: Results,
+    sides: tuple[list[str], list[str]],
+    tasks: tuple[Task, Task],
+    title: Task,
+    value: Value = Answers.accuracy,
+) -> list[Row]:
+    """Return `value` of two sides, each on its task; nothing unless all models were asked."""
+    better, worse = (results.values(names, task, value) for names, task in zip(sides, tasks, strict=True))
+    return [Row(*title, better, worse)] if better and worse else []
+
+
+def _whole(rows: list[Row]) -> list[Row]:
+    """Leave out the parts of benchmarks that are there themselves."""
+    asked = {row.benchmark for row in rows}
+    return [row for row in rows if PART_OF.get(row.benchmark) not in asked]
+
+
+def _tasks(claim: Claim, results: Results) -> list[Task]:
+    return [
+        (benchmark, kind)
+        for benchmark, kind in results.tasks
+        if benchmark in claim.benchmarks and kind in claim.kinds
+    ]
+
+
+def _accuracy(claim: Claim, results: Results) -> list[Contest]:
+    found = []
+    for pair in pairs(claim.better, claim.worse, results.run, across_parents=claim.across_parents):
+        rows = [
+            row
+            for task in _tasks(claim, results)
+            for row in _row(results, (pair.better, pair.worse), (task, task), task)
+        ]
+        found.append(Contest((side_name(pair.better), side_name(pair.worse)), _whole(rows), pair.matched))
+    return found
+
+
+def _kinds(claim: Claim, results: Results) -> list[Contest]:
+    found = []
+    for names in families(claim.models, results.run):
+        kinds = str(claim.better), str(claim.worse)
+        titles = f"{side_name(names)} {kinds[0]}", f"{side_name(names)} {kinds[1]}"
+        rows = [
+            row
+            for name in claim.benchmarks
+            for row in _row(results, (names, names), ((name, kinds[0]), (name, kinds[1])), (name, ""))
+        ]
+        found.append(Contest(titles, _whole(rows), matched=True))
+    return found
+
+
+def _voting(claim: Claim, results: Results) -> list[tuple[Contest, Contest]]:
+    """Return the contest in Maj@K of each pair, and that in Pass@K with the sides exchanged, which `worse`
+    may lose by the claim's margin.
+    """
+    found = []
+    for pair in pairs(claim.better, claim.worse, results.run, across_parents=claim.across_parents):
+        rows: dict[str, list[Row]] = {metric: [] for metric in VOTING}
+        for task in _tasks(claim, results):
+            answers = [results.answers.get(name, {}).get(task) for name in (*pair.better, *pair.worse)]
+            k = min(found.drawn if found else 0 for found in answers)
+            for metric, sides in (
+                ("maj@k", (pair.better, pair.worse)),
+                ("pass@k", (pair.worse, pair.better)),
+            ):
+                title = task[0], VOTING[metric].replace("K", str(k))
+                value = partial(Answers.at_k, metric=metric, k=k)
+                rows[metric] += _row(results, sides, (task, task), title, value) if k > 1 else []
+        names = side_name(pair.better), side_name(pair.worse)
+        maj = Contest(names, _whole(rows["maj@k"]), pair.matched)
+        found.append((maj, Contest(names[::-1], _whole(rows["pass@k"]), pair.matched)))
+    return found
+
+
+def _recall(run: Run) -> list[Contest]:
+    """Share of the truth's math pages that no iteration was trained on which the last iteration kept, minus
+    the first's, paired by page.
+    """
+    scopes = pages_by_scope(run)
+    pages = [item for item in scopes.get(headline(scopes), []) if item.is_math]
+    if len(run.iterations) < 2 or not pages:
+        return []
+    last, first = (
+        {page.url: float(not kept.isdisjoint(page.urls)) for page in pages}
+        for kept in (
+            urls_of(run.iterations[place].data / "kept.parquet", urls_in(pages)) for place in (-1, 0)
+        )
+    )
+    names = (f"iteration {len(run.iterations)}", "iteration 1")
+    return [Contest(names, [Row("recall", "of math pages", [last], [first])], matched=True)]
+
+
+def _converged(claim: Claim, run: Run) -> list[Effect]:
+    rows = [result.metrics for result in run.iterations]
+    rows = [row for row in rows if row.get("seed_grew", True)]  # the same seed finds the same pages
+    if len(rows) < 2:
+        return []
+    # Iterations after convergence only pass pages on: the first converged one decides.
+    row = next((row for row in rows if row["converged"]), rows[-1])
+    share, pages = row["overlap_with_previous"] or 0.0, row["kept_pages"]
+    # All or none is no certainty: it counts as if one page were different.
+    error = max(share * (1 - share) / pages, 1 / pages**2) ** 0.5
+    found = Estimate(share, error, max(pages - 1, 1))
+    low, high = (100 * min(1.0, bound) for bound in found.interval())
+    text = (
+        f"iteration {row['iteration']}: {100 * share:.1f} % of its {pages:,} pages were kept before"
+        f" [{low:.1f}, {high:.1f}]"
+    )
+    return [Effect(found, [], text, claim.at_least, claim.matters)]
+
+
+def _measure(claim: Claim, results: Results, spread: float) -> Judgement:
+    bounds = claim.at_least, claim.matters
+    match claim.test:
+        case "accuracy":
+            missing = "no such pair of models was evaluated"
+            effects = [found.weigh(bounds, spread) for found in _accuracy(claim, results) if found.rows]
+        case "voting":
+            missing, effects = "no such pair of models has sampled answers", []
+            for maj, some in _voting(claim, results):
+                if maj.rows:
+                    both = maj.weigh(bounds, spread), some.weigh((-claim.margin, -claim.margin), spread)
+                    effects += both if None not in both else [None]
+        case "kinds":
+            missing = f"no such model was evaluated in both {claim.better} and {claim.worse}"
+            effects = [found.weigh(bounds, spread) for found in _kinds(claim, results) if found.rows]
+        case "recall":
+            missing = "needs two iterations and a truth file"
+            effects = [found.weigh(bounds, 0.0) for found in _recall(results.run)]
+        case _:
+            missing = "the run has fewer than two iterations whose seed grew"
+            effects = _converged(claim, results.run)
+    measured = [found for found in effects if found is not None]
+    if not measured:
+        return Judgement(claim, f"{FLOOR if effects else missing}; decided by {', '.join(claim.decided_by)}")
+    return Judgement(claim, effects=sorted(measured, key=lambda found: -found.p_of_none))
+
+
+def judge(claims: list[Claim], results: Results, spread: float) -> list[Judgement]:
+    """Return a judgement of each claim. `spread`: standard deviation of accuracy over training seeds that is
+    assumed where a model has one seed.
+    """
+    found = [_measure(claim, results, spread) for claim in claims]
+    measured = [judgement for judgement in found if judgement.effects]
+    for judgement, (p, level) in zip(measured, holm([row.raw_p for row in measured]), strict=True):
+        judgement.p, judgement.level = p, level
+    return found
