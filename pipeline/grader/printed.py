@@ -14,7 +14,7 @@ from pathlib import Path
 from .helper import HelperProcess
 
 MAX_CHARACTERS = 1000
-SECONDS, START_SECONDS = 1.0, 30.0  # for one text, and for the first after a start
+WAIT = 30.0  # seconds for a start or a text; the worker limits its own processor time to far less
 _NAMES = """
 Matrix ImmutableDenseMatrix ImmutableMatrix MutableDenseMatrix Rational Integer Float Fraction S Interval
 Union Intersection FiniteSet Complement EmptySet Reals Integers Naturals Naturals0 And Or Eq Ne Lt Le Gt Ge
@@ -44,7 +44,7 @@ def is_printed(text: str) -> bool:
 def read_printed(text: str) -> str | None:
     """LaTeX of what SymPy printed; None if SymPy cannot read it in time, or if it is no plain expression."""
     text = re.sub(r"\barray\(", "Matrix(", _MODULE.sub("", text)).replace("Fraction(", "Rational(")
-    return _worker.ask(text, SECONDS) if is_expression(text) else None
+    return _worker.ask(text, WAIT) if is_expression(text) else None
 
 
 def is_expression(text: str) -> bool:
@@ -73,7 +73,7 @@ def _is_allowed(node: ast.AST) -> bool:
 
 _worker = HelperProcess(
     [sys.executable, "-I", str(Path(__file__).with_name("sympy_worker.py"))],
-    first=("0", START_SECONDS),
+    first=("0", WAIT),
     stderr=subprocess.DEVNULL,
     env={},
 )

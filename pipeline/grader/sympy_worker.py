@@ -1,10 +1,14 @@
-"""The process in which SymPy reads texts for `printed`: a JSON string a line in, LaTeX or null a line out."""
+"""The process in which SymPy reads texts for `printed`: a JSON string a line in, LaTeX or null a line out. A
+text that takes too long ends it.
+"""
 
 import json
 import resource
 import sys
+import time
 
 MEMORY = 2 << 30  # bytes of address space
+SECONDS = 1  # of the processor for one text, at least: a busy machine changes no verdict
 
 
 def main() -> None:
@@ -41,6 +45,8 @@ def main() -> None:
         return sympy.Tuple(*found.args) if isinstance(found, sympy.Point) else found
 
     for line in sys.stdin:
+        spent = int(time.process_time()) + 1
+        resource.setrlimit(resource.RLIMIT_CPU, (spent + SECONDS, resource.RLIM_INFINITY))
         try:
             found = parse_expr(json.loads(line), {}, (auto_symbol, auto_number), dict(names))
             text = sympy.latex(plain(found))
