@@ -1,7 +1,7 @@
 """Change X, rerun Y: what `status` says is what `snakemake -n` plans is what a run makes.
 
-`CHANGES` is the table in docs/architecture.md. Each change is made to a copy of the finished small run; of
-what it plans, only what takes seconds is made.
+The table in docs/architecture.md has some of `CHANGES`. Each change is made to a copy of the finished small
+run; of what it plans, only what takes seconds is made.
 """
 
 import contextlib
@@ -318,15 +318,17 @@ def test_a_change_reruns_what_it_should(
         assert Reasons(Keys(graph_of(*more))).made == reasons.graph.nodes.keys()
 
 
-def table() -> str:
-    """The table of docs/architecture.md."""
-    lines = ["| change | makes again, with what follows | is told |", "|---|---|---|"]
+def rows() -> set[str]:
+    """Each change as a row of the table in docs/architecture.md."""
+    found = set()
     for change in CHANGES:
         again = ", ".join("what is new" if each == NEW else f"`{each}`" for each in change.again) or "nothing"
         told = "all models" if change.told == MODELS else ", ".join(f"`{name}`" for name in change.told)
-        lines.append(f"| {change.text} | {again} | {told} |")
-    return "\n".join(lines)
+        found.add(f"| {change.text} | {again} | {told} |")
+    return found
 
 
-def test_the_table_in_the_docs_is_this_one() -> None:
-    assert table() in (ROOT / "docs/architecture.md").read_text(), f"write this into it:\n{table()}"
+def test_the_table_in_the_docs_says_what_these_tests_found() -> None:
+    text = (ROOT / "docs/architecture.md").read_text()
+    _, _, *lines = text.split("| change |")[1].split("\n\n")[0].splitlines()
+    assert len(lines) > 15 and set(lines) <= rows(), set(lines) - rows()
