@@ -2,123 +2,110 @@
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
-from conftest import ROOT
+from given.plans import (
+    DEMO,
+    H100,
+    ITERATIVE,
+    LORA,
+    LORA_7B,
+    PAPER_1B,
+    PAPER_7B,
+    SINGLE,
+    config_of,
+    forecast_of,
+)
 
 from pipeline.config.lora import Lora
-from pipeline.config.root import Config
 from pipeline.plan import costs
-from pipeline.plan.__main__ import DEFAULTS, forecast, main, read_config
+from pipeline.plan.__main__ import main
 from pipeline.plan.costs import Gpu, gpu_named
 from pipeline.plan.fitting import settings
-from pipeline.plan.forecast import Assumptions, Forecast, Planner
+from pipeline.plan.forecast import Assumptions, Planner
 from pipeline.plan.jobs import model_jobs
 from pipeline.plan.refusals import refusals
 from pipeline.plan.shapes import shape_named
 
-H100 = Gpu("H100", 989e12, 80e9, 3.35e12)
-PAPER_7B = ROOT / "configs/deepseekmath-7b.yaml"
-PAPER_1B = ROOT / "configs/deepseekmath-1.3b.yaml"
-SINGLE = ROOT / "configs/single-gpu.yaml"
-LORA = [SINGLE, ROOT / "configs/single-gpu-lora.yaml"]
-LORA_7B = [SINGLE, ROOT / "configs/single-gpu-7b-lora.yaml"]
 DEEPSEEK_7B = shape_named("deepseek-ai/deepseek-math-7b-base")
-
-
-def rows(*files: Path, **assumed: object) -> dict[tuple[str, str], Forecast]:
-    _, found = forecast(files, Assumptions(**({"gpu": H100} | assumed)))
-    return {(row.model, row.stage): row for row in found}
-
-
-def planned(models: dict, **values: object) -> dict[tuple[str, str], Forecast]:
-    config = Config(read_config([DEFAULTS]) | {"models": models} | values)
-    return {(row.model, row.stage): row for row in Planner(config, Assumptions(H100)).rows()}
 
 
 def test_training_hours_are_the_hand_worked_ones() -> None:
     """6 N T / (989e12 * 0.4 * 3600): 7B on 500B tokens 14.5k H100-hours, 1.3B on 150B about 0.8k."""
-    seven, one = rows(PAPER_7B), rows(PAPER_1B)
+    seven, one = forecast_of(PAPER_7B), forecast_of(PAPER_1B)
     assert seven["base", "cpt"].flops == pytest.approx(2.07e22, rel=0.005)
     assert seven["base", "cpt"].times["train"] == pytest.approx(14_550, rel=0.005)
     assert one["openwebmath", "cpt"].times["train"] == pytest.approx(851, rel=0.005)
-    assert costs.hours(6 * 1.3e9 * 150e9, H100, 0.4) == pytest.approx(822, rel=0.001)
+    assert costs.hours(6 * 1.3e9 * 150e9, H100.gpu, 0.4) == pytest.approx(822, rel=0.001)
     assert seven["instruct", "sft"].trained == 500 * 256 * 4096
     half = seven["base", "cpt"].times["train"] / 2
-    assert rows(PAPER_7B, mfu=0.8)["base", "cpt"].times["train"] == pytest.approx(half)
+    assert forecast_of(PAPER_7B, mfu=0.8)["base", "cpt"].times["train"] == pytest.approx(half)
 
 
-def test_hours_depend_on_how_a_model_is_trained(tmp_path: Path) -> None:
-    """Recomputation adds a third; layers that are not compiled take a fifth longer: 25 % MFU, not 40 %."""
-    plain = rows(PAPER_7B)["base", "cpt"].times["train"]
-    for launch, factor in (
+@pytest.mark.parametrize(
+    ("launch", "factor"),
+    [
         ({"activation_checkpointing": True}, 4 / 3),
         ({"compile": False}, 1.2),
         ({"zero_stage": 3, "activation_checkpointing": True}, 1.6),
-    ):
-        overlay = tmp_path / "overlay.yaml"
-        overlay.write_text(yaml.safe_dump({"cpt": {"launch": launch}}))
-        assert rows(PAPER_7B, overlay)["base", "cpt"].times["train"] == pytest.approx(factor * plain)
+    ],
+)
+def test_hours_depend_on_how_a_model_is_trained(launch: dict[str, Any], factor: float) -> None:
+    """Recomputation adds a third; layers that are not compiled take a fifth longer: 25 % MFU, not 40 %."""
+    plain, changed = forecast_of(PAPER_7B), forecast_of(PAPER_7B, {"cpt": {"launch": launch}})
+    expected = factor * plain["base", "cpt"].times["train"]
+    assert changed["base", "cpt"].times["train"] == pytest.approx(expected)
 
 
-def test_every_mode_of_a_benchmark_is_asked(tmp_path: Path) -> None:
+def test_every_mode_of_a_benchmark_is_asked() -> None:
     """Programs in one part, tool-integrated answers in two (8.2)."""
-    overlay = tmp_path / "overlay.yaml"
-    sampled = {}
-    for modes in (["chat_cot"], ["chat_cot", "chat_tool"]):
+    for modes, parts in ((["chat_cot"], 1), (["chat_cot", "chat_tool"], 3)):
         models = {"instruct": {"benchmarks": ["gsm8k"], "modes": modes}}
-        overlay.write_text(yaml.safe_dump({"models": models}))
-        sampled[len(modes)] = rows(PAPER_7B, overlay)["instruct", "evaluate"].sampled
-    assert sampled[1] == 1319 * 65 * 1024 and sampled[2] == 3 * sampled[1]
+        row = forecast_of(PAPER_7B, {"models": models})["instruct", "evaluate"]
+        assert row.sampled == parts * 1319 * 65 * 1024
 
 
-def test_a_sampler_that_sleeps_is_counted_when_awake_and_the_policy_when_it_trains(tmp_path: Path) -> None:
-    row = rows(PAPER_7B)["rl", "rl"]
+def test_a_sampler_that_sleeps_is_counted_when_awake_and_the_policy_when_it_trains() -> None:
+    row = forecast_of(PAPER_7B)["rl", "rl"]
     assert row.memory["activations"] and "cache" not in row.memory and row.memory["vllm"] == 1e9
     assert row.sampling["cache"] and "activations" not in row.sampling
     assert row.peak == max(sum(row.memory.values()), sum(row.sampling.values()))
     # No weights in main memory meanwhile: they are loaded again anyway.
-    overlay = tmp_path / "overlay.yaml"
-    overlay.write_text("rl: {launch: {sleep: false}}\n")
-    assert rows(PAPER_7B, overlay)["rl", "rl"].main_memory == row.main_memory
+    awake = forecast_of(PAPER_7B, {"rl": {"launch": {"sleep": False}}})["rl", "rl"]
+    assert awake.main_memory == row.main_memory
 
 
 @pytest.mark.parametrize(
     ("place", "frozen", "main"), [("whole", 26.8, 0), ("split", 3.35, 0), ("main_memory", 0, 26.8)]
 )
 def test_the_reference_and_the_reward_model_are_where_the_launch_puts_them(
-    tmp_path: Path, place: str, frozen: float, main: float
+    place: str, frozen: float, main: float
 ) -> None:
-    overlay = tmp_path / "overlay.yaml"
-    found = {}
-    for name in ("whole", place):
-        overlay.write_text(yaml.safe_dump({"rl": {"launch": {"frozen": name}}}))
-        found[name] = rows(PAPER_7B, overlay)["rl", "rl"]
-    for memory in (found[place].memory, found[place].sampling):
+    whole, row = (
+        forecast_of(PAPER_7B, {"rl": {"launch": {"frozen": name}}})["rl", "rl"] for name in ("whole", place)
+    )
+    for memory in (row.memory, row.sampling):
         assert memory["frozen"] / 1e9 == pytest.approx(frozen, rel=0.001)
-    assert (found[place].main_memory - found["whole"].main_memory) / 1e9 == pytest.approx(main, rel=0.001)
+    assert (row.main_memory - whole.main_memory) / 1e9 == pytest.approx(main, rel=0.001)
 
 
-def test_labels_and_evaluation_have_all_gpus_to_themselves(tmp_path: Path) -> None:
+def test_labels_and_evaluation_have_all_gpus_to_themselves() -> None:
     """vLLM gets 80 % of an empty GPU for labels, and sleeps in training; evaluation runs on every GPU."""
-    found = rows(PAPER_7B, nodes=2)
+    found = forecast_of(PAPER_7B, nodes=2)
     row = found["reward", "reward"]
-    assert row.sampling["cache"] + row.sampling["vllm"] == pytest.approx(0.8 * 80e9)
+    assert row.sampling["cache"] + row.sampling["vllm"] == pytest.approx(0.8 * H100.gpu.memory)
     assert "cache" not in row.memory and row.memory["vllm"] == 1e9 and row.memory["optimiser"] > 0
     (job,) = (job for job in model_jobs(list(found.values())) if job.name == "evaluate/rl")
     assert job.gpus == 16 and job.hours == pytest.approx(found["rl", "evaluate"].hours / 16)
-    overlay = tmp_path / "overlay.yaml"
-    overlay.write_text("reward: {label_batch: 64}\nevaluate: {batch: 64}\n")
-    large = rows(PAPER_7B, overlay)
+    large = forecast_of(PAPER_7B, {"reward": {"label_batch": 64}, "evaluate": {"batch": 64}})
     for stage, key in (("reward", "label_batch"), ("evaluate", "evaluate.batch")):
         (note,) = next(row for (_, name), row in large.items() if name == stage).notes
         assert re.fullmatch(rf"{key}: a batch takes up to \d+ minutes, but a time limit is told .*", note)
-    overlay.write_text("reward: {target: outcome}\nrl: {supervision: outcome}\n")
-    assert rows(PAPER_7B, overlay)["reward", "reward"].sampled == 144_000 * 16 * 1024  # no completions
+    outcome = forecast_of(PAPER_7B, {"reward": {"target": "outcome"}, "rl": {"supervision": "outcome"}})
+    assert outcome["reward", "reward"].sampled == 144_000 * 16 * 1024  # no completions
 
 
 ONE_CARD = {"base", "instruct", "reward", "rl"}  # 7B models, which one GPU cannot train
@@ -128,26 +115,20 @@ ONE_CARD = {"base", "instruct", "reward", "rl"}  # 7B models, which one GPU cann
 @pytest.mark.parametrize(
     ("files", "card", "too_large"),
     [
-        ([PAPER_7B], "H100", ONE_CARD),
-        (
-            [PAPER_7B, ROOT / "configs/iterative.yaml"],
-            "H100",
-            {*ONE_CARD, "reward-2", "reward-3", "rl-2", "rl-3"},
-        ),
-        ([PAPER_1B], "H100", set()),
-        ([SINGLE], "RTX4090", set()),
+        (PAPER_7B, "H100", ONE_CARD),
+        (ITERATIVE, "H100", {*ONE_CARD, "reward-2", "reward-3", "rl-2", "rl-3"}),
+        (PAPER_1B, "H100", set()),
+        (SINGLE, "RTX4090", set()),
         (LORA, "RTX4090", set()),
         (LORA_7B, "H100", set()),
-        ([ROOT / "configs/demo.yaml"], "RTX4090", set()),
+        (DEMO, "RTX4090", set()),
     ],
     ids=["7b", "iterative", "1.3b", "single-gpu", "lora", "7b-lora", "demo"],
 )
 def test_shipped_configurations_fit_with_a_margin_at_any_number_of_ranks(
     files: list[Path], card: str, too_large: set[str], ranks: int
 ) -> None:
-    values = read_config([DEFAULTS, *files])
-    values["launch"]["ranks"] = min(8, ranks)
-    config = Config(values)
+    config = config_of(files, {"launch": {"ranks": min(8, ranks)}})
     assumed = Assumptions(gpu_named(card), nodes=max(1, ranks // 8))
     found = Planner(config, assumed).rows()
     assert {row.model for row in found if not row.fits(assumed)} == (too_large if ranks == 1 else set())
@@ -157,17 +138,17 @@ def test_shipped_configurations_fit_with_a_margin_at_any_number_of_ranks(
 
 def test_ranks_that_do_not_divide_a_batch_are_noted_with_the_time_that_they_lose() -> None:
     """2,441 rows of 4,096 tokens are 10M: 39 for each of 64 ranks, with 55 rows of filler."""
-    assert rows(PAPER_7B)["base", "cpt"].notes == []  # 306 for each of 8: 0.3 %
-    assert rows(PAPER_7B, nodes=8)["base", "cpt"].notes == [
+    assert forecast_of(PAPER_7B)["base", "cpt"].notes == []  # 306 for each of 8: 0.3 %
+    assert forecast_of(PAPER_7B, nodes=8)["base", "cpt"].notes == [
         "2,441 rows a step on 64 ranks: 2.2% of their time is filler"
     ]
-    found = rows(PAPER_7B, nodes=24)["rl", "rl"].notes
+    found = forecast_of(PAPER_7B, nodes=24)["rl", "rl"].notes
     assert found == ["1,024 outputs a step on 192 ranks: 11.1% of their time is filler"]
 
 
 def test_rl_tokens_and_flops_are_the_hand_worked_ones() -> None:
     """9,000 steps of 16 x 64 outputs of 1,024 tokens; 6 N to train, 2 N for each other pass."""
-    row = rows(PAPER_7B)["rl", "rl"]
+    row = forecast_of(PAPER_7B)["rl", "rl"]
     tokens = 9000 * 16 * 64 * 1024
     assert row.sampled == row.trained == tokens
     weights, trunk = 6_910_365_696, 6_910_365_696 - 102_400 * 4096
@@ -176,11 +157,11 @@ def test_rl_tokens_and_flops_are_the_hand_worked_ones() -> None:
 
 
 def test_labels_cost_a_solution_and_half_of_one_for_each_completion() -> None:
-    row = rows(PAPER_7B, steps=6)["reward", "reward"]
+    row = forecast_of(PAPER_7B, steps=6)["reward", "reward"]
     solutions = 144_000 * 16
     assert row.sampled == solutions * 1024 + solutions * 5 * 8 * 512
     assert row.trained == pytest.approx(solutions * 0.9 * 1024)
-    continued = rows(PAPER_7B, ROOT / "configs/iterative.yaml")["reward-2", "reward"]
+    continued = forecast_of(ITERATIVE)["reward-2", "reward"]
     assert continued.trained == pytest.approx(row.trained / 0.9)  # a tenth of the examples is replayed
 
 
@@ -212,9 +193,9 @@ def test_cache_and_decoding_of_the_papers_7b() -> None:
 
 
 def test_the_single_gpu_configuration_fits_a_24_gb_card(capsys: pytest.CaptureFixture) -> None:
-    main(["--configfile", str(SINGLE), "--gpu", "RTX4090"])
+    main(["--configfile", *map(str, SINGLE), "--gpu", "RTX4090"])
     assert "do not fit" not in capsys.readouterr().out
-    main(["--configfile", str(SINGLE), "--gpu", "RTX4090", "--json"])
+    main(["--configfile", *map(str, SINGLE), "--gpu", "RTX4090", "--json"])
     row = next(row for row in json.loads(capsys.readouterr().out) if row["stage"] == "rl")
     assert 20e9 < sum(row["sampling"].values()) < 0.9 * 25.3e9 and row["sampling"]["cache"] > 4e9
 
@@ -222,7 +203,7 @@ def test_the_single_gpu_configuration_fits_a_24_gb_card(capsys: pytest.CaptureFi
 def test_a_warning_names_what_does_not_fit(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     overlay = tmp_path / "overlay.yaml"
     overlay.write_text("models: {rl-small: {stage: rl, parent: instruct, launch: {gpu_memory: 0.3}}}\n")
-    main(["--configfile", str(PAPER_7B), str(overlay), "--gpu", "A100-40"])
+    main(["--configfile", *map(str, PAPER_7B), str(overlay), "--gpu", "A100-40"])
     said = capsys.readouterr().out
     assert "! rl (rl): " in said and "GB do not fit into 42 GB with 10% free" in said
     assert "! rl-small (rl): vLLM's 13 GB hold no sequence: raise launch.gpu_memory" in said
@@ -235,12 +216,12 @@ SEVEN_ON_ONE = {"models": {"start": {"init": "deepseek-ai/deepseek-math-7b-instr
 
 @pytest.mark.parametrize(
     ("files", "values", "card"),
-    [([PAPER_7B], {}, "A100-40"), ([SINGLE], SEVEN_ON_ONE, "H100"), ([SINGLE], SEVEN_ON_ONE, "RTX4090")],
+    [(PAPER_7B, {}, "A100-40"), (SINGLE, SEVEN_ON_ONE, "H100"), (SINGLE, SEVEN_ON_ONE, "RTX4090")],
 )
 def test_the_printed_overlay_makes_all_models_fit_and_no_part_of_it_does(
     tmp_path: Path, capsys: pytest.CaptureFixture, files: list[Path], values: dict, card: str
 ) -> None:
-    first, second = tmp_path / "first.yaml", tmp_path / "second.yaml"
+    first = tmp_path / "first.yaml"
     first.write_text(yaml.safe_dump(values))
     main(["--configfile", *map(str, [*files, first]), "--gpu", card])
     said = capsys.readouterr().out
@@ -249,9 +230,9 @@ def test_the_printed_overlay_makes_all_models_fit_and_no_part_of_it_does(
     assumed = Assumptions(gpu_named(card), nodes=machines)
 
     def unfit(changed: dict) -> set[str]:
-        second.write_text(yaml.safe_dump(changed))
-        config, found = forecast([*files, first, second], assumed)  # which refuses what programs would refuse
+        config = config_of([*files, first], changed)  # which refuses what programs would refuse
         assert not refusals(config)
+        found = Planner(config, assumed).rows()
         return {row.model for row in found if row.stage != "evaluate" and not row.fits(assumed)}
 
     assert unfit(overlay) == set()
@@ -263,20 +244,18 @@ def test_the_printed_overlay_makes_all_models_fit_and_no_part_of_it_does(
             assert name in unfit({"models": overlay["models"] | {name: {"launch": less}}})
 
 
-def test_what_fits_on_no_card_of_the_kind_says_so(capsys: pytest.CaptureFixture, tmp_path: Path) -> None:
-    overlay = tmp_path / "overlay.yaml"
-    overlay.write_text(yaml.safe_dump(SEVEN_ON_ONE))
-    main(["--configfile", str(PAPER_7B), "--gpu", "H100", "--margin", "0.99"])
+def test_what_fits_on_no_card_of_the_kind_says_so(capsys: pytest.CaptureFixture) -> None:
+    main(["--configfile", *map(str, SINGLE), "--gpu", "H100", "--margin", "0.99"])
     assert "do not fit into 85 GB with 99% free: take a GPU with more memory" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     ("files", "card"),
     [
-        ([PAPER_7B], "H100"),
-        ([PAPER_7B, ROOT / "configs/iterative.yaml"], "H100"),
-        ([PAPER_1B], "H100"),
-        ([SINGLE], "RTX4090"),
+        (PAPER_7B, "H100"),
+        (ITERATIVE, "H100"),
+        (PAPER_1B, "H100"),
+        (SINGLE, "RTX4090"),
         (LORA, "RTX4090"),
         (LORA_7B, "H100"),
     ],
@@ -285,17 +264,16 @@ def test_what_fits_on_no_card_of_the_kind_says_so(capsys: pytest.CaptureFixture,
 def test_shipped_configurations_take_the_fastest_setting_that_fits(files: list[Path], card: str) -> None:
     """To 1 %, on one machine of the kind that they name, with the main memory of the Slurm profile."""
     assumed = Assumptions(gpu_named(card))
-    config, found = forecast(files, assumed)
-    planner = Planner(config, assumed)
-    for row in found:
+    planner = Planner(config_of(files), assumed)
+    for row in planner.rows():
         if row.trained and row.stage != "tokens":
             fastest = min((other for _, other in settings(planner, row.model, 500e9)), key=lambda r: r.hours)
             assert row.hours <= 1.01 * fastest.hours, (row.model, fastest)
 
 
-def test_adapters_fit_where_the_whole_model_does_not_and_are_counted_by_hand(tmp_path: Path) -> None:
+def test_adapters_fit_where_the_whole_model_does_not_and_are_counted_by_hand() -> None:
     """7B, rank 32 at all linear layers: 30 x 32 x (8 x 4096 + 3 x (4096 + 11008)) of 6.91B weights."""
-    row = rows(*LORA_7B)["grpo", "rl"]
+    row = forecast_of(LORA_7B)["grpo", "rl"]
     weights, adapter = 6_910_365_696, 30 * 32 * (8 * 4096 + 3 * (4096 + 11008))
     assert DEEPSEEK_7B.adapter(32, Lora().targets) == adapter == 74_956_800
     held = {"weights": 2 * (weights + adapter), "gradients": 4 * adapter, "optimiser": 12 * adapter}
@@ -304,9 +282,8 @@ def test_adapters_fit_where_the_whole_model_does_not_and_are_counted_by_hand(tmp
     # 4 N to train, 2 N for the reference (the same weights) and 2 N to sample; 6 for each of the adapter's.
     assert row.flops == pytest.approx((8 * weights + 6 * adapter) * tokens)
     assert row.scratch == 3 * 14 * adapter and row.disk > 2 * weights
-    whole = tmp_path / "whole.yaml"
-    whole.write_text("models: {grpo: {lora: null}}\n")
-    assert rows(*LORA_7B, whole)["grpo", "rl"].peak > 1.5 * 80e9 > 1.5 * row.peak
+    whole = forecast_of(LORA_7B, {"models": {"grpo": {"lora": None}}})["grpo", "rl"]
+    assert whole.peak > 1.5 * 80e9 > 1.5 * row.peak
 
 
 def test_a_model_from_scratch_has_the_shape_of_its_section() -> None:
@@ -314,21 +291,12 @@ def test_a_model_from_scratch_has_the_shape_of_its_section() -> None:
     architecture |= {"num_attention_heads": 4, "num_key_value_heads": 4, "tie_word_embeddings": True}
     models = {"base": {"stage": "cpt", "init": "scratch", "mixture": "math", "benchmarks": []}}
     models["base"] |= {"architecture": architecture, "tokens": 1000, "batch_tokens": 100, "context": 10}
-    found = planned(models, mixtures={"math": {}}, tokens={"vocabulary": 300})
+    changes = {"models": models, "mixtures": {"math": {}}, "tokens": {"vocabulary": 300}}
+    found = forecast_of([], changes)
     weights = 300 * 64 + 2 * (4 * 64 * 64 + 3 * 64 * 128 + 2 * 64) + 64
     assert found["base", "cpt"].parameters == weights and found["base", "cpt"].flops == 6 * weights * 1000
     assert found["math", "tokens"].disk == 2 * 1000
     assert found["base", "cpt"].disk == weights * 2 and found["base", "cpt"].scratch == 3 * 14 * weights
-
-
-def command(overlay: Path, values: dict) -> subprocess.CompletedProcess[str]:
-    overlay.write_text(yaml.safe_dump(values))
-    return subprocess.run(
-        [sys.executable, "-m", "pipeline.plan", "--configfile", str(overlay)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
 
 
 @pytest.mark.parametrize(
@@ -359,9 +327,12 @@ def command(overlay: Path, values: dict) -> subprocess.CompletedProcess[str]:
 def test_an_unknown_quantity_is_a_one_line_error_that_names_the_key(
     tmp_path: Path, values: dict, words: str
 ) -> None:
-    done = command(tmp_path / "overlay.yaml", values)
-    assert done.returncode == 1 and done.stderr.startswith(f"error: {words}"), done.stderr
-    assert done.stderr.count("\n") == 1
+    overlay = tmp_path / "overlay.yaml"
+    overlay.write_text(yaml.safe_dump(values))
+    with pytest.raises(SystemExit) as error:
+        main(["--configfile", str(overlay)])
+    told = str(error.value)
+    assert told.startswith(f"error: {words}") and "\n" not in told
 
 
 def test_the_chunk_of_logits_is_that_of_the_trainer() -> None:

@@ -5,22 +5,18 @@ from pathlib import Path
 import pytest
 import yaml
 from conftest import ROOT, copy_checkout
+from given.plans import H100, ITERATIVE, PAPER_7B, config_of
 
-from pipeline.config.root import Config
-from pipeline.plan.__main__ import DEFAULTS, read_config
-from pipeline.plan.costs import Gpu
-from pipeline.plan.forecast import Assumptions
 from pipeline.plan.jobs import Job, Profile, data_jobs, downloads, orders
 from pipeline.plan.refusals import refusals
 
-H100 = Gpu("H100", 989e12, 80e9, 3.35e12)
-PAPER_7B = ROOT / "configs/deepseekmath-7b.yaml"
+SLURM = Profile(ROOT / "profiles/slurm")
 
 
 def test_crawl_and_corpus_are_the_hand_worked_ones() -> None:
     """A dump of 90,000 files: 6,361 core-hours at 131 pages/s, of which each iteration's scoring is 12 %."""
-    config = Config(read_config([DEFAULTS, PAPER_7B]))
-    jobs = {job.rule: job for job in data_jobs(config, Assumptions(H100))}
+    config = config_of(PAPER_7B)
+    jobs = {job.rule: job for job in data_jobs(config, H100)}
     hours = {rule: job.number * job.hours for rule, job in jobs.items()}
     assert hours["crawl_extract"] + hours["corpus_score"] / 4 == pytest.approx(6361, rel=0.02)
     assert hours["corpus_score"] / 4 == pytest.approx(0.12 * 6361, rel=0.02)
@@ -31,7 +27,7 @@ def test_crawl_and_corpus_are_the_hand_worked_ones() -> None:
     assert jobs["crawl_cluster"].number == jobs["crawl_resolve"].number == 20
     assert jobs["crawl_cluster"].main_memory == pytest.approx(24.5e9, rel=0.02)
     assert jobs["crawl_dedup"].hours < 0.02, "it makes links and does not read pages"
-    profile = Profile(ROOT / "profiles/slurm")
+    profile = SLURM
     crawled = {rule: job.notes(profile) for rule, job in jobs.items() if rule.startswith("crawl_")}
     assert len(crawled) == 8 and not any(crawled.values()), crawled
     exact = jobs["crawl_exact"]
@@ -44,17 +40,15 @@ def test_crawl_and_corpus_are_the_hand_worked_ones() -> None:
     assert select.hours == pytest.approx(6.6, rel=0.02)
     for job in (train, select):
         assert job.hours / profile.threads(job.rule) < 1.5 and not job.notes(profile)
-    reviews = {"annotations": ["1.tsv", "2.tsv", "3.tsv"]}
-    rounds = Config(read_config([DEFAULTS, PAPER_7B]) | {"corpus": reviews})
-    taught = {job.rule: job for job in data_jobs(rounds, Assumptions(H100))}["corpus_train"]
+    rounds = config_of(PAPER_7B, {"corpus": {"annotations": ["1.tsv", "2.tsv", "3.tsv"]}})
+    taught = {job.rule: job for job in data_jobs(rounds, H100)}["corpus_train"]
     assert 4 * (taught.hours - train.hours) == pytest.approx(2 * 2.97e9 / 175_000 / 3600), "two new rounds"
     page, together = jobs["decontaminate_pages_part"], jobs["decontaminate_pages"]
     assert (page.number, page.main_memory, together.number) == (20, 6.5e9, 1)
     assert 20 * page.hours == pytest.approx(2.97e9 / 263_000 / 3600) and together.hours < 0.1
     assert not page.notes(profile) and not together.notes(profile)
-    crawl = read_config([DEFAULTS, PAPER_7B])
-    small = Config(crawl | {"crawl": crawl["crawl"] | {"cluster_jobs": 1}})
-    alone = {job.rule: job for job in data_jobs(small, Assumptions(H100))}
+    small = config_of(PAPER_7B, {"crawl": {"cluster_jobs": 1}})
+    alone = {job.rule: job for job in data_jobs(small, H100)}
     page = alone["decontaminate_pages"]
     assert page.number == 1 and page.hours == pytest.approx(3.1, rel=0.02)
     assert "decontaminate_pages_part" not in alone
@@ -64,16 +58,16 @@ def test_crawl_and_corpus_are_the_hand_worked_ones() -> None:
 
 def test_a_job_of_a_dump_takes_five_minutes_or_more_where_a_rule_has_many() -> None:
     """But for a program that touches only what is kept, a hundredth of the pages."""
-    config, profile = Config(read_config([DEFAULTS, PAPER_7B])), Profile(ROOT / "profiles/slurm")
-    jobs = [job for job in data_jobs(config, Assumptions(H100)) if job.number > 4]
+    config, profile = config_of(PAPER_7B), SLURM
+    jobs = [job for job in data_jobs(config, H100) if job.number > 4]
     short = {job.rule for job in jobs if job.hours * 60 / profile.threads(job.rule) < 5}
     assert short == {"decontaminate_clean"}
 
 
 def test_math_first_hashes_a_23rd_of_the_pages_of_each_dump_and_then_what_is_left(tmp_path: Path) -> None:
     """90,000 files: 5,500 pages/s and core to look for mathematics, of which 4.4 % pass."""
-    config = Config(read_config([DEFAULTS, PAPER_7B]))
-    assumed = Assumptions(H100)
+    config = config_of(PAPER_7B)
+    assumed = H100
     paper, math = (data_jobs(config, assumed, order) for order in ("paper", "math_first"))
     assert paper == data_jobs(config, assumed)
     hours = [{job.rule: job.number * job.hours for job in jobs} for jobs in (paper, math)]
@@ -85,11 +79,10 @@ def test_math_first_hashes_a_23rd_of_the_pages_of_each_dump_and_then_what_is_lef
     two = [tmp_path / f"{name}.paths" for name in "ab"]
     for path in two:
         path.write_text(f"crawl/{path.stem}.warc.gz\n" * 45_000)
-    (tmp_path / "two.yaml").write_text(yaml.safe_dump({"crawl": {"warc": [str(path) for path in two]}}))
-    config = Config(read_config([DEFAULTS, PAPER_7B, tmp_path / "two.yaml"]))
+    config = config_of(PAPER_7B, {"crawl": {"warc": [str(path) for path in two]}})
     jobs = data_jobs(config, assumed, "math_first")
     staying, dedup = [job for job in jobs if job.rule in ("crawl_across_dumps", "crawl_dedup")]
-    assert staying.number == 2 and not staying.notes(Profile(ROOT / "profiles/slurm"))
+    assert staying.number == 2 and not staying.notes(SLURM)
     assert max(staying.hours, dedup.hours) < 0.1 and staying.main_memory == 6.5e9
     signed = [job for job in jobs if job.rule == "crawl_sign"]
     assert [job.number for job in signed] == [1000, 334]
@@ -100,13 +93,13 @@ def test_math_first_hashes_a_23rd_of_the_pages_of_each_dump_and_then_what_is_lef
 
 def test_a_limit_on_downloads_bounds_the_time_of_extraction() -> None:
     """5,542 core-hours of a dump by 64 jobs at a time; each loads a file of 1 GB in 252 seconds."""
-    config = Config(read_config([DEFAULTS, PAPER_7B]))
-    jobs, profile = data_jobs(config, Assumptions(H100)), Profile(ROOT / "profiles/slurm")
+    config = config_of(PAPER_7B)
+    jobs, profile = data_jobs(config, H100), SLURM
     said = downloads(config, jobs, profile)
     assert "64 jobs" in said and "take 87 hours or more" in said and "254 MB/s" in said
     assert "8 jobs" in downloads(config, jobs, Profile(ROOT / "profiles/gpu")), "it sets no other limit"
-    here = Config(read_config([DEFAULTS]) | {"crawl": {"warc": str(ROOT / "README.md")}})
-    assert downloads(here, data_jobs(here, Assumptions(H100)), profile) == ""
+    here = config_of([], {"crawl": {"warc": str(ROOT / "README.md")}})
+    assert downloads(here, data_jobs(here, H100), profile) == ""
 
 
 def test_a_job_beyond_its_profile_is_named(tmp_path: Path) -> None:
@@ -160,12 +153,8 @@ def test_a_job_beyond_its_profile_is_named(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_a_program_would_refuse_is_named_before_the_run(
-    models: dict, words: str, tmp_path: Path
-) -> None:
-    overlay = tmp_path / "overlay.yaml"
-    overlay.write_text(yaml.safe_dump({"models": models}))
-    config = Config(read_config([DEFAULTS, PAPER_7B, ROOT / "configs/iterative.yaml", overlay]))
+def test_what_a_program_would_refuse_is_named_before_the_run(models: dict, words: str) -> None:
+    config = config_of(ITERATIVE, {"models": models})
     assert any(line.startswith(words) for line in refusals(config)), refusals(config)
 
 

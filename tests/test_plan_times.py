@@ -9,22 +9,19 @@ from typing import Any
 
 import pytest
 import torch
-import yaml
 from conftest import ROOT
+from given.plans import PAPER_7B, forecast_of
 from programs import OF_RANKS
 from tiny_model import save_tiny_model
 
 from pipeline.plan import costs
-from pipeline.plan.__main__ import forecast
-from pipeline.plan.costs import gpu_named
-from pipeline.plan.forecast import Assumptions, Forecast
+from pipeline.plan.forecast import Forecast
 from pipeline.plan.jobs import Profile, token_jobs
 from pipeline.training import saver
 from pipeline.training.engine import EngineSettings, build_engine, update
 from pipeline.training.model import TokenLogprobs, load_model
 from pipeline.training.saver import Saver
 
-PAPER_7B = ROOT / "configs/deepseekmath-7b.yaml"
 WEIGHTS = 6_910_365_696
 
 # ZeRO 3 keeps small models whole unless it is told to split all and to keep nothing.
@@ -141,72 +138,65 @@ def test_at_most_so_many_bytes_of_checkpoints_lie_on_disk(
     assert len(most) == 5 and max(most) == pytest.approx(planned, rel=0.15)
 
 
-def row_of(name: str, stage: str, overlay: Path, launch: dict[str, Any], **assumed: Any) -> Forecast:
-    overlay.write_text(yaml.safe_dump({"models": {name: {"launch": launch}}}))
-    _, rows = forecast([PAPER_7B, overlay], Assumptions(gpu_named("H100"), **assumed))
-    return next(row for row in rows if (row.model, row.stage) == (name, stage))
+def row_of(name: str, stage: str, launch: dict[str, Any], **assumed: Any) -> Forecast:
+    return forecast_of(PAPER_7B, {"models": {name: {"launch": launch}}}, **assumed)[name, stage]
 
 
-def test_bytes_of_pre_training_are_the_hand_worked_ones(tmp_path: Path) -> None:
+def test_bytes_of_pre_training_are_the_hand_worked_ones() -> None:
     """50,008 steps of 306 micro-batches on 8 GPUs; 7/8 of 2 N of weights and of twice 4 N of gradients."""
     steps = 500_000_000_000 // (2441 * 4096)
     each = {1: 2 + 8, 2: 2 + 8 * 306, 3: 306 * (2 * 2 + 4)}
     for stage, bytes_ in each.items():
-        row = row_of("base", "cpt", tmp_path / "o.yaml", {"zero_stage": stage})
+        row = row_of("base", "cpt", {"zero_stage": stage})
         assert row.moved == pytest.approx(steps * bytes_ * WEIGHTS * 7 / 8, rel=0.001)
         if stage < 3:
             assert row.times["network"] == pytest.approx(8 * row.moved / 450e9 / 3600)
 
 
-def test_only_zero_3_computes_while_weights_are_on_their_way(tmp_path: Path) -> None:
-    fast, slow = (
-        row_of("base", "cpt", tmp_path / "o.yaml", {"zero_stage": 3}, nodes=2, network=rate)
-        for rate in (450e9, 50e9)
-    )
+def test_only_zero_3_computes_while_weights_are_on_their_way() -> None:
+    fast, slow = (row_of("base", "cpt", {"zero_stage": 3}, nodes=2, network=rate) for rate in (450e9, 50e9))
     assert fast.moved == slow.moved and fast.times["network"] == 0
     waited = 16 * slow.moved / 50e9 / 3600 - slow.times["train"]
     assert slow.times["network"] == pytest.approx(waited) and waited > 0
-    one = row_of("base", "cpt", tmp_path / "o.yaml", {"zero_stage": 3}, network=1e9)
+    one = row_of("base", "cpt", {"zero_stage": 3}, network=1e9)
     assert one.times["network"] == 0  # one machine does not use it
 
 
-def test_reinforcement_learning_counts_frozen_models_rollouts_and_the_samplers_weights(
-    tmp_path: Path,
-) -> None:
+def test_reinforcement_learning_counts_frozen_models_rollouts_and_the_samplers_weights() -> None:
     """9,000 steps; each rank has 32 micro-batches of 4,096 tokens, and scores 8 of 16,384."""
     tokens, trunk, share = 9000 * 16 * 64 * 1024, WEIGHTS - 102_400 * 4096, 7 / 8
     policy = 9000 * 32 * 8 * WEIGHTS
     frozen = 9000 * 2 * (32 * WEIGHTS + 8 * trunk)
-    split = row_of("rl", "rl", tmp_path / "o.yaml", {"frozen": "split"})
-    whole = row_of("rl", "rl", tmp_path / "o.yaml", {"frozen": "whole"})
+    split = row_of("rl", "rl", {"frozen": "split"})
+    whole = row_of("rl", "rl", {"frozen": "whole"})
     synced = 9000 * 2 * WEIGHTS
     assert split.moved == pytest.approx(share * (policy + frozen + synced + 17 * tokens), rel=0.001)
     assert split.moved - whole.moved == pytest.approx(share * frozen, rel=0.001)
-    below = row_of("rl", "rl", tmp_path / "o.yaml", {"frozen": "whole", "zero_stage": 1})
+    below = row_of("rl", "rl", {"frozen": "whole", "zero_stage": 1})
     assert below.moved == pytest.approx(share * (9000 * (2 + 8) * WEIGHTS + 17 * tokens), rel=0.001)
 
 
-def test_saving_stops_training_for_a_copy_and_for_a_disk_that_is_too_slow(tmp_path: Path) -> None:
+def test_saving_stops_training_for_a_copy_and_for_a_disk_that_is_too_slow() -> None:
     """2 N + 12 N / 8 of rank 0 at 10 GB/s every 10 minutes; 14 N take 48 s of a disk of 2 GB/s."""
-    row = row_of("base", "cpt", tmp_path / "o.yaml", {})
+    row = row_of("base", "cpt", {})
     clock = (row.hours - row.times["save"]) * 3600 / 8
     copy = 3.5 * WEIGHTS / costs.COPY
     assert row.times["save"] * 3600 / 8 == pytest.approx(clock / 600 * copy, rel=0.001)
-    slow = row_of("base", "cpt", tmp_path / "o.yaml", {}, disk_rate=0.1e9)
+    slow = row_of("base", "cpt", {}, disk=0.1e9)
     waiting = 14 * WEIGHTS / 0.1e9 - 600
     assert slow.times["save"] * 3600 / 8 == pytest.approx(clock / 600 * (copy + waiting), rel=0.001)
 
 
-def test_rows_are_read_while_training_goes_on(tmp_path: Path) -> None:
-    assert row_of("base", "cpt", tmp_path / "o.yaml", {}).times["data"] == 0
-    quick = row_of("base", "cpt", tmp_path / "o.yaml", {}, mfu=40.0)
+def test_rows_are_read_while_training_goes_on() -> None:
+    assert row_of("base", "cpt", {}).times["data"] == 0
+    quick = row_of("base", "cpt", {}, mfu=40.0)
     reading = 500e9 / 4096 * 0.0074 / 3600
     assert quick.times["data"] == pytest.approx(reading - quick.times["train"]) and quick.times["data"] > 0
 
 
 def test_token_files_take_ten_hours_and_no_second_copy() -> None:
     """500B tokens at 470,000 a second on each of 32 cores, and digests of 2 TB by one."""
-    _, rows = forecast([PAPER_7B], Assumptions(gpu_named("H100")))
+    rows = list(forecast_of(PAPER_7B).values())
     profile = Profile(ROOT / "profiles/slurm")
     (job,) = token_jobs(rows, profile)
     seconds = 500e9 / 470_000 / 32 + 2e12 / 750e6

@@ -8,7 +8,7 @@ import json
 import math
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 
 import yaml
@@ -134,7 +134,7 @@ def heading(assumed: Assumptions) -> str:
         f"not compiled {costs.EAGER - 1:.0%} more; decoding at {assumed.decode:.0%} of its bound. "
         f"A model fits if {assumed.margin:.0%} of the memory stay free.\n"
         f"A GPU receives {gpu.link / 1e9:g} GB/s from its machine, a machine {assumed.network / 1e9:g} GB/s "
-        f"from others (--network); the disk takes {assumed.disk_rate / 1e9:g} GB/s (--disk).\n"
+        f"from others (--network); the disk takes {assumed.disk / 1e9:g} GB/s (--disk).\n"
         f"Upper bounds: outputs as long as max_tokens ({assumed.steps} steps per solution), token files "
         "without repeats"
     )
@@ -199,16 +199,7 @@ def forecast(files: Iterable[str | Path], assumed: Assumptions) -> tuple[Config,
     return config, Planner(config, assumed).rows()
 
 
-NUMBERS = {
-    "mfu": (0.4, "share of the GPU's bf16 FLOP/s that training reaches, compiled and without recomputation"),
-    "decode": (0.5, "share of the decoding bound that sampling reaches"),
-    "steps": (6, "steps of a solution that a reward model is trained on"),
-    "nodes": (1, "machines of launch.ranks GPUs each"),
-    "network": (50.0, "GB/s that a machine receives from others by all its ports together"),
-    "disk": (2.0, "GB/s that the shared disk takes"),
-    "margin": (0.1, "share of a GPU's memory that must stay free"),
-    "warcs": (90_000, "WARC files of each list that is not there yet"),
-}
+OPTIONS = [one for one in fields(Assumptions) if one.metadata]
 
 
 def parser() -> argparse.ArgumentParser:
@@ -216,8 +207,9 @@ def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m pipeline.plan", description=__doc__.split("\n")[0])
     parser.add_argument("--configfile", nargs="+", required=True, help="overlays, as for snakemake")
     parser.add_argument("--gpu", choices=known()["gpus"], default="H100", help="kind of GPU")
-    for name, (value, meaning) in NUMBERS.items():
-        parser.add_argument(f"--{name}", type=type(value), default=value, help=f"{meaning} [{value}]")
+    for one in OPTIONS:
+        value, meaning = one.metadata["default"], one.metadata["meaning"]
+        parser.add_argument(f"--{one.name}", type=type(value), default=value, help=f"{meaning} [{value}]")
     profile = "profiles/slurm"
     parser.add_argument("--profile", default=profile, help="its time limits and memory are compared")
     parser.add_argument("--json", action="store_true", help="print the lines as JSON, in bytes and hours")
@@ -226,9 +218,8 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: list[str] | None = None) -> None:
     arguments = parser().parse_args(argv)
-    chosen = {name: getattr(arguments, name) for name in NUMBERS}
-    rates = {"network": chosen.pop("network") * 1e9, "disk_rate": chosen.pop("disk") * 1e9}
-    assumed = Assumptions(gpu_named(arguments.gpu), **chosen, **rates)
+    chosen = {one.name: getattr(arguments, one.name) * one.metadata["unit"] for one in OPTIONS}
+    assumed = Assumptions(gpu_named(arguments.gpu), **chosen)
     try:
         config, rows = forecast(arguments.configfile, assumed)
         profile = Profile(arguments.profile)

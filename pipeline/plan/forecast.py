@@ -28,23 +28,26 @@ ROW_SECONDS = 0.0074  # in which a thread reads a row of pre-training, cold: `ma
 IDLE = ("buffers", "activations", "logits")  # parts of memory that are free while a sampler is awake
 
 
+def option(default: float, meaning: str, unit: float = 1) -> Any:
+    """Declare a number of the command line; `default` and what is given there are multiples of `unit`."""
+    return field(default=default * unit, metadata={"default": default, "meaning": meaning, "unit": unit})
+
+
 @dataclass(frozen=True)
 class Assumptions:
-    """From the command line. `mfu`: of training with compiled layers that keep activations; `decode`: reached
-    share of the decoding bound; `steps`: of a solution; `nodes`: machines of `launch.ranks` GPUs each;
-    `margin`: share of a GPU's memory that stays free; `warcs`: files of a list that is not there yet;
-    `network`: bytes/s that a machine receives from others; `disk_rate`: bytes/s that the disk takes.
-    """
+    """What the configuration does not say. Rates are in bytes/s here, in GB/s on the command line."""
 
     gpu: Gpu
-    mfu: float = 0.4
-    decode: float = 0.5
-    steps: int = 6
-    nodes: int = 1
-    margin: float = 0.1
-    warcs: int = 90_000
-    network: float = 50e9
-    disk_rate: float = 2e9
+    mfu: float = option(
+        0.4, "share of the GPU's bf16 FLOP/s that training reaches, compiled and without recomputation"
+    )
+    decode: float = option(0.5, "share of the decoding bound that sampling reaches")
+    steps: int = option(6, "steps of a solution that a reward model is trained on")
+    nodes: int = option(1, "machines of launch.ranks GPUs each")
+    network: float = option(50.0, "GB/s that a machine receives from others by all its ports together", 1e9)
+    disk: float = option(2.0, "GB/s that the shared disk takes", 1e9)
+    margin: float = option(0.1, "share of a GPU's memory that must stay free")
+    warcs: int = option(90_000, "WARC files of each list that is not there yet")
 
 
 @dataclass
@@ -221,7 +224,7 @@ class Planner:
         turn = row.hours / row.gpus  # hours on the clock
         every = turn / work.steps * (section.save_every if row.stage == "rl" else 1)
         every = every if row.stage == "rl" else max(every, launch.save_minutes / 60)
-        writing = row.scratch / costs.CHECKPOINTS / self.assumed.disk_rate / 3600
+        writing = row.scratch / costs.CHECKPOINTS / self.assumed.disk / 3600
         own = (12 / row.gpus + costs.size_of(section.precision) * (launch.zero_stage < 3)) * work.engines[0][
             0
         ]

@@ -1,0 +1,31 @@
+"""Forecasts of shipped configurations, with changes."""
+
+from pathlib import Path
+from typing import Any
+
+from conftest import ROOT
+
+from pipeline.config.root import Config
+from pipeline.plan.costs import gpu_named
+from pipeline.plan.forecast import Assumptions, Forecast, Planner
+from pipeline.protocol.overlays import DEFAULTS, merge, read_config
+
+PAPER_7B, PAPER_1B, SINGLE, DEMO = (
+    [ROOT / f"configs/{name}.yaml"] for name in ("deepseekmath-7b", "deepseekmath-1.3b", "single-gpu", "demo")
+)
+ITERATIVE = [*PAPER_7B, ROOT / "configs/iterative.yaml"]
+LORA, LORA_7B = ([*SINGLE, ROOT / f"configs/single-gpu-{name}.yaml"] for name in ("lora", "7b-lora"))
+H100 = Assumptions(gpu_named("H100"))
+
+
+def config_of(files: list[Path], changes: dict[str, Any] | None = None) -> Config:
+    """Return the configuration of the files on top of the defaults, with `changes` on top."""
+    return Config(merge(read_config([DEFAULTS, *files]), changes or {}))
+
+
+def forecast_of(
+    files: list[Path], changes: dict[str, Any] | None = None, **assumed: Any
+) -> dict[tuple[str, str], Forecast]:
+    """Return the lines of a forecast for H100s by model and stage."""
+    rows = Planner(config_of(files, changes), Assumptions(H100.gpu, **assumed)).rows()
+    return {(row.model, row.stage): row for row in rows}
