@@ -14,7 +14,7 @@ import yaml
 from pydantic import BaseModel, create_model
 
 from pipeline.config.evaluate import BenchmarkNode
-from pipeline.config.root import LAUNCHED, MODEL_STAGES, SECTIONS, ModelNode
+from pipeline.config.root import LAUNCHED, MODEL_STAGES, SECTIONS, ModelNode, RunKeys
 from pipeline.config.section import Section
 from pipeline.config.tokens import MixtureNode
 
@@ -102,21 +102,7 @@ def keys_as_yaml(
 
 def default_yaml() -> str:
     """Return the text of `configs/default.yaml`."""
-    parts = [HEADER]
-    parts.append("\n# Name of the run: results go to results/<run>.\nrun: default\n")
-    parts.append(
-        "# Seed of everything random in the run; a section's own `seed` key overrides it.\nseed: 0\n"
-    )
-    parts.append(
-        "# Folder of files that you bring: until they are there a dry run takes them as given, and no\n"
-        "# run starts.\n"
-        "data_folder: null\n"
-    )
-    parts.append(
-        "# Results that stay although what they came from changed: instance -> its key, as in cpt/base:\n"
-        "# 0123456789abcdef. What follows is made from them, and the report says so.\n"
-        "pins: {}\n"
-    )
+    parts = [HEADER, "\n", keys_as_yaml(RunKeys, "")]
     for name, model in SECTIONS.items():
         title = (model.__doc__ or name).strip().splitlines()[0]
         parts.append(f"\n{_comment(title, '')}{name}:\n{keys_as_yaml(model, '  ', skip=('seed',))}")
@@ -128,8 +114,7 @@ def default_yaml() -> str:
 
 
 def _schema_of(model: type[Section]) -> dict[str, Any]:
-    schema = model.model_json_schema()
-    return _without_defaults(schema)
+    return _without_defaults(model.model_json_schema())
 
 
 def _without_defaults(schema: Any) -> Any:
@@ -176,9 +161,7 @@ def json_schema() -> dict[str, Any]:
         "benchmarks": benchmark,
         "models": {"anyOf": models},
     }
-    properties = {"run": {"type": "string"}, "seed": {"type": "integer"}, **sections}
-    properties["data_folder"] = nullable({"type": "string"})
-    properties["pins"] = {"type": "object", "additionalProperties": nullable({"type": "string"})}
+    properties = _schema_of(RunKeys)["properties"] | sections
     properties |= {
         name: {"type": "object", "additionalProperties": nullable(schema)} for name, schema in nodes.items()
     }
@@ -198,11 +181,9 @@ def main() -> None:
     )
     parser.add_argument("--check", action="store_true", help="write nothing; fail when a file is out of date")
     check = parser.parse_args().check
-    texts = {
-        ROOT / "configs/default.yaml": default_yaml(),
-        ROOT / "workflow/schemas/config.schema.json": json.dumps(json_schema(), indent=1, ensure_ascii=False)
-        + "\n",
-    }
+    schema = json.dumps(json_schema(), indent=1, ensure_ascii=False) + "\n"
+    files = {"configs/default.yaml": default_yaml(), "workflow/schemas/config.schema.json": schema}
+    texts = {ROOT / name: text for name, text in files.items()}
     stale = [path for path, text in texts.items() if not path.exists() or path.read_text() != text]
     for path in stale:
         if check:

@@ -30,6 +30,27 @@ BENCHMARKS = Path(__file__).resolve().parents[2] / "configs/benchmarks"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
 
+class RunKeys(Section):
+    """Keys at the top of a configuration, beside its sections and nodes."""
+
+    run: str = key("default", "name of the run: results go to results/<run>")
+    seed: int = key(
+        0,
+        "seed of everything random in the run; a section's own `seed` key overrides it",
+        ge=0,
+        le=LARGEST_SEED,
+    )
+    data_folder: str | None = key(
+        None,
+        "folder of files that you bring: while they are missing a dry run takes them as given; no run starts",
+    )
+    pins: dict[str, str | None] = key(
+        {},
+        "results that stay although what they came from changed: instance -> its key, as in cpt/base:"
+        " 0123456789abcdef; what follows is made from them, and the report says so; null takes a pin back",
+    )
+
+
 class ModelNode(Section):
     """A named model; all keys that are not listed here override the section of its stage."""
 
@@ -83,7 +104,7 @@ def validated(model: type[Section], values: Any, where: str) -> Any:
         return model.model_validate(values)
     except ValidationError as error:
         first = error.errors()[0]
-        path = ".".join([where, *map(str, first["loc"])])
+        path = ".".join(filter(None, [where, *map(str, first["loc"])]))
         raise ConfigError(f"config key {path}: {first['msg']} (got {quoted(first['input'])})") from error
 
 
@@ -111,25 +132,21 @@ class Config:
     """
 
     def __init__(self, values: dict[str, Any]) -> None:
-        known = ["run", "seed", "data_folder", "pins", *SECTIONS, "mixtures", "benchmarks", "models"]
+        known = [*RunKeys.model_fields, *SECTIONS, "mixtures", "benchmarks", "models"]
         for name in values:
             if name not in known:
                 sections = [f"{part}.{name}" for part in SECTIONS if name in SECTIONS[part].model_fields]
                 told = f"; did you mean {' or '.join(sections)}?" if sections else hint(name, known)
                 raise ConfigError(f"config key {name}: unknown{told}")
-        run = values.get("run", "default")
-        self.run = str(run) if type(run) in (int, float) else run  # `run: 2024` is a number in YAML
-        check_name(self.run, "run")
-        self.seed = values.get("seed", 0)
-        if type(self.seed) is not int or not 0 <= self.seed <= LARGEST_SEED:
-            raise ConfigError(f"config key seed: expected an integer from 0 on, got {self.seed!r}")
-        self.data_folder = values.get("data_folder")
-        if not isinstance(self.data_folder, str | None):
-            raise ConfigError(f"config key data_folder: expected a folder, got {self.data_folder!r}")
-        pins = values.get("pins") or {}
-        if not isinstance(pins, dict) or not all(isinstance(key, str | None) for key in pins.values()):
-            raise ConfigError(f"config key pins: expected INSTANCE: KEY pairs, got {pins!r}")
-        self.pins = {name: key for name, key in pins.items() if key}  # null takes a pin back
+        own = {name: values[name] for name in RunKeys.model_fields if name in values}
+        if type(own.get("run")) in (int, float):  # `run: 2024` is a number in YAML
+            own["run"] = str(own["run"])
+        if own.get("pins", {}) is None:
+            del own["pins"]
+        keys = validated(RunKeys, own, "")
+        check_name(keys.run, "run")
+        self.run, self.seed, self.data_folder = keys.run, keys.seed, keys.data_folder
+        self.pins = {name: key for name, key in keys.pins.items() if key}
         self._raw, self._launches = {}, {}
         for name in SECTIONS:
             section, launch = values.get(name) or {}, {}
