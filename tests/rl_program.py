@@ -1,21 +1,20 @@
 """Runs the RL program on a tiny model that answers questions with a digit."""
 
-import json
 import signal
 import time
 from pathlib import Path
-from subprocess import PIPE, Popen
+from subprocess import Popen
 from typing import Any
 
+import programs
 import pytest
 import torch
-from programs import ENVIRONMENT, OF_RANKS, ROOT
+from given.lines import read_lines, write_lines
 from safetensors.torch import load_file
 from tiny_model import save_tiny_model
 from warm import Program
 
 from pipeline.rl.rollout import read_groups
-from pipeline.start import command as launched
 
 ANSWER_TOKENS = len(" \\boxed{d}") + 1
 SECTION = {
@@ -71,42 +70,14 @@ def save_policy(folder: Path) -> Path:
 
 
 def start(
-    policy: Path,
-    folder: Path,
-    ranks: int = 1,
-    zero_stage: int = 2,
-    frozen: str = "whole",
-    tensor_parallel: int = 1,
-    changes: dict[str, Any] | None = None,
-    **more_inputs: Path | list[Path],
+    policy: Path, folder: Path, changes: dict[str, Any] | None = None, launch: Any = None, **more_inputs: Any
 ) -> Popen | Program:
     """Start the program in `folder`."""
-    prompts = folder / "prompts.jsonl"
     folder.mkdir(parents=True, exist_ok=True)
-    prompts.write_text("".join(json.dumps(question(number)) + "\n" for number in range(20)))
+    prompts = write_lines(folder / "prompts.jsonl", map(question, range(20)))
     section = SECTION | {"prompts": "prompts.jsonl", "evaluation": "prompts.jsonl"} | (changes or {})
-    arguments = {
-        "--instance": "grpo",
-        "--config": json.dumps(section),
-        "--work": str(folder / "work"),
-        "--output": str(folder / "data"),
-        "--manifest": str(folder / "manifest.json"),
-    }
-    launch = {"micro_batch": 4, "zero_stage": zero_stage, "frozen": frozen}
-    arguments["--launch"] = json.dumps(launch | {"tensor_parallel": tensor_parallel})
     inputs = {"parent": policy, "prompts": prompts, "evaluation": prompts} | more_inputs
-    flat = [part for pair in arguments.items() for part in pair]
-    for name, paths in inputs.items():
-        for path in paths if isinstance(paths, list) else [paths]:
-            flat += ["--input", f"{name}={path}"]
-    if ranks == 1:
-        return Program("pipeline.rl", flat, ENVIRONMENT)
-    command = launched(["pipeline.rl", *flat], ranks, {}, folder / "work")
-    return Popen(command, cwd=ROOT, env=OF_RANKS, stderr=PIPE, text=True)
-
-
-def lines(path: Path) -> list[dict]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
+    return programs.start("rl", folder, section, {"micro_batch": 4, "zero_stage": 2} | (launch or {}), inputs)
 
 
 def drawn(folder: Path, step: int) -> list[tuple[str, list[tuple[int, list[int]]]]]:
@@ -142,7 +113,7 @@ def assert_same_weights(one: Path, other: Path, within: float = 0.0) -> None:
 
 def assert_same_course(one: Path, other: Path) -> None:
     """To rounding, the same metrics of each step, and the same outputs of the first."""
-    logs = [lines(folder / "data/metrics.jsonl") for folder in (one, other)]
+    logs = [read_lines(folder / "data/metrics.jsonl") for folder in (one, other)]
     for row, same in zip(*logs, strict=True):
         assert same["logprob_gap_max"] <= 5e-5
         for name in ("loss", "grad_norm", "accuracy", "length", "sampled_tokens"):

@@ -1,6 +1,7 @@
 """The shipped benchmarks: rows as their data sets have them, code with its tests, formal proofs."""
 
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -169,7 +170,7 @@ def test_code_is_right_if_all_its_tests_pass(monkeypatch, tmp_path: Path) -> Non
     texts += [MBPP["code"] + "\n", "def inc(x):\n    return 2"]
     tokenizer = SimpleNamespace(decode=lambda ids, skip_special_tokens: "")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")  # one worker of the sandbox
-    sampler = Sampler(tmp_path, tokenizer, 64, 64, lambda: Engine(texts), lambda *_: None, weak=True)
+    sampler = Sampler(tmp_path, tokenizer, 64, 64, lambda: Engine(texts), Counter(), weak=True)
     around = [(found.start, found.tests) for found in items]
     ids = [str(number) for number in range(len(items))]
     decoding = Decoding(1, 0.0, 1.0, 8, 0, kind="code", seconds=5.0)

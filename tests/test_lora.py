@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from given.lines import read_lines
 from programs import finished
 from rl_program import (
     assert_same_course,
     assert_same_weights,
     kill_when_saved,
-    lines,
     save_policy,
     start,
 )
@@ -108,7 +108,7 @@ def test_grpo_with_adapters_changes_what_is_sampled_and_resumes_exactly_on_any_r
     save_policy(policy)
     changes = {"lora": LORA, "learning_rate": 3e-3, "evaluation": None}
     finished(start(policy, whole, changes=changes))
-    log = lines(whole / "data/metrics.jsonl")
+    log = read_lines(whole / "data/metrics.jsonl")
     # The sampler is checked against the trainer at each step: it has the merged weights, which move.
     assert [row["weight_version"] for row in log] == [0, 1, 2, 3]
     assert all(row["logprob_gap_max"] <= 5e-5 and row["grad_norm"] > 0 for row in log)
@@ -121,6 +121,6 @@ def test_grpo_with_adapters_changes_what_is_sampled_and_resumes_exactly_on_any_r
     for name in ("adapter_model.safetensors", "adapter_config.json"):
         assert (whole / "data/adapter" / name).read_bytes() == (killed / "data/adapter" / name).read_bytes()
 
-    finished(start(policy, two, ranks=2, zero_stage=3, changes=changes))
+    finished(start(policy, two, changes, {"ranks": 2, "zero_stage": 3}))
     assert_same_weights(whole, two, within=1e-5)
     assert_same_course(whole, two)

@@ -11,10 +11,9 @@ from subprocess import Popen
 
 import pytest
 import torch
-import zstandard
-from programs import ENVIRONMENT, finished, start
+from given.lines import read_lines, write_lines
+from programs import finished, start
 from tiny_model import save_tiny_model
-from warm import Program
 
 from pipeline.config.reward import RewardSection
 from pipeline.protocol.stage import InputError
@@ -22,6 +21,7 @@ from pipeline.reward.__main__ import check_continues
 from pipeline.reward.measure import best_of_n, calibration, calibration_error
 from pipeline.reward.model import RewardModel, StepScorer, load_reward_model, load_trunk, score_steps
 from pipeline.reward.train import step_batches
+from pipeline.rl.rollout import read_groups
 from pipeline.training.tokenizer import load_tokenizer
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -88,7 +88,7 @@ def folder(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("reward")
     save_tiny_model(folder / "model", seed=0)
     rows = [{"id": f"q{n}", "question": f"What is {n}+2?", "answer": str(n + 2)} for n in range(12)]
-    (folder / "prompts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_lines(folder / "prompts.jsonl", rows)
     finished(label_and_train(folder, "first"))
     return folder
 
@@ -102,10 +102,6 @@ def label_and_train(
         inputs["history"] = f"{parent}/labels.jsonl"
     paths = {key: folder / path for key, path in inputs.items()}
     return start("reward", folder / name, SECTION | keys, launch, paths)
-
-
-def lines(path: Path) -> list[dict]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def kill_when(process: Popen, folder: Path, pattern: str) -> None:
@@ -122,9 +118,9 @@ def test_a_reward_model_learns_its_labels_and_is_measured(folder):
     metrics = json.loads((data / "metrics.json").read_text())
     assert {"accuracy", "calibration", "calibration_error", "best_of_n", "maj@n", "pass@n"} <= set(metrics)
     assert sum(row["steps"] for row in metrics["calibration"]) == metrics["steps"]
-    losses = [row["loss"] for row in lines(data / "metrics.jsonl")]
+    losses = [row["loss"] for row in read_lines(data / "metrics.jsonl")]
     assert len(losses) >= 3 and losses[0] == pytest.approx(0.6931, abs=1e-3) and losses[-1] < losses[0]
-    rows = lines(data / "labels.jsonl")
+    rows = read_lines(data / "labels.jsonl")
     assert all(len(row["steps"]) == len(row["hard"]) == len(row["ends"]) for row in rows)
     counters = json.loads((folder / "first/run.json").read_text())["counters"]
     assert counters["vllm.requests"] > 48 and counters["deepspeed.steps"] == len(losses)
@@ -141,7 +137,7 @@ def test_a_run_killed_while_labelling_and_training_ends_with_the_same_labels_and
     first = {path.name: path.stat().st_mtime_ns for path in (work / "labels").iterdir()}
     finished(label_and_train(folder, "killed"))
     counters = json.loads((folder / "killed/run.json").read_text())["counters"]
-    whole = len(lines(folder / "first/data/metrics.jsonl"))
+    whole = len(read_lines(folder / "first/data/metrics.jsonl"))
     assert "vllm.requests" not in counters and 0 < counters["deepspeed.steps"] < whole
     assert first == {path.name: path.stat().st_mtime_ns for path in (work / "labels").iterdir()}
     for name in (
@@ -162,7 +158,7 @@ def test_ranks_zero_stage_micro_batch_and_recomputation_do_not_change_the_trajec
     min(two.iterdir()).unlink()
     launch = {"ranks": 2, "zero_stage": 3, "micro_batch": 1, "activation_checkpointing": True}
     finished(label_and_train(folder, "two", launch))
-    one, two = (lines(folder / run / "data/metrics.jsonl") for run in ("first", "two"))
+    one, two = (read_lines(folder / run / "data/metrics.jsonl") for run in ("first", "two"))
     for name in ("loss", "grad_norm", "lr"):
         assert [row[name] for row in two] == pytest.approx([row[name] for row in one], rel=1e-6), name
     one, two = (json.loads((folder / run / "data/metrics.json").read_text()) for run in ("first", "two"))
@@ -177,8 +173,8 @@ def test_the_next_round_continues_the_model_with_a_tenth_of_the_earlier_labels(f
     finished(label_and_train(folder, "second", parent="first/data", seed=1, temperature=1.5))
     counts = json.loads((folder / "second/manifest.json").read_text())["counts"]
     assert counts["replayed_solutions"] == round(0.1 * counts["training_solutions"]) > 0
-    second, first = (lines(folder / run / "data/labels.jsonl") for run in ("second", "first"))
-    drawn = lines(folder / "second/data/replay.jsonl")
+    second, first = (read_lines(folder / run / "data/labels.jsonl") for run in ("second", "first"))
+    drawn = read_lines(folder / "second/data/replay.jsonl")
     assert len(drawn) == counts["replayed_solutions"] and all(row in first for row in drawn)
     assert not [row for row in drawn if row in second]
     metrics = json.loads((folder / "second/data/metrics.json").read_text())
@@ -192,19 +188,13 @@ def test_a_policy_learns_from_a_process_reward_model(folder):
     section = {"steps": 2, "questions_per_step": 2, "group_size": 4, "max_tokens": 16, "row_tokens": 256}
     section |= {"supervision": "process", "rewards": {"accuracy": 0, "model": 1}, "suffix": {}}
     section |= {"precision": "fp32", "learning_rate": 1e-3}
-    words = ["--instance", "grpo", "--config", json.dumps(section)]
-    for key, path in {"parent": "model", "reward_model": "first/data", "prompts": "prompts.jsonl"}.items():
-        words += ["--input", f"{key}={folder / path}"]
-    words += ["--work", folder / "grpo/work", "--output", folder / "grpo/data"]
-    words += ["--manifest", folder / "grpo/manifest.json"]
-    finished(Program("pipeline.rl", words, ENVIRONMENT))
-    steps = lines(folder / "grpo/data/metrics.jsonl")
+    names = {"parent": "model", "reward_model": "first/data", "prompts": "prompts.jsonl"}
+    inputs = {key: folder / path for key, path in names.items()}
+    finished(start("rl", folder / "grpo", section, None, inputs))
+    steps = read_lines(folder / "grpo/data/metrics.jsonl")
     assert len(steps) == 2 and all(0 < row["reward"] < 1 for row in steps)  # probabilities, not verdicts
     scorer = load_reward_model(folder / "first/data")
-    with zstandard.open(folder / "grpo/data/rollouts/step-00001.jsonl.zst", "rt") as file:
-        groups = [json.loads(line) for line in file]
-    for group in groups:
-        for output in group["outputs"]:
-            scored = score_steps(scorer, [group["prompt"]], [output["tokens"]])[0]
-            lowest = min((score for _, score in scored), default=0.0)
-            assert output["reward"] == pytest.approx(lowest, abs=1e-5)
+    for group in read_groups(folder / "grpo/data/rollouts/step-00001.jsonl.zst"):
+        for output in group.outputs:
+            (scored,) = score_steps(scorer, [group.prompt], [output.tokens])
+            assert output.reward == pytest.approx(min((score for _, score in scored), default=0.0), abs=1e-5)

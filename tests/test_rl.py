@@ -5,18 +5,19 @@ import os
 import shutil
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from given.lines import read_lines, write_lines
 from programs import finished
 from rl_program import (
     assert_same_course,
     assert_same_weights,
     drawn,
     kill_when_saved,
-    lines,
     question,
     save_policy,
     send_when_saved,
@@ -25,7 +26,8 @@ from rl_program import (
 from safetensors.torch import load_file
 from tiny_model import log_probs
 
-from pipeline.protocol.stage import InputError
+from pipeline.config.rl import RlSection
+from pipeline.protocol.stage import InputError, Stage
 from pipeline.rl.rollout import read_groups, write_groups
 
 
@@ -42,7 +44,7 @@ def undisturbed(policy: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_sampler_and_policy_agree_after_every_sync(undisturbed: Path) -> None:
-    log = lines(undisturbed / "data/metrics.jsonl")
+    log = read_lines(undisturbed / "data/metrics.jsonl")
     assert [row["weight_version"] for row in log] == [0, 1, 2, 3]
     assert all(row["logprob_gap_max"] <= 5e-5 and row["grad_norm"] > 0 for row in log)
     assert all(0 <= row[name] < 1e-7 for row in log for name in ("sampler_kl", "trainer_kl"))
@@ -54,7 +56,7 @@ def test_the_published_model_is_the_trained_one_and_every_rollout_is_kept(
 ) -> None:
     from transformers import AutoModelForCausalLM
 
-    assert [row["step"] for row in lines(undisturbed / "data/evaluation.jsonl")] == [0, 2, 4]
+    assert [row["step"] for row in read_lines(undisturbed / "data/evaluation.jsonl")] == [0, 2, 4]
     before, after = (load_file(path / "model.safetensors") for path in (policy, undisturbed / "data"))
     assert not torch.equal(before["model.norm.weight"], after["model.norm.weight"])
     model = AutoModelForCausalLM.from_pretrained(policy, dtype=torch.float32)
@@ -81,7 +83,7 @@ def test_a_run_killed_in_the_middle_ends_with_the_same_weights(
     process = start(policy, tmp_path)
     kill_when_saved(process, tmp_path, step=2)
     assert not (tmp_path / "data").exists()
-    assert [row["step"] for row in lines(tmp_path / "work/metrics.jsonl")] == [1, 2]
+    assert [row["step"] for row in read_lines(tmp_path / "work/metrics.jsonl")] == [1, 2]
     os.truncate(tmp_path / "work/rollouts/step-00001.jsonl.zst", 100)  # put together from the ranks' files
     finished(start(policy, tmp_path))
     assert_same_weights(undisturbed, tmp_path)
@@ -89,12 +91,12 @@ def test_a_run_killed_in_the_middle_ends_with_the_same_weights(
         name = f"data/rollouts/step-{step:05d}.jsonl.zst"
         assert read_groups(undisturbed / name) == read_groups(tmp_path / name)
     for name in ("evaluation.jsonl", "samples.jsonl"):
-        assert lines(undisturbed / "data" / name) == lines(tmp_path / "data" / name)
-    rows, whole = (lines(folder / "data/metrics.jsonl") for folder in (tmp_path, undisturbed))
+        assert read_lines(undisturbed / "data" / name) == read_lines(tmp_path / "data" / name)
+    rows, whole = (read_lines(folder / "data/metrics.jsonl") for folder in (tmp_path, undisturbed))
     assert [(row["step"], row["loss"], row["reward"]) for row in rows] == [
         (row["step"], row["loss"], row["reward"]) for row in whole
     ]
-    for sample in lines(tmp_path / "data/samples.jsonl")[0]["samples"]:
+    for sample in read_lines(tmp_path / "data/samples.jsonl")[0]["samples"]:
         assert {"question", "reference", "text", "reward", "verdict", "reason"} <= sample.keys()
 
 
@@ -111,7 +113,7 @@ def disturb(folder: Path, step: int) -> None:
 def test_a_step_whose_rollouts_are_refused_is_sampled_again_by_the_next_run(
     undisturbed: Path, policy: Path, tmp_path: Path, ranks: int
 ) -> None:
-    process = start(policy, tmp_path, ranks)
+    process = start(policy, tmp_path, launch={"ranks": ranks})
     recorded = tmp_path / "work/rollouts/step-00002.round-00.rank-0000.jsonl.zst"
     while not recorded.exists():
         assert process.poll() is None
@@ -124,12 +126,12 @@ def test_a_step_whose_rollouts_are_refused_is_sampled_again_by_the_next_run(
         if tries == 3:  # as if it had happened twice
             shutil.copy(aside / "step-00002.round-00.rank-0000.try-01.jsonl.zst", recorded)
             shutil.copy(recorded, aside / "step-00002.round-00.rank-0000.try-02.jsonl.zst")
-        refused = start(policy, tmp_path, ranks)
+        refused = start(policy, tmp_path, launch={"ranks": ranks})
         _, errors = refused.communicate(timeout=180)
         assert refused.returncode == code and "rl step 2: sampler and policy disagree by" in errors, errors
         names = [path.name for path in aside.glob(f"*.try-{tries:02d}.jsonl.zst")]
         assert len(names) == ranks + 1 and not recorded.exists()
-    finished(start(policy, tmp_path, ranks))
+    finished(start(policy, tmp_path, launch={"ranks": ranks}))
     assert_same_weights(undisturbed, tmp_path, within=1e-5)
     assert drawn(tmp_path, 2) == drawn(undisturbed, 2)
 
@@ -137,13 +139,13 @@ def test_a_step_whose_rollouts_are_refused_is_sampled_again_by_the_next_run(
 def test_two_ranks_that_divide_neither_questions_nor_outputs_do_what_one_does(
     undisturbed: Path, policy: Path, tmp_path: Path
 ) -> None:
-    finished(start(policy, tmp_path, ranks=2, zero_stage=3, frozen="split"))
+    finished(start(policy, tmp_path, launch={"ranks": 2, "zero_stage": 3, "frozen": "split"}))
     for folder in (undisturbed, tmp_path):
         settings = json.loads((folder / "data/generation_config.json").read_text())
         assert settings["eos_token_id"] == [2, 3]
     assert_same_weights(undisturbed, tmp_path, within=1e-5)
     assert_same_course(undisturbed, tmp_path)
-    kls = [[row["kl"] for row in lines(x / "data/metrics.jsonl")] for x in (undisturbed, tmp_path)]
+    kls = [[row["kl"] for row in read_lines(x / "data/metrics.jsonl")] for x in (undisturbed, tmp_path)]
     assert kls[1] == pytest.approx(kls[0], rel=1e-2, abs=1e-9)  # of the split reference
     assert [len(outputs) for _, outputs in drawn(tmp_path, 1)] == [15, 15, 15]
 
@@ -155,24 +157,24 @@ def test_ranks_that_share_a_sampler_do_what_one_does_and_resume_exactly(
     """Tensor parallelism of two: the weights of the sampler are split between the ranks."""
     split = {"ranks": 2, "tensor_parallel": 2}
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    finished(start(policy, whole, **split))
+    finished(start(policy, whole, launch=split))
     assert_same_course(undisturbed, whole)
-    scores = [lines(folder / "data/evaluation.jsonl") for folder in (undisturbed, whole)]
+    scores = [read_lines(folder / "data/evaluation.jsonl") for folder in (undisturbed, whole)]
     assert [row["step"] for row in scores[0]] == [0, 2, 4] and scores[0] == scores[1]
 
-    process = start(policy, killed, **split)
+    process = start(policy, killed, launch=split)
     kill_when_saved(process, killed, step=2)
-    finished(start(policy, killed, **split))
+    finished(start(policy, killed, launch=split))
     assert_same_weights(whole, killed)
-    assert scores[1] == lines(killed / "data/evaluation.jsonl")
+    assert scores[1] == read_lines(killed / "data/evaluation.jsonl")
 
 
 def test_ranks_that_do_not_divide_preference_pairs_do_what_one_does(policy: Path, tmp_path: Path) -> None:
     changes = {"method": "dpo", "group_size": 5, "steps": 2, "evaluation": None}
     for ranks in (1, 2):
-        finished(start(policy, tmp_path / str(ranks), ranks, changes=changes))
+        finished(start(policy, tmp_path / str(ranks), changes, {"ranks": ranks}))
     one, two = (tmp_path / name / "data" for name in "12")
-    for row, other in zip(lines(one / "metrics.jsonl"), lines(two / "metrics.jsonl"), strict=True):
+    for row, other in zip(read_lines(one / "metrics.jsonl"), read_lines(two / "metrics.jsonl"), strict=True):
         for name in ("loss", "grad_norm", "accuracy", "length", "sampled_tokens"):
             assert other[name] == pytest.approx(row[name], abs=1e-6), name
     for step in (1, 2):
@@ -196,7 +198,7 @@ def test_a_reward_of_the_user_is_trained_on(policy: Path, tmp_path: Path) -> Non
     rewards = {"accuracy": 0.0, "functions": functions}
     changes = {"steps": 1, "evaluation": None, "rewards": rewards}
     finished(start(policy, tmp_path, changes=changes, reward=file))
-    (row,) = lines(tmp_path / "data/metrics.jsonl")
+    (row,) = read_lines(tmp_path / "data/metrics.jsonl")
     assert row["reward"] == row["reward_even"] != row["accuracy"] and row["grad_norm"] > 0
     for group in read_groups(tmp_path / "data/rollouts/step-00001.jsonl.zst"):
         for output in group.outputs:
@@ -225,7 +227,7 @@ def test_process_supervision_with_replaced_groups_and_votes_in_training_on_two_f
 ) -> None:
     asked = [tmp_path / "few.jsonl", tmp_path / "many.test.jsonl"]
     for path, numbers in zip(asked, (range(30, 32), range(40, 50)), strict=True):
-        path.write_text("".join(json.dumps(question(number)) + "\n" for number in numbers))
+        write_lines(path, map(question, numbers))
     changes = {
         "supervision": "process",
         "rewards": {"accuracy": 1.0, "model": 0.5},
@@ -236,7 +238,7 @@ def test_process_supervision_with_replaced_groups_and_votes_in_training_on_two_f
         "evaluation_samples": 4,
     }
     finished(start(policy, tmp_path, changes=changes, reward_model=reward_model, evaluation=asked))
-    log, votes = (lines(tmp_path / f"data/{name}.jsonl") for name in ("metrics", "evaluation"))
+    log, votes = (read_lines(tmp_path / f"data/{name}.jsonl") for name in ("metrics", "evaluation"))
     assert sum(row["sampled_tokens"] for row in log[:-1]) < 500 <= sum(row["sampled_tokens"] for row in log)
     assert all(0 < row["reward_model"] < 1 and row["logprob_gap_max"] <= 5e-5 for row in log)
     for row in votes:
@@ -256,52 +258,44 @@ def test_process_supervision_with_replaced_groups_and_votes_in_training_on_two_f
             assert len(output.step_rewards) > 1 or output.step_rewards[0] == pytest.approx(expected)
 
 
-def test_a_reward_model_that_does_not_fit_is_named(reward_model: Path, tmp_path: Path) -> None:
-    from pipeline.config.rl import RlSection
-    from pipeline.protocol.stage import Stage
+def scorer_of(folder: Path, supervision: str, model: float, **inputs: Path) -> Any:
+    """The reward model that the stage of a section loads."""
     from pipeline.rl.__main__ import load_scorer
 
-    def stage(inputs: dict[str, list[str]], **keys: Any) -> Stage[RlSection]:
-        section = RlSection(precision="fp32", supervision="process", **keys)
-        return Stage("rl", "x", section, "", inputs, tmp_path, tmp_path, tmp_path, {})
-
-    with pytest.raises(InputError, match="the weight of its scores, is 0"):
-        load_scorer(stage({}), "cpu")
-    weights = {"model": 1.0}
-    with pytest.raises(InputError, match="names no reward_model"):
-        load_scorer(stage({}, rewards=weights), "cpu")
-    settings = json.loads((reward_model / "reward.json").read_text()) | {"target": "outcome"}
-    outcome = tmp_path / "outcome"
-    shutil.copytree(reward_model, outcome)
-    (outcome / "reward.json").write_text(json.dumps(settings))
-    with pytest.raises(InputError, match="an outcome reward model, but rl.supervision is process"):
-        load_scorer(stage({"reward_model": [str(outcome)]}, rewards=weights), "cpu")
+    section = RlSection(precision="fp32", supervision=supervision, rewards={"model": model})
+    named = {name: [str(path)] for name, path in inputs.items()}
+    return load_scorer(Stage("rl", "x", section, "", named, folder, folder, folder, {}), "cpu")
 
 
-def test_a_reward_model_of_another_vocabulary_is_refused(
-    policy: Path, reward_model: Path, tmp_path: Path
-) -> None:
-    from pipeline.config.rl import RlSection
-    from pipeline.protocol.stage import Stage
-    from pipeline.rl.__main__ import load_scorer
+def changed_file(folder: Path, target: Path, file: str, change: Callable[[Any], None]) -> Path:
+    """A copy of a model with another content of a file of JSON."""
+    shutil.copytree(folder, target)
+    content = json.loads((target / file).read_text())
+    change(content)
+    (target / file).write_text(json.dumps(content))
+    return target
 
-    other = tmp_path / "other"
-    shutil.copytree(reward_model, other)
-    file = other / "tokenizer.json"
-    tokenizer = json.loads(file.read_text())
+
+def exchange_two_tokens(tokenizer: Any) -> None:
     vocabulary = tokenizer["model"]["vocab"]
     (one, first), (two, second) = list(vocabulary.items())[-2:]
     vocabulary |= {one: second, two: first}
-    file.write_text(json.dumps(tokenizer))
-    section = RlSection(precision="fp32", rewards={"model": 1.0})
 
-    def scorer(folder: Path) -> object:
-        inputs = {"reward_model": [str(folder)], "parent": [str(policy)]}
-        return load_scorer(Stage("rl", "x", section, "", inputs, tmp_path, tmp_path, tmp_path, {}), "cpu")
 
-    assert scorer(reward_model) is not None
-    with pytest.raises(InputError, match="vocabulary is not that of"):
-        scorer(other)
+def test_a_reward_model_that_does_not_fit_is_named(policy: Path, reward_model: Path, tmp_path: Path) -> None:
+    assert scorer_of(tmp_path, "process", 1.0, reward_model=reward_model, parent=policy) is not None
+    outcome = changed_file(
+        reward_model, tmp_path / "outcome", "reward.json", lambda found: found.update(target="outcome")
+    )
+    other = changed_file(reward_model, tmp_path / "other", "tokenizer.json", exchange_two_tokens)
+    for supervision, weight, inputs, message in (
+        ("process", 0.0, {}, "the weight of its scores, is 0"),
+        ("process", 1.0, {}, "names no reward_model"),
+        ("process", 1.0, {"reward_model": outcome}, "an outcome reward model, but rl.supervision is process"),
+        ("outcome", 1.0, {"reward_model": other, "parent": policy}, "vocabulary is not that of"),
+    ):
+        with pytest.raises(InputError, match=message):
+            scorer_of(tmp_path, supervision, weight, **inputs)
 
 
 def test_too_few_questions_are_named() -> None:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from given.rollouts import group_of, rollout
 
 from pipeline.config.rl import RlSection, known_methods
 from pipeline.config.root import Config, ConfigError
@@ -229,42 +230,36 @@ def test_gradients_of_a_two_token_policy_equal_finite_differences(name: str) -> 
         assert logits.grad[place].item() == pytest.approx(numeric.item(), abs=1e-4)
 
 
-@pytest.mark.parametrize("method", known_methods())
-def test_a_tabular_policy_finds_the_best_answer(method: str) -> None:
+@pytest.mark.parametrize("name", known_methods())
+def test_a_tabular_policy_finds_the_best_answer(name: str) -> None:
     """Five answers, one right. Each method moves all probability to it; RFT's limit is its data's as well."""
-    logits = torch.zeros(5, requires_grad=True)
-    value = torch.zeros((), requires_grad=True)
+    logits, value = torch.zeros(5, requires_grad=True), torch.zeros((), requires_grad=True)
     optimizer = torch.optim.SGD([logits, value], lr=0.7)
     generator = torch.Generator().manual_seed(0)
-    reference = torch.zeros(5).log_softmax(0)
-    lengths, weights = torch.ones(32, dtype=torch.long), torch.full((32,), 1 / 32)
+    section = RlSection(method=name, kl_coefficient=0.0, dpo={"beta": 1.0})
+    method = method_of(section)
     for _ in range(150):
-        source = logits if method_of(RlSection(method=method)).online else torch.zeros(5)
-        answers = torch.multinomial(source.softmax(0), 32, replacement=True, generator=generator)
-        right = answers == 3
-        logprobs = logits.log_softmax(0)[answers]
-        if method in ("rft", "online_rft"):
-            loss = likelihood_loss(logprobs, right.float(), weights)
-        elif method == "dpo":
-            pairs = min(right.sum(), (~right).sum())
-            good, bad = logprobs[right][:pairs], logprobs[~right][:pairs]
-            base = reference[answers]
-            loss = dpo_loss(good, bad, base[right][:pairs], base[~right][:pairs], 0.5).sum() / 4
-        else:
-            advantages = outcome_advantages(right.float()[None])[0]
-            loss = torch.zeros(())
-            if method == "ppo":
-                rewards = penalised_rewards(right.float(), logprobs, logprobs, lengths, 0.0)
-                pairs_AR = [generalised_advantages(reward[None], value.detach()[None]) for reward in rewards]
-                advantages = torch.cat([advantage for advantage, _ in pairs_AR])
-                returns = torch.cat([back for _, back in pairs_AR])
-                loss = value_loss(value.expand(32), value.detach().expand(32), returns, weights)
-            loss = loss + grpo_loss(logprobs, logprobs, None, advantages, weights).loss
+        source = logits if method.online else torch.zeros(5)
+        answers = torch.multinomial(source.softmax(0), 32, replacement=True, generator=generator).tolist()
+        drawn = [
+            rollout(answer == 3, [answer], verdict="right" if answer == 3 else "wrong") for answer in answers
+        ]
+        outputs = method.outputs([group_of(drawn)], section)
+        logprobs = logits.log_softmax(0)[[output.tokens[0] for output in outputs]]
+        advantages = torch.tensor([output.advantages[0] for output in outputs])
+        ones, rewards = torch.ones(len(outputs)), torch.tensor([output.reward for output in outputs]).float()
+        if method.critic:
+            advantages = rewards - value.detach()
+        reference = torch.zeros(5).log_softmax(0)[[output.tokens[0] for output in outputs]]
+        batch = micro_batch(method, ones.long(), logprobs.detach(), reference, advantages)
+        loss = method.loss(section, batch, logprobs, Watched())
+        if method.critic:
+            loss = loss + value_loss(value * ones, value.detach() * ones, rewards, ones / len(outputs))
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
     assert logits.softmax(0)[3] > 0.9
-    if method == "ppo":
+    if method.critic:
         assert value.item() > 0.8  # the critic has learnt what the policy earns
 
 

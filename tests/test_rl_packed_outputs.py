@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from given.rollouts import group_of, rollout
 
 from pipeline.config.rl import RlSection
 from pipeline.rl.methods import grpo
@@ -18,7 +19,6 @@ from pipeline.rl.packed_outputs import (
     padded_width,
     split_into_rows,
 )
-from pipeline.rl.rollout import Group, Rollout
 from pipeline.training.model import TokenLogprobs, load_model
 from tests.tiny_model import log_probs, save_tiny_model
 
@@ -122,13 +122,8 @@ def test_loss_and_gradients_do_not_depend_on_the_rows(model: TokenLogprobs) -> N
             assert torch.allclose(one, two, atol=1e-5, rtol=1e-4)
 
 
-def group(rewards: list[float]) -> Group:
-    drawn = [Rollout(0, [5], [-1.0], "stop", "", reward, {}, "wrong", None, "") for reward in rewards]
-    return Group(1, 0, "q", "", "", [1], drawn)
-
-
 def test_groups_without_signal_are_trained_on_only_for_their_kl_term() -> None:
-    groups = [group([0.0, 0.0]), group([0.0, 1.0]), group([1.0, 1.0])]
+    groups = [group_of(map(rollout, rewards)) for rewards in ((0.0, 0.0), (0.0, 1.0), (1.0, 1.0))]
     without_kl = grpo.METHOD.outputs(groups, RlSection(kl_coefficient=0.0))
     assert [(output.group, output.advantages) for output in without_kl] == [(1, [-1.0]), (1, [1.0])]
     with_kl = grpo.METHOD.outputs(groups, RlSection(kl_coefficient=0.04))

@@ -1,9 +1,10 @@
 """Rewards of outputs: the grader's verdict and its failures, steps, and functions of the user."""
 
-from dataclasses import astuple, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
+from given.rollouts import group_of, rollout
 
 from pipeline.config.rl import RewardWeights
 from pipeline.config.root import Config, ConfigError
@@ -119,22 +120,20 @@ def test_steps_reach_to_the_last_token_and_carry_the_rest_of_the_reward() -> Non
     assert reward_steps([], 1, weight=2.0, rest=0.0) == ([0], [0.0])
 
 
-def test_a_symbolic_bomb_is_undecided_and_counted() -> None:
-    import pipeline.rl.watch as watch
-    from pipeline.training.engine import start_process_group
+def output_of(text: str, reward: Reward, **facts: str) -> Rollout:
+    """An output of this text that earned the reward."""
+    return rollout(reward.total, text=text, rewards=reward.parts, **asdict(reward.verdict), **facts)
 
-    start_process_group()
+
+def test_a_symbolic_bomb_is_undecided_and_counted() -> None:
     bomb = "\\boxed{\\left((x+1)^{9^{9}}\\right)^{9^{9}}}"
     texts = [bomb, "\\boxed{7}", ""]
     items = [Item("q", "What is it?", "x^2 + 7")] + [Item("q", "What is it?", "7")] * 2
     rewards = Rewarder(RewardWeights()).score(items, [[1]] * 3, [[5], [6], [2]], texts, [True] * 3)
     assert [reward.verdict.verdict for reward in rewards] == ["undecided", "right", "wrong"]
     assert [reward.total for reward in rewards] == [0.0, 1.0, 0.0]
-    outputs = [
-        Rollout(0, [5], [-1.0], "stop", text, r.total, r.parts, r.verdict.verdict, None, r.verdict.reason)
-        for text, r in zip(texts, rewards, strict=True)
-    ]
-    seen = watch.summarise([Group(1, 0, "q", "", "", [1], outputs)], ["accuracy"])
+    outputs = [output_of(text, reward) for text, reward in zip(texts, rewards, strict=True)]
+    seen = watch.summarise([group_of(outputs)], ["accuracy"])
     assert seen["undecided"] == seen["empty"] == seen["accuracy"] == pytest.approx(1 / 3)
 
 
@@ -165,10 +164,10 @@ def explored(texts: dict[str, str], boxed: bool = True) -> list[Group]:
     rewarder = Rewarder(RewardWeights(), boxed=boxed)
     rewards = rewarder.score(items, *lists, list(texts), [True] * len(texts))
     outputs = [
-        Rollout(0, [0], [0.0], ended, text, found.total, found.parts, *astuple(found.verdict))
+        output_of(text, found, finish_reason=ended)
         for (text, ended), found in zip(texts.items(), rewards, strict=True)
     ]
-    return [Group(1, 0, "q", "What is 2 + 4?", "6", [0], [output] * 2) for output in outputs]
+    return [group_of([output] * 2) for output in outputs]
 
 
 def test_an_exploration_without_any_reward_says_why_and_what_to_do() -> None:

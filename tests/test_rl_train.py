@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 import torch
+from given.rollouts import group_of, rollout
 
 from pipeline.config.rl import RlSection, known_methods
 from pipeline.config.root import Config
 from pipeline.protocol.stage import InputError
 from pipeline.rl.gaps import STALE, StaleSampler
+from pipeline.rl.methods import grpo
 from pipeline.rl.rollout import Group, Rollout
 from tests.tiny_model import log_probs, save_tiny_model
 
@@ -42,31 +44,27 @@ def groups(
 
     model = load_model(folder, precision)
     random = torch.Generator().manual_seed(0)
+
+    def draw(length: int) -> list[int]:
+        return torch.randint(4, 90, (length,), generator=random).tolist()
+
+    def output(prompt: list[int], right: bool, length: int) -> Rollout:
+        tokens, ends = draw(length), sorted({length // 2, length - 1}) if length else []
+        return rollout(
+            float(right),
+            tokens,
+            logprobs=log_probs(model, prompt, tokens).tolist() if tokens else [],
+            rewards={"accuracy": float(right)},
+            verdict="right" if right else "wrong",
+            step_ends=ends,
+            step_rewards=[0.5 * right, float(right)][-len(ends) :] if ends else [],
+        )
+
     found = []
     for number, verdicts in enumerate(rights):
-        prompt = torch.randint(4, 90, (7 + number,), generator=random).tolist()
-        outputs = []
-        for right, length in zip(verdicts, lengths, strict=True):
-            tokens = torch.randint(4, 90, (length,), generator=random).tolist()
-            logprobs = log_probs(model, prompt, tokens).tolist() if tokens else []
-            ends = sorted({length // 2, length - 1}) if tokens else []
-            outputs.append(
-                Rollout(
-                    seed=0,
-                    tokens=tokens,
-                    logprobs=logprobs,
-                    finish_reason="stop",
-                    text="text",
-                    reward=float(right),
-                    rewards={"accuracy": float(right)},
-                    verdict="right" if right else "wrong",
-                    extracted=None,
-                    reason="",
-                    step_ends=ends,
-                    step_rewards=[0.5 * right, float(right)][-len(ends) :] if ends else [],
-                )
-            )
-        found.append(Group(1, 0, f"q{number}", "", "", prompt, outputs))
+        prompt = draw(7 + number)
+        drawn = [output(prompt, *facts) for facts in zip(verdicts, lengths, strict=True)]
+        found.append(group_of(drawn, prompt, id=f"q{number}"))
     return found
 
 
@@ -119,9 +117,11 @@ def test_policy_and_critic_recompute_activations_where_the_launch_says_so(folder
     assert norms[0] == pytest.approx(norms[1], rel=1e-6)
 
 
-@pytest.mark.parametrize("right", [False, True])
-@pytest.mark.parametrize("method", ["grpo", "dpo"])
-def test_groups_all_wrong_or_all_right_change_nothing(folder: Path, method: str, right: bool) -> None:
+@pytest.mark.parametrize(
+    ("method", "right"),
+    [("grpo", False), ("grpo", True), ("dpo", False), ("dpo", True), ("online_rft", False)],
+)
+def test_outputs_that_teach_a_method_nothing_change_nothing(folder: Path, method: str, right: bool) -> None:
     chosen = section(method=method)
     learner = learner_of(folder, chosen)
     before = weights(learner)
@@ -130,45 +130,29 @@ def test_groups_all_wrong_or_all_right_change_nothing(folder: Path, method: str,
     assert same(before, weights(learner))
 
 
-def test_rejection_sampling_without_any_right_output_changes_nothing(folder: Path) -> None:
-    chosen = section(method="online_rft")
-    learner = learner_of(folder, chosen)
-    before = weights(learner)
-    assert train(learner, groups(folder, [[False] * 4]), chosen)["loss"] is None
-    assert same(before, weights(learner))
-
-
 @pytest.mark.parametrize("supervision", ["outcome", "process"])
 def test_an_output_without_tokens_is_in_the_mean_but_trains_nothing(folder: Path, supervision: str) -> None:
-    chosen = section(supervision=supervision)
-    batch = groups(folder, MIXED, lengths=(6, 0, 9, 1))
-    from pipeline.rl.methods import grpo
-
+    chosen, batch = section(supervision=supervision), groups(folder, MIXED, lengths=(6, 0, 9, 1))
     outputs = grpo.METHOD.outputs(batch, chosen)
     assert sorted(len(output.tokens) for output in outputs) == [1, 1, 6, 6, 9, 9]
     assert train(learner_of(folder, chosen), batch, chosen)["grad_norm"] > 0
 
 
-def test_weights_that_are_not_numbers_stop_the_run_before_the_update(folder: Path) -> None:
-    chosen = section()
-    learner = learner_of(folder, chosen)
-    with torch.no_grad():
-        learner.engine.module.model.model.norm.weight[0] = float("nan")
-    before = [tensor.nan_to_num(123.0) for tensor in weights(learner)]
-    with pytest.raises(InputError, match=r"log-probability gap is nan"):
-        train(learner, groups(folder, MIXED), chosen)
-    assert same(before, [tensor.nan_to_num(123.0) for tensor in weights(learner)])
-
-
-def test_a_reward_that_is_not_a_number_stops_the_run_before_the_update(folder: Path) -> None:
+@pytest.mark.parametrize("broken", ["weights", "reward"])
+def test_what_is_not_a_number_stops_the_run_before_the_update(folder: Path, broken: str) -> None:
     chosen = section()
     learner, batch = learner_of(folder, chosen), groups(folder, MIXED)
-    broken = dataclasses.replace(batch[0].outputs[0], reward=float("nan"))
-    batch[0] = dataclasses.replace(batch[0], outputs=[broken, *batch[0].outputs[1:]])
-    before = weights(learner)
-    with pytest.raises(InputError, match=r"loss is nan"):
+    if broken == "weights":
+        with torch.no_grad():
+            learner.engine.module.model.model.norm.weight[0] = float("nan")
+    else:
+        batch[0].outputs[0] = dataclasses.replace(batch[0].outputs[0], reward=float("nan"))
+    before = [tensor.nan_to_num(123.0) for tensor in weights(learner)]
+    with pytest.raises(
+        InputError, match="log-probability gap is nan" if broken == "weights" else "loss is nan"
+    ):
         train(learner, batch, chosen)
-    assert same(before, weights(learner))
+    assert same(before, [tensor.nan_to_num(123.0) for tensor in weights(learner)])
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
@@ -229,18 +213,13 @@ def test_a_step_does_not_depend_on_how_its_batch_is_cut(folder: Path, keys: dict
 
 
 def test_process_supervision_trains_each_token_by_its_own_and_later_steps() -> None:
-    from pipeline.rl.methods import grpo
-
-    ends, rewards = [[1, 2, 4], [0, 3]], [[0.9, 0.8, 0.2], [0.6, 0.7]]
     outputs = [
-        Rollout(0, [5] * (e[-1] + 1), [-1.0] * (e[-1] + 1), "stop", "", 0.0, {}, "wrong", None, "", e, r)
-        for e, r in zip(ends, rewards, strict=True)
+        rollout(tokens=[5] * (ends[-1] + 1), step_ends=ends, step_rewards=rewards)
+        for ends, rewards in (([1, 2, 4], [0.9, 0.8, 0.2]), ([0, 3], [0.6, 0.7]))
     ]
-    group = Group(1, 0, "q", "", "", [1], outputs)
-    first, second = grpo.METHOD.outputs([group], section(supervision="process"))
-    expected = [-0.0828, -0.0828, -1.1586, -1.8207, -1.8207], [0.0828, 0.2483, 0.2483, 0.2483]
-    assert first.advantages == pytest.approx(expected[0], abs=1e-4)
-    assert second.advantages == pytest.approx(expected[1], abs=1e-4)
+    first, second = grpo.METHOD.outputs([group_of(outputs)], section(supervision="process"))
+    assert first.advantages == pytest.approx([-0.0828, -0.0828, -1.1586, -1.8207, -1.8207], abs=1e-4)
+    assert second.advantages == pytest.approx([0.0828, 0.2483, 0.2483, 0.2483], abs=1e-4)
 
 
 @pytest.mark.parametrize("method", known_methods())
@@ -262,46 +241,38 @@ def test_an_output_that_the_grader_failed_on_trains_nothing(folder: Path, method
 
 @pytest.mark.parametrize("supervision", ["outcome", "process"])
 def test_outputs_that_were_cut_can_be_left_out_and_still_count_in_the_mean(supervision: str) -> None:
-    from pipeline.rl.methods import grpo
     from pipeline.rl.train import make_micro_batches, without_cut
 
-    rollouts = [
-        Rollout(0, [5, 6], [-1.0] * 2, reason, "", reward, {}, "right", None, "", [1], [reward])
+    whole = group_of(
+        rollout(reward, [5, 6], finish_reason=reason, verdict="right", step_ends=[1], step_rewards=[reward])
         for reason, reward in (("stop", 0.0), ("stop", 1.0), ("length", 1.0))
-    ]
-    group = Group(1, 0, "q", "", "", [1], rollouts)
+    )
     chosen = section(supervision=supervision)
-    first, second = grpo.METHOD.outputs(without_cut([group]), chosen)
-    all_three = grpo.METHOD.outputs([group], chosen)
+    first, second = grpo.METHOD.outputs(without_cut([whole]), chosen)
+    all_three = grpo.METHOD.outputs([whole], chosen)
     assert [first.advantages, second.advantages] == [output.advantages for output in all_three[:2]]
     assert len(all_three) == 3 and all_three[2].advantages[0] > 0  # a cut right answer is a full positive
     trained = [
-        sum(float(batch.packed.weights_N.sum()) for batch in make_micro_batches([group], given, 4))
+        sum(float(batch.packed.weights_N.sum()) for batch in make_micro_batches([whole], given, 4))
         for given in (chosen, section(supervision=supervision, mask_truncated=True))
     ]
     assert trained == pytest.approx([1, 2 / 3])  # of the loss's mean over three outputs
 
 
-def test_the_floor_under_the_deviation_is_the_configurations() -> None:
-    from pipeline.rl.methods import grpo
-
-    rollouts = [
-        Rollout(0, [5], [-1.0], "stop", "", reward, {}, "right", None, "", [0], [reward])
-        for reward in (0.5, 0.5 + 1e-5, 0.5, 0.5)
+@pytest.mark.parametrize("supervision", ["outcome", "process"])
+def test_the_floor_under_the_deviation_is_the_configurations(supervision: str) -> None:
+    rewards = (0.5, 0.5 + 1e-5, 0.5, 0.5)
+    whole = group_of(rollout(reward, step_ends=[0], step_rewards=[reward]) for reward in rewards)
+    largest = [
+        max(abs(output.advantages[0]) for output in grpo.METHOD.outputs([whole], chosen))
+        for chosen in (section(supervision=supervision, advantage_floor=floor) for floor in (0, 1e-4))
     ]
-    for supervision in ("outcome", "process"):
-        largest = [
-            max(abs(output.advantages[0]) for output in grpo.METHOD.outputs([group], chosen))
-            for group in [Group(1, 0, "q", "", "", [1], rollouts)]
-            for chosen in (section(supervision=supervision, advantage_floor=floor) for floor in (0, 1e-4))
-        ]
-        assert largest[0] > 1.7 and largest[1] < 0.1
+    assert largest[0] > 1.7 and largest[1] < 0.1
 
 
 @pytest.mark.parametrize(("method", "beta"), [("grpo", 0.0), ("grpo", 0.04), ("ppo", 0.04)])
 def test_the_arithmetic_of_a_step_by_hand(folder: Path, method: str, beta: float) -> None:
     """Two FLOP for each weight and token forward, six where it is trained; embeddings are looked up."""
-    from pipeline.rl.costs import step_flop
     from pipeline.training.model import causal_model
 
     learner = learner_of(folder, section(method=method, kl_coefficient=beta))
@@ -319,7 +290,7 @@ def test_the_arithmetic_of_a_step_by_hand(folder: Path, method: str, beta: float
     expected += 2 * (body + head) * trained * (learner.reference is not None)
     expected += 2 * body * trained * (1 + 3 * 2) * (method == "ppo")
     assert (learner.reference is None) == (beta == 0) and (learner.critic is None) == (method != "ppo")
-    assert step_flop(learner, batch, trained, updates=2, scored=True) == expected
+    assert learner.step_flop(batch, trained, updates=2, scored=True) == expected
 
 
 REINFORCE = '''"""REINFORCE: the advantage is the reward over a fixed baseline."""

@@ -158,7 +158,7 @@ def make_sampler(stage: Stage[EvaluateSection], model: Model, tasks: list[Task])
     if stage.entry:  # beside the work folder, which is named after the grader's code too
         folder = stage.work.with_name("samples") / fingerprint(stage.identity["inputs"]["model"])
     return Sampler(
-        folder, model.tokenizer, model.context, stage.config.batch, start, stage.counter, is_weak(stage)
+        folder, model.tokenizer, model.context, section.batch, start, stage.counters, is_weak(stage)
     )
 
 
@@ -214,7 +214,7 @@ def _write_rows(path: Path, task: Task, *passes: tuple[list[list[Answer]], list[
 
 
 def _write_exemplars(path: Path, exemplars: Sequence[Item]) -> None:
-    """Return the exemplars of a few-shot prompt, in their order; no file without any."""
+    """Write the exemplars of a few-shot prompt, in their order; no file without any."""
     rows = [
         {"id": item.id, "question": item.text, "solution": item.solution, "answer": item.answer}
         for item in exemplars

@@ -13,6 +13,7 @@ rest of a program that is run with its tests; `proof` is text, which another pro
 
 import hashlib
 import os
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -89,6 +90,32 @@ def sample_seed(seed: int, name: str, item: str) -> int:
     return int.from_bytes(hashlib.sha256(f"{seed}/{name}/{item}".encode()).digest()[:4]) >> 1
 
 
+def draw_in_context(
+    engine: Any,
+    prompts: Sequence[list[int]],
+    context: int,
+    longest: int,
+    seeds: Sequence[int] | None,
+    counters: Counter[str],
+    **options: Any,
+) -> list[list[Any]]:
+    """Sample outputs of up to `longest` tokens to each prompt; none where it leaves no room in the context.
+
+    `options` are the engine's. What is sampled is added to `counters`.
+    """
+    rooms = [min(longest, context - len(prompt)) for prompt in prompts]
+    outputs: list[list[Any]] = [[] for _ in prompts]
+    for room in sorted({room for room in rooms if room > 0}):
+        here = [index for index, other in enumerate(rooms) if other == room]
+        own = None if seeds is None else [seeds[index] for index in here]
+        drawn = engine.generate([prompts[index] for index in here], max_tokens=room, seeds=own, **options)
+        for index, samples in zip(here, drawn, strict=True):
+            outputs[index] = samples
+            counters["vllm.requests"] += len(samples)
+            counters["vllm.tokens"] += sum(len(sample.token_ids) for sample in samples)
+    return outputs
+
+
 class Sampler:
     """Samples answers from a model; `context`: its longest sequence, `start`: makes its `Generator`.
 
@@ -102,11 +129,11 @@ class Sampler:
         context: int,
         batch: int,
         start: Callable[[], Any],
-        count: Callable[[str, int], None],
+        counters: Counter[str],
         weak: bool = False,
     ) -> None:
         self.folder, self.tokenizer, self.context, self.batch = folder, tokenizer, context, batch
-        self.start, self.count, self.weak = start, count, weak
+        self.start, self.counters, self.weak = start, counters, weak
 
     @cached_property
     def engine(self) -> Any:
@@ -159,25 +186,21 @@ class Sampler:
     def _draw(self, request: Request) -> list[list[Answer]]:
         """Sample a batch; the room that a prompt leaves in the context limits its answer."""
         prompts, decoding = request.prompts, request.decoding
-        rooms = [min(decoding.max_tokens, self.context - len(prompt)) for prompt in prompts]
-        answers = [[Answer("", PROMPT_TOO_LONG, 0)] * decoding.n for _ in prompts]
-        for room in sorted({room for room in rooms if room > 0}):
-            here = [index for index, other in enumerate(rooms) if other == room]
-            seeds = [sample_seed(decoding.seed, request.name, request.ids[index]) for index in here]
-            drawn = self.engine.generate(
-                [prompts[index] for index in here],
-                n=decoding.n,
-                temperature=decoding.temperature,
-                top_p=decoding.top_p,
-                max_tokens=room,
-                seeds=seeds if decoding.temperature > 0 else None,
-                stop=request.stop,
-            )
-            self.count("vllm.requests", len(here) * decoding.n)
-            for index, samples in zip(here, drawn, strict=True):
-                answers[index] = [self._answer(sample) for sample in samples]
-                self.count("vllm.tokens", sum(len(sample.token_ids) for sample in samples))
-        return answers
+        seeds = [sample_seed(decoding.seed, request.name, name) for name in request.ids]
+        drawn = draw_in_context(
+            self.engine,
+            prompts,
+            self.context,
+            decoding.max_tokens,
+            seeds if decoding.temperature > 0 else None,
+            self.counters,
+            n=decoding.n,
+            temperature=decoding.temperature,
+            top_p=decoding.top_p,
+            stop=request.stop,
+        )
+        none = [Answer("", PROMPT_TOO_LONG, 0)] * decoding.n
+        return [[self._answer(sample) for sample in samples] or none for samples in drawn]
 
     def _answer(self, sample: Any) -> Answer:
         """Make an answer; it `waits` if it stopped at the fence of an output, which only the tokens have."""
@@ -193,7 +216,7 @@ class Sampler:
         for program, outcome in zip(distinct, self.sandbox.run(distinct, seconds), strict=True):
             outcomes[program] = outcome
             beat()
-        self.count("sandbox.programs", len(distinct))
+        self.counters["sandbox.programs"] += len(distinct)
         return [outcomes[program] for program in programs]
 
     def _draw_programs(self, request: Request) -> list[list[Answer]]:

@@ -60,13 +60,13 @@ SCORED_AT_ONCE = 4096  # solutions in memory while the model is measured
 
 
 def load_questions(stage: Stage[RewardSection]) -> list[Item]:
-    """The questions of `prompts`, at most as many as the section asks for."""
+    """Load the questions of `prompts`, at most as many as the section asks for."""
     sources = stage.inputs.get("prompts", [])
     return load("reward.prompts", BenchmarkNode(source=sources, limit=stage.config.questions), sources)
 
 
 def make_sampler(stage: Stage[RewardSection], model: str, longest: int, alone: bool) -> SolutionSampler:
-    """A sampler whose engine has room for a prompt of `longest` tokens and two solutions.
+    """Make a sampler whose engine has room for a prompt of `longest` tokens and two solutions.
 
     Keep it until the process ends, because shutting down vLLM destroys the process group. One that is `alone`
     takes the GPU, which is empty before training, and sleeps then. Of two engines in a process vLLM lets none
@@ -89,7 +89,7 @@ def make_sampler(stage: Stage[RewardSection], model: str, longest: int, alone: b
 def make_labeller(
     stage: Stage[RewardSection], policy: str, items: Sequence[Item], prompts: Sequence[Sequence[int]]
 ) -> Labeller:
-    """A labeller whose steps are completed by the policy, or by the `completer` if one is given."""
+    """Make a labeller; the policy completes its steps, or the `completer` if one is given."""
     section = stage.config
     if not stage.inputs.get("completer"):
         sampler = make_sampler(stage, policy, max(map(len, prompts)), alone=True)
@@ -107,7 +107,7 @@ def make_labeller(
 
 
 def prompts_of(items: Sequence[Item], tokenizer: Any, section: RewardSection, model: str) -> list[array]:
-    """Token ids of the questions, in four bytes each: every rank has all of them."""
+    """Return token ids of the questions, in four bytes each: every rank has all of them."""
     suffix = section.suffix
     return [array("i", chat_prompt(tokenizer, item, suffix.get(item.lang, ""), model)) for item in items]
 
@@ -150,14 +150,14 @@ def label_all(
 
 
 def queue_of_group(counters: Counter[str]) -> Queue:
-    """The queue of the ranks of the process group."""
+    """Return the queue of the ranks of the process group."""
     rank, ranks = dist.get_rank(), dist.get_world_size()
     store = PrefixStore("labels", _get_default_store()) if ranks > 1 else None
     return Queue(store, rank, ranks, counters)
 
 
 def from_rank_0(queue: Queue, make: Callable[[], Solutions]) -> Solutions:
-    """What rank 0 makes, on all ranks, which may have to wait for long; they then see its files."""
+    """Return what rank 0 makes, on all ranks, which may wait for long and then see its files."""
     solutions = queue.on_rank_0(make)
     if queue.ranks > 1:
         found = [solutions if solutions is None else (solutions.files, solutions.table)]
@@ -189,8 +189,8 @@ def check_continues(parent: str, section: RewardSection) -> bool:
 
 
 def draw_replay(stage: Stage[RewardSection], new: Solutions) -> Solutions:
-    """Earlier rounds' labels to train on beside `new`, without held-out questions and too long solutions;
-    written to `replay.jsonl`.
+    """Draw earlier rounds' labels to train on beside `new`, and write them to `replay.jsonl`; none is of
+    a held-out question, none too long.
     """
     section = stage.config
     history = read_labels(stage.inputs.get("history", []), section.seed)
@@ -249,7 +249,7 @@ def run(stage: Stage[RewardSection]) -> Counts:
 
 
 def measured(engine: Any, held_out: Solutions, section: RewardSection) -> dict[str, Any]:
-    """Measures of the model on held-out solutions, on rank 0; all ranks must call it and score a share."""
+    """Measure the model on held-out solutions, on rank 0; all ranks must call it and score a share."""
     enter("evaluation")
     engine.module.eval()
     rank, ranks = dist.get_rank(), dist.get_world_size()

@@ -58,8 +58,8 @@ class Solutions(Sequence[Solution]):
         return Solution(**json.loads(self.opened[number].readline()))
 
     def held_out(self, share: float) -> np.ndarray:
-        """Which solutions (N,) are of held-out questions: the text alone decides, so that no round trains on
-        them.
+        """Tell which solutions (N,) are of held-out questions. The question's text alone decides, so that no
+        round trains on them.
         """
         return self.table["question"] < share * 2**32
 
@@ -78,7 +78,7 @@ def write_solutions(path: Path, solutions: Iterable[Solution]) -> Solutions:
 
 
 def read_labels(files: Sequence[str], seed: int = 0) -> Solutions:
-    """The solutions of `labels.jsonl` files; of equal ones the first file's. `seed`: of the replay's draw."""
+    """Read the solutions of `labels.jsonl` files; of equal ones the first. `seed`: of the replay's draw."""
     found = _table(_read(files), seed)
     _, firsts = np.unique(found["key"], return_index=True)
     return Solutions(files, found[np.sort(firsts)])
@@ -96,7 +96,7 @@ def _read(files: Sequence[str]) -> Iterator[Place]:
 
 
 def _starts(name: str) -> Iterator[int]:
-    """Where the lines of a file begin that are not blank; nothing if there is no such file."""
+    """Yield where the lines of a file begin that are not blank; nothing if there is no such file."""
     start = 0
     if Path(name).exists():
         with Path(name).open("rb") as file:
@@ -124,13 +124,13 @@ def _identity(solution: Solution) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 
 def _number(data: bytes) -> int:
-    """The first 64 bits of the data's SHA-256."""
+    """Return the first 64 bits of the data's SHA-256."""
     return int.from_bytes(hashlib.sha256(data).digest()[:8])
 
 
 def replayed(new: Solutions, history: Solutions, share: float) -> Solutions:
-    """Solutions of `history`, none of them in `new`, that make up `share` of both together (paper section
-    4.1.4: 10 % historical data, read here as the share of a round's training solutions).
+    """Draw solutions of `history`, none of them in `new`, that make up `share` of both together (paper 4.1.4:
+    10 % historical data, read here as the share of a round's training solutions).
 
     The draw depends only on the seed of `read_labels` and on the candidates, so a resumed run repeats it.
     Raises InputError if `history` has too few.

@@ -17,7 +17,7 @@ from typing import Any
 
 from pipeline.config.reward import RewardSection
 from pipeline.evaluate.benchmarks import Item
-from pipeline.evaluate.sampling import sample_seed
+from pipeline.evaluate.sampling import draw_in_context, sample_seed
 from pipeline.grader.answers import Verdict
 from pipeline.reward.steps import locate_steps
 from pipeline.training.chat import encode
@@ -77,23 +77,19 @@ class SolutionSampler:
         return self.tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False)
 
     def sample(self, prompts: Sequence[list[int]], seeds: Sequence[int], n: int) -> list[list[list[int]]]:
-        """Token ids of `n` outputs for each prompt, as long as the context allows; none where it is full."""
-        rooms = [min(self.section.max_tokens, self.context - len(prompt)) for prompt in prompts]
-        outputs: list[list[list[int]]] = [[] for _ in prompts]
-        for room in sorted({room for room in rooms if room > 0}):
-            here = [index for index, other in enumerate(rooms) if other == room]
-            drawn = self.engine.generate(
-                [prompts[index] for index in here],
-                n=n,
-                temperature=self.section.temperature,
-                max_tokens=room,
-                seeds=[seeds[index] for index in here],
-            )
-            for index, samples in zip(here, drawn, strict=True):
-                outputs[index] = [list(sample.token_ids) for sample in samples]
-                self.counters["vllm.tokens"] += sum(len(sample.token_ids) for sample in samples)
-            self.counters["vllm.requests"] += n * len(here)
-        return outputs
+        """Return token ids of `n` outputs for each prompt (see `draw_in_context`)."""
+        section = self.section
+        drawn = draw_in_context(
+            self.engine,
+            prompts,
+            self.context,
+            section.max_tokens,
+            seeds,
+            self.counters,
+            n=n,
+            temperature=section.temperature,
+        )
+        return [[list(sample.token_ids) for sample in samples] for samples in drawn]
 
 
 class Labeller:
@@ -120,7 +116,7 @@ class Labeller:
         self.completer.release()
 
     def label(self, items: Sequence[Item], prompts: Sequence[list[int]]) -> list[Solution]:
-        """Labelled solutions of all items; equal ones appear once, those without text not at all."""
+        """Return labelled solutions of all items; equal ones appear once, those without text not at all."""
         seeds = [sample_seed(self.section.seed, "solutions", item.id) for item in items]
         drawn = self.policy.sample(prompts, seeds, self.section.solutions)
         sampled = Counter(
@@ -162,7 +158,7 @@ class Labeller:
         return labelled
 
     def _steps(self, tokens: Sequence[int]) -> list[tuple[str, int]]:
-        """(text, index of its last token) of the steps to label: for an outcome model the whole solution."""
+        """Return (text, index of its last token) of the steps to label; for an outcome model one step."""
         steps = locate_steps(self.policy.tokenizer, tokens, self.section.split)
         if self.section.target == "outcome" and steps:
             return [("".join(text for text, _ in steps), steps[-1][1])]
@@ -173,8 +169,8 @@ class Labeller:
         return tuple(token for token in tokens if token not in special)
 
     def _potentials(self, items: Sequence[Item], prefixes: Sequence[Prefix]) -> dict[Prefix, float | None]:
-        """For each prefix the share of its completions that reach the reference; 0 if it leaves no room, None
-        if none could be judged.
+        """Return each prefix's share of completions that reach the reference; 0 if it leaves no room, None if
+        none could be judged.
         """
         if not prefixes:
             return {}
@@ -199,11 +195,11 @@ class Labeller:
         }
 
     def _verdicts(self, items: Sequence[Item], texts: Sequence[tuple[int, str]]) -> list[Verdict]:
-        """Verdicts on (index of the question, text); as in RL, only a boxed answer counts."""
+        """Grade (index of the question, text); as in RL, only a boxed answer counts."""
         return [items[index].grade(text, boxed_only=True) for index, text in texts]
 
 
 def _share(verdicts: Sequence[Verdict]) -> float | None:
-    """The share of right ones among those that the grader did not fail on; None if there are none."""
+    """Return the share of right ones among those that the grader did not fail on; None without any."""
     judged = [verdict.right for verdict in verdicts if verdict.verdict != "failed"]
     return fmean(judged) if judged else None

@@ -19,7 +19,7 @@ BINS = 10
 def calibration(
     probabilities: Sequence[float], labels: Sequence[float], bins: int = BINS
 ) -> list[dict[str, float]]:
-    """Non-empty equal-width bins of the predictions: size, mean prediction, true share."""
+    """Return non-empty equal-width bins of the predictions: size, mean prediction, true share."""
     predicted, true = np.asarray(probabilities), np.asarray(labels, dtype=float)
     places = np.minimum((predicted * bins).astype(int), bins - 1)
     return [
@@ -36,13 +36,13 @@ def calibration(
 
 
 def calibration_error(bins: Sequence[dict[str, float]]) -> float:
-    """Expected calibration error: mean |predicted - true share| of the bins, weighted by size."""
+    """Return the expected calibration error: mean |predicted - true share| of the bins, weighted by size."""
     total = sum(row["steps"] for row in bins)
     return sum(row["steps"] / total * abs(row["predicted"] - row["true"]) for row in bins)
 
 
 def best_of_n(scores: Sequence[float], rights: Sequence[bool], n: int) -> float:
-    """Chance that the highest-scored of a random `n` of the candidates is right; ties share the chance."""
+    """Return the chance that the best-scored of `n` random candidates is right; ties share the chance."""
     total, above, chance = len(scores), 0, 0.0
     for score in sorted(set(scores), reverse=True):
         group = [right for other, right in zip(scores, rights, strict=True) if other == score]
@@ -53,12 +53,12 @@ def best_of_n(scores: Sequence[float], rights: Sequence[bool], n: int) -> float:
 
 
 def solution_score(steps: Sequence[float]) -> float:
-    """Score of a whole solution: the lowest of its steps (Math-Shepherd)."""
+    """Return the score of a whole solution: the lowest of its steps (Math-Shepherd)."""
     return min(steps)
 
 
 def reranking(solutions: Sequence[Solution], scores: Sequence[Sequence[float]]) -> dict[str, Any]:
-    """Best-of-N, Maj@N and Pass@N over the questions, for N = 1, 2, 4, ... up to all solutions."""
+    """Return best-of-N, Maj@N and Pass@N over the questions, for N = 1, 2, 4, ... up to all solutions."""
     questions: dict[str, list[int]] = {}
     for index, solution in enumerate(solutions):
         questions.setdefault(solution.id, []).extend([index] * solution.count)
@@ -87,7 +87,7 @@ def reranking(solutions: Sequence[Solution], scores: Sequence[Sequence[float]]) 
 def measure(
     solutions: Sequence[Solution], labels: Sequence[Sequence[float]], scores: Sequence[Sequence[float]]
 ) -> dict[str, Any]:
-    """All measures on held-out solutions; `labels` and `scores` are per step (an outcome model has one)."""
+    """Return all measures on held-out solutions; `labels` and `scores` are per step (one if by outcome)."""
     flat_labels = [label for row in labels for label in row]
     flat_scores = [score for row in scores for score in row]
     hits = [

@@ -28,26 +28,36 @@ HEAD = "head.safetensors"
 SETTINGS = "reward.json"
 
 
-class RewardModel(nn.Module):
-    """Logit that a solution so far leads to the right answer, at chosen positions."""
+class ScalarModel(nn.Module):
+    """The trunk of a language model with a scalar head that starts at 0."""
 
     def __init__(self, trunk: nn.Module) -> None:
         super().__init__()
-        trunk.set_attn_implementation(DOCUMENTS)
         self.trunk = trunk
         self.head = nn.Linear(trunk.config.hidden_size, 1, dtype=trunk.dtype)
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
 
+    def scalars(
+        self, tokens_BT: Tensor, positions_BT: Tensor, documents: dict[str, Any], where: Any
+    ) -> Tensor:
+        """Return fp32 scalars at the positions that `where` selects of (B, T)."""
+        arguments = {"input_ids": tokens_BT, "position_ids": positions_BT, "use_cache": False}
+        hidden_BTD = self.trunk(**arguments, **documents).last_hidden_state
+        return self.head(hidden_BTD[where]).squeeze(-1).float()
+
+
+class RewardModel(ScalarModel):
+    """Logit that a solution so far leads to the right answer, at chosen positions."""
+
+    def __init__(self, trunk: nn.Module) -> None:
+        trunk.set_attn_implementation(DOCUMENTS)
+        super().__init__(trunk)
+
     def forward(self, tokens_BT: Tensor, positions_BT: Tensor, rows_S: Tensor, columns_S: Tensor) -> Tensor:
-        """fp32 logits (S,) at (row, column); positions restart from 0 at each document of a row."""
-        hidden_BTD = self.trunk(
-            input_ids=tokens_BT,
-            position_ids=positions_BT,
-            use_cache=False,
-            **document_arguments(positions_BT),
-        ).last_hidden_state
-        return self.head(hidden_BTD[rows_S, columns_S]).squeeze(-1).float()
+        """Return fp32 logits (S,) at (row, column); positions restart from 0 at each document of a row."""
+        documents = document_arguments(positions_BT)
+        return self.scalars(tokens_BT, positions_BT, documents, (rows_S, columns_S))
 
 
 @dataclass(frozen=True)
@@ -63,7 +73,7 @@ class StepRows:
 def make_rows(
     packed: Sequence[Sequence[int]], sequences: Sequence[Sequence[int]], ends: Sequence[Sequence[int]]
 ) -> StepRows:
-    """Tensors of packed rows with steps in the order of `packed`; each padding token is its own document."""
+    """Return tensors of packed rows, steps in the order of `packed`; each padding token is a document."""
     width = max(sum(len(sequences[index]) for index in row) for row in packed)
     tokens = torch.zeros(len(packed), width, dtype=torch.long)
     positions = torch.zeros_like(tokens)
@@ -81,7 +91,7 @@ def make_rows(
 
 
 def load_trunk(source: str | Path, precision: str, split: str | None = None) -> nn.Module:
-    """The transformer of a model folder or hub id, without its output head (see `load_shared_model`)."""
+    """Load a model folder or hub id without its output head (see `load_shared_model`)."""
     start_process_group()
     return load_shared_model(source, precision, split, AutoModel)
 
@@ -139,7 +149,7 @@ def score_steps(
     outputs: Sequence[Sequence[int]],
     tokens_at_once: int = 16384,
 ) -> list[list[tuple[int, float]]]:
-    """(index of its last token in the output, probability that it is good) for each step of each output.
+    """Return (index of its last token, probability that it is good) for each step of each output.
 
     `prompts` and `outputs` are token ids of the policy, whose tokenizer must be the reward model's. An
     outcome model gives one score, at the end of the last step; an output without text gets none. Scores do
@@ -162,7 +172,7 @@ def score_places(
     tokens_at_once: int = 16384,
     together: bool = False,
 ) -> list[list[float]]:
-    """Probabilities at the given places of each sequence.
+    """Return probabilities at the given places of each sequence.
 
     `together`: all ranks call it, with sequences of their own, and run the model equally often.
     """

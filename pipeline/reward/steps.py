@@ -14,7 +14,7 @@ ENDS = {"line": re.compile(r"\n\s*"), "sentence": re.compile(r"(?:[.!?](?=\s)|[ã
 
 
 def split_steps(text: str, split: str) -> list[str]:
-    """The steps of a text, none blank, which joined are the text; `split` is line or sentence."""
+    """Return the steps of a text, none blank, which joined are the text; `split`: line or sentence."""
     steps, start = [], 0
     for match in ENDS[split].finditer(text):
         if text[start : match.end()].strip():
@@ -28,7 +28,7 @@ def split_steps(text: str, split: str) -> list[str]:
 
 
 def locate_steps(tokenizer: Any, tokens: Sequence[int], split: str) -> list[tuple[str, int]]:
-    """(text, index of its last token) of each step of an output, the indices rising.
+    """Return (text, index of its last token) of each step of an output, the indices rising.
 
     Special tokens, such as EOS, belong to no step. Steps that end in the same token become one step.
     """
@@ -53,5 +53,5 @@ def locate_steps(tokenizer: Any, tokens: Sequence[int], split: str) -> list[tupl
 
 
 def step_ends(tokenizer: Any, tokens: Sequence[int], split: str) -> list[int]:
-    """Index of the last token of each step of an output."""
+    """Return the index of the last token of each step of an output."""
     return [end for _, end in locate_steps(tokenizer, tokens, split)]

@@ -29,7 +29,7 @@ class StepExample:
 
 
 def example_of(solution: Solution, section: RewardSection) -> StepExample:
-    """What a solution is trained on."""
+    """Return what a solution is trained on."""
     steps = slice(-1, None) if section.target == "outcome" else slice(None)
     targets = solution.hard if section.labels == "hard" else solution.soft
     places = [len(solution.prompt) + end for end in solution.ends]
@@ -38,7 +38,7 @@ def example_of(solution: Solution, section: RewardSection) -> StepExample:
 
 
 def step_batches(count: int, section: RewardSection) -> list[list[int]]:
-    """Indices of the examples of each optimiser step; the order of each epoch depends on the seed alone."""
+    """Return the examples' indices of each optimiser step; an epoch's order depends on the seed alone."""
     order: list[int] = []
     for epoch in range(section.epochs):
         generator = torch.Generator().manual_seed(section.seed * 1000 + epoch)
@@ -49,7 +49,7 @@ def step_batches(count: int, section: RewardSection) -> list[list[int]]:
 def micro_batches(
     examples: Sequence[StepExample], length: int, rows_at_once: int, rank: int, ranks: int
 ) -> list[StepBatch]:
-    """This rank's micro-batches of one step; ranks get equally many, filled up with some of weight 0."""
+    """Return this rank's micro-batches of a step; ranks get equally many, filled up with weight 0."""
     sequences, places = [example.tokens for example in examples], [example.places for example in examples]
     packed = concatenate(map(len, sequences), length)
     groups = [packed[start : start + rows_at_once] for start in range(0, len(packed), rows_at_once)]

@@ -36,7 +36,6 @@ from pipeline.protocol.stage import InputError, Stage, run_stage
 from pipeline.protocol.watchdog import TRIES, reached
 from pipeline.ranks.clock import Clock
 from pipeline.reward.model import StepScorer, load_reward_model
-from pipeline.rl.costs import step_flop
 from pipeline.rl.explorer import Explorer, replayed
 from pipeline.rl.gaps import StaleSampler
 from pipeline.rl.held_out import evaluate
@@ -53,7 +52,7 @@ from pipeline.training.tokenizer import load_tokenizer
 
 
 def load_questions(stage: Stage[RlSection], name: str, tokenizer: Any, room: int) -> list[Question]:
-    """The questions of input `name` whose prompts have at most `room` tokens."""
+    """Load the questions of input `name` whose prompts have at most `room` tokens."""
     sources, suffix = stage.inputs.get(name, []), stage.config.suffix
     node, model = BenchmarkNode(source=sources), stage.source("parent", "init")
     items = load(f"rl.{name}", node, sources)
@@ -76,7 +75,7 @@ def check_batch(asked: int, found: int, room: int) -> None:
 
 
 def skipped(section: RlSection) -> int:
-    """Places in the endless order of questions that the iterations before may have asked."""
+    """Count the places in the endless order of questions that earlier iterations may have asked."""
     steps = section.earlier_steps
     if steps is None:
         steps = (section.iteration - 1) * section.steps
@@ -84,7 +83,7 @@ def skipped(section: RlSection) -> int:
 
 
 def load_scorer(stage: Stage[RlSection], device: Any) -> StepScorer | None:
-    """The reward model that the section's weights and supervision ask for."""
+    """Load the reward model that the section's weights and supervision ask for."""
     section = stage.config
     if not section.rewards.model:
         if section.supervision == "process":
@@ -149,7 +148,7 @@ class Trainer:
         return spent or len(rows) >= self.section.steps
 
     def _explored(self, rows: Sequence[dict[str, Any]]) -> tuple[list[Group], dict[str, Any]]:
-        """The groups of the step after those in `rows`, and their metrics."""
+        """Return the groups of the step after those in `rows`, and their metrics."""
         section, step = self.section, len(rows)
         if self.explorer is None:
             assert self.replay is not None
@@ -169,7 +168,7 @@ class Trainer:
         return groups, row
 
     def explore_first(self) -> None:
-        """Offline methods: sample all steps from the initial weights, before the policy changes."""
+        """Sample all steps from the initial weights, before the policy changes (offline methods)."""
         rows: list[dict[str, Any]] = []
         with Progress(f"rl {self.stage.instance}: samples", self.section.steps) as bar:
             while not self.done(rows):
@@ -203,7 +202,7 @@ class Trainer:
         self.stage.counter("deepspeed.steps", self.section.updates)
         tokens, tokens_trained = watched["sampled_tokens"], trained.get("trained_tokens", 0)
         scored, updates = self.section.rewards.model > 0, self.section.updates
-        watched["flop"] = step_flop(self.learner, groups, tokens_trained, updates, scored)
+        watched["flop"] = self.learner.step_flop(groups, tokens_trained, updates, scored)
         speeds = {
             "rollout_tokens_per_second": tokens / times["rollout_seconds"],
             "train_tokens_per_second": tokens / trained["train_seconds"],
@@ -255,7 +254,7 @@ class Trainer:
         self.saver.save(len(self.log), {"log": self.log, "evaluations": self.evaluations})
 
     def asked_to_stop(self) -> int:
-        """The signal that asks to stop, 0 if none; a checkpoint that all ranks have written gets its name."""
+        """Return the signal that asks to stop, or 0; publish a checkpoint that all ranks have written."""
         _, signal, writes = self.clock.ask(self.saver.writes())
         if not writes:
             self.saver.commit()

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from pipeline.config.rl import RlSection
+from pipeline.reward.model import ScalarModel
 from pipeline.rl.objectives import generalised_advantages, penalised_rewards, value_loss
 from pipeline.rl.packed_outputs import MicroBatch, PackedOutputs, output_logprobs
 from pipeline.rl.watch import check_finite
@@ -20,31 +21,18 @@ from pipeline.training.packing import IGNORE
 VALUE_CLIP = 0.2  # a value that moves further in one exploration gains nothing; the paper gives no number
 
 
-class Critic(nn.Module):
-    """The trunk of a language model with a scalar head that starts at 0."""
-
-    def __init__(self, trunk: nn.Module) -> None:
-        super().__init__()
-        self.trunk = trunk
-        self.head = nn.Linear(trunk.config.hidden_size, 1, dtype=trunk.dtype)
-        nn.init.zeros_(self.head.weight)
-        nn.init.zeros_(self.head.bias)
+class Critic(ScalarModel):
+    """Predicts values, from a head that starts at 0."""
 
     def forward(
         self, tokens_BT: Tensor, positions_BT: Tensor, targets_BT: Tensor, documents: dict[str, Any]
     ) -> Tensor:
-        """Values (N,), fp32, of the states in which the output tokens `targets_BT` were chosen."""
-        hidden_BTD = self.trunk(
-            input_ids=tokens_BT,
-            position_ids=positions_BT,
-            use_cache=False,
-            **documents,
-        ).last_hidden_state
-        return self.head(hidden_BTD[targets_BT != IGNORE]).squeeze(-1).float()
+        """Return values (N,), fp32, of the states in which the output tokens `targets_BT` were chosen."""
+        return self.scalars(tokens_BT, positions_BT, documents, targets_BT != IGNORE)
 
 
 def _values(critic: Any, packed: PackedOutputs) -> Tensor:
-    """Values of the output tokens, (N,); `critic` is a `Critic` or an engine around one."""
+    """Return values of the output tokens, (N,); `critic` is a `Critic` or an engine around one."""
     return critic(packed.tokens_BT, packed.positions_BT, packed.targets_BT, packed.documents)
 
 

@@ -87,7 +87,7 @@ class Explorer:
         return time.monotonic() - started
 
     def explore(self, step: int, first: int, version: int) -> tuple[list[Group], int, int]:
-        """(groups, questions asked, rounds) of a step, the same on all ranks.
+        """Return (groups, questions asked, rounds) of a step, the same on all ranks.
 
         `first`: place of the step's first question in the endless order; `version`: the weights sampled from.
         """
@@ -103,7 +103,7 @@ class Explorer:
         return groups, asked, rounds
 
     def _round(self, step: int, turn: int, first: int, number: int, version: int) -> list[Group]:
-        """The groups of one round; this rank's share is read back or sampled now."""
+        """Return the groups of one round; this rank's share is read back or sampled now."""
         enter("rollout")
         size, seed = self.section.group_size, self.section.seed
         places = questions_from(len(self.questions), first, number, seed)
@@ -200,7 +200,7 @@ class Explorer:
 
 
 def replayed(folder: Path, step: int) -> list[Group]:
-    """A step's groups in the folder of rollouts that an earlier run published."""
+    """Read a step's groups from the rollouts that an earlier run published."""
     path = published(folder, step + 1)
     if not path.exists():
         raise InputError(f"{path}: not found (rl.rollouts); the replay has more steps than the recorded run")

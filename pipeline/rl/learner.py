@@ -3,6 +3,7 @@
 With adapters the reference is the policy without them: no second model is in memory.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,7 @@ from pipeline.protocol.stage import Stage
 from pipeline.reward.model import load_trunk
 from pipeline.rl.critic import Critic
 from pipeline.rl.methods import method_of
+from pipeline.rl.rollout import Group
 from pipeline.training import checkpoint
 from pipeline.training.engine import (
     FROZEN,
@@ -23,8 +25,9 @@ from pipeline.training.engine import (
     split_weights,
     start_process_group,
 )
+from pipeline.training.flops import ModelFlops
 from pipeline.training.lora import Unadapted, adapt
-from pipeline.training.model import TokenLogprobs, load_shared_model
+from pipeline.training.model import TokenLogprobs, causal_model, load_shared_model
 from pipeline.training.saver import Saver
 
 
@@ -41,7 +44,7 @@ class Learner:
     rows_at_once: int = 8
 
     def saver(self, stage: Stage[RlSection]) -> Saver:
-        """What saves it. The critic's checkpoints come first: no policy's is ever without one."""
+        """Return what saves it. The critic's checkpoints come first: no policy's is ever without one."""
         critic = {stage.work / "critic": self.critic} if self.critic is not None else {}
         return Saver({**critic, stage.work / "checkpoints": self.engine}, stage.fingerprint)
 
@@ -55,9 +58,29 @@ class Learner:
             checkpoint.load(self.critic, folder / path.name, stage.fingerprint)
         return checkpoint.load(self.engine, path, stage.fingerprint)
 
+    def step_flop(self, groups: Sequence[Group], trained: float, updates: int, scored: bool) -> int:
+        """Count the FLOP of sampling `groups`, of scoring them by a reward model if `scored`, and of
+        `updates` on rows of `trained` tokens; sampled tokens alone would not compare methods.
+
+        Two FLOP for each weight and token of a forward pass, six where it is trained, four where its adapter
+        is; attention and padding are left out. Critic and reward model are taken to be as large as the
+        policy, without its output layer.
+        """
+        flops = ModelFlops.of(causal_model(self.engine))
+        body, whole = flops.body / flops.passes, (flops.body + flops.head) / flops.passes  # of a forward pass
+        found = whole * sum(len(group.prompt) + group.tokens for group in groups)
+        if scored:
+            found += body * sum(len(group.prompt) * len(group.outputs) + group.tokens for group in groups)
+        found += flops.passes * whole * trained * updates
+        if self.reference is not None:
+            found += whole * trained
+        if self.critic is not None:
+            found += body * trained * (1 + 3 * updates)
+        return round(found)
+
 
 def build_learner(section: RlSection, launch: dict[str, Any], parent: str) -> Learner:
-    """The learner that the section's method needs, from the weights of `parent`."""
+    """Build the learner that the section's method needs, from the weights of `parent`."""
     method, settings = method_of(section), settings_from(section, launch)
     launch = launch | {"compile": False}  # each batch of rows has another length: it would recompile
     split, place = split_weights(launch), launch.get("frozen", "whole")

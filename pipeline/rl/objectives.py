@@ -1,13 +1,18 @@
 """The objectives of the paper (section 4, appendix A.1) as pure tensor functions.
 
-Group advantages (outcome, process) and GAE are re-exported from `advantages`. Shapes: N tokens of any
-outputs, concatenated; O outputs; P pairs of a right and a wrong output. Log-probabilities are natural
-logarithms, of the token that was sampled.
+Shapes: Q questions; G outputs of each; K_i steps of output i, |o_i| its tokens; T tokens of one output; N
+tokens of any outputs, concatenated; O outputs; P pairs of a right and a wrong output. Log-probabilities are
+natural logarithms, of the token that was sampled.
+
+The paper does not say which standard deviation GRPO divides by: the default is the population's, and a group
+with equal rewards gets advantages of 0. Nor does it give PPO's gamma and lambda: 1 and 1, the defaults, weigh
+all later rewards alike.
 
 Every loss is a sum over tokens (or pairs) of weight x term, so losses of parts of a batch add up;
 `token_weights` gives the weights of the paper's mean and of other means in use. Defaults are the paper's.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,34 +20,76 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from pipeline.rl.advantages import generalised_advantages, outcome_advantages, process_advantages
-
-__all__ = [
-    "LossTerms",
-    "clipped",
-    "clipped_surrogate",
-    "dpo_loss",
-    "generalised_advantages",
-    "gradient_coefficient",
-    "grpo_loss",
-    "importance_weights",
-    "kl_estimate",
-    "likelihood_loss",
-    "outcome_advantages",
-    "penalised_rewards",
-    "process_advantages",
-    "sequence_logprobs",
-    "token_weights",
-    "value_loss",
-]
-
 Mean = Literal["output", "token", "constant"]
+Std = Literal["population", "sample", "none"]
+
+
+def _normalised(rewards: Tensor, std: Std, floor: float) -> Tensor:
+    """(rewards - mean) / (std + floor) over the last dimension; exactly 0 where all are equal."""
+    if rewards.shape[-1] == 0:
+        return rewards
+    flat = rewards.amax(-1, keepdim=True) == rewards.amin(-1, keepdim=True)
+    centred = torch.where(flat, 0.0, rewards - rewards.mean(-1, keepdim=True))
+    if std == "none" or rewards.shape[-1] == 1:
+        return centred
+    spread = rewards.std(-1, correction=int(std == "sample"), keepdim=True)
+    return centred / torch.where(flat, 1.0, spread + floor)
+
+
+def outcome_advantages(rewards_QG: Tensor, std: Std = "population", floor: float = 0.0) -> Tensor:
+    """Outcome supervision (4.1.2): an output's reward relative to its group, for all its tokens; (Q, G).
+
+    `std`: the standard deviation to divide by; `none` only subtracts the mean (Dr. GRPO). `floor` is added to
+    it, so that rewards which hardly differ get small advantages.
+    """
+    return _normalised(rewards_QG, std, floor)
+
+
+def process_advantages(
+    step_rewards: Sequence[Tensor],
+    step_ends: Sequence[Tensor],
+    lengths: Sequence[int],
+    std: Std = "population",
+    floor: float = 0.0,
+) -> list[Tensor]:
+    """Process supervision (4.1.3) for one group of G outputs; returns G tensors of shape (|o_i|,).
+
+    `step_rewards[i]` (K_i,) are the rewards of output i's steps and `step_ends[i]` (K_i,) the index of each
+    step's last token, ascending. Mean and std are taken over all steps of all outputs. A token's advantage is
+    the sum of the normalised rewards of the steps that end at or after it: 0 after the last step.
+    """
+    counts = [len(rewards) for rewards in step_rewards]
+    normalised = _normalised(torch.cat(list(step_rewards)), std, floor).split(counts)
+    advantages = []
+    for rewards, ends, length in zip(normalised, step_ends, lengths, strict=True):
+        here_and_later = torch.arange(length)[:, None] <= ends[None, :]
+        advantages.append((here_and_later * rewards).sum(-1))
+    return advantages
+
+
+def generalised_advantages(
+    rewards_T: Tensor, values_T: Tensor, gamma: float = 1.0, lam: float = 1.0
+) -> tuple[Tensor, Tensor]:
+    """GAE of one output (PPO, paper 4.1.1): (advantages, returns), each (T,).
+
+    `rewards_T[t]` is what token t earned, `values_T[t]` the critic's value of the state in which it was
+    chosen; the state after the last token is worth 0. A_t = sum over l of (gamma lam)^l delta_{t+l} with
+    delta_t = r_t + gamma V_{t+1} - V_t; returns, the critic's targets, are A_t + V_t.
+    """
+    following = torch.cat([values_T[1:], values_T.new_zeros(1)])
+    deltas = rewards_T + gamma * following - values_T
+    advantages = torch.zeros_like(deltas)
+    last = deltas.new_zeros(())
+    for t in range(len(deltas) - 1, -1, -1):
+        last = deltas[t] + gamma * lam * last
+        advantages[t] = last
+    return advantages, advantages + values_T
 
 
 def token_weights(
     lengths_O: Tensor, outputs: int, mean: Mean = "output", *, tokens: int = 0, longest: int = 0
 ) -> Tensor:
-    """Each token's share of the loss, (N,), for outputs of `lengths_O` tokens out of a batch of `outputs`.
+    """Return each token's share of the loss, (N,), for outputs of `lengths_O` tokens, of `outputs` in all.
 
     `output`: mean over the tokens of an output, then over outputs (Eq. 3). `token`: one mean over all
     `tokens` of the batch (DAPO). `constant`: sum over tokens / `longest` possible length, then mean over
@@ -57,8 +104,7 @@ def token_weights(
 
 
 def kl_estimate(logprobs: Tensor, reference_logprobs: Tensor) -> Tensor:
-    """Estimate of KL(policy || reference) per token (Eq. 4, Schulman's k3): x - log x - 1 with x = ref /
-    policy.
+    """Estimate KL(policy || reference) per token (Eq. 4, Schulman's k3): x - log x - 1, x = ref / policy.
 
     Never negative, and unbiased for tokens sampled from the policy. Shape of its arguments.
     """
@@ -89,7 +135,7 @@ def clipped(
     clip: float,
     clip_high: float | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Boolean masks (lower, upper): where each bound of the clip removes the gradient."""
+    """Return boolean masks (lower, upper): where each bound of the clip removes the gradient."""
     ratio = torch.exp(logprobs - old_logprobs)
     high = clip if clip_high is None else clip_high
     return (ratio < 1 - clip) & (advantages < 0), (ratio > 1 + high) & (advantages > 0)
@@ -124,7 +170,7 @@ def grpo_loss(
     clip_high: float | None = None,
     importance_N: Tensor | None = None,
 ) -> LossTerms:
-    """The negative of the GRPO objective (Eq. 3); without a reference, of the PPO objective (Eq. 1).
+    """Return the negative of the GRPO objective (Eq. 3); without a reference, of PPO's (Eq. 1).
 
     `weights_N` is each token's share (`token_weights`). The KL term stands outside the clip, in the loss and
     not in the reward; without `reference_logprobs_N` there is none. `importance_N` multiplies the surrogate.
@@ -149,7 +195,7 @@ def grpo_loss(
 def gradient_coefficient(
     logprobs: Tensor, reference_logprobs: Tensor, advantages: Tensor, kl_coefficient: float
 ) -> Tensor:
-    """GRPO's factor of grad log pi(token) while policy and old policy are equal (Eq. 21)."""
+    """Return GRPO's factor of grad log pi(token) while policy and old policy are equal (Eq. 21)."""
     return advantages + kl_coefficient * torch.expm1(reference_logprobs - logprobs)
 
 
@@ -165,8 +211,9 @@ def penalised_rewards(
     lengths_O: Tensor,
     kl_coefficient: float,
 ) -> Tensor:
-    """PPO's reward of each token (Eq. 2), (N,): -beta log(policy / reference), and at an output's last token
-    its reward on top."""
+    """Return PPO's reward of each token (Eq. 2), (N,): -beta log(policy / reference), and at an output's last
+    token its reward on top.
+    """
     rewards_N = -kl_coefficient * (logprobs_N - reference_logprobs_N).detach()
     last_O = lengths_O.cumsum(0) - 1
     return rewards_N.index_add(0, last_O, final_rewards_O.to(rewards_N.dtype))
@@ -175,7 +222,7 @@ def penalised_rewards(
 def value_loss(
     values_N: Tensor, old_values_N: Tensor, returns_N: Tensor, weights_N: Tensor, clip: float | None = None
 ) -> Tensor:
-    """The critic's loss: weighted half squared error against the returns.
+    """Return the critic's loss: weighted half squared error against the returns.
 
     With `clip` the loss no longer falls once a value is further than that from its value before the update.
     """
@@ -187,7 +234,7 @@ def value_loss(
 
 
 def sequence_logprobs(logprobs_N: Tensor, lengths_O: Tensor, mean: bool = True) -> Tensor:
-    """Mean (or sum) of the tokens' log-probabilities of each output, (O,)."""
+    """Return the mean (or sum) of the tokens' log-probabilities of each output, (O,)."""
     owner_N = torch.arange(len(lengths_O), device=lengths_O.device).repeat_interleave(lengths_O)
     sums_O = logprobs_N.new_zeros(len(lengths_O)).index_add(0, owner_N, logprobs_N)
     return sums_O / lengths_O if mean else sums_O

@@ -39,7 +39,7 @@ class Output:
 
 
 def output_of(rollout: Rollout, group: int, prompt: list[int], advantage: float | list[float]) -> Output:
-    """A rollout to train on; `advantage`: of all its tokens or of each."""
+    """Return a rollout to train on; `advantage`: of all its tokens or of each."""
     advantages = [advantage] * len(rollout.tokens) if isinstance(advantage, float) else advantage
     return Output(group, prompt, rollout.tokens, rollout.logprobs, advantages, rollout.reward)
 
@@ -76,7 +76,7 @@ class PackedOutputs:
         return shared_arguments(self.queries_S, self.keys_S, self.places_K)
 
     def to(self, device: torch.device | str) -> "PackedOutputs":
-        """The same on another device."""
+        """Return the same on another device."""
         return PackedOutputs(**{name: value.to(device) for name, value in vars(self).items()})
 
 
@@ -92,7 +92,7 @@ class MicroBatch:
 
 
 def output_logprobs(module: Any, packed: PackedOutputs, temperature: float) -> Tensor:
-    """log pi of the output tokens, (N,); `module` is a `TokenLogprobs` or an engine around one."""
+    """Return log pi of the output tokens, (N,); `module` is a `TokenLogprobs` or an engine around one."""
     logprobs_BT = module(
         packed.tokens_BT,
         packed.positions_BT,
@@ -104,7 +104,7 @@ def output_logprobs(module: Any, packed: PackedOutputs, temperature: float) -> T
 
 
 def split_into_rows(outputs: Sequence[Output], row_tokens: int) -> list[list[Output]]:
-    """Outputs by row: as many of one group as fit in `row_tokens` with their prompt, at least one."""
+    """Group outputs by row: as many of one group as fit in `row_tokens` with their prompt, at least one."""
     rows: list[list[Output]] = []
     for output in sorted(outputs, key=lambda output: output.group):
         here = rows[-1] if rows and rows[-1][0].group == output.group else None
@@ -120,7 +120,7 @@ def _length(row: Sequence[Output]) -> int:
 
 
 def padded_width(width: int, row_tokens: int, full: bool) -> int:
-    """`width` rounded up to a 32nd of `row_tokens`, beyond those in steps that double as widths do. The last
+    """Round `width` up to a 32nd of `row_tokens`, beyond those in steps that double as widths do. The last
     micro-batch of a step may hold any number of rows; where it is not `full`, only 4 steps are that small.
     """
     step, most = max(8, row_tokens // 32 // 8 * 8), 32 if full else 4
@@ -130,7 +130,7 @@ def padded_width(width: int, row_tokens: int, full: bool) -> int:
 
 
 def pack(rows: Sequence[Sequence[Output]], weights_of: WeightsOf, width: int = 0) -> PackedOutputs:
-    """Tensors of `rows`, at least `width` wide; `weights_of` gives tokens their share of the loss.
+    """Return tensors of `rows`, at least `width` wide; `weights_of` gives tokens their share of the loss.
 
     The prompt's last token predicts an output's first, so it opens every output instead of closing the
     prompt.
@@ -163,8 +163,8 @@ def pack(rows: Sequence[Sequence[Output]], weights_of: WeightsOf, width: int = 0
 
 
 def _documents(rows: Sequence[Sequence[Output]], width: int) -> tuple[Tensor, Tensor, Tensor]:
-    """`queries_S`, `keys_S` and `places_K` of rows: a prompt sees itself, and so does the padding; an output
-    sees its prompt too.
+    """Return `queries_S`, `keys_S` and `places_K` of rows: a prompt sees itself, and so does the padding; an
+    output sees its prompt too.
     """
     found: list[tuple[range, range]] = []  # places of queries, and of what they see before themselves
     for number, row in enumerate(rows):
@@ -183,7 +183,7 @@ def _documents(rows: Sequence[Sequence[Output]], width: int) -> tuple[Tensor, Te
 def micro_batches(
     rows: Sequence[Sequence[Output]], rows_at_once: int, weights_of: WeightsOf, row_tokens: int
 ) -> Iterator[PackedOutputs]:
-    """Tensors of `rows`, `rows_at_once` at a time, their widths rounded up (see `padded_width`)."""
+    """Yield tensors of `rows`, `rows_at_once` at a time, their widths rounded up (see `padded_width`)."""
     for start in range(0, len(rows), rows_at_once):
         part = rows[start : start + rows_at_once]
         longest = max(map(_length, part))

@@ -44,7 +44,7 @@ class Reward:
 
 
 def output_score(scores: Sequence[float], target: str) -> float:
-    """A reward model's score of a whole output: its weakest step's, or the outcome; 0 without any step."""
+    """Return a reward model's score of an output: its weakest step's, or the outcome's; 0 without steps."""
     if not scores:
         return 0.0
     return min(scores) if target == "process" else scores[-1]
@@ -53,7 +53,7 @@ def output_score(scores: Sequence[float], target: str) -> float:
 def reward_steps(
     scored: Sequence[tuple[int, float]], tokens: int, weight: float, rest: float
 ) -> tuple[list[int], list[float]]:
-    """(ends, rewards) of an output's steps: weighted scores, and `rest` on top of the last one."""
+    """Return (ends, rewards) of an output's steps: weighted scores, and `rest` on top of the last one."""
     ends, scores = [end for end, _ in scored] or [tokens - 1], [score for _, score in scored] or [0.0]
     ends[-1] = tokens - 1
     rewards = [weight * score for score in scores]
@@ -87,7 +87,7 @@ class Rewarder:
         texts: Sequence[str],
         finished: Sequence[bool],
     ) -> list[Reward]:
-        """Rewards of outputs (tokens and their text) to the questions `items`; `finished`: not cut off.
+        """Reward outputs (tokens and their text) to the questions `items`; `finished`: not cut off.
 
         Raises InputError where a function of the user fails.
         """
@@ -132,7 +132,7 @@ def _check_scores(item: Item, scores: Sequence[float]) -> None:
 
 
 def load_function(name: str) -> Function:
-    """The function that `FILE.py:NAME` names; raises InputError where there is none."""
+    """Load the function that `FILE.py:NAME` names; raises InputError where there is none."""
     file, _, attribute = name.rpartition(":")
     if not Path(file).is_file():
         raise InputError(f"rl.rewards.functions: {file}: no such file")

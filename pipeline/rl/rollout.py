@@ -64,7 +64,7 @@ class Group:
     outputs: list[Rollout]
 
     def judged(self) -> "Group":
-        """The same without outputs that the grader failed on: nothing says what these are worth."""
+        """Return it without outputs that the grader failed on: nothing says what these are worth."""
         return replace(self, outputs=[output for output in self.outputs if output.verdict != "failed"])
 
     @property
@@ -85,7 +85,7 @@ class Group:
 
 
 def questions_from(count: int, first: int, number: int, seed: int) -> list[tuple[int, int]]:
-    """(place, index of the question) for `number` places from `first` on, in an endless order of questions.
+    """Return (place, index of the question) for `number` places from `first` on, in an endless order.
 
     Each pass over the `count` questions has its own order, drawn from the seed.
     """
@@ -101,7 +101,7 @@ def _order(count: int, epoch: int, seed: int) -> list[int]:
 
 
 def share(questions: int, size: int, sampler: int, samplers: int) -> list[tuple[int, range]]:
-    """(index of a question, its outputs) that one of `samplers` samples, of `size` outputs to each question.
+    """Return (index of a question, its outputs) that one of `samplers` samples, of `size` to each question.
 
     A sampler's outputs are consecutive, so that most of them share a prompt; shares differ by at most one.
     """
@@ -114,7 +114,7 @@ def share(questions: int, size: int, sampler: int, samplers: int) -> list[tuple[
 
 
 def joined(parts: Iterable[Group], size: int) -> list[Group]:
-    """Whole groups of `size` outputs from consecutive parts of them."""
+    """Join consecutive parts of groups to whole ones of `size` outputs."""
     groups: list[Group] = []
     for part in parts:
         if groups and len(groups[-1].outputs) < size:
@@ -125,20 +125,20 @@ def joined(parts: Iterable[Group], size: int) -> list[Group]:
 
 
 def sample_seed(seed: int, place: int, question: str) -> int:
-    """Seed of the first sample of a question; sample i has this plus i."""
+    """Return the seed of the first sample of a question; sample i has this plus i."""
     digest = hashlib.sha256(f"{seed}/rollout/{place}/{question}".encode()).digest()
     return int.from_bytes(digest[:6])
 
 
 def write_groups(path: Path, groups: Iterable[Group]) -> None:
-    """One JSON line per group, zstd with a checksum, whole or not at all."""
+    """Write one JSON line per group, zstd with a checksum, whole or not at all."""
     text = "".join(json.dumps(asdict(group), ensure_ascii=False) + "\n" for group in groups)
     with atomic_write(path) as partial:
         partial.write_bytes(zstandard.ZstdCompressor(3, write_checksum=True).compress(text.encode()))
 
 
 def read_groups(path: Path) -> list[Group]:
-    """What `write_groups` wrote. Raises InputError for rows that are no groups."""
+    """Read what `write_groups` wrote. Raises InputError for rows that are no groups."""
     groups = []
     for place, group in read_as(Group, str(path)):
         if any(len(output.tokens) != len(output.logprobs) for output in group.outputs):
@@ -154,11 +154,11 @@ class RolloutStore:
         self.folder, self.rank = folder, rank
 
     def path(self, step: int, turn: int = 0) -> Path:
-        """This rank's file of a step's round."""
+        """Return this rank's file of a step's round."""
         return self.folder / f"step-{step:05d}.round-{turn:02d}.rank-{self.rank:04d}{SUFFIX}"
 
     def find(self, step: int, turn: int, version: int, seeds: Sequence[range]) -> list[Group] | None:
-        """Groups recorded earlier for these weights and seeds of outputs, if any; a damaged file is none."""
+        """Return groups recorded for these weights and seeds of outputs, if any; a damaged file is none."""
         path = self.path(step, turn)
         if not path.exists():
             return None
@@ -213,5 +213,5 @@ class RolloutStore:
 
 
 def published(folder: Path, step: int) -> Path:
-    """A step's file in a folder of published rollouts."""
+    """Return a step's file in a folder of published rollouts."""
     return folder / f"step-{step:05d}{SUFFIX}"

@@ -39,7 +39,7 @@ WHOLE_PAIR = 1 << 30  # row length where outputs come in pairs: a pair shares a 
 
 
 def make_micro_batches(groups: Sequence[Group], section: RlSection, rows_at_once: int) -> list[MicroBatch]:
-    """This rank's rows of the batch; ranks get equally many micro-batches, the last one may have weight 0."""
+    """Return this rank's rows of the batch; ranks get equally many, the last one may have weight 0."""
     method, rank, ranks = method_of(section), dist.get_rank(), dist.get_world_size()
     groups = [group.judged() for group in groups]
     outputs = method.outputs(without_cut(groups) if section.mask_truncated else groups, section)
@@ -56,7 +56,7 @@ def make_micro_batches(groups: Sequence[Group], section: RlSection, rows_at_once
 
 
 def without_cut(groups: Sequence[Group]) -> list[Group]:
-    """The groups with outputs cut at the token limit emptied: their rewards still count."""
+    """Empty outputs that were cut at the token limit: their rewards still count."""
 
     def kept(output: Rollout) -> Rollout:
         return output if output.finish_reason == "stop" else replace(output, tokens=[], logprobs=[])
@@ -67,7 +67,7 @@ def without_cut(groups: Sequence[Group]) -> list[Group]:
 def _shares(
     method: Method, groups: Sequence[Group], outputs: Sequence[Output], section: RlSection
 ) -> WeightsOf:
-    """Each token's share of the loss: outputs left out still count; pairs weigh the same."""
+    """Return what gives tokens their share of the loss: outputs left out count; pairs weigh the same."""
     if method.pairs:
         return lambda lengths_O: torch.full((int(lengths_O.sum()),), 2 / max(len(outputs), 1))
     return partial(
@@ -86,7 +86,7 @@ def train_on(
     learning_rate: float,
     on_policy: bool = True,
 ) -> dict[str, float | None]:
-    """mu updates on the groups, the same on all ranks; returns the step's metrics (None: nothing to measure).
+    """Make mu updates on the groups, the same on all ranks; returns the step's metrics (None: not measured).
 
     `on_policy`: the groups were sampled from the current weights, so that policy and sampler must give the
     same log-probabilities. Raises StaleSampler, before the weights change, when they do not, and InputError
@@ -128,7 +128,7 @@ class Update:
     gaps: Gaps | None
 
     def loss(self, batch: MicroBatch) -> Tensor:
-        """The micro-batch's part of the loss."""
+        """Return the micro-batch's part of the loss."""
         learner, section = self.learner, self.section
         packed = batch.packed.to(learner.engine.device)
         logprobs_N = output_logprobs(learner.engine, packed, section.temperature)
@@ -148,8 +148,8 @@ class Update:
 
 
 def divergences(packed: PackedOutputs, policy_N: Tensor) -> dict[str, Tensor]:
-    """k3 estimates of KL(sampler || policy) and, by importance weights, of KL(policy || sampler); of tokens
-    drawn from the sampler.
+    """Estimate (k3) KL(sampler || policy) and, by importance weights, KL(policy || sampler) from tokens drawn
+    from the sampler.
     """
     shares_N = packed.weights_N
     gap_N = torch.where(shares_N > 0, policy_N - packed.sampler_logprobs_N, 0.0)

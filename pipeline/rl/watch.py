@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +19,7 @@ SHOWN_FACTS = ("text", "reward", "rewards", "verdict", "reason", "extracted", "f
 
 
 def summed(values: Sequence[float], device: Any) -> list[float]:
-    """Sums over all ranks."""
+    """Sum each value over all ranks."""
     total = torch.tensor(values, dtype=torch.float64, device=device)
     if dist.get_world_size() > 1:
         dist.all_reduce(total)
@@ -44,24 +44,9 @@ class Watched:
             self.sums[name] = self.sums.get(name, 0.0) + value.item()
 
     def over_ranks(self, device: Any) -> dict[str, float]:
-        """The sums of all ranks."""
+        """Return the sums of all ranks."""
         names = sorted(self.sums)
         return dict(zip(names, summed([self.sums[name] for name in names], device), strict=True))
-
-
-def _facts(output: Rollout) -> list[float]:
-    return [
-        1,
-        len(output.tokens),
-        output.reward,
-        output.verdict == "right",
-        output.verdict == "right" and output.finish_reason == "stop",
-        output.verdict == "undecided",
-        output.verdict == "failed",
-        output.finish_reason != "stop",
-        not output.text.strip(),
-        -sum(output.logprobs),
-    ]
 
 
 CAUSES = {
@@ -76,7 +61,7 @@ CAUSES = {
 
 
 def cause(output: Rollout, boxed: bool) -> str:
-    """Why an output earns what it earns, a key of `CAUSES`; `boxed`: the answer must be in a box."""
+    """Return the reason for an output's reward, a key of `CAUSES`; `boxed`: the answer must be in a box."""
     if output.verdict == "right":
         return "right"
     if output.finish_reason != "stop":
@@ -87,8 +72,8 @@ def cause(output: Rollout, boxed: bool) -> str:
 
 
 def nothing_to_learn(groups: Sequence[Group], boxed: bool) -> str | None:
-    """One line, if no group has an output that is better than another: what the outputs are, and the remedy
-    for the most frequent cause.
+    """Return one line if no group has an output that is better than another: what the outputs are, and the
+    remedy for the most frequent cause.
     """
     if not all(group.flat for group in groups):
         return None
@@ -100,7 +85,7 @@ def nothing_to_learn(groups: Sequence[Group], boxed: bool) -> str | None:
 
 
 def cut_after_answer(row: Mapping[str, Any], before: Mapping[str, Any] | None) -> str | None:
-    """One line, if many right outputs of a step were cut off after their answer, and those of the step
+    """Return one line if many right outputs of a step were cut off after their answer, and those of the step
     `before` were not: the reward pays them all the same.
     """
 
@@ -113,7 +98,7 @@ def cut_after_answer(row: Mapping[str, Any], before: Mapping[str, Any] | None) -
 
 
 def few(groups: Sequence[Group]) -> list[dict[str, Any]]:
-    """A step's outputs to look at: of two questions the best and the worst one, if their rewards differ."""
+    """Choose outputs to look at: of two questions the best and the worst one, if their rewards differ."""
     found = []
     for group in sorted(groups, key=lambda group: group.flat)[:SHOWN_GROUPS]:
         best, worst = (choose(group.outputs, key=lambda output: output.reward) for choose in (max, min))
@@ -124,7 +109,7 @@ def few(groups: Sequence[Group]) -> list[dict[str, Any]]:
 
 
 def summarise(groups: Sequence[Group], parts: Sequence[str]) -> dict[str, Any]:
-    """Means over the outputs of all groups, `sampled_tokens` their sum.
+    """Return means over the outputs of all groups, `sampled_tokens` their sum.
 
     `reward_<part>`: each of the reward's `parts` before weighting. `entropy` (nats per token): estimated as
     the samples' mean negative log-probability. `undecided`: the grader gave no verdict; `not_judged`: it
@@ -132,24 +117,26 @@ def summarise(groups: Sequence[Group], parts: Sequence[str]) -> dict[str, Any]:
     under process supervision: scored steps of an output.
     """
     outputs = [output for group in groups for output in group.outputs]
-    facts = [sum(column) for column in zip(*map(_facts, outputs), strict=True)]
-    count, tokens, reward, right, finished, undecided, failed, truncated, empty, surprise = facts
-    steps = sum(len(output.step_rewards) for output in outputs)
+    tokens = sum(len(output.tokens) for output in outputs)
+
+    def mean(value: Callable[[Rollout], float]) -> float:
+        return sum(map(value, outputs)) / len(outputs)
+
+    steps = mean(lambda output: len(output.step_rewards))
     return {
-        "reward": reward / count,
-        **{
-            f"reward_{part}": sum(output.rewards.get(part, 0.0) for output in outputs) / count
-            for part in parts
-        },
-        "accuracy": right / count,
-        "right_and_finished": finished / count,
-        "undecided": undecided / count,
-        "not_judged": failed / count,
-        "empty": empty / count,
-        "length": tokens / count,
-        **({"solution_steps": steps / count} if steps else {}),
-        "truncated": truncated / count,
-        "entropy": surprise / max(tokens, 1),
+        "reward": mean(lambda output: output.reward),
+        **{f"reward_{part}": mean(lambda output, part=part: output.rewards.get(part, 0.0)) for part in parts},
+        "accuracy": mean(lambda output: output.verdict == "right"),
+        "right_and_finished": mean(
+            lambda output: output.verdict == "right" and output.finish_reason == "stop"
+        ),
+        "undecided": mean(lambda output: output.verdict == "undecided"),
+        "not_judged": mean(lambda output: output.verdict == "failed"),
+        "empty": mean(lambda output: not output.text.strip()),
+        "length": tokens / len(outputs),
+        **({"solution_steps": steps} if steps else {}),
+        "truncated": mean(lambda output: output.finish_reason != "stop"),
+        "entropy": -sum(sum(output.logprobs) for output in outputs) / max(tokens, 1),
         "zero_variance_share": sum(group.flat for group in groups) / len(groups),
         "sampled_tokens": tokens,
     }

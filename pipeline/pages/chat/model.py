@@ -4,6 +4,7 @@ What the evaluation of a run's model asked with is read from the manifest of tha
 one is asked with the defaults of the section `evaluate`. Each question stands alone, as in training.
 """
 
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -69,7 +70,7 @@ class Chat:
             return Generator(self.model.path, dtype=self.model.dtype, max_model_len=context, max_sequences=4)
 
         unused = Path()  # answers are not saved
-        return Sampler(unused, self.model.tokenizer, context, 1, start, lambda *_: None, self.weak)
+        return Sampler(unused, self.model.tokenizer, context, 1, start, Counter(), self.weak)
 
     def prompt(self, question: str, mode: str) -> list[int]:
         """Token ids of a question, as the evaluation writes it."""

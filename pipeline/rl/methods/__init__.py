@@ -58,5 +58,5 @@ class Method:
 
 
 def method_of(section: RlSection) -> Method:
-    """The method that `rl.method` names."""
+    """Return the method that `rl.method` names."""
     return importlib.import_module(f"{__name__}.{section.method}").METHOD

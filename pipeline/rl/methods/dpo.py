@@ -14,7 +14,7 @@ from pipeline.rl.watch import Watched
 
 
 def _outputs(groups: Sequence[Group], section: RlSection) -> list[Output]:
-    """The i-th right output of a question before its i-th wrong one; undecided ones are neither.
+    """Pair the i-th right output of a question with its i-th wrong one; undecided ones are neither.
 
     `Output.group` numbers the pairs.
     """
@@ -30,7 +30,7 @@ def _outputs(groups: Sequence[Group], section: RlSection) -> list[Output]:
 
 
 def _scores(section: RlSection, batch: MicroBatch, logprobs_N: Tensor) -> tuple[Tensor, Tensor]:
-    """Log-probabilities of whole outputs (O,), of policy and reference."""
+    """Return log-probabilities of whole outputs (O,), of policy and reference."""
     lengths_O, mean = batch.packed.lengths_O, section.dpo.length_normalised
     return (
         sequence_logprobs(logprobs_N, lengths_O, mean),
@@ -39,7 +39,7 @@ def _scores(section: RlSection, batch: MicroBatch, logprobs_N: Tensor) -> tuple[
 
 
 def _loss(section: RlSection, batch: MicroBatch, logprobs_N: Tensor, watched: Watched) -> Tensor:
-    """A pair's weight is that of its first token."""
+    """Sum the pairs' losses; a pair's weight is that of its first token."""
     scores_O, reference_O = _scores(section, batch, logprobs_N)
     losses_P = dpo_loss(scores_O[::2], scores_O[1::2], reference_O[::2], reference_O[1::2], section.dpo.beta)
     lengths_O = batch.packed.lengths_O
@@ -50,7 +50,7 @@ def _loss(section: RlSection, batch: MicroBatch, logprobs_N: Tensor, watched: Wa
 
 
 def _coefficient(section: RlSection, batch: MicroBatch, logprobs_N: Tensor) -> Tensor:
-    """+ and - beta sigmoid(-beta margin) for right and wrong, shared by the tokens of a mean (14)."""
+    """Return + and - beta sigmoid(-beta margin) for right and wrong, shared by the tokens of a mean (14)."""
     scores_O, reference_O = _scores(section, batch, logprobs_N)
     ratios_O, beta = scores_O - reference_O, section.dpo.beta
     strength_P = beta * torch.sigmoid(-beta * (ratios_O[::2] - ratios_O[1::2]))

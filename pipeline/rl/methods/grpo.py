@@ -15,7 +15,7 @@ from pipeline.rl.rollout import Group
 
 
 def _outputs(groups: Sequence[Group], section: RlSection) -> list[Output]:
-    """Outputs of the groups; without a KL term, groups whose advantages are all 0 are left out.
+    """Return the groups' outputs; without a KL term, groups whose advantages are all 0 are left out.
 
     Outputs without a single token count in their group's mean, but have nothing to train on.
     """
@@ -32,7 +32,7 @@ def _outputs(groups: Sequence[Group], section: RlSection) -> list[Output]:
 
 
 def _advantages(group: Group, section: RlSection) -> list[float] | list[list[float]]:
-    """By outcome supervision (4.1.2) one for each output, by process supervision (4.1.3) one per token."""
+    """Return one for each output (outcome supervision, 4.1.2) or for each token (process, 4.1.3)."""
     if section.supervision == "outcome":
         rewards = torch.tensor(group.rewards, dtype=torch.float64)
         return outcome_advantages(rewards[None], section.advantage_std, section.advantage_floor)[0].tolist()

@@ -13,7 +13,7 @@ from pipeline.rl.watch import Watched
 
 
 def _outputs(groups: Sequence[Group], section: RlSection) -> list[Output]:
-    """All outputs that have tokens; the critic makes their advantages from the rewards."""
+    """Return all outputs that have tokens; the critic makes their advantages from the rewards."""
     return [
         output_of(output, number, group.prompt, 0.0)
         for number, group in enumerate(groups)
@@ -25,7 +25,7 @@ def _outputs(groups: Sequence[Group], section: RlSection) -> list[Output]:
 def clipped_loss(
     section: RlSection, batch: MicroBatch, logprobs_N: Tensor, watched: Watched, kl: bool = False
 ) -> Tensor:
-    """The clipped objective, negative; `kl`: with GRPO's KL term where there is a reference."""
+    """Return the negative clipped objective; `kl`: with GRPO's KL term where there is a reference."""
     packed, importance_N = batch.packed, None
     if section.importance_cap is not None:
         importance_N = importance_weights(batch.old_N, packed.sampler_logprobs_N, section.importance_cap)

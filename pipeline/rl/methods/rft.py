@@ -13,7 +13,7 @@ from pipeline.rl.watch import Watched
 
 
 def _outputs(groups: Sequence[Group], section: RlSection) -> list[Output]:
-    """Right outputs with advantage 1; that of the others is 0, which trains nothing."""
+    """Return right outputs with advantage 1; that of the others is 0, which trains nothing."""
     return [
         output_of(output, number, group.prompt, 1.0)
         for number, group in enumerate(groups)
