@@ -19,19 +19,6 @@ from typing import Any
 from pipeline.evaluate import official_equality
 from pipeline.evaluate.benchmarks import Item
 from pipeline.evaluate.metrics import accuracy
-from pipeline.evaluate.official_answers import (
-    MISSING,
-    after_chinese,
-    before,
-    choice,
-    cloze,
-    cmath,
-    hoped,
-    last,
-    last_number,
-    several,
-    tidy,
-)
 from pipeline.evaluate.sampling import Answer
 from pipeline.grader.answers import Verdict
 from pipeline.grader.helper import HelperProcess
@@ -40,11 +27,184 @@ from pipeline.protocol.watchdog import beat
 
 SECONDS = 15.0  # of the processor, for one question
 OCW = tomllib.loads(Path(__file__).with_name("ocw.toml").read_text())
+# What the paper's program writes where it finds no answer: its own words, which it compares like answers.
+MISSING = "placeholder", "[invalid]", ""
+_NUMBER = re.compile(r"-?\d+\.?\d*")
 _worker = HelperProcess(  # which compares formulas by SymPy
     [sys.executable, "-P", "-W", "ignore", "-m", official_equality.__name__],
     cwd=ROOT,
     env={"PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "0", "LANG": "C.UTF-8"},
 )
+
+
+# how an answer is cleaned up
+
+
+def _fractions(text: str) -> str:
+    r"""\frac12 as \frac{1}{2}."""
+    first, *pieces = text.split("\\frac")
+    for piece in pieces:
+        if piece[:1] == "{":
+            first += "\\frac" + piece
+        elif len(piece) < 2:
+            return text
+        else:
+            over = piece[1:] if piece[1] == "{" else f"{{{piece[1]}}}{piece[2:]}"
+            first += f"\\frac{{{piece[0]}}}{over}"
+    return first
+
+
+def _slash(text: str) -> str:
+    r"""3/4 as \frac{3}{4}."""
+    parts = text.split("/")
+    if len(parts) != 2:
+        return text
+    try:
+        over, under = (part if "sqrt" in part else str(int(part)) for part in parts)
+    except ValueError:
+        return text
+    return f"\\frac{{{over}}}{{{under}}}" if text == f"{over}/{under}" else text
+
+
+def _edit(text: str, steps: Sequence[tuple[str, str]]) -> str:
+    for pattern, new in steps:
+        text = re.sub(pattern, new, text).strip()
+    return text
+
+
+_DEGREES_AND_UNITS = (
+    *((r"\^\{\\circ\}", ""), (r"\^\\circ", ""), (r"\{[cm]?m\}(\^[23])?", ""), (r"p\.m\.$", "")),
+    (r"(\d)\s*t$", r"\1"),
+)
+
+
+@lru_cache(maxsize=65536)
+def _clean(text: str) -> str:
+    """Clean an answer as the program does before it compares."""
+    text = text.strip().replace("\n", "").rstrip(".").replace("\\!", "")
+    if text.startswith("\\text{") and text.endswith("}"):
+        text = text.removeprefix("\\text{")[:-1]
+    for word in ("tfrac", "dfrac", "cfrac"):
+        text = text.replace(word, "frac")
+    text = text.replace("\\left", "").replace("\\right", "")
+    text = re.sub(r"\\text\{.*?\}$", "", text).strip() or text
+    text = _edit(text, _DEGREES_AND_UNITS)
+    for word in ("\\$", "$", "x\\in"):
+        text = text.replace(word, "")
+    text = text.replace("\\%", "%").replace(" .", " 0.").replace("{.", "{0.").replace("\\cdot", "")
+    text = text.replace("infinity", "\\infty")
+    if "\\infty" not in text:
+        text = text.replace("inf", "\\infty")
+    for word in ("\\mathbf", "\\mathrm"):
+        text = text.replace(word, "")
+    text = re.sub(r"\\mbox\{.*?\}", "", text)
+    if "i" not in text:
+        text = text.replace("j", "i")
+    text = re.sub(r"(\d+)\.0+$", r"\1", re.sub(r"(\d+)\.0+([^\d])", r"\1\2", text))
+    if not text:
+        return text
+    text = "0" + text if text[0] == "." else text
+    for name in ("sqrt", "tan"):
+        text = re.sub(rf"\\{name}(-?[0-9.a-zA-Z]+)", rf"\\{name}{{\1}}", text)
+        text = re.sub(rf"\\{name}\s+(\w+)$", rf"\\{name}{{\1}}", text)
+    return _slash(_fractions(text.replace(" ", ""))).rstrip("\\,.")
+
+
+# where an answer stands
+
+
+def _boxes(text: str) -> list[str]:
+    """Return what stands in boxes, with a % that follows the brace."""
+    found = []
+    for piece in text.split("boxed{")[1:]:
+        depth = 0
+        for place, character in enumerate(piece):
+            depth += (character == "{") - (character == "}")
+            if depth < 0:
+                found.append(piece[: place + (piece[place + 1 : place + 2] == "%")])
+                break
+    return found
+
+
+def _read_output(text: str) -> str:
+    """Return what stands between the last "```output" and the next fence."""
+    _, fence, rest = text.rpartition("```output")
+    return rest.partition("```")[0].strip() if fence else ""
+
+
+def _find(text: str) -> list[str]:
+    if "final answer is $" in text and "$. I hope" in text:
+        return [text.split("final answer is $", 1)[1].split("$. I hope", 1)[0]]
+    if "boxed" in text:
+        return _boxes(text)
+    if "he answer is" in text:
+        return [text.rpartition("he answer is")[2]]
+    if output := _read_output(text):
+        return [output]
+    return re.findall(r"-?\d*\.?\d+", text.replace(",", ""))[-1:]
+
+
+def _read_answers(text: str) -> list[str]:
+    """All answers in a text, by the first rule that finds some; each is one line."""
+    lines = (found.strip().split("\n")[0].lstrip(":").rstrip(".").rstrip("/") for found in _find(text))
+    return [_clean(line) for line in lines]
+
+
+def _read_last(question: str, text: str) -> str:
+    return (_read_answers(text) or [""])[-1]
+
+
+def _read_several(question: str, text: str) -> list[str]:
+    """Return the answers of MATH: split at commas if the question says so, and at the word "and"."""
+    found: list[str] = []
+    for answer in _read_answers(text):
+        if "separated by commas" in question and not re.search(r"[()\[\]]", answer):
+            found += answer.split(",")
+        else:
+            found += re.split(r"\\text\{\s*and\s*\}", answer)
+    return [answer.strip() for answer in found]
+
+
+def _stop_before(mark: str, rule: Callable[[str, str], Any]) -> Callable[[str, str], Any]:
+    """Return the rule on what stands before the next question that a model makes up."""
+    return lambda question, text: rule(question, text.partition(mark)[0])
+
+
+def _read_last_number(question: str, text: str) -> str:
+    return (_NUMBER.findall(text) or MISSING[1:2])[-1]
+
+
+def _read_after_chinese(text: str) -> str | None:
+    """Return the rest of the line after the first "the answer is" in Chinese."""
+    _, phrase, rest = text.partition("答案是")
+    return rest.strip().split("\n")[0] if phrase else None
+
+
+def _read_cmath(question: str, text: str) -> str:
+    found = _read_after_chinese(text)
+    return (
+        _read_last(question, text)
+        if found is None
+        else _read_last_number(question, found.strip("：").strip("。"))
+    )
+
+
+def _read_cloze(question: str, text: str) -> list[str]:
+    found = _read_after_chinese(text)
+    return [MISSING[0] if found is None else found.strip().strip("$")]
+
+
+def _read_choice(question: str, text: str) -> str:
+    found = re.search(r"the final answer is \(?([abcd])\)?", text.lower())
+    return found[1].upper() if found else MISSING[0]
+
+
+def _read_hoped(question: str, text: str) -> str:
+    found = re.search(r"final answer is (.*)\. I hope it is correct.", text)
+    return found[1] if found else MISSING[1]
+
+
+# whether two answers are equal
 
 
 @lru_cache(maxsize=65536)
@@ -65,7 +225,7 @@ def _as_set(given: list[str], gold: list[str]) -> bool | None:
 
 def _in_order(given: list[str], gold: list[str]) -> bool | None:
     """Compare the last of the different values, between semicolons and outer commas, with the references."""
-    parts = list(dict.fromkeys(part for text in given for part in _parts(text)))[-len(gold) :]
+    parts = list(dict.fromkeys(part for text in given for part in _split_values(text)))[-len(gold) :]
     if len(parts) != len(gold):
         return False
     for pair in zip(parts, gold, strict=True):
@@ -74,7 +234,7 @@ def _in_order(given: list[str], gold: list[str]) -> bool | None:
     return True
 
 
-def _parts(text: str) -> list[str]:
+def _split_values(text: str) -> list[str]:
     found, start, depth = [], 0, 0
     for place, character in enumerate(text + ";"):
         if character == ";" or (character == "," and depth == 0):
@@ -146,31 +306,35 @@ def _plain(item: Item) -> str:
 
 def _of_solution(item: Item) -> list[str]:
     """All boxes of the worked solution, else the answer."""
-    return several(item.question, item.solution) if item.solution else [tidy(item.answer)]
+    return _read_several(item.question, item.solution) if item.solution else [_clean(item.answer)]
 
 
 def _blanks(item: Item) -> list[str]:
-    return [tidy(part) for part in item.answer.split(";")]
+    return [_clean(part) for part in item.answer.split(";")]
 
 
-def _given(item: Item) -> str:
+def _plain_answer(item: Item) -> str:
     return item.answer
 
 
-_LAST = Rules(last, _plain, _equal)
-_MATH = Rules(several, _of_solution, _as_set)
-_CHOICE = Rules(before("Problem:", choice), _given, lambda given, gold: given.lower() == gold.lower())
+_LAST = Rules(_read_last, _plain, _equal)
+_MATH = Rules(_read_several, _of_solution, _as_set)
+_CHOICE = Rules(
+    _stop_before("Problem:", _read_choice), _plain_answer, lambda given, gold: given.lower() == gold.lower()
+)
 FEW_SHOT = {
-    "gsm8k": Rules(before("Q: ", last_number), _plain, _equal),
-    "math": Rules(before("Problem:", several), _of_solution, _as_set),
-    "ocw": Rules(before("Problem:", hoped), _given, _ocw),
+    "gsm8k": Rules(_stop_before("Q: ", _read_last_number), _plain, _equal),
+    "math": Rules(_stop_before("Problem:", _read_several), _of_solution, _as_set),
+    "ocw": Rules(_stop_before("Problem:", _read_hoped), _plain_answer, _ocw),
     "sat": _CHOICE,
     "mmlu_stem": _CHOICE,
-    "cmath": Rules(before("问题：", cmath), _plain, _equal),
-    "gaokao_mathcloze": Rules(before("问题 ", cloze), _blanks, _in_order),
+    "cmath": Rules(_stop_before("问题：", _read_cmath), _plain, _equal),
+    "gaokao_mathcloze": Rules(_stop_before("问题 ", _read_cloze), _blanks, _in_order),
     "gaokao_mathqa": Rules(
-        before("问题 ", lambda _, text: MISSING[0] if (found := after_chinese(text)) is None else found),
-        _given,
+        _stop_before(
+            "问题 ", lambda _, text: MISSING[0] if (found := _read_after_chinese(text)) is None else found
+        ),
+        _plain_answer,
         _letter,
     ),
 }

@@ -237,10 +237,8 @@ class Sandbox:
     def __init__(self, workers: int | None = None, weak: bool = False) -> None:
         self.weak = weak
         cores = len(os.sched_getaffinity(0))
-        self.size, self.most = (
-            workers or cores,
-            max(workers or 1, cores),
-        )  # other ranks may have a sandbox too
+        self.size = workers or cores
+        self.most = max(self.size, cores)  # other ranks may have a sandbox too
         first = Worker(weak, workers=self.most)
         self.missing = first.missing
         for layer in self.missing:
