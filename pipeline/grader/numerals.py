@@ -4,8 +4,7 @@ import re
 from fractions import Fraction
 
 _CHINESE_DIGITS = dict(zip("零〇一二两三四五六七八九", (0, 0, 1, 2, 2, 3, 4, 5, 6, 7, 8, 9), strict=True))
-_CHINESE_PLACES = {"十": 10, "百": 100, "千": 1000}
-_CHINESE_MYRIADS = {"万": 10**4, "亿": 10**8}
+_PLACES = {"十": 10, "百": 100, "千": 1000, "万": 10**4, "亿": 10**8}
 _CHINESE_NUMBER = "(?:[零〇一二两三四五六七八九十百万亿]|千(?![米克瓦卡升])){1,40}"  # 千克 is a kilogram
 _CHINESE = re.compile(
     rf"(?P<sign>负|-)?(?:(?P<percent>百分之)(?P<share>{_CHINESE_NUMBER}(?:点[零一二三四五六七八九]+)?|\d+(?:\.\d+)?)"
@@ -20,21 +19,21 @@ _SIGN = re.compile(rf"{_AMOUNT}|[零十百千万亿]")
 _NOT_A_PLACE = re.compile(r"千[米克瓦卡升伏帕焦]|百帕|分之")  # 千米 is a kilometre
 
 
-def _chinese_integer(text: str) -> int:
-    total = section = digit = 0
-    if not any(sign in _CHINESE_PLACES or sign in _CHINESE_MYRIADS for sign in text):
-        return int("".join(str(_CHINESE_DIGITS[sign]) for sign in text))
-    for sign in text:
-        if sign in _CHINESE_DIGITS:
-            digit = _CHINESE_DIGITS[sign]
-        elif sign in _CHINESE_PLACES:
-            section += (digit or 1) * _CHINESE_PLACES[sign]
-            digit = 0
-        else:
-            total = (total + section + digit) * _CHINESE_MYRIADS[sign]
-            section = digit = 0
-    before = (_CHINESE_PLACES | _CHINESE_MYRIADS).get(text[-2:-1], 1)  # 一百五 is 150; 105 is 一百零五
-    return total + section + digit * max(1, before // 10)
+class _Unclear(Exception):
+    """A numeral that has no certain value."""
+
+
+def _value(part: str) -> str:
+    """Return a Chinese number, perhaps with decimals, in digits: 三十二点五 as 32.5."""
+    if part[0].isascii():
+        return part
+    whole, _, decimals = part.partition("点")
+    digits = "".join(str(_CHINESE_DIGITS[sign]) for sign in decimals)
+    if _PLACES.keys().isdisjoint(whole):  # 二零二四
+        number = int("".join(str(_CHINESE_DIGITS[sign]) for sign in whole))
+    else:
+        number = _with_places(list(whole))
+    return f"{number}.{digits}" if digits else str(number)
 
 
 def _chinese(text: str) -> str:
@@ -45,41 +44,34 @@ def _chinese(text: str) -> str:
     if match is None:
         return text
 
-    def value(part: str) -> str:
-        if part[0].isascii():
-            return part
-        whole, _, decimals = part.partition("点")
-        digits = "".join(str(_CHINESE_DIGITS[sign]) for sign in decimals)
-        return str(_chinese_integer(whole)) + (f".{digits}" if digits else "")
-
     sign = "-" if match["sign"] else ""
-    if match["percent"]:
-        number = value(match["share"]) + "%"
-    elif match["bottom"]:
-        number = f"{value(match['top'])}/{value(match['bottom'])}"
-    else:
-        number = value(match["whole"] + (f"点{match['decimals']}" if match["decimals"] else ""))
-        number += ".5" if match["half"] and "." not in number else ""
+    try:
+        if match["percent"]:
+            number = _value(match["share"]) + "%"
+        elif match["bottom"]:
+            number = f"{_value(match['top'])}/{_value(match['bottom'])}"
+        else:
+            number = _value(match["whole"] + (f"点{match['decimals']}" if match["decimals"] else ""))
+            number += ".5" if match["half"] and "." not in number else ""
+    except _Unclear:
+        return text
     return f"{sign}{number} {match['unit']}".strip()
 
 
-class _Unclear(Exception):
-    """A numeral that has no certain value."""
-
-
-def _with_digits(signs: list[str]) -> Fraction:
+def _with_places(signs: list[str]) -> Fraction:
     """Value of the signs of a numeral such as 3千5百. Places fall, each amount fits below the one before."""
     total = section = Fraction(0)
     amount: Fraction | None = None
     place, myriad = Fraction(10**20), Fraction(10**20)
     for before, sign in zip(["", *signs], signs, strict=False):
-        if sign in _CHINESE_PLACES:
-            unit = Fraction(_CHINESE_PLACES[sign])
+        unit = Fraction(_PLACES.get(sign, 1))
+        if sign in "十百千":
+            amount = Fraction(1) if sign == "十" and amount is None else amount  # 十五
             if amount is None or unit >= place or amount * unit >= place:
                 raise _Unclear
             section, place, amount = section + amount * unit, unit, None
-        elif sign in _CHINESE_MYRIADS:
-            unit, below = Fraction(_CHINESE_MYRIADS[sign]), section + (amount or 0)
+        elif sign in "万亿":
+            below = section + (amount or 0)
             if section and amount and before != "零" and amount < 10:  # 1百5万
                 raise _Unclear
             if sign == "亿" and before == "万" and total < unit:
@@ -89,7 +81,7 @@ def _with_digits(signs: list[str]) -> Fraction:
             else:
                 total, myriad = total + below * unit, unit
             section, place, amount = Fraction(0), unit, None
-        elif sign != "零":
+        elif sign not in "零〇":
             if amount is not None:
                 raise _Unclear
             amount = Fraction(_CHINESE_DIGITS.get(sign) or sign.replace(",", ""))
@@ -102,7 +94,7 @@ def _last(amount: Fraction | None, signs: list[str], place: Fraction) -> Fractio
         return Fraction(0)
     if amount >= place:
         raise _Unclear
-    short = len(signs[-1]) == 1 and signs[-2] != "零"
+    short = len(signs[-1]) == 1 and signs[-2] not in "零〇"
     return amount * max(1, place / 10) if short else amount
 
 
@@ -114,11 +106,11 @@ def _mixed(match: re.Match[str]) -> str:
     if not digits or _NOT_A_PLACE.match(match.string, end - 1) or match.string.startswith("分之", end):
         return text
     if len(signs) == 2:
-        return f"{signs[0]}*{(_CHINESE_PLACES | _CHINESE_MYRIADS)[signs[1]]}"
+        return f"{signs[0]}*{_PLACES[signs[1]]}"
     try:
         if "." in text and len([sign for sign in signs if sign not in "零十百千万亿"]) > 1:
             raise _Unclear
-        return str(_with_digits(signs))
+        return str(_with_places(signs))
     except _Unclear:
         return text
 
