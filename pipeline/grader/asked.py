@@ -108,13 +108,10 @@ def _choices(question: str) -> tuple[tuple[str, str], ...]:
         if letters[start] == "A" and len(run) >= 3 and run == [chr(65 + place) for place in range(len(run))]:
             ends = [mark.start() for mark in marks[start + 1 :]] + [len(question)]
             texts = (question[mark.end() : end] for mark, end in zip(marks[start:], ends, strict=True))
-            return tuple((letter, _stripped(text)) for letter, text in zip(run, texts, strict=True))
+            return tuple(
+                zip(run, (text.partition("\n\n")[0].strip(" ;；。}") for text in texts), strict=True)
+            )
     return ()
-
-
-def _stripped(text: str) -> str:
-    text = re.sub(r"\\q?quad|\\\\|\\,|\\ ", " ", text).strip(" \n\t;；。$~}")
-    return text.split("\n\n")[0].strip()
 
 
 @lru_cache(maxsize=4096)

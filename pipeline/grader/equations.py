@@ -13,8 +13,6 @@ def is_name(node: Expression) -> bool:
     kind = node.kind
     if kind in ("symbol", "text"):
         return True
-    if kind == "constant":
-        return node.value == "e"
     if kind == "apply":
         return all(
             argument.kind in ("symbol", "number", "constant", "neg", "apply") for argument in node.args
@@ -23,8 +21,6 @@ def is_name(node: Expression) -> bool:
         return all(is_name(argument) for argument in node.args)
     if kind == "call":
         return all(is_name(argument) for argument in node.args)
-    if kind == "quantity":
-        return is_name(node.args[0])
     if kind in ("ratio", "div", "mul"):
         return all(_is_segment(argument) for argument in node.args)
     return kind == "pow" and node.args[0].kind == "symbol" and node.args[0].value[0].isupper()
@@ -34,8 +30,6 @@ def _is_segment(node: Expression) -> bool:
     """Whether an expression names line segments: AB, |AB|, AB/CD."""
     if node.kind in ("mul", "div", "ratio"):
         return all(_is_segment(argument) for argument in node.args)
-    if node.kind == "call" and node.value == "abs":
-        return _is_segment(node.args[0])
     return node.kind in ("symbol", "apply") and (node.value[0].isupper() or node.value.startswith("mark"))
 
 

@@ -222,7 +222,7 @@ def _collections(gold: Expression, given: Expression, asked: Asked) -> Decision 
     if asked.blanks and gold.value == ";" and len(ours) == len(theirs):
         return _in_order(ours, theirs, asked, "blanks in order")
     if len(ours) != len(theirs):
-        return _grouped(ours, theirs, asked) or ("wrong", "list of another length")
+        return "wrong", "list of another length"
     if _is_labelled(ours) and _is_labelled(theirs):
         by_name = {item.args[0]: item for item in theirs}
         if {item.args[0] for item in ours} == by_name.keys():
@@ -283,16 +283,6 @@ def _matched(
                 return "wrong", rule
             open_questions += undecided
     return open_questions[0] if open_questions else ("right", rule)
-
-
-def _grouped(ours: Sequence[Expression], theirs: Sequence[Expression], asked: Asked) -> Decision | None:
-    """Compare a list with one that holds it as its only item (commas and semicolons mixed up)."""
-    if len(ours) == 1 or len(theirs) == 1:
-        one, other = (ours, theirs) if len(ours) == 1 else (theirs, ours)
-        if one[0].kind in ("list", "set", "tuple"):
-            inner = Expression("list", ",", one[0].args)
-            return _collections(inner, Expression("list", ",", tuple(other)), asked)
-    return None
 
 
 def _list_against_one(

@@ -60,9 +60,6 @@ class ExpressionParser(GroupParser):
                 self.next()
                 factor = self._signed_power()
                 node = make("mul" if kind == "*" else "div", node, factor)
-            elif kind == "mod":
-                self.next()
-                node = call("mod", node, self.power())
             elif self._starts_factor():
                 node = self._implied(node, self._mixed() or self.power())
             else:
@@ -85,9 +82,6 @@ class ExpressionParser(GroupParser):
             sign = self.next().kind
             node = self.nested(self._signed_power)
             return make("neg", node) if sign == "-" else node
-        if self.peek() == "+-":
-            self.next()
-            return Expression("pm", "+-", (number(0), self.power()))
         return self.power()
 
     @staticmethod
@@ -131,18 +125,10 @@ class ExpressionParser(GroupParser):
         if self.peek() == "command" and self.tokens[self.position].value == "circ":
             self.next()
             return self.postfix(make("degrees", base))
-        if self.peek() == "'":
-            self.next()
-            return base
         exponent = self.nested(self.script)
         if base.kind in ("matrix", "tuple") and exponent == Expression("symbol", "T"):
             return call("transpose", base) if base.kind == "matrix" else base
-        node = self.postfix(make("pow", base, exponent))
-        return self.postfix(make("pow", base, self._again(exponent))) if self.peek() == "^" else node
-
-    def _again(self, exponent: Expression) -> Expression:
-        self.next()
-        return make("pow", exponent, self.nested(self.script))
+        return self.postfix(make("pow", base, exponent))
 
     def postfix(self, node: Expression) -> Expression:
         while True:
@@ -166,17 +152,11 @@ class ExpressionParser(GroupParser):
         base = self.script()
         if base.kind == "text" and (number_in_words := number_word(base.value)):
             base = number(int(number_in_words))
-        if base.kind in ("text", "quantity"):
-            raise Unreadable("a base that is no number")
         return Expression("base", (node.value, base.value))
 
     def script(self) -> Expression:
         """Return the operand of ^ or _: a group or one atom."""
-        if self.peek() == "{":
-            return self.group("{", "}")
-        if self.peek() in ("-", "+"):
-            return self._signed_power()
-        return self.atom()
+        return self._signed_power() if self.peek() in ("-", "+") else self.atom()
 
     def _first_digit(self) -> Expression:
         """Return the first digit of the next numeral, as in \\frac12."""
@@ -298,8 +278,6 @@ class ExpressionParser(GroupParser):
             return inside
         if name == "sqrt":
             return self._tight()
-        if self.peek() in ("-", "+"):
-            return self._signed_power()
         node = self.power()
         while (self._starts_factor() and self.peek() not in ("function", "(")) or (
             self.peek() == "/" and node.kind != "call" and self.peek(1) in ("number", "symbol")
@@ -325,21 +303,11 @@ class ExpressionParser(GroupParser):
             return self._environment()
         if name in ("sum", "prod"):
             return self._indexed(name)
-        if name == "circ":
-            raise Unreadable("a degree sign without a number")
-        if name == "pmod":
-            raise Unreadable("a congruence")
         raise Unreadable(f"the command \\{name}")
 
     def _part(self) -> Expression:
         r"""Return an argument of \frac: a group, or one digit or letter, as in \frac12."""
-        if self.peek() == "{":
-            return self.group("{", "}")
-        if self.peek() == "number":
-            return self._first_digit()
-        if self.peek() == "(":
-            return self.group("(", ")")
-        return self.atom()
+        return self._first_digit() if self.peek() == "number" else self.atom()
 
     def _indexed(self, kind: str) -> Expression:
         self.expect("_")

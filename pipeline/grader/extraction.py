@@ -13,7 +13,6 @@ _RUN_ON = re.compile(  # the model goes on with another problem
     r"<\|(?:im_end|im_start|endoftext|eot_id)\|>|<\|end.of.sentence\|>|</s>|\n[ \t]{0,99}"
     r"(?:Problem|Question|Q|User|问题)\s*:\s"
 )
-_NOTE = re.compile(r"\n[ \t]{0,99}\[?Note\s*:\s|\[Note:|\bNote: The (?:solution|problem)")
 _BOXED = re.compile(r"\\(?:boxed|fbox)")
 _FINAL = re.compile(r"final answer(?:\s+is|\s*:)|最终答案(?:是|为|[:：])", re.IGNORECASE)
 _PHRASES = (
@@ -32,7 +31,6 @@ _LAST_NUMBER = re.compile(
 _NAMED_VALUE = re.compile(r"\\?[A-Za-z]+(?:_\{?\w+\}?)?(?:\(\w\))?\s*(?:[<>!]=|=)[^=]*\Z|[^=]*[<>!]=[^=]*\Z")
 _JSON_ANSWER = re.compile(r'"(?:final_?)?answer"\s*:\s*(?:"((?:[^"\\]|\\.)*)"|(-?[\d.,/]+%?))', re.IGNORECASE)
 PROGRAM_OUTPUT = re.compile(r"```output[ \t]*\n(.*?)\n?```", re.DOTALL)
-_BOLD = re.compile(r"\*\*([^*\n]{1,80})\*\*")
 _JOINS = re.compile(r"\band\b|\bor\b|[,;]|和|或|与")
 _TURNS = re.compile(
     r"\b(?:thus|but|so|therefore|hence|then|because|however|which|answer)\b|[.。]\s|所以|因此", re.IGNORECASE
@@ -65,12 +63,8 @@ def after_phrase(text: str) -> str | None:
     """Return the text after the last phrase that announces an answer, up to the end of the sentence."""
     for match in reversed(list(_PHRASE.finditer(text))[-MAX_PHRASES:]):
         rest = text[match.end() : match.end() + MAX_LINE].lstrip(" *:：\t\n")
-        if rest.startswith("\\["):
+        if rest.startswith(("\\[", "$$")):
             rest = rest.replace("\n", " ")
-        if rest.startswith("$$"):
-            rest = rest.replace("\n", " ")
-        if re.match(r"is\b|are\b", rest):
-            rest = rest[3:].lstrip()
         end = _END.search(rest)
         line = _unwrapped(rest[: end.start()] if end and not rest.startswith("\\[") else rest)
         line = line.rstrip(".。*").strip()
@@ -111,9 +105,6 @@ def last_value(text: str) -> str | None:
         formula = text[slice(*found[-1])].strip()
         if "=" not in formula or not numbers or _NAMED_VALUE.match(formula):
             return formula
-    bold = list(_BOLD.finditer(text))
-    if bold and numbers and bold[-1].start() <= numbers[-1].start() < bold[-1].end():
-        return bold[-1][1].strip()
     return numbers[-1][0] if numbers else None
 
 
@@ -158,10 +149,8 @@ def _last_boxes(text: str) -> tuple[list[str], int]:
 
 def _up_to_run_on(text: str) -> str:
     """Return the text before the first sign of another problem that comes after an answer."""
-    if not _RUN_ON.search(text):
-        return text
     answered = [match.start() for match in (_BOXED.search(text), _PHRASE.search(text)) if match]
-    cut = _RUN_ON.search(text, min(answered)) if answered else None
+    cut = _RUN_ON.search(text, min(answered, default=1))
     return text[: cut.start()] if cut else text
 
 
@@ -189,9 +178,6 @@ def extract(response: str) -> str | None:
         return _announced_last(text[end:]) or ", ".join(found)
     for start, stop, _ in reversed(boxes(text)):  # all denied
         text = text[:start] + text[stop:]
-    for mark in (_RUN_ON, _NOTE):
-        if (cut := mark.search(text)) and cut.start() > 0:
-            text = text[: cut.start()]
     text = text.strip()
     return (
         json_answer(text)

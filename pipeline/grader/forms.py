@@ -132,8 +132,6 @@ def _product(first: Any, second: Any) -> Any:
         for base, exponent in term:
             powers[base] += exponent
     term = tuple(sorted(((base, exponent) for base, exponent in powers.items() if exponent), key=repr))
-    if factor == 1 and len(term) == 1 and term[0][0][0] == "sum" and term[0][1] == 1:
-        return term[0][0][1]
     return ((term, factor),)
 
 

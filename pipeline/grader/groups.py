@@ -72,8 +72,8 @@ class GroupParser:
             raise Unreadable("matrix rows of different lengths")
         cells = tuple(cell for row in rows for cell in row)
         matrix = Expression("matrix", (len(rows), len(rows[0])), cells)
-        if name == "cases":
-            return Expression("list", ",", cells) if len(rows[0]) == 1 else Expression("cases", None, cells)
+        if name == "cases" and len(rows[0]) == 1:
+            return Expression("list", ",", cells)
         return call("det", matrix) if name == "vmatrix" else matrix
 
     def _name(self) -> str:
@@ -131,8 +131,6 @@ class GroupParser:
             if len(members) > 1 and all(item.kind == "relation" and item.value == ("=",) for item in members):
                 return Expression("list", ",", members)
             return inside if opening == "{" and len(items) == 1 else Expression("set", None, members)
-        if opening == "langle" and closing == "rangle":
-            return Expression("tuple", "()", items)
         ends = OPEN_LEFT.get(opening, opening) + OPEN_RIGHT.get(closing, closing)
         if ends in ("()", "[]", "[)", "(]"):
             if inside.kind == "list" and {item.kind for item in inside.args}.isdisjoint(("list", "relation")):

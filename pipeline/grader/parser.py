@@ -30,8 +30,6 @@ class AnswerParser(ExpressionParser):
             kind = self.next().kind
             while self.peek() in (",", "and", "or"):  # "a, b, and c"
                 kind = self.next().kind if self.peek() != "," else (self.next().kind, kind)[1]
-            if self.peek() in CLOSING or self.peek() == "end":
-                break
             if kind == ";":
                 groups.append(self._list(items, connective))
                 items, connective = [self.item()], None
@@ -74,7 +72,7 @@ class AnswerParser(ExpressionParser):
         while self.peek() in ("text", "/") or (words and self.peek() in ("^", "symbol", "(")):
             if self.peek() == "^":
                 self.next()
-                words.append("^" + self._exponent_digit())
+                words.append(f"^{self.script().value}")
             elif self.peek() == "(":
                 words.append(self._parenthesis())
             else:
@@ -83,19 +81,11 @@ class AnswerParser(ExpressionParser):
             node = _scaled(node, SCALES[scaled[0]])
             words[0:1] = [scaled[2]] if scaled[2] else []
         unit = " ".join(words)
-        if stopped(unit):
-            raise Unreadable(f"the words {unit[:40]!r}")
         if unit and node.kind == "relation":  # the unit of 72/18 = 4 kg is that of 4
             return Expression(
                 "relation", node.value, (*node.args[:-1], Expression("quantity", unit, node.args[-1:]))
             )
         return Expression("quantity", unit, (node,)) if unit else node
-
-    def _exponent_digit(self) -> str:
-        exponent = self.script()
-        if exponent.kind == "neg":
-            return "-" + str(exponent.args[0].value)
-        return str(exponent.value)
 
     def _parenthesis(self) -> str:
         """Return a remark in parentheses after a unit, e.g. 240 yuan (A)."""
@@ -114,18 +104,13 @@ class AnswerParser(ExpressionParser):
         sides, operators = [self._side()], []
         while self.peek() == "relation":
             operators.append(self.next().value)
-            if operators[-1] == "=" and self.peek() == "relation":
-                operators[-1] = self.next().value
             sides.append(self._side())
         return Expression("relation", tuple(operators), tuple(sides)) if operators else sides[0]
 
     def _side(self) -> Expression:
         if self.peek() == "text" and self.peek(1) == "relation":
             return Expression("text", self.next().value)
-        side = self.union()
-        if self.peek() == "text" and self.peek(1) == "relation":
-            side = Expression("quantity", self.next().value, (side,))
-        return side
+        return self.union()
 
     def union(self) -> Expression:
         node = self.ratio()

@@ -53,7 +53,7 @@ def is_whole(node: Expression) -> bool:
     """Whether the symbols stand for integers: factorials, binomials, floors, sums, powers of -1."""
     for part in walk(node):
         if part.kind == "sum" or (
-            part.kind == "call" and part.value in ("factorial", "binom", "floor", "ceil", "mod")
+            part.kind == "call" and part.value in ("factorial", "binom", "floor", "ceil")
         ):
             return True
         if part.kind == "pow" and symbols(part.args[1]) and part.args[0].kind == "neg":

@@ -153,7 +153,7 @@ def is_unit(unit: str, question: str) -> bool:
     words = _UNIT_WORD.findall(unit.partition("/")[0])
     generic = [word.casefold() in GENERIC_UNITS or word.casefold() in UNIT_POWERS for word in words]
     if words and UNIT_POWERS.keys() >= {word.casefold() for word in words}:
-        return "unit" in unit
+        return False  # 3 squared
     return all(
         plain or _adds_nothing(word.rstrip("."), place, question, False)
         for place, (plain, word) in enumerate(zip(generic, words, strict=True))

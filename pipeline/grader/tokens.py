@@ -12,7 +12,6 @@ from .tree import Unreadable
 from .vocabulary import (
     ACCENTS,
     CONSTANTS,
-    DOTS,
     FUNCTIONS,
     GREEK,
     MARKS,
@@ -102,12 +101,8 @@ def _words(content: str, depth: int) -> list[Token]:
     content = (
         content.replace("\\", " ").strip() if "\\" in content and "{" not in content else content.strip()
     )
-    if not content:
-        return []
     if content in FUNCTIONS:
         return [Token("function", FUNCTIONS[content])]
-    if len(content) == 1 and content.isalpha() and content.isascii():
-        return [Token("symbol", content)]
     if not re.search(r"[A-Za-z]{2}|[^\x00-\x7f]|^[A-Za-z]/[A-Za-z]$", content):
         return list(tokenize(content, depth=depth + 1))
     if re.match(r"[-+]?\d", content):
@@ -140,15 +135,11 @@ def _letters(run: str, last: Token | None) -> list[Token]:
         return [Token("command", "frac") if lower == "frac" else Token(OPERATORS[lower])]
     if len(run) == 1:
         return [Token("symbol", run)]
-    for prefix in ("sqrt", "pi"):
-        if lower.startswith(prefix) and len(run) <= len(prefix) + 2 and lower not in SHORT_WORDS:
-            rest = run[len(prefix) :]
-            head = Token("function", "sqrt") if prefix == "sqrt" else Token("constant", "pi")
-            return [head, *(Token("symbol", letter) for letter in rest)]
     if lower in SHORT_WORDS and not (run.isupper() and run not in ("YES", "DNE")):
         return [Token("text", run)]
-    if run.endswith("pi") and len(run) <= 3:
-        return [*(Token("symbol", letter) for letter in run[:-2]), Token("constant", "pi")]
+    if match := re.fullmatch("(.?)pi(.?)", run):  # kpi, pir
+        pi = [Token("symbol", match[1]), Token("constant", "pi"), Token("symbol", match[2])]
+        return [token for token in pi if token.value]
     if len(run) > 2 and run[0].isupper() and run[1:].islower():  # a name
         return [Token("text", run)]
     ordered = list(run) == sorted(set(run))
@@ -168,14 +159,10 @@ def _command(name: str) -> list[Token]:
         return [Token(OPERATORS[name])]
     if name in GREEK:
         return [Token("symbol", name)]
-    if name in DOTS:
-        return [Token("...")]
     if name in ("emptyset", "varnothing"):
         return [Token("empty")]
     if name in SILENT:
         return []
-    if name in ("star", "prime", "to", "rightarrow"):
-        return [Token(name)]
     return [Token("command", name)]
 
 

@@ -66,18 +66,12 @@ def spend(steps: int) -> None:
         raise Exhausted("too many steps")
 
 
-_ROUNDS = {"floor": math.floor, "ceil": math.ceil, "abs": abs}
-
-
 @lru_cache(maxsize=16384)
 def exact(node: Expression) -> Fraction | None:
     """Return the exact rational value of an expression within MAX_BITS, or None."""
     kind = node.kind
     if kind in ("number", "decimal"):
         return node.value
-    if kind == "call" and node.value in _ROUNDS:
-        inner = exact(node.args[0])
-        return None if inner is None else Fraction(_ROUNDS[node.value](inner))
     if kind not in ("add", "mul", "div", "neg", "pow", "percent", "ratio", "quantity"):
         return None
     parts = [exact(argument) for argument in node.args]
@@ -135,17 +129,9 @@ def _small(value: Any) -> Any:
 
 def _root(value: Any, index: Any) -> Any:
     """Return the real root of a negative number for an odd index, else the principal one."""
-    if index == 0:
-        raise Undefined("root of index 0")
     if context.im(value) == 0 and context.re(value) < 0 and context.isint(index) and int(index) % 2:
         return -_power(-value, 1 / index)
     return _power(value, 1 / index)
-
-
-def _mod(value: Any, modulus: Any) -> Any:
-    if modulus == 0:
-        raise Undefined("modulus 0")
-    return value - modulus * context.floor(value / modulus)
 
 
 def _binomial(n: Any, k: Any) -> Any:
@@ -175,7 +161,6 @@ FUNCTIONS = {
     "root": _root,
     "abs": abs,
     "factorial": lambda value: context.gamma(_small(value) + 1),
-    "mod": _mod,
     "Re": context.re,
     "Im": context.im,
     "sgn": context.sign,
@@ -259,10 +244,6 @@ def _evaluate(node: Expression, point: Mapping[str, Any]) -> Any:
         return -values[0]
     if kind == "degrees":
         return values[0] * context.pi / 180
-    if kind == "percent":
-        return values[0] / 100
-    if kind == "quantity":
-        return values[0]
     raise Undefined(f"no value of a {kind}")
 
 

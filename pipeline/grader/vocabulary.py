@@ -27,7 +27,7 @@ FUNCTIONS, CONSTANTS, RELATIONS, OPERATORS, SYNONYMS = (
 )
 _SETS = {name: frozenset(words.split()) for name, words in _TABLES["sets"].items()}
 SHORT_WORDS, LEADING_WORDS, ARTICLES = (_SETS[name] for name in ("short_words", "leading_words", "articles"))
-DOTS, SILENT, GREEK = (_SETS[name] for name in ("dots", "silent", "greek"))
+SILENT, GREEK = _SETS["silent"], _SETS["greek"]
 ACCENTS, MARKS, COMMANDS = (_SETS[name] for name in ("accents", "marks", "commands"))
 
 NUMBER_WORDS = {word: number for number, word in enumerate(_TABLES["numbers"]["ones"].split())}
