@@ -130,13 +130,13 @@ def test_a_file_that_is_no_warc_is_all_loss(tmp_path):
     assert read(tmp_path / "a.warc.gz") == ([], ReadCounts(lost_bytes=25_000, breaks=1))
 
 
-def type_as(charset):
-    return f"HTTP/1.1 200 OK\r\nContent-Type: text/html; charset={charset}\r\n"
+def of_type(value):
+    return {"http": f"HTTP/1.1 200 OK\r\nContent-Type: {value}\r\n"}
 
 
 PACKED = {"http": "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Encoding: gzip\r\n"}
 GONE = {"http": "HTTP/1.1 404 Not Found\r\nContent-Type: text/html\r\n"}
-PDF = {"http": "HTTP/1.1 200 OK\r\nContent-Type: application/pdf\r\n"}
+IDENTIFIED = of_type("application/octet-stream") | {"headers": "WARC-Identified-Payload-Type: text/html\r\n"}
 TEXT = FILLER.encode() * 2
 RESPONSES = [  # URL, body, how it is sent, why it is rejected
     (b"http://good.org/", html("fine"), {}, None),
@@ -144,11 +144,22 @@ RESPONSES = [  # URL, body, how it is sent, why it is rejected
     (b"http://gzip.org/", gzip.compress(html("packed")), PACKED, None),
     (b"http://unpacked.org/", html("the header lies"), PACKED, None),
     (b"http://untyped.org/", html("no type"), {"http": "HTTP/1.1 200 OK\r\n"}, None),
+    (b"http://shouted.org/", html("fine"), of_type("TEXT/HTML"), None),
+    (b"http://no-semicolon.org/", html("fine"), of_type("text/html charset=utf-8"), None),
+    (b"http://doubled.org/", html("fine"), of_type("text/html, text/html"), None),
+    (b"http://xhtml.org/", html("fine"), of_type("text/xml"), None),
+    (b"http://feed.org/", b"<?xml version='1.0'?><rss>" + TEXT + b"</rss>", of_type("text/xml"), "not_html"),
+    (b"http://identified.org/", html("fine"), IDENTIFIED, None),
     (b"http://null.org/", html("a\0b"), {}, None),
     (b"http://gone.org/", html("x"), GONE, "http_status"),
-    (b"http://pdf.org/", b"%PDF", PDF, "not_html"),
+    (b"http://pdf.org/", b"%PDF", of_type("application/pdf"), "not_html"),
     (b"http://pdf-as-html.org/", b"%PDF-1.4 " + bytes(range(256)) * 9, {}, "not_html"),
-    (b"http://noise.org/", html("") + bytes(range(128, 256)) * 20, {"http": type_as("utf-8")}, "undecodable"),
+    (
+        b"http://noise.org/",
+        html("") + bytes(range(128, 256)) * 20,
+        of_type("text/html; charset=utf-8"),
+        "undecodable",
+    ),
     (b"http://bomb.org/", gzip.compress(bytes(3_000_000)), PACKED, "too_large"),
     (b"http://big.org/", html("x" * 2_000_000), {}, "too_large"),
     (b"http://empty.org/", b"", {}, "empty"),
@@ -156,7 +167,12 @@ RESPONSES = [  # URL, body, how it is sent, why it is rejected
     (b"http://deep.org/", b"<div>" * 100_000 + b"deep down \\(x^2\\) " + TEXT, {}, None),
     (b"http://nested.org/", b"<div>\n" * 10_000 + TEXT + b"</div>\n" * 10_000, {}, None),
     (b"http://mrow.org/", TEXT + b"<math>" + b"<mrow>" * 10_000, {}, "too_deep"),
-    (b"http://charset.org/", html("fine") + b" \xff\xfe", {"http": type_as("no-such-charset")}, None),
+    (
+        b"http://charset.org/",
+        html("fine") + b" \xff\xfe",
+        of_type("text/html; charset=no-such-charset"),
+        None,
+    ),
     (b"http://nulls.org/", b"\0" * 50_000 + html("after nulls"), {}, None),
     (b"http://bytes.org/\xff\xfe", html("x"), {}, "url_not_utf8"),
     (b"dns:a.org", html("x"), {}, "not_http_url"),
@@ -180,7 +196,7 @@ def test_every_response_becomes_a_page_or_a_rejection_with_its_reason(tmp_path):
     rejected = sum(count for name, count in counts.items() if "rejected" in name)
     assert counts["pages"] + rejected == len(RESPONSES)
     run = json.loads((tmp_path / "out" / "run.json").read_text())
-    assert run["counters"] == {"fastwarc.records": len(RESPONSES) + 1, "resiliparse.pages": 10}
+    assert run["counters"] == {"fastwarc.records": len(RESPONSES) + 1, "resiliparse.pages": 15}
 
 
 def test_one_page_costs_no_more_than_its_time_and_memory_and_the_next_ones_are_read(tmp_path):

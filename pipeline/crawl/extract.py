@@ -102,7 +102,7 @@ def page_text(
     if page.http_status != 200:
         raise Unusable("http_status")
     body = decode_body(page.payload, page.content_encoding, page.transfer_encoding, config.max_page_bytes)
-    if not is_html(page.content_type, body):
+    if not is_html(page.content_type, page.identified_type, body):
         raise Unusable("not_html")
     html, charset = decode_text(body, page.charset)
     source = Source(html, body if charset == "utf-8" else None)

@@ -6,7 +6,8 @@ import re
 from resiliparse.parse.encoding import bytes_to_str, detect_encoding, map_encoding_to_html5
 
 SNIFF_BYTES = 4096
-HTML_TYPES = ("text/html", "application/xhtml+xml")
+HTML_TYPES, XML_TYPES = ("text/html", "application/xhtml+xml"), ("text/xml", "application/xml")
+TYPE_END = re.compile(r"[;,\s]+")  # servers repeat types, and forget the semicolon before a charset
 HTML_START = re.compile(rb"<(?:!doctype\s+html|html|head|body|title|div|table|p|h1)\b", re.IGNORECASE)
 META_CHARSET = re.compile(rb"charset\s*=\s*[\"']?\s*([A-Za-z0-9_:.-]+)", re.IGNORECASE)
 BYTE_ORDER_MARKS = (
@@ -37,16 +38,19 @@ TWICE_RUN = re.compile(
 )
 
 
-def is_html(content_type: str, body: bytes) -> bool:
-    """Whether the declared type is HTML or, if none is declared, the body begins like HTML.
+def is_html(declared: str, identified: str, body: bytes) -> bool:
+    """Whether a type is HTML: one that the server declares, or the one that the crawler identified.
 
-    A PDF file, an image or an archive is no HTML whatever is declared.
+    Where the server declares none, or XML, it is HTML if the body begins like it. A PDF file, an image or an
+    archive is no HTML whatever is declared.
     """
     if body.startswith(BINARY):
         return False
-    if content_type:
-        return content_type in HTML_TYPES
-    return HTML_START.search(body[:SNIFF_BYTES]) is not None
+    types = [name for name in TYPE_END.split(f"{identified},{declared}".lower()) if name]
+    if any(name in HTML_TYPES for name in types):
+        return True
+    vague = not declared.strip() or any(name in XML_TYPES for name in types)
+    return vague and HTML_START.search(body[:SNIFF_BYTES]) is not None
 
 
 def decode_text(body: bytes, declared: str | None) -> tuple[str, str]:

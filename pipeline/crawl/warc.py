@@ -51,6 +51,7 @@ class Page:
     is_text: bool
     http_status: int | None = None
     content_type: str = ""
+    identified_type: str = ""
     charset: str | None = None
     content_encoding: str = ""
     transfer_encoding: str = ""
@@ -326,6 +327,7 @@ def _read_page(record: WarcRecord, name: str, max_bytes: int) -> Page:
         digest=headers.get("WARC-Payload-Digest", ""),
         payload=b"",
         is_text=record.record_type == WarcRecordType.conversion,
+        identified_type=headers.get("WARC-Identified-Payload-Type", ""),
         truncated=headers.get("WARC-Truncated"),
     )
     try:
