@@ -41,6 +41,8 @@ def text_of(body, head="", lang="en", removed=None):
         ('x<sup class="footnote-ref">1</sup>, Acme<sup>TM</sup>', "x1, AcmeTM"),
         ("证明<sup>1</sup>", "证明1"),
         ("log<sub>2</sub> n, v<sub>max</sub>", "log_2 n, v_{max}"),
+        ("2<sup>3</sup>3<sup>2</sup>5, log<sub>2</sub>8", "2^{3}3^{2}5, log_{2}8"),
+        ("<i>a<sub>i</sub></i>j, 3<b><sup>4</sup></b>5", "a_{i}j, 3^{4}5"),
         ("<code>2<sup>32</sup></code>", "2^{32}"),
         ('0.<span style="text-decoration: overline">3</span>', r"$0.\overline{3}$"),
         ('1.2<span class="ov">45</span>', r"$1.2\overline{45}$"),

@@ -51,23 +51,23 @@ def _script(node: DOMNode, romance: bool) -> str | None:
     text = " ".join(node.text.replace(JOINER, "").split())
     if not text or len(text) > MAX_SCRIPT or "\ue000" in text:
         return None
-    before = _text_before(node)
+    before, after = _text_before(node), _text_after(node)
     if node.tag == "sub":
         if before.endswith(("/", "⁄")) and _is_superscript(node.prev and node.prev.prev) and text.isdigit():
             return text  # the lower half of a fraction
-        return f"_{_group(text)}" if _is_base(before) and not WORD.search(text[24:]) else None
+        return f"_{_group(text, after)}" if _is_base(before) and not WORD.search(text[24:]) else None
     if _is_note(node, text):
         return None
     if text.isdigit() and _lower_half(node):
         return f" {text}" if before[-1:].isdigit() else text
     if not _is_base(before):
-        symbol = re.match(r"[A-Z][a-z]?(?![a-z])", _text_after(node))
+        symbol = re.match(r"[A-Z][a-z]?(?![a-z])", after)
         return f"^{_group(text)}" if symbol and text.isdigit() and int(text) > 2 else None  # an isotope
-    return superscript(before, text, romance)
+    return superscript(before, text, after, romance)
 
 
-def superscript(before: str, text: str, romance: bool = False) -> str | None:
-    """How a superscript is written after `before`: as a power, a prime, a degree; None for text."""
+def superscript(before: str, text: str, after: str, romance: bool) -> str | None:
+    """Write a superscript between two texts as a power, a prime or a degree; None if it is text."""
     if text in ("'", "''", "′", "″", "’"):
         return text + JOINER
     last, letters = before[-1], LETTERS.search(before)
@@ -93,7 +93,7 @@ def superscript(before: str, text: str, romance: bool = False) -> str | None:
         return None
     if (NOTE.fullmatch(text) or text in ("n", "i")) and not _is_quantity(before, word):
         return None
-    return f"^{_group(text)}"
+    return f"^{_group(text, after)}"
 
 
 def _is_quantity(before: str, word: str) -> bool:
@@ -117,8 +117,10 @@ def _is_base(before: str) -> bool:
     )
 
 
-def _group(text: str) -> str:
-    return text if len(text) == 1 else f"{{{text}}}"
+def _group(text: str, after: str = "") -> str:
+    """Put braces around a script: of several characters, or of one that the text after it would lengthen."""
+    longer = text[-1].isdigit() and after[:1].isdigit() or text[-1].isalpha() and after[:1].isalpha()
+    return text if len(text) == 1 and not longer else f"{{{text}}}"
 
 
 def _is_note(node: DOMNode, text: str) -> bool:
@@ -162,8 +164,12 @@ def _text_before(node: DOMNode) -> str:
 
 
 def _text_after(node: DOMNode) -> str:
-    following = node.next
-    return following.text[:4] if following is not None and following.tag in ("#text", *IN_LINE) else ""
+    """Return the beginning of the text after a node in its line."""
+    following, parent = node.next, node.parent
+    while following is None and parent is not None and parent.tag in IN_LINE:
+        following, parent = parent.next, parent.parent
+    inside = following is not None and following.tag in ("#text", *IN_LINE)
+    return following.text.lstrip(JOINER)[:4] if inside else ""
 
 
 def mark_overlines(tree: HTMLTree, html: str) -> None:
