@@ -19,6 +19,9 @@ def text_of(body, head="", lang="en", removed=None):
     return extract(Source(html), 50, removed)[1]
 
 
+OVER = '<span style="border-top:1px solid; padding:0 0.1em">'
+
+
 @pytest.mark.parametrize(
     ("page", "expected"),
     [
@@ -46,6 +49,13 @@ def text_of(body, head="", lang="en", removed=None):
         ("<code>2<sup>32</sup></code>", "2^{32}"),
         ('0.<span style="text-decoration: overline">3</span>', r"$0.\overline{3}$"),
         ('1.2<span class="ov">45</span>', r"$1.2\overline{45}$"),
+        (f"&radic;{OVER}b<sup>2</sup> − 4ac</span>", r"$\sqrt{b^{2} - 4ac}$"),
+        (f"x = −b ± √{OVER}<i>D</i></span>, 2", r"x = −b ± $\sqrt{D}$, 2"),
+        (f'<sup style="margin-right: -0.5em">3</sup>√{OVER}x</span>', r"$\sqrt[3]{x}$"),
+        ('∛<span style="text-decoration: overline">n+1</span>', r"$\sqrt[3]{n+1}$"),
+        ('2√<span class="ov">a<sub>i</sub></span>', r"2$\sqrt{a_{i}}$"),
+        (f"√{OVER}<img src=f.png></span>2", "√2"),
+        (f"{OVER}total 5</span>", "total 5"),
         ("0.3\u0305 and 0.1\u03056\u0305", r"$0.\overline{3}$ and $0.\overline{16}$"),
     ],
 )

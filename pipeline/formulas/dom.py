@@ -15,7 +15,7 @@ from .delimiters import undelimited, written
 from .images import image_tex
 from .katex import html_to_tex, katex_html_to_tex
 from .macros import Macros
-from .markup import JOINER
+from .markup import JOINER, PLAIN_MARKUP
 from .mathjax import drawn_to_tex
 from .mathml import Unread, mathml_to_tex
 from .signs import Source
@@ -28,7 +28,6 @@ TEX_COMMAND = re.compile(r"\\[A-Za-z]{2,}")
 EMPHASIS, TAG = re.compile(r"</?(?:em|i)\b[^>]*>"), re.compile("<[^>]*>")
 LEADING_STYLE = re.compile(r"^\s*\\displaystyle(?![A-Za-z])\s*")
 STRINGS = ("mjx-", "<img", "<IMG")  # keywords of KINDS beside formula_words
-PLAIN_MARKUP = ("em", "i", "b", "strong", "sub", "sup", "span", "var", "br")
 BLOCKS = ("p", "div", "center", "dd", "figure", "blockquote", "section")
 IMAGE_ATTRIBUTES = (
     "src", "data-src", "alt", "class", "eeimg", "data-equation-content", "data-latex", "data-tex",

@@ -7,6 +7,7 @@ from html import unescape
 TOKEN = re.compile(r"<!--.*?-->|<(/?)([\w:.-]+)((?:[^>\"']++|\"[^\"]*\"|'[^']*')*)>|([^<]+)", re.DOTALL)
 ATTRIBUTE = re.compile(r"([\w:.-]+)\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]+))")
 JOINER = "\u2060"  # text extraction puts it beside single characters, which Resiliparse would drop
+PLAIN_MARKUP = ("em", "i", "b", "strong", "sub", "sup", "span", "var", "br")  # in formulas of plain HTML
 VOID = ("br", "img", "wbr", "hr")
 MAX_DEPTH = 200
 

@@ -1,4 +1,4 @@
-"""Superscripts, subscripts and overlines of plain HTML: `10<sup>8</sup>` is 10^8, not 108.
+"""Superscripts, subscripts, overlines and roots of plain HTML: `10<sup>8</sup>` is 10^8, not 108.
 
 Extraction to text drops these tags, which makes wrong mathematics. Footnote marks, ordinals and trade marks
 stay as they are. What a superscript is, is judged by its text and by the text before it.
@@ -8,7 +8,9 @@ import re
 
 from resiliparse.parse.html import DOMNode, HTMLTree
 
-from .markup import JOINER
+from .katex import html_to_tex
+from .markup import JOINER, PLAIN_MARKUP
+from .signs import Source
 from .tables import read_table
 
 IN_LINE = frozenset(("i", "em", "b", "strong", "var", "span", "font", "u", "small", "nobr", "big", "a", "tt"))
@@ -33,6 +35,11 @@ OVERLINED_CLASS = re.compile(r"\.([\w-]+)\s*\{[^{}]*text-decoration(?:-line)?\s*
 MAX_RULES = 20
 MAX_RULE = 200  # characters of a style rule before the word
 OVERLINE_SELECTOR = '[style*="overline"], span.overline'
+BORDER_SELECTOR = '[style*="border-top"]'
+ROOTS = {"√": "", "∛": "[3]", "∜": "[4]"}  # and their degrees
+ROOT_SIGNS = (*ROOTS, "&radic", "&Sqrt", "&#8730", "&#x221A", "&#x221a")
+RAISED = re.compile(r"margin[\w-]*:[^;]*-")  # a degree moved over its root sign
+MAX_RADICAND = 200  # characters
 OVERLINED = re.compile(r"[\w.]{1,20}")
 NUMBER_END = re.compile(r"\d[\d,]*\.\d*$|\d+$")
 COMBINING = re.compile("((?:\\d{0,9}\\.)?\\d{0,9})((?:\\w[\u0304\u0305])+)")
@@ -172,26 +179,64 @@ def _text_after(node: DOMNode) -> str:
     return following.text.lstrip(JOINER)[:4] if inside else ""
 
 
-def mark_overlines(tree: HTMLTree, html: str) -> None:
-    """Write overlines of a page's styles as `\\overline` into its text nodes."""
-    classes, used = [], False
+def has_lines(source: Source) -> bool:
+    """Whether a page may have lines over formulas: overlines, or borders of what is below a root."""
+    overlines = b"overline" in source.letters
+    return overlines or b"border-top" in source.letters and any(sign in source.html for sign in ROOT_SIGNS)
+
+
+def mark_lines(tree: HTMLTree, html: str) -> None:
+    """Write overlines of a page's styles as `\\overline`, after a root sign as `\\sqrt`, into its text."""
+    selectors = [] if "border-top" not in html else [BORDER_SELECTOR]
     for place in list(OVERLINE.finditer(html))[:MAX_RULES]:
         before = html[max(0, place.start() - MAX_RULE) : place.start()]
         if match := OVERLINED_CLASS.search(before):
-            classes.append(f".{match[1]}")
-        used = used or "style=" in before[-60:] or before.endswith(('class="', "class='", "class="))
-    if not used and not classes:
-        return
-    for node in tree.document.query_selector_all(", ".join([OVERLINE_SELECTOR, *classes]))[:]:
-        text = node.text.strip()
-        if node.parent is None or not OVERLINED.fullmatch(text):
-            continue
-        before, digits = node.prev, ""
-        digital = text[0].isdigit() and before is not None and before.tag == "#text"
-        if digital and (match := NUMBER_END.search(before.text)):
-            digits = match[0]
-            before.value = before.text[: match.start()]
-        node.parent.replace_child(tree.create_text_node(f"${digits}\\overline{{{text}}}$"), node)
+            selectors.append(f".{match[1]}")
+        if "style=" in before[-60:] or before.endswith(('class="', "class='", "class=")):
+            selectors.append(OVERLINE_SELECTOR)
+    for node in tree.document.query_selector_all(", ".join(dict.fromkeys(selectors)))[:] if selectors else ():
+        if node.parent is not None and (tex := _root(node) or _overline(node)):
+            node.parent.replace_child(tree.create_text_node(f"${tex}$"), node)
+
+
+def _root(node: DOMNode) -> str:
+    """Return the TeX of the root of a lined element, and remove its sign; empty if there is no root sign."""
+    sign = node.prev
+    before = sign.text.replace(JOINER, "").rstrip() if sign is not None else ""
+    text = node.text.strip()
+    if not before or before[-1] not in ROOTS or not text or len(text) > MAX_RADICAND or "\ue000" in text:
+        return ""
+    if sign.tag != "#text" and before not in ROOTS:
+        return ""
+    if not all(child.tag in PLAIN_MARKUP for child in node.query_selector_all("*")[:]):
+        return ""
+    degree, higher = ROOTS[before[-1]], sign.prev
+    if before in ROOTS and higher is not None and higher.tag == "sup" and RAISED.search(_style(higher)):
+        degree = f"[{higher.text.strip()}]"
+        higher.decompose()
+    if sign.tag == "#text":
+        sign.value = before[:-1]
+    else:
+        sign.decompose()
+    return f"\\sqrt{degree}{{{html_to_tex(node.html)}}}"
+
+
+def _overline(node: DOMNode) -> str:
+    """Return the TeX of an overlined element, and of the digits before it, which go; empty for text."""
+    text = node.text.strip()
+    style = _style(node)
+    if not OVERLINED.fullmatch(text) or ("border-top" in style and "overline" not in style):
+        return ""
+    before, digits = node.prev, ""
+    digital = text[0].isdigit() and before is not None and before.tag == "#text"
+    if digital and (match := NUMBER_END.search(before.text)):
+        digits = match[0]
+        before.value = before.text[: match.start()]
+    return f"{digits}\\overline{{{text}}}"
+
+
+def _style(node: DOMNode) -> str:
+    return node.getattr("style") or ""
 
 
 def overlined(text: str) -> str:
