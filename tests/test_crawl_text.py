@@ -56,6 +56,11 @@ OVER = '<span style="border-top:1px solid; padding:0 0.1em">'
         ('2√<span class="ov">a<sub>i</sub></span>', r"2$\sqrt{a_{i}}$"),
         (f"√{OVER}<img src=f.png></span>2", "√2"),
         (f"{OVER}total 5</span>", "total 5"),
+        ('<font face="Symbol">a &#163; b</font>', "α ≤ β"),
+        ('<span style="font-family: Symbol, serif">D</span>x', "Δx"),
+        ("<FONT FACE=symbol>p<sup>2</sup></FONT>", "π^2"),
+        ('<font face="Symbol">λ</font>, <font face="Symbola">a</font>', "λ, a"),
+        ('<span style="font-family: Times, Segoe UI Symbol">a</span>', "a"),
         ("0.3\u0305 and 0.1\u03056\u0305", r"$0.\overline{3}$ and $0.\overline{16}$"),
     ],
 )

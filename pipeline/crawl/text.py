@@ -16,7 +16,7 @@ from pipeline.crawl.http_decoding import Unusable
 from pipeline.crawl.list_numbers import NUMBERED, mark_labels, restore_labels
 from pipeline.formulas.markup import JOINER
 from pipeline.formulas.page import MathPage, has_formula_text
-from pipeline.formulas.scripts import has_lines, mark_lines, mark_scripts, overlined
+from pipeline.formulas.scripts import has_lines, mark_lines, mark_scripts, overlined, replace_symbol_font
 from pipeline.formulas.signs import Source, formula_words, has_formula_markup
 
 FEW, LITTLE = 2500, 0.015  # characters of main content, and their share of the source: some may be missing
@@ -75,6 +75,7 @@ def extract(source: Source, min_characters: int, removed: Counter[str] | None = 
     words = formula_words(source)
     page = MathPage(tree, source, words) if has_formula_markup(words) else None
     tags = {tag.lower() for tag in TAGS.findall(html)}
+    replace_symbol_font(tree, source)
     if has_lines(source):
         mark_lines(tree, html)
     if "</su" in tags:

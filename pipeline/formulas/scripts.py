@@ -5,6 +5,7 @@ stay as they are. What a superscript is, is judged by its text and by the text b
 """
 
 import re
+from itertools import islice
 
 from resiliparse.parse.html import DOMNode, HTMLTree
 
@@ -40,6 +41,15 @@ ROOTS = {"√": "", "∛": "[3]", "∜": "[4]"}  # and their degrees
 ROOT_SIGNS = (*ROOTS, "&radic", "&Sqrt", "&#8730", "&#x221A", "&#x221a")
 RAISED = re.compile(r"margin[\w-]*:[^;]*-")  # a degree moved over its root sign
 MAX_RADICAND = 200  # characters
+SYMBOL_SELECTOR = '[face*="ymbol"], [face*="YMBOL"], [style*="ymbol"], [style*="YMBOL"]'
+SYMBOL_FONT = re.compile(r"(?:^|font-family\s*:|\d\w+)\s*[\"']?symbol[\"']?\s*(?:[,;]|$)", re.IGNORECASE)
+BEFORE_FONT = re.compile(rb"(?:face\s*=|font[\w-]*\s*:)[^;>]*$", re.IGNORECASE)
+REACH, MAX_WORDS = 40, 200  # bytes before the font's name; names that are looked at
+LETTERS_OF_ITS_OWN = re.compile("[\u0370-\u03ff\u2190-\u22ff]")
+FONT = read_table("symbol_font")
+SYMBOLS_SHOWN = str.maketrans(FONT["letters"] + FONT["ascii"], FONT["greek"] + FONT["signs"])
+SYMBOLS_SHOWN |= {0xA1 + place: sign for place, sign in enumerate(FONT["latin"])}
+SYMBOLS_SHOWN |= {0xF000 + code: sign for code, sign in SYMBOLS_SHOWN.items()}  # as Word writes them
 OVERLINED = re.compile(r"[\w.]{1,20}")
 NUMBER_END = re.compile(r"\d[\d,]*\.\d*$|\d+$")
 COMBINING = re.compile("((?:\\d{0,9}\\.)?\\d{0,9})((?:\\w[\u0304\u0305])+)")
@@ -177,6 +187,29 @@ def _text_after(node: DOMNode) -> str:
         following, parent = parent.next, parent.parent
     inside = following is not None and following.tag in ("#text", *IN_LINE)
     return following.text.lstrip(JOINER)[:4] if inside else ""
+
+
+def replace_symbol_font(tree: HTMLTree, source: Source) -> None:
+    """Write text in the font Symbol as the Greek letters and signs that it shows."""
+    if not any(_has_symbol_font(source.letters, word) for word in (b"ymbol", b"YMBOL")):
+        return
+    for node in tree.body.query_selector_all(SYMBOL_SELECTOR)[:]:
+        fonts = (node.getattr("face") or "", _style(node))
+        if any(map(SYMBOL_FONT.search, fonts)) and not LETTERS_OF_ITS_OWN.search(node.text):
+            _translate(node)
+
+
+def _has_symbol_font(letters: bytes, word: bytes) -> bool:
+    places = islice((match.start() for match in re.finditer(word, letters)), MAX_WORDS)
+    return any(BEFORE_FONT.search(letters, max(0, place - REACH), place) for place in places)
+
+
+def _translate(node: DOMNode) -> None:
+    for child in node.child_nodes[:]:
+        if child.tag == "#text":
+            child.value = child.text.translate(SYMBOLS_SHOWN)
+        else:
+            _translate(child)
 
 
 def has_lines(source: Source) -> bool:
