@@ -7,7 +7,7 @@ from datatrove.data import Document
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from pipeline.config.root import Config
-from pipeline.corpus import score
+from pipeline.corpus.score import score_pages
 from pipeline.corpus.tokens import Ratio, measure
 from pipeline.data.shards import DocumentWriter
 from pipeline.protocol.errors import InputError
@@ -43,12 +43,11 @@ def test_the_ratio_is_that_of_the_tokenizer_and_checked_on_other_pages(tmp_path:
         measure(str(tmp_path / "pool"), tmp_path)
 
 
-def test_pages_are_counted_in_tokens_where_a_ratio_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(score, "SCORER", len, raising=False)
-    page = Document("Let 数 be 2.", "a")
-    assert [tokens for *_, tokens in score.scored([page])] == [3], "let, 数, be"
-    monkeypatch.setattr(score, "RATIO", Ratio(0.5, 2.0, 1, None))
-    assert [tokens for *_, tokens in score.scored([page])] == [round(10 * 0.5 + 2.0)]
+def test_pages_are_counted_in_tokens_where_a_ratio_was_measured() -> None:
+    page = Document("Let 数 be 2.", "a", [], {"url": "https://a.example", "host": "a.example"})
+    for ratio, tokens in ((None, 3), (Ratio(0.5, 2.0, 1, None), round(10 * 0.5 + 2.0))):  # let, 数, be
+        (row,) = score_pages([page], "0000", len, ratio)
+        assert row["tokens"] == tokens
 
 
 def test_another_tokenizer_makes_another_classifiers_count_and_no_other_input(tmp_path: Path) -> None:

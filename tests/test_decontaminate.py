@@ -186,8 +186,8 @@ def test_a_page_that_is_like_a_question_is_flagged_or_removed_as_the_key_says(tm
     with DocumentWriter(tmp_path / "0000.jsonl.zst") as writer:
         writer.write(Document(text, "a"))
     for mode, pages, removed in (("flag", 1, "nothing"), ("remove", 0, "page")):
-        config, target = DecontaminateSection(fuzzy=mode), tmp_path / mode / "0000.jsonl.zst"
-        found = clean.clean_shard(tmp_path / "0000.jsonl.zst", None, target, built, config)
+        config = DecontaminateSection(fuzzy=mode)
+        found = clean.clean_shard(tmp_path / "0000.jsonl.zst", None, tmp_path / mode, built, config)
         assert found.composition.pages == pages
         assert [(row["rule"], row["item"], row["removed"]) for row in found.log] == [("fuzzy", "7", removed)]
 
@@ -290,7 +290,7 @@ def test_shards_cleaned_each_by_itself_give_the_bytes_of_one_program_for_all(pag
 
 
 def test_a_killed_run_leaves_nothing_and_the_next_one_gives_the_same_bytes(pages: Path) -> None:
-    moments = ["partial/removals.jsonl", "partial/corpus/.*", "partial/corpus/*.zst", "partial/card.md"]
+    moments = ["cleaned/*/.*", "cleaned/*/log.jsonl", "partial/corpus/*.zst", "partial/card.md"]
     survives_kills(stage(pages), pages / "out", pages / ".out.work", moments)
 
 

@@ -9,7 +9,7 @@ from pipeline.config.decontaminate import DecontaminateSection
 from pipeline.crawl.rights import rights
 from pipeline.data.shards import DocumentWriter, read_documents
 from pipeline.decontaminate.card import Composition
-from pipeline.decontaminate.clean import clean_shard
+from pipeline.decontaminate.clean import PAGES, clean_shard
 from pipeline.decontaminate.ngrams import BenchmarkIndex
 from pipeline.decontaminate.redact import KINDS, redacted
 from pipeline.formulas.delimiters import FORMULA
@@ -65,9 +65,8 @@ def test_a_clean_shard_has_its_texts_redacted_and_the_composition_tells_how_ofte
             licence = {"licence": "https://creativecommons.org/licenses/by/4.0/"} if number else {}
             writer.write(Document(text, f"p{number}", metadata={"host": "h"} | licence))
     index, config = BenchmarkIndex(10, 3), DecontaminateSection(redact=["email"])
-    target = tmp_path / "out/0000.jsonl.zst"
-    found = clean_shard(tmp_path / "0000.jsonl.zst", None, target, index, config)
-    assert not any("example.net" in page.text for page in read_documents(target))
+    found = clean_shard(tmp_path / "0000.jsonl.zst", None, tmp_path / "out", index, config)
+    assert not any("example.net" in page.text for page in read_documents(tmp_path / "out" / PAGES))
     again = Composition.read(found.composition.fields())
     again += found.composition
     assert again.replaced == {"email": 6} and again.by["licence"].total() == 4

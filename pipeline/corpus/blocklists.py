@@ -34,7 +34,7 @@ SELECT id FROM pages WHERE root(place(url)) IN (SELECT host FROM parents JOIN bl
 
 
 def files_of(stage: Stage[CorpusSection]) -> list[Path]:
-    """The lists that a stage is given; datatrove's is unpacked to the stage's work folder."""
+    """Return the lists that a stage is given; datatrove's is unpacked to the stage's work folder."""
     files = [Path(path) for path in stage.inputs.get("blocklists", [])]
     if stage.config.unwanted_sites:
         target = stage.work / "unwanted_sites.txt"

@@ -46,7 +46,7 @@ def restart_with_zeroed_memory(module: str) -> None:
 
 
 def scaled(config: CorpusSection, pages: int) -> CorpusSection:
-    """The section with numbers in the place of each `auto`, by the number of training pages."""
+    """Return the section with numbers in the place of each `auto`, by the number of training pages."""
     preset = next((values for most, values in PRESETS if pages <= most), PAPER)
     chosen = zip(NAMES, preset, strict=True)
     return config.model_copy(
@@ -55,12 +55,12 @@ def scaled(config: CorpusSection, pages: int) -> CorpusSection:
 
 
 def settings(config: CorpusSection) -> dict[str, Any]:
-    """What fastText is trained with, by key."""
+    """Return the settings of fastText, by key."""
     return {name: getattr(config, name) for name in NAMES}
 
 
 def train(pages: Sequence[LabelledPage], config: CorpusSection, file: Path) -> Any:
-    """A fastText model of the pages, read in the order of a hash of their URLs; `file` is scratch.
+    """Train a fastText model on the pages, read in the order of a hash of their URLs; `file` is scratch.
 
     Raises InputError if fastText cannot learn from them.
     """
@@ -95,8 +95,8 @@ def train(pages: Sequence[LabelledPage], config: CorpusSection, file: Path) -> A
 
 
 def load(folder: Path) -> Any:
-    """The model that `pipeline.corpus.train` wrote to `folder`. Raises InputError unless it is the very one:
-    fastText crashes on a damaged file, or loads it.
+    """Load the model that `pipeline.corpus.train` wrote to `folder`. Raises InputError unless it is the very
+    one: fastText crashes on a damaged file, or loads it.
     """
     import fasttext
 

@@ -27,7 +27,7 @@ KEPT = pa.schema(
 
 
 def iteration_of(stage: Stage[Any]) -> int:
-    """The number in the name of an instance, such as iteration-2/select. Raises InputError."""
+    """Return the number in the name of an instance, such as iteration-2/select. Raises InputError."""
     folder, _, program = stage.instance.partition("/")
     number = folder.removeprefix("iteration-")
     if not (number.isascii() and number.isdigit()):
@@ -48,7 +48,7 @@ def seed_grew(pages: int, previous: Path | None) -> bool:
 
 
 def read_notes(path: Path, *names: str) -> dict[str, Any]:
-    """The JSON object, with these names in it, that a program before this one wrote. Raises InputError."""
+    """Read the JSON object, with these names in it, that an earlier program wrote. Raises InputError."""
     try:
         notes: dict[str, Any] = json.loads(path.read_bytes())
         json.dumps(notes, ensure_ascii=False).encode()  # half a character could not be written again

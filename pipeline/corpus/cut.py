@@ -93,7 +93,7 @@ def _negatives(train: Path, *columns: str) -> pa.Table:
 
 
 def own_languages(config: CorpusSection, train: Path) -> list[str]:
-    """The languages that have a cut of their own: those with enough held-out pages."""
+    """Return the languages that have a cut of their own: those with enough held-out pages."""
     if not config.cut_language_pages:
         return []
     counts = Counter(_negatives(train, "language")["language"].to_pylist())
@@ -142,17 +142,17 @@ def steps_of(config: CorpusSection, train: Path) -> pa.Table:
 
 
 def _sql(score: float) -> str:
-    """A score in SQL, to the bit."""
+    """Write a score in SQL, to the bit."""
     return f"'{score!r}'::DOUBLE"
 
 
 def _between(least: float, above: float | None) -> str:
-    """SQL: whether a score is at least the first and less than the other, if there is one."""
+    """Write in SQL whether a score is at least the first and less than the other, if there is one."""
     return f"score >= {_sql(least)}" + ("" if above is None else f" AND score < {_sql(above)}")
 
 
 def _reaches(cut: Cut) -> str:
-    """SQL: whether a page stands at or before the last one that a cut keeps."""
+    """Write in SQL whether a page stands at or before the last one that a cut keeps."""
     if cut.least is None:
         return "false"
     reaches, least = _between(cut.least, None), _sql(cut.least)
@@ -163,7 +163,7 @@ def _reaches(cut: Cut) -> str:
 
 
 def is_kept(cuts: Sequence[Cut]) -> str:
-    """SQL: whether a candidate is kept."""
+    """Write in SQL whether a candidate is kept."""
     *own, rest = cuts
     if not own:
         return _reaches(rest)
@@ -230,8 +230,8 @@ def expected_precision(
 
 
 def at_precision(counts: NDArray[np.int64], target: float) -> int:
-    """The largest number of top pages whose estimated precision is at least `target`; `counts` (M + 1,) are
-    the numbers of pages whose score 0, 1, ... of M held-out negatives reach.
+    """Find the largest number of top pages whose estimated precision is at least `target`; `counts` (M + 1,)
+    are the numbers of pages whose score 0, 1, ... of M held-out negatives reach.
 
     Fixed-point iteration from zero positives: each cut gives an estimate of the pool's mathematical pages,
     which gives the next cut. If cuts repeat in a cycle, the smallest of the cycle counts. Between two
@@ -253,7 +253,7 @@ def at_precision(counts: NDArray[np.int64], target: float) -> int:
 
 
 def promise(train: Path, cuts: Sequence[Cut], by_language: bool) -> dict[str, Any] | None:
-    """The precision that the kept pages promise: the share of held-out negatives that reach the last one's
+    """Estimate the precision of the kept pages: the share of held-out negatives that reach the last one's
     score is expected of the pool's other pages. With its 95 % interval over the negatives' hosts; None
     without held-out pages or without kept ones. Where languages have cuts of their own, each has its promise,
     and that of all is their mean by kept pages, as are the ends of its interval.
@@ -288,7 +288,7 @@ def promise(train: Path, cuts: Sequence[Cut], by_language: bool) -> dict[str, An
 
 
 def _promised(cut: Cut, other: pa.Table) -> dict[str, Any]:
-    """What a cut promises by the held-out pages `other`."""
+    """Estimate the precision of one cut by the held-out pages `other`."""
     above, hosts = (other["score"].to_numpy() >= cut.least).tolist(), other["host"].to_pylist()
 
     def precision(share: float) -> float:  # p with: kept (1 - p) = share (pages - kept p)

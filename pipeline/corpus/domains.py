@@ -53,7 +53,6 @@ DOMAINS = pa.schema(
     [("domain", pa.string()), ("pages", pa.int64()), ("kept", pa.int64()), ("share", pa.float64())]
     + [("bound", pa.float64()), ("math", pa.bool_())]
 )
-LEARNT = pa.schema([*((name, pa.string()) for name in ("url", "key", "prefix")), ("math", pa.bool_())])
 
 
 @dataclass(frozen=True)
@@ -127,7 +126,7 @@ def learn(database: Database, config: CorpusSection) -> None:
 
 
 def growth(database: Database, known: set[str]) -> Growth:
-    """What the pages in `learnt` add; `known`: keys of pages already listed."""
+    """Return what the pages in `learnt` add; `known`: keys of pages already listed."""
     database.register("known", pa.table([pa.array(known, pa.string())], ["key"]))
     added = "FROM learnt WHERE key NOT IN (SELECT key FROM known)"
     seed, not_math = (

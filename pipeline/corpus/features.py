@@ -55,7 +55,7 @@ class Embeddings:
         self._words = np.zeros((1024, self.size), np.float32)
 
     def mean(self, words: Sequence[str]) -> Vectors:
-        """The mean embedding (D,) of words; zeros for none."""
+        """Return the mean embedding (D,) of words; zeros for none."""
         if len(self._places) > MOST_CACHED:
             self._places.clear()
         new = [word for word in dict.fromkeys(words) if word not in self._places]
@@ -94,7 +94,7 @@ class Features:
 
     @classmethod
     def learn(cls, texts: Sequence[str], embeddings: Embeddings | None) -> "Features":
-        """The features that at least `LEAST_PAGES` of the normalised training texts have."""
+        """Find the features that at least `LEAST_PAGES` of the normalised training texts have."""
         pages = [text.split()[:MOST_WORDS] for text in texts]
         counts: dict[str, int] = {}
         for page in pages:
@@ -112,13 +112,13 @@ class Features:
         return found
 
     def _keys_of(self, page: Sequence[str]) -> NDArray[np.int64]:
-        """A number for each known word of a page and each pair of neighbouring known words."""
+        """Return a number for each known word of a page and each pair of neighbouring known words."""
         places = np.fromiter((self._places.get(word, -1) for word in page), np.int64, len(page))
         pairs = (places[:-1] + 1) * (len(self.words) + 1) + places[1:] + 1
         return np.concatenate([places[places >= 0], pairs[(places[:-1] >= 0) & (places[1:] >= 0)]])
 
     def of(self, text: str) -> tuple[NDArray[np.int64], Vectors]:
-        """A normalised text's vector: the columns (C,) that are not 0 and their values (C,)."""
+        """Return a normalised text's vector: the columns (C,) that are not 0 and their values (C,)."""
         page = text.split()[:MOST_WORDS]
         keys, counts = np.unique(self._keys_of(page), return_counts=True)
         places = np.minimum(np.searchsorted(self.keys, keys), max(len(self.keys) - 1, 0))

@@ -2,12 +2,11 @@
 
 They stand for the first filters of OpenWebMath (Paster et al. 2023): mathematical markup and language. Its
 classifier, its filter by perplexity and its manual lists are left out. Input: `pool`. Output: `kept.parquet`,
-in the form in which an iteration of the loop writes it; all scores are 0 and ranks are the pool's order.
+in the form in which an iteration of the loop writes it; all scores are 0.
 """
 
 import re
 from collections.abc import Iterator
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +21,7 @@ FORMULA = re.compile(r"\$[^$\n]*[\\^_=][^$\n]*\$|\\\(.+?\\\)|\\\[.+?\\\]", re.DO
 
 
 def rows(pool: Path) -> Iterator[dict[str, Any]]:
-    """A row for each page that the rules keep."""
-    ranks = count(1)
+    """Yield a row for each page that the rules keep."""
     for shard in shard_paths(pool / "pool"):
         for document in read_documents(shard):
             if document.metadata.get("language") == LANGUAGE and FORMULA.search(document.text):
@@ -33,7 +31,6 @@ def rows(pool: Path) -> Iterator[dict[str, Any]]:
                     "host": document.metadata["host"],
                     "shard": shard.name,
                     "score": 0.0,
-                    "rank": next(ranks),
                     "tokens": len(normalise(document.text).split(" ")),
                     "iteration": 0,
                 }

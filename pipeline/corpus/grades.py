@@ -20,14 +20,14 @@ PURPOSE = "grades"
 
 
 def of_pool(stage: Stage[CorpusSection], unseen: set[str]) -> dict[str, float]:
-    """The grades of pages of the pool, by their keys, without those in `unseen`."""
+    """Return the grades of pages of the pool, by their keys, without those in `unseen`."""
     rows = ((normalise_url(url), grade) for _, grade, text, url in _rows(stage) if not text)
     return {key: grade for key, grade in rows if key not in unseen}
 
 
 def graded_pages(stage: Stage[CorpusSection], unseen: set[str]) -> list[LabelledPage]:
-    """The pages of the input `grades`, each with its `grade` from -1 to 1; none without that input. Pages of
-    the pool whose keys are in `unseen` are left out. Raises InputError.
+    """Read the pages of the input `grades`, each with its `grade` from -1 to 1; none without that input.
+    Pages of the pool whose keys are in `unseen` are left out. Raises InputError.
     """
     found = list[LabelledPage]()
     for place, grade, text, url in _rows(stage):

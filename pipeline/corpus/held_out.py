@@ -5,18 +5,17 @@ fold. Only a class with too few hosts (the first seed may be one site) is divide
 says so.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from hashlib import blake2b
-from multiprocessing import get_context
 from pathlib import Path
 
 from pipeline.config.corpus import CorpusSection
 from pipeline.corpus.classifier import train
 from pipeline.corpus.scorer import PageScorer
 from pipeline.corpus.training_set import LabelledPage
+from pipeline.crawl.workers import map_forked
 from pipeline.protocol.progress import Progress
 
 
@@ -56,33 +55,21 @@ def _balanced(pages: Counter[str], count: int) -> dict[str, int]:
     return found
 
 
-GIVEN: tuple[Sequence[LabelledPage], list[int], CorpusSection, Path]  # of this process and its forks
-
-
-def share(pages: Sequence[LabelledPage], folds: list[int], config: CorpusSection, work: Path) -> None:
-    """Keep what `_fold_scores` uses; a million pages would take long to send."""
-    global GIVEN
-    GIVEN = pages, folds, config, work
-
-
-def _fold_scores(fold: int) -> list[float]:
-    """Scores of one fold's pages by a model of the others."""
-    pages, folds, config, work = GIVEN
-    others = [page for page, other in zip(pages, folds, strict=True) if other != fold]
-    score = PageScorer(train(others, config, work / f"fold-{fold}.txt"))
-    return [score(page.text) for page, own in zip(pages, folds, strict=True) if own == fold]
-
-
 def cross_validate(
     pages: Sequence[LabelledPage], folds: Folds, config: CorpusSection, work: Path, processes: int, label: str
 ) -> list[float]:
-    """Log-odds of each page (N,) by a model that has not seen its fold; `label`: of the lines on progress."""
-    scores: dict[int, list[float]] = defaultdict(list)
-    with (
-        ProcessPoolExecutor(processes, get_context("fork"), share, (pages, folds.of, config, work)) as pool,
-        Progress(f"{label}: classifiers for measurement", config.folds, unit="fold") as bar,
-    ):
-        for fold, values in enumerate(pool.map(_fold_scores, range(config.folds))):
-            scores[fold] = values[::-1]
+    """Return the log-odds of each page (N,) by a model that has not seen its fold; `label`: of the lines on
+    progress.
+    """
+
+    def fold_scores(fold: int) -> list[float]:
+        others = [page for page, other in zip(pages, folds.of, strict=True) if other != fold]
+        score = PageScorer(train(others, config, work / f"fold-{fold}.txt"))
+        return [score(page.text) for page, own in zip(pages, folds.of, strict=True) if own == fold]
+
+    scores = []
+    with Progress(f"{label}: classifiers for measurement", config.folds, unit="fold") as bar:
+        for values in map_forked(fold_scores, range(config.folds), processes):
+            scores.append(iter(values))
             bar.update()
-    return [scores[fold].pop() for fold in folds.of]
+    return [next(scores[fold]) for fold in folds.of]

@@ -44,13 +44,13 @@ def reliability(math: Sequence[bool], scores: Sequence[float]) -> list[tuple[flo
 
 
 def calibration_error(bins: Sequence[tuple[float, float, int]]) -> float:
-    """Expected calibration error: |share of math - mean probability| of bins, weighted by pages."""
+    """Return the expected calibration error: |share of math - mean probability| of bins by their pages."""
     pages = sum(size for _, _, size in bins)
     return sum(abs(share - probability) * size for probability, share, size in bins) / pages
 
 
 def _names(page: LabelledPage) -> list[tuple[str, str]]:
-    """The sources that a page belongs to: (kind, name)."""
+    """Return the sources that a page belongs to: (kind, name)."""
     markup = "TeX" if FORMULA.search(page.text) else "no TeX"
     return [("host", page.host), ("language", page.language or "unknown"), ("markup", markup)]
 

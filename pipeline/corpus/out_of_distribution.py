@@ -41,7 +41,7 @@ class LabelledSet:
 
 
 def read_set(sources: list[str], name: str, survivors: Survivors) -> LabelledSet:
-    """The set that files of rows are. Raises InputError."""
+    """Read a set from files of rows. Raises InputError."""
     found = LabelledSet()
     urls: dict[bool, list[str]] = {True: [], False: []}
     for place, row in _rows(sources):
@@ -72,13 +72,13 @@ def _rows(sources: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def urls_of(inputs: dict[str, list[str]]) -> Iterator[str]:
-    """The URLs of pages of the pool in all sets among a stage's inputs. Raises InputError."""
+    """Yield the URLs of pages of the pool in all sets among a stage's inputs. Raises InputError."""
     sources = (source for key in sorted(inputs) if key.startswith(PREFIX) for source in inputs[key])
     return (row["url"] for _, row in _rows(list(sources)) if not row.get("text"))
 
 
 def read_sets(inputs: dict[str, list[str]], survivors: Survivors) -> dict[str, LabelledSet]:
-    """The sets among a stage's inputs, by name."""
+    """Read the sets among a stage's inputs, by name."""
     names = sorted(key.removeprefix(PREFIX) for key in inputs if key.startswith(PREFIX))
     return {name: read_set(inputs[PREFIX + name], name, survivors) for name in names}
 
@@ -117,9 +117,9 @@ def measure_sets(
 def recall_at(
     train: Path, threshold: float | None, by_language: Mapping[str | None, float | None] = NO_LANGUAGES
 ) -> dict[str, float]:
-    """The share of each set's mathematical pages whose score is at least `threshold` (None: none is), by the
-    classifier in the folder `train`; where languages have cuts of their own, at least that of its language
-    or, under None, that of all others.
+    """Return the share of each set's mathematical pages whose score is at least `threshold` (None: none is),
+    by the classifier in the folder `train`; where languages have cuts of their own, at least that of its
+    language or, under None, that of all others.
     """
     if not (train / TABLE).exists():
         return {}

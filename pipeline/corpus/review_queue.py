@@ -86,9 +86,9 @@ def differs(kept: int, pages: int, other_kept: int, others: int) -> bool:
 
 
 def split(directories: Iterable[tuple[str, int, int, bool]]) -> Iterator[str]:
-    """The prefixes to ask about. `directories`: (prefix, pages, kept, whether it is a whole domain), those of
-    a host together and each after those that it lies in. A directory is compared with the rest of the nearest
-    prefix above it that is asked about.
+    """Choose the prefixes to ask about. `directories`: (prefix, pages, kept, whether it is a whole domain),
+    those of a host together and each after those that it lies in. A directory is compared with the rest of
+    the nearest prefix above it that is asked about.
     """
     host, asked = "", {}
     for prefix, pages, kept, whole in directories:
@@ -103,7 +103,7 @@ def split(directories: Iterable[tuple[str, int, int, bool]]) -> Iterator[str]:
 
 
 def likely_math(counts: dict[str, tuple[int, int]]) -> dict[str, float]:
-    """The probability that a prefix is mathematical, of (pages, kept) by prefix.
+    """Estimate the probability that a prefix is mathematical, from (pages, kept) by prefix.
 
     It is the share of kept pages, drawn towards that of the host. Pages of one path are alike: a classifier
     that errs on one errs on all, so however many they are, they prove no more than ALIKE of them.
@@ -129,7 +129,7 @@ def effect(pages: int, kept: int, math: float) -> float:
 
 
 def by_effect(counts: dict[str, tuple[int, int]]) -> list[str]:
-    """The prefixes, largest expected effect first."""
+    """Sort the prefixes, largest expected effect first."""
     math = likely_math(counts)
     return sorted(
         counts, key=lambda prefix: (-effect(*counts[prefix], math[prefix]), -counts[prefix][0], prefix)

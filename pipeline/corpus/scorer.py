@@ -32,7 +32,7 @@ class PageScorer:
         self._words = Words(model, self._rows)
 
     def __call__(self, text: str) -> float:
-        """The score of a normalised text; 0 for one without a known word or n-gram."""
+        """Score a normalised text; 0 for one without a known word or n-gram."""
         tokens = [*text.split(), END]
         hashes, sums, counts = self._words.find(tokens)
         total, rows, gram = float(sums.sum()), int(counts.sum()), hashes

@@ -91,8 +91,8 @@ def cross_validated(
     embeddings: Embeddings | None,
     graded: Sequence[LabelledPage] = (),
 ) -> list[float]:
-    """The output for each page (N,) of a model that has not seen its fold or, if it learns from `graded`
-    pages, any page of the fold's hosts. Raises InputError if none is left.
+    """Return the output for each page (N,) of a model that has not seen its fold or, if it learns from
+    `graded` pages, any page of the fold's hosts. Raises InputError if none is left.
     """
     found = [0.0] * len(pages)
     for fold in sorted(set(folds)):
@@ -196,7 +196,7 @@ def load_second(
 
 
 def embeddings_of(inputs: dict[str, list[str]]) -> Embeddings | None:
-    """The model that the input `embeddings` names, if any; a hub id is fetched. Raises InputError."""
+    """Load the model that the input `embeddings` names, if any; a hub id is fetched. Raises InputError."""
     source = next(iter(inputs.get("embeddings", [])), None)
     if source is None:
         return None

@@ -46,7 +46,7 @@ def characters(text: str) -> tuple[int, int]:
 
 
 def _tokenizer(source: str) -> Any:
-    """The tokenizer of a folder or hub id. Raises InputError."""
+    """Load the tokenizer of a folder or hub id. Raises InputError."""
     from huggingface_hub import hf_hub_download
     from tokenizers import Tokenizer
 
@@ -59,7 +59,9 @@ def _tokenizer(source: str) -> Any:
 
 
 def measure(source: str, pool: Path) -> Ratio:
-    """The ratio on pages of some shards of the pool; of every two pages one is fitted and one is checked."""
+    """Measure the ratio on pages of some shards of the pool; of every two pages one is fitted and one is
+    checked.
+    """
     shards = shard_paths(pool / "pool")
     some = shards[:: -(-len(shards) // SHARDS)]
     pages = [page.text for path in some for page in islice(read_documents(path), max(2, PAGES // len(some)))]

@@ -117,7 +117,7 @@ def measure_held_out(
 
 
 def check_folds(config: CorpusSection) -> None:
-    """Raises InputError where held-out pages are wanted and there can be none."""
+    """Raise InputError where held-out pages are wanted and there can be none."""
     if config.folds == 1:
         raise InputError(
             "corpus.folds: one part leaves nothing to train on; 0 switches it off, else 2 or more"

@@ -14,15 +14,15 @@ only pages that are likely to be in it: those with a low hash.
 
 import hashlib
 from collections.abc import Collection, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
-from multiprocessing import get_context
+from functools import partial
 from pathlib import Path
 
 from pipeline.config.corpus import CorpusSection
 from pipeline.corpus.normalise import normalise
 from pipeline.corpus.url_lists import LEARNT_FROM, Survivors, current_urls
 from pipeline.crawl.urls import normalise_url
+from pipeline.crawl.workers import map_forked
 from pipeline.data.rows import read_rows
 from pipeline.data.shards import read_documents, rows_of, shard_paths
 from pipeline.formulas.delimiters import convert, page_delimiters
@@ -71,10 +71,6 @@ class LabelledPage:
             return file.read(self.content.size).decode()
 
 
-WANTED: "Wanted"  # of this process and of those forked from it
-TEXTS: Path  # likewise: where texts are kept
-
-
 @dataclass(frozen=True)
 class Wanted:
     """Selects pages of the pool to label. `math`, `other`: keys of positives and negatives; `everything`:
@@ -93,7 +89,7 @@ class Wanted:
     below: float = 1.0
 
     def place(self, url: str) -> bytes:
-        """The hash that orders pages."""
+        """Return the hash that orders pages."""
         return hashlib.blake2b(f"{self.seed}:{url}".encode()).digest()
 
     def may_be(self, url: str, math: bool) -> bool:
@@ -101,8 +97,8 @@ class Wanted:
         return math or self.below == 1 or int.from_bytes(self.place(url)[:8], "big") < self.below * 2**64
 
     def sampled(self, pages: Iterable[LabelledPage]) -> list[LabelledPage]:
-        """The positives, then the negatives, as many as are wanted, in the order of a hash of the URL; all
-        pages as they come where no number is given.
+        """Return the positives, then the negatives, as many as are wanted, in the order of a hash of the URL;
+        all pages as they come where no number is given.
         """
         if self.most is None:
             return list(pages)
@@ -117,38 +113,32 @@ class Wanted:
         return sorted(pages, key=lambda page: self.place(page.url))[: self.most[math]]
 
 
-def share(wanted: Wanted, texts: Path) -> None:
-    """Keep what `of_shard` uses; forked processes share its memory."""
-    global WANTED, TEXTS
-    WANTED, TEXTS = wanted, texts
-
-
 def kept_of(select: Path, shard: str) -> set[str]:
     """URLs of the pages of a shard that a selection keeps."""
     return set(rows_of(select / "kept.parquet", shard, ["url"])["url"].to_pylist())
 
 
-def of_shard(shard: Path) -> list[LabelledPage]:
-    """The wanted pages of one shard; their texts go to a file."""
-    place = TEXTS / shard.name
-    kept = kept_of(WANTED.kept, shard.name) if WANTED.kept else set()
+def pages_of_shard(shard: Path, wanted: Wanted, texts: Path) -> list[LabelledPage]:
+    """Return the wanted pages of one shard; their texts go to a file in the folder `texts`."""
+    place = texts / shard.name
+    kept = kept_of(wanted.kept, shard.name) if wanted.kept else set()
 
-    def found() -> Iterator[LabelledPage]:
+    def chosen() -> Iterator[LabelledPage]:
         for document in read_documents(shard):
             url, host = document.metadata["url"], document.metadata["host"]
             key = normalise_url(url)
-            math = key in WANTED.math
-            rest = key in WANTED.other or WANTED.everything
-            if key in WANTED.without or not (math or (rest and url not in kept)):
+            math = key in wanted.math
+            rest = key in wanted.other or wanted.everything
+            if key in wanted.without or not (math or (rest and url not in kept)):
                 continue
-            if WANTED.may_be(url, math):
+            if wanted.may_be(url, math):
                 text = normalise(document.text).encode()
                 content = Stored(place, file.tell(), len(text))
                 file.write(text)
                 yield LabelledPage(url, host, content, math, document.metadata.get("language"))
 
     with place.open("wb") as file:
-        return WANTED.sampled(found())
+        return wanted.sampled(chosen())
 
 
 def pages_of_pool(stage: Stage[CorpusSection], purpose: str, wanted: Wanted) -> list[LabelledPage]:
@@ -160,16 +150,12 @@ def pages_of_pool(stage: Stage[CorpusSection], purpose: str, wanted: Wanted) -> 
     shards = shard_paths(stage.input("pool") / "pool")
 
     def read() -> Iterator[LabelledPage]:
-        for pages in workers.map(of_shard, shards):
+        by_shard = partial(pages_of_shard, wanted=wanted, texts=texts)
+        for pages in map_forked(by_shard, shards, stage.launch.get("threads", 1)):
             yield from pages
             bar.update()
 
-    processes, fork = stage.launch.get("threads", 1), get_context("fork")
-    said = f"{label(stage)}: reads the pool for {purpose}"
-    with (
-        ProcessPoolExecutor(processes, fork, share, (wanted, texts)) as workers,
-        Progress(said, len(shards), unit="shard") as bar,
-    ):
+    with Progress(f"{label(stage)}: reads the pool for {purpose}", len(shards), unit="shard") as bar:
         return wanted.sampled(read())
 
 
@@ -206,8 +192,8 @@ def wanted_pages(
     texts: list[LabelledPage],
     learnt: Path,
 ) -> Wanted:
-    """The pages of the pool to train on: `unseen`, keys of others that are not; `texts`, further examples;
-    `learnt`, a folder with the lists of a new round of review.
+    """Choose the pages of the pool to train on: `unseen`, keys of others that are not; `texts`, further
+    examples; `learnt`, a folder with the lists of a new round of review.
     """
     config = stage.config
     urls = (current_urls(stage, name, learnt) for name in LEARNT_FROM)
@@ -237,7 +223,7 @@ def training_pages(
 
 
 def _part_of_pool(pool: Path, pages: int) -> float:
-    """The part of the pool that holds a sample of so many pages, with some to spare."""
+    """Return the part of the pool that holds a sample of so many pages, with some to spare."""
     found = published(pool)
     size = read_manifest(found[1])["counts"].get("kept", 0) if found else 0
     return min(1.0, SPARE * pages / size) if size else 1.0

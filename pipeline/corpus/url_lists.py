@@ -18,7 +18,7 @@ LEARNT_FROM = ("seed_urls", "background_urls", "not_math_urls")
 
 
 def read_urls(path: Path) -> list[str]:
-    """The URLs of a file, one a line; `#` starts a comment line. Raises InputError."""
+    """Read the URLs of a file, one a line; `#` starts a comment line. Raises InputError."""
     try:
         lines = path.read_text().splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -27,8 +27,9 @@ def read_urls(path: Path) -> list[str]:
 
 
 def current_urls(stage: Stage[CorpusSection], name: str, learnt: Path | None = None) -> list[str]:
-    """The list that this iteration learns from: the one in `learnt`, where a new round of review has added to
-    it, else the one that the previous iteration wrote, else the stage's input; empty if there is none.
+    """Read the list that this iteration learns from: the one in `learnt`, where a new round of review has
+    added to it, else the one that the previous iteration wrote, else the stage's input; empty if there is
+    none.
     """
     if learnt and (learnt / f"{name}.txt").exists():
         return read_urls(learnt / f"{name}.txt")
@@ -73,8 +74,8 @@ class Survivors:
         return cls(tables(stage.input("pool"), "duplicates"), stage.work, stage.launch)
 
     def keys(self, urls: Iterable[str]) -> set[str]:
-        """The normalised URLs of the pages that stand for `urls` in the pool. All duplicates are read for
-        URLs that were not asked for before.
+        """Return the normalised URLs of the pages that stand for `urls` in the pool. All duplicates are read
+        for URLs that were not asked for before.
         """
         given = set(map(normalise_url, urls))
         if new := given - self._asked:

@@ -57,7 +57,7 @@ COMMANDS, STANDS_FOR = _table()
 
 
 def canonical(text: str) -> Grams:
-    """The canonical grams of a text, in order; their places are those of the text."""
+    """Return the canonical grams of a text, in order; their places are those of the text."""
     found = grams(text, CHARACTERS)
     commands = np.flatnonzero(found.is_tex)
     if not len(commands):

@@ -7,14 +7,14 @@ Outputs: `pages.jsonl.zst` (none without a page), `log.jsonl` (lines of `removal
 """
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from datatrove.data import Document
 
 from pipeline.config.decontaminate import DecontaminateSection
-from pipeline.data.rows import read_rows
+from pipeline.data.rows import raw_lines, read_rows
 from pipeline.data.shards import DocumentWriter, read_documents, rows_of
 from pipeline.decontaminate.card import Composition
 from pipeline.decontaminate.ngrams import FUZZY, BenchmarkIndex, Match
@@ -24,6 +24,7 @@ from pipeline.protocol.progress import Progress
 from pipeline.protocol.stage import Counts, InputError, Stage, run_stage
 
 PREFIX = "benchmark."
+PAGES = "pages.jsonl.zst"
 QUESTIONS = ("question", "problem", "prompt", "text", "input")  # as data sets of the hub call them
 ANSWERS = ("answer", "solution", "solution_plain", "canonical_solution", "code")
 KEPT = ("score", "iteration", "tokens")  # columns of selection that are added to a page
@@ -32,12 +33,28 @@ Row = dict[str, Any]
 
 @dataclass
 class Cleaned:
-    """What cleaning a shard found: pages seen, runs of the benchmarks, lines of the log, what stays."""
+    """What cleaning a shard found; `runs`: of the benchmarks, `composition`: of the pages that stay."""
 
-    seen: int
+    shard: str
     runs: int
-    log: list[Row]
-    composition: Composition
+    seen: int = 0
+    composition: Composition = field(default_factory=Composition)
+    log: list[Row] = field(default_factory=list)
+
+    def write(self, folder: Path) -> None:
+        """Write log and summary."""
+        with (folder / "log.jsonl").open("w") as log:
+            log.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in self.log)
+        summary = {"shard": self.shard, "runs": self.runs, "seen": self.seen}
+        write_json(folder / "summary.json", summary | {"composition": self.composition.fields()})
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """Read what `write` wrote. Raises OSError, ValueError, KeyError or TypeError for anything else."""
+        summary = json.loads((folder / "summary.json").read_text())
+        log = [json.loads(line) for line in raw_lines(folder / "log.jsonl")]
+        composition = Composition.read(summary["composition"])
+        return cls(summary["shard"], summary["runs"], summary["seen"], composition, log)
 
 
 def build_index(stage: Stage[DecontaminateSection]) -> BenchmarkIndex:
@@ -48,12 +65,12 @@ def build_index(stage: Stage[DecontaminateSection]) -> BenchmarkIndex:
         for source in stage.inputs[name]:
             for number, (place, row) in enumerate(read_rows(source)):
                 rows += 1
-                if not any(row.get(field) for field in QUESTIONS):
+                if not any(row.get(key) for key in QUESTIONS):
                     raise InputError(f"{place}: a benchmark row needs `question` or `problem`")
-                for field in (*QUESTIONS, *ANSWERS):
-                    if row.get(field):
+                for key in (*QUESTIONS, *ANSWERS):
+                    if row.get(key):
                         item = str(row.get("id", number))
-                        index.add(name.removeprefix(PREFIX), item, str(row[field]), field in QUESTIONS)
+                        index.add(name.removeprefix(PREFIX), item, str(row[key]), key in QUESTIONS)
         if not rows:
             sources = ", ".join(map(str, stage.inputs[name]))
             raise InputError(f"{sources}: no rows; {name} would keep nothing out of the corpus")
@@ -73,7 +90,7 @@ def without(text: str, matches: list[Match]) -> str:
 
 
 def clean(document: Document, matches: list[Match], config: DecontaminateSection) -> Document | None:
-    """The page as it stays in the corpus, or None if it is removed."""
+    """Return the page as it stays in the corpus, or None if it is removed."""
     if not matches:
         return document
     if config.remove == "page":
@@ -90,12 +107,12 @@ def kept_pages(select: Path, shard: str) -> dict[str, Row]:
 
 
 def clean_shard(
-    shard: Path, select: Path | None, target: Path, index: BenchmarkIndex, config: DecontaminateSection
+    shard: Path, select: Path | None, folder: Path, index: BenchmarkIndex, config: DecontaminateSection
 ) -> Cleaned:
-    """Write the clean pages of a shard to `target`, which appears only if there is one."""
+    """Write the clean pages of a shard to a folder, if there are any, and what was found."""
     kept = kept_pages(select, shard.name) if select else None
-    found = Cleaned(0, len(index), [], Composition())
-    with DocumentWriter(target) as writer:
+    found = Cleaned(shard.name, len(index))
+    with DocumentWriter(folder / PAGES) as writer:
         for document in read_documents(shard) if kept != {} else ():
             if kept is not None:
                 if document.id not in kept:
@@ -115,7 +132,8 @@ def clean_shard(
                 writer.write(page)
                 found.composition.add(page, replaced)
     if not writer.count:
-        target.unlink()
+        (folder / PAGES).unlink()
+    found.write(folder)
     return found
 
 
@@ -124,12 +142,8 @@ def run(stage: Stage[DecontaminateSection]) -> Counts:
     index, shard = build_index(stage), stage.input("shard")
     select = stage.input("select") if "select" in stage.inputs else None
     with Progress(f"decontaminate {stage.instance}", None, unit="page") as bar:
-        found = clean_shard(shard, select, stage.partial / "pages.jsonl.zst", index, stage.config)
+        found = clean_shard(shard, select, stage.partial, index, stage.config)
         bar.update(found.seen)
-    with (stage.partial / "log.jsonl").open("w") as log:
-        log.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in found.log)
-    summary = {"shard": shard.name, "runs": found.runs, "seen": found.seen}
-    write_json(stage.partial / "summary.json", summary | {"composition": found.composition.fields()})
     stage.counter("decontaminate.searched_pages", found.seen)
     return {"kept": found.seen, "clean": found.composition.pages}
 

@@ -34,7 +34,7 @@ class Kind(IntFlag):
 
 
 def kind(word: str) -> Kind:
-    """The properties of one gram."""
+    """Return the properties of one gram."""
     if word[0].isdigit():
         round_one = word.strip("0") == "1"
         return Kind.FORMULA | Kind.DIGITS | (Kind.NUMBER if len(word) > 1 and not round_one else Kind(0))

@@ -43,7 +43,7 @@ class Similar:
 
 
 def letters_alike(found: Grams) -> Hashes:
-    """The hashes of grams (T,), the same for all single letters."""
+    """Return the hashes of grams (T,), the same for all single letters."""
     short = np.flatnonzero(found.ends - found.starts == 1)
     values = found.hashes[short]
     places = np.minimum(np.searchsorted(LETTERS, values), len(LETTERS) - 1)
@@ -95,7 +95,7 @@ class FuzzyIndex:
         return found
 
     def _around(self, view: Hashes, number: int, places: NDArray[np.int64]) -> list[Similar]:
-        """The best part around the anchors of question `number`, if it is like it."""
+        """Find the best part around the anchors of question `number`, if it is like it."""
         span, needed = int(self._spans[number]), self._needed[number]
         ends = np.searchsorted(places, places + span, side="left")
         counts = ends - np.arange(len(places))
@@ -109,8 +109,8 @@ class FuzzyIndex:
         return [Similar(number, int(places[best]), int(places[ends[best] - 1]) + ANCHOR, share)]
 
     def _alike(self, question: Hashes, part: Hashes) -> float:
-        """The share of a question's weight that is in a part of a page; 0 if too little of it is. What the
-        question has twice must be there twice.
+        """Return the share of a question's weight that is in a part of a page; 0 if too little of it is. What
+        the question has twice must be there twice.
         """
         there, total, found = Counter(part.tolist()), 0.0, 0.0
         all_words, words, all_numbers, numbers = 0, 0, 0, 0
@@ -135,7 +135,9 @@ def _groups(of: NDArray[np.int64]) -> list[tuple[int, int]]:
 
 
 def _anchors(view: Hashes, content: set[int]) -> Hashes:
-    """The runs of a question that may be anchors: with a long word, a CJK character or a number in each."""
+    """Return the runs of a question that may be anchors: with a long word, a CJK character or a number in
+    each.
+    """
     has = np.fromiter((value in content for value in view.tolist()), bool, len(view))
     solid = has[: 1 - ANCHOR].copy()
     for shift in range(1, ANCHOR):

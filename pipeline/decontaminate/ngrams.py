@@ -69,7 +69,7 @@ class _Bitmap:
         return slots.view(np.int64), np.uint64(1) << (values & np.uint64(63))
 
     def passed(self, values: Hashes) -> NDArray[np.int64]:
-        """Indices of the `values` (V,) that may be in the set."""
+        """Return the indices of the `values` (V,) that may be in the set."""
         slots, bits = self._place(values)
         return np.flatnonzero(self._bits[slots] & bits)
 
@@ -167,7 +167,7 @@ class BenchmarkIndex:
         }
 
     def matches(self, text: str) -> list[Match]:
-        """The runs that `text` shares with items, in the order of the page."""
+        """Find the runs that `text` shares with items, in the order of the page."""
         self.build()
         page = canonical(text)
         found: dict[tuple[int, int, str, str], tuple[int, int]] = {}

@@ -37,7 +37,7 @@ FORMATTER = PIIFormatter()
 
 
 def redacted(text: str, kinds: Collection[str]) -> tuple[str, Counter[str]]:
-    """The text without what `kinds` names, and how often each was replaced."""
+    """Return the text without what `kinds` names, and how often each was replaced."""
     counts: Counter[str] = Counter()
     parts, place = [], 0
     for formula in FORMULA.finditer(text):

@@ -6,19 +6,16 @@ them, and the tokenizer, which a model from scratch inherits. Files are tokenise
 each; a resumed run skips finished files.
 """
 
-import ctypes
 import json
-import multiprocessing
 import os
-import signal
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from pipeline.config.tokens import MixtureNode
+from pipeline.crawl.workers import map_forked
 from pipeline.data.rows import files_of
 from pipeline.protocol.manifest import fingerprint, write_json
 from pipeline.protocol.progress import Progress
@@ -75,25 +72,13 @@ def tokenise(part: Part) -> None:
     write_json(part.base.with_suffix(".json"), {"documents": documents, "tokens": tokens, "empty": empty})
 
 
-def _die_with_parent() -> None:
-    """Make Linux kill this worker with its parent; it would otherwise wait for work forever."""
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-
-
 def tokenise_all(parts: list[Part], processes: int, label: str) -> None:
-    """Tokenise the parts in so many processes."""
+    """Tokenise the parts in so many processes, or a single one in so many threads of the tokenizer."""
+    alone = processes == 1 or len(parts) == 1
+    os.environ |= {"TOKENIZERS_PARALLELISM": str(alone).lower(), "RAYON_NUM_THREADS": str(processes)}
     with Progress(label, len(parts), unit="file") as progress:
-        if processes == 1 or len(parts) == 1:
-            os.environ |= {"TOKENIZERS_PARALLELISM": "true", "RAYON_NUM_THREADS": str(processes)}
-            for part in parts:
-                tokenise(part)
-                progress.update()
-            return
-        os.environ["TOKENIZERS_PARALLELISM"] = "false"
-        context = multiprocessing.get_context("fork")
-        with ProcessPoolExecutor(processes, context, initializer=_die_with_parent) as pool:
-            for _ in pool.map(tokenise, parts):
-                progress.update()
+        for _ in map_forked(tokenise, parts, 1 if alone else processes):
+            progress.update()
 
 
 def put_together(folder: Path, name: str, parts: list[Part]) -> dict[str, Any]:

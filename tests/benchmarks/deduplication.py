@@ -243,25 +243,19 @@ def memory_rows(texts: list[str], folder: Path) -> list[Row]:
 
 def measure_workers(model: Path) -> None:
     """Print how much memory of its own a worker has that scores with the parent's model."""
-    from concurrent.futures import ProcessPoolExecutor
-    from multiprocessing import get_context
-
     import fasttext
 
-    from pipeline.corpus import score
+    from pipeline.crawl.workers import map_forked
 
-    score.SCORER = PageScorer(fasttext.load_model(str(model)))
-    with ProcessPoolExecutor(WORKERS, mp_context=get_context("fork")) as pool:
-        print(max(pool.map(_own_memory, range(WORKERS * 2))))
+    scorer = PageScorer(fasttext.load_model(str(model)))
 
+    def own_memory(number: int) -> float:
+        for place in range(200):
+            scorer(f"let x {number} be a prime number {place}")
+        lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
+        return sum(int(line.split()[1]) for line in lines if line.startswith("Private_")) / 1000
 
-def _own_memory(number: int) -> float:
-    from pipeline.corpus.score import SCORER
-
-    for place in range(200):
-        SCORER(f"let x {number} be a prime number {place}")
-    lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
-    return sum(int(line.split()[1]) for line in lines if line.startswith("Private_")) / 1000
+    print(max(map_forked(own_memory, range(WORKERS * 2), WORKERS)))
 
 
 def rows(sources: Sources, folder: Path) -> list[Row]:
