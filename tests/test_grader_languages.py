@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.grader.answers import compare, grade
-from pipeline.grader.remarks import lists
+from pipeline.grader.vocabulary import WORDS
 from pipeline.protocol.code import Code
 
 LABELLED = Path(__file__).parent / "data/grader_languages.jsonl"
@@ -82,4 +82,4 @@ def test_on_cmath_no_word_but_a_counter_is_accepted_beside_the_answer():
 
 def test_the_lists_of_words_are_part_of_the_graders_code():
     assert "pipeline/grader/words.toml" in Code().definitions("pipeline.grader.answers")
-    assert lists().measure
+    assert WORDS["measure"]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
-from .vocabulary import NUMBER_WORDS, load
+from .vocabulary import DECIMAL_COMMA, NUMBER_WORDS
 
 _PLACES = {
     "whole number": 0,
@@ -28,7 +28,6 @@ _DECIMALS = re.compile(
     re.I,
 )
 _WORDS = {"one": 1, "two": 2, "three": 3, "four": 4, "一": 1, "两": 2, "二": 2, "三": 3, "四": 4}
-_COMMA = frozenset(load("words.toml")["decimal_comma"]["words"].split())
 _PERCENT = re.compile(r"percent|\\?%|百分", re.I)
 _BLANK = r"(?:\(\s*(?:\\q?quad)?\s*\)|_{2,})"
 _BLANKS = re.compile(
@@ -123,7 +122,7 @@ def asked(question: str | None) -> Asked:
         known=True,
         text=question,
         percent=_PERCENT.search(_request(question)) is not None,
-        comma=not _COMMA.isdisjoint(re.findall(r"\w+", question.casefold())),
+        comma=not DECIMAL_COMMA.isdisjoint(re.findall(r"\w+", question.casefold())),
         measured=_MEASURED.search(question) is not None,
         blanks=_BLANKS.search(question) is not None,
         radians=re.search(r"\bradians?\b|弧度", question, re.I) is not None,

@@ -9,7 +9,8 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from typing import Literal
 
-from .remarks import first_words, last_words, lists
+from .remarks import first_words, last_words
+from .vocabulary import WORDS
 
 BOX = "\\boxed"
 MAX_RESPONSE = 200_000
@@ -173,9 +174,8 @@ def _remark(before: str, after: str) -> Literal["", "denied", "alternative", "do
         before, after = (_TEXT.sub(r" \1 ", side) for side in (before, after))
     if _ASKS.match(after):
         return "doubted"
-    known = lists()
     said = last_words(_SENTENCE.split(before)[-1])
     following = first_words(_SENTENCE.split(after, maxsplit=1)[0]) if after else set()
-    if (said | following) & known.denials:
+    if (said | following) & WORDS["denials"]:
         return "denied"
-    return "alternative" if following & known.alternatives else "doubted" if said or following else ""
+    return "alternative" if following & WORDS["alternatives"] else "doubted" if said or following else ""

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 
 from .notation import number_word
-from .remarks import lists
+from .remarks import FOREIGN
 from .tree import Decision
 from .vocabulary import ARTICLES, SYNONYMS
 
@@ -80,7 +80,7 @@ def has_sentence(text: str) -> bool:
 
 def claims(text: str) -> list[str]:
     """Values that a sentence may state: what follows its last = or verb, and its only number."""
-    if not text.isascii() or any(map(lists().foreign.match, words(text))):  # no English
+    if not text.isascii() or any(map(FOREIGN.match, words(text))):  # no English
         return []
     text = text[-MAX_SENTENCE:]
     last = re.split(r"(?<=[a-z\d)])[.!?。；]\s+(?=[A-Z\u4e00-\u9fff])", text.strip())[-1]

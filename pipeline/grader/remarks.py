@@ -5,12 +5,11 @@ is a word of the question that cannot change a value. Every other word is taken 
 """
 
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import cache, lru_cache
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 
 from .units import fits, singular
-from .vocabulary import CONSTANTS, FUNCTIONS, GENERIC_UNITS, GREEK, UNIT_POWERS, UNITS, load
+from .vocabulary import CONSTANTS, ENGLISH_STOPS, FUNCTIONS, GENERIC_UNITS, GREEK, UNIT_POWERS, UNITS, WORDS
 
 NOT_WORDS = {*FUNCTIONS, *CONSTANTS, *GREEK} - {"min", "max", "arg"}
 MAX_WORDS, MAX_UNIT_WORDS = 24, 8  # beside a value, and as a unit or a label
@@ -23,73 +22,40 @@ _ONE_WORD = re.compile(_WORD)
 _TOKEN = re.compile(rf"(?P<beside>{_WORD}|\((?:{_WORD}\s?){{1,4}}\)|[\s:,]+)|\\?[A-Za-z]+|.", re.DOTALL)
 _UNIT_WORD = re.compile(rf"{_WORD}|[€°¢]")
 _DIGITS = re.compile("[一二两三四五六七八九十]")  # in a name: 三年级
-_SETS = ("measure", "before", "after", "asked", "denials", "alternatives", "doubts")
-_LINKS = {
-    "be",
-    "to",
-    "equal",
-    "equals",
-    "exactly",
-    "just",
-    "simply",
-    "seems",
-    "looks",
-    "it",
-    "right",
-    "the",
-    "der",
-}
+LINKS = frozenset(
+    [
+        "be",
+        "to",
+        "equal",
+        "equals",
+        "exactly",
+        "just",
+        "simply",
+        "seems",
+        "looks",
+        "it",
+        "right",
+        "the",
+        "der",
+    ]
+)
 _MONTH = re.compile(r"\bMay\b")  # no doubt
 _OF = {"of", "de", "von", "di", "из", "от", "من"}
 _SUMS = {"total", "insgesamt", "summe", "gesamt", "всего", "المجموع", "مجموع", "إجمالي"}
 
 
-@dataclass(frozen=True, slots=True)
-class Lists:
-    """The lists of all languages together; `stops` and `inside` forbid a whole word and a part of one.
-
-    `telling`: denials, alternatives and doubts; `foreign`: the stops of other languages than English.
-    """
-
-    measure: frozenset[str]
-    before: frozenset[str]
-    after: frozenset[str]
-    asked: frozenset[str]
-    denials: frozenset[str]
-    alternatives: frozenset[str]
-    doubts: frozenset[str]
-    telling: frozenset[str]
-    many: re.Pattern[str]
-    stops: re.Pattern[str]
-    inside: re.Pattern[str]
-    foreign: re.Pattern[str]
-
-
-@cache
-def lists() -> Lists:
-    """Return the lists of `words.toml`."""
-    languages = load("words.toml")
-    languages = {name: table for name, table in languages.items() if "stops" in table}
-    found = {
-        name: [word.casefold() for language in languages.values() for word in language[name].split()]
-        for name in next(iter(languages.values()))
-    }
-    whole = [word for word in found["stops"] if not _IN_PIECES.match(word)]
-    parts = [word for word in found["stops"] if _IN_PIECES.match(word)]
-    foreign = [word for word in whole if word not in languages["en"]["stops"].split() and len(word) > 1]
-    return Lists(
-        *(frozenset(found[name]) for name in _SETS),
-        frozenset(found["denials"] + found["alternatives"] + found["doubts"]),
-        re.compile(rf"(?:{'|'.join(map(re.escape, found['many']))})\s*\Z"),
-        _whole_words(whole),
-        re.compile("|".join(map(re.escape, parts))),
-        _whole_words(foreign),
-    )
-
-
-def _whole_words(words: list[str]) -> re.Pattern[str]:
+def _whole_words(words: Iterable[str]) -> re.Pattern[str]:
     """Return a pattern of whole words; a star stands for any ending."""
     return re.compile("(?:" + "|".join(re.escape(word).replace(r"\*", ".*") for word in words) + r")\Z")
+
+
+_IN_PARTS = frozenset(filter(_IN_PIECES.match, WORDS["stops"]))
+_STOPS = _whole_words(WORDS["stops"] - _IN_PARTS)
+_INSIDE = re.compile("|".join(map(re.escape, sorted(_IN_PARTS))))  # a stop anywhere in a word without spaces
+FOREIGN = _whole_words(word for word in WORDS["stops"] - _IN_PARTS - ENGLISH_STOPS if len(word) > 1)
+_MANY = re.compile(rf"(?:{'|'.join(map(re.escape, WORDS['many']))})\s*\Z")
+_TELLING = WORDS["denials"] | WORDS["alternatives"] | WORDS["doubts"]
+_BESIDE = {True: WORDS["before"], False: WORDS["measure"] | WORDS["after"]}  # by whether it stands before
 
 
 def bare(text: str, question: str) -> str | None:
@@ -120,8 +86,8 @@ def _quoted(text: str, tokens: list[re.Match[str]], question: str) -> int | None
     if len(numbers) != 1 or not re.search(rf"(?<!\d){re.escape(numbers[0][0])}", question):
         return None
     said = text[numbers[0].end() : start].split()[-1].casefold()
-    verb = said in lists().before or any(
-        said.endswith(word) for word in lists().before if _IN_PIECES.match(word)
+    verb = said in WORDS["before"] or any(
+        said.endswith(word) for word in WORDS["before"] if _IN_PIECES.match(word)
     )
     return start if verb else None
 
@@ -140,9 +106,8 @@ def add_nothing(phrase: str, question: str, *, before: bool = False) -> bool:
 def stopped(phrase: str) -> bool:
     """Whether a phrase has a word that changes a value, or too many words for a unit or a label."""
     words = _ONE_WORD.findall(phrase.casefold())
-    known = lists()
     return len(words) > MAX_UNIT_WORDS or any(
-        (known.inside.search if _IN_PIECES.match(word) else known.stops.match)(word)
+        (_INSIDE.search if _IN_PIECES.match(word) else _STOPS.match)(word)
         for word in words
         if word not in UNITS
     )
@@ -162,19 +127,18 @@ def is_unit(unit: str, question: str) -> bool:
 
 @lru_cache(maxsize=16384)
 def _adds_nothing(word: str, place: int, question: str, before: bool) -> bool:
-    known = lists()
     if _IN_PIECES.match(word):
         return len(word) <= MAX_PIECES and _in_pieces(word, question.casefold(), before)
     written, word = word, word.casefold()
-    if word in (known.before if before else known.measure | known.after):
+    if word in (_BESIDE[before]):
         return len(word) > 1 or place > 0 or not word.isascii()
     if not before and (unit := singular(word)) in UNITS:
         return not question or fits(unit, question)
-    if word in known.asked:
+    if word in WORDS["asked"]:
         return _counted(word, question.casefold())
     if written in NOT_WORDS or (written.isascii() and written.isupper() and len(word) <= 5):
         return False  # sin, pi, the triangle ABC
-    if len(word) < 3 or known.stops.match(word):
+    if len(word) < 3 or _STOPS.match(word):
         return False
     return _stands_in(word, question) if question else word.isascii() and not before
 
@@ -194,15 +158,14 @@ def first_words(text: str) -> set[str]:
 
 def _telling(words: Iterator[str], touches: Callable[[str, str], bool]) -> set[str]:
     """Get the first word that is no mere link, if it tells; of one in pieces the listed pieces at its end."""
-    known = lists()
     for word in words:
         if _IN_PIECES.match(word):
             inner = word.strip("是为はが")
-            return {piece for piece in known.telling if touches(word, piece) or touches(inner, piece)}
+            return {piece for piece in _TELLING if touches(word, piece) or touches(inner, piece)}
         if word.endswith("n't"):
             return {"not"}
-        if word in known.telling or (word not in known.before and word not in _LINKS):
-            return {word} & known.telling
+        if word in _TELLING or (word not in WORDS["before"] and word not in LINKS):
+            return {word} & _TELLING
     return set()
 
 
@@ -223,14 +186,13 @@ def _words(question: str) -> frozenset[str]:
 def _counted(word: str, question: str) -> bool:
     """Whether the question asks how many of `word` there are."""
     places = (match.start() for match in re.finditer(re.escape(word), question))
-    return any(lists().many.search(question[max(0, place - 20) : place]) for place in places)
+    return any(_MANY.search(question[max(0, place - 20) : place]) for place in places)
 
 
 def _in_pieces(word: str, question: str, before: bool) -> bool:
     """Whether a word without spaces consists of pieces that add nothing."""
-    known = lists()
-    said = known.before if before else known.measure | known.after
-    stops = [stop for stop in known.inside.findall(word) if len(stop) > 1]
+    said = _BESIDE[before]
+    stops = [stop for stop in _INSIDE.findall(word) if len(stop) > 1]
     if any(not any(stop in piece for piece in said) for stop in stops):  # no stop of two pieces
         return False
     reached = {0}
@@ -245,11 +207,11 @@ def _in_pieces(word: str, question: str, before: bool) -> bool:
 def _is_piece(word: str, start: int, end: int, question: str, said: frozenset[str], before: bool) -> bool:
     """Whether `word[start:end]` is listed, asked for, or may name a thing."""
     piece = word[start:end]
-    if piece in said or (piece in lists().asked and _counted(piece, question)):
+    if piece in said or (piece in WORDS["asked"] and _counted(piece, question)):
         return True
     if not before and (unit := re.sub("^(?:平方|立方|제곱|세제곱)", "", piece)) in UNITS:
         return not question or fits(unit, question)
-    if lists().inside.search(_DIGITS.sub("", piece) if before and len(piece) > 2 else piece):
+    if _INSIDE.search(_DIGITS.sub("", piece) if before and len(piece) > 2 else piece):
         return False
     if not question:  # a thing after its counter, as in 18个苹果
         return start > 0 and not before

@@ -27,16 +27,25 @@ FUNCTIONS, CONSTANTS, RELATIONS, OPERATORS, SYNONYMS = (
 )
 _SETS = {name: frozenset(words.split()) for name, words in _TABLES["sets"].items()}
 SHORT_WORDS, LEADING_WORDS, ARTICLES = (_SETS[name] for name in ("short_words", "leading_words", "articles"))
-SILENT, GREEK = _SETS["silent"], _SETS["greek"]
+SILENT, GREEK, LINKS = (_SETS[name] for name in ("silent", "greek", "links"))
 ACCENTS, MARKS, COMMANDS = (_SETS[name] for name in ("accents", "marks", "commands"))
 
 NUMBER_WORDS = {word: number for number, word in enumerate(_TABLES["numbers"]["ones"].split())}
 NUMBER_WORDS |= {word: 20 + 10 * place for place, word in enumerate(_TABLES["numbers"]["tens"].split())}
 SCALES, NUMBER_PARTS = _TABLES["numbers"]["scales"], _TABLES["numbers"]["parts"]
 
+_WORDS = load("words.toml")
+_LANGUAGES = [table for table in _WORDS.values() if "stops" in table]
+WORDS = {  # of all languages together, by the lists that words.toml explains
+    name: frozenset(word.casefold() for table in _LANGUAGES for word in table[name].split())
+    for name in _LANGUAGES[0]
+}
+ENGLISH_STOPS = frozenset(_WORDS["en"]["stops"].split())
+DECIMAL_COMMA = frozenset(_WORDS["decimal_comma"]["words"].split())
+
 UNITS: dict[str, tuple[str, Fraction]] = {}  # kind, and size in the kind's base unit
 UNIT_QUESTIONS: dict[str, re.Pattern[str]] = {}  # of questions that ask for a kind of unit
-for _kind, _sizes in load("words.toml")["units"].items():
+for _kind, _sizes in _WORDS["units"].items():
     UNIT_QUESTIONS[_kind] = re.compile(_sizes.pop("asks") or r"\Z.")
     UNITS |= {
         name.casefold(): (_kind, Fraction(size)) for size, names in _sizes.items() for name in names.split()
