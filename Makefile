@@ -13,7 +13,7 @@ OPTIONS = --cores $(CORES)
 # Only files whose hash is in the lock. Sources are built with the locked setuptools, not with one that pip fetches unchecked.
 INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --no-deps --require-hashes --no-build-isolation --use-pep517
 
-.PHONY: setup peers demo compare ablations pretrained real bench bench-corpus bench-dump bench-extraction bench-lookup bench-mathematics bench-rate bench-tokens bench-training bench-rl bench-grader bench-rules bench-sandbox bench-variants bench-seed bench-harness bench-report gpu-check test test-fast test-axe test-pretrained test-environment test-cluster lint lock licences audit schema site clean clean-store
+.PHONY: setup peers demo canary compare ablations pretrained real bench bench-corpus bench-dump bench-extraction bench-lookup bench-mathematics bench-rate bench-tokens bench-training bench-rl bench-grader bench-rules bench-sandbox bench-variants bench-seed bench-harness bench-report gpu-check test test-fast test-axe test-pretrained test-environment test-cluster lint lock licences audit schema site clean clean-store
 
 setup: .venv/complete
 
@@ -43,6 +43,10 @@ demo: setup
 	$(DSM) configs/demo.yaml $(OPTIONS) --config run=$(RUN) seed=$(SEED)
 	@$(BIN)/python -m pipeline.report.scores results/$(RUN)/report/summary.json
 	@echo "Report: results/$(RUN)/report/index.html"
+
+# The demo beside the figures on record: what a package's new version changes. WRITE=1 records them for this kind of CPU.
+canary: demo
+	$(BIN)/python tests/benchmarks/canary.py $(if $(WRITE),--write)
 
 # The comparison of RL methods (section 5.2 of the paper) in miniature, from the demo's instruct model. First the learning rates: the
 # same for each method, chosen by questions that are not the test's. Their report: results/compare-rates/report/index.html
