@@ -29,6 +29,9 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Inputs:
         run.model(name, parent, 5, 2.0)
         run.evaluation(name, mode, skill, 1.0, benchmarks=("miniweb",))
         parent = name
+    exemplar = {"question": "What is $1 + 1$? <b>", "solution": r"It is \(2\).", "answer": None}
+    folder = Path(run.inputs["evaluate/base"][0])
+    (folder / "miniweb.few_shot_cot.exemplars.jsonl").write_text(json.dumps(exemplar) + "\n")
     return run.inputs
 
 
@@ -174,6 +177,11 @@ def test_axe_finds_nothing_serious_in_either_theme(tab: Browser) -> None:
     for theme in ("light", "dark"):
         tab.js(f"setTheme('{theme}')")
         assert tab.js(SERIOUS) == [], theme
+
+
+def test_the_formulas_of_exemplars_are_drawn_and_their_markup_is_text(tab: Browser) -> None:
+    assert tab.js("document.querySelectorAll('.exemplars math').length") == 2
+    assert tab.js("document.querySelector('.exemplars').textContent").endswith("What is 1+1? <b>It is 2.")
 
 
 FORMULAS = {

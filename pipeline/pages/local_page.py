@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Lock
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -31,6 +32,19 @@ POLICY = (
 )
 
 Answer = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+def fill(page: Path, parts: dict[str, Path | str]) -> str:
+    """Return the text of a page with `[[name]]` replaced by each part, a text or the file that holds it."""
+    text = page.read_text()
+    for name, part in parts.items():
+        text = text.replace(f"[[{name}]]", part.read_text() if isinstance(part, Path) else part)
+    return text
+
+
+def as_json(value: Any) -> str:
+    """Return JSON that may stand in a script of a page."""
+    return json.dumps(value).replace("<", "\\u003c")
 
 
 class LocalServer(ThreadingHTTPServer):

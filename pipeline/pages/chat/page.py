@@ -1,6 +1,5 @@
 """The chat as a page on this machine alone."""
 
-import json
 from concurrent.futures import Future
 from pathlib import Path
 from queue import SimpleQueue
@@ -9,12 +8,11 @@ from typing import Any
 
 from pipeline.evaluate.sampling import Answer
 from pipeline.pages.chat.model import MODES, Asked, Chat
-from pipeline.pages.local_page import LocalServer
+from pipeline.pages.local_page import LocalServer, as_json, fill
 from pipeline.protocol.errors import InputError
 from pipeline.report.page import TEMPLATES
 
 PAGE = Path(__file__).with_name("page.html")
-SCRIPTS = ("load.js", "tex.js")  # of the report: text with formulas as nodes
 
 
 class Server(LocalServer):
@@ -41,13 +39,10 @@ class Server(LocalServer):
         self._waiting.put(None)
 
     def _page(self, nonce: str) -> str:
-        scripts = "\n".join((TEMPLATES / name).read_text() for name in SCRIPTS)
-        text = PAGE.read_text().replace("[[scripts]]", scripts).replace("[[nonce]]", nonce)
         name = Path(self._chat.model.path).parent.name or self._chat.model.path
         values = {"model": name, "mode": self._first.mode, "temperature": self._first.temperature}
-        for key, value in values.items():
-            text = text.replace(f"[[{key}]]", json.dumps(value).replace("<", "\\u003c"))
-        return text
+        files = {"elements": TEMPLATES / "load.js", "formulas": TEMPLATES / "tex.js", "nonce": nonce}
+        return fill(PAGE, files | {key: as_json(value) for key, value in values.items()})
 
     def _answer(self, asked: dict[str, Any]) -> dict[str, Any]:
         """Return the answer to a request of the page. Raises InputError for one that is none."""

@@ -1,13 +1,13 @@
-"""What the review's page asks for, and its server. Page texts reach the browser escaped."""
+"""What the review's page asks for, and its server. The browser draws texts with formulas as nodes."""
 
 from pathlib import Path
 from typing import Any
 
-from pipeline.pages.local_page import LocalServer
+from pipeline.pages.local_page import LocalServer, fill
 from pipeline.pages.review.pages import Pages
 from pipeline.pages.review.verdicts import Verdicts, agreement, decided, plain
 from pipeline.protocol.errors import InputError
-from pipeline.report.tex import to_html
+from pipeline.report.page import TEMPLATES as SHARED
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -54,7 +54,7 @@ class Review:
 
     def page(self, asked: dict[str, str]) -> dict[str, Any]:
         prefix, path = self._known(asked)
-        return {"html": to_html(self._pages.text(asked.get("id", ""), prefix, path))}
+        return {"text": self._pages.text(asked.get("id", ""), prefix, path)}
 
     def verdict(self, told: dict[str, Any]) -> dict[str, Any]:
         asked = {name: str(value) for name, value in told.items()}
@@ -77,7 +77,5 @@ def serve(review: Review, port: int) -> LocalServer:
 
 
 def _page(nonce: str) -> str:
-    text = (TEMPLATES / "page.html").read_text()
-    for name, file in {"style": "page.css", "script": "page.js"}.items():
-        text = text.replace(f"[[{name}]]", (TEMPLATES / file).read_text())
-    return text.replace("[[nonce]]", nonce)
+    files = {"style": TEMPLATES / "page.css", "formulas": SHARED / "tex.js", "script": TEMPLATES / "page.js"}
+    return fill(TEMPLATES / "page.html", files | {"nonce": nonce})

@@ -3,11 +3,11 @@
 What models wrote gets into it as text only, and its policy lets the browser run no script but its own.
 """
 
-import base64
-import hashlib
-import json
 from pathlib import Path
 from typing import Any
+
+from pipeline.pages.local_page import as_json, fill
+from pipeline.report.page import script_hash
 
 FOLDER = Path(__file__).parent
 
@@ -16,15 +16,9 @@ def page(state: dict[str, Any] | None, seconds: float) -> str:
     """Return the page; with `state` it shows that and loads itself after `seconds`, else it asks for the
     state.
     """
-    script, style = ((FOLDER / name).read_text() for name in ("page.js", "page.css"))
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    policy = (
-        f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; connect-src 'self'"
-    )
+    script = (FOLDER / "page.js").read_text()
+    own = f"script-src {script_hash(script)}; connect-src 'self'"
     refresh = f'<meta http-equiv="refresh" content="{seconds:g}">' if state and seconds else ""
-    data = json.dumps({"state": state, "seconds": seconds}).replace("<", "\\u003c")
-    parts = {"POLICY": policy, "REFRESH": refresh, "STYLE": style, "SCRIPT": script, "DATA": data}
-    text = (FOLDER / "page.html").read_text()
-    for name, part in parts.items():
-        text = text.replace(f"{{{{ {name} }}}}", part, 1)
-    return text
+    parts = {"policy": f"default-src 'none'; style-src 'unsafe-inline'; {own}", "refresh": refresh}
+    files = {"style": FOLDER / "page.css", "script": script}
+    return fill(FOLDER / "page.html", parts | files | {"data": as_json({"state": state, "seconds": seconds})})

@@ -2,14 +2,11 @@
 
 from typing import Any
 
-from markupsafe import Markup
-
 from pipeline.report.collect import read_lines
 from pipeline.report.compare import VOTING, Results, Task, by_k
 from pipeline.report.figures import Figure, banded, line, over_k
 from pipeline.report.material import Material
 from pipeline.report.tables import Cell, Row, accuracy, official, share, size, task_of, title
-from pipeline.report.tex import to_html
 
 RATES = {
     "undecided": "undecided",
@@ -112,15 +109,11 @@ def _rates(asked: list[Asked]) -> tuple[list[str], list[Row]]:
 
 def _exemplars(results: Results, benchmark: str, asked: list[Asked]) -> list[dict[str, Any]]:
     """Return the exemplars of each few-shot mode, as the models saw them."""
-    found: dict[str, list[dict[str, Markup]]] = {}
+    found: dict[str, list[dict[str, Any]]] = {}
     for model, mode, _ in asked:
         folder = results.run.finished[f"evaluate/{model}"].data
-        rows = [] if mode in found else list(read_lines(folder / f"{benchmark}.{mode}.exemplars.jsonl"))
-        if rows:
-            found[mode] = [
-                {name: Markup(to_html(row[name] or "")) for name in ("question", "solution", "answer")}
-                for row in rows
-            ]
+        if rows := list(read_lines(folder / f"{benchmark}.{mode}.exemplars.jsonl")):
+            found.setdefault(mode, rows)
     return [{"mode": _words(mode), "rows": rows} for mode, rows in found.items()]
 
 

@@ -115,6 +115,8 @@ document.querySelectorAll("figure").forEach((figure) => {
   figure.querySelector("figcaption").append(saving);
 });
 
+document.querySelectorAll("[data-tex]").forEach((part) => part.replaceChildren(...formatted(part.textContent)));
+
 // What scrolls inside the page can be reached by keyboard.
 const resized = new ResizeObserver((entries) => entries.forEach(({ target }) => {
   if (target.scrollWidth > target.clientWidth || target.scrollHeight > target.clientHeight) target.tabIndex = 0;

@@ -156,7 +156,7 @@ function formula(source, display) {
   try {
     return math("math", new Tex(source.replace(/(?<!\\)%/g, "\\%")).row(), display ? { display: "block" } : {});
   } catch {
-    return element("code", "tex", source);
+    return Object.assign(document.createElement("code"), { className: "tex", textContent: source });
   }
 }
 

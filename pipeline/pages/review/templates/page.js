@@ -136,9 +136,9 @@ async function show(index) {
   const link = /^https?:\/\//.test(row.url)
     ? element("a", { href: row.url, target: "_blank", rel: "noopener noreferrer" }, row.url) : row.url;
   $("page").replaceChildren(link, ` ${row.kept ? "kept" : "not kept"}, score ${row.score.toFixed(2)}`);
-  const { html } = await ask("page", { prefix: current, path: asked, id: row.id });
+  const { text } = await ask("page", { prefix: current, path: asked, id: row.id });
   if (detail.samples[page] !== row) return;
-  $("text").innerHTML = html;  // escaped by the program; the policy lets no script in it run
+  $("text").replaceChildren(...formatted(text));
   $("text").parentElement.scrollTop = 0;
 }
 
