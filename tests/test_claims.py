@@ -38,15 +38,8 @@ CONFIGURATIONS = sorted({name for claim in LEDGER for name in claim.decided_by})
 
 
 def claim(**keys: Any) -> Claim:
-    given = {
-        "id": "c",
-        "statement": "s",
-        "section": "1",
-        "test": "accuracy",
-        "matters": 0.01,
-        "decided_by": [],
-    }
-    return Claim(**given | keys)
+    about = dict(id="c", statement="s", section="1", test="accuracy", matters=0.01, decided_by=[])
+    return Claim(**about | keys)
 
 
 @pytest.mark.parametrize(
@@ -76,14 +69,20 @@ def model(name: str, stage: str = "rl", parent: str | None = "instruct", **confi
     return Model(name, stage, parent, None, config, None)
 
 
+def run_of(*models: Model) -> Results:
+    """Results, without answers, of a run that trained these models."""
+    run = Run("x", {})
+    run.__dict__["models"] = {found.name: found for found in models}
+    return Results(run)
+
+
 def test_models_that_differ_in_more_than_their_seed_are_not_one_family() -> None:
     models = [model("instruct", "sft", None)]
     models += [model(f"os-{seed}", seed=seed) for seed in (0, 1)]
     models += [model(f"ps-{seed}", seed=seed, supervision="process") for seed in (0, 1)]
     models += [model(f"again-{seed}", parent=f"ps-{seed}", seed=seed, iteration=2) for seed in (0, 1)]
     models += [model("twin", seed=0)]  # the settings and seed of os-0: no second seed of it
-    run = Run("x", {})
-    run.__dict__["models"] = {found.name: found for found in models}
+    run = run_of(*models).run
     first = {"stage": "rl", "parent_stage": "sft"}
     assert families(first, run) == [["os-0", "os-1"], ["ps-0", "ps-1"], ["twin"]]
     (pair,) = pairs({"iteration": 2}, "parent", run, across_parents=False)
@@ -96,61 +95,46 @@ def test_grpo_by_the_rule_alone_is_told_from_grpo_by_a_model() -> None:
         "both": {"accuracy": 1, "model": 0.5},
         "learnt": {"accuracy": 0, "model": 1},
     }
-    run = Run("x", {})
-    run.__dict__["models"] = {name: model(name, rewards=parts) for name, parts in rewards.items()}
+    run = run_of(*(model(name, rewards=parts) for name, parts in rewards.items())).run
     assert families({"stage": "rl", "judge": "rule"}, run) == [["rule"]]
     assert families({"stage": "rl", "judge": "model"}, run) == [["both"], ["learnt"]]
 
 
+def judged(shares: dict[str, tuple[float, float]], questions: int = 500, **keys: Any) -> Judgement:
+    """A claim that model a solves more of some benchmarks than b, of each of which both solve a share."""
+    results = run_of(model("a", "sft", None, data="a"), model("b", "sft", None, data="b"))
+    for place, name in enumerate("ab"):
+        tasks = {(benchmark, "cot"): answers(pair[place], questions) for benchmark, pair in shares.items()}
+        results.answers[name] = tasks
+    sides = {"better": {"data": "a"}, "worse": {"data": "b"}, "across_parents": True}
+    (found,) = judge([claim(**sides | keys)], results, 0.0)
+    return found
+
+
 def test_models_that_solve_nothing_contradict_no_claim() -> None:
-    run = Run("x", {})
-    run.__dict__["models"] = {name: model(name, "sft", None, data=name) for name in ("a", "b")}
-    results = Results(run)
-
-    def verdict(*accuracies: float, benchmark: str = "gsm8k") -> tuple[str, str]:
-        for name, accuracy in zip(("a", "b"), accuracies, strict=True):
-            results.answers[name] = {(benchmark, "cot"): answers(accuracy, 500)}
-        asked = claim(better={"data": "a"}, worse={"data": "b"}, benchmarks=["gsm8k"], across_parents=True)
-        (found,) = judge([asked], results, 0.0)
-        return found.verdict, found.evidence
-
-    assert verdict(0.5, 0.5)[0] == CONTRADICTED
+    gsm8k = {"benchmarks": ["gsm8k"]}
+    assert judged({"gsm8k": (0.5, 0.5)}, **gsm8k).verdict == CONTRADICTED
     for same in (0, 1):
-        found, why = verdict(same, same)
-        assert found == NOT_MEASURED and "all answers are wrong, or all right" in why
-    assert "no such pair of models" in verdict(0.5, 0.5, benchmark="math")[1]
+        found = judged({"gsm8k": (same, same)}, **gsm8k)
+        assert found.verdict == NOT_MEASURED and "all answers are wrong, or all right" in found.evidence
+    assert "no such pair of models" in judged({"math": (0.5, 0.5)}, **gsm8k).evidence
 
 
 def test_a_benchmark_that_nobody_solves_counts_beside_one_that_is_solved() -> None:
-    run = Run("x", {})
-    run.__dict__["models"] = {name: model(name, "sft", None, data=name) for name in ("a", "b")}
-    results = Results(run)
-    for name, accuracy in (("a", 0.6), ("b", 0.5)):
-        results.answers[name] = {("gsm8k", "cot"): answers(accuracy, 500), ("math", "cot"): answers(0, 500)}
-    sides = {"better": {"data": "a"}, "worse": {"data": "b"}, "across_parents": True}
-    (found,) = judge([claim(**sides, benchmarks=["gsm8k", "math"])], results, 0.0)
+    found = judged({"gsm8k": (0.6, 0.5), "math": (0, 0)}, benchmarks=["gsm8k", "math"])
     assert found.effects[0].estimate.effect == pytest.approx(0.05)
 
 
-def test_math_500_does_not_count_beside_math_of_which_it_is_a_part() -> None:
-    run = Run("x", {})
-    run.__dict__["models"] = {name: model(name, "sft", None, data=name) for name in ("a", "b")}
-    results = Results(run)
-    asked = claim(
-        better={"data": "a"},
-        worse={"data": "b"},
-        across_parents=True,
-        benchmarks=["gsm8k", "math", "math500"],
-    )
-
-    def counted(*benchmarks: str) -> list[str]:
-        for name, share in (("a", 0.6), ("b", 0.5)):
-            results.answers[name] = {(task, "cot"): answers(share, 100) for task in benchmarks}
-        (found,) = judge([asked], results, 0.0)
-        return [row.benchmark for row in found.comparisons]
-
-    assert counted("gsm8k", "math", "math500") == ["gsm8k", "math"]
-    assert counted("gsm8k", "math500") == ["gsm8k", "math500"]
+@pytest.mark.parametrize(
+    ("asked", "counted"),
+    [
+        (["gsm8k", "math", "math500"], ["gsm8k", "math"]),
+        (["gsm8k", "math500"], ["gsm8k", "math500"]),
+    ],
+)
+def test_math_500_does_not_count_beside_math_of_which_it_is_a_part(asked: list, counted: list) -> None:
+    found = judged(dict.fromkeys(asked, (0.6, 0.5)), benchmarks=["gsm8k", "math", "math500"])
+    assert [row.benchmark for row in found.comparisons] == counted
 
 
 @pytest.mark.parametrize(
@@ -164,12 +148,8 @@ def test_math_500_does_not_count_beside_math_of_which_it_is_a_part() -> None:
         ((0.5, 0.6), (1, 1), NOT_MEASURED),  # Pass@K could not have gained
     ],
 )
-def test_voting_needs_a_gain_in_maj_and_none_in_pass(
-    maj: tuple[float, float], some: tuple[float, float], verdict: str
-) -> None:
-    run = Run("x", {})
-    run.__dict__["models"] = {name: model(name, parent=parent) for name, parent in (("b", None), ("a", "b"))}
-    results = Results(run)
+def test_voting_needs_a_gain_in_maj_and_none_in_pass(maj: tuple, some: tuple, verdict: str) -> None:
+    results = run_of(model("b", parent=None), model("a", parent="b"))
     for name, voted, solved in zip("ba", maj, some, strict=True):
         results.answers[name] = {("gsm8k", "cot"): answers(solved, 2000, 4, majority=voted)}
     voting = {"test": "voting", "worse": "parent", "benchmarks": ["gsm8k"], "matters": 0.005, "margin": 0.01}
@@ -239,36 +219,36 @@ def plans(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Results]:
 
 
 @pytest.mark.parametrize(
-    ("judged", "configuration"),
+    ("asked", "configuration"),
     [pytest.param(row, name, id=f"{row.id}, {name}") for row in LEDGER for name in row.decided_by],
 )
 def test_every_claim_has_shipped_configurations_that_can_decide_it(
-    plans: dict[str, Results], judged: Claim, configuration: str
+    plans: dict[str, Results], asked: Claim, configuration: str
 ) -> None:
     results = plans[configuration]
     run = results.run
-    match judged.test:
+    match asked.test:
         case "recall":
             assert len(run.iterations) > 1
         case "converged":
             assert len(run.files["all iterations"]) > 1
         case "kinds":
-            (names,) = families(judged.models, run)
+            (names,) = families(asked.models, run)
             kinds = {
-                kind for name in names for task, kind in results.answers[name] if task in judged.benchmarks
+                kind for name in names for task, kind in results.answers[name] if task in asked.benchmarks
             }
-            assert {judged.better, judged.worse} <= kinds
+            assert {asked.better, asked.worse} <= kinds
         case _:
-            found = pairs(judged.better, judged.worse, run, across_parents=judged.across_parents)
+            found = pairs(asked.better, asked.worse, run, across_parents=asked.across_parents)
             assert found
-            tasks = {(task, kind) for task in judged.benchmarks for kind in judged.kinds}
+            tasks = {(task, kind) for task in asked.benchmarks for kind in asked.kinds}
             for pair in found:
                 sets = [set(results.answers.get(name, {})) for name in (*pair.better, *pair.worse)]
                 both = set.intersection(*sets) & tasks
                 assert both, f"{pair} share no task of the claim"
                 sides = [results.answers[name] for name in (*pair.better, *pair.worse)]
                 sampled = [task for task in both if all(side[task].drawn > 1 for side in sides)]
-                assert sampled or judged.test != "voting"
+                assert sampled or asked.test != "voting"
 
 
 @pytest.mark.parametrize("configuration", CONFIGURATIONS)

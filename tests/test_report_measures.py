@@ -43,6 +43,18 @@ def found(fake: FakeRun) -> Run:
     return collect("test", fake.inputs)
 
 
+def by_url(fake: FakeRun) -> tuple[dict[str, dict], dict[str, set[str]]]:
+    """The pages of the truth by URL; the copies of each original, itself among them."""
+    pages = {page["url"]: page for page in fake.pages}
+    copies: dict[str, set[str]] = {}
+    for url in pages:
+        origin = url
+        while pages[origin]["duplicate_of"]:
+            origin = pages[origin]["duplicate_of"]
+        copies.setdefault(origin, set()).add(url)
+    return pages, copies
+
+
 def test_precision_and_recall_equal_a_count_by_hand(fake: FakeRun, found: Run) -> None:
     listed = {
         url
@@ -51,13 +63,7 @@ def test_precision_and_recall_equal_a_count_by_hand(fake: FakeRun, found: Run) -
     }
     select = Path(fake.inputs["corpus/iteration-2/select"][0])
     kept = set(parquet.read_table(select / "kept.parquet")["url"].to_pylist())
-    pages = {page["url"]: page for page in fake.pages}
-    copies: dict[str, set[str]] = {}
-    for url in pages:
-        origin = url
-        while pages[origin]["duplicate_of"]:
-            origin = pages[origin]["duplicate_of"]
-        copies.setdefault(origin, set()).add(url)
+    pages, copies = by_url(fake)
     counts = {"math": [0, 0], "not_math": [0, 0], "unsure": [0, 0]}
     for origin, urls in copies.items():
         if not urls & listed:
@@ -83,13 +89,7 @@ def test_the_headline_counts_pages_and_hosts_that_no_iteration_was_trained_on(
     fake: FakeRun, found: Run
 ) -> None:
     trained = {row["url"] for row in fake.pages[:186]}
-    own = {page["url"]: page for page in fake.pages}
-    copies: dict[str, set[str]] = {}
-    for url in own:
-        origin = url
-        while own[origin]["duplicate_of"]:
-            origin = own[origin]["duplicate_of"]
-        copies.setdefault(origin, set()).add(url)
+    own, copies = by_url(fake)
     unseen = {
         origin: urls
         for origin, urls in copies.items()

@@ -105,16 +105,9 @@ def test_only_the_page_itself_is_answered_and_no_file_is_served(served: LocalSer
     for asked in ("/verdict", f"{path}start", path):
         assert request(served, "POST", asked, {})[0] == 404
     good = {"prefix": "h02.org/", "path": "h02.org/", "verdict": "math"}
-    bad = [
-        [],
-        {"prefix": 1},
-        good | {"prefix": "z.org/"},
-        good | {"path": "h03.org/"},
-        good | {"verdict": "x"},
-        good | {"path": 5},
-    ]
-    bad += [b"{", good | {"path": "h02.org/a\tb"}, good | {"evidence": "a\nb"}]
-    for body in bad:
+    changes = ({"prefix": "z.org/"}, {"path": "h03.org/"}, {"verdict": "x"}, {"path": 5})
+    changes += ({"path": "h02.org/a\tb"}, {"evidence": "a\nb"})
+    for body in ([], b"{", {"prefix": 1}, *(good | change for change in changes)):
         assert request(served, "POST", f"{path}verdict", body)[0] == 400
     assert request(served, "POST", f"{path}verdict", b"{}", Content_Length="99999999")[0] == 400
     assert request(served, "GET", f"{path}page?prefix=h02.org/&id=../../4.tsv")[0] == 400
@@ -242,12 +235,7 @@ def crawl(folder: Path) -> Run:
     for iteration, scores in ((1, (3.0, -2.0, -1.0, 0.5)), (2, (4.0, -3.0, 2.5, 1.5))):
         name = f"corpus/iteration-{iteration}"
         rows = [
-            {
-                "id": f"id{number}",
-                "url": urls[number],
-                "shard": f"{number // 2:04d}.jsonl.zst",
-                "score": score,
-            }
+            dict(id=f"id{number}", url=urls[number], shard=f"{number // 2:04d}.jsonl.zst", score=score)
             for number, score in enumerate(scores)
         ]
         results += [finished(folder, f"{name}/score-{n:04d}", scores=rows[2 * n : 2 * n + 2]) for n in (0, 1)]
@@ -255,23 +243,17 @@ def crawl(folder: Path) -> Run:
         excluded = [{"id": "id2", "reason": "not_math"}]
         results.append(finished(folder, f"{name}/select", kept=kept, excluded=excluded))
         (results[-1].data / "metrics.json").write_text(json.dumps({"iteration": iteration}))
-    fates = [("kept", None, None), ("below_cut", "score", None), ("excluded", "not_math", None)]
-    fates += [
-        ("contaminated", "words", "gsm8k/7"),
-        ("duplicate", "near", None),
-        ("rejected", "too_short", None),
+    names = ("url", "status", "reason", "contaminated_by")
+    fates = [
+        (urls[0], "kept", None, None),
+        (urls[1], "below_cut", "score", None),
+        (urls[2], "excluded", "not_math", None),
+        (urls[3], "contaminated", "words", "gsm8k/7"),
+        ("https://b.org/copy", "duplicate", "near", None),
+        (urls[0], "rejected", "too_short", None),
     ]
-    rows = [
-        {
-            "url": url,
-            "status": status,
-            "reason": reason,
-            "contaminated_by": item,
-            "language": "en",
-            "duplicate_of": urls[0],
-        }
-        for url, (status, reason, item) in zip([*urls, "https://b.org/copy", urls[0]], fates, strict=True)
-    ]
+    more = {"language": "en", "duplicate_of": urls[0]}
+    rows = [dict(zip(names, fate, strict=True)) | more for fate in fates]
     results.append(finished(folder, BECAME, pages=rows))
     return Run("mine", {result.name: result for result in results})
 
