@@ -37,7 +37,17 @@ class MiniwebSection(Section):
     @property
     def files(self) -> list[str]:
         """Every file that is generated; `miniweb:<file>` names one."""
-        data: tuple[str, ...] = ("sft", "sft_tool", "rl", "test", "dev", "heldout", "drill", "labels")
+        data: tuple[str, ...] = (
+            "sft",
+            "sft_worked",
+            "sft_tool",
+            "rl",
+            "test",
+            "dev",
+            "heldout",
+            "drill",
+            "labels",
+        )
         data += ("papers", "code", "prose") if self.texts else ()
         lists = ("seed_urls.txt", "background_urls.txt", "annotations.tsv")
         web = (f"warc/miniweb-{number:05d}.warc.gz" for number in range(self.warc_files))

@@ -28,6 +28,8 @@ def write_datasets(folder: Path, config: MiniwebSection) -> dict[str, list[Probl
     share = 0.25  # of Chinese in every data set
     train = distinct_problems(config.seed, "train", max(config.sft, config.rl), share)
     datasets.write_sft(folder / "sft.jsonl", train[: config.sft], STYLES, config.seed)
+    worked = folder / "sft_worked.jsonl"  # what fine-tuning reaches without the habit of guessing
+    datasets.write_sft(worked, train[: config.sft], STYLES, config.seed, without=("direct",))
     datasets.write_sft(folder / "sft_tool.jsonl", train[:6_000], [{"tool": 1.0}] * 3, config.seed)
     datasets.write_benchmark(folder / "rl.jsonl", train[: config.rl])  # a subset, as in section 4.2
     benchmarks = {

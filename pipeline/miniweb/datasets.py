@@ -16,9 +16,15 @@ BENCHMARK = "miniweb"
 
 
 def write_sft(
-    path: Path, problems: list[Problem], style_weights: Sequence[Mapping[Style, float]], seed: int
+    path: Path,
+    problems: list[Problem],
+    style_weights: Sequence[Mapping[Style, float]],
+    seed: int,
+    without: Sequence[Style] = (),
 ) -> None:
-    """Write a chat example per problem; `style_weights[n]` holds for problems of n + 1 operations."""
+    """Write a chat example per problem; `style_weights[n]` holds for problems of n + 1 operations. Examples of
+    the styles `without` are left out, and the others stay the same.
+    """
     rng = random.Random(f"{seed}/styles")
     weights = (style_weights[len(problem.operations) - 1] for problem in problems)
     styles = [rng.choices(list(weight), list(weight.values()))[0] for weight in weights]
@@ -35,6 +41,7 @@ def write_sft(
                 "source": f"miniweb:{style}",
             }
             for number, (problem, style) in enumerate(zip(problems, styles, strict=True))
+            if style not in without
         ),
     )
 
