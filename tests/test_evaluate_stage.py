@@ -163,7 +163,7 @@ def test_choices_may_be_a_list_with_the_answers_place(tmp_path):
 def stage_words(folder: Path, config: dict, weak: bool) -> list[str]:
     inputs = {"model": folder / "model", "removals": folder / "removals.jsonl"}
     inputs |= {f"{kind}.toy": folder / "bench.jsonl" for kind in ("benchmark", "exemplars")}
-    return words_of(folder, config, {"weak_sandbox": weak}, inputs)
+    return words_of(folder / "tiny", config, {"weak_sandbox": weak}, inputs)
 
 
 def run_stage_program(folder: Path, config: dict, ranks: int = 1) -> None:
@@ -188,7 +188,7 @@ def test_a_model_is_evaluated_by_vllm_and_two_ranks_sample_again_what_was_lost(t
     config = {"samples": 2, "k": [1, 2, 4], "max_tokens": 12, "batch": 3, "suffix": {}}
     config["benchmarks"] = {"toy": toy}
     run_stage_program(tmp_path, config)
-    scores = json.loads((tmp_path / "data/scores.json").read_text())["toy"]
+    scores = json.loads((tmp_path / "tiny/data/scores.json").read_text())["toy"]
     assert set(scores) == {"chat_cot", "few_shot_cot"}
     assert scores["chat_cot"]["n"] == 6 and scores["chat_cot"]["prompt_too_long"] == 1
     assert scores["chat_cot"]["right_and_finished"] <= scores["chat_cot"]["accuracy"]
@@ -196,21 +196,21 @@ def test_a_model_is_evaluated_by_vllm_and_two_ranks_sample_again_what_was_lost(t
     assert scores["chat_cot"]["contamination"]["items"] == 1
     assert scores["chat_cot"]["contamination"]["clean"]["n"] == 5
     assert scores["chat_cot"]["by"]["subject"]["sum"]["n"] == 5
-    exemplars = read_lines(tmp_path / "data/toy.few_shot_cot.exemplars.jsonl")
+    exemplars = read_lines(tmp_path / "tiny/data/toy.few_shot_cot.exemplars.jsonl")
     assert [row["id"] for row in exemplars] == ["q0", "q2"]
-    counters = json.loads((tmp_path / "run.json").read_text())["counters"]
+    counters = json.loads((tmp_path / "tiny/run.json").read_text())["counters"]
     assert counters["vllm.requests"] == 2 * 5 * 3 and counters["vllm.tokens"] > 0
-    results = {path.name: path.read_bytes() for path in (tmp_path / "data").iterdir()}
+    results = {path.name: path.read_bytes() for path in (tmp_path / "tiny/data").iterdir()}
     row = json.loads(results["toy.chat_cot.jsonl"].splitlines()[0])
     assert row["subject"] == "sum" and len(row["samples"]) == 2 and row["greedy"]["tokens"] > 0
 
-    lost = list((tmp_path / "work/samples").glob("*.samples-*"))
+    lost = list((tmp_path / "tiny/work/samples").glob("*.samples-*"))
     for path in lost:
         path.unlink()
     run_stage_program(tmp_path, config, ranks=2)
-    counters = json.loads((tmp_path / "run.json").read_text())["counters"]  # of both ranks
+    counters = json.loads((tmp_path / "tiny/run.json").read_text())["counters"]  # of both ranks
     assert len(lost) == 4 and counters["vllm.requests"] == 2 * 5 * 2
-    assert {path.name: path.read_bytes() for path in (tmp_path / "data").iterdir()} == results
+    assert {path.name: path.read_bytes() for path in (tmp_path / "tiny/data").iterdir()} == results
 
 
 TOOL_ANSWER = " ```python\nprint(6*7)\n```\n```output\n42\n```\nIt is \\boxed{42}."
@@ -238,17 +238,17 @@ def test_a_tool_integrated_answer_reads_what_its_program_printed_and_resumes(tmp
     toy = {"source": "bench.jsonl", "modes": ["chat_tool", "chat_pal"]}
     config = {"samples": 0, "max_tokens": 60, "batch": 2, "tool_suffix": {}, "benchmarks": {"toy": toy}}
     run_stage_program(tmp_path, config)
-    scores = json.loads((tmp_path / "data/scores.json").read_text())["toy"]
+    scores = json.loads((tmp_path / "tiny/data/scores.json").read_text())["toy"]
     assert scores["chat_tool"]["accuracy"] == scores["chat_tool"]["program_accuracy"] == 1.0
     assert scores["chat_pal"]["accuracy"] == 1.0 and scores["chat_pal"]["failed"] == 0
-    row = json.loads((tmp_path / "data/toy.chat_tool.jsonl").read_text().splitlines()[0])
+    row = json.loads((tmp_path / "tiny/data/toy.chat_tool.jsonl").read_text().splitlines()[0])
     assert row["greedy"]["text"] == TOOL_ANSWER and row["greedy"]["program"] == "ok"
-    counters = json.loads((tmp_path / "run.json").read_text())["counters"]
+    counters = json.loads((tmp_path / "tiny/run.json").read_text())["counters"]
     assert counters["vllm.requests"] == 4 * 2 + 4 and counters["sandbox.programs"] == 2 + 2  # once a batch
 
-    next((tmp_path / "work/samples").glob("toy.chat_tool.greedy-000002-*")).unlink()
+    next((tmp_path / "tiny/work/samples").glob("toy.chat_tool.greedy-000002-*")).unlink()
     run_stage_program(tmp_path, config)
-    counters = json.loads((tmp_path / "run.json").read_text())["counters"]
+    counters = json.loads((tmp_path / "tiny/run.json").read_text())["counters"]
     assert counters["vllm.requests"] == 2 * 2 and counters["sandbox.programs"] == 1
 
 
