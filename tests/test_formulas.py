@@ -1,5 +1,6 @@
 """Formulas: every kind of markup gives its TeX with the right delimiters, and nothing beside them is lost."""
 
+from collections import Counter
 from html import escape
 from urllib.parse import quote
 
@@ -130,10 +131,10 @@ KINDS = {
 }
 
 
-def text_of(body, head=""):
+def text_of(body, head="", removed=None):
     content = f"<main>{body}<p>{FILLER * 2}</p></main>"
     page = f"<html><head><title>A page</title>{head}</head><body>{content}</body></html>"
-    return extract(Source(page), 50)[1]
+    return extract(Source(page), 50, removed)[1]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -236,6 +237,30 @@ def test_presentation_mathml_is_translated(markup, tex):
     assert mathml_to_tex(MML.format("", markup)) == (tex, False)
     prefixed = markup.replace("</", "\0").replace("<", "<m:").replace("\0", "</m:")
     assert mathml_to_tex(f'<m:math display="block">{prefixed}</m:math>') == (tex, True)
+
+
+CONTENT = "<apply><plus/><ci>x</ci><apply><power/><ci>y</ci><cn>2</cn></apply></apply>"
+
+
+@pytest.mark.parametrize(
+    "markup",
+    [
+        "<mstack><mn>424</mn><msrow><mo>+</mo><mn>33</mn></msrow><msline/><mn>457</mn></mstack>",
+        "<mlongdiv><mn>3</mn><mn>14</mn><mn>42</mn></mlongdiv>",
+        f"<mrow>{CONTENT}</mrow>",
+        f"<semantics>{CONTENT}<annotation-xml encoding='OpenMath'></annotation-xml></semantics>",
+        "<mi>x</mi><unheard-of><mn>2</mn></unheard-of>",
+    ],
+)
+def test_mathml_that_is_not_understood_is_left_out_and_counted(markup):
+    removed = Counter()
+    text = text_of(f"<p>Let {MML.format('', markup)} be.</p>", removed=removed)
+    assert "Let be." in " ".join(text.split()) and removed == {"unread formula": 1}
+
+
+def test_presentation_beside_content_mathml_is_read():
+    shown = "<annotation-xml encoding='MathML-Presentation'><mi>x</mi><mo>+</mo><mi>y</mi></annotation-xml>"
+    assert mathml_to_tex(f"<math><semantics>{CONTENT}{shown}</semantics></math>") == ("x + y", False)
 
 
 def test_spoken_alttext_is_not_taken_for_tex():

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from html import unescape
 
-from .markup import JOINER, Element, parse_markup
+from .markup import JOINER, PLAIN_MARKUP, Element, parse_markup
 from .symbols import (
     ARROWS,
     FENCES,
@@ -32,6 +32,7 @@ ANNOTATION = re.compile(
 NO_LINE = re.compile(r"0(?:\.0*)?\s*(?:px|pt|em|ex|%)?")
 WIDE = {"bar": "overline", "hat": "widehat", "tilde": "widetilde", "vec": "overrightarrow"}
 SPACES = ((1.9, r"\qquad "), (0.9, r"\quad "), (0.26, r"\;"), (0.1, r"\,"))  # minimum width in em
+ROWS = ("", "math", "mrow", "mstyle", "mpadded", "merror", "mtr", "mlabeledtr", "mtd", "a", *PLAIN_MARKUP)
 IGNORED = frozenset(("annotation", "annotation-xml", "none", "mprescripts", "maligngroup", "malignmark"))
 
 
@@ -40,7 +41,10 @@ class Unread(ValueError):
 
 
 def mathml_to_tex(markup: str) -> tuple[str, bool]:
-    """(TeX, whether it is displayed) of a serialised `math` element; empty TeX for one that shows nothing."""
+    """(TeX, whether it is displayed) of a serialised `math` element; empty TeX for one that shows nothing.
+
+    Raises Unread for one that has no TeX source and is not understood.
+    """
     markup = markup.replace(JOINER, "")
     opening = OPENING.search(markup)
     math = Element("math", opening[1] if opening else "")
@@ -70,9 +74,11 @@ def join(pieces: list[str]) -> str:
 
 
 def to_tex(node: Element) -> str:
-    """TeX of an element."""
+    """TeX of an element. Raises Unread for one of content MathML, of sums in columns, or unknown."""
     handler = HANDLERS.get(node.tag)
-    return handler(node) if handler else _row(node)
+    if handler is None:
+        raise Unread(f"<{node.tag}>")
+    return handler(node)
 
 
 def _children(node: Element) -> list[Element]:
@@ -356,6 +362,12 @@ def _enclosed(node: Element) -> str:
     return f"\\{name}{{{row}}}" if name else row
 
 
+def _semantics(node: Element) -> str:
+    """Read the presentation, which may stand beside content MathML."""
+    shown = [child for child in node.children if "MathML-Presentation" in child.get("encoding")]
+    return _row(shown[0]) if shown else to_tex(node.children[0]) if node.children else ""
+
+
 HANDLERS: dict[str, Callable[[Element], str]] = {
     "mi": _identifier,
     "mn": _number,
@@ -377,7 +389,8 @@ HANDLERS: dict[str, Callable[[Element], str]] = {
     "mtable": _table,
     "menclose": _enclosed,
     "mphantom": lambda node: f"\\phantom{{{_row(node)}}}",
-    "semantics": lambda node: to_tex(node.children[0]) if node.children else "",
+    "semantics": _semantics,
     "maction": lambda node: to_tex(node.children[0]) if node.children else "",
+    **dict.fromkeys(ROWS, _row),
     **dict.fromkeys(IGNORED, lambda node: ""),
 }
