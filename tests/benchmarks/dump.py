@@ -5,8 +5,7 @@ slice (`slices.py`) has log-normal sizes, a long tail of words and hosts, two la
 of their words with a template, and URL, exact and near duplicates. One iteration trains a small classifier on
 2 pages of 100 and keeps one. In the rows of single programs `ratio` is the speed at the largest size beside
 that at the smallest, 1 where time is linear. Peers are datatrove's stages 2 and 3 as they are, on the same
-signatures: without exact rules before them and without a check of similarity. `BASE=<checkout>` adds an
-earlier version (`earlier.py`).
+signatures: without exact rules before them and without a check of similarity.
 """
 
 import json
@@ -22,7 +21,6 @@ from tempfile import TemporaryDirectory
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests/benchmarks"), str(ROOT / "tests")]
 
-from earlier import earlier, rows_beside  # noqa: E402
 from programs import PARTS, Measured, children, measured  # noqa: E402
 from slices import write_slice  # noqa: E402
 from stock_minhash import link_signatures, run_stages  # noqa: E402
@@ -33,8 +31,6 @@ from pipeline.config.crawl import CrawlSection  # noqa: E402
 SIZES = "1000000 4000000"
 OURS, PEER = "ours", "datatrove, stages 2 and 3"
 KEPT, TOKENS = 0.01, 200  # share of the pages that selection keeps; about the tokens of a page
-DEDUPLICATION = ("sign", "exact", "buckets", "cluster", "resolve", "filter", "dedup")
-SELECTION = ("select",)
 CLASSIFIER = {"dimension": 16, "epochs": 1, "buckets": 100_000}
 Found = dict[str, list[Measured]]  # by program
 
@@ -161,22 +157,12 @@ def beside_peer(pages: int, ours: tuple[float, ...], peer: tuple[float, ...]) ->
     ]
 
 
-def beside_earlier(folder: Path, pages: int, found: dict[str, tuple[float, float, float]]) -> list[Row]:
-    """Rows of an earlier version, if `BASE` names its checkout."""
-    if "BASE" not in os.environ:
-        return []
-    before, text = earlier(Path(os.environ["BASE"]).resolve(), folder, selection_keys(pages))
-    ours = [[found[name][:2] for name in names] for names in (DEDUPLICATION, SELECTION)]
-    return rows_beside(pages, ours, before, text)
-
-
 def main() -> None:
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     sizes, found, rows = [int(size) for size in os.environ.get("PAGES", SIZES).split()], {}, []
     for pages in sizes:
         with TemporaryDirectory() as folder:
             found[pages] = programs(Path(folder), pages)
-            rows += beside_earlier(Path(folder), pages, found[pages])
     rows += [
         row for pages in sizes for row in beside_peer(pages, found[pages].pop(OURS), found[pages].pop(PEER))
     ]

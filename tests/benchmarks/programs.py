@@ -24,17 +24,14 @@ def measured(
     name: str,
     room: str = "crawl",
     keys: dict[str, object] | None = None,
-    root: Path = ROOT,
     **inputs: list[Path],
 ) -> Measured:
-    """A program of a room of the checkout `root`, run and measured. Its result is `name` in `folder`; `keys`
-    are those of its section.
-    """
+    """A program of a room, run and measured. Its result is `name` in `folder`; `keys`: of its section."""
     words = [f"--input={key}={path}" for key, paths in inputs.items() for path in paths]
     words += ["--config", json.dumps({"cluster_jobs": PARTS} if keys is None else keys)]
     command = [sys.executable, "-m", f"pipeline.{room}.{program}", "--instance", name, *words]
     output, before = folder / name, children()
-    subprocess.run([*command, "--output", str(output)], cwd=root, check=True, stderr=subprocess.DEVNULL)
+    subprocess.run([*command, "--output", str(output)], cwd=ROOT, check=True, stderr=subprocess.DEVNULL)
     seconds, memory = children() - before, json.loads((output / "run.json").read_text())["peak_rss_mb"]
     print(f"{room} {name}: {seconds:.1f} s of CPU, {memory:,} MB", file=sys.stderr, flush=True)
     return output, seconds, memory
