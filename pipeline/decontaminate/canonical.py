@@ -3,48 +3,28 @@
 Each of these are the same: `\\dfrac{1}{2}`, `\\frac{1}{2}`, `1/2`; `\\left( x \\right)`, `(x)`;
 `\\sqrt{x}`, `√x`; `2\\,\\mathrm{cm}`, `2 cm`; `\\pi`, `π`; `3 \\times 4`, `3 \\cdot 4`, `3 × 4`, `3 * 4`.
 Commands of layout, font and space are dropped; so are operators, which many leave out. Functions become
-words. Greek letters, relations and the other `SYMBOLS` are grams in either form. An answer's `\\boxed` stays:
+words. Greek letters, relations and other symbols are grams in either form. An answer's `\\boxed` stays:
 without it, worked sums of few numbers would be in every exercise.
 """
 
+import tomllib
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
 from pipeline.crawl.grams import Characters, Grams, Hashes, grams
 
-DROPPED = """
-frac dfrac tfrac cfrac over left right middle big Bigg bigg Big bigl bigr biggl biggr Biggl Biggr
-Bigl Bigr displaystyle textstyle scriptstyle limits nolimits quad qquad hspace vspace hskip kern
-phantom thinspace text textbf textit textrm texttt textsf mathrm mathbf mathit mathbb mathcal mathsf
-mathfrak mathscr boldsymbol bm bf rm it mbox hbox emph operatorname begin end label tag cancel
-underline overline widehat hat vec bar tilde times cdot div pm mp ne neq ast star circ degree lt gt
-mid ldots cdots dots dotsc vdots ddots colon prime lbrace rbrace langle rangle lfloor rfloor lceil
-rceil lvert rvert vert Vert backslash hline displaylines nonumber newline par item
-"""
-FUNCTIONS = """
-sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh log ln lg exp lim max min sup inf gcd
-lcm det dim deg ker arg mod bmod:mod pmod:mod
-"""
-SYMBOLS = """
-√ sqrt surd | ∑ sum | ∏ prod | ∫ int | ∞ infty | ≤ le leq leqslant | ≥ ge geq geqslant | ≈ approx
-∼ sim | ≡ equiv | ≅ cong | → to rightarrow longrightarrow | ⇒ Rightarrow implies
-⇔ iff Leftrightarrow | ∈ in | ∉ notin | ∪ cup | ∩ cap | ⊂ subset | ⊆ subseteq
-∅ emptyset varnothing | ∠ angle | △ triangle | ⊥ perp | ∥ parallel | ∀ forall | ∃ exists
-∧ land wedge | ∨ lor vee | ¬ neg lnot | α alpha | β beta | γ gamma | δ delta | ε epsilon varepsilon
-ζ zeta | η eta | θ theta vartheta | ι iota | κ kappa varkappa | λ lambda | μ mu | ν nu | ξ xi
-π pi varpi | ρ rho varrho | σ sigma varsigma | τ tau | υ upsilon | φ phi varphi | χ chi | ψ psi
-ω omega
-"""  # a character, and the commands that draw it
-NAMED = {names[0]: names[1:] for names in map(str.split, SYMBOLS.replace("\n", "|").split("|")) if names}
-CHARACTERS = Characters("".join(NAMED))
+NOTATIONS = tomllib.loads(Path(__file__).with_name("notations.toml").read_text(encoding="utf-8"))
+SYMBOLS = NOTATIONS["symbols"]
+CHARACTERS = Characters("".join(SYMBOLS))
 
 
 def _table() -> tuple[Hashes, Hashes]:
-    """Hashes of commands, sorted, and what stands for each: the hash of another gram, or 0 for none."""
-    functions = (name.partition(":")[::2] for name in FUNCTIONS.split())
-    names = dict.fromkeys(DROPPED.split(), "") | {name: other or name for name, other in functions}
-    names |= {name: symbol for symbol, commands in NAMED.items() for name in commands}
+    """Return hashes of commands, sorted, and what each stands for: the hash of another gram, or 0."""
+    names = dict.fromkeys(NOTATIONS["dropped"], "") | {name: name for name in NOTATIONS["functions"]}
+    names |= NOTATIONS["words"]
+    names |= {name: symbol for symbol, commands in SYMBOLS.items() for name in commands}
     found = {}
     for name, other in names.items():
         (command,) = grams(f"\\{name}", CHARACTERS).hashes.tolist()
