@@ -40,7 +40,7 @@ class Job:
         return self.pattern.format(**wildcards)
 
     def node(self, wildcards: Any) -> Instance:
-        """Get the instance that a job makes. Raises InputError for one that the configuration does not name."""
+        """Get the instance that a job makes. Raises InputError for one that no configuration names."""
         name = self.name(wildcards)
         if name not in self.graph.nodes or self.keys.key(name) != wildcards.key:
             raise InputError(

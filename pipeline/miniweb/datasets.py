@@ -22,8 +22,8 @@ def write_sft(
     seed: int,
     without: Sequence[Style] = (),
 ) -> None:
-    """Write a chat example per problem; `style_weights[n]` holds for problems of n + 1 operations. Examples of
-    the styles `without` are left out, and the others stay the same.
+    """Write a chat example per problem; `style_weights[n]` holds for problems of n + 1 operations.
+    Examples of the styles `without` are left out, and the others stay the same.
     """
     rng = random.Random(f"{seed}/styles")
     weights = (style_weights[len(problem.operations) - 1] for problem in problems)
