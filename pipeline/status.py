@@ -5,7 +5,6 @@ with a reason of its own, followed by what has to be made again after it.
 """
 
 import argparse
-import json
 import re
 import shutil
 import sys
@@ -29,17 +28,11 @@ from workflow.keys import Keys
 from workflow.links import move_links
 from workflow.overridden import overridden_keys
 from workflow.reasons import Reasons, edited
+from workflow.timing import recorded
 
 KEY = re.compile("[0-9a-f]{16}")
 NAMED = 6  # instances that follow are named up to this many, then counted by stage
 MAY_LINK = " (may be linked where bytes come out equal)"
-
-
-def seconds(reasons: Reasons, name: str) -> float | None:
-    """Read how long the instance took when it was last made; None if it never was."""
-    entry = reasons.before(name)
-    file = entry.folder / "run.json" if entry else None
-    return json.loads(file.read_text())["seconds"] if file and file.is_file() else None
 
 
 def _list(names: list[str]) -> str:
@@ -61,7 +54,7 @@ def summary(reasons: Reasons) -> list[str]:
         parts = [", ".join(own)]
         if then:
             parts.append(f"then {_list(then)}{MAY_LINK if any(map(reasons.before, then)) else ''}")
-        times = [seconds(reasons, name) for name in [*names, *then] if name not in linked]
+        times = [recorded(name, [reasons.keys.run]) for name in [*names, *then] if name not in linked]
         if linked:
             parts.append(f"{_list(linked)}: linked, made before from the same content")
         if times and None not in times:

@@ -118,21 +118,21 @@ def _changed_inputs(node: Instance, manifest: dict[str, Any], now: dict[str, Any
     again is no reason of the instance's own.
     """
     before, results = manifest["identity"]["inputs"], set(manifest.get("upstream", {}))
-    found = []
-    places: dict[str, int] = {}
+    sources: dict[str, list[str | Result]] = {}
     for role, source in node.inputs:
-        place = places[role] = places.get(role, -1) + 1
-        old = before.get(role, [])
-        if isinstance(source, Result):
-            changed_here = source.node not in results
-        else:
-            changed_here = place >= len(old) or old[place] != now["inputs"][role][place]
-        if changed_here and role not in found:
-            found.append(role)
-    found += [
-        role for role, old in before.items() if len(old) > places.get(role, -1) + 1 and role not in found
-    ]
-    return [f"input {role} changed" for role in sorted(found)]
+        sources.setdefault(role, []).append(source)
+
+    def differs(role: str) -> bool:
+        own, old = sources.get(role, []), before.get(role, [])
+        for place, source in enumerate(own):
+            if isinstance(source, Result):
+                if source.node not in results:
+                    return True
+            elif place >= len(old) or old[place] != now["inputs"][role][place]:
+                return True
+        return len(old) > len(own)
+
+    return [f"input {role} changed" for role in sorted(sources.keys() | before.keys()) if differs(role)]
 
 
 def _changed_keys(node: Instance, before: dict[str, Any], now: dict[str, Any]) -> list[str]:

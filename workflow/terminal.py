@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pipeline.protocol.progress import duration
 from workflow.keys import Keys
-from workflow.timing import Timing
+from workflow.timing import Timing, tail
 
 UNSAID = ("job_info", "shellcmd", "progress", "group_error")  # events
 HIDDEN = re.compile(
@@ -36,11 +36,9 @@ def cause(logs: list[str]) -> str:
     files = [Path(log) for log in logs if Path(log).is_file()]
     if not files:
         return "it ended before it could write a log"
-    data = files[0].read_bytes()[-TAIL:].decode(errors="replace")
-    lines = [line.rpartition("\r")[2].strip() for line in data.splitlines()]
-    errors = [line for line in lines if CAUSE.match(line)]
-    said = ([line for line in lines if line] or ["nothing"])[-1]
-    found = errors[-1].removeprefix("error: ") if errors else f"ended without an error; it said last: {said}"
+    lines = tail(files[0], TAIL) or ["nothing"]
+    errors = [line.removeprefix("error: ") for line in lines if CAUSE.match(line)]
+    found = errors[-1] if errors else f"ended without an error; it said last: {lines[-1]}"
     return f"{found} (log: {files[0]})"
 
 

@@ -19,11 +19,11 @@ TAIL = 4096  # bytes of a log in which its last lines are looked for
 SAID = re.compile(r", (?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)? left\b")  # by `Progress`
 
 
-def tail(log: Path) -> list[str]:
-    """Read the last lines of a log, without what a bar drew over."""
+def tail(log: Path, size: int = TAIL) -> list[str]:
+    """Read the lines in the last `size` bytes of a log, without what a bar drew over."""
     try:
         with log.open("rb") as file:
-            file.seek(max(0, log.stat().st_size - TAIL))
+            file.seek(max(0, log.stat().st_size - size))
             text = file.read().decode(errors="replace")
     except OSError:
         return []

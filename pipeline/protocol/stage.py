@@ -170,24 +170,20 @@ def _publish(stage: Stage[Any], module: str, counts: Counts, started: float) -> 
     for name, status in statuses.items():
         digest = known.get((status.st_dev, status.st_ino)) or Digests().file(made[name])
         files[name] = [status.st_size, digest]
+    new, final = stage.partial, stage.output
     if stage.entry:  # data and manifest get their name in one step
-        folder = stage.work / "result"
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir()
-        stage.partial.rename(folder / "data")
-        stage.entry.folder.parent.mkdir(parents=True, exist_ok=True)
-        _describe(stage, folder / stage.manifest.name, module, counts, files, started)
-        stage.entry.folder.parent.mkdir(parents=True, exist_ok=True)
-        put_in_place(folder, stage.entry.folder)
-        return
-    inside = stage.manifest.parent == stage.output
-    if inside:
-        _describe(stage, stage.partial / stage.manifest.name, module, counts, files, started)
+        new, final = stage.work / "result", stage.entry.folder
+        shutil.rmtree(new, ignore_errors=True)
+        new.mkdir()
+        stage.partial.rename(new / "data")
+    together = stage.manifest.parent == final
+    if together:
+        _describe(stage, new / stage.manifest.name, module, counts, files, started)
     else:
         stage.manifest.unlink(missing_ok=True)
-    stage.output.parent.mkdir(parents=True, exist_ok=True)
-    put_in_place(stage.partial, stage.output)
-    if not inside:
+    final.parent.mkdir(parents=True, exist_ok=True)
+    put_in_place(new, final)
+    if not together:
         stage.manifest.parent.mkdir(parents=True, exist_ok=True)
         _describe(stage, stage.manifest, module, counts, files, started)
 
