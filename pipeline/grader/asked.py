@@ -5,29 +5,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
-from .vocabulary import DECIMAL_COMMA, NUMBER_WORDS
+from .vocabulary import DECIMAL_COMMA, NUMBER_WORDS, PLACES
 
-_PLACES = {
-    "whole number": 0,
-    "integer": 0,
-    "unit": 0,
-    "dollar": 0,
-    "tenth": 1,
-    "hundredth": 2,
-    "cent": 2,
-    "penny": 2,
-    "thousandth": 3,
-    "ten-thousandth": 4,
-}
-_NEAREST = re.compile(
-    r"nearest\s+(ten-thousandth|thousandth|hundredth|tenth|whole number|integer|dollar|cent|penny|unit)", re.I
-)
-_DECIMALS = re.compile(
-    r"(?:to|correct to|rounded? to)\s+(one|two|three|four|\d)\s+decimal|保留([一两二三四\d])位小数"
+_ROUNDED = re.compile(
+    rf"nearest\s+({'|'.join(sorted(PLACES, key=len, reverse=True))})"
+    r"|(?:to|correct to|rounded? to)\s+(one|two|three|four|\d)\s+decimal|保留([一两二三四\d])位小数"
     r"|精确到(0\.0*1|个位|十分位|百分位)",
     re.I,
 )
-_WORDS = {"one": 1, "two": 2, "three": 3, "four": 4, "一": 1, "两": 2, "二": 2, "三": 3, "四": 4}
 _PERCENT = re.compile(r"percent|\\?%|百分", re.I)
 _BLANK = r"(?:\(\s*(?:\\q?quad)?\s*\)|_{2,})"
 _BLANKS = re.compile(
@@ -75,14 +60,12 @@ def _request(question: str) -> str:
 
 
 def _decimals(question: str) -> int | None:
-    if match := _NEAREST.search(question):
-        return _PLACES[match[1].lower()]
-    if match := _DECIMALS.search(question):
-        word = match[1] or match[2]
-        if word:
-            return _WORDS.get(word.lower(), int(word) if word.isdigit() else 0)
-        return {"个位": 0, "十分位": 1, "百分位": 2}.get(match[3], len(match[3]) - 2)
-    return None
+    """Return the decimal places to which a question wants its answer rounded: 2 for "to the nearest cent"."""
+    match = _ROUNDED.search(question)
+    if match is None:
+        return None
+    word = next(filter(None, match.groups())).lower()
+    return PLACES[word] if word in PLACES else int(word) if word.isdigit() else len(word) - 2  # 0.01
 
 
 def _bases(question: str) -> frozenset[Fraction]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from .remarks import first_words, last_words
-from .vocabulary import WORDS
+from .vocabulary import WORDS, WRAPPED
 
 BOX = "\\boxed"
 MAX_RESPONSE = 200_000
@@ -29,7 +29,6 @@ _NEUTRAL = re.compile(
     r"[\s{}()\[\]*$~|]|\\[,;:! ]|\\(?:left|right|displaystyle|[bB]igg?[lr]?|[lL]arge|LARGE|[hH]uge"
     r"|underline|mathbf|boldsymbol|bm|ensuremath|color\s*\{\w+\}|textcolor\s*\{\w+\})(?![A-Za-z])"
 )
-_TEXT = re.compile(r"\\(?:text(?:bf|it|rm)?|mathrm|mbox)\s*\{([^{}]*)\}")
 _GLUED_BEFORE = re.compile(r"(?:[-+/^]|\d(?:[.,]*\d)*+)++\Z")
 _GLUED_AFTER = re.compile(r"\d[\d.,]*|\\?%|°|\^\S+|\s*[-+/*]\s*(?=[\d\\(])\S+")
 _NOT_EQUAL = re.compile(r"(?:≠|\\neq?|\\not\s*=|!=|\\neg|\\lnot)[\s{($\\\[*]*\Z")
@@ -150,13 +149,13 @@ def reward_boxes(response: str) -> list[Box]:
 
 def _signs(before: str, after: str) -> tuple[str, str]:
     """Get what stands in the same side of the equation as a box: "-" and "^2" of "x = -\\boxed{3}^2 = -9"."""
-    left = _ENDS_SIDE.split(_TEXT.sub("=", before))[-1]
+    left = _ENDS_SIDE.split(WRAPPED.sub("=", before))[-1]
     right, box, _ = _ENDS_SIDE.split(after, maxsplit=1)[0].partition(BOX)
-    right = _TEXT.sub("", right) if box else right
+    right = WRAPPED.sub("", right) if box else right
     right = re.sub(r"[.](?!\d).*", "", right, flags=re.DOTALL)
     words = r"(?<![\\A-Za-z])[A-Za-z]{2}"  # a stray dollar sign: no formula
     left = left if _NEUTRAL.sub("", left) and not re.search(words, left) else ""
-    plain = _TEXT.sub("", right)
+    plain = WRAPPED.sub("", right)
     return left, right if _NEUTRAL.sub("", right) and not re.search(words, plain) else ""
 
 
@@ -171,7 +170,7 @@ def _remark(before: str, after: str) -> Literal["", "denied", "alternative", "do
     if _NOT_EQUAL.search(before):
         return "denied"
     if "\\" in before or "\\" in after:
-        before, after = (_TEXT.sub(r" \1 ", side) for side in (before, after))
+        before, after = (WRAPPED.sub(r" \1 ", side) for side in (before, after))
     if _ASKS.match(after):
         return "doubted"
     said = last_words(_SENTENCE.split(before)[-1])

@@ -153,16 +153,16 @@ def _reading(node: Expression) -> Expression:
 
 def _one_relation(gold: Expression, given: Expression, asked: Asked) -> Decision | None:
     relation, other = (gold, given) if gold.kind == "relation" else (given, gold)
+
+    def compared(said: Expression) -> Decision:
+        return equivalent(said, other, asked) if relation is gold else equivalent(other, said, asked)
+
     reading = _reading(relation)
     if reading is not relation:
-        outcomes = [
-            equivalent(*((said, other) if relation is gold else (other, said)), asked)
-            for said in {reading: 0, relation.args[-1]: 0}
-        ]
-        return next((outcome for outcome in outcomes if outcome[0] == "right"), outcomes[0])
+        outcome = compared(reading)
+        return compared(relation.args[-1]) if outcome[0] != "right" else outcome
     if relation.value == ("in",) and is_name(relation.args[0]):
-        inner = relation.args[1]
-        return equivalent(*((inner, other) if relation is gold else (other, inner)), asked)
+        return compared(relation.args[1])
     if relation.value == ("=",):
         solution = solved_for_y(relation)
         if solution is not None and symbols(other) and "y" not in symbols(other):
@@ -223,30 +223,29 @@ def _collections(gold: Expression, given: Expression, asked: Asked) -> Decision 
         return _in_order(ours, theirs, asked, "blanks in order")
     if len(ours) != len(theirs):
         return "wrong", "list of another length"
-    if _is_labelled(ours) and _is_labelled(theirs):
-        by_name = {item.args[0]: item for item in theirs}
-        if {item.args[0] for item in ours} == by_name.keys():
-            theirs = tuple(by_name[item.args[0]] for item in ours)
-            return _in_order(ours, theirs, asked, "labelled list")
-    if _letters(theirs) or _letters(ours):
+    names, other_names = _labels(ours), _labels(theirs)
+    if names and set(names) == set(other_names):
+        by_name = dict(zip(other_names, theirs, strict=True))
+        return _in_order(ours, [by_name[name] for name in names], asked, "labelled list")
+    if _alphabetical(names) or _alphabetical(other_names):
         return _in_order(ours, theirs, asked, "labelled list")
     return _matched(ours, theirs, asked)
 
 
-def _letters(items: Sequence[Expression]) -> bool:
-    """Whether all items are labelled by single letters in alphabetical order, which fixes their order."""
-    names = [item.args[0] for item in items if item.kind == "relation" and item.value == ("=",)]
-    plain = [name.value for name in names if name.kind == "symbol" and len(name.value) == 1]
-    return len(plain) == len(items) == len(set(plain)) and plain == sorted(plain)
-
-
-def _is_labelled(items: Sequence[Expression]) -> bool:
+def _labels(items: Sequence[Expression]) -> list[Expression]:
+    """Return the different names of items such as a = 2; none if an item has no name."""
     named = [
         item.args[0]
         for item in items
         if item.kind == "relation" and item.value == ("=",) and is_name(item.args[0])
     ]
-    return len(named) == len(items) == len(set(named))
+    return named if len(named) == len(items) == len(set(named)) else []
+
+
+def _alphabetical(names: Sequence[Expression]) -> bool:
+    """Whether names are single letters in alphabetical order, which fixes the order of their values."""
+    plain = [name.value for name in names if name.kind == "symbol" and len(name.value) == 1]
+    return bool(plain) and len(plain) == len(names) and plain == sorted(plain)
 
 
 def _distinct(items: Sequence[Expression], asked: Asked) -> tuple[Expression, ...]:

@@ -8,7 +8,7 @@ import unicodedata
 from functools import lru_cache
 
 from .numerals import in_digits
-from .vocabulary import COMMANDS, NUMBER_PARTS, NUMBER_WORDS, SCALES, load
+from .vocabulary import COMMANDS, NUMBER_PARTS, NUMBER_WORDS, SCALES, WRAPPED, load
 
 _TABLES = load("notation.toml")
 _CHARACTERS = {code: chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)}
@@ -26,7 +26,6 @@ _REWRITES = tuple(
     (re.compile(pattern.replace("COMMANDS", "|".join(sorted(COMMANDS)))), replacement)
     for pattern, replacement in _TABLES["rewrites"]["list"]
 )
-_WRAPPED = re.compile(r"\\(?:text|mathrm|mbox|textbf|textit|textrm)\s*\{([^{}]*)\}")
 _BOLD = r"\\(?:mathbf|boldsymbol|bm|pmb|bold|underline)(?![A-Za-z])\s*"
 _BALANCED = r"(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*"
 _FONT = re.compile(_BOLD)
@@ -59,7 +58,7 @@ def number_word(text: str) -> str | None:
     """Return an English number or fraction in words in digits, e.g. "one hundred and five" or
     "three-eighths".
     """
-    match = _WRAPPED.fullmatch(text.strip())
+    match = WRAPPED.fullmatch(text.strip())
     words = (match[1] if match else text).casefold().replace("-", " ").split()
     if len(words) > 1 and (part := NUMBER_PARTS.get(words[-1].removesuffix("s"))):
         top = 1 if words[:-1] in (["a"], ["an"]) else _counted([word for word in words[:-1] if word != "and"])

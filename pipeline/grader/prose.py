@@ -9,7 +9,7 @@ from collections.abc import Callable
 from .notation import number_word
 from .remarks import FOREIGN
 from .tree import Decision
-from .vocabulary import ARTICLES, SYNONYMS
+from .vocabulary import ARTICLES, SYNONYMS, WRAPPED
 
 MAX_SENTENCE = 2000
 _WORD = re.compile(r"[^\W\d_]+(?:['-][^\W\d_]+)*|\d+(?:\.\d+)?|√")
@@ -31,7 +31,6 @@ _CLAIM = (
 )
 
 
-_WRAPPED = re.compile(r"\\(?:text|mathrm|mbox|textbf|textit|textrm|mathbf)\s*\{([^{}]*)\}")
 _WORDS_ONLY = re.compile(r"[^\W\d_]+(?:(?:['-]|[\s,]+)[^\W\d_]+)*")
 _LONG_WORD = re.compile(r"[^\W\d_]{2}|[\u4e00-\u9fff√∅]")
 _SIGN = re.compile(r"\\?[^\W\d_]+|\d+|[^\w\s]|_")
@@ -39,13 +38,12 @@ _SIGN = re.compile(r"\\?[^\W\d_]+|\d+|[^\w\s]|_")
 
 def _signs(text: str) -> list[str]:
     """All tokens of a text, with signs and brackets."""
-    found = [sign for sign in _SIGN.findall(_WRAPPED.sub(r" \1 ", text)) if sign not in ("$", ".")]
+    found = [sign for sign in _SIGN.findall(WRAPPED.sub(r" \1 ", text)) if sign not in ("$", ".")]
     return [sign.casefold() if len(sign) > 1 and sign[0] != "\\" else sign for sign in found]
 
 
 def _plain(text: str) -> str:
-    text = re.sub(r"\\(?:text|mathrm|mbox|textbf|textit|textrm)\s*\{([^{}]*)\}", r" \1 ", text)
-    return re.sub(r"[{}$\\]", " ", text).casefold()
+    return re.sub(r"[{}$\\]", " ", WRAPPED.sub(r" \1 ", text)).casefold()
 
 
 def words(text: str) -> list[str]:
@@ -55,7 +53,7 @@ def words(text: str) -> list[str]:
 
 def is_words(text: str) -> bool:
     """Whether a text is only words: no numerals, signs, operators, brackets or single letters alone."""
-    plain = _WRAPPED.sub(r" \1 ", text).strip(" .$")
+    plain = WRAPPED.sub(r" \1 ", text).strip(" .$")
     return _WORDS_ONLY.fullmatch(plain) is not None and _LONG_WORD.search(plain) is not None
 
 

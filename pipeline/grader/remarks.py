@@ -9,14 +9,23 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 
 from .units import fits, singular
-from .vocabulary import CONSTANTS, ENGLISH_STOPS, FUNCTIONS, GENERIC_UNITS, GREEK, UNIT_POWERS, UNITS, WORDS
+from .vocabulary import (
+    CONSTANTS,
+    ENGLISH_STOPS,
+    FUNCTIONS,
+    GENERIC_UNITS,
+    GREEK,
+    UNIT_POWERS,
+    UNITS,
+    WORDS,
+    WRAPPED,
+)
 
 NOT_WORDS = {*FUNCTIONS, *CONSTANTS, *GREEK} - {"min", "max", "arg"}
 MAX_WORDS, MAX_UNIT_WORDS = 24, 8  # beside a value, and as a unit or a label
 MAX_PIECES = 40  # characters of a word that is read in pieces
 _PIECES = "\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af々"  # scripts without spaces or with endings
 _IN_PIECES = re.compile(f"[{_PIECES}]")
-_WRAPPED = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mbox|operatorname)\s*\{([^{}]*)\}")
 _WORD = rf"(?<!\\)(?:[{_PIECES}]+|(?<![A-Za-z])[^\W\d_{_PIECES}]+(?:['-][^\W\d_{_PIECES}]+)*\.?)"
 _ONE_WORD = re.compile(_WORD)
 _TOKEN = re.compile(rf"(?P<beside>{_WORD}|\((?:{_WORD}\s?){{1,4}}\)|[\s:,]+)|\\?[A-Za-z]+|.", re.DOTALL)
@@ -62,7 +71,7 @@ def bare(text: str, question: str) -> str | None:
     """Return a cleaned answer without the words beside its value; None if there are none, or one that changes
     it.
     """
-    text = " ".join(_WRAPPED.sub(r" \1 ", text).split())
+    text = " ".join(WRAPPED.sub(r" \1 ", text).split())
     tokens = list(_TOKEN.finditer(text))
     places = [place for place, token in enumerate(tokens) if token["beside"] is None]
     if not places or len(places) == len(tokens):

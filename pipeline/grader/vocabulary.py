@@ -12,6 +12,9 @@ def load(name: str) -> dict[str, Any]:
     return tomllib.loads(Path(__file__).with_name(name).read_text(encoding="utf-8"))
 
 
+WRAPPED = re.compile(r"\\(?:text(?:bf|it|rm)?|mathrm|mbox|operatorname)\s*\{([^{}]*)\}")  # words in LaTeX
+
+
 def _spellings(table: dict[str, str]) -> dict[str, str]:
     """Meanings by spelling; the words of `itself` mean themselves."""
     return {
@@ -32,7 +35,7 @@ ACCENTS, MARKS, COMMANDS = (_SETS[name] for name in ("accents", "marks", "comman
 
 NUMBER_WORDS = {word: number for number, word in enumerate(_TABLES["numbers"]["ones"].split())}
 NUMBER_WORDS |= {word: 20 + 10 * place for place, word in enumerate(_TABLES["numbers"]["tens"].split())}
-SCALES, NUMBER_PARTS = _TABLES["numbers"]["scales"], _TABLES["numbers"]["parts"]
+SCALES, NUMBER_PARTS, PLACES = (_TABLES["numbers"][name] for name in ("scales", "parts", "places"))
 
 _WORDS = load("words.toml")
 _LANGUAGES = [table for table in _WORDS.values() if "stops" in table]
