@@ -2,6 +2,9 @@
 
 import gzip
 import json
+import os
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -36,6 +39,23 @@ PAIRS = Path(__file__).parents[2] / "shared" / "data" / "grader" / "pairs.jsonl.
 )
 def test_the_final_answer_is_the_last_complete_box_then_the_phrase_then_the_last_number(response, answer):
     assert extract(response) == answer
+
+
+SWITCHED = """
+import switches
+switches.install()
+from pipeline.grader.answers import compare
+(rule,) = (place for place, rule in enumerate(switches.rules) if rule.text.startswith("def _bases(gold"))
+assert compare("204_5", "204").right and rule in switches.passed
+switches.off = rule
+assert not compare("203_5", "203").right
+"""
+
+
+def test_a_rule_that_is_switched_off_decides_nothing():
+    """As `make bench-rules` does it, which asks what each rule of the grader decides."""
+    path = os.pathsep.join([str(ROOT / "tests/benchmarks"), str(ROOT)])
+    subprocess.run([sys.executable, "-c", SWITCHED], env=os.environ | {"PYTHONPATH": path}, check=True)
 
 
 def test_the_grader_imports_nothing_else_of_the_project():
