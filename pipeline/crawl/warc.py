@@ -108,8 +108,8 @@ class _Inflated(io.RawIOBase):
     def _restart(self) -> None:
         self._inflater, self._at, self.end, self._waiting = zlib.decompressobj(wbits=31), 0, self._start, b""
 
-    def readinto(self, buffer: Any) -> int:
-        """Fill `buffer`; 0 at the end of the member, or where it is damaged."""
+    def block(self, most: int) -> bytes:
+        """Inflate the next bytes, at most `most`; none at the end of the member, or where it is damaged."""
         block = b""
         while not block and not self._inflater.eof:
             if not (data := self._waiting):
@@ -117,16 +117,21 @@ class _Inflated(io.RawIOBase):
                 data = self._stream.read(STORED)
                 self.end += len(data)
             try:
-                block = self._inflater.decompress(data, len(buffer))
+                block = self._inflater.decompress(data, most)
             except zlib.error:
-                return 0
+                return b""
             self._waiting = self._inflater.unconsumed_tail
             if not data:
-                return 0
+                return b""
         if self._inflater.eof and not self.whole:
             self.whole, self.end = True, self.end - len(self._inflater.unused_data)
-        buffer[: len(block)] = block
         self._at += len(block)
+        return block
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill `buffer`; 0 at the end of the member, or where it is damaged."""
+        block = self.block(len(buffer))
+        buffer[: len(block)] = block
         return len(block)
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
@@ -134,7 +139,7 @@ class _Inflated(io.RawIOBase):
         target = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence] + offset
         if target < self._at:
             self._restart()
-        while self._at < target and self.read(min(CHUNK, target - self._at)):
+        while self._at < target and self.block(min(CHUNK, target - self._at)):
             pass
         return self._at
 
@@ -184,16 +189,15 @@ def read_stream(stream: BinaryIO, name: str, max_bytes: int, counts: ReadCounts)
 
 def _inflate(stream: BinaryIO, start: int) -> _Member:
     """Inflate the member at `start`; empty if there is none. A large one is read as a stream."""
-    inflated = _Inflated(stream, start)
-    content = inflated.read(MEMORY) or b""
-    while len(content) < MEMORY and (more := inflated.read(MEMORY - len(content))):
-        content += more
-    size = len(content)
-    while more := inflated.read(CHUNK):
-        size += len(more)
-    if size > len(content):
+    inflated, blocks, size = _Inflated(stream, start), [], 0
+    while block := inflated.block(CHUNK):
+        size += len(block)
+        if size <= MEMORY:
+            blocks.append(block)
+    if size > MEMORY:
         large = io.BufferedReader(_Inflated(stream, start, size), buffer_size=MEMORY)
         return _Member(large, size, inflated.end, inflated.whole)
+    content = b"".join(blocks)
     content = _with_true_length(content) if inflated.whole else content
     return _Member(io.BytesIO(content), len(content), inflated.end, inflated.whole)
 
