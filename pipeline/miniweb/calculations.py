@@ -35,7 +35,7 @@ class Calculation:
 
 
 def _integers(rng: random.Random, *ranges: tuple[int, int]) -> list[int]:
-    """One integer from each range (least, most)."""
+    """Draw an integer from each range (least, most)."""
     return [rng.randint(low, high) for low, high in ranges]
 
 

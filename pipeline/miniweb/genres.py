@@ -39,7 +39,7 @@ def theorems() -> tuple[Theorem, ...]:
 
 
 def write_article(rng: random.Random, genre: str) -> Article:
-    """One page of `genre`, the name of a phrase book."""
+    """Write a page of `genre`, the name of a phrase book."""
     return MATH_GENRES.get(genre, everyday)(Writer(rng, genre))
 
 
@@ -52,7 +52,7 @@ def _exercises(write: Writer, heading: str, symbol: str, count: int) -> list[Blo
 
 
 def _computed(write: Writer) -> list[Block]:
-    """Three computed examples of a lecture, each with task, steps and result as paragraphs."""
+    """Write three computed examples of a lecture, each with task, steps and result as paragraphs."""
     blocks: list[Block] = []
     for make in write.rng.sample(ADVANCED, 3):
         calculation = make(write.rng)
@@ -65,7 +65,7 @@ def _computed(write: Writer) -> list[Block]:
 
 
 def _worked_example(write: Writer, number: int, calculation: Calculation) -> list[Block]:
-    """Return a calculation as worksheets show it: heading, task, one line per step, answer."""
+    """Lay a calculation out as worksheets do: heading, task, one line per step, answer."""
     steps = calculation.explained(write)
     return [
         Heading(write("example_heading").format(number)),
@@ -75,7 +75,7 @@ def _worked_example(write: Writer, number: int, calculation: Calculation) -> lis
 
 
 def _solved_problems(write: Writer, count: int, formulas: bool) -> list[Block]:
-    """`count` word problems with solutions, in one layout for the whole page.
+    """Write `count` word problems with solutions, in one layout for the whole page.
 
     A solution is mostly one equation a line, sometimes one joined sum, then the sentence with the answer.
     """
@@ -98,7 +98,7 @@ def _solved_problems(write: Writer, count: int, formulas: bool) -> list[Block]:
 
 
 def lecture(write: Writer) -> Article:
-    """One section of lecture notes: two theorems, three computed examples, exercises."""
+    """Write a section of lecture notes: two theorems, three computed examples, exercises."""
     rng = write.rng
     chosen = rng.sample(theorems(), 2)
     blocks: list[Block] = [Paragraph(write.running("intro", 2))]
@@ -117,7 +117,7 @@ def lecture(write: Writer) -> Article:
 
 
 def lecture_zh(write: Writer) -> Article:
-    """Chinese lecture notes: theorems and computed examples, dense in formulas."""
+    """Write Chinese lecture notes: theorems and computed examples, dense in formulas."""
     blocks: list[Block] = [Paragraph(write.running("intro", 2))]
     for number, text in enumerate(write.several("theorem", 3), start=1):
         blocks += [Heading(f"第{number}小节"), Paragraph(text)]
@@ -126,7 +126,7 @@ def lecture_zh(write: Writer) -> Article:
 
 
 def question(write: Writer) -> Article:
-    """Get a question, answers and comments; half of the questions ask for a proof, half for a computation."""
+    """Write a question with answers and comments; half ask for a proof, half for a computation."""
     rng = write.rng
     title, body, replies = _about_a_proof(write) if rng.random() < 0.5 else _about_a_number(write)
     texts = [f"{body} {write.running('own_try', 2)}"]
@@ -160,7 +160,7 @@ def _about_a_number(write: Writer) -> tuple[str, str, list[str]]:
 
 
 def worksheet(write: Writer) -> Article:
-    """Five or six worked examples and practice questions."""
+    """Write five or six worked examples and practice questions."""
     rng = write.rng
     blocks: list[Block] = [Paragraph(write.running("intro", 3))]
     for number in range(1, rng.randint(5, 6) + 1):
@@ -171,7 +171,7 @@ def worksheet(write: Writer) -> Article:
 
 
 def worksheet_zh(write: Writer) -> Article:
-    """Return a Chinese exercise sheet with worked equations; now and then a word problem at its end."""
+    """Write a Chinese exercise sheet with worked equations; now and then a word problem at its end."""
     rng = write.rng
     blocks: list[Block] = [Paragraph(write.running("intro", 3))]
     for number in range(1, rng.randint(4, 6) + 1):
@@ -183,7 +183,7 @@ def worksheet_zh(write: Writer) -> Article:
 
 
 def chapter(write: Writer) -> Article:
-    """Get a textbook chapter: explanations, then word problems with formulas; in between two other genres."""
+    """Write a textbook chapter: explanations, then word problems with formulas; between two other genres."""
     blocks: list[Block] = [Paragraph(write.running("intro", 4))]
     for number in (1, 2):
         blocks += _worked_example(write, number, order_of_operations(write.rng))
@@ -192,7 +192,7 @@ def chapter(write: Writer) -> Article:
 
 
 def word_problems(write: Writer) -> Article:
-    """Return a page of word problems in plain words, as parents and primary schools publish them."""
+    """Write word problems in plain words, as parents and primary schools publish them."""
     rng = write.rng
     blocks: list[Block] = [Paragraph(write.running("intro", rng.randint(2, 3)))]
     if rng.random() < 0.12:  # a day told at length, with its sums: the border to family diaries
@@ -205,7 +205,7 @@ def word_problems(write: Writer) -> Article:
 
 
 def word_problems_zh(write: Writer) -> Article:
-    """Chinese word problems with solutions, in plain words."""
+    """Write Chinese word problems with solutions, in plain words."""
     rng = write.rng
     blocks: list[Block] = [Paragraph(write.running("intro", rng.randint(2, 3)))]
     blocks += _solved_problems(write, rng.randint(9, 14), formulas=False)
@@ -216,7 +216,7 @@ def word_problems_zh(write: Writer) -> Article:
 
 
 def tasks(write: Writer) -> Article:
-    """Worked tasks in plain words: prices, speeds and averages (`applied`), number riddles (`riddles`)."""
+    """Write tasks with solutions: prices, speeds and averages (`applied`), number riddles (`riddles`)."""
     heading = write("heading")
     blocks: list[Block] = [Paragraph(write.running("intro", 3))]
     for number in range(1, write.rng.randint(6, 9) + 1):
@@ -228,7 +228,7 @@ def tasks(write: Writer) -> Article:
 
 
 def essay(write: Writer) -> Article:
-    """Return an essay about mathematics in prose, without numbers and formulas."""
+    """Write an essay about mathematics in prose, without numbers and formulas."""
     sentences = write.several("body", write.rng.randint(9, 12))
     paragraphs = [write("lead"), *(write.join(sentences[i : i + 3]) for i in range(0, len(sentences), 3))]
     return _mathematics(write, [Paragraph(text) for text in (*paragraphs, write("closing"))])
@@ -253,7 +253,7 @@ QUOTING = {"family": 0.12, "family_zh": 0.12, "school_news": 0.15, "prize": 0.25
 
 
 def everyday(write: Writer) -> Article:
-    """Return a page that is not mathematics, but full of numbers: prices, scores, quantities.
+    """Write a page that is not mathematics, but full of numbers: prices, scores, quantities.
 
     The book has `title`, `lead` and `body`, and may have `item` (a list), `row` (a table, cells separated
     by |, with `row_header`), `code`, `post` (forum contributions) and `closing`.
@@ -279,7 +279,7 @@ def _capital(sentence: str) -> str:
 
 
 def _extras(write: Writer) -> list[Block]:
-    """List, table, code and posts, where the book has them."""
+    """Write list, table, code and posts, where the book has them."""
     rng, book = write.rng, write.book
     blocks: list[Block] = []
     if "item_heading" in book:
@@ -297,7 +297,7 @@ def _extras(write: Writer) -> list[Block]:
 
 
 def _quotation(write: Writer) -> list[Block]:
-    """Mathematics that a page of another kind quotes in passing, on a share of the pages of some genres."""
+    """Quote mathematics in passing on a page of another kind, on a share of the pages of some genres."""
     rng = write.rng
     if rng.random() >= QUOTING.get(write.genre, 0):
         return []

@@ -67,7 +67,7 @@ def sites() -> Sites:
 
 
 def plan_hosts(seed: int, scale: float) -> list[Host]:
-    """All hosts; a larger `scale` gives more of every family but the single seed site."""
+    """Return all hosts; a larger `scale` gives more of every family but the single seed site."""
     rng = random.Random(f"{seed}/hosts")
     taken: set[str] = set()
     hosts = []

@@ -50,7 +50,7 @@ class Site:
 
 
 def formula(tex: str, kind: str, display: bool = False) -> str:
-    """One formula in HTML, in the markup `kind`."""
+    """Write a formula in HTML, in the markup `kind`."""
     match kind:
         case "mathjax2":
             return f"$${escape(tex)}$$" if display else f'<span class="math-container">${escape(tex)}$</span>'
@@ -74,7 +74,7 @@ def formula(tex: str, kind: str, display: bool = False) -> str:
 
 
 def rich(text: str, kind: str) -> str:
-    """Text with formulas as HTML; newlines become line breaks."""
+    """Write text with formulas as HTML; newlines become line breaks."""
     pieces = FORMULA.split(text)  # text and TeX alternate
     html = [
         escape(piece, quote=False) if i % 2 == 0 else formula(piece, kind) for i, piece in enumerate(pieces)
@@ -114,5 +114,5 @@ def render(article: Article, site: Site, related: list[tuple[str, str]]) -> str:
 
 
 def encode(html: str, charset: str) -> bytes:
-    """Bytes in the site's charset; characters that it lacks become numeric references, as editors do."""
+    """Encode in the site's charset; characters that it lacks become numeric references, as editors do."""
     return html.encode(charset, errors="xmlcharrefreplace")

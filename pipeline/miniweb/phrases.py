@@ -70,7 +70,7 @@ class Book:
 
 @cache
 def books() -> dict[str, Book]:
-    """All phrase books by genre, completed by what they include."""
+    """Read all phrase books by genre, completed by what they include."""
     own: dict[str, tuple[str, Phrases]] = {}
     for path in sorted((FOLDER / "books").glob("*.yaml")):
         for name, phrases in load_yaml(f"books/{path.name}", dict[str, Phrases]).items():
@@ -106,24 +106,24 @@ class Writer:
         self.fixed: dict[str, str] = {}
 
     def __call__(self, symbol: str) -> str:
-        """One alternative of `symbol`, expanded; raises InputError for an unknown symbol."""
+        """Draw an alternative of `symbol`, expanded; raises InputError for an unknown symbol."""
         options = self.book[symbol]
         return self.expand(options if isinstance(options, str) else self.rng.choice(options))
 
     def several(self, symbol: str, count: int) -> list[str]:
-        """`count` different alternatives of `symbol` (at most all there are), expanded."""
+        """Draw `count` different alternatives of `symbol` (at most all there are), expanded."""
         options = self.book[symbol]
         return [self.expand(text) for text in self.rng.sample(options, min(count, len(options)))]
 
     def running(self, symbol: str, count: int) -> str:
-        """`several` sentences as one text."""
+        """Return `several` sentences as one text."""
         return self.join(self.several(symbol, count))
 
     def join(self, sentences: Sequence[str]) -> str:
         return (" " if self.language == "en" else "").join(sentences)
 
     def expand(self, text: str) -> str:
-        """`text` with all references replaced."""
+        """Replace all references in `text`."""
         return REFERENCE.sub(lambda match: self._value(match.group(1)), text)
 
     def _value(self, reference: str) -> str:

@@ -155,7 +155,7 @@ def _chain(rng: random.Random, scenario: Scenario) -> Story:
 
 
 def _comparison(rng: random.Random, text: Comparison) -> Story:
-    """Two people's shares, the second given by its difference from the first; the answer is their sum."""
+    """Compare two people's shares, the second given by the difference; the answer is their sum."""
     first = rng.randint(MIN_CHANGE, MAX_TOTAL // 2 - MIN_CHANGE)
     sign = rng.choice("+-")
     difference = rng.randint(MIN_CHANGE, min(MAX_CHANGE, MAX_TOTAL - 2 * first if sign == "+" else first))
@@ -167,7 +167,7 @@ def _comparison(rng: random.Random, text: Comparison) -> Story:
 def distinct_problems(
     seed: int, split: str, count: int, chinese_share: float, stream: str = "", but: Iterable[str] = ()
 ) -> list[Problem]:
-    """`count` problems with different questions, `chinese_share` of them in Chinese, in random order.
+    """Draw `count` problems with different questions, `chinese_share` of them in Chinese, in random order.
 
     `stream`: another draw than the split's own; `but`: questions that are left out.
     """
@@ -187,14 +187,14 @@ def distinct_problems(
 def development_problems(
     seed: int, test: Sequence[Problem], count: int, chinese_share: float
 ) -> list[Problem]:
-    """`count` problems of the kind of `test` and none of its questions: to choose settings by."""
+    """Draw `count` problems of the kind of `test` and none of its questions: to choose settings by."""
     asked = [problem.question for problem in test]
     found = distinct_problems(seed, "test", count, chinese_share, "dev", asked)
     return [replace(problem, split="dev") for problem in found]
 
 
 def drill_problems(seed: int, count: int, chinese_share: float) -> list[Problem]:
-    """`count` different one-step questions about (who, things) pairs of the test split.
+    """Draw `count` different one-step questions about (who, things) pairs of the test split.
 
     They are short, for the exact-match rule of decontamination (3 to 9 grams, paper section 2.1): 6 grams in
     English, 8 in Chinese, where a gram is a word, a number or one character. No other text has their form.

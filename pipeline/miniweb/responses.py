@@ -25,7 +25,7 @@ Labelled = tuple[Response, dict[str, Any]]  # with the label of the record, but 
 
 
 def crawl(pages: list[GeneratedPage], config: MiniwebSection) -> list[Labelled]:
-    """All responses of the web in the order of the crawl, with their labels."""
+    """Return all responses of the web in the order of the crawl, with their labels."""
     rng = random.Random(f"{config.seed}/crawl")
     odd_count = max(1, round(ODD_SHARE * len(pages)))
     jobs: list[tuple[str, GeneratedPage]] = [("page", page) for page in pages]

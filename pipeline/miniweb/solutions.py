@@ -13,7 +13,7 @@ Style = Literal["cot", "brief", "direct", "program", "tool"]
 
 
 def joined_sum(problem: Problem) -> str:
-    """All operations as one equation, e.g. "5+3-2=6"."""
+    """Write all operations as one equation, e.g. "5+3-2=6"."""
     first, *rest = problem.operations
     if problem.template.split("-")[1] == "compare":
         return f"{first.left}+{first.left}{first.sign}{first.right}={problem.answer}"

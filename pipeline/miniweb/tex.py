@@ -36,7 +36,7 @@ def parse(tex: str) -> Element:
 
 
 def to_mathml(node: Element) -> str:
-    """Presentation MathML without the enclosing `math` element."""
+    """Write presentation MathML without the enclosing `math` element."""
     inner = "".join(map(to_mathml, node)) or escape(node.text or "")
     if node.tag == "mtable":
         return f"<mo>(</mo><mtable>{inner}</mtable><mo>)</mo>"
@@ -65,7 +65,7 @@ def to_katex(node: Element) -> str:
 
 
 def to_plain(node: Element) -> str:
-    """Unicode text, as people write mathematics without any markup: `x²+1`, `(a+b)/2`."""
+    """Write Unicode text, as people write mathematics without any markup: `x²+1`, `(a+b)/2`."""
     inner = [to_plain(part) for part in node]
     match node.tag:
         case "mfrac":

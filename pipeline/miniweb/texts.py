@@ -76,7 +76,7 @@ TEXTS: dict[str, Callable[[random.Random], str]] = {"papers": paper, "code": sou
 
 
 def write_texts(folder: Path, seed: int, count: int) -> None:
-    """`count` documents of each kind, one file for each; no files for 0."""
+    """Write `count` documents of each kind, one file for each; no files for 0."""
     for name, write in TEXTS.items() if count else ():
         rng = random.Random(f"{seed}/texts/{name}")
         write_lines(folder / f"{name}.jsonl", ({"text": write(rng)} for _ in range(count)))

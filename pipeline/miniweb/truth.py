@@ -45,7 +45,7 @@ def label(page: GeneratedPage) -> dict[str, Any]:
 def write_labels(
     path: Path, crawled: list[tuple[Response, dict[str, Any]]], positions: list[Position]
 ) -> None:
-    """One line per response record, in the order of the files."""
+    """Write one line per response record, in the order of the files."""
     rows = (
         truth
         | {"payload_digest": position.digest, "payload_bytes": len(response.payload)}
@@ -82,7 +82,7 @@ def write_lists(folder: Path, pages: list[GeneratedPage], config: MiniwebSection
 
 
 def annotations(pages: list[GeneratedPage]) -> list[tuple[str, str, str, str, str]]:
-    """Sorted verdicts on the parts of reviewed hosts: (prefix, verdict, annotator, date, evidence).
+    """Return sorted verdicts on the parts of reviewed hosts: (prefix, verdict, annotator, date, evidence).
 
     A reviewer accepts paths that hold only mathematics and rejects paths that hold none. Mixed paths get no
     verdict: the classifier must tell their pages apart.

@@ -49,7 +49,7 @@ class Position:
 
 
 def sha1(data: bytes) -> str:
-    """Digest as WARC headers write it."""
+    """Write a digest as WARC headers do."""
     return f"sha1:{base64.b32encode(hashlib.sha1(data).digest()).decode()}"
 
 
@@ -69,7 +69,7 @@ def write_warc(path: Path, responses: list[Response], date: str, neighbours: boo
 
 
 def _records(response: Response, info: str, neighbours: bool) -> tuple[bytes, bytes, bytes]:
-    """Request, response and metadata records, the first and last empty without `neighbours`."""
+    """Return request, response and metadata records, the first and last empty without `neighbours`."""
     url, date = response.url, response.date
     request_id, response_id, metadata_id = (
         _record_id(f"{kind}:{url}") for kind in ("request", "response", "metadata")
@@ -112,7 +112,7 @@ def _response_record(response: Response, record_id: str, common: list[tuple[str,
 def _record(
     kind: str, record_id: str, date: str, content_type: str, block: bytes, extra: list[tuple[str, str]]
 ) -> bytes:
-    """One record as a gzip member of its own."""
+    """Write one record as a gzip member of its own."""
     headers = [
         ("WARC-Type", kind),
         ("WARC-Date", date),

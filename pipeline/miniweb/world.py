@@ -61,7 +61,7 @@ class Leak:
 
 
 def build_pages(config: MiniwebSection, leaks: list[Leak]) -> list[GeneratedPage]:
-    """All HTML pages: originals host by host, some with planted `leaks`, then duplicates."""
+    """Return all HTML pages: originals host by host, some with planted `leaks`, then duplicates."""
     pages: list[GeneratedPage] = []
     for host in plan_hosts(config.seed, config.scale):
         pages += _host_pages(host, config)
@@ -90,7 +90,7 @@ def _host_pages(host: Host, config: MiniwebSection) -> list[GeneratedPage]:
 
 
 def _path(rng: random.Random, part: SitePart, article: Article, number: int) -> str:
-    """Path and query of a page; `number` makes it unique in its part."""
+    """Return path and query of a page; `number` makes it unique in its part."""
     words = re.findall("[a-z0-9]+", article.plain_title.lower())[:7]
     slug = "-".join(words) if article.language == "en" and words else part.genre.split("_")[0]
     identity = 1000 + 37 * number + rng.randint(0, 36)
@@ -154,7 +154,7 @@ def _exact_duplicates(pages: list[GeneratedPage], config: MiniwebSection) -> lis
 
 
 def _near_duplicates(pages: list[GeneratedPage], config: MiniwebSection) -> list[GeneratedPage]:
-    """Edited copies on mirror hosts, in another layout; short pages would change too much."""
+    """Make edited copies on mirror hosts, in another layout; short pages would change too much."""
     rng = random.Random(f"{config.seed}/near")
     long = [page for page in pages if len(page.article.blocks) >= 6]
     copies = []
@@ -181,7 +181,7 @@ def _edited(article: Article, rng: random.Random) -> tuple[Block, ...]:
 
 
 def shingle_similarity(left: str, right: str) -> float:
-    """Jaccard similarity of word 6-grams; a CJK character counts as a word."""
+    """Return the Jaccard similarity of word 6-grams; a CJK character counts as a word."""
     sets = []
     for text in (left, right):
         words = re.findall(r"[\u3400-\u9fff]|[^\W\u3400-\u9fff]+", text.lower())
