@@ -11,6 +11,7 @@ from conftest import ROOT, copy_checkout
 from pipeline import status
 from pipeline.config.rl import RlSection
 from pipeline.config.root import SECTIONS, Config, ConfigError
+from pipeline.protocol.overlays import read_config
 from pipeline.rl.__main__ import skipped
 from pipeline.rl.rollout import share
 from pipeline.stages import program_of
@@ -28,18 +29,8 @@ DEMO, COMPARE = ["configs/demo.yaml"], ["configs/compare.yaml"]
 
 
 def merged(*overlays: str) -> dict:
-    """The overlays as Snakemake reads them: mappings merge, everything else replaces."""
-
-    def merge(below: dict, above: dict) -> dict:
-        for key, value in above.items():
-            both = isinstance(value, dict) and isinstance(below.get(key), dict)
-            below[key] = merge(below[key], value) if both else value
-        return below
-
-    values: dict = {}
-    for overlay in overlays:
-        merge(values, yaml.safe_load((ROOT / overlay).read_text()))
-    return values
+    """Return what the shipped overlays say together, without the defaults."""
+    return read_config(ROOT / name for name in overlays)
 
 
 @pytest.mark.parametrize(
