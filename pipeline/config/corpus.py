@@ -28,7 +28,11 @@ class SecondStage(Section):
         "what this classifier learns instead of the training pages: files of rows with a number as `grade`"
         " (by a language model, say), and a `text` or the `url` of a page of the pool, or hub:<id>:<split>",
     )
-    pages: int = key(50_000, "most training pages of this classifier; those of fastText, drawn evenly", ge=2)
+    pages: int = key(
+        50_000,
+        "maximum number of training pages of this classifier, drawn evenly from those of fastText",
+        ge=2,
+    )
 
 
 class CorpusSection(Section):
@@ -78,12 +82,14 @@ class CorpusSection(Section):
     )
     iterations: int = key(
         4,
-        "iterations; those after convergence pass through; no part of any fingerprint",
+        "number of iterations; after convergence the rest copy the last result; changing it reruns nothing",
         paper="4 (2.1)",
         ge=1,
     )
-    positives: int = key(500_000, "most positives a classifier is trained on", paper="500,000 (2.1)", ge=1)
-    negatives: int = key(500_000, "most negatives", paper="500,000 (2.1)", ge=1)
+    positives: int = key(
+        500_000, "maximum number of positives that a classifier is trained on", paper="500,000 (2.1)", ge=1
+    )
+    negatives: int = key(500_000, "maximum number of negatives", paper="500,000 (2.1)", ge=1)
     dimension: Count = key(
         256,
         "fastText: vector dimension; here and in the next six keys `auto` is the preset for the number of"

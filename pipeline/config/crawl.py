@@ -68,12 +68,11 @@ class CrawlSection(Section):
         ge=1,
     )
     lost_files: list[str] = key(
-        [], "names of WARC files that are given up; their jobs keep their other files and all others theirs"
+        [], "names of WARC files to skip; other files, and the results already made from them, are unaffected"
     )
     pool_shards: int = key(
         1,
-        "most shards of the deduplicated pool, each filtered and scored by a job of its own; each comes from"
-        " equally many extraction jobs in a row",
+        "maximum number of shards of the deduplicated pool, each filtered and scored by a job of its own",
         ge=1,
     )
     order: Literal["paper", "math_first"] = key(
@@ -101,13 +100,13 @@ class CrawlSection(Section):
     seed: int = key(1, "seed of the MinHash permutations", ge=0, le=LARGEST_SEED)
     bucket_jobs: int = key(
         1,
-        "jobs that share the bands; above `buckets` a band is split by its hashes",
+        "maximum number of jobs that compare the bands; above `buckets` a band is split by its hashes",
         ge=1,
     )
     cluster_jobs: int = key(
         1,
-        "maximum number of jobs that join similar pages, one after another, and of those that say what became"
-        " of each page; each has a part of the pages, so more jobs take less memory each",
+        "maximum number of jobs that join similar pages, and of those that write the page ledger; each has a"
+        " part of the pages, so more jobs take less memory each",
         ge=1,
     )
 

@@ -130,8 +130,8 @@ class RlSection(Section):
     group_size: int = key(64, "outputs sampled per question (G)", paper="64 (4.2)", ge=2)
     rounds: int = key(
         1,
-        "most rounds of questions in a step: each replaces the groups whose rewards are all equal by new"
-        " questions (dynamic sampling); 1: none are replaced",
+        "maximum number of rounds of questions in a step: each replaces groups whose rewards are all equal by"
+        " new questions (dynamic sampling); 1: none are replaced",
         ge=1,
     )
     max_tokens: int = key(1024, "longest output; tokens", paper="1024 (4.2)", ge=1)
