@@ -80,7 +80,7 @@ def encode_example(row: dict[str, Any], tokenizer: Any, section: SftSection) -> 
 def encode_examples(
     sources: list[str], tokenizer: Any, section: SftSection, left_out: LeftOut
 ) -> Iterator[Example]:
-    """Each example as token ids; the section says what happens to malformed and too long ones."""
+    """Yield each example as token ids; the section says what happens to malformed and too long ones."""
     for source in sources:
         for place, row in read_rows(source):
             try:
@@ -183,7 +183,7 @@ class Epochs:
         self.passes = 0
 
     def row(self, n: int) -> PackedRow:
-        """Row `n`, counted over all passes."""
+        """Return row `n`, counted over all passes."""
         while n >= len(self.rows):
             order = np.random.default_rng([self.seed, self.passes]).permutation(len(self.examples))
             pack = best_fit if self.packing == "best_fit" else concatenate

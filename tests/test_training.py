@@ -31,7 +31,7 @@ from pipeline.training.engine import (
 )
 from pipeline.training.flops import ModelFlops
 from pipeline.training.model import IGNORE, TokenLogprobs, load_model
-from pipeline.training.next_token import Shares, StepMaker, TrainingPlan
+from pipeline.training.next_token import Steps, TrainingPlan
 from pipeline.training.next_token import train as train_rows
 from pipeline.training.packing import PackedRow, make_row
 
@@ -237,8 +237,7 @@ def test_the_loss_is_the_mean_over_tokens_or_as_in_equation_6_over_examples(mode
         (True, torch.stack([values.mean() for values in nll]).mean()),
     ):
         plan = TrainingPlan(rows.__getitem__, 1, 3, constant(1e-3), ["x"], by_example)
-        shares = Shares(engine, plan, micro_batch, ModelFlops.of(model))
-        step = StepMaker(engine, plan, shares, 1.0).make(0)
+        step = Steps(engine, plan, micro_batch, ModelFlops.of(model), 1.0).make(0)
         loss = sum(step.loss_of(batch).item() for batch in step.micro_batches)
         assert loss == pytest.approx(expected.item(), abs=1e-5)
 

@@ -9,7 +9,6 @@ a mask of blocks, but has no gradient on a CPU, so that it could not be tested.
 Shape suffixes: B rows, T positions, N = B*T, H heads, E size of a head, S documents, K keys.
 """
 
-import inspect
 from itertools import groupby, pairwise
 from typing import Any
 
@@ -21,7 +20,6 @@ from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface
 
 DOCUMENTS = "documents"
-KNOWN = frozenset(inspect.signature(varlen_attn).parameters)
 
 
 def document_arguments(positions_BT: Tensor) -> dict[str, Any]:
@@ -42,9 +40,11 @@ def document_arguments(positions_BT: Tensor) -> dict[str, Any]:
 
 
 def shared_arguments(queries_S: Tensor, keys_S: Tensor, places_K: Tensor) -> dict[str, Any]:
-    """The same where documents share a beginning. Document s has the next `queries_S[s]` positions of the
-    rows laid end to end, and sees the next `keys_S[s]` of `places_K`, the places of all documents' keys: the
-    last of them are its own positions, to which it is causal.
+    """Return the same where documents share a beginning.
+
+    Document s has the next `queries_S[s]` positions of the rows laid end to end, and sees the next
+    `keys_S[s]` of `places_K`, the places of all documents' keys: the last of them are its own positions, to
+    which it is causal.
     """
     ends = [F.pad(lengths_S.cumsum(0), (1, 0)).to(torch.int32) for lengths_S in (queries_S, keys_S)]
     return {
@@ -93,8 +93,10 @@ def attend(
     if key_places is not None:
         flat[1:] = [_Chosen.apply(tensor, key_places) for tensor in flat[1:]]
     if kernel:
-        lengths = max_length_q, max_length_k
-        output_NHE = _variable_length(*flat, cu_seq_lens_q, cu_seq_lens_k, *lengths, scaling)
+        places = cu_seq_lens_q, cu_seq_lens_k, max_length_q, max_length_k
+        # Causal. Where a document has more keys than queries, the mask is aligned to the last of both.
+        options = {"window_size": (-1, 0), "scale": scaling, "enable_gqa": query.shape[1] != key.shape[1]}
+        output_NHE = varlen_attn(*flat, *places, **options)
     else:
         with torch.autocast(query.device.type, enabled=False):
             ends = cu_seq_lens_q.tolist(), cu_seq_lens_k.tolist()
@@ -129,7 +131,7 @@ class _Chosen(torch.autograd.Function):
 
 
 def has_flash_kernel(value: Tensor) -> bool:
-    """Whether the variable-length flash kernel runs on the device and in the type of `value`."""
+    """Say whether the variable-length flash kernel runs on the device and in the type of `value`."""
     return value.is_cuda and value.dtype in (torch.bfloat16, torch.float16)
 
 
@@ -166,32 +168,6 @@ def _one_by_one(
         output = F.scaled_dot_product_attention(q, k, v, mask, is_causal=mask is None, scale=scaling)
         parts.append(output.transpose(1, 2).flatten(0, 1))
     return torch.cat(parts)
-
-
-def _variable_length(
-    query_NHE: Tensor,
-    key_KHE: Tensor,
-    value_KHE: Tensor,
-    query_ends: Tensor,
-    key_ends: Tensor,
-    longest_query: int,
-    longest_key: int,
-    scaling: float | None,
-) -> Tensor:
-    """All documents in one flash kernel, whose Python signature differs between versions of torch. Where a
-    document has more keys than queries, its causal mask is aligned to the last of both.
-    """
-    options: dict[str, Any] = {"window_size": (-1, 0)} if "window_size" in KNOWN else {"is_causal": True}
-    if scaling is not None and "scale" in KNOWN:
-        options["scale"] = scaling
-    if key_KHE.shape[1] != query_NHE.shape[1]:
-        if "enable_gqa" in KNOWN:
-            options["enable_gqa"] = True
-        else:
-            groups = query_NHE.shape[1] // key_KHE.shape[1]
-            key_KHE, value_KHE = (tensor.repeat_interleave(groups, dim=1) for tensor in (key_KHE, value_KHE))
-    ends = query_ends, key_ends, longest_query, longest_key
-    return varlen_attn(query_NHE, key_KHE, value_KHE, *ends, **options)
 
 
 def _no_mask(*_: Any, **__: Any) -> None:

@@ -23,14 +23,14 @@ CHINESE = re.compile(r"[\u4e00-\u9fff]")
 
 
 def encode(tokenizer: Any, texts: Sequence[str]) -> list[list[int]]:
-    """Token ids of each text, no special tokens added or recognised."""
+    """Return token ids of each text, no special tokens added or recognised."""
     backend = tokenizer.backend_tokenizer
     backend.encode_special_tokens = True
     return [encoding.ids for encoding in backend.encode_batch_fast(list(texts), add_special_tokens=False)]
 
 
 def encode_documents(tokenizer: Any, texts: Sequence[str]) -> list[list[int]]:
-    """BOS (where the tokenizer has one), the text, EOS."""
+    """Return token ids of BOS (where the tokenizer has one), each text, EOS."""
     start = [] if tokenizer.bos_token_id is None else [tokenizer.bos_token_id]
     return [[*start, *ids, tokenizer.eos_token_id] for ids in encode(tokenizer, texts)]
 
@@ -41,7 +41,7 @@ def language_of(text: str) -> str:
 
 
 def encode_chat(tokenizer: Any, messages: Sequence[dict[str, str]]) -> tuple[list[int], list[bool]]:
-    """Token ids of a conversation, and for each whether the assistant writes it (its words and EOS).
+    """Return token ids of a conversation, and for each whether the assistant writes it (its words and EOS).
 
     A tool's answer, which is the inside and the end of an `output` fence in an assistant's message, is
     context; the assistant opens the fence itself to ask for it. Raises InputError for an unknown role, or for

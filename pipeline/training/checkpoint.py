@@ -35,8 +35,8 @@ LOOK_SECONDS = 1.0
 
 
 def newest(engine: Any, folder: Path, *others: Path) -> Path | None:
-    """The checkpoint under `folder` with the highest step that is undamaged there and, under the same name,
-    in `others`, if any.
+    """Return the checkpoint under `folder` with the highest step that is undamaged there and, under the same
+    name, in `others`, if any.
 
     Later ones that are damaged are named, one line each, and deleted. Raises InputError if all are damaged,
     or if a rank does not see the files that rank 0 sees. All ranks must call it; rank 0 chooses, so they get
@@ -73,8 +73,8 @@ def _said_by_rank_0(engine: Any, value: Any) -> Any:
 
 
 def _damage(engine: Any, path: Path) -> str | None:
-    """What is wrong with a checkpoint, the same on all ranks; None for a whole one. Raises InputError if this
-    rank does not see a file that rank 0 sees.
+    """Say what is wrong with a checkpoint, the same on all ranks; None for a whole one. Raises InputError if
+    this rank does not see a file that rank 0 sees.
     """
     wrong, files = _said_by_rank_0(engine, _noted(path) if engine.global_rank == 0 else None)
     if wrong:
@@ -87,7 +87,7 @@ def _damage(engine: Any, path: Path) -> str | None:
 
 
 def _noted(path: Path) -> tuple[str | None, dict[str, str]]:
-    """(what is wrong with the checkpoint's note or missing of the files that it lists, their digests)."""
+    """Return what is wrong with a checkpoint's note or which file is missing, and the files' digests."""
     try:
         note = json.loads((path / NOTE).read_text())
         files, digest = note["files"], note.pop("digest")
@@ -116,7 +116,7 @@ def digests(folder: Path, names: Iterable[str], after: Callable[[], object] = la
 
 
 def gathered(engine: Any, mine: dict[str, str]) -> dict[str, str]:
-    """The entries of all ranks, on all ranks."""
+    """Bring the entries of all ranks together, on all ranks."""
     parts = [mine] * engine.world_size
     if engine.world_size > 1:
         dist.all_gather_object(parts, mine)
@@ -124,7 +124,7 @@ def gathered(engine: Any, mine: dict[str, str]) -> dict[str, str]:
 
 
 def step_of(path: Path) -> int:
-    """Steps done when the checkpoint was written."""
+    """Return the steps done when the checkpoint was written."""
     return int(path.name.removeprefix("step-"))
 
 
@@ -218,7 +218,7 @@ def _repair_optimizer(engine: Any, decays: list[float]) -> None:
 
 
 def random_state() -> dict[str, Any]:
-    """The state of this rank's random generators."""
+    """Return the state of this rank's random generators."""
     return {
         "python": random.getstate(),
         "numpy": np.random.get_state(),

@@ -20,9 +20,9 @@ from torch import Tensor, nn
 
 from pipeline.protocol.stage import InputError, Stage
 from pipeline.protocol.watchdog import enter
-from pipeline.ranks.launcher import LISTENING
 from pipeline.training.lora import adapt
-from pipeline.training.model import full_shape, load_shared_model, model_config
+from pipeline.training.model import full_shape, load_shared_model, model_config, split_config
+from pipeline.training.rendezvous import join_store
 from pipeline.training.skips import Skips
 
 T = TypeVar("T")
@@ -46,7 +46,7 @@ class EngineSettings:
 
 
 def settings_from(section: Any, launch: dict[str, Any]) -> EngineSettings:
-    """Settings from the keys of a training stage's section and the launch's on ZeRO."""
+    """Take settings from a training stage's section and the launch's keys on ZeRO."""
     return EngineSettings(
         learning_rate=section.learning_rate,
         **section.optimizer.model_dump(),
@@ -57,7 +57,7 @@ def settings_from(section: Any, launch: dict[str, Any]) -> EngineSettings:
 
 
 def start_from(source: str, tokenizer: Any, stage: Stage[Any]) -> nn.Module:
-    """The model at `source`, to train on sequences of the section's `context` tokens of `tokenizer`.
+    """Load the model at `source`, to train on sequences of the section's `context` tokens of `tokenizer`.
 
     Raises InputError if the model supports only shorter sequences or fewer token ids.
     """
@@ -108,7 +108,7 @@ def start_process_group() -> None:
     if dist.is_initialized():
         return
     accelerator = deepspeed.get_accelerator()
-    store = _store()
+    store = join_store(default_pg_timeout)
     accelerator.set_device(int(os.environ["LOCAL_RANK"]))
     dist.init_process_group(
         accelerator.communication_backend_name(),
@@ -120,25 +120,6 @@ def start_process_group() -> None:
     # DeepSpeed would compile a shared-memory all-reduce (g++, more than a minute) that only inference uses.
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
     deepspeed.init_distributed(verbose=False)
-
-
-def _store() -> dist.Store:
-    """Where the ranks find each other: at rank 0, or at torchrun's agent."""
-    if "RANK" not in os.environ:
-        # In memory, because a free port may be taken before it is used. Nobody uses the address.
-        alone = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"}
-        os.environ |= alone | {"MASTER_ADDR": "localhost", "MASTER_PORT": "0"}
-        return dist.HashStore()
-    ranks = int(os.environ["WORLD_SIZE"])
-    serves = os.environ["RANK"] == "0" and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
-    listening = int(os.environ[LISTENING]) if serves and LISTENING in os.environ else None
-    place = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-    return dist.TCPStore(*place, ranks, serves, default_pg_timeout, master_listen_fd=listening)
-
-
-def rank_device() -> torch.device:
-    """The device of this rank, on which its collectives run."""
-    return torch.device(deepspeed.get_accelerator().current_device_name())
 
 
 def deepspeed_config(settings: EngineSettings, size: int) -> dict[str, Any]:
@@ -170,7 +151,7 @@ def deepspeed_config(settings: EngineSettings, size: int) -> dict[str, Any]:
 
 
 def build_engine(module: nn.Module, settings: EngineSettings) -> Any:
-    """A DeepSpeed engine over `module` with AdamW; weight decay applies to matrices, not to norms and biases.
+    """Build a DeepSpeed engine over `module` with AdamW, whose weight decay spares norms and biases.
 
     Use ZeRO stages 1 to 3, which resume exactly.
     """
@@ -196,21 +177,14 @@ def build_engine(module: nn.Module, settings: EngineSettings) -> Any:
 
 
 def build_frozen(module: nn.Module, precision: str, place: str, device: Any) -> nn.Module:
-    """`module` for inference alone, its weights where `launch.frozen` says.
+    """Prepare `module` for inference alone, its weights where `launch.frozen` says.
 
     Not `whole`: all ranks must call it equally often, because its weights are gathered layer by layer.
     """
     module.eval().requires_grad_(False)
     if place == "whole":
         return module.to(device)
-    zero: dict[str, Any] = {"stage": 3}
-    if place == "main_memory":
-        zero["offload_param"] = {"device": "cpu", "pin_memory": torch.cuda.is_available()}
-    config = {
-        "train_micro_batch_size_per_gpu": 1,  # unused
-        "bf16": {"enabled": precision == "bf16"},
-        "zero_optimization": zero,
-    }
+    config = split_config(place) | {"bf16": {"enabled": precision == "bf16"}}
     engine, *_ = deepspeed.initialize(model=module, config=config)
     engine.eval()  # returns nothing
     return engine
@@ -219,7 +193,7 @@ def build_frozen(module: nn.Module, precision: str, place: str, device: Any) -> 
 def update(
     engine: Any, micro_batches: Sequence[T], loss_of: Callable[[T], Tensor], learning_rate: float
 ) -> tuple[float, float | None]:
-    """One optimiser step over `micro_batches`; returns (loss, gradient norm before clipping).
+    """Take one optimiser step over `micro_batches`; returns (loss, gradient norm before clipping).
 
     `loss_of(micro_batch)` runs the engine and returns this micro-batch's part of the loss, already divided by
     the size of the whole batch: the parts of all micro-batches and ranks add up to the loss. Where the norm
@@ -244,7 +218,7 @@ def update(
 
 
 def constant(learning_rate: float, warmup_steps: int = 0) -> Schedule:
-    """The peak after a linear warm-up of `warmup_steps` steps, then constant (sft: paper section 3.2)."""
+    """Rise to the peak in `warmup_steps` steps, then stay there (sft: paper section 3.2)."""
     return lambda step: learning_rate * min(1.0, (step + 1) / (warmup_steps + 1))
 
 

@@ -43,7 +43,7 @@ class ModelFlops:
 
     @classmethod
     def of(cls, model: nn.Module) -> "ModelFlops":
-        """Those of a transformers model, whether or not ZeRO-3 has split its weights."""
+        """Count those of a transformers model, whether or not ZeRO-3 has split its weights."""
         config = model.config
         head = config.vocab_size * config.hidden_size
         embeddings = head if config.tie_word_embeddings else 2 * head
@@ -57,14 +57,14 @@ class ModelFlops:
         return cls(each * (matrices - embeddings), each * head, 6 * config.num_hidden_layers * width, passes)
 
     def row(self, row: PackedRow, targets: int) -> int:
-        """FLOP of training on a row with so many `targets`."""
+        """Count the FLOP of training on a row with so many `targets`."""
         starts = (row.positions[: row.length] == 0).nonzero()[0]
         lengths = np.diff(np.append(starts, row.length))
         return self.body * row.length + self.head * targets + self.attention * int((lengths**2).sum())
 
 
 def peak(device: torch.device, dtype: torch.dtype, seconds: float = 0.05) -> float:
-    """Peak FLOP/s of `device`: from the datasheet for a known GPU, else measured on large matrix products."""
+    """Return peak FLOP/s of `device`: a known GPU's by its datasheet, else measured on matrix products."""
     if device.type == "cuda" and dtype != torch.float32:
         name = torch.cuda.get_device_name(device)
         known = [value for part, value in PEAKS.items() if part in name]

@@ -138,8 +138,8 @@ class _TargetLogprobs(torch.autograd.Function):
 def weighted_nll(
     hidden_ND: Tensor, head_VD: Tensor, targets_N: Tensor, weights_N: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """The sum of `weights_N` times the negative log-probabilities of `targets_N` (nats), and without gradient
-    the log-probabilities (N,), fp32.
+    """Return the sum of `weights_N` times the negative log-probabilities of `targets_N` (nats), and without
+    gradient the log-probabilities (N,), fp32.
     """
     return _WeightedNll.apply(hidden_ND, head_VD, targets_N, weights_N.float())
 
@@ -147,7 +147,7 @@ def weighted_nll(
 def target_logprobs(
     hidden_ND: Tensor, head_VD: Tensor, targets_N: Tensor, temperature: float = 1.0, entropy: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """Log-probabilities of `targets_N` at `temperature`, and without gradient the entropy in nats of each
-    predicted distribution (zeros unless asked for): (N,) each, fp32.
+    """Return log-probabilities of `targets_N` at `temperature`, and without gradient the entropy in nats of
+    each predicted distribution (zeros unless asked for): (N,) each, fp32.
     """
     return _TargetLogprobs.apply(hidden_ND, head_VD, targets_N, temperature, entropy)

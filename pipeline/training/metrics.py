@@ -27,7 +27,7 @@ Row = dict[str, Any]
 
 
 def logged(path: Path) -> list[Row]:
-    """The whole rows of a file that a program appends to; a kill may have left a part of the last line."""
+    """Read the whole rows of a file that a program appends to; a kill may have cut the last one."""
     rows = []
     for line in path.read_bytes().split(b"\n")[:-1] if path.exists() else ():
         try:
@@ -110,7 +110,7 @@ def _line(row: Row) -> str:
 
 
 def _numbers(file: str, row: Row) -> dict[str, float]:
-    """The numbers of a row under the names of their curves; those of an evaluation are `held_out/...`."""
+    """Return the numbers of a row by the names of their curves; an evaluation's are `held_out/...`."""
     prefix, found = "held_out/" if file == EVALUATION else "", {}
     for name, value in row.items():
         parts = value.items() if isinstance(value, dict) else [("", value)]
@@ -121,7 +121,7 @@ def _numbers(file: str, row: Row) -> dict[str, float]:
 
 
 def _shown(sample: Row) -> str:
-    """A sample as TensorBoard's text page shows it: facts, then texts as they are."""
+    """Write a sample as TensorBoard's text page shows it: facts, then texts as they are."""
     facts = [f"{name}: {value}" for name, value in sample.items() if name not in ("question", "text")]
     texts = [sample["question"], "", sample["text"]]
     return "\n".join(f"    {line}" for text in ["; ".join(facts), *texts] for line in text.split("\n"))

@@ -64,7 +64,7 @@ class TokenLogprobs(nn.Module):
         documents: dict[str, Any] | None = None,
         weights_BT: Tensor | None = None,
     ) -> Tensor | tuple[Tensor, Tensor]:
-        """fp32 log-probabilities (B, T) of `targets_BT`; 0 where the target is `IGNORE`.
+        """Return fp32 log-probabilities (B, T) of `targets_BT`; 0 where the target is `IGNORE`.
 
         `documents` (of `shared_arguments`) replaces the document boundaries that positions show. With
         `with_entropy` also the entropy (B, T) in nats of each predicted distribution, without gradient. With
@@ -89,7 +89,7 @@ class TokenLogprobs(nn.Module):
         return (logprobs_BT, spread(entropy).view_as(targets_BT)) if with_entropy else logprobs_BT
 
     def _hidden(self, tokens_BT: Tensor, positions_BT: Tensor, documents: dict[str, Any] | None) -> Tensor:
-        """Last hidden states (B, T, D), in the type used for matrix products."""
+        """Return last hidden states (B, T, D), in the type used for matrix products."""
         apart = documents or document_arguments(positions_BT)
         output = self.model.base_model(
             input_ids=tokens_BT, position_ids=positions_BT, use_cache=False, **apart
@@ -98,7 +98,7 @@ class TokenLogprobs(nn.Module):
 
 
 def load_model(source: str | Path, precision: str = "fp32", kind: type = AutoModelForCausalLM) -> nn.Module:
-    """The causal language model of a folder or hub id, with weights in `precision`.
+    """Load the causal language model of a folder or hub id, with weights in `precision`.
 
     With `AutoModel` as `kind` the transformer alone, without its output layer.
     """
@@ -145,19 +145,23 @@ def _unfilled(device: torch.device, split: str | None) -> Any:
 
     if split is None:
         return device
-    zero: dict[str, Any] = {"stage": 3}
-    if split == "main_memory":
-        zero["offload_param"] = {"device": "cpu", "pin_memory": torch.cuda.is_available()}
-    plain = {"train_micro_batch_size_per_gpu": 1, "zero_optimization": zero}
     # DeepSpeed would also override data types, those of rotary tables too; transformers chooses them rightly.
     kept = [deepspeed.zero.DeepSpeedTensorOverride.device]
-    return deepspeed.zero.Init(config_dict_or_path=plain, tensor_overrides=kept)
+    return deepspeed.zero.Init(config_dict_or_path=split_config(split), tensor_overrides=kept)
+
+
+def split_config(place: str) -> dict[str, Any]:
+    """Return DeepSpeed's configuration for weights split among the ranks, in `main_memory` or on devices."""
+    zero: dict[str, Any] = {"stage": 3}
+    if place == "main_memory":
+        zero["offload_param"] = {"device": "cpu", "pin_memory": torch.cuda.is_available()}
+    return {"train_micro_batch_size_per_gpu": 1, "zero_optimization": zero}  # the size is unused
 
 
 def new_model(
     architecture: dict[str, Any], tokenizer: Any, context: int, precision: str, seed: int
 ) -> nn.Module:
-    """A randomly initialised Llama; `architecture` holds keys of `LlamaConfig`."""
+    """Make a randomly initialised Llama; `architecture` holds keys of `LlamaConfig`."""
     torch.manual_seed(seed)
     config = LlamaConfig(
         vocab_size=len(tokenizer),
@@ -171,22 +175,22 @@ def new_model(
 
 
 def model_config(source: str | Path) -> Any:
-    """The configuration of the model in a folder or hub id."""
+    """Read the configuration of the model in a folder or hub id."""
     return from_pretrained(AutoConfig, source)
 
 
 def context_length(source: str | Path) -> int:
-    """The longest sequence that the model at `source` supports; tokens."""
+    """Return the longest sequence that the model at `source` supports; tokens."""
     return int(model_config(source).max_position_embeddings)
 
 
 def causal_model(engine: Any) -> nn.Module:
-    """The transformers model inside a DeepSpeed engine."""
+    """Return the transformers model inside a DeepSpeed engine."""
     return engine.module.model
 
 
 def named_weights(engine: Any, tied: bool = False) -> Iterator[tuple[str, Tensor]]:
-    """Full weights of the engine's model, one at a time, whatever the ZeRO stage; all ranks must iterate.
+    """Yield whole weights of the engine's model in turn, whatever the ZeRO stage; all ranks must iterate.
 
     A tensor is valid only until the next one is requested. With `tied`, a tied output layer also comes under
     its own name, because vLLM's CPU engine otherwise keeps its old packed copy. Adapters are merged.
@@ -214,7 +218,7 @@ def whole_parameters(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
 
 
 def _whole(*parameters: nn.Parameter) -> Any:
-    """A context in which weights that ZeRO-3 may have split are whole; all ranks must enter it."""
+    """Return a context in which weights that ZeRO-3 may have split are whole; all ranks must enter it."""
     import deepspeed
 
     return deepspeed.zero.GatheredParameters(list(parameters), enabled=hasattr(parameters[0], "ds_id"))
@@ -253,10 +257,10 @@ def save_weights(model: nn.Module, state: dict[str, Tensor], folder: Path) -> No
 
 
 def parameter_count(model: nn.Module) -> int:
-    """Number of weights but adapters, tied ones once, whether or not ZeRO-3 has split them."""
+    """Count weights but adapters, tied ones once, whether or not ZeRO-3 has split them."""
     return sum(full_shape(parameter).numel() for _, parameter, _ in own_parameters(model))
 
 
 def full_shape(parameter: nn.Parameter) -> torch.Size:
-    """A weight's shape, whether or not ZeRO-3 has split it."""
+    """Return a weight's shape, whether or not ZeRO-3 has split it."""
     return getattr(parameter, "ds_shape", parameter.shape)

@@ -97,55 +97,47 @@ def train(
     narrow = engine.module.mixed or model.dtype == torch.bfloat16
     speed = peak(engine.device, torch.bfloat16 if narrow else torch.float32)
     stage.counter("peak_gflops_per_rank", round(speed / 1e9))
-    micro_batch = int(stage.launch.get("micro_batch", 8))
-    shares = Shares(engine, plan, micro_batch, ModelFlops.of(model))
-    steps = StepMaker(engine, plan, shares, speed)
+    steps = Steps(engine, plan, int(stage.launch.get("micro_batch", 8)), ModelFlops.of(model), speed)
     return loop.train(stage, engine, plan.steps, plan.schedule, steps.make, ("tokens", "targets"), after)
 
 
-class Shares:
-    """This rank's shares of the steps, each made by a thread while the one before is trained on.
+class Steps:
+    """Makes this rank's shares of the steps of a plan; `speed` is a rank's peak in FLOP/s.
 
-    A share is its micro-batches in main memory, and its tokens, targets, FLOP and documents with targets.
+    The rows of the next step are read by a thread while this one trains.
     """
 
-    def __init__(self, engine: Any, plan: TrainingPlan, micro_batch: int, flops: ModelFlops) -> None:
-        self.place = engine.global_rank, engine.world_size
-        self.plan, self.micro_batch, self.flops = plan, micro_batch, flops
+    def __init__(
+        self, engine: Any, plan: TrainingPlan, micro_batch: int, flops: ModelFlops, speed: float
+    ) -> None:
+        self.engine, self.plan, self.micro_batch = engine, plan, micro_batch
+        self.flops, self.speed = flops, speed
         self.thread = ThreadPoolExecutor(1, "data")
         self.coming: Future[tuple[list[TokenBatch], Tensor]] | None = None
 
     def take(self, number: int) -> tuple[list[TokenBatch], Tensor]:
-        """The share of step `number`, which follows that of the last call. Raises what its rows raise."""
-        share = (self.coming or self.thread.submit(self._make, number)).result()
+        """Return the share of step `number`, the one after the last call's. Raises what its rows raise."""
+        share = (self.coming or self.thread.submit(self._read, number)).result()
         last = number + 1 == self.plan.steps
-        self.coming = None if last else self.thread.submit(self._make, number + 1)
+        self.coming = None if last else self.thread.submit(self._read, number + 1)
         return share
 
-    def _make(self, number: int) -> tuple[list[TokenBatch], Tensor]:
-        rows, size = rows_of(self.plan, number, *self.place), self.micro_batch
+    def _read(self, number: int) -> tuple[list[TokenBatch], Tensor]:
+        """Return micro-batches in main memory, and their tokens, targets, FLOP and documents with targets."""
+        rows = rows_of(self.plan, number, self.engine.global_rank, self.engine.world_size)
         counts = torch.tensor([self._count(row) for row in rows]).sum(0)
-        return [_tensors(rows[at : at + size]) for at in range(0, len(rows), size)], counts
+        cuts = range(0, len(rows), self.micro_batch)
+        return [_tensors(rows[at : at + self.micro_batch]) for at in cuts], counts
 
     def _count(self, row: PackedRow) -> tuple[int, int, int, int]:
         targets = int((row.targets != IGNORE).sum())
         documents = (row.positions == 0).cumsum()[row.targets != IGNORE]
         return row.length, targets, self.flops.row(row, targets), len(np.unique(documents))
 
-
-@dataclass(frozen=True)
-class StepMaker:
-    """Makes the steps of a plan; `speed` is one rank's peak in FLOP/s."""
-
-    engine: Any
-    plan: TrainingPlan
-    shares: Shares
-    speed: float
-
     def make(self, number: int) -> loop.Step[TokenBatch]:
-        """Step `number` of this rank."""
+        """Make step `number`; they are asked for in order."""
         started, engine, plan = time.monotonic(), self.engine, self.plan
-        share, counts = self.shares.take(number)
+        share, counts = self.take(number)
         batches = [tuple(tensor.to(engine.device) for tensor in batch) for batch in share]
         tokens, targets, flop, examples = _sum_over_ranks(engine, counts).tolist()
         waited = time.monotonic() - started  # for the slowest rank's rows
@@ -176,7 +168,7 @@ class StepMaker:
 
 
 def example_weights(positions_BT: Tensor, targets_BT: Tensor) -> Tensor:
-    """1 / the number of targets of a position's document, (B, T); documents start at position 0."""
+    """Return 1 / the number of targets of a position's document, (B, T); documents start at position 0."""
     document_BT = (positions_BT == 0).cumsum(1)
     counts_BD = torch.zeros(len(document_BT), int(document_BT.max()) + 1, device=document_BT.device)
     counts_BD.scatter_add_(1, document_BT, (targets_BT != IGNORE).float())
@@ -184,7 +176,7 @@ def example_weights(positions_BT: Tensor, targets_BT: Tensor) -> Tensor:
 
 
 def rows_of(plan: TrainingPlan, step: int, rank: int, ranks: int) -> list[PackedRow]:
-    """The rows of `step` that `rank` trains on; equally many on each of `ranks`, the last may be padding."""
+    """Return the rows of `step` that `rank` trains on; all have equally many, the last may be padding."""
     first, last = step * plan.batch, (step + 1) * plan.batch
     rows = [plan.row(n) for n in range(first + rank, last, ranks)]
     if len(rows) * ranks < plan.batch:

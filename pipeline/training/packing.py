@@ -25,7 +25,7 @@ class PackedRow:
 
 
 def concatenate(lengths: Iterable[int], context: int, open_rows: int = 64) -> list[list[int]]:
-    """Indices of the examples of each row: first fit, in the given order.
+    """Return indices of the examples of each row: first fit, in the given order.
 
     Only the `open_rows` rows opened last are considered, so the time is linear in the number of examples.
     """
@@ -44,7 +44,8 @@ def concatenate(lengths: Iterable[int], context: int, open_rows: int = 64) -> li
 
 
 def best_fit(lengths: Sequence[int], context: int) -> list[list[int]]:
-    """Indices of the examples of each row: best fit decreasing, in n log n; no length may exceed `context`.
+    """Return indices of the examples of each row: best fit decreasing, in n log n. No length may exceed
+    `context`.
 
     Examples of equal length keep the given order; rows come in the order of their first examples.
     """
@@ -70,7 +71,7 @@ def best_fit(lengths: Sequence[int], context: int) -> list[list[int]]:
 
 
 def make_row(examples: Sequence[tuple[np.ndarray, np.ndarray]], context: int, pad: int) -> PackedRow:
-    """One row of (tokens, own) examples, filled up with a document of `pad`.
+    """Make a row of (tokens, own) examples, filled up with a document of `pad`.
 
     The next token of the same example is a target where `own` says that the model writes it.
     """

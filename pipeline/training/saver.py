@@ -65,7 +65,7 @@ class Copies(TorchCheckpointEngine):
         return [path for path, _ in self.files]
 
     def _copied(self, item: Any, seen: dict[Any, Tensor]) -> Any:
-        """`item` as it is now, its tensors in main memory; one that stands twice in it is copied once."""
+        """Copy `item` as it is now, its tensors to main memory; what stands in it twice is copied once."""
         if isinstance(item, Tensor):
             key = (item.data_ptr(), item.dtype, item.shape, item.stride())
             if key not in seen:
@@ -78,7 +78,7 @@ class Copies(TorchCheckpointEngine):
         return copy.deepcopy(item)
 
     def _room(self, tensor: Tensor) -> Tensor:
-        """Main memory for a tensor like `tensor`."""
+        """Return main memory for a tensor like `tensor`."""
         if self.used == len(self.memory):
             self.memory.append(torch.empty(0))
         room = self.memory[self.used]
@@ -130,7 +130,7 @@ class Saver:
         self.written = self.thread.submit(self._write)
 
     def writes(self) -> bool:
-        """Whether this rank still writes its part. Raises what kept it from writing."""
+        """Say whether this rank still writes its part. Raises what kept it from writing."""
         if self.written is None or not self.written.done():
             return self.written is not None
         self.written.result()

@@ -39,7 +39,7 @@ def unusable(source: str | Path, what: str, error: Exception) -> InputError:
 
 
 def load_tokenizer(source: str | Path) -> Any:
-    """The fast tokenizer of a model folder or hub id, its `tokenizer.json` as it is.
+    """Load the fast tokenizer of a model folder or hub id, its `tokenizer.json` as it is.
 
     AutoTokenizer replaces the pre-tokenizer of some files (DeepSeek's) by that of the class they name, which
     loses spaces. Raises InputError if the tokenizer lacks an EOS token, does not give back what it encodes,
@@ -71,5 +71,5 @@ def _without_clock(template: Any, source: str | Path) -> Any:
 
 
 def probe_ids(tokenizer: Any, text: str) -> list[int]:
-    """Token ids of `text`, without special tokens."""
+    """Return token ids of `text`, without special tokens."""
     return tokenizer.encode(text, add_special_tokens=False)

@@ -19,7 +19,7 @@ ASKED = {
 
 
 def asked(environment: dict[str, str]) -> list[str]:
-    """The trackers that are installed and that `environment` asks for."""
+    """Name the trackers that are installed and that `environment` asks for."""
     return [name for name, words in ASKED.items() if any(map(environment.get, words)) and find_spec(name)]
 
 
@@ -51,7 +51,7 @@ class Trackers:
 
 
 def _run(name: str, stage: Stage[Any]) -> dict[str, Any]:
-    """What `init` is told."""
+    """Return what `init` is told."""
     told = {
         "project": stage.entry.run.name if stage.entry else "pipeline",
         "config": stage.config.model_dump(mode="json"),

@@ -21,7 +21,7 @@ Sums = dict[str, int]
 
 
 def checksum(tensor: Tensor) -> int:
-    """The sum of x (x + c) over the bit patterns x of all numbers, modulo 2^64."""
+    """Sum x (x + c) over the bit patterns x of all numbers, modulo 2^64."""
     flat = tensor.detach().reshape(-1)
     bits = flat.view(INTEGERS[flat.element_size()])
     total = torch.zeros((), dtype=torch.int64, device=flat.device)
@@ -45,7 +45,7 @@ def _noted(process: Any, layer: nn.Module) -> None:
 
 
 def sampler_sums(worker: Any) -> tuple[Sums, Mapping[str, Sequence[str]]]:
-    """Checksums of the weights that a sampler holds, and which tensors each joined one has.
+    """Return checksums of the weights that a sampler holds, and which tensors each joined one has.
 
     Left out are joined heads that several ranks hold a part of in common: their sums do not add up.
     """
@@ -64,7 +64,7 @@ def sampler_sums(worker: Any) -> tuple[Sums, Mapping[str, Sequence[str]]]:
 
 
 def joined(trained: Sums, packed: Mapping[str, Sequence[str]]) -> Sums:
-    """The trainer's sums under the sampler's names."""
+    """Return the trainer's sums under the sampler's names."""
     names = {part: whole for whole, parts in packed.items() for part in parts}
     found: Sums = {}
     for name, value in trained.items():
@@ -74,7 +74,7 @@ def joined(trained: Sums, packed: Mapping[str, Sequence[str]]) -> Sums:
 
 
 def stale(trained: Sums, shards: Sequence[Sums]) -> str | None:
-    """The name of a sampler's weight that is not the trainer's, if any; `shards`: one for each of its ranks.
+    """Name a sampler's weight that is not the trainer's, if any is; `shards`: one for each of its ranks.
 
     A shard is either a part of the trainer's tensor or all of it. Weights that have another name in the
     trainer are compared by the sum of all.
@@ -92,14 +92,14 @@ def stale(trained: Sums, shards: Sequence[Sums]) -> str | None:
 
 
 def _wrapped(value: int) -> int:
-    """`value` modulo 2^64, as a signed number."""
+    """Return `value` modulo 2^64, as a signed number."""
     return (value + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 def noted(
     weights: Iterable[tuple[str, Tensor]], dtype: torch.dtype, sums: Sums
 ) -> Iterable[tuple[str, Tensor]]:
-    """The same weights; their checksums in `dtype` are added to `sums` as they pass."""
+    """Pass the same weights on; their checksums in `dtype` are added to `sums` as they pass."""
     for name, tensor in weights:
         sums[name] = checksum(tensor.to(dtype))
         yield name, tensor

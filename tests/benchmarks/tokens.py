@@ -28,7 +28,7 @@ from pipeline.tokens.files import part_path  # noqa: E402
 from pipeline.tokens.mixture import Mixture  # noqa: E402
 from pipeline.training.engine import constant  # noqa: E402
 from pipeline.training.flops import PEAKS, ModelFlops  # noqa: E402
-from pipeline.training.next_token import Shares, TrainingPlan  # noqa: E402
+from pipeline.training.next_token import Steps, TrainingPlan  # noqa: E402
 
 SOURCES = {"corpus": 56, "algebraic": 4, "arxiv": 10, "code": 20, "web": 10}  # section 2.3 of the paper
 PARTS = {"corpus": 1000}  # the others have one part
@@ -96,10 +96,10 @@ def train(folder: Path, rank: int) -> Found:
     """Sleep for the rank's steps; returns the seconds it waited for the rows of each but the first."""
     mixture, before, seconds = Mixture(folder, CONTEXT, seed=0), fetched(), []
     plan = TrainingPlan(mixture.row, STEPS, RANKS * ROWS, constant(1.0), mixture.names)
-    shares = Shares(SimpleNamespace(global_rank=rank, world_size=RANKS), plan, ROWS, ModelFlops(1, 1, 1))
+    steps = Steps(SimpleNamespace(global_rank=rank, world_size=RANKS), plan, ROWS, ModelFlops(1, 1, 1), 1)
     for number in range(STEPS):
         started = time.perf_counter()
-        shares.take(number)
+        steps.take(number)
         seconds.append(time.perf_counter() - started)
         time.sleep(ROWS * SEQUENCE)
     return seconds[1:], fetched() - before

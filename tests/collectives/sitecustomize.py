@@ -110,7 +110,6 @@ class AfterImport(importlib.abc.MetaPathFinder):
             deepspeed.initialize = as_if_large
             install(torch, torch.distributed)
             execute(module)
-            module.rank_device = lambda: torch.device("cpu", 0)  # before there is an engine
 
         spec.loader.exec_module = exec_module
         return spec
