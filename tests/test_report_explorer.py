@@ -125,6 +125,17 @@ def test_the_explorer_filters_compares_links_and_shows_all_samples(
     ]
 
 
+def test_the_explorer_opens_on_questions_that_tell_the_models_apart(
+    made: tuple[Path, Any], tab: Browser
+) -> None:
+    gain = next(row for row in made[1]["comparisons"] if row["better"] == "grpo")
+    tab.open("about:blank", "true")
+    tab.open((made[0] / "index.html").as_uri(), "document.querySelector('#browser')")
+    tab.js("document.querySelector('#browser').scrollIntoView()")
+    told = tab.wait("document.getElementById('browser-count').textContent")
+    assert told == f"{gain['gained'] + gain['lost']} of {QUESTIONS} questions"
+
+
 def test_rollouts_are_shown_by_step_and_reward(tab: Browser) -> None:
     count_after(tab, "rollouts")
     found = count_after(tab, "rollouts", policy="grpo", step="1", rewards="rewards differ")

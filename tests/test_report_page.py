@@ -10,9 +10,10 @@ import pytest
 from report_run import FakeRun, full_run
 
 from pipeline.config.report import ReportSection
-from pipeline.protocol.stage import run_stage
+from pipeline.protocol.stage import InputError, run_stage
 from pipeline.report.__main__ import run as write_report
 from pipeline.report.claims import VERDICTS
+from pipeline.report.material import read as read_material
 from pipeline.report.scores import MARKS, lines, readme_table, write_table
 
 CHAPTERS = [
@@ -168,14 +169,13 @@ def test_a_diverged_loss_does_not_break_the_page(inputs: dict[str, list[str]], t
     ],
 )
 def test_broken_results_give_a_one_line_error(
-    inputs: dict[str, list[str]], tmp_path: Path, capsys: pytest.CaptureFixture, break_it, message: str
+    inputs: dict[str, list[str]], tmp_path: Path, break_it, message: str
 ) -> None:
     shutil.copytree(Path(inputs["evaluate/grpo"][0]).parent, tmp_path / "copy")
     break_it(tmp_path / "copy/data")
-    with pytest.raises(SystemExit):
-        report({"evaluate/grpo": [str(tmp_path / "copy/data")]}, tmp_path)
-    error = capsys.readouterr().err.strip()
-    assert message in error and "\n" not in error
+    with pytest.raises(InputError, match=message) as error:
+        read_material(ReportSection(), {"evaluate/grpo": [str(tmp_path / "copy/data")]})
+    assert "\n" not in str(error.value)
 
 
 def test_every_benchmark_has_its_section_with_levels_and_leaks(whole: tuple[str, dict]) -> None:
@@ -230,6 +230,18 @@ def test_a_sabotaged_model_of_ones_own_is_shown_and_changes_no_verdict(tmp_path:
     assert "held" in {claim["verdict"] for claim in after["claims"]}
     assert "points, grpo over instruct" in page and "<th>newloss" in page
     assert ("newloss", "instruct") in {(gain["better"], gain["worse"]) for gain in after["comparisons"]}
+
+
+def test_claims_that_were_not_measured_are_folded_and_no_evidence_stands_twice(
+    whole: tuple[str, dict],
+) -> None:
+    page, summary = whole
+    opened, _, folded = page.partition('class="unmeasured"')
+    verdicts = [claim["verdict"] for claim in summary["claims"]]
+    assert 'class="claim not-measured"' not in opened
+    assert folded.count('class="claim not-measured"') == verdicts.count("not measured") > 0
+    alone = [unescape(claim["evidence"]) for claim in summary["claims"] if len(claim["comparisons"]) == 1]
+    assert alone and not any(text.split(";")[0] in unescape(page) for text in alone)
 
 
 def test_the_seeds_of_a_model_are_one_line_of_the_summary(tmp_path: Path) -> None:

@@ -111,6 +111,11 @@ class Judgement:
         return [comparison for found in self.effects for comparison in found.comparisons]
 
     @property
+    def pooled(self) -> list[str]:
+        """The effects in words that no single comparison shows."""
+        return [found.text for found in self.effects if len(found.comparisons) != 1]
+
+    @property
     def evidence(self) -> str:
         """The numbers in words."""
         if not self.effects:

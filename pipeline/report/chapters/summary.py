@@ -10,7 +10,7 @@ from pipeline.report.claims import HELD, NOT_MEASURED, VERDICTS
 from pipeline.report.collect import STAGES
 from pipeline.report.compare import Answers, Results, Task, arrays
 from pipeline.report.material import Material
-from pipeline.report.page import percent
+from pipeline.report.page import count, percent
 from pipeline.report.selection import families, family_name
 from pipeline.report.tables import GENERATED, Cell, Row, accuracy, gain, official, share, size, title
 from pipeline.report.truth import headline
@@ -35,28 +35,30 @@ def subtitle(material: Material) -> str:
     about = GENERATED.get(best.gain.benchmark)
     benchmark = f"{best.gain.benchmark} ({about})" if about else best.gain.benchmark
     return (
-        f"{ran} {model} solves {better} of {benchmark}, and {family_name(best.worse)}, the model that it"
-        f" started from, {worse}: {mean} points (95 % interval {low} to {high})."
+        f"{model} solves {better} of {benchmark}, and {family_name(best.worse)}, the model that it"
+        f" started from, {worse}: {mean} points (95 % interval {low} to {high}). {ran}"
     )
 
 
 def _tiles(material: Material, tally: Counter[str]) -> list[tuple[str, str, str]]:
-    """Key numbers: value, what it is, remark."""
-    results = f"{len(material.run.finished)} results"
-    tiles = [(duration(material.cost["seconds"]), "computing time", results)]
-    rows = material.iterations
+    """Key numbers, what came out first: value, what it is, remark."""
+    rows, tiles = material.iterations, []
+    if best := material.results.headline:
+        mean, low, high = best.gain.points
+        what = f"points, {family_name(best.better)} over {family_name(best.worse)}"
+        tiles.append((mean, what, f"{best.gain.benchmark}, {low}\u00a0…\u00a0{high}"))
+    if rows:
+        tokens = size(rows[-1]["kept_tokens"])
+        tiles.append((count(rows[-1]["kept_pages"]), "pages in the corpus", f"{tokens} tokens"))
     if rows and "truth" in rows[-1]:
         first, last = (row["truth"][headline(row["truth"])] for row in (rows[0], rows[-1]))
         recall = f"{percent(first['recall'], 0)} → {percent(last['recall'], 0)}"
         tiles.append(
             (recall, "recall of math pages never trained on", f"at precision {percent(last['precision'], 0)}")
         )
-    if best := material.results.headline:
-        mean, low, high = best.gain.points
-        what = f"points, {family_name(best.better)} over {family_name(best.worse)}"
-        tiles.append((mean, what, f"{best.gain.benchmark}, {low}\u00a0…\u00a0{high}"))
-    held = f"{tally[HELD]} of {tally.total() - tally[NOT_MEASURED]}"
-    return [*tiles, (held, "measured claims held", f"{tally[NOT_MEASURED]} not measured")]
+    if measured := tally.total() - tally[NOT_MEASURED]:
+        tiles.append((f"{tally[HELD]} of {measured}", "measured claims held", "of the paper's"))
+    return tiles
 
 
 def _paper_rows(paper: dict[str, Any], benchmarks: list[str]) -> list[Row]:
@@ -137,7 +139,8 @@ def chapter(material: Material) -> dict[str, Any]:
         "paper": _paper_rows(paper, of_paper),
         "paper_columns": [title(paper, name) for name in of_paper],
         "generated": {name: GENERATED[name] for name in benchmarks if name in GENERATED},
-        "claims": sorted(material.claims, key=lambda judgement: judgement.verdict == NOT_MEASURED),
+        "claims": [judgement for judgement in material.claims if judgement.effects],
+        "unmeasured": [judgement for judgement in material.claims if not judgement.effects],
         "spread": material.section.seed_spread,
         "tally": {verdict: tally[verdict] for verdict in VERDICTS},
         "absent": [

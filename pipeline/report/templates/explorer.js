@@ -1,12 +1,13 @@
 // ---- explorer: answers and rollouts, from files beside the page (pipeline/report/shards.py) ----
 const PAGE = 20;
+const FLIPPED = "flipped between the two";
 const VERDICTS = {
   all: () => true,
   right: (a) => a.verdict === "right",
   wrong: (a) => a.verdict === "wrong",
   undecided: (a) => a.verdict === "undecided",
   "not right, other answer": (a, b) => b && a.verdict !== "right" && b.verdict !== "right" && a.extracted !== b.extracted,
-  "flipped between the two": (a, b) => b && (a.verdict === "right") !== (b.verdict === "right"),
+  [FLIPPED]: (a, b) => b && (a.verdict === "right") !== (b.verdict === "right"),
   "gained: right, other not": (a, b) => b && a.verdict === "right" && b.verdict !== "right",
   "lost: other right, this not": (a, b) => b && a.verdict !== "right" && b.verdict === "right",
 };
@@ -165,7 +166,11 @@ function explorer() {
         fill(fields[key], names(key), values[key]);
         fields[key].parentElement.hidden = fields[key].options.length < 3;
       }
-      const found = await hits(answers, other);
+      let found = await hits(answers, other);
+      if (!found.length && turn === 1 && fields.verdict.value === FLIPPED) {  // the page's own first choice
+        fields.verdict.value = "all";
+        found = await hits(answers, other);
+      }
       const cards = await Promise.all(found.slice(0, shown).map((pairs) => sampleCard(pairs, link)));
       if (mine !== turn) return;
       count.textContent = `${found.length} of ${answers.index.ids.length} questions`;
@@ -197,6 +202,7 @@ function explorer() {
   addEventListener("hashchange", fromAddress);
   if (!fromAddress()) {
     choose({});
+    if (fields.other.value) fields.verdict.value = FLIPPED;
     new IntersectionObserver((entries, own) => { if (entries.some((entry) => entry.isIntersecting)) { own.disconnect(); if (!turn) update(); } }, { rootMargin: "800px" }).observe(form);
   }
 }
