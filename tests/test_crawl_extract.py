@@ -216,6 +216,7 @@ def test_one_page_costs_no_more_than_its_time_and_memory_and_the_next_ones_are_r
         "http://big.org/": "out_of_memory",
     }
     assert set(documents) == set(URLS) and counts["responses"] == 7 and counts["lost_bytes"] == 0
+    assert counts["records"] == 7, "each once, however often the file was read again"
     assert all(row["offset"] is not None and row["length"] > 0 for row in rows)
 
 

@@ -182,21 +182,21 @@ def extract_page(identity: str, page: Page, config: CrawlSection) -> tuple[Row, 
 def extract_file(path: str, config: CrawlSection, read: ReadCounts) -> Iterator[tuple[Row, Document | None]]:
     """Yield row and document (None: rejected) of each response record of one WARC file; adds to `read`."""
 
-    def pages() -> Iterator[tuple[str, Page]]:
+    def pages(counts: ReadCounts) -> Iterator[tuple[str, Page]]:
         if is_index(path):
             return _identities(read_indexed_pages(path, config.base_url, config.max_page_bytes, counts))
         return _identities(read_pages(path, config.max_page_bytes, counts))
 
     def steps(skip: int) -> Iterator[Callable[[], tuple[Row, Document | None] | ReadCounts]]:
-        for identity, page in islice(pages(), skip, None):
+        counts = ReadCounts()
+        for identity, page in islice(pages(counts), skip, None):
             yield partial(extract_page, identity, page, config)
         yield lambda: counts
 
     def rejected(number: int, reason: str) -> tuple[Row, None]:
-        identity, page = next(islice(pages(), number, None))
+        identity, page = next(islice(pages(ReadCounts()), number, None))
         return _row(identity, page, status="rejected", reason=reason), None
 
-    counts = ReadCounts()
     for result in run_guarded(steps, rejected, config.page_seconds, config.page_memory):
         if isinstance(result, ReadCounts):
             read.add(result)
