@@ -82,13 +82,15 @@ def kill_at_call(run: Callable[[], object], number: int, calls: Calls) -> bool:
     return code != 0
 
 
-def survives_loss_and_kills(run: Callable[[], object], output: Path, calls: Calls = RENAMES) -> None:
-    """Assert that `output`, lost and made again by runs that are killed before some of `calls`, ends with the
-    bytes that it had. Of renames: before a table gets its name, when a part of the files has one, and before
-    the folder gets its name.
+def survives_loss_and_kills(
+    run: Callable[[], object], output: Path, calls: Calls = RENAMES, numbers: Sequence[int] = (1, 3, 5)
+) -> None:
+    """Assert that `output`, lost and made again by runs that are killed before `calls` of these numbers, ends
+    with the bytes that it had. Of renames: before a table gets its name, when a part of the files has one,
+    and before the folder gets its name.
     """
     whole = bytes_of(output)
     shutil.rmtree(output)
-    for number in (1, 3, 5):  # the first one is of notes in the work folder
+    for number in numbers:  # the first one is of notes in the work folder
         assert kill_at_call(run, number, calls) and not output.exists()
     assert not kill_at_call(run, 99, calls) and bytes_of(output) == whole

@@ -4,15 +4,13 @@ from pathlib import Path
 
 import pytest
 from datatrove.data import Document
+from given.instances import graph_of
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from pipeline.config.root import Config
 from pipeline.corpus.score import score_pages
 from pipeline.corpus.tokens import Ratio, measure
 from pipeline.data.shards import DocumentWriter
 from pipeline.protocol.errors import InputError
-from pipeline.protocol.overlays import DEFAULTS, read_config
-from workflow.graph import Graph
 
 TEXTS = ["Let x be prime.", "数学很好", "Let 数 be 2.", "一二三 four", "so it is", "证明"]
 
@@ -52,10 +50,10 @@ def test_pages_are_counted_in_tokens_where_a_ratio_was_measured() -> None:
 
 def test_another_tokenizer_makes_another_classifiers_count_and_no_other_input(tmp_path: Path) -> None:
     (tmp_path / "a.warc.gz").write_bytes(b"")
-    values = read_config([DEFAULTS]) | {"crawl": {"warc": str(tmp_path / "a.warc.gz")}}
 
     def nodes(**corpus: str) -> dict:
-        return Graph(Config(values | {"corpus": {"iterations": 1, **corpus}})).nodes
+        warc = {"warc": str(tmp_path / "a.warc.gz")}
+        return graph_of(crawl=warc, corpus={"iterations": 1, **corpus}).nodes
 
     before, after = nodes(), nodes(tokenizer="deepseek-ai/deepseek-coder-7b-base-v1.5")
     assert {name for name in before if before[name] != after[name]} == {"corpus/iteration-1/train"}

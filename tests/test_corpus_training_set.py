@@ -5,9 +5,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from given.instances import Given, open_stage
+from given.lines import write_lines
 from test_corpus import pool  # noqa: F401  (a fixture)
 
-from pipeline.config.corpus import CorpusSection
+from pipeline.config.corpus import CorpusSection, SecondStage
 from pipeline.corpus import training_set
 from pipeline.corpus.convergence import KEPT
 from pipeline.corpus.grades import PURPOSE, graded_pages
@@ -25,11 +27,12 @@ from pipeline.crawl.filter import DUPLICATES
 from pipeline.data.shards import DocumentWriter, read_documents, tables, write_table
 from pipeline.protocol.stage import Stage
 
-CONFIG = {"positives": 20, "negatives": 12, "second_stage": {"enabled": True}}
+CONFIG = CorpusSection(positives=20, negatives=12, second_stage=SecondStage(enabled=True))
+INSTANCE = "iteration-2/train"
 
 
 @pytest.fixture
-def inputs(tmp_path: Path, pool: Path) -> dict[str, list[str]]:  # noqa: F811
+def inputs(tmp_path: Path, pool: Path) -> Given:  # noqa: F811
     """Seed pages, of which one is named by a copy's URL, texts, a measured set, grades, and a selection whose
     pages are no negatives. The negatives are a sample of the pool.
     """
@@ -57,19 +60,9 @@ def inputs(tmp_path: Path, pool: Path) -> dict[str, list[str]]:  # noqa: F811
         "set": [{"label": "math", "url": seed[0]}, {"label": "not_math", "url": "http://copy.example/2"}],
         "grades": [{"url": f"https://other.example/q/{number}", "grade": number} for number in range(21, 35)],
     }
-    for name, some in rows.items():
-        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in some))
-    texts, unseen, grades = (str(tmp_path / f"{name}.jsonl") for name in rows)
-    given = {"pool": [str(pool)], "previous": [str(previous)], "seed_texts": [texts]}
-    return given | {f"{PREFIX}mixed": [unseen], "grades": [grades]}
-
-
-def stage_of(work: Path, given: dict[str, list[str]], threads: int = 1) -> Stage[CorpusSection]:
-    """A stage in this process."""
-    section = CorpusSection.model_validate(CONFIG)
-    stage = Stage("corpus", "iteration-2/train", section, "", given, work, work, work, {"threads": threads})
-    stage.partial.mkdir(parents=True)
-    return stage
+    texts, unseen, grades = (write_lines(tmp_path / f"{name}.jsonl", some) for name, some in rows.items())
+    given = {"pool": pool, "previous": previous, "seed_texts": texts}
+    return given | {f"{PREFIX}mixed": unseen, "grades": grades}
 
 
 def learnt(stage: Stage[CorpusSection]) -> dict[str, list[LabelledPage]]:
@@ -88,9 +81,9 @@ def learnt(stage: Stage[CorpusSection]) -> dict[str, list[LabelledPage]]:
 def test_pages_are_chosen_by_lists_copies_and_hashes_whatever_shards_and_threads(
     tmp_path: Path,
     pool: Path,  # noqa: F811
-    inputs: dict[str, list[str]],
+    inputs: Given,
 ) -> None:
-    one = learnt(stage_of(tmp_path / "one", inputs))
+    one = learnt(open_stage(tmp_path / "one", CONFIG, inputs, INSTANCE))
     urls = [page.url for page in one[TRAINING]]
     assert sum(page.math for page in one[TRAINING]) == 12 and len(set(urls)) == len(urls) == 24
     assert "https://seed.example/q/11" in urls, "which a copy of it names"
@@ -105,7 +98,7 @@ def test_pages_are_chosen_by_lists_copies_and_hashes_whatever_shards_and_threads
         with DocumentWriter(pool / f"pool/{number:04d}.jsonl.zst") as writer:
             for page in some:
                 writer.write(page)
-    assert learnt(stage_of(tmp_path / "two", inputs, threads=2)) == one
+    assert learnt(open_stage(tmp_path / "two", CONFIG, inputs, INSTANCE, threads=2)) == one
 
 
 def test_a_listed_url_means_the_same_page_however_the_duplicates_are_cut(tmp_path: Path) -> None:
@@ -138,7 +131,7 @@ def test_a_sample_of_the_pool_is_the_same_where_only_pages_with_a_low_hash_are_r
     pool: Path,  # noqa: F811
 ) -> None:
     asked = Wanted({"seed.example/p/0", "other.example/q/21"}, set(), everything=True, most=(5, 500))
-    stage = stage_of(tmp_path / "sample", {"pool": [str(pool)]})
+    stage = open_stage(tmp_path / "sample", CONFIG, {"pool": pool}, INSTANCE)
     whole, part = (pages_of_pool(stage, f"{below}", replace(asked, below=below)) for below in (1.0, 0.3))
     assert [(page.url, page.text, page.math) for page in whole] == [
         (page.url, page.text, page.math) for page in part

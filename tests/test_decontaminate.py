@@ -4,12 +4,14 @@ import itertools
 import json
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 from datatrove.data import Document
-from killing import bytes_of, survives_kills
+from given.lines import write_lines
+from killing import bytes_of, survives_loss_and_kills
 
 from pipeline.config.decontaminate import DecontaminateSection
 from pipeline.crawl.grams import grams, runs
@@ -220,8 +222,7 @@ def stage(folder: Path, *arguments: str) -> list[str]:
 @pytest.fixture
 def pages(tmp_path: Path) -> Path:
     """Two shards of pages, one of which leaks, and a benchmark."""
-    rows = [{"id": "q1", "question": QUESTION, "answer": "72"}]
-    (tmp_path / "bench.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_lines(tmp_path / "bench.jsonl", [{"id": "q1", "question": QUESTION, "answer": "72"}])
     for shard in range(2):
         with DocumentWriter(tmp_path / f"pages/{shard:04d}.jsonl.zst") as writer:
             for number in range(300):
@@ -261,24 +262,18 @@ def test_the_program_alone_removes_the_page_or_only_its_paragraph_and_says_why(p
 
 
 def cleaned(pages: Path, shard: int) -> list[str]:
-    """Command line of the program for one shard."""
-    command = [
-        sys.executable,
-        "-m",
-        "pipeline.decontaminate.clean",
-        "--output",
-        str(pages / f"clean-{shard}"),
-    ]
+    """Arguments of the program for one shard."""
     inputs = f"shard={pages}/pages/{shard:04d}.jsonl.zst", f"benchmark.bench={pages}/bench.jsonl"
-    return [*command, "--input", inputs[0], "--input", inputs[1]]
+    return ["--output", str(pages / f"clean-{shard}"), "--input", inputs[0], "--input", inputs[1]]
 
 
 def test_shards_cleaned_each_by_itself_give_the_bytes_of_one_program_for_all(pages: Path) -> None:
     subprocess.run(stage(pages), cwd=ROOT, check=True, capture_output=True)
     together = bytes_of(pages / "out")
-    moments = ["partial/log.jsonl"]
-    survives_kills(cleaned(pages, 1), pages / "clean-1", pages / ".clean-1.work", moments)
-    run_stage("decontaminate", DecontaminateSection, clean.run, cleaned(pages, 0)[3:])
+    for shard in range(2):
+        run = partial(run_stage, "decontaminate", DecontaminateSection, clean.run, cleaned(pages, shard))
+        run()
+    survives_loss_and_kills(run, pages / "clean-1", numbers=(1, 2))
     shards = (word for shard in (0, 1) for word in ("--input", f"cleaned={pages}/clean-{shard}"))
     command = ["--input", f"pool={pages}/pages", "--output", str(pages / "gathered"), *shards]
     run_stage("decontaminate", DecontaminateSection, decontaminate.run, command)
@@ -290,8 +285,10 @@ def test_shards_cleaned_each_by_itself_give_the_bytes_of_one_program_for_all(pag
 
 
 def test_a_killed_run_leaves_nothing_and_the_next_one_gives_the_same_bytes(pages: Path) -> None:
-    moments = ["cleaned/*/.*", "cleaned/*/log.jsonl", "partial/corpus/*.zst", "partial/card.md"]
-    survives_kills(stage(pages), pages / "out", pages / ".out.work", moments)
+    words = stage(pages)[3:]
+    run = partial(run_stage, "decontaminate", DecontaminateSection, decontaminate.run, words)
+    run()
+    survives_loss_and_kills(run, pages / "out", numbers=(1, 3, 4, 5))
 
 
 def test_a_row_without_a_question_is_an_error_that_names_its_line(pages: Path) -> None:

@@ -2,17 +2,18 @@
 
 import json
 import random
-import shutil
 from functools import partial
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from given.instances import graph_of, open_stage
+from given.lines import write_lines
 from killing import bytes_of, survives_loss_and_kills
 
 from pipeline.config.decontaminate import DecontaminateSection
-from pipeline.config.root import Config
 from pipeline.corpus.candidates import EXCLUDED
 from pipeline.corpus.convergence import KEPT
 from pipeline.corpus.score import SCORES
@@ -21,8 +22,7 @@ from pipeline.crawl.filter import DUPLICATES
 from pipeline.data.shards import read_table, tables, write_table
 from pipeline.decontaminate import pages
 from pipeline.protocol.errors import InputError
-from pipeline.protocol.overlays import DEFAULTS, read_config
-from pipeline.protocol.stage import Stage, run_stage
+from pipeline.protocol.stage import run_stage
 from workflow.graph import Graph
 from workflow.instances import Result
 
@@ -79,7 +79,7 @@ def write(folder: Path, shard: int, found: list[tuple[Row, Row]]) -> None:
         lines.append({"id": row["id"], "rule": "10-gram", "removed": removed} | names)
         lines.append(lines[-1] | {"rule": "exact", "item": "another"})
     (folder / f"clean-{shard}").mkdir()
-    (folder / f"clean-{shard}/log.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    write_lines(folder / f"clean-{shard}/log.jsonl", lines)
 
 
 def named(rows: list[Row], schema: pa.Schema) -> list[Row]:
@@ -157,23 +157,14 @@ def test_one_table_of_the_duplicates_of_all_parts_gives_the_same_bytes(crawl: tu
 
 def test_a_page_that_was_ranked_and_has_no_score_is_named(crawl: tuple[Path, list[Row]]) -> None:
     folder, _ = crawl
-    given = {key: list(map(str, paths)) for key, paths in inputs(folder, PARTS[1]).items()}
-
-    def run(change: dict[str, list[str]]) -> None:
-        work = folder / "work"
-        shutil.rmtree(work, ignore_errors=True)
-        stage = Stage(
-            "decontaminate", "pages", DecontaminateSection(), "", given | change, work, work, work, {}
-        )
-        stage.partial.mkdir(parents=True)
-        pages.run(stage)
-
-    with pytest.raises(
-        InputError, match=r"--input score: has no score of https://h\d\.example/3/\d+; give all"
+    given = inputs(folder, PARTS[1])
+    for change, message in (
+        ({"score": given["score"][:1]}, r"score: has no score of https://h\d\.example/3/\d+; give all"),
+        ({"removals": []}, "removals: none given"),
     ):
-        run({"score": given["score"][:1]})
-    with pytest.raises(InputError, match="--input removals: none given"):
-        run({"removals": []})
+        stage = open_stage(Path(mkdtemp(dir=folder)), DecontaminateSection(), given | change)
+        with pytest.raises(InputError, match=f"--input {message}"):
+            pages.run(stage)
 
 
 def graph(folder: Path, crawl: dict[str, Any], jobs: int) -> Graph:
@@ -184,8 +175,7 @@ def graph(folder: Path, crawl: dict[str, Any], jobs: int) -> Graph:
     for number in range(5):
         (folder / f"{number}.warc.gz").touch()
     keys = {"files_per_shard": 1, "pool_shards": 5, "warc": list(map(str, lists)), "base_url": ""}
-    values = {"crawl": keys | crawl | {"cluster_jobs": jobs}, "corpus": {"iterations": 2}}
-    return Graph(Config(read_config([DEFAULTS]) | values))
+    return graph_of(crawl=keys | crawl | {"cluster_jobs": jobs}, corpus={"iterations": 2})
 
 
 @pytest.mark.parametrize("order", ["paper", "math_first"])

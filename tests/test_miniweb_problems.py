@@ -1,11 +1,11 @@
 """Problems are right, repeatable, and their splits never meet."""
 
-import json
 import random
 import re
 from typing import get_args
 
 import pytest
+from given.lines import read_lines
 
 from pipeline.miniweb.datasets import write_benchmark, write_sft
 from pipeline.miniweb.problems import SPLITS, distinct_problems, is_test_pair, languages, make_problem
@@ -96,17 +96,13 @@ def test_rendered_solutions_box_the_answer_only_where_they_state_one():
             assert "boxed" not in render_solution(problem, style, boxed=False)
 
 
-def read(path):
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-
-
 def test_data_sets_hold_distinct_questions_in_the_asked_shares(tmp_path):
     problems = distinct_problems(0, "train", 1000, chinese_share=0.2)
     assert len({problem.question for problem in problems}) == 1000
     assert sum(problem.lang == "zh" for problem in problems) == 200
     shares = [{"cot": 0.8, "direct": 0.2}, {"cot": 0.5, "brief": 0.5}, {"direct": 1.0}]
     write_sft(tmp_path / "sft.jsonl", problems, shares, seed=0)
-    examples = read(tmp_path / "sft.jsonl")
+    examples = read_lines(tmp_path / "sft.jsonl")
     for operations, share in enumerate(shares, start=1):
         sources = [
             example["source"]
@@ -129,5 +125,5 @@ def test_a_benchmark_file_is_the_same_for_the_same_seed(tmp_path):
     for name in ("first", "second"):
         write_benchmark(tmp_path / name, distinct_problems(3, "test", 50, chinese_share=0.1))
     assert (tmp_path / "first").read_bytes() == (tmp_path / "second").read_bytes()
-    record = read(tmp_path / "first")[0]
+    record = read_lines(tmp_path / "first")[0]
     assert record["split"] == "test" and record["solution"].endswith(("}.", "}。"))

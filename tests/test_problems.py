@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from given.lines import read_lines, write_lines
 
 from pipeline.config.problems import ProblemsSection
 from pipeline.config.root import Config, ConfigError
@@ -33,28 +34,20 @@ def problem(
     }
 
 
-def write(path: Path, rows: list[dict[str, Any]]) -> Path:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
-
-
 def split(
     folder: Path, rows: list[dict[str, Any]], **section: Any
 ) -> tuple[dict[str, Any], dict[str, list[Any]]]:
     """Counts, and the rows of each file, of the stage run on `rows` with one benchmark."""
     inputs = {
-        "source": write(folder / "rows.jsonl", rows),
-        "benchmark.test": write(folder / "test.jsonl", [{"question": TEST, "answer": "7"}]),
+        "source": write_lines(folder / "rows.jsonl", rows),
+        "benchmark.test": write_lines(folder / "test.jsonl", [{"question": TEST, "answer": "7"}]),
     }
     section |= {"benchmarks": {"test": {"source": "test.jsonl"}}}
     words = ["--instance", "problems", "--config", json.dumps(section), "--work", str(folder / "work")]
     words += [part for name, path in inputs.items() for part in ("--input", f"{name}={path}")]
     words += ["--output", str(folder / "data"), "--manifest", str(folder / "manifest.json")]
     run_stage("problems", ProblemsSection, run, words)
-    files = {
-        path.stem: [json.loads(line) for line in path.read_text().splitlines()]
-        for path in (folder / "data").glob("*.jsonl")
-    }
+    files = {path.stem: read_lines(path) for path in (folder / "data").glob("*.jsonl")}
     return json.loads((folder / "manifest.json").read_text())["counts"], files
 
 
@@ -197,8 +190,8 @@ def test_hub_data_sets_are_read_with_their_own_column_names(
 
 
 def test_benchmarks_are_kept_out_except_the_parts_themselves(tmp_path: Path) -> None:
-    source = str(write(tmp_path / "rows.jsonl", [problem(1)]))
-    test = str(write(tmp_path / "test.jsonl", [{"question": TEST, "answer": "7"}]))
+    source = str(write_lines(tmp_path / "rows.jsonl", [problem(1)]))
+    test = str(write_lines(tmp_path / "test.jsonl", [{"question": TEST, "answer": "7"}]))
     benchmarks = {"test": {"source": test}, "dev": {"source": "problems:dev.jsonl"}}
     values = {"problems": {"source": source}, "benchmarks": benchmarks}
     graph = Graph(Config(values))
