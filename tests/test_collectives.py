@@ -14,17 +14,17 @@ import sys
 import torch
 
 import pipeline.training.engine
-from pipeline.rl.watch import summed
+from pipeline.rl.watch import sum_over_ranks
 
 pipeline.training.engine.start_process_group()
 engine = pipeline.training.engine.build_engine(
     torch.nn.Linear(2, 2), pipeline.training.engine.EngineSettings(1e-3)
 )
-assert summed([1.0, 2.0], engine.device) == [2.0, 4.0]
+assert sum_over_ranks([1.0, 2.0], engine.device) == [2.0, 4.0]
 with torch.device("meta"):
     assert torch.tensor([]).is_meta and torch.zeros(1).is_meta
 try:
-    summed([1.0, 2.0], "cpu")
+    sum_over_ranks([1.0, 2.0], "cpu")
 except RuntimeError as error:
     sys.stdout.write(f"refused: {error}\\n")  # in one call: two ranks share the pipe
     sys.stdout.flush()

@@ -12,8 +12,8 @@ from pipeline import status
 from pipeline.config.rl import RlSection
 from pipeline.config.root import SECTIONS, Config, ConfigError
 from pipeline.protocol.overlays import read_config
-from pipeline.rl.__main__ import skipped
-from pipeline.rl.rollout import share
+from pipeline.rl.__main__ import count_skipped
+from pipeline.rl.rollout import share_outputs
 from pipeline.stages import program_of
 from pipeline.training.next_token import TrainingPlan, rows_of
 from pipeline.training.packing import IGNORE, PackedRow
@@ -91,7 +91,7 @@ def test_rounds_of_iterative_grpo_branch_as_in_figure_6_and_never_ask_a_question
     graph, first = Graph(Config(merged(*ITERATIVE))), 0
     for name, steps in (("rl", 1100), ("rl-2", 1600), ("rl-3", 2600)):  # branches at 1,100 and 2,700
         section = RlSection(**graph.nodes[f"rl/{name}"].section)
-        assert section.steps == steps and skipped(section) == first
+        assert section.steps == steps and count_skipped(section) == first
         first += steps * section.questions_per_step
     assert first <= 144_000  # within one pass
 
@@ -207,7 +207,7 @@ def test_any_number_of_ranks_can_share_the_batches_of_shipped_configurations(
         trained = [row.targets[0] for rows in shares for row in rows if row.targets[0] != IGNORE]
         assert sorted(trained) == list(range(batch, 2 * batch))
     for questions, size in explored:
-        parts = [share(questions, size, rank, ranks) for rank in range(ranks)]
+        parts = [share_outputs(questions, size, rank, ranks) for rank in range(ranks)]
         drawn = [(index, output) for part in parts for index, outputs in part for output in outputs]
         assert drawn == [(index, output) for index in range(questions) for output in range(size)]
 

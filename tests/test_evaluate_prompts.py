@@ -11,8 +11,8 @@ from transformers import AutoTokenizer
 
 from pipeline.config.evaluate import BenchmarkNode
 from pipeline.config.root import benchmark_file
-from pipeline.evaluate.benchmarks import Item, lettered, load
-from pipeline.evaluate.programs import last_output, pal_program, printed, shown, tool_program
+from pipeline.evaluate.benchmarks import Item, load, without_choices
+from pipeline.evaluate.programs import last_output, pal_program, printed_answer, show_result, tool_program
 from pipeline.evaluate.prompts import Layout, chat_prompt, choose_exemplars, few_shot_text, read_layout
 from pipeline.protocol.manifest import ROOT
 from pipeline.protocol.stage import InputError
@@ -43,7 +43,7 @@ def test_every_question_of_the_papers_benchmarks_has_its_prompts(config, name, t
     node = BenchmarkNode(**benchmark_file(name) | own)
     source = str(BENCH / OF_HUB.get(name, node.source.rpartition("/")[2]))
     items = load(name, node, [source])
-    assert len(lettered(items)) == WITHOUT_CHOICES.get(name, 0)
+    assert len(without_choices(items)) == WITHOUT_CHOICES.get(name, 0)
     pool = load("train", BenchmarkNode(source=""), [str(BENCH / "math_train_solutions.jsonl.gz")])
     layouts = [node.prompt, *([node.pal_prompt] if "pal_prompt" in own else [])]
     for layout in (read_layout(ROOT / layout) for layout in layouts):
@@ -59,8 +59,8 @@ def test_every_question_of_the_papers_benchmarks_has_its_prompts(config, name, t
 
 def test_a_letter_as_answer_without_choices_is_counted_in_a_benchmark_of_choice_alone():
     asked = [Item("1", "Which?", "A", choices=FOUR), Item("2", "Which?", "B"), Item("3", "How many?", "12")]
-    assert [item.id for item in lettered(asked)] == ["2"]
-    assert lettered(asked[1:]) == []
+    assert [item.id for item in without_choices(asked)] == ["2"]
+    assert without_choices(asked[1:]) == []
 
 
 @pytest.mark.parametrize(("choice", "text"), [(float("nan"), "nan"), (None, "None"), (2, "2"), ([1], None)])
@@ -185,9 +185,11 @@ def test_a_tool_program_repeats_earlier_blocks_without_their_prints():
 
 
 def test_long_results_lose_their_middle_and_errors_show_their_last_line():
-    assert shown(Outcome("ok", "a" * 60 + "b" * 60, ""), 100) == "a" * 50 + "..." + "b" * 50
-    assert shown(Outcome("error", "", "Traceback\nNameError: x\n"), 100) == "Runtime errors: NameError: x"
-    assert shown(Outcome("timeout", "", ""), 100) == "Runtime errors: timeout"
+    assert show_result(Outcome("ok", "a" * 60 + "b" * 60, ""), 100) == "a" * 50 + "..." + "b" * 50
+    assert (
+        show_result(Outcome("error", "", "Traceback\nNameError: x\n"), 100) == "Runtime errors: NameError: x"
+    )
+    assert show_result(Outcome("timeout", "", ""), 100) == "Runtime errors: timeout"
 
 
 @pytest.mark.parametrize("name", ["pal-gsm8k", "pal-math"])
@@ -199,4 +201,4 @@ def test_every_exemplar_program_runs_and_states_an_answer(name):
     assert text.count("\n```\n") == len(layout.exemplars) and text.endswith("```python\n")
     with Sandbox(1, weak=WEAK) as sandbox:
         outcomes = sandbox.run([pal_program(row.solution) for row in layout.exemplars], 20.0)
-    assert all(printed(outcome) for outcome in outcomes)
+    assert all(printed_answer(outcome) for outcome in outcomes)

@@ -20,7 +20,7 @@ from pipeline.config.root import Config, ConfigError
 from pipeline.evaluate import grade, score
 from pipeline.evaluate.__main__ import task_scores
 from pipeline.evaluate.benchmarks import Item, load, renamed
-from pipeline.evaluate.metrics import parted
+from pipeline.evaluate.metrics import describe_unfinished
 from pipeline.evaluate.prompts import read_layout
 from pipeline.evaluate.sampling import Answer
 from pipeline.grader.answers import Verdict
@@ -37,7 +37,10 @@ def test_an_answer_that_was_cut_off_is_right_and_not_finished_and_one_the_grader
     scores = task_scores(items, answers, verdicts, [[]] * 5, [1], None)
     assert (scores["accuracy"], scores["right_and_finished"]) == (0.6, 0.2)
     assert (scores["not_judged"], scores["undecided"], scores["truncated"]) == (1, 0, 1)
-    assert parted(0.6, 0.2) == "60.0% right, but only 20.0% right and finished" and parted(0.6, 0.55) is None
+    assert (
+        describe_unfinished(0.6, 0.2) == "60.0% right, but only 20.0% right and finished"
+        and describe_unfinished(0.6, 0.55) is None
+    )
 
 
 @pytest.mark.parametrize(

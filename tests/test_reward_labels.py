@@ -18,7 +18,7 @@ from pipeline.grader.answers import Verdict
 from pipeline.protocol.errors import Interrupted
 from pipeline.protocol.stage import InputError, Stage
 from pipeline.ranks.queue import Queue
-from pipeline.reward.labelled import read_labels, replayed, write_solutions
+from pipeline.reward.labelled import draw_earlier, read_labels, write_solutions
 from pipeline.reward.labels import Labeller, Solution, SolutionSampler
 from pipeline.reward.measure import reranking
 from pipeline.reward.steps import locate_steps, split_steps, step_ends
@@ -27,8 +27,12 @@ from pipeline.training.tokenizer import load_tokenizer
 
 
 @pytest.fixture(scope="module")
-def tiny(tmp_path_factory) -> Path:
-    return save_tiny_model(tmp_path_factory.mktemp("tiny"), seed=0)
+def tokenizer(tmp_path_factory) -> Any:
+    return load_tokenizer(save_tiny_model(tmp_path_factory.mktemp("tiny"), seed=0))
+
+
+def ids_of(tokenizer: Any, text: str) -> list[int]:
+    return tokenizer(text, add_special_tokens=False)["input_ids"]
 
 
 @pytest.mark.parametrize(
@@ -45,9 +49,8 @@ def test_steps_joined_are_the_text(split, text, steps):
     assert split_steps(text, split) == steps
 
 
-def test_step_ends_are_the_tokens_that_end_each_step(tiny):
-    tokenizer = load_tokenizer(tiny)
-    tokens = tokenizer("a=1\nb=2\nend", add_special_tokens=False)["input_ids"] + [tokenizer.eos_token_id]
+def test_step_ends_are_the_tokens_that_end_each_step(tokenizer):
+    tokens = ids_of(tokenizer, "a=1\nb=2\nend") + [tokenizer.eos_token_id]
     assert step_ends(tokenizer, tokens, "line") == [3, 7, 10]
     assert step_ends(tokenizer, [tokenizer.eos_token_id], "line") == []
 
@@ -107,7 +110,7 @@ class ScriptedEngine:
             self.asked.append(text)
             texts = self.script[text]
             assert len(texts) == n
-            rows = [self.tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts]
+            rows = [ids_of(self.tokenizer, text) for text in texts]
             found.append([SimpleNamespace(token_ids=[*row, self.tokenizer.eos_token_id]) for row in rows])
         return found
 
@@ -130,27 +133,27 @@ def scripted(tokenizer, script: dict[str, list[str]]) -> tuple[SolutionSampler, 
     return SolutionSampler(lambda: engine, tokenizer, section, context=100), engine
 
 
+def labeller_of(tokenizer, script: dict[str, list[str]]) -> tuple[Labeller, ScriptedEngine]:
+    """A labeller whose policy completes its own solutions."""
+    sampler, engine = scripted(tokenizer, script)
+    return Labeller(sampler.section, sampler, sampler, {"q": ids_of(tokenizer, "Q")}), engine
+
+
 def labels(labeller: Labeller, tokenizer) -> list[Solution]:
-    return labeller.label([Item("q", "3+4?", "7")], [tokenizer("Q", add_special_tokens=False)["input_ids"]])
+    return labeller.label([Item("q", "3+4?", "7")], [ids_of(tokenizer, "Q")])
 
 
-def test_step_labels_come_from_the_verdicts_on_completions(tiny):
-    tokenizer = load_tokenizer(tiny)
-    sampler, engine = scripted(tokenizer, SOLUTIONS | completions("Q"))
-    prompts = {"q": tokenizer("Q", add_special_tokens=False)["input_ids"]}
-    found = labels(Labeller(sampler.section, sampler, sampler, prompts), tokenizer)
+def test_step_labels_come_from_the_verdicts_on_completions(tokenizer):
+    labeller, engine = labeller_of(tokenizer, SOLUTIONS | completions("Q"))
+    found = labels(labeller, tokenizer)
     assert [(s.count, s.right, s.hard, s.soft) for s in found] == LABELS
     assert sorted(engine.asked) == ["Q", "Q3+4=7\n", "Q3+4=8\n"]  # equal prefixes once
     ranked = reranking(found, [[0.9, 0.9], [0.2, 0.1], [0.9, 0.3]])
     assert ranked["best_of_n"]["4"] == 1.0 and ranked["maj@n"]["4"] == 1.0 and ranked["pass@n"]["1"] == 0.5
 
 
-def test_what_the_grader_failed_on_labels_nothing(tiny, monkeypatch):
-    tokenizer = load_tokenizer(tiny)
-    sampler, _ = scripted(tokenizer, SOLUTIONS | completions("Q"))
-    labeller = Labeller(
-        sampler.section, sampler, sampler, {"q": tokenizer("Q", add_special_tokens=False)["input_ids"]}
-    )
+def test_what_the_grader_failed_on_labels_nothing(tokenizer, monkeypatch):
+    labeller, _ = labeller_of(tokenizer, SOLUTIONS | completions("Q"))
     judge = labeller._verdicts
 
     def failing(items, texts):
@@ -163,15 +166,14 @@ def test_what_the_grader_failed_on_labels_nothing(tiny, monkeypatch):
     assert [(s.right, s.soft) for s in found] == [(True, [2 / 3, 1.0]), (False, [2 / 3, 0.0])]
 
 
-def test_labelling_stops_after_a_batch_on_a_signal_and_goes_on_from_there(tiny, tmp_path, monkeypatch):
+def test_labelling_stops_after_a_batch_on_a_signal_and_goes_on_from_there(tokenizer, tmp_path, monkeypatch):
     from pipeline.protocol import ending
     from pipeline.reward.__main__ import label_all
     from pipeline.training.engine import start_process_group
 
     start_process_group()
-    tokenizer = load_tokenizer(tiny)
     items = [Item(f"q{number}", "3+4?", "7") for number in range(3)]
-    prompts = [tokenizer("Q", add_special_tokens=False)["input_ids"]] * 3
+    prompts = [ids_of(tokenizer, "Q")] * 3
     own = dict(zip((item.id for item in items), prompts, strict=True))
     sampler, engine = scripted(tokenizer, SOLUTIONS | completions("Q"))
     section = RewardSection(**(sampler.section.model_dump() | {"label_batch": 1}))
@@ -189,8 +191,7 @@ def test_labelling_stops_after_a_batch_on_a_signal_and_goes_on_from_there(tiny, 
     assert engine.asked.count("Q") == 3
 
 
-def test_a_completer_uses_its_own_tokens_and_format(tiny, byte_level):
-    tokenizer = load_tokenizer(tiny)
+def test_a_completer_uses_its_own_tokens_and_format(tokenizer, byte_level):
     policy, asked = scripted(tokenizer, SOLUTIONS)
     completer, completed = scripted(byte_level, completions("other: "))
     labeller = Labeller(policy.section, policy, completer, {"q": byte_level("other: ")["input_ids"]})
@@ -246,8 +247,7 @@ def test_the_memory_of_labels_does_not_grow_with_their_number(tmp_path):
     assert [row["id"] for row in lines[::16]] == [item.id for item in items]
 
 
-def test_an_outcome_model_needs_no_completions(tiny):
-    tokenizer = load_tokenizer(tiny)
+def test_an_outcome_model_needs_no_completions(tokenizer):
     sampler, engine = scripted(tokenizer, SOLUTIONS)
     sampler.section = RewardSection(**(sampler.section.model_dump() | {"target": "outcome"}))
     found = labels(Labeller(sampler.section, sampler, sampler, {}), tokenizer)
@@ -274,15 +274,15 @@ def test_a_tenth_of_the_training_solutions_are_drawn_once_each_from_earlier_roun
     history = read_labels(files, seed=3)
     assert sorted(s.tokens[0] for s in history) == list(range(90))  # of both rounds, the common ones once
     new = write_solutions(tmp_path / "new.jsonl", (solution(number) for number in range(60, 150)))
-    drawn = replayed(new, history, 0.1)
+    drawn = draw_earlier(new, history, 0.1)
     assert len(drawn) == 10 == round(0.1 * (len(new) + len(drawn)))
     together = {(*s.prompt, *s.tokens) for s in [*new, *drawn]}
     assert len(together) == 100 and all(s.tokens[0] < 60 for s in drawn)
-    assert list(drawn) == list(replayed(new[::-1], history[::-1], 0.1))
-    assert list(drawn) != list(replayed(new, read_labels(files, seed=4), 0.1))
-    assert len(replayed(new, history, 0.0)) == 0
+    assert list(drawn) == list(draw_earlier(new[::-1], history[::-1], 0.1))
+    assert list(drawn) != list(draw_earlier(new, read_labels(files, seed=4), 0.1))
+    assert len(draw_earlier(new, history, 0.0)) == 0
     with pytest.raises(InputError, match="810 earlier solutions .* hold 60 others"):
-        replayed(new, history, 0.9)
+        draw_earlier(new, history, 0.9)
     (tmp_path / "old.jsonl").write_text('{"id": "q"}\n')
     with pytest.raises(InputError, match="old.jsonl: line 1: not a Solution, question: Field required"):
         read_labels([str(tmp_path / "old.jsonl")])

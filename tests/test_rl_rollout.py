@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 from tiny_model import save_tiny_model
 
-from pipeline.rl.rollout import questions_from, sample_seed, share
+from pipeline.config.rl import RlSection
+from pipeline.evaluate.benchmarks import Item
+from pipeline.rl.rollout import Question, questions_from, rollout_seed, share_outputs
 
 
 @pytest.mark.parametrize(("questions", "size", "samplers"), [(3, 5, 2), (1, 4, 3), (2, 3, 8), (16, 64, 24)])
 def test_samplers_share_all_outputs_evenly(questions: int, size: int, samplers: int) -> None:
-    shares = [share(questions, size, sampler, samplers) for sampler in range(samplers)]
+    shares = [share_outputs(questions, size, sampler, samplers) for sampler in range(samplers)]
     flat = [(index, output) for part in shares for index, outputs in part for output in outputs]
     assert flat == [(index, output) for index in range(questions) for output in range(size)]
     counts = [sum(len(outputs) for _, outputs in part) for part in shares]
@@ -31,7 +33,7 @@ def test_every_pass_asks_each_question_once() -> None:
 
 
 def test_seeds_differ_between_places_questions_and_runs() -> None:
-    seeds = {sample_seed(run, place, name) for run in (0, 1) for place in range(50) for name in ("a", "b")}
+    seeds = {rollout_seed(run, place, name) for run in (0, 1) for place in range(50) for name in ("a", "b")}
     assert len(seeds) == 200 and min(abs(a - b) for a in seeds for b in seeds if a != b) > 64
 
 
@@ -39,15 +41,12 @@ def test_ranks_of_one_sampler_ask_the_same_held_out_questions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Four ranks in a row play the collective: each leaves its rows for the later ones; the last has all."""
-    from pipeline.config.rl import RlSection
-    from pipeline.evaluate.benchmarks import Item
-    from pipeline.rl import held_out
-    from pipeline.rl.rollout import Question
+    from pipeline.rl import explorer
     from pipeline.training.tokenizer import load_tokenizer
 
     tokenizer = load_tokenizer(save_tiny_model(tmp_path, seed=0))
     items = [Item(f"q{number}", "?", str(number)) for number in range(5)]
-    texts = [tokenizer.encode(f"\\boxed{{{item.answer}}}") for item in items]
+    questions = [Question(item, tokenizer.encode(f"\\boxed{{{item.answer}}}")) for item in items]
     asked: dict[int, list[list[int]]] = {}
     rows: dict[int, Any] = {}
 
@@ -60,14 +59,13 @@ def test_ranks_of_one_sampler_ask_the_same_held_out_questions(
             rows[rank] = own
             parts[:] = [rows.get(other, own * 2) for other in range(4)]
 
-        ranks = SimpleNamespace(get_rank=lambda: rank, get_world_size=lambda: 4, all_gather_object=gather)
-        monkeypatch.setattr(held_out, "dist", ranks)
-        questions = [Question(item, text) for item, text in zip(items, texts, strict=True)]
-        section = RlSection(evaluation_samples=0)
-        return held_out.evaluate(SimpleNamespace(generate=generate), tokenizer, questions, section, 2)[
-            "accuracy"
-        ]
+        monkeypatch.setattr(explorer, "dist", SimpleNamespace(all_gather_object=gather))
+        sampler = object.__new__(explorer.Explorer)
+        facts = {"rank": rank, "ranks": 4, "shared": 2, "section": RlSection(evaluation_samples=0)}
+        vars(sampler).update(facts, tokenizer=tokenizer, generator=SimpleNamespace(generate=generate))
+        return sampler.evaluate(questions)["accuracy"]
 
     last = [evaluated(rank) for rank in (2, 3, 0, 1)][-1]
+    texts = [question.prompt for question in questions]
     assert asked[0] == asked[1] == texts[::2] and asked[2] == asked[3] == texts[1::2]
     assert last == 1.0

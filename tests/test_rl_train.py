@@ -11,9 +11,9 @@ from given.rollouts import group_of, rollout
 from pipeline.config.rl import RlSection, known_methods
 from pipeline.config.root import Config
 from pipeline.protocol.stage import InputError
-from pipeline.rl.gaps import STALE, StaleSampler
 from pipeline.rl.methods import grpo
 from pipeline.rl.rollout import Group, Rollout
+from pipeline.rl.watch import STALE, StaleSampler
 from tests.tiny_model import log_probs, save_tiny_model
 
 

@@ -20,20 +20,20 @@ import pipeline.training.environment  # noqa: F401 (before torch and vLLM)
 from pipeline.config.evaluate import BenchmarkNode, EvaluateSection, Mode
 from pipeline.data.rows import read_rows
 from pipeline.evaluate import official
-from pipeline.evaluate.benchmarks import Item, lettered, load
+from pipeline.evaluate.benchmarks import Item, load, without_choices
 from pipeline.evaluate.metrics import (
     accuracy,
     at_k,
     by_label,
     contamination,
-    parted,
+    describe_unfinished,
     right_and_finished,
 )
 from pipeline.evaluate.profiles import PROFILES, Profile, grade_answer, grade_response, read_profile
 from pipeline.evaluate.programs import last_output
 from pipeline.evaluate.prompts import chat_prompt, choose_exemplars, few_shot_prompt, read_layout
 from pipeline.evaluate.proofs import NOT_CHECKED, proof_verdicts
-from pipeline.evaluate.reuse import SCORES, TASKS, reused, task_fingerprint
+from pipeline.evaluate.reuse import SCORES, TASKS, copy_earlier, task_fingerprint
 from pipeline.evaluate.sampling import PASSED, PROMPT_TOO_LONG, Answer, Decoding, Request, Sampler
 from pipeline.grader.answers import Verdict
 from pipeline.protocol.ending import interrupted, say
@@ -162,7 +162,7 @@ def make_sampler(stage: Stage[EvaluateSection], model: Model, tasks: list[Task])
     )
 
 
-def graded(answer: Answer, verdict: Verdict) -> dict[str, Any]:
+def result_row(answer: Answer, verdict: Verdict) -> dict[str, Any]:
     """Return an answer and its verdict as a row of the results."""
     return {
         "text": answer.text,
@@ -204,7 +204,7 @@ def _write_rows(path: Path, task: Task, *passes: tuple[list[list[Answer]], list[
         for index, item in enumerate(task.items):
             (greedy,), samples = (
                 [
-                    graded(answer, verdict)
+                    result_row(answer, verdict)
                     for answer, verdict in zip(answers[index], verdicts[index], strict=True)
                 ]
                 for answers, verdicts in passes
@@ -271,7 +271,7 @@ def task_scores(
             if (unchecked := sum(row.reason == NOT_CHECKED for row in verdicts))
             else {}
         ),
-        **({"no_choices": len(blind)} if (blind := lettered(items)) else {}),
+        **({"no_choices": len(blind)} if (blind := without_choices(items)) else {}),
         "no_answer": sum(verdict.extracted is None for verdict in verdicts),
         "truncated": sum(answer.finish_reason == "length" for answer in answers),
         "prompt_too_long": sum(answer.finish_reason == PROMPT_TOO_LONG for answer in answers),
@@ -299,7 +299,7 @@ def evaluate(
     found = task_scores(
         task.items, firsts, [verdict for (verdict,) in verdicts], sample_verdicts, section.k, flagged
     )
-    if line := parted(found["accuracy"], found["right_and_finished"]):
+    if line := describe_unfinished(found["accuracy"], found["right_and_finished"]):
         say(f"{label(stage)}: {task.name}: {line}; raise evaluate.max_tokens")
     if task.kind == "tool":  # the paper's second score (section 8.2): of the last program's output
         outputs = [
@@ -347,7 +347,7 @@ def score_all(
         task.name: task_fingerprint(stage, task.benchmark, task.mode, flagged[task.name]) for task in tasks
     }
     earlier = list(stage.earlier())
-    found = {name: reused(name, mark, earlier, stage.partial) for name, mark in marks.items()}
+    found = {name: copy_earlier(name, mark, earlier, stage.partial) for name, mark in marks.items()}
     answer_all(stage, queue, tasks, sampler, found)
     scores: dict[str, dict[str, Any]] = {}
     for task in tasks:

@@ -95,7 +95,7 @@ def _choices(place: str, choices: Any, answer: Any) -> tuple[dict[str, str] | No
         choices = {chr(ord("A") + number): str(text) for number, text in enumerate(choices)}
         if isinstance(answer, int) and 0 <= answer < len(choices):
             answer = list(choices)[answer]
-    if choices is None or choices == {}:  # missing in some published rows; `lettered` finds these
+    if choices is None or choices == {}:  # missing in some published rows; `without_choices` finds these
         return None, answer
     letters = "".join(re.split(r"[\s,，、]+", answer)) if isinstance(answer, str) else None
     if not isinstance(choices, dict) or letters is None or not set(letters) <= set(choices):
@@ -106,7 +106,7 @@ def _choices(place: str, choices: Any, answer: Any) -> tuple[dict[str, str] | No
     return {letter: str(text) for letter, text in choices.items()}, letters
 
 
-def lettered(items: Sequence[Item]) -> list[Item]:
+def without_choices(items: Sequence[Item]) -> list[Item]:
     """Get the questions whose answer is a letter but whose choices are missing, in a benchmark of choice."""
     if not any(item.choices for item in items):
         return []

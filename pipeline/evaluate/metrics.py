@@ -118,7 +118,7 @@ def right_and_finished(rights: Sequence[float], finished: Sequence[bool]) -> flo
     return fmean(right * done for right, done in zip(rights, finished, strict=True))
 
 
-def parted(right: float, finished: float) -> str | None:
+def describe_unfinished(right: float, finished: float) -> str | None:
     """Half a line, where more than a tenth of the `right` answers (a share) are not `finished` ones."""
     if right - finished <= UNFINISHED * right:
         return None

@@ -57,7 +57,7 @@ def _cut(text: str, limit: int) -> str:
     return text if len(text) <= limit else f"{text[:half]}...{text[-half:]}"
 
 
-def shown(outcome: Outcome, limit: int) -> str:
+def show_result(outcome: Outcome, limit: int) -> str:
     """Return what the model sees of a run: its output or the last line of its error, its middle cut to
     `limit` characters.
 
@@ -73,7 +73,7 @@ def shown(outcome: Outcome, limit: int) -> str:
     return f"Runtime errors: {_cut(what, limit)}"
 
 
-def printed(outcome: Outcome) -> str | None:
+def printed_answer(outcome: Outcome) -> str | None:
     """Return the answer of a program: its last printed line; None if it failed or printed nothing."""
     lines = outcome.stdout.strip().splitlines() if outcome.status == "ok" else []
     return lines[-1].strip() or None if lines else None

@@ -47,7 +47,7 @@ def task_fingerprint(
     )
 
 
-def reused(name: str, mark: str, earlier: Iterable[Path], folder: Path) -> dict[str, Any] | None:
+def copy_earlier(name: str, mark: str, earlier: Iterable[Path], folder: Path) -> dict[str, Any] | None:
     """Return the scores of task `name` (benchmark.mode) from the first earlier result that has it, its files
     copied to `folder`; None if there is none.
     """

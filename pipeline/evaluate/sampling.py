@@ -20,7 +20,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from pipeline.evaluate.programs import OUTPUT_FENCE, pal_program, printed, shown, tool_program
+from pipeline.evaluate.programs import OUTPUT_FENCE, pal_program, printed_answer, show_result, tool_program
 from pipeline.protocol.watchdog import beat, enter
 from pipeline.ranks.queue import Batch
 from pipeline.sandbox.pool import Check, Outcome, Sandbox
@@ -233,7 +233,7 @@ class Sampler:
             ended = "stop" if answer.finish_reason == WAITS else answer.finish_reason
             if outcome is None:
                 return replace(answer, finish_reason=ended)
-            return replace(answer, finish_reason=ended, status=outcome.status, output=printed(outcome))
+            return replace(answer, finish_reason=ended, status=outcome.status, output=printed_answer(outcome))
 
         return [[ran(answer) for answer in row] for row in drawn]
 
@@ -271,7 +271,7 @@ class Sampler:
             }
             outcomes = self._run(list(programs.values()), decoding.seconds)
             for index, outcome in zip(programs, outcomes, strict=True):
-                result = f"\n{shown(outcome, decoding.result)}\n```"
+                result = f"\n{show_result(outcome, decoding.result)}\n```"
                 own, told = encode(self.tokenizer, [parts[index] + OUTPUT_FENCE, result])
                 tokens[index] = [*tokens[index], *own, *told]
                 text = f"{flat[index].text}{OUTPUT_FENCE}{result}"

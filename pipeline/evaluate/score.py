@@ -27,7 +27,7 @@ from pipeline.evaluate.profiles import (
     profile_names,
     read_profile,
 )
-from pipeline.evaluate.programs import last_output, pal_program, printed
+from pipeline.evaluate.programs import last_output, pal_program, printed_answer
 from pipeline.grader.answers import Verdict
 from pipeline.intervals import paired_difference
 from pipeline.protocol.manifest import ROOT, write_json
@@ -158,7 +158,7 @@ class Grading:
         with Sandbox(weak=weak) as sandbox, Progress("programs", len(runnable), unit="program") as bar:
             outcomes = sandbox.run(list(runnable.values()), seconds)
             for text, outcome in zip(runnable, outcomes, strict=True):
-                self.values[text] = printed(outcome)
+                self.values[text] = printed_answer(outcome)
                 bar.update()
 
     def verdict(self, profile: Profile | None, item: Item, text: str) -> Verdict:

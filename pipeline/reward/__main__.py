@@ -32,7 +32,7 @@ from pipeline.protocol.manifest import write_json
 from pipeline.protocol.stage import Counts, InputError, Stage, label, run_stage
 from pipeline.protocol.watchdog import beat, enter
 from pipeline.ranks.queue import Batch, Queue, make_together
-from pipeline.reward.labelled import Solutions, read_labels, replayed, write_solutions
+from pipeline.reward.labelled import Solutions, draw_earlier, read_labels, write_solutions
 from pipeline.reward.labels import Labeller, Solution, SolutionSampler
 from pipeline.reward.measure import measure
 from pipeline.reward.model import (
@@ -195,7 +195,7 @@ def draw_replay(stage: Stage[RewardSection], new: Solutions) -> Solutions:
     section = stage.config
     history = read_labels(stage.inputs.get("history", []), section.seed)
     usable = (history.table["length"] <= section.context) & ~history.held_out(section.held_out)
-    return write_solutions(stage.partial / REPLAY, replayed(new, history[usable], section.replay))
+    return write_solutions(stage.partial / REPLAY, draw_earlier(new, history[usable], section.replay))
 
 
 def run(stage: Stage[RewardSection]) -> Counts:
@@ -233,9 +233,9 @@ def run(stage: Stage[RewardSection]) -> Counts:
         load_head(model, Path(parent))
     prepare(model.trunk, stage.launch)
     engine = build_engine(model, settings_from(section, stage.launch))
-    before = measured(engine, held_out, section) if continues else {}
+    before = measure_held_out(engine, held_out, section) if continues else {}
     train(stage, engine, ConcatDataset([new, replay]))
-    metrics = measured(engine, held_out, section) | ({"before": before} if continues else {})
+    metrics = measure_held_out(engine, held_out, section) | ({"before": before} if continues else {})
     export(stage, engine, load_tokenizer(parent), metrics)
     return {
         "questions": len(items),
@@ -248,7 +248,7 @@ def run(stage: Stage[RewardSection]) -> Counts:
     }
 
 
-def measured(engine: Any, held_out: Solutions, section: RewardSection) -> dict[str, Any]:
+def measure_held_out(engine: Any, held_out: Solutions, section: RewardSection) -> dict[str, Any]:
     """Measure the model on held-out solutions, on rank 0; all ranks must call it and score a share."""
     enter("evaluation")
     engine.module.eval()

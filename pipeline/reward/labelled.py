@@ -128,7 +128,7 @@ def _number(data: bytes) -> int:
     return int.from_bytes(hashlib.sha256(data).digest()[:8])
 
 
-def replayed(new: Solutions, history: Solutions, share: float) -> Solutions:
+def draw_earlier(new: Solutions, history: Solutions, share: float) -> Solutions:
     """Draw solutions of `history`, none of them in `new`, that make up `share` of both together (paper 4.1.4:
     10 % historical data, read here as the share of a round's training solutions).
 

@@ -36,15 +36,13 @@ from pipeline.protocol.stage import InputError, Stage, run_stage
 from pipeline.protocol.watchdog import TRIES, reached
 from pipeline.ranks.clock import Clock
 from pipeline.reward.model import StepScorer, load_reward_model
-from pipeline.rl.explorer import Explorer, replayed
-from pipeline.rl.gaps import StaleSampler
-from pipeline.rl.held_out import evaluate
+from pipeline.rl.explorer import Explorer, read_replay
 from pipeline.rl.learner import build_learner
 from pipeline.rl.methods import method_of
 from pipeline.rl.rewards import Rewarder
 from pipeline.rl.rollout import REFUSED, Group, Question
 from pipeline.rl.train import train_on
-from pipeline.rl.watch import cut_after_answer, few, nothing_to_learn, summarise
+from pipeline.rl.watch import StaleSampler, choose_outputs, cut_after_answer, nothing_to_learn, summarise
 from pipeline.training.engine import constant, start_process_group
 from pipeline.training.metrics import EVALUATION, METRICS, SAMPLES, MetricsLog
 from pipeline.training.model import context_length, export_model
@@ -74,7 +72,7 @@ def check_batch(asked: int, found: int, room: int) -> None:
         )
 
 
-def skipped(section: RlSection) -> int:
+def count_skipped(section: RlSection) -> int:
     """Count the places in the endless order of questions that earlier iterations may have asked."""
     steps = section.earlier_steps
     if steps is None:
@@ -152,10 +150,10 @@ class Trainer:
         section, step = self.section, len(rows)
         if self.explorer is None:
             assert self.replay is not None
-            groups = replayed(self.replay, step)
+            groups = read_replay(self.replay, step)
             asked, rounds = len(groups), 1
         else:
-            first = skipped(section) + sum(row["questions"] for row in rows)
+            first = count_skipped(section) + sum(row["questions"] for row in rows)
             groups, asked, rounds = self.explorer.explore(step, first, step if self.method.online else 0)
         parts = [name for name, weight in section.rewards.by_part.items() if weight or name == "accuracy"]
         row = {"questions": asked, "rounds": rounds, **summarise(groups, parts)}
@@ -210,7 +208,7 @@ class Trainer:
         self.log.append(
             {"step": step + 1, "weight_version": version, **watched, **trained, **times, **speeds}
         )
-        written.write({"step": step + 1, "samples": few(groups)}, SAMPLES)
+        written.write({"step": step + 1, "samples": choose_outputs(groups)}, SAMPLES)
         written.write(self.log[-1])
 
     def refuse(self, error: StaleSampler) -> NoReturn:
@@ -230,8 +228,7 @@ class Trainer:
 
     def evaluate(self, written: MetricsLog) -> None:
         """Add a row to `evaluations`; save the weights to `work/best` if they are the best so far."""
-        explorer = self.explorer
-        found = evaluate(explorer.generator, self.tokenizer, self.held_out, self.section, explorer.shared)
+        found = self.explorer.evaluate(self.held_out)
         best = max((row["accuracy"] for row in self.evaluations), default=-1.0)
         self.evaluations.append({"step": len(self.log), **found})
         written.write(self.evaluations[-1], EVALUATION)

@@ -2,7 +2,8 @@
 
 A step asks its questions in rounds; without dynamic sampling there is one. Samplers share the outputs, not
 the questions, so any number of ranks works; then all ranks get all groups. A run that was killed reads back
-what it had sampled. Ranks that share a sampler (`tensor_parallel`) sample the same outputs.
+what it had sampled. Ranks that share a sampler (`tensor_parallel`) sample the same outputs. During training
+the sampler answers held-out questions too.
 """
 
 import math
@@ -10,11 +11,14 @@ import shutil
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import torch.distributed as dist
 
 from pipeline.config.rl import RlSection
+from pipeline.evaluate.metrics import accuracy, at_k, right_and_finished
+from pipeline.grader.answers import Verdict
 from pipeline.protocol.stage import InputError, Stage
 from pipeline.protocol.watchdog import enter
 from pipeline.rl.rewards import Reward, Rewarder
@@ -23,12 +27,12 @@ from pipeline.rl.rollout import (
     Question,
     Rollout,
     RolloutStore,
-    joined,
+    join_groups,
     published,
     questions_from,
     read_groups,
-    sample_seed,
-    share,
+    rollout_seed,
+    share_outputs,
     write_groups,
 )
 from pipeline.training.model import named_weights
@@ -108,9 +112,9 @@ class Explorer:
         size, seed = self.section.group_size, self.section.seed
         places = questions_from(len(self.questions), first, number, seed)
         asked: list[tuple[Question, range]] = []
-        for at, outputs in share(number, size, self.rank // self.shared, self.ranks // self.shared):
+        for at, outputs in share_outputs(number, size, self.rank // self.shared, self.ranks // self.shared):
             place, question = places[at][0], self.questions[places[at][1]]
-            start = sample_seed(seed, place, question.item.id)
+            start = rollout_seed(seed, place, question.item.id)
             asked.append((question, range(start + outputs.start, start + outputs.stop)))
         groups = self.store.find(step + 1, turn, version, [seeds for _, seeds in asked])
         if not self._all_of_sampler(groups is not None):
@@ -126,7 +130,7 @@ class Explorer:
             self.rewarder.score([], [], [], [], [])  # ranks share a split reward model: others may score
         parts: list[Any] = [None] * self.ranks
         dist.all_gather_object(parts, groups)
-        return joined([group for part in parts[:: self.shared] for group in part], size)
+        return join_groups([group for part in parts[:: self.shared] for group in part], size)
 
     def _all_of_sampler(self, found: bool) -> bool:
         """Whether all ranks that share this rank's sampler found something: they must sample together."""
@@ -178,6 +182,61 @@ class Explorer:
             for question, seeds in asked
         ]
 
+    def evaluate(self, questions: Sequence[Question]) -> dict[str, Any]:
+        """Score the sampler's current weights on held-out questions: greedy accuracy with its interval, of
+        several files that of each, too (`accuracy_of`), mean length; of samples maj@k and pass@k.
+
+        All ranks must call it, and all get the result. A question has the same seeds in every evaluation, so
+        two evaluations differ only by the weights.
+        """
+        enter("evaluation")
+        section = self.section
+        rows = self._ask(questions, n=1, temperature=0.0)
+        rights = [float(verdict.right) for ((verdict, _, _),) in rows]
+        found = accuracy(rights) | {"length": fmean(length for ((_, length, _),) in rows)}
+        found["right_and_finished"] = right_and_finished(rights, [done for ((_, _, done),) in rows])
+        by_file: dict[str, list[float]] = {}
+        for question, right in zip(questions, rights, strict=True):
+            by_file.setdefault(question.file, []).append(right)
+        if len(by_file) > 1:
+            found["accuracy_of"] = {file: fmean(values) for file, values in by_file.items()}
+        if number := section.evaluation_samples:
+            drawn = self._ask(questions, n=number, temperature=section.evaluation_temperature)
+            verdicts = [[verdict for verdict, _, _ in row] for row in drawn]
+            ks = [2**power for power in range(number.bit_length())]
+            found |= at_k([question.item for question in questions], verdicts, ks)
+        return found
+
+    def _ask(
+        self, questions: Sequence[Question], n: int, temperature: float
+    ) -> list[list[tuple[Verdict, int, bool]]]:
+        """Return (verdict, tokens, whether finished) of `n` outputs for every question, in order.
+
+        Samplers share the questions; the ranks of a sampler ask the same ones.
+        """
+        sampler, samplers = self.rank // self.shared, self.ranks // self.shared
+        mine = questions[sampler::samplers]
+        groups = self.generator.generate(
+            [question.prompt for question in mine],
+            n=n,
+            temperature=temperature,
+            max_tokens=self.section.max_tokens,
+            seeds=[rollout_seed(self.section.seed, -1, question.item.id) for question in mine],
+        )
+        rows = []
+        for question, samples in zip(mine, groups, strict=True):
+            tokens = [sample.token_ids for sample in samples]
+            texts = self.tokenizer.batch_decode(tokens, skip_special_tokens=True)
+            rows.append(
+                [
+                    (question.item.grade(text), len(sample.token_ids), sample.finish_reason == "stop")
+                    for text, sample in zip(texts, samples, strict=True)
+                ]
+            )
+        parts: list[Any] = [None] * self.ranks
+        dist.all_gather_object(parts, rows)
+        return [parts[index % samplers * self.shared][index // samplers] for index in range(len(questions))]
+
     def put_aside(self, step: int) -> int:
         """Put the rollouts of step `step` + 1 aside, so that the next run samples them again; returns how
         often that was done. All ranks call it.
@@ -199,7 +258,7 @@ class Explorer:
             shutil.copy(published(self.store.folder, step), target)
 
 
-def replayed(folder: Path, step: int) -> list[Group]:
+def read_replay(folder: Path, step: int) -> list[Group]:
     """Read a step's groups from the rollouts that an earlier run published."""
     path = published(folder, step + 1)
     if not path.exists():

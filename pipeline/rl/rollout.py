@@ -100,7 +100,7 @@ def _order(count: int, epoch: int, seed: int) -> list[int]:
     return order
 
 
-def share(questions: int, size: int, sampler: int, samplers: int) -> list[tuple[int, range]]:
+def share_outputs(questions: int, size: int, sampler: int, samplers: int) -> list[tuple[int, range]]:
     """Return (index of a question, its outputs) that one of `samplers` samples, of `size` to each question.
 
     A sampler's outputs are consecutive, so that most of them share a prompt; shares differ by at most one.
@@ -113,7 +113,7 @@ def share(questions: int, size: int, sampler: int, samplers: int) -> list[tuple[
     return [(index, outputs) for index, outputs in parts if outputs]
 
 
-def joined(parts: Iterable[Group], size: int) -> list[Group]:
+def join_groups(parts: Iterable[Group], size: int) -> list[Group]:
     """Join consecutive parts of groups to whole ones of `size` outputs."""
     groups: list[Group] = []
     for part in parts:
@@ -124,7 +124,7 @@ def joined(parts: Iterable[Group], size: int) -> list[Group]:
     return groups
 
 
-def sample_seed(seed: int, place: int, question: str) -> int:
+def rollout_seed(seed: int, place: int, question: str) -> int:
     """Return the seed of the first sample of a question; sample i has this plus i."""
     digest = hashlib.sha256(f"{seed}/rollout/{place}/{question}".encode()).digest()
     return int.from_bytes(digest[:6])
@@ -202,7 +202,7 @@ class RolloutStore:
             parts.setdefault(file.name.split(".")[1], []).append(file)
         groups: list[Group] = []
         for files in parts.values():
-            groups += joined((group for file in files[::shared] for group in read_groups(file)), size)
+            groups += join_groups((group for file in files[::shared] for group in read_groups(file)), size)
         if len(groups) != questions or sum(group.tokens for group in groups) != tokens:
             raise InputError(
                 f"{path}: damaged or missing, and what the ranks recorded is not all of it; "

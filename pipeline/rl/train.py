@@ -16,7 +16,6 @@ from torch import Tensor
 
 from pipeline.config.rl import RlSection
 from pipeline.rl.critic import prepare_critic, update_critic
-from pipeline.rl.gaps import GAP_METRICS, Gaps
 from pipeline.rl.learner import Learner
 from pipeline.rl.methods import Method, method_of
 from pipeline.rl.objectives import token_weights
@@ -32,7 +31,7 @@ from pipeline.rl.packed_outputs import (
     split_into_rows,
 )
 from pipeline.rl.rollout import Group, Rollout
-from pipeline.rl.watch import Watched, check_finite, summed
+from pipeline.rl.watch import GAP_METRICS, Gaps, Watched, check_finite, sum_over_ranks
 from pipeline.training.engine import update
 
 WHOLE_PAIR = 1 << 30  # row length where outputs come in pairs: a pair shares a row, however long
@@ -99,7 +98,7 @@ def train_on(
         if learner.critic is not None:
             prepare_critic(learner.critic, learner.reference, batches, section)
         own = sum(batch.packed.length for batch in batches)
-        metrics["trained_tokens"] = round(summed([own], learner.engine.device)[0])
+        metrics["trained_tokens"] = round(sum_over_ranks([own], learner.engine.device)[0])
         for number in range(section.updates):
             watched, gaps = Watched(), Gaps() if on_policy and number == 0 else None
             what = Update(learner, section, groups[0].step, number == 0, batches[-1], watched, gaps)
