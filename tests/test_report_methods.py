@@ -50,6 +50,13 @@ def test_each_learning_rate_of_a_method_is_shown_by_itself(tmp_path: Path) -> No
     assert list(found) == ["RFT, rate 0.0001", "RFT, rate 0.0002", "DPO"]
 
 
+def test_a_variant_of_a_method_is_no_seed_of_it(tmp_path: Path) -> None:
+    nodes = [node(tmp_path, f"grpo-{seed}", [0.5], seed=seed, learning_rate=1e-4) for seed in (0, 1)]
+    nodes += [node(tmp_path, "mine", [0.5], seed=0, learning_rate=1e-4, kl_coefficient=1)]
+    found = groups(Run("x", {result.name: result for result in nodes}))
+    assert {name: len(seeds) for name, seeds in found.items()} == {"GRPO+OS, grpo": 2, "GRPO+OS, mine": 1}
+
+
 def test_costs_are_means_over_seeds_and_name_what_a_run_did_not_note(run: Run) -> None:
     first, second = groups(run)["RFT"]
     for seed, memory, flop in ((first, 1000, 10), (second, 2000, 30)):

@@ -1,9 +1,10 @@
 """RL methods side by side, each averaged over its seeds (paper section 5.2), and what each costs.
 
-Models of one method are its seeds: their mean stands for the method, with the 95 % interval of Student's t.
-A method that was tried at several learning rates counts as one method for each.
+Models that differ only in their seed are seeds of one method: their mean stands for it, with the 95 %
+interval of Student's t. A method that was tried with several settings counts as one method for each.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 from pipeline.intervals import mean_over_seeds
 from pipeline.report.collect import Finished, Run, read_lines
 from pipeline.report.compare import VOTING, Answers, Bounded, Results, by_k
+from pipeline.report.selection import families, family_name
 
 NAMES = {"rft": "RFT", "online_rft": "Online RFT", "dpo": "DPO", "ppo": "PPO"}
 
@@ -28,19 +30,24 @@ def label(config: dict[str, Any], continued: bool = False) -> str:
     return f"{name}, round {iteration}" if iteration > 1 else name
 
 
+def _told_apart(titles: list[str], marks: list[str]) -> list[str]:
+    """Append its mark to each title that several share whose marks differ."""
+    pairs = set(zip(titles, marks, strict=True))
+    shared = Counter(title for title, _ in pairs)
+    return [title + mark if shared[title] > 1 else title for title, mark in zip(titles, marks, strict=True)]
+
+
 def groups(run: Run) -> dict[str, list[Finished]]:
-    """Return a run's RL models by method; empty unless there are several methods to compare."""
-    found: dict[tuple[str, Any], list[Finished]] = {}
-    for result in run.of("rl"):
-        continued = f"rl/{run.models[result.instance].parent}" in run.finished
-        key = label(result.config, continued), result.config.get("learning_rate")
-        found.setdefault(key, []).append(result)
-    labels = [name for name, _ in found]
-    named = {
-        name if labels.count(name) == 1 else f"{name}, rate {rate:g}": seeds
-        for (name, rate), seeds in found.items()
-    }
-    return named if len(named) > 1 else {}
+    """Return a run's RL models by method, each with its seeds; empty unless there are several to compare.
+    Where two are of one method, their learning rates are named, or else what their models are called.
+    """
+    found = families({"stage": "rl"}, run, every=True)
+    models = [run.models[names[0]] for names in found]
+    titles = [label(model.config, f"rl/{model.parent}" in run.finished) for model in models]
+    titles = _told_apart(titles, [f", rate {model.config.get('learning_rate', 0):g}" for model in models])
+    titles = _told_apart(titles, [f", {family_name(names)}" for names in found])
+    seeds = [[run.finished[f"rl/{name}"] for name in names] for names in found]
+    return dict(zip(titles, seeds, strict=True)) if len(found) > 1 else {}
 
 
 def _tokens(result: Finished) -> list[int]:
