@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 from html import unescape
 
 TOKEN = re.compile(r"<!--.*?-->|<(/?)([\w:.-]+)((?:[^>\"']++|\"[^\"]*\"|'[^']*')*)>|([^<]+)", re.DOTALL)
@@ -66,5 +67,6 @@ def parse_markup(markup: str) -> Element:
     return root
 
 
+@lru_cache(maxsize=1024)
 def _tag(name: str) -> str:
     return name.rsplit(":", 1)[-1].lower() if ":" in name else name.lower()

@@ -41,7 +41,7 @@ ROOTS = {"√": "", "∛": "[3]", "∜": "[4]"}  # and their degrees
 ROOT_SIGNS = (*ROOTS, "&radic", "&Sqrt", "&#8730", "&#x221A", "&#x221a")
 RAISED = re.compile(r"margin[\w-]*:[^;]*-")  # a degree moved over its root sign
 MAX_RADICAND = 200  # characters
-SYMBOL_SELECTOR = '[face*="ymbol"], [face*="YMBOL"], [style*="ymbol"], [style*="YMBOL"]'
+SYMBOL_SELECTOR = '[face*="ymbol"], [style*="ymbol"]'
 SYMBOL_FONT = re.compile(r"(?:^|font-family\s*:|\d\w+)\s*[\"']?symbol[\"']?\s*(?:[,;]|$)", re.IGNORECASE)
 BEFORE_FONT = re.compile(rb"(?:face\s*=|font[\w-]*\s*:)[^;>]*$", re.IGNORECASE)
 REACH, MAX_WORDS = 40, 200  # bytes before the font's name; names that are looked at
@@ -191,7 +191,7 @@ def _text_after(node: DOMNode) -> str:
 
 def replace_symbol_font(tree: HTMLTree, source: Source) -> None:
     """Write text in the font Symbol as the Greek letters and signs that it shows."""
-    if not any(_has_symbol_font(source.letters, word) for word in (b"ymbol", b"YMBOL")):
+    if not _has_symbol_font(source.letters):
         return
     for node in tree.body.query_selector_all(SYMBOL_SELECTOR)[:]:
         fonts = (node.getattr("face") or "", _style(node))
@@ -199,8 +199,8 @@ def replace_symbol_font(tree: HTMLTree, source: Source) -> None:
             _translate(node)
 
 
-def _has_symbol_font(letters: bytes, word: bytes) -> bool:
-    places = islice((match.start() for match in re.finditer(word, letters)), MAX_WORDS)
+def _has_symbol_font(letters: bytes) -> bool:
+    places = islice((match.start() for match in re.finditer(b"ymbol", letters)), MAX_WORDS)
     return any(BEFORE_FONT.search(letters, max(0, place - REACH), place) for place in places)
 
 
