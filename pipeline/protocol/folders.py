@@ -36,7 +36,7 @@ def held(folder: Path) -> Iterator[None]:
     try:
         file = _locked(folder)
     except Taken:
-        if str(_locker(folder)) != os.environ.get(TAKER):
+        if str(_lock(folder)[0]) != os.environ.get(TAKER):
             raise
     try:
         yield
@@ -102,12 +102,8 @@ def holder(folder: Path) -> str | None:
     return None if said and _job() and f"{_job()} (" in said else said
 
 
-def _locker(folder: Path) -> int | None:
-    """Return the process that has locked a folder, as this machine knows it."""
-    return _lock(folder)[0]
-
-
 def _lock(folder: Path) -> tuple[int | None, str | None]:
+    """Return the process that has locked a folder, as this machine knows it, and what it says of itself."""
     try:
         file = os.open(_lock_of(folder), os.O_RDWR)
     except OSError:

@@ -41,7 +41,7 @@ from pipeline.protocol.identity import (
 )
 from pipeline.protocol.manifest import SCHEMA, fingerprint, package_versions, write_json
 from pipeline.protocol.progress import duration
-from pipeline.protocol.store import STORE, Entry, name_of, put_in_place
+from pipeline.protocol.store import Entry, name_of, put_in_place
 
 S = TypeVar("S", bound=Section)
 WORK = Path("work")
@@ -239,28 +239,19 @@ def _done(stage: Stage[Any], counts: Counts, seconds: float) -> str:
     return f"{label(stage)}: done in {duration(seconds)}: {', '.join(made)}"
 
 
-def _instance_of(result: Path, stage: str) -> str:
-    """Return the instance whose manifest is to stand at RUN/store/STAGE/INSTANCE/KEY/manifest.json."""
-    parts = result.parts
-    if STORE not in parts[:-2]:
-        raise InputError(f"--result {result}: expected RUN/{STORE}/{stage}/INSTANCE/KEY/manifest.json")
-    start = len(parts) - 1 - parts[::-1].index(STORE)
-    return "/".join(parts[start + 2 : -2]) or stage
-
-
 def open_stage(name: str, section: type[S], module: str, arguments: Any) -> Stage[S]:
     """Make the instance that a program's arguments describe, its fingerprint computed. Raises InputError."""
     config, inputs = read_section(arguments.config, name, section), read_inputs(arguments.input)
     result: Path | None = arguments.result
-    instance = arguments.instance or (_instance_of(result, name) if result else name)
-    digests, code = Digests(DIGESTS if result else None), Code(CODE if result else None)
+    entry = Entry.at(result, name, arguments.instance) if result else None
+    instance = arguments.instance or (entry.name.partition("/")[2] if entry else "") or name
+    digests, code = Digests(DIGESTS if entry else None), Code(CODE if entry else None)
     found = {
         role: [digest_of(path, digests, section.reads_manifests, role in section.named) for path in paths]
         for role, paths in inputs.items()
     }
     what = identity(name, instance, config, found, module, code)
     mark = fingerprint(what)
-    entry = Entry.at(result, name_of(name, instance)) if result else None
     if entry:
         output, manifest = entry.data, entry.manifest
         work = arguments.work or WORK / entry.name / mark

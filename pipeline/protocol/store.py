@@ -43,13 +43,17 @@ class Entry:
         self.link = run / name
 
     @classmethod
-    def at(cls, manifest: Path, name: str) -> "Entry":
-        """Get the entry of the instance `name` whose manifest is to stand at this path. Raises InputError."""
-        folder = manifest.parent
-        run = Path(*folder.parts[: -len(Path(name).parts) - 2])
-        entry = cls(run, name, folder.name)
-        if entry.manifest != manifest:
-            raise InputError(f"--result {manifest}: expected RUN/{STORE}/{name}/KEY/manifest.json")
+    def at(cls, manifest: Path, stage: str, instance: str | None = None) -> "Entry":
+        """Get the entry of a stage whose manifest is to stand at this path. Raises InputError if the path is
+        another's, or that of another `instance`.
+        """
+        parts = manifest.parts
+        start = len(parts) - 1 - parts[::-1].index(STORE) if STORE in parts else 0
+        entry = cls(Path(*parts[:start]), "/".join(parts[start + 1 : -2]), manifest.parent.name)
+        name = entry.name if instance is None else name_of(stage, instance)
+        if entry.manifest != manifest or entry.name != name or name.partition("/")[0] != stage:
+            expected = f"RUN/{STORE}/{name_of(stage, instance or 'INSTANCE')}/KEY/manifest.json"
+            raise InputError(f"--result {manifest}: expected {expected}")
         return entry
 
     @classmethod
