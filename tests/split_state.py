@@ -56,7 +56,7 @@ def state_bytes(folder: Path, zero: int, precision: str, offload: bool) -> dict[
     those of the copies for a checkpoint in `folder`.
     """
     gc.collect()
-    gc.freeze()  # which also spares DeepSpeed's many collections the older objects
+    gc.freeze()
     shape = {"hidden_size": 128, "intermediate_size": 352, "num_hidden_layers": 3, "num_attention_heads": 4}
     config = LlamaConfig(vocab_size=512, **shape)
     plain: Any = AutoModelForCausalLM.from_config(config, dtype={"bf16": torch.bfloat16}.get(precision))
@@ -89,7 +89,6 @@ def state_bytes(folder: Path, zero: int, precision: str, offload: bool) -> dict[
     keeper.finish()
     copies = sum(room.nbytes for room in engine.checkpoint_engine.memory)
     engine.destroy()
-    gc.unfreeze()
     return {"weights": weights, "bytes": max(peak), "copies": copies}
 
 

@@ -3,6 +3,7 @@
 A fork of it runs a module as `python -m` does. The imports take two thirds of the time of a tiny program.
 """
 
+import gc
 import json
 import os
 import runpy
@@ -91,9 +92,10 @@ def serve(connection: socket.socket) -> None:
 
 
 if __name__ == "__main__":
-    import deepspeed  # noqa: F401
+    import deepspeed.runtime.zero.muon.muon_optimizer  # noqa: F401  # which compiles: seconds, at the first engine
 
     import pipeline.training.generation  # noqa: F401
 
+    gc.freeze()  # what is there is no garbage; a search would touch, and so copy, all memory of a fork
     serve(socket.socket(fileno=int(sys.argv[1])))
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

@@ -7,6 +7,7 @@ a batch is cut. Learning rates are pure functions of the step, so checkpoints ne
 import pipeline.training.environment  # noqa: F401 (sets variables that torch and DeepSpeed read when imported)
 
 # isort: split
+import gc
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -120,6 +121,7 @@ def start_process_group() -> None:
     # DeepSpeed would compile a shared-memory all-reduce (g++, more than a minute) that only inference uses.
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
     deepspeed.init_distributed(verbose=False)
+    gc.freeze()  # DeepSpeed looks for garbage again and again while it builds an engine: not in the libraries
 
 
 def deepspeed_config(settings: EngineSettings, size: int) -> dict[str, Any]:
