@@ -64,18 +64,15 @@ PAIR = [
 ]
 WEIGHTS = "checkpoints/step-0000002/state/mp_rank_00_model_states.pt"
 RESUMED = [
-    *({"name": f"resumed{zero}", "zero": zero, "micro": 4, "resume": f"two-half{zero}"} for zero in STAGES),
+    {"name": "resumed1", "zero": 1, "micro": 4, "resume": "two-half1"},
     *(
-        {
-            "name": f"lora-resumed{zero}",
-            "zero": zero,
-            "micro": 4,
-            "lora": True,
-            "resume": f"two-lora-half{zero}",
-        }
+        {"name": f"{kind}resumed{zero}", "zero": zero, "micro": 4, "resume": f"two-{kind}half{zero}"}
+        | {"lora": bool(kind), "convert": "here"}
+        for kind in ("", "lora-")
         for zero in STAGES
+        if (kind, zero) != ("", 1)
     ),
-    {"name": "damaged", "zero": 2, "micro": 4, "resume": "two-half2", "damage": WEIGHTS},
+    {"name": "damaged", "zero": 2, "micro": 4, "resume": "two-half2", "damage": WEIGHTS, "convert": "here"},
 ]
 POISONED = [
     {"name": f"poisoned-{half}", "zero": 1, "micro": 8, "resume": half, "poison": True}

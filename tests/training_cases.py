@@ -2,11 +2,12 @@
 
 Arguments: a folder with `model` and `tokens`, a name, and a JSON list of cases. A case is a run of the real
 loop: {"name", "zero", "micro", "steps", "batch", "order", "recompute", "offload", "resume", "damage",
-"poison", "signal", "hidden", "lora"}; its metrics and the rows that each rank read go to
+"poison", "signal", "hidden", "lora", "convert"}; its metrics and the rows that each rank read go to
 `<folder>/<name>-<case>/`.
 With "resume" it starts from another case's work folder, in which it first cuts the file "damage" to half its
 size; with "poison" the checkpoint in it would run code, and `error.txt` says how the run ends. With "signal"
-the last rank gets SIGTERM while it reads that step's rows. With "hidden" rank 1 sees that checkpoint late.
+the last rank gets SIGTERM while it reads that step's rows. With "convert": "here" another number of ranks is
+prepared for in a fork. With "hidden" rank 1 sees that checkpoint late.
 Cases "measure", "score", "loads" and "late" are in `split_state`.
 """
 
@@ -15,6 +16,7 @@ import pipeline.training.environment  # noqa: F401  # isort: skip  # before torc
 import hashlib
 import json
 import os
+import runpy
 import shutil
 import signal
 import sys
@@ -43,6 +45,7 @@ from pipeline.training.packing import PackedRow, concatenate, make_row
 from pipeline.training.tokenizer import load_tokenizer
 
 CONTEXT, BATCH = 48, 8
+RAN = checkpoint._ran
 SECTION = CptSection(precision="fp32", learning_rate=1e-3, context=CONTEXT)
 ADAPTED = SftSection(precision="fp32", learning_rate=1e-3, context=CONTEXT, lora=Lora(rank=4, alpha=8))
 
@@ -89,6 +92,19 @@ def hide(name: str, seconds: float) -> None:
 
     Path.exists = lambda path: not late(path) and exists(path)
     Path.glob = lambda path, pattern: (found for found in glob(path, pattern) if not late(found))
+
+
+def convert_here(command: list[str], _: Any) -> tuple[int, str]:
+    """Run the program that converts a checkpoint in a fork: its imports take far longer than its work."""
+    child = os.fork()
+    if not child:
+        sys.argv = command[2:]
+        try:
+            runpy.run_module(sys.argv[0], run_name="__main__")
+            os._exit(0)
+        finally:
+            os._exit(1)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), ""
 
 
 def check_released(engine: Any) -> None:
@@ -150,6 +166,7 @@ def run(folder: Path, name: str, case: dict) -> None:
     batch = case.get("batch", BATCH)
     if case["zero"] == 3:
         check_released(engine)
+    checkpoint._ran = convert_here if case.get("convert") == "here" else RAN
     plan = TrainingPlan(row, case["steps"], batch, lambda step: SECTION.learning_rate, mixture.names)
     try:
         totals = train(stage, engine, plan)
