@@ -118,7 +118,9 @@ def test_data_sets_hold_distinct_questions_in_the_asked_shares(tmp_path):
         for example, problem in zip(examples, problems, strict=True)
     )
     write_sft(tmp_path / "worked.jsonl", problems, shares, seed=0, without=("direct",))
-    assert read(tmp_path / "worked.jsonl") == [one for one in examples if one["source"] != "miniweb:direct"]
+    assert read_lines(tmp_path / "worked.jsonl") == [
+        one for one in examples if one["source"] != "miniweb:direct"
+    ]
 
 
 def test_a_benchmark_file_is_the_same_for_the_same_seed(tmp_path):
