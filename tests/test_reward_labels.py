@@ -10,13 +10,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from given.instances import open_stage
+from given.lines import write_lines
 from tiny_model import save_tiny_model
 
 from pipeline.config.reward import RewardSection
 from pipeline.evaluate.benchmarks import Item
 from pipeline.grader.answers import Verdict
 from pipeline.protocol.errors import Interrupted
-from pipeline.protocol.stage import InputError, Stage
+from pipeline.protocol.stage import InputError
 from pipeline.ranks.queue import Queue
 from pipeline.reward.labelled import draw_earlier, read_labels, write_solutions
 from pipeline.reward.labels import Labeller, Solution, SolutionSampler
@@ -177,7 +179,7 @@ def test_labelling_stops_after_a_batch_on_a_signal_and_goes_on_from_there(tokeni
     own = dict(zip((item.id for item in items), prompts, strict=True))
     sampler, engine = scripted(tokenizer, SOLUTIONS | completions("Q"))
     section = RewardSection(**(sampler.section.model_dump() | {"label_batch": 1}))
-    stage = Stage("reward", "rm", section, "", {}, tmp_path, tmp_path / "out", tmp_path / "m.json", {})
+    stage = open_stage(tmp_path, section, {}, "rm")
     labeller = Labeller(section, sampler, sampler, own)
     monkeypatch.setattr(ending, "_received", signals := [])
     grade = labeller._verdicts
@@ -241,7 +243,7 @@ def test_the_memory_of_labels_does_not_grow_with_their_number(tmp_path):
     items = [Item(f"q{number}", f"{number}+4?", "7") for number in range(1250)]
     prompts = [list(range(2000, 2010))] * len(items)
     section = RewardSection()
-    stage = Stage("reward", "rm", section, "", {}, tmp_path, tmp_path / "out", tmp_path / "m.json", {})
+    stage = open_stage(tmp_path, section, {}, "rm")
     assert peak_of(use) < 25e6
     lines = [json.loads(line) for line in (tmp_path / "partial/labels.jsonl").open()]
     assert [row["id"] for row in lines[::16]] == [item.id for item in items]
@@ -266,9 +268,7 @@ def solution(number: int, question: int = 0) -> Solution:
 
 def test_a_tenth_of_the_training_solutions_are_drawn_once_each_from_earlier_rounds(tmp_path):
     def write(name: str, numbers: range) -> str:
-        path = tmp_path / name
-        path.write_text("".join(json.dumps(asdict(solution(number))) + "\n" for number in numbers))
-        return str(path)
+        return str(write_lines(tmp_path / name, (asdict(solution(number)) for number in numbers)))
 
     files = [write("rm-1.jsonl", range(50, 90)), write("rm-0.jsonl", range(70))]
     history = read_labels(files, seed=3)
