@@ -12,7 +12,9 @@ from report_run import FakeRun, full_run
 from pipeline.config.report import ReportSection
 from pipeline.protocol.stage import InputError, run_stage
 from pipeline.report.__main__ import run as write_report
-from pipeline.report.claims import VERDICTS
+from pipeline.report.chapters import summary
+from pipeline.report.claims import HELD, VERDICTS
+from pipeline.report.material import Material
 from pipeline.report.material import read as read_material
 from pipeline.report.scores import MARKS, lines, readme_table, write_table
 
@@ -215,21 +217,28 @@ def test_the_terminal_shows_every_score_and_every_measured_claim(whole: tuple[st
     assert told == [verdict for verdict in verdicts if verdict != "not measured"] != []
 
 
+def first_screen(run: FakeRun, **config: object) -> tuple[dict, Material]:
+    """What the summary's template is given; what it is made from."""
+    material = read_material(ReportSection(run="test", **config), run.inputs)
+    return summary.chapter(material), material
+
+
 def test_a_sabotaged_model_of_ones_own_is_shown_and_changes_no_verdict(tmp_path: Path) -> None:
-    run = FakeRun(tmp_path / "run")
+    run = FakeRun(tmp_path)
     run.model("cpt/base", None, 5, 2.0)
     run.model("sft/instruct", "cpt/base", 5, 2.0)
     run.model("rl/grpo", "sft/instruct", 5, 2.0, learning_rate=1)
     for name, skill in (("cpt/base", 0.1), ("sft/instruct", 0.4), ("rl/grpo", 0.8)):
         run.evaluation(name, "chat_cot", skill, 1.0, ("miniweb",))
-    _, before = report(run.inputs, tmp_path / "before")
+    _, before = first_screen(run)
     run.model("rl/newloss", "sft/instruct", 5, 2.0, learning_rate=9)
     run.evaluation("rl/newloss", "chat_cot", 0.0, 1.0, ("miniweb",))
-    page, after = report(run.inputs, tmp_path / "after", judged=["base", "instruct", "grpo"])
-    assert after["claims"] == before["claims"]
-    assert "held" in {claim["verdict"] for claim in after["claims"]}
-    assert "points, grpo over instruct" in page and "<th>newloss" in page
-    assert ("newloss", "instruct") in {(gain["better"], gain["worse"]) for gain in after["comparisons"]}
+    shown, after = first_screen(run, judged=["base", "instruct", "grpo"])
+    assert after.summary()["claims"] == before.summary()["claims"]
+    assert HELD in {judgement.verdict for judgement in after.claims}
+    assert shown["tiles"][0][1] == "points, grpo over instruct"
+    assert "newloss" in {row.label for row in shown["headline"]}
+    assert ("newloss", "instruct") in {(gain.better, gain.worse) for gain in after.results.gains}
 
 
 def test_claims_that_were_not_measured_are_folded_and_no_evidence_stands_twice(
@@ -245,26 +254,23 @@ def test_claims_that_were_not_measured_are_folded_and_no_evidence_stands_twice(
 
 
 def test_the_seeds_of_a_model_are_one_line_of_the_summary(tmp_path: Path) -> None:
-    run = FakeRun(tmp_path / "run")
+    run = FakeRun(tmp_path)
     run.model("sft/instruct", None, 5, 2.0, data="a")
     for seed in (0, 1, 2):
         run.model(f"rl/grpo-{seed}", "sft/instruct", 5, 2.0, seed=seed)
     for name, skill in (("sft/instruct", 0.3), ("rl/grpo-0", 0.5), ("rl/grpo-1", 0.6), ("rl/grpo-2", 0.7)):
         run.evaluation(name, "chat_cot", skill, 1.0, ("miniweb",))
-    page, summary = report(run.inputs, tmp_path)
-    shown = page[page.index('id="summary"') : page.index("The paper's results")]
-    labels = re.findall(r"<tr class=\"\w+\"><th>([\w -]+)", shown)
-    assert [label.strip() for label in labels] == [
-        "instruct",
-        "grpo",
-        "gain over instruct",
-        "best rule without a model",
+    shown, material = first_screen(run)
+    rows = [row for row in shown["headline"] if row.kind != "paper"]
+    assert [row.label for row in rows] == ["instruct", "grpo", "gain over instruct"]
+    scores = [
+        material.results.scores[f"grpo-{seed}"]["miniweb"]["chat_cot"]["accuracy"] for seed in (0, 1, 2)
     ]
-    scores = [summary["models"][f"grpo-{seed}"]["miniweb"]["chat_cot"]["accuracy"] for seed in (0, 1, 2)]
-    assert "mean of 3 seeds" in shown and f"{100 * sum(scores) / 3:.1f}" in shown
+    assert rows[1].remark == "mean of 3 seeds"
+    assert rows[1].cells[0].value == pytest.approx(100 * sum(scores) / 3)
     for also in ("grpo-0", "rft"):  # one of several last models is no headline
         run.model(f"rl/other-{also}", "sft/instruct", 5, 2.0, seed=0, group_size=len(also))
         run.evaluation(f"rl/other-{also}", "chat_cot", 0.5, 1.0, ("miniweb",))
-    page, _ = report(run.inputs, tmp_path / "more")
-    assert "points, grpo over instruct" in shown
-    assert "points, " not in page[page.index('id="summary"') : page.index("<h3>")]
+    more, _ = first_screen(run)
+    assert shown["tiles"][0][1] == "points, grpo over instruct"
+    assert not any("points" in what for _, what, _ in more["tiles"])
