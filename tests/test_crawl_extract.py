@@ -361,6 +361,12 @@ def test_character_sets_are_found_where_headers_lie_or_lack():
         "関数が閉区間で連続ならば有界である。" * 20,
         "L’été où « nous » étions là… déjà vu. " * 20,
     )
+    russian, greek, polish, quoted = (
+        "Теорема говорит о сумме углов треугольника. " * 20,
+        "Το θεώρημα λέει ότι το τετράγωνο της υποτείνουσας είναι ίσο. " * 20,
+        "Źródło: suma kątów każdego trójkąta jest równa stu osiemdziesięciu stopniom, żółw łąkę. " * 20,
+        "He said “so it’s proved” – and “it’s clear”. " * 20,
+    )
     wide = "<html><head><title>A page</title></head><body>" + german
     twice = "".join(bytes([b]).decode("cp1252", "ignore") or chr(b) for b in french.encode()).encode()
     mislabelled = [
@@ -374,6 +380,11 @@ def test_character_sets_are_found_where_headers_lie_or_lack():
         (wide.encode("utf-16-le"), None, wide),
         (wide.encode("utf-16-be"), "utf-8", wide),
         (twice, "utf-8", french),
+        *((russian.encode(name), "iso-8859-1", russian) for name in ("cp1251", "koi8-r", "iso8859-5")),
+        (greek.encode("iso8859-7"), "iso-8859-1", greek),
+        (polish.encode("iso8859-2"), "windows-1252", polish),
+        (quoted.encode("cp1252"), "iso-8859-1", quoted),
+        (japanese.encode("iso2022-jp"), None, japanese),
     ]
     for body, declared, expected in mislabelled:
         assert text_decoding.decode_text(body, declared)[0] == expected, (declared, expected[:10])

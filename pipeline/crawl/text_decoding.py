@@ -29,9 +29,8 @@ BINARY = (
 WESTERN = ("cp1252", "iso8859-1", "iso8859-15", "latin-1", "latin_1")  # as Resiliparse names them
 EAST_ASIAN = ("gbk", "gb18030", "gb2312", "big5", "euc_kr", "shift_jis", "euc_jp")
 HAN_WORDS = re.compile("[\u4e00-\u9fff] (?=[\u4e00-\u9fff])")
-HIGH_RUN = re.compile(rb"[\x80-\xff]{4,}")
-MARKUP = re.compile(rb"<[^>]*>")
-SAMPLE = 20_000  # bytes looked at where a declared charset is doubted
+MARKUP = re.compile("<[^>]*>")
+SAMPLE, FEW_LETTERS = 20_000, 20  # characters looked at where a declared charset is doubted; least letters
 TWICE = re.compile(rb"\xc3(?:\x83\xc2|\xa2\xe2\x82|\xa4\xc2\xb8|\xa7\xc5|\xa5\xc2)")
 TWICE_RUN = re.compile(
     "[\x80-\xff\u0152\u0153\u0160\u0161\u0178\u017d\u017e\u0192\u02c6\u02dc\u2013-\u203a\u20ac\u2122]{2,}"
@@ -67,9 +66,11 @@ def decode_text(body: bytes, declared: str | None) -> tuple[str, str]:
     if charset := _utf_16(body):
         return body.decode(charset, "replace"), charset
     candidates = [declared, _meta_charset(body)]
-    if body.isascii() and not any(
-        name and name.lower().startswith(("iso-2022", "hz", "utf-16")) for name in candidates
-    ):
+    if body.isascii():
+        shifted = [name for name in candidates if name and name.lower().startswith(("iso-2022", "hz"))]
+        for name in [*shifted, detect_encoding(body)] if shifted or b"\x1b$" in body else ():
+            if (text := _decode_exactly(body, name)) is not None:
+                return text, name
         return body.decode("ascii"), "utf-8"
     known = ["utf-8", *(map_encoding_to_html5(name, fallback_utf8=False) for name in candidates if name)]
     for name in (*known, ""):
@@ -94,15 +95,18 @@ def _utf_16(body: bytes) -> str:
 
 def _doubt(body: bytes, text: str, charset: str) -> tuple[str, str]:
     """(text, charset), in the detected charset if the declared one gives characters that nobody writes."""
-    if charset not in WESTERN and charset not in EAST_ASIAN:
+    best = _common_share(text, charset) if charset in EAST_ASIAN else 0.0
+    if charset not in WESTERN and charset not in EAST_ASIAN or best >= 0.75:
         return text, charset
-    sample = MARKUP.sub(b" ", body)[:SAMPLE]
+    detected = detect_encoding(body)
     if charset in WESTERN:
-        high = sum(byte > 127 for byte in sample)
-        if high < 20 or sum(map(len, HIGH_RUN.findall(sample))) < 0.5 * high:
+        sample = MARKUP.sub(" ", text)[:SAMPLE]
+        letters = [letter for letter in sample if letter > "~" and letter.isalpha()]
+        if len(letters) < FEW_LETTERS or detected in WESTERN:  # quotes and dashes are no evidence
             return text, charset
-    best = 0.0 if charset in WESTERN else _common_share(text, charset)
-    for name in dict.fromkeys((detect_encoding(body), *EAST_ASIAN)) if best < 0.75 else ():
+        if detected not in EAST_ASIAN and (other := _decode_exactly(body, detected)) is not None:
+            return other, detected
+    for name in dict.fromkeys((detected, *EAST_ASIAN)):
         other = _decode_exactly(body, name) if name in EAST_ASIAN and name != charset else None
         if other is not None and (share := _common_share(other, name)) > max(best + 0.1, 0.6):
             best, text, charset = share, other, name
