@@ -240,6 +240,9 @@ def test_bodies_are_decoded_as_far_as_they_can_be():
         assert http_decoding.decode_body(body, content, transfer, 100_000) == page, (content, transfer)
     for body, content in ((packed[:-30], "gzip"), (zlib.compress(page)[:-9], "deflate")):
         assert page.startswith(http_decoding.decode_body(body, content, "", 100_000)[:50])
+    words = " ".join(f"word{number * number}" for number in range(3000)).encode()
+    found = http_decoding.decode_body(brotli.compress(words)[:-100], "br", "", 100_000)
+    assert words.startswith(found) and len(found) > 0.9 * len(words)
     assert len(http_decoding.decode_body(chunked[:150], "", "chunked", 100_000)) == 150 - len(
         b"64;ext\r\n\r\nabc;ext\r\n"
     )

@@ -14,7 +14,7 @@ from fastwarc.stream_io import BrotliReader, ZstdReader
 GZIP = b"\x1f\x8b"
 CHUNK_SIZE = re.compile(rb"[ \t]*([0-9A-Fa-f]{1,8})[ \t]*(?:;[^\r\n]*)?\r?\n")
 CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a]")
-BLOCK = 1 << 16
+BLOCK, SMALL = 1 << 16, 1 << 10  # a read that fails loses what it would have given
 MAX_LAYERS = 3
 
 
@@ -98,7 +98,7 @@ def _read_all(reader: Callable[[io.BytesIO], io.RawIOBase]) -> Callable[[bytes, 
         decoded = bytearray()
         try:
             stream = reader(io.BytesIO(body))
-            while block := stream.read(BLOCK):
+            while block := stream.read(SMALL):
                 decoded += block
                 if len(decoded) > max_bytes:
                     raise Unusable("too_large")
