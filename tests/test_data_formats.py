@@ -314,12 +314,6 @@ def test_running_programs_gives_the_results_that_are_shown(example: Any, tmp_pat
     assert rows(tmp_path / "out.jsonl") == rows(example("results.jsonl"))
 
 
-def test_configuration_for_pages_of_ones_own(example: Any) -> None:
-    config = Config(read_config([DEFAULTS, example("mine.yaml")]))
-    assert config.benchmarks["gsm8k"].shots == 8 and config.benchmarks["mine"].source == "data/my_test.jsonl"
-    assert config.sections["crawl"].pool_shards == 4 and not config.models
-
-
 def test_a_configuration_that_looks_pages_up(example: Any) -> None:
     lookup = Config(read_config([DEFAULTS, example("lookup.yaml")])).sections["crawl"].lookup
     assert len(lookup.index) == 2 and lookup.tables == 100 and lookup.mime[0] == "text/html"
