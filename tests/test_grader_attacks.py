@@ -3,16 +3,13 @@
 GRADER_SEED=<number> draws other references; `make bench-grader` draws fresh ones each time.
 """
 
-import gzip
-import json
-import os
 import random
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
-import pytest
+from given.answers import SEED, labelled, shared
 
 from pipeline.grader.answers import compare
 from pipeline.grader.boxes import formulas
@@ -20,19 +17,9 @@ from pipeline.grader.boxes import formulas
 sys.path.insert(0, str(Path(__file__).parent / "benchmarks"))
 import adversarial
 
-LABELLED = Path(__file__).parent / "data/grader_pairs.jsonl"
-BENCH = Path(__file__).parents[2] / "shared/data/bench"
-SEED = int(os.environ.get("GRADER_SEED") or 0)
-needs_bench = pytest.mark.skipif(not BENCH.exists(), reason="MATH and GSM8K are not here")
-
-
-def read(name: str) -> list[dict]:
-    with gzip.open(BENCH / f"{name}.jsonl.gz", "rt") as file:
-        return [json.loads(line) for line in file]
-
 
 def sample(names: Iterable[str], count: int) -> list[dict]:
-    return random.Random(SEED).sample([row for name in names for row in read(name)], count)
+    return random.Random(SEED).sample([row for name in names for row in shared(f"bench/{name}")], count)
 
 
 def too_often(attacks: Iterable[adversarial.Attack]) -> dict[str, list]:
@@ -47,19 +34,17 @@ def too_often(attacks: Iterable[adversarial.Attack]) -> dict[str, list]:
 
 
 def test_no_way_to_spoil_our_own_references_is_taken():
-    rows = [json.loads(line) for line in LABELLED.read_text().splitlines()]
+    rows = labelled("grader_pairs")
     references = [{"answer": text} for text in sorted({row["reference"] for row in rows if row["same"]})[::2]]
     assert too_often(adversarial.mutations(references, SEED)) == {}, SEED
 
 
-@needs_bench
 def test_no_way_to_spoil_a_reference_of_math_or_gsm8k_is_taken():
     assert too_often(adversarial.mutations(sample(("math_test", "gsm8k_test"), 200), SEED)) == {}, SEED
 
 
-@needs_bench
 def test_no_way_to_spoil_a_matrix_is_taken():
-    rows = [row for row in read("math_test") if adversarial._cells(row["answer"])]
+    rows = [row for row in shared("bench/math_test") if adversarial._cells(row["answer"])]
     found = [attack for attack in adversarial.mutations(rows, SEED) if attack.operator.startswith("matrix")]
     assert len(found) > 100
     grader = adversarial.load("ours")
@@ -72,7 +57,6 @@ def test_no_hack_earns_a_reward():
     assert [attack for attack in adversarial.hacks(golds) if grader(*attack[1:])] == []
 
 
-@needs_bench
 def test_no_formula_of_a_question_earns_a_reward_however_it_is_wrapped():
     rows = [row for row in sample(("math_test",), 120) if "$" in row["question"]]
     copies = adversarial.copies(rows, lambda text: [text[slice(*span)] for span in formulas(text)])
@@ -84,7 +68,6 @@ def test_no_answer_is_run_as_a_program():
     assert adversarial.programs(adversarial.load("ours")) == 0
 
 
-@needs_bench
 def test_no_unit_that_the_question_does_not_name_is_taken():
     rows = [row for row in sample(("math_test", "gsm8k_test"), 1500) if row["answer"].isdigit()]
     taken = []

@@ -1,20 +1,14 @@
 """Words beside a value in seven languages: counters and announcements add nothing, every other word does."""
 
-import gzip
-import json
-import os
 import random
-from collections import defaultdict
-from pathlib import Path
 
 import pytest
+from given.answers import SEED, labelled, shared
 
 from pipeline.grader.answers import compare, grade
 from pipeline.grader.vocabulary import WORDS
 from pipeline.protocol.code import Code
 
-LABELLED = Path(__file__).parent / "data/grader_languages.jsonl"
-CMATH = Path(__file__).parents[2] / "shared/data/bench/cmath_test.jsonl.gz"
 AT_LEAST = {"zh": 600} | dict.fromkeys(("ja", "ko", "ru", "ar", "fr", "de"), 50)
 # no word of these is a unit, whatever the question asks
 CHANGED = """
@@ -28,16 +22,13 @@ R倒数 R阶乘 R点五 Rnicht Roder Rfaux Rневерно R아니다 Rではな
 FORMS = ("R", "R个", "答：R", "答：一共有R个。", "R（个）", "共R", "答案是R", "R\\text{个}", " R 。")
 
 
-def labelled() -> dict[str, list[dict]]:
-    rows = defaultdict(list)
-    for row in map(json.loads, LABELLED.read_text().splitlines()):
-        rows[row["lang"]].append(row)
-    return rows
+def rows_of(language: str) -> list[dict]:
+    return [row for row in labelled("grader_languages") if row["lang"] == language]
 
 
 @pytest.mark.parametrize("language", AT_LEAST)
 def test_natural_forms_are_right_and_no_word_that_changes_a_value_is(language):
-    rows = labelled()[language]
+    rows = rows_of(language)
     wrong, natural = ([row for row in rows if row["same"] is same] for same in (False, True))
     assert len(rows) >= AT_LEAST[language]
     assert len(wrong) >= 0.6 * len(rows)
@@ -54,18 +45,14 @@ def test_natural_forms_are_right_and_no_word_that_changes_a_value_is(language):
 
 @pytest.mark.parametrize("language", AT_LEAST)
 def test_without_the_question_no_wrong_form_is_right_either(language):
-    rows = [row for row in labelled()[language] if not row["same"]]
+    rows = [row for row in rows_of(language) if not row["same"]]
     accepted = [row["answer"] for row in rows if compare(row["reference"], row["answer"]).right]
     assert len(accepted) <= 0.05 * len(rows), accepted
 
 
-@pytest.mark.skipif(not CMATH.exists(), reason="CMATH is not here")
 def test_on_cmath_no_word_but_a_counter_is_accepted_beside_the_answer():
-    """GRADER_SEED=<number> draws other questions."""
-    seed = os.environ.get("GRADER_SEED") or "0"
-    draw = random.Random(seed)
-    with gzip.open(CMATH, "rt") as file:
-        rows = draw.sample([row for row in map(json.loads, file) if row["answer"].isdigit()], 100)
+    questions = [row for row in shared("bench/cmath_test") if row["answer"].isdigit()]
+    rows = random.Random(SEED).sample(questions, 100)
     accepted, missed = [], []
     for row in rows:
         for form in CHANGED.split():
@@ -76,8 +63,8 @@ def test_on_cmath_no_word_but_a_counter_is_accepted_beside_the_answer():
             answer = form.replace("R", row["answer"])
             if not compare(row["answer"], answer, question=row["question"]).right:
                 missed.append((answer, row["question"]))
-    assert len(accepted) <= 0.005 * len(rows) * len(CHANGED.split()), (seed, accepted[:20])
-    assert len(missed) <= 0.05 * len(rows) * len(FORMS), (seed, missed[:20])
+    assert len(accepted) <= 0.005 * len(rows) * len(CHANGED.split()), (SEED, accepted[:20])
+    assert len(missed) <= 0.05 * len(rows) * len(FORMS), (SEED, missed[:20])
 
 
 def test_the_lists_of_words_are_part_of_the_graders_code():

@@ -4,22 +4,19 @@ MATH_VERIFY=<a checkout of huggingface/Math-Verify> also runs all of its cases: 
 """
 
 import ast
-import json
 import math
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from given.answers import labelled
 
 from pipeline.grader.answers import grade
 
 CHECKOUT = os.environ.get("MATH_VERIFY")
 FILES = ("all", "boxed", "numina_cases", "open_thoughts", "strict", "yujianll")
-DIFFERENT = [
-    json.loads(line)
-    for line in (Path(__file__).parent / "data/grader_math_verify.jsonl").read_text().splitlines()
-]
+DIFFERENT = labelled("grader_math_verify")
 
 
 def theirs() -> Iterator[tuple[str, str, bool]]:

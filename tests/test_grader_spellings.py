@@ -1,28 +1,18 @@
 """Right answers in unusual writing, and the strict rules that must not refuse good answers."""
 
-import gzip
-import json
-import os
 import random
 import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
+from given.answers import SEED, shared
 
 from pipeline.grader.answers import compare, grade
 from pipeline.grader.printed import is_expression, read_printed
 
 sys.path.insert(0, str(Path(__file__).parent / "benchmarks"))
 from spellings import FORMS, spellings
-
-BENCH = Path(__file__).parents[2] / "shared/data/bench"
-SEED = int(os.environ.get("GRADER_SEED") or 0)
-
-
-def read(name: str) -> list[dict]:
-    with gzip.open(BENCH / f"{name}.jsonl.gz", "rt") as file:
-        return [json.loads(line) for line in file]
 
 
 def test_right_answers_in_unusual_writing_are_right():
@@ -65,9 +55,8 @@ def test_a_symbolic_bomb_ends_the_worker_and_the_next_text_gets_a_new_one():
     assert read_printed("Matrix([[1, 2]])") is not None  # a new worker
 
 
-@pytest.mark.skipif(not BENCH.exists(), reason="OCWCourses is not here")
 def test_a_measured_quantity_may_differ_in_its_seventh_digit():
-    rows = [row for row in read("ocw") if row["answer"].replace(".", "").replace("e", "").isdigit()]
+    rows = [row for row in shared("bench/ocw") if row["answer"].replace(".", "").replace("e", "").isdigit()]
     rows = [row for row in rows if float(row["answer"])]
     assert len(rows) > 100
     for row in rows:
@@ -77,9 +66,8 @@ def test_a_measured_quantity_may_differ_in_its_seventh_digit():
     assert not compare("2", "2.000001", question="How many are there?").right
 
 
-@pytest.mark.skipif(not BENCH.exists(), reason="Gaokao-MathCloze is not here")
 def test_the_values_of_several_blanks_have_an_order():
-    rows = [row for row in read("gaokao_mathcloze") if row["answer"].count(";") == 1]
+    rows = [row for row in shared("bench/gaokao_mathcloze") if row["answer"].count(";") == 1]
     swapped = [";".join(row["answer"].split(";")[::-1]) for row in rows]
     taken = [
         row["answer"]
@@ -91,9 +79,8 @@ def test_the_values_of_several_blanks_have_an_order():
     assert all(compare(row["answer"], row["answer"], question=row["question"]).right for row in rows)
 
 
-@pytest.mark.skipif(not BENCH.exists(), reason="MATH is not here")
 def test_the_published_form_of_a_few_shot_answer_is_right_for_every_reference():
-    rows = random.Random(SEED).sample(read("math_test"), 400)
+    rows = random.Random(SEED).sample(shared("bench/math_test"), 400)
     end = "\nThe final answer is ${}$. I hope it is correct.\n\nProblem:\nFind $y$.\n\n$\\boxed{{3}}$"
     missed = [
         row["answer"]
