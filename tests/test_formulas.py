@@ -304,6 +304,15 @@ def test_rendered_katex_without_its_source_is_read():
         ),
         ('<span class="ztext-math" data-eeimg="1" data-tex="x^2">x²</span>', "$x^2$"),
         ('<img eeimg="2" alt="y^2\\\\" src="//www.zhihu.com/equation?tex=y%5E2">', "$$y^2$$"),
+        (
+            '<img src="blank.gif" data-src="https://latex.codecogs.com/gif.latex?%5Cfrac%7Ba%7D%7Bb%7D">',
+            r"$\frac{a}{b}$",
+        ),
+        (
+            '<img class="Wirisformula" alt="x squared" src="data:x" data-mathml='
+            '"«math xmlns=¨http://www.w3.org/1998/Math/MathML¨»«msup»«mi»x«/mi»«mn»2«/mn»«/msup»«/math»">',
+            "$x^{2}$",
+        ),
         ('<script type="math/asciimath">x^2/3</script>', r"$\frac{x^{2}}{3}$"),
         ('<span class="mjx-chtml"><span class="mjx-math">x</span><math><mi>x</mi></math></span>', "$x$"),
         (

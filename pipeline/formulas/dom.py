@@ -44,6 +44,7 @@ SELECTED = re.compile(
     r"(?:getElementsByClassName\(\s*[\"']([\w -]{1,60})|"
     r"(?:querySelectorAll|\$)\(\s*[\"']([\w .,#-]{1,80}))[\"']\s*\)"
 )
+EDITED = str.maketrans("«»¨§`", "<>\"&'")
 LINES = frozenset(("code", "span", "br"))
 DRAWN_2 = ('class="mjx-math"', 'class="math"')  # in what MathJax 2 drew
 Found = tuple[str, bool] | None
@@ -244,6 +245,8 @@ def _math(node: DOMNode) -> Found:
 
 def _image(node: DOMNode) -> Found:
     """Return a formula image; displayed if it says so or stands alone in its block."""
+    if mathml := node.getattr("data-mathml"):  # an editor's, with signs in place of those of HTML
+        return mathml_to_tex(mathml.translate(EDITED))
     found = image_tex(
         {name: value for name in node.attrs if name in IMAGE_ATTRIBUTES and (value := node.getattr(name))}
     )

@@ -34,7 +34,6 @@ SOURCE_ATTRIBUTES = ("data-equation-content", "data-latex", "data-tex", "data-fo
 
 def image_tex(attributes: dict[str, str]) -> tuple[str, bool] | None:
     """(TeX, whether the image is marked as displayed), or None for an image that is no formula."""
-    source = attributes.get("src") or attributes.get("data-src") or ""
     alt, classes = attributes.get("alt", "").strip(), attributes.get("class", "")
     display = DISPLAY_CLASS.search(classes) is not None or attributes.get("eeimg") == "2"
     for name in SOURCE_ATTRIBUTES:
@@ -42,8 +41,9 @@ def image_tex(attributes: dict[str, str]) -> tuple[str, bool] | None:
             return _undelimited(unquote(attributes[name]), display)
     if "eeimg" in attributes and alt:
         return _undelimited(alt.removesuffix(r"\\"), display or alt.endswith(r"\\"))
-    if tex := _address_tex(source):
-        return _undelimited(tex, display)
+    for name in ("src", "data-src"):  # before a lazy image is loaded, the second
+        if tex := _address_tex(attributes.get(name, "")):
+            return _undelimited(tex, display)
     if not alt or len(alt) > 5000 or PATH.search(alt):
         return None
     if (
