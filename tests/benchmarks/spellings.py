@@ -64,21 +64,9 @@ def _large(draw: random.Random) -> dict[str, str]:
     return {"V": text, "A": text[:1], "B": text[1:4], "C": text[4:]}
 
 
-def _million(draw: random.Random) -> dict[str, str]:
-    return {"V": str(draw.randint(2, 99))}
-
-
 def _interval(draw: random.Random) -> dict[str, str]:
     low = draw.randint(-9, 5)
     return {"A": str(low), "B": str(low + draw.randint(1, 9))}
-
-
-def _root(draw: random.Random) -> dict[str, str]:
-    return {"N": str(draw.choice([2, 3, 5, 7])), "M": str(draw.choice([2, 4, 6, 9]))}
-
-
-def _complex(draw: random.Random) -> dict[str, str]:
-    return {"A": str(draw.randint(2, 9)), "B": str(draw.randint(2, 9))}
 
 
 def _matrix(draw: random.Random) -> dict[str, str]:
@@ -89,10 +77,6 @@ def _matrix(draw: random.Random) -> dict[str, str]:
 def _two(draw: random.Random) -> dict[str, str]:
     a, b = sorted(draw.sample(range(-9, 10), 2))
     return {"A": str(a), "B": str(b)}
-
-
-def _polynomial(draw: random.Random) -> dict[str, str]:
-    return {"A": str(draw.randint(2, 9)), "B": str(draw.randint(2, 9)), "C": str(draw.randint(2, 9))}
 
 
 def _based(draw: random.Random) -> dict[str, str]:
@@ -118,25 +102,21 @@ def _choice(draw: random.Random) -> dict[str, str]:
     return {"L": letter, "V": str(values["ABCDE".index(letter)]), "Q": listed}
 
 
-def _angle(draw: random.Random) -> dict[str, str]:
-    return {"D": str(draw.choice([30, 45, 60, 120, 135]))}
-
-
-def _percent(draw: random.Random) -> dict[str, str]:
-    return {"V": str(draw.randint(2, 98))}
-
-
 DRAWS: dict[str, Callable[[random.Random], dict[str, str]]] = {
     **{"fraction": _fraction, "part": _small_fraction, "repeating": _repeating, "number word": _word},
     **dict.fromkeys(("decimal", "comma", "money"), _decimal),
     **dict.fromkeys(("interval", "half line", "two half lines"), _interval),
     **dict.fromkeys(("matrix", "vector"), _matrix),
     **dict.fromkeys(("roots", "point", "ratio"), _two),
-    **dict.fromkeys(("polynomial", "logarithm", "equation"), _polynomial),
-    **dict.fromkeys(("percent", "empty", "everything"), _percent),
-    **{"large": _large, "million": _million, "root": _root, "complex": _complex, "base": _based},
-    **{"choice": _choice, "angle": _angle},
+    **{"large": _large, "base": _based, "choice": _choice},
 }
+
+
+def _values(kind: str, draw: random.Random) -> dict[str, str]:
+    """Draw the values of a kind: by its function, or each from the list that its table has under `draw`."""
+    if kind in DRAWS:
+        return DRAWS[kind](draw)
+    return {name: draw.choice(values.split()) for name, values in FORMS[kind].get("draw", {}).items()}
 
 
 def spellings(seed: int, times: int) -> Iterator[Spelling]:
@@ -145,7 +125,7 @@ def spellings(seed: int, times: int) -> Iterator[Spelling]:
     for kind, table in FORMS.items():
         for form in table["forms"]:
             for _ in range(times):
-                values = DRAWS[kind](draw)
+                values = _values(kind, draw)
 
                 def fill(text: str, values: dict[str, str] = values) -> str:
                     for name, value in values.items():
