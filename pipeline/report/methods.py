@@ -41,7 +41,8 @@ def groups(run: Run) -> dict[str, list[Finished]]:
     """Return a run's RL models by method, each with its seeds; empty unless there are several to compare.
     Where two are of one method, their learning rates are named, or else what their models are called.
     """
-    found = families({"stage": "rl"}, run, every=True)
+    trained = families({"stage": "rl"}, run, every=True)
+    found = [names for names in trained if all(f"rl/{name}" in run.finished for name in names)]
     models = [run.models[names[0]] for names in found]
     titles = [label(model.config, f"rl/{model.parent}" in run.finished) for model in models]
     titles = _told_apart(titles, [f", rate {model.config.get('learning_rate', 0):g}" for model in models])
