@@ -28,7 +28,7 @@ from pipeline.grader.adapters import (
 )
 
 PARTS = {"formulas": "webformulas", "grader": "mathverdict", "sandbox": "sealedpy"}
-PACKAGES = ("numpy", "numpy.libs", "sympy", "mpmath", "resiliparse", "latex2mathml")  # what they depend on
+PACKAGES = ("numpy", "numpy.libs", "sympy", "mpmath", "resiliparse")  # what they depend on
 
 
 @pytest.fixture(scope="module")

@@ -2,11 +2,12 @@
 
 import re
 from functools import lru_cache
-from html import escape
+from html import escape, unescape
 from xml.etree.ElementTree import Element
 
-from pipeline.formulas.tex_to_mathml import mathml_tree
+from latex2mathml.converter import convert_to_element
 
+UNREAD = re.compile(r"[\\{}]|&(?!#x)")  # in shown text: TeX that latex2mathml did not understand
 SUPERSCRIPTS = str.maketrans("0123456789+-n", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ")
 KATEX_CLASSES = {"mn": "mord", "mi": "mord mathnormal", "mo": "mbin", "mtext": "mord text"}
 
@@ -17,9 +18,11 @@ def parse(tex: str) -> Element:
 
     An `mtable` stands for a matrix with its parentheses. Raises ValueError for unsupported TeX.
     """
-    tree = mathml_tree(tex.replace(r"\mod", r"\bmod"))  # without spaces of its own
+    tree = convert_to_element(tex.replace(r"\mod", r"\bmod"))  # without spaces of its own
     for node in tree.iter():
-        name = node.text = (node.text or "").replace("\xa0", " ")
+        if UNREAD.search(node.text or ""):
+            raise ValueError(f"TeX outside the supported subset: {tex}")
+        name = node.text = unescape(node.text or "").replace("\xa0", " ")
         if node.tag == "mspace":
             node.tag, node.text = "mo", " "
         elif name == "−":
