@@ -92,12 +92,19 @@ def test_a_member_tells_the_length_of_its_record_better_than_a_header_does(tmp_p
     assert counts == ReadCounts(records=6)
 
 
-@pytest.mark.parametrize("extra", [1000, -60])
-def test_an_uncompressed_record_that_lies_about_its_length_is_marked_and_hides_no_other(tmp_path, extra):
-    (tmp_path / "a.warc").write_bytes(b"".join(lying_records(extra)))
+@pytest.mark.parametrize(
+    "extra, flaw", [(1000, "wrong_length"), (-60, "wrong_length"), (10**6, "incomplete_record")]
+)
+def test_an_uncompressed_record_that_lies_about_its_length_is_marked_and_hides_no_other(
+    tmp_path, extra, flaw
+):
+    data = b"".join(lying_records(extra))
+    (tmp_path / "a.warc").write_bytes(data)
     pages, counts = read(tmp_path / "a.warc")
     assert sound(pages) == URLS and counts.lost_bytes > len(LYING)
-    assert [page.flaw for page in pages if page.flaw] == ["wrong_length"]
+    assert [page.flaw for page in pages if page.flaw] == [flaw]
+    found = [data[page.offset : page.offset + page.length] for page in pages if not page.flaw]
+    assert found == RECORDS
 
 
 def test_an_uncompressed_record_that_is_a_byte_longer_than_it_says_is_read_whole(tmp_path):

@@ -264,22 +264,21 @@ def _read_run(
     try:
         for record in ArchiveIterator(stream, parse_http=False, strict_mode=False):
             if pending is not None:
-                pending.length = start + record.stream_pos - pending.offset
+                pending.length = record.stream_pos - pending.offset
                 yield pending
             counts.records += 1
-            last, claimed = start + record.stream_pos, record.content_length
+            last, claimed = record.stream_pos, record.content_length
             pending = _read_page(record, name, max_bytes) if record.record_type & PAGES else None
-            if pending is not None:
-                pending.offset = last
     except OSError as error:  # FastWARC raises this for bytes that are no WARC record
         if error.errno is not None:  # raised by the system: a broken disk
             raise
         failed = True
     if last < 0:
         return None
-    run = _RunEnd(last if pending is not None and pending.flaw == INCOMPLETE else size, size)
-    if failed:
-        run = _end_of_record(stream, last, claimed, pending)
+    stream.seek(last)
+    stated = last + stream.read(MAX_HEADER).find(b"\r\n\r\n") + 4 + claimed
+    lost = failed or stated > size
+    run = _end_of_record(stream, last, stated, pending) if lost else _RunEnd(size, size)
     if pending is not None:
         end = run.used if run.used > last else run.search
         pending.length = end - pending.offset if end - pending.offset > 1 else 0
@@ -287,23 +286,20 @@ def _read_run(
     return run
 
 
-def _end_of_record(stream: BinaryIO, offset: int, claimed: int, page: Page | None) -> _RunEnd:
-    """Find the stated end of a record, if the two line ends that close a record are there, or nearly there:
-    then the page gets its last bytes. Else it is marked.
+def _end_of_record(stream: BinaryIO, offset: int, stated: int, page: Page | None) -> _RunEnd:
+    """Find the end of a record: as `stated`, if the two line ends that close a record are there, or nearly
+    there: then the page gets its last bytes. Else it is marked, and what follows its start is searched.
     """
-    stream.seek(offset)
-    header = stream.read(MAX_HEADER).find(b"\r\n\r\n") + 4
-    stream.seek(offset + header + claimed)
+    stream.seek(stated)
     missing = stream.read(4 + SLACK).find(b"\r\n\r\n")
     if missing < 0:
         if page is not None:
             page.flaw = page.flaw or WRONG_LENGTH
         return _RunEnd(offset, offset + 1)
     if missing and page is not None:
-        stream.seek(offset + header + claimed)
+        stream.seek(stated)
         page.payload += stream.read(missing)
-    end = offset + header + claimed + missing + 4
-    return _RunEnd(end, end)
+    return _RunEnd(stated + missing + 4, stated + missing + 4)
 
 
 def _find(pattern: re.Pattern[bytes], stream: BinaryIO, start: int, size: int) -> int:
