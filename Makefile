@@ -96,8 +96,8 @@ else
 REAL = $(addprefix results/$(RUN)/,cpt/base sft/instruct rl/grpo)
 endif
 real: setup
-	@test -n "$(WEB)" -a -n "$(BENCH)" || { echo 'usage: make real WEB=<folder of *.warc.gz and lists> BENCH=<folder of benchmark files>'; exit 2; }
-	$(BIN)/python -m pipeline.experiments.real --web "$(WEB)" --bench "$(BENCH)" --models $(REAL) --output work/real.yaml
+	@test -n "$(WEB)$(TEXTS)" -a -n "$(BENCH)" || { echo 'usage: make real WEB=<folder of *.warc.gz and lists> BENCH=<folder of benchmark files>, or TEXTS=<folder of Parquet or JSON lines and lists> instead of WEB'; exit 2; }
+	$(BIN)/python -m pipeline.experiments.real --web "$(or $(TEXTS),$(WEB))" --kind $(if $(TEXTS),texts,warc) --bench "$(BENCH)" --models $(REAL) --output work/real.yaml
 	$(if $(findstring results/pretrained,$(REAL)),,$(MAKE) demo)
 	$(DSM) configs/real.yaml work/real.yaml $(OPTIONS)
 	@$(BIN)/python -m pipeline.report.quality results/real/report/summary.json

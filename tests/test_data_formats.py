@@ -167,6 +167,12 @@ def test_lists_and_indexes_of_warc_files(example: Any) -> None:
     assert read_index(str(example("index.cdxj"))) == read_index(str(example("index.jsonl"))) != []
 
 
+def test_texts_instead_of_web_pages(example: Any) -> None:
+    section = Config(read_config([DEFAULTS, example("texts.yaml")])).sections["crawl"]
+    assert section.texts == ["data/*.parquet"]
+    assert section.fields == {"text": "content", "id": "doc_id"}
+
+
 def test_url_lists(example: Any) -> None:
     assert len(read_urls(example("seed_urls.txt"))) == 2
     assert read_urls(example("opt_out.txt")) == ["example.net", "https://example.org/private/"]

@@ -341,10 +341,11 @@ def test_make_real_lists_all_that_its_folders_lack_before_the_demo(tmp_path: Pat
     ]
     named += [f"{bench}: math500.jsonl.gz not found"]
     assert [line.startswith(name) for line, name in zip(lines, named, strict=True)] == [True] * 7, lines
-    steps = subprocess.run(
-        ["make", "-n", "real", "WEB=a", "BENCH=b"], cwd=ROOT, capture_output=True, text=True
-    )
-    assert 0 < steps.stdout.index("pipeline.experiments.real") < steps.stdout.index("configs/demo.yaml")
+    for given, option in (("WEB=a", '--web "a" --kind warc'), ("TEXTS=a", '--web "a" --kind texts')):
+        steps = subprocess.run(
+            ["make", "-n", "real", given, "BENCH=b"], cwd=ROOT, capture_output=True, text=True
+        )
+        assert 0 < steps.stdout.index(f"real {option}") < steps.stdout.index("configs/demo.yaml")
 
 
 @pytest.mark.parametrize(

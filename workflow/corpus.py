@@ -162,7 +162,9 @@ def add_tokens(graph: Instances) -> None:
                 inputs += graph.inputs(role, source.data, where)
                 continue
             if "decontaminate/corpus" not in graph.nodes:
-                raise ConfigError(f"config key {where}.data: the run has no corpus; set crawl.warc")
+                raise ConfigError(
+                    f"config key {where}.data: the run has no corpus; set crawl.warc or crawl.texts"
+                )
             folder = f"decontaminate/{selection}/corpus" if selection else "decontaminate/corpus"
             inputs.append((role, Result(folder, "corpus")))
         graph.add(f"tokens/{name}", "pipeline.tokens", mixture, inputs)

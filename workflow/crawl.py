@@ -1,5 +1,6 @@
 """The instances of stage `crawl`: from files and indexes to the pool."""
 
+from collections import Counter
 from glob import glob
 from itertools import chain
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 from pipeline.config.crawl import PROGRAM_KEYS, CrawlSection
 from pipeline.config.root import ConfigError
 from pipeline.crawl.sources import expand_lists, file_name
+from pipeline.data.rows import FORMATS
 from pipeline.protocol.addresses import is_remote
 from pipeline.protocol.errors import InputError
 from pipeline.protocol.manifest import fingerprint
@@ -21,14 +23,16 @@ def add_crawl(graph: Instances) -> None:
     """
     section = graph.config.sections["crawl"]
     files = [*_warc_files(graph, section), *(("", file) for file in _looked_up(graph, section))]
-    if not files:
+    texts = _text_files(graph, section)
+    if not files and not texts:
         return
     lost = set(section.lost_files)
     if lost and (unknown := lost - {_name_of(file) for _, file in files}):
         raise ConfigError(f"config key crawl.lost_files: {min(unknown)}: no file of crawl.warc")
-    dumps: dict[str | None, list[str | Result]] = {}
-    for name, file in files:
-        dumps.setdefault(None if section.order == "paper" else name, []).append(file)
+    dumps: dict[str | None, Inputs] = {}
+    named = [(name, ("warc", file)) for name, file in files] + [("texts", ("texts", file)) for file in texts]
+    for name, one in named:
+        dumps.setdefault(None if section.order == "paper" else name, []).append(one)
     found = {}
     for name, own in dumps.items():
         which = "" if name is None else f"-{files_name([name])}"
@@ -93,12 +97,12 @@ def _add(graph: Instances, program: str, which: str, inputs: Inputs) -> Result:
     return graph.add(f"crawl/{program}{which}", f"pipeline.crawl.{program}", section, inputs, without)
 
 
-def _extracts(graph: Instances, section: Any, files: list[str | Result]) -> list[Result]:
+def _extracts(graph: Instances, section: Any, files: Inputs) -> list[Result]:
     """Add a job for each `files_per_shard` files; none for files that are all given up."""
     size, lost, found = section.files_per_shard, set(section.lost_files), []
     for group in (files[start : start + size] for start in range(0, len(files), size)):
-        if inputs := [("warc", file) for file in group if not lost or _name_of(file) not in lost]:
-            found.append(_add(graph, "extract", f"-{files_name(group)}", inputs))
+        if inputs := [(role, file) for role, file in group if not lost or _name_of(file) not in lost]:
+            found.append(_add(graph, "extract", f"-{files_name([file for _, file in group])}", inputs))
     return found
 
 
@@ -166,6 +170,18 @@ def _warc_files(graph: Instances, section: Any) -> list[tuple[str, str | Result]
         return [*expand_lists(there, section.base_url), *((source, source) for source in expected)]
     except InputError as error:
         raise ConfigError(f"config key crawl.warc: {error}") from error
+
+
+def _text_files(graph: Instances, section: Any) -> list[str | Result]:
+    """Get the files of `crawl.texts`. Raises ConfigError for an unknown kind and for two of one name."""
+    files, where = graph.sources(section.texts, "crawl.texts"), "config key crawl.texts"
+    names = [_name_of(file) for file in files]
+    for name, times in Counter(names).items():
+        if not name.endswith(FORMATS):
+            raise ConfigError(f"{where}: {name}: unknown kind of file; known: {', '.join(FORMATS)}")
+        if times > 1:
+            raise ConfigError(f"{where}: {name}: two files of this name; lineage needs different names")
+    return files
 
 
 def _looked_up(graph: Instances, section: Any) -> list[Result]:

@@ -100,7 +100,8 @@ def missing(graph: Graph, jobs: Mapping[str, int], local: bool, machine: Machine
 
 def nothing_to_do(graph: Graph) -> str | None:
     """Give a line for a configuration that asks for nothing, such as the defaults alone."""
-    if graph.config.models or graph.config.sections["crawl"].warc:
+    crawl = graph.config.sections["crawl"]
+    if graph.config.models or crawl.warc or crawl.texts:
         return None
     return "config key models: empty, and no crawl.warc: nothing to make; give --configfile configs/demo.yaml"
 

@@ -8,7 +8,15 @@ DOWNLOADS = 8  # jobs that read from servers at a time, unless a profile says ot
 SIGNATURES = ("buckets", "hashes_per_bucket")
 # The keys that each program depends on; extraction reads its files from its inputs.
 PROGRAM_KEYS = {
-    "extract": ("base_url", "files_per_shard", "url_exclude", "max_page_bytes", "page_seconds", "page_memory")
+    "extract": (
+        "base_url",
+        "fields",
+        "files_per_shard",
+        "url_exclude",
+        "max_page_bytes",
+        "page_seconds",
+        "page_memory",
+    )
     + ("min_characters", "order"),
     "sign": ("ngram", "seed", *SIGNATURES),
     "exact": (),
@@ -50,13 +58,21 @@ class LookupSection(Section):
 class CrawlSection(Section):
     """From WARC files to deduplicated pages (paper section 2.1, which gives no settings for this)."""
 
-    named: ClassVar[tuple[str, ...]] = ("warc", "index")
+    named: ClassVar[tuple[str, ...]] = ("warc", "index", "texts")
 
     warc: str | list[str] | None = key(
         None,
         "WARC or WET files: paths, globs, https or s3 addresses, lists of them (*.paths[.gz], *.txt), a"
         " Common Crawl dump (CC-MAIN-2024-10, CC-MAIN-2024-10/wet), or indexes that name single records by"
         " url, filename, offset and length (*.parquet, *.cdxj[.gz], *.jsonl[.gz])",
+    )
+    texts: str | list[str] | None = key(
+        None, "files of texts that are pages already: paths or globs of *.parquet and *.jsonl[.gz|.zst]"
+    )
+    fields: dict[Literal["text", "url", "id", "language"], str] = key(
+        {},
+        "their columns, where text and url have other names; rows that repeat an id are rejected; a language"
+        " (ISO 639-1) that is not given is detected",
     )
     lookup: LookupSection = key(LookupSection(), "records looked up in an index, beside the files of `warc`")
     base_url: str = key(

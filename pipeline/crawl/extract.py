@@ -6,7 +6,7 @@ no extraction method; this one keeps formulas as TeX (`text.py`) and all languag
 is multilingual.
 
 Two forms: as a stage of the workflow (`--input warc=FILE`, may repeat), or alone (`--warc FILE --output
-FOLDER`).
+FOLDER`). Files of texts (`--input texts=FILE`, `text_files.py`) go the same way; nothing has to be extracted.
 """
 
 import argparse
@@ -15,7 +15,7 @@ import json
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import asdict
 from functools import partial
 from itertools import islice
@@ -36,6 +36,7 @@ from pipeline.crawl.rights import rights
 from pipeline.crawl.sources import expand, file_name, open_source
 from pipeline.crawl.text import clean, extract
 from pipeline.crawl.text_decoding import decode_text, is_html
+from pipeline.crawl.text_files import read_text_pages
 from pipeline.crawl.warc import Page, ReadCounts, read_pages
 from pipeline.data.shards import DocumentWriter, join_shards, read_batches, write_table
 from pipeline.formulas.signs import Source
@@ -133,7 +134,7 @@ def make_document(identity: str, page: Page, config: CrawlSection, removed: Coun
         "http_status": page.http_status,
         "charset": charset,
         "truncated": page.truncated,
-        "language": detect_language(text),
+        "language": page.language or detect_language(text),
         "title": title,
         **notes,
     }
@@ -179,10 +180,16 @@ def extract_page(identity: str, page: Page, config: CrawlSection) -> tuple[Row, 
     return _row(identity, page, status="rejected", reason=reason), None
 
 
-def extract_file(path: str, config: CrawlSection, read: ReadCounts) -> Iterator[tuple[Row, Document | None]]:
-    """Yield row and document (None: rejected) of each response record of one WARC file; adds to `read`."""
+def extract_file(
+    path: str, config: CrawlSection, read: ReadCounts, texts: bool = False
+) -> Iterator[tuple[Row, Document | None]]:
+    """Yield row and document (None: rejected) of each response record of one WARC file, or of each row of a
+    file of `texts`; adds to `read`.
+    """
 
     def pages(counts: ReadCounts) -> Iterator[tuple[str, Page]]:
+        if texts:
+            return _identities(read_text_pages(path, config.fields, config.max_page_bytes, counts))
         if is_index(path):
             return _identities(read_indexed_pages(path, config.base_url, config.max_page_bytes, counts))
         return _identities(read_pages(path, config.max_page_bytes, counts))
@@ -215,7 +222,7 @@ def kind_of(path: str) -> str:
     return "a zip archive" if start == b"PK\x03\x04" else "another kind of file, or damaged throughout"
 
 
-def extract_into(path: str, folder: Path, config: CrawlSection, bar: Progress) -> None:
+def extract_into(path: str, folder: Path, config: CrawlSection, bar: Progress, texts: bool) -> None:
     """Extract one file; `folder` appears when it is complete. Raises InputError that names the file."""
     beside, read = folder.with_name(f".{folder.name}"), ReadCounts()
     shutil.rmtree(beside, ignore_errors=True)
@@ -223,7 +230,7 @@ def extract_into(path: str, folder: Path, config: CrawlSection, bar: Progress) -
     lines: Counter[str] = Counter()
 
     def rows() -> Iterator[Row]:
-        for row, document in extract_file(path, config, read):
+        for row, document in extract_file(path, config, read, texts):
             if document is not None:
                 writer.write(document)
             tally[row["reason"] or "extracted"] += 1
@@ -233,7 +240,7 @@ def extract_into(path: str, folder: Path, config: CrawlSection, bar: Progress) -
 
     with DocumentWriter(beside / PAGES_FILE) as writer:
         responses = write_table(beside / RECORDS_FILE, rows(), RECORDS)
-    if not read.records:
+    if not read.records and not texts:
         raise InputError(f"{public(path)}: no WARC record in it, it is {kind_of(path)}")
     if read.lost_bytes:
         lost = f"{read.lost_bytes:,} bytes unreadable, {read.breaks} breaks"
@@ -249,16 +256,19 @@ def extract_into(path: str, folder: Path, config: CrawlSection, bar: Progress) -
     beside.rename(folder)
 
 
-def extract_all(paths: list[str], folders: list[Path], config: CrawlSection, bar: Progress) -> list[Path]:
-    """Extract the files whose folder is not there yet; returns these folders. A file that fails does not keep
-    the others from being read. Raises InputError that names all that failed.
+def extract_all(
+    paths: list[str], folders: list[Path], config: CrawlSection, bar: Progress, texts: Collection[str] = ()
+) -> list[Path]:
+    """Extract the files whose folder is not there yet; returns these folders. `texts`: those that are files
+    of texts. A file that fails does not keep the others from being read. Raises InputError that names all
+    that failed.
     """
     failed: list[str] = []
     kind: type[InputError] = InputError
     todo = [(path, folder) for path, folder in zip(paths, folders, strict=True) if not folder.exists()]
     for path, folder in todo:
         try:
-            extract_into(path, folder, config, bar)
+            extract_into(path, folder, config, bar, path in texts)
             continue
         except InputError as error:
             failed.append(str(error))
@@ -282,16 +292,20 @@ def run(stage: Stage[CrawlSection]) -> Counts:
     Each file is extracted in a folder of its own in `stage.work`, so a job that ended early, or in which a
     file failed, goes on with the files that are missing.
     """
-    paths = expand(stage.inputs.get("warc", []), stage.config.base_url)
+    texts = stage.inputs.get("texts", [])
+    paths = [*expand(stage.inputs.get("warc", []), stage.config.base_url), *texts]
     if not paths:
         raise InputError("no WARC file given: use --input warc=FILE or --warc FILE")
     folders = [stage.work / "files" / f"{number:06d}" for number in range(len(paths))]
     with Progress(f"crawl {stage.instance}", None, unit="page") as bar:
-        read = extract_all(paths, folders, stage.config, bar)
+        read = extract_all(paths, folders, stage.config, bar, texts)
     ledger = [json.loads((folder / LEDGER).read_text()) for folder in folders]
-    for folder, line in zip(folders, ledger, strict=True):
-        stage.counter("fastwarc.records", line["records"] * (folder in read))
-        stage.counter("resiliparse.pages", line["pages"] * (folder in read))
+    for path, folder, line in zip(paths, folders, ledger, strict=True):
+        if path in texts:
+            stage.counter("texts.rows", line["records"] * (folder in read))
+        else:
+            stage.counter("fastwarc.records", line["records"] * (folder in read))
+            stage.counter("resiliparse.pages", line["pages"] * (folder in read))
     (stage.partial / f"{LEDGER}l").write_text("".join(f"{json.dumps(line)}\n" for line in ledger))
     join_shards([folder / PAGES_FILE for folder in folders], stage.partial / PAGES_FILE)
     batches = (batch for folder in folders for batch in read_batches(folder / RECORDS_FILE, ROWS))

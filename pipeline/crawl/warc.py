@@ -57,6 +57,7 @@ class Page:
     transfer_encoding: str = ""
     truncated: str | None = None
     flaw: str | None = None
+    language: str | None = None  # where a file of texts says it
 
 
 @dataclass

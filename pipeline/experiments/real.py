@@ -1,10 +1,10 @@
 """Write the overlay of `make real`: real pages and benchmarks from two folders, models of a finished run.
 
-The folder of pages holds `*.warc.gz`, `seed_urls.txt` (positives of the first iteration, one URL a line),
-`background_urls.txt` (a general sample for negatives), `annotations.tsv` (reviewed URL prefixes) and perhaps
-`labels.jsonl` (truth, for measuring only). The folder of benchmarks holds `*.jsonl[.gz]` files whose rows
-have `question` and `answer`; files whose rows belong to a train split are left out. All others are kept out
-of the corpus; GSM8K and MATH-500 are also asked.
+The folder of pages holds `*.warc.gz` (with `--kind texts` Parquet or JSON lines with `text` and `url`),
+`seed_urls.txt` (positives of the first iteration, one URL a line), `background_urls.txt` (a general sample
+for negatives), `annotations.tsv` (reviewed URL prefixes) and perhaps `labels.jsonl` (truth, to measure by).
+The folder of benchmarks holds `*.jsonl[.gz]` files whose rows have `question` and `answer`, all of them kept
+out of the corpus but those of a train split; GSM8K and MATH-500 are also asked.
 """
 
 import argparse
@@ -16,9 +16,12 @@ from typing import Any
 
 import yaml
 
+from pipeline.data.rows import FORMATS
+
 ASKED = {"gsm8k": "gsm8k_test", "math500": "math500"}
 EXEMPLARS = {"gsm8k": "gsm8k_train", "math500": "math_train_solutions"}
 QUESTIONS = 100
+KINDS = {"warc": (".warc.gz",), "texts": FORMATS}  # of the files of pages
 
 
 class Folder:
@@ -31,7 +34,7 @@ class Folder:
 
     def needed(self, name: str) -> str:
         if not (self.path / name).is_file():
-            self.problems.append(f"{self.path / name}: not found; `make real` reads it beside the WARC files")
+            self.problems.append(f"{self.path / name}: not found; `make real` reads it beside the pages")
         return str(self.path / name)
 
     def first_row(self, path: Path) -> dict[str, Any]:
@@ -47,15 +50,15 @@ class Folder:
         return {}
 
 
-def pages(folder: Folder) -> dict[str, Any]:
-    """Build the sections `crawl`, `corpus` and `report` for a folder of pages."""
-    warc = sorted(str(path) for path in folder.path.glob("*.warc.gz"))
-    if not warc:
-        folder.problems.append(f"{folder.path}: holds no *.warc.gz file")
+def pages(folder: Folder, key: str) -> dict[str, Any]:
+    """Build the sections `crawl`, `corpus` and `report` for a folder of pages; `key`: `warc` or `texts`."""
+    truth, kinds = folder.path / "labels.jsonl", KINDS[key]
+    there = sorted(path for path in folder.path.glob("*") if path.name.endswith(kinds) and path != truth)
+    if not there:
+        folder.problems.append(f"{folder.path}: holds no *{', *'.join(kinds)} file")
     lists = {name.split(".")[0]: folder.needed(name) for name in ("seed_urls.txt", "background_urls.txt")}
-    truth = folder.path / "labels.jsonl"
     return {
-        "crawl": {"warc": warc},
+        "crawl": {key: list(map(str, there))},
         "corpus": lists | {"annotations": folder.needed("annotations.tsv")},
         "report": {"truth": [str(truth)] if truth.is_file() else None},
     }
@@ -89,7 +92,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--web", type=Path, required=True, help="folder of *.warc.gz and lists")
+    parser.add_argument("--web", type=Path, required=True, help="folder of pages and lists")
+    parser.add_argument("--kind", choices=KINDS, default="warc", help="what its pages are in")
     parser.add_argument("--bench", type=Path, required=True, help="folder of benchmark files")
     parser.add_argument(
         "--models",
@@ -110,7 +114,7 @@ def main() -> None:
         for path in arguments.models
     }
     problems: list[str] = []
-    overlay = {"run": "real", "models": models} | pages(Folder(arguments.web, problems))
+    overlay = {"run": "real", "models": models} | pages(Folder(arguments.web, problems), arguments.kind)
     overlay["benchmarks"] = benchmarks(Folder(arguments.bench, problems))
     if problems:
         sys.exit("\n".join(f"error: {problem}" for problem in problems))

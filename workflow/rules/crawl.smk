@@ -34,9 +34,10 @@ rule crawl_lookup:
 
 
 rule crawl_extract:
-    """Extract the texts of the pages of some WARC files."""
+    """Extract the texts of the pages of some WARC files, or take those of some files of texts."""
     input:
         warc=EXTRACT.reads("warc"),
+        texts=EXTRACT.reads("texts"),
     output:
         manifest="<store>/crawl/extract-{shard}/{key}/manifest.json",
         data=directory("<store>/crawl/extract-{shard}/{key}/data"),
