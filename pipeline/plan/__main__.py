@@ -7,9 +7,8 @@ import argparse
 import json
 import math
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, fields
-from pathlib import Path
 
 import yaml
 
@@ -170,9 +169,10 @@ def notes(planner: Planner, rows: list[Forecast], jobs: list[Job], profile: Prof
     return found
 
 
-def text(config: Config, rows: list[Forecast], assumed: Assumptions, profile: Profile) -> str:
+def text(planner: Planner, rows: list[Forecast], profile: Profile) -> str:
     """Return the whole forecast as it is printed."""
-    data, planner = data_jobs(config, assumed), Planner(config, assumed)
+    config, assumed = planner.config, planner.assumed
+    data = data_jobs(config, assumed)
     jobs = [*data, *token_jobs(rows, profile), *model_jobs(rows)]
     crawl = [orders(config, assumed), downloads(config, data, profile)] if data else []
     parts = [
@@ -189,14 +189,6 @@ def text(config: Config, rows: list[Forecast], assumed: Assumptions, profile: Pr
         "\n".join(notes(planner, rows, jobs, profile)),
     ]
     return "\n\n".join(parts).rstrip()
-
-
-def forecast(files: Iterable[str | Path], assumed: Assumptions) -> tuple[Config, list[Forecast]]:
-    """Return the configuration of the files on top of the defaults, and its forecast."""
-    config = Config(read_config([DEFAULTS, *files]))
-    if not config.models and not config.sections["crawl"].warc:
-        raise InputError("config key models: empty, and no crawl.warc: nothing to forecast")
-    return config, Planner(config, assumed).rows()
 
 
 OPTIONS = [one for one in fields(Assumptions) if one.metadata]
@@ -221,14 +213,17 @@ def main(argv: list[str] | None = None) -> None:
     chosen = {one.name: getattr(arguments, one.name) * one.metadata["unit"] for one in OPTIONS}
     assumed = Assumptions(gpu_named(arguments.gpu), **chosen)
     try:
-        config, rows = forecast(arguments.configfile, assumed)
-        profile = Profile(arguments.profile)
+        config = Config(read_config([DEFAULTS, *arguments.configfile]))
+        if not config.models and not config.sections["crawl"].warc:
+            raise InputError("config key models: empty, and no crawl.warc: nothing to forecast")
+        planner, profile = Planner(config, assumed), Profile(arguments.profile)
+        rows = planner.rows()
     except (InputError, ConfigError) as error:
         sys.exit(f"error: {error}")
     if arguments.json:
         print(json.dumps([asdict(row) | {"hours": row.hours} for row in rows], indent=1))
     else:
-        print(text(config, rows, assumed, profile))
+        print(text(planner, rows, profile))
 
 
 if __name__ == "__main__":
