@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import torch
 from given.rollouts import group_of, rollout
-from pipeline.rl.gaps import STALE, StaleSampler
 
 from pipeline.config.rl import RlSection, known_methods
 from pipeline.config.root import Config
