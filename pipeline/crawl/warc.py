@@ -277,7 +277,8 @@ def _read_run(
     if last < 0:
         return None
     stream.seek(last)
-    stated = last + stream.read(MAX_HEADER).find(b"\r\n\r\n") + 4 + claimed
+    header = stream.read(MAX_HEADER).find(b"\r\n\r\n")  # cut off where there is none
+    stated = last + header + 4 + claimed if header >= 0 else size + 1
     lost = failed or stated > size
     run = _end_of_record(stream, last, stated, pending) if lost else _RunEnd(size, size)
     if pending is not None:
