@@ -4,24 +4,24 @@ import json
 import random
 from dataclasses import replace
 from pathlib import Path
+from tempfile import mkdtemp
 
 import numpy as np
 import pytest
+from given.instances import graph_of, open_stage
+from given.lines import write_lines
 from safetensors.numpy import save_file
 from test_corpus import MATH, NEWS, pool, run  # noqa: F401
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from pipeline.config.corpus import CorpusSection, SecondStage
-from pipeline.config.root import Config
 from pipeline.corpus import second_stage
 from pipeline.corpus.features import Embeddings
 from pipeline.corpus.grades import graded_pages
 from pipeline.corpus.normalise import normalise
 from pipeline.corpus.training_set import LabelledPage, example_texts, like_a_page
 from pipeline.data.shards import read_table
-from pipeline.protocol.overlays import DEFAULTS, read_config
-from pipeline.protocol.stage import InputError, Stage
-from workflow.graph import Graph
+from pipeline.protocol.stage import InputError
 
 SECTION = SecondStage(enabled=True)
 
@@ -107,10 +107,7 @@ def test_texts_of_another_extractor_look_like_pages_and_as_many_as_wanted_are_dr
             word for word in like_a_page(other).split() if word not in ("\\begin", "\\end", "equation")
         ] == (normalise(page).split())
     rows = [{"text": f"lemma {number}", "url": f"https://h{number}.example/"} for number in range(50)]
-    (tmp_path / "seed.jsonl").write_text(
-        "".join(json.dumps(row) + "\n" for row in [*rows, {"text": "no url"}])
-    )
-    inputs = {"seed_texts": [str(tmp_path / "seed.jsonl")]}
+    inputs = {"seed_texts": [str(write_lines(tmp_path / "seed.jsonl", [*rows, {"text": "no url"}]))]}
     few, all_ = (example_texts(inputs, CorpusSection(positives=count)) for count in (20, 99))
     assert len(few) == 20 and len(all_) == 51 and {page.url for page in few} < {page.url for page in all_}
     assert all(page.math for page in few)
@@ -131,10 +128,9 @@ def test_the_second_stage_learns_grades_and_none_of_a_held_out_host(
     rows += [{"text": text, "grade": 3, "other": 0}, {"url": "https://gone.example/", "grade": 9}]
 
     def graded(rows: list[dict], unseen: set[str]) -> list[LabelledPage]:
-        (tmp_path / "grades.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-        inputs = {"pool": [str(pool)], "grades": [str(tmp_path / "grades.jsonl")]}
-        places = tmp_path / "work", tmp_path / "out", tmp_path / "manifest.json"
-        return graded_pages(Stage("corpus", "x", CorpusSection(), "", inputs, *places, {}), unseen)
+        inputs = {"pool": pool, "grades": write_lines(tmp_path / "grades.jsonl", rows)}
+        work = Path(mkdtemp(dir=tmp_path))
+        return graded_pages(open_stage(work, CorpusSection(), inputs), unseen)
 
     found = graded(rows, {"other.example/p/20"})
     grades = {page.url: page.grade for page in found}
@@ -164,7 +160,7 @@ def test_two_stages_on_a_seed_of_texts_find_the_mathematics_of_the_pool(
     rng = random.Random(2)
     rows = [{"text": " ".join(rng.choices(MATH, k=60)), "url": f"https://web{n}.example/"} for n in range(20)]
     rows[0]["url"] = "https://news.example/p/40"  # a page of the pool: never a negative
-    (tmp_path / "seed.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_lines(tmp_path / "seed.jsonl", rows)
     keys = {"second_stage": {"enabled": True, "reach": 0.0}, "negatives": 30}
     model = {"embeddings": embeddings}
     trained = run(tmp_path, "train", 1, {"pool": pool, "seed_texts": tmp_path / "seed.jsonl"} | model, **keys)
@@ -191,7 +187,7 @@ def test_the_graph_gives_texts_to_training_and_the_random_seed_is_another_key(tm
     keys = {"seed_texts": [str(tmp_path / "seed.jsonl"), "hub:open-web-math/open-web-math:train"], "seed": 7}
     keys["second_stage"] = {"enabled": True, "grades": "hub:someone/grades:train"}
     sections = {"crawl": {"warc": [str(tmp_path / "a.warc.gz")]}, "corpus": keys | {"iterations": 1}}
-    graph = Graph(Config(read_config([DEFAULTS]) | sections))
+    graph = graph_of(**sections)
     given = [source for key, source in graph.nodes["corpus/iteration-1/train"].inputs if key == "seed_texts"]
     assert given == keys["seed_texts"] and graph.nodes["corpus/iteration-1/train"].section["seed"] == 7
     assert "seed_texts" not in dict(graph.nodes["corpus/iteration-1/select"].inputs)

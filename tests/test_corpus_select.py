@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from given.instances import open_stage
 from killing import bytes_of
 
 from pipeline.config.corpus import CorpusSection
@@ -22,7 +23,6 @@ from pipeline.crawl.filter import DUPLICATES
 from pipeline.data.database import database
 from pipeline.data.shards import read_table, write_table
 from pipeline.protocol.errors import InputError
-from pipeline.protocol.stage import Stage
 
 KNOWN = "https://h1.example/1/0/29"  # a page of the seed, under a prefix that teaches
 NAMES = [name for name in KEPT.names if name != "iteration"]
@@ -78,13 +78,9 @@ def selected(
     inputs |= {"annotations": folder / "notes.tsv", "opt_out": folder / "out.txt"}
     if iteration > 1:
         inputs["previous"] = folder / f"{name}-{iteration - 1}/partial"
-    given = {key: [str(path)] for key, path in inputs.items()} | {"score": list(map(str, scores))}
-    work = folder / f"{name}-{iteration}"
     section = CorpusSection.model_validate(config)
-    stage = Stage(
-        "corpus", f"iteration-{iteration}/select", section, "", given, work, work, work, launch or {}
-    )
-    stage.partial.mkdir(parents=True)
+    instance, work = f"iteration-{iteration}/select", folder / f"{name}-{iteration}"
+    stage = open_stage(work, section, inputs | {"score": scores}, instance, **launch or {})
     select.run(stage)
     return stage.partial
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from fastwarc.warc import ArchiveIterator, WarcRecordType
+from given.lines import read_lines
 
 from pipeline.config.miniweb import MiniwebSection
 from pipeline.miniweb import phrases
@@ -48,10 +49,6 @@ def generate(folder: Path, **changes) -> Path:
     return folder / "data"
 
 
-def lines(path: Path) -> list[dict]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
 def digests(folder: Path) -> dict[str, str]:
     files = (path for path in folder.rglob("*") if path.is_file())
     return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
@@ -64,7 +61,7 @@ def web(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def labels(web) -> list[dict]:
-    return lines(web / "labels.jsonl")
+    return read_lines(web / "labels.jsonl")
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +83,7 @@ def test_equal_seeds_give_equal_bytes_and_others_do_not(web, tmp_path):
     again = generate(tmp_path / "again", texts=2)
     texts = {"papers.jsonl", "code.jsonl", "prose.jsonl"}
     assert {name: digest for name, digest in digests(again).items() if name not in texts} == digests(web)
-    assert all(len(lines(again / name)) == 2 for name in texts)
+    assert all(len(read_lines(again / name)) == 2 for name in texts)
     other = digests(generate(tmp_path / "other", seed=1))
     assert all(other[name] != digest for name, digest in digests(web).items() if name.startswith("warc/"))
 
@@ -98,10 +95,10 @@ def test_the_files_that_a_configuration_may_name_are_those_that_are_generated(we
 
 def test_development_questions_are_like_the_tests_and_none_of_them(web):
     dev, test, rl = (
-        {row["question"] for row in lines(web / f"{name}.jsonl")} for name in ("dev", "test", "rl")
+        {row["question"] for row in read_lines(web / f"{name}.jsonl")} for name in ("dev", "test", "rl")
     )
     assert len(dev) == 300 and not dev & (test | rl)
-    ids = [{row["id"] for row in lines(web / f"{name}.jsonl")} for name in ("dev", "test")]
+    ids = [{row["id"] for row in read_lines(web / f"{name}.jsonl")} for name in ("dev", "test")]
     assert not ids[0] & ids[1]
 
 
@@ -193,7 +190,9 @@ def test_hosts_with_few_with_many_and_with_math_under_one_path_exist(labels):
 
 def test_planted_items_are_verbatim_on_their_pages_and_nowhere_else(web, labels, payloads):
     items = {
-        item["id"]: item for name in ("test", "heldout", "drill") for item in lines(web / f"{name}.jsonl")
+        item["id"]: item
+        for name in ("test", "heldout", "drill")
+        for item in read_lines(web / f"{name}.jsonl")
     }
     grams, short = {}, {}
     for identity, item in items.items():
@@ -225,11 +224,11 @@ def test_planted_items_are_verbatim_on_their_pages_and_nowhere_else(web, labels,
 def test_no_test_item_shares_ten_words_with_training_data(web):
     grams = set()
     for name in ("test", "heldout"):
-        for item in lines(web / f"{name}.jsonl"):
+        for item in read_lines(web / f"{name}.jsonl"):
             words = GRAM.findall(item["question"].lower())
             grams |= {tuple(words[i : i + 10]) for i in range(len(words) - 9)}
-    training = [example["messages"][0]["content"] for example in lines(web / "sft.jsonl")]
-    training += [prompt["question"] for prompt in lines(web / "rl.jsonl")]
+    training = [example["messages"][0]["content"] for example in read_lines(web / "sft.jsonl")]
+    training += [prompt["question"] for prompt in read_lines(web / "rl.jsonl")]
     for question in training:
         words = GRAM.findall(question.lower())
         assert not any(tuple(words[i : i + 10]) in grams for i in range(len(words) - 9)), question

@@ -15,6 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zstandard
+from given.instances import open_stage
+from given.lines import write_lines
 from tiny_model import save_mixture
 
 from pipeline.config.tokens import MixtureNode, TokensSection
@@ -35,26 +37,16 @@ TEXTS = [
 ]
 
 
-def stage(folder: Path, config: object, **inputs: list[str]) -> Stage:
-    result = Stage(
-        "tokens", "test", config, "f", inputs, folder, folder / "out", folder / "manifest.json", {}
-    )
-    result.partial.mkdir(parents=True, exist_ok=True)
-    return result
-
-
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory) -> Path:
-    path = tmp_path_factory.mktemp("corpus") / "pages.jsonl"
-    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in TEXTS))
-    return path
+    return write_lines(tmp_path_factory.mktemp("corpus") / "pages.jsonl", [{"text": text} for text in TEXTS])
 
 
 @pytest.fixture(scope="module")
 def tokenizer(corpus, tmp_path_factory):
     from transformers import AutoTokenizer
 
-    made = stage(tmp_path_factory.mktemp("tokenizer"), TokensSection(vocabulary=400), text=[str(corpus)])
+    made = open_stage(tmp_path_factory.mktemp("tokenizer"), TokensSection(vocabulary=400), {"text": corpus})
     train_tokenizer(made)
     return AutoTokenizer.from_pretrained(made.partial)
 
@@ -67,7 +59,7 @@ def test_numbers_split_into_digits_and_any_text_decodes_to_itself(tokenizer):
 
 
 def test_the_same_texts_give_the_same_tokenizer_bytes(corpus, tmp_path):
-    made = [stage(tmp_path / name, TokensSection(vocabulary=400), text=[str(corpus)]) for name in "ab"]
+    made = [open_stage(tmp_path / name, TokensSection(vocabulary=400), {"text": corpus}) for name in "ab"]
     for one in made:
         train_tokenizer(one)
     first, second = ((one.partial / "tokenizer.json").read_bytes() for one in made)
@@ -177,15 +169,8 @@ def test_the_permutation_visits_every_index_once_and_depends_on_its_key(size):
 def mixture_folder(corpus, tokenizer, tmp_path) -> Path:
     tokenizer.save_pretrained(tmp_path / "tokenizer")
     sources = {name: {"data": "x", "share": share} for name, share in (("web", 3), ("code", 1))}
-    made = stage(
-        tmp_path / "work",
-        MixtureNode(sources=sources),
-        **{
-            "tokenizer": [str(tmp_path / "tokenizer")],
-            "source.web": [str(corpus)],
-            "source.code": [str(corpus)],
-        },
-    )
+    inputs = {"tokenizer": tmp_path / "tokenizer", "source.web": corpus, "source.code": corpus}
+    made = open_stage(tmp_path / "work", MixtureNode(sources=sources), inputs)
     tokenise(made)
     return made.partial
 
@@ -197,20 +182,14 @@ def many_files(folder: Path, tokenizer: object, name: str, processes: int = 2) -
         files.mkdir()
         tokenizer.save_pretrained(saved)
         for n in range(5):
-            rows = [{"text": text} for text in TEXTS[n::5] * 40]
-            (files / f"{n}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+            write_lines(files / f"{n}.jsonl", [{"text": text} for text in TEXTS[n::5] * 40])
         with gzip.open(files / "5.jsonl.gz", "wt") as file:
             file.write(json.dumps({"messages": [{"role": "user", "content": "2 + 3?"}]}) + "\n")
         pq.write_table(pa.table({"text": TEXTS[:7]}), files / "6.parquet")
         (files / "7.jsonl").write_text("")
         (files / "8.jsonl").write_text(json.dumps({"text": " "}) + "\n")
-    made = stage(
-        folder / name,
-        MixtureNode(sources={"web": {"data": "x"}}),
-        **{"tokenizer": [str(saved)], "source.web": [str(files)]},
-    )
-    made.launch["threads"] = processes
-    return made
+    inputs, section = {"tokenizer": saved, "source.web": files}, MixtureNode(sources={"web": {"data": "x"}})
+    return open_stage(folder / name, section, inputs, threads=processes)
 
 
 def test_files_tokenised_side_by_side_or_after_a_kill_give_the_same_bytes(tokenizer, tmp_path):
@@ -258,11 +237,10 @@ def test_joining_the_files_of_a_source_copies_no_token(tokenizer, tmp_path):
 @pytest.mark.parametrize("names", [("code.py", "code.js"), ("tokenizer", "parts")])
 def test_sources_of_any_names_keep_their_own_tokens(corpus, tokenizer, tmp_path, names):
     tokenizer.save_pretrained(tmp_path / "tokenizer")
-    inputs = {"tokenizer": [str(tmp_path / "tokenizer")]}
+    inputs = {"tokenizer": tmp_path / "tokenizer"}
     for name in names:
-        (tmp_path / f"{name}.jsonl").write_text(json.dumps({"text": f"from {name} " * 9}) + "\n")
-        inputs[f"source.{name}"] = [str(tmp_path / f"{name}.jsonl")]
-    made = stage(tmp_path / "work", MixtureNode(sources={name: {"data": "x"} for name in names}), **inputs)
+        inputs[f"source.{name}"] = write_lines(tmp_path / f"{name}.jsonl", [{"text": f"from {name} " * 9}])
+    made = open_stage(tmp_path / "work", MixtureNode(sources={name: {"data": "x"} for name in names}), inputs)
     tokenise(made)
     mixture = Mixture(made.partial, context=8, seed=0)
     for number, name in enumerate(mixture.names):
@@ -386,4 +364,4 @@ def test_bad_sources_are_named(corpus, tokenizer, mixture_folder, tmp_path):
         Mixture(mixture_folder, context=100_000, seed=0)
     (tmp_path / "empty.jsonl").write_text("")
     with pytest.raises(InputError, match="no text to learn from"):
-        train_tokenizer(stage(tmp_path / "t", TokensSection(), text=[str(tmp_path / "empty.jsonl")]))
+        train_tokenizer(open_stage(tmp_path / "t", TokensSection(), {"text": tmp_path / "empty.jsonl"}))
