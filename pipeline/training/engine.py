@@ -7,6 +7,7 @@ a batch is cut. Learning rates are pure functions of the step, so checkpoints ne
 import pipeline.training.environment  # noqa: F401 (sets variables that torch and DeepSpeed read when imported)
 
 # isort: split
+import atexit
 import gc
 import os
 from collections.abc import Callable, Sequence
@@ -122,6 +123,7 @@ def start_process_group() -> None:
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
     deepspeed.init_distributed(verbose=False)
     gc.freeze()  # DeepSpeed looks for garbage again and again while it builds an engine: not in the libraries
+    atexit.register(gc.unfreeze)  # else vLLM's bindings say that the libraries leak
 
 
 def deepspeed_config(settings: EngineSettings, size: int) -> dict[str, Any]:
