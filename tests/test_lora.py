@@ -9,15 +9,14 @@ from programs import finished
 from rl_program import (
     assert_same_course,
     assert_same_weights,
-    kill_when_saved,
     save_policy,
     start,
 )
-from test_rl_train import MIXED, groups, learner_of, section, train
+from test_rl_train import MIXED, groups, learner_of, same, section, train, weights
 from tiny_model import save_tiny_model
 
 from pipeline.config.lora import Lora
-from pipeline.protocol.stage import InputError
+from pipeline.protocol.stage import InputError, Stage
 from pipeline.rl.packed_outputs import output_logprobs
 from pipeline.rl.train import make_micro_batches
 from pipeline.training.flops import ModelFlops
@@ -103,24 +102,39 @@ def test_a_target_that_is_no_linear_layer_is_named_with_its_key(folder: Path, ta
         adapt(load_model(folder), settings, seed=0, stage="rl")
 
 
-def test_grpo_with_adapters_changes_what_is_sampled_and_resumes_exactly_on_any_ranks(tmp_path: Path) -> None:
-    policy, whole, killed, two = (tmp_path / name for name in ("policy", "whole", "killed", "two"))
+def test_a_learner_with_adapters_resumes_exactly_from_them_and_their_optimiser(
+    folder: Path, tmp_path: Path
+) -> None:
+    chosen = section(lora=LORA, learning_rate=1e-4)  # as the rollouts are of the parent
+    stage = Stage("rl", "x", chosen, "a fingerprint", {}, tmp_path, tmp_path, tmp_path, {})
+    batch, whole = groups(folder, MIXED), learner_of(folder, chosen)
+    train(whole, batch, chosen)
+    keeper = whole.saver(stage)
+    keeper.save(1, {"log": [1]})
+    keeper.finish()
+    resumed = learner_of(folder, chosen)
+    assert resumed.resume(stage) == {"log": [1]}
+    for learner in (whole, resumed):
+        train(learner, batch, chosen)
+    assert same(weights(whole), weights(resumed)) and not same(
+        weights(whole), weights(learner_of(folder, chosen))
+    )
+
+
+def test_grpo_with_adapters_changes_what_is_sampled_on_any_number_of_ranks(tmp_path: Path) -> None:
+    policy, one, two = (tmp_path / name for name in ("policy", "one", "two"))
     save_policy(policy)
-    changes = {"lora": LORA, "learning_rate": 3e-3, "evaluation": None}
-    finished(start(policy, whole, changes=changes))
-    log = read_lines(whole / "data/metrics.jsonl")
+    changes = {"lora": LORA, "learning_rate": 3e-3, "evaluation": None, "steps": 3}
+    started = [
+        start(policy, one, changes),
+        start(policy, two, changes, {"ranks": 2, "zero_stage": 3}),
+    ]
+    for process in started:
+        finished(process)
+    log = read_lines(one / "data/metrics.jsonl")
     # The sampler is checked against the trainer at each step: it has the merged weights, which move.
-    assert [row["weight_version"] for row in log] == [0, 1, 2, 3]
+    assert [row["weight_version"] for row in log] == [0, 1, 2]
     assert all(row["logprob_gap_max"] <= 5e-5 and row["grad_norm"] > 0 for row in log)
     assert log[0]["kl"] == pytest.approx(0, abs=1e-9) and log[-1]["kl"] > 1e-6
-
-    process = start(policy, killed, changes=changes)
-    kill_when_saved(process, killed, step=2)
-    finished(start(policy, killed, changes=changes))
-    assert_same_weights(whole, killed)
-    for name in ("adapter_model.safetensors", "adapter_config.json"):
-        assert (whole / "data/adapter" / name).read_bytes() == (killed / "data/adapter" / name).read_bytes()
-
-    finished(start(policy, two, changes, {"ranks": 2, "zero_stage": 3}))
-    assert_same_weights(whole, two, within=1e-5)
-    assert_same_course(whole, two)
+    assert_same_weights(one, two, within=1e-5)
+    assert_same_course(one, two)
