@@ -152,7 +152,7 @@ bench-corpus bench-dump bench-lookup bench-mathematics bench-tokens bench-traini
 	$(BENCHMARK)/$*.py $(ARGUMENTS)
 
 # What a GPU must show before a night is spent on it: make gpu-check [STEPS="attention zero_1"]. It goes on where it was stopped; five
-# minutes on a CPU, where it runs small. results/gpu/<device>.json
+# minutes on a CPU, where it runs small. results/gpu/<device>.json. Several nodes: srun --ntasks-per-node=1 make gpu-check STEPS=ranks
 gpu-check:
 	$(if $(CONDA_PREFIX),python,$(BIN)/python) tests/benchmarks/gpu $(if $(STEPS),--steps $(STEPS))
 

@@ -2,10 +2,12 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from conftest import ROOT
 
 HIDDEN = """
@@ -20,32 +22,57 @@ def hide(cls, name, path=None, target=None):
 
 PathFinder.find_spec = classmethod(hide)
 """
-PLAIN = ["attention", "loss", "rounding", "compiling", "memory", "utilisation", "widths"]
+PLAIN = ["attention", "loss", "rounding", "compiling", "memory", "utilisation", "widths", "ranks"]
 ENGINES = ["zero_1", "zero_2", "zero_3", "sampler", "grpo"]
+LAST = ["single_gpu"]  # test_single_gpu.py runs it
 
 
-def check(output: Path, *words: str, **more: str) -> tuple[int, str]:
-    """Exit code and table of the kit."""
+def start(*words: object, **more: str) -> subprocess.CompletedProcess[str]:
+    """Run the kit."""
     environment = os.environ | {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"} | more
-    command = [sys.executable, "tests/benchmarks/gpu", "--output", str(output), *words]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
-    assert "Traceback" not in done.stderr, done.stderr
-    return done.returncode, done.stdout
+    command = [sys.executable, "tests/benchmarks/gpu", *map(str, words)]
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
 
 
-def test_every_step_runs_on_a_cpu_and_those_of_parts_with_torch_and_transformers_alone(
-    tmp_path: Path,
+def here(*names: str, **more: str) -> dict[str, dict[str, float]]:
+    """Figures of steps that share a process, so that its imports are waited for once."""
+    done = start("--here", *names, **more)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def hidden(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """An environment in which DeepSpeed and vLLM cannot be found."""
+    folder = tmp_path_factory.mktemp("hidden")
+    (folder / "sitecustomize.py").write_text(HIDDEN)
+    return {"PYTHONPATH": str(folder)}
+
+
+def test_steps_of_parts_and_ranks_run_on_a_cpu_with_torch_and_transformers_alone(
+    hidden: dict[str, str],
 ) -> None:
-    (tmp_path / "hidden").mkdir()
-    (tmp_path / "hidden/sitecustomize.py").write_text(HIDDEN)
-    hidden = {"PYTHONPATH": str(tmp_path / "hidden")}
-    code, table = check(tmp_path, "--steps", *PLAIN, "zero_1", **hidden)
-    results = json.loads((tmp_path / "cpu.json").read_text())
-    assert code == 1 and "No module named 'deepspeed'" in results["steps"]["zero_1"].pop("error"), table
-    assert all(results["steps"][name]["figures"] for name in PLAIN), table
-    code, table = check(tmp_path)  # the rest
-    again = json.loads((tmp_path / "cpu.json").read_text())["steps"]
-    assert code == 0 and list(again) == [*PLAIN, *ENGINES], table
-    assert all(again[name] == results["steps"][name] for name in PLAIN)
-    assert again["sampler"]["figures"]["gap most"] < 1e-4 and again["attention"]["figures"]["gap"] > 0
-    assert check(tmp_path)[0] == 0 and json.loads((tmp_path / "cpu.json").read_text())["steps"] == again
+    figures = here(*PLAIN, **hidden)
+    assert list(figures) == PLAIN and all(figures.values())
+    assert 0 < figures["attention"]["flex: gap"] < 0.02
+    assert figures["ranks"]["ranks"] == 4 and min(figures["ranks"].values()) > 0
+
+
+def test_steps_of_engines_run_on_a_cpu() -> None:
+    figures = here(*ENGINES)
+    assert list(figures) == ENGINES and figures["sampler"]["gap most"] < 1e-4
+
+
+def test_it_goes_on_where_it_was_stopped_and_says_what_is_wrong_with_a_step(
+    tmp_path: Path, hidden: dict[str, str]
+) -> None:
+    path, made = tmp_path / "cpu.json", {"figures": {"x": 1.0}, "seconds": 1.0}
+    steps = {name: made for name in [*PLAIN, *ENGINES, *LAST]}
+    steps |= {"widths": {"error": "killed"}, "zero_1": {"error": "killed"}}
+    path.write_text(json.dumps({"steps": steps}))
+    done = start("--output", tmp_path, **hidden)
+    found = json.loads(path.read_text())["steps"]
+    assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
+    assert "No module named 'deepspeed'" in found.pop("zero_1")["error"] and found.pop("widths")["figures"]
+    assert found == {name: step for name, step in steps.items() if name not in ("widths", "zero_1")}
+    assert set(re.findall(r"^\| (\w+) \|", done.stdout, re.MULTILINE)) == set(steps)

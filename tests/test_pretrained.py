@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 import torch
+from given.single_gpu import save_model as save_qwen2_model
 from programs import ROOT, finished, start
-from test_single_gpu import save_model as save_qwen2_model
 from test_tokenizers import TEXTS, save_deepseek_tokenizer
 from tiny_model import CHAT_TEMPLATE, tiny_llama
 

@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[3]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(Path(__file__).parent)]
 MINUTES = 10
 # Modules with one function for each step; each needs what it says here, and no network.
+# Modules with a function for each step; each needs what it says here, and `single_gpu` on a GPU the hub.
 STEPS = {
     "parts": (
         "attention",
@@ -29,7 +30,9 @@ STEPS = {
         "utilisation",
         "widths",
     ),  # transformers
+    "nodes": ("ranks",),  # torch
     "engines": ("zero_1", "zero_2", "zero_3", "sampler", "grpo"),  # DeepSpeed, and vLLM for the last two
+    "shipped": ("single_gpu",),  # the whole environment
 }
 Figures = dict[str, float]
 
@@ -61,7 +64,7 @@ def start_step(name: str) -> dict[str, Any]:
             "error": done.stderr.strip().rpartition("\n")[2] or f"exit {done.returncode}",
             "seconds": seconds,
         }
-    return {"figures": json.loads(done.stdout.splitlines()[-1]), "seconds": seconds}
+    return {"figures": json.loads(done.stdout.splitlines()[-1])[name], "seconds": seconds}
 
 
 def as_table(results: dict[str, Any]) -> str:
@@ -80,10 +83,12 @@ def main() -> None:
         "--steps", nargs="+", choices=names, default=[], help="run these, though they were run"
     )
     parser.add_argument("--output", type=Path, default=ROOT / "results/gpu", help="folder of the results")
-    parser.add_argument("--here", choices=names, help="run this step in this process and print its figures")
+    parser.add_argument(
+        "--here", nargs="+", choices=names, help="run these steps in this process and print their figures"
+    )
     arguments = parser.parse_args()
     if arguments.here:
-        print(json.dumps(run_step(arguments.here)))
+        print(json.dumps({name: run_step(name) for name in arguments.here}))
         return
     import torch
 
@@ -95,6 +100,8 @@ def main() -> None:
     for name in arguments.steps or [name for name in names if name not in known]:
         print(f"{name} ...", file=sys.stderr, flush=True)
         results["steps"][name] = start_step(name)
+        if os.environ.get("SLURM_NODEID", "0") != "0":
+            continue  # the first node writes what all have found
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_suffix(".partial")
         partial.write_text(json.dumps(results, indent=1) + "\n")

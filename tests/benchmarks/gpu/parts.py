@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch.nn import functional as F
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 from transformers import AutoModelForCausalLM, LlamaConfig
 
 from pipeline.plan import costs
@@ -86,27 +87,39 @@ def loss_of(model: TokenLogprobs, tensors: list[torch.Tensor]) -> torch.Tensor:
 
 
 def attention() -> dict[str, float]:
-    """The variable-length kernel beside SDPA with a mask in fp32, forward and backward, and the times."""
+    """The variable-length kernel and FlexAttention beside SDPA with a mask in fp32, and the times of all."""
     _, positions_BT, _ = tensors_of(make_rows(1))
     apart, documents_T = document_arguments(positions_BT), (positions_BT[0] == 0).cumsum(0)
-    mask_TT = (documents_T[:, None] == documents_T) & torch.ones(
-        CONTEXT, CONTEXT, device=DEVICE
-    ).tril().bool()
+    mask_TT = (documents_T[:, None] == documents_T).tril()
+
+    def sees(_: int, head: int, query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
+        return (query >= key) & (documents_T[query] == documents_T[key])
+
+    blocks = create_block_mask(sees, None, None, CONTEXT, CONTEXT, DEVICE)
+    flex = torch.compile(flex_attention) if GPU else flex_attention
     draw = torch.randn(4, 1, 8, CONTEXT, 64, device=DEVICE, generator=torch.Generator(DEVICE).manual_seed(0))
 
-    def run(dtype: torch.dtype, masked: bool) -> list[torch.Tensor]:
-        q, k, v, upstream = (tensor.to(dtype).requires_grad_() for tensor in draw)
-        if masked:
+    def run(dtype: torch.dtype, way: str) -> list[torch.Tensor]:
+        trains = GPU or way != "flex"  # FlexAttention has no gradient on a CPU
+        q, k, v, upstream = (tensor.to(dtype).requires_grad_(trains) for tensor in draw)
+        if way == "mask":
             output = F.scaled_dot_product_attention(q, k, v, mask_TT)
+        elif way == "flex":
+            output = flex(q, k, v, block_mask=blocks)
         else:
             output = attend(torch.nn.Module(), q, k, v, None, **apart)[0].transpose(1, 2)
-        return [output, *torch.autograd.grad(output, (q, k, v), upstream.detach())]
+        return [output, *(torch.autograd.grad(output, (q, k, v), upstream.detach()) if trains else ())]
 
-    exact, narrow = run(torch.float32, True), run(torch.bfloat16, False)
-    gap = max(((one - two).norm() / one.norm()).item() for one, two in zip(exact, narrow, strict=True))
-    assert gap < 0.02, f"attention differs by {gap:.3g} of its norm"  # rounding to bf16 is 0.004
-    times = [seconds_of(lambda masked=masked: run(torch.bfloat16, masked)) for masked in (False, True)]
-    return {"gap": gap, "ms": 1e3 * times[0], "ms with a mask": 1e3 * times[1]}
+    exact, found = run(torch.float32, "mask"), {}
+    for way in ("documents", "flex", "mask"):
+        pairs = zip(exact, run(torch.bfloat16, way), strict=False)
+        gap = max(((one - two).norm() / one.norm()).item() for one, two in pairs)
+        assert gap < 0.02, f"attention by {way} differs by {gap:.3g} of its norm"  # rounding to bf16 is 0.004
+        found |= {
+            f"{way}: gap": gap,
+            f"{way}: ms": 1e3 * seconds_of(lambda way=way: run(torch.bfloat16, way)),
+        }
+    return found
 
 
 def loss() -> dict[str, float]:
