@@ -198,19 +198,13 @@ def _grade(
     return verdicts
 
 
-def _write_rows(path: Path, task: Task, *passes: tuple[list[list[Answer]], list[list[Verdict]]]) -> None:
-    """One line per question: greedy answer first, then samples."""
+def _write_rows(path: Path, task: Task, answers: list[list[Answer]], verdicts: list[list[Verdict]]) -> None:
+    """Write one line per question: greedy answer first, then samples."""
     with path.open("w") as file:
-        for index, item in enumerate(task.items):
-            (greedy,), samples = (
-                [
-                    result_row(answer, verdict)
-                    for answer, verdict in zip(answers[index], verdicts[index], strict=True)
-                ]
-                for answers, verdicts in passes
-            )
-            row = {"id": item.id, "question": item.text, "reference": item.answer, **item.labels}
-            file.write(json.dumps({**row, "greedy": greedy, "samples": samples}, ensure_ascii=False) + "\n")
+        for item, row, judged in zip(task.items, answers, verdicts, strict=True):
+            greedy, *samples = map(result_row, row, judged)
+            facts = {"id": item.id, "question": item.text, "reference": item.answer, **item.labels}
+            file.write(json.dumps({**facts, "greedy": greedy, "samples": samples}, ensure_ascii=False) + "\n")
 
 
 def _write_exemplars(path: Path, exemplars: Sequence[Item]) -> None:
@@ -258,6 +252,11 @@ def task_scores(
     """All numbers of `scores.json` for one task; rates are counts of greedy answers."""
     rights = [float(verdict.right) for verdict in verdicts]
     programs = [answer.status for answer in answers if answer.status is not None]
+    rare = {
+        "not_judged": sum(verdict.verdict == "failed" for verdict in verdicts),
+        "not_checked": sum(verdict.reason == NOT_CHECKED for verdict in verdicts),
+        "no_choices": len(without_choices(items)),
+    }
     return {
         **accuracy(rights),
         "right_and_finished": right_and_finished(rights, [row.finish_reason == "stop" for row in answers]),
@@ -265,13 +264,7 @@ def task_scores(
         "by": by_label(items, rights),
         **({} if flagged is None else {"contamination": contamination(items, rights, flagged)}),
         "undecided": sum(verdict.verdict == "undecided" for verdict in verdicts),
-        **({"not_judged": failed} if (failed := sum(row.verdict == "failed" for row in verdicts)) else {}),
-        **(
-            {"not_checked": unchecked}
-            if (unchecked := sum(row.reason == NOT_CHECKED for row in verdicts))
-            else {}
-        ),
-        **({"no_choices": len(blind)} if (blind := without_choices(items)) else {}),
+        **{name: count for name, count in rare.items() if count},
         "no_answer": sum(verdict.extracted is None for verdict in verdicts),
         "truncated": sum(answer.finish_reason == "length" for answer in answers),
         "prompt_too_long": sum(answer.finish_reason == PROMPT_TOO_LONG for answer in answers),
@@ -288,16 +281,19 @@ def evaluate(
     `flagged`: ids of the questions found in the training corpus; None if there is no corpus.
     """
     section, folder = stage.config, stage.partial
-    answers, *drawn = map(sampler.sample, requests_of(task, section))
-    samples = drawn[0] if drawn else [[] for _ in task.items]
-    verdicts, sample_verdicts = (
-        _grade(label(stage), task, rows, section.proof_checker) for rows in (answers, samples)
-    )
-    _write_rows(folder / f"{task.name}.jsonl", task, (answers, verdicts), (samples, sample_verdicts))
+    drawn = map(sampler.sample, requests_of(task, section))
+    answers = [[answer for part in parts for answer in part] for parts in zip(*drawn, strict=True)]
+    verdicts = _grade(label(stage), task, answers, section.proof_checker)
+    _write_rows(folder / f"{task.name}.jsonl", task, answers, verdicts)
     _write_exemplars(folder / f"{task.name}.exemplars.jsonl", task.exemplars)
-    firsts = [answer for (answer,) in answers]
+    firsts = [row[0] for row in answers]
     found = task_scores(
-        task.items, firsts, [verdict for (verdict,) in verdicts], sample_verdicts, section.k, flagged
+        task.items,
+        firsts,
+        [row[0] for row in verdicts],
+        [row[1:] for row in verdicts],
+        section.k,
+        flagged,
     )
     if line := describe_unfinished(found["accuracy"], found["right_and_finished"]):
         say(f"{label(stage)}: {task.name}: {line}; raise evaluate.max_tokens")

@@ -115,17 +115,11 @@ class Row:
         return [reason == "stop" for reason in self.finish_reason]
 
 
-class Outputs(dict[str, list[str]]):
-    """Samples by the id of their reference; `finished`: which of them, if all rows say so."""
-
-    finished: dict[str, list[bool]] | None = None
-
-
-def read_outputs(path: Path, items: list[Item]) -> Outputs:
-    """Return the samples of a file. Raises InputError naming file and line."""
+def read_outputs(path: Path, items: list[Item]) -> dict[str, Row]:
+    """Return the rows of a file by the id of their reference. Raises InputError naming file and line."""
     by_id = {item.id: item.id for item in items}
     by_question = {item.question.strip(): item.id for item in items}
-    found, finished = Outputs(), {}
+    found: dict[str, Row] = {}
     for place, row in read_as(Row, str(path)):
         key = by_question.get(row.question.strip()) if row.id is None else by_id.get(str(row.id))
         if key is None:
@@ -135,11 +129,9 @@ def read_outputs(path: Path, items: list[Item]) -> Outputs:
         if row.done is not None and len(row.done) != len(row.samples):
             counts = f"{len(row.done)} samples are said to be finished or not, of {len(row.samples)}"
             raise InputError(f"{place}: {counts}")
-        found[key], finished[key] = row.samples, row.done
+        found[key] = row
     if not found:
         raise InputError(f"{path}: no outputs")
-    if None not in finished.values():
-        found.finished = finished
     return found
 
 
@@ -171,15 +163,16 @@ class Grading:
         return verdict
 
     def verdicts(
-        self, profile: Profile | None, items: Sequence[Item], outputs: dict[str, list[str]], label: str
+        self, profile: Profile | None, items: Sequence[Item], outputs: dict[str, Row], label: str
     ) -> list[list[Verdict]]:
         """Verdicts by question and sample; equal samples of a question are graded once."""
         found = []
-        with Progress(label, sum(len(outputs[item.id]) for item in items), unit="sample") as bar:
+        with Progress(label, sum(len(outputs[item.id].samples) for item in items), unit="sample") as bar:
             for item in items:
-                known = {text: self.verdict(profile, item, text) for text in dict.fromkeys(outputs[item.id])}
-                found.append([known[text] for text in outputs[item.id]])
-                bar.update(len(found[-1]))
+                samples = outputs[item.id].samples
+                known = {text: self.verdict(profile, item, text) for text in dict.fromkeys(samples)}
+                found.append([known[text] for text in samples])
+                bar.update(len(samples))
         return found
 
 
@@ -201,18 +194,8 @@ def differences(
     ]
 
 
-def finished_shares(
-    outputs: Outputs, items: Sequence[Item], samples: Sequence[Sequence[Verdict]]
-) -> list[float]:
-    """Share of samples of each question that are right and finished."""
-    return [
-        fmean(verdict.right and done for verdict, done in zip(row, outputs.finished[item.id], strict=True))
-        for item, row in zip(items, samples, strict=True)
-    ]
-
-
 def score(
-    items: list[Item], outputs: Outputs, grading: Grading, profile: Profile | None
+    items: list[Item], outputs: dict[str, Row], grading: Grading, profile: Profile | None
 ) -> tuple[dict[str, Any], list[list[Verdict]]]:
     """Grade all samples and compute the metrics over the questions that have outputs."""
     scored = [item for item in items if item.id in outputs]
@@ -226,11 +209,15 @@ def score(
         "no_answer": sum(verdict.extracted is None for row in samples for verdict in row),
         "missing": len(items) - len(scored),
     }
-    if outputs.finished is not None:
-        result["right_and_finished"] = fmean(finished_shares(outputs, scored, samples))
+    done = [outputs[item.id].done for item in scored]
+    if None not in done:
+        pairs = zip(samples, done, strict=True)
+        both = [[verdict.right and end for verdict, end in zip(*row, strict=True)] for row in pairs]
+        result["right_and_finished"] = fmean(map(fmean, both))
     if grading.mode == "tool":
         runs = [
-            [grade_answer(profile, item, last_output(text)) for text in outputs[item.id]] for item in scored
+            [grade_answer(profile, item, last_output(text)) for text in outputs[item.id].samples]
+            for item in scored
         ]
         result["program_accuracy"] = fmean(shares(runs))
     if profile is not None:
@@ -242,8 +229,8 @@ def score(
 
 def compare_models(
     items: list[Item],
-    ours: dict[str, list[str]],
-    theirs: dict[str, list[str]],
+    ours: dict[str, Row],
+    theirs: dict[str, Row],
     grading: Grading,
     profile: Profile | None,
 ) -> dict[str, Any]:
@@ -274,8 +261,7 @@ def score_files(options: argparse.Namespace) -> None:
     others = read_outputs(options.against, items) if options.against else {}
     grading = Grading(options.mode)
     if options.mode == "pal":
-        samples = [*outputs.values(), *others.values()]
-        texts = [text for row in samples for text in row]
+        texts = [text for row in (*outputs.values(), *others.values()) for text in row.samples]
         grading.run_programs(texts, options.timeout, options.weak)
     scores, samples = score(items, outputs, grading, profile)
     if others:
