@@ -312,7 +312,7 @@ def test_pages_of_listed_domains_and_their_subdomains_are_never_kept_and_teach_n
     assert rows == [("blocklist", 15), ("not_math", 4), ("opt_out", 1)]
     left = {host for (host,) in joins.execute("SELECT DISTINCT root(place(url)) FROM candidates").fetchall()}
     assert left == {"notbad.example"}
-    judge(joins, CorpusSection(domain_pages=1))
+    judge(joins, CorpusSection())
     assert taught(joins, CorpusSection(reviewed="all")).seed == []
     with pytest.raises(InputError, match="corpus.blocklists: .*nowhere: cannot be read"):
         add_blocked(joins, [tmp_path / "nowhere"])

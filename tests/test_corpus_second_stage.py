@@ -14,7 +14,7 @@ from safetensors.numpy import save_file
 from test_corpus import MATH, NEWS, pool, run  # noqa: F401
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from pipeline.config.corpus import CorpusSection, SecondStage
+from pipeline.config.corpus import CorpusSection
 from pipeline.corpus import second_stage
 from pipeline.corpus.features import Embeddings
 from pipeline.corpus.grades import graded_pages
@@ -22,8 +22,6 @@ from pipeline.corpus.normalise import normalise
 from pipeline.corpus.training_set import LabelledPage, example_texts, like_a_page
 from pipeline.data.shards import read_table
 from pipeline.protocol.stage import InputError
-
-SECTION = SecondStage(enabled=True)
 
 
 @pytest.fixture(scope="module")
@@ -139,12 +137,12 @@ def test_the_second_stage_learns_grades_and_none_of_a_held_out_host(
     ridge = second_stage.train_ridge(found, None)
     assert ridge.bias == pytest.approx(-1 / 20) and ridge(" ".join(MATH)) > 0.5 > -0.5 > ridge(" ".join(NEWS))
     pages = [LabelledPage(f"https://{host}.example/1", "", text, True) for host in ("other", "www.elsewhere")]
-    held_out, whole = second_stage.cross_validated(pages, [0, 1], SECTION, None, found)
+    held_out, whole = second_stage.cross_validated(pages, [0, 1], None, found)
     without = [page for page in found if page.host != "other.example"]
     assert len(without) == 11 and whole == ridge(text)
     assert held_out == second_stage.train_ridge(without, None)(text) != whole
     with pytest.raises(InputError, match="grade pages of more hosts"):
-        second_stage.cross_validated(pages, [0, 1], SECTION, None, found[1:9])
+        second_stage.cross_validated(pages, [0, 1], None, found[1:9])
     for bad in ({"grade": "5", "text": "a"}, {"grade": True, "text": "a"}, {"grade": 2}, {"text": "a"}):
         with pytest.raises(InputError, match="grades.jsonl: line 1: .* needs rows with a number as `grade`"):
             graded([bad], set())

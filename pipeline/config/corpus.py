@@ -28,11 +28,6 @@ class SecondStage(Section):
         "what this classifier learns instead of the training pages: files of rows with a number as `grade`"
         " (by a language model, say), and a `text` or the `url` of a page of the pool, or hub:<id>:<split>",
     )
-    pages: int = key(
-        50_000,
-        "maximum number of training pages of this classifier, drawn evenly from those of fastText",
-        ge=2,
-    )
 
 
 class CorpusSection(Section):
@@ -139,7 +134,6 @@ class CorpusSection(Section):
     domain_confidence: float = key(
         0.95, "confidence at which a domain's share must be above that; 0.5: the plain share", ge=0.5, lt=1
     )
-    domain_pages: int = key(3, "least pages for a domain to be judged", ge=1)
     domain_depth: int = key(0, "directories of the path that are domains too, beside their host", ge=0)
     reviewed: Literal["uncollected", "all"] = key(
         "uncollected",

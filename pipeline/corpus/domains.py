@@ -22,6 +22,7 @@ from pipeline.config.corpus import CorpusSection
 from pipeline.corpus.candidates import BLOCKED, OPT_OUT
 from pipeline.data.database import Database
 
+DOMAIN_PAGES = 3  # of a domain that is judged
 # domains_of(key, depth): the domains of a normalised URL, its host and its first `depth` directories.
 MACROS = """
 CREATE OR REPLACE MACRO parts(key) AS string_split(split_part(key, '?', 1), '/');
@@ -99,7 +100,7 @@ def judge(database: Database, config: CorpusSection) -> list[Domain]:
     domains = []
     for name, pages, kept in database.execute(JUDGE, {"depth": config.domain_depth}).fetchall():
         bound = lower_bound(kept, pages, config.domain_confidence)
-        math = bound > config.domain_share and pages >= config.domain_pages
+        math = bound > config.domain_share and pages >= DOMAIN_PAGES
         domains.append(Domain(name, pages, kept, round(kept / pages, 4), round(bound, 4), math))
     add_mathematical(database, ((domain.domain, domain.share) for domain in domains if domain.math))
     return domains

@@ -1,8 +1,8 @@
 """The second stage: pages that fastText ranks high are judged again by a linear model that sees more (ours;
 the paper has fastText alone).
 
-The model is a ridge regression on `features.py`, trained on at most `pages` of the same pages as fastText, or
-of pages with grades (`grades.py`).
+The model is a ridge regression on `features.py`, trained on at most `MOST_PAGES` of the same pages as
+fastText, or of pages with grades (`grades.py`).
 Scores of pages on hosts that neither model has seen decide how both count: log-odds = a + b * fastText +
 c * ridge. Pages below `reach` of fastText, all but a few per cent of a crawl, are not judged again: they
 count as if the second model were sure that they are not mathematical.
@@ -26,6 +26,7 @@ from pipeline.data.rows import HUB
 from pipeline.protocol.stage import InputError
 
 RIDGE_PENALTY = 0.3  # of the ridge regression; ours, and no configuration needed another
+MOST_PAGES = 50_000  # that the ridge learns from; fastText learns from all
 STEPS, TOLERANCE = 200, 1e-10  # of the conjugate gradients
 PENALTY = 1e-6  # keeps the logistic regression of both scores finite where they separate all pages
 UNJUDGED = -1.0  # the second model's output for a page that it is not asked about
@@ -78,16 +79,15 @@ def train_ridge(pages: Sequence[LabelledPage], embeddings: Embeddings | None) ->
     return Ridge(features, weights(solution), bias)
 
 
-def drawn(pages: Sequence[LabelledPage], most: int) -> list[LabelledPage]:
-    """At most so many pages, evenly from all."""
-    step = len(pages) / most
-    return list(pages) if step <= 1 else [pages[int(step * place)] for place in range(most)]
+def drawn(pages: Sequence[LabelledPage]) -> list[LabelledPage]:
+    """Draw at most `MOST_PAGES`, evenly from all."""
+    step = len(pages) / MOST_PAGES
+    return list(pages) if step <= 1 else [pages[int(step * place)] for place in range(MOST_PAGES)]
 
 
 def cross_validated(
     pages: Sequence[LabelledPage],
     folds: Sequence[int],
-    section: SecondStage,
     embeddings: Embeddings | None,
     graded: Sequence[LabelledPage] = (),
 ) -> list[float]:
@@ -105,7 +105,7 @@ def cross_validated(
                 "corpus.second_stage.grades: all graded pages are on hosts of the training pages of one fold:"
                 " grade pages of more hosts"
             )
-        ridge = train_ridge(drawn(others, section.pages), embeddings)
+        ridge = train_ridge(drawn(others), embeddings)
         for place, page in enumerate(pages):
             if folds[place] == fold:
                 found[place] = ridge(page.text)

@@ -90,7 +90,7 @@ def hold_out(
     threads = stage.launch.get("threads", 1)
     found = HeldOut(folds, cross_validate(pages, folds, config, stage.work, threads, label(stage)))
     if config.second_stage.enabled:
-        second = cross_validated(pages, folds.of, config.second_stage, embeddings, graded)
+        second = cross_validated(pages, folds.of, embeddings, graded)
         found.blended = blend(pages, found.first, second)
         found.both = list(map(found.blended, found.first, second))
     return found
@@ -143,7 +143,7 @@ def train_second(
     embeddings: Embeddings | None,
 ) -> tuple[TwoStages, dict[str, Any]]:
     """Train and save the second stage; returns both stages together, and what to note of the second."""
-    ridge = train_ridge(drawn(pages, config.pages), embeddings)
+    ridge = train_ridge(drawn(pages), embeddings)
     save(folder / FILE, ridge, blended)
     notes = {"second_stage": vars(blended), "features": len(ridge.features)}
     return TwoStages(first, ridge, blended, config.reach), notes
