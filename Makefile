@@ -13,7 +13,7 @@ OPTIONS = --cores $(CORES)
 # Only files whose hash is in the lock. Sources are built with the locked setuptools, not with one that pip fetches unchecked.
 INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --no-deps --require-hashes --no-build-isolation --use-pep517
 
-.PHONY: setup peers demo canary compare ablations pretrained real bench bench-corpus bench-dump bench-extraction bench-lookup bench-mathematics bench-rate bench-tokens bench-training bench-rl bench-grader bench-rules bench-sandbox bench-variants bench-seed bench-harness bench-report gpu-check test test-fast test-axe test-pretrained test-environment test-cluster lint lock licences audit schema site clean clean-store
+.PHONY: setup peers demo canary compare ablations pretrained real bench bench-corpus bench-dump bench-extraction bench-lookup bench-mathematics bench-rate bench-tokens bench-training bench-rl bench-grader bench-rules bench-sandbox bench-variants bench-seed bench-harness bench-lora bench-report gpu-check test test-fast test-axe test-pretrained test-environment test-cluster lint lock licences audit schema site clean clean-store
 
 setup: .venv/complete
 
@@ -181,6 +181,14 @@ bench-harness: setup peers .venv/harness/complete $(PUBLISHED)/SHA256SUMS
 	rm -rf .venv/harness
 	$(INSTALL) --target .venv/harness -r requirements/harness.lock
 	touch $@
+
+# Adapters beside training all weights, on the model of `make pretrained`: make bench-lora BENCH=<folder of benchmark files>. 45 minutes
+# of one core. Writes its table into docs/measured.md too.
+LORA = configs/pretrained.yaml work/pretrained.yaml configs/lora.yaml
+bench-lora: setup $(PUBLISHED)/SHA256SUMS
+	$(BIN)/python -m pipeline.experiments.pretrained --model "$(MODEL)" $(if $(BENCH),--bench "$(BENCH)") --output work/pretrained.yaml
+	$(DSM) $(LORA) evaluate $(OPTIONS)
+	$(BENCHMARK)/lora.py --page docs/measured.md
 
 lint: setup
 	$(BIN)/ruff check .
