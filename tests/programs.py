@@ -18,6 +18,7 @@ OF_RANKS = ENVIRONMENT | {"PYTHONPATH": f"{ROOT}:{ROOT / 'tests/collectives'}"}
 
 
 Inputs = Mapping[str, Path | list[Path]]
+HANGS = 1800  # seconds; a program that takes longer on a busy machine hangs
 
 
 def words_of(folder: Path, config: dict, launch: dict | None, inputs: Inputs) -> list[str]:
@@ -45,5 +46,5 @@ def start(stage: str, folder: Path, config: dict, launch: dict | None, inputs: I
 
 def finished(process: Popen | Program) -> None:
     """Wait for a program and assert that it succeeds."""
-    _, errors = process.communicate(timeout=180)
+    _, errors = process.communicate(timeout=HANGS)
     assert process.returncode == 0, errors

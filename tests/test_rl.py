@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 from given.lines import read_lines, write_lines
-from programs import finished
+from programs import HANGS, finished
 from rl_program import (
     assert_same_course,
     assert_same_weights,
@@ -127,7 +127,7 @@ def test_a_step_whose_rollouts_are_refused_is_sampled_again_by_the_next_run(
             shutil.copy(aside / "step-00002.round-00.rank-0000.try-01.jsonl.zst", recorded)
             shutil.copy(recorded, aside / "step-00002.round-00.rank-0000.try-02.jsonl.zst")
         refused = start(policy, tmp_path, launch={"ranks": ranks})
-        _, errors = refused.communicate(timeout=180)
+        _, errors = refused.communicate(timeout=HANGS)
         assert refused.returncode == code and "rl step 2: sampler and policy disagree by" in errors, errors
         names = [path.name for path in aside.glob(f"*.try-{tries:02d}.jsonl.zst")]
         assert len(names) == ranks + 1 and not recorded.exists()
