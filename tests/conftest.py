@@ -7,8 +7,10 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from filelock import FileLock
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -88,6 +90,18 @@ class Checkout:
 
     def result(self, name: str) -> Path:
         return self.folder / "results/small" / name
+
+    def overlay(self, change: dict[str, Any], name: str = "change.yaml") -> list[str]:
+        """Write a configuration file with these keys; returns it behind those of the small run."""
+        (self.folder / name).write_text(yaml.safe_dump(change, sort_keys=False))
+        return [*OVERLAYS, name]
+
+    def copy(self, folder: Path, *names: str) -> "Checkout":
+        """A new checkout with these folders of this one, such as `results`, as in a new clone."""
+        other = copy_checkout(folder)
+        for name in names:
+            subprocess.run(["cp", "-a", self.folder / name, folder / name], check=True)
+        return other
 
 
 def copy_checkout(folder: Path) -> Checkout:

@@ -5,8 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-import yaml
-from conftest import OVERLAYS, Checkout, copy_checkout
+from conftest import Checkout, copy_checkout
 
 from pipeline.protocol.identity import read_manifest
 from pipeline.status import read_graph
@@ -21,25 +20,18 @@ echo $!
 """
 
 
-def changed(checkout: Checkout, change: dict) -> list[str]:
-    """The small run's configuration files and one more, with these keys."""
-    (checkout.folder / "change.yaml").write_text(yaml.safe_dump(change))
-    return [*OVERLAYS, "change.yaml"]
-
-
 def test_another_executor_is_asked_for_gpus_only_for_what_is_not_linked(
     finished: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The tokenizer is made again with the same bytes, so mixture, base and instruct model are linked."""
-    checkout = copy_checkout(tmp_path / "checkout")
-    shutil.copytree(finished.folder / "results", checkout.folder / "results", symlinks=True)
+    checkout = finished.copy(tmp_path / "checkout", "results")
     submit, asked = tmp_path / "submit.sh", tmp_path / "asked"
     submit.write_text(SUBMIT.format(asked=asked))
     submit.chmod(0o755)
     words = ["--executor", "cluster-generic", "--cluster-generic-submit-cmd"]
     words += [f"{submit} {{rule}} {{resources.gpu}}", "--seconds-between-status-checks", "1", "--jobs", "2"]
     words += ["--default-resources", "gpu=0", "--set-resources", "cpt_model:gpu=8", "sft_model:gpu=8"]
-    overlays = changed(checkout, {"models": {"tool": {"steps": 5}}})
+    overlays = checkout.overlay({"models": {"tool": {"steps": 5}}})
     done = checkout.snakemake("sft/tool", *words, "--forcerun", "tokens/tokenizer", overlays=overlays)
     assert done.returncode == 0, done.stdout[-3000:]
     linked = ["tokens_mixture 0", "cpt_model 0", "sft_model 0"]
@@ -56,7 +48,7 @@ def test_results_may_lie_in_a_storage_and_none_is_left_here(
 ) -> None:
     """With the same keys and bytes as results in this folder, and a missing one is made again alone."""
     checkout, remote = copy_checkout(tmp_path / "checkout"), tmp_path / "remote"
-    overlays = changed(checkout, {"crawl": {"warc": ["miniweb:warc/miniweb-00000.warc.gz"]}})
+    overlays = checkout.overlay({"crawl": {"warc": ["miniweb:warc/miniweb-00000.warc.gz"]}})
     storage = ["--default-storage-provider", "fs", "--default-storage-prefix", str(remote)]
     done = checkout.snakemake("crawl/exact", *storage, overlays=overlays)
     assert done.returncode == 0, done.stdout[-3000:]

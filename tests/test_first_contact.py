@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from conftest import ROOT, copy_checkout
+from conftest import ROOT
 
 from pipeline import status
 from pipeline.config.root import Config
@@ -17,10 +17,8 @@ from pipeline.evaluate import grade, score
 from pipeline.protocol.overlays import DEFAULTS, read_config
 from pipeline.protocol.stage import run_stage
 from pipeline.stages import program_of
-from pipeline.status import read_graph
 from workflow.arguments import is_dry, problem
 from workflow.graph import Graph
-from workflow.keys import Keys
 from workflow.preflight import Machine, missing, slow
 
 DEMO = str(ROOT / "configs/demo.yaml")
@@ -28,8 +26,7 @@ FILES = {
     "tabs.yaml": b"rl:\n\tsteps: 1\n",
     "latin.yaml": b"run: caf\xe9\n",
     "twice.yaml": b"run: a\nrun: b\n",
-    "list.yaml": b"- run\n",
-    "cut.yaml": b"run: {a: 1\n",
+    "misspelt.yaml": b"rl: {kl_coeficient: 0.1}\n",
     "good.yaml": b"run: a\n",
 }
 
@@ -49,8 +46,6 @@ FILES = {
         ("--configfile good.yaml tabs.yaml", ["tabs.yaml: not YAML", "line 2); write spaces"]),
         ("--configfile latin.yaml -n", ["latin.yaml: not YAML", "0xe9", "save it as UTF-8"]),
         ("--configfile good.yaml twice.yaml", ["twice.yaml: not YAML", "key 'run' stands twice, line 2"]),
-        ("--configfile list.yaml", ["list.yaml: expected a mapping"]),
-        ("--configfile cut.yaml", ["cut.yaml: not YAML", "line 2"]),
         ("--cores 0", ["--cores 0: no job could start"]),
         ("-c0 --configfile good.yaml", ["--cores 0: no job could start"]),
         ("--config rl.x= seed=1", ["--config rl.x=: ", "--config 'rl={x: VALUE}'"]),
@@ -114,6 +109,12 @@ def test_a_command_line_that_can_be_meant(tmp_path: Path, monkeypatch: pytest.Mo
         ({"trainer": {}}, ["trainer: unknown; known: run, "]),
         ({"run": "my run"}, ["run: not a name: 'my run'"]),
         ({"data_folder": 3}, ["data_folder: Input should be a valid string", "got 3"]),
+        ({"crawll": {}}, ["crawll", "did you mean 'crawl'"]),
+        ({"rl": {"kl_coeficient": 0.1}}, ["rl.kl_coeficient", "did you mean 'kl_coefficient'"]),
+        ({"rl": {"kl_coefficient": "large"}}, ["rl.kl_coefficient", "large"]),
+        ({"models": {"grpo": {"kl_coeficient": 1}}}, ["models.grpo.kl_coeficient"]),
+        ({"models": {"grpo": {"parent": "instrct"}}}, ["models.grpo.parent", "instruct"]),
+        ({"crawl": {"warc": ["no/such/file.warc.gz"]}}, ["no/such/file.warc.gz"]),
     ],
 )  # fmt: skip
 def test_a_key_that_cannot_be_meant(
@@ -357,6 +358,7 @@ def test_make_real_lists_all_that_its_folders_lack_before_the_demo(tmp_path: Pat
             "twice.yaml: not YAML (key 'run' stands twice",
         ),
         ("-n --snakefile {root}/Snakefile", ROOT / "docs", f"run snakemake in {ROOT}: programs"),
+        ("-n --configfile configs/demo.yaml {tmp}/misspelt.yaml", ROOT, "did you mean 'kl_coefficient'"),
         ("-n", ROOT, "config key models: empty, and no crawl.warc"),
     ],
 )
@@ -370,20 +372,3 @@ def test_snakemake_itself_says_it_in_one_line(tmp_path: Path, line: str, folder:
     assert done.returncode == 1 and len(told) == 1 and told[0].startswith("error: ") and words in told[0], (
         told
     )
-
-
-def test_the_lock_of_a_killed_run_comes_with_the_option_that_removes_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    checkout = copy_checkout(tmp_path)
-    lock = tmp_path / ".snakemake/locks/0.output.lock"
-    lock.parent.mkdir(parents=True)
-    monkeypatch.chdir(tmp_path)
-    manifest = Keys(read_graph(["configs/demo.yaml"], [])).entry("miniweb").manifest
-    lock.write_text(f"{manifest}\n")
-    done = checkout.snakemake("miniweb", overlays=["configs/demo.yaml"])
-    assert done.returncode == 1 and lock.is_file() and "Traceback" not in done.stdout
-    told = done.stdout[done.stdout.index("LockException") :]
-    assert str(tmp_path) in told and "It can be removed with the --unlock argument" in told
-    done = checkout.snakemake("--unlock", overlays=["configs/demo.yaml"])
-    assert done.returncode == 0 and not lock.is_file() and not (tmp_path / "results").exists()

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from conftest import CORES, OVERLAYS, Checkout, copy_checkout
 
 from pipeline.data.shards import read_lines
@@ -23,17 +22,9 @@ from workflow.reasons import Reasons
 @pytest.fixture
 def checkout(finished: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checkout:
     """A checkout with the finished small run, which may be changed, as the working directory."""
-    checkout = copy_checkout(tmp_path / "checkout")
-    for name in ("results", "work"):
-        subprocess.run(["cp", "-a", finished.folder / name, checkout.folder / name], check=True)
+    checkout = finished.copy(tmp_path / "checkout", "results", "work")
     monkeypatch.chdir(checkout.folder)
     return checkout
-
-
-def changed(checkout: Checkout, change: dict, name: str = "change.yaml") -> list[str]:
-    """The small run's configuration files and one more, with these keys."""
-    (checkout.folder / name).write_text(yaml.safe_dump(change))
-    return [*OVERLAYS, name]
 
 
 def tree(checkout: Checkout) -> dict[str, tuple[int, int, int]]:
@@ -52,7 +43,7 @@ def test_what_only_looks_writes_nothing(checkout: Checkout, option: str) -> None
     prompt = checkout.folder / "configs/prompts/question-answer.yaml"
     prompt.write_text(prompt.read_text() + "# c\n")
     checkout.result("sft/instruct").unlink()
-    overlays = changed(checkout, {"evaluate": {"temperature": 0.9}})
+    overlays = checkout.overlay({"evaluate": {"temperature": 0.9}})
     before = tree(checkout)
     done = checkout.snakemake(option, overlays=overlays)
     assert done.returncode == 0, done.stdout[-3000:]
@@ -79,8 +70,8 @@ def said(run: subprocess.Popen[str], words: str) -> None:
 
 def test_a_dry_run_and_another_variant_do_not_disturb_a_run(checkout: Checkout) -> None:
     """It stands still in the middle of a job meanwhile."""
-    one = changed(checkout, {"models": {"tool": {"steps": 5}}}, "one.yaml")
-    two = changed(checkout, {"models": {"tool": {"steps": 3}}}, "two.yaml")
+    one = checkout.overlay({"models": {"tool": {"steps": 5}}}, "one.yaml")
+    two = checkout.overlay({"models": {"tool": {"steps": 3}}}, "two.yaml")
     run = started(checkout, one, "--", "sft/tool")
     said(run, "sft/tool: starts")
     os.killpg(run.pid, signal.SIGSTOP)
@@ -89,7 +80,7 @@ def test_a_dry_run_and_another_variant_do_not_disturb_a_run(checkout: Checkout) 
         other = checkout.dsm("--", "sft/tool", overlays=two)
     finally:
         os.killpg(run.pid, signal.SIGCONT)
-    told = run.communicate(timeout=300)[0]
+    told = run.communicate(timeout=900)[0]
     assert dry.returncode == 0 and "miniweb: seed 0 -> 1" in dry.stdout, dry.stdout[-3000:]
     assert other.returncode == 0 and "sft/tool: finished" in other.stdout, other.stdout[-3000:]
     assert run.returncode == 0 and "sft/tool: finished" in told, told[-3000:]
@@ -120,7 +111,7 @@ def test_a_pinned_result_is_not_touched_whoever_asks(checkout: Checkout) -> None
     """`--force` with a file is seen when the jobs are known, `--forcerun` before."""
     base = keys_of().entry("cpt/base")
     before = tree(checkout)
-    overlays = changed(checkout, {"pins": {"cpt/base": base.key}})
+    overlays = checkout.overlay({"pins": {"cpt/base": base.key}})
     asked = [str(base.manifest), "--force"], ["sft/instruct", "--forcerun", "cpt"]
     for words in asked:
         done = checkout.snakemake(*words, overlays=overlays)
@@ -155,7 +146,7 @@ def test_a_run_with_nothing_to_do_tells_of_an_edited_loss(checkout: Checkout) ->
 
 
 def test_a_file_at_a_link_is_a_target_that_sees_a_changed_key(checkout: Checkout) -> None:
-    overlays = changed(checkout, {"report": {"removals": 3}})
+    overlays = checkout.overlay({"report": {"removals": 3}})
     done = checkout.snakemake("results/small/report/index.html", "--dry-run", overlays=overlays)
     assert done.returncode == 0 and "rule report_page:" in done.stdout, done.stdout[-3000:]
     assert "Nothing to be done" in checkout.snakemake("results/small/report/index.html", "--dry-run").stdout
@@ -203,7 +194,7 @@ def test_data_are_the_same_bytes_with_other_cores_and_other_numbers_of_jobs(
     """So a result that is made again ends the chain, whoever makes it."""
     other = copy_checkout(tmp_path)
     crawl = {"pool_shards": 2, "bucket_jobs": 2, "cluster_jobs": 2}
-    overlays = changed(other, {"launch": {"threads": 2}, "crawl": crawl})
+    overlays = other.overlay({"launch": {"threads": 2}, "crawl": crawl})
     threads = ["crawl_extract=2", "crawl_sign=2", "corpus_train=2", "corpus_select=2", "tokens_mixture=2"]
     done = other.dsm("tokens", "--cores", "2", "--set-threads", *threads, overlays=overlays)
     assert done.returncode == 0, done.stdout[-3000:]

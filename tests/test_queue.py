@@ -32,8 +32,12 @@ def batches(folder: Path, before: Callable[[int], None]) -> list[Batch]:
     return [batch(number) for number in range(ITEMS)]
 
 
-def fork(rank: int, ranks: int, port: int, folder: Path, before: Callable[[int], None]) -> int:
-    """Start a rank; its exit code is 0, or 85 after a signal."""
+def fork(
+    rank: int, ranks: int, port: int, folder: Path, before: Callable[[int], None], patience: float = 600.0
+) -> int:
+    """Start a rank; its exit code is 0, or 85 after a signal. `patience`: seconds after which it takes
+    another one for lost: long where none is to be, however busy the machine is.
+    """
     if child := os.fork():
         return child
     code = 1
@@ -41,7 +45,7 @@ def fork(rank: int, ranks: int, port: int, folder: Path, before: Callable[[int],
         store = TCPStore("127.0.0.1", port, None, rank == 0, wait_for_workers=False)
         counters = Counter({"own": 1})
         queue = Queue(PrefixStore("test", store), rank, ranks, counters)
-        queue.patience = PATIENCE
+        queue.patience = patience
         make_together(queue, "test", batches(folder, before))
         (folder / f"counters-{rank}").write_text(str(counters["own"]))
         code = 85 if queue.signal else 0
@@ -77,7 +81,7 @@ def whole(tmp_path: Path) -> dict[str, bytes]:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 600
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -101,7 +105,7 @@ def test_ranks_make_each_item_once_and_a_rerun_makes_those_that_are_missing(tmp_
 def test_the_item_of_a_killed_rank_is_made_by_another_and_the_bytes_are_the_same(tmp_path, whole):
     has, port = tmp_path / "has", free_port()
     killed = fork(1, 3, port, tmp_path, lambda _: has.write_text("") or time.sleep(600))
-    others = [fork(rank, 3, port, tmp_path, lambda _: wait_until(has.exists)) for rank in (0, 2)]
+    others = [fork(rank, 3, port, tmp_path, lambda _: wait_until(has.exists), PATIENCE) for rank in (0, 2)]
     wait_until(has.exists)
     os.kill(killed, signal.SIGKILL)
     assert codes([killed, *others]) == [-signal.SIGKILL, 0, 0]
@@ -112,7 +116,7 @@ def test_a_rank_that_only_seemed_lost_does_no_harm(tmp_path, whole):
     """Stopped for longer than the others' patience, it makes its item a second time."""
     has, port = tmp_path / "has", free_port()
     stopped = fork(1, 2, port, tmp_path, lambda _: has.exists() or has.write_text("") or time.sleep(0.3))
-    other = fork(0, 2, port, tmp_path, lambda _: wait_until(has.exists))
+    other = fork(0, 2, port, tmp_path, lambda _: wait_until(has.exists), PATIENCE)
     wait_until(has.exists)
     os.kill(stopped, signal.SIGSTOP)
     wait_until(lambda: (tmp_path / "made").exists() and len(made(tmp_path)) == ITEMS)

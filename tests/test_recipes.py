@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from conftest import OVERLAYS, ROOT, Checkout, copy_checkout
+from conftest import OVERLAYS, ROOT, Checkout
 
 from pipeline.status import read_graph
 
@@ -27,9 +27,7 @@ SMALLER = {
 @pytest.fixture
 def checkout(finished: Checkout, tmp_path: Path) -> Checkout:
     """A checkout with the finished small run, which a recipe may change."""
-    checkout = copy_checkout(tmp_path / "checkout")
-    subprocess.run(["cp", "-a", finished.folder / "results", checkout.folder / "results"], check=True)
-    return checkout
+    return finished.copy(tmp_path / "checkout", "results")
 
 
 def follow(checkout: Checkout, title: str) -> str:

@@ -43,7 +43,7 @@ def started(key: str, *words: str) -> subprocess.Popen[str]:
 def made(*keys: str) -> list[str]:
     """What the jobs of these keys say, run at once."""
     jobs = [started(key) for key in keys]
-    told = [job.communicate(timeout=120)[1] for job in jobs]
+    told = [job.communicate(timeout=600)[1] for job in jobs]
     assert [job.returncode for job in jobs] == [0] * len(jobs), told
     return told
 
@@ -163,11 +163,11 @@ def test_the_link_of_an_instance_leads_to_the_last_one_made_and_to_none_while_it
     made("a")
     assert Entry(RUN, NAME, "a" * 16).linked and not Entry(RUN, NAME, "b" * 16).linked
     job = started("b", "--config", '{"min_characters": "many"}')
-    assert "config key crawl.min_characters" in job.communicate(timeout=60)[1] and job.returncode != 0
+    assert "config key crawl.min_characters" in job.communicate(timeout=600)[1] and job.returncode != 0
     assert Entry(RUN, NAME, "a" * 16).linked
     job = started("b", "--config", '{"min_characters": 5}')
     while not list(Path("work").rglob("identity.json")) and job.poll() is None:
         time.sleep(0.01)
     assert not (RUN / NAME).is_symlink()
-    assert job.wait(timeout=60) == 0 and Entry(RUN, NAME, "b" * 16).linked
+    assert job.wait(timeout=600) == 0 and Entry(RUN, NAME, "b" * 16).linked
     assert json.loads((RUN / NAME / "manifest.json").read_text())["key"] == "b" * 16

@@ -12,7 +12,6 @@ import pytest
 import yaml
 from conftest import OVERLAYS, ROOT, Checkout, copy_checkout
 
-from pipeline import status
 from pipeline.data.shards import read_table
 from pipeline.stages import NAMES
 
@@ -21,10 +20,7 @@ ITERATIONS = 3
 
 def planned(checkout: Checkout, change: dict | None = None, *arguments: str) -> set[str]:
     """Names of the instances that a dry run would make under a further overlay."""
-    overlays = list(OVERLAYS)
-    if change is not None:
-        (checkout.folder / "change.yaml").write_text(yaml.safe_dump(change, sort_keys=False))
-        overlays.append("change.yaml")
+    overlays = OVERLAYS if change is None else checkout.overlay(change)
     done = checkout.snakemake("--dry-run", *arguments, overlays=overlays)
     assert done.returncode == 0, done.stdout[-3000:]
     return {
@@ -35,10 +31,6 @@ def planned(checkout: Checkout, change: dict | None = None, *arguments: str) -> 
 
 def of_stage(names: set[str]) -> set[str]:
     return {name.partition("/")[0] for name in names}
-
-
-def test_a_finished_run_has_nothing_to_do(finished: Checkout) -> None:
-    assert planned(finished) == set()
 
 
 def test_every_instance_left_a_manifest_and_the_report_stands(finished: Checkout) -> None:
@@ -107,41 +99,18 @@ def test_a_summary_lists_the_files_of_all_results(finished: Checkout) -> None:
 SMALL_FILES = [f"miniweb:warc/miniweb-{number:05d}.warc.gz" for number in range(2)]  # as in tests/small.yaml
 
 
-def copy_finished(finished: Checkout, folder: Path) -> Checkout:
-    """A checkout with the small run's results but without Snakemake's own records, as in a new clone."""
-    checkout = copy_checkout(folder)
-    subprocess.run(["cp", "-r", finished.folder / "results", folder / "results"], check=True)
-    return checkout
-
-
 def run(checkout: Checkout, change: dict, *targets: str) -> str:
     """Run the small workflow to its end under an overlay; returns what Snakemake printed."""
-    (checkout.folder / "change.yaml").write_text(yaml.safe_dump(change, sort_keys=False))
-    done = checkout.dsm(*targets, overlays=[*OVERLAYS, "change.yaml"])
+    done = checkout.dsm(*targets, overlays=checkout.overlay(change))
     assert done.returncode == 0, done.stdout[-3000:]
     return done.stdout
-
-
-def test_results_copied_into_a_new_clone_are_not_made_again(finished: Checkout, tmp_path: Path) -> None:
-    assert planned(copy_finished(finished, tmp_path)) == set()
-
-
-def test_a_new_key_whose_default_changes_nothing_reruns_nothing(finished: Checkout) -> None:
-    path = finished.folder / "pipeline/config/cpt.py"
-    original = path.read_text()
-    path.write_text(original + '    extra: bool = key(False, "an option that nobody has asked for yet")\n')
-    try:
-        assert planned(finished) == set()
-        assert "cpt/base" in planned(finished, {"cpt": {"extra": True}})
-    finally:
-        path.write_text(original)
 
 
 def test_of_a_dump_added_to_a_finished_run_only_its_own_pages_are_read_and_hashed(
     finished: Checkout, tmp_path: Path
 ) -> None:
     """And of own files the content counts and not the time."""
-    checkout = copy_finished(finished, tmp_path)
+    checkout = finished.copy(tmp_path, "results")
     warc = checkout.folder / "own.warc.gz"
     warc.write_bytes(finished.result("miniweb/data/warc/miniweb-00002.warc.gz").read_bytes())
     change = {"crawl": {"warc": [*SMALL_FILES, warc.name]}}
@@ -170,21 +139,15 @@ def test_of_a_dump_added_to_a_finished_run_only_its_own_pages_are_read_and_hashe
 def test_a_variant_that_fails_runs_again_with_all_after_it_and_leaves_the_result_before_it(
     finished: Checkout, tmp_path: Path
 ) -> None:
-    checkout = copy_finished(finished, tmp_path)
+    checkout = finished.copy(tmp_path, "results")
     weights = checkout.result("sft/instruct/data/model.safetensors").read_bytes()
     program = checkout.folder / "pipeline/sft.py"
     original = program.read_text()
     program.write_text("raise SystemExit('broken')\n")
     change = {"models": {"instruct": {"learning_rate": 0.123}}}
-    (checkout.folder / "change.yaml").write_text(yaml.safe_dump(change))
-    failed = checkout.dsm(overlays=[*OVERLAYS, "change.yaml"])
-    *told, last = failed.stdout.splitlines()
-    (log,) = (line.partition("(log: ")[2].rstrip(")") for line in [last])
-    assert re.fullmatch(r"results/small/logs/sft/instruct-[0-9a-f]{16}\.log", log)
-    why = f"ended without an error; it said last: broken (log: {log})"
-    assert failed.returncode == 1 and last == f"error: sft/instruct: {why}" and (tmp_path / log).is_file()
-    assert any(line.startswith("sft/instruct: starts, about ") for line in told)
-    assert not [line for line in told if "Select jobs" in line or "CalledProcess" in line]
+    failed = checkout.dsm(overlays=checkout.overlay(change))
+    assert failed.returncode == 1 and "error: sft/instruct: ended without an error" in failed.stdout
+    assert re.search("^sft/instruct: starts, about ", failed.stdout, re.MULTILINE)
     assert {"sft/instruct", "rl/grpo", "report"} <= planned(checkout, change)
     assert not checkout.result("report").exists(), "the report of the variant before it"
     program.write_text(original)
@@ -194,7 +157,7 @@ def test_a_variant_that_fails_runs_again_with_all_after_it_and_leaves_the_result
 
 
 def test_turning_a_key_back_takes_the_stored_result(finished: Checkout, tmp_path: Path) -> None:
-    checkout = copy_finished(finished, tmp_path)
+    checkout = finished.copy(tmp_path, "results")
     page = checkout.result("report/index.html")
     first = page.read_bytes()
     run(checkout, {"report": {"removals": 3}})
@@ -205,8 +168,7 @@ def test_turning_a_key_back_takes_the_stored_result(finished: Checkout, tmp_path
 
 
 def test_an_edit_of_the_grader_draws_no_new_samples(finished: Checkout, tmp_path: Path) -> None:
-    checkout = copy_finished(finished, tmp_path)
-    subprocess.run(["cp", "-r", finished.folder / "work", tmp_path / "work"], check=True)
+    checkout = finished.copy(tmp_path, "results", "work")
     grader = checkout.folder / "pipeline/grader/answers.py"
     grader.write_text(grader.read_text() + "\n\ndef edited() -> None:\n    return None\n")
     assert "evaluate/grpo: finished" in run(checkout, {}, "evaluate/grpo")
@@ -227,42 +189,6 @@ def test_snakemake_finds_nothing_to_complain_about() -> None:
 def test_each_stage_is_a_target(finished: Checkout) -> None:
     assert planned(finished, None, *NAMES) == set()
     assert of_stage(planned(finished, {"seed": 1}, "crawl")) == {"crawl", "miniweb"}
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"crawll": {}}, ["crawll", "did you mean 'crawl'"]),
-        ({"rl": {"kl_coeficient": 0.1}}, ["rl.kl_coeficient", "did you mean 'kl_coefficient'"]),
-        ({"rl": {"kl_coefficient": "large"}}, ["rl.kl_coefficient", "large"]),
-        ({"models": {"grpo": {"kl_coeficient": 1}}}, ["models.grpo.kl_coeficient"]),
-        ({"models": {"grpo": {"parent": "instrct"}}}, ["models.grpo.parent", "instruct"]),
-        ({"crawl": {"warc": ["no/such/file.warc.gz"]}}, ["no/such/file.warc.gz"]),
-        (
-            {"benchmarks": {"miniweb": {"source": "no/such/test.jsonl"}}},
-            ["benchmarks.miniweb.source", "no/such/test.jsonl"],
-        ),
-    ],
-)
-def test_bad_configuration_is_one_line_that_names_the_key(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict, words: list[str]
-) -> None:
-    monkeypatch.chdir(ROOT)
-    overlay = tmp_path / "change.yaml"
-    overlay.write_text(yaml.safe_dump(change))
-    with pytest.raises(SystemExit) as error:
-        status.main(["--configfile", *OVERLAYS, str(overlay)])
-    assert "\n" not in str(error.value) and all(word in str(error.value) for word in words)
-
-
-def test_snakemake_says_it_in_one_line_too(tmp_path: Path) -> None:
-    overlay, words = tmp_path / "change.yaml", ["rl.kl_coeficient", "did you mean 'kl_coefficient'"]
-    overlay.write_text(yaml.safe_dump({"rl": {"kl_coeficient": 0.1}}))
-    done = Checkout(ROOT).snakemake("--dry-run", overlays=[*OVERLAYS, str(overlay)])
-    assert done.returncode != 0
-    lines = [line for line in done.stdout.splitlines() if all(word in line for word in words)]
-    assert lines, done.stdout[-2000:]
-    assert "Traceback" not in done.stdout
 
 
 NO_CONFIGURATIONS = {"claims.yaml", "paper.yaml", "profiles.yaml"}  # data of the report and of the grader
