@@ -3,7 +3,7 @@
 A rule is a function or the body of an `if`. Each is switched off in turn (`switches`), and the labelled
 cases that pass it are judged again: right answers are lost then, or wrong ones taken. A rule that decides
 nothing is a bound on long input, a shortcut, or a reason in a message; else it needs a case, or goes. Writes
-the table by module into docs/evaluation.md. One process on one core, ten minutes.
+the table by module into docs/evaluation.md. One process on one core, a minute or two.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from table import ROOT, larger_set, publish  # noqa: E402
 from pipeline.grader import answers  # noqa: E402
 
 SEED, SHARE = 0, 0.01  # of the suite's attacks
-MOST = 500  # cases that are judged again for one rule
+MOST = 60  # cases that are judged again for one rule
 SECONDS = 2  # of one verdict: a bound that is off may let it run for ever
 PAGE = ROOT / "docs/evaluation.md"
 START, END = "<!-- rules: make bench-rules -->", "<!-- end of rules -->"
