@@ -5,24 +5,24 @@ import os
 import random
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from datatrove.data import Document
-from killing import survives_kills
+from given.instances import graph_of
+from given.lines import write_lines
+from killing import survives_kills, survives_loss_and_kills
 
 from pipeline.config.corpus import CorpusSection
-from pipeline.config.root import Config
 from pipeline.corpus import classifier, score, scorer, select
 from pipeline.corpus.classifier import ZEROED_MEMORY
 from pipeline.corpus.out_of_distribution import recall_at
 from pipeline.corpus.scorer import PageScorer
 from pipeline.data.shards import DocumentWriter, read_table, write_table
-from pipeline.protocol.overlays import DEFAULTS, read_config
 from pipeline.protocol.stage import run_stage
-from workflow.graph import Graph
 from workflow.instances import Instance
 
 Inputs = dict[str, Path]
@@ -56,6 +56,11 @@ def pool(tmp_path: Path) -> Path:
         "prefix\tverdict\nother.example/q/\tmath\nnews.example/\tnot_math\n"
     )
     return folder
+
+
+def lists_of(folder: Path) -> Inputs:
+    """The seed and the background of `pool`."""
+    return {"seed_urls": folder / "seed.txt", "background_urls": folder / "background.txt"}
 
 
 def command(
@@ -92,7 +97,7 @@ def iterate(
     previous: tuple[Path, Path] | None = None,
 ) -> tuple[Path, Path]:
     """One iteration; returns (score, select)."""
-    lists = {"seed_urls": tmp_path / "seed.txt", "background_urls": tmp_path / "background.txt"}
+    lists = lists_of(tmp_path)
     before = {"previous": previous[1]} if previous else {}
     trained = run(tmp_path, "train", iteration, {"pool": pool} | lists | before)
     inputs = {"train": trained, "shard": pool / "pool/0000.jsonl.zst"} | before
@@ -139,7 +144,7 @@ def test_pages_that_opted_out_or_that_a_reviewer_rejected_are_never_kept(tmp_pat
     (tmp_path / "annotations.tsv").write_text(
         "prefix\tverdict\nother.example\tmath\nnews.example/p\tnot_math\n"
     )
-    lists = {"seed_urls": tmp_path / "seed.txt", "background_urls": tmp_path / "background.txt"}
+    lists = lists_of(tmp_path)
     trained = run(tmp_path, "train", 1, {"pool": pool} | lists)
     scored = run(tmp_path, "score", 1, {"train": trained, "shard": pool / "pool/0000.jsonl.zst"})
     reviews = {"opt_out": tmp_path / "list", "annotations": tmp_path / "annotations.tsv"}
@@ -166,7 +171,7 @@ def test_a_new_round_of_review_teaches_the_next_classifier_even_after_convergenc
     rounds = [tmp_path / "1.tsv", tmp_path / "2.tsv"]
     rounds[0].write_text("prefix\tverdict\n")
     rounds[1].write_text("prefix\tverdict\nother.example/q\tmath\nnews.example/p\tnot_math\n")
-    lists = {"seed_urls": tmp_path / "seed.txt", "background_urls": tmp_path / "background.txt"}
+    lists = lists_of(tmp_path)
     trained = run(tmp_path, "train", 1, {"pool": pool} | lists)
     scored = run(tmp_path, "score", 1, {"train": trained, "shard": pool / "pool/0000.jsonl.zst"})
     inputs = {"train": trained, "score": scored, "pool": pool, "annotations": rounds[0]} | lists
@@ -195,9 +200,8 @@ def test_a_new_round_of_review_changes_no_instance_before_its_iteration(tmp_path
 
     def instances(count: int, rounds: list[str]) -> dict[str, Instance]:
         annotations = [str(tmp_path / name) for name in rounds]
-        keys = {"corpus": {"iterations": count, "annotations": annotations}}
-        warc = {"crawl": {"warc": str(tmp_path / "a.warc.gz")}}
-        return Graph(Config(read_config([DEFAULTS]) | warc | keys)).nodes
+        keys = {"iterations": count, "annotations": annotations}
+        return graph_of(crawl={"warc": str(tmp_path / "a.warc.gz")}, corpus=keys).nodes
 
     before, after = instances(1, ["1.tsv"]), instances(3, ["1.tsv", "2.tsv"])
     first = [name for name in before if name.startswith(("crawl/", "corpus/"))]
@@ -211,7 +215,7 @@ def test_a_new_round_of_review_changes_no_instance_before_its_iteration(tmp_path
 
 
 def test_an_out_of_distribution_set_is_measured_and_never_trained_on(tmp_path: Path, pool: Path) -> None:
-    lists = {"seed_urls": tmp_path / "seed.txt", "background_urls": tmp_path / "background.txt"}
+    lists = lists_of(tmp_path)
     rows = [
         {"label": "math", "text": "lemma: let x be prime", "language": "en"},
         {"label": "not_math", "text": "the police said goal", "source": "radio"},
@@ -219,8 +223,7 @@ def test_an_out_of_distribution_set_is_measured_and_never_trained_on(tmp_path: P
         {"label": "not_math", "url": "http://www.news.example/p/40#top"},  # of the background
         {"label": "unsure", "text": "?"},
     ]
-    texts = tmp_path / "unseen.jsonl"
-    texts.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    texts = write_lines(tmp_path / "unseen.jsonl", rows)
     inputs = {"pool": pool, "out_of_distribution.mixed": texts} | lists
     trained = run(tmp_path, "train", 1, inputs, dimension="auto", epochs="auto")
     notes = json.loads((trained / "train.json").read_text())
@@ -276,7 +279,7 @@ def test_scores_are_the_log_odds_of_fasttext_itself(
 ) -> None:
     import fasttext
 
-    lists = {"seed_urls": tmp_path / "seed.txt", "background_urls": tmp_path / "background.txt"}
+    lists = lists_of(tmp_path)
     trained = run(tmp_path, "train", 1, {"pool": pool} | lists, folds=0, **settings)
     model = fasttext.load_model(str(trained / "classifier.bin"))
     rng = random.Random(0)
@@ -296,31 +299,18 @@ def test_scores_are_the_log_odds_of_fasttext_itself(
     assert [again(text) for text in reversed(texts)] == found[::-1]
 
 
-@pytest.mark.parametrize(
-    ("program", "moments"),
-    [
-        (
-            "train",
-            ["fold-*.txt", "partial/.held_out.parquet.*.partial", "labelled.txt", "partial/classifier.bin"],
-        ),
-        ("score", ["partial/.*"]),
-        (
-            "select",
-            ["partial/.kept.parquet.partial", "partial/.queue.*", "partial/review.tsv"],
-        ),
-    ],
-)
 def test_a_killed_run_leaves_nothing_half_made_and_is_repeated_to_the_byte(
-    tmp_path: Path, pool: Path, program: str, moments: list[str]
+    tmp_path: Path, pool: Path
 ) -> None:
-    lists = {"seed_urls": tmp_path / "seed.txt", "background_urls": tmp_path / "background.txt"}
-    inputs: dict[str, Path] = {"pool": pool} | lists
-    if program != "train":
-        trained = run(tmp_path, "train", 1, inputs)
-        inputs = {"train": trained, "shard": pool / "pool/0000.jsonl.zst"}
-    if program == "select":
-        scored = run(tmp_path, "score", 1, inputs)
-        inputs = {"train": trained, "score": scored, "pool": pool} | lists
-        inputs["annotations"] = tmp_path / "annotations.tsv"
-    work = tmp_path / "killed-work"
-    survives_kills(command(program, 1, inputs, work, tmp_path / "out", {}), tmp_path / "out", work, moments)
+    lists, work, out = lists_of(tmp_path), tmp_path / "killed-work", tmp_path / "out"
+    moments = ["fold-*.txt", "partial/.held_out.parquet.*.partial", "labelled.txt", "partial/classifier.bin"]
+    survives_kills(command("train", 1, {"pool": pool} | lists, work, out, {}), out, work, moments)
+    inputs = {"train": out / "data", "shard": pool / "pool/0000.jsonl.zst"}
+    scored = run(tmp_path, "score", 1, inputs)
+    (scored.parent / "manifest.json").unlink()
+    survives_loss_and_kills(partial(run, tmp_path, "score", 1, inputs), scored, numbers=(1, 2))
+    inputs = {"train": out / "data", "score": scored, "pool": pool} | lists
+    inputs["annotations"] = tmp_path / "annotations.tsv"
+    selected = run(tmp_path, "select", 1, inputs)
+    (selected.parent / "manifest.json").unlink()
+    survives_loss_and_kills(partial(run, tmp_path, "select", 1, inputs), selected)
