@@ -64,3 +64,7 @@ def program(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     module, *rest = map(str, arguments)
     command = [sys.executable, "-m", f"pipeline.crawl.{module}", *rest]
     return subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[1])
+
+
+URLS = [f"http://a.org/{number}" for number in range(5)]
+RECORDS = [record(url, html(f"This is page {url}, all for itself.")) for url in URLS]

@@ -1,33 +1,16 @@
-"""Extraction: lineage, text, character sets, damaged files, both command-line forms."""
+"""Extraction: pages and rejections, text, character sets, both command-line forms."""
 
-import errno
 import gzip
-import io
 import json
 import zlib
-from pathlib import Path
 
 import brotli
 import pytest
-from crawl_warcs import FILLER, WEB, extract_into, html, program, record, write_warc
+from crawl_warcs import FILLER, RECORDS, URLS, WEB, extract_into, html, program, record, write_warc
 
-from pipeline.crawl import http_decoding, text, text_decoding, warc
+from pipeline.crawl import http_decoding, text, text_decoding
 from pipeline.crawl.language import detect_language
-from pipeline.crawl.warc import ReadCounts, read_pages
 from pipeline.data.shards import read_documents, read_table
-from pipeline.protocol.stage import InputError
-
-URLS = [f"http://a.org/{number}" for number in range(5)]
-RECORDS = [record(url, html(f"This is page {url}, all for itself.")) for url in URLS]
-
-
-def read(path, max_bytes=1_000_000):
-    counts = ReadCounts()
-    return list(read_pages(str(path), max_bytes, counts)), counts
-
-
-def sound(pages):
-    return [page.url.decode() for page in pages if page.flaw is None]
 
 
 def extract(folder, *records, **config):
@@ -37,101 +20,6 @@ def extract(folder, *records, **config):
     documents = {page.metadata["url"]: page for page in read_documents(out / "pages.jsonl.zst")}
     rows = read_table(out / "records.parquet").to_pylist()
     return documents, rows, json.loads((out / "manifest.json").read_text())["counts"]
-
-
-def test_lineage_leads_back_to_the_record(tmp_path):
-    offsets = write_warc(tmp_path / "a.warc.gz", RECORDS)
-    pages, counts = read(tmp_path / "a.warc.gz")
-    assert [page.offset for page in pages] == offsets[:-1]
-    data = (tmp_path / "a.warc.gz").read_bytes()
-    for page, original in zip(pages, RECORDS, strict=True):
-        assert gzip.decompress(data[page.offset : page.offset + page.length]) == original
-        assert page.digest.startswith("sha1:") and len(page.digest) == 37
-    assert counts == ReadCounts(records=5)
-
-
-@pytest.mark.parametrize("compressed", [True, False])
-@pytest.mark.parametrize("cut", [1, 3, 10, 60, 150, 300])
-def test_a_file_cut_anywhere_gives_all_whole_records_and_counts_the_rest(tmp_path, compressed, cut):
-    path = tmp_path / "a.warc"
-    members = [gzip.compress(one) if compressed else one for one in RECORDS]
-    whole = sum(map(len, members[:3]))
-    path.write_bytes(b"".join(members)[: whole + cut])
-    pages, counts = read(path)
-    assert sound(pages) == URLS[:3]
-    assert counts.lost_bytes == cut
-
-
-def test_damage_in_the_middle_costs_only_the_record_it_hits(tmp_path):
-    offsets = write_warc(tmp_path / "a.warc.gz", RECORDS)
-    good = (tmp_path / "a.warc.gz").read_bytes()
-    for at in (offsets[2], offsets[2] + 20, offsets[3] - 60, offsets[3] - 5):
-        data = bytearray(good)
-        data[at : at + 4] = b"\0\xff\0\xff"
-        (tmp_path / "a.warc.gz").write_bytes(data)
-        pages, counts = read(tmp_path / "a.warc.gz")
-        assert sound(pages) == URLS[:2] + URLS[3:]
-        assert counts.lost_bytes == offsets[3] - offsets[2]
-
-
-LYING = html("A record that lies about its length.")
-
-
-def lying_records(extra):
-    return [RECORDS[0], record("http://liar.org/", LYING, claimed_extra=extra), *RECORDS[1:]]
-
-
-@pytest.mark.parametrize("extra", [1000, 1, -1, -60])
-def test_a_member_tells_the_length_of_its_record_better_than_a_header_does(tmp_path, extra):
-    (tmp_path / "a.warc.gz").write_bytes(b"".join(map(gzip.compress, lying_records(extra))))
-    pages, counts = read(tmp_path / "a.warc.gz")
-    assert sound(pages) == [URLS[0], "http://liar.org/", *URLS[1:]] and pages[1].payload.strip() == LYING
-    assert counts == ReadCounts(records=6)
-
-
-@pytest.mark.parametrize(
-    "extra, flaw", [(1000, "wrong_length"), (-60, "wrong_length"), (10**6, "incomplete_record")]
-)
-def test_an_uncompressed_record_that_lies_about_its_length_is_marked_and_hides_no_other(
-    tmp_path, extra, flaw
-):
-    data = b"".join(lying_records(extra))
-    (tmp_path / "a.warc").write_bytes(data)
-    pages, counts = read(tmp_path / "a.warc")
-    assert sound(pages) == URLS and counts.lost_bytes > len(LYING)
-    assert [page.flaw for page in pages if page.flaw] == [flaw]
-    found = [data[page.offset : page.offset + page.length] for page in pages if not page.flaw]
-    assert found == RECORDS
-
-
-def test_an_uncompressed_record_that_is_a_byte_longer_than_it_says_is_read_whole(tmp_path):
-    (tmp_path / "a.warc").write_bytes(b"".join(lying_records(-1)))
-    pages, counts = read(tmp_path / "a.warc")
-    assert len(sound(pages)) == 6 and pages[1].payload == LYING and not counts.lost_bytes
-
-
-@pytest.mark.parametrize("memory", [warc.MEMORY, 300])
-def test_a_bad_record_in_a_member_of_many_costs_only_itself_and_is_counted(tmp_path, monkeypatch, memory):
-    monkeypatch.setattr(warc, "MEMORY", memory)
-    noise = b"no record\r\n" * 30
-    members = [b"".join([*RECORDS[:2], noise, RECORDS[2]]), b"".join(RECORDS[3:])]
-    (tmp_path / "a.warc.gz").write_bytes(b"".join(map(gzip.compress, members)))
-    pages, counts = read(tmp_path / "a.warc.gz")
-    assert sound(pages) == URLS and counts == ReadCounts(records=5, lost_bytes=len(noise), breaks=1)
-    assert [page.offset for page in pages] == [0] * 3 + [len(gzip.compress(members[0]))] * 2
-
-
-def test_a_cut_member_of_many_records_keeps_those_before_and_counts_what_is_lost(tmp_path):
-    data = gzip.compress(b"".join(RECORDS))
-    (tmp_path / "a.warc.gz").write_bytes(data[:-20])
-    pages, counts = read(tmp_path / "a.warc.gz")
-    assert sound(pages) == URLS[: len(pages) - 1] and pages[-1].flaw == "incomplete_record"
-    assert len(pages) > 2 and counts.lost_bytes > 0
-
-
-def test_a_file_that_is_no_warc_is_all_loss(tmp_path):
-    (tmp_path / "a.warc.gz").write_bytes(b"\x1f\x8b\x08\0" * 5000 + bytes(5000))
-    assert read(tmp_path / "a.warc.gz") == ([], ReadCounts(lost_bytes=25_000, breaks=1))
 
 
 def of_type(value):
@@ -290,57 +178,6 @@ def test_missing_files_and_bad_keys_are_one_line(tmp_path, capsys):
     assert "crawl.nme" in capsys.readouterr().err and not (tmp_path / "out").exists()
     shown = program("extract", "--help").stdout
     assert "--warc" in shown and "min_characters" in shown
-
-
-class FailingFile(io.BytesIO):
-    """A file whose second half cannot be read."""
-
-    error = InputError("http://a.org/a.warc.gz: cannot be read")
-
-    def read(self, size=-1):
-        if self.tell() >= 700:
-            raise self.error
-        return super().read(min(size, 700))
-
-
-@pytest.mark.parametrize("error", [FailingFile.error, OSError(errno.EIO, "Input/output error")])
-def test_a_disk_or_network_that_fails_is_not_taken_for_a_damaged_file(tmp_path, monkeypatch, error):
-    write_warc(tmp_path / "a.warc.gz", RECORDS)
-    monkeypatch.setattr(FailingFile, "error", error)
-    monkeypatch.setattr(
-        warc, "open_source", lambda path, forward: FailingFile((tmp_path / "a.warc.gz").read_bytes())
-    )
-    with pytest.raises(type(error)):
-        read(tmp_path / "a.warc.gz")
-
-
-@pytest.mark.parametrize("error", [FailingFile.error, OSError(errno.EIO, "Input/output error")])
-def test_a_file_that_fails_is_named_and_read_again_alone(tmp_path, monkeypatch, capsys, error):
-    """In a job of three files; the others are kept, and the bytes are those of a run without a fault."""
-    files = [tmp_path / f"{name}.warc.gz" for name in "abc"]
-    for file in files:
-        write_warc(file, [record(f"http://{file.name}/{n}", html(f"Page {n}.")) for n in range(20)])
-    extract_into(tmp_path / "whole", *files)
-    monkeypatch.setattr(FailingFile, "error", error)
-
-    def failing(path, forward):
-        data = Path(path).read_bytes()
-        return FailingFile(data) if path == str(files[1]) else io.BytesIO(data)
-
-    with monkeypatch.context() as broken, pytest.raises(SystemExit) as end:
-        broken.setattr(warc, "open_source", failing)
-        extract_into(tmp_path / "out", *files)
-    last = capsys.readouterr().err.splitlines()[-1]
-    assert end.value.code == 2 and not (tmp_path / "out").exists()
-    assert last.startswith("error: 1 of 3 files failed") and last.count("warc.gz") == 1
-    extract_into(tmp_path / "out", *files)
-    for name in ("pages.jsonl.zst", "records.parquet", "ledger.jsonl"):
-        assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
-    counters = json.loads((tmp_path / "out/run.json").read_text())["counters"]
-    assert counters == {"fastwarc.records": 20, "resiliparse.pages": 20}, "the third of the pages was left"
-    assert not (tmp_path / ".out.work").exists()
-    ledger = [json.loads(line) for line in (tmp_path / "out/ledger.jsonl").read_text().splitlines()]
-    assert [(line["file"], line["pages"]) for line in ledger] == [(file.name, 20) for file in files]
 
 
 def test_character_sets_are_found_where_headers_lie_or_lack():

@@ -15,7 +15,7 @@ from pipeline.config.corpus import CorpusSection
 from pipeline.corpus.classifier import train
 from pipeline.corpus.scorer import PageScorer
 from pipeline.corpus.training_set import LabelledPage
-from pipeline.crawl.workers import map_forked
+from pipeline.data.workers import map_forked
 from pipeline.protocol.progress import Progress
 
 

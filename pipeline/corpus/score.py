@@ -23,8 +23,8 @@ from pipeline.corpus.scorer import PageScorer
 from pipeline.corpus.second_stage import FIRST, TwoStages, embeddings_of, load_second
 from pipeline.corpus.tokens import Ratio
 from pipeline.crawl.urls import normalise_url
-from pipeline.crawl.workers import map_forked
 from pipeline.data.shards import read_documents, write_table
+from pipeline.data.workers import map_forked
 from pipeline.protocol.progress import Progress
 from pipeline.protocol.stage import Counts, Stage, run_stage
 

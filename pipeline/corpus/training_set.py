@@ -22,9 +22,9 @@ from pipeline.config.corpus import CorpusSection
 from pipeline.corpus.normalise import normalise
 from pipeline.corpus.url_lists import LEARNT_FROM, Survivors, current_urls
 from pipeline.crawl.urls import normalise_url
-from pipeline.crawl.workers import map_forked
 from pipeline.data.rows import read_rows
 from pipeline.data.shards import read_documents, rows_of, shard_paths
+from pipeline.data.workers import map_forked
 from pipeline.formulas.delimiters import convert, page_delimiters
 from pipeline.formulas.signs import Source
 from pipeline.protocol.identity import published, read_manifest

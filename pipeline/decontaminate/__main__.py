@@ -22,8 +22,8 @@ from pathlib import Path
 import pyarrow.compute as pc
 
 from pipeline.config.decontaminate import DecontaminateSection
-from pipeline.crawl.workers import map_forked
 from pipeline.data.shards import read_table, shard_paths
+from pipeline.data.workers import map_forked
 from pipeline.decontaminate.card import Composition, data_card
 from pipeline.decontaminate.clean import PAGES, Cleaned, build_index, clean_shard
 from pipeline.protocol.progress import Progress

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.config.tokens import MixtureNode
-from pipeline.crawl.workers import map_forked
 from pipeline.data.rows import files_of
+from pipeline.data.workers import map_forked
 from pipeline.protocol.manifest import fingerprint, write_json
 from pipeline.protocol.progress import Progress
 from pipeline.protocol.stage import Counts, InputError, Stage, run_stage

@@ -245,7 +245,7 @@ def measure_workers(model: Path) -> None:
     """Print how much memory of its own a worker has that scores with the parent's model."""
     import fasttext
 
-    from pipeline.crawl.workers import map_forked
+    from pipeline.data.workers import map_forked
 
     scorer = PageScorer(fasttext.load_model(str(model)))
 
