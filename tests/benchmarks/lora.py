@@ -90,8 +90,10 @@ def merging_row(name: str, result: str) -> Row:
     from pipeline.training.tokenizer import load_tokenizer
 
     data, (parent,) = RUN / result / "data", read(result, "run.json")["inputs"]["parent"]
-    adapted = PeftModel.from_pretrained(load_model(parent), data / "adapter").base_model.model
-    whole, stored = load_model(parent), load_file(data / "model.safetensors")
+    precision = read(result, "manifest.json")["config"]["precision"]  # in which the parent was trained on
+    whole, base = (load_model(parent, precision).float() for _ in range(2))
+    adapted = PeftModel.from_pretrained(base, data / "adapter").base_model.model
+    stored = load_file(data / "model.safetensors")
     weights = dict(whole.named_parameters())
     with torch.no_grad():
         for key, weight, layer in own_parameters(adapted):
