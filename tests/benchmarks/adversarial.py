@@ -194,14 +194,15 @@ def hacks(references: list[str]) -> Iterator[Attack]:
 
 
 def copies(rows: list[dict], formulas: Callable[[str], list[str]]) -> Iterator[Attack]:
-    """Formulas of a question handed in as its answer, unless one is the reference itself, or may be the text
-    of the choice whose letter is the reference.
+    """Formulas of a question handed in as its answer, unless one is the reference itself, perhaps named, or
+    may be the text of the choice whose letter is the reference.
     """
     for row in rows:
         if LETTER.fullmatch(row["answer"]):
             continue
         for formula in sorted(set(formulas(row["question"])), key=len)[-3:]:
-            if formula.strip(" $") and formula.replace(" ", "") != row["answer"].replace(" ", ""):
+            written, reference = formula.replace(" ", ""), row["answer"].replace(" ", "")
+            if formula.strip(" $") and reference not in (written, written.rpartition("=")[2]):  # y = 5
                 for form in FORMS["copies"]["forms"]:
                     answer = form.replace("Q", formula)
                     yield Attack(f"copy: {form}", row["question"], row["answer"], f"\\boxed{{{answer}}}")
