@@ -95,14 +95,24 @@ def _chosen(answer: str, choices: Mapping[str, str]) -> str | None:
     return same[0] if len(same) == 1 else None
 
 
+def _compare_choices(reference: str, answer: str, choices: Mapping[str, str]) -> Decision:
+    expected = reference.strip() if reference.strip() in choices else _letter(reference, choices)
+    given = _chosen(answer, choices)
+    if given is None:
+        return "wrong", "not one of the choices"
+    return ("right" if given == expected else "wrong"), "choice"
+
+
 def _by_letter(reference: str, answer: str, wanted: Asked) -> Decision | None:
     """Compare letters if the reference is one, or if the answer is one and the question has choices."""
     choices = dict(wanted.choices)
     expected, given = _GOLD_LETTER.match(reference), _GOLD_LETTER.match(answer)
-    if expected is not None and (not choices or expected[1] in choices):
-        letter = _chosen(answer, choices) if choices else _letter(answer, choices)
+    if expected is not None:
+        letter = _letter(answer, choices)
+        if letter is None and choices:
+            letter = _chosen(answer, choices)
         if letter is not None:
-            return ("right" if letter == expected[1] else "wrong"), "choice" if choices else "letter"
+            return ("right" if letter == expected[1] else "wrong"), "letter"
     elif given is not None and (named := _NAMED.search(reference)):
         return ("right" if named[1] == given[1] else "wrong"), "letter"
     elif given is not None and given[1] in choices:
@@ -224,16 +234,12 @@ def _compared(
     reference: str, answer: str, question: str | None, choices: tuple[tuple[str, str], ...], reward: bool
 ) -> Verdict:
     try:
-        wanted = replace(asked(question), strict=reward)
-        outcome = decide(reference, answer, replace(wanted, choices=choices) if choices else wanted)
-        if (
-            reward
-            and outcome[0] == "right"
-            and question
-            and not choices
-            and _copied(reference, answer, question)
-        ):
-            outcome = "undecided", "not worked out: a formula of the question, or no numeral"
+        if choices:
+            outcome = _compare_choices(reference, answer, dict(choices))
+        else:
+            outcome = decide(reference, answer, replace(asked(question), strict=reward))
+            if reward and outcome[0] == "right" and question and _copied(reference, answer, question):
+                outcome = "undecided", "not worked out: a formula of the question, or no numeral"
     except (RecursionError, Exhausted) as error:
         outcome = "undecided", f"too long a comparison: {type(error).__name__}"
     return Verdict(outcome[0], answer, outcome[1])

@@ -69,10 +69,12 @@ class AnswerParser(ExpressionParser):
 
     def _with_unit(self, node: Expression) -> Expression:
         words = []
-        while self.peek() in ("text", "/") or (words and self.peek() in ("^", "symbol")):
+        while self.peek() in ("text", "/") or (words and self.peek() in ("^", "symbol", "(")):
             if self.peek() == "^":
                 self.next()
                 words.append(f"^{self.script().value}")
+            elif self.peek() == "(":
+                words.append(self._parenthesis())
             else:
                 words.append(str(self.next().value or "/"))
         while words and (scaled := words[0].casefold().partition(" "))[0] in SCALES:
@@ -84,6 +86,19 @@ class AnswerParser(ExpressionParser):
                 "relation", node.value, (*node.args[:-1], Expression("quantity", unit, node.args[-1:]))
             )
         return Expression("quantity", unit, (node,)) if unit else node
+
+    def _parenthesis(self) -> str:
+        """Return a remark in parentheses after a unit, e.g. 240 yuan (A)."""
+        start = self.position
+        while self.peek() not in (")", "end"):
+            self.position += 1
+        self.expect(")")
+        remark = self.tokens[start : self.position - 1]
+        if not all(token.kind == "text" for token in remark) and not (
+            len(remark) == 1 and remark[0].kind == "symbol" and remark[0].value in "ABCDEF"
+        ):
+            raise Unreadable("a remark that may hold a value")
+        return " ".join(token.value for token in remark if token.kind == "text")
 
     def relation(self) -> Expression:
         sides, operators = [self._side()], []
