@@ -1,13 +1,17 @@
 """Right answers in unusual writing, and the strict rules that must not refuse good answers."""
 
 import random
+import signal
+import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
+from conftest import ROOT, UNSHARE, WEAK
 from given.answers import SEED, shared
 
+from pipeline.grader import printed
 from pipeline.grader.answers import compare, grade
 from pipeline.grader.printed import is_expression, read_printed
 
@@ -90,3 +94,30 @@ def test_the_published_form_of_a_few_shot_answer_is_right_for_every_reference():
         ).right
     ]
     assert len(missed) <= 2, (SEED, missed)
+
+
+def test_an_interrupted_question_leaves_no_answer_to_the_next_one():
+    class Interrupted(Exception):
+        pass
+
+    def interrupt(*_):
+        raise Interrupted
+
+    printed._worker.stop()
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.05)  # while SymPy is imported
+        with pytest.raises(Interrupted):
+            read_printed("Interval(1, 2)")
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert "matrix" in read_printed("Matrix([[3, 4]])") and "matrix" not in read_printed("Interval(7, 9)")
+
+
+@pytest.mark.skipif(WEAK, reason="this system refuses the namespace in which a limit cannot be raised")
+def test_printed_answers_are_read_under_a_limit_of_processor_time():
+    code = "from pipeline.grader.printed import read_printed; print(read_printed('Interval(1, 2)'))"
+    limited = f'ulimit -t 500 && exec {sys.executable} -c "{code}"'
+    done = subprocess.run([*UNSHARE.split(), "sh", "-c", limited], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout == "\\left[1, 2\\right]\n", done.stderr

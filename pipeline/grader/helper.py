@@ -30,11 +30,15 @@ class HelperProcess:
         with self.lock:
             if self.owner != os.getpid():  # after a fork the pipes are the parent's
                 self.process = None
-            if self.process is None or self.process.poll() is not None:
-                self._start()
-                if self.first is not None:
-                    self._exchange(*self.first)
-            return self._exchange(question, seconds)
+            try:
+                if self.process is None or self.process.poll() is not None:
+                    self._start()
+                    if self.first is not None:
+                        self._exchange(*self.first)
+                return self._exchange(question, seconds)
+            except BaseException:  # an alarm or Ctrl-C: its answer would be taken for the next question's
+                self.stop()
+                raise
 
     def _exchange(self, question: Any, seconds: float | None) -> Any:
         if self.process is None:
@@ -44,7 +48,7 @@ class HelperProcess:
             self.process.stdin.flush()
             ready, _, _ = select.select([self.process.stdout], [], [], seconds)
             line = self.process.stdout.readline() if ready else b""
-        except OSError:
+        except ConnectionError:
             line = b""
         if not line:
             self.stop()

@@ -44,9 +44,11 @@ def main() -> None:
             return found.as_expr()
         return sympy.Tuple(*found.args) if isinstance(found, sympy.Point) else found
 
+    hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
+    most = sys.maxsize if hard == resource.RLIM_INFINITY else hard
     for line in sys.stdin:
         spent = int(time.process_time()) + 1
-        resource.setrlimit(resource.RLIMIT_CPU, (spent + SECONDS, resource.RLIM_INFINITY))
+        resource.setrlimit(resource.RLIMIT_CPU, (min(spent + SECONDS, most), hard))
         try:
             found = parse_expr(json.loads(line), {}, (auto_symbol, auto_number), dict(names))
             text = sympy.latex(plain(found))
