@@ -39,8 +39,8 @@ class Pair:
     """A reference, and a final answer (`prediction`) or a text that holds one (`response`)."""
 
     reference: str
-    prediction: str | None = None
-    response: str | None = None
+    prediction: Any = None  # what is no text counts as absent, if the other is one
+    response: Any = None
     question: str | None = None
     choices: dict[str, str] | None = None
     id: Any = None  # a text or a number
@@ -48,7 +48,7 @@ class Pair:
     def grade(self, profile: Profile | None, boxed_only: bool) -> Verdict:
         """Return the verdict under a profile; None is strict."""
         item = Item(self.id, self.question, self.reference, self.choices)
-        if self.prediction is not None:
+        if isinstance(self.prediction, str):
             return grade_answer(profile, item, self.prediction)
         if boxed_only and profile is None:
             return item.grade(self.response, boxed_only=True)
@@ -61,8 +61,8 @@ def read_pairs(path: Path) -> list[Pair]:
     """
     pairs: dict[Any, Pair] = {}
     for place, pair in read_as(Pair, str(path)):
-        if pair.prediction is None and pair.response is None:
-            raise InputError(f"{place}: give `prediction` or `response`")
+        if not isinstance(pair.prediction, str) and not isinstance(pair.response, str):
+            raise InputError(f"{place}: give `prediction` or `response` as a text")
         if not isinstance(pair.id, str | int | float | None):
             raise InputError(f"{place}: `id` is neither a text nor a number")
         if pair.id in pairs:

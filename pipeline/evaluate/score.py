@@ -103,7 +103,7 @@ class Row:
 
     samples: Annotated[list[str], Field(min_length=1)]
     id: Any = None
-    question: str = ""
+    question: str | None = None
     finished: list[StrictBool] | None = None
     finish_reason: list[str] | None = None
 
@@ -121,7 +121,7 @@ def read_outputs(path: Path, items: list[Item]) -> dict[str, Row]:
     by_question = {item.question.strip(): item.id for item in items}
     found: dict[str, Row] = {}
     for place, row in read_as(Row, str(path)):
-        key = by_question.get(row.question.strip()) if row.id is None else by_id.get(str(row.id))
+        key = by_question.get((row.question or "").strip()) if row.id is None else by_id.get(str(row.id))
         if key is None:
             raise InputError(f"{place}: no reference has this {'question' if row.id is None else 'id'}")
         if key in found:

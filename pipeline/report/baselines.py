@@ -15,12 +15,12 @@ from pipeline.report.answers import Row
 from pipeline.report.compare import Results
 
 MOSTLY = 0.9  # of a benchmark's references are numbers, or it gets no rules
-RULES: dict[str, Callable[[list[float]], float]] = {
+RULES: dict[str, Callable[[list[float]], float]] = {  # of at least one number
     "last number": lambda numbers: numbers[-1],
     "sum of all numbers": sum,
     "product of all numbers": prod,
-    "difference of the first two numbers": lambda numbers: abs(numbers[0] - numbers[1]),
-    "difference of the last two numbers": lambda numbers: abs(numbers[-1] - numbers[-2]),
+    "difference of the first two numbers": lambda numbers: abs(numbers[0] - numbers[:2][-1]),
+    "difference of the last two numbers": lambda numbers: abs(numbers[-1] - numbers[-2:][0]),
     "largest minus smallest number": lambda numbers: max(numbers) - min(numbers),
 }
 CONSTANT = "most frequent answer"
@@ -41,7 +41,7 @@ def scores(rows: Iterable[Row]) -> dict[str, float]:
     right = {CONSTANT: max(Counter(references).values())}
     for name, rule in RULES.items():
         right[name] = sum(
-            reference is not None and len(numbers) > 1 and isclose(rule(numbers), reference)
+            bool(numbers) and reference is not None and isclose(rule(numbers), reference)
             for numbers, reference in asked
         )
     return {name: count / len(asked) for name, count in right.items()}

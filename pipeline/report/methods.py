@@ -47,6 +47,7 @@ def groups(run: Run) -> dict[str, list[Finished]]:
     titles = [label(model.config, f"rl/{model.parent}" in run.finished) for model in models]
     titles = _told_apart(titles, [f", rate {model.config.get('learning_rate', 0):g}" for model in models])
     titles = _told_apart(titles, [f", {family_name(names)}" for names in found])
+    titles = _told_apart(titles, [f" ({', '.join(names)})" for names in found])
     seeds = [[run.finished[f"rl/{name}"] for name in names] for names in found]
     return dict(zip(titles, seeds, strict=True)) if len(found) > 1 else {}
 

@@ -34,7 +34,7 @@ def _models(summary: dict[str, Any]) -> list[str]:
                 unchecked = score.get("not_checked") == score["n"]
                 greedy = "not checked" if unchecked else _interval(score["accuracy"], score["ci95"])
                 rows.append((model, benchmark, mode, f"{score['n']:,}", greedy, _sampled(score)))
-    for benchmark, rules in summary["baselines"].items():
+    for benchmark, rules in summary.get("baselines", {}).items():
         rule, share = best(rules)
         rows.append((f"best rule: {rule}", benchmark, "", "", f"{100 * share:.1f}", ""))
     return _columns(rows) + [
@@ -100,7 +100,7 @@ def readme_table(summary: dict[str, Any]) -> str:
     for model in models:
         shares = (f"{100 * scores[model][benchmark]['accuracy']:.1f} %" for benchmark in columns)
         rows.append([f"`{model}`", *shares])
-    if rules := summary["baselines"]:
+    if rules := summary.get("baselines"):
         shares = (f"{100 * best(rules[name])[1]:.1f} %" if name in rules else "" for name in columns)
         rows.append(["best rule without a model", *shares])
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)

@@ -45,7 +45,7 @@ def row_of(what: str, unit: str, ours: float, peer: float | None, name: str = PE
 
 def score_rows() -> list[Row]:
     """Compare accuracies after each stage, with their intervals and that of the difference by question."""
-    from pipeline.evaluate.metrics import paired_difference
+    from pipeline.intervals import paired_difference
 
     rows = []
     for name, sides in {"no training": ("sft/published",) * 2, **STAGES}.items():
