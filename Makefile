@@ -44,7 +44,7 @@ demo: setup
 	@$(BIN)/python -m pipeline.report.scores results/$(RUN)/report/summary.json
 	@echo "Report: results/$(RUN)/report/index.html"
 
-# The demo beside the figures on record: what a package's new version changes. WRITE=1 records them for this kind of CPU.
+# The demo beside the figures on record: what code, packages or a machine change. WRITE=1 records them for this kind of CPU.
 canary: demo
 	$(BIN)/python tests/benchmarks/canary.py $(if $(WRITE),--write)
 

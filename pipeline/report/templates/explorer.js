@@ -114,7 +114,7 @@ function explorer() {
   if (!form) return;
   const { tasks } = read("samples-data"), fields = form.elements;
   const count = document.getElementById("browser-count"), list = document.getElementById("browser-list"), more = document.getElementById("browser-more");
-  let shown = PAGE, turn = 0;
+  let shown = PAGE, turn = 0, own = false;  // own: the page chose what is shown first, not the reader
 
   function choose(values) {
     const known = tasks.findIndex((task) => task.name === values.task);
@@ -167,7 +167,7 @@ function explorer() {
         fields[key].parentElement.hidden = fields[key].options.length < 3;
       }
       let found = await hits(answers, other);
-      if (!found.length && turn === 1 && fields.verdict.value === FLIPPED) {  // the page's own first choice
+      if (!found.length && own) {
         fields.verdict.value = "all";
         found = await hits(answers, other);
       }
@@ -194,6 +194,7 @@ function explorer() {
   form.addEventListener("input", (event) => {
     shown = PAGE;
     if (event.target === fields.task) models();
+    if (event.target === fields.verdict) own = false;
     if (event.target !== fields.id) fields.id.value = "";
     update().then(remember);
   });
@@ -202,7 +203,7 @@ function explorer() {
   addEventListener("hashchange", fromAddress);
   if (!fromAddress()) {
     choose({});
-    if (fields.other.value) fields.verdict.value = FLIPPED;
+    if (fields.other.value) { fields.verdict.value = FLIPPED; own = true; }
     new IntersectionObserver((entries, own) => { if (entries.some((entry) => entry.isIntersecting)) { own.disconnect(); if (!turn) update(); } }, { rootMargin: "800px" }).observe(form);
   }
 }
