@@ -110,8 +110,8 @@ def _json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         for number, line in enumerate(raw_lines(path), start=1):
             if line.strip():
                 yield f"{path}: line {number}", _object(line.decode(), f"{path}: line {number}")
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: cannot be read after line {number} ({error})") from error
+    except (OSError, ValueError, MemoryError) as error:
+        raise InputError(f"{path}: cannot be read after line {number} ({error or 'no memory'})") from error
 
 
 def _object(line: str, place: str) -> dict[str, Any]:
@@ -138,7 +138,7 @@ def _parquet(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             for row in batch.to_pylist():
                 number += 1
                 yield f"{path}: row {number}", row
-    except (OSError, ValueError, pa.ArrowException) as error:
+    except (OSError, ValueError, OverflowError, MemoryError, pa.ArrowException) as error:
         raise InputError(f"{path}: cannot be read after row {number} ({error})") from error
 
 

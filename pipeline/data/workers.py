@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 A = TypeVar("A")
 B = TypeVar("B")
 AHEAD = 2  # items per process that wait for their turn
-FUNCTION: Callable[[Any], Any]  # of this process and of those forked from it
+function_of_worker: Callable[[Any], Any]
 
 
 def die_with_parent() -> None:
@@ -19,8 +19,14 @@ def die_with_parent() -> None:
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
+def _start(function: Callable[[Any], Any]) -> None:
+    global function_of_worker
+    die_with_parent()
+    function_of_worker = function
+
+
 def _call(item: Any) -> Any:
-    return FUNCTION(item)
+    return function_of_worker(item)
 
 
 def map_forked(function: Callable[[A], B], items: Iterable[A], processes: int) -> Iterator[B]:
@@ -32,10 +38,8 @@ def map_forked(function: Callable[[A], B], items: Iterable[A], processes: int) -
     if processes == 1:
         yield from map(function, items)
         return
-    global FUNCTION
-    FUNCTION = function
     waiting: deque[Future[B]] = deque()
-    with ProcessPoolExecutor(processes, get_context("fork"), die_with_parent) as pool:
+    with ProcessPoolExecutor(processes, get_context("fork"), _start, (function,)) as pool:
         for item in items:
             waiting.append(pool.submit(_call, item))
             if len(waiting) > AHEAD * processes:
