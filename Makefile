@@ -185,8 +185,9 @@ bench-harness: setup peers .venv/harness/complete $(PUBLISHED)/SHA256SUMS
 # Adapters beside training all weights, on the model of `make pretrained`: make bench-lora BENCH=<folder of benchmark files>. 45 minutes
 # of one core. Writes its table into docs/measured.md too.
 LORA = configs/pretrained.yaml work/pretrained.yaml configs/lora.yaml
-bench-lora: setup $(PUBLISHED)/SHA256SUMS
+bench-lora: setup
 	$(BIN)/python -m pipeline.experiments.pretrained --model "$(MODEL)" $(if $(BENCH),--bench "$(BENCH)") --output work/pretrained.yaml
+	$(if $(filter $(PUBLISHED),$(MODEL)),$(MAKE) $(PUBLISHED)/SHA256SUMS)
 	$(DSM) $(LORA) evaluate $(OPTIONS)
 	$(BENCHMARK)/lora.py --page docs/measured.md
 

@@ -18,7 +18,7 @@ from pipeline.config.root import Config, ConfigError
 from pipeline.protocol.errors import InputError
 from pipeline.protocol.identity import Digests, damage, read_manifest
 from pipeline.protocol.manifest import write_json
-from pipeline.protocol.overlays import DEFAULTS, read_config
+from pipeline.protocol.overlays import DEFAULTS, merge, read_config
 from pipeline.protocol.progress import duration
 from pipeline.protocol.stage import DEFINITIONS
 from pipeline.protocol.store import STORE, Entry, put_in_place
@@ -223,7 +223,7 @@ def read_values(words: list[str]) -> dict[str, Any]:
 
 def read_graph(files: list[str], words: list[str]) -> Graph:
     """Return the graph of the configuration files and `KEY=VALUE` words on top of the defaults."""
-    return Graph(Config(read_config([DEFAULTS, *files]) | read_values(words)))
+    return Graph(Config(merge(read_config([DEFAULTS, *files]), read_values(words))))
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -243,3 +243,9 @@ def test_manifests_hold_nothing_that_a_second_run_would_change(there: Path) -> N
         manifest = json.loads(path.read_text())
         assert not {"started", "seconds", "host"} & set(manifest)
         assert not any(name.startswith(("metrics.jsonl", "tensorboard")) for name in manifest["files"])
+
+
+def test_words_of_the_command_merge_into_sections_as_snakemakes_do() -> None:
+    graph = status.read_graph(["configs/demo.yaml"], ["rl={learning_rate: 0.5}"])
+    section = graph.config.sections["rl"]
+    assert (section.learning_rate, section.steps, section.group_size) == (0.5, 20, 16)

@@ -171,3 +171,8 @@ def test_the_link_of_an_instance_leads_to_the_last_one_made_and_to_none_while_it
     assert not (RUN / NAME).is_symlink()
     assert job.wait(timeout=600) == 0 and Entry(RUN, NAME, "b" * 16).linked
     assert json.loads((RUN / NAME / "manifest.json").read_text())["key"] == "b" * 16
+
+
+def test_a_model_may_be_called_as_the_store_is() -> None:
+    entry = Entry.at(Path("results/run/store/rl/store/0123456789abcdef/manifest.json"), "rl", "store")
+    assert (entry.name, entry.link) == ("rl/store", Path("results/run/rl/store"))

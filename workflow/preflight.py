@@ -103,7 +103,8 @@ def nothing_to_do(graph: Graph) -> str | None:
     crawl = graph.config.sections["crawl"]
     if graph.config.models or crawl.warc or crawl.texts:
         return None
-    return "config key models: empty, and no crawl.warc: nothing to make; give --configfile configs/demo.yaml"
+    empty = "config key models: empty, and no crawl.warc or crawl.texts"
+    return f"{empty}: nothing to make; give --configfile configs/demo.yaml"
 
 
 def slow(graph: Graph, jobs: Iterable[str], machine: Machine) -> list[str]:

@@ -214,8 +214,9 @@ def main(argv: list[str] | None = None) -> None:
     assumed = Assumptions(gpu_named(arguments.gpu), **chosen)
     try:
         config = Config(read_config([DEFAULTS, *arguments.configfile]))
-        if not config.models and not config.sections["crawl"].warc:
-            raise InputError("config key models: empty, and no crawl.warc: nothing to forecast")
+        crawl = config.sections["crawl"]
+        if not config.models and not crawl.warc and not crawl.texts:
+            raise InputError("config key models: empty, and no crawl.warc or texts: nothing to forecast")
         planner, profile = Planner(config, assumed), Profile(arguments.profile)
         rows = planner.rows()
     except (InputError, ConfigError) as error:
@@ -224,6 +225,8 @@ def main(argv: list[str] | None = None) -> None:
         print(json.dumps([asdict(row) | {"hours": row.hours} for row in rows], indent=1))
     else:
         print(text(planner, rows, profile))
+        if crawl.texts:
+            print("crawl.texts is not in it: how many pages it has is not known before it is read")
 
 
 if __name__ == "__main__":

@@ -48,7 +48,8 @@ class Entry:
         another's, or that of another `instance`.
         """
         parts = manifest.parts
-        start = len(parts) - 1 - parts[::-1].index(STORE) if STORE in parts else 0
+        stores = [place for place in range(len(parts) - 3) if parts[place : place + 2] == (STORE, stage)]
+        start = stores[-1] if stores else 0
         entry = cls(Path(*parts[:start]), "/".join(parts[start + 1 : -2]), manifest.parent.name)
         name = entry.name if instance is None else name_of(stage, instance)
         if entry.manifest != manifest or entry.name != name or name.partition("/")[0] != stage:

@@ -9,6 +9,7 @@ import argparse
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -18,7 +19,6 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[3]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(Path(__file__).parent)]
 MINUTES = 10
-# Modules with one function for each step; each needs what it says here, and no network.
 # Modules with a function for each step; each needs what it says here, and `single_gpu` on a GPU the hub.
 STEPS = {
     "parts": (
@@ -54,17 +54,19 @@ def start_step(name: str) -> dict[str, Any]:
     """Run one step as a program: its figures and seconds, or the last line of its error."""
     started = time.monotonic()
     command = [sys.executable, __file__, "--here", name]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    process = subprocess.Popen(command, cwd=ROOT, text=True, start_new_session=True, **pipes)
     try:
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60 * MINUTES)
+        printed, errors = process.communicate(timeout=60 * MINUTES)
     except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)  # its ranks too, which would stay on the GPU
+        process.communicate()
         return {"error": f"not done after {MINUTES} minutes"}
     seconds = round(time.monotonic() - started, 1)
-    if done.returncode:
-        return {
-            "error": done.stderr.strip().rpartition("\n")[2] or f"exit {done.returncode}",
-            "seconds": seconds,
-        }
-    return {"figures": json.loads(done.stdout.splitlines()[-1])[name], "seconds": seconds}
+    if process.returncode:
+        error = errors.strip().rpartition("\n")[2] or f"exit {process.returncode}"
+        return {"error": error, "seconds": seconds}
+    return {"figures": json.loads(printed.splitlines()[-1])[name], "seconds": seconds}
 
 
 def as_table(results: dict[str, Any]) -> str:

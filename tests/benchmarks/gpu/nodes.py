@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from statistics import median
@@ -47,12 +48,13 @@ def ranks() -> dict[str, float]:
             place = [f"--nodes={PRETENDED}", f"--ranks={PRETENDED}", f"--meeting={folder}/meeting"]
             start = [sys.executable, "-m", "pipeline.ranks.launcher", *place]
             commands = [[*start, f"--node={node}", *program] for node in range(PRETENDED)]
-        started = [
-            subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, text=True) for words in commands
-        ]
-        printed = [process.communicate()[0] for process in started]
-    assert not any(process.returncode for process in started), "a rank failed: its message is above"
-    return json.loads(printed[0].splitlines()[-1])
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        started = [subprocess.Popen(words, env=environment, text=True, **pipes) for words in commands]
+        with ThreadPoolExecutor(len(started)) as readers:
+            printed = list(readers.map(subprocess.Popen.communicate, started))
+    for process, (_, errors) in zip(started, printed, strict=True):
+        assert not process.returncode, errors.strip().rpartition("\n")[2] or f"exit {process.returncode}"
+    return json.loads(printed[0][0].splitlines()[-1])
 
 
 def bandwidth(members: list[list[int]]) -> float:

@@ -43,7 +43,10 @@ def run_shipped(folder: Path, *targets: str, small: bool) -> dict[str, float]:
     options = ["--cores", "2"] if small else ["--profile", "profiles/gpu"]
     command = [sys.executable, "-m", "pipeline", "run", *overlays, "ten.yaml", *targets, *options]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-3000:]
+    if done.returncode:
+        logs = sorted(folder.glob("results/*/logs/**/*.log"), key=lambda path: path.stat().st_mtime)
+        said = [path.read_text().strip().rpartition("\n")[2] for path in logs[-1:]]
+        raise AssertionError(f"{done.stderr.strip().rpartition(chr(10))[2]} {' '.join(said)}")
     text = (folder / "results/single-gpu/rl/grpo/data/metrics.jsonl").read_text()
     log = [json.loads(line) for line in text.splitlines()]
     return {"steps": len(log)} | {name: fmean(row[name] for row in log) for name in SHOWN}
