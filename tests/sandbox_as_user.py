@@ -32,7 +32,9 @@ def main() -> None:
     with outside(folder) as world, sandbox:
         before = state(folder)
         programs = [code.format(**world) for code in ESCAPES.values()]
-        *outcomes, threads = map(asdict, sandbox.run([*programs, THREADS], 5.0))
+        *outcomes, threads = map(
+            asdict, sandbox.run([*programs, THREADS], 60.0)
+        )  # of the clock; the machine may be busy
         after = state(folder)
         found = {
             "user": os.getuid(),
