@@ -32,9 +32,8 @@ def main() -> None:
     with outside(folder) as world, sandbox:
         before = state(folder)
         programs = [code.format(**world) for code in ESCAPES.values()]
-        *outcomes, threads = map(
-            asdict, sandbox.run([*programs, THREADS], 60.0)
-        )  # of the clock; the machine may be busy
+        # A minute of the clock, because the machine may be busy: a time-out would say nothing of an attack.
+        *outcomes, threads = map(asdict, sandbox.run([*programs, THREADS], 60.0))
         after = state(folder)
         found = {
             "user": os.getuid(),
