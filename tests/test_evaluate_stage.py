@@ -207,7 +207,7 @@ def test_a_model_is_evaluated_by_vllm_and_two_ranks_sample_again_what_was_lost(t
     row = json.loads(results["toy.chat_cot.jsonl"].splitlines()[0])
     assert row["subject"] == "sum" and len(row["samples"]) == 2 and row["greedy"]["tokens"] > 0
 
-    lost = list((tmp_path / "tiny/work/samples").glob("*.samples-*"))
+    lost = list((tmp_path / "tiny" / "work" / "samples").glob("*.samples-*"))
     for path in lost:
         path.unlink()
     run_stage_program(tmp_path, config, ranks=2)
@@ -249,7 +249,7 @@ def test_a_tool_integrated_answer_reads_what_its_program_printed_and_resumes(tmp
     counters = json.loads((tmp_path / "tiny/run.json").read_text())["counters"]
     assert counters["vllm.requests"] == 4 * 2 + 4 and counters["sandbox.programs"] == 2 + 2  # once a batch
 
-    next((tmp_path / "tiny/work/samples").glob("toy.chat_tool.greedy-000002-*")).unlink()
+    next((tmp_path / "tiny" / "work" / "samples").glob("toy.chat_tool.greedy-000002-*")).unlink()
     run_stage_program(tmp_path, config)
     counters = json.loads((tmp_path / "tiny/run.json").read_text())["counters"]
     assert counters["vllm.requests"] == 2 * 2 and counters["sandbox.programs"] == 1

@@ -31,7 +31,7 @@ from pipeline.evaluate import grade, score
 from pipeline.evaluate.benchmarks import Item, load
 from pipeline.evaluate.prompts import choose_exemplars, few_shot_text, read_layout
 from pipeline.protocol.identity import Digests, digest_of
-from pipeline.protocol.overlays import DEFAULTS, read_config, read_yaml
+from pipeline.protocol.overlays import DEFAULTS, merge, read_config, read_yaml
 from pipeline.protocol.stage import InputError, run_stage
 from pipeline.report.collect import Run
 from pipeline.report.truth import pages_by_scope
@@ -57,7 +57,7 @@ def test_configurations_with_wrong_values() -> None:
         if rng.random() < 0.3:
             return mutate_value(rng, defaults)
         overlay = mutate_value(rng, rng.choice(overlays))
-        return merged(defaults, overlay) if isinstance(overlay, dict) else overlay
+        return merge(defaults, overlay) if isinstance(overlay, dict) else overlay
 
     def use(values: Any) -> None:
         if isinstance(values, dict):
@@ -66,21 +66,12 @@ def test_configurations_with_wrong_values() -> None:
     assert not (found := failures("config", 800, make, use, REFUSALS, ("config key",))), "".join(found)
 
 
-def merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
-    """What `read_config` makes of two files."""
-    found = dict(below)
-    for key, value in above.items():
-        both = isinstance(value, dict) and isinstance(found.get(key), dict)
-        found[key] = merged(found[key], value) if both else value
-    return found
-
-
 def test_configuration_files_with_wrong_bytes(tmp_path: Path) -> None:
     texts = [(ROOT / f"configs/{name}.yaml").read_bytes() for name in OVERLAYS]
     file, defaults = tmp_path / "overlay.yaml", read_config([DEFAULTS])
 
     def use(data: bytes) -> None:
-        values = merged(defaults, read_config([write(file, data)]))
+        values = merge(defaults, read_config([write(file, data)]))
         if isinstance(values["crawl"], dict):
             values["crawl"]["pool_shards"] = 2  # thousands of jobs take long to list
         Graph(Config(values))

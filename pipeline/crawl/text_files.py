@@ -5,13 +5,11 @@ A row is to such a file what a record is to a WARC file: it becomes a page or a 
 its number, from 0, is its place.
 """
 
-from base64 import b32encode
 from collections.abc import Iterator, Mapping
-from hashlib import sha1
 from typing import Any
 
 from pipeline.crawl.sources import file_name
-from pipeline.crawl.warc import Page, ReadCounts
+from pipeline.crawl.warc import Page, ReadCounts, digest_of
 from pipeline.data.rows import read_rows
 from pipeline.protocol.errors import InputError
 
@@ -38,7 +36,7 @@ def read_text_pages(
         page = Page(url, name, number, 0, "", b"", is_text=True, flaw=_flaw(values, seen))
         if page.flaw is None:
             page.payload = values["text"].encode()
-            page.digest = "sha1:" + b32encode(sha1(page.payload, usedforsecurity=False).digest()).decode()
+            page.digest = digest_of(page.payload)
             page.language = values.get("language")
             page.flaw = "too_large" if len(page.payload) > max_bytes else None
         yield page

@@ -196,6 +196,11 @@ def _find_record(stream: BinaryIO, start: int, size: int, compressed: bool) -> i
     return size
 
 
+def digest_of(payload: bytes) -> str:
+    """Hash a payload as Common Crawl does in WARC-Payload-Digest."""
+    return "sha1:" + b32encode(sha1(payload, usedforsecurity=False).digest()).decode()
+
+
 def _read_page(record: WarcRecord, name: str, max_bytes: int) -> Page:
     """Read one response or conversion record; HTTP headers are parsed, the body stays encoded."""
     headers = record.headers
@@ -225,7 +230,7 @@ def _read_page(record: WarcRecord, name: str, max_bytes: int) -> Page:
     elif len(page.payload) < expected:
         page.flaw = INCOMPLETE
     elif not page.digest:
-        page.digest = "sha1:" + b32encode(sha1(page.payload, usedforsecurity=False).digest()).decode()
+        page.digest = digest_of(page.payload)
     return page
 
 
