@@ -8,7 +8,6 @@ from crawl_warcs import FILLER
 from pipeline.crawl.boilerplate import remove_lines
 from pipeline.crawl.list_numbers import label
 from pipeline.crawl.text import extract
-from pipeline.formulas.asciimath import asciimath_to_tex
 from pipeline.formulas.macros import Macros
 from pipeline.formulas.signs import Source
 
@@ -180,35 +179,11 @@ def test_macros_that_grow_without_end_are_bounded():
     assert len(macros.expand(r"\a")) <= 20_000 and macros.expand(r"\x") in (r"\x", r"\y")
 
 
-@pytest.mark.parametrize(
-    ("source", "tex"),
-    [
-        ("x^2/3", r"\frac{x^{2}}{3}"),
-        ("sum_(i=1)^n i^3=((n(n+1))/2)^2", r"\sum_{i=1}^{n}i^{3}=(\frac{n(n+1)}{2})^{2}"),
-        (
-            "[[a,b],[c,d]]((n),(k))",
-            r"\begin{bmatrix}a & b \\ c & d\end{bmatrix}\begin{pmatrix}n \\ k\end{pmatrix}",
-        ),
-        ("sqrt(a+b)/root(3)(x)", r"\frac{\sqrt{a+b}}{\sqrt[3]{x}}"),
-        ("|x|<=5", r"\left|x\right|\le5"),
-        ('2alpha "for all" x != 0', r"2\alpha\text{for all}x\ne0"),
-        ("lim_(x->oo) f(x)", r"\lim_{x\to\infty}f(x)"),
-        ("bb x xx vec(ab)", r"\mathbf{x}\times\vec{ab}"),
-        (
-            "{(x, if x>0),(-x, text(else)):}",
-            r"\begin{cases}x & \text{ if }x>0 \\ -x & \text{else}\end{cases}",
-        ),
-        ("((((", r"\left(\left(\left(\left(\right.\right.\right.\right."),
-    ],
-)
-def test_asciimath_becomes_tex(source, tex):
-    assert asciimath_to_tex(source) == tex
-
-
-def test_backticks_are_asciimath_only_where_the_page_loads_it():
-    page = "<p>Let `x^2/3` be.</p>"
-    assert r"Let $\frac{x^{2}}{3}$ be." in text_of(page, '<script src="MathJax.js?config=AM_CHTML"></script>')
-    assert "Let `x^2/3` be." in text_of(page, '<script src="MathJax.js?config=TeX-AMS_HTML"></script>')
+def test_asciimath_stays_as_it_is_written_and_in_a_script_is_counted():
+    removed = Counter()
+    page = "<p>Let `x^2/3` be.</p><p>Now <script type='math/asciimath'>x^2/3</script>so.</p>"
+    text = text_of(page, '<script src="MathJax.js?config=AM_CHTML"></script>', removed=removed)
+    assert "Let `x^2/3` be." in text and "Now so." in text and removed == {"unread formula": 1}
 
 
 def test_controls_of_question_sites_leave_and_posts_stay():

@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from .asciimath import asciimath_to_tex
-from .signs import HEAD, Source
+from .signs import Source
 
 ENVIRONMENTS = (
     "equation|align|aligned|alignat|alignedat|flalign|gather|gathered|multline|eqnarray|math|displaymath|split|array|"
@@ -62,7 +61,6 @@ SHOWN_ENVIRONMENT = re.compile(
 BARE = ("equation", "displaymath")  # environments that say no more than two dollar signs
 CERTAIN = re.compile(r"\\[A-Za-z]+|[_^][\w{\\]")  # TeX without a doubt
 UNSURE_LENGTH = 500
-ASCIIMATH = ("asciimath2jax", "input/asciimath", "AM_CHTML", "AM_HTMLorMML", "AM_SVG", "ASCIIMathML")
 Pairs = dict[str, tuple[str, bool]]
 
 
@@ -73,7 +71,6 @@ class Delimiters:
     pairs: Pairs
     pattern: re.Pattern[str]
     declared: bool  # whether single dollar signs are the page's own delimiters
-    asciimath: bool  # whether text between backticks is AsciiMath
 
     @property
     def first_characters(self) -> str:
@@ -92,18 +89,17 @@ def page_delimiters(source: Source) -> Delimiters:
             if match := LIST_START.match(html, start + len(name)):
                 pairs |= _read_list(name, html[match.end() : match.end() + MAX_CONFIG])
             start = html.find(name, start + len(name))
-    asciimath = any(html.find(sign, 0, HEAD) >= 0 for sign in ASCIIMATH)
-    return _delimiters(tuple(pairs.items()), asciimath)
+    return _delimiters(tuple(pairs.items()))
 
 
 @lru_cache(maxsize=1024)
-def _delimiters(items: tuple[tuple[str, tuple[str, bool]], ...], asciimath: bool) -> Delimiters:
+def _delimiters(items: tuple[tuple[str, tuple[str, bool]], ...]) -> Delimiters:
     pairs = dict(items)
     declared = "$" in pairs
-    pairs |= UNDECLARED | ({"`": ("`", False)} if asciimath else {})
+    pairs |= UNDECLARED
     openings = sorted(pairs, key=len, reverse=True)
     pattern = "|".join([r"\\begin\{(?:" + ENVIRONMENTS + r")\*?\}", *map(re.escape, openings), r"\\[\\$]"])
-    return Delimiters(pairs, re.compile(pattern), declared, asciimath)
+    return Delimiters(pairs, re.compile(pattern), declared)
 
 
 def _read_list(name: str, script: str) -> Pairs:
@@ -193,8 +189,6 @@ def _formula(text: str, match: re.Match[str], delimiters: Delimiters) -> tuple[s
         return None
     if opening == "$" and not delimiters.declared and not _is_certain(tex):
         return None
-    if opening == "`":
-        tex = asciimath_to_tex(tex)
     return tex, display, end
 
 

@@ -10,13 +10,11 @@ from html import unescape
 
 from resiliparse.parse.html import DOMNode, HTMLTree
 
-from .asciimath import asciimath_to_tex
 from .delimiters import undelimited, written
 from .images import image_tex
 from .katex import html_to_tex, katex_html_to_tex
 from .macros import Macros
 from .markup import JOINER, PLAIN_MARKUP
-from .mathjax import drawn_to_tex
 from .mathml import Unread, mathml_to_tex
 from .signs import Source
 
@@ -47,6 +45,7 @@ SELECTED = re.compile(
 EDITED = str.maketrans("«»¨§`", "<>\"&'")
 LINES = frozenset(("code", "span", "br"))
 DRAWN_2 = ('class="mjx-math"', 'class="math"')  # in what MathJax 2 drew
+DRAWN_3 = ("<mjx-c ", "<mjx-c>", "<mjx-utext", "data-c=")  # glyphs of MathJax 3 and 4
 Found = tuple[str, bool] | None
 
 
@@ -175,7 +174,10 @@ def _wiki(node: DOMNode) -> Found:
 
 
 def _script(node: DOMNode) -> Found:
-    """Source script of MathJax 2; removes the rendered output before it."""
+    """Source script of MathJax 2; removes the rendered output before it.
+
+    Raises Unread for AsciiMath.
+    """
     kind = node.getattr("type") or ""
     if not kind.startswith("math/"):
         return None
@@ -184,7 +186,7 @@ def _script(node: DOMNode) -> Found:
     if "mml" in kind:
         return mathml_to_tex(source)
     if "asciimath" in kind:
-        return asciimath_to_tex(source), False
+        raise Unread
     return source, "mode=display" in kind.replace(" ", "")
 
 
@@ -205,7 +207,7 @@ def _drop_rendered_before(node: DOMNode) -> None:
 def _rendered(node: DOMNode) -> Found:
     """Return the TeX of what MathJax drew, where no source script was found.
 
-    Raises Unread for output of MathJax 2 without its MathML.
+    Raises Unread for output without source and MathML.
     """
     display = "isplay" in (node.class_name or "") or node.getattr("display") in ("true", "block")
     tex, block = _rendered_tex(node)
@@ -215,7 +217,7 @@ def _rendered(node: DOMNode) -> Found:
 
 
 def _rendered_tex(node: DOMNode) -> tuple[str, bool]:
-    """Get the formula's source, else its assistive MathML, else the sources of its parts, else its glyphs."""
+    """Get the formula's source, else its assistive MathML, else the sources of its parts."""
     parts = _sources(node) if node.query_selector("[data-latex]") is not None else []
     if len(parts) == 1:
         return parts[0], False
@@ -226,9 +228,9 @@ def _rendered_tex(node: DOMNode) -> tuple[str, bool]:
     if parts:
         return " ".join(parts), False
     html = node.html
-    if any(sign in html for sign in DRAWN_2) and node.text.strip():
+    if any(sign in html for sign in (*DRAWN_3, *DRAWN_2 * bool(node.text.strip()))):
         raise Unread  # only the places of its boxes tell a script from a factor
-    return drawn_to_tex(html), False
+    return "", False
 
 
 def _sources(node: DOMNode) -> list[str]:

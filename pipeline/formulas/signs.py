@@ -15,7 +15,6 @@ TEX = re.compile(
 MATH = re.compile(r"ath(?:Jax|(?<=math)(?:(?<=[<:]math)(?!-)|[ /?\"-]|url|quill|(?<=d-math)>))")
 STRINGS = ("ql-formula", "cht=tx")
 NO_PROOF = frozenset(("mathquill", "math>"))
-HEAD = 30_000  # characters in which a page names its scripts
 
 
 class Source:
@@ -70,7 +69,7 @@ def formula_words(source: Source) -> set[str]:
     """Words of formula markup in a page's source; `mathJax` stands for MathJax."""
     words = {*TEX.findall(source.html), *(f"m{word}" for word in MATH.findall(source.html))}
     words.update(word for word in STRINGS if source.holds(word))
-    return words | {"ASCIIMath"} if source.html.find("ASCIIMath", 0, HEAD) >= 0 else words
+    return words
 
 
 def has_formula_markup(words: set[str]) -> bool:
