@@ -39,6 +39,9 @@ NEWS = (
         "Решите уравнение и докажите, что вероятность мала: теорема о сумме.",
         "For all n ∈ ℕ it holds that 1 ≤ n.",
         "Simple: n = 3 and m = 4, how many apples have we?",
+        "Tom has 3 bags of 12 apples and eats 4. How many are left?",
+        "小明有3袋苹果，每袋12个，吃了4个，还剩多少个？",
+        "A box of 9 pens costs $4.50. What is the price of two?",
     ],
 )
 def test_a_sign_of_mathematics_in_any_language(text: str) -> None:
@@ -52,6 +55,8 @@ def test_a_sign_of_mathematics_in_any_language(text: str) -> None:
         "See http://a.org/page?id=5&lang=de and http://b.org/?q=2&t=7 for all the details of this offer.",
         f"He had to prove it. The prime minister agreed. {NEWS * 40}",
         "今天天气很好，我们去公园散步，然后回家吃饭。",
+        "How long does delivery take?\n\n2 or 3 days.\n\nHow many can I order?\n\nUp to 12 a month, 3 a day.",
+        "http://a.org/?q=how+many&n=3&m=4?page=2 How many are we?",
         "",
     ],
 )

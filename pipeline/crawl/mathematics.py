@@ -1,9 +1,11 @@
 """Whether a text shows any sign of mathematics: the filter before deduplication of `crawl.order: math_first`.
 
 MegaMath (Zhou et al. 2025) has a fastText model there, which must be trained first. This one counts formulas,
-symbols and words, so that it exists before the loop has run and needs no model. It is for recall: what only
-looks like mathematics is left to the loop. Words and thresholds were chosen on pages of half of the hosts of
-the labelled real pages; `tests/benchmarks/mathematics.py` measures it on those of the other half.
+symbols and words, so that it exists before the loop has run and needs no model. Word problems of schools
+have none of these: a question for a quantity after numbers counts instead. The filter is for recall: what
+only looks like mathematics is left to the loop. Words and thresholds were chosen on pages of half of the
+hosts of the labelled real pages and on half of the word problems; `tests/benchmarks/mathematics.py` measures
+it on the other halves.
 """
 
 import re
@@ -19,6 +21,11 @@ SYMBOL = re.compile("[∀∃∈∉∋∏∑√∛∠∧∨∩∪∫∬∮∴∵�
 CJK_WORD = re.compile("|".join(LISTS["cjk_words"].split()))
 # After one letter, which no address has, or a bracket. It begins with `=`, for speed.
 EQUATION = re.compile(r"=(?:(?<=[^\w?&;/.]\w=)|(?<=[^\w?&;/.]\w =)|(?<=[)\]}]=)|(?<=[)\]}] =)) ?[\w(\[{\\-]")
+ASKED = re.compile("|".join(LISTS["asked"].splitlines()))
+NUMBER = re.compile(LISTS["numbers"])
+SENTENCE_END = re.compile(r"[.!。！\n](?!\d)")
+NUMBERS, REACH, QUESTION = 2, 300, 150  # least numbers, so many characters before the mark, in which it asks
+WORTH = 2  # signs that such a question is worth
 TEX = re.compile(r"[\\^_=<>]")
 WORD = re.compile("[a-zà-ɏЀ-ӿ]+")
 
@@ -31,7 +38,18 @@ def has_mathematics(text: str) -> bool:
 
 
 def signs(text: str) -> int:
-    """How many words and symbols of mathematics and equations a text has."""
-    found = sum(map(WORDS.__contains__, WORD.findall(text.lower())))
+    """How many words and symbols of mathematics, equations and, each for two, asked quantities a text has."""
+    lowered = text.lower()
+    found = sum(map(WORDS.__contains__, WORD.findall(lowered))) + WORTH * asked_quantities(lowered)
     found += len(EQUATION.findall(text))
     return found if text.isascii() else found + len(SYMBOL.findall(text)) + len(CJK_WORD.findall(text))
+
+
+def asked_quantities(lowered: str) -> int:
+    """Count the questions for a quantity in a paragraph with numbers, such as word problems end with."""
+    found = 0
+    for before in lowered.replace("？", "?").split("?")[:-1]:
+        paragraph = before[-REACH:].rpartition("\n\n")[2]
+        if ASKED.search(SENTENCE_END.split(paragraph)[-1][-QUESTION:]):
+            found += len(NUMBER.findall(paragraph)) >= NUMBERS
+    return found

@@ -1,9 +1,10 @@
 """`make bench-mathematics DATA=<folder>`: the filter of `crawl.order: math_first` on labelled real pages.
 
 Shares of pages that the filter keeps: of mathematical pages, of pages of general collections (news, shops,
-blogs: what a dump is like) and of other pages without mathematics, most of them on programming. Words and
-thresholds were chosen on the pages of half of the hosts; `chosen on` marks their rows, the others count. The
-peer is the rule of a formula in TeX alone. Copies and pages labelled `unsure` are left out.
+blogs: what a dump is like) and of other pages without mathematics, most of them on programming; and of texts
+of five word problems of schools. Words and thresholds were chosen on the pages of half of the hosts and on
+half of the word problems; `chosen on` marks their rows, the others count. The peer is the rule of a formula
+in TeX alone. Copies and pages labelled `unsure` are left out.
 """
 
 import json
@@ -24,11 +25,17 @@ from pipeline.config.crawl import CrawlSection  # noqa: E402
 from pipeline.crawl.extract import extract_file  # noqa: E402
 from pipeline.crawl.mathematics import TEX, has_mathematics  # noqa: E402
 from pipeline.crawl.warc import ReadCounts  # noqa: E402
+from pipeline.data.rows import read_rows  # noqa: E402
 from pipeline.formulas.delimiters import FORMULA  # noqa: E402
 from pipeline.intervals import share_interval  # noqa: E402
 
 GENERAL = ("trafilatura", "magic-html", "article-extraction-benchmark", "postlight-parser", "readability")
 GENERAL += ("warc-fixtures",)
+PROBLEMS = ("gsm8k_train", "gsm8k_test", "mawps_asdiv_train", "svamp_test", "cmath_test", "mgsm")
+WHOLE = {"gsm8k_train": False, "gsm8k_test": True, "svamp_test": True}  # files of which no half was held back
+OTHER_LANGUAGES = ("de", "fr", "es", "ru", "ja")
+SPOKEN = {"en": "English", "zh": "Chinese"} | dict.fromkeys(OTHER_LANGUAGES, "five more languages")
+SCHOOL = 5  # problems of a text
 Page = tuple[dict[str, Any], str]  # label; title and text
 KINDS: dict[str, Callable[[dict[str, Any]], bool]] = {
     "mathematical pages": lambda label: label["label"] == "math",
@@ -36,6 +43,10 @@ KINDS: dict[str, Callable[[dict[str, Any]], bool]] = {
     "mathematical pages, Chinese": lambda label: label["label"] == "math" and label["language"] == "zh",
     "general pages": lambda label: label["label"] == "not_math" and label["source"] in GENERAL,
     "other pages": lambda label: label["label"] == "not_math" and label["source"] not in GENERAL,
+}
+KINDS |= {
+    name: lambda label, name=name: label["label"] == name
+    for name in (f"word problems, {spoken}" for spoken in dict.fromkeys(SPOKEN.values()))
 }
 
 
@@ -57,7 +68,22 @@ def labelled_pages(web: Path) -> list[Page]:
         for _, document in extract_file(str(path), CrawlSection(), ReadCounts()):
             if document is not None and not labels[document.metadata["url"]]["duplicate_of"]:
                 text = f"{document.metadata['title']}\n{document.text}"
-                found.append((labels[document.metadata["url"]], text))
+                label = labels[document.metadata["url"]]
+                found.append((label | {"counts": counts(label["host"])}, text))
+    return found
+
+
+def word_problems(bench: Path) -> list[Page]:
+    """Texts of word problems; each is a host of its own, and counts if its file or its half was not read."""
+    found = []
+    for name in PROBLEMS:
+        rows = [row for _, row in read_rows(str(bench / f"{name}.jsonl.gz"))]
+        for language, spoken in SPOKEN.items():
+            questions = [row["question"] for row in rows if row["lang"] == language]
+            for first in range(0, len(questions) - SCHOOL + 1, SCHOOL):
+                text = "\n\n".join(questions[first : first + SCHOOL])
+                label = {"label": f"word problems, {spoken}", "language": language, "host": text}
+                found.append((label | {"counts": WHOLE.get(name, counts(text))}, text))
     return found
 
 
@@ -70,7 +96,7 @@ def rows(pages: list[Page]) -> list[Row]:
     found = []
     for counted in (True, False):
         for kind, of_kind in KINDS.items():
-            some = [page for page in pages if of_kind(page[0]) and counts(page[0]["host"]) == counted]
+            some = [page for page in pages if of_kind(page[0]) and page[0]["counts"] == counted]
             kept = [has_mathematics(text) for _, text in some]
             interval = share_interval(kept, [label["host"] for label, _ in some])
             low, high = (f"{100 * bound:.1f}" for bound in interval or (0, 1))
@@ -80,11 +106,12 @@ def rows(pages: list[Page]) -> list[Row]:
             rule = {"peer": 100 * plain / len(some), "peer_name": "a formula in TeX alone", "ratio": None}
             found.append(row | rule)
     started = time.process_time()
-    for _, text in pages:
+    texts = [text for label, text in pages if "url" in label]
+    for text in texts:
         has_mathematics(text)
     spent = time.process_time() - started
-    length = sum(len(text) for _, text in pages) / len(pages)
-    speed = {"what": "speed", "unit": "pages/s of CPU", "ours": len(pages) / spent}
+    length = sum(map(len, texts)) / len(texts)
+    speed = {"what": "speed", "unit": "pages/s of CPU", "ours": len(texts) / spent}
     return [
         *found,
         speed | {"peer": None, "peer_name": None, "ratio": None, "data": f"{length:,.0f} characters"},
@@ -94,9 +121,10 @@ def rows(pages: list[Page]) -> list[Row]:
 def main() -> None:
     data = data_folder(__doc__)
     if data is None or not (data / "web/labels.jsonl").exists():
-        sys.exit("usage: make bench-mathematics DATA=<folder with web/labels.jsonl and web/*.warc.gz>")
+        sys.exit("usage: make bench-mathematics DATA=<folder with web/ and bench/> (docs/measured.md)")
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    publish("mathematics", rows(labelled_pages(data / "web")), "one used")
+    pages = [*labelled_pages(data / "web"), *word_problems(data / "bench")]
+    publish("mathematics", rows(pages), "one used")
 
 
 if __name__ == "__main__":
