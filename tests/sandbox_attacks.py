@@ -53,10 +53,7 @@ def outside(folder: Path) -> Iterator[dict[str, Any]]:
     os.environ["SANDBOX_CANARY"] = "CANARY"
     libc, key = ctypes.CDLL(None), 0x5EED0000 + os.getpid() % 0xFFFF
     memory, name = libc.shmget(key, 4096, 0o1666), f"canary-{os.getpid()}"
-    with (
-        socket.create_server(("127.0.0.1", 0)) as server,
-        socket.socket(socket.AF_UNIX) as unix,
-    ):
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.socket(socket.AF_UNIX) as unix:
         unix.bind(f"\0{name}")
         unix.listen()
         yield {

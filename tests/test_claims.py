@@ -127,10 +127,7 @@ def test_a_benchmark_that_nobody_solves_counts_beside_one_that_is_solved() -> No
 
 @pytest.mark.parametrize(
     ("asked", "counted"),
-    [
-        (["gsm8k", "math", "math500"], ["gsm8k", "math"]),
-        (["gsm8k", "math500"], ["gsm8k", "math500"]),
-    ],
+    [(["gsm8k", "math", "math500"], ["gsm8k", "math"]), (["gsm8k", "math500"], ["gsm8k", "math500"])],
 )
 def test_math_500_does_not_count_beside_math_of_which_it_is_a_part(asked: list, counted: list) -> None:
     found = judged(dict.fromkeys(asked, (0.6, 0.5)), benchmarks=["gsm8k", "math", "math500"])

@@ -91,10 +91,7 @@ def run(tmp_path: Path, program: str, iteration: int, inputs: Inputs, **config: 
 
 
 def iterate(
-    tmp_path: Path,
-    pool: Path,
-    iteration: int,
-    previous: tuple[Path, Path] | None = None,
+    tmp_path: Path, pool: Path, iteration: int, previous: tuple[Path, Path] | None = None
 ) -> tuple[Path, Path]:
     """One iteration; returns (score, select)."""
     lists = lists_of(tmp_path)

@@ -206,11 +206,7 @@ def test_prefixes_without_a_page_are_named_with_the_spelling_that_has_some(
 ) -> None:
     notes = "a/\tmath\na/q\tmath\na/x\tmath\nz.org\tmath\nwww.a/q\tmath\nb.org/c\tnot_math\n"
     joins = pool([*pages_of("a", 4, 2), ("https://www.b.org/c/1", False)], notes)
-    assert unmatched(joins) == {
-        "b.org/c": "www.b.org/c",
-        "www.a/q": "a/q",
-        "z.org": None,
-    }
+    assert unmatched(joins) == {"b.org/c": "www.b.org/c", "www.a/q": "a/q", "z.org": None}
     said = capsys.readouterr().err
     assert "match no page, 3 prefixes: b.org/c (pages are under www.b.org/c), www.a/q (" in said
 

@@ -138,10 +138,7 @@ def test_files_of_texts_are_jobs_of_extraction_beside_those_of_warc_files(tmp_pa
     (tmp_path / "a.warc.gz").touch()
     for name in ("1.parquet", "2.parquet", "3.jsonl.gz"):
         (tmp_path / name).touch()
-    given = {
-        "warc": f"{tmp_path}/a.warc.gz",
-        "texts": [f"{tmp_path}/*.parquet", f"{tmp_path}/3.jsonl.gz"],
-    }
+    given = {"warc": f"{tmp_path}/a.warc.gz", "texts": [f"{tmp_path}/*.parquet", f"{tmp_path}/3.jsonl.gz"]}
     for order, sizes in (("paper", {"crawl/exact": 4}), ("math_first", {})):
         found = graph_of(crawl=given | {"order": order})
         nodes = [node for name, node in found.nodes.items() if name.startswith("crawl/extract-")]

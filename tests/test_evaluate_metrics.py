@@ -8,12 +8,7 @@ from statistics import fmean
 import pytest
 
 from pipeline.evaluate.benchmarks import Item
-from pipeline.evaluate.metrics import (
-    at_k,
-    maj_at_k,
-    majority,
-    pass_at_k,
-)
+from pipeline.evaluate.metrics import at_k, maj_at_k, majority, pass_at_k
 from pipeline.grader.answers import Verdict
 
 

@@ -102,10 +102,7 @@ KINDS = {
         '<script>renderMathInElement(document.body, {delimiters: [{left: "$$", right: "$$", display: true},'
         ' {left: "%", right: "%", display: false}]})</script>',
     ),
-    "script": (
-        lambda tex, shown: f'<script type="math/tex{"; mode=display" * shown}">{tex}</script>',
-        "",
-    ),
+    "script": (lambda tex, shown: f'<script type="math/tex{"; mode=display" * shown}">{tex}</script>', ""),
     "wikipedia": (wikipedia, ""),
     "image alt": (image, ""),
     "codecogs": (address("https://latex.codecogs.com/svg.latex?\\dpi{120}&space;"), ""),
@@ -113,10 +110,7 @@ KINDS = {
     "google chart": (address("https://chart.googleapis.com/chart?cht=tx&chs=1x0&chl="), ""),
     "zhihu": (address("https://www.zhihu.com/equation?tex="), ""),
     "github image": (address("https://render.githubusercontent.com/render/math?math="), ""),
-    "stack exchange": (
-        lambda tex, shown: STACK.format(escape(f"$${tex}$$" if shown else f"${tex}$")),
-        "",
-    ),
+    "stack exchange": (lambda tex, shown: STACK.format(escape(f"$${tex}$$" if shown else f"${tex}$")), ""),
     "gitlab": (
         lambda tex, shown: (
             f'<code class="code math js-render-math" data-math-style="{"display" if shown else "inline"}">'

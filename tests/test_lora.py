@@ -6,12 +6,7 @@ import pytest
 import torch
 from given.lines import read_lines
 from programs import finished
-from rl_program import (
-    assert_same_course,
-    assert_same_weights,
-    save_policy,
-    start,
-)
+from rl_program import assert_same_course, assert_same_weights, save_policy, start
 from test_rl_train import MIXED, groups, learner_of, same, section, train, weights
 from tiny_model import save_tiny_model
 
@@ -125,10 +120,7 @@ def test_grpo_with_adapters_changes_what_is_sampled_on_any_number_of_ranks(tmp_p
     policy, one, two = (tmp_path / name for name in ("policy", "one", "two"))
     save_policy(policy)
     changes = {"lora": LORA, "learning_rate": 3e-3, "evaluation": None, "steps": 3}
-    started = [
-        start(policy, one, changes),
-        start(policy, two, changes, {"ranks": 2, "zero_stage": 3}),
-    ]
+    started = [start(policy, one, changes), start(policy, two, changes, {"ranks": 2, "zero_stage": 3})]
     for process in started:
         finished(process)
     log = read_lines(one / "data/metrics.jsonl")

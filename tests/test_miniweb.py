@@ -133,15 +133,7 @@ def test_fastwarc_verifies_all_digests_and_finds_all_record_types(web):
 
 def test_every_kind_of_page_markup_charset_and_duplicate_occurs(labels):
     seen = {key: {label[key] for label in labels} for key in ("genre", "markup", "charset", "language")}
-    assert seen["genre"] >= {
-        *GENRES,
-        "missing",
-        "moved",
-        "robots",
-        "sitemap",
-        "picture",
-        "empty",
-    }
+    assert seen["genre"] >= {*GENRES, "missing", "moved", "robots", "sitemap", "picture", "empty"}
     assert seen["markup"] == {"mathjax2", "mathjax3", "katex", "mathml", "img-latex", "plain", "none"}
     assert seen["charset"] >= {"utf-8", "gbk", "iso-8859-1"} and seen["language"] == {"en", "zh"}
     assert {label["url_variant"] for label in labels} == {

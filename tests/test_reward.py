@@ -140,13 +140,7 @@ def test_a_run_killed_while_labelling_and_training_ends_with_the_same_labels_and
     whole = len(read_lines(folder / "first/data/metrics.jsonl"))
     assert "vllm.requests" not in counters and 0 < counters["deepspeed.steps"] < whole
     assert first == {path.name: path.stat().st_mtime_ns for path in (work / "labels").iterdir()}
-    for name in (
-        "model.safetensors",
-        "head.safetensors",
-        "labels.jsonl",
-        "metrics.jsonl",
-        "metrics.json",
-    ):
+    for name in ("model.safetensors", "head.safetensors", "labels.jsonl", "metrics.jsonl", "metrics.json"):
         there, here = (folder / run / "data" / name for run in ("first", "killed"))
         assert there.read_bytes() == here.read_bytes(), name
 

@@ -34,10 +34,7 @@ def learner_of(folder: Path, chosen: RlSection, rows_at_once: int = 4) -> Any:
 
 
 def groups(
-    folder: Path,
-    rights: list[list[bool]],
-    lengths: tuple[int, ...] = (6, 3, 9, 1),
-    precision: str = "fp32",
+    folder: Path, rights: list[list[bool]], lengths: tuple[int, ...] = (6, 3, 9, 1), precision: str = "fp32"
 ) -> list[Group]:
     """Groups of random outputs with the log-probabilities of the policy in `folder`; rewards are 1 or 0."""
     from pipeline.training.model import load_model

@@ -23,12 +23,7 @@ from pipeline.protocol import watchdog
 from pipeline.protocol.manifest import fingerprint
 from pipeline.protocol.stage import InputError, Stage
 from pipeline.training import checkpoint, linear_loss
-from pipeline.training.engine import (
-    build_engine,
-    constant,
-    multi_step,
-    settings_from,
-)
+from pipeline.training.engine import build_engine, constant, multi_step, settings_from
 from pipeline.training.flops import ModelFlops
 from pipeline.training.model import IGNORE, TokenLogprobs, load_model
 from pipeline.training.next_token import Steps, TrainingPlan

@@ -9,10 +9,7 @@ from pipeline.training.engine import prepare
 from pipeline.training.linear_loss import weighted_nll
 from pipeline.training.model import TokenLogprobs, load_model
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here"),
-]
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")]
 
 
 def packed(device: str) -> list[torch.Tensor]:

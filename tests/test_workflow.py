@@ -117,10 +117,7 @@ def test_of_a_dump_added_to_a_finished_run_only_its_own_pages_are_read_and_hashe
     stats = run(checkout, change, "crawl")
     assert {
         program: count for program, count in re.findall(r"^crawl_(extract|sign) +(\d+)$", stats, re.M)
-    } == {
-        "extract": "1",
-        "sign": "1",
-    }
+    } == {"extract": "1", "sign": "1"}
     pages = json.loads(checkout.result("crawl/exact/manifest.json").read_text())["counts"]["pages"]
     assert pages > json.loads(finished.result("crawl/exact/manifest.json").read_text())["counts"]["pages"]
     assert planned(checkout, change, "crawl") == set()

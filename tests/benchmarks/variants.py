@@ -59,9 +59,7 @@ SYNONYMS = {
     "earn": "make", "has": "owns", "多少": "几", "一共": "总共", "原来": "起初", "剩下": "余下",
     "求": "计算", "已知": "设", "平均": "均匀",
 }  # fmt: skip
-WORDS = dict(
-    zip("23456789", ("two", "three", "four", "five", "six", "seven", "eight", "nine"), strict=True),
-)
+WORDS = dict(zip("23456789", ("two", "three", "four", "five", "six", "seven", "eight", "nine"), strict=True))
 CHINESE = dict(zip("23456789", "二三四五六七八九", strict=True))
 TRADITIONAL = str.maketrans(
     "图书馆还剩没这个几时两车后开树总数个万与为买钱长宽圆",

@@ -64,15 +64,7 @@ def sampler() -> dict[str, float]:
     with torch.no_grad():
         for parameter in policy.parameters():
             parameter.mul_(1.1)
-    weights = [
-        (
-            name.removeprefix(
-                "model.",
-            ),
-            value,
-        )
-        for name, value in policy.named_parameters()
-    ]
+    weights = [(name.removeprefix("model."), value) for name, value in policy.named_parameters()]
     weights.append(("lm_head.weight", policy.model.get_output_embeddings().weight))
     started = time.monotonic()
     generator.load_weights(((name, value.data) for name, value in weights), version=1)
