@@ -13,7 +13,7 @@ OPTIONS = --cores $(CORES)
 # Only files whose hash is in the lock. Sources are built with the locked setuptools, not with one that pip fetches unchecked.
 INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --no-deps --require-hashes --no-build-isolation --use-pep517
 
-.PHONY: setup peers demo canary compare ablations pretrained real bench bench-corpus bench-dump bench-extraction bench-lookup bench-mathematics bench-rate bench-tokens bench-training bench-rl bench-grader bench-rules bench-sandbox bench-variants bench-seed bench-harness bench-lora bench-report gpu-check test test-fast test-axe test-pretrained test-environment test-cluster lint lock licences audit schema site clean clean-store
+.PHONY: setup peers demo canary compare ablations pretrained real bench bench-corpus bench-dump bench-extraction bench-lookup bench-mathematics bench-tokens bench-training bench-rl bench-grader bench-rules bench-sandbox bench-variants bench-seed bench-harness bench-lora bench-report gpu-check test test-fast test-axe test-pretrained test-environment test-cluster lint lock licences audit schema site clean clean-store
 
 setup: .venv/complete
 
@@ -155,11 +155,6 @@ bench-corpus bench-dump bench-lookup bench-mathematics bench-tokens bench-traini
 # minutes on a CPU, where it runs small. results/gpu/<device>.json. Several nodes: srun --ntasks-per-node=1 make gpu-check STEPS=ranks
 gpu-check:
 	$(if $(CONDA_PREFIX),python,$(BIN)/python) tests/benchmarks/gpu $(if $(STEPS),--steps $(STEPS))
-
-# Extraction beside an earlier version of itself: make bench-rate BASE=<a checkout of it> DATA=<folder of *.warc.gz>.
-bench-rate: setup
-	@test -n "$(BASE)" -a -n "$(DATA)" || { echo 'usage: make bench-rate BASE=<checkout> DATA=<folder of *.warc.gz>'; exit 2; }
-	$(BENCHMARK)/extraction.py --base "$(BASE)" --data "$(DATA)"
 
 # Page fragments with their expected text, beside Resiliparse, trafilatura 2, and lynx and w3m where they are installed.
 bench-extraction: setup peers .venv/extraction/complete

@@ -3,12 +3,8 @@
 The same pages for all, CPU seconds of the process and its children, the best of alternating runs. The stock
 path is datatrove's WarcReader, Trafilatura and FastTextClassifierFilter with their defaults and a longer time
 limit, so that a busy machine loses no page.
-
-Alone, `make bench-rate BASE=<another checkout> DATA=<folder>`: the rate of this project beside that of an
-earlier version of itself.
 """
 
-import argparse
 import json
 import os
 import random
@@ -44,24 +40,6 @@ MODEL = {"lr": 0.1, "minCount": 3, "dim": 64, "wordNgrams": 3, "bucket": 200_000
 TRAIN = """
 import fasttext, json, sys
 fasttext.train_supervised(sys.argv[1], verbose=0, **json.loads(sys.argv[2])).save_model(sys.argv[3])
-"""
-
-GROUP, ROUNDS = 6, 6  # pages timed at once, by one version and then by the other; times that this is done
-WORKER = """
-import gc, sys, time
-from pipeline.config.crawl import CrawlSection
-from pipeline.crawl.extract import extract_page
-from pipeline.crawl.warc import ReadCounts, read_pages
-section = CrawlSection()
-files = [read_pages(path, section.max_page_bytes, ReadCounts()) for path in sys.argv[2:]]
-pages = [page for file in files for page in file][::13]
-gc.freeze()
-print(len(pages), flush=True)
-for start in map(int, sys.stdin):
-    begin = time.process_time()
-    for page in pages[start : start + int(sys.argv[1])]:
-        extract_page("", page, section)
-    print(time.process_time() - begin, flush=True)
 """
 
 
@@ -216,34 +194,3 @@ def formula_rows() -> list[Row]:
 
 def rows(sources: Sources, folder: Path) -> list[Row]:
     return [*formula_rows(), *speed_rows(sources, folder)]
-
-
-def compare(base: Path, data: Path) -> None:
-    """Print pages per CPU second of two checkouts, without reading, on every 13th page of a folder's WARC
-    files. They take turns; of each group of pages the best time counts.
-    """
-    paths = [str(path.resolve()) for path in sorted(data.glob("*.warc.gz"))]
-    command = [sys.executable, "-c", WORKER, str(GROUP), *paths]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    workers = [subprocess.Popen(command, cwd=root, **pipes) for root in (base, ROOT)]
-    number = [int(worker.stdout.readline()) for worker in workers][0]
-    times: dict[tuple[int, int], list[float]] = {}
-    for turn in range(ROUNDS):
-        for start in range(0, number, GROUP):
-            for side in (0, 1) if (turn + start // GROUP) % 2 else (1, 0):
-                workers[side].stdin.write(f"{start}\n")
-                workers[side].stdin.flush()
-                times.setdefault((side, start), []).append(float(workers[side].stdout.readline()))
-    best = [sum(min(found) for (of, _), found in times.items() if of == side) for side in (0, 1)]
-    for worker in workers:
-        worker.communicate()
-    before, now = (number / total for total in best)
-    print(f"{number} pages: {before:.1f} pages/s in {base}, {now:.1f} here, ratio {now / before:.3f}")
-
-
-if __name__ == "__main__":
-    options = argparse.ArgumentParser(description=compare.__doc__)
-    options.add_argument("--base", type=Path, required=True, help="a checkout of another version")
-    options.add_argument("--data", type=Path, required=True, help="folder of WARC files")
-    given = options.parse_args()
-    compare(given.base.resolve(), given.data)
