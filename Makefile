@@ -13,7 +13,7 @@ OPTIONS = --cores $(CORES)
 # Only files whose hash is in the lock. Sources are built with the locked setuptools, not with one that pip fetches unchecked.
 INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --no-deps --require-hashes --no-build-isolation --use-pep517
 
-.PHONY: setup peers demo canary compare ablations pretrained real bench bench-corpus bench-dump bench-extraction bench-mathematics bench-tokens bench-training bench-rl bench-grader bench-rules bench-sandbox bench-variants bench-seed bench-harness bench-lora bench-report gpu-check test test-fast test-axe test-pretrained test-environment test-cluster lint lock licences audit schema site clean clean-store
+.PHONY: setup peers demo canary compare ablations pretrained real bench bench-corpus bench-dump bench-extraction bench-mathematics bench-tokens bench-training bench-rl bench-grader bench-rules bench-sandbox bench-variants bench-seed bench-harness bench-lora gpu-check test test-fast test-axe test-pretrained test-environment test-cluster lint lock licences audit schema site clean clean-store
 
 setup: .venv/complete
 
@@ -147,7 +147,7 @@ bench: bench-corpus bench-training bench-rl bench-grader bench-sandbox
 
 bench-corpus bench-grader bench-rules bench-mathematics bench-variants bench-seed: ARGUMENTS = $(if $(DATA),--data "$(DATA)")
 bench-grader: ARGUMENTS += $(if $(PEER),--peer "$(PEER)")
-bench-corpus bench-dump bench-mathematics bench-tokens bench-training bench-rl bench-grader bench-rules bench-sandbox bench-variants bench-seed bench-report: bench-%: setup peers
+bench-corpus bench-dump bench-mathematics bench-tokens bench-training bench-rl bench-grader bench-rules bench-sandbox bench-variants bench-seed: bench-%: setup peers
 	$(BENCHMARK)/$*.py $(ARGUMENTS)
 
 # What a GPU must show before a night is spent on it: make gpu-check [STEPS="attention zero_1"]. It goes on where it was stopped; five
