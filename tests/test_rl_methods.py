@@ -1,5 +1,8 @@
 """Every method of the paper's Table 10: its loss has the coefficient's gradient and finds the best answer."""
 
+import os
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -8,6 +11,7 @@ from given.rollouts import group_of, rollout
 from pipeline.config.rl import RlSection, known_methods
 from pipeline.config.root import Config, ConfigError
 from pipeline.protocol.code import Code
+from pipeline.protocol.errors import InputError
 from pipeline.rl.methods import Method, method_of
 from pipeline.rl.objectives import (
     dpo_loss,
@@ -23,6 +27,8 @@ from pipeline.rl.objectives import (
 )
 from pipeline.rl.packed_outputs import MicroBatch, PackedOutputs
 from pipeline.rl.watch import Watched
+from workflow.graph import Graph
+from workflow.keys import Keys
 
 LENGTHS = torch.tensor([2, 5, 1, 3])  # of four outputs; pairs are (0, 1) and (2, 3), the right one first
 RIGHT = torch.tensor([True, False, True, False])
@@ -109,9 +115,83 @@ def test_table_10_says_where_outputs_come_from_and_who_judges_them() -> None:
 
 
 def test_an_unknown_method_is_refused_with_the_known_ones() -> None:
-    message = r"rl\.method: unknown method; known: dpo, grpo, online_rft, ppo, rft \(got 'gropo'\)"
+    known = "dpo, grpo, online_rft, ppo, rft, or a file of yours, FILE.py:NAME"
+    message = rf"rl\.method: unknown method; known: {known} \(got 'gropo'\)"
     with pytest.raises(ConfigError, match=message):
         Config({"rl": {"method": "gropo"}})
+
+
+OWN = '''"""GRPO without a clip."""
+from dataclasses import replace
+
+from pipeline.rl.methods import grpo
+
+
+def loss(section, batch, logprobs_N, watched):
+    ratio_N = (logprobs_N - batch.old_N).exp()
+    return -(batch.packed.weights_N * ratio_N * batch.packed.advantages_N).sum()
+
+
+METHOD = replace(grpo.METHOD, loss=loss)
+BARE = replace(grpo.METHOD, loss=lambda section, batch, logprobs_N, watched: logprobs_N)
+WRONG = replace(grpo.METHOD, loss=lambda section, batch, logprobs_N, watched: batch.nothing)
+'''
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    """A file of a user's, of a few lines."""
+    (tmp_path / "loss.py").write_text(OWN)
+    return tmp_path / "loss.py"
+
+
+def gradient_of(method: Method, section: RlSection) -> torch.Tensor:
+    leaf = (-draw(0, 11).abs()).requires_grad_()
+    batch = micro_batch(method, LENGTHS, leaf.detach() - 0.05 * draw(1, 11), leaf.detach(), draw(2, 11))
+    method.loss(section, batch, leaf, Watched()).backward()
+    return leaf.grad
+
+
+def test_a_loss_in_a_file_of_ones_own_takes_the_place_of_a_methods(own: Path) -> None:
+    chosen = RlSection(method=str(own), kl_coefficient=0)
+    assert chosen == RlSection(method=f"{own}:METHOD", kl_coefficient=0)
+    wide = RlSection(clip=0.9, clip_high=9, kl_coefficient=0)  # no ratio is as far from 1
+    assert torch.allclose(gradient_of(method_of(chosen), chosen), gradient_of(method_of(wide), wide))
+    assert method_of(chosen).online and method_of(chosen).supervision == ("outcome", "process")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("loss.py:NONE", "rl.method: .*loss.py: has no 'NONE'"),
+        ("loss.py:loss", "rl.method: .*loss.py:loss: function, no Method; make one of another"),
+        ("none.py", "rl.method: .*none.py: no such file"),
+        (
+            "loss.py:BARE",
+            r"rl.method: .*:BARE: its loss gave shape \(11,\); expected a number with",
+        ),
+        ("loss.py:WRONG", "rl.method: .*:WRONG: its loss failed in line 14: AttributeError: .*nothing"),
+    ],
+)
+def test_a_method_that_is_none_or_fails_is_one_line(own: Path, name: str, message: str) -> None:
+    chosen = RlSection(method=f"{own.parent}/{name}")
+    with pytest.raises(InputError, match=message) as error:
+        gradient_of(method_of(chosen), chosen)
+    assert "\n" not in str(error.value)
+
+
+def test_the_file_of_a_method_is_an_input_of_the_model_by_its_bytes(own: Path) -> None:
+    def key(method: str) -> str:
+        model = {"stage": "rl", "init": "owner/model", "method": method, "benchmarks": []}
+        return Keys(Graph(Config({"models": {"new": model}}))).key("rl/new")
+
+    before = key(str(own))
+    os.utime(own)
+    assert key(str(own)) == before
+    own.write_text(OWN.replace("ratio_N *", "ratio_N.sqrt() *"))
+    assert key(str(own)) != before
+    with pytest.raises(ConfigError, match="config key models.new.method: none.py: no such file"):
+        key("none.py:METHOD")
 
 
 def test_a_model_is_made_by_the_code_of_every_method() -> None:

@@ -80,7 +80,7 @@ def test_a_function_that_fails_is_named_with_its_question(file: Path, name: str,
 
 
 def test_a_function_that_cannot_be_loaded_is_named(file: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="mine.py: has no function 'long'"):
+    with pytest.raises(InputError, match="mine.py: has no 'long'"):
         scored({f"{file}:long": 1.0})
     with pytest.raises(InputError, match="none.py: no such file"):
         scored({f"{tmp_path}/none.py:short": 1.0})

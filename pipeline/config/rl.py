@@ -1,5 +1,6 @@
 """Keys of reinforcement learning: method, prompts, sampling, rewards, objective, and optimisation."""
 
+import re
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
@@ -11,6 +12,7 @@ from pipeline.config.lora import LORA, Lora
 from pipeline.config.optimizer import Optimizer
 from pipeline.config.section import LARGEST_SEED, Section, key
 
+OWN_METHOD = re.compile(r".+\.py(:[A-Za-z_]\w*)?")
 METHODS = Path(__file__).resolve().parents[1] / "rl/methods"  # a module each; listed here, not imported
 
 
@@ -20,8 +22,12 @@ def known_methods() -> list[str]:
 
 
 def _known_method(name: str) -> str:
+    """Accept a known method or `FILE.py:NAME`; `FILE.py` alone means its `METHOD`."""
+    if OWN_METHOD.fullmatch(name):
+        return name if not name.endswith(".py") else f"{name}:METHOD"
     if name not in (known := known_methods()):
-        raise PydanticCustomError("method", "unknown method; known: {known}", {"known": ", ".join(known)})
+        told = "unknown method; known: {known}, or a file of yours, FILE.py:NAME"
+        raise PydanticCustomError("method", told, {"known": ", ".join(known)})
     return name
 
 
@@ -84,7 +90,7 @@ class RlSection(Section):
 
     method: Annotated[str, AfterValidator(_known_method)] = key(
         "grpo",
-        "grpo, rft, online_rft, dpo, ppo, or another module of pipeline/rl/methods;"
+        "grpo, rft, online_rft, dpo, ppo, or another module of pipeline/rl/methods, or `FILE.py:NAME`, yours;"
         " rft and dpo sample from the model that training starts from, the others from the policy as it is",
         paper="grpo (4); the others for comparison (5.2.1)",
     )
@@ -203,3 +209,8 @@ class RlSection(Section):
     )
     save_every: int = key(20, "steps between two checkpoints", ge=1)
     seed: int = key(0, "seed of the order of questions and of sampling", ge=0, le=LARGEST_SEED)
+
+    @property
+    def method_file(self) -> str | None:
+        """The file of the user's that defines the method, if one does."""
+        return self.method.rpartition(":")[0] or None

@@ -12,12 +12,9 @@ token, so that ending is judged too; an output without any text is one step of s
 """
 
 import math
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib.util import module_from_spec, spec_from_file_location
 from numbers import Real
-from pathlib import Path
 
 from pipeline.config.rl import RewardWeights
 from pipeline.evaluate.benchmarks import Item
@@ -25,6 +22,7 @@ from pipeline.grader.answers import Verdict
 from pipeline.grader.boxes import reward_boxes
 from pipeline.protocol.stage import InputError
 from pipeline.reward.model import StepScorer, score_steps
+from pipeline.rl.own_files import load_attribute
 
 Function = Callable[[Item, str], float]
 
@@ -133,19 +131,9 @@ def _check_scores(item: Item, scores: Sequence[float]) -> None:
 
 def load_function(name: str) -> Function:
     """Load the function that `FILE.py:NAME` names; raises InputError where there is none."""
-    file, _, attribute = name.rpartition(":")
-    if not Path(file).is_file():
-        raise InputError(f"rl.rewards.functions: {file}: no such file")
-    spec = spec_from_file_location(f"reward {file}", file)
-    module = sys.modules[spec.name] = module_from_spec(spec)  # dataclasses look up their module by name
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        raise InputError(
-            f"rl.rewards.functions: {file}: cannot be imported ({type(error).__name__}: {error})"
-        ) from error
-    if not callable(function := getattr(module, attribute, None)):
-        raise InputError(f"rl.rewards.functions: {file}: has no function {attribute!r}")
+    function = load_attribute(name, "rl.rewards.functions")
+    if not callable(function):
+        raise InputError(f"rl.rewards.functions: {name}: no function, but {type(function).__name__}")
     return function
 
 

@@ -10,6 +10,7 @@ rule rl_model:
         parent=POLICY.reads("parent", "init"),
         prompts=POLICY.reads("prompts"),
         reward=POLICY.reads("reward_model", "reward"),
+        method=POLICY.reads("method"),
         evaluation=POLICY.reads("evaluation"),
         rollouts=POLICY.reads("rollouts"),
     output:

@@ -6,17 +6,22 @@ first row, SFT (outputs written by people, no judge, coefficient 1), is a stage 
 
 To add a method, write `pipeline/rl/methods/NAME.py` with a `METHOD`: `rl.method: NAME` then selects it, and
 training, the sampler and `pipeline.plan` ask it for what they need. Keys that no other method has go to
-`pipeline/config/rl.py`.
+`pipeline/config/rl.py`. A method to try may stay in a file of its own: `rl.method: my/loss.py:METHOD`.
 """
 
 import importlib
+import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from torch import Tensor
 
 from pipeline.config.rl import RlSection
+from pipeline.protocol.errors import InputError
+from pipeline.rl.own_files import load_attribute
 
 if TYPE_CHECKING:
     from pipeline.rl.packed_outputs import MicroBatch, Output
@@ -58,5 +63,32 @@ class Method:
 
 
 def method_of(section: RlSection) -> Method:
-    """Return the method that `rl.method` names."""
+    """Return the method that `rl.method` names. Raises InputError where a file of the user's defines none."""
+    if section.method_file:
+        return _own_method(section.method)
     return importlib.import_module(f"{__name__}.{section.method}").METHOD
+
+
+@cache
+def _own_method(name: str) -> Method:
+    """Load the method that `FILE.py:NAME` names; where its loss fails, one line says so."""
+    method = load_attribute(name, "rl.method")
+    if not isinstance(method, Method):
+        told = f"rl.method: {name}: {type(method).__name__}, no Method"
+        raise InputError(f"{told}; make one of another: METHOD = replace(grpo.METHOD, loss=loss)")
+    file, told = str(Path(name.rpartition(":")[0]).absolute()), f"rl.method: {name}: its loss"
+
+    def loss(section: RlSection, batch: "MicroBatch", logprobs_N: Tensor, watched: "Watched") -> Tensor:
+        try:
+            found = method.loss(section, batch, logprobs_N, watched)
+        except Exception as error:
+            frames = traceback.extract_tb(error.__traceback__)
+            lines = [frame.lineno for frame in frames if frame.filename == file]
+            where = f" in line {lines[-1]}" if lines else ""
+            raise InputError(f"{told} failed{where}: {type(error).__name__}: {error}") from error
+        if not isinstance(found, Tensor) or found.numel() != 1 or not found.requires_grad:
+            what = f"shape {tuple(found.shape)}" if isinstance(found, Tensor) else type(found).__name__
+            raise InputError(f"{told} gave {what}; expected a number with a gradient: a sum over the tokens")
+        return found
+
+    return replace(method, loss=loss)
