@@ -160,6 +160,35 @@ def test_a_stages_and_a_models_own_launch_override_the_common_one_and_are_in_no_
     assert all(before.nodes[name].launch == now.nodes[name].launch for name in unchanged)
 
 
+def test_a_node_with_seeds_stands_for_nodes_that_differ_in_their_seed_alone() -> None:
+    node = {"stage": "sft", "init": "owner/model", "steps": 3, "benchmarks": []}
+    family = Config({"seed": 5, "models": {"tuned": node | {"seeds": [0, 7]}}})
+    alone = {f"tuned-{seed}": node | {"seed": seed} for seed in (0, 7)}
+    assert {name: node.section for name, node in Graph(family).nodes.items()} == {
+        name: node.section for name, node in Graph(Config({"seed": 5, "models": alone})).nodes.items()
+    }
+    assert list(Config({"models": {"tuned": node | {"seeds": None}}}).models) == ["tuned"]
+
+
+@pytest.mark.parametrize(
+    ("seeds", "words"),
+    [
+        (3, r"models.tuned.seeds: expected whole numbers, as \[0, 1, 2\], got 3"),
+        ([], "models.tuned.seeds: expected whole numbers"),
+        ([True], "models.tuned.seeds: expected whole numbers"),
+        ([4, 4], "models.tuned.seeds: 4 stands twice"),
+        ([-1], "models.tuned--1.seed: Input should be greater"),
+        ([2, 3], "models.tuned.seeds: `seed` stands beside it; give one of them"),
+        ([0, 1], "models.tuned.seeds: there is a model tuned-1 already; rename one"),
+    ],
+)
+def test_seeds_that_make_no_family_are_refused_in_one_line(seeds: object, words: str) -> None:
+    node = {"stage": "sft", "init": "owner/model", "benchmarks": []}
+    node |= {"seed": 2} if seeds == [2, 3] else {}
+    with pytest.raises(ConfigError, match=words):
+        Config({"models": {"tuned": node | {"seeds": seeds}, "tuned-1": node}})
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [

@@ -68,6 +68,9 @@ class ModelNode(Section):
     reward_model: str | None = key(
         None, "rl: name of the reward model, where the section's reward weights ask for one"
     )
+    seeds: list[int] | None = key(
+        None, "a family instead of one model: NAME-0 and NAME-1 for [0, 1], which differ in `seed` alone"
+    )
     benchmarks: list[str] | None = key(None, "benchmarks it is evaluated on; null means all, [] none")
     modes: list[Mode] | dict[str, list[Mode]] | None = key(
         None, "how it is asked, everywhere or by benchmark; null: as its benchmarks or evaluate.modes say"
@@ -123,6 +126,31 @@ def without_launch(values: Any, where: str) -> tuple[Any, dict[str, Any]]:
     return {name: value for name, value in values.items() if name != "launch"}, launch
 
 
+def expand_seeds(models: dict[str, Any]) -> dict[str, Any]:
+    """Put in the place of each node with `seeds` one for each of them. Raises ConfigError."""
+    found: dict[str, Any] = {}
+    for name, node in models.items():
+        if not isinstance(node, dict) or "seeds" not in node:
+            found[name] = node
+            continue
+        alone = {key: value for key, value in node.items() if key != "seeds"}
+        if node["seeds"] is None:  # an overlay takes the family back
+            found[name] = alone
+            continue
+        where, seeds = f"config key models.{name}.seeds", node["seeds"]
+        if not isinstance(seeds, list) or not seeds or any(type(seed) is not int for seed in seeds):
+            raise ConfigError(f"{where}: expected whole numbers, as [0, 1, 2], got {quoted(seeds)}")
+        if "seed" in alone:
+            raise ConfigError(f"{where}: `seed` stands beside it; give one of them")
+        if twice := [seed for seed in seeds if seeds.count(seed) > 1]:
+            raise ConfigError(f"{where}: {twice[0]} stands twice")
+        family = {f"{name}-{seed}": alone | {"seed": seed} for seed in seeds}
+        if known := family.keys() & models.keys():
+            raise ConfigError(f"{where}: there is a model {min(known)} already; rename one")
+        found |= family
+    return found
+
+
 class Config:
     """The validated configuration of a run.
 
@@ -169,7 +197,7 @@ class Config:
             self._check_samples(name, node)
         self.models: dict[str, ModelNode] = {}
         self.model_sections: dict[str, Any] = {}
-        for name, node in (values.get("models") or {}).items():
+        for name, node in expand_seeds(values.get("models") or {}).items():
             self._add_model(name, node)
         for name in self.models:
             self._check_model(name)
