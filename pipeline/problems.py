@@ -29,9 +29,9 @@ import numpy as np
 
 from pipeline.config.decontaminate import DecontaminateSection
 from pipeline.config.problems import ProblemsSection
-from pipeline.data.rows import HUB, read_rows
+from pipeline.data.rows import read_rows, renamed
 from pipeline.decontaminate.ngrams import BenchmarkIndex
-from pipeline.evaluate.benchmarks import load, renamed
+from pipeline.evaluate.benchmarks import load
 from pipeline.protocol.stage import Counts, InputError, Stage, run_stage
 
 Row = dict[str, Any]
@@ -104,7 +104,7 @@ def read_problems(stage: Stage[ProblemsSection], counts: Counter[str]) -> Iterat
     for source in stage.inputs.get("source", []):
         for place, row in read_rows(source):
             counts["read"] += 1
-            row = renamed(row, stage.config.fields) if source.startswith(HUB) else row
+            row = renamed(place, row, stage.config.fields)
             question = row.get("question")
             if not isinstance(question, str) or not question.strip():
                 raise InputError(f"{place}: `question` is missing or empty")

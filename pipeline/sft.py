@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from pipeline.config.sft import SftSection
-from pipeline.data.rows import read_rows
+from pipeline.data.rows import read_rows, renamed
 from pipeline.protocol.folders import wait_for
 from pipeline.protocol.manifest import write_json
 from pipeline.protocol.progress import Progress
@@ -31,6 +31,7 @@ from pipeline.protocol.watchdog import enter
 from pipeline.ranks.queue import first_on_rank_0
 from pipeline.tokens.files import TokenFile, token_type, write_tokens
 from pipeline.training.chat import CHAT_TEMPLATE, encode_chat, language_of
+from pipeline.training.conversations import Turns, read_messages
 from pipeline.training.engine import constant, start_from, start_process_group, use_threads
 from pipeline.training.next_token import TrainingPlan, train_and_export
 from pipeline.training.packing import PackedRow, best_fit, concatenate, make_row
@@ -42,11 +43,11 @@ EXAMPLES_PER_BATCH = 512
 Example = tuple[np.ndarray, np.ndarray]  # token ids, and whether each is the assistant's own
 
 
-def with_suffix(row: dict[str, Any], section: SftSection) -> list[dict[str, str]]:
-    """Return the example's messages, with the instruction of its format and language after each user turn."""
+def with_suffix(row: dict[str, Any], turns: Turns, section: SftSection) -> Turns:
+    """Return the turns, with the instruction of the row's format and language after each of the user's."""
     suffixes = section.suffix.get(row.get("format", "cot"), {})
     messages = []
-    for message in row["messages"]:
+    for message in turns:
         suffix = suffixes.get(row.get("lang") or language_of(message["content"]), "")
         if message["role"] == "user" and suffix:
             message = message | {"content": f"{message['content']}\n{suffix}"}
@@ -69,11 +70,10 @@ class LeftOut:
 def encode_example(row: dict[str, Any], tokenizer: Any, section: SftSection) -> Example:
     """Return an example as token ids. Raises InputError if it is malformed or has no assistant message."""
     try:
-        ids, own = encode_chat(tokenizer, with_suffix(row, section))
-    except (KeyError, TypeError, AttributeError) as error:
-        raise InputError("not an example; expected messages of role and content") from error
-    if not any(own):
-        raise InputError("no assistant message to learn from")
+        turns = read_messages(row, section.row_format)
+        ids, own = encode_chat(tokenizer, with_suffix(row, turns, section))
+    except TypeError as error:
+        raise InputError("not an example; `format` and `lang` are texts") from error
     return np.array(ids), np.array(own)
 
 
@@ -83,6 +83,7 @@ def encode_examples(
     """Yield each example as token ids; the section says what happens to malformed and too long ones."""
     for source in sources:
         for place, row in read_rows(source):
+            row = renamed(place, row, section.fields)
             try:
                 ids, own = encode_example(row, tokenizer, section)
             except InputError as error:

@@ -51,6 +51,7 @@ from pipeline.report.truth import pages_by_scope
 from pipeline.reward.labelled import read_labels
 from pipeline.rl.rollout import read_groups
 from pipeline.tokens.texts import read_texts
+from pipeline.training.conversations import READERS, read_messages
 
 PAGE = (ROOT / "docs/data.md").read_text()
 EXAMPLE = re.compile(r"^```\w+ (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -114,6 +115,11 @@ def test_fine_tuning_rows(example: Any, tmp_path: Path) -> None:
     learnt = tokenizer.decode(ids[own])
     assert "print(7 + 8)" in learnt and "```output\nThe answer" in learnt.replace("\n\n", "\n")
     assert "15\n```" not in learnt
+
+
+def test_rows_of_other_projects(example: Any) -> None:
+    found = rows(example("foreign.jsonl"))
+    assert len({str(read_messages(row, form)) for row, form in zip(found, READERS, strict=True)}) == 1
 
 
 def test_bench_format(example: Any) -> None:

@@ -19,7 +19,7 @@ from pipeline.config.evaluate import BenchmarkNode
 from pipeline.config.root import Config, ConfigError
 from pipeline.evaluate import grade, score
 from pipeline.evaluate.__main__ import task_scores
-from pipeline.evaluate.benchmarks import Item, load, renamed
+from pipeline.evaluate.benchmarks import Item, load
 from pipeline.evaluate.metrics import describe_unfinished
 from pipeline.evaluate.prompts import read_layout
 from pipeline.evaluate.sampling import Answer
@@ -77,8 +77,15 @@ def test_gsm8k_as_published_and_columns_of_other_names_are_understood(tmp_path):
     )
     (item,) = load("gsm8k", BenchmarkNode(source=str(path)), [str(path)])
     assert (item.solution, item.answer) == ("48/2=24.", "1,024")
-    row = renamed({"problem": "1+1?", "answer": "2"}, {"question": "problem"})
-    assert row == {"question": "1+1?", "answer": "2"}
+    row = {"id": "1", "problem": "1+1?", "answer": "2"}
+    path = write_lines(tmp_path / "theirs.jsonl", [row])
+    node = BenchmarkNode(source=str(path), fields={"question": "problem", "id": "{id} of {answer}"})
+    assert load("mine", node, [str(path)]) == [Item("1 of 2", "1+1?", "2")]
+    write_lines(path, [{"problem": "1+1?", "answer": "2"}])
+    with pytest.raises(InputError, match="line 1: no column 'id', which `fields` names; the row has problem"):
+        load("mine", node, [str(path)])
+    with pytest.raises(InputError, match="the row has problem, answer: write `fields: {question: COLUMN}`"):
+        load("mine", BenchmarkNode(source=str(path)), [str(path)])
 
 
 def test_the_grade_program_answers_every_pair_in_order(tmp_path):

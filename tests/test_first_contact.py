@@ -300,7 +300,7 @@ def test_a_benchmark_without_rows_is_told_before_the_first_job(
     for name, data in {
         "none.jsonl": b"",
         "odd.jsonl": b"[1]\n",
-        "good.jsonl": b'{"question": "1?"}\n',
+        "good.jsonl": b'{"question": "1?", "answer": 1}\n',
     }.items():
         (tmp_path / name).write_bytes(data)
     sources = {name: {"source": str(tmp_path / f"{name}.jsonl")} for name in ("none", "odd", "good")}

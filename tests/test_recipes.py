@@ -21,6 +21,7 @@ COMMANDS = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
 SMALLER = {
     "A variant of a model beside the old one": {"models": {"careful": {"steps": 2, "benchmarks": []}}},
     "Your own fine-tuning data": {"models": {"mine": {"steps": 2, "benchmarks": []}}},
+    "NuminaMath and OpenR1-Math": {"models": {"numina": {"steps": 1}, "openr1": {"steps": 1}}},
 }
 
 
@@ -82,6 +83,12 @@ def test_own_fine_tuning_data_makes_a_model(checkout: Checkout) -> None:
     assert "sft/mine: finished" in text and "cpt/" not in text
     assert checkout.result("sft/mine/data/model.safetensors").is_file()
     assert json.loads(checkout.result("sft/mine/manifest.json").read_text())["counts"]
+
+
+def test_published_data_sets_are_read_by_their_columns(checkout: Checkout) -> None:
+    text = follow(checkout, "NuminaMath and OpenR1-Math")
+    assert "sft/numina: finished" in text and "rl/openr1: finished" in text
+    assert checkout.result("rl/openr1/data/model.safetensors").is_file()
 
 
 def test_own_warc_files_make_a_corpus(checkout: Checkout) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from huggingface_hub import constants, try_to_load_from_cache
 
 from pipeline.config.root import ModelNode
-from pipeline.data.rows import HUB, read_rows
+from pipeline.data.rows import HUB
 from pipeline.plan.costs import checkpoint_disk, size_of, training_state
 from pipeline.plan.shapes import shape_of
 from pipeline.protocol.errors import InputError
@@ -29,7 +29,6 @@ from workflow.instances import HUB_ID, Instance
 HUB_SECONDS = 5.0
 # Inputs that may be of the hub.
 MODELS = ("init", "parent", "model", "policy", "completer", "reward_model", "tokenizer")
-BENCHMARK = "benchmark."
 EVALUATED = ("evaluate", "trajectory")
 LARGE = 300_000_000  # weights from which training on CPU cores takes days
 DEVICES = """import torch
@@ -81,6 +80,8 @@ def missing(graph: Graph, jobs: Mapping[str, int], local: bool, machine: Machine
 
     `local`: they run on this machine; of the machines of a cluster only the shared disk is known.
     """
+    from workflow.first_rows import faulty_rows  # dry runs need none of the readers behind it
+
     nodes = [graph.nodes[name] for name in jobs]
     found = []
     if graph.missing:
@@ -89,7 +90,7 @@ def missing(graph: Graph, jobs: Mapping[str, int], local: bool, machine: Machine
         )
     if empty := nothing_to_do(graph):
         found.append(empty)
-    found += dict.fromkeys(line for node in nodes for line in _empty(node))
+    found += faulty_rows(graph, nodes)
     found += _unreachable(nodes, machine)
     found += _disk(graph, nodes, machine)
     if local:
@@ -116,18 +117,6 @@ def slow(graph: Graph, jobs: Iterable[str], machine: Machine) -> list[str]:
         for name, found in trained.items()
         if found and found[0] >= LARGE and not machine.gpus
     ]
-
-
-def _empty(node: Instance) -> Iterator[str]:
-    """Find benchmarks without a row: nothing would be asked, and nothing kept out of the corpus."""
-    for key, source in node.inputs:
-        where = f"config key benchmarks.{key.removeprefix(BENCHMARK)}.source"
-        if key.startswith(BENCHMARK) and isinstance(source, str) and not source.startswith(HUB):
-            try:
-                if next(read_rows(source), None) is None:
-                    yield f"{where}: {source}: it has no rows; take the benchmark out, or name its questions"
-            except InputError as error:
-                yield f"{where}: {error}"
 
 
 def _unreachable(nodes: list[Instance], machine: Machine) -> Iterator[str]:

@@ -11,6 +11,7 @@ Mode = Literal[
     "few_shot_cot", "chat_cot", "few_shot_pal", "chat_pal", "chat_tool", "few_shot_code", "few_shot_proof"
 ]
 
+FIELDS = "our field -> their column, e.g. {question: problem}, or a text with columns in braces"
 SUFFIX = {
     "en": "Please reason step by step, and put your final answer within \\boxed{}.",
     "zh": "请通过逐步推理来解答问题，并把最终答案放置于\\boxed{}中。",
@@ -35,10 +36,7 @@ class BenchmarkNode(Section):
     language: str | None = key(
         None, "keep only rows of this `lang`, and ask in it; null: each row's own, or en"
     )
-    fields: dict[str, str] = key(
-        {},
-        "hub only: our field -> their column, e.g. {question: problem}, or a text with columns in braces",
-    )
+    fields: dict[str, str] = key({}, FIELDS)
     limit: int | None = key(None, "first questions only; null means all", ge=1)
     modes: list[Mode] | None = key(None, "how it is asked; null: evaluate.modes of the model's stage")
     shots: int = key(

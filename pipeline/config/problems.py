@@ -1,6 +1,6 @@
 """Keys of the word problems that are split into parts for fine-tuning, RL and development."""
 
-from pipeline.config.evaluate import BenchmarkNode
+from pipeline.config.evaluate import FIELDS, BenchmarkNode
 from pipeline.config.section import LARGEST_SEED, Section, key
 
 
@@ -11,7 +11,7 @@ class ProblemsSection(Section):
         None,
         "files or hub:<org>/<name>[/<config>]:<split> whose rows have `question`, `answer` and `equation`",
     )
-    fields: dict[str, str] = key({}, "hub only: our field -> their column, e.g. {answer: result}")
+    fields: dict[str, str] = key({}, FIELDS)
     kept_out: list[str] | None = key(
         None, "benchmarks whose questions are kept out; null: all of the run that are no part of these"
     )

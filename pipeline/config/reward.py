@@ -2,7 +2,7 @@
 
 from typing import ClassVar, Literal
 
-from pipeline.config.evaluate import SUFFIX
+from pipeline.config.evaluate import FIELDS, SUFFIX
 from pipeline.config.optimizer import Optimizer
 from pipeline.config.section import LARGEST_SEED, Section, key
 
@@ -21,6 +21,7 @@ class RewardSection(Section):
         paper="about 144K GSM8K and MATH questions (4.2)",
     )
     questions: int | None = key(None, "first questions only; null means all", ge=2)
+    fields: dict[str, str] = key({}, FIELDS)
     suffix: dict[str, str] = key(
         SUFFIX, "instruction appended to a question, by language", paper="as here (8.2)"
     )

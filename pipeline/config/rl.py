@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from pipeline.config.evaluate import SUFFIX
+from pipeline.config.evaluate import FIELDS, SUFFIX
 from pipeline.config.lora import LORA, Lora
 from pipeline.config.optimizer import Optimizer
 from pipeline.config.section import LARGEST_SEED, Section, key
@@ -116,6 +116,7 @@ class RlSection(Section):
         "bench-format files of questions with answers",
         paper="about 144K GSM8K and MATH questions (4.2)",
     )
+    fields: dict[str, str] = key({}, FIELDS)
     suffix: dict[str, str] = key(
         SUFFIX, "instruction appended to a question, by language", paper="as here (8.2)"
     )

@@ -2,7 +2,7 @@
 
 from typing import ClassVar, Literal
 
-from pipeline.config.evaluate import SUFFIX, TOOL_SUFFIX
+from pipeline.config.evaluate import FIELDS, SUFFIX, TOOL_SUFFIX
 from pipeline.config.lora import LORA, Lora
 from pipeline.config.optimizer import PRECISION, Optimizer, Precision
 from pipeline.config.section import LARGEST_SEED, Section, key
@@ -18,6 +18,12 @@ class SftSection(Section):
         None,
         "sft-format files (globs, miniweb:<file>) or hub:<id>[/<config>]:<split>",
         paper="776K examples (3.1)",
+    )
+    fields: dict[str, str] = key({}, FIELDS)
+    row_format: Literal["chat", "sharegpt", "alpaca"] | None = key(
+        None,
+        "rows of another form: chat: `messages` that may begin with a system turn; sharegpt: `conversations`;"
+        " alpaca: `instruction`, `input`, `output`; system texts stand before the first question",
     )
     suffix: dict[Literal["cot", "pot", "tool"], dict[str, str]] = key(
         {"cot": SUFFIX, "pot": TOOL_SUFFIX, "tool": TOOL_SUFFIX},

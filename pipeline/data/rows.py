@@ -4,8 +4,9 @@ memory, or saved as batches that survive a kill.
 
 import io
 import json
+import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,6 +20,7 @@ from pipeline.protocol.stage import InputError
 
 T = TypeVar("T")
 HUB = "hub:"
+COLUMN = re.compile(r"\{(\w+)\}")  # in a value of `fields`
 FORMATS = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".parquet")
 
 
@@ -64,6 +66,28 @@ def read_as(kind: type[T], source: str) -> Iterator[tuple[str, T]]:
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"]))
             raise InputError(f"{place}: not a {kind.__name__}, {where}: {first['msg']}") from error
+
+
+def renamed(place: str, row: dict[str, Any], fields: Mapping[str, str]) -> dict[str, Any]:
+    """Return the row with `fields` (our name -> its column) applied; a renamed column loses its old name.
+
+    Names of columns in braces stand for their texts: {prompt} or {text}; of a list, one line for each. A row
+    without a column keeps what it has in our name; InputError if a text in braces lacks one and it has none.
+    """
+    taken, found = set(fields.values()), {}
+    for ours, theirs in fields.items():
+        columns = COLUMN.findall(theirs)
+        lacking = [column for column in columns or [theirs] if column not in row]
+        if not lacking:
+            found[ours] = COLUMN.sub(lambda name: _lines(row[name[1]]), theirs) if columns else row[theirs]
+        elif columns and ours not in row:
+            has = ", ".join(row)
+            raise InputError(f"{place}: no column {lacking[0]!r}, which `fields` names; the row has {has}")
+    return {name: value for name, value in row.items() if name not in taken} | found
+
+
+def _lines(value: Any) -> str:
+    return "\n".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def raw_lines(path: Path) -> Iterator[bytes]:

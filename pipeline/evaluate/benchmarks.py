@@ -3,8 +3,8 @@
 Adding a benchmark is one small file, `configs/benchmarks/NAME.yaml`, or an entry of that form under
 `benchmarks:` in the configuration, whose keys override the file's. Bench format, one JSON object per line:
 `id`, `question`, `answer`, and optionally `choices` ({letter: text}, or a list, then `answer` may be an
-index), `solution`, `lang`, `split`, `subject`, `level`. `fields` maps other column names of hub data sets. A
-row without an answer is an error and is never dropped: the denominator of a score must not shrink silently.
+index), `solution`, `lang`, `split`, `subject`, `level`. `fields` maps other column names. A row without an
+answer is an error and is never dropped: the denominator of a score must not shrink silently.
 
 Two kinds of rows are judged by something else than a reference answer: those with `tests`, Python that fails
 unless the program before it is right (`start` is the text that the program begins with), and those with a
@@ -12,12 +12,13 @@ unless the program before it is right (`start` is the text that the program begi
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from pipeline.config.evaluate import BenchmarkNode
-from pipeline.data.rows import HUB, read_rows
+from pipeline.data.rows import HUB, read_rows, renamed
 from pipeline.grader.answers import Verdict, compare, grade
 from pipeline.grader.extraction import extract
 from pipeline.protocol.stage import InputError
@@ -25,7 +26,6 @@ from pipeline.protocol.stage import InputError
 NUMBER_THEORY = "numbertheory"  # in the name of a statement: it has a prompt of its own (paper 8.3)
 GSM8K_END = "\n#### "  # as published, `answer` is a worked solution that ends in this and the answer
 LETTER = re.compile(r"\(?[A-H]\)?")
-COLUMN = re.compile(r"\{(\w+)\}")
 GSM8K_MARKS = re.compile(r"<<[^<>]*>>")  # calculator marks
 
 
@@ -67,28 +67,6 @@ class Item:
         )
 
 
-def renamed(row: dict[str, Any], fields: dict[str, str]) -> dict[str, Any]:
-    """Return the row with `fields` (our name -> its column) applied; a renamed column loses its old name.
-    Names of columns in braces stand for their texts: {prompt} or {text}; of a list, one line for each. Raises
-    KeyError for a column in braces that the row lacks.
-    """
-    taken = set(fields.values())
-    written = {
-        ours: COLUMN.sub(lambda found: _lines(row[found[1]]), theirs)
-        for ours, theirs in fields.items()
-        if COLUMN.search(theirs)
-    }
-    return (
-        {name: value for name, value in row.items() if name not in taken}
-        | {ours: row[theirs] for ours, theirs in fields.items() if theirs in row}
-        | written
-    )
-
-
-def _lines(value: Any) -> str:
-    return "\n".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
 def _choices(place: str, choices: Any, answer: Any) -> tuple[dict[str, str] | None, Any]:
     """Choices by letter, and the answer as a letter, from letters or from a list and an index."""
     if isinstance(choices, list):
@@ -113,11 +91,16 @@ def without_choices(items: Sequence[Item]) -> list[Item]:
     return [item for item in items if not item.choices and LETTER.fullmatch(item.answer)]
 
 
+def _columns(name: str, row: dict[str, Any]) -> str:
+    """Say how to read a field from a column of another name, if the row lacks it."""
+    return "" if name in row else f"; the row has {', '.join(row)}: write `fields: {{{name}: COLUMN}}`"
+
+
 def _item(place: str, row: dict[str, Any], name: str, number: int, language: str | None) -> Item:
     """Check one row; errors name the place and the field."""
     question, answer, choices = row.get("question"), row.get("answer"), row.get("choices")
     if not isinstance(question, str) or not question.strip():
-        raise InputError(f"{place}: `question` is missing or empty")
+        raise InputError(f"{place}: `question` is missing or empty{_columns('question', row)}")
     solution = row.get("solution_plain") or row.get("solution")
     if isinstance(answer, str) and GSM8K_END in answer:
         solution, _, answer = GSM8K_MARKS.sub("", answer).rpartition(GSM8K_END)
@@ -134,7 +117,9 @@ def _item(place: str, row: dict[str, Any], name: str, number: int, language: str
     if isinstance(answer, list) and answer and all(isinstance(part, str) for part in answer):
         answer = ", ".join(answer)  # several values, as OlympiadBench has them
     if not isinstance(answer, str) or not answer.strip():
-        raise InputError(f"{place}: `answer` is missing or empty; every question needs its reference answer")
+        raise InputError(
+            f"{place}: `answer` is missing or empty; every question needs one{_columns('answer', row)}"
+        )
     identity, lang = row.get("id"), language or row.get("lang") or "en"
     if not isinstance(identity, str | int | None) or isinstance(identity, bool):
         raise InputError(f"{place}: `id` is neither a text nor an integer")
@@ -160,16 +145,26 @@ def _item(place: str, row: dict[str, Any], name: str, number: int, language: str
     )
 
 
-def _of_hub(
-    place: str, row: dict[str, Any], source: str, fields: dict[str, str], several: bool
-) -> dict[str, Any]:
-    """Get a row in our names; of `several` configurations of a data set, each one's name is the subject."""
-    try:
-        row = renamed(row, fields)
-    except KeyError as error:
-        raise InputError(f"{place}: no column {error}, which the benchmark's `fields` name") from error
-    parts = source.removeprefix(HUB).rpartition(":")[0].split("/")
-    return {"subject": parts[2]} | row if several and len(parts) == 3 else row
+def read_items(
+    name: str, node: BenchmarkNode, sources: Sequence[str], first: int | None = None
+) -> Iterator[tuple[str, Item]]:
+    """Yield (place, question) for the rows of `sources` that a benchmark asks, `first`: of so many of each.
+
+    Raises InputError, naming file and line, for a malformed row or a missing answer.
+    """
+    number = 0
+    for source in sources:
+        parts = source.removeprefix(HUB).rpartition(":")[0].split("/") if source.startswith(HUB) else []
+        subject = {"subject": parts[2]} if len(sources) > 1 and len(parts) == 3 else {}
+        for place, row in islice(read_rows(source), first):
+            row = subject | renamed(place, row, node.fields)
+            if node.split not in (None, row.get("split", node.split)) or node.language not in (
+                None,
+                row.get("lang", node.language),
+            ):
+                continue
+            yield place, _item(place, row, name, number, node.language)
+            number += 1
 
 
 def load(name: str, node: BenchmarkNode, sources: Iterable[str]) -> list[Item]:
@@ -180,21 +175,10 @@ def load(name: str, node: BenchmarkNode, sources: Iterable[str]) -> list[Item]:
     """
     items: dict[str, Item] = {}
     sources = list(sources)
-    for source in sources:
-        for place, row in read_rows(source):
-            if node.limit is not None and len(items) >= node.limit:
-                break
-            if source.startswith(HUB):
-                row = _of_hub(place, row, source, node.fields, len(sources) > 1)
-            if node.split not in (None, row.get("split", node.split)) or node.language not in (
-                None,
-                row.get("lang", node.language),
-            ):
-                continue
-            item = _item(place, row, name, len(items), node.language)
-            if item.id in items:
-                raise InputError(f"{place}: id {item.id!r} occurs twice")
-            items[item.id] = item
+    for place, item in islice(read_items(name, node, sources), node.limit):
+        if item.id in items:
+            raise InputError(f"{place}: id {item.id!r} occurs twice")
+        items[item.id] = item
     if not items:
         raise InputError(f"benchmark {name}: no questions in {', '.join(sources) or 'no files'}")
     return list(items.values())

@@ -62,7 +62,9 @@ SCORED_AT_ONCE = 4096  # solutions in memory while the model is measured
 def load_questions(stage: Stage[RewardSection]) -> list[Item]:
     """Load the questions of `prompts`, at most as many as the section asks for."""
     sources = stage.inputs.get("prompts", [])
-    return load("reward.prompts", BenchmarkNode(source=sources, limit=stage.config.questions), sources)
+    section = stage.config
+    node = BenchmarkNode(source=sources, limit=section.questions, fields=section.fields)
+    return load("reward.prompts", node, sources)
 
 
 def make_sampler(stage: Stage[RewardSection], model: str, longest: int, alone: bool) -> SolutionSampler:

@@ -52,7 +52,8 @@ from pipeline.training.tokenizer import load_tokenizer
 def load_questions(stage: Stage[RlSection], name: str, tokenizer: Any, room: int) -> list[Question]:
     """Load the questions of input `name` whose prompts have at most `room` tokens."""
     sources, suffix = stage.inputs.get(name, []), stage.config.suffix
-    node, model = BenchmarkNode(source=sources), stage.source("parent", "init")
+    node = BenchmarkNode(source=sources, fields=stage.config.fields)
+    model = stage.source("parent", "init")
     items = load(f"rl.{name}", node, sources)
     files = [
         Path(source).name.partition(".")[0] for source in sources for _ in load(f"rl.{name}", node, [source])

@@ -40,21 +40,24 @@ def language_of(text: str) -> str:
     return "zh" if CHINESE.search(text) else "en"
 
 
-def encode_chat(tokenizer: Any, messages: Sequence[dict[str, str]]) -> tuple[list[int], list[bool]]:
-    """Return token ids of a conversation, and for each whether the assistant writes it (its words and EOS).
+def chat_parts(messages: Sequence[dict[str, str]]) -> tuple[list[str], list[bool]]:
+    """Return the parts of a conversation that are tokenised apart, and whether the assistant writes each; ""
+    stands for EOS.
 
     A tool's answer, which is the inside and the end of an `output` fence in an assistant's message, is
-    context; the assistant opens the fence itself to ask for it. Raises InputError for an unknown role, or for
-    turns that do not alternate, starting with the user.
+    context; the assistant opens the fence itself to ask for it. Raises InputError for an unknown role, turns
+    that do not alternate, starting with the user, or a turn without text.
     """
     texts: list[str] = []
     own: list[bool] = []
     for index, message in enumerate(messages):
         role, expected = message.get("role"), ("user", "assistant")[index % 2]
         if role not in ("user", "assistant"):
-            raise InputError(f"unknown role {role!r}; roles are user and assistant")
+            raise InputError(f"unknown role {role!r} in message {index + 1}; roles are user and assistant")
         if role != expected:
             raise InputError(f"message {index + 1} is the {role}'s; turns alternate, the user's first")
+        if not isinstance(message["content"], str):
+            raise InputError(f"message {index + 1}: its `content` is no text")
         if role == "user":
             texts.append(f"User: {message['content']}\n\nAssistant:")
             own.append(False)
@@ -65,6 +68,15 @@ def encode_chat(tokenizer: Any, messages: Sequence[dict[str, str]]) -> tuple[lis
                 own.append(number % 2 == 0)  # odd parts are tool outputs
         texts.append("")
         own.append(True)
+    return texts, own
+
+
+def encode_chat(tokenizer: Any, messages: Sequence[dict[str, str]]) -> tuple[list[int], list[bool]]:
+    """Return token ids of a conversation, and for each whether the assistant writes it (its words and EOS).
+
+    Raises InputError as `chat_parts` does.
+    """
+    texts, own = chat_parts(messages)
     ids = [] if tokenizer.bos_token_id is None else [tokenizer.bos_token_id]
     mask = [False] * len(ids)
     for text, piece, is_own in zip(texts, encode(tokenizer, texts), own, strict=True):

@@ -1,0 +1,72 @@
+"""The first rows of files of yours, given before the first job to the readers of the programs that will read
+them: a wrong column would otherwise end a run hours after its start.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Any
+
+from pipeline.config.evaluate import BenchmarkNode
+from pipeline.config.sft import SftSection
+from pipeline.data.rows import read_rows, renamed
+from pipeline.evaluate.benchmarks import read_items
+from pipeline.protocol.errors import InputError
+from pipeline.tokens.texts import read_texts
+from pipeline.training.conversations import read_messages
+from workflow.graph import Graph
+from workflow.instances import REMOTE, Instance
+
+ROWS = 100  # of each file
+Reader = Callable[[str], Iterable[Any]]
+
+
+def faulty_rows(graph: Graph, nodes: Iterable[Instance]) -> Iterator[str]:
+    """Yield a line for each source of the instances whose first rows cannot be read, with key and place."""
+    seen = set()
+    for node in nodes:
+        for role, source in node.inputs:
+            where, read = _reader(graph, node, role)
+            if read is None or not isinstance(source, str) or source.startswith(REMOTE):
+                continue
+            if (where, source) not in seen:
+                seen.add((where, source))
+                try:
+                    for _ in islice(read(source), ROWS):
+                        pass
+                    if next(read_rows(source), None) is None and not where.startswith("mixtures."):
+                        yield f"config key {where}: {source}: it has no rows; name another file"
+                except InputError as error:
+                    yield f"config key {where}: {error}"
+
+
+def _reader(graph: Graph, node: Instance, role: str) -> tuple[str, Reader | None]:
+    """Return the configuration key of an input and the reader of its rows; None for what has none."""
+    kind, _, name = role.partition(".")
+    if kind in ("benchmark", "exemplars"):
+        asked = graph.config.benchmarks[name]
+        if kind == "exemplars":
+            asked = BenchmarkNode(source=[], language=asked.language, fields=asked.fields)
+        key = "source" if kind == "benchmark" else kind
+        return f"benchmarks.{name}.{key}", lambda source: read_items(name, asked, [source], ROWS)
+    if kind in ("prompts", "evaluation"):
+        questions = BenchmarkNode(source=[], fields=node.section["fields"])
+        return f"models.{node.instance}.{kind}", lambda source: read_items(kind, questions, [source], ROWS)
+    if (node.stage, kind) == ("sft", "data"):
+        section = SftSection(**node.section)
+        return f"models.{node.instance}.data", lambda source: _examples(source, section)
+    if node.stage == "tokens" and kind == "source":
+        field = node.section["sources"][name]["text"]
+        return f"mixtures.{node.instance}.sources.{name}", lambda source: read_texts(source, field)
+    return "tokens.texts", read_texts if (node.name, kind) == ("tokens/tokenizer", "text") else None
+
+
+def _examples(source: str, section: SftSection) -> Iterator[Any]:
+    """Read conversations as fine-tuning does, which alone has a tokenizer."""
+    for place, row in read_rows(source):
+        row = renamed(place, row, section.fields)
+        try:
+            yield read_messages(row, section.row_format)
+        except InputError as error:
+            if section.malformed == "error":
+                raise InputError(f"{place}: {error}") from error
+            yield None  # one more row
