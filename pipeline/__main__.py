@@ -19,6 +19,7 @@ usage: dsm COMMAND ...
   watch CONFIG... [OPTIONS]             a page on a running workflow
   chat --model FOLDER [OPTIONS]         talk to a model
   review RUN [OPTIONS]                  give verdicts on the sites of a corpus
+  classify CLASSIFIER INPUT... OPTIONS  score texts by a corpus's classifier, keep the best
   export MODEL --to FOLDER              a model folder for others, with its card
   score OPTIONS                         score the outputs of a model
   grade OPTIONS                         grade pairs of answers
@@ -37,6 +38,7 @@ MODULES = {
     **{name: f"pipeline.{name}" for name in ("status", "plan")},
     **{name: f"pipeline.pages.{name}" for name in ("watch", "chat", "review")},
     **{name: f"pipeline.evaluate.{name}" for name in ("score", "grade")},
+    "classify": "pipeline.corpus.classify",
     "export": "pipeline.release",
 }
 CONFIGURED = ("status", "plan", "watch")

@@ -38,6 +38,10 @@ DUPLICATES = pa.schema(
 
 @pytest.fixture
 def pool(tmp_path: Path) -> Path:
+    return make_pool(tmp_path)
+
+
+def make_pool(tmp_path: Path) -> Path:
     """Forty mathematical pages on two hosts, sixty others, in one shard."""
     rng = random.Random(1)
     folder = tmp_path / "dedup"

@@ -1,5 +1,6 @@
 """Files of texts enter the crawl as pages, the same ones as from WARC files; other rows have a reason."""
 
+import gzip
 import json
 from collections import Counter
 from pathlib import Path
@@ -30,7 +31,8 @@ def write(path: Path, rows: list[Row]) -> Path:
         pq.write_table(pa.Table.from_pylist(rows), path, row_group_size=100)
     else:
         lines = "".join(json.dumps(row) + "\n" for row in rows).encode()
-        path.write_bytes(zstandard.compress(lines) if path.suffix == ".zst" else lines)
+        packed = {".zst": zstandard.compress, ".gz": gzip.compress}.get(path.suffix, bytes)
+        path.write_bytes(packed(lines))
     return path
 
 

@@ -7,7 +7,7 @@ that bin alone are sorted.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, nextafter
 from pathlib import Path
@@ -26,6 +26,7 @@ from pipeline.intervals import share_interval
 from pipeline.protocol.stage import InputError
 
 Scores = NDArray[np.float64]
+Thresholds = Mapping[str | None, float | None]  # least scores by language; None, any other, and nothing kept
 LANGUAGE = pa.field("language", pa.string())  # of tables, where languages have cuts of their own
 SAMPLE = "held-out pages of the training lists that are not mathematical"
 # Scores in bins of 1/256, which `steps` (`steps_of`) divide further, by language where each has a cut.
@@ -170,6 +171,12 @@ def is_kept(cuts: Sequence[Cut]) -> str:
     names = [str(cut.language).replace("'", "''") for cut in own]
     cases = [f"WHEN '{name}' THEN {_reaches(cut)}" for name, cut in zip(names, own, strict=True)]
     return f"CASE language {' '.join(cases)} ELSE {_reaches(rest)} END"
+
+
+def is_above(score: float, language: str | None, thresholds: Thresholds) -> bool:
+    """Whether a score reaches the cut of its language or, under None, that of all others."""
+    least = thresholds.get(language, thresholds[None])
+    return least is not None and score >= least
 
 
 def bins_of(joins: Database, config: CorpusSection, train: Path) -> list[Bin]:

@@ -4,7 +4,7 @@ Held-out pages come from the same lists as the training pages; a set made in ano
 classifier knows mathematics or only those lists.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from pipeline.config.corpus import CorpusSection
-from pipeline.corpus.cut import LANGUAGE
+from pipeline.corpus.cut import LANGUAGE, Thresholds, is_above
 from pipeline.corpus.measures import measures
 from pipeline.corpus.normalise import normalise
 from pipeline.corpus.training_set import LabelledPage, Wanted, pages_of_pool
@@ -24,7 +24,7 @@ from pipeline.protocol.stage import InputError, Stage
 PREFIX = "out_of_distribution."
 TABLE = "out_of_distribution.parquet"
 SCORED = pa.schema([("set", pa.string()), ("math", pa.bool_()), ("score", pa.float64())])
-NO_LANGUAGES: Mapping[str | None, float | None] = {}
+NO_LANGUAGES: Thresholds = {}
 LABELS = ("math", "not_math", "unsure")
 
 
@@ -115,7 +115,7 @@ def measure_sets(
 
 
 def recall_at(
-    train: Path, threshold: float | None, by_language: Mapping[str | None, float | None] = NO_LANGUAGES
+    train: Path, threshold: float | None, by_language: Thresholds = NO_LANGUAGES
 ) -> dict[str, float]:
     """Return the share of each set's mathematical pages whose score is at least `threshold` (None: none is),
     by the classifier in the folder `train`; where languages have cuts of their own, at least that of its
@@ -126,7 +126,6 @@ def recall_at(
     found: dict[str, list[bool]] = {}
     for row in read_table(train / TABLE).to_pylist():
         if row["math"]:
-            least = by_language.get(row["language"], by_language[None]) if by_language else threshold
-            kept = least is not None and row["score"] >= least
+            kept = is_above(row["score"], row.get("language"), by_language or {None: threshold})
             found.setdefault(row["set"], []).append(kept)
     return {name: round(sum(kept) / len(kept), 6) for name, kept in found.items()}

@@ -1,0 +1,203 @@
+"""Score texts with a trained classifier and keep those above its cut: `dsm classify`.
+
+The rows of INPUT are texts, as those of `crawl.texts`. For each file OUTPUT gets `kept/NAME`, the rows above
+the cut with all their columns and the score as `math_score`, in the kind of file that they came in; and
+`scores/NAME.parquet`, for each row its score (null: no text), its language where languages have cuts of their
+own, and whether it is kept. A finished file is not read again, so a command that was interrupted goes on.
+"""
+
+import argparse
+import json
+import os
+import sys
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline.corpus.convergence import read_notes
+from pipeline.corpus.trained import Judgement, TrainedClassifier, open_trained
+from pipeline.data.rows import files_of, read_rows
+from pipeline.data.shards import read_batches, read_table, write_table
+from pipeline.data.workers import map_forked
+from pipeline.protocol.atomic import atomic_write
+from pipeline.protocol.errors import InputError
+from pipeline.protocol.folders import check_writable, held
+from pipeline.protocol.manifest import write_json
+from pipeline.protocol.progress import Progress
+
+SCORE = "math_score"  # the column that is added: data sets have scores of their own
+BATCH = 512  # rows that a worker judges at once
+NOTES = "classify.json"
+COMPRESSION = {".gz": "gzip", ".zst": "zstd"}
+ROW_SCORES = pa.schema([("score", pa.float64()), ("language", pa.string()), ("kept", pa.bool_())])
+Texts = list[tuple[Any, Any]]  # with their languages; None: not known
+Batch = pa.RecordBatch | list[dict[str, Any]]
+Columns = tuple[str, str | None]  # of the text and of its language
+
+
+def judge_rows(texts: Texts, classifier: TrainedClassifier) -> list[Judgement | None]:
+    """Judge texts; None for what is none."""
+    return [
+        classifier.judge(text, language if isinstance(language, str) else None)
+        if isinstance(text, str) and text.strip()
+        else None
+        for text, language in texts
+    ]
+
+
+def batches_of(path: Path, columns: Columns) -> Iterator[tuple[Texts, Batch]]:
+    """Read a file's rows in batches, with their texts. Raises InputError."""
+    text, language = columns
+    if path.suffix == ".parquet":
+        for number, batch in enumerate(read_batches(path, BATCH)):
+            if not number:
+                check_columns(path, batch.schema.names, columns)
+            others = batch.column(language).to_pylist() if language else [None] * len(batch)
+            yield list(zip(batch.column(text).to_pylist(), others, strict=True)), batch
+        return
+    rows = (row for _, row in read_rows(str(path)))
+    for number, some in enumerate(iter(lambda: list(islice(rows, BATCH)), [])):
+        if not number:
+            check_columns(path, list(some[0]), columns)
+        yield [(row.get(text), row.get(language) if language else None) for row in some], some
+
+
+def check_columns(path: Path, found: list[str], columns: Columns) -> None:
+    """Raise InputError where a file lacks a column, or has the one that is added."""
+    for option, name in zip(("--text", "--language"), columns, strict=True):
+        if name and name not in found:
+            raise InputError(f"{path}: no column {name!r} ({option}); it has {', '.join(found)}"[:500])
+    if SCORE in found:
+        raise InputError(f"{path}: has a column {SCORE} already; rename it first")
+
+
+@contextmanager
+def kept_rows(path: Path, target: Path) -> Iterator[Callable[[Batch, list[Judgement | None]], None]]:
+    """Write rows that are kept of a file to another of the same kind, which appears when it is whole."""
+    with atomic_write(target) as whole:
+        if path.suffix == ".parquet":
+            field = pa.field(SCORE, pa.float64())
+            with pq.ParquetWriter(whole, pq.read_schema(path).append(field), compression="zstd") as table:
+
+                def write(batch: Batch, found: list[Judgement | None]) -> None:
+                    rows = pa.Table.from_batches([batch])
+                    rows = rows.append_column(
+                        field, pa.array([one and one.score for one in found], field.type)
+                    )
+                    rows = rows.filter(pa.array([bool(one and one.kept) for one in found], pa.bool_()))
+                    if len(rows):
+                        table.write_table(rows)
+
+                yield write
+            return
+        with pa.output_stream(str(whole), compression=COMPRESSION.get(path.suffix)) as lines:
+
+            def write_lines(batch: Batch, found: list[Judgement | None]) -> None:
+                for row, one in zip(batch, found, strict=True):
+                    if one and one.kept:
+                        lines.write(json.dumps(row | {SCORE: one.score}, ensure_ascii=False).encode() + b"\n")
+
+            yield write_lines
+
+
+def classify_file(
+    path: Path, output: Path, columns: Columns, classifier: TrainedClassifier, processes: int, bar: Progress
+) -> Path:
+    """Write the kept rows of a file and, last, its scores, unless they are there; returns the scores."""
+    scores = output / f"scores/{path.name}.parquet"
+    size = {"bytes": str(path.stat().st_size)}  # a file that has grown is another
+    if scores.exists() and (pq.read_schema(scores).metadata or {}).get(b"bytes") == size["bytes"].encode():
+        return scores
+    waiting: deque[Batch] = deque()
+
+    def texts() -> Iterator[Texts]:
+        for some, batch in batches_of(path, columns):
+            waiting.append(batch)
+            yield some
+
+    with kept_rows(path, output / "kept" / path.name) as write:
+
+        def rows() -> Iterator[dict[str, Any]]:
+            for found in map_forked(partial(judge_rows, classifier=classifier), texts(), processes):
+                write(waiting.popleft(), found)
+                bar.update(len(found))
+                yield from (vars(one) if one else {"kept": False} for one in found)
+
+        part = scores.with_name(f".{scores.name}")
+        write_table(part, rows(), ROW_SCORES.with_metadata(size))
+    part.rename(scores)
+    return scores
+
+
+def files_in(sources: list[str]) -> list[Path]:
+    """List the files of INPUT. Raises InputError for one that is missing, and for two of one name."""
+    files = [Path(file) for source in sources for file in files_of(source)]
+    names = Counter(file.name for file in files)
+    for file in files:
+        if not file.is_file():
+            raise InputError(f"{file}: no such file")
+        if names[file.name] > 1:
+            raise InputError(f"{file.name}: two files of this name; OUTPUT needs different names")
+    return files
+
+
+def classify(given: argparse.Namespace) -> str:
+    """Classify all files; returns what to say of it. Raises InputError."""
+    files, columns = files_in(given.input), (given.text, given.language)
+    classifier = open_trained(given.classifier)
+    thresholds = {str(language or "any"): least for language, least in classifier.thresholds.items()}
+    about = {"classifier": classifier.sha256, "thresholds": thresholds, "columns": list(columns)}
+    check_writable(given.output)
+    with held(given.output):
+        notes = given.output / NOTES
+        if notes.exists() and read_notes(notes) != about:
+            raise InputError(
+                f"{given.output}: made with another classifier or other columns; name a new folder"
+            )
+        write_json(notes, about)
+        for begun in given.output.glob("*/.*"):  # by a command that was killed
+            begun.unlink()
+        with Progress("classify", None, unit="row") as bar:
+            done = [
+                classify_file(file, given.output, columns, classifier, given.processes, bar) for file in files
+            ]
+    kept: Counter[bool] = Counter()
+    for scores in done:
+        kept.update(read_table(scores, ["kept"])["kept"].to_pylist())
+    return f"{given.output}: keeps {kept[True]:,} of {kept.total():,} rows of {len(files):,} files"
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Classify what the command line names."""
+    parser = argparse.ArgumentParser(
+        prog="dsm classify", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "classifier", type=Path, help="results/<run>/corpus/iteration-2, say, or what `dsm export` made of it"
+    )
+    parser.add_argument("input", nargs="+", help="*.parquet, *.jsonl[.gz|.zst], or a folder of them")
+    parser.add_argument("--output", type=Path, required=True, metavar="FOLDER")
+    parser.add_argument("--text", default="text", metavar="COLUMN", help="column of the texts (text)")
+    parser.add_argument(
+        "--language", metavar="COLUMN", help="of their languages (ISO 639-1); else they are detected"
+    )
+    cores = len(os.sched_getaffinity(0))
+    parser.add_argument("--processes", type=int, default=cores, help="all cores of this machine, or so many")
+    given = parser.parse_args(argv)
+    try:
+        if given.processes < 1:
+            raise InputError(f"--processes {given.processes}: must be 1 or more")
+        print(classify(given))
+    except (InputError, OSError) as error:
+        sys.exit(f"error: {error}")
+
+
+if __name__ == "__main__":
+    main()

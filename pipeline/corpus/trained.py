@@ -1,0 +1,110 @@
+"""A trained classifier and its cut, outside of the loop: of an iteration of a run, or as `dsm export` wrote
+it. Both stages, the normaliser and the cut are those of the programs `score` and `select`.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pipeline.config.corpus import SecondStage
+from pipeline.corpus.classifier import load
+from pipeline.corpus.convergence import read_notes
+from pipeline.corpus.cut import Thresholds, is_above
+from pipeline.corpus.normalise import VERSION, normalise
+from pipeline.corpus.scorer import PageScorer
+from pipeline.corpus.second_stage import TwoStages, embeddings_of, load_second
+from pipeline.crawl.language import detect_language
+from pipeline.crawl.text import clean
+from pipeline.protocol.identity import read_manifest
+from pipeline.protocol.stage import InputError
+
+CUT = "cut.json"  # of an exported classifier: what the files of the model do not tell
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What a classifier makes of a text: its log-odds, and whether they are above the cut. The language is
+    None where it does not count.
+    """
+
+    score: float
+    language: str | None
+    kept: bool
+
+
+@dataclass(frozen=True)
+class TrainedClassifier:
+    """A classifier with the cut of its iteration; `sha256`: of the model of its first stage."""
+
+    scorer: PageScorer | TwoStages
+    thresholds: Thresholds
+    sha256: str
+
+    def judge(self, text: str, language: str | None = None) -> Judgement:
+        """Judge a text as the loop would judge the page; `language`: where it is known."""
+        text = clean(text)
+        score = self.scorer(normalise(text))
+        value = score[0] if isinstance(score, tuple) else score
+        if set(self.thresholds) != {None}:
+            language = language or detect_language(text)
+        return Judgement(value, language, is_above(value, language, self.thresholds))
+
+
+def folder_of(classifier: Path) -> Path:
+    """Return the folder with the files of the model. Raises InputError if there is none."""
+    if (classifier / CUT).is_file():
+        return classifier
+    folder = classifier / "train/data"
+    if not folder.is_dir() or not (classifier / "select/data/metrics.json").is_file():
+        expected = "expected results/<run>/corpus/iteration-<number>, or a folder that `dsm export` wrote"
+        raise InputError(f"{classifier}: no finished classifier; {expected}")
+    return folder
+
+
+def cut_of(classifier: Path) -> dict[str, Any]:
+    """Describe a classifier's cut and second stage, as `CUT` does: `thresholds`, by language, where null is
+    any other; `reach` and `embeddings` of the second stage, or null. Raises InputError.
+    """
+    if folder_of(classifier) == classifier:
+        return read_notes(classifier / CUT, "thresholds", "second_stage")
+    metrics = read_notes(classifier / "select/data/metrics.json", "threshold", "promise")
+    if metrics["passed_through"]:
+        raise InputError(f"{classifier}: a copy of the iteration before it; name the last one that learnt")
+    parts = (metrics["promise"] or {}).get("languages")
+    rows = [{"language": row["language"], "threshold": row["threshold"]} for row in parts or ()]
+    section = read_manifest(classifier / "train/manifest.json")["config"]["second_stage"]
+    inputs = read_notes(classifier / "train/run.json", "inputs")["inputs"]
+    second = {"reach": section["reach"], "embeddings": next(iter(inputs.get("embeddings", [])), None)}
+    return {
+        "thresholds": rows or [{"language": None, "threshold": metrics["threshold"]}],
+        "second_stage": second if section["enabled"] else None,
+    }
+
+
+def open_trained(classifier: Path) -> TrainedClassifier:
+    """Load the classifier of an iteration's folder, or of one that `dsm export` wrote. Raises InputError."""
+    folder, cut = folder_of(classifier), cut_of(classifier)
+    notes = read_notes(folder / "train.json", "normaliser", "sha256")
+    if notes["normaliser"] != VERSION:
+        raise InputError(
+            f"{folder}: made for version {notes['normaliser']} of the normaliser, this is {VERSION}; train it"
+            " again"
+        )
+    scorer: PageScorer | TwoStages = PageScorer(load(folder))
+    if second := cut["second_stage"]:
+        source = second["embeddings"]
+        inside = source and (folder / source).is_dir() and folder == classifier
+        named = [str(folder / source) if inside else source] if source else []
+        section = SecondStage(enabled=True, reach=second["reach"])
+        scorer = load_second(folder, scorer, section, embeddings_of({"embeddings": named}))
+    thresholds = {row["language"]: row["threshold"] for row in cut["thresholds"]}
+    return TrainedClassifier(scorer, thresholds, notes["sha256"])
+
+
+def write_cut(classifier: Path, target: Path, embeddings: str | None) -> None:
+    """Write `CUT` to an exported classifier's folder, in which the `embeddings` are, or a hub id."""
+    cut = cut_of(classifier)
+    if cut["second_stage"]:
+        cut["second_stage"]["embeddings"] = embeddings
+    (target / CUT).write_text(json.dumps(cut, indent=1) + "\n")

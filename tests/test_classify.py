@@ -1,0 +1,147 @@
+"""`dsm classify`: a classifier of a run judges other files as the loop judges its pages."""
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from killing import bytes_of, kill_at_call
+from test_corpus import MATH, iterate, lists_of, make_pool, run
+from test_corpus_second_stage import embeddings  # noqa: F401
+from test_crawl_texts import write
+
+from pipeline.corpus import classify
+from pipeline.corpus.trained import open_trained
+from pipeline.data.rows import read_rows
+from pipeline.data.shards import DocumentWriter, read_documents, read_table
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An iteration's folder; that of its pool's is two above."""
+    folder = tmp_path_factory.mktemp("trained")
+    iterate(folder, make_pool(folder), 1)
+    return folder / "results/iteration-1"
+
+
+def rows_of(pool: Path) -> list[dict[str, Any]]:
+    """The pool's pages as rows, with columns of several types."""
+    pages = read_documents(pool / "pool/0000.jsonl.zst")
+    return [
+        {"id": page.id, "text": page.text, "url": page.metadata["url"], "tags": [number, None]}
+        for number, page in enumerate(pages)
+    ]
+
+
+def corpus_of(iteration: Path) -> tuple[list[float], set[str]]:
+    """Scores of the corpus stage in the order of the pages, and the ids of the pages that it keeps."""
+    scores = read_table(iteration / "score/data/scores.parquet")["score"].to_pylist()
+    return scores, set(read_table(iteration / "select/data/kept.parquet")["id"].to_pylist())
+
+
+def words(iteration: Path, output: Path, *files: Path, processes: int = 1) -> list[str]:
+    return [str(iteration), *map(str, files), "--output", str(output), "--processes", str(processes)]
+
+
+def test_scores_and_kept_rows_are_those_of_the_corpus_stage(tmp_path: Path, trained: Path) -> None:
+    scores, kept = corpus_of(trained)
+    assert 20 < len(kept) < 80
+    rows = rows_of(trained.parents[1] / "dedup")
+    names = ("a.parquet", "b.jsonl", "c.jsonl.gz", "d.jsonl.zst")
+    (tmp_path / "texts").mkdir()
+    for number, name in enumerate(names):
+        write(tmp_path / "texts" / name, rows[25 * number : 25 * number + 25])
+    output = tmp_path / "out"
+    classify.main(words(trained, output, tmp_path / "texts", processes=2))
+    found = [read_table(output / f"scores/{name}.parquet").to_pylist() for name in names]
+    assert [row["score"] for part in found for row in part] == scores
+    by_id = {row["id"]: row | {"math_score": score} for row, score in zip(rows, scores, strict=True)}
+    written = [row for name in names for _, row in read_rows(str(output / "kept" / name))]
+    assert written == [by_id[row["id"]] for row in rows if row["id"] in kept]
+    alone = tmp_path / "alone"
+    classify.main(words(trained, alone, tmp_path / "texts"))
+    assert bytes_of(alone) == bytes_of(output)
+
+
+def test_the_second_stage_and_cuts_by_language_count_as_in_the_corpus_stage(
+    tmp_path: Path,
+    embeddings: Path,  # noqa: F811
+) -> None:
+    pool = make_pool(tmp_path)
+    shard = pool / "pool/0000.jsonl.zst"
+    pages = list(read_documents(shard))
+    with DocumentWriter(shard) as writer:
+        for number, page in enumerate(pages):
+            page.metadata["language"] = "en" if number % 3 else "de"
+            writer.write(page)
+    keys: dict[str, Any] = {"second_stage": {"enabled": True, "reach": 0.0}, "cut": "precision"}
+    keys |= {"cut_language_pages": 15, "precision": 0.7}
+    lists = lists_of(tmp_path)
+    trained = run(tmp_path, "train", 1, {"pool": pool, "embeddings": embeddings} | lists, **keys)
+    inputs = {"train": trained, "shard": shard, "embeddings": embeddings}
+    scored = run(tmp_path, "score", 1, inputs, **keys)
+    selected = run(tmp_path, "select", 1, {"train": trained, "score": scored, "pool": pool} | lists, **keys)
+    iteration = tmp_path / "results/iteration-1"
+    scores, kept = corpus_of(iteration)
+    rows = [row | {"lang": page.metadata["language"]} for row, page in zip(rows_of(pool), pages, strict=True)]
+    path = write(tmp_path / "a.parquet", rows)
+    classify.main([*words(iteration, tmp_path / "out", path), "--language", "lang"])
+    assert read_table(tmp_path / "out/scores/a.parquet.parquet")["score"].to_pylist() == scores
+    assert set(read_table(tmp_path / "out/kept/a.parquet")["id"].to_pylist()) == kept
+    metrics = json.loads((selected / "metrics.json").read_text())
+    own = {row["language"]: row["threshold"] for row in metrics["promise"]["languages"]}
+    assert open_trained(iteration).thresholds == own and len(own) > 1
+
+
+def test_a_command_that_is_killed_goes_on_and_ends_with_the_same_bytes(tmp_path: Path, trained: Path) -> None:
+    rows = rows_of(trained.parents[1] / "dedup")
+    files = [write(tmp_path / f"{n}.jsonl.zst", rows[50 * n : 50 * n + 50]) for n in range(2)]
+    classify.main(words(trained, tmp_path / "whole", *files))
+    again = partial(classify.main, words(trained, tmp_path / "out", *files))
+    for number in (1, 3, 5):  # before a file's scores, kept rows, and those of the next get their names
+        assert kill_at_call(again, number, ((Path, "replace"), (Path, "rename")))
+    finished = tmp_path / "out/scores/0.jsonl.zst.parquet"
+    before = finished.stat().st_mtime_ns
+    again()
+    assert bytes_of(tmp_path / "out") == bytes_of(tmp_path / "whole")
+    assert finished.stat().st_mtime_ns == before
+
+
+def test_rows_without_a_text_have_no_score_and_are_not_kept(tmp_path: Path, trained: Path) -> None:
+    rows = [{"body": text, "lang": None} for text in (None, 5, " \n", " ".join(MATH))]
+    path = write(tmp_path / "rows.jsonl", rows)
+    classify.main([*words(trained, tmp_path / "out", path), "--text", "body", "--language", "lang"])
+    found = read_table(tmp_path / "out/scores/rows.jsonl.parquet").to_pylist()
+    assert [row["score"] is None for row in found] == [True, True, True, False]
+    assert [row["kept"] for row in found] == [False, False, False, True]
+
+
+def test_what_cannot_be_classified_is_one_line_that_names_it(
+    tmp_path: Path, trained: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts = write(tmp_path / "a.jsonl", [{"body": "a"}])
+    scored = tmp_path / "b.parquet"
+    pq.write_table(pa.table({"text": ["a"], "math_score": [1.0]}), scored)
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    cases = [
+        (words(trained, tmp_path / "o", texts), "a.jsonl: no column 'text' (--text); it has body"),
+        (words(trained, tmp_path / "o", scored), "b.parquet: has a column math_score already"),
+        (words(trained, tmp_path / "o", tmp_path / "none.parquet"), "none.parquet: no such file"),
+        (words(trained, tmp_path / "o", empty), "empty: no .jsonl"),
+        (words(tmp_path / "nothing", tmp_path / "o", texts), "nothing: no finished classifier; expected"),
+        (words(trained, tmp_path / "o", texts, processes=0), "--processes 0: must be 1 or more"),
+    ]
+    for line, message in cases:
+        with pytest.raises(SystemExit) as ended:
+            classify.main(line)
+        assert message in str(ended.value) and "\n" not in str(ended.value)
+    assert not [
+        path for path in (tmp_path / "o").rglob("*") if path.is_file() and path.name != "classify.json"
+    ]
+    (tmp_path / "o/classify.json").write_text("{}")
+    with pytest.raises(SystemExit, match="made with another classifier or other columns"):
+        classify.main(words(trained, tmp_path / "o", texts))
