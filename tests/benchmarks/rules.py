@@ -2,8 +2,8 @@
 
 A rule is a function or the body of an `if`. Each is switched off in turn (`switches`), and the labelled
 cases that pass it are judged again: right answers are lost then, or wrong ones taken. A rule that decides
-nothing is a bound on long input, a shortcut, or a reason in a message; else it needs a case, or goes. Writes
-the table by module into docs/evaluation.md. One process on one core, a minute or two.
+nothing is a bound on long input, a shortcut, or a reason in a message; else it needs a case, or goes. Prints
+the table by module. One process on one core, a minute or two.
 """
 
 import argparse
@@ -29,8 +29,6 @@ from pipeline.grader import answers  # noqa: E402
 SEED, SHARE = 0, 0.01  # of the suite's attacks
 MOST = 60  # cases that are judged again for one rule
 SECONDS = 2  # of one verdict: a bound that is off may let it run for ever
-PAGE = ROOT / "docs/evaluation.md"
-START, END = "<!-- rules: make bench-rules -->", "<!-- end of rules -->"
 
 
 class Case(NamedTuple):
@@ -136,7 +134,7 @@ def by_module(found: list[dict[str, Any]]) -> str:
         cases = [len({place for row in rows for place in row[key]}) for key in ("lost", "taken")]
         deciding = sum(bool(row["lost"] or row["taken"]) for row in rows)
         lines.append(f"| `{module}` | {length} | {len(rows)} | {deciding} | {cases[0]:,} | {cases[1]:,} |")
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines)
 
 
 def main() -> None:
@@ -150,8 +148,7 @@ def main() -> None:
     signal.signal(signal.SIGALRM, late)
     labelled = list(cases(arguments.data))
     found = decided(labelled)
-    before, _, rest = PAGE.read_text().partition(START)
-    PAGE.write_text(f"{before}{START}\n{by_module(found)}\n{END}{rest.partition(END)[2]}")
+    print(by_module(found))
     alone = {"unit": "verdicts", "peer": None, "peer_name": None, "ratio": None}
     rows = [
         {
