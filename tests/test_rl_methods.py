@@ -14,7 +14,6 @@ from pipeline.protocol.code import Code
 from pipeline.protocol.errors import InputError
 from pipeline.rl.methods import Method, method_of
 from pipeline.rl.objectives import (
-    dpo_loss,
     generalised_advantages,
     grpo_loss,
     importance_weights,
@@ -210,12 +209,6 @@ def test_advantages_of_ppo_equal_their_definition(gamma: float, lam: float) -> N
     assert np.allclose(returns, expected + values.numpy(), atol=1e-7)
 
 
-def test_with_gamma_and_lambda_one_returns_are_the_rewards_to_come() -> None:
-    rewards = draw(5, 7)
-    _, returns = generalised_advantages(rewards, draw(6, 7))
-    assert torch.allclose(returns, rewards.flip(0).cumsum(0).flip(0), atol=1e-12)
-
-
 def test_rewards_of_ppo_carry_the_penalty_at_every_token_and_the_reward_at_the_last() -> None:
     logprobs, reference = draw(7, 11), draw(8, 11)
     rewards = penalised_rewards(torch.tensor([1.0, 0.0, 1.0, 0.5]), logprobs, reference, LENGTHS, 0.04)
@@ -231,22 +224,6 @@ def test_value_loss_by_hand_and_clipped() -> None:
     assert value_loss(values, old, returns, weights).item() == pytest.approx(0.25 * (1 + 4))
     # The first value moved by 1 and may profit from 0.2 only: (0.2 - 2)^2 = 3.24.
     assert value_loss(values, old, returns, weights, clip=0.2).item() == pytest.approx(0.25 * (3.24 + 4))
-
-
-def test_both_forms_of_dpo_equal_a_numpy_reference() -> None:
-    logprobs, reference = draw(9, 11), draw(10, 11)
-    bounds = np.cumsum([0, *LENGTHS.tolist()])
-    for mean in (True, False):
-        reduce = np.mean if mean else np.sum
-        ratios = [
-            reduce((logprobs - reference).numpy()[start:stop])
-            for start, stop in zip(bounds, bounds[1:], strict=False)
-        ]
-        margins = np.array([ratios[0] - ratios[1], ratios[2] - ratios[3]])
-        expected = np.log1p(np.exp(-0.7 * margins))
-        scores, ref = (sequence_logprobs(values, LENGTHS, mean) for values in (logprobs, reference))
-        found = dpo_loss(scores[::2], scores[1::2], ref[::2], ref[1::2], 0.7)
-        assert np.allclose(found, expected, atol=1e-7)
 
 
 def test_weights_of_the_three_means() -> None:
@@ -279,35 +256,6 @@ def test_advantages_without_std_are_distances_from_the_mean() -> None:
     rewards = torch.tensor([[1.0, 0.0, 0.0, 0.0]])
     assert outcome_advantages(rewards, "none").tolist() == [[0.75, -0.25, -0.25, -0.25]]
     assert (outcome_advantages(torch.full((1, 16), 0.1), "none") == 0).all()
-
-
-@pytest.mark.parametrize("name", known_methods())
-def test_gradients_of_a_two_token_policy_equal_finite_differences(name: str) -> None:
-    """Four outputs of two tokens over {0, 1}, from a policy with a logit for each position."""
-    outputs = torch.tensor([[0, 0], [0, 1], [1, 0], [1, 1]])
-    lengths = torch.tensor([2, 2, 2, 2])
-    section = RlSection(method=name, dpo={"beta": 0.5})
-    method = method_of(section)
-
-    def logprobs(logits: torch.Tensor) -> torch.Tensor:
-        table = torch.stack([torch.zeros_like(logits), logits]).log_softmax(0)  # (token, position)
-        return table[outputs, torch.arange(2)].flatten()
-
-    old = logprobs(torch.tensor([0.1, -0.2], dtype=torch.float64))
-    reference = logprobs(torch.tensor([-0.4, 0.3], dtype=torch.float64))
-    right = torch.tensor([1.0, 0.0, 1.0, 0.0], dtype=torch.float64).repeat_interleave(2)
-    batch = micro_batch(method, lengths, old, reference, draw(15, 8) if method.judge == "model" else right)
-
-    def loss(logits: torch.Tensor) -> torch.Tensor:
-        return method.loss(section, batch, logprobs(logits), Watched())
-
-    logits = torch.tensor([0.2, 0.35], dtype=torch.float64, requires_grad=True)
-    loss(logits).backward()
-    for place in range(2):
-        step = torch.zeros(2, dtype=torch.float64)
-        step[place] = 1e-6
-        numeric = (loss(logits.detach() + step) - loss(logits.detach() - step)) / 2e-6
-        assert logits.grad[place].item() == pytest.approx(numeric.item(), abs=1e-4)
 
 
 @pytest.mark.parametrize("name", known_methods())

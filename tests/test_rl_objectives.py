@@ -7,7 +7,6 @@ import torch
 from pipeline.rl.objectives import (
     clipped,
     clipped_surrogate,
-    gradient_coefficient,
     grpo_loss,
     kl_estimate,
     outcome_advantages,
@@ -33,17 +32,6 @@ def test_a_floor_keeps_rewards_that_hardly_differ_from_large_advantages() -> Non
     assert max(values.abs().max() for values in steps) < 0.2
     far = torch.tensor([[0.0, 1.0, 1.0, 0.0]])
     assert close(outcome_advantages(far, floor=1e-4)[0], [-1.0, 1.0, 1.0, -1.0], 3e-4)
-
-
-def test_process_advantages_by_hand() -> None:
-    """Steps end at tokens 1, 2, 4 of the first output and 0, 3 of the second."""
-    first, second = process_advantages(
-        [torch.tensor([0.9, 0.8, 0.2]), torch.tensor([0.6, 0.7])],
-        [torch.tensor([1, 2, 4]), torch.tensor([0, 3])],
-        [5, 4],
-    )
-    assert close(first, [-0.0828, -0.0828, -1.1586, -1.8207, -1.8207], 1e-4)
-    assert close(second, [0.0828, 0.2483, 0.2483, 0.2483], 1e-4)
 
 
 def test_tokens_after_the_last_step_have_no_advantage() -> None:
@@ -83,13 +71,6 @@ def test_kl_estimate_has_the_mean_of_the_exact_divergence() -> None:
     policy, reference = torch.randn(2, 7, dtype=torch.float64, generator=generator).log_softmax(-1)
     exact = (policy.exp() * (policy - reference)).sum()
     assert torch.isclose((policy.exp() * kl_estimate(policy, reference)).sum(), exact)
-
-
-def test_gradient_coefficient_by_hand() -> None:
-    ratios = torch.tensor([2.0, 0.5, 1.0])
-    assert close(
-        gradient_coefficient(torch.zeros(3), ratios.log(), torch.zeros(3), 0.04), [0.04, -0.02, 0.0], 1e-7
-    )
 
 
 @pytest.mark.parametrize(
