@@ -19,8 +19,8 @@ usage: dsm COMMAND ...
   watch CONFIG... [OPTIONS]             a page on a running workflow
   chat --model FOLDER [OPTIONS]         talk to a model
   review RUN [OPTIONS]                  give verdicts on the sites of a corpus
-  classify CLASSIFIER INPUT... OPTIONS  score texts by a corpus's classifier, keep the best
-  export MODEL --to FOLDER              a model folder for others, with its card
+  classify CLASSIFIER INPUT... OPTIONS  keep texts that a corpus would keep
+  export MODEL --to FOLDER              model or classifier for others, with a card
   score OPTIONS                         score the outputs of a model
   grade OPTIONS                         grade pairs of answers
 

@@ -2,7 +2,8 @@
 
 FOLDER gets what transformers, vLLM and the hub load (weights, tokenizer, chat template, generation settings)
 and README.md, a model card: where the model starts from, each stage that trained it with its data, what the
-run measured, and how to use it. Publish it with `hf upload NAME FOLDER`.
+run measured, and how to use it. Publish it with `hf upload NAME FOLDER`. For the classifier of a corpus
+(`results/<run>/corpus/iteration-2`) see `pipeline/corpus/exported.py`.
 """
 
 import argparse
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline import stages
+from pipeline.corpus.exported import export_classifier
 from pipeline.protocol.addresses import public
 from pipeline.protocol.errors import InputError
 from pipeline.protocol.identity import read_manifest
@@ -116,11 +118,16 @@ def export(folder: Path, target: Path, licence: str | None) -> None:
 def main(argv: list[str] | None = None) -> None:
     """Export the model that the command line names."""
     parser = argparse.ArgumentParser(prog="dsm export", description=__doc__.partition("\n")[0])
-    parser.add_argument("model", type=Path, help=f"results/<run>/{name_of('rl', 'grpo')}, say")
+    parser.add_argument(
+        "model", type=Path, help=f"results/<run>/{name_of('rl', 'grpo')}, say, or corpus/iteration-2"
+    )
     parser.add_argument("--to", type=Path, required=True, metavar="FOLDER", help="one that is not there yet")
     parser.add_argument("--licence", help="of the model, as the hub writes it: apache-2.0")
     given = parser.parse_args(argv)
     try:
+        if (given.model / "select").is_dir():  # an iteration of a corpus
+            print(export_classifier(given.model, given.to, given.licence))
+            return
         export(given.model, given.to, given.licence)
     except (InputError, OSError) as error:
         sys.exit(f"error: {error}")

@@ -13,6 +13,7 @@ from test_corpus import MATH, iterate, lists_of, make_pool, run
 from test_corpus_second_stage import embeddings  # noqa: F401
 from test_crawl_texts import write
 
+from pipeline import release
 from pipeline.corpus import classify
 from pipeline.corpus.trained import open_trained
 from pipeline.data.rows import read_rows
@@ -94,6 +95,12 @@ def test_the_second_stage_and_cuts_by_language_count_as_in_the_corpus_stage(
     metrics = json.loads((selected / "metrics.json").read_text())
     own = {row["language"]: row["threshold"] for row in metrics["promise"]["languages"]}
     assert open_trained(iteration).thresholds == own and len(own) > 1
+    release.main([str(iteration), "--to", str(tmp_path / "exported")])
+    assert (
+        json.loads((tmp_path / "exported/cut.json").read_text())["second_stage"]["embeddings"] == "embeddings"
+    )
+    classify.main([*words(tmp_path / "exported", tmp_path / "again", path), "--language", "lang"])
+    assert bytes_of(tmp_path / "again") == bytes_of(tmp_path / "out")
 
 
 def test_a_command_that_is_killed_goes_on_and_ends_with_the_same_bytes(tmp_path: Path, trained: Path) -> None:

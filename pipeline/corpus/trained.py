@@ -2,7 +2,6 @@
 it. Both stages, the normaliser and the cut are those of the programs `score` and `select`.
 """
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -94,17 +93,11 @@ def open_trained(classifier: Path) -> TrainedClassifier:
     scorer: PageScorer | TwoStages = PageScorer(load(folder))
     if second := cut["second_stage"]:
         source = second["embeddings"]
-        inside = source and (folder / source).is_dir() and folder == classifier
-        named = [str(folder / source) if inside else source] if source else []
+        if source and folder == classifier and (folder / source).is_dir():  # exported with it
+            source = str(folder / source)
         section = SecondStage(enabled=True, reach=second["reach"])
-        scorer = load_second(folder, scorer, section, embeddings_of({"embeddings": named}))
+        scorer = load_second(
+            folder, scorer, section, embeddings_of({"embeddings": [source] if source else []})
+        )
     thresholds = {row["language"]: row["threshold"] for row in cut["thresholds"]}
     return TrainedClassifier(scorer, thresholds, notes["sha256"])
-
-
-def write_cut(classifier: Path, target: Path, embeddings: str | None) -> None:
-    """Write `CUT` to an exported classifier's folder, in which the `embeddings` are, or a hub id."""
-    cut = cut_of(classifier)
-    if cut["second_stage"]:
-        cut["second_stage"]["embeddings"] = embeddings
-    (target / CUT).write_text(json.dumps(cut, indent=1) + "\n")
