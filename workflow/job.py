@@ -120,7 +120,7 @@ class Job:
     def _launch(self, node: Instance, threads: int) -> str:
         """Say how a program runs: no part of what it makes."""
         weak = self.graph.config.sections["sandbox"].weak
-        sandbox = {"weak_sandbox": weak} if node.stage in ("evaluate", "trajectory") else {}
+        sandbox = {"weak_sandbox": weak} if node.stage in ("rl", "evaluate", "trajectory") else {}
         return json.dumps(node.launch.model_dump(mode="json") | {"threads": threads} | sandbox)
 
     def cores(self, wildcards: Any) -> int:

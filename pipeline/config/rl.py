@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from pipeline.config.evaluate import FIELDS, SUFFIX
+from pipeline.config.evaluate import FIELDS, SUFFIX, TOOL_SUFFIX
 from pipeline.config.lora import LORA, Lora
 from pipeline.config.optimizer import Optimizer
 from pipeline.config.section import LARGEST_SEED, Section, key
@@ -39,7 +39,11 @@ class RewardWeights(Section):
         "weight of the grader's verdict: 1 for a right answer (see `answer`), else 0",
         paper="the reward model's labels come from this rule (5.2.1)",
     )
-    format: float = key(0.0, "weight of the form: 1 for a finished output with a boxed answer, else 0")
+    format: float = key(
+        0.0,
+        "weight of the form: 1 for a finished output with a boxed answer, or whose program printed one, else"
+        " 0",
+    )
     model: float = key(
         0.0,
         "weight of the reward model's score, 0 to 1, of the whole output; needs the node's `reward_model`",
@@ -117,8 +121,16 @@ class RlSection(Section):
         paper="about 144K GSM8K and MATH questions (4.2)",
     )
     fields: dict[str, str] = key({}, FIELDS)
-    suffix: dict[str, str] = key(
-        SUFFIX, "instruction appended to a question, by language", paper="as here (8.2)"
+    mode: Literal["cot", "pal"] = key(
+        "cot",
+        "cot: an output is text; pal: it is a program, which is run as in the evaluation's chat_pal, and its"
+        " printed answer is judged: one that fails earns nothing",
+        paper="cot (4.2)",
+    )
+    suffix: dict[str, str] | None = key(
+        None,
+        "instruction appended to a question, by language; null: the one that the evaluation has for the mode",
+        paper="of 8.2",
     )
     steps: int = key(
         9000,
@@ -215,3 +227,15 @@ class RlSection(Section):
     def method_file(self) -> str | None:
         """The file of the user's that defines the method, if one does."""
         return self.method.rpartition(":")[0] or None
+
+    @property
+    def runs_programs(self) -> bool:
+        """Whether programs that the model writes are run."""
+        return self.mode != "cot"
+
+    @property
+    def asks_with(self) -> dict[str, str]:
+        """Instructions of the mode, by language."""
+        if self.suffix is not None:
+            return self.suffix
+        return TOOL_SUFFIX if self.runs_programs else SUFFIX

@@ -21,6 +21,7 @@ from pipeline.config.evaluate import BenchmarkNode, EvaluateSection, Mode
 from pipeline.data.rows import read_rows
 from pipeline.evaluate import official
 from pipeline.evaluate.benchmarks import Item, load, without_choices
+from pipeline.evaluate.interpreter import check_namespaces, is_weak
 from pipeline.evaluate.metrics import (
     accuracy,
     at_k,
@@ -42,7 +43,6 @@ from pipeline.protocol.progress import Progress
 from pipeline.protocol.stage import InputError, Stage, label, run_stage
 from pipeline.protocol.watchdog import beat
 from pipeline.ranks.queue import Queue, make_together, queue_of_ranks
-from pipeline.sandbox.pool import NoNamespaces, check
 
 
 @dataclass(frozen=True)
@@ -133,11 +133,6 @@ def make_tasks(stage: Stage[EvaluateSection], model: Model) -> list[Task]:
     section = stage.config
     pairs = [(name, mode) for name in section.benchmarks for mode in section.asked(name)]
     return [make_task(stage, name, section.benchmarks[name], mode, model) for name, mode in pairs]
-
-
-def is_weak(stage: Stage[EvaluateSection]) -> bool:
-    """Whether programs may run without namespaces: `sandbox.weak` of the configuration."""
-    return bool(stage.launch.get("weak_sandbox", False))
 
 
 def make_sampler(stage: Stage[EvaluateSection], model: Model, tasks: list[Task]) -> Sampler:
@@ -358,10 +353,7 @@ def score_all(
 def run(stage: Stage[EvaluateSection]) -> dict[str, int | float | str]:
     """Evaluate the model; returns the numbers of benchmarks, questions and answers."""
     if stage.config.runs_programs:
-        try:
-            check(is_weak(stage))
-        except NoNamespaces as error:
-            raise InputError(str(error)) from error
+        check_namespaces(stage)
     queue = queue_of_ranks(stage.counters)
     (path,) = stage.inputs.get("model", [""])
     model = open_model(path)

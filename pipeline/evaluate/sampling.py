@@ -12,7 +12,6 @@ rest of a program that is run with its tests; `proof` is text, which another pro
 """
 
 import hashlib
-import os
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -20,10 +19,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from pipeline.evaluate.programs import OUTPUT_FENCE, pal_program, printed_answer, show_result, tool_program
-from pipeline.protocol.watchdog import beat, enter
+from pipeline.evaluate.interpreter import Interpreter
+from pipeline.evaluate.programs import OUTPUT_FENCE, show_result, tool_program
+from pipeline.protocol.watchdog import enter
 from pipeline.ranks.queue import Batch
-from pipeline.sandbox.pool import Check, Outcome, Sandbox
+from pipeline.sandbox.pool import Check
 from pipeline.training.chat import encode
 
 PROMPT_TOO_LONG = "prompt_too_long"
@@ -133,21 +133,16 @@ class Sampler:
         weak: bool = False,
     ) -> None:
         self.folder, self.tokenizer, self.context, self.batch = folder, tokenizer, context, batch
-        self.start, self.counters, self.weak = start, counters, weak
+        self.start, self.counters = start, counters
+        self.interpreter = Interpreter(counters, weak)
 
     @cached_property
     def engine(self) -> Any:
         return self.start()
 
-    @cached_property
-    def sandbox(self) -> Sandbox:
-        ranks_here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-        return Sandbox(max(1, len(os.sched_getaffinity(0)) // ranks_here), self.weak)
-
     def close(self) -> None:
         """End the sandbox's workers, if any were started."""
-        if "sandbox" in self.__dict__:
-            self.sandbox.close()
+        self.interpreter.close()
 
     def sample(self, request: Request) -> list[list[Answer]]:
         """`decoding.n` answers to each prompt, in order; sampled now where they are not saved."""
@@ -209,31 +204,16 @@ class Sampler:
         waits = sample.finish_reason == "stop" and OUTPUT_FENCE in whole and OUTPUT_FENCE not in text
         return Answer(text, WAITS if waits else sample.finish_reason, len(sample.token_ids))
 
-    def _run(self, programs: Sequence[str | Check], seconds: float) -> list[Outcome]:
-        """Outcomes in order; equal programs run once."""
-        distinct = list(dict.fromkeys(programs))
-        outcomes = {}
-        for program, outcome in zip(distinct, self.sandbox.run(distinct, seconds), strict=True):
-            outcomes[program] = outcome
-            beat()
-        self.counters["sandbox.programs"] += len(distinct)
-        return [outcomes[program] for program in programs]
-
     def _draw_programs(self, request: Request) -> list[list[Answer]]:
         """Answers that are programs, each with what it printed."""
         drawn = self._draw(replace(request, stop=[*request.stop, OUTPUT_FENCE]))
-        programs = [pal_program(answer.text) for row in drawn for answer in row]
-        outcomes = iter(
-            self._run([program for program in programs if program is not None], request.decoding.seconds)
-        )
-        found = iter(None if program is None else next(outcomes) for program in programs)
+        texts = [answer.text for row in drawn for answer in row]
+        found = iter(self.interpreter.run_answers(texts, request.decoding.seconds))
 
         def ran(answer: Answer) -> Answer:
-            outcome = next(found)
+            status, output = next(found)
             ended = "stop" if answer.finish_reason == WAITS else answer.finish_reason
-            if outcome is None:
-                return replace(answer, finish_reason=ended)
-            return replace(answer, finish_reason=ended, status=outcome.status, output=printed_answer(outcome))
+            return replace(answer, finish_reason=ended, status=status, output=output)
 
         return [[ran(answer) for answer in row] for row in drawn]
 
@@ -245,7 +225,7 @@ class Sampler:
             for row, (start, tests) in zip(drawn, request.around, strict=True)
             for answer in row
         ]
-        outcomes = iter(self._run(programs, request.decoding.seconds))
+        outcomes = iter(self.interpreter.run(programs, request.decoding.seconds))
 
         def ran(answer: Answer) -> Answer:
             outcome = next(outcomes)
@@ -269,7 +249,7 @@ class Sampler:
                 for index, answer in enumerate(flat)
                 if answer.finish_reason == WAITS and (program := tool_program(answer.text)) is not None
             }
-            outcomes = self._run(list(programs.values()), decoding.seconds)
+            outcomes = self.interpreter.run(list(programs.values()), decoding.seconds)
             for index, outcome in zip(programs, outcomes, strict=True):
                 result = f"\n{show_result(outcome, decoding.result)}\n```"
                 own, told = encode(self.tokenizer, [parts[index] + OUTPUT_FENCE, result])

@@ -17,6 +17,7 @@ import math
 import shutil
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NoReturn
@@ -28,6 +29,7 @@ import torch.distributed as dist
 from pipeline.config.evaluate import BenchmarkNode
 from pipeline.config.rl import RlSection
 from pipeline.evaluate.benchmarks import load
+from pipeline.evaluate.interpreter import Interpreter, check_namespaces, is_weak
 from pipeline.evaluate.prompts import chat_prompt
 from pipeline.protocol.ending import interrupted, say
 from pipeline.protocol.errors import Interrupted
@@ -48,10 +50,12 @@ from pipeline.training.metrics import EVALUATION, METRICS, SAMPLES, MetricsLog
 from pipeline.training.model import context_length, export_model
 from pipeline.training.tokenizer import load_tokenizer
 
+PROGRAM_SECONDS = 10.0  # wall-clock limit of a program, as in the evaluation (8.1)
+
 
 def load_questions(stage: Stage[RlSection], name: str, tokenizer: Any, room: int) -> list[Question]:
     """Load the questions of input `name` whose prompts have at most `room` tokens."""
-    sources, suffix = stage.inputs.get(name, []), stage.config.suffix
+    sources, suffix = stage.inputs.get(name, []), stage.config.asks_with
     node = BenchmarkNode(source=sources, fields=stage.config.fields)
     model = stage.source("parent", "init")
     items = load(f"rl.{name}", node, sources)
@@ -115,6 +119,9 @@ class Trainer:
             raise InputError(
                 f"rl.supervision is {section.supervision}, which method {section.method} does not use"
             )
+        if section.runs_programs and not stage.inputs.get("rollouts"):
+            check_namespaces(stage)
+        self.interpreter = Interpreter(stage.counters, is_weak(stage))
         start_process_group()
         self.tokenizer = load_tokenizer(parent)
         self.replay = Path(stage.source("rollouts")) if stage.inputs.get("rollouts") else None
@@ -137,7 +144,10 @@ class Trainer:
         longest = max(len(question.prompt) for question in [*questions, *self.held_out])
         scorer = load_scorer(stage, self.learner.engine.device)
         by_step, boxed = section.supervision == "process", section.answer == "boxed"
-        rewarder = Rewarder(section.rewards, scorer, by_step, boxed)
+        run = None
+        if section.runs_programs:
+            run = partial(self.interpreter.run_answers, seconds=PROGRAM_SECONDS)
+        rewarder = Rewarder(section.rewards, scorer, by_step, boxed, run)
         return Explorer(stage, parent, questions, longest, self.tokenizer, rewarder)
 
     def done(self, rows: Sequence[dict[str, Any]]) -> bool:
@@ -157,7 +167,7 @@ class Trainer:
             first = count_skipped(section) + sum(row["questions"] for row in rows)
             groups, asked, rounds = self.explorer.explore(step, first, step if self.method.online else 0)
         parts = [name for name, weight in section.rewards.by_part.items() if weight or name == "accuracy"]
-        row = {"questions": asked, "rounds": rounds, **summarise(groups, parts)}
+        row = {"questions": asked, "rounds": rounds, **summarise(groups, parts, section.runs_programs)}
         if self.stage.is_main:
             before = rows[-1] if rows else None
             known = before is not None and before["zero_variance_share"] == 1
@@ -283,7 +293,16 @@ def run(stage: Stage[RlSection]) -> dict[str, int | float | str]:
 
     Raises Interrupted, once it has saved, after a signal.
     """
-    trainer, section = Trainer(stage), stage.config
+    trainer = Trainer(stage)
+    try:
+        return take_steps(trainer)
+    finally:
+        trainer.interpreter.close()
+
+
+def take_steps(trainer: Trainer) -> dict[str, int | float | str]:
+    """Take all steps that are left, evaluate and publish."""
+    stage, section = trainer.stage, trainer.section
     trainer.resume()
     if not trainer.method.online and trainer.explorer is not None:
         trainer.explore_first()

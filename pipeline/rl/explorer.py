@@ -18,6 +18,7 @@ import torch.distributed as dist
 
 from pipeline.config.rl import RlSection
 from pipeline.evaluate.metrics import accuracy, at_k, right_and_finished
+from pipeline.evaluate.programs import OUTPUT_FENCE
 from pipeline.grader.answers import Verdict
 from pipeline.protocol.stage import InputError, Stage
 from pipeline.protocol.watchdog import enter
@@ -58,6 +59,7 @@ class Explorer:
     ) -> None:
         self.stage, self.section, self.questions = stage, stage.config, questions
         self.tokenizer, self.rewarder = tokenizer, rewarder
+        self.stop = [OUTPUT_FENCE] if self.section.runs_programs else []  # as in the evaluation
         self.shared = int(stage.launch.get("tensor_parallel", 1))
         self.rank, self.ranks = dist.get_rank(), dist.get_world_size()
         if self.ranks % self.shared:
@@ -153,6 +155,7 @@ class Explorer:
             temperature=section.temperature,
             max_tokens=section.max_tokens,
             seeds=[seeds.start for _, seeds in asked],
+            stop=self.stop,
             logprobs=True,
         )
         flat = [sample for group in samples for sample in group]
@@ -160,7 +163,7 @@ class Explorer:
             raise InputError(
                 f"rl step {step}: the sampler's log-probabilities are not numbers; its weights are broken"
             )
-        texts = self.tokenizer.batch_decode([sample.token_ids for sample in flat], skip_special_tokens=True)
+        texts = self._texts(flat)
         rewards = self.rewarder.score(
             [question.item for question, seeds in asked for _ in seeds],
             [question.prompt for question, seeds in asked for _ in seeds],
@@ -180,6 +183,15 @@ class Explorer:
                 outputs=[_rollout(seed, *next(drawn)) for seed in seeds],
             )
             for question, seeds in asked
+        ]
+
+    def _texts(self, samples: Sequence["Sample"]) -> list[str]:
+        """Return the outputs as text, up to where a stop string ended them."""
+        texts = self.tokenizer.batch_decode(
+            [sample.token_ids for sample in samples], skip_special_tokens=True
+        )
+        return [
+            text if sample.text is None else sample.text for text, sample in zip(texts, samples, strict=True)
         ]
 
     def evaluate(self, questions: Sequence[Question]) -> dict[str, Any]:
@@ -222,17 +234,15 @@ class Explorer:
             temperature=temperature,
             max_tokens=self.section.max_tokens,
             seeds=[rollout_seed(self.section.seed, -1, question.item.id) for question in mine],
+            stop=self.stop,
         )
-        rows = []
-        for question, samples in zip(mine, groups, strict=True):
-            tokens = [sample.token_ids for sample in samples]
-            texts = self.tokenizer.batch_decode(tokens, skip_special_tokens=True)
-            rows.append(
-                [
-                    (question.item.grade(text), len(sample.token_ids), sample.finish_reason == "stop")
-                    for text, sample in zip(texts, samples, strict=True)
-                ]
-            )
+        flat = [sample for samples in groups for sample in samples]
+        items = [question.item for question in mine for _ in range(n)]
+        judged = zip(self.rewarder.judge(items, self._texts(flat)), flat, strict=True)
+        found = [
+            (verdict, len(sample.token_ids), sample.finish_reason == "stop") for verdict, sample in judged
+        ]
+        rows = [found[start : start + n] for start in range(0, len(found), n)]
         parts: list[Any] = [None] * self.ranks
         dist.all_gather_object(parts, rows)
         return [parts[index % samplers * self.shared][index // samplers] for index in range(len(questions))]

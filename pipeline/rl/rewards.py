@@ -6,6 +6,9 @@ evaluation itself, which also find an answer in other words). An answer that the
 fails on, is `undecided`: it earns nothing and is counted apart. A reward of the user is a function in a
 Python file, `reward(item, text) -> float`, named in `rl.rewards.functions`.
 
+Where outputs are programs (`rl.mode: pal`), they run as in the evaluation and the verdict is on what they
+print; one that fails or prints nothing is wrong, and the verdict's reason says how it ended.
+
 With process supervision (paper 4.1.3) a process reward model scores each step. The paper leaves open what
 follows: parts that judge a whole output are added to its last step; the last step includes the output's last
 token, so that ending is judged too; an output without any text is one step of score 0.
@@ -18,6 +21,7 @@ from numbers import Real
 
 from pipeline.config.rl import RewardWeights
 from pipeline.evaluate.benchmarks import Item
+from pipeline.evaluate.interpreter import Ran
 from pipeline.grader.answers import Verdict
 from pipeline.grader.boxes import reward_boxes
 from pipeline.protocol.stage import InputError
@@ -25,6 +29,7 @@ from pipeline.reward.model import StepScorer, score_steps
 from pipeline.rl.own_files import load_attribute
 
 Function = Callable[[Item, str], float]
+PROGRAM = "program: "  # how the reason begins for which a program has no answer
 
 
 @dataclass(frozen=True)
@@ -63,7 +68,8 @@ class Rewarder:
     """Rewards outputs by `weights`, some of which need a reward model's `scorer`.
 
     `by_step`: also the rewards of each step (process supervision); it needs a process reward model. `boxed`:
-    only an answer in a box counts. Raises InputError for a function of the user that cannot be loaded.
+    only an answer in a box counts. `run`: runs outputs that are programs. Raises InputError for a function of
+    the user that cannot be loaded.
     """
 
     def __init__(
@@ -72,10 +78,17 @@ class Rewarder:
         scorer: StepScorer | None = None,
         by_step: bool = False,
         boxed: bool = True,
+        run: Callable[[Sequence[str]], list[Ran]] | None = None,
     ) -> None:
-        self.boxed = boxed
+        self.boxed, self.run = boxed, run
         self.weights, self.scorer, self.by_step = weights.by_part, scorer, by_step
         self.functions = {name: load_function(name) for name, weight in weights.functions.items() if weight}
+
+    def judge(self, items: Sequence[Item], texts: Sequence[str], boxed: bool = False) -> list[Verdict]:
+        """Return the verdicts on outputs; of programs that run now, on what they print."""
+        if self.run is None:
+            return [item.grade(text, boxed_only=boxed) for item, text in zip(items, texts, strict=True)]
+        return [_printed(item, *ran) for item, ran in zip(items, self.run(texts), strict=True)]
 
     def score(
         self,
@@ -89,11 +102,12 @@ class Rewarder:
 
         Raises InputError where a function of the user fails.
         """
-        verdicts = [item.grade(text, boxed_only=self.boxed) for item, text in zip(items, texts, strict=True)]
+        verdicts = self.judge(items, texts, self.boxed)
         parts = [{"accuracy": float(verdict.right)} for verdict in verdicts]
         if self.weights["format"]:
-            for part, text, done in zip(parts, texts, finished, strict=True):
-                part["format"] = float(done and bool(reward_boxes(text)))
+            for part, text, verdict, done in zip(parts, texts, verdicts, finished, strict=True):
+                formed = bool(reward_boxes(text)) if self.run is None else verdict.extracted is not None
+                part["format"] = float(done and formed)
         for name, function in self.functions.items():
             for part, item, text in zip(parts, items, texts, strict=True):
                 part[name.rpartition(":")[2]] = _call(name, function, item, text)
@@ -117,6 +131,15 @@ class Rewarder:
 
     def _total(self, parts: dict[str, float]) -> float:
         return sum(self.weights[name] * value for name, value in parts.items())
+
+
+def _printed(item: Item, status: str | None, answer: str | None) -> Verdict:
+    """Return the verdict on the answer that a program printed; without one the reason says how it ended."""
+    if answer is None:
+        return Verdict(
+            "wrong", None, PROGRAM + ("none" if status is None else status.replace("ok", "silent"))
+        )
+    return item.compare(answer)
 
 
 def _check_scores(item: Item, scores: Sequence[float]) -> None:

@@ -19,6 +19,7 @@ from pipeline.evaluate.metrics import describe_unfinished
 from pipeline.protocol.ending import say
 from pipeline.protocol.stage import InputError
 from pipeline.rl.packed_outputs import IGNORE, PackedOutputs
+from pipeline.rl.rewards import PROGRAM
 from pipeline.rl.rollout import Group, Rollout
 
 # Mean of the gaps, each 1 nat at most, from which on the sampler is stale. Measured on small models: rounding
@@ -126,6 +127,7 @@ CAUSES = {
     "right": ("are right", "ask harder questions"),
     "cut off": ("were cut off", "raise rl.max_tokens"),
     "no box": ("have no box", "set rl.answer to any, or fine-tune on answers in \\boxed{}"),
+    "no output": ("are no programs that print an answer", "fine-tune on programs that print it"),
     "no answer": ("have no answer", "look at samples.jsonl: does the model know the form of the prompt?"),
     "undecided": ("are undecided", "look at the answers in prompts: the grader does not understand them"),
     "failed": ("made the grader fail", "report one of them: that is a bug"),
@@ -139,6 +141,8 @@ def cause(output: Rollout, boxed: bool) -> str:
         return "right"
     if output.finish_reason != "stop":
         return "cut off"
+    if output.reason.startswith(PROGRAM):
+        return "no output"
     if output.extracted is None and output.verdict == "wrong":
         return "no box" if boxed else "no answer"
     return output.verdict
@@ -181,13 +185,14 @@ def choose_outputs(groups: Sequence[Group]) -> list[dict[str, Any]]:
     return found
 
 
-def summarise(groups: Sequence[Group], parts: Sequence[str]) -> dict[str, Any]:
+def summarise(groups: Sequence[Group], parts: Sequence[str], programs: bool = False) -> dict[str, Any]:
     """Return means over the outputs of all groups, `sampled_tokens` their sum.
 
     `reward_<part>`: each of the reward's `parts` before weighting. `entropy` (nats per token): estimated as
     the samples' mean negative log-probability. `undecided`: the grader gave no verdict; `not_judged`: it
-    failed. `empty`: no text. `zero_variance_share`: groups whose rewards are all equal. `solution_steps`,
-    under process supervision: scored steps of an output.
+    failed. `programs_failed`, where outputs are `programs`: those that printed no answer. `empty`: no text.
+    `zero_variance_share`: groups whose rewards are all equal. `solution_steps`, under process supervision:
+    scored steps of an output.
     """
     outputs = [output for group in groups for output in group.outputs]
     tokens = sum(len(output.tokens) for output in outputs)
@@ -205,6 +210,7 @@ def summarise(groups: Sequence[Group], parts: Sequence[str]) -> dict[str, Any]:
         ),
         "undecided": mean(lambda output: output.verdict == "undecided"),
         "not_judged": mean(lambda output: output.verdict == "failed"),
+        **({"programs_failed": mean(lambda output: output.reason.startswith(PROGRAM))} if programs else {}),
         "empty": mean(lambda output: not output.text.strip()),
         "length": tokens / len(outputs),
         **({"solution_steps": steps} if steps else {}),
