@@ -1,10 +1,12 @@
 r"""Word problems with equations, as disjoint parts for fine-tuning, RL and development; not in the paper.
 
 Inputs: `source`, rows with `question`, `answer` and `equation` (MAWPS, ASDiv-A and the like);
-`benchmark.NAME`, the questions that must not be trained on. Outputs: `sft.jsonl`, `rl.jsonl` and `dev.jsonl`,
-whose rows serve as benchmark items and as fine-tuning examples; `removals.jsonl`, each problem that shares a
-run of words with a benchmark's question, and with which. Left out and counted are also exact copies, and
-problems whose equation cannot be worked out step by step in short numbers or gives another answer.
+`benchmark.NAME`, the questions that must not be trained on. Outputs: `sft.jsonl`, `rl.jsonl`, `dev.jsonl` and
+`test.jsonl`, whose rows serve as benchmark items and as fine-tuning examples; `sft-programs.jsonl` and
+`rl-programs.jsonl`, the same problems solved by programs; `removals.jsonl`, each problem that shares a run of
+words with a benchmark's question, and with which. Such a run counts too where only its numbers differ, as in
+the variants that SVAMP makes of problems. Left out and counted are also exact copies, and problems whose
+equation cannot be worked out step by step in short numbers or gives another answer.
 
 A solution is the equation's operations, one a line, and the answer in a box:
 
@@ -12,7 +14,9 @@ A solution is the equation's operations, one a line, and the answer in a box:
     25000 - 12000 = 13000
     The answer is $\boxed{13000}$.
 
-Problems that differ only in their numbers are always in the same part.
+A program prints the equation, `print(25000 - 1500 * 8)`, in a fence of Python. Problems that differ only in
+their numbers are always in the same part, and no other part has a run of words, numbers masked, of a problem
+of `test`.
 """
 
 import ast
@@ -20,7 +24,8 @@ import json
 import operator
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -73,11 +78,19 @@ def work_out(node: ast.expr, lines: list[str]) -> Fraction:
     return value
 
 
-def solve(equation: Any, answer: Any) -> tuple[str, str]:
-    """(solution, answer) of a problem; raises Unusable."""
+class ShortNumbers(ast.NodeTransformer):
+    """Writes the numbers of an equation as a solution does: 76 for 76.0."""
+
+    def visit_Constant(self, node: ast.Constant) -> ast.Constant:
+        return ast.Constant(ast.literal_eval(short(Fraction(str(node.value)))))
+
+
+def solve(equation: Any, answer: Any) -> tuple[str, str, str]:
+    """(solution, program, answer) of a problem; raises Unusable."""
     lines: list[str] = []
     try:
-        value = work_out(ast.parse(UNKNOWN.sub("", str(equation)).strip(), mode="eval").body, lines)
+        tree = ast.parse(UNKNOWN.sub("", str(equation)).strip(), mode="eval").body
+        value = work_out(tree, lines)
         same = value == Fraction(str(answer).strip())
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise error if isinstance(error, Unusable) else Unusable(NO_EQUATION) from error
@@ -85,8 +98,9 @@ def solve(equation: Any, answer: Any) -> tuple[str, str]:
         raise Unusable(NO_EQUATION)
     if not same:
         raise Unusable(OTHER_ANSWER)
-    last = short(value)
-    return "\n".join([*lines, f"The answer is $\\boxed{{{last}}}$."]), last
+    last, written = short(value), ast.unparse(ShortNumbers().visit(tree))
+    solution = "\n".join([*lines, f"The answer is $\\boxed{{{last}}}$."])
+    return solution, f"```python\nprint({written})\n```", last
 
 
 def plain(question: str) -> str:
@@ -97,6 +111,29 @@ def plain(question: str) -> str:
 def story(question: str) -> str:
     """Return a question without its numbers."""
     return re.sub(r"\d+", "0", plain(question))
+
+
+def masked_runs(question: str, length: int) -> Iterator[str]:
+    """Return the runs of `length` words of a question without its numbers; all of a shorter one."""
+    words = story(question).split()
+    return (" ".join(words[at : at + length]) for at in range(max(1, len(words) - length + 1)))
+
+
+def group_variants(questions: Sequence[str], length: int) -> list[int]:
+    """Give the number of each question's group of variants: those that share a masked run, directly or by
+    others.
+    """
+    parents, first = list(range(len(questions))), {}
+
+    def root(number: int) -> int:
+        while parents[number] != number:
+            parents[number] = number = parents[parents[number]]
+        return number
+
+    for number, question in enumerate(questions):
+        for run in masked_runs(question, length):
+            parents[root(number)] = root(first.setdefault(run, number))
+    return [root(number) for number in range(len(questions))]
 
 
 def read_problems(stage: Stage[ProblemsSection], counts: Counter[str]) -> Iterator[Row]:
@@ -111,19 +148,19 @@ def read_problems(stage: Stage[ProblemsSection], counts: Counter[str]) -> Iterat
             if row.get("answer") is None:
                 raise InputError(f"{place}: `answer` is missing")
             try:
-                solution, answer = solve(row.get("equation"), row["answer"])
+                solution, program, answer = solve(row.get("equation"), row["answer"])
             except Unusable as reason:
                 counts[str(reason)] += 1
                 continue
-            turns = [("user", question.strip()), ("assistant", solution)]
-            yield {
-                "id": str(row.get("id") or f"problem-{counts['read']}"),
-                "question": question.strip(),
-                "answer": answer,
-                "solution": solution,
-                "messages": [{"role": role, "content": content} for role, content in turns],
-                "format": "cot",
-            }
+            problem = {"id": str(row.get("id") or f"problem-{counts['read']}"), "question": question.strip()}
+            yield problem | {"answer": answer, "solution": solution, "program": program}
+
+
+def example(row: Row, form: str) -> Row:
+    """Return a problem as a fine-tuning example, solved in words (`cot`) or by its program (`pot`)."""
+    found = {name: value for name, value in row.items() if name != "program"}
+    turns = [("user", row["question"]), ("assistant", row["solution" if form == "cot" else "program"])]
+    return found | {"messages": [{"role": role, "content": text} for role, text in turns], "format": form}
 
 
 def without_copies(rows: Iterator[Row], counts: Counter[str]) -> list[Row]:
@@ -135,35 +172,67 @@ def without_copies(rows: Iterator[Row], counts: Counter[str]) -> list[Row]:
     return list(found.values())
 
 
-def build_index(stage: Stage[ProblemsSection]) -> BenchmarkIndex:
+@dataclass(frozen=True)
+class KeptOut:
+    """The benchmarks' questions that are kept out: their grams, and the question of each masked run."""
+
+    index: BenchmarkIndex
+    masked: dict[str, tuple[str, str]]
+
+
+def build_index(stage: Stage[ProblemsSection]) -> KeptOut:
     """All questions of the benchmarks that are kept out; one that stands in two benchmarks is added once, as
     what several questions share is weaker evidence.
     """
-    index = BenchmarkIndex(stage.config.ngram, DecontaminateSection().shortest)
+    length = stage.config.ngram
+    found = KeptOut(BenchmarkIndex(length, DecontaminateSection().shortest), {})
     added: set[str] = set()
     for name, node in stage.config.benchmarks.items():
         for item in load(name, node, stage.inputs.get(f"benchmark.{name}", [])):
             if item.text not in added:
-                index.add(name, item.id, item.text)
+                found.index.add(name, item.id, item.text)
+                for run in masked_runs(item.text, length):
+                    found.masked.setdefault(run, (name, item.id))
             added.add(item.text)
-    return index
+    return found
 
 
-def kept_apart(rows: list[Row], index: BenchmarkIndex, path: Path) -> list[Row]:
+def shared_runs(question: str, kept_out: KeptOut, length: int) -> Iterator[Row]:
+    """Return the runs that a question shares with the benchmarks'; of masked ones the first, and only where
+    there is no other.
+    """
+    matches = list(kept_out.index.matches(question))
+    for match in matches:
+        yield {"benchmark": match.benchmark, "item": match.item, "gram": match.gram, "words": match.grams}
+    masked = (run for run in masked_runs(question, length) if run in kept_out.masked)
+    if not matches and (run := next(masked, None)):
+        benchmark, item = kept_out.masked[run]
+        yield {"benchmark": benchmark, "item": item, "gram": run, "words": len(run.split())}
+
+
+def kept_apart(rows: list[Row], kept_out: KeptOut, length: int, path: Path) -> list[Row]:
     """Return the rows that share no run of words with a benchmark's question; the others are written to
     `path`.
     """
     kept = []
     with path.open("w") as file:
         for row in rows:
-            matches = index.matches(row["question"])
-            for match in matches:
-                found = {"id": row["id"], "question": row["question"], "benchmark": match.benchmark}
-                found |= {"item": match.item, "gram": match.gram, "words": match.grams}
+            shared = list(shared_runs(row["question"], kept_out, length))
+            for found in shared:
+                found = {"id": row["id"], "question": row["question"]} | found
                 file.write(json.dumps(found, ensure_ascii=False) + "\n")
-            if not matches:
+            if not shared:
                 kept.append(row)
     return kept
+
+
+def unlike_test(parts: dict[str, list[Row]], length: int) -> dict[str, list[Row]]:
+    """Return the parts without what shares a masked run with a problem of the part `test`."""
+    test = {run for row in parts["test"] for run in masked_runs(row["question"], length)}
+    return {
+        name: [row for row in rows if name == "test" or test.isdisjoint(masked_runs(row["question"], length))]
+        for name, rows in parts.items()
+    }
 
 
 def split(rows: list[Row], section: ProblemsSection) -> dict[str, list[Row]]:
@@ -174,14 +243,15 @@ def split(rows: list[Row], section: ProblemsSection) -> dict[str, list[Row]]:
     for row in rows:
         stories.setdefault(story(row["question"]), []).append(row)
     groups = list(stories.values())
-    parts: dict[str, list[Row]] = {"dev": [], "rl": [], "sft": []}
-    wanted = {"dev": section.dev, "rl": section.rl, "sft": len(rows)}
+    wanted = {"test": section.test, "dev": section.dev, "rl": section.rl, "sft": len(rows)}
+    parts: dict[str, list[Row]] = {name: [] for name in wanted}
     for number in np.random.default_rng(section.seed).permutation(len(groups)):
         part = next(name for name, found in parts.items() if len(found) < wanted[name])
         parts[part] += groups[number]
     if not parts["sft"]:
         raise InputError(
-            f"problems: {len(rows)} problems are left, too few for dev ({section.dev}) and rl ({section.rl})"
+            f"problems: {len(rows)} problems are left, too few for test ({section.test}), dev ({section.dev})"
+            f" and rl ({section.rl})"
         )
     return parts
 
@@ -191,12 +261,17 @@ def run(stage: Stage[ProblemsSection]) -> Counts:
     left_out = dict.fromkeys((NO_EQUATION, LONG_NUMBERS, OTHER_ANSWER, "copies"), 0)
     counts: Counter[str] = Counter({"read": 0} | left_out)
     rows = without_copies(read_problems(stage, counts), counts)
-    kept = kept_apart(rows, build_index(stage), stage.partial / "removals.jsonl")
+    length = stage.config.ngram
+    kept = kept_apart(rows, build_index(stage), length, stage.partial / "removals.jsonl")
     counts["like_a_benchmark"] = len(rows) - len(kept)
-    for name, part in split(kept, stage.config).items():
-        with (stage.partial / f"{name}.jsonl").open("w") as file:
-            file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in part)
+    parts = unlike_test(split(kept, stage.config), length)
+    counts["like_test"] = len(kept) - sum(map(len, parts.values()))
+    for name, part in parts.items():
         counts[name] = len(part)
+        for form, file in (("cot", name), ("pot", f"{name}-programs")):
+            if f"{file}.jsonl" in stage.config.files:
+                lines = (json.dumps(example(row, form), ensure_ascii=False) + "\n" for row in part)
+                (stage.partial / f"{file}.jsonl").write_text("".join(lines))
     return dict(counts)
 
 

@@ -1,6 +1,8 @@
 """Word problems for training: worked out right, without copies and test questions, in disjoint parts."""
 
+import io
 import json
+from contextlib import redirect_stdout
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +15,7 @@ from given.lines import read_lines, write_lines
 from pipeline.config.problems import ProblemsSection
 from pipeline.config.root import Config, ConfigError
 from pipeline.evaluate.benchmarks import Item
+from pipeline.evaluate.programs import pal_program
 from pipeline.problems import Unusable, build_index, run, solve, story
 from pipeline.protocol.errors import InputError
 from pipeline.protocol.stage import run_stage
@@ -35,12 +38,12 @@ def problem(
 
 
 def split(
-    folder: Path, rows: list[dict[str, Any]], **section: Any
+    folder: Path, rows: list[dict[str, Any]], test_question: str = TEST, **section: Any
 ) -> tuple[dict[str, Any], dict[str, list[Any]]]:
     """Counts, and the rows of each file, of the stage run on `rows` with one benchmark."""
     inputs = {
         "source": write_lines(folder / "rows.jsonl", rows),
-        "benchmark.test": write_lines(folder / "test.jsonl", [{"question": TEST, "answer": "7"}]),
+        "benchmark.test": write_lines(folder / "test.jsonl", [{"question": test_question, "answer": "7"}]),
     }
     section |= {"benchmarks": {"test": {"source": "test.jsonl"}}}
     words = ["--instance", "problems", "--config", json.dumps(section), "--work", str(folder / "work")]
@@ -65,9 +68,14 @@ def split(
 def test_a_solution_is_the_equations_operations_one_a_line(
     equation: str, answer: str, lines: list[str]
 ) -> None:
-    solution, value = solve(equation, answer)
+    solution, program, value = solve(equation, answer)
     assert solution.splitlines() == [*lines, f"The answer is $\\boxed{{{value}}}$."]
     assert Item("x", "?", answer).grade(solution, boxed_only=True).right
+    assert program.startswith("```python\nprint(") and program.endswith(")\n```")
+    printed = io.StringIO()
+    with redirect_stdout(printed):
+        exec(pal_program(program), {})
+    assert Item("x", "?", answer).compare(printed.getvalue().strip()).right
 
 
 @pytest.mark.parametrize(
@@ -109,6 +117,7 @@ def test_parts_share_no_story_and_hold_every_problem_that_is_left_once(tmp_path:
     counts, files = split(tmp_path, [*rows, *again, *numbers, *bad, leak], dev=10, rl=20)
     left_out = {name: counts[name] for name in ("copies", "other_answer", "long_numbers", "like_a_benchmark")}
     assert left_out == {"copies": 7, "other_answer": 1, "long_numbers": 1, "like_a_benchmark": 1}
+    assert counts["like_test"] == 0
     parts = [files[name] for name in ("dev", "rl", "sft")]
     assert [len(part) for part in parts] == [counts[name] for name in ("dev", "rl", "sft")]
     assert sorted(row["id"] for part in parts for row in part) == sorted(
@@ -121,6 +130,48 @@ def test_parts_share_no_story_and_hold_every_problem_that_is_left_once(tmp_path:
     assert removed == ("leak", "test")
     row = files["sft"][0]
     assert [turn["content"] for turn in row["messages"]] == [row["question"], row["solution"]]
+    for part in ("sft", "rl"):
+        rows, programs = files[part], files[f"{part}-programs"]
+        assert [row["id"] for row in programs] == [row["id"] for row in rows]
+        assert {row["format"] for row in rows} == {"cot"} and {row["format"] for row in programs} == {"pot"}
+        assert all("print(" in row["messages"][1]["content"] for row in programs)
+
+
+def test_variants_of_a_benchmarks_question_leave_where_only_numbers_differ(tmp_path: Path) -> None:
+    """A run of ten words that the question and its variant share has a number in the middle."""
+    question = "There were 12 red birds and 4 blue birds on a tree. How many birds were there?"
+    variants = [
+        "At noon there were 3 red birds and 15 blue birds on a tree that fell. How many were on it?",
+        "At noon there were 3 red birds and 15 grey birds on a tree that fell. How many were on it?",
+    ]
+    rows = [problem(number) for number in range(12)]
+    rows += [
+        problem(number) | {"id": f"v{number}", "question": text} for number, text in enumerate(variants, 50)
+    ]
+    counts, files = split(tmp_path, rows, dev=2, rl=2, test_question=question)
+    assert counts["like_a_benchmark"] == 1
+    (removed,) = files["removals"]
+    assert (removed["id"], removed["words"]) == ("v50", 10)
+    assert removed["gram"] == "there were 0 red birds and 0 blue birds on"
+    kept = {row["id"] for part in ("sft", "rl", "dev") for row in files[part]}
+    assert "v50" not in kept and "v51" in kept
+
+
+def test_held_out_problems_share_no_run_with_training(tmp_path: Path) -> None:
+    ends = ["today", "now", "then", "once", "here"]
+    stories = [
+        "Zoe the {0} baker of the old town sold {1} loaves of bread on Monday " + end + ". How many?"
+        for end in ends
+    ]
+    rows = [problem(number) for number in range(20)] + [
+        {"id": f"z{number}", "question": text.format(number, 3), "answer": "4", "equation": "1 + 3"}
+        for number, text in enumerate(stories)
+    ]
+    counts, files = split(tmp_path, rows, test=12, dev=3, rl=3)
+    assert counts["test"] == len(files["test"]) == 12
+    alike = {name: {row["id"] for row in files[name]} & {f"z{n}" for n in range(5)} for name in files}
+    assert alike["test"] and not alike["sft"] | alike["rl"] | alike["dev"]
+    assert counts["like_test"] == 5 - len(alike["test"]) > 0
 
 
 def test_the_order_depends_on_the_seed_alone(tmp_path: Path) -> None:
@@ -142,14 +193,14 @@ def test_a_benchmark_that_stands_twice_keeps_out_what_it_does_alone(tmp_path: Pa
         inputs={f"benchmark.{name}": [str(tmp_path / "test.jsonl")] for name in twice},
     )
     index = build_index(stage)
-    assert len(index.matches(rows[-1]["question"])) == alone["like_a_benchmark"] == 1
+    assert len(index.index.matches(rows[-1]["question"])) == alone["like_a_benchmark"] == 1
 
 
 def test_too_few_problems_and_broken_rows_are_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for rows, message in (
-        ([problem(1), problem(2)], "problems: 2 problems are left, too few for dev (5) and rl (5)"),
+        ([problem(1), problem(2)], "problems: 2 problems are left, too few for test (0), dev (5) and rl (5)"),
         ([{"question": " ", "answer": 1}], "rows.jsonl: line 1: `question` is missing or empty"),
         ([{"question": "What?", "equation": "1 + 1"}], "rows.jsonl: line 1: `answer` is missing"),
     ):

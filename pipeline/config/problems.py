@@ -5,7 +5,7 @@ from pipeline.config.section import LARGEST_SEED, Section, key
 
 
 class ProblemsSection(Section):
-    """Word problems with equations, without copies and without those of the benchmarks, in three parts."""
+    """Word problems with equations, without copies and without those of the benchmarks, in parts."""
 
     source: str | list[str] | None = key(
         None,
@@ -16,8 +16,12 @@ class ProblemsSection(Section):
         None, "benchmarks whose questions are kept out; null: all of the run that are no part of these"
     )
     ngram: int = key(
-        10, "words of a run that a problem must not share with such a question", paper="10 (2.1)", ge=3
+        10,
+        "words of a run, numbers masked, that a problem must not share with such a question",
+        paper="10 (2.1)",
+        ge=3,
     )
+    test: int = key(0, "problems that no training sees: `problems:test.jsonl`", ge=0)
     dev: int = key(200, "problems for choosing learning rates and checkpoints: `problems:dev.jsonl`", ge=1)
     rl: int = key(700, "problems for RL: `problems:rl.jsonl`; the rest are `problems:sft.jsonl`", ge=1)
     seed: int = key(0, "seed of the order in which problems are given to the parts", ge=0, le=LARGEST_SEED)
@@ -26,4 +30,5 @@ class ProblemsSection(Section):
     @property
     def files(self) -> list[str]:
         """Every file that is made; `problems:<file>` names one."""
-        return ["sft.jsonl", "rl.jsonl", "dev.jsonl"]
+        written = ["sft.jsonl", "rl.jsonl", "sft-programs.jsonl", "rl-programs.jsonl", "dev.jsonl"]
+        return [*written, "test.jsonl"] if self.test else written
