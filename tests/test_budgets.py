@@ -38,6 +38,11 @@ def test_no_file_is_longer_than_a_reader_bears() -> None:
     assert [path.name for path in paths if len(path.read_text().splitlines()) > MOST] == []
 
 
+def test_the_documents_are_no_larger_than_their_budget() -> None:
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]
+    assert sum(len(page.read_bytes()) for page in pages) <= MOST_BYTES
+
+
 def number_of_keys(model: type[BaseModel]) -> int:
     """Count the keys of a section and of the sections in it."""
     defaults = [field.get_default(call_default_factory=True) for field in model.model_fields.values()]
