@@ -41,6 +41,12 @@ MODULES = {
     "classify": "pipeline.corpus.classify",
     "export": "pipeline.release",
 }
+# Snakemake as `python -m snakemake` starts it, without a traceback for Ctrl-C while it is read and plans.
+QUIET = """import runpy, sys
+try:
+    runpy.run_module("snakemake", run_name="__main__", alter_sys=True)
+except KeyboardInterrupt:
+    sys.exit("error: interrupted")"""
 CONFIGURED = ("status", "plan", "watch")
 # Options that say where jobs run, or how many.
 PLACE = re.compile(r"--(cores|jobs|profile|executor)(=.*)?|-[cje]\S*")
@@ -73,7 +79,7 @@ def run(words: list[str]) -> None:
         sys.exit(f"error: {told}")
     print(shlex.join(command), file=sys.stderr, flush=True)
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    os.execv(sys.executable, [sys.executable, *command[1:]])
+    os.execv(sys.executable, [sys.executable, "-c", QUIET, *command[3:]])
 
 
 def main() -> None:
@@ -93,4 +99,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit("error: interrupted")

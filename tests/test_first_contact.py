@@ -28,6 +28,7 @@ FILES = {
     "twice.yaml": b"run: a\nrun: b\n",
     "misspelt.yaml": b"rl: {kl_coeficient: 0.1}\n",
     "good.yaml": b"run: a\n",
+    "mine/config.yaml": b"executor: nowhere\n",
 }
 
 
@@ -51,12 +52,18 @@ FILES = {
         ("--config rl.x= seed=1", ["--config rl.x=: ", "--config 'rl={x: VALUE}'"]),
         ("--config rl", ["--config rl: expected KEY=VALUE"]),
         ("-C =3", ["--config =3: expected KEY=VALUE"]),
+        (
+            "--profile mine",
+            ["--profile mine: jobs go to nowhere by snakemake-executor-plugin-nowhere"],
+        ),
+        ("-e nowhere", ["--executor nowhere: ", "pip install snakemake-executor-plugin-nowhere"]),
     ],
 )
 def test_a_command_line_that_cannot_be_meant(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, words: list[str]
 ) -> None:
     for name, data in FILES.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(data)
     monkeypatch.chdir(tmp_path)
     found = problem([*line.split(), "--forcerun", "sft"])
@@ -71,6 +78,7 @@ def test_a_command_line_that_cannot_be_meant(
         "sft --configfile good.yaml -n",
         "--unlock",
         "--cores all --config seed=1 run=",
+        "--executor local --profile nowhere",
     ],
 )
 def test_a_command_line_that_can_be_meant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str) -> None:

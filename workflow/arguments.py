@@ -7,6 +7,7 @@ before it reads a rule. `dsm run` asks `problem` before that; the rules ask it f
 import argparse
 import re
 import shlex
+from importlib.util import find_spec
 from pathlib import Path
 
 from pipeline.protocol.errors import InputError
@@ -21,6 +22,8 @@ def problem(words: list[str]) -> str | None:
     parser.add_argument("--configfile", "--configfiles", nargs="*", action="append", default=[])
     parser.add_argument("--config", "-C", nargs="*", action="extend", default=[])
     parser.add_argument("--cores", "-c", nargs="?")
+    parser.add_argument("--executor", "-e")
+    parser.add_argument("--profile")
     found = parser.parse_known_args(words)[0]
     if found.cores == "0":  # Snakemake would wait for ever
         return "--cores 0: no job could start; give 1 or more, or all"
@@ -32,6 +35,8 @@ def problem(words: list[str]) -> str | None:
             section, _, key = name.partition(".")
             right = shlex.quote(f"{section}={{{key}: {value or 'VALUE'}}}")
             return f"--config {word}: keys of a section stand in braces: --config {right}"
+    if told := _lacks_plugin(found.executor, found.profile):
+        return told
     given = found.configfile
     files = [file for group in given for file in group]
     if len(given) > 1:
@@ -45,6 +50,19 @@ def problem(words: list[str]) -> str | None:
     except InputError as error:
         return str(error)
     return None
+
+
+def _lacks_plugin(executor: str | None, profile: str | None) -> str | None:
+    """Find a missing package of the executor that the words or the profile name; Snakemake would list its
+    options instead.
+    """
+    for file in sorted(Path(profile).glob("*.yaml")) if profile and not executor else []:
+        executor = read_config([file]).get("executor")
+    plugin = f"snakemake-executor-plugin-{executor}"
+    if not executor or executor in ("local", "dryrun", "touch") or find_spec(plugin.replace("-", "_")):
+        return None
+    where = f"--profile {profile}" if profile else f"--executor {executor}"
+    return f"{where}: jobs go to {executor} by {plugin}, which is not installed: pip install {plugin}"
 
 
 def is_dry(words: list[str]) -> bool:

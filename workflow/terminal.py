@@ -26,6 +26,7 @@ LOCKED = (
     " machine: {}"
 )
 FAILED = "At least one job did not complete successfully."
+STOPPING = "Terminating processes on user request"
 CAUSE = re.compile(r"error: |\w*(?:Error|Exception|Interrupt|Died)\b.*")
 TAIL = 1 << 16  # bytes of a log in which its last lines are looked for
 NAMED = 6  # running jobs that a line names
@@ -58,6 +59,7 @@ class Terminal(logging.Formatter):
         super().__init__()
         self.names: Mapping[int, str] = {}
         self.failed: dict[str, str] = {}
+        self.stopping = False  # after Ctrl-C jobs end because they were told to
         self.stats = ""
         self.said, self.renew = "", 0.0  # the time left, and when to compute it anew
 
@@ -76,8 +78,12 @@ class Terminal(logging.Formatter):
         if getattr(record, "exception", None) == "LockException":
             return LOCKED.format(Path.cwd(), shlex.join([sys.executable, "-m", "snakemake", "--unlock"]))
         message = "" if record.msg is None else record.getMessage()
-        if FAILED in message and self.failed:
-            return "\n".join(f"error: {name}: {why}" for name, why in self.failed.items())
+        if STOPPING in message:
+            self.stopping = True
+            return "interrupted: waiting for the jobs that run to end"
+        if FAILED in message and (self.failed or self.stopping):
+            told = ["error: interrupted; the same command goes on from here"] if self.stopping else []
+            return "\n".join([*(f"error: {name}: {why}" for name, why in self.failed.items()), *told])
         if event in UNSAID or hasattr(record, "quietness") or HIDDEN.match(message) or message == self.stats:
             return ""
         if event == "run_info":
@@ -107,6 +113,8 @@ class Terminal(logging.Formatter):
     def _fail(self, name: str, logs: list[str]) -> str:
         if name in self.names.values():
             self.timing.running.pop(name, None)
+        if self.stopping:
+            return f"{name}: stopped"
         self.failed[name] = cause(logs)
         return f"{name}: failed: {self.failed[name]}"
 

@@ -1,12 +1,14 @@
 """How long jobs will take: what a running one says itself, else as long as when it was last made, in this run
-or another, else as forecast (`pipeline.plan`) where it gets GPUs, else as other jobs of the same program.
+or another, else as forecast (`pipeline.plan`) where it gets GPUs, else as other jobs of the same program. The
+training of another model says nothing.
 """
 
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from pipeline.plan.shapes import known
 from pipeline.protocol.errors import InputError
@@ -38,13 +40,17 @@ def said(log: Path) -> float | None:
     return 3600 * hours + 60 * minutes + seconds
 
 
-def recorded(name: str, runs: Sequence[Path]) -> float | None:
-    """Read the seconds that the instance took when it was last made, in the first of the runs that has it."""
+def recorded(name: str, runs: Sequence[Path], section: Mapping[str, Any] | None = None) -> float | None:
+    """Read the seconds that the instance took when it was last made, in the first of the runs that has it;
+    with the keys of `section`, but for the seed, if it is given.
+    """
     for run in runs:
         found = (run / STORE / name).glob("*/run.json")
         for file in sorted(found, key=lambda path: path.stat().st_mtime_ns, reverse=True):
             try:
-                return float(json.loads(file.read_text())["seconds"])
+                made = json.loads(file.with_name("manifest.json").read_text())["config"]
+                if section is None or {**made, "seed": 0} == {**section, "seed": 0}:
+                    return float(json.loads(file.read_text())["seconds"])
             except (OSError, ValueError, KeyError):
                 continue
     return None
@@ -72,7 +78,7 @@ class Timing:
     def __init__(self, keys: Keys, names: Iterable[str], gpus: set[str]) -> None:
         self.keys, graph, own, jobs = keys, keys.graph, keys.run, set(names)
         planned = forecast(graph) if gpus else {}
-        runs = [own, *(run for run in sorted(own.parent.glob("*")) if run != own)]
+        others = [run for run in sorted(own.parent.glob("*")) if run != own]
         self.counts, self.totals = (
             Counter[str](),
             Counter[str](),
@@ -80,7 +86,10 @@ class Timing:
         self.seconds: dict[str, float | None] = {name: None for name in graph.nodes if name in jobs}
         self.after: dict[str, list[str]] = {name: [] for name in self.seconds}
         for name in self.seconds:
-            if seconds := recorded(name, runs) or (planned.get(name) if name in gpus else None):
+            node = graph.nodes[name]
+            like = node.section if node.kind.trains else None  # of this name may be any model in another run
+            seconds = recorded(name, [own]) or recorded(name, others, like)
+            if seconds := seconds or (planned.get(name) if name in gpus else None):
                 self.learn(name, seconds)
             for job in graph.before(name).keys() & self.seconds.keys():
                 self.after[job].append(name)
@@ -101,9 +110,11 @@ class Timing:
         self.done.add(name)
 
     def about(self, name: str) -> float | None:
-        """Estimate the seconds of a job: its own, or the mean of its program; None if none is known."""
-        program = self._program(name)
-        if self.seconds[name] is None and self.counts[program]:
+        """Estimate the seconds of a job: its own, or the mean of its program unless that trains a model; None
+        if none is known.
+        """
+        program, trains = self._program(name), self.keys.graph.nodes[name].kind.trains
+        if self.seconds[name] is None and self.counts[program] and not trains:
             return self.totals[program] / self.counts[program]
         return self.seconds[name]
 

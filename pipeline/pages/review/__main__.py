@@ -5,6 +5,7 @@ saved at once, to the annotation file of the next iteration; a file that exists 
 """
 
 import argparse
+import getpass
 import json
 import os
 import sys
@@ -18,6 +19,14 @@ from pipeline.pages.review.server import Review, serve
 from pipeline.pages.review.verdicts import Verdicts
 from pipeline.protocol.errors import InputError
 from pipeline.protocol.identity import read_manifest
+
+
+def login_name() -> str:
+    """Return the user's name, or number where the system knows no name, as in a container."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"user {os.getuid()}"
 
 
 def iteration_of(run: Path, wanted: int | None) -> int:
@@ -74,9 +83,7 @@ def main(words: list[str] | None = None) -> None:
     parser.add_argument(
         "--iteration", type=int, help="whose review queue is shown; default: the last finished one"
     )
-    parser.add_argument(
-        "--annotator", default=os.environ.get("USER", ""), help="your name; default: the login name"
-    )
+    parser.add_argument("--annotator", default=login_name(), help="your name; default: the login name")
     parser.add_argument("--port", type=int, default=0, help="of 127.0.0.1; default: any that is free")
     parser.add_argument("--memory", type=float, default=1.0, help="GB for joins; default: %(default)g")
     found = parser.parse_args(words)
