@@ -19,6 +19,8 @@ usage: dsm COMMAND ...
   watch CONFIG... [OPTIONS]             a page on a running workflow
   chat --model FOLDER [OPTIONS]         talk to a model
   review RUN [OPTIONS]                  give verdicts on the sites of a corpus
+  experiment NAME [OPTIONS]             compare a variant with a baseline
+  leaderboard                           all experiments, failures too
   classify CLASSIFIER INPUT... OPTIONS  keep texts that a corpus would keep
   export MODEL --to FOLDER              model or classifier for others, with a card
   score OPTIONS                         score the outputs of a model
@@ -39,6 +41,7 @@ MODULES = {
     **{name: f"pipeline.pages.{name}" for name in ("watch", "chat", "review")},
     **{name: f"pipeline.evaluate.{name}" for name in ("score", "grade")},
     "classify": "pipeline.corpus.classify",
+    **{name: f"pipeline.experiments.{name}" for name in ("experiment", "leaderboard")},
     "export": "pipeline.release",
 }
 # Snakemake as `python -m snakemake` starts it, without a traceback for Ctrl-C while it is read and plans.

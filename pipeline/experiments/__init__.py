@@ -1,1 +1,1 @@
-"""What `make pretrained`, `make compare` and `make real` write before they run: an overlay, or a model."""
+"""Variants beside a baseline, and what `make pretrained`, `compare` and `real` write before they run."""

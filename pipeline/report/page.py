@@ -106,9 +106,11 @@ def script_hash(script: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
 
 
-def render(run: str, subtitle: str, chapters: list[Chapter], data: dict[str, Any]) -> str:
+def render(
+    run: str, subtitle: str, chapters: list[Chapter], data: dict[str, Any], kicker: str = "Report of a run"
+) -> str:
     """Return the whole page. `data` is what its script reads besides the figures: where the explorer's files
-    lie.
+    lie; `kicker`: the line above the title.
     """
     templates = environment()
     bodies, figures = [], {}
@@ -116,10 +118,11 @@ def render(run: str, subtitle: str, chapters: list[Chapter], data: dict[str, Any
         template = templates.get_template(f"{chapter.template}.html.j2")
         bodies.append(Markup(template.render(chapter=chapter, **chapter.context)))
         figures |= chapter.context.get("figures", {})
-    scripts = {"plotly": get_plotlyjs(), "page": script(*SCRIPTS)}
+    scripts = {"plotly": get_plotlyjs() if figures else "", "page": script(*SCRIPTS)}
     return templates.get_template("page.html.j2").render(
         run=run,
         subtitle=subtitle,
+        kicker=kicker,
         chapters=list(zip(chapters, bodies, strict=True)),
         figures=figures,
         data=data,

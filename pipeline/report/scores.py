@@ -37,7 +37,7 @@ def _models(summary: dict[str, Any]) -> list[str]:
     for benchmark, rules in summary.get("baselines", {}).items():
         rule, share = best(rules)
         rows.append((f"best rule: {rule}", benchmark, "", "", f"{100 * share:.1f}", ""))
-    return _columns(rows) + [
+    return aligned(rows) + [
         f"{gain['better']} over {gain['worse']}, {gain['benchmark']} {gain['kind']}: "
         + _interval(gain["mean"], gain["ci95"], "+")
         for gain in summary["comparisons"]
@@ -52,7 +52,7 @@ def _methods(methods: list[dict[str, Any]]) -> list[str]:
         rate = "" if method["learning_rate"] is None else f"{method['learning_rate']:g}"
         task = f"{method['benchmark']} {method['kind']}"
         rows.append((method["method"], str(method["seeds"]), rate, task, *means, gain))
-    return _columns(rows) if methods else []
+    return aligned(rows) if methods else []
 
 
 def _mean(found: list[Any] | None, seeds: int) -> str:
@@ -61,7 +61,8 @@ def _mean(found: list[Any] | None, seeds: int) -> str:
     return _interval(*found) if seeds > 1 else f"{100 * found[0]:.1f}"
 
 
-def _columns(rows: list[tuple[str, ...]]) -> list[str]:
+def aligned(rows: list[tuple[str, ...]]) -> list[str]:
+    """Return the lines of a table with columns of equal width."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
 

@@ -45,12 +45,16 @@ def changes(runs: Pair) -> list[dict[str, Any]]:
     found = []
     for name, result in runs[0].run.finished.items():
         if other := runs[1].run.finished.get(name):
-            values = [_flat(side.config) for side in (result, other)]
-            for key in sorted(values[0].keys() | values[1].keys()):
-                pair = [side.get(key) for side in values]
-                if pair[0] != pair[1]:
-                    found.append({"result": name, "key": key, "values": pair})
+            found += [{"result": name} | row for row in differing(result.config, other.config)]
     return found
+
+
+def differing(*sections: dict[str, Any]) -> list[dict[str, Any]]:
+    """Keys in which two sections differ: key, value in each."""
+    values = [_flat(section) for section in sections]
+    keys = sorted(set().union(*values))
+    pairs = ((key, [side.get(key) for side in values]) for key in keys)
+    return [{"key": key, "values": pair} for key, pair in pairs if pair[0] != pair[1]]
 
 
 def _flat(section: dict[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -1,0 +1,101 @@
+"""An experiment on one page, and in `result.json` beside it: both say all and need nothing else."""
+
+from pathlib import Path
+from typing import Any
+
+from pipeline.experiments.design import Design
+from pipeline.experiments.findings import STOPPED, Findings
+from pipeline.protocol.atomic import atomic_write
+from pipeline.protocol.manifest import write_json
+from pipeline.report import figures
+from pipeline.report.chapters.rl import PANELS
+from pipeline.report.compare import side_name
+from pipeline.report.page import Chapter, render
+
+RESULTS = Path("results/experiments")
+PAGE, RESULT = "index.html", "result.json"
+WATCHED = ("accuracy", "reward", "length", "entropy", "kl")  # of the panels of RL
+SHOWN = 20  # flipped questions of an arm, each way
+
+
+def _figures(found: Findings) -> dict[str, Any]:
+    """Draw the curves of all seeds over the baseline's, each side in a colour of its own."""
+    palette = {name: place for place, side in enumerate(found.families) for name in found.families[side]}
+    models = [model for side in found.families for model in found.models(side)]
+    files = {"held-out": ("evaluation.jsonl", "accuracy")}
+    files |= {name: ("metrics.jsonl", name) for name in (*WATCHED, "loss")}
+    drawn = {}
+    for name, (file, column) in files.items():
+        if traces := figures.logged(models, file, column, palette):
+            share = {"yaxis": figures.PERCENT} if column == "accuracy" else {}
+            drawn[name] = figures.figure(traces, "step", "", legend=False, **share)
+    return drawn
+
+
+def _chapters(found: Findings, rows: dict[str, Any]) -> list[Chapter]:
+    """Make the chapters: verdict, curves, flipped questions, cost, origin."""
+    common = {"experiment": found.design.experiment, "baseline": found.baseline, "rows": rows}
+    titles = {"held-out": ("Accuracy, held out", "greedy, on questions that training does not use")}
+    titles |= {name: PANELS[name] for name in WATCHED} | {"loss": ("Loss", "of the training")}
+    contexts: dict[str, tuple[str, dict[str, Any]]] = {
+        "verdict": (
+            "Verdict",
+            {
+                "judgements": found.judgements,
+                "scale": max((item.scale for item in found.judgements.values()), default=1.0),
+                "sides": {side_name(names): arm for arm, names in found.families.items()},
+                "tasks": found.tasks,
+            },
+        ),
+        "curves": ("Training", {"figures": _figures(found), "titles": titles, "families": found.families}),
+        "flips": (
+            "Questions that flipped",
+            {"flips": {arm: found.flips(arm) for arm in found.arms}, "shown": SHOWN},
+        ),
+        "cost": ("Cost", {"costs": {side: found.cost(side) for side in found.families}}),
+        "origin": (
+            "Origin",
+            {
+                "settings": {arm: found.settings(arm) for arm in found.arms},
+                "files": found.own_files(),
+                "models": {side: found.made(side) for side in found.families},
+            },
+        ),
+    }
+    return [
+        Chapter("summary" if name == "verdict" else name, title, f"experiment_{name}", common | context)
+        for name, (title, context) in contexts.items()
+    ]
+
+
+def write_stopped(design: Design, reason: str) -> Path:
+    """Write the JSON of an experiment whose run failed, in the place of what an earlier one found."""
+    folder = RESULTS / design.name
+    (folder / PAGE).unlink(missing_ok=True)
+    arms = design.experiment.arms.items()
+    rows = [{"arm": arm, "change": change, "verdict": STOPPED, "meaning": reason} for arm, change in arms]
+    write_json(folder / RESULT, _about(design) | {"arms": rows})
+    return folder / RESULT
+
+
+def _about(design: Design) -> dict[str, Any]:
+    file = design.experiment.model_dump(mode="json")
+    return {"experiment": design.name, "file": file, "run": design.graph.config.run}
+
+
+def write_sheet(found: Findings) -> Path:
+    """Write page and JSON of an experiment; returns the page's path."""
+    folder, rows = RESULTS / found.design.name, {arm: found.row(arm) for arm in found.arms}
+    subtitle = " ".join(f"{arm}, {row['verdict']}: {row['meaning']}" for arm, row in rows.items())
+    chapters = _chapters(found, rows)
+    page = render(found.design.name, subtitle, chapters, {"tasks": [], "rollouts": {}}, "Experiment")
+    with atomic_write(folder / PAGE) as partial:
+        partial.write_text(page)
+    baseline = {"name": found.baseline, "cost": found.cost(found.baseline)}
+    whole = _about(found.design) | {
+        "baseline": baseline | {"models": found.made(found.baseline)},
+        "arms": list(rows.values()),
+        "own_files": found.own_files(),
+    }
+    write_json(folder / RESULT, whole)
+    return folder / PAGE

@@ -1,0 +1,237 @@
+"""Experiments: what a file asks for, what the results say of it, the page, and all of it on the small run."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from browser import browser
+from conftest import ROOT
+from report_run import FakeRun
+
+from pipeline.experiments import experiment as command
+from pipeline.experiments.design import Design, Experiment, make_design
+from pipeline.experiments.findings import Findings
+from pipeline.experiments.leaderboard import list_experiments, write_leaderboard
+from pipeline.experiments.sheet import RESULTS, write_sheet, write_stopped
+from workflow.keys import Keys
+
+LOSS = '''"""GRPO, pulled the {way} way."""
+from dataclasses import replace
+
+from pipeline.rl.methods import grpo
+
+
+def loss(section, batch, logprobs_N, watched):
+    return {sign}grpo.METHOD.loss(section, batch, logprobs_N, watched)
+
+
+METHOD = replace(grpo.METHOD, loss=loss)
+'''
+RL = {"stage": "rl", "parent": "instruct", "benchmarks": ["miniweb"]}
+CONFIG: dict[str, Any] = {
+    "run": "lab",
+    "benchmarks": {"miniweb": {"source": "questions.jsonl"}},
+    "models": {"instruct": {"stage": "sft", "init": "owner/model"}, "grpo": RL},
+}
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a configuration and a loss of a user's."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "configs").symlink_to(ROOT / "configs")
+    (tmp_path / "my").mkdir()
+    (tmp_path / "my/loss.py").write_text(LOSS.format(way="wrong", sign="-"))
+    (tmp_path / "lab.yaml").write_text(yaml.safe_dump(CONFIG, sort_keys=False))
+    (tmp_path / "questions.jsonl").write_text('{"id": "1", "question": "1 + 1", "answer": "2"}\n')
+    return tmp_path
+
+
+def designed(seeds: int = 2, **keys: Any) -> Design:
+    values = {"question": "Better?", "configs": ["lab.yaml"], "baseline": "grpo", "seeds": seeds}
+    return make_design("new", Experiment(**(values | {"arms": {"new": {"method": "my/loss.py"}}} | keys)))
+
+
+def made(design: Design, skills: dict[str, float]) -> None:
+    """Put results of trained and asked models where the design's are looked for; `skills` by arm."""
+    run, keys = FakeRun(Path("made")), Keys(design.graph)
+    run.model("sft/instruct", None, 3, 2.0, seed=0)
+    for arm, names in design.families.items():
+        for name in names:
+            section = design.graph.config.model_sections[name].model_dump(mode="json")
+            steps = section.pop("steps")
+            run.model(f"rl/{name}", "sft/instruct", min(steps, 5), 0.1, **section)
+            run.evaluation(f"rl/{name}", "chat_cot", skills[arm], 1.0, ("miniweb",))
+    for name in run.inputs:
+        shutil.move(run.root / name, keys.entry(name).folder)
+
+
+def test_baseline_and_arms_get_the_same_seeds_and_nothing_that_was_there_is_made_again(lab: Path) -> None:
+    design = designed(3)
+    grpo, new = ["grpo", "grpo-1", "grpo-2"], ["new-0", "new-1", "new-2"]
+    assert design.families == {"grpo": grpo, "new": new}
+    sections = design.graph.config.model_sections
+    assert [sections[name].seed for name in (*grpo, *new)] == [0, 1, 2] * 2
+    assert {sections[name].method for name in new} == {"my/loss.py:METHOD"}
+    before, after = Keys(design.plain), Keys(design.graph)
+    same = {name for name in design.plain.nodes if before.key(name) == after.key(name)}
+    assert design.plain.nodes.keys() - same == {"report"}
+    assert design.graph.config.sections["report"].judged == ["instruct", "grpo"]
+
+
+def test_seeds_that_the_configuration_has_are_taken(lab: Path) -> None:
+    models = CONFIG["models"] | {"grpo": RL | {"seeds": [4, 5]}, "other": RL | {"steps": 3}}
+    (lab / "lab.yaml").write_text(yaml.safe_dump(CONFIG | {"models": models}))
+    assert designed(3, baseline="grpo-5").families["grpo-5"] == ["grpo-5", "grpo-4", "grpo-0"]
+    assert designed(1, baseline="grpo-4").overlay["models"].keys() == {"new-4"}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("", "experiments/new.yaml: no such experiment; a new one needs --baseline MODEL"),
+        ("--baseline grpo", "nothing changes; give --method, --reward or --set"),
+        ("--baseline gropo --set steps=3", "baseline: no model 'gropo'; did you mean 'grpo'?"),
+        ("--baseline grpo --set steps", "--set steps: expected KEY=VALUE"),
+        ("--baseline grpo --set stepps=3", "config key models.new-0.stepps: unknown; did you mean 'steps'?"),
+        (
+            "--baseline grpo --set steps=3 --seeds 0",
+            "experiments/new.yaml: config key seeds: Input",
+        ),
+        ("--baseline grpo --loss my/none.py", "config key models.new-0.method: my/none.py: no such file"),
+        ("--baseline grpo --loss my/loss.py:F", "rl.method: my/loss.py: has no 'F'"),
+        ("--baseline grpo --reward my/loss.py:f=x", "--reward my/loss.py:f=x: 'x' is no weight"),
+    ],
+)
+def test_an_experiment_that_cannot_be_is_one_line_and_leaves_nothing(
+    lab: Path, words: str, message: str
+) -> None:
+    with pytest.raises(SystemExit) as end:
+        command.main(["new", "lab.yaml", *words.split()])
+    assert str(end.value).startswith(f"error: {message}") and "\n" not in str(end.value)
+    assert not (lab / "experiments").exists() and not (lab / "work").exists()
+
+
+def test_a_file_that_is_damaged_is_named_with_its_key(lab: Path) -> None:
+    (lab / "experiments").mkdir()
+    (lab / "experiments/new.yaml").write_text("question: Better?\nbaselin: grpo\n")
+    with pytest.raises(SystemExit, match="experiments/new.yaml: config key baselin: unknown; did you mean"):
+        command.main(["new"])
+    with pytest.raises(SystemExit, match="experiments/new.yaml is there; edit it"):
+        command.main(["new", "--baseline", "grpo"])
+
+
+@pytest.mark.parametrize(
+    ("skill", "expected", "verdict", "meaning"),
+    [
+        (0.9, "higher", "held", "new is surely higher than grpo, by 2 points or more."),
+        (0.1, "higher", "contradicted", "can be ruled out; new is surely lower than grpo."),
+        (0.1, "lower", "held", "new is surely lower than grpo, by 2 points or more."),
+        (0.55, "higher", "open", "questions and seeds cannot tell;"),
+    ],
+)
+def test_verdicts_of_variants_of_known_skill(
+    lab: Path, skill: float, expected: str, verdict: str, meaning: str
+) -> None:
+    design = designed(expected=expected)
+    made(design, {"grpo": 0.5, "new": skill})
+    found = Findings(design, {})
+    row = found.row("new")
+    assert row["verdict"] == verdict and meaning in row["meaning"]
+    assert row["ci95"][0] < row["difference"] < row["ci95"][1]
+    assert verdict == "open" or (row["difference"] > 0) == (skill > 0.5)
+    assert f"{100 * row['detectable']:.1f} points" in row["meaning"] or verdict != "open"
+
+
+def test_what_shares_no_benchmark_is_not_measured(lab: Path) -> None:
+    design = designed(benchmarks=["other"])
+    made(design, {"grpo": 0.5, "new": 0.9})
+    row = Findings(design, {}).row("new")
+    assert row["verdict"] == "not measured" and "difference" not in row
+
+
+def test_an_arm_far_behind_after_one_seed_gets_no_other(lab: Path) -> None:
+    design = designed(2, stop=0.1)
+    made(design, {"grpo": 0.8, "new": 0.1})
+    stopped = command.hopeless(design)
+    assert "too far behind what is expected: miniweb -" in stopped["new"]
+    found = Findings(design, stopped)
+    assert found.verdict("new") == "stopped" and found.families == {"grpo": ["grpo"], "new": ["new-0"]}
+    made_equal = designed(2, stop=0.1, arms={"other": {"steps": 7}})
+    made(made_equal, {"grpo": 0.8, "other": 0.8})
+    assert command.hopeless(made_equal) == {}
+
+
+def test_the_page_and_its_json_outlive_file_and_results(lab: Path) -> None:
+    design = designed()
+    made(design, {"grpo": 0.3, "new": 0.8})
+    page = write_sheet(Findings(design, {})).read_text()
+    shutil.rmtree("results/lab")
+    shutil.rmtree("my")
+    result = json.loads((RESULTS / "new/result.json").read_text())
+    assert result["own_files"]["my/loss.py"] == LOSS.format(way="wrong", sign="-")
+    assert result["file"]["matters"] == 0.02 and result["baseline"]["models"].keys() == {"grpo", "grpo-1"}
+    (arm,) = result["arms"]
+    model = arm["models"]["new-1"]
+    assert model["configuration"]["seed"] == 1 and model["configuration"]["group_size"] == 64
+    assert model["key"] in page and model["evaluation"] in page and "GRPO, pulled the wrong way." in page
+    assert "my/loss.py:METHOD" in page and "held" in page
+    figures = json.loads(re.search(r'id="figures">(.*?)</script>', page, re.DOTALL)[1])
+    assert [trace["name"] for trace in figures["accuracy"]["data"]] == ["grpo", "grpo-1", "new-0", "new-1"]
+    colours = [trace["line"]["color"] for trace in figures["accuracy"]["data"]]
+    assert colours == ["@1", "@1", "@2", "@2"]
+    assert set(re.findall(r'data-figure="(.+?)"', page)) == figures.keys()
+    assert "<script>alert" not in page
+    (row,) = list_experiments()
+    assert row["page"] == "new/index.html" and row["verdict"] == "held"
+
+
+def test_flipped_questions_are_shown_with_an_answer_of_each_side(lab: Path) -> None:
+    design = designed(1)
+    made(design, {"grpo": 0.4, "new": 0.6})
+    found = Findings(design, {})
+    flips = found.flips("new")
+    (comparison,) = found.judgements["new"].comparisons
+    assert sum(flip.gained for flip in flips) == comparison.gained > 0
+    assert sum(not flip.gained for flip in flips) == comparison.lost > 0
+    for flip in flips:
+        before, after = (flip.answers[name] for name in ("grpo", "new-0"))
+        assert (after.verdict == "right") == flip.gained != (before.verdict == "right")
+        assert before.text and flip.question
+
+
+def test_the_leaderboard_has_all_failures_too(lab: Path) -> None:
+    design = designed()
+    made(design, {"grpo": 0.3, "new": 0.8})
+    write_sheet(Findings(design, {}))
+    command.main(["later", "lab.yaml", "--baseline", "grpo", "--set", "steps=3", "-n"])
+    assert not (lab / "experiments").exists()
+    (lab / "experiments").mkdir()
+    text = yaml.safe_dump(design.experiment.model_dump() | {"seeds": 5})
+    for name in ("new", "waits"):
+        (lab / f"experiments/{name}.yaml").write_text(text)
+    (lab / "experiments/broken.yaml").write_text("baseline: [")
+    write_stopped(make_design("fails", design.experiment), "the run ended with code 1.")
+    rows = {row["experiment"]: row for row in list_experiments()}
+    assert list(rows) == ["new", "fails", "broken", "waits"]
+    assert rows["new"]["remark"] == "its file was changed since." and not rows["fails"]["page"]
+    assert [row["verdict"] for row in rows.values()] == ["held", "stopped", "not measured", "not measured"]
+    assert rows["broken"]["meaning"].startswith("experiments/broken.yaml: not YAML")
+    page = write_leaderboard().read_text()
+    assert all(name in page for name in rows) and 'href="new/index.html"' in page
+    assert json.loads((RESULTS / "leaderboard.json").read_text())["rows"] == list(rows.values())
+
+
+def test_page_and_leaderboard_open_in_a_browser_without_an_error(lab: Path) -> None:
+    design = designed()
+    made(design, {"grpo": 0.3, "new": 0.8})
+    pages = [write_sheet(Findings(design, {})), write_leaderboard()]
+    with browser(lab / "profile") as chromium:
+        for page in pages:
+            chromium.open(page.absolute().as_uri(), "document.querySelector('h2')")
+            assert chromium.js("document.documentElement.scrollWidth <= innerWidth")
+        chromium.open(pages[0].absolute().as_uri(), "document.querySelector('.plot .main-svg')")
