@@ -13,7 +13,7 @@ OPTIONS = --cores $(CORES)
 # Only files whose hash is in the lock. Sources are built with the locked setuptools, not with one that pip fetches unchecked.
 INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --no-deps --require-hashes --no-build-isolation --use-pep517
 
-.PHONY: setup peers demo canary compare ablations pretrained real bench bench-corpus bench-dump bench-extraction bench-mathematics bench-tokens bench-training bench-rl bench-grader bench-rules bench-sandbox bench-variants bench-seed bench-harness bench-lora gpu-check test test-fast test-axe test-pretrained test-environment test-cluster lint lock licences audit schema site clean clean-store
+.PHONY: setup peers demo canary compare ablations pretrained real bench bench-corpus bench-dump bench-extraction bench-mathematics bench-tokens bench-training bench-rl bench-grader bench-rules bench-sandbox bench-variants bench-seed bench-harness bench-lora bench-claims gpu-check test test-fast test-axe test-pretrained test-environment test-cluster lint lock licences audit schema site clean clean-store
 
 setup: .venv/complete
 
@@ -52,7 +52,7 @@ canary: demo
 # same for each method, chosen by questions that are not the test's. Their report: results/compare-rates/report/index.html
 RATES = $(BIN)/python -m pipeline.experiments.rates --config configs/compare.yaml --grid 2e-5 6e-5 2e-4 6e-4
 compare: results/demo/sft/instruct/manifest.json
-	$(RATES) --dev results/demo/miniweb/data/dev.jsonl --output work/compare-rates.yaml
+	$(RATES) --dev miniweb:dev.jsonl --output work/compare-rates.yaml
 	$(DSM) configs/compare.yaml work/compare-rates.yaml $(OPTIONS)
 	$(RATES) --results results/compare-rates --output work/compare.yaml
 	$(DSM) configs/compare.yaml work/compare.yaml $(OPTIONS)
@@ -147,7 +147,7 @@ bench: bench-corpus bench-training bench-rl bench-grader bench-sandbox
 
 bench-corpus bench-grader bench-rules bench-mathematics bench-variants bench-seed: ARGUMENTS = $(if $(DATA),--data "$(DATA)")
 bench-grader: ARGUMENTS += $(if $(PEER),--peer "$(PEER)")
-bench-corpus bench-dump bench-mathematics bench-tokens bench-training bench-rl bench-grader bench-rules bench-sandbox bench-variants bench-seed: bench-%: setup peers
+bench-corpus bench-dump bench-mathematics bench-tokens bench-training bench-rl bench-grader bench-rules bench-sandbox bench-variants bench-seed bench-claims: bench-%: setup peers
 	$(BENCHMARK)/$*.py $(ARGUMENTS)
 
 # What a GPU must show before a night is spent on it: make gpu-check [STEPS="attention zero_1"]. It goes on where it was stopped; five

@@ -22,8 +22,7 @@ def graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Graph:
     demo = tmp_path / "results/demo"
     for name in ("cpt/base", "sft/instruct", "miniweb"):
         (demo / name / "data").mkdir(parents=True)
-    for name in ("rl", "test", "dev"):
-        (demo / f"miniweb/data/{name}.jsonl").touch()
+    (demo / "miniweb/data/rl.jsonl").touch()
     (tmp_path / "configs").symlink_to(ROOT / "configs")
     monkeypatch.chdir(tmp_path)
     return Graph(Config(VALUES))
@@ -65,7 +64,7 @@ def test_the_second_rounds_control_differs_in_the_reward_model_alone(graph: Grap
 
 
 def test_each_method_tries_the_same_rates_on_questions_that_are_not_the_tests(graph: Graph) -> None:
-    overlay = rates.trials(VALUES, GRID, "results/demo/miniweb/data/dev.jsonl")
+    overlay = rates.trials(VALUES, GRID, "miniweb:dev.jsonl")
     models = VALUES["models"] | {name: node for name, node in overlay["models"].items() if node != {}}
     models["instruct"] = VALUES["models"]["instruct"] | overlay["models"]["instruct"]
     graph = Graph(Config(VALUES | overlay | {"models": models}))
@@ -76,7 +75,7 @@ def test_each_method_tries_the_same_rates_on_questions_that_are_not_the_tests(gr
     assert lengths == {160000, 27}  # as long as the runs that are reported
     for name in graph.names("evaluate"):
         asked = [source for key, source in graph.nodes[name].inputs if key.startswith("benchmark.")]
-        assert asked == ["results/demo/miniweb/data/dev.jsonl"]
+        assert asked == [Result("miniweb", "dev.jsonl")]
 
 
 def test_each_method_takes_its_best_rate_and_later_rounds_take_their_firsts(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def trials(config: dict[str, Any], grid: list[float], dev: str) -> dict[str, Any
         for rate in grid:
             own = {"learning_rate": rate, "seed": SEED, "benchmarks": ["dev"]}
             models[f"{method}-at-{rate:g}"] = node | own
-    nodes = {"miniweb": None, "dev": {"source": dev, "samples": 0}}
+    nodes = dict.fromkeys(config["benchmarks"]) | {"dev": {"source": dev, "samples": 0}}
     return {"run": f"{config['run']}-rates", "benchmarks": nodes, "models": models}
 
 
@@ -71,7 +71,7 @@ def main() -> None:
     )
     parser.add_argument("--config", type=Path, required=True, help="the comparison: configs/compare.yaml")
     parser.add_argument("--grid", type=float, nargs="+", required=True, help="learning rates")
-    parser.add_argument("--dev", help="bench-format file of the development questions")
+    parser.add_argument("--dev", help="development questions: a bench-format file, or miniweb:dev.jsonl")
     parser.add_argument("--results", type=Path, help="results of the run that tried the rates")
     parser.add_argument("--output", type=Path, required=True, help="overlay to write")
     arguments = parser.parse_args()

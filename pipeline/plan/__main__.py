@@ -18,10 +18,13 @@ from pipeline.plan.costs import gpu_named
 from pipeline.plan.fitting import smallest
 from pipeline.plan.forecast import Assumptions, Forecast, Planner, is_compiled
 from pipeline.plan.jobs import Job, Profile, data_jobs, downloads, model_jobs, orders, token_jobs
+from pipeline.plan.power import Simulation
 from pipeline.plan.refusals import refusals
 from pipeline.plan.shapes import known
+from pipeline.protocol.manifest import ROOT
 from pipeline.protocol.overlays import DEFAULTS, read_config
 from pipeline.protocol.stage import InputError
+from pipeline.report.claims import read_claims
 
 UNITS = ((1e15, "P"), (1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k"), (1, ""))
 PARTS = ("weights", "gradients", "optimiser", "buffers", "activations", "logits", "frozen", "vllm", "cache")
@@ -124,6 +127,25 @@ def jobs_table(jobs: list[Job], profile: Profile) -> str:
     return table("job|rule|jobs|GPUs|cores|hours each|turns|of hours|GB each|of GB|disk GB", lines)
 
 
+def claims_table(config: Config) -> str:
+    """Return what the run will be able to say about each claim of the paper; empty if it judges none."""
+    section = config.sections["report"]
+    simulation = Simulation(config, read_claims(ROOT / section.claims))
+    lines = []
+    for found in simulation.prospects():
+        effect = "" if found.effect is None else f"{100 * found.effect:+.1f}"
+        chance = "" if found.chance is None else f"{found.chance:.0%}"
+        lines.append([found.claim.id, found.claim.section, effect, f"{100 * found.detectable:+.1f}", chance])
+    if not lines:
+        return ""
+    head = (
+        "Claims: the paper's effect in points, the least that this run sees in four cases of five, and how "
+        f"likely it is to\nhold the claim if its models differ as the paper's do (seeds spread by "
+        f"{100 * section.seed_spread:g} points: report.seed_spread)"
+    )
+    return f"{head}\n\n{table('claim|section|paper|seen from|held', lines)}"
+
+
 def heading(assumed: Assumptions) -> str:
     """Return the assumptions behind the figures."""
     gpu = assumed.gpu
@@ -185,7 +207,7 @@ def text(planner: Planner, rows: list[Forecast], profile: Profile) -> str:
         f"\n\n{memory_table(rows)}",
         "Jobs: time beside the profile's limit, which GPU jobs pass in several turns; main memory in GB"
         f"\n\n{jobs_table(jobs, profile)}",
-        *filter(None, crawl),
+        *filter(None, [*crawl, claims_table(config)]),
         "\n".join(notes(planner, rows, jobs, profile)),
     ]
     return "\n\n".join(parts).rstrip()

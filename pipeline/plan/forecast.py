@@ -14,9 +14,8 @@ from pipeline.config.reward import LABELLING_SHARE
 from pipeline.config.root import Config
 from pipeline.plan import costs
 from pipeline.plan.costs import Gpu
-from pipeline.plan.shapes import Shape, known, shape_of
-from pipeline.plan.work import Work, count_rows, work_of
-from pipeline.protocol.stage import InputError
+from pipeline.plan.shapes import Shape, shape_of
+from pipeline.plan.work import Work, modes_of, questions_of, work_of
 from pipeline.rl.methods import method_of
 from pipeline.stages import MODEL_STAGES
 
@@ -242,32 +241,20 @@ class Planner:
         row.gpus, row.main_memory = ranks * self.assumed.nodes, ranks * costs.PROCESS + 2 * shape.parameters
         answers = most = 0
         for benchmark in names if names is not None else self.config.benchmarks:
-            node = self.config.benchmarks[benchmark]
-            questions = node.limit or known()["questions"].get(benchmark)
+            node, questions = self.config.benchmarks[benchmark], questions_of(self.config, benchmark)
             if questions is None:
-                try:
-                    questions = count_rows(node.source, f"benchmarks.{benchmark}.source")
-                except InputError:
-                    row.notes.append(f"{benchmark} not counted: set its limit")
-                    continue
+                row.notes.append(f"{benchmark} not counted: set its limit")
+                continue
             samples = node.samples if node.samples is not None else section.samples
             samples = 0 if stage == "trajectory" else samples
             most = max(most, min(section.batch, questions) * max(1, samples))
-            rounds = {"tool": section.tool_rounds}
-            parts = sum(rounds.get(mode.rpartition("_")[2], 1) for mode in self._modes(name, benchmark))
+            kinds = [mode.rpartition("_")[2] for mode in modes_of(self.config, name, benchmark)]
+            parts = sum(section.tool_rounds if kind == "tool" else 1 for kind in kinds)
             answers += questions * (1 + samples) * parts
         length = section.max_tokens
         self._sample(row, shape, "bf16", length, answers * length, EVALUATION_SHARE)
         note_item(row, "evaluate.batch", row.hours * most / max(1, answers))
         return row
-
-    def _modes(self, name: str, benchmark: str) -> list[str]:
-        """How a model is asked the questions of a benchmark."""
-        node, own = self.config.benchmarks[benchmark], self.config.models[name].modes
-        own = own.get(benchmark) if isinstance(own, dict) else own
-        modes = own if own is not None else node.modes
-        stage = self.config.models[name].stage
-        return modes if modes is not None else self.config.sections["evaluate"].modes.get(stage, [])
 
     def _sample(
         self,

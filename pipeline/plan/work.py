@@ -8,7 +8,7 @@ from pipeline.config.lora import Lora
 from pipeline.config.root import Config
 from pipeline.data.rows import read_rows
 from pipeline.plan import costs
-from pipeline.plan.shapes import Shape, shape_of
+from pipeline.plan.shapes import Shape, known, shape_of
 from pipeline.protocol.stage import InputError
 from pipeline.rl.methods import method_of
 
@@ -127,3 +127,23 @@ def count_rows(sources: str | list[str] | None, where: str) -> int:
             f"known before the files are there; set `questions`"
         )
     return sum(1 for file in files for _ in read_rows(file))
+
+
+def modes_of(config: Config, name: str, benchmark: str) -> list[str]:
+    """Return how a model is asked the questions of a benchmark."""
+    node, own = config.benchmarks[benchmark], config.models[name].modes
+    own = own.get(benchmark) if isinstance(own, dict) else own
+    modes, usual = own if own is not None else node.modes, config.sections["evaluate"].modes
+    return modes if modes is not None else usual.get(config.models[name].stage, [])
+
+
+def questions_of(config: Config, benchmark: str) -> int | None:
+    """Return the number of questions of a benchmark; None where neither a file nor anything else says it."""
+    node = config.benchmarks[benchmark]
+    found = node.limit or known()["questions"].get(benchmark)
+    if found is None:
+        try:
+            found = count_rows(node.source, f"benchmarks.{benchmark}.source")
+        except InputError:
+            return None
+    return found

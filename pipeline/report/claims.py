@@ -37,6 +37,8 @@ class Claim(BaseModel):
     statement: str
     section: str
     paper: str = ""
+    published: tuple[float, float] | None = None  # the paper's worse and better, means over its benchmarks
+    pass_at_k: tuple[float, float] | None = None  # likewise Pass@K, where `published` is Maj@K
     test: Literal["accuracy", "kinds", "voting", "recall", "converged"]
     better: Selector | str | None = None
     worse: Selector | str | None = None
@@ -48,6 +50,12 @@ class Claim(BaseModel):
     margin: float = 0.0
     across_parents: bool = False
     decided_by: list[str]
+
+    @property
+    def deciders(self) -> str:
+        """The configurations that decide it, in words."""
+        names = ", ".join(self.decided_by)
+        return f"decided by {names}" if names else "no shipped configuration decides it"
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ A claim compares families of models (`pipeline.report.selection`), each on the a
 """
 
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -29,11 +29,15 @@ class Row:
     better: list[dict[str, float]]
     worse: list[dict[str, float]]
 
+    @cached_property
+    def sides(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """Two arrays (seeds, questions) over the questions that all models have; None without any."""
+        return arrays(self.better, self.worse)
+
     @property
     def tells(self) -> bool:
         """Whether the sides share questions, and not all values are the same."""
-        found = arrays(self.better, self.worse)
-        return bool(found) and len(np.unique(np.concatenate(found))) > 1
+        return bool(self.sides) and len(np.unique(np.concatenate(self.sides))) > 1
 
 
 def _points(mean: float, bounds: tuple[float, float]) -> str:
@@ -43,6 +47,8 @@ def _points(mean: float, bounds: tuple[float, float]) -> str:
 
 def _mean_of_kinds(rows: list[Row]) -> tuple[np.ndarray, np.ndarray]:
     """Two arrays (seeds, questions) of a benchmark, over the questions that were answered in all kinds."""
+    if len(rows) == 1 and rows[0].sides:
+        return rows[0].sides
     every = [found for row in rows for found in (*row.better, *row.worse)]
     shared = sorted(set.intersection(*map(set, every)))
     better, worse = (
@@ -68,7 +74,7 @@ class Contest:
         """
         if not any(row.tells for row in self.rows):
             return None
-        usable = [row for row in self.rows if arrays(row.better, row.worse)]
+        usable = [row for row in self.rows if row.sides]
         by_benchmark: dict[str, list[Row]] = {}
         for row in usable:
             by_benchmark.setdefault(row.benchmark, []).append(row)
@@ -231,7 +237,7 @@ def _measure(claim: Claim, results: Results, spread: float) -> Judgement:
             effects = _converged(claim, results.run)
     measured = [found for found in effects if found is not None]
     if not measured:
-        return Judgement(claim, f"{FLOOR if effects else missing}; decided by {', '.join(claim.decided_by)}")
+        return Judgement(claim, f"{FLOOR if effects else missing}; {claim.deciders}")
     return Judgement(claim, effects=sorted(measured, key=lambda found: -found.p_of_none))
 
 
@@ -240,7 +246,12 @@ def judge(claims: list[Claim], results: Results, spread: float) -> list[Judgemen
     assumed where a model has one seed.
     """
     found = [_measure(claim, results, spread) for claim in claims]
+    correct(found)
+    return found
+
+
+def correct(found: list[Judgement]) -> None:
+    """Correct the p values of all judgements of a run that measured something (Holm)."""
     measured = [judgement for judgement in found if judgement.effects]
     for judgement, (p, level) in zip(measured, holm([row.raw_p for row in measured]), strict=True):
         judgement.p, judgement.level = p, level
-    return found
