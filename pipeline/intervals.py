@@ -226,10 +226,26 @@ def share_interval(hits: Iterable[bool], hosts: Iterable[str]) -> Interval:
         return 0.0, 1.0
     found, sizes = np.array(list(counts.values()), float).T
     total, number = float(sizes.sum()), len(sizes)
-    share = float(found.sum()) / total
-    spread = float(((found - share * sizes) ** 2).sum()) * number / max(number - 1, 1) / total**2
+    share, spread = _over_hosts(found, sizes)
     size = min(total, share * (1 - share) / spread) if spread and number > 1 else float(number)
     return _wilson(share, size)
+
+
+def _over_hosts(sums: NDArray[np.float64], sizes: NDArray[np.float64]) -> tuple[float, float]:
+    """Return the mean over all pages, and its variance if hosts are drawn; 0 for a single host."""
+    total, number = float(sizes.sum()), len(sizes)
+    mean = float(sums.sum()) / total
+    return mean, float(((sums - mean * sizes) ** 2).sum()) * number / max(number - 1, 1) / total**2
+
+
+def estimate_over_hosts(sums: Sequence[float], sizes: Sequence[int]) -> Estimate:
+    """Estimate the mean of a value in [-1, 1] over the pages of hosts, from each host's sum and number of
+    pages. That all pages are alike is no certainty: it counts as if one host's were different.
+    """
+    if len(sizes) < 2:
+        return Estimate(sum(sums) / max(1, sum(sizes)), inf, 1.0)
+    mean, variance = _over_hosts(np.asarray(sums, float), np.asarray(sizes, float))
+    return Estimate(mean, sqrt(variance) if variance > SAME**2 else 1 / len(sizes), len(sizes) - 1)
 
 
 def ranking_draws(

@@ -123,14 +123,16 @@ class FakeRun:
         excluded = [row | {"reason": "not_math"} for row in scores[::50]]
         candidates = [row for index, row in enumerate(scores) if index % 50]
         kept = sorted((row for row in candidates if row["score"] > 1.0), key=lambda row: -row["score"])
-        before: set[str] = set()
+        before: dict[str, int] = {}
         if number > 1:
             path = self.root / f"corpus/iteration-{number - 1}/select/data/kept.parquet"
-            before = set(parquet.read_table(path)["url"].to_pylist())
+            before = {row["url"]: row["iteration"] for row in parquet.read_table(path).to_pylist()}
+        for row in kept:
+            row |= {"host": row["url"].split("/")[2], "iteration": before.get(row["url"], number)}
         folder = self.node(f"corpus/iteration-{number}/select", [f"corpus/iteration-{number}/score-0000"])
         _table(folder / "kept.parquet", kept)
         _table(folder / "excluded.parquet", excluded)
-        overlap = len(before & {row["url"] for row in kept}) / len(kept)
+        overlap = len(before.keys() & {row["url"] for row in kept}) / len(kept)
         metrics = {
             "iteration": number, "seed_pages": 60 * number, "pool_pages": len(pool),
             "excluded_pages": {"not_math": len(excluded)}, "kept_pages": len(kept),

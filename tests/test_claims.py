@@ -9,24 +9,23 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as parquet
 import pytest
+from test_power import LEDGER, ROOT, simulation_of
 
-from pipeline.config.root import Config
 from pipeline.intervals import Estimate, holm
-from pipeline.plan.power import ENOUGH, Simulation, World
-from pipeline.protocol.overlays import DEFAULTS, read_config, read_yaml
+from pipeline.plan.power import ENOUGH, Simulation
+from pipeline.protocol.overlays import read_yaml
 from pipeline.report.answers import Row, Sample
 from pipeline.report.claims import (
     CONTRADICTED,
     HELD,
     INCONCLUSIVE,
-    LEVEL,
     NOT_MEASURED,
     Claim,
     Effect,
     Judgement,
-    read_claims,
 )
 from pipeline.report.collect import Model, Run
 from pipeline.report.compare import Answers, Results
@@ -34,8 +33,6 @@ from pipeline.report.judgements import judge
 from pipeline.report.selection import families, pairs
 from pipeline.report.tables import task_of
 
-ROOT = Path(__file__).resolve().parents[1]
-LEDGER = read_claims(ROOT / "configs/claims.yaml")
 RIGHT, WRONG = Sample("right", "1"), Sample("wrong", "2")
 CONFIGURATIONS = [
     "demo", "ablations", "compare", "compare compare-seeds", "deepseekmath-1.3b", "deepseekmath-1.3b table-1",
@@ -163,11 +160,6 @@ def test_voting_needs_a_gain_in_maj_and_none_in_pass(maj: tuple, some: tuple, ve
 # ---- the ledger and the shipped configurations ----
 
 
-def simulation_of(configuration: str) -> Simulation:
-    overlays = (ROOT / f"configs/{name}.yaml" for name in configuration.split())
-    return Simulation(Config(read_config([DEFAULTS, *overlays])), LEDGER)
-
-
 def answers(
     accuracy: float, questions: int, samples: int = 0, *, majority: float | None = None, seed: str = ""
 ) -> Answers:
@@ -200,41 +192,6 @@ def test_a_configuration_decides_the_claims_that_it_is_likely_to_hold(
     likely = {found.claim.id for found in plan.prospects() if (found.chance or 0) >= ENOUGH}
     assert likely == named & published
     assert named <= {claim.id for claim in (*plan.claims, *plan.corpus)}, "the others have its models"
-
-
-def test_what_a_plan_says_of_a_claim_comes_true_in_simulated_runs() -> None:
-    plan = simulation_of("demo")
-    claim = next(claim for claim in plan.claims if claim.id == "sft-helps")
-    world, level = plan.published(claim), LEVEL / len(plan.claims + plan.corpus)
-    held = []
-    for seed in range(100, 250):
-        found = plan.judge_alone(claim, world, np.random.default_rng(seed))
-        held.append(found.favoured and found.raw_p <= level)
-    (told,) = (found.chance for found in plan.prospects() if found.claim is claim)
-    assert np.mean(held) == pytest.approx(told, abs=0.08)
-
-
-def test_equal_models_have_the_intervals_that_they_say_and_hold_no_claim() -> None:
-    plan, hits, false = simulation_of("demo"), [], 0
-    for seed in range(30):
-        found = judge(plan.claims, plan.answer(World(0.5), np.random.default_rng(seed)), plan.spread)
-        bounds = [effect.estimate.interval() for row in found for effect in row.effects]
-        hits += [low <= 0 <= high for low, high in bounds]
-        false += any(row.verdict == HELD for row in found if row.claim.at_least >= 0)
-    assert np.mean(hits) == pytest.approx(0.95, abs=0.05) and false <= 2
-
-
-def test_seeds_and_what_they_start_from_vary_as_a_simulation_says() -> None:
-    plan = simulation_of("compare")
-    names = ("instruct", "grpo-ps-0", "grpo-ps-2nd-0")
-    draws = [plan.answer(World(0.5), np.random.default_rng(seed), names).answers for seed in range(60)]
-    means = {
-        name: np.array([np.mean(list(found[name]["miniweb", "cot"].accuracy().values())) for found in draws])
-        for name in names
-    }
-    assert means["instruct"].std() < plan.spread, "several seeds start from it"
-    gain = means["grpo-ps-2nd-0"] - means["grpo-ps-0"]
-    assert np.corrcoef(means["grpo-ps-2nd-0"], means["grpo-ps-0"])[0, 1] > 0.2 and 0.01 < gain.std() < 0.04
 
 
 @pytest.mark.parametrize("configuration", CONFIGURATIONS)
@@ -304,7 +261,44 @@ ROWS = {
 }  # fmt: skip
 
 
-def as_published(configuration: str, plan: Simulation) -> Results:
+def corpus_loop(folder: Path, old_by_host: list[float], converged: bool = True) -> Run:
+    """A run whose last iteration kept 100 pages of each host, of which a share had been kept before."""
+    run, iterations = Run("loop", {}), []
+    for number in (1, 2):
+        data = folder / f"iteration-{number}"
+        data.mkdir()
+        rows = [
+            {"host": f"host{place}", "iteration": 1 if page < 100 * share else number}
+            for place, share in enumerate(old_by_host)
+            for page in range(100)
+        ]
+        parquet.write_table(pa.Table.from_pylist(rows), data / "kept.parquet")
+        metrics = {"iteration": number, "converged": converged and number == 2}
+        iterations.append(SimpleNamespace(data=data, metrics=metrics, config={"converged": 0.98}))
+    run.__dict__["iterations"] = iterations
+    return run
+
+
+@pytest.mark.parametrize(
+    ("old_by_host", "verdict"),
+    [
+        ([0.98] * 300, HELD),
+        ([1.0] * 294 + [0.0] * 6, HELD),  # 98 % as well, by more pages than hosts can say: see below
+        ([1.0] * 49 + [0.0], INCONCLUSIVE),
+        ([0.96] * 300, CONTRADICTED),  # above 95 %, and below the run's own rule
+        ([0.9] * 300, CONTRADICTED),
+        ([1.0], INCONCLUSIVE),  # one host
+    ],
+)
+def test_a_loop_converges_by_its_own_rule_and_by_hosts(
+    tmp_path: Path, old_by_host: list[float], verdict: str
+) -> None:
+    (asked,) = (claim for claim in LEDGER if claim.id == "corpus-converges")
+    (found,) = judge([asked], Results(corpus_loop(tmp_path, old_by_host)), 0.0)
+    assert found.verdict == verdict, found.evidence
+
+
+def as_published(configuration: str, plan: Simulation, folder: Path) -> Results:
     """A run of the configuration that reproduces the paper to the digit."""
     paper = read_yaml(ROOT / "configs/paper.yaml")
     tables = {table["id"]: table for table in paper["tables"]}
@@ -318,10 +312,7 @@ def as_published(configuration: str, plan: Simulation) -> Results:
                 task = task_of(table, benchmark)
                 found[task] = answers(value / 100, SIZES[benchmark], seed=f"{name} {task}")
     if configuration == "deepseekmath-7b":
-        last = {"iteration": 4, "converged": True, "overlap_with_previous": 0.98, "kept_pages": 35_500_000}
-        run.__dict__["iterations"] = [
-            SimpleNamespace(metrics=row) for row in (last | {"converged": False}, last)
-        ]
+        run.__dict__["iterations"] = corpus_loop(folder, [0.98] * 1000).iterations  # nearly 98 %
         for name, label in (("instruct", "Instruct"), ("rl", "RL")):
             for benchmark in ("gsm8k", "math"):
                 maj, some = (
@@ -334,8 +325,11 @@ def as_published(configuration: str, plan: Simulation) -> Results:
 
 
 @pytest.fixture(scope="module")
-def published(plans: dict[str, Simulation]) -> dict[str, list[Judgement]]:
-    return {name: judge(LEDGER, as_published(name, plans[name]), plans[name].spread) for name in ROWS}
+def published(
+    plans: dict[str, Simulation], tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, list[Judgement]]:
+    folder = tmp_path_factory.mktemp("corpus")
+    return {name: judge(LEDGER, as_published(name, plans[name], folder), plans[name].spread) for name in ROWS}
 
 
 def test_the_papers_own_figures_contradict_none_of_its_claims(published: dict[str, list[Judgement]]) -> None:

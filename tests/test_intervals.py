@@ -10,6 +10,7 @@ from pipeline.config.report import ReportSection
 from pipeline.intervals import (
     Estimate,
     estimate_effect,
+    estimate_over_hosts,
     holm,
     mean_interval,
     mean_over_seeds,
@@ -152,6 +153,19 @@ def test_intervals_draw_hosts_because_their_pages_are_alike() -> None:
     (low, high), _ = ranking_intervals(math, scores, pages, 0.9, [])
     lost, _ = ranking_intervals(math, scores, pages, 0.9, ["elsewhere"] * 300)
     assert low < high and high - low < 0.2 and lost[1] < high
+
+
+def test_a_mean_over_pages_varies_as_much_as_hosts_that_are_drawn_again() -> None:
+    draw = np.random.default_rng(5)
+    sizes = draw.integers(1, 60, 80)
+    sums = np.array([draw.binomial(size, draw.beta(8, 2)) for size in sizes], float)
+    found = estimate_over_hosts(sums, sizes)
+    again = draw.integers(0, 80, (4000, 80))
+    means = sums[again].sum(axis=1) / sizes[again].sum(axis=1)
+    assert found.effect == pytest.approx(sums.sum() / sizes.sum())
+    assert found.error == pytest.approx(means.std(), rel=0.1)
+    alike = estimate_over_hosts([5, 5, 5], [5, 5, 5])
+    assert alike.interval()[0] < 0.5 and estimate_over_hosts([4], [5]).interval() == (-inf, inf)
 
 
 def test_seeds_are_averaged_with_a_student_t_interval() -> None:

@@ -135,7 +135,7 @@ class Judgement:
         """The test in words: what mattered, what it said, what it could have seen."""
         p = f"p = {self.p:.3f}" if self.p >= 0.001 else "p < 0.001"
         if self.claim.test == "converged":
-            return f"held above {100 * self.claim.at_least:.0f} %; {p} (Holm)"
+            return f"surely above {100 * self.claim.at_least:.0f} % is asked; {p} (Holm)"
         wanted = ", ".join(
             f"from {100 * bound:.1f} points on it matters"
             if bound > 0

@@ -3,13 +3,16 @@
 A claim compares families of models (`pipeline.report.selection`), each on the average of its benchmarks.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
+from pyarrow import compute
 
-from pipeline.intervals import Estimate, estimate_effect, holm
+from pipeline.config.corpus import CorpusSection
+from pipeline.data.shards import read_table
+from pipeline.intervals import Estimate, estimate_effect, estimate_over_hosts, holm
 from pipeline.report.claims import Claim, Effect, Judgement
 from pipeline.report.collect import Run
 from pipeline.report.compare import VOTING, Answers, Results, Task, Value, arrays, difference, side_name
@@ -177,9 +180,9 @@ def _voting(claim: Claim, results: Results) -> list[tuple[Contest, Contest]]:
     return found
 
 
-def _recall(run: Run) -> list[Contest]:
+def _recall(claim: Claim, run: Run) -> list[Effect]:
     """Share of the truth's math pages that no iteration was trained on which the last iteration kept, minus
-    the first's, paired by page.
+    the first's, paired by page; hosts are what is drawn.
     """
     scopes = pages_by_scope(run)
     pages = [item for item in scopes.get(headline(scopes), []) if item.is_math]
@@ -191,27 +194,41 @@ def _recall(run: Run) -> list[Contest]:
             urls_of(run.iterations[place].data / "kept.parquet", urls_in(pages)) for place in (-1, 0)
         )
     )
+    hosts: dict[str, list[float]] = {}
+    for page in pages:
+        hosts.setdefault(page.host, []).append(last[page.url] - first[page.url])
+    found = estimate_over_hosts(list(map(sum, hosts.values())), list(map(len, hosts.values())))
     names = (f"iteration {len(run.iterations)}", "iteration 1")
-    return [Contest(names, [Row("recall", "of math pages", [last], [first])], matched=True)]
+    row = difference(names, ("recall", "of math pages"), [last], [first])
+    text = (
+        f"{' − '.join(names)}: {_points(found.effect, found.interval())} points, of {len(pages):,} math pages"
+    )
+    text += f" on {len(hosts):,} hosts"
+    comparisons = [replace(row, ci95=found.interval())] if row else []
+    return [Effect(found, comparisons, text, claim.at_least, claim.matters)]
 
 
 def _converged(claim: Claim, run: Run) -> list[Effect]:
-    rows = [result.metrics for result in run.iterations]
-    rows = [row for row in rows if row.get("seed_grew", True)]  # the same seed finds the same pages
-    if len(rows) < 2:
+    """Share of an iteration's pages that had been kept before: at least the share at which the run's own rule
+    stops, and surely more than the claim says. Hosts are what is drawn.
+    """
+    found = [(result, result.metrics) for result in run.iterations]
+    found = [pair for pair in found if pair[1].get("seed_grew", True)]  # the same seed finds the same pages
+    if len(found) < 2:
         return []
     # Iterations after convergence only pass pages on: the first converged one decides.
-    row = next((row for row in rows if row["converged"]), rows[-1])
-    share, pages = row["overlap_with_previous"] or 0.0, row["kept_pages"]
-    # All or none is no certainty: it counts as if one page were different.
-    error = max(share * (1 - share) / pages, 1 / pages**2) ** 0.5
-    found = Estimate(share, error, max(pages - 1, 1))
-    low, high = (100 * min(1.0, bound) for bound in found.interval())
+    result, metrics = next((pair for pair in found if pair[1]["converged"]), found[-1])
+    kept = read_table(result.data / "kept.parquet", ["host", "iteration"])
+    old = compute.cast(compute.less(kept["iteration"], metrics["iteration"]), "int64")
+    hosts = kept.append_column("old", old).group_by("host").aggregate([("old", "sum"), ("old", "count")])
+    share = estimate_over_hosts(hosts["old_sum"].to_pylist(), hosts["old_count"].to_pylist())
+    rule = result.config.get("converged", CorpusSection.model_fields["converged"].default)
+    low, high = (100 * min(1.0, bound) for bound in share.interval())
     text = (
-        f"iteration {row['iteration']}: {100 * share:.1f} % of its {pages:,} pages were kept before"
-        f" [{low:.1f}, {high:.1f}]"
+        f"iteration {metrics['iteration']}: {100 * share.effect:.1f} % of its {len(kept):,} pages on "
+        f"{len(hosts):,} hosts were kept before [{low:.1f}, {high:.1f}]; the loop stops at {100 * rule:g} %"
     )
-    return [Effect(found, [], text, claim.at_least, claim.matters)]
+    return [Effect(share, [], text, claim.at_least, rule)]
 
 
 def _measure(claim: Claim, results: Results, spread: float) -> Judgement:
@@ -231,7 +248,7 @@ def _measure(claim: Claim, results: Results, spread: float) -> Judgement:
             effects = [found.weigh(bounds, spread) for found in _kinds(claim, results) if found.rows]
         case "recall":
             missing = "needs two iterations and a truth file"
-            effects = [found.weigh(bounds, 0.0) for found in _recall(results.run)]
+            effects = _recall(claim, results.run)
         case _:
             missing = "the run has fewer than two iterations whose seed grew"
             effects = _converged(claim, results.run)

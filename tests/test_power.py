@@ -1,0 +1,55 @@
+"""Simulated runs: what `dsm plan` says of a claim, against runs whose truth is known."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pipeline.config.root import Config
+from pipeline.plan.power import Simulation, World
+from pipeline.protocol.overlays import DEFAULTS, read_config
+from pipeline.report.claims import HELD, LEVEL, read_claims
+from pipeline.report.judgements import judge
+
+ROOT = Path(__file__).resolve().parents[1]
+LEDGER = read_claims(ROOT / "configs/claims.yaml")
+
+
+def simulation_of(configuration: str) -> Simulation:
+    overlays = (ROOT / f"configs/{name}.yaml" for name in configuration.split())
+    return Simulation(Config(read_config([DEFAULTS, *overlays])), LEDGER)
+
+
+def test_what_a_plan_says_of_a_claim_comes_true_in_simulated_runs() -> None:
+    plan = simulation_of("demo")
+    claim = next(claim for claim in plan.claims if claim.id == "sft-helps")
+    world, level = plan.published(claim), LEVEL / len(plan.claims + plan.corpus)
+    held = []
+    for seed in range(100, 250):
+        found = plan.judge_alone(claim, world, np.random.default_rng(seed))
+        held.append(found.favoured and found.raw_p <= level)
+    (told,) = (found.chance for found in plan.prospects() if found.claim is claim)
+    assert np.mean(held) == pytest.approx(told, abs=0.08)
+
+
+def test_equal_models_have_the_intervals_that_they_say_and_hold_no_claim() -> None:
+    plan, hits, false = simulation_of("demo"), [], 0
+    for seed in range(30):
+        found = judge(plan.claims, plan.answer(World(0.5), np.random.default_rng(seed)), plan.spread)
+        bounds = [effect.estimate.interval() for row in found for effect in row.effects]
+        hits += [low <= 0 <= high for low, high in bounds]
+        false += any(row.verdict == HELD for row in found if row.claim.at_least >= 0)
+    assert np.mean(hits) == pytest.approx(0.95, abs=0.05) and false <= 2
+
+
+def test_seeds_and_what_they_start_from_vary_as_a_simulation_says() -> None:
+    plan = simulation_of("compare")
+    names = ("instruct", "grpo-ps-0", "grpo-ps-2nd-0")
+    draws = [plan.answer(World(0.5), np.random.default_rng(seed), names).answers for seed in range(60)]
+    means = {
+        name: np.array([np.mean(list(found[name]["miniweb", "cot"].accuracy().values())) for found in draws])
+        for name in names
+    }
+    assert means["instruct"].std() < plan.spread, "several seeds start from it"
+    gain = means["grpo-ps-2nd-0"] - means["grpo-ps-0"]
+    assert np.corrcoef(means["grpo-ps-2nd-0"], means["grpo-ps-0"])[0, 1] > 0.2 and 0.01 < gain.std() < 0.04
