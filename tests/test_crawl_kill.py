@@ -10,7 +10,7 @@ from crawl_warcs import FILLER, extract_into, html, record, write_warc
 
 ROOT = Path(__file__).parents[1]
 PAGES = 200
-FILES = ("pages.jsonl.zst", "records.parquet")
+FILES = ("pages.jsonl.zst", "records.parquet", "manifest.json")
 
 
 def writes_since(moment, folder):

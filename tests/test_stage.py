@@ -4,10 +4,8 @@ import errno
 import json
 import os
 import shlex
-import signal
 import subprocess
 import sys
-import time
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -46,22 +44,6 @@ def warc(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pages = (f"Page {n}: " + " ".join(f"{n * k * 7919 % 100003}" for k in range(300)) for n in range(3000))
     write_warc(path, [record(f"http://a.org/{n}", html(page)) for n, page in enumerate(pages)])
     return path
-
-
-def test_a_killed_program_leaves_nothing_final_and_its_rerun_gives_the_same_bytes(
-    tmp_path: Path, warc: Path
-) -> None:
-    undisturbed, killed = tmp_path / "a", tmp_path / "b"
-    assert run(command(undisturbed, warc)).returncode == 0
-    process = subprocess.Popen(command(killed, warc), cwd=ROOT, stderr=subprocess.DEVNULL)
-    while not list(killed.glob("work/partial/*")) and process.poll() is None:
-        time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    assert not (killed / "data").exists() and not (killed / "manifest.json").exists()
-    assert run(command(killed, warc)).returncode == 0
-    for name in ("data/pages.jsonl.zst", "data/records.parquet", "manifest.json"):
-        assert (killed / name).read_bytes() == (undisturbed / name).read_bytes()
 
 
 def folder_of(path: Path, words: str) -> Path:
