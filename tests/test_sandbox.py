@@ -223,10 +223,6 @@ def test_a_killed_parent_takes_its_programs_along():
     assert not [process for process in below if Path(f"/proc/{process}").exists()]
 
 
-def test_the_sandbox_imports_nothing_else_of_the_project():
-    assert {path.parent for path in Code().reached("pipeline.sandbox.pool")} == {ROOT / "pipeline/sandbox"}
-
-
 def test_the_workers_code_counts_as_code_of_the_evaluation():
     assert ROOT / "pipeline/sandbox/worker.py" in Code().reached("pipeline.evaluate")
 
