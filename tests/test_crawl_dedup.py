@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from crawl_warcs import WEB, extract_into, html, record, write_warc
+from crawl_warcs import WEB, extract_into
 from deduplication import deduplicate_into, run_program, write_pages
 from killing import survives_loss_and_kills
 
@@ -282,14 +282,6 @@ def test_known_duplicates_among_real_pages_are_grouped(tmp_path):
         if not labels[url]["duplicate_of"] and not labels[survivor]["duplicate_of"]
     ]
     assert len(unknown) <= 0.01 * len(labels)
-
-
-def test_the_whole_stage_goes_from_warc_to_pool(tmp_path):
-    pages = [record(f"http://a.org/{n}", html(text(n * 300))) for n in (0, 1, 2, 1)]
-    write_warc(tmp_path / "a.warc.gz", pages)
-    pool, duplicates = dedup(tmp_path / "out", extract_into(tmp_path / "pages", tmp_path / "a.warc.gz"))
-    assert pool == [["http://a.org/0", "http://a.org/1", "http://a.org/2"]]
-    assert duplicates == [("http://a.org/1", "http://a.org/1", "url")]
 
 
 def test_a_job_lost_or_killed_is_made_again_to_the_same_bytes(tmp_path):

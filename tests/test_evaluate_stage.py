@@ -158,11 +158,6 @@ def test_the_real_benchmarks_load_whole_from_files(name):
     assert len(load(name, node, [str(path)])) == count
 
 
-def test_a_benchmark_without_a_source_is_named():
-    with pytest.raises(ConfigError, match="benchmarks.mine.source"):
-        Config({"benchmarks": {"mine": {}}})
-
-
 def test_choices_may_be_a_list_with_the_answers_place(tmp_path):
     rows = [{"question": "?", "choices": ["1", "2"], "answer": 1}]
     path = write_lines(tmp_path / "bench.jsonl", rows)

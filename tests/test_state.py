@@ -54,11 +54,6 @@ def lines(change: dict | None = None) -> list[str]:
     return status.summary(run_of(change))
 
 
-def test_a_finished_run_is_current(there: Path) -> None:
-    assert stale() == set()
-    assert lines() == [f"results/small: all {len(run_of().graph.nodes)} results are current"]
-
-
 def test_a_changed_key_is_one_line_with_old_and_new_value_what_follows_and_the_time(there: Path) -> None:
     (line,) = lines({"models": {"grpo": {"kl_coefficient": 0.04}}})
     start = f"rl/grpo: kl_coefficient 0.0 -> 0.04; then evaluate/grpo, report{status.MAY_LINK}; about "
@@ -166,12 +161,6 @@ def test_of_adopted_results_none_names_another_and_models_bring_their_code(copie
     assert "sft/tool" in stale() and not file_of_run(keys).exists()
     assert "made_as" not in read_manifest(base.manifest)
     assert (base.folder / DEFINITIONS).is_file() and not base.data.is_symlink()
-
-
-def test_after_all_results_were_adopted_no_job_is_left(copied: Path) -> None:
-    (copied / "results").rename(copied / "elsewhere")
-    status.main(["--configfile", *OVERLAYS, "--adopt", "elsewhere/small"])
-    assert stale() == set() and file_of_run(run_of().keys).is_file()
 
 
 def test_a_result_with_other_bytes_than_its_manifest_lists_is_not_adopted(
