@@ -24,6 +24,7 @@ PANELS = {
         "Steps of an output",
         "process supervision: an early token earns the rewards of all later steps",
     ),
+    "programs_failed": ("Failed programs", "share of outputs whose program printed no answer"),
     "truncated": ("Truncated", "share of outputs cut at the token limit"),
     "zero_variance_share": ("Groups without signal", "share of groups whose rewards are all equal"),
     "logprob_gap_max": (
@@ -31,7 +32,7 @@ PANELS = {
         "largest |sampler − trainer| on a sampled token, nats",
     ),
 }
-FROM_ZERO = ("kl", "truncated", "zero_variance_share")
+FROM_ZERO = ("kl", "programs_failed", "truncated", "zero_variance_share")
 GAIN_COLUMNS = ["greedy", *VOTING.values(), "gain"]
 
 
