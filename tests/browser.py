@@ -3,7 +3,6 @@
 It speaks through two pipes, so no package, port or driver is needed.
 """
 
-import base64
 import json
 import os
 import shutil
@@ -80,13 +79,6 @@ class Browser:
         x, y = self.js(f"(box => [box.x + box.width / 2, box.y + box.height / 2])({box})")
         for kind in ("mousePressed", "mouseReleased"):
             self.do("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
-
-    def screenshot(self, path: Path, width: int, height: int, scheme: str) -> None:
-        """Save what the page looks like at a size in the `light` or `dark` scheme."""
-        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
-        self.do("Emulation.setDeviceMetricsOverride", **size)
-        self.do("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
-        path.write_bytes(base64.b64decode(self.do("Page.captureScreenshot")["data"]))
 
 
 @contextmanager

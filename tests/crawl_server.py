@@ -5,19 +5,8 @@ import threading
 from pathlib import Path
 
 import pytest
-from crawl_warcs import html, record
 
 from pipeline.crawl import remote, sources
-from pipeline.crawl.warc import ReadCounts, read_pages
-
-URLS = [f"http://a.org/{number}" for number in range(5)]
-
-RECORDS = [record(url, html(f"This is page {url}, all for itself.")) for url in URLS]
-
-
-def read(path):
-    counts = ReadCounts()
-    return list(read_pages(str(path), 1_000_000, counts)), counts
 
 
 class Server(http.server.BaseHTTPRequestHandler):

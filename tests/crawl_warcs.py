@@ -4,11 +4,14 @@ import gzip
 import json
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from pipeline.crawl import extract
+from pipeline.crawl import extract, text
+from pipeline.crawl.warc import Page, ReadCounts, read_pages
+from pipeline.formulas.signs import Source
 
 WEB = Path(__file__).parents[2] / "shared" / "data" / "web"  # real pages; tests that use them skip without
 FILLER = "The rest of this page is plain text about nothing in particular, long enough to count as a page. "
@@ -64,6 +67,19 @@ def program(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     module, *rest = map(str, arguments)
     command = [sys.executable, "-m", f"pipeline.crawl.{module}", *rest]
     return subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[1])
+
+
+def read(path: str | Path) -> tuple[list[Page], ReadCounts]:
+    """Read the pages of a WARC file, and what was counted."""
+    counts = ReadCounts()
+    return list(read_pages(str(path), 1_000_000, counts)), counts
+
+
+def text_of(body: str, head: str = "", lang: str = "en", removed: Counter[str] | None = None) -> str:
+    """Extract the text of a page around `body`."""
+    main = f"<main>{body}<p>{FILLER * 2}</p></main>"
+    page = f"<html lang={lang}><head><title>A page</title>{head}</head><body>{main}</body></html>"
+    return text.extract(Source(page), 50, removed)[1]
 
 
 URLS = [f"http://a.org/{number}" for number in range(5)]

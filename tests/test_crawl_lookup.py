@@ -12,15 +12,14 @@ import pyarrow.parquet as pq
 import pytest
 from crawl_server import Server, address  # noqa: F401  (a fixture)
 from crawl_warcs import html, record, write_warc
+from given.instances import graph_of
 
 from pipeline.config.crawl import LookupSection
-from pipeline.config.root import Config
 from pipeline.crawl import extract, lookup
 from pipeline.crawl.index import read_index
 from pipeline.data.shards import read_documents, read_table
-from pipeline.protocol.overlays import DEFAULTS, read_config
 from pipeline.protocol.stage import run_stage
-from workflow.graph import Graph, Result
+from workflow.graph import Result
 
 HTML = "text/html"
 DAY = datetime.datetime(2024, 3, 1)
@@ -178,7 +177,7 @@ def test_the_index_of_a_dump_is_read_from_its_server_through_failing_requests(
 def test_each_table_of_the_key_is_read_by_a_job_of_its_own(tmp_path: Path, index: list[Path]) -> None:
     (tmp_path / "hosts").write_text("a.org\n")
     keys = {"index": str(tmp_path / "crawl=*/*/*.parquet"), "hosts": str(tmp_path / "hosts"), "tables": 2}
-    nodes = Graph(Config(read_config([DEFAULTS]) | {"crawl": {"lookup": keys}})).nodes
+    nodes = graph_of(crawl={"lookup": keys}).nodes
     assert [source for key, source in nodes["crawl/lookup"].inputs if key == "index"] == sorted(
         map(str, index)
     )

@@ -11,17 +11,15 @@ from pathlib import Path
 
 import pytest
 from crawl_warcs import WEB, record, write_warc
+from given.instances import graph_of
 from killing import RENAMES, bytes_of, kill_at_call, survives_loss_and_kills
 
 from pipeline.config.crawl import CrawlSection
-from pipeline.config.root import Config
 from pipeline.crawl.extract import extract_page
 from pipeline.crawl.mathematics import has_mathematics
 from pipeline.crawl.warc import ReadCounts, read_pages
 from pipeline.data.shards import read_documents, read_table, tables
-from pipeline.protocol.overlays import DEFAULTS, read_config
 from pipeline.protocol.stage import run_stage
-from workflow.graph import Graph
 from workflow.instances import Instance, Result
 
 NEWS = (
@@ -109,8 +107,7 @@ def lists(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 def crawl_of(order: str, warc: list[str]) -> dict[str, Instance]:
     """The instances of stage crawl."""
     crawl = {"warc": warc, "order": order, "buckets": 4, "pool_shards": 2}
-    graph = Graph(Config(read_config([DEFAULTS]) | {"run": "none", "crawl": crawl}))
-    return {name: node for name, node in graph.nodes.items() if node.stage == "crawl"}
+    return {name: node for name, node in graph_of(crawl=crawl).nodes.items() if node.stage == "crawl"}
 
 
 def make(node: Instance, folder: Path) -> None:

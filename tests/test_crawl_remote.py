@@ -11,19 +11,17 @@ import threading
 import aiohttp
 import pytest
 from conftest import copy_checkout
-from crawl_server import CREDENTIALS, RECORDS, Server, address, read, server_of_files, with_user
-from crawl_warcs import extract_into, write_warc
+from crawl_server import CREDENTIALS, Server, address, server_of_files, with_user
+from crawl_warcs import RECORDS, extract_into, read, write_warc
+from given.instances import graph_of
 
-from pipeline.config.root import Config
 from pipeline.crawl import remote, sources
 from pipeline.crawl.index import read_indexed_pages
 from pipeline.crawl.warc import ReadCounts
 from pipeline.data.shards import read_table
 from pipeline.protocol.identity import Digests, digest_of
-from pipeline.protocol.overlays import DEFAULTS, read_config
 from pipeline.protocol.stage import InputError
 from workflow.crawl import is_downloading
-from workflow.graph import Graph
 
 
 def test_a_remote_file_reads_like_a_local_one_through_failing_requests(tmp_path, address):
@@ -131,7 +129,7 @@ def test_a_job_that_reads_from_a_server_is_one_of_the_downloads_that_a_profile_c
     crawl = {"warc": list(sources)}
 
     def found(**keys):
-        graph = Graph(Config(read_config([DEFAULTS]) | {"run": "none", "crawl": crawl | keys}))
+        graph = graph_of(run="none", crawl=crawl | keys)
         nodes = [node for node in graph.nodes.values() if node.stage == "crawl"]
         read = {node.inputs[0][1]: is_downloading(node) for node in nodes if "extract" in node.name}
         assert sum(map(is_downloading, nodes)) == sum(read.values()), "extraction alone"

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from conftest import ROOT
-from crawl_server import RECORDS, URLS, Server, address, server_of_files
-from crawl_warcs import extract_into, write_warc
+from crawl_server import Server, address, server_of_files
+from crawl_warcs import RECORDS, URLS, extract_into, write_warc
 
 from pipeline.crawl import sources
 from pipeline.crawl.index import read_indexed_pages

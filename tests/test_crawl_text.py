@@ -3,20 +3,13 @@
 from collections import Counter
 
 import pytest
-from crawl_warcs import FILLER
+from crawl_warcs import FILLER, text_of
 
 from pipeline.crawl.boilerplate import remove_lines
 from pipeline.crawl.list_numbers import label
 from pipeline.crawl.text import extract
 from pipeline.formulas.macros import Macros
 from pipeline.formulas.signs import Source
-
-
-def text_of(body, head="", lang="en", removed=None):
-    page = f"<main>{body}<p>{FILLER * 2}</p></main>"
-    html = f"<html lang={lang}><head><title>A page</title>{head}</head><body>{page}</body></html>"
-    return extract(Source(html), 50, removed)[1]
-
 
 OVER = '<span style="border-top:1px solid; padding:0 0.1em">'
 

@@ -7,16 +7,11 @@ import json
 from pathlib import Path
 
 import pytest
-from crawl_warcs import RECORDS, URLS, extract_into, html, record, write_warc
+from crawl_warcs import RECORDS, URLS, extract_into, html, read, record, write_warc
 
 from pipeline.crawl import warc
-from pipeline.crawl.warc import ReadCounts, read_pages
+from pipeline.crawl.warc import ReadCounts
 from pipeline.protocol.stage import InputError
-
-
-def read(path, max_bytes=1_000_000):
-    counts = ReadCounts()
-    return list(read_pages(str(path), max_bytes, counts)), counts
 
 
 def sound(pages):

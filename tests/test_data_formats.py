@@ -15,6 +15,7 @@ import pytest
 import yaml
 import zstandard
 from conftest import ROOT, WEAK
+from crawl_warcs import html, record, write_warc
 from datatrove.data import Document
 
 from pipeline import problems
@@ -248,18 +249,14 @@ def test_manifest(example: Any, tmp_path: Path) -> None:
 
 
 def test_manifest_and_run_have_the_keys_that_a_stage_writes(example: Any, tmp_path: Path) -> None:
-    extract.main(["--warc", str(warc(tmp_path / "one.warc")), "--output", str(tmp_path / "out")])
+    extract.main(["--warc", str(warc(tmp_path / "one.warc.gz")), "--output", str(tmp_path / "out")])
     for name in ("manifest.json", "run.json"):
         written = json.loads((tmp_path / "out" / name).read_text())
         assert written.keys() == json.loads(example(name).read_text()).keys() - {"key"}  # in no store
 
 
 def warc(path: Path) -> Path:
-    body = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n<p>" + "A ring has two operations. " * 9
-    head = "WARC/1.0\r\nWARC-Type: response\r\nWARC-Target-URI: https://example.org/rings\r\n"
-    head += "WARC-Record-ID: <urn:uuid:00000000-0000-0000-0000-000000000001>\r\n"
-    head += "WARC-Date: 2024-03-01T00:00:00Z\r\nContent-Type: application/http; msgtype=response\r\n"
-    path.write_text(f"{head}Content-Length: {len(body)}\r\n\r\n{body}\r\n\r\n", newline="")
+    write_warc(path, [record("https://example.org/rings", html("A ring has two operations. " * 9))])
     return path
 
 
@@ -267,7 +264,7 @@ def test_corpus_shard(example: Any, tmp_path: Path) -> None:
     shard = tmp_path / "0000.jsonl.zst"
     shard.write_bytes(zstandard.compress(example("corpus.jsonl").read_bytes()))
     (page,) = read_documents(shard)
-    extract.main(["--warc", str(warc(tmp_path / "one.warc")), "--output", str(tmp_path / "out")])
+    extract.main(["--warc", str(warc(tmp_path / "one.warc.gz")), "--output", str(tmp_path / "out")])
     (written,) = read_documents(tmp_path / "out/pages.jsonl.zst")
     assert page.metadata.keys() == written.metadata.keys() | {"score", "iteration", "tokens"}
 

@@ -5,11 +5,9 @@ from html import escape
 from urllib.parse import quote
 
 import pytest
-from crawl_warcs import FILLER
+from crawl_warcs import text_of
 
-from pipeline.crawl.text import extract
 from pipeline.formulas.mathml import mathml_to_tex
-from pipeline.formulas.signs import Source
 
 INLINE = [r"\frac{a}{b}<1", r"x_1", r"\alpha\le\sum_{k=0}^n k!", r"f\colon A \to B", r"\{x \mid x\neq 0\}"]
 DISPLAY = [
@@ -123,12 +121,6 @@ KINDS = {
         "",
     ),
 }
-
-
-def text_of(body, head="", removed=None):
-    content = f"<main>{body}<p>{FILLER * 2}</p></main>"
-    page = f"<html><head><title>A page</title>{head}</head><body>{content}</body></html>"
-    return extract(Source(page), 50, removed)[1]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -4,10 +4,7 @@ import re
 from collections import Counter
 
 import pytest
-from crawl_warcs import FILLER
-
-from pipeline.crawl.text import extract
-from pipeline.formulas.signs import Source
+from crawl_warcs import text_of
 
 CONTAINER = '<mjx-container class="MathJax" jax="CHTML">'
 SVG = '<svg><g data-mml-node="math"><g data-mml-node="mi"><use data-c="1D44E"></use></g></g></svg>'
@@ -15,8 +12,7 @@ SVG = '<svg><g data-mml-node="math"><g data-mml-node="mi"><use data-c="1D44E"></
 
 def text_beside(markup: str, removed: Counter[str]) -> str:
     """The text between two words of a page."""
-    page = f"<html><body><p>{FILLER} Before {markup} after.</p></body></html>"
-    _, text = extract(Source(page), 50, removed)
+    text = text_of(f"<p>Before {markup} after.</p>", removed=removed)
     return re.search(r"Before\s+(.*?)\s+after", text, re.DOTALL)[1]
 
 
