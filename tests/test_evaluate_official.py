@@ -61,6 +61,7 @@ NEXT = (
     "\n问题 9. 答案是 B",
     "\n问题：答案是：5",
 )
+COLUMN = "\\begin{pmatrix} 1 \\\\ 2 \\end{pmatrix}"
 CASES = [  # benchmark, few-shot, reference, text, whether it is right
     ("gsm8k", True, "70000", "It is $70,000.", False),  # commas split a number
     ("gsm8k", True, "18", "So 9 * 2 = 18 dollars.\nQ: And 7?", True),
@@ -72,28 +73,10 @@ CASES = [  # benchmark, few-shot, reference, text, whether it is right
     ("math", False, "x=3", "\\boxed{3}", True),
     ("math", False, "x^2-1", "\\boxed{(x-1)(x+1)}", True),
     ("math", False, "2x = 4", "\\boxed{4 = 2x}", True),
-    (
-        "math",
-        False,
-        "\\begin{pmatrix} 1 \\\\ 2 \\end{pmatrix}",
-        "\\boxed{\\begin{bmatrix}1\\\\2.0001\\end{bmatrix}}",
-        True,
-    ),
+    ("math", False, COLUMN, "\\boxed{\\begin{bmatrix}1\\\\2.0001\\end{bmatrix}}", True),
     ("math", False, "(-\\infty,1)\\cup(2,3)", "\\boxed{(2,3)\\cup(-\\infty,1)}", True),
-    (
-        "math",
-        False,
-        "7",
-        "It may be \\boxed{6}, or \\boxed{7}",
-        True,
-    ),  # the last as many as there are references
-    (
-        "math",
-        True,
-        "4",
-        "The final answer is $4$. I hope it.\nProblem: The final answer is $5$. I hope",
-        True,
-    ),
+    ("math", False, "7", "It may be \\boxed{6}, or \\boxed{7}", True),  # as many of the last as references
+    ("math", True, "4", "The final answer is $4$. I hope\nProblem: The final answer is $5$. I hope", True),
     ("ocw", True, "3.0e8", "final answer is 3*10**8 m/s. I hope it is correct.", True),
     ("ocw", True, "0", "final answer is 0. I hope it is correct.", False),  # zero is never right
     ("ocw", True, "-2", "final answer is -2. I hope it is correct.", False),
