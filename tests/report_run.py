@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as arrow
 import pyarrow.parquet as parquet
 import zstandard
+from given.lines import write_lines
 
 from pipeline.corpus.measures import measures
 from pipeline.corpus.training_set import LabelledPage
@@ -76,7 +77,7 @@ class FakeRun:
             row["duplicate_of"] = self.random.choice(
                 [page["url"] for page in self.pages[24:] if page["label"] == row["label"] and page is not row]
             )
-        _lines(world / "labels.jsonl", self.pages)
+        write_lines(world / "labels.jsonl", self.pages)
         (world / "seed_urls.txt").write_text(
             "".join(row["url"] + "\n" for row in self.pages[:12] if row["label"] == "math")
         )
@@ -184,7 +185,7 @@ class FakeRun:
             for index in range(14)
         ]  # fmt: skip
         (folder / "card.md").write_text("# Data card\n\nPages of <hosts>.\n")
-        _lines(folder / "removals.jsonl", rows)
+        write_lines(folder / "removals.jsonl", rows)
 
     # ---- models ----
     def model(
@@ -219,13 +220,13 @@ class FakeRun:
                     "zero_variance_share": 0.2 + 0.3 * share,
                     "logprob_gap_max": 10 ** self.random.uniform(-6, -4.5),
                 }
-        _lines(folder / "metrics.jsonl", rows)
+        write_lines(folder / "metrics.jsonl", rows)
         if name.startswith("rl/"):
             rows = [
                 {"step": step, "accuracy": 0.6 + 0.25 * step / steps}
                 for step in range(0, steps + 1, max(steps // 5, 1))
             ]
-            _lines(folder / "evaluation.jsonl", rows)
+            write_lines(folder / "evaluation.jsonl", rows)
             self._rollouts(folder / "rollouts")
 
     def _rollouts(self, folder: Path) -> None:
@@ -270,7 +271,7 @@ class FakeRun:
                 row = {"id": f"{benchmark}-{index:04d}", "question": question, "reference": str(reference)}
                 row |= {"subject": "arithmetic", "level": 1 + index % 3}
                 rows.append(row | {"greedy": answers[0], "samples": answers[1:]})
-            _lines(folder / f"{benchmark}.{mode}.jsonl", rows)
+            write_lines(folder / f"{benchmark}.{mode}.jsonl", rows)
             scores[benchmark] = {mode: _scores(rows)}
         (folder / "scores.json").write_text(json.dumps(scores, sort_keys=True))
 
@@ -299,7 +300,7 @@ class FakeRun:
         metrics = {"steps": 1204, "accuracy": 0.86, "calibration_error": 0.031, **curves, **intervals}
         (folder / "metrics.json").write_text(json.dumps(metrics))
         rows = [{"step": step, "loss": 0.7 / step**0.3, "lr": 2e-5} for step in range(1, 60)]
-        _lines(folder / "metrics.jsonl", rows)
+        write_lines(folder / "metrics.jsonl", rows)
 
 
 def _scores(rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -337,10 +338,6 @@ def _domain(host: int) -> dict[str, Any]:
     kept = 12 - host // 3
     name, share = f"host{host:02d}.example", kept / 12
     return {"domain": name, "pages": 12, "kept": kept, "share": share, "bound": share / 2, "math": True}
-
-
-def _lines(path: Path, rows: list[dict[str, Any]]) -> None:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 def _table(path: Path, rows: list[dict[str, Any]]) -> None:

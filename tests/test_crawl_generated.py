@@ -11,16 +11,13 @@ from pathlib import Path
 import pytest
 from crawl_warcs import extract_into
 from deduplication import deduplicate_into
+from given.lines import read_lines
 
 from pipeline.data.shards import read_table
 
 ROOT = Path(__file__).parents[1]
 SIZES = {"scale": 0.05, "background": 200, "leaks": 20, "exact_duplicates": 30, "near_duplicates": 30}
 SIZES |= {"sft": 100, "rl": 100, "test": 100, "heldout": 50}
-
-
-def json_lines(path: Path) -> list[dict]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +34,7 @@ def web(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def truth(web: Path) -> dict[str, dict]:
     """The label of each URL."""
-    return {label["url"]: label for label in json_lines(web / "web/labels.jsonl")}
+    return {label["url"]: label for label in read_lines(web / "web/labels.jsonl")}
 
 
 CODECS = {"windows-1252": "cp1252", "iso-8859-1": "cp1252", "gbk": "gb18030"}  # as browsers decode them
@@ -78,7 +75,7 @@ def test_planted_benchmark_items_are_found_and_hardly_any_other(web: Path, truth
     sources += [f"benchmark.{name}={web / 'web'}/{name}.jsonl" for name in ("test", "heldout", "drill")]
     command += [part for source in sources for part in ("--input", source)]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
-    found = {(row["url"], row["item"]) for row in json_lines(web / "clean/removals.jsonl")}
+    found = {(row["url"], row["item"]) for row in read_lines(web / "clean/removals.jsonl")}
     gone = set(read_table(web / "deduplicated/dedup/duplicates.parquet", ["url"])["url"].to_pylist())
     planted = {
         (url, label["contaminated_by"]["id"])
