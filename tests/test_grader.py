@@ -114,15 +114,6 @@ def test_hostile_text_gets_a_verdict_quickly(text):
     assert time.process_time() - started < 3
 
 
-def test_text_that_is_python_is_never_run(tmp_path):
-    canary = tmp_path / "canary"
-    payload = f"__import__('pathlib').Path('{canary}').touch()"
-    for text in (payload, f"\\text{{{payload}}}", f"x = {payload}"):
-        assert not compare("1", text).right
-        assert not compare(text, "1").right
-    assert not canary.exists()
-
-
 def test_grading_works_off_the_main_thread():
     found = []
     thread = threading.Thread(target=lambda: found.append(compare("\\sqrt{12}", "2\\sqrt{3}")))
