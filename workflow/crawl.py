@@ -100,9 +100,12 @@ def _add(graph: Instances, program: str, which: str, inputs: Inputs) -> Result:
 def _extracts(graph: Instances, section: Any, files: Inputs) -> list[Result]:
     """Add a job for each `files_per_shard` files; none for files that are all given up."""
     size, lost, found = section.files_per_shard, set(section.lost_files), []
+    own = [name.rpartition(":")[0] for name in section.filters if ":" in name]
+    filters = graph.inputs("filter", own, "crawl.filters")
     for group in (files[start : start + size] for start in range(0, len(files), size)):
         if inputs := [(role, file) for role, file in group if not lost or _name_of(file) not in lost]:
-            found.append(_add(graph, "extract", f"-{files_name([file for _, file in group])}", inputs))
+            name = f"-{files_name([file for _, file in group])}"
+            found.append(_add(graph, "extract", name, [*inputs, *filters]))
     return found
 
 

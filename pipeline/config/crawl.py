@@ -1,9 +1,12 @@
 """Configuration of stage `crawl`: what is read, what counts as a page, what counts as a duplicate."""
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
 
 from pipeline.config.section import LARGEST_SEED, Section, key, parts_of
 
+Named = Annotated[str, Field(pattern=r"^.+\.py:[A-Za-z_]\w*$|^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$")]
 DOWNLOADS = 8  # jobs that read from servers at a time, unless a profile says otherwise
 SIGNATURES = ("buckets", "hashes_per_bucket")
 # The keys that each program depends on; extraction reads its files from its inputs.
@@ -17,7 +20,7 @@ PROGRAM_KEYS = {
         "page_seconds",
         "page_memory",
     )
-    + ("min_characters", "order"),
+    + ("min_characters", "order", "filters"),
     "sign": ("ngram", "seed", *SIGNATURES),
     "exact": (),
     "buckets": ("min_similarity", "bucket_jobs", *SIGNATURES),
@@ -96,6 +99,11 @@ class CrawlSection(Section):
         "paper: all pages are deduplicated, then scored; math_first: extraction drops pages without any sign"
         " of mathematics, and each list of files is deduplicated by itself before all are together",
         paper="paper (2.1)",
+    )
+    filters: list[Named] = key(
+        [],
+        "filters of your own that each page must pass: FILE.py:NAME of a function of a document, or of a"
+        " filter of datatrove's; or the dotted name of one of datatrove's classes",
     )
     url_exclude: list[str] = key([], "a page whose URL contains one of these strings is rejected unread")
     max_page_bytes: int = key(10_000_000, "a longer page (decoded payload) is rejected; bytes", gt=0)

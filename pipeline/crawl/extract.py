@@ -31,6 +31,7 @@ from pipeline.crawl.http_decoding import Unusable, decode_body
 from pipeline.crawl.index import is_index, read_indexed_pages
 from pipeline.crawl.language import detect_language
 from pipeline.crawl.mathematics import has_mathematics
+from pipeline.crawl.own_filters import load_filter, rejected_by
 from pipeline.crawl.page_limits import run_guarded
 from pipeline.crawl.rights import rights
 from pipeline.crawl.sources import expand, file_name, open_source
@@ -138,7 +139,10 @@ def make_document(identity: str, page: Page, config: CrawlSection, removed: Coun
         "title": title,
         **notes,
     }
-    return Document(text, identity, metadata=metadata)
+    document = Document(text, identity, metadata=metadata)
+    if reason := rejected_by(document, config.filters):
+        raise Unusable(reason)
+    return document
 
 
 def _identities(pages: Iterator[Page]) -> Iterator[tuple[str, Page]]:
@@ -158,7 +162,8 @@ def _row(identity: str, page: Page, **values: Any) -> Row:
 
 
 def extract_page(identity: str, page: Page, config: CrawlSection) -> tuple[Row, Document | None]:
-    """Make a page's row and, unless it is rejected, its document. Does not raise, whatever the page holds.
+    """Make a page's row and, unless it is rejected, its document. Raises only InputError, for a filter of the
+    user's, whatever the page holds.
 
     Beside the columns of `records.parquet` the row of a page has `removed_lines`, by reason.
     """
@@ -171,6 +176,8 @@ def extract_page(identity: str, page: Page, config: CrawlSection) -> tuple[Row, 
         reason = "too_deep"
     except MemoryError:
         reason = "out_of_memory"
+    except InputError:  # a filter of the user's fails
+        raise
     except Exception as error:
         print(f"warning: {identity}: extraction failed: {error!r}", file=sys.stderr)
         reason = "extraction_failed"
@@ -296,6 +303,8 @@ def run(stage: Stage[CrawlSection]) -> Counts:
     paths = [*expand(stage.inputs.get("warc", []), stage.config.base_url), *texts]
     if not paths:
         raise InputError("no WARC file given: use --input warc=FILE or --warc FILE")
+    for name in stage.config.filters:
+        load_filter(name)
     folders = [stage.work / "files" / f"{number:06d}" for number in range(len(paths))]
     with Progress(f"crawl {stage.instance}", None, unit="page") as bar:
         read = extract_all(paths, folders, stage.config, bar, texts)

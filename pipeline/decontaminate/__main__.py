@@ -34,7 +34,7 @@ def clean_here(stage: Stage[DecontaminateSection]) -> list[Path]:
     """Clean the shards of the pool, several at a time if the stage has several cores; returns the folders of
     what was found in each. Raises InputError if selection names a shard that the pool lacks.
     """
-    index, pool = build_index(stage), stage.input("pool")
+    index, pool = build_index(stage.inputs, stage.config), stage.input("pool")
     shards = shard_paths(pool / "pool" if (pool / "pool").is_dir() else pool)
     select = stage.input("select") if "select" in stage.inputs else None
     if select:

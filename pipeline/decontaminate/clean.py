@@ -57,12 +57,12 @@ class Cleaned:
         return cls(summary["shard"], summary["runs"], summary["seen"], composition, log)
 
 
-def build_index(stage: Stage[DecontaminateSection]) -> BenchmarkIndex:
-    """Questions, answers and solutions of all given benchmarks."""
-    index = BenchmarkIndex(stage.config.ngram, stage.config.shortest, stage.config.fuzzy != "off")
-    for name in sorted(key for key in stage.inputs if key.startswith(PREFIX)):
+def build_index(inputs: dict[str, list[str]], config: DecontaminateSection) -> BenchmarkIndex:
+    """Questions, answers and solutions of all benchmarks among the inputs."""
+    index = BenchmarkIndex(config.ngram, config.shortest, config.fuzzy != "off")
+    for name in sorted(key for key in inputs if key.startswith(PREFIX)):
         rows = 0
-        for source in stage.inputs[name]:
+        for source in inputs[name]:
             for number, (place, row) in enumerate(read_rows(source)):
                 rows += 1
                 if not any(row.get(key) for key in QUESTIONS):
@@ -72,7 +72,7 @@ def build_index(stage: Stage[DecontaminateSection]) -> BenchmarkIndex:
                         item = str(row.get("id", number))
                         index.add(name.removeprefix(PREFIX), item, str(row[key]), key in QUESTIONS)
         if not rows:
-            sources = ", ".join(map(str, stage.inputs[name]))
+            sources = ", ".join(map(str, inputs[name]))
             raise InputError(f"{sources}: no rows; {name} would keep nothing out of the corpus")
     index.build()
     return index
@@ -139,7 +139,7 @@ def clean_shard(
 
 def run(stage: Stage[DecontaminateSection]) -> Counts:
     """Write the shard's clean pages, log and summary."""
-    index, shard = build_index(stage), stage.input("shard")
+    index, shard = build_index(stage.inputs, stage.config), stage.input("shard")
     select = stage.input("select") if "select" in stage.inputs else None
     with Progress(f"decontaminate {stage.instance}", None, unit="page") as bar:
         found = clean_shard(shard, select, stage.partial, index, stage.config)

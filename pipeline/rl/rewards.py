@@ -24,9 +24,9 @@ from pipeline.evaluate.benchmarks import Item
 from pipeline.evaluate.interpreter import Ran
 from pipeline.grader.answers import Verdict
 from pipeline.grader.boxes import reward_boxes
+from pipeline.protocol.own_files import load_attribute
 from pipeline.protocol.stage import InputError
 from pipeline.reward.model import StepScorer, score_steps
-from pipeline.rl.own_files import load_attribute
 
 Function = Callable[[Item, str], float]
 PROGRAM = "program: "  # how the reason begins for which a program has no answer

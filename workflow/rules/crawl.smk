@@ -38,6 +38,7 @@ rule crawl_extract:
     input:
         warc=EXTRACT.reads("warc"),
         texts=EXTRACT.reads("texts"),
+        filters=EXTRACT.reads("filter"),
     output:
         manifest="<store>/crawl/extract-{shard}/{key}/manifest.json",
         data=directory("<store>/crawl/extract-{shard}/{key}/data"),

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from pipeline.config.rl import RlSection
 from pipeline.protocol.errors import InputError
-from pipeline.rl.own_files import load_attribute
+from pipeline.protocol.own_files import load_attribute
 
 if TYPE_CHECKING:
     from pipeline.rl.packed_outputs import MicroBatch, Output

@@ -1,4 +1,4 @@
-"""What users define in Python files of their own: functions of the reward, and RL methods."""
+"""What users define in Python files of their own: rewards, RL methods, filters of pages."""
 
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
