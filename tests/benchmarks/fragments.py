@@ -3,7 +3,8 @@
 Each family is a kind of site: a page in its markup, the boilerplate that must go, and fragments with a class
 and the text that a reader sees, formulas as TeX. Pages of a few fragments are extracted. A fragment is right
 if its text is in the extracted text; white space, bullets, cell borders, braces around one character and the
-kind of delimiter make no difference. lynx and w3m take part where they are installed.
+kind of delimiter make no difference. lynx and w3m take part where they are installed. `independent` fragments
+were written without knowledge of the extractor (`independent.py`).
 """
 
 import json
@@ -23,6 +24,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests/benchmarks")]
 
 from crawl_warcs import FILLER  # noqa: E402
 from extraction import resiliparse_alone, seconds  # noqa: E402
+from independent import FRAGMENTS, OUTCOMES, independent_shares, outcome  # noqa: E402
 from table import Row, publish  # noqa: E402
 
 from pipeline.crawl.text import extract  # noqa: E402
@@ -177,6 +179,11 @@ def main() -> None:
     for kind in sorted(classes[ours]):
         shares = {name: percent(classes[name][kind]) for name in peers}
         rows.append(rows_of(f"class {kind}: fragments right", percent(classes[ours][kind]), shares, data))
+    shares = {name: independent_shares(extractor) for name, extractor in found.items()}
+    for kind in OUTCOMES:
+        of_peers = {name: shares[name][kind] for name in peers}
+        what, data_of = f"independent fragments {kind}", f"{len(FRAGMENTS)} of independent.jsonl"
+        rows.append(rows_of(what, shares[ours][kind], of_peers, data_of))
     for name, rate in (rates := speed(found, families)).items():
         if name != ours:
             row = {
@@ -194,6 +201,10 @@ def main() -> None:
 
 def missed(families: dict[str, dict]) -> None:
     """Print the fragments that come out wrong."""
+    for fragment in FRAGMENTS:
+        how, text = outcome(lambda html: extract(Source(html), 100)[1], fragment)
+        if how != "right":
+            print(json.dumps([how, fragment["id"], fragment["expected"], text], ensure_ascii=False))
     for family, content in families.items():
         for html, fragments in pages(content):
             text = extract(Source(html), 100)[1]
