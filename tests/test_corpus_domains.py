@@ -60,14 +60,15 @@ def pool(tmp_path: Path) -> Iterator[Pool]:
         yield opened
 
 
-def test_a_domain_needs_a_share_that_is_surely_above_the_limit_and_enough_pages(pool: Pool) -> None:
+def test_a_domain_needs_enough_pages_and_a_share_above_the_limit_surely_so_if_asked(pool: Pool) -> None:
     joins = pool([*pages_of("a", 20, 6), *pages_of("b", 20, 3), *pages_of("c", 2, 2), *pages_of("d", 20, 0)])
-    math = {domain.domain: domain.math for domain in judge(joins, CorpusSection())}
-    assert math == {"a": True, "b": False, "c": False}
-    plain = {domain.domain: domain.math for domain in judge(joins, CorpusSection(domain_confidence=0.5))}
+    plain = {domain.domain: domain.math for domain in judge(joins, CorpusSection())}
     assert plain == {"a": True, "b": True, "c": False}
+    sure = {domain.domain: domain.math for domain in judge(joins, CorpusSection(domain_confidence=0.95))}
+    assert sure == {"a": True, "b": False, "c": False}
     assert lower_bound(3, 20, 0.5) == 0.15 and lower_bound(3, 20, 0.95) < 0.1
-    deep = {domain.domain for domain in judge(joins, CorpusSection(domain_depth=1)) if domain.math}
+    deeper = CorpusSection(domain_depth=1, domain_confidence=0.95)
+    deep = {domain.domain for domain in judge(joins, deeper) if domain.math}
     assert deep == {"a", "a/q", "a/x"}
 
 

@@ -33,6 +33,8 @@ class SecondStage(Section):
 class CorpusSection(Section):
     """The iterated classifier over the pool (paper section 2.1)."""
 
+    version: ClassVar[int] = 2  # a domain's plain share counts, not a bound of it
+
     seed_texts: str | list[str] | None = key(
         None,
         "texts that are positives of every iteration: files of rows with `text`, perhaps `url`, or"
@@ -132,7 +134,11 @@ class CorpusSection(Section):
         0.1, "a domain is mathematical above this share of kept pages", paper="10 % (2.1)", ge=0
     )
     domain_confidence: float = key(
-        0.95, "confidence at which a domain's share must be above that; 0.5: the plain share", ge=0.5, lt=1
+        0.5,
+        "confidence at which a domain's share must be above that; 0.5: the plain share",
+        paper="the plain share (2.1)",
+        ge=0.5,
+        lt=1,
     )
     domain_depth: int = key(0, "directories of the path that are domains too, beside their host", ge=0)
     reviewed: Literal["uncollected", "all"] = key(

@@ -1,9 +1,9 @@
 """Mathematical domains, and what their reviewed prefixes teach (paper section 2.1, steps 3 and 4).
 
-The paper calls a domain (pages of one base URL) mathematical if more than 10 % of its pages were collected.
-Here a lower confidence bound of that share must be above 10 %, so that one page of three by chance does not
-count. Domains are hosts and, if configured, directories of their paths, since large hosts hold mathematics
-under a few paths only.
+The paper calls a domain (pages of one base URL) mathematical if more than 10 % of its pages were collected;
+here it must also have three pages. With `domain_confidence` above a half a lower confidence bound of the
+share must be above 10 %. Domains are hosts and, if configured, directories of their paths, since large hosts
+hold mathematics under a few paths only.
 
 The queries read `kept` and the tables of `candidates.py`. Pages that a reviewer rejected are never kept and
 say nothing about the rest of their domain; those whose owner opted out do not even teach.
