@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from pipeline.config.root import Config
+from pipeline.plan.__main__ import main
 from pipeline.plan.power import Simulation, World
 from pipeline.protocol.overlays import DEFAULTS, read_config
 from pipeline.report.claims import HELD, LEVEL, read_claims
@@ -53,3 +54,11 @@ def test_seeds_and_what_they_start_from_vary_as_a_simulation_says() -> None:
     assert means["instruct"].std() < plan.spread, "several seeds start from it"
     gain = means["grpo-ps-2nd-0"] - means["grpo-ps-0"]
     assert np.corrcoef(means["grpo-ps-2nd-0"], means["grpo-ps-0"])[0, 1] > 0.2 and 0.01 < gain.std() < 0.04
+
+
+def test_grpo_fits_at_7b_where_ppos_value_model_does_not(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["--configfile", str(ROOT / "configs/deepseekmath-7b.yaml")])
+    table = capsys.readouterr().out.partition("without a value model")[2].splitlines()
+    name, _, grpo, fits, hours, ppo, *does_not_fit, more, verdict = table[4].split()
+    assert (name, fits, does_not_fit, verdict) == ("rl", "fits", ["does", "not", "fit"], "held")
+    assert float(ppo) > float(grpo) + 8 and float(more.replace(",", "")) > float(hours.replace(",", ""))

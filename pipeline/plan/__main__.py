@@ -9,6 +9,7 @@ import math
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, fields
+from typing import Any
 
 import yaml
 
@@ -22,7 +23,7 @@ from pipeline.plan.power import Simulation
 from pipeline.plan.refusals import refusals
 from pipeline.plan.shapes import known
 from pipeline.protocol.manifest import ROOT
-from pipeline.protocol.overlays import DEFAULTS, read_config
+from pipeline.protocol.overlays import DEFAULTS, merge, read_config
 from pipeline.protocol.stage import InputError
 from pipeline.report.claims import read_claims
 
@@ -127,6 +128,31 @@ def jobs_table(jobs: list[Job], profile: Profile) -> str:
     return table("job|rule|jobs|GPUs|cores|hours each|turns|of hours|GB each|of GB|disk GB", lines)
 
 
+def critic_table(values: dict[str, Any], planner: Planner) -> str:
+    """Return what PPO's value model, as large as the policy, would cost each GRPO model (paper 4.1.1)."""
+    sections = planner.config.model_sections
+    trained = [name for name, node in planner.config.models.items() if node.train and node.stage == "rl"]
+    names = [name for name in trained if sections[name].method == "grpo"]
+    changed = {name: {"method": "ppo", "supervision": "outcome"} for name in names}
+    beside = Planner(Config(merge(values, {"models": changed})), planner.assumed)
+    lines, seen = [], set()
+    for name in names:
+        rows = [one.training(name, one.config.launch_of("rl", name)) for one in (planner, beside)]
+        cells = []
+        for row in rows:
+            fits = "fits" if row.fits(planner.assumed) else "does not fit"
+            cells += [f"{row.peak / 1e9:.1f}", fits, f"{row.hours:,.1f}"]
+        if tuple(cells) not in seen:  # the seeds of a model cost the same
+            less = rows[0].peak < rows[1].peak and rows[0].hours < rows[1].hours
+            lines.append([name, "rl", *cells, "held" if less else "contradicted"])
+        seen.add(tuple(cells))
+    if not lines:
+        return ""
+    head = "Claim of section 4.1.1, by this forecast: without a value model GRPO takes less memory and time"
+    names_of = "model|stage|GRPO: GB per GPU||hours|PPO: GB per GPU||hours|verdict"
+    return f"{head}\n\n{table(names_of, lines)}"
+
+
 def claims_table(config: Config) -> str:
     """Return what the run will be able to say about each claim of the paper; empty if it judges none."""
     section = config.sections["report"]
@@ -191,8 +217,8 @@ def notes(planner: Planner, rows: list[Forecast], jobs: list[Job], profile: Prof
     return found
 
 
-def text(planner: Planner, rows: list[Forecast], profile: Profile) -> str:
-    """Return the whole forecast as it is printed."""
+def text(values: dict[str, Any], planner: Planner, rows: list[Forecast], profile: Profile) -> str:
+    """Return the whole forecast, of the configuration `values`, as it is printed."""
     config, assumed = planner.config, planner.assumed
     data = data_jobs(config, assumed)
     jobs = [*data, *token_jobs(rows, profile), *model_jobs(rows)]
@@ -207,7 +233,7 @@ def text(planner: Planner, rows: list[Forecast], profile: Profile) -> str:
         f"\n\n{memory_table(rows)}",
         "Jobs: time beside the profile's limit, which GPU jobs pass in several turns; main memory in GB"
         f"\n\n{jobs_table(jobs, profile)}",
-        *filter(None, [*crawl, claims_table(config)]),
+        *filter(None, [*crawl, critic_table(values, planner), claims_table(config)]),
         "\n".join(notes(planner, rows, jobs, profile)),
     ]
     return "\n\n".join(parts).rstrip()
@@ -235,7 +261,8 @@ def main(argv: list[str] | None = None) -> None:
     chosen = {one.name: getattr(arguments, one.name) * one.metadata["unit"] for one in OPTIONS}
     assumed = Assumptions(gpu_named(arguments.gpu), **chosen)
     try:
-        config = Config(read_config([DEFAULTS, *arguments.configfile]))
+        values = read_config([DEFAULTS, *arguments.configfile])
+        config = Config(values)
         crawl = config.sections["crawl"]
         if not config.models and not crawl.warc and not crawl.texts:
             raise InputError("config key models: empty, and no crawl.warc or texts: nothing to forecast")
@@ -246,7 +273,7 @@ def main(argv: list[str] | None = None) -> None:
     if arguments.json:
         print(json.dumps([asdict(row) | {"hours": row.hours} for row in rows], indent=1))
     else:
-        print(text(planner, rows, profile))
+        print(text(values, planner, rows, profile))
         if crawl.texts:
             print("crawl.texts is not in it: how many pages it has is not known before it is read")
 
