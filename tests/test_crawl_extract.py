@@ -8,7 +8,7 @@ import brotli
 import pytest
 from crawl_warcs import FILLER, RECORDS, URLS, WEB, extract_into, html, program, record, write_warc
 
-from pipeline.crawl import http_decoding, text, text_decoding
+from pipeline.crawl import http_decoding, text_decoding
 from pipeline.crawl.language import detect_language
 from pipeline.data.shards import read_documents, read_table
 
@@ -234,34 +234,6 @@ def test_character_sets_are_found_where_headers_lie_or_lack():
         assert text_decoding.decode_text(body, declared)[0] == expected, (declared, expected[:10])
     broken, _ = text_decoding.decode_text(b"abc \xff\xfe\x81 def" * 20, "utf-8")
     assert "abc" in broken and "def" in broken
-
-
-def test_formulas_survive_as_tex():
-    katex = (
-        '<span class="katex-display"><span class="katex"><span class="katex-mathml"><math><semantics>'
-        "<mi>E</mi>"
-        '<annotation encoding="application/x-tex">E = mc^2</annotation></semantics></math></span>'
-        '<span class="katex-html" aria-hidden="true">E=mc2</span></span></span>'
-    )
-    page = (
-        r"Let $\frac{a}{b}$ and \(x_1\) and \[ y^2 \] be given; "
-        r'<script type="math/tex">\alpha \le 1</script> with '
-        r'<script type="math/tex; mode=display">\sum_k k</script> so '
-        + katex
-        + r' and <img alt="\int_0^1 f" src="f.png"> end.'
-    )
-    _, found = text.extract(text.Source(html(page).decode()), 50)
-    for formula in (
-        r"$\frac{a}{b}$",
-        "$x_1$",
-        "$$y^2$$",
-        r"$\alpha \le 1$",
-        r"$$\sum_k k$$",
-        "$$E = mc^2$$",
-        r"$\int_0^1 f$",
-    ):
-        assert formula in found
-    assert "E=mc2" not in found
 
 
 def test_language_of_chinese_pages_full_of_formulas_is_chinese():

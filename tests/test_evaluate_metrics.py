@@ -40,14 +40,6 @@ def test_majority_equals_the_mean_over_all_subsets():
         assert maj_at_k(right, others, silent, [ks[-1]])[ks[-1]] == pytest.approx(exact[ks[-1]])
 
 
-def test_maj_at_1_equals_pass_at_1():
-    rng = random.Random(1)
-    for _ in range(50):
-        right, others, silent = random_votes(rng)
-        total = right + sum(others) + silent
-        assert maj_at_k(right, others, silent, [1])[1] == pytest.approx(pass_at_k(total, right, 1))
-
-
 def test_pass_at_k_equals_the_share_of_subsets_with_a_right_sample():
     subsets = list(itertools.combinations([True] * 3 + [False] * 5, 4))
     assert pass_at_k(8, 3, 4) == pytest.approx(sum(map(any, subsets)) / len(subsets))

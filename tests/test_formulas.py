@@ -299,6 +299,7 @@ def test_rendered_katex_without_its_source_is_read():
             '"«math xmlns=¨http://www.w3.org/1998/Math/MathML¨»«msup»«mi»x«/mi»«mn»2«/mn»«/msup»«/math»">',
             "$x^{2}$",
         ),
+        (r'<img alt="\int_0^1 f" src="f.png">', r"$\int_0^1 f$"),
         ('<span class="mjx-chtml"><span class="mjx-math">x</span><math><mi>x</mi></math></span>', "$x$"),
         (
             '<table><tr class="ltx_eqn_row"><td><math alttext="\\displaystyle a_1"></math></td>'
