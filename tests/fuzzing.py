@@ -12,11 +12,12 @@ import os
 import random
 import traceback
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import pytest
 import zstandard
 
 SEED, ONLY = os.environ.get("FUZZ_SEED", "0"), os.environ.get("FUZZ_ONLY")
@@ -41,25 +42,10 @@ def _zip() -> bytes:
 
 
 WHOLE = [
-    b"",
-    b"\n",
-    b"plain text\n",
-    b"null\n",
-    b"[]\n",
-    b"{}\n",
-    b'""\n',
-    b"1\n",
-    b"\x00" * 512,
-    b"[" * 100_000,
-]
-WHOLE += [
-    _zip(),
-    gzip.compress(b"text"),
-    zstandard.compress(b"text"),
-    b"\xff\xfea\x00",
-    b'{"a": ' * 50_000,
-    b"PAR1",
-]
+    b"", b"\n", b"plain text\n", b"null\n", b"[]\n", b"{}\n", b'""\n', b"1\n", b"\x00" * 512,
+    b"[" * 100_000, b'{"a": ' * 50_000, b"\xff\xfea\x00", b"PAR1",
+    _zip(), gzip.compress(b"text"), zstandard.compress(b"text"),
+]  # fmt: skip
 
 
 def mutate_bytes(rng: random.Random, data: bytes) -> bytes:
@@ -125,6 +111,16 @@ def mutate_lines(rng: random.Random, data: bytes) -> bytes:
     return "".join(json.dumps(row) + "\n" for row in rows).encode()
 
 
+def damaged(rng: random.Random, name: str, data: bytes) -> bytes:
+    """Damage that fits the kind of file: its bytes, or what stands in its rows or values."""
+    if name.endswith(".jsonl.zst") and rng.random() < 0.8:
+        rows = zstandard.ZstdDecompressor().decompressobj().decompress(data)
+        return zstandard.compress(mutate_lines(rng, rows))
+    if name.endswith(".json") and rng.random() < 0.6:
+        return json.dumps(mutate_value(rng, json.loads(data))).encode()
+    return (mutate_lines if name.endswith(".jsonl") else mutate_bytes)(rng, data)
+
+
 def cases(target: str, count: int) -> list[tuple[str, random.Random]]:
     """(name, random numbers) of the cases of a target."""
     names = [f"{target}/{number}" for number in range(int(os.environ.get("FUZZ_CASES", count)))]
@@ -176,3 +172,38 @@ def write(path: Path, data: bytes) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
     return path
+
+
+def program_failures(
+    target: str, count: int, files: Sequence[Path], main: Callable[[list[str]], Any], words: Sequence[object],
+    capfd: pytest.CaptureFixture[str], names: tuple[str, ...] = (),
+) -> list[str]:  # fmt: skip
+    """Run a program with one of its files damaged, `count` times. It makes its output and leaves nothing
+    beside it, or ends with exit code 2 and one line that names the file, a key or one of `names`.
+    """
+    whole, found = {path: path.read_bytes() for path in files}, []
+    for name, rng in cases(target, count):
+        path = rng.choice(files) if len(files) > 1 else files[0]
+        content, output = damaged(rng, path.name, whole[path]), files[0].parents[1] / "out" / name / "data"
+        write(path, content)
+        capfd.readouterr()
+        problem: Any = None
+        try:
+            main([*map(str, words), "--output", str(output)])
+            left = [
+                str(path)
+                for path in output.parent.rglob("*")
+                if ".partial" in path.name or ".lock" in path.name
+            ]
+            problem = f"output {output.exists()}, left {left}" if left or not output.exists() else None
+        except SystemExit as exit:
+            errors = [line for line in capfd.readouterr().err.splitlines() if line.startswith("error: ")]
+            named = len(errors) == 1 and any(word in errors[0] for word in (path.name, "config key", *names))
+            if exit.code != 2 or not named or output.exists():
+                problem = f"exit {exit.code}, output {output.exists()}, errors {errors}"
+        except Exception as error:
+            problem = error
+        write(path, whole[path])
+        if problem:
+            found.append(told(name, (path.name, content), problem))
+    return found

@@ -6,7 +6,6 @@ import gzip
 import json
 import os
 import random
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -40,7 +39,7 @@ from pipeline.rl.rollout import read_groups
 from pipeline.tokens import tokenizer
 from pipeline.tokens.texts import read_texts
 from tests.crawl_warcs import html, record
-from tests.fuzzing import failures, mutate_bytes, mutate_lines, mutate_value, write
+from tests.fuzzing import failures, mutate_bytes, mutate_lines, mutate_value, program_failures, write
 from tests.test_data_formats import EXAMPLES
 from workflow.graph import Graph
 
@@ -76,40 +75,21 @@ def test_configuration_files_with_wrong_bytes(tmp_path: Path) -> None:
             values["crawl"]["pool_shards"] = 2  # thousands of jobs take long to list
         Graph(Config(values))
 
-    found = failures(
-        "overlay",
-        200,
-        lambda rng: mutate_bytes(rng, rng.choice(texts)),
-        use,
-        REFUSALS,
-        (str(file), "config key"),
-    )
-    assert not found, "".join(found)
+    def make(rng: random.Random) -> bytes:
+        return mutate_bytes(rng, rng.choice(texts))
+
+    assert not (found := failures("overlay", 200, make, use, REFUSALS, (str(file), "config key"))), found
 
 
-def reading(
-    target: str,
-    count: int,
-    file: Path,
-    use: Callable[[Path], Any],
-    mutate: Any = mutate_bytes,
-    seed: bytes = b"",
-) -> None:
+def reading(target: str, count: int, file: Path, use: Callable[[Path], Any]) -> None:
     """Give `count` damaged copies of an example of docs/data.md to its reader."""
-    data = seed or EXAMPLES[file.name].encode()
-    found = failures(
-        target,
-        count,
-        lambda rng: mutate(rng, data),
-        lambda damaged: (write(file, damaged), use(file), None)[2],
-        REFUSALS,
-        (str(file), "config key", "benchmark mine", "two WARC files", "no such WARC", "is a damaged result"),
-    )
-    assert not found, "".join(found)
+    data, mutate = EXAMPLES[file.name].encode(), mutate_lines if file.suffix == ".jsonl" else mutate_bytes
+    names = (str(file), "config key", "benchmark mine", "two WARC files", "no such WARC", "a damaged result")
 
+    def read(damaged: bytes) -> None:
+        use(write(file, damaged))
 
-def sections(folder: Path, name: str, model: Any) -> Callable[[Path], Any]:
-    return lambda path: validated(model, read_yaml(path), name)
+    assert not (found := failures(target, count, lambda rng: mutate(rng, data), read, REFUSALS, names)), found
 
 
 def prompt_of(path: Path) -> None:
@@ -148,50 +128,7 @@ READERS = {
 
 @pytest.mark.parametrize("name", READERS)
 def test_input_files_with_wrong_content(name: str, tmp_path: Path) -> None:
-    reading(
-        name, 80, tmp_path / name, READERS[name], mutate_lines if name.endswith(".jsonl") else mutate_bytes
-    )
-
-
-def program(
-    target: str,
-    count: int,
-    folder: Path,
-    main: Callable[[list[str]], Any],
-    arguments: Callable[[Path], list[str]],
-    file: str,
-    seed: bytes,
-    capsys: pytest.CaptureFixture[str],
-    mutate: Any = mutate_lines,
-) -> None:
-    """Run a program on `count` damaged inputs. It makes its output, or exits with 2 and one line only."""
-    path, output = folder / file, folder / "out"
-
-    def use(damaged: bytes) -> str | None:
-        write(path, damaged)
-        remove(output)
-        try:
-            main(arguments(path))
-        except SystemExit as exit:
-            told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
-            if exit.code != 2 or len(told) != 1 or output.exists():
-                return f"exit {exit.code}, output {output.exists()}, errors {told}"
-            return (
-                None
-                if any(word in told[0] for word in (file, "config key", "`tokens.texts`"))
-                else f"names no file: {told[0]}"
-            )
-        left = [
-            str(found) for found in folder.rglob("*") if ".partial" in found.name or ".lock" in found.name
-        ]
-        return None if output.exists() and not left else f"output {output.exists()}, left {left}"
-
-    found = failures(target, count, lambda rng: mutate(rng, seed), use, (), ())
-    assert not found, "".join(found)
-
-
-def remove(path: Path) -> None:
-    shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    reading(name, 80, tmp_path / name, READERS[name])
 
 
 def warc_file(compressed: bool) -> bytes:
@@ -204,80 +141,35 @@ def warc_file(compressed: bool) -> bytes:
     return b"".join(gzip.compress(one, mtime=0) if compressed else one for one in records)
 
 
-@pytest.mark.parametrize("name", ["web.warc.gz", "web.warc"])
-def test_damaged_warc_files(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
-    def arguments(path: Path) -> list[str]:
-        return ["--input", f"warc={path}", "--output", str(path.with_name("out"))]
-
-    def main(words: list[str]) -> None:
-        run_stage("crawl", CrawlSection, extract.run, words)
-
-    seed = warc_file(name.endswith("gz"))
-    program(name, 45, tmp_path, main, arguments, name, seed, capsys, mutate_bytes)
+def stage(name: str, section: Any, run: Callable[[Any], Any]) -> Callable[[list[str]], Any]:
+    return lambda words: run_stage(name, section, run, words)
 
 
-def test_damaged_pairs_to_grade(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    def arguments(path: Path) -> list[str]:
-        return ["--input", str(path), "--output", str(path.with_name("out"))]
-
-    seed = EXAMPLES["pairs.jsonl"].encode()
-    program("pairs.jsonl", 120, tmp_path, grade.main, arguments, "pairs.jsonl", seed, capsys)
-
-
-def test_damaged_outputs_to_score(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    references = write(tmp_path / "references.jsonl", EXAMPLES["references.jsonl"].encode())
-
-    def arguments(path: Path) -> list[str]:
-        files = [
-            "--references",
-            str(references),
-            "--outputs",
-            str(path),
-            "--output",
-            str(path.with_name("out")),
-        ]
-        return ["--benchmark", "mine", *files]
-
-    seed = EXAMPLES["outputs.jsonl"].encode()
-    program("outputs.jsonl", 120, tmp_path, score.main, arguments, "outputs.jsonl", seed, capsys)
+EXTRACT = stage("crawl", CrawlSection, extract.run)
+TRAIN = stage("tokens", TokensSection, tokenizer.run)
+SECTION = b'{"vocabulary": 260, "sample": 1000, "texts": null}'
+PROGRAMS = {  # of a file: damaged copies, what it holds, the program and its words
+    "web.warc.gz": (45, warc_file(compressed=True), EXTRACT, "--input warc={file}"),
+    "web.warc": (45, warc_file(compressed=False), EXTRACT, "--input warc={file}"),
+    "pairs.jsonl": (120, EXAMPLES["pairs.jsonl"].encode(), grade.main, "--input {file}"),
+    "outputs.jsonl": (120, EXAMPLES["outputs.jsonl"].encode(), score.main,
+                      "--benchmark mine --references {references} --outputs {file}"),
+    "text.jsonl": (60, EXAMPLES["mixture.jsonl"].encode(), TRAIN, "--config @{section} --input text={file}"),
+    "section.json": (80, SECTION, TRAIN, "--config @{file} --input text={mixture}"),
+}  # fmt: skip
 
 
-def test_damaged_texts_for_a_tokenizer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    def arguments(path: Path) -> list[str]:
-        return [
-            "--input",
-            f"text={path}",
-            "--output",
-            str(path.with_name("out")),
-            "--config",
-            '{"vocabulary": 260}',
-        ]
-
-    def main(words: list[str]) -> None:
-        run_stage("tokens", TokensSection, tokenizer.run, words)
-
-    seed = EXAMPLES["mixture.jsonl"].encode()
-    program("text.jsonl", 60, tmp_path, main, arguments, "text.jsonl", seed, capsys)
-
-
-def test_damaged_sections_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    text = write(tmp_path / "text.jsonl", EXAMPLES["mixture.jsonl"].encode())
-
-    def arguments(path: Path) -> list[str]:
-        return ["--input", f"text={text}", "--output", str(path.with_name("out")), "--config", f"@{path}"]
-
-    def main(words: list[str]) -> None:
-        run_stage("tokens", TokensSection, tokenizer.run, words)
-
-    def mutate(rng: random.Random, data: bytes) -> bytes:
-        return (
-            mutate_bytes(rng, data)
-            if rng.random() < 0.3
-            else json.dumps(mutate_value(rng, json.loads(data))).encode()
-        )
-
-    seed = b'{"vocabulary": 260, "sample": 1000, "texts": null}'
-    program("section.json", 80, tmp_path, main, arguments, "section.json", seed, capsys, mutate)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_damaged_inputs_of_programs(name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    count, data, main, line = PROGRAMS[name]
+    sound = {role: EXAMPLES[f"{role}.jsonl"].encode() for role in ("references", "mixture")}
+    given = {
+        role: write(tmp_path / f"{role}.jsonl", held) for role, held in (sound | {"section": SECTION}).items()
+    }
+    given["file"] = write(tmp_path / "in" / name, data)
+    words = [word.format(**given) for word in line.split()]
+    found = program_failures(name, count, [given["file"]], main, words, capfd, ("`tokens.texts`",))
+    assert not found, "".join(found)
 
 
 def test_damaged_fine_tuning_rows(tmp_path: Path) -> None:
@@ -287,32 +179,21 @@ def test_damaged_fine_tuning_rows(tmp_path: Path) -> None:
     from tests.tiny_model import save_tiny_model
 
     tiny, section = load_tokenizer(save_tiny_model(tmp_path / "model", seed=0)), SftSection(context=512)
-    reading(
-        "sft.jsonl",
-        80,
-        tmp_path / "sft.jsonl",
-        lambda path: list(encode_examples([str(path)], tiny, section, LeftOut())),
-        mutate_lines,
-    )
+
+    def read(path: Path) -> None:
+        list(encode_examples([str(path)], tiny, section, LeftOut()))
+
+    reading("sft.jsonl", 80, tmp_path / "sft.jsonl", read)
 
 
 def test_damaged_out_of_distribution_sets(tmp_path: Path) -> None:
     write_table(tmp_path / "duplicates.parquet", [], filter.DUPLICATES)
-    survivors = Survivors([tmp_path / "duplicates.parquet"], tmp_path, {})
-    file = tmp_path / "out_of_distribution.jsonl"
-    reading(
-        "out_of_distribution.jsonl",
-        80,
-        file,
-        lambda path: read_set([str(path)], "x", survivors),
-        mutate_lines,
-    )
+    survivors, name = Survivors([tmp_path / "duplicates.parquet"], tmp_path, {}), "out_of_distribution.jsonl"
+    reading(name, 80, tmp_path / name, lambda path: read_set([str(path)], "x", survivors))
 
 
 def test_damaged_manifests_of_inputs(tmp_path: Path) -> None:
-    (tmp_path / "data").mkdir()
-    for name, size in {"config.json": 685}.items():
-        (tmp_path / "data" / name).write_bytes(bytes(size))
+    write(tmp_path / "data/config.json", bytes(685))
     (tmp_path / "run.json").write_text("{}")
 
     def use(path: Path) -> None:

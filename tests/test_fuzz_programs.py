@@ -4,14 +4,12 @@ Trainings are followed up to their first step. `fuzzing.py` says how to draw oth
 """
 
 import json
-import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import zstandard
 from datatrove.data import Document
 
 from pipeline.config.corpus import CorpusSection
@@ -21,62 +19,11 @@ from pipeline.config.sft import SftSection
 from pipeline.crawl import filter, sign
 from pipeline.data.shards import DocumentWriter, write_table
 from pipeline.protocol.stage import run_stage
-from tests.fuzzing import cases, mutate_bytes, mutate_lines, mutate_value, told, write
+from tests.fuzzing import program_failures, write
 from tests.test_data_formats import EXAMPLES
 
-Main = Callable[[list[str]], Any]
 
-
-def mutate(rng: random.Random, name: str, data: bytes) -> bytes:
-    """Damage that fits the kind of file: its bytes, or what stands in its rows or values."""
-    if name.endswith(".zst") and rng.random() < 0.8:
-        rows = zstandard.ZstdDecompressor().decompressobj().decompress(data)
-        return zstandard.compress(mutate_lines(rng, rows))
-    if name.endswith(".json") and rng.random() < 0.6:
-        return json.dumps(mutate_value(rng, json.loads(data))).encode()
-    if name.endswith(".jsonl"):
-        return mutate_lines(rng, data)
-    return mutate_bytes(rng, data)
-
-
-def fuzz(
-    target: str,
-    count: int,
-    files: list[Path],
-    main: Main,
-    words: list[str],
-    capfd: pytest.CaptureFixture[str],
-) -> list[str]:
-    """Run a program with one of its files damaged, `count` times. It makes its output, or ends with exit code
-    2 and one line that names the file or a key, and without output.
-    """
-    whole, found = {path: path.read_bytes() for path in files}, []
-    output = files[0].parents[1] / "out"
-    for name, rng in cases(target, count):
-        path = rng.choice(files)
-        damaged = mutate(rng, path.name, whole[path])
-        write(path, damaged)
-        capfd.readouterr()
-        problem: Any = None
-        try:
-            main([*words, "--output", str(output / name / "data")])
-            problem = None if (output / name / "data").exists() else "no output"
-        except SystemExit as exit:
-            errors = [line for line in capfd.readouterr().err.splitlines() if line.startswith("error: ")]
-            named = (path.parent.name, path.name, "config key", "benchmark")
-            if exit.code != 2 or len(errors) != 1 or not any(word in errors[0] for word in named):
-                problem = f"exit {exit.code}, errors {errors}"
-            elif (output / name / "data").exists():
-                problem = "a half result"
-        except Exception as error:
-            problem = error
-        write(path, whole[path])
-        if problem:
-            found.append(told(name, (path.name, damaged), problem))
-    return found
-
-
-def program(stage: str, section: Any, run: Callable[[Any], Any]) -> Main:
+def program(stage: str, section: Any, run: Callable[[Any], Any]) -> Callable[[list[str]], Any]:
     return lambda words: run_stage(stage, section, run, words)
 
 
@@ -94,7 +41,9 @@ def shard(path: Path, pages: int) -> Path:
 def test_signatures_of_damaged_pages(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     pages = [shard(tmp_path / "extract/pages.jsonl.zst", 4)]
     words = ["--input", f"extract={tmp_path / 'extract'}"]
-    found = fuzz("sign", 30, pages, program("crawl", CrawlSection, sign.run), words, capfd)
+    found = program_failures(
+        "sign", 30, pages, program("crawl", CrawlSection, sign.run), words, capfd, ("extract",)
+    )
     assert not found, "".join(found)
 
 
@@ -134,7 +83,8 @@ def test_selection_from_damaged_results(tmp_path: Path, capfd: pytest.CaptureFix
     words = [f"--input={folder.name}={folder}" for folder in folders]
     words += [f"--input={file.stem}={file}" for file in files if file.parent.name == "in"]
     words += ["--config", '{"cut": "score", "threshold": -9}', "--instance", "iteration-2/select"]
-    found = fuzz("select", 24, files, program("corpus", CorpusSection, select.run), words, capfd)
+    run, names = program("corpus", CorpusSection, select.run), tuple(folder.name for folder in folders)
+    found = program_failures("select", 24, files, run, words, capfd, names)
     assert not found, "".join(found)
 
 
@@ -165,7 +115,7 @@ def test_fine_tuning_starts_from_damaged_examples_and_sections(
     section = {"context": 256, "steps": 2, "batch": 2, "suffix": {}, "precision": "fp32", "too_long": "skip"}
     write(files[1], json.dumps(section).encode())
     words = ["--input", f"data={files[0]}", "--input", f"init={model}", "--config", f"@{files[1]}"]
-    found = fuzz("sft", 40, files, program("sft", SftSection, sft.run), words, capfd)
+    found = program_failures("sft", 40, files, program("sft", SftSection, sft.run), words, capfd)
     assert not found, "".join(found)
 
 
@@ -185,5 +135,6 @@ def test_pre_training_starts_from_damaged_token_files_and_sections(
     section = {"context": 64, "tokens": 512, "batch_tokens": 128, "precision": "fp32"}
     files.append(write(tokens / "section.json", json.dumps(section).encode()))
     words = ["--input", f"tokens={tokens}", "--config", f"@{files[-1]}"]
-    found = fuzz("cpt", 40, files, program("cpt", CptSection, cpt.run), words, capfd)
+    run = program("cpt", CptSection, cpt.run)
+    found = program_failures("cpt", 40, files, run, words, capfd, ("tokens", "web"))
     assert not found, "".join(found)
