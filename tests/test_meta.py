@@ -9,6 +9,7 @@ from functools import partial
 
 import pytest
 import torch
+from given.activations import kept_bytes
 from programs import ENVIRONMENT, ROOT
 from torch._dynamo.utils import counters
 from transformers import AutoConfig, AutoModelForCausalLM, masking_utils
@@ -81,21 +82,7 @@ def forward(model: torch.nn.Module, documents: int) -> torch.Tensor:
 
 
 def saved_bytes(model: torch.nn.Module) -> int:
-    """Bytes that autograd keeps of a row of tokens, weights apart."""
-    weights = {parameter.untyped_storage()._cdata for parameter in model.parameters()}
-    kept: dict[int, int] = {}
-
-    def keep(tensor: torch.Tensor) -> torch.Tensor:
-        storage = tensor.untyped_storage()
-        if storage._cdata not in weights:
-            kept[storage._cdata] = storage.nbytes()
-            alive.append(tensor)
-        return tensor
-
-    alive: list[torch.Tensor] = []  # or another storage could get the same place
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        forward(model, 1)
-    return sum(kept.values())
+    return kept_bytes(model, lambda: forward(model, 1))
 
 
 @pytest.mark.parametrize("recompute", [False, True])

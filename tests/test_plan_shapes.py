@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from given.activations import kept_bytes
 
 from pipeline.plan import costs
 from pipeline.plan.shapes import shape_named
@@ -112,18 +113,9 @@ def test_weights_and_activations_are_those_of_a_real_model(tmp_path: Path, kind:
 
 
 def saved_bytes(model: torch.nn.Module, tokens: int, checkpointing: bool) -> int:
-    """Bytes that autograd keeps of one row of tokens, weights apart."""
-    weights = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
-    kept: dict[int, torch.Tensor] = {}
-
-    def keep(tensor: torch.Tensor) -> torch.Tensor:
-        if tensor.untyped_storage().data_ptr() not in weights:
-            kept[tensor.untyped_storage().data_ptr()] = tensor
-        return tensor
-
+    """Bytes that autograd keeps of one row of tokens."""
     model.train()
     model.gradient_checkpointing_enable() if checkpointing else model.gradient_checkpointing_disable()
-    positions_BT = torch.arange(tokens)[None]
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        model.base_model(input_ids=positions_BT % 50, position_ids=positions_BT, use_cache=False)
-    return sum(tensor.untyped_storage().nbytes() for tensor in kept.values())
+    row_BT = torch.arange(tokens)[None]
+    inputs = {"input_ids": row_BT % 50, "position_ids": row_BT, "use_cache": False}
+    return kept_bytes(model, lambda: model.base_model(**inputs))

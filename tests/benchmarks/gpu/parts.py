@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from given.activations import kept_bytes
 from torch.nn import functional as F
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 from transformers import AutoModelForCausalLM, LlamaConfig
@@ -189,19 +190,10 @@ def memory() -> dict[str, float]:
     found = {}
     for name, shape in SHAPES.items():
         plan, rows = shape_from(keys_of(shape)), make_rows(1)
-        tensors, model, kept = tensors_of(rows), model_of(shape), {}
-        weights = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
+        tensors, model = tensors_of(rows), model_of(shape)
         planned = costs.activations(plan, CONTEXT, "bf16", False)
         if not GPU:
-
-            def keep(tensor: torch.Tensor, own: set = weights, kept: dict = kept) -> torch.Tensor:
-                if tensor.untyped_storage().data_ptr() not in own:
-                    kept[tensor.untyped_storage().data_ptr()] = tensor
-                return tensor
-
-            with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-                loss_of(model, tensors)
-            measured = sum(tensor.untyped_storage().nbytes() for tensor in kept.values())
+            measured = kept_bytes(model, lambda model=model, tensors=tensors: loss_of(model, tensors))
         else:
             optimizer = torch.optim.AdamW(model.parameters(), fused=True)
             torch.cuda.reset_peak_memory_stats()
