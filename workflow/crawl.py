@@ -5,10 +5,12 @@ from glob import glob
 from itertools import chain
 from typing import Any
 
-from pipeline.config.crawl import PROGRAM_KEYS, CrawlSection
+from pipeline.config.crawl import PROGRAM_KEYS, CrawlSection, TextSource
 from pipeline.config.root import ConfigError
+from pipeline.crawl.hub_files import hub_files
 from pipeline.crawl.sources import expand_lists, file_name
-from pipeline.data.rows import FORMATS
+from pipeline.crawl.text_files import lineage_name
+from pipeline.data.rows import FORMATS, HUB
 from pipeline.protocol.addresses import is_remote
 from pipeline.protocol.errors import InputError
 from pipeline.protocol.manifest import fingerprint
@@ -23,21 +25,24 @@ def add_crawl(graph: Instances) -> None:
     """
     section = graph.config.sections["crawl"]
     files = [*_warc_files(graph, section), *(("", file) for file in _looked_up(graph, section))]
-    texts = _text_files(graph, section)
+    texts = {name: _text_files(graph, name, source) for name, source in section.text_sources.items()}
     if not files and not texts:
         return
     lost = set(section.lost_files)
     if lost and (unknown := lost - {_name_of(file) for _, file in files}):
         raise ConfigError(f"config key crawl.lost_files: {min(unknown)}: no file of crawl.warc")
     dumps: dict[str | None, Inputs] = {}
-    named = [(name, ("warc", file)) for name, file in files] + [("texts", ("texts", file)) for file in texts]
-    for name, one in named:
-        dumps.setdefault(None if section.order == "paper" else name, []).append(one)
-    found = {}
-    for name, own in dumps.items():
+    for name, file in files:
+        dumps.setdefault(None if section.order == "paper" else name, []).append(("warc", file))
+    found: dict[str, list[Result]] = {}
+    pages = {name: _extracts(graph, section, own) for name, own in dumps.items()}
+    for source, own in texts.items():
+        name = None if section.order == "paper" else source or "texts"
+        pages.setdefault(name, []).extend(_extracts(graph, section, own, source))
+    for name, extracts in pages.items():
         which = "" if name is None else f"-{files_name([name])}"
-        if pages := _extracts(graph, section, own):
-            found[which] = _deduplicated(graph, section, which, pages)
+        if extracts:
+            found[which] = _deduplicated(graph, section, which, extracts)
     shards, staying = list(chain(*found.values())), []
     if len(found) > 1:
         shards = _deduplicated(graph, section, "", shards)
@@ -87,25 +92,33 @@ def is_downloading(node: Instance) -> bool:
     base = is_remote(node.section.get("base_url", ""))
     named = (source for role, source in node.inputs if role in READ)
     sources = [source.path if isinstance(source, Result) else source for source in named]
-    return any(is_remote(source) or (base and is_index(source)) for source in sources)
+    texts = (source for role, source in node.inputs if role == "texts")
+    of_hub = any(isinstance(source, str) and source.startswith(HUB) for source in texts)
+    return of_hub or any(is_remote(source) or (base and is_index(source)) for source in sources)
 
 
-def _add(graph: Instances, program: str, which: str, inputs: Inputs) -> Result:
-    """Add an instance with the keys that its program depends on."""
+def _add(graph: Instances, program: str, which: str, inputs: Inputs, **more: Any) -> Result:
+    """Add an instance with the keys that its program depends on, and `more`, filled in here."""
     without = tuple(key for key in CrawlSection.model_fields if key not in PROGRAM_KEYS[program])
     section = graph.config.sections["crawl"]
-    return graph.add(f"crawl/{program}{which}", f"pipeline.crawl.{program}", section, inputs, without)
+    return graph.add(f"crawl/{program}{which}", f"pipeline.crawl.{program}", section, inputs, without, **more)
 
 
-def _extracts(graph: Instances, section: Any, files: Inputs) -> list[Result]:
-    """Add a job for each `files_per_shard` files; none for files that are all given up."""
+def _extracts(graph: Instances, section: Any, files: Inputs, source: str = "") -> list[Result]:
+    """Add a job for each `files_per_shard` files, of the named `source` of texts if there is one; none for
+    files that are all given up.
+    """
     size, lost, found = section.files_per_shard, set(section.lost_files), []
     own = [name.rpartition(":")[0] for name in section.filters if ":" in name]
     filters = graph.inputs("filter", own, "crawl.filters")
+    more = {}
+    if source:  # where its files lie is said by the inputs
+        named = section.text_sources[source].model_copy(update={"data": "", "pattern": "*"})
+        more = {"texts": {source: named.model_dump(mode="json")}}
     for group in (files[start : start + size] for start in range(0, len(files), size)):
         if inputs := [(role, file) for role, file in group if not lost or _name_of(file) not in lost]:
             name = f"-{files_name([file for _, file in group])}"
-            found.append(_add(graph, "extract", name, [*inputs, *filters]))
+            found.append(_add(graph, "extract", name, [*inputs, *filters], **more))
     return found
 
 
@@ -175,16 +188,29 @@ def _warc_files(graph: Instances, section: Any) -> list[tuple[str, str | Result]
         raise ConfigError(f"config key crawl.warc: {error}") from error
 
 
-def _text_files(graph: Instances, section: Any) -> list[str | Result]:
-    """Get the files of `crawl.texts`. Raises ConfigError for an unknown kind and for two of one name."""
-    files, where = graph.sources(section.texts, "crawl.texts"), "config key crawl.texts"
-    names = [_name_of(file) for file in files]
-    for name, times in Counter(names).items():
-        if not name.endswith(FORMATS):
-            raise ConfigError(f"{where}: {name}: unknown kind of file; known: {', '.join(FORMATS)}")
+def _text_files(graph: Instances, name: str, source: TextSource) -> Inputs:
+    """Get the files of a source of texts. Raises ConfigError for an unknown kind and for two of one name."""
+    where = f"crawl.texts.{name}" if name else "crawl.texts"
+    files: list[str | Result] = []
+    for one in [source.data] if isinstance(source.data, str) else source.data:
+        try:
+            if name and one.startswith(HUB):
+                files += hub_files(one, source.pattern)
+                continue
+        except InputError as error:
+            raise ConfigError(f"config key {where}: {error}") from error
+        files += graph.sources(one, where)
+    names = (lineage_name(file) if isinstance(file, str) else _name_of(file) for file in files)
+    for file, times in Counter(names).items():
+        if not file.endswith(FORMATS):
+            raise ConfigError(
+                f"config key {where}: {file}: unknown kind of file; known: {', '.join(FORMATS)}"
+            )
         if times > 1:
-            raise ConfigError(f"{where}: {name}: two files of this name; lineage needs different names")
-    return files
+            raise ConfigError(
+                f"config key {where}: {file}: two files of this name; lineage needs different names"
+            )
+    return [("texts", file) for file in files]
 
 
 def _looked_up(graph: Instances, section: Any) -> list[Result]:

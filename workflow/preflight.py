@@ -5,6 +5,7 @@ and disk are lower bounds; `python -m pipeline.plan` forecasts all that a job ta
 """
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from pathlib import Path
 from huggingface_hub import constants, try_to_load_from_cache
 
 from pipeline.config.root import ModelNode
+from pipeline.crawl.hub_files import is_pinned
 from pipeline.data.rows import HUB
 from pipeline.plan.costs import checkpoint_disk, size_of, training_state
 from pipeline.plan.shapes import shape_of
@@ -29,6 +31,8 @@ from workflow.instances import HUB_ID, Instance
 HUB_SECONDS = 5.0
 # Inputs that may be of the hub.
 MODELS = ("init", "parent", "model", "policy", "completer", "reward_model", "tokenizer")
+TEXTS = ("crawl", "corpus", "tokens")  # stages whose inputs are texts to learn from
+SOURCE_NAME = re.compile(r"hub:[^@:]*(?::[^@:/]*)?(?:@[^:]*)?")  # without the path of a file
 EVALUATED = ("evaluate", "trajectory")
 LARGE = 300_000_000  # weights from which training on CPU cores takes days
 DEVICES = """import torch
@@ -119,6 +123,17 @@ def slow(graph: Graph, jobs: Iterable[str], machine: Machine) -> list[str]:
     ]
 
 
+def unpinned(graph: Graph, jobs: Iterable[str]) -> list[str]:
+    """Give a line for each data set of the hub that texts come from and whose revision is no commit."""
+    nodes = (graph.nodes[name] for name in jobs)
+    read = (source for node in nodes if node.stage in TEXTS for _, source in node.inputs)
+    named = {source for source in read if isinstance(source, str) and source.startswith(HUB)}
+    sets = dict.fromkeys(SOURCE_NAME.match(source)[0] for source in sorted(named) if not is_pinned(source))
+    return [
+        f"{source}: no commit is named (@<commit>), so its texts may be others tomorrow" for source in sets
+    ]
+
+
 def _unreachable(nodes: list[Instance], machine: Machine) -> Iterator[str]:
     """Find models and data sets of the hub that are not here while the hub is out of reach."""
     readers: dict[str, list[str]] = {}
@@ -148,7 +163,7 @@ def _data_is_here(source: str) -> bool:
     """Whether a data set of the hub lies in a folder of its name or in the cache of `datasets` or the hub."""
     from datasets.config import HF_DATASETS_CACHE  # a second to import, and most sources are files
 
-    owner, _, rest = source.removeprefix(HUB).partition(":")[0].partition("/")
+    owner, _, rest = re.split("[:@]", source.removeprefix(HUB))[0].partition("/")
     name = rest.partition("/")[0]
     caches = (
         HF_DATASETS_CACHE / f"{owner}___{name}",

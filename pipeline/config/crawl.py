@@ -4,9 +4,11 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from pipeline.config.section import LARGEST_SEED, Section, key, parts_of
+from pipeline.config.section import LARGEST_SEED, REQUIRED, Section, key, parts_of
 
 Named = Annotated[str, Field(pattern=r"^.+\.py:[A-Za-z_]\w*$|^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$")]
+Fields = dict[Literal["text", "url", "id", "language"], str]
+SourceName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$")]
 DOWNLOADS = 8  # jobs that read from servers at a time, unless a profile says otherwise
 SIGNATURES = ("buckets", "hashes_per_bucket")
 # The keys that each program depends on; extraction reads its files from its inputs.
@@ -28,7 +30,7 @@ PROGRAM_KEYS = {
     "resolve": ("cluster_jobs",),
     "filter": SIGNATURES,
     "across_dumps": (),
-    "dedup": (),
+    "dedup": ("most_lost",),
 }
 
 
@@ -58,6 +60,19 @@ class LookupSection(Section):
     tables: int = key(1, "range tables written; each is read like a WARC file", ge=1)
 
 
+class TextSource(Section):
+    """A named source of texts that are pages already."""
+
+    data: str | list[str] = key(
+        REQUIRED,
+        "paths or globs of *.parquet and *.jsonl[.gz|.zst], or hub:<owner>/<name>[:<folder>]@<revision>: such"
+        " files of a data set, below a folder of this name",
+    )
+    pattern: str = key("*", "glob of the paths in the data set of the hub that are read, of all its files")
+    fields: Fields = key({}, "their columns, as `fields`, whose place it takes")
+    licence: str | None = key(None, "of the texts; the card counts it, and pages carry it")
+
+
 class CrawlSection(Section):
     """From WARC files to deduplicated pages (paper section 2.1, which gives no settings for this)."""
 
@@ -69,13 +84,22 @@ class CrawlSection(Section):
         " Common Crawl dump (CC-MAIN-2024-10, CC-MAIN-2024-10/wet), or indexes that name single records by"
         " url, filename, offset and length (*.parquet, *.cdxj[.gz], *.jsonl[.gz])",
     )
-    texts: str | list[str] | None = key(
-        None, "files of texts that are pages already: paths or globs of *.parquet and *.jsonl[.gz|.zst]"
+    texts: str | list[str] | dict[SourceName, TextSource] | None = key(
+        None,
+        "files of texts that are pages already: paths or globs of *.parquet and *.jsonl[.gz|.zst], or sources"
+        " by name, each with `data`, which may also be hub:<owner>/<name>[:<folder>]@<revision>, and perhaps"
+        " `pattern` (of paths in the data set), `fields`, `licence`",
     )
-    fields: dict[Literal["text", "url", "id", "language"], str] = key(
+    fields: Fields = key(
         {},
         "their columns, where text and url have other names; rows that repeat an id are rejected; a language"
-        " (ISO 639-1) that is not given is detected",
+        " (ISO 639-1) that is not given is detected; a file without a column `url` has pages without domains",
+    )
+    most_lost: float = key(
+        1.0,
+        "a named source of texts that loses a larger share of its rows before they are scored ends the run",
+        gt=0,
+        le=1,
     )
     lookup: LookupSection = key(LookupSection(), "records looked up in an index, beside the files of `warc`")
     base_url: str = key(
@@ -141,3 +165,10 @@ class CrawlSection(Section):
     def cluster_parts(self, extracts: int) -> list[range]:
         """Numbers of the extraction shards that each job of `cluster` and of `resolve` has."""
         return parts_of(extracts, self.cluster_jobs)
+
+    @property
+    def text_sources(self) -> dict[str, TextSource]:
+        """The sources of texts by name; those without one are "" together."""
+        if isinstance(self.texts, dict):
+            return self.texts
+        return {"": TextSource(data=self.texts)} if self.texts else {}

@@ -33,6 +33,7 @@ from pipeline.corpus.domains import DOMAINS, Domain, Growth, growth, judge, lear
 from pipeline.corpus.out_of_distribution import recall_at
 from pipeline.corpus.review_queue import review_queue, save_queue, write_review
 from pipeline.corpus.url_lists import GROWN, Survivors, current_urls, write_urls
+from pipeline.crawl.text_files import NO_HOST
 from pipeline.data.database import Database, database, parquet, save
 from pipeline.data.shards import write_table
 from pipeline.protocol.ending import say
@@ -105,6 +106,10 @@ def look_at_domains(
     """Write the domains of the kept pages and the review queue; returns the domains, and what reviewed
     prefixes add to the pages `known` already.
     """
+    query = f"SELECT count(*) FROM pages WHERE ends_with(host, '{NO_HOST}')"
+    ((without,),) = joins.execute(query).fetchall()
+    if without:
+        say(f"{label(stage)}: {without:,} pages have no URL; for them the domain step is off")
     domains = judge(joins, stage.config)
     write_table(stage.partial / "domains.parquet", (domain.row() for domain in domains), DOMAINS)
     learn(joins, stage.config)

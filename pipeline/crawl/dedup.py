@@ -21,6 +21,20 @@ from pipeline.crawl.across_dumps import counted
 from pipeline.data.shards import link_file, put_table
 from pipeline.protocol.stage import Counts, InputError, Stage, run_stage
 
+OF_DUMPS = ("duplicates_", "rows.", "pages.", "duplicates.")  # counts that dumps and all together add up to
+
+
+def check_losses(counts: Counts, most: float) -> None:
+    """Raise InputError for a named source of which more than that share is lost before it is scored."""
+    for name in (name for name in counts if name.startswith("rows.")):
+        source = name.partition(".")[2]
+        rows, pages, gone = (int(counts.get(f"{of}.{source}", 0)) for of in ("rows", "pages", "duplicates"))
+        if rows and (lost := 1 - (pages - gone) / rows) > most:
+            raise InputError(
+                f"config key crawl.most_lost: source {source} loses {lost:.1%} of its {rows:,} rows, more"
+                f" than {most:.1%}: {rows - pages:,} are rejected, {gone:,} duplicates"
+            )
+
 
 def run(stage: Stage[CrawlSection]) -> Counts:
     """Make the pool; returns counts by rule."""
@@ -36,8 +50,9 @@ def run(stage: Stage[CrawlSection]) -> Counts:
     counts = counted(folders)
     if within:
         before = counted(within)
-        counts.update({name: count for name, count in before.items() if name.startswith("duplicates_")})
+        counts.update({name: count for name, count in before.items() if name.startswith(OF_DUMPS)})
         counts["pages"] = before["pages"]
+    check_losses(dict(counts), stage.config.most_lost)
     return dict(counts)
 
 

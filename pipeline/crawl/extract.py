@@ -15,8 +15,8 @@ import json
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -28,6 +28,7 @@ from datatrove.data import Document
 
 from pipeline.config.crawl import CrawlSection
 from pipeline.crawl.http_decoding import Unusable, decode_body
+from pipeline.crawl.hub_files import brought
 from pipeline.crawl.index import is_index, read_indexed_pages
 from pipeline.crawl.language import detect_language
 from pipeline.crawl.mathematics import has_mathematics
@@ -37,8 +38,9 @@ from pipeline.crawl.rights import rights
 from pipeline.crawl.sources import expand, file_name, open_source
 from pipeline.crawl.text import clean, extract
 from pipeline.crawl.text_decoding import decode_text, is_html
-from pipeline.crawl.text_files import read_text_pages
+from pipeline.crawl.text_files import TextFile, read_text_pages
 from pipeline.crawl.warc import Page, ReadCounts, read_pages
+from pipeline.data.rows import HUB
 from pipeline.data.shards import DocumentWriter, join_shards, read_batches, write_table
 from pipeline.formulas.signs import Source
 from pipeline.protocol.addresses import public
@@ -100,7 +102,8 @@ def page_text(
     if page.flaw:
         raise Unusable(page.flaw)
     if page.is_text:  # a WET file: extracted by the crawler, in UTF-8
-        return "", clean(page.payload.decode("utf-8", "replace")), "utf-8", {}
+        notes = {"licence": page.licence} if page.licence else {}
+        return "", clean(page.payload.decode("utf-8", "replace")), "utf-8", notes
     if page.http_status != 200:
         raise Unusable("http_status")
     body = decode_body(page.payload, page.content_encoding, page.transfer_encoding, config.max_page_bytes)
@@ -188,15 +191,15 @@ def extract_page(identity: str, page: Page, config: CrawlSection) -> tuple[Row, 
 
 
 def extract_file(
-    path: str, config: CrawlSection, read: ReadCounts, texts: bool = False
+    path: str, config: CrawlSection, read: ReadCounts, text: TextFile | None = None
 ) -> Iterator[tuple[Row, Document | None]]:
     """Yield row and document (None: rejected) of each response record of one WARC file, or of each row of a
-    file of `texts`; adds to `read`.
+    file of texts; adds to `read`.
     """
 
     def pages(counts: ReadCounts) -> Iterator[tuple[str, Page]]:
-        if texts:
-            return _identities(read_text_pages(path, config.fields, config.max_page_bytes, counts))
+        if text:
+            return _identities(read_text_pages(text, config.max_page_bytes, counts))
         if is_index(path):
             return _identities(read_indexed_pages(path, config.base_url, config.max_page_bytes, counts))
         return _identities(read_pages(path, config.max_page_bytes, counts))
@@ -229,15 +232,20 @@ def kind_of(path: str) -> str:
     return "a zip archive" if start == b"PK\x03\x04" else "another kind of file, or damaged throughout"
 
 
-def extract_into(path: str, folder: Path, config: CrawlSection, bar: Progress, texts: bool) -> None:
+def extract_into(
+    path: str, folder: Path, config: CrawlSection, bar: Progress, text: TextFile | None = None
+) -> None:
     """Extract one file; `folder` appears when it is complete. Raises InputError that names the file."""
+    if text and text.path.startswith(HUB):
+        with brought(text.path, folder.parents[1] / "hub") as local:
+            return extract_into(path, folder, config, bar, replace(text, path=str(local)))
     beside, read = folder.with_name(f".{folder.name}"), ReadCounts()
     shutil.rmtree(beside, ignore_errors=True)
     tally: Counter[str] = Counter()
     lines: Counter[str] = Counter()
 
     def rows() -> Iterator[Row]:
-        for row, document in extract_file(path, config, read, texts):
+        for row, document in extract_file(path, config, read, text):
             if document is not None:
                 writer.write(document)
             tally[row["reason"] or "extracted"] += 1
@@ -247,13 +255,13 @@ def extract_into(path: str, folder: Path, config: CrawlSection, bar: Progress, t
 
     with DocumentWriter(beside / PAGES_FILE) as writer:
         responses = write_table(beside / RECORDS_FILE, rows(), RECORDS)
-    if not read.records and not texts:
+    if not read.records and not text:
         raise InputError(f"{public(path)}: no WARC record in it, it is {kind_of(path)}")
     if read.lost_bytes:
         lost = f"{read.lost_bytes:,} bytes unreadable, {read.breaks} breaks"
         print(f"warning: {public(path)}: {lost}", file=sys.stderr)
     line = {
-        "file": file_name(path),
+        "file": text.name if text else file_name(path),
         **asdict(read),
         "responses": responses,
         "pages": tally.pop("extracted", 0),
@@ -264,18 +272,18 @@ def extract_into(path: str, folder: Path, config: CrawlSection, bar: Progress, t
 
 
 def extract_all(
-    paths: list[str], folders: list[Path], config: CrawlSection, bar: Progress, texts: Collection[str] = ()
+    paths: list[str], folders: list[Path], config: CrawlSection, bar: Progress, texts: Mapping[str, TextFile]
 ) -> list[Path]:
     """Extract the files whose folder is not there yet; returns these folders. `texts`: those that are files
-    of texts. A file that fails does not keep the others from being read. Raises InputError that names all
-    that failed.
+    of texts, by path. A file that fails does not keep the others from being read. Raises InputError that
+    names all that failed.
     """
     failed: list[str] = []
     kind: type[InputError] = InputError
     todo = [(path, folder) for path, folder in zip(paths, folders, strict=True) if not folder.exists()]
     for path, folder in todo:
         try:
-            extract_into(path, folder, config, bar, path in texts)
+            extract_into(path, folder, config, bar, texts.get(path))
             continue
         except InputError as error:
             failed.append(str(error))
@@ -299,7 +307,7 @@ def run(stage: Stage[CrawlSection]) -> Counts:
     Each file is extracted in a folder of its own in `stage.work`, so a job that ended early, or in which a
     file failed, goes on with the files that are missing.
     """
-    texts = stage.inputs.get("texts", [])
+    texts = {path: TextFile.of(path, stage.config) for path in stage.inputs.get("texts", [])}
     paths = [*expand(stage.inputs.get("warc", []), stage.config.base_url), *texts]
     if not paths:
         raise InputError("no WARC file given: use --input warc=FILE or --warc FILE")

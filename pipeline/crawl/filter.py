@@ -4,6 +4,7 @@ Writes `pool.jsonl.zst`, and `removed.parquet`, a row for each removed page with
 stays and, for a near-duplicate, how similar they are. Reads of other shards only these rows.
 """
 
+import json
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -24,6 +25,7 @@ from pipeline.crawl.signature_store import (
     read_signatures,
     signed_pages,
 )
+from pipeline.crawl.text_files import source_of
 from pipeline.data.shards import DocumentWriter, read_lines, read_table, write_table
 from pipeline.protocol.progress import Progress
 from pipeline.protocol.stage import Counts, InputError, Stage, run_stage
@@ -61,6 +63,14 @@ class Shard:
         self.targets = table["target"].to_numpy()
         self.shards = np.array(table["shard"].to_pylist(), object)
         self.folders = _signed_shards(removed.parents[1])
+
+    def read_of(self) -> Counter[str]:
+        """Count rows and pages that extraction read of each named source."""
+        ledger, found = self.pages.with_name("ledger.jsonl"), Counter[str]()
+        for line in map(json.loads, ledger.read_text().splitlines() if ledger.exists() else ()):
+            if source := source_of(line["file"]):
+                found.update({f"rows.{source}": line["records"], f"pages.{source}": line["pages"]})
+        return found
 
     def unique(self) -> Iterator[bytes]:
         """Lines of the pages that stay, in order. Raises InputError if pages go, and there are more or fewer
@@ -125,16 +135,19 @@ def run(stage: Stage[CrawlSection]) -> Counts:
                 bar.update(1)
     stage.counter("pool.pages", writer.count)
     hashes, found = stage.config.buckets * stage.config.hashes_per_bucket, Counter[str]()
+    of_source = sum((shard.read_of() for shard in shards), Counter[str]())
 
     def rows() -> Iterator[Row]:
         for shard in shards:
             for row in shard.duplicates(hashes):
                 found[row["kind"]] += 1
+                if source := source_of(row["id"]):
+                    of_source[f"duplicates.{source}"] += 1
                 yield row
 
     write_table(stage.partial / "removed.parquet", rows(), DUPLICATES)
     kinds = {f"duplicates_{kind}": found[kind] for kind in KINDS[1:]}
-    return {"pages": writer.count + found.total(), "kept": writer.count, **kinds}
+    return {"pages": writer.count + found.total(), "kept": writer.count, **kinds, **of_source}
 
 
 if __name__ == "__main__":

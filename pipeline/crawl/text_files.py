@@ -1,39 +1,76 @@
-"""Read files of texts as pages: Parquet or JSON lines whose rows have a text and a URL (ours: FineWeb,
+"""Read files of texts as pages: Parquet or JSON lines whose rows have a text and mostly a URL (ours: FineWeb,
 OpenWebMath or an extraction of one's own enters the corpus without WARC files).
 
 A row is to such a file what a record is to a WARC file: it becomes a page or a rejection with a reason, and
 its number, from 0, is its place.
 """
 
+import sys
 from collections.abc import Iterator, Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Self
 
+from pipeline.config.crawl import CrawlSection
+from pipeline.crawl.hub_files import HubFile
 from pipeline.crawl.sources import file_name
 from pipeline.crawl.warc import Page, ReadCounts, digest_of
-from pipeline.data.rows import read_rows
+from pipeline.data.rows import HUB, read_rows
 from pipeline.protocol.errors import InputError
+from pipeline.protocol.manifest import fingerprint
 
 COLUMNS = {"text": "text", "url": "url"}  # unless they are given
+NO_HOST = ".invalid"  # the end of all hosts of rows without URLs
 NO_TEXT, BAD_TYPE, REPEATED_ID = "no_text", "bad_type", "repeated_id"  # why rows are rejected
 
 
-def read_text_pages(
-    path: str, fields: Mapping[str, str], max_bytes: int, counts: ReadCounts
-) -> Iterator[Page]:
+@dataclass(frozen=True)
+class TextFile:
+    """A file of texts: where it lies, what lineage calls it, its columns, the licence of its texts."""
+
+    path: str
+    name: str
+    fields: Mapping[str, str]
+    licence: str | None = None
+
+    @classmethod
+    def of(cls, path: str, config: CrawlSection) -> Self:
+        """Describe a file of the one named source of a section, before whose name lineage has the source's,
+        or of one that has no name.
+        """
+        for name, source in config.text_sources.items() if isinstance(config.texts, dict) else ():
+            return cls(path, f"{name}/{lineage_name(path)}", source.fields or config.fields, source.licence)
+        return cls(path, file_name(path), config.fields)
+
+
+def lineage_name(path: str) -> str:
+    """Name a file as lineage does, but for its source: by its path in a data set, where names repeat."""
+    return HubFile.read(path).path.replace("/", "_") if path.startswith(HUB) else file_name(path)
+
+
+def source_of(identity: str) -> str:
+    """Return the named source of a page's id, or of a file in lineage; "" for any other."""
+    return identity.rpartition("/")[0]
+
+
+def read_text_pages(file: TextFile, max_bytes: int, counts: ReadCounts) -> Iterator[Page]:
     """Yield the rows of a file in order, and count them; a text of more than `max_bytes` is rejected.
-    `fields`: what `crawl.fields` says.
 
     Raises InputError that names the file and the column where the first row lacks a column.
     """
-    columns = COLUMNS | dict(fields)
-    name, seen = file_name(path), set[str | int]()
-    for number, (place, row) in enumerate(read_rows(path)):
+    columns, seen = COLUMNS | dict(file.fields), set[str | int]()
+    for number, (place, row) in enumerate(read_rows(file.path)):
         if number == 0:
+            if "url" not in file.fields and "url" not in row:
+                columns = columns | {"url": ""}
+                print(f"warning: {file.path}: no column url: its pages have no domain", file=sys.stderr)
             _check_columns(place, row, columns)
         counts.records += 1
         values = {key: row.get(column) for key, column in columns.items()}
+        if not columns["url"]:  # a host for each row: it is no page of a known site
+            values["url"] = f"https://{number}.{fingerprint({'file': file.name})}{NO_HOST}/"
         url = None if values["url"] is None else str(values["url"]).encode()
-        page = Page(url, name, number, 0, "", b"", is_text=True, flaw=_flaw(values, seen))
+        flaw = _flaw(values, seen)
+        page = Page(url, file.name, number, 0, "", b"", is_text=True, flaw=flaw, licence=file.licence)
         if page.flaw is None:
             page.payload = values["text"].encode()
             page.digest = digest_of(page.payload)
@@ -44,7 +81,7 @@ def read_text_pages(
 
 def _check_columns(place: str, row: dict[str, Any], columns: dict[str, str]) -> None:
     for key, column in columns.items():
-        if column not in row:
+        if column and column not in row:
             found = ", ".join(row)
             raise InputError(f"{place}: no column {column!r} (crawl.fields.{key}); it has {found}"[:500])
 

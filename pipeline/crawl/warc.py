@@ -54,6 +54,7 @@ class Page:
     truncated: str | None = None
     flaw: str | None = None
     language: str | None = None  # where a file of texts says it
+    licence: str | None = None  # likewise
 
 
 @dataclass

@@ -170,12 +170,14 @@ def _hub(source: str) -> Iterator[tuple[str, dict[str, Any]]]:
     from datasets import load_dataset  # seconds to import, and most sources are files
 
     name, separator, split = source.removeprefix(HUB).partition(":")
+    split, _, revision = split.partition("@")
     owner, _, rest = name.partition("/")
     dataset, _, configuration = rest.partition("/")
     if not (separator and dataset and split):
-        raise InputError(f"{source}: expected hub:<owner>/<name>[/<config>]:<split>")
+        raise InputError(f"{source}: expected hub:<owner>/<name>[/<config>]:<split>[@<revision>]")
     try:
-        rows = load_dataset(f"{owner}/{dataset}", configuration or None, split=split, streaming=True)
+        where = {"split": split, "revision": revision or None, "streaming": True}
+        rows = load_dataset(f"{owner}/{dataset}", configuration or None, **where)
         for number, row in enumerate(rows, start=1):
             yield f"{source}: row {number}", dict(row)
     except Exception as error:  # the library raises many kinds; all mean that the data is not available

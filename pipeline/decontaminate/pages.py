@@ -70,6 +70,11 @@ SELECT url, warc_file, "offset", digest, language, status,
 FROM fates JOIN shards USING (filename) ORDER BY shard, file_row_number
 """
 
+OF_SOURCE = """
+SELECT status || '.' || regexp_extract(warc_file, '^(.*)/', 1) AS name, count(*) FROM {pages}
+WHERE contains(warc_file, '/') GROUP BY name ORDER BY name
+"""
+
 
 def add_tables(joins: Database, stage: Stage[DecontaminateSection]) -> None:
     """Create a view of each input, and `shards`, the order of the extraction shards."""
@@ -116,7 +121,8 @@ def run(stage: Stage[DecontaminateSection]) -> Counts:
         pages = parquet(*tables(stage.partial, "pages"))
         counts = f"SELECT status, count(*) FROM {pages} GROUP BY status ORDER BY status"
         found = dict(joins.execute(counts).fetchall())
-    return {"pages": sum(found.values())} | found
+        of_source = dict(joins.execute(OF_SOURCE.format(pages=pages)).fetchall())
+    return {"pages": sum(found.values())} | found | of_source
 
 
 if __name__ == "__main__":

@@ -1,0 +1,225 @@
+"""Named sources of texts: data sets of the hub at a revision, files without URLs, what each source loses."""
+
+import http.server
+import json
+import os
+import random
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from crawl_warcs import FILLER
+from deduplication import deduplicate_into, run_program
+from given.instances import graph_of
+from test_corpus import MATH, NEWS, metrics, run
+from test_crawl_texts import counted, write
+
+from pipeline.config.root import ConfigError
+from pipeline.crawl import extract
+from pipeline.crawl.hub_files import is_pinned
+from pipeline.data.shards import read_documents, read_table
+from workflow.preflight import unpinned
+
+ROOT = Path(__file__).resolve().parents[1]
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+SOURCE = f"hub:someone/web:2024-10@{COMMIT}"
+
+
+class Hub(http.server.BaseHTTPRequestHandler):
+    """The hub's answers about one data set, whose files are those of a folder; the first body of each breaks
+    off.
+    """
+
+    folder, requests = Path(), list[str]()
+
+    def do_GET(self) -> None:
+        path = self.path.partition("?")[0]
+        part = self.headers.get("Range", "")
+        type(self).requests.append(f"{self.command} {path} {part}")
+        if path.startswith(f"/api/datasets/someone/web/tree/{COMMIT}"):
+            files = sorted(file for file in self.folder.rglob("*") if file.is_file())
+            rows = [
+                {
+                    "type": "file",
+                    "oid": "0",
+                    "size": file.stat().st_size,
+                    "path": str(file.relative_to(self.folder)),
+                }
+                for file in files
+            ]
+            return self.answer(json.dumps(rows).encode(), {"Content-Type": "application/json"})
+        name = path.removeprefix(f"/datasets/someone/web/resolve/{COMMIT}/")
+        if not (self.folder / name).is_file():
+            return self.send_error(404)
+        body = (self.folder / name).read_bytes()
+        headers = {"ETag": f'"{len(body):040x}"', "X-Repo-Commit": COMMIT, "Accept-Ranges": "bytes"}
+        first = int(part.removeprefix("bytes=").partition("-")[0] or 0)
+        if part:
+            headers["Content-Range"] = f"bytes {first}-{len(body) - 1}/{len(body)}"
+        before = sum(path in one for one in self.requests if one.startswith("GET"))
+        return self.answer(body[first:], headers, cut=before == 1)
+
+    do_HEAD = do_GET
+
+    def answer(self, body: bytes, headers: dict[str, str], cut: bool = False) -> None:
+        self.send_response(206 if "Content-Range" in headers else 200)
+        for name, value in (headers | {"Content-Length": str(len(body))}).items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(body[: len(body) // 2] if cut else body)
+            self.close_connection = True
+
+    def log_message(self, *arguments: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """The environment in which the hub is this server, with two files of texts below one folder."""
+    Hub.folder, Hub.requests = tmp_path / "web", []
+    for number, place in enumerate(
+        ("data/2024-10/0.parquet", "data/2024-10/sub/0.parquet", "data/2023/0.parquet")
+    ):
+        path = Hub.folder / place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        rows = [
+            {
+                "content": f"{FILLER * 3} {number} {row} {os.urandom(40).hex()}",
+                "url": f"https://a.example/{number}/{row}",
+            }
+            for row in range(300)
+        ]
+        write(path, rows)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hub)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    named = {"HF_ENDPOINT": f"http://127.0.0.1:{server.server_port}", "PYTHONPATH": f"{ROOT}:{ROOT}/tests"}
+    yield {name: value for name, value in os.environ.items() if not name.startswith("HF_")} | named
+    server.shutdown()
+
+
+@pytest.mark.slow
+def test_a_data_set_of_the_hub_is_its_files_at_a_revision_downloaded_although_it_breaks_off(
+    tmp_path: Path, hub: dict[str, str]
+) -> None:
+    program = """
+import json, sys
+from given.instances import graph_of
+web = {"data": sys.argv[1], "fields": {"text": "content"}, "licence": "odc-by"}
+nodes = graph_of(crawl={"texts": {"web": web}}).nodes
+found = [node for name, node in nodes.items() if name.startswith("crawl/extract-")]
+files = [[source for role, source in node.inputs if role == "texts"] for node in found]
+print(json.dumps([files, [node.section for node in found]]))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, SOURCE], cwd=tmp_path, env=hub, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    files, sections = json.loads(listed := done.stdout)
+    names = [f"hub:someone/web@{COMMIT}:data/2024-10/{name}0.parquet" for name in ("", "sub/")]
+    assert files == [[name] for name in names]
+    words = [
+        sys.executable,
+        "-m",
+        "pipeline.crawl.extract",
+        "--instance",
+        "extract",
+        "--output",
+        str(tmp_path / "out"),
+    ]
+    words += [f"--input=texts={name}" for name in names] + ["--config", json.dumps(sections[0])]
+    done = subprocess.run(words, cwd=tmp_path, env=hub, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    bodies = [one for one in Hub.requests if one.startswith("GET /datasets/")]
+    assert len(bodies) == 4, "each of both files broke off once"
+    pages = list(read_documents(tmp_path / "out/pages.jsonl.zst"))
+    assert [page.id for page in pages][::300] == [
+        "web/data_2024-10_0.parquet:0",
+        "web/data_2024-10_sub_0.parquet:0",
+    ]
+    assert len(pages) == 600 and {page.metadata["licence"] for page in pages} == {"odc-by"}
+    assert not list(tmp_path.rglob(".out.work/**/*.parquet"))
+    again = subprocess.run(
+        [sys.executable, "-c", program, SOURCE],
+        cwd=tmp_path,
+        env=hub | {"HF_HUB_OFFLINE": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert again.stdout == listed, "the files of a commit are asked for once"
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ("hub:someone/web:2024-10", "crawl.texts.web: .* expected hub:<owner>/<name>.:<folder>.@<revision>"),
+        ("none.parquet", "crawl.texts.web: none.parquet: no such file"),
+    ],
+)
+def test_a_source_that_cannot_be_found_is_refused_by_its_name(data: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        graph_of(crawl={"texts": {"web": {"data": data}}})
+
+
+def test_a_revision_that_may_change_is_told_before_the_first_job() -> None:
+    sources = {"old": f"hub:a/old:train@{COMMIT}", "new": "hub:a/new/en:train@main", "any": "hub:a/any:train"}
+    named = {name: {"data": data} for name, data in sources.items()}
+    graph = graph_of(mixtures={"web": {"tokenizer": "a/b", "sources": named}})
+    told = [line.partition(": no commit is named")[0] for line in unpinned(graph, graph.nodes)]
+    assert told == ["hub:a/any:train", "hub:a/new/en:train@main"]
+    assert is_pinned(SOURCE) and not is_pinned("hub:someone/web@main:data/0.parquet")
+
+
+def texts_of(folder: Path, name: str, rows: list[dict[str, Any]], **source: Any) -> Path:
+    """Extract rows as a named source."""
+    (folder / name).mkdir()
+    path = write(folder / name / "rows.parquet", rows)
+    config = {"texts": {name: {"data": "", **source}}}
+    return run_program(extract.run, folder / f"extract-{name}", config, texts=[path])
+
+
+def test_what_each_source_keeps_is_counted_and_a_limit_names_the_one_that_vanishes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [{"text": f"{FILLER * 2} {number}", "url": f"https://a.example/{number}"} for number in range(10)]
+    first = texts_of(tmp_path, "first", rows)
+    second = texts_of(tmp_path, "second", [*rows[:8], {"text": "short", "url": "https://b.example/1"}])
+    pool = deduplicate_into(tmp_path / "dedup", [first, second], min_similarity=1.0)
+    found = counted(pool)
+    assert {name: found[name] for name in found if "." in name} == {
+        "rows.first": 10, "pages.first": 10, "rows.second": 9, "pages.second": 8, "duplicates.second": 8,
+    }  # fmt: skip
+    with pytest.raises(SystemExit):
+        deduplicate_into(tmp_path / "limit", [first, second], min_similarity=1.0, most_lost=0.9)
+    told = "crawl.most_lost: source second loses 100.0% of its 9 rows, more than 90.0%: 1 are rejected, 8"
+    assert told in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_texts_without_urls_make_a_corpus_and_the_domain_step_says_that_it_is_off(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rng = random.Random(1)
+
+    def rows(words: list[str], number: int) -> list[dict[str, Any]]:
+        return [{"text": " ".join(rng.choices(words, k=60))} for _ in range(number)]
+
+    pool = deduplicate_into(
+        tmp_path / "dedup",
+        [texts_of(tmp_path, "own", [*rows(MATH, 40), *rows(NEWS, 60)])],
+        min_similarity=1.0,
+    )
+    seed = write(tmp_path / "seed.jsonl", rows(MATH, 20))
+    background = write(tmp_path / "background.jsonl", rows(NEWS, 20))
+    texts = {"seed_texts": seed, "background_texts": background}
+    trained = run(tmp_path, "train", 1, {"pool": pool} | texts, folds=0)
+    scored = run(tmp_path, "score", 1, {"train": trained, "shard": pool / "pool/0000.jsonl.zst"})
+    selected = run(tmp_path, "select", 1, {"train": trained, "score": scored, "pool": pool})
+    assert "100 pages have no URL; for them the domain step is off" in capsys.readouterr().err
+    kept = read_table(selected / "kept.parquet")["id"].to_pylist()
+    assert sorted(kept) == sorted(f"own/rows.parquet:{number}" for number in range(40))
+    assert not any(domain["math"] for domain in metrics(selected)["domains"])
