@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zstandard
-from given.instances import open_stage
+from given.instances import graph_of, open_stage
 from given.lines import write_lines
 from tiny_model import save_mixture
 
@@ -246,6 +246,39 @@ def test_sources_of_any_names_keep_their_own_tokens(corpus, tokenizer, tmp_path,
     for number, name in enumerate(mixture.names):
         tokens, _ = mixture.files[number].window(0, 8)
         assert tokenizer.decode(tokens[1:]) in f"from {name} " * 9
+
+
+def test_a_source_is_decontaminated_where_it_asks_for_that_and_its_removals_are_listed(tokenizer, tmp_path):
+    question = (
+        "Natalia sold clips to 48 of her friends in April, and then she sold half as many clips in May."
+    )
+    rows = [{"text": text} for text in (TEXTS[0], f"Homework: {question} How many?", " ", TEXTS[1])]
+    tokenizer.save_pretrained(tmp_path / "tokenizer")
+    inputs = {"tokenizer": tmp_path / "tokenizer"}
+    inputs |= {f"source.{name}": write_lines(tmp_path / f"{name}.jsonl", rows) for name in ("web", "own")}
+    inputs["benchmark.test"] = write_lines(tmp_path / "test.jsonl", [{"id": "7", "question": question}])
+    section = MixtureNode(sources={"web": {"data": "x", "decontaminate": True}, "own": {"data": "x"}})
+    made = open_stage(tmp_path / "work", section, inputs)
+    counts = tokenise(made)
+    assert (counts["documents.web"], counts["removed.web"], counts["empty.web"]) == (2, 1, 1)
+    assert counts["documents.own"] == 3 and "removed.own" not in counts
+    (row,) = map(json.loads, (made.partial / "removals.jsonl").read_text().splitlines())
+    assert (row["source"], row["file"], row["document"], row["benchmark"], row["item"]) == (
+        "web", "web.jsonl", 1, "test", "7",
+    )  # fmt: skip
+    assert row["gram"].startswith("natalia sold clips")
+    del inputs["benchmark.test"]
+    with pytest.raises(InputError, match="no benchmark to leave out"):
+        tokenise(open_stage(tmp_path / "none", section, inputs))
+
+
+def test_the_benchmarks_of_a_run_are_inputs_of_a_mixture_that_is_decontaminated(corpus):
+    for clean in (False, True):
+        sources = {"web": {"data": str(corpus), "decontaminate": clean}}
+        given = {"benchmarks": {"held": {"source": str(corpus)}}, "mixtures": {"m": {"sources": sources}}}
+        given["mixtures"]["m"]["tokenizer"] = "a/b"
+        read = dict(graph_of(**given).nodes["tokens/m"].inputs)
+        assert read.get("benchmark.held") == (str(corpus) if clean else None)
 
 
 def test_a_source_reads_the_same_however_it_is_cut_into_parts(tmp_path):

@@ -121,16 +121,21 @@ def _lineage(graph: Instances, select: Result) -> None:
 def _clean(graph: Instances, folder: str, select: Result) -> None:
     """Add the instances `FOLDER/clean-SHARD` and `FOLDER/corpus` of the pages that `select` keeps."""
     section = graph.config.sections["decontaminate"]
-    names = section.benchmarks if section.benchmarks is not None else list(graph.config.benchmarks)
     cleaned = []
     for shard in pool_shards(graph):
         name, given = f"{folder}/clean-{shard:04d}", Result("crawl/dedup", f"pool/{shard:04d}.jsonl.zst")
-        inputs = [("shard", given), ("select", select), *graph.benchmark_files(names)]
+        inputs = [("shard", given), ("select", select), *graph.benchmark_files(_benchmarks(graph))]
         # The inputs name the benchmarks, so the key says no more: null and a list of all are the same.
         clean = graph.add(name, "pipeline.decontaminate.clean", section, inputs, ("benchmarks",))
         cleaned.append(("cleaned", clean))
     inputs = [("pool", Result("crawl/dedup")), ("select", select), *cleaned]
     graph.add(f"{folder}/corpus", "pipeline.decontaminate", section, inputs, ("benchmarks",))
+
+
+def _benchmarks(graph: Instances) -> list[str]:
+    """Name the benchmarks that are kept out of what models learn from."""
+    names = graph.config.sections["decontaminate"].benchmarks
+    return list(graph.config.benchmarks) if names is None else names
 
 
 def _selection(graph: Instances, name: str) -> Result:
@@ -167,4 +172,6 @@ def add_tokens(graph: Instances) -> None:
                 )
             folder = f"decontaminate/{selection}/corpus" if selection else "decontaminate/corpus"
             inputs.append((role, Result(folder, "corpus")))
+        if any(source.decontaminate for source in mixture.sources.values()):
+            inputs += graph.benchmark_files(_benchmarks(graph))
         graph.add(f"tokens/{name}", "pipeline.tokens", mixture, inputs)

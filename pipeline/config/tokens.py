@@ -36,6 +36,11 @@ class SourceNode(Section):
     )
     share: float = key(1.0, "share of all tokens seen in training; shares are normalised", gt=0)
     text: str = key("text", "field that holds a document's text")
+    decontaminate: bool = key(
+        False,
+        "leave out documents that share a run of words with a benchmark of `decontaminate.benchmarks`, by the"
+        " defaults of that stage, and list them in removals.jsonl; for text of the web",
+    )
 
 
 class MixtureNode(Section):

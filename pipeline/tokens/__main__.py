@@ -1,22 +1,27 @@
 """Tokenise a mixture's sources into memory-mapped files for continued pre-training (paper section 2.3).
 
 Inputs: `tokenizer` (folder; absent if the mixture names another), `source.<name>` (files, folders of shards,
-hub ids). Output: `parts/<name>/` with a token file for each file of a source, `tokens.json`, which lists
-them, and the tokenizer, which a model from scratch inherits. Files are tokenised in parallel, one process
-each; a resumed run skips finished files.
+hub ids), `benchmark.<name>` (of a mixture with a source that is decontaminated). Output: `parts/<name>/` with
+a token file for each file of a source, `tokens.json`, which lists them, `removals.jsonl`, the documents of
+such sources that hold a benchmark's text, and the tokenizer, which a model from scratch inherits. Files are
+tokenised in parallel, one process each; a resumed run skips finished files.
 """
 
 import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from pipeline.config.decontaminate import DecontaminateSection
 from pipeline.config.tokens import MixtureNode
 from pipeline.data.rows import files_of
 from pipeline.data.workers import map_forked
+from pipeline.decontaminate.clean import build_index
+from pipeline.decontaminate.ngrams import BenchmarkIndex
 from pipeline.protocol.manifest import fingerprint, write_json
 from pipeline.protocol.progress import Progress
 from pipeline.protocol.stage import Counts, InputError, Stage, run_stage
@@ -27,6 +32,7 @@ from pipeline.training.tokenizer import load_tokenizer
 
 DOCUMENTS_PER_BATCH = 512
 COUNTED = ("documents", "tokens", "empty")
+REMOVED = "removed"  # counted of sources that are decontaminated
 
 
 @dataclass(frozen=True)
@@ -37,6 +43,7 @@ class Part:
     field: str
     tokenizer: str
     base: Path
+    clean: bool = False  # whether documents with a benchmark's text are left out
 
 
 def parts_of(stage: Stage[MixtureNode], tokenizer: str, name: str) -> list[Part]:
@@ -48,36 +55,55 @@ def parts_of(stage: Stage[MixtureNode], tokenizer: str, name: str) -> list[Part]
         status = os.stat(path) if os.path.exists(path) else None
         identity = fingerprint([path, [status.st_size, status.st_mtime_ns] if status else None])
         base = stage.work / "parts" / name / f"{len(parts):06d}-{identity}"
-        parts.append(Part(path, stage.config.sources[name].text, tokenizer, base))
+        source = stage.config.sources[name]
+        parts.append(Part(path, source.text, tokenizer, base, source.decontaminate))
     return parts
 
 
-def tokenise(part: Part) -> None:
-    """Write a part's token file; count the documents without text and leave them out."""
+def leaks_of(texts: list[str], first: int, index: BenchmarkIndex) -> dict[int, dict[str, Any]]:
+    """Find the texts that hold a benchmark's text, by number, and what they share; `first`: before them."""
+    found = {}
+    for number, text in enumerate(texts):
+        if matches := index.matches(text):
+            match = matches[0]
+            leak = {"benchmark": match.benchmark, "item": match.item, "gram": match.gram}
+            found[number] = {"document": first + number} | leak
+    return found
+
+
+def tokenise(part: Part, index: BenchmarkIndex | None) -> None:
+    """Write a part's token file; count the documents without text and leave them out, and those with a text
+    of `index`, if the part is to be clean.
+    """
     if part.base.with_suffix(".json").exists():
         return
     part.base.parent.mkdir(parents=True, exist_ok=True)
-    tokenizer, empty = load_tokenizer(part.tokenizer), 0
+    tokenizer, empty, seen = load_tokenizer(part.tokenizer), 0, 0
+    removed: list[dict[str, Any]] = []
 
     def batches() -> Iterator[list[list[int]]]:
-        nonlocal empty
+        nonlocal empty, seen
         texts = read_texts(part.path, part.field)
         while batch := list(islice(texts, DOCUMENTS_PER_BATCH)):
-            kept = [text for text in batch if text.strip()]
-            empty += len(batch) - len(kept)
+            leaks = leaks_of(batch, seen, index) if part.clean and index else {}
+            removed.extend(leaks.values())
+            clean = [text for number, text in enumerate(batch) if number not in leaks]
+            kept = [text for text in clean if text.strip()]
+            empty, seen = empty + len(clean) - len(kept), seen + len(batch)
             if kept:
                 yield encode_documents(tokenizer, kept)
 
     documents, tokens = write_tokens(part.base, batches(), token_type(len(tokenizer)))
-    write_json(part.base.with_suffix(".json"), {"documents": documents, "tokens": tokens, "empty": empty})
+    facts: dict[str, Any] = {"documents": documents, "tokens": tokens, "empty": empty}
+    write_json(part.base.with_suffix(".json"), facts | ({REMOVED: removed} if part.clean else {}))
 
 
-def tokenise_all(parts: list[Part], processes: int, label: str) -> None:
+def tokenise_all(parts: list[Part], processes: int, label: str, index: BenchmarkIndex | None) -> None:
     """Tokenise the parts in so many processes, or a single one in so many threads of the tokenizer."""
     alone = processes == 1 or len(parts) == 1
     os.environ |= {"TOKENIZERS_PARALLELISM": str(alone).lower(), "RAYON_NUM_THREADS": str(processes)}
     with Progress(label, len(parts), unit="file") as progress:
-        for _ in map_forked(tokenise, parts, 1 if alone else processes):
+        for _ in map_forked(partial(tokenise, index=index), parts, 1 if alone else processes):
             progress.update()
 
 
@@ -92,6 +118,13 @@ def put_together(folder: Path, name: str, parts: list[Part]) -> dict[str, Any]:
         for suffix in (".bin", ".idx"):
             os.link(base.with_suffix(suffix), part_path(folder, name, number).with_suffix(suffix))
     sums = {what: sum(facts[what] for facts in found) for what in COUNTED}
+    if parts and parts[0].clean:
+        with (folder / "removals.jsonl").open("a") as log:
+            for part, facts in zip(parts, found, strict=True):
+                for row in facts[REMOVED]:
+                    line = {"source": name, "file": Path(part.path).name} | row
+                    log.write(json.dumps(line, ensure_ascii=False) + "\n")
+        sums[REMOVED] = sum(len(facts[REMOVED]) for facts in found)
     return sums | {"parts": [{what: facts[what] for what in ("documents", "tokens")} for _, facts in kept]}
 
 
@@ -102,7 +135,11 @@ def run(stage: Stage[MixtureNode]) -> Counts:
     tokenizer = load_tokenizer(source)
     parts = {name: parts_of(stage, source, name) for name in stage.config.sources}
     everything = [part for group in parts.values() for part in group]
-    tokenise_all(everything, int(stage.launch.get("threads", 1)), f"tokens {stage.instance}")
+    clean = any(part.clean for part in everything)
+    index = build_index(stage.inputs, DecontaminateSection()) if clean else None
+    if index is not None and not len(index):
+        raise InputError(f"{stage.instance}: no benchmark to leave out; use --input benchmark.NAME=FILE")
+    tokenise_all(everything, int(stage.launch.get("threads", 1)), f"tokens {stage.instance}", index)
     sources: dict[str, dict[str, Any]] = {}
     for name, group in parts.items():
         facts = put_together(stage.partial, name, group)
@@ -113,7 +150,12 @@ def run(stage: Stage[MixtureNode]) -> Counts:
     facts = {"vocabulary": len(tokenizer), "dtype": token_type(len(tokenizer)), "sources": sources}
     write_json(stage.partial / "tokens.json", facts)
     tokenizer.save_pretrained(stage.partial / "tokenizer")
-    counts = {f"{what}.{name}": facts[what] for name, facts in sources.items() for what in COUNTED}
+    counts = {
+        f"{what}.{name}": facts[what]
+        for name, facts in sources.items()
+        for what in (*COUNTED, REMOVED)
+        if what in facts
+    }
     return counts | {"vocabulary": len(tokenizer)}
 
 

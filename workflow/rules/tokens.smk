@@ -27,6 +27,7 @@ rule tokens_mixture:
     input:
         tokenizer=MIXTURE.reads("tokenizer"),
         sources=MIXTURE.reads("source."),
+        benchmarks=MIXTURE.reads("benchmark."),
     output:
         manifest="<store>/tokens/{mixture}/{key}/manifest.json",
         data=directory("<store>/tokens/{mixture}/{key}/data"),
