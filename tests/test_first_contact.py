@@ -32,6 +32,12 @@ FILES = {
 }
 
 
+def write_files(folder: Path) -> None:
+    for name, data in FILES.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(data)
+
+
 @pytest.mark.parametrize(
     ("line", "words"),
     [
@@ -62,9 +68,7 @@ FILES = {
 def test_a_command_line_that_cannot_be_meant(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, words: list[str]
 ) -> None:
-    for name, data in FILES.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_bytes(data)
+    write_files(tmp_path)
     monkeypatch.chdir(tmp_path)
     found = problem([*line.split(), "--forcerun", "sft"])
     assert found and "\n" not in found and all(word in found for word in words), found
@@ -371,8 +375,7 @@ def test_make_real_lists_all_that_its_folders_lack_before_the_demo(tmp_path: Pat
     ],
 )
 def test_snakemake_itself_says_it_in_one_line(tmp_path: Path, line: str, folder: Path, words: str) -> None:
-    for name, data in FILES.items():
-        (tmp_path / name).write_bytes(data)
+    write_files(tmp_path)
     command = [sys.executable, "-m", "snakemake", "--cores", "1"]
     command += line.format(tmp=tmp_path, root=ROOT).split()
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)

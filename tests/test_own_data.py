@@ -91,7 +91,9 @@ def sft(**keys: Any) -> dict[str, Any]:
 
 
 def rl(**keys: Any) -> dict[str, Any]:
-    return {"models": {"mine": {"stage": "rl", "prompts": "rows.jsonl", **MODEL, **keys}}}
+    return {
+        "models": {"mine": {"stage": "rl", "prompts": "rows.jsonl", "questions_per_step": 1, **MODEL, **keys}}
+    }
 
 
 def asked(**keys: Any) -> dict[str, Any]:

@@ -2,14 +2,18 @@
 them: a wrong column would otherwise end a run hours after its start.
 """
 
+import ast
+import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from pipeline.config.evaluate import BenchmarkNode
 from pipeline.config.sft import SftSection
 from pipeline.data.rows import read_rows, renamed
 from pipeline.evaluate.benchmarks import read_items
+from pipeline.evaluate.profiles import read_profile
 from pipeline.protocol.errors import InputError
 from pipeline.tokens.texts import read_texts
 from pipeline.training.conversations import read_messages
@@ -31,12 +35,20 @@ def faulty_rows(graph: Graph, nodes: Iterable[Instance]) -> Iterator[str]:
             if (where, source) not in seen:
                 seen.add((where, source))
                 try:
-                    for _ in islice(read(source), ROWS):
-                        pass
-                    if next(read_rows(source), None) is None and not where.startswith("mixtures."):
-                        yield f"config key {where}: {source}: it has no rows; name another file"
+                    if told := _too_few(node, role, source, sum(1 for _ in islice(read(source), ROWS))):
+                        yield f"config key {where}: {source}: {told}"
                 except InputError as error:
                     yield f"config key {where}: {error}"
+
+
+def _too_few(node: Instance, role: str, source: str, found: int) -> str | None:
+    """Say where a file has no rows, or RL's only one fewer questions than a step asks."""
+    if not found and node.stage != "tokens" and next(read_rows(source), None) is None:
+        return "it has no rows; name another file"
+    alone = role == "prompts" and sum(kind == role for kind, _ in node.inputs) == 1
+    asked = node.section.get("questions_per_step", 0) if alone else 0
+    few = found < min(asked, ROWS)
+    return f"its questions are {found}, questions_per_step is {asked}: lower that" if few else None
 
 
 def _reader(graph: Graph, node: Instance, role: str) -> tuple[str, Reader | None]:
@@ -54,10 +66,30 @@ def _reader(graph: Graph, node: Instance, role: str) -> tuple[str, Reader | None
     if (node.stage, kind) == ("sft", "data"):
         section = SftSection(**node.section)
         return f"models.{node.instance}.data", lambda source: _examples(source, section)
+    if kind == "reward":
+        named = [function.rpartition(":") for function in node.section["rewards"]["functions"]]
+        key = f"models.{node.instance}.rewards.functions"
+        return key, lambda source: _functions(source, [name for file, _, name in named if file == source])
+    if kind == "profile":
+        profile = graph.config.benchmarks[name].profile
+        return f"benchmarks.{name}.profile", lambda source: [read_profile(profile, Path(source), name)]
     if node.stage == "tokens" and kind == "source":
         field = node.section["sources"][name]["text"]
         return f"mixtures.{node.instance}.sources.{name}", lambda source: read_texts(source, field)
     return "tokens.texts", read_texts if (node.name, kind) == ("tokens/tokenizer", "text") else None
+
+
+def _functions(source: str, names: list[str]) -> list[str]:
+    """Look for functions in a file of Python, which is not run."""
+    text = Path(source).read_bytes()
+    try:
+        ast.parse(text)
+    except (SyntaxError, ValueError) as error:
+        raise InputError(f"{source}: no Python: {error}") from error
+    for name in names:
+        if not re.search(rf"\b{name}\b".encode(), text):
+            raise InputError(f"{source}: has no function {name!r}")
+    return names
 
 
 def _examples(source: str, section: SftSection) -> Iterator[Any]:

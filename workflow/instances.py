@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from glob import glob
-from os.path import isdir  # False for a name too long for a file, where Path raises
+from os.path import exists, isdir  # False for a name too long for a file, where Path raises
 from typing import Any
 
 from pipeline.config.launch import LaunchSection
@@ -17,6 +17,9 @@ MINIWEB = "miniweb:"  # before the name of a generated file
 OWN = {MINIWEB: "miniweb.enabled", "problems:": "problems.source"}  # prefixes of a stage's files, and its key
 REMOTE = ("hub:", "http://", "https://", "s3://")
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+HUB_PAGE = "https://huggingface.co/"
+HUB_FORM = "hub:<owner>/<name>[/<config>]:<split>"
+HUB_DATA = re.compile(r"hub:[^:/]+/[^:/]+(/[^:/]+)?:.+")
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,14 @@ class Instance:
     @property
     def instance(self) -> str:
         return self.name.partition("/")[2] or self.name
+
+
+def _remedy(source: str) -> str:
+    """Say what a source may mean that is no file."""
+    if source.startswith(("~", "$")):
+        return "; write the whole path: nothing is put in for `~` and `$`"
+    hub = HUB_ID.fullmatch(source) and "." not in source
+    return f"; a data set of the hub is {HUB_FORM}" if hub else ""
 
 
 class Instances:
@@ -108,13 +119,16 @@ class Instances:
             if source.startswith(tuple(OWN)):
                 found.append(self._own(source, where))
             elif source.startswith(REMOTE):
+                if source.startswith("hub:") and not HUB_DATA.fullmatch(source):
+                    raise ConfigError(f"config key {where}: {source}: expected {HUB_FORM}")
                 if where != "crawl.warc" and not source.startswith("hub:"):
                     raise ConfigError(f"config key {where}: {source}: only crawl.warc reads addresses")
                 found.append(source)
             else:
-                files = sorted(glob(source)) or self.expected(source, where)
+                named = [source] if exists(source) else []  # a name may hold brackets
+                files = named or sorted(glob(source)) or self.expected(source, where)
                 if not files:
-                    raise ConfigError(f"config key {where}: {source}: no such file")
+                    raise ConfigError(f"config key {where}: {source}: no such file{_remedy(source)}")
                 found += files
         return found
 
@@ -139,7 +153,9 @@ class Instances:
     def model_source(self, source: str, where: str) -> str:
         """Check that a model is a folder that is there or expected, or a hub id."""
         if not isdir(source) and not self.expected(source, where) and not HUB_ID.fullmatch(source):
-            raise ConfigError(f"config key {where}: {source}: no such folder, and not a hub id")
+            hint = f"; write {source.removeprefix(HUB_PAGE)}" if source.startswith(HUB_PAGE) else ""
+            hint = "; it is a file: name the folder" if exists(source) else hint
+            raise ConfigError(f"config key {where}: {source}: no such folder, and not a hub id{hint}")
         return source
 
     def benchmark_files(self, names: Iterable[str]) -> Inputs:

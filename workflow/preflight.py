@@ -33,6 +33,11 @@ HUB_SECONDS = 5.0
 MODELS = ("init", "parent", "model", "policy", "completer", "reward_model", "tokenizer")
 TEXTS = ("crawl", "corpus", "tokens")  # stages whose inputs are texts to learn from
 SOURCE_NAME = re.compile(r"hub:[^@:]*(?::[^@:/]*)?(?:@[^:]*)?")  # without the path of a file
+PARTS = {
+    r"config\.json": "config.json",
+    r"tokenizer.*|.*\.model|vocab.*": "the tokenizer's files: copy those of the model that it comes from",
+    r".*\.(safetensors|bin)": "weights",
+}
 EVALUATED = ("evaluate", "trajectory")
 LARGE = 300_000_000  # weights from which training on CPU cores takes days
 DEVICES = """import torch
@@ -95,6 +100,7 @@ def missing(graph: Graph, jobs: Mapping[str, int], local: bool, machine: Machine
     if empty := nothing_to_do(graph):
         found.append(empty)
     found += faulty_rows(graph, nodes)
+    found += dict.fromkeys(line for node in nodes for line in _no_models(node))
     found += _unreachable(nodes, machine)
     found += _disk(graph, nodes, machine)
     if local:
@@ -132,6 +138,18 @@ def unpinned(graph: Graph, jobs: Iterable[str]) -> list[str]:
     return [
         f"{source}: no commit is named (@<commit>), so its texts may be others tomorrow" for source in sets
     ]
+
+
+def _no_models(node: Instance) -> Iterator[str]:
+    """Find folders that are named as models and lack what each has."""
+    for key, source in node.inputs:
+        folder = Path(str(source))
+        if key in ("init", "parent", "model", "policy") and isinstance(source, str) and folder.is_dir():
+            names = [path.name for path in folder.iterdir()]
+            for pattern, what in PARTS.items():
+                if not any(re.fullmatch(pattern, name) for name in names):
+                    yield f"{node.name}: {source}: no folder of a model, it lacks {what}"
+                    break
 
 
 def _unreachable(nodes: list[Instance], machine: Machine) -> Iterator[str]:

@@ -6,7 +6,7 @@
 import difflib
 import re
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pydantic import ValidationError
 
@@ -108,7 +108,19 @@ def validated(model: type[Section], values: Any, where: str) -> Any:
     except ValidationError as error:
         first = error.errors()[0]
         path = ".".join(filter(None, [where, *map(str, first["loc"])]))
+        if first["type"] == "extra_forbidden":
+            told = hint(first["loc"][-1], _keys(model, first["loc"]))
+            raise ConfigError(f"config key {path}: unknown{told}") from error
         raise ConfigError(f"config key {path}: {first['msg']} (got {quoted(first['input'])})") from error
+
+
+def _keys(model: type[Section], place: tuple[int | str, ...]) -> list[str]:
+    """List the keys of the section inside `model` that the key at `place` is in."""
+    for name in place[:-1]:
+        field = model.model_fields.get(str(name))
+        inside = [field.annotation, *get_args(field.annotation)] if field else []
+        model = next((one for one in inside if isinstance(one, type) and issubclass(one, Section)), model)
+    return list(model.model_fields)
 
 
 def benchmark_file(name: str) -> dict[str, Any]:
@@ -192,6 +204,11 @@ class Config:
             name: benchmark_file(name) | node if isinstance(node, dict) else node
             for name, node in asked.items()
         }
+        for name, node in known_benchmarks.items():
+            if node == {}:
+                known = sorted(path.stem for path in BENCHMARKS.glob("*.yaml"))
+                told = f"no `source`, and none of this name is shipped{hint(name, known)}"
+                raise ConfigError(f"config key benchmarks.{name}.source: {told}")
         self.benchmarks = self._nodes({"benchmarks": known_benchmarks}, "benchmarks", BenchmarkNode)
         for name, node in self.benchmarks.items():
             self._check_samples(name, node)

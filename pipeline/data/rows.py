@@ -133,7 +133,10 @@ def _json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     try:
         for number, line in enumerate(raw_lines(path), start=1):
             if line.strip():
-                yield f"{path}: line {number}", _object(line.decode(), f"{path}: line {number}")
+                text = line.decode("utf-8-sig" if number == 1 else "utf-8")  # Windows marks the first line
+                yield f"{path}: line {number}", _object(text, f"{path}: line {number}")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: line {number}: not UTF-8 ({error.reason}); save it as UTF-8") from error
     except (OSError, ValueError, MemoryError) as error:
         raise InputError(f"{path}: cannot be read after line {number} ({error or 'no memory'})") from error
 
@@ -144,14 +147,15 @@ def _object(line: str, place: str) -> dict[str, Any]:
         if "\\ud" in line.lower():  # half of a surrogate pair is no character and cannot be written
             json.dumps(row, ensure_ascii=False).encode()
     except json.JSONDecodeError as error:
-        raise InputError(f"{place}: not JSON ({error.msg})") from error
+        lines = "; each line is one object" if line.strip() in ("{", "[") else ""
+        raise InputError(f"{place}: not JSON ({error.msg}){lines}") from error
     except UnicodeEncodeError as error:
         half = error.object[error.start]
         raise InputError(f"{place}: not Unicode, it has half of a surrogate pair ({half!a})") from error
     except RecursionError as error:
         raise InputError(f"{place}: nested too deeply") from error
     if not isinstance(row, dict):
-        raise InputError(f"{place}: expected a JSON object")
+        raise InputError(f"{place}: expected a JSON object, one on each line")
     return row
 
 

@@ -147,12 +147,12 @@ def _item(place: str, row: dict[str, Any], name: str, number: int, language: str
 
 def read_items(
     name: str, node: BenchmarkNode, sources: Sequence[str], first: int | None = None
-) -> Iterator[tuple[str, Item]]:
-    """Yield (place, question) for the rows of `sources` that a benchmark asks, `first`: of so many of each.
+) -> Iterator[Item]:
+    """Yield the questions in the rows of `sources` that a benchmark asks; `first`: in so many of each.
 
-    Raises InputError, naming file and line, for a malformed row or a missing answer.
+    Raises InputError, naming file and line, for a malformed row, a missing answer or an id that occurs twice.
     """
-    number = 0
+    places: dict[str, str] = {}
     for source in sources:
         parts = source.removeprefix(HUB).rpartition(":")[0].split("/") if source.startswith(HUB) else []
         subject = {"subject": parts[2]} if len(sources) > 1 and len(parts) == 3 else {}
@@ -163,8 +163,10 @@ def read_items(
                 row.get("lang", node.language),
             ):
                 continue
-            yield place, _item(place, row, name, number, node.language)
-            number += 1
+            item = _item(place, row, name, len(places), node.language)
+            if places.setdefault(item.id, place) != place:
+                raise InputError(f"{place}: id {item.id!r} occurs twice, first in {places[item.id]}")
+            yield item
 
 
 def load(name: str, node: BenchmarkNode, sources: Iterable[str]) -> list[Item]:
@@ -173,12 +175,8 @@ def load(name: str, node: BenchmarkNode, sources: Iterable[str]) -> list[Item]:
     Raises InputError, naming file and line, for a malformed row, a missing answer, an id that occurs twice,
     or no rows at all.
     """
-    items: dict[str, Item] = {}
     sources = list(sources)
-    for place, item in islice(read_items(name, node, sources), node.limit):
-        if item.id in items:
-            raise InputError(f"{place}: id {item.id!r} occurs twice")
-        items[item.id] = item
+    items = list(islice(read_items(name, node, sources), node.limit))
     if not items:
         raise InputError(f"benchmark {name}: no questions in {', '.join(sources) or 'no files'}")
-    return list(items.values())
+    return items

@@ -32,7 +32,8 @@ def read_messages(row: Row, row_format: str | None) -> Turns:
     except InputError as error:
         raise InputError(f"{error}{other}") from error
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        told = other or f"; the row has {', '.join(row)}"
+        pairs = "" if row_format or "messages" in row else f"; {PAIRS}"
+        told = other or f"; the row has {', '.join(row)}{pairs}"
         raise InputError(f"not an example; expected {EXPECTED[row_format]}{told}") from error
     return turns
 
@@ -71,6 +72,7 @@ def _of_alpaca(row: Row) -> Turns:
     ]
 
 
+PAIRS = "pairs are read by `row_format: alpaca, fields: {instruction: COLUMN, output: COLUMN}`"
 EXPECTED = {
     None: "messages of role and content",
     "chat": "messages of role and content",

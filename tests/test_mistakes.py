@@ -1,0 +1,152 @@
+"""Mistakes with one's own data and models: each is a line that names file or key, before the first job."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import ROOT
+from test_first_contact import Small
+
+from pipeline.config.root import Config
+from pipeline.plan.refusals import refusals
+from pipeline.protocol.errors import InputError
+from pipeline.protocol.overlays import DEFAULTS, merge, read_config
+from workflow.graph import Graph
+from workflow.preflight import missing
+
+TURNS = [{"role": "user", "content": "1 + 1?"}, {"role": "assistant", "content": "2"}]
+ROW = json.dumps({"messages": TURNS}) + "\n"
+ASKED = json.dumps({"question": "1 + 1?", "answer": "2"}) + "\n"
+FOLDER = "{tmp}/model"
+START = {"init": FOLDER, "benchmarks": []}
+WHOLE = {"config.json": "{}", "tokenizer.json": "{}", "model.safetensors": ""}
+
+
+def sft(data: Any = "{tmp}/rows.jsonl", **keys: Any) -> dict[str, Any]:
+    return {"models": {"mine": {"stage": "sft", "data": data, **START, **keys}}}
+
+
+def rl(**keys: Any) -> dict[str, Any]:
+    common = {"prompts": "{tmp}/rows.jsonl", "questions_per_step": 1}
+    return {"models": {"mine": {"stage": "rl", **common, **START, **keys}}}
+
+
+def asked(**keys: Any) -> dict[str, Any]:
+    model = {"stage": "rl", "train": False, "init": FOLDER}
+    return {"benchmarks": {"toy": {"source": "{tmp}/rows.jsonl", **keys}}, "models": {"mine": model}}
+
+
+def rewarded(name: str) -> dict[str, Any]:
+    return rl(rewards={"functions": {f"{{tmp}}/reward.py:{name}": 1}})
+
+
+def line(**row: Any) -> str:
+    return json.dumps(row) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("change", "rows", "words"),
+    [
+        # Files that are another kind than they seem.
+        (sft(), ROW.encode("utf-16"), ["mine.data: {tmp}/rows.jsonl: line 1: not UTF-8", "save it as UTF-8"]),
+        (sft(), ROW.replace("1 + 1", "caf\xe9").encode("latin-1"), ["rows.jsonl: line 1: not UTF-8"]),
+        (sft(), f"[{ROW}]", ["line 1: not JSON"]),
+        (sft(), json.dumps([json.loads(ROW)]), ["line 1: expected a JSON object, one on each line"]),
+        (sft(), json.dumps(json.loads(ROW), indent=1), ["line 1: not JSON", "each line is one object"]),
+        (sft(), "", ["mine.data: {tmp}/rows.jsonl: it has no rows"]),
+        (sft(), f"{ROW}\n\n{ROW[:20]}\n", ["rows.jsonl: line 4: not JSON"]),
+        (sft("{tmp}/rows.jsonl.gz"), ROW, ["rows.jsonl.gz: cannot be read after line 0"]),
+        (sft("{tmp}/rows.jsonl.gz"), gzip.compress(ROW.encode())[:30], ["rows.jsonl.gz: cannot be read"]),
+        (sft("{tmp}/rows.parquet"), ROW, ["rows.parquet: cannot be read after row 0"]),
+        (sft("{tmp}/rows.csv"), "a,b\n", ["rows.csv: unknown kind of file; known: .jsonl, "]),
+        (sft("{tmp}/rows.json"), ROW, ["rows.json: unknown kind of file"]),
+        (sft("{tmp}/empty"), ROW, ["{tmp}/empty: no .jsonl, .jsonl.gz, .jsonl.zst, .parquet file in this"]),
+        # Names that are no files.
+        (sft("~/rows.jsonl"), ROW, ["~/rows.jsonl: no such file; write the whole path"]),
+        (sft("$HOME/rows.jsonl"), ROW, ["$HOME/rows.jsonl: no such file; write the whole path"]),
+        (sft("openai/gsm8k"), ROW, ["no such file; a data set of the hub is hub:<owner>/<name>"]),
+        (sft("hub:openai/gsm8k"), ROW, ["mine.data: hub:openai/gsm8k: expected hub:<owner>/<name>"]),
+        (sft("hub:gsm8k:train"), ROW, ["mine.data: hub:gsm8k:train: expected hub:<owner>/<name>"]),
+        (sft("https://example.org/rows.jsonl"), ROW, ["mine.data", "only crawl.warc reads addresses"]),
+        (sft("{tmp}/*.parquet"), ROW, ["mine.data: {tmp}/*.parquet: no such file"]),
+        (sft(None), ROW, ["models.mine.data: missing"]),
+        (sft([]), ROW, ["models.mine.data: missing"]),
+        (sft({"path": "x"}), ROW, ["models.mine.data", "valid string"]),
+        # Rows that the stage cannot read.
+        (sft(), line(prompt="1", completion="2"), ["has prompt, completion; pairs are read by `row_format:"]),
+        (sft(), line(messages=json.dumps(TURNS)), ["line 1: not an example; expected messages of role and"]),
+        (sft(), line(messages=[]), ["line 1: no assistant message to learn from"]),
+        (sft(), line(messages=TURNS[1:]), ["line 1: message 1 is the assistant's; turns alternate"]),
+        (sft(row_format="openai"), ROW, ["mine.row_format", "'chat', 'sharegpt' or 'alpaca'"]),
+        (sft(fields=["messages"]), ROW, ["mine.fields", "valid dictionary"]),
+        (rl(), ROW, ["mine.prompts", "`question` is missing or empty; the row has messages: write `fields:"]),
+        (rl(), 2 * line(id=7, question="1?", answer=1), ["line 2: id '7' occurs twice, first in {tmp}"]),
+        (rl(), line(question="1?", answer={"value": 1}), ["line 1: `answer` is missing or empty"]),
+        (rl(questions_per_step=16), ASKED, ["its questions are 1, questions_per_step is 16: lower that"]),
+        (rl(prompts=None), ROW, ["models.mine.prompts: missing"]),
+        (asked(), line(id=True, question="1?", answer="2"), ["toy.source", "`id` is neither a text nor"]),
+        (asked(), line(question="1?", choices=["1", "2"], answer="2"), ["toy.source", "`answer` be of"]),
+        (asked(profile="lm-eval"), ASKED, ["benchmarks.toy.profile: ", "lm-eval"]),
+        (asked(modes=["chat"]), ASKED, ["benchmarks.toy.modes", "'chat_cot'"]),
+        (asked(limit=0), ASKED, ["benchmarks.toy.limit", "greater than or equal to 1"]),
+        ({"benchmarks": {"gms8k": {}}}, ASKED, ["benchmarks.gms8k.source", "did you mean 'gsm8k'?"]),
+        # Functions, and keys inside keys.
+        (rewarded("brief"), ASKED, ["rewards.functions: {tmp}/reward.py: has no function 'brief'"]),
+        (rewarded("short"), ASKED, ["{tmp}/reward.py: no Python: "]),
+        (rl(rewards={"functions": {"{tmp}/none.py:f": 1}}), ASKED, ["{tmp}/none.py: no such file"]),
+        (rl(rewards={"functions": {"brief": 1}}), ASKED, ["mine.rewards.functions", "should match pattern"]),
+        (sft(lora={"r": 8}), ROW, ["mine.lora.r: unknown; known: rank, alpha, targets"]),
+        (rl(optimizer={"weight_decy": 0}), ASKED, ["optimizer.weight_decy: unknown; did you mean 'weight_"]),
+        (rl(method="gppo"), ASKED, ["mine.method: unknown method; known: dpo, grpo"]),
+        # Models.
+        (sft(init="{tmp}/empty"), ROW, ["sft/mine: {tmp}/empty: no folder of a model, it lacks config.json"]),
+        (sft(init="{tmp}/untold"), ROW, ["{tmp}/untold: no folder of a model, it lacks the tokenizer's"]),
+        (sft(init="{tmp}/light"), ROW, ["{tmp}/light: no folder of a model, it lacks weights"]),
+        (sft(init="{tmp}/model/config.json"), ROW, ["mine.init", "it is a file: name the folder"]),
+        (sft(init="https://huggingface.co/a/b"), ROW, ["mine.init", "not a hub id; write a/b"]),
+        (sft(init="Qwen 0.5B"), ROW, ["mine.init: Qwen 0.5B: no such folder, and not a hub id"]),
+        (sft(parent="mine", init=None), ROW, ["models.mine: made from itself: mine <- mine"]),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_one_line_before_the_first_job(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    change: dict[str, Any],
+    rows: str | bytes,
+    words: list[str],
+) -> None:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr("workflow.preflight.check", lambda weak: None)
+    given = json.loads(json.dumps(change).replace("{tmp}", str(tmp_path)))
+    name = Path(str(next(iter(given.get("models", {}).values()), {}).get("data", "rows.jsonl"))).name
+    kind = name if name.startswith("rows.") else "rows.jsonl"
+    (tmp_path / kind).write_bytes(rows.encode() if isinstance(rows, str) else rows)
+    (tmp_path / "reward.py").write_text(
+        "def other(item, text):\n    short(\n" if "short" in str(change) else ""
+    )
+    for folder, lacking in {"model": "", "empty": "config", "untold": "tokenizer", "light": "model"}.items():
+        (tmp_path / folder).mkdir()
+        for file, text in WHOLE.items() if lacking != "config" else ():
+            if not lacking or not file.startswith(lacking):
+                (tmp_path / folder / file).write_text(text)
+    try:
+        graph = Graph(Config(merge(read_config([DEFAULTS]), given)))
+        lines = refusals(graph.config) or missing(graph, dict.fromkeys(graph.nodes, 0), True, Small())
+    except InputError as error:
+        lines = [str(error)]
+    told = "\n".join(lines)
+    assert all(word.replace("{tmp}", str(tmp_path)) in told for word in words), told
+    assert not any("Traceback" in line or "\n" in line for line in lines)
+
+
+def test_what_a_windows_editor_adds_and_odd_names_do_no_harm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    path = tmp_path / "my rows [1].jsonl"
+    path.write_bytes(b"\xef\xbb\xbf" + ROW.replace("\n", "\r\n").encode() * 2)
+    given = sft(str(path), init="hub/model")
+    graph = Graph(Config(merge(read_config([DEFAULTS]), given)))
+    assert missing(graph, dict.fromkeys(graph.nodes, 0), True, Small(hub=None)) == []
