@@ -6,6 +6,8 @@ import shutil
 from html import unescape
 from pathlib import Path
 
+import pyarrow as arrow
+import pyarrow.parquet as parquet
 import pytest
 from report_run import FakeRun, full_run
 
@@ -60,6 +62,27 @@ def test_the_page_loads_nothing_from_outside(whole: tuple[str, dict]) -> None:
     assert policy.startswith("default-src 'none'") and policy.count("'sha256-") == 2
     assert page.count("plotly.js v") == 1
     assert len(page.encode()) < 15_000_000
+
+
+def test_a_run_that_trains_nothing_opens_with_its_corpus(tmp_path: Path) -> None:
+    run = FakeRun(tmp_path)
+    run.web()
+    kept = [page for page in run.pages if page["label"] == "math"]
+    rows = [{"url": page["url"], "language": page["language"], "status": "kept"} for page in kept]
+    rows.append({"url": "https://other.example/", "language": "de", "status": "below_cut"})
+    parquet.write_table(arrow.Table.from_pylist(rows), run.node("decontaminate/pages") / "pages.parquet")
+    material = read_material(ReportSection(run="test"), run.inputs, None, tmp_path)
+    lede = summary.subtitle(material)
+    hosts = {row["url"].split("/")[2] for row in rows[:-1]}
+    assert lede.startswith(f"{len(kept)} pages of {len(hosts)} hosts, some ") and "jobs took" not in lede
+    chinese = sum(row["language"] == "zh" for row in rows)
+    assert f"Chinese {100 * chinese / len(kept):.0f} %" in lede
+    assert lede.endswith("The clean corpus is results/test/decontaminate/corpus/data/corpus.")
+    shown = summary.chapter(material)
+    whats = [what for _, what, _ in shown["tiles"]]
+    assert whats[:3] == ["pages in the corpus", "words and CJK characters", "languages"]
+    assert "recall of math pages never trained on" in whats and shown["corpus_only"]
+    assert not any("points" in what or "claims" in what for what in whats)
 
 
 def test_pinned_results_are_named(

@@ -32,7 +32,7 @@ def run(stage: Stage[ReportSection]) -> dict[str, int | float | str]:
     """Write `index.html` and `summary.json`; counts say what is in them."""
     section = stage.config
     shards = stage.partial if section.samples else None
-    material = read(section, stage.inputs, shards)
+    material = read(section, stage.inputs, shards, stage.work, stage.launch)
     say(f"report: read {len(material.run.finished)} results")
     shown = chapters(material)
     say(f"report: made {len(shown)} chapters")

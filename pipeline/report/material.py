@@ -1,6 +1,7 @@
 """What a run is reported from, read and computed once: the chapters and `summary.json` draw on it."""
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +17,9 @@ from pipeline.report.claims import Judgement, read_claims
 from pipeline.report.collect import Run, collect
 from pipeline.report.compare import Results
 from pipeline.report.judgements import judge
+from pipeline.report.pages import kept_by_language
 from pipeline.report.truth import iterations
+from pipeline.stages import MODEL_STAGES
 
 
 @dataclass
@@ -29,6 +32,13 @@ class Material:
     paper: dict[str, Any]
     claims: list[Judgement]
     iterations: list[dict[str, Any]]
+    languages: dict[str, int]  # pages of the clean corpus
+    hosts: int
+
+    @property
+    def corpus_only(self) -> bool:
+        """Whether the run has made a corpus, and at most asked models that are there."""
+        return bool(self.iterations) and not any(self.run.of(stage) for stage in MODEL_STAGES)
 
     @cached_property
     def cost(self) -> dict[str, Any]:
@@ -76,12 +86,19 @@ def _paper(path: Path) -> dict[str, Any]:
     return numbers
 
 
-def read(section: ReportSection, inputs: dict[str, list[str]], shards: Path | None = None) -> Material:
+def read(
+    section: ReportSection,
+    inputs: dict[str, list[str]],
+    shards: Path | None = None,
+    work: Path = Path(),
+    launch: Mapping[str, Any] | None = None,
+) -> Material:
     """Read the run, and judge it by truth and paper; the section's files are relative to the root. The files
-    of the page's explorer go to the folder `shards`.
+    of the page's explorer go to the folder `shards`; tables are joined in `work`, as `launch` says.
     """
     run = collect(section.run, inputs)
     run.judged = section.judged
     results = Results(run, shards)
     judged = judge(read_claims(ROOT / section.claims), results, section.seed_spread)
-    return Material(section, run, results, _paper(ROOT / section.paper), judged, iterations(run))
+    kept = kept_by_language(run, work, dict(launch or {}))
+    return Material(section, run, results, _paper(ROOT / section.paper), judged, iterations(run), *kept)

@@ -47,10 +47,29 @@ SELECT any_value(status), any_value(reason), any_value(contaminated_by), any_val
 FROM shown LEFT JOIN (SELECT * FROM {pages} WHERE status NOT IN ('rejected', 'duplicate')) USING (url)
 GROUP BY place ORDER BY place
 """
+LANGUAGES = """
+SELECT language, count(*) FROM {pages} WHERE status = 'kept' GROUP BY language ORDER BY 2 DESC, 1
+"""
+HOSTS = """
+SELECT count(DISTINCT regexp_extract(url, '^[a-z]+://([^/?#]+)', 1)) FROM {pages} WHERE status = 'kept'
+"""
 OTHERS = """
 SELECT url, status, reason, duplicate_of, language
 FROM {pages} WHERE status IN ('rejected', 'duplicate') LIMIT {most}
 """
+
+
+def kept_by_language(run: Run, work: Path, launch: dict[str, Any]) -> tuple[dict[str, int], int]:
+    """Count the pages of the clean corpus by language, the most first, and their hosts; nothing where the run
+    has not said what became of each page.
+    """
+    if (fates := run.finished.get(BECAME)) is None:
+        return {}, 0
+    with database(work / "kept", launch) as joins:
+        pages = parquet(*tables(fates.data, "pages"))
+        languages = joins.execute(LANGUAGES.format(pages=pages)).fetchall()
+        ((hosts,),) = joins.execute(HOSTS.format(pages=pages)).fetchall()
+    return {language or "unknown": number for language, number in languages}, hosts
 
 
 def write_pages(run: Run, root: Path, work: Path, launch: dict[str, Any]) -> None:

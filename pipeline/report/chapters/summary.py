@@ -15,11 +15,15 @@ from pipeline.report.selection import families, family_name
 from pipeline.report.tables import GENERATED, Cell, Row, accuracy, gain, official, share, size, title
 from pipeline.report.truth import headline
 
+CORPUS = "decontaminate/corpus"
+LANGUAGES, MOST_LANGUAGES = {"en": "English", "zh": "Chinese"}, 4
 OTHER_DATA = ("miniweb", "problems")  # stages that no run of the paper's has
 
 
 def subtitle(material: Material) -> str:
     """Return what ran and what came out, in a sentence or two."""
+    if material.corpus_only:
+        return _corpus(material)
     run, best = material.run, material.results.headline
     stages = len({result.stage for result in run.finished.values()})
     seconds = duration(material.cost["seconds"])
@@ -40,14 +44,53 @@ def subtitle(material: Material) -> str:
     )
 
 
+def _corpus(material: Material) -> str:
+    """Say what the corpus holds and where it lies."""
+    last, run = material.iterations[-1], material.run
+    pages = sum(material.languages.values()) or last["kept_pages"]
+    hosts = f" of {count(material.hosts)} hosts" if material.hosts else ""
+    found = _languages(material)
+    shares = [f"{LANGUAGES.get(name, name)} {percent(number / pages, 0)}" for name, number in found]
+    languages = f": {', '.join(shares)}" if shares else ""
+    clean = CORPUS in run.finished
+    place = f"{CORPUS}/data/corpus" if clean else f"corpus/iteration-{last['iteration']}/select/data"
+    return (
+        f"{count(pages)} pages{hosts}, some {size(last['kept_tokens'])} words and CJK characters{languages}."
+        f" {'The clean corpus' if clean else 'The list of kept pages'} is results/{run.name}/{place}."
+    )
+
+
+def _languages(material: Material) -> list[tuple[str, int]]:
+    return list(material.languages.items())[:MOST_LANGUAGES]
+
+
+def _corpus_tiles(material: Material) -> list[tuple[str, str, str]]:
+    """Key numbers of a corpus: how much there is, and how good it is."""
+    last, languages = material.iterations[-1], _languages(material)
+    pages = sum(material.languages.values()) or last["kept_pages"]
+    tiles = [
+        (count(pages), "pages in the corpus", f"{count(material.hosts)} hosts" if material.hosts else "")
+    ]
+    tiles.append((size(last["kept_tokens"]), "words and CJK characters", "before decontamination"))
+    if languages:
+        remark = ", ".join(f"{LANGUAGES.get(name, name)} {count(number)}" for name, number in languages)
+        tiles.append((count(len(material.languages)), "languages", remark))
+    if promise := last.get("promise"):
+        low, high = (percent(bound, 0) for bound in promise["ci95"])
+        tiles.append((percent(promise["precision"], 0), "precision that the cut promises", f"{low} … {high}"))
+    return tiles
+
+
 def _tiles(material: Material, tally: Counter[str]) -> list[tuple[str, str, str]]:
     """Key numbers, what came out first: value, what it is, remark."""
-    rows, tiles = material.iterations, []
-    if best := material.results.headline:
+    rows, tiles = material.iterations, _corpus_tiles(material) if material.corpus_only else []
+    if material.corpus_only:
+        tally = Counter()  # the models are those of another run
+    elif best := material.results.headline:
         mean, low, high = best.gain.points
         what = f"points, {family_name(best.better)} over {family_name(best.worse)}"
         tiles.append((mean, what, f"{best.gain.benchmark}, {low}\u00a0…\u00a0{high}"))
-    if rows:
+    if rows and not material.corpus_only:
         tokens = size(rows[-1]["kept_tokens"])
         tiles.append((count(rows[-1]["kept_pages"]), "pages in the corpus", f"{tokens} tokens"))
     if rows and "truth" in rows[-1]:
@@ -134,6 +177,7 @@ def chapter(material: Material) -> dict[str, Any]:
     ]
     return {
         "tiles": _tiles(material, tally),
+        "corpus_only": material.corpus_only,
         "headline": _headline(material, benchmarks),
         "columns": [title(paper, name) for name in benchmarks],
         "paper": _paper_rows(paper, of_paper),
