@@ -179,7 +179,8 @@ def test_the_page_and_its_json_outlive_file_and_results(lab: Path) -> None:
     model = arm["models"]["new-1"]
     assert model["configuration"]["seed"] == 1 and model["configuration"]["group_size"] == 64
     assert model["key"] in page and model["evaluation"] in page and "GRPO, pulled the wrong way." in page
-    assert "my/loss.py:METHOD" in page and "held" in page
+    assert "my/loss.py:METHOD" in page
+    assert f"new, held: {100 * arm['difference']:+.1f} points (95 % interval" in page
     figures = json.loads(re.search(r'id="figures">(.*?)</script>', page, re.DOTALL)[1])
     assert [trace["name"] for trace in figures["accuracy"]["data"]] == ["grpo", "grpo-1", "new-0", "new-1"]
     colours = [trace["line"]["color"] for trace in figures["accuracy"]["data"]]

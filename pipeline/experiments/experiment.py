@@ -18,7 +18,7 @@ from pipeline.config.root import ConfigError, check_name
 from pipeline.experiments.design import FILES, Design, Experiment, checked, make_design, read_experiment
 from pipeline.experiments.findings import Findings
 from pipeline.experiments.leaderboard import write_leaderboard
-from pipeline.experiments.sheet import write_sheet, write_stopped
+from pipeline.experiments.sheet import tell, write_sheet, write_stopped
 from pipeline.protocol.atomic import atomic_write
 from pipeline.protocol.errors import InputError
 from pipeline.protocol.overlays import merge
@@ -166,7 +166,7 @@ def conduct(design: Design, options: list[str]) -> int:
     else:
         found = Findings(design, stopped)
         page = write_sheet(found)
-        print("\n".join(f"{arm}: {found.verdict(arm)}: {found.sentence(arm)}" for arm in found.arms))
+        print("\n".join(tell(found.row(arm)) for arm in found.arms))
     print(f"Experiment: {page}\nAll experiments: {write_leaderboard()}")
     return code
 

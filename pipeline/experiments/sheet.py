@@ -15,7 +15,7 @@ from pipeline.report.page import Chapter, render
 RESULTS = Path("results/experiments")
 PAGE, RESULT = "index.html", "result.json"
 WATCHED = ("accuracy", "reward", "length", "entropy", "kl")  # of the panels of RL
-SHOWN = 20  # flipped questions of an arm, each way
+SHOWN = 10  # flipped questions of an arm, each way
 
 
 def _figures(found: Findings) -> dict[str, Any]:
@@ -83,10 +83,19 @@ def _about(design: Design) -> dict[str, Any]:
     return {"experiment": design.name, "file": file, "run": design.graph.config.run}
 
 
+def tell(row: dict[str, Any]) -> str:
+    """Say in a line what came out of an arm."""
+    shown = ""
+    if "difference" in row:
+        mean, low, high = (f"{100 * value:+.1f}" for value in (row["difference"], *row["ci95"]))
+        shown = f"{mean} points (95 % interval {low} to {high}); "
+    return f"{row['arm']}, {row['verdict']}: {shown}{row['meaning']}"
+
+
 def write_sheet(found: Findings) -> Path:
     """Write page and JSON of an experiment; returns the page's path."""
     folder, rows = RESULTS / found.design.name, {arm: found.row(arm) for arm in found.arms}
-    subtitle = " ".join(f"{arm}, {row['verdict']}: {row['meaning']}" for arm, row in rows.items())
+    subtitle = " ".join(map(tell, rows.values()))
     chapters = _chapters(found, rows)
     page = render(found.design.name, subtitle, chapters, {"tasks": [], "rollouts": {}}, "Experiment")
     with atomic_write(folder / PAGE) as partial:
