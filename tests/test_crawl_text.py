@@ -18,6 +18,20 @@ OVER = '<span style="border-top:1px solid; padding:0 0.1em">'
     ("page", "expected"),
     [
         ("10<sup>8</sup> and 2<i>t</i><sup>2</sup>", "10^8 and 2t^2"),
+        ("<i>x</i><span style='font-size:11pt;vertical-align:super'>2</span>", "x^2"),
+        ("<i>a</i><span style='vertical-align: sub'>n</span> + 1", "a_n + 1"),
+        ("is <sup>c</sup>&frasl;<sub>a</sub> of it", "is c⁄a of it"),
+        ("a <span class='intbl'><em>3</em><strong>8</strong></span>", r"a $\frac{3}{8}$"),
+        (
+            "<span class='x'><span class=\"fraction\"><span class=top>x<sup>2</sup></span>"
+            "<span class=bottom>y</span></span></span>",
+            r"$\frac{x^{2}}{y}$",
+        ),
+        (
+            "<table><tr><td rowspan=2>x =</td><td style='border-bottom:1px solid'>a + b</td></tr>"
+            "<tr><td>c</td></tr></table>",
+            r"$x = \frac{a + b}{c}$",
+        ),
         ("6.02×10<SUP>23</SUP>", "6.02×10^{23}"),
         ("x<sub>i</sub><sup>2</sup> + H<sub>2</sub>O", "x_i^2 + H_2O"),
         ("SO<sub>4</sub><sup>2-</sup>", "SO_4^{2-}"),
@@ -177,6 +191,11 @@ def test_asciimath_stays_as_it_is_written_and_in_a_script_is_counted():
     page = "<p>Let `x^2/3` be.</p><p>Now <script type='math/asciimath'>x^2/3</script>so.</p>"
     text = text_of(page, '<script src="MathJax.js?config=AM_CHTML"></script>', removed=removed)
     assert "Let `x^2/3` be." in text and "Now so." in text and removed == {"unread formula": 1}
+
+
+def test_an_underlined_heading_above_a_cell_is_no_fraction():
+    table = "<table><tr><td style='border-bottom:1px solid'>Name</td></tr><tr><td>Ann</td></tr></table>"
+    assert "Name\nAnn" in text_of(table)
 
 
 def test_controls_of_question_sites_leave_and_posts_stay():

@@ -317,6 +317,33 @@ def test_rendered_katex_without_its_source_is_read():
             "</mjx-container>",
             "$$a +b^2$$",
         ),
+        (
+            '<img class="equation_image" alt="LaTeX: y=mx+b" data-equation-content="y=mx+b">'
+            '<span class="hidden-readable"><math><mi>y</mi></math></span>',
+            "$y=mx+b$",
+        ),
+        (
+            '<img alt="x squared" src="eq1.svg" data-mathml="&lt;math&gt;&lt;msup&gt;&lt;mi&gt;x&lt;/mi&gt;'
+            '&lt;mn&gt;2&lt;/mn&gt;&lt;/msup&gt;&lt;/math&gt;">',
+            "$x^{2}$",
+        ),
+        (
+            '<img title="MathEquation" alt="{&quot;type&quot;:&quot;$&quot;,&quot;code&quot;:'
+            '&quot;$\\\\frac{3}{x-1}$&quot;}">',
+            r"$\frac{3}{x-1}$",
+        ),
+        ("$latex x&gt;y_1&amp;bg=fff&amp;s=2$", "$x>y_1$"),
+        ('<span class="math">|x|&lt;\\varepsilon</span>', r"$|x|<\varepsilon$"),
+        (
+            '<span class="texhtml"><i>y</i> = <span class="sfrac"><span class="num"><i>x</i> + 1</span>/'
+            '<span class="den"><i>x</i></span></span></span>',
+            r"$y = \frac{x + 1}{x}$",
+        ),
+        (
+            '<span class="texhtml"><sup>3</sup>√<span style="border-top:1px solid">2</span>'
+            " <b>R</b> <sup>1</sup>⁄<sub>2</sub></span>",
+            r"$\sqrt[3]{2} \mathbf{R} \frac{1}{2}$",
+        ),
         ('<span class="math math-inline">\\alpha</span>', r"$\alpha$"),
         ('<div class="math math-display">\\beta</div>', r"$$\beta$$"),
         (f'<span class="math math-inline">{katex("x^2", False)}</span>', "$x^2$"),

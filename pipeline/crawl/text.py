@@ -16,7 +16,16 @@ from pipeline.crawl.http_decoding import Unusable
 from pipeline.crawl.list_numbers import NUMBERED, mark_labels, restore_labels
 from pipeline.formulas.markup import JOINER
 from pipeline.formulas.page import MathPage, has_formula_text
-from pipeline.formulas.scripts import has_lines, mark_lines, mark_scripts, overlined, replace_symbol_font
+from pipeline.formulas.scripts import (
+    STYLED,
+    has_lines,
+    mark_fractions,
+    mark_lines,
+    mark_scripts,
+    overlined,
+    raise_styled,
+    replace_symbol_font,
+)
 from pipeline.formulas.signs import Source, formula_words, has_formula_markup
 
 FEW, LITTLE = 2500, 0.015  # characters of main content, and their share of the source: some may be missing
@@ -78,7 +87,11 @@ def extract(source: Source, min_characters: int, removed: Counter[str] | None = 
     replace_symbol_font(tree, source)
     if has_lines(source):
         mark_lines(tree, html)
-    if "</su" in tags:
+    mark_fractions(tree, source)
+    styled = STYLED.search(html) is not None
+    if styled:
+        raise_styled(tree)
+    if "</su" in tags or styled:
         mark_scripts(tree, html)
     labelled = any(map(NUMBERED.match, tags))
     if labelled:

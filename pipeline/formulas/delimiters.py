@@ -61,6 +61,7 @@ SHOWN_ENVIRONMENT = re.compile(
 BARE = ("equation", "displaymath")  # environments that say no more than two dollar signs
 CERTAIN = re.compile(r"\\[A-Za-z]+|[_^][\w{\\]")  # TeX without a doubt
 UNSURE_LENGTH = 500
+LATEX_SETTINGS = re.compile(r"(?:&(?:bg|fg|s)=-?\w+)+$")  # of WordPress: colours and size
 Pairs = dict[str, tuple[str, bool]]
 
 
@@ -185,6 +186,8 @@ def _formula(text: str, match: re.Match[str], delimiters: Delimiters) -> tuple[s
     if not end:
         return None
     tex = text[match.end() : end - len(closing)].strip()
+    if opening == "$latex ":
+        tex = LATEX_SETTINGS.sub("", tex)
     if not tex or (opening == "$" and _is_currency(tex, text[end : end + 1])):
         return None
     if opening == "$" and not delimiters.declared and not _is_certain(tex):

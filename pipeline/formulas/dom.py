@@ -96,6 +96,9 @@ def _is_balanced(tex: str) -> bool:
 def mark_formulas(tree: HTMLTree, source: Source, words: set[str], formulas: Formulas) -> None:
     """Replace the formula elements of `tree` by marks; `words` are the `formula_words` of its source."""
     words = words.union(word for word in STRINGS if source.holds(word))
+    if "equation-content" in words:  # Canvas repeats an image's formula for screen readers
+        for node in tree.document.query_selector_all(".hidden-readable")[:]:
+            node.decompose()
     known = dict.fromkeys(words, True)
     for word, sign, selector, handler in KINDS:
         if word not in words:
@@ -279,6 +282,11 @@ def _source(node: DOMNode) -> Found:
     return tex, block if display is None else display or block
 
 
+def _bare(node: DOMNode) -> Found:
+    """Return jsMath's element, which holds TeX without delimiters."""
+    return _source(node) if TEX_COMMAND.search(node.text) and not node.child_element_count else None
+
+
 def _styled(node: DOMNode) -> Found:
     """Pandoc's and MediaWiki's formulas: TeX for a script to render, or HTML with sub and sup."""
     if not node.child_element_count:
@@ -344,6 +352,7 @@ KINDS: tuple[
     ("math>", "d-math", "d-math", _source),
     ("math ", "math ", ".math.inline, .math.display", _styled),
     ("math-", "math-", "span.math-inline, div.math-display", _styled),
+    ('math"', 'class="math"', 'span[class="math"], div[class="math"]', _bare),
     ("texhtml", "texhtml", ".texhtml", _styled),
     ("mathquill", "mathquill", ".mathquill-embedded-latex", _source),
     ("ql-formula", "ql-formula", ".ql-formula", _attribute),

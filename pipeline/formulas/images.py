@@ -1,5 +1,6 @@
 """TeX of formula images: from the address of a rendering service, or from the alternative text."""
 
+import json
 import re
 from urllib.parse import unquote, unquote_plus
 
@@ -44,6 +45,8 @@ def image_tex(attributes: dict[str, str]) -> tuple[str, bool] | None:
     for name in ("src", "data-src"):  # before a lazy image is loaded, the second
         if tex := _address_tex(attributes.get(name, "")):
             return _undelimited(tex, display)
+    if alt.startswith('{"') and (code := _editor_code(alt)):
+        return _undelimited(code, display)
     if not alt or len(alt) > 5000 or PATH.search(alt):
         return None
     if (
@@ -61,6 +64,15 @@ def _address_tex(source: str) -> str:
     if match := BARE_SERVICES.search(source):
         return _clean(unquote(match[1] or match[2]).replace("&space;", " ").replace("&plus;", "+"))
     return ""
+
+
+def _editor_code(alt: str) -> str:
+    """Return the TeX that an editor of formulas keeps as JSON in the alternative text."""
+    try:
+        code = json.loads(alt).get("code")
+    except (ValueError, RecursionError):
+        return ""
+    return code if isinstance(code, str) else ""
 
 
 def _clean(tex: str) -> str:

@@ -3,6 +3,7 @@
 KaTeX stacks scripts, fractions and limits in lists (class `vlist`), lowest first; classes name the kind.
 """
 
+import re
 from collections.abc import Iterator
 
 from .markup import Element, parse_markup
@@ -14,6 +15,8 @@ INVISIBLE = frozenset(
 )
 ALPHABETS = ("mathbb", "mathcal", "mathfrak", "mathbf", "mathscr", "mathsf", "mathtt", "boldsymbol")
 
+SLASHED = re.compile(r"\^\{([^{}]*)\}/_\{([^{}]*)\}")  # a fraction of a script above and one below
+
 
 def katex_html_to_tex(markup: str) -> str:
     """TeX of a `.katex-html` element: symbols, scripts, fractions, roots, limits, accents, matrices."""
@@ -22,14 +25,31 @@ def katex_html_to_tex(markup: str) -> str:
 
 def html_to_tex(markup: str) -> str:
     """TeX of inline HTML such as `<em>x</em><sup>2</sup>`."""
-    return _html(parse_markup(markup)).strip()
+    return SLASHED.sub(r"\\frac{\1}{\2}", _html(parse_markup(markup)).strip())
 
 
 def _html(node: Element) -> str:
-    row = join([_symbols(piece) if isinstance(piece, str) else _html(piece) for piece in node.pieces])
+    if "sfrac" in node.get("class").split():
+        parts = [part for name in ("num", "den") if (part := _find(node, name)) is not None]
+        if len(parts) == 2:
+            return f"\\frac{{{_html(parts[0])}}}{{{_html(parts[1])}}}"
+    rows: list[str] = []
+    for piece in node.pieces:
+        row = _symbols(piece) if isinstance(piece, str) else _html(piece)
+        if (
+            not isinstance(piece, str)
+            and "border-top" in piece.get("style")
+            and rows
+            and rows[-1] == r"\surd"
+        ):
+            rows.pop()
+            degree = f"[{rows.pop()[2:-1]}]" if rows and rows[-1].startswith("^{") else ""
+            row = f"\\sqrt{degree}{{{row}}}"
+        rows.append(row)
+    row = join(rows)
     if node.tag in ("sub", "sup"):
         return f"{'_' if node.tag == 'sub' else '^'}{{{row}}}"
-    return row
+    return f"\\mathbf{{{row}}}" if node.tag in ("b", "strong") and len(row) == 1 and row.isalpha() else row
 
 
 def _symbols(text: str) -> str:

@@ -29,6 +29,13 @@ HAN = re.compile("[\u2e80-\u9fff\uac00-\ud7af]")
 GREEK = re.compile("[\u0370-\u03ff\u1f00-\u1fff]")
 WORDS = read_table("scripts")
 TERMS, SHORT_WORDS = (frozenset(WORDS[name].split()) for name in ("terms", "short_words"))
+STYLED = re.compile(r"vertical-align:\s*(super|sub)\b")
+FRACTIONS = (  # (what the source holds, the fraction's selector, those of its halves)
+    ("sfrac", ".sfrac", ".num", ".den"),
+    ("intbl", ".intbl", "em", "strong"),
+    ('"fraction', ".fraction", ".top, .numerator", ".bottom, .denominator"),
+)
+MAX_HALF = 60  # characters of one half of a drawn fraction
 MAX_SCRIPT = 40  # characters
 MAX_BEFORE = 60
 OVERLINE = re.compile("overline")
@@ -63,6 +70,54 @@ def mark_scripts(tree: HTMLTree, html: str) -> None:
             node.parent.replace_child(tree.create_text_node(text), node)
 
 
+def raise_styled(tree: HTMLTree) -> None:
+    """Make elements that a style raises or lowers superscripts and subscripts."""
+    for node in tree.body.query_selector_all('[style*="vertical-align"]')[:]:
+        if (found := STYLED.search(_style(node))) and node.tag in IN_LINE and node.parent is not None:
+            script = tree.create_element("sup" if found[1] == "super" else "sub")
+            script.append_child(tree.create_text_node(node.text))
+            node.parent.replace_child(script, node)
+
+
+def mark_fractions(tree: HTMLTree, source: Source) -> None:
+    """Write fractions that a page draws with elements over each other as `\\frac`."""
+    for sign, selector, *halves in FRACTIONS:
+        for node in tree.body.query_selector_all(selector)[:] if source.holds(sign) else ():
+            parts = [part for half in halves if (part := node.query_selector(half)) is not None]
+            if len(parts) == 2 and node.parent is not None and (tex := _fraction(*parts)):
+                node.parent.replace_child(tree.create_text_node(f"${tex}$"), node)
+    if not source.holds("border-bottom", 7):
+        return
+    for line in tree.body.query_selector_all('td[style*="border-bottom"]')[:]:
+        table = line.parent
+        while table is not None and table.tag != "table":
+            table = table.parent
+        if table is not None and table.parent is not None and (tex := _drawn_fraction(table, line)):
+            table.parent.replace_child(tree.create_text_node(f"${tex}$"), table)
+
+
+def _drawn_fraction(table: DOMNode, line: DOMNode) -> str:
+    """Return the TeX of a table that is a fraction: an underlined cell, perhaps some beside it, one below."""
+    rows = [row.query_selector_all("td, th")[:] for row in table.query_selector_all("tr")[:]]
+    if len(rows) != 2 or len(rows[1]) != 1 or len(rows[0]) > 3 or table.query_selector("table") is not None:
+        return ""
+    cells = ["" if cell == line else html_to_tex(cell.html) for cell in rows[0]]
+    fraction = _fraction(line, rows[1][0])
+    words = WORD.search(f"{line.text} {rows[1][0].text}")  # then the line is below a heading
+    if not fraction or words or any(len(cell) > MAX_HALF for cell in cells):
+        return ""
+    return " ".join(cell or fraction for cell in cells)
+
+
+def _fraction(upper: DOMNode, lower: DOMNode) -> str:
+    """Return the TeX of a fraction; empty unless both halves are short and in plain markup."""
+    for half in (upper, lower):
+        plain = all(child.tag in PLAIN_MARKUP for child in half.query_selector_all("*")[:])
+        if not plain or not half.text.strip() or len(half.text) > MAX_HALF or "\ue000" in half.text:
+            return ""
+    return f"\\frac{{{html_to_tex(upper.html)}}}{{{html_to_tex(lower.html)}}}"
+
+
 def _script(node: DOMNode, romance: bool) -> str | None:
     """Return the text that replaces a script; None for one that stays."""
     text = " ".join(node.text.replace(JOINER, "").split())
@@ -70,7 +125,8 @@ def _script(node: DOMNode, romance: bool) -> str | None:
         return None
     before, after = _text_before(node), _text_after(node)
     if node.tag == "sub":
-        if before.endswith(("/", "⁄")) and _is_superscript(node.prev and node.prev.prev) and text.isdigit():
+        upper = _is_superscript(node.prev and node.prev.prev)
+        if upper and (before.endswith("⁄") or before.endswith("/") and text.isdigit()):
             return text  # the lower half of a fraction
         return f"_{_group(text, after)}" if _is_base(before) and not WORD.search(text[24:]) else None
     if _is_note(node, text):

@@ -12,8 +12,8 @@ import numpy as np
 TEX = re.compile(
     r"tex(?:(?<=[lk]atex)|(?<=data-tex)|=|\.(?:cgi|render)|html|-(?:inline|block)|(?<=class=\"tex)\")"
 )
-MATH = re.compile(r"ath(?:Jax|(?<=math)(?:(?<=[<:]math)(?!-)|[ /?\"-]|url|quill|(?<=d-math)>))")
-STRINGS = ("ql-formula", "cht=tx")
+MATH = re.compile(r"ath(?:Jax|(?<=math)(?:(?<=[<:]math)(?!-)|[ /?\"-]|ml=|url|quill|(?<=d-math)>))")
+STRINGS = ("ql-formula", "cht=tx", "equation-content")
 NO_PROOF = frozenset(("mathquill", "math>"))
 
 

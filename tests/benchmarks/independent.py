@@ -46,7 +46,7 @@ SIGNS = str.maketrans(
         "\u2063": ",",
     }
 )
-PLAIN = re.compile("[\U0001d400-\U0001d7ff¼-¾⅐-⅞]")  # styled letters, and fractions in one sign
+PLAIN = re.compile("[\U0001d400-\U0001d7ff¼-¾⅐-⅞！-～]")  # styled and wide letters, fractions in one sign
 SPELLINGS = [  # in this order
     (re.compile(pattern), to)
     for pattern, to in (
