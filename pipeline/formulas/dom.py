@@ -284,7 +284,9 @@ def _source(node: DOMNode) -> Found:
 
 def _bare(node: DOMNode) -> Found:
     """Return jsMath's element, which holds TeX without delimiters."""
-    return _source(node) if TEX_COMMAND.search(node.text) and not node.child_element_count else None
+    text = node.text
+    bare = TEX_COMMAND.search(text) and not node.child_element_count and undelimited(text)[1] is None
+    return _source(node) if bare and "\\(" not in text and "\\[" not in text else None
 
 
 def _styled(node: DOMNode) -> Found:
