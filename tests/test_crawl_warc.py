@@ -10,7 +10,7 @@ import pytest
 from crawl_warcs import RECORDS, URLS, extract_into, html, read, record, write_warc
 
 from pipeline.crawl import warc
-from pipeline.crawl.warc import ReadCounts
+from pipeline.crawl.warc import ReadCounts, digest_of, read_pages
 from pipeline.protocol.stage import InputError
 
 
@@ -65,6 +65,23 @@ def test_a_record_that_lies_about_its_length_is_marked_and_hides_no_other(tmp_pa
     pages, _ = read(tmp_path / "a.warc")
     assert sound(pages) == URLS
     assert [page.flaw for page in pages if page.flaw] == ["wrong_length"]
+
+
+@pytest.mark.parametrize("compressed", [True, False])
+def test_records_that_state_one_byte_too_few_are_whole(tmp_path, compressed):
+    short = [record(url, html(f"This is page {url}."), claimed_extra=-1) for url in URLS]
+    (tmp_path / "a.warc").write_bytes(b"".join(gzip.compress(one) if compressed else one for one in short))
+    pages, counts = read(tmp_path / "a.warc")
+    assert sound(pages) == URLS and all(page.payload.endswith(b"</html>") for page in pages)
+    assert all(page.digest == digest_of(page.payload) for page in pages) and counts.lost_bytes == 0
+
+
+def test_records_of_one_member_that_were_not_reached_are_a_loss(tmp_path):
+    lying = record("http://liar.org/", html("one"), claimed_extra=-60)
+    (tmp_path / "a.warc.gz").write_bytes(gzip.compress(b"".join([*RECORDS[:2], lying, *RECORDS[2:]])))
+    pages, counts = read(tmp_path / "a.warc.gz")
+    assert sound(pages)[:2] == URLS[:2] and len(pages) < 6
+    assert counts.lost_bytes > 0 and counts.breaks == 1
 
 
 @pytest.mark.parametrize("compressed", [True, False])

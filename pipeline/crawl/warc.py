@@ -23,6 +23,7 @@ CHUNK = 1 << 20
 MAX_FALSE_STARTS = 1000  # in a file; the rest is then skipped, so that noise cannot cost hours
 MAX_HEADER = 32 << 10  # of WARC and HTTP headers, as FastWARC has it
 INCOMPLETE, WRONG_LENGTH = "incomplete_record", "wrong_length"
+CLOSING = b"\r\n\r\n"  # of a record
 RECORD_START = {
     True: re.compile(re.escape(GZIP) + rb"[\x00-\x1f]"),
     False: re.compile(rb"(?<=\r\n)WARC/1\.[0-9]\r\n"),
@@ -74,11 +75,15 @@ class ReadCounts:
 
 @dataclass(frozen=True)
 class _RunEnd:
-    """End of a run of readable records: they end at `used`; the next record may begin from `search` on."""
+    """End of a run of readable records: they end at `used`; the next record may begin from `search` on.
+
+    `missing` is the last byte of a record that states one too few, as those of some wgets do.
+    """
 
     used: int
     search: int
     flaw: str | None = None
+    missing: bytes = b""
 
 
 def read_pages(path: str, max_bytes: int, counts: ReadCounts) -> Iterator[Page]:
@@ -131,7 +136,8 @@ def _read_run(
     if last < 0:
         return None
     if compressed:
-        run = _end_of_member(stream, last, claimed, size)
+        reached = min(stream.tell(), size - 1) if failed else size  # of a member of many records
+        run = _end_of_member(stream, last, claimed, size, reached)
     elif failed:
         run = _end_of_plain_record(stream, last, claimed)
     else:
@@ -140,17 +146,24 @@ def _read_run(
         end = run.used if run.used > last else run.search
         pending.length = end - pending.offset if end - pending.offset > 1 else 0
         pending.flaw = pending.flaw or run.flaw
+        if run.missing and not pending.flaw:
+            whole = digest_of(pending.payload) == pending.digest  # counted without that byte, or not given
+            pending.payload += run.missing
+            pending.digest = digest_of(pending.payload) if whole else pending.digest
         yield pending
     return run
 
 
-def _end_of_member(stream: BinaryIO, offset: int, claimed: int, size: int) -> _RunEnd:
-    """Inflate the gzip member at `offset` again to see if it is complete and its record as long as stated."""
+def _end_of_member(stream: BinaryIO, offset: int, claimed: int, size: int, reached: int) -> _RunEnd:
+    """Inflate the gzip member at `offset` again to see if it is complete and its record as long as stated.
+
+    Of a member with many records all up to `reached` counts as read.
+    """
     if offset >= size:  # many records in one member: they have no offsets of their own
-        return _RunEnd(size, size)
+        return _RunEnd(reached, size)
     stream.seek(offset)
     inflater = zlib.decompressobj(wbits=31)
-    head, inflated, end = b"", 0, offset
+    head, tail, inflated, end = b"", b"", 0, offset
     try:
         while not inflater.eof:
             data = inflater.unconsumed_tail or stream.read(CHUNK)
@@ -160,13 +173,16 @@ def _end_of_member(stream: BinaryIO, offset: int, claimed: int, size: int) -> _R
             block = inflater.decompress(data, CHUNK)
             end += len(data) if fresh else 0
             head += block[: max(0, MAX_HEADER - len(head))]
+            tail = (tail + block[-len(CLOSING) - 1 :])[-len(CLOSING) - 1 :]
             inflated += len(block)
     except zlib.error:
         if inflated == 0:  # no member starts here: one member with many records
-            return _RunEnd(size, size)
+            return _RunEnd(reached, size)
         return _RunEnd(offset, offset + 1, INCOMPLETE)
     end -= len(inflater.unused_data)
     block_bytes = inflated - (head.find(b"\r\n\r\n") + 4)
+    if block_bytes == claimed + 1 + len(CLOSING) and tail.endswith(CLOSING):
+        return _RunEnd(end, end, missing=tail[:1])
     wrong = not claimed <= block_bytes <= claimed + 4
     return _RunEnd(end, end, WRONG_LENGTH if wrong else None)
 
@@ -176,9 +192,12 @@ def _end_of_plain_record(stream: BinaryIO, offset: int, claimed: int) -> _RunEnd
     stream.seek(offset)
     header = stream.read(MAX_HEADER).find(b"\r\n\r\n") + 4
     stream.seek(offset + header + claimed)
-    if stream.read(4) == b"\r\n\r\n":
-        end = offset + header + claimed + 4
+    after = stream.read(1 + len(CLOSING))
+    end = offset + header + claimed + len(CLOSING)
+    if after.startswith(CLOSING):
         return _RunEnd(end, end)
+    if after.endswith(CLOSING):
+        return _RunEnd(end + 1, end + 1, missing=after[:1])
     return _RunEnd(offset, offset + 1, WRONG_LENGTH)
 
 
