@@ -40,6 +40,7 @@ def merged(*overlays: str) -> dict:
         ([*SINGLE, "configs/single-gpu-lora.yaml"], {"rl_model": 1, "evaluate_model": 2}),
         ([*SINGLE, "configs/single-gpu-7b-lora.yaml"], {"rl_model": 1, "evaluate_model": 2}),
         (ITERATIVE, {"cpt_model": 1, "sft_model": 1, "reward_model": 3, "rl_model": 3, "corpus_train": 4}),
+        ([*PAPER_7B, "configs/deepseekmath-open.yaml"], {"sft_model": 1, "reward_model": 1, "rl_model": 1}),
         (PAPER_1B, {"cpt_model": 10, "tokens_mixture": 9, "reward_model": 2, "rl_model": 4}),
     ],
     ids=lambda value: Path(value[-1]).stem if isinstance(value, list) else "",
