@@ -1,20 +1,24 @@
 """Give a trained model to others: `dsm export results/<run>/rl/grpo --to FOLDER [--licence apache-2.0]`.
 
 FOLDER gets what transformers, vLLM and the hub load (weights, tokenizer, chat template, generation settings)
-and README.md, a model card: where the model starts from, each stage that trained it with its data, what the
-run measured, and how to use it. Publish it with `hf upload NAME FOLDER`. For the classifier of a corpus
+and README.md, a model card: where the model starts from, each stage that trained it with its data, their
+licences, what the run measured, and how to use it. Weights are whole: what adapters learnt is merged into
+them, and the adapter itself lies beside them unless `--merge` leaves it out. For the classifier of a corpus
 (`results/<run>/corpus/iteration-2`) see `pipeline/corpus/exported.py`.
 """
 
 import argparse
 import json
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 from pipeline import stages
+from pipeline.config.lora import ADAPTER
 from pipeline.corpus.exported import export_classifier
+from pipeline.data.rows import HUB
 from pipeline.protocol.addresses import public
 from pipeline.protocol.errors import InputError
 from pipeline.protocol.identity import read_manifest
@@ -25,18 +29,21 @@ from pipeline.report.export import front_matter, open_run, score_table
 WEIGHTS = "*.safetensors"
 FILES = (WEIGHTS, "*.safetensors.index.json", "*config.json", "tokenizer*", "*.jinja")
 TRAINED_ON = ("data", "prompts", "tokens")  # roles of inputs that weights were fitted to
+CONVERTER = "convert_hf_to_gguf.py"  # llama.cpp's
 SNIPPET = """\
 ```python
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 folder = "{name}"
 tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModelForCausalLM.from_pretrained(folder)
-chat = [{{"role": "user", "content": "What is 3 + 4?"}}]
+chat = [{{"role": "user", "content": {question}}}]
 options = {{"add_generation_prompt": True, "return_tensors": "pt", "return_dict": True}}
 prompt = tokenizer.apply_chat_template(chat, **options)
 output = model.generate(**prompt, max_new_tokens=256, do_sample=False)
 print(tokenizer.decode(output[0, prompt["input_ids"].shape[1] :], skip_special_tokens=True))
 ```
+
+As a server with OpenAI's interface: `vllm serve {name}`.
 """
 
 
@@ -72,6 +79,41 @@ def _shown(source: str) -> str:
     return Path(source).name if Path(source).exists() else public(source)
 
 
+def _licence_of(source: str) -> str:
+    """Read a licence from the card of a folder, or of what was fetched from the hub."""
+    from huggingface_hub import metadata_load, try_to_load_from_cache  # a second to import
+
+    found = Path(source) / "README.md"
+    if not Path(source).exists():
+        kind = "dataset" if source.startswith(HUB) else "model"
+        name = "/".join(source.removeprefix(HUB).partition(":")[0].split("/")[:2])
+        found = Path(str(try_to_load_from_cache(name, "README.md", repo_type=kind)))
+    stated = (metadata_load(found) or {}).get("license") if found.is_file() else None
+    return str(stated or "not stated")
+
+
+def _texts_of(source: str) -> list[str]:
+    """List what was tokenised into a mixture; other data are what they are."""
+    entry = Entry.of(Path(source))
+    if entry is None or not entry.name.startswith("tokens/"):
+        return [source]
+    inputs = json.loads(entry.manifest.with_name("run.json").read_text())["inputs"]
+    return [text for role, texts in inputs.items() if role.startswith("source.") for text in texts]
+
+
+def _licences(inits: list[str], sources: list[str]) -> list[str]:
+    """Write whose licences count, as the lines of a Markdown table."""
+    rows = [f"| {_shown(source)} | {_licence_of(source)} |" for source in [*inits, *sources]]
+    return ["| base model and data | licence |", "|---|---|", *dict.fromkeys(rows)]
+
+
+def _question(manifest: dict[str, Any]) -> str:
+    """Write a question with the instruction that the model was trained to be asked with."""
+    suffix = manifest["config"].get("suffix", {})
+    suffix = suffix.get("cot", suffix).get("en")
+    return json.dumps("\n".join(filter(None, ["What is 3 + 4?", suffix])))
+
+
 def card(model: Entry, licence: str | None, name: str) -> str:
     """Write the model card: how the model was made and what its run measured. Raises InputError."""
     chain = lineage(model)
@@ -91,28 +133,66 @@ def card(model: Entry, licence: str | None, name: str) -> str:
         cells = (f"{entry.name} (key {entry.key})", settings, data, str(manifest["counts"].get("steps", "")))
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     packages = ", ".join(f"{package} {version}" for package, version in chain[-1][1]["packages"].items())
-    lines += ["", f"Packages: {packages}.", "", "## Results", ""]
+    given = [source for _, _, inputs in chain for role in TRAINED_ON for source in inputs.get(role, [])]
+    read = [source for one in given for source in _texts_of(one)]
+    if (model.data / ADAPTER).is_dir():
+        lines += ["", "Its last stage trained adapters (LoRA), which are merged into these weights."]
+    lines += ["", f"Packages: {packages}.", "", "## Licences", "", *_licences(inits, read)]
+    lines += ["", "## Results", ""]
     node, results = model.name.partition("/")[2], None
     if (model.run / "evaluate" / node / "manifest.json").is_file():
         results = Results(open_run(model.run))
     lines += score_table(results, node) if results else ["The run has not evaluated this model."]
-    lines += ["", "## Use", "", SNIPPET.format(name=name)]
+    lines += ["", "## Use", "", SNIPPET.format(name=name, question=_question(chain[-1][1]))]
     return front_matter(results, node, about) + "\n".join(lines)
 
 
-def export(folder: Path, target: Path, licence: str | None) -> None:
-    """Write a model and its card to `target`, which appears whole. Raises InputError."""
+def export(folder: Path, target: Path, licence: str | None, merge: bool = False, gguf: bool = False) -> None:
+    """Write a model and its card to `target`, which appears whole; without the adapter by itself if `merge`,
+    with a file for llama.cpp if `gguf`. Raises InputError.
+    """
     model = entry_of(folder)
     if target.exists():
         raise InputError(f"--to {target}: exists; name a folder that does not")
-    text = card(model, licence, target.absolute().name)
+    if gguf and shutil.which(CONVERTER) is None:
+        raise InputError(f"--gguf: no {CONVERTER} in PATH: install llama.cpp, which has it")
+    name = target.absolute().name
+    text = card(model, licence, name)
     partial = target.absolute().with_name(f".{target.absolute().name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     for path in sorted({path for pattern in FILES for path in model.data.glob(pattern)}):
         shutil.copyfile(path, partial / path.name)
+    if (model.data / ADAPTER).is_dir() and not merge:
+        shutil.copytree(model.data / ADAPTER, partial / ADAPTER)
     (partial / "README.md").write_text(text)
+    if gguf:
+        _convert(partial, partial / f"{name}.gguf")
     put_in_place(partial, target.absolute())
+
+
+def _convert(folder: Path, file: Path) -> None:
+    """Write the model as llama.cpp reads it. Raises InputError with the last line that the converter said."""
+    done = subprocess.run([CONVERTER, str(folder), "--outfile", str(file)], capture_output=True, text=True)
+    if done.returncode or not file.is_file():
+        said = (done.stderr or done.stdout).strip().splitlines() or ["nothing"]
+        raise InputError(f"--gguf: {CONVERTER} failed: {said[-1]}")
+
+
+def push(folder: Path, name: str) -> str:
+    """Upload an exported folder to the hub; returns its address. Raises InputError."""
+    from httpx import HTTPError
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalTokenNotFoundError
+
+    try:
+        address = HfApi().create_repo(name, private=True, exist_ok=True)
+        HfApi().upload_folder(repo_id=name, folder_path=folder, commit_message="Add the model and its card")
+    except (HfHubHTTPError, LocalTokenNotFoundError) as error:
+        raise InputError(f"--push {name}: {error}; `hf auth login` names you to the hub") from error
+    except (HTTPError, HFValidationError, OSError) as error:
+        raise InputError(f"--push {name}: {error}") from error
+    return str(address)
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -123,15 +203,24 @@ def main(argv: list[str] | None = None) -> None:
     )
     parser.add_argument("--to", type=Path, required=True, metavar="FOLDER", help="one that is not there yet")
     parser.add_argument("--licence", help="of the model, as the hub writes it: apache-2.0")
+    parser.add_argument("--merge", action="store_true", help="leave out the adapter, which is merged anyway")
+    parser.add_argument("--gguf", action="store_true", help=f"a file for llama.cpp too, by its {CONVERTER}")
+    parser.add_argument(
+        "--push", metavar="OWNER/NAME", help="upload it to the hub, where it is private at first"
+    )
     given = parser.parse_args(argv)
     try:
         if (given.model / "select").is_dir():  # an iteration of a corpus
+            if given.merge or given.gguf:
+                raise InputError(f"{given.model}: a classifier; --merge and --gguf are for models")
             print(export_classifier(given.model, given.to, given.licence))
-            return
-        export(given.model, given.to, given.licence)
+        else:
+            export(given.model, given.to, given.licence, given.merge, given.gguf)
+            print(f"{given.to}: a model folder with its card; `dsm chat --model {given.to}` talks to it")
+        if given.push:
+            print(f"{push(given.to, given.push)}: the folder, private until you change that there")
     except (InputError, OSError) as error:
         sys.exit(f"error: {error}")
-    print(f"{given.to}: a model folder with its card; `dsm chat --model {given.to}` talks to it")
 
 
 if __name__ == "__main__":

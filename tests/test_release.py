@@ -1,9 +1,18 @@
 """A trained model leaves the run: a folder that transformers loads, with a card that says how it was made."""
 
+import base64
+import json
+import os
 import re
+import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
+from typing import Any
 
 import pytest
 import torch
@@ -11,10 +20,13 @@ from conftest import ROOT, Checkout
 from huggingface_hub import ModelCard
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from pipeline.release import CONVERTER
+from pipeline.training.tokenizer import PROBES, load_tokenizer, probe_ids
 
-def export(run: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
+
+def export(run: Path, *words: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "pipeline", "export", *map(str, words)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=os.environ | environment)
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +51,113 @@ def test_the_folder_is_the_model_and_nothing_else(model: Path, finished: Checkou
         for folder in (model, finished.result("rl/grpo") / "data")
     )
     assert torch.equal(ours, theirs)
+    plain = load_tokenizer(model)
+    assert all(probe_ids(tokenizer, text) == probe_ids(plain, text) for text in PROBES)
+
+
+def test_the_snippet_of_the_card_runs_as_it_stands(model: Path) -> None:
+    (snippet,) = re.findall(r"^```python\n(.*?)^```", (model / "README.md").read_text(), re.M | re.S)
+    done = subprocess.run(
+        [sys.executable, "-c", snippet], cwd=model.parent, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip()
+
+
+def test_an_adapter_lies_beside_the_weights_that_hold_it_unless_it_is_left_out(
+    finished: Checkout, tmp_path: Path
+) -> None:
+    adapter = finished.result("rl/grpo") / "data/adapter"
+    adapter.mkdir()
+    try:
+        (adapter / "adapter_config.json").write_text("{}")
+        for name, options in {"both": [], "whole": ["--merge"]}.items():
+            done = export(finished.folder, finished.result("rl/grpo"), "--to", tmp_path / name, *options)
+            assert done.returncode == 0, done.stderr
+            assert "adapters (LoRA), which are merged" in (tmp_path / name / "README.md").read_text()
+    finally:
+        shutil.rmtree(adapter)
+    assert (tmp_path / "both/adapter/adapter_config.json").is_file()
+    assert not (tmp_path / "whole/adapter").exists()
+
+
+def test_the_file_for_llama_cpp_needs_its_converter_and_nothing_half_done_stays(
+    finished: Checkout, tmp_path: Path
+) -> None:
+    words = [finished.result("rl/grpo"), "--to", tmp_path / "new", "--gguf"]
+    done = export(finished.folder, *words, PATH="/usr/bin")
+    assert done.returncode == 1 and f"no {CONVERTER} in PATH: install llama.cpp" in done.stderr
+    failing = tmp_path / "bin" / CONVERTER
+    failing.parent.mkdir()
+    failing.write_text("#!/bin/sh\necho 'pre-tokenizer is not known' >&2\nexit 1\n")
+    failing.chmod(0o755)
+    done = export(finished.folder, *words, PATH=f"{failing.parent}:/usr/bin")
+    assert done.returncode == 1 and done.stderr.endswith(f"{CONVERTER} failed: pre-tokenizer is not known\n")
+    assert done.stderr.count("\n") == 1 and not (tmp_path / "new").exists()
+
+
+@contextmanager
+def hub() -> Iterator[tuple[str, dict[str, bytes], list[Any]]]:
+    """A server that answers as the hub does to an upload; yields its address, the files and repositories."""
+    files: dict[str, bytes] = {}
+    made: list[Any] = []
+
+    class Hub(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            text = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            answer: dict[str, Any] = {}
+            place = f"http://127.0.0.1:{self.server.server_port}/me/mine"
+            if self.path == "/api/repos/create":
+                made.append(json.loads(text))
+                answer = {"url": place}
+            elif "/preupload/" in self.path:
+                asked = json.loads(text)["files"]
+                answer = {
+                    "files": [
+                        {"path": one["path"], "uploadMode": "regular", "shouldIgnore": False} for one in asked
+                    ]
+                }
+            elif "/commit/" in self.path:
+                rows = [json.loads(line)["value"] for line in text.splitlines()]
+                files.update({row["path"]: base64.b64decode(row["content"]) for row in rows if "path" in row})
+                answer = {"commitUrl": f"{place}/commit/0", "commitOid": "0" * 40, "hookOutput": ""}
+            self.answer(answer)
+
+        def do_GET(self) -> None:
+            self.answer({"id": "me/mine", "sha": "0" * 40, "siblings": []})
+
+        def answer(self, values: dict[str, Any]) -> None:
+            text = json.dumps(values).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        def log_message(self, *words: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
+    Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}", files, made
+    finally:
+        server.shutdown()
+
+
+def test_an_upload_is_the_folder_byte_for_byte_and_private(finished: Checkout, tmp_path: Path) -> None:
+    words = [finished.result("rl/grpo"), "--to", tmp_path / "new", "--push", "me/mine"]
+    with hub() as (address, files, made):
+        done = export(finished.folder, *words, HF_ENDPOINT=address, HF_TOKEN="hf_none", HF_HUB_OFFLINE="0")
+    assert done.returncode == 0, done.stderr
+    assert [(one["name"], one["visibility"]) for one in made] == [("mine", "private")]
+    assert files == {path.name: path.read_bytes() for path in (tmp_path / "new").iterdir()}
+
+
+def test_an_upload_that_fails_is_one_line_and_leaves_the_folder(finished: Checkout, tmp_path: Path) -> None:
+    words = [finished.result("rl/grpo"), "--to", tmp_path / "new", "--push", "me/mine"]
+    done = export(finished.folder, *words, HF_ENDPOINT="http://127.0.0.1:9", HF_HUB_OFFLINE="0")
+    assert done.returncode == 1 and done.stderr.startswith("error: --push me/mine: "), done.stderr
+    assert done.stderr.count("\n") == 1 and (tmp_path / "new/README.md").is_file()
 
 
 def test_the_card_tells_every_stage_and_the_results_that_the_hub_reads(model: Path) -> None:
@@ -48,6 +167,7 @@ def test_the_card_tells_every_stage_and_the_results_that_the_hub_reads(model: Pa
     stages = re.findall(r"^\| ((?:cpt|sft|rl)/\w+) \(key ([0-9a-f]{16})\)", card.text, re.MULTILINE)
     assert [name for name, _ in stages] == ["cpt/base", "sft/instruct", "rl/grpo"]
     assert "miniweb, sft.jsonl" in card.text and "learning_rate: 0.0002" in card.text
+    assert "| miniweb, sft.jsonl | not stated |" in card.text
     assert "random weights" in card.text and str(model.parent) not in card.content
 
 

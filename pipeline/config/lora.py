@@ -3,6 +3,7 @@
 from pipeline.config.section import Section, key
 
 ALL_LINEAR = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+ADAPTER = "adapter"  # its folder beside the model
 LORA = (
     "train adapters of the weights instead of the weights, as in {rank: 32, alpha: 64}; needs a rate some ten"
     " times as high; null: train all weights"

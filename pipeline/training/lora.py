@@ -22,7 +22,7 @@ from pipeline.config.lora import Lora
 from pipeline.protocol.errors import InputError
 from pipeline.protocol.manifest import write_json
 
-ADAPTER, NAME = "adapter", "default"  # its folder beside the model, and what PEFT calls it in memory
+NAME = "default"  # what PEFT calls the adapter in memory
 
 
 def adapt(model: nn.Module, settings: Lora, seed: int, stage: str) -> nn.Module:

@@ -22,11 +22,12 @@ from transformers import (
 from transformers.initialization import no_init_weights
 from transformers.utils import logging as transformers_logging
 
+from pipeline.config.lora import ADAPTER
 from pipeline.protocol.stage import InputError
 from pipeline.protocol.watchdog import enter
 from pipeline.training.attention import DOCUMENTS, document_arguments
 from pipeline.training.linear_loss import target_logprobs, weighted_nll
-from pipeline.training.lora import ADAPTER, is_adapter, matrices, merged, own_parameters, save_adapter
+from pipeline.training.lora import is_adapter, matrices, merged, own_parameters, save_adapter
 from pipeline.training.packing import IGNORE
 from pipeline.training.tokenizer import from_pretrained
 
