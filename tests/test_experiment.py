@@ -31,11 +31,14 @@ def loss(section, batch, logprobs_N, watched):
 
 METHOD = replace(grpo.METHOD, loss=loss)
 '''
-RL = {"stage": "rl", "parent": "instruct", "benchmarks": ["miniweb"]}
+RL = {"stage": "rl", "parent": "instruct", "prompts": "questions.jsonl", "benchmarks": ["miniweb"]}
 CONFIG: dict[str, Any] = {
     "run": "lab",
     "benchmarks": {"miniweb": {"source": "questions.jsonl"}},
-    "models": {"instruct": {"stage": "sft", "init": "owner/model"}, "grpo": RL},
+    "models": {
+        "instruct": {"stage": "sft", "init": "owner/model", "data": "questions.jsonl"},
+        "grpo": RL,
+    },
 }
 
 
