@@ -1,13 +1,16 @@
 """What a run is refused for before it starts, and its jobs beside what a profile gives them."""
 
+import os
 from pathlib import Path
 
 import pytest
 import yaml
 from conftest import ROOT, copy_checkout
 from given.plans import H100, ITERATIVE, PAPER_7B, config_of
+from test_crawl_texts import write
 
-from pipeline.plan.jobs import Job, Profile, data_jobs, downloads, orders
+from pipeline.config.crawl import CrawlSection
+from pipeline.plan.jobs import Job, Profile, data_jobs, downloads, orders, text_rows
 from pipeline.plan.refusals import refusals
 
 SLURM = Profile(ROOT / "profiles/slurm")
@@ -89,6 +92,24 @@ def test_math_first_hashes_a_23rd_of_the_pages_of_each_dump_and_then_what_is_lef
     assert signed[1].number * signed[1].hours == pytest.approx(0.55 * 1000 * signed[0].hours)
     said = orders(config, assumed).splitlines()
     assert said[0].startswith("crawl.order paper: core-hours of extraction 5,5") and len(said) == 2
+
+
+def test_rows_of_texts_are_pages_whose_number_is_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [{"text": os.urandom(90).hex(), "url": f"https://a.example/{number}"} for number in range(30_000)]
+    for name in ("a.parquet", "b.jsonl", "c.jsonl.zst", "d.jsonl.gz"):
+        write(tmp_path / name, rows)
+    section = CrawlSection(
+        texts={"one": {"data": f"{tmp_path}/*.jsonl*"}, "two": {"data": [f"{tmp_path}/a.parquet"]}}
+    )
+    found = list(text_rows(section))
+    assert found == pytest.approx([30_000] * 4, rel=0.1) and found[-1] == 30_000
+    config = config_of(PAPER_7B, {"crawl": {"warc": None, "texts": f"{tmp_path}/a.parquet"}})
+    jobs = {job.rule: job for job in data_jobs(config, H100)}
+    assert (
+        jobs["crawl_sign"].hours * 4_800 * 3600 == pytest.approx(30_000) and jobs["crawl_extract"].number == 1
+    )
 
 
 def test_a_limit_on_downloads_bounds_the_time_of_extraction() -> None:

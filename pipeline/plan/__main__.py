@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 from pipeline.config.root import Config, ConfigError
+from pipeline.data.rows import HUB
 from pipeline.plan import costs
 from pipeline.plan.costs import gpu_named
 from pipeline.plan.fitting import smallest
@@ -217,6 +218,21 @@ def notes(planner: Planner, rows: list[Forecast], jobs: list[Job], profile: Prof
     return found
 
 
+def model_tables(planner: Planner, rows: list[Forecast]) -> list[str]:
+    """Return what the models of a run take; nothing for a run without any."""
+    if not rows:
+        return []
+    return [
+        costs_table(rows, planner.assumed)
+        + "\n(checkpoints: until the model is done; in total of the largest)",
+        "Hours by what takes them; at ZeRO 1 and 2 GPUs wait for the network, at 3 they compute meanwhile\n\n"
+        + times_table(rows),
+        f"How models are trained\n\n{launch_table(planner, rows)}",
+        "Memory per GPU in GB (cache: of vLLM, within launch.gpu_memory; evaluation has a card to itself)"
+        f"\n\n{memory_table(rows)}",
+    ]
+
+
 def text(values: dict[str, Any], planner: Planner, rows: list[Forecast], profile: Profile) -> str:
     """Return the whole forecast, of the configuration `values`, as it is printed."""
     config, assumed = planner.config, planner.assumed
@@ -225,12 +241,7 @@ def text(values: dict[str, Any], planner: Planner, rows: list[Forecast], profile
     crawl = [orders(config, assumed), downloads(config, data, profile)] if data else []
     parts = [
         heading(assumed),
-        f"{costs_table(rows, assumed)}\n(checkpoints: until the model is done; in total of the largest)",
-        "Hours by what takes them; at ZeRO 1 and 2 GPUs wait for the network, at 3 they compute meanwhile\n\n"
-        + times_table(rows),
-        f"How models are trained\n\n{launch_table(planner, rows)}",
-        "Memory per GPU in GB (cache: of vLLM, within launch.gpu_memory; evaluation has a card to itself)"
-        f"\n\n{memory_table(rows)}",
+        *model_tables(planner, rows),
         "Jobs: time beside the profile's limit, which GPU jobs pass in several turns; main memory in GB"
         f"\n\n{jobs_table(jobs, profile)}",
         *filter(None, [*crawl, critic_table(values, planner), claims_table(config)]),
@@ -274,8 +285,10 @@ def main(argv: list[str] | None = None) -> None:
         print(json.dumps([asdict(row) | {"hours": row.hours} for row in rows], indent=1))
     else:
         print(text(values, planner, rows, profile))
-        if crawl.texts:
-            print("crawl.texts is not in it: how many pages it has is not known before it is read")
+        data = {name: source.data for name, source in crawl.text_sources.items()}
+        named = {name: [one] if isinstance(one, str) else one for name, one in data.items()}
+        if hub := [name for name, listed in named.items() if any(one.startswith(HUB) for one in listed)]:
+            print(f"crawl.texts: {', '.join(hub)} of the hub not in it: the number of rows is not known here")
 
 
 if __name__ == "__main__":

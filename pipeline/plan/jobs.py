@@ -4,18 +4,22 @@
 """
 
 import gzip
+import io
 import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from glob import glob
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import yaml
 
-from pipeline.config.crawl import DOWNLOADS
+from pipeline.config.crawl import DOWNLOADS, CrawlSection
 from pipeline.config.root import Config
 from pipeline.crawl.sources import DUMP, LISTS
 from pipeline.plan.forecast import Assumptions, Forecast
@@ -31,6 +35,8 @@ EXTRACTION, PROGRAM = 4e9, 0.5e9  # bytes of an extraction; of a program that jo
 COMPARED = 1.0e9  # bytes of memory in which a job of `buckets` reads a part of the pages
 RANGES = 8e9  # bytes of memory of the exact rules, for a range of hashes in each of 16 threads
 JOINED = 165  # bytes of memory of `cluster` for each page of its part: 360 if joined, as 45 % are
+LINES = 10_000  # of JSON, from whose length the others are guessed
+CODECS = {".gz": "gzip", ".zst": "zstd"}
 Quantities = Mapping[str, float]
 FIRST = re.compile(r"(\d+)(?: \* attempt)?")
 
@@ -152,12 +158,14 @@ def data_jobs(config: Config, assumed: Assumptions, order: str | None = None) ->
     math_first = (order or section.order) == "math_first"
     listed = list(_warc_files(_listed(section.warc), assumed.warcs))
     files = sum(number for _, number in listed)
-    if not files:
+    texts = list(text_rows(section))
+    if not files and not texts:
         return []
-    records = files * PAGES
+    records = files * PAGES + sum(texts)
     pages = records * (PASSED if math_first else 1)
-    extracts = math.ceil(files / section.files_per_shard)
-    count = {"one": 1, "extracts": extracts, "unscored": records * (1 - SCORED), "pages": pages}
+    extracts = math.ceil(files / section.files_per_shard) + math.ceil(len(texts) / section.files_per_shard)
+    count = {"one": 1, "extracts": extracts, "unscored": files * PAGES * (1 - SCORED), "pages": pages}
+    count |= {"rows": sum(texts)}
     count |= {"searched": records * math_first, "extraction": EXTRACTION}
     dumps = len({name for name, _ in listed}) if math_first else 0
     deduplication, shards = _deduplication(config, pages, extracts, dumps)
@@ -266,6 +274,22 @@ def _warc_files(sources: list[str], unknown: int) -> Iterator[tuple[str, int]]:
                 yield file, len((gzip.decompress(data) if file.endswith(".gz") else data).split())
             else:
                 yield "", 1
+
+
+def text_rows(section: CrawlSection) -> Iterator[float]:
+    """Count the rows of each file of `crawl.texts` on this disk: of Parquet as it says, of JSON lines by the
+    length of the first ones. Those of the hub are not known.
+    """
+    sources = [one for source in section.text_sources.values() for one in _listed(source.data)]
+    for path in (Path(file) for source in sources for file in sorted(glob(source))):
+        if path.suffix == ".parquet":
+            yield pq.read_metadata(path).num_rows
+            continue
+        with path.open("rb") as file:
+            packed = CODECS.get(path.suffix)
+            lines = io.BufferedReader(pa.CompressedInputStream(file, packed)) if packed else file
+            read = sum(1 for _ in islice(lines, LINES))
+            yield read if read < LINES else read * path.stat().st_size / file.tell()
 
 
 def file_list(source: str) -> bool:
