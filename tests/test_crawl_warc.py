@@ -10,7 +10,7 @@ import pytest
 from crawl_warcs import RECORDS, URLS, extract_into, html, read, record, write_warc
 
 from pipeline.crawl import warc
-from pipeline.crawl.warc import ReadCounts, digest_of, read_pages
+from pipeline.crawl.warc import ReadCounts, digest_of
 from pipeline.protocol.stage import InputError
 
 
