@@ -18,6 +18,7 @@ usage: dsm COMMAND ...
   plan CONFIG... [OPTIONS]              what a run will cost
   watch CONFIG... [OPTIONS]             a page on a running workflow
   chat --model FOLDER [OPTIONS]         talk to a model
+  serve MODEL [OPTIONS]                 a server with OpenAI's interface, by vLLM
   review RUN [OPTIONS]                  give verdicts on the sites of a corpus
   experiment NAME [OPTIONS]             compare a variant with a baseline
   leaderboard                           all experiments, failures too
@@ -43,6 +44,7 @@ MODULES = {
     "classify": "pipeline.corpus.classify",
     **{name: f"pipeline.experiments.{name}" for name in ("experiment", "leaderboard")},
     "export": "pipeline.release",
+    "serve": "pipeline.serve",
 }
 # Snakemake as `python -m snakemake` starts it, without a traceback for Ctrl-C while it is read and plans.
 QUIET = """import runpy, sys

@@ -32,6 +32,7 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pipeline.training.environment  # noqa: F401 (sets variables that torch and vLLM read when imported)
 
@@ -72,6 +73,34 @@ class EngineDied(RuntimeError):
     """The sampling engine stopped working; the message is one line with the cause."""
 
 
+def engine_settings(max_model_len: int) -> dict[str, object]:
+    """Return settings of vLLM that samples depend on, or that a CPU needs. Raises InputError."""
+    settings: dict[str, object] = {
+        "hf_overrides": {"head_dtype": "float32"},
+        "max_model_len": max_model_len,
+        "max_num_batched_tokens": max(PREFILL_TOKENS, max_model_len),
+    }
+    if not current_platform.is_cpu():
+        return settings
+    if shutil.which("lscpu") is None:
+        raise InputError("lscpu: not found; vLLM asks it for the cores of this machine: install util-linux")
+    return settings | {
+        "block_size": CPU_BLOCK_TOKENS,
+        "enforce_eager": True,  # compiling costs 20 s at each start and small models gain little
+        "compilation_config": {"custom_ops": ["all"]},
+        "enable_chunked_prefill": False,
+        "kv_cache_memory_bytes": CPU_CACHE_BYTES,
+    }
+
+
+def save_plain_tokenizer(model: str | os.PathLike[str], folder: str) -> Any:
+    """Write a model's tokenizer so that vLLM reads it as `load_tokenizer` does; returns it."""
+    tokenizer = load_tokenizer(model)
+    tokenizer.save_pretrained(folder)
+    Path(folder, "config.json").write_text(json.dumps({"model_type": PLAIN_FAMILY}))
+    return tokenizer
+
+
 class Generator:
     """A vLLM engine that holds one model.
 
@@ -95,32 +124,19 @@ class Generator:
         sleep: bool = False,
     ) -> None:
         hosted = torch.distributed.is_available() and torch.distributed.is_initialized()
-        engine: dict[str, object] = {"gpu_memory_utilization": gpu_memory, "enable_sleep_mode": sleep}
+        engine = engine_settings(max_model_len)
         if current_platform.is_cpu():
-            if shutil.which("lscpu") is None:
-                raise InputError(
-                    "lscpu: not found; vLLM asks it for the cores of this machine: install util-linux"
-                )
-            engine = {
-                "block_size": CPU_BLOCK_TOKENS,
-                "enforce_eager": True,  # compiling costs 20 s at each start and small models gain little
-                "compilation_config": {"custom_ops": ["all"]},
-                "enable_chunked_prefill": False,
-                "kv_cache_memory_bytes": CPU_CACHE_BYTES,
-            }
             CpuCommunicator._all_group_ranks_share_shm_group_name = lambda _: False
-        tokenizer, self.tokenizer_folder = load_tokenizer(model_folder), tempfile.TemporaryDirectory()
-        tokenizer.save_pretrained(self.tokenizer_folder.name)
-        Path(self.tokenizer_folder.name, "config.json").write_text(json.dumps({"model_type": PLAIN_FAMILY}))
+        else:
+            engine |= {"gpu_memory_utilization": gpu_memory, "enable_sleep_mode": sleep}
+        self.tokenizer_folder = tempfile.TemporaryDirectory()
+        tokenizer = save_plain_tokenizer(model_folder, self.tokenizer_folder.name)
         self.llm = LLM(
             model=os.fspath(model_folder),
             tokenizer=self.tokenizer_folder.name,
             dtype=dtype,
-            hf_overrides={"head_dtype": "float32"},
             seed=seed,
-            max_model_len=max_model_len,
             max_num_seqs=max_sequences,
-            max_num_batched_tokens=max(PREFILL_TOKENS, max_model_len),
             logprobs_mode="processed_logprobs",
             disable_log_stats=True,
             use_tqdm_on_load=False,
