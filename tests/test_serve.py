@@ -30,7 +30,17 @@ def test_the_server_answers_as_the_project_samples(tmp_path: Path) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "pipeline", "serve", str(folder), "--port", str(port), "--dtype", "float32"]
+    command = [
+        sys.executable,
+        "-m",
+        "pipeline",
+        "serve",
+        str(folder),
+        "--port",
+        str(port),
+        "--dtype",
+        "float32",
+    ]
     server = subprocess.Popen(
         command, cwd=ROOT, env=os.environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
