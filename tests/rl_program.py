@@ -1,4 +1,4 @@
-"""Runs the RL program on a tiny model that answers questions with a digit."""
+"""Runs the RL program on a tiny model that answers questions with a digit, or with a program."""
 
 import signal
 import time
@@ -16,7 +16,7 @@ from warm import Program
 
 from pipeline.rl.rollout import read_groups
 
-ANSWER_TOKENS = len(" \\boxed{d}") + 1
+BOX, PRINT = "\\boxed{%s}", "\nprint(%s)"  # a program does not begin with a space
 SECTION = {
     "steps": 4,
     "questions_per_step": 3,  # two ranks divide neither the questions nor the outputs
@@ -44,8 +44,8 @@ def question(number: int) -> dict[str, str]:
     }
 
 
-def save_policy(folder: Path) -> Path:
-    """Write a model that has learnt to answer with a random digit in a box."""
+def save_policy(folder: Path, answer: str = BOX, values: str = "0123456789") -> Path:
+    """Write a model that has learnt to answer with one of these values, all equally likely."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     save_tiny_model(folder, seed=0, spread=0.02)
@@ -54,12 +54,14 @@ def save_policy(folder: Path) -> Path:
     torch.manual_seed(0)
     for _ in range(60):
         texts = [
-            f"<s>User: {question(number)['question']}\n\nAssistant: \\boxed{{{digit}}}</s>"
-            for number, digit in zip(torch.randint(10, 20, (16,)), torch.randint(10, (16,)), strict=True)
+            f"<s>User: {question(number)['question']}\n\nAssistant: {answer % values[place]}</s>"
+            for number, place in zip(
+                torch.randint(10, 20, (16,)), torch.randint(len(values), (16,)), strict=True
+            )
         ]
         tokens = tokenizer(texts, return_tensors="pt", add_special_tokens=False).input_ids
         labels = tokens.clone()
-        labels[:, :-ANSWER_TOKENS] = -100
+        labels[:, : -len(f" {answer % 0}") - 1] = -100
         loss = model(tokens, labels=labels).loss
         optimizer.zero_grad()
         loss.backward()

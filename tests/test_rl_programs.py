@@ -1,5 +1,6 @@
-"""Rollouts that are programs: run in the sandbox and paid for what they print."""
+"""Rollouts that are programs: run in the sandbox, paid for what they print, the same after a kill."""
 
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -10,8 +11,10 @@ from typing import Any
 
 import pytest
 from conftest import NO_NAMESPACES, WEAK
+from given.lines import read_lines
 from given.rollouts import group_of, rollout
-from programs import words_of
+from programs import finished, words_of
+from rl_program import PRINT, kill_when_saved, save_policy, start
 from sandbox_attacks import ESCAPES, PROGRAMS, outside, state
 
 from pipeline.config.rl import RewardWeights
@@ -19,13 +22,15 @@ from pipeline.config.root import Config
 from pipeline.evaluate.benchmarks import Item
 from pipeline.evaluate.interpreter import Interpreter
 from pipeline.rl.rewards import Rewarder
+from pipeline.rl.rollout import read_groups
 from pipeline.rl.watch import nothing_to_learn, summarise
 from pipeline.sandbox.pool import NoNamespaces
 from workflow.graph import Graph
 from workflow.preflight import Machine, missing
 
 SECONDS = 20.0
-CHANGES = {"mode": "pal"}
+CHANGES = {"mode": "pal", "steps": 3}
+DIGITS, BROKEN = "0123456789", "abcde"  # no program defines these letters
 
 
 @pytest.fixture(scope="module")
@@ -97,6 +102,37 @@ def test_an_exploration_of_programs_that_print_nothing_says_so(interpreter: Inte
     assert summarise([group_of(outputs)], ["accuracy"], programs=True)["programs_failed"] == 1
     line = nothing_to_learn([group_of(outputs)], boxed=True)
     assert "of 2 outputs 2 are no programs that print an answer; fine-tune on programs" in line
+
+
+@pytest.fixture(scope="module")
+def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_policy(tmp_path_factory.mktemp("policy"), PRINT, DIGITS + BROKEN)
+
+
+def test_a_run_killed_in_its_program_rollouts_ends_with_the_same_bytes(policy: Path, tmp_path: Path) -> None:
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    launch = {"weak_sandbox": WEAK}
+    finished(start(policy, whole, CHANGES, launch))
+    log = read_lines(whole / "data/metrics.jsonl")
+    assert all(0 < row["programs_failed"] < 1 for row in log) and any(row["accuracy"] for row in log)
+    assert [row["step"] for row in read_lines(whole / "data/evaluation.jsonl")] == [0, 2, 3]
+    for group in read_groups(whole / "data/rollouts/step-00001.jsonl.zst"):
+        for output in group.outputs:
+            if not (printed := re.fullmatch(r" \nprint\((.)\)", output.text)):
+                continue
+            if printed[1] in BROKEN:
+                assert (output.reward, output.reason) == (0.0, "program: error")
+            elif printed[1] in DIGITS:
+                right = float(printed[1] == group.reference)
+                assert (output.extracted, output.rewards["accuracy"]) == (printed[1], right)
+    process = start(policy, killed, CHANGES, launch)
+    kill_when_saved(process, killed, step=1)
+    finished(start(policy, killed, CHANGES, launch))
+    files = ("model.safetensors", "evaluation.jsonl", "samples.jsonl")
+    found = [*(whole / "data/rollouts").iterdir(), *(whole / "data" / name for name in files)]
+    assert len(found) == 3 + len(files)
+    for path in found:
+        assert path.read_bytes() == (killed / path.relative_to(whole)).read_bytes(), path.name
 
 
 def test_rollouts_of_programs_are_refused_at_once_where_they_could_not_run(
