@@ -13,7 +13,7 @@ import yaml
 from pipeline.config.rl import RlSection
 
 MODEL = "Qwen/Qwen2.5-0.5B-Instruct"
-SUFFIX = RlSection().suffix["en"]
+SUFFIX = RlSection().asks_with["en"]
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 TEMPLATE = (
     "{% if messages[0].role != 'system' %}<|im_start|>system\nYou are helpful.<|im_end|>\n{% endif %}"
