@@ -165,6 +165,20 @@ def test_a_source_that_cannot_be_found_is_refused_by_its_name(data: str, message
         graph_of(crawl={"texts": {"web": {"data": data}}})
 
 
+def test_a_data_set_of_the_hub_without_a_name_is_told_to_have_one() -> None:
+    with pytest.raises(ConfigError, match=f"crawl.texts: {SOURCE}: give a source of the hub a name"):
+        graph_of(crawl={"texts": SOURCE})
+
+
+def test_two_sources_that_read_one_file_are_extracted_each_by_itself(tmp_path: Path) -> None:
+    path = write(tmp_path / "rows.jsonl", [{"title": "a", "text": "b"}])
+    sources = {name: {"data": str(path), "fields": {"text": name}} for name in ("title", "text")}
+    nodes = graph_of(crawl={"texts": sources}).nodes
+    found = [node for name, node in nodes.items() if name.startswith("crawl/extract-")]
+    assert sorted(name for node in found for name in node.section["texts"]) == ["text", "title"]
+    assert len(nodes["crawl/exact"].inputs) == 2
+
+
 def test_a_revision_that_may_change_is_told_before_the_first_job() -> None:
     sources = {"old": f"hub:a/old:train@{COMMIT}", "new": "hub:a/new/en:train@main", "any": "hub:a/any:train"}
     named = {name: {"data": data} for name, data in sources.items()}

@@ -117,7 +117,8 @@ def _extracts(graph: Instances, section: Any, files: Inputs, source: str = "") -
         more = {"texts": {source: named.model_dump(mode="json")}}
     for group in (files[start : start + size] for start in range(0, len(files), size)):
         if inputs := [(role, file) for role, file in group if not lost or _name_of(file) not in lost]:
-            name = f"-{files_name([file for _, file in group])}"
+            own_files = [file for _, file in group]
+            name = f"-{files_name([source, *own_files] if source else own_files)}"
             found.append(_add(graph, "extract", name, [*inputs, *filters], **more))
     return found
 
@@ -193,8 +194,12 @@ def _text_files(graph: Instances, name: str, source: TextSource) -> Inputs:
     where = f"crawl.texts.{name}" if name else "crawl.texts"
     files: list[str | Result] = []
     for one in [source.data] if isinstance(source.data, str) else source.data:
+        if one.startswith(HUB) and not name:
+            raise ConfigError(
+                f"config key {where}: {one}: give a source of the hub a name: {{NAME: {{data: {one}}}}}"
+            )
         try:
-            if name and one.startswith(HUB):
+            if one.startswith(HUB):
                 files += hub_files(one, source.pattern)
                 continue
         except InputError as error:
