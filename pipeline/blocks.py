@@ -26,8 +26,8 @@ from pipeline.crawl.http_decoding import Unusable
 from pipeline.crawl.mathematics import has_mathematics
 from pipeline.crawl.signatures import ABSENT, MinHasher
 from pipeline.crawl.text import extract
-from pipeline.decontaminate.clean import PREFIX, build_index
 from pipeline.decontaminate.ngrams import BenchmarkIndex
+from pipeline.decontaminate.questions import PREFIX, build_index
 from pipeline.formulas.signs import Source
 
 Kept = bool | tuple[bool, str]

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from datatrove.data import Document
+from given.instances import graph_of
 from given.lines import write_lines
 from killing import bytes_of, survives_loss_and_kills
 
@@ -21,11 +22,14 @@ from pipeline.decontaminate import __main__ as decontaminate
 from pipeline.decontaminate import clean
 from pipeline.decontaminate.canonical import canonical
 from pipeline.decontaminate.ngrams import BenchmarkIndex
+from pipeline.decontaminate.questions import build_index
+from pipeline.protocol.identity import essence
 from pipeline.protocol.stage import run_stage
 
 ROOT = Path(__file__).resolve().parents[1]
 BENCH = ROOT.parent / "shared" / "data" / "bench"  # real benchmarks; tests that use them skip without
 QUESTION = "Natalia sold clips to 48 of her friends in April, and then she sold half as many clips in May."
+OTHER = "A robe takes two bolts of blue fiber and half that much white fiber; how many bolts is that in all?"
 
 
 def index(*texts: str) -> BenchmarkIndex:
@@ -295,6 +299,32 @@ def test_a_row_without_a_question_is_an_error_that_names_its_line(pages: Path) -
     (pages / "bench.jsonl").write_text('{"id": "q1", "title": "text"}\n')
     done = subprocess.run(stage(pages), cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 2 and "bench.jsonl: line 1: a benchmark row needs" in done.stderr
+
+
+def test_a_question_is_found_in_the_column_that_the_benchmark_names(tmp_path: Path) -> None:
+    files = {"own": [{"id": "1", "task": QUESTION}], "usual": [{"id": "2", "question": OTHER}]}
+    source = {name: str(write_lines(tmp_path / f"{name}.jsonl", rows)) for name, rows in files.items()}
+    fields = {"own": {"question": "task"}}
+    built = build_index(
+        {f"benchmark.{name}": [path] for name, path in source.items()}, DecontaminateSection(fields=fields)
+    )
+    assert [match.benchmark for match in built.matches(f"{QUESTION}\n{OTHER}")] == ["own", "usual"]
+
+
+def test_the_columns_of_a_benchmark_reach_the_programs_that_keep_it_out_and_only_they_are_in_their_keys(
+    tmp_path: Path,
+) -> None:
+    path = str(write_lines(tmp_path / "rows.jsonl", [{"task": QUESTION}]))
+    found = []
+    for fields in ({"question": "task"}, {}):
+        benchmarks = {"own": {"source": path, "fields": fields}, "usual": {"source": path}}
+        sources = {"sources": {"web": {"data": path, "decontaminate": True}}}
+        corpus = {"seed_texts": path, "background_texts": path}
+        given = {"benchmarks": benchmarks, "mixtures": {"m": sources}, "corpus": corpus}
+        nodes = graph_of(crawl={"texts": path}, **given).nodes
+        for name in ("decontaminate/clean-0000", "tokens/m"):
+            found.append(essence(nodes[name].kind.model_validate(nodes[name].section)).get("fields"))
+    assert found == [{"own": {"question": "task"}}] * 2 + [None] * 2
 
 
 @pytest.mark.skipif(not BENCH.exists(), reason="the real benchmark files are not here")

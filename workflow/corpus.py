@@ -120,13 +120,14 @@ def _lineage(graph: Instances, select: Result) -> None:
 
 def _clean(graph: Instances, folder: str, select: Result) -> None:
     """Add the instances `FOLDER/clean-SHARD` and `FOLDER/corpus` of the pages that `select` keeps."""
-    section = graph.config.sections["decontaminate"]
-    cleaned = []
+    section, names = graph.config.sections["decontaminate"], _benchmarks(graph)
+    fields, cleaned = graph.benchmark_fields(names), []
     for shard in pool_shards(graph):
         name, given = f"{folder}/clean-{shard:04d}", Result("crawl/dedup", f"pool/{shard:04d}.jsonl.zst")
-        inputs = [("shard", given), ("select", select), *graph.benchmark_files(_benchmarks(graph))]
+        inputs = [("shard", given), ("select", select), *graph.benchmark_files(names)]
         # The inputs name the benchmarks, so the key says no more: null and a list of all are the same.
-        clean = graph.add(name, "pipeline.decontaminate.clean", section, inputs, ("benchmarks",))
+        own = ("benchmarks",)
+        clean = graph.add(name, "pipeline.decontaminate.clean", section, inputs, own, fields=fields)
         cleaned.append(("cleaned", clean))
     inputs = [("pool", Result("crawl/dedup")), ("select", select), *cleaned]
     graph.add(f"{folder}/corpus", "pipeline.decontaminate", section, inputs, ("benchmarks",))
@@ -172,6 +173,8 @@ def add_tokens(graph: Instances) -> None:
                 )
             folder = f"decontaminate/{selection}/corpus" if selection else "decontaminate/corpus"
             inputs.append((role, Result(folder, "corpus")))
+        more = {}
         if any(source.decontaminate for source in mixture.sources.values()):
             inputs += graph.benchmark_files(_benchmarks(graph))
-        graph.add(f"tokens/{name}", "pipeline.tokens", mixture, inputs)
+            more = {"fields": graph.benchmark_fields(_benchmarks(graph))}
+        graph.add(f"tokens/{name}", "pipeline.tokens", mixture, inputs, **more)

@@ -158,6 +158,10 @@ class Instances:
             raise ConfigError(f"config key {where}: {source}: no such folder, and not a hub id{hint}")
         return source
 
+    def benchmark_fields(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
+        """Give the columns of those of these benchmarks whose columns have other names."""
+        return {name: fields for name in names if (fields := self.config.benchmarks[name].fields)}
+
     def benchmark_files(self, names: Iterable[str]) -> Inputs:
         """Give the questions of these benchmarks, as inputs `benchmark.NAME`."""
         return [

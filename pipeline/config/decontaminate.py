@@ -30,3 +30,6 @@ class DecontaminateSection(Section):
         paper="not stated",
     )
     benchmarks: list[str] | None = key(None, "names of the benchmarks kept out; null means all of the run")
+    fields: dict[str, dict[str, str]] = key(
+        {}, "columns of the benchmarks by name, as their `fields`; the workflow fills them in"
+    )

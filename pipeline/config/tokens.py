@@ -55,3 +55,6 @@ class MixtureNode(Section):
         paper="our corpus 56 %, AlgebraicStack 4 %, arXiv 10 %, GitHub code 20 %, Common Crawl 10 % (2.3)",
         min_length=1,
     )
+    fields: dict[str, dict[str, str]] = key(
+        {}, "columns of the benchmarks by name, as their `fields`; the workflow fills them in"
+    )

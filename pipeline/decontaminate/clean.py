@@ -14,19 +14,17 @@ from typing import Any, Self
 from datatrove.data import Document
 
 from pipeline.config.decontaminate import DecontaminateSection
-from pipeline.data.rows import raw_lines, read_rows
+from pipeline.data.rows import raw_lines
 from pipeline.data.shards import DocumentWriter, read_documents, rows_of
 from pipeline.decontaminate.card import Composition
 from pipeline.decontaminate.ngrams import FUZZY, BenchmarkIndex, Match
+from pipeline.decontaminate.questions import build_index
 from pipeline.decontaminate.redact import redacted
 from pipeline.protocol.manifest import write_json
 from pipeline.protocol.progress import Progress
-from pipeline.protocol.stage import Counts, InputError, Stage, run_stage
+from pipeline.protocol.stage import Counts, Stage, run_stage
 
-PREFIX = "benchmark."
 PAGES = "pages.jsonl.zst"
-QUESTIONS = ("question", "problem", "prompt", "text", "input")  # as data sets of the hub call them
-ANSWERS = ("answer", "solution", "solution_plain", "canonical_solution", "code")
 KEPT = ("score", "iteration", "tokens")  # columns of selection that are added to a page
 Row = dict[str, Any]
 
@@ -55,27 +53,6 @@ class Cleaned:
         log = [json.loads(line) for line in raw_lines(folder / "log.jsonl")]
         composition = Composition.read(summary["composition"])
         return cls(summary["shard"], summary["runs"], summary["seen"], composition, log)
-
-
-def build_index(inputs: dict[str, list[str]], config: DecontaminateSection) -> BenchmarkIndex:
-    """Questions, answers and solutions of all benchmarks among the inputs."""
-    index = BenchmarkIndex(config.ngram, config.shortest, config.fuzzy != "off")
-    for name in sorted(key for key in inputs if key.startswith(PREFIX)):
-        rows = 0
-        for source in inputs[name]:
-            for number, (place, row) in enumerate(read_rows(source)):
-                rows += 1
-                if not any(row.get(key) for key in QUESTIONS):
-                    raise InputError(f"{place}: a benchmark row needs `question` or `problem`")
-                for key in (*QUESTIONS, *ANSWERS):
-                    if row.get(key):
-                        item = str(row.get("id", number))
-                        index.add(name.removeprefix(PREFIX), item, str(row[key]), key in QUESTIONS)
-        if not rows:
-            sources = ", ".join(map(str, inputs[name]))
-            raise InputError(f"{sources}: no rows; {name} would keep nothing out of the corpus")
-    index.build()
-    return index
 
 
 def without(text: str, matches: list[Match]) -> str:

@@ -20,8 +20,8 @@ from pipeline.config.decontaminate import DecontaminateSection
 from pipeline.config.tokens import MixtureNode
 from pipeline.data.rows import files_of
 from pipeline.data.workers import map_forked
-from pipeline.decontaminate.clean import build_index
 from pipeline.decontaminate.ngrams import BenchmarkIndex
+from pipeline.decontaminate.questions import build_index
 from pipeline.protocol.manifest import fingerprint, write_json
 from pipeline.protocol.progress import Progress
 from pipeline.protocol.stage import Counts, InputError, Stage, run_stage
@@ -33,6 +33,11 @@ from pipeline.training.tokenizer import load_tokenizer
 DOCUMENTS_PER_BATCH = 512
 COUNTED = ("documents", "tokens", "empty")
 REMOVED = "removed"  # counted of sources that are decontaminated
+DECONTAMINATION = {
+    "ngram": 10,
+    "shortest": 3,
+    "fuzzy": "off",
+}  # that stage's defaults, in the key
 
 
 @dataclass(frozen=True)
@@ -136,7 +141,8 @@ def run(stage: Stage[MixtureNode]) -> Counts:
     parts = {name: parts_of(stage, source, name) for name in stage.config.sources}
     everything = [part for group in parts.values() for part in group]
     clean = any(part.clean for part in everything)
-    index = build_index(stage.inputs, DecontaminateSection()) if clean else None
+    known = DecontaminateSection.model_validate(DECONTAMINATION | {"fields": stage.config.fields})
+    index = build_index(stage.inputs, known) if clean else None
     if index is not None and not len(index):
         raise InputError(f"{stage.instance}: no benchmark to leave out; use --input benchmark.NAME=FILE")
     tokenise_all(everything, int(stage.launch.get("threads", 1)), f"tokens {stage.instance}", index)
