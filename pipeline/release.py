@@ -17,6 +17,7 @@ from typing import Any
 
 from pipeline import stages
 from pipeline.config.lora import ADAPTER
+from pipeline.config.rl import RlSection
 from pipeline.corpus.exported import export_classifier
 from pipeline.data.rows import HUB
 from pipeline.protocol.addresses import public
@@ -107,11 +108,14 @@ def _licences(inits: list[str], sources: list[str]) -> list[str]:
     return ["| base model and data | licence |", "|---|---|", *dict.fromkeys(rows)]
 
 
-def _question(manifest: dict[str, Any]) -> str:
+def asked_question(stage: str, config: dict[str, Any]) -> str:
     """Write a question with the instruction that the model was trained to be asked with."""
-    suffix = manifest["config"].get("suffix", {})
-    suffix = suffix.get("cot", suffix).get("en")
-    return json.dumps("\n".join(filter(None, ["What is 3 + 4?", suffix])))
+    suffix = config.get("suffix", {}).get("cot", {}) if stage != "rl" else _rl_suffix(config)
+    return json.dumps("\n".join(filter(None, ["What is 3 + 4?", suffix.get("en")])))
+
+
+def _rl_suffix(config: dict[str, Any]) -> dict[str, str]:
+    return RlSection(**{key: config[key] for key in ("mode", "suffix") if key in config}).asks_with
 
 
 def card(model: Entry, licence: str | None, name: str) -> str:
@@ -143,7 +147,8 @@ def card(model: Entry, licence: str | None, name: str) -> str:
     if (model.run / "evaluate" / node / "manifest.json").is_file():
         results = Results(open_run(model.run))
     lines += score_table(results, node) if results else ["The run has not evaluated this model."]
-    lines += ["", "## Use", "", SNIPPET.format(name=name, question=_question(chain[-1][1]))]
+    question = asked_question(model.name.partition("/")[0], chain[-1][1]["config"])
+    lines += ["", "## Use", "", SNIPPET.format(name=name, question=question)]
     return front_matter(results, node, about) + "\n".join(lines)
 
 

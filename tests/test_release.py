@@ -20,7 +20,9 @@ from conftest import ROOT, Checkout
 from huggingface_hub import ModelCard
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from pipeline.release import CONVERTER
+from pipeline.config.evaluate import SUFFIX, TOOL_SUFFIX
+from pipeline.config.rl import RlSection
+from pipeline.release import CONVERTER, asked_question
 from pipeline.training.tokenizer import PROBES, load_tokenizer, probe_ids
 
 
@@ -93,6 +95,21 @@ def test_the_file_for_llama_cpp_needs_its_converter_and_nothing_half_done_stays(
     done = export(finished.folder, *words, PATH=f"{failing.parent}:/usr/bin")
     assert done.returncode == 1 and done.stderr.endswith(f"{CONVERTER} failed: pre-tokenizer is not known\n")
     assert done.stderr.count("\n") == 1 and not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("config", "suffix"),
+    [
+        (RlSection().model_dump(), SUFFIX["en"]),
+        (RlSection(mode="pal").model_dump(), TOOL_SUFFIX["en"]),
+        ({"suffix": {"en": "Think."}}, "Think."),  # of older code, which had no `mode`
+        ({"suffix": {}}, ""),
+    ],
+)
+def test_a_model_of_rl_is_asked_with_the_instruction_of_its_mode(config: dict[str, Any], suffix: str) -> None:
+    assert json.loads(asked_question("rl", config)) == "\n".join(filter(None, ["What is 3 + 4?", suffix]))
+    assert json.loads(asked_question("sft", {"suffix": {"cot": {"en": "Go."}}})).endswith("?\nGo.")
+    assert json.loads(asked_question("cpt", {})) == "What is 3 + 4?"
 
 
 @contextmanager
