@@ -69,6 +69,15 @@ def test_a_program_is_paid_for_what_it_prints_and_a_failing_one_earns_nothing(
             assert reward.total == 0 and reward.verdict.reason == texts[text][1]
 
 
+def test_a_program_that_prints_the_question_has_not_worked_it_out(interpreter: Interpreter) -> None:
+    rewarder = Rewarder(RewardWeights(), run=lambda texts: interpreter.run_answers(texts, SECONDS))
+    item, text = Item("q", "What is 3 + 4?", "7"), 'print("3 + 4")'
+    (reward,) = rewarder.score([item], [[1]], [[5]], [text], [True])
+    assert reward.parts["accuracy"] == 0 and reward.verdict.reason.startswith("not worked out")
+    (held_out,) = rewarder.judge([item], [text])
+    assert held_out == item.compare("3 + 4") and held_out.right
+
+
 def test_an_endless_program_ends_at_its_limit_and_earns_nothing(interpreter: Interpreter) -> None:
     rewarder = Rewarder(RewardWeights(), run=lambda texts: interpreter.run_answers(texts, 1.0))
     text = "print(7, flush=True)\nwhile True: pass"

@@ -56,9 +56,9 @@ class Item:
             + " ".join(f"({letter}) {text}" for letter, text in self.choices.items())
         )
 
-    def compare(self, answer: str | None) -> Verdict:
-        """Return the grader's verdict on a final answer; None is wrong."""
-        return compare(self.answer, answer, question=self.question, choices=self.choices)
+    def compare(self, answer: str | None, *, reward: bool = False) -> Verdict:
+        """Return the grader's verdict on a final answer; None is wrong. `reward`: by stricter rules."""
+        return compare(self.answer, answer, question=self.question, choices=self.choices, reward=reward)
 
     def grade(self, response: str, *, boxed_only: bool = False) -> Verdict:
         """Return the grader's verdict on a whole response."""

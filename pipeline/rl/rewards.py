@@ -7,7 +7,8 @@ fails on, is `undecided`: it earns nothing and is counted apart. A reward of the
 Python file, `reward(item, text) -> float`, named in `rl.rewards.functions`.
 
 Where outputs are programs (`rl.mode: pal`), they run as in the evaluation and the verdict is on what they
-print; one that fails or prints nothing is wrong, and the verdict's reason says how it ended.
+print, by the same rules; one that fails or prints nothing is wrong, and the verdict's reason says how it
+ended.
 
 With process supervision (paper 4.1.3) a process reward model scores each step. The paper leaves open what
 follows: parts that judge a whole output are added to its last step; the last step includes the output's last
@@ -88,7 +89,7 @@ class Rewarder:
         """Return the verdicts on outputs; of programs that run now, on what they print."""
         if self.run is None:
             return [item.grade(text, boxed_only=boxed) for item, text in zip(items, texts, strict=True)]
-        return [_printed(item, *ran) for item, ran in zip(items, self.run(texts), strict=True)]
+        return [_printed(item, *ran, boxed) for item, ran in zip(items, self.run(texts), strict=True)]
 
     def score(
         self,
@@ -133,13 +134,13 @@ class Rewarder:
         return sum(self.weights[name] * value for name, value in parts.items())
 
 
-def _printed(item: Item, status: str | None, answer: str | None) -> Verdict:
+def _printed(item: Item, status: str | None, answer: str | None, reward: bool) -> Verdict:
     """Return the verdict on the answer that a program printed; without one the reason says how it ended."""
     if answer is None:
         return Verdict(
             "wrong", None, PROGRAM + ("none" if status is None else status.replace("ok", "silent"))
         )
-    return item.compare(answer)
+    return item.compare(answer, reward=reward)
 
 
 def _check_scores(item: Item, scores: Sequence[float]) -> None:
