@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
+from conftest import ROOT
 from given.plans import (
     DEMO,
     H100,
@@ -21,7 +22,7 @@ from given.plans import (
 )
 
 from pipeline.config.lora import Lora
-from pipeline.plan import costs
+from pipeline.plan import costs, power
 from pipeline.plan.__main__ import main
 from pipeline.plan.costs import Gpu, gpu_named
 from pipeline.plan.fitting import settings
@@ -198,6 +199,51 @@ def test_the_single_gpu_configuration_fits_a_24_gb_card(capsys: pytest.CaptureFi
     main(["--configfile", *map(str, SINGLE), "--gpu", "RTX4090", "--json"])
     row = next(row for row in json.loads(capsys.readouterr().out) if row["stage"] == "rl")
     assert 20e9 < sum(row["sampling"].values()) < 0.9 * 25.3e9 and row["sampling"]["cache"] > 4e9
+
+
+BELOW = {  # what an overlay lies on
+    "compare-seeds": "compare",
+    "control": "demo",
+    "deepseekmath-open": "deepseekmath-7b",
+    "iterative": "deepseekmath-7b",
+    "lora": "pretrained",
+    "pretrained-full": "pretrained",
+    "pretrained-rates": "pretrained",
+    "r1-zero": "single-gpu",
+    "r1-zero-demo": "demo",
+    "single-gpu-7b-lora": "single-gpu",
+    "single-gpu-lora": "single-gpu",
+    "table-1": "deepseekmath-1.3b",
+}
+NO_OVERLAYS = {"default", "claims", "paper", "profiles"}
+SHIPPED = sorted({path.stem for path in (ROOT / "configs").glob("*.yaml")} - NO_OVERLAYS)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_every_shipped_configuration_has_a_whole_plan(
+    tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(power, "DRAWS", (2, 1))  # enough for a table whose numbers are not looked at
+    shape = {"model_type": "llama", "hidden_size": 128, "num_hidden_layers": 4, "num_attention_heads": 4}
+    shape |= {"intermediate_size": 352, "vocab_size": 2048}
+    for model in ("cpt/base", "sft/instruct"):  # of a finished demo, which `compare` starts from
+        folder = Path(f"results/demo/{model}/data")
+        folder.mkdir(parents=True)
+        (folder / "config.json").write_text(json.dumps(shape))
+    Path("pages.yaml").write_text("crawl: {warc: pages.warc.gz}\n")  # which `make real` adds
+    files = [ROOT / f"configs/{one}.yaml" for one in (BELOW.get(name), name) if one]
+    files += [Path("pages.yaml")] if name == "real" else []
+    main(["--configfile", *map(str, files), "--profile", str(ROOT / "profiles/slurm")])
+    said = capsys.readouterr().out
+    assert "Jobs: time beside the profile's limit" in said
+    config = config_of(files)
+    trained = [one for one, node in config.models.items() if node.train and node.stage == "rl"]
+    grpo = [one for one in trained if config.model_sections[one].method == "grpo"]
+    table = said.partition("What PPO's value model would add")[2].partition("\n\n")[2].partition("\n\n")[0]
+    listed = [one for line in table.splitlines()[2:] for one in line.partition("  ")[0].split(", ")]
+    assert all(any(one == label or one.startswith(f"{label}-") for label in listed) for one in grpo)
+    assert bool(listed) == bool(grpo)
 
 
 def test_a_warning_names_what_does_not_fit(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from pipeline.config.root import Config, ConfigError
+from pipeline.config.root import Config, ConfigError, expand_seeds
 from pipeline.data.rows import HUB
 from pipeline.plan import costs
 from pipeline.plan.costs import gpu_named
@@ -135,23 +135,23 @@ def critic_table(values: dict[str, Any], planner: Planner) -> str:
     trained = [name for name, node in planner.config.models.items() if node.train and node.stage == "rl"]
     names = [name for name in trained if sections[name].method == "grpo"]
     changed = {name: {"method": "ppo", "supervision": "outcome"} for name in names}
-    beside = Planner(Config(merge(values, {"models": changed})), planner.assumed)
-    lines, seen = [], set()
+    nodes = merge(expand_seeds(values.get("models") or {}), changed)
+    beside = Planner(Config(values | {"models": nodes}), planner.assumed)
+    alike: dict[tuple[str, ...], list[str]] = {}  # models that cost the same are one line
     for name in names:
-        rows = [one.training(name, one.config.launch_of("rl", name)) for one in (planner, beside)]
-        cells = []
-        for row in rows:
+        cells: list[str] = []
+        for one in (planner, beside):
+            row = one.training(name, one.config.launch_of("rl", name))
             fits = "fits" if row.fits(planner.assumed) else "does not fit"
             cells += [f"{row.peak / 1e9:.1f}", fits, f"{row.hours:,.1f}"]
-        if tuple(cells) not in seen:  # the seeds of a model cost the same
-            less = rows[0].peak < rows[1].peak and rows[0].hours < rows[1].hours
-            lines.append([name, "rl", *cells, "held" if less else "contradicted"])
-        seen.add(tuple(cells))
-    if not lines:
+        seedless = name.removesuffix(f"-{sections[name].seed}")
+        models = alike.setdefault(tuple(cells), [])
+        models += [seedless] if seedless not in models else []
+    if not alike:
         return ""
-    head = "Claim of section 4.1.1, by this forecast: without a value model GRPO takes less memory and time"
-    names_of = "model|stage|GRPO: GB per GPU||hours|PPO: GB per GPU||hours|verdict"
-    return f"{head}\n\n{table(names_of, lines)}"
+    lines = [[", ".join(models), "rl", *cells] for cells, models in alike.items()]
+    names_of = "model|stage|GRPO: GB per GPU||hours|PPO: GB per GPU||hours"
+    return f"What PPO's value model would add (section 4.1.1)\n\n{table(names_of, lines)}"
 
 
 def claims_table(config: Config) -> str:
@@ -162,7 +162,8 @@ def claims_table(config: Config) -> str:
     for found in simulation.prospects():
         effect = "" if found.effect is None else f"{100 * found.effect:+.1f}"
         chance = "" if found.chance is None else f"{found.chance:.0%}"
-        lines.append([found.claim.id, found.claim.section, effect, f"{100 * found.detectable:+.1f}", chance])
+        seen = "never" if math.isinf(found.detectable) else f"{100 * found.detectable:+.1f}"
+        lines.append([found.claim.id, found.claim.section, effect, seen, chance])
     if not lines:
         return ""
     head = (
@@ -279,12 +280,13 @@ def main(argv: list[str] | None = None) -> None:
             raise InputError("config key models: empty, and no crawl.warc or texts: nothing to forecast")
         planner, profile = Planner(config, assumed), Profile(arguments.profile)
         rows = planner.rows()
+        said = "" if arguments.json else text(values, planner, rows, profile)
     except (InputError, ConfigError) as error:
         sys.exit(f"error: {error}")
     if arguments.json:
         print(json.dumps([asdict(row) | {"hours": row.hours} for row in rows], indent=1))
     else:
-        print(text(values, planner, rows, profile))
+        print(said)
         data = {name: source.data for name, source in crawl.text_sources.items()}
         named = {name: [one] if isinstance(one, str) else one for name, one in data.items()}
         if hub := [name for name, listed in named.items() if any(one.startswith(HUB) for one in listed)]:

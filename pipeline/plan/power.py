@@ -5,6 +5,7 @@ question's difficulty, what the family of models makes of the question, and chan
 from seed to seed by `report.seed_spread`. Nothing is trained or asked.
 """
 
+import math
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -44,8 +45,9 @@ class World:
 
 @dataclass(frozen=True)
 class Prospect:
-    """What a configuration can say about a claim: the least effect that it sees in four runs of five, and how
-    likely it is to hold the claim at the paper's effect; None where the paper publishes none.
+    """What a configuration can say about a claim: the least effect that it sees in four runs of five
+    (infinite: none), and how likely it is to hold the claim at the paper's effect; None where the paper
+    publishes none.
     """
 
     claim: Claim
@@ -162,6 +164,10 @@ class Simulation:
         several = any(self.family[name] != name for name in chain(*self.names(claim).values()))
         draws = map(np.random.default_rng, range(DRAWS[0 if several else 1]))
         runs = [self.judge_alone(claim, world, draw) for draw in draws]
+        most = max(len(run.effects) for run in runs)
+        if not most:  # so few questions that all answers are wrong, or all right
+            return Prospect(claim, math.inf, 0.0 if claim.published else None)
+        runs = [run for run in runs if len(run.effects) == most]
         effects = [_typical(found) for found in zip(*(_in_order(run.effects) for run in runs), strict=True)]
         detectable = max(effect.at_least + effect.estimate.detectable(level) for effect in effects)
         if claim.published is None:
@@ -182,6 +188,8 @@ def true_effect(claim: Claim, effect: Effect) -> float:
 def chance_held(effect: Effect, truth: float, level: float) -> float:
     """Return the chance that an effect whose true value is `truth` is sure at `level`, and matters."""
     found = effect.estimate
+    if math.isinf(found.error):
+        return 0.0
     bound = max(effect.matters, effect.at_least + t_quantile(level / 2, found.df) * found.error)
     return t_tail((bound - truth) / found.error, found.df)
 
