@@ -1,5 +1,6 @@
 """Verdicts on claims: their statistics, the paper's own figures, configurations that can decide each."""
 
+import json
 import random
 import re
 from dataclasses import replace
@@ -16,6 +17,7 @@ from test_power import LEDGER, ROOT, simulation_of
 
 from pipeline.intervals import Estimate, holm
 from pipeline.plan.power import ENOUGH, Simulation
+from pipeline.protocol.errors import InputError
 from pipeline.protocol.overlays import read_yaml
 from pipeline.report.answers import Row, Sample
 from pipeline.report.claims import (
@@ -26,6 +28,7 @@ from pipeline.report.claims import (
     Claim,
     Effect,
     Judgement,
+    read_claims,
 )
 from pipeline.report.collect import Model, Run
 from pipeline.report.compare import Answers, Results
@@ -77,6 +80,13 @@ def run_of(*models: Model) -> Results:
     run = Run("x", {})
     run.__dict__["models"] = {found.name: found for found in models}
     return Results(run)
+
+
+def test_a_voting_claim_with_published_figures_needs_those_of_both_metrics(tmp_path: Path) -> None:
+    keys = claim(test="voting", published=(0.7, 0.8), pass_at_k=(0.9, 0.9)).model_dump()
+    (tmp_path / "claims.yaml").write_text(json.dumps([keys | {"pass_at_k": None}]))
+    with pytest.raises(InputError, match="claims.yaml: claim key test: .* needs `pass_at_k` too"):
+        read_claims(tmp_path / "claims.yaml")
 
 
 def test_models_that_differ_in_more_than_their_seed_are_not_one_family() -> None:

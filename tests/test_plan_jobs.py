@@ -1,6 +1,7 @@
 """What a run is refused for before it starts, and its jobs beside what a profile gives them."""
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from given.plans import H100, ITERATIVE, PAPER_7B, config_of
 from test_crawl_texts import write
 
 from pipeline.config.crawl import CrawlSection
+from pipeline.plan.__main__ import main
 from pipeline.plan.jobs import Job, Profile, data_jobs, downloads, orders, text_rows
 from pipeline.plan.refusals import refusals
 
@@ -110,6 +112,15 @@ def test_rows_of_texts_are_pages_whose_number_is_counted(
     assert (
         jobs["crawl_sign"].hours * 4_800 * 3600 == pytest.approx(30_000) and jobs["crawl_extract"].number == 1
     )
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "b.jsonl.zst", "c.jsonl.gz", "d.paths.gz"])
+def test_a_damaged_file_of_the_crawl_is_one_line_that_names_it(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(b"\x1f\x8b\x08 no such file")
+    key = "warc" if "paths" in name else "texts"
+    (tmp_path / "overlay.yaml").write_text(f"crawl: {{{key}: '{tmp_path / name}'}}\n")
+    with pytest.raises(SystemExit, match=f"^error: {re.escape(str(tmp_path / name))}: cannot be read"):
+        main(["--configfile", str(tmp_path / "overlay.yaml"), "--profile", str(ROOT / "profiles/slurm")])
 
 
 def test_a_limit_on_downloads_bounds_the_time_of_extraction() -> None:

@@ -7,7 +7,8 @@ import gzip
 import io
 import math
 import re
-from collections.abc import Iterator, Mapping
+import zlib
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from glob import glob
@@ -270,10 +271,14 @@ def _warc_files(sources: list[str], unknown: int) -> Iterator[tuple[str, int]]:
             yield source, unknown
         for file in files:
             if file_list(file):
-                data = Path(file).read_bytes()
-                yield file, len((gzip.decompress(data) if file.endswith(".gz") else data).split())
+                yield file, int(_counted(Path(file), _listed_files))
             else:
                 yield "", 1
+
+
+def _listed_files(path: Path) -> float:
+    data = path.read_bytes()
+    return len((gzip.decompress(data) if path.suffix == ".gz" else data).split())
 
 
 def text_rows(section: CrawlSection) -> Iterator[float]:
@@ -282,14 +287,26 @@ def text_rows(section: CrawlSection) -> Iterator[float]:
     """
     sources = [one for source in section.text_sources.values() for one in _listed(source.data)]
     for path in (Path(file) for source in sources for file in sorted(glob(source))):
-        if path.suffix == ".parquet":
-            yield pq.read_metadata(path).num_rows
-            continue
-        with path.open("rb") as file:
-            packed = CODECS.get(path.suffix)
-            lines = io.BufferedReader(pa.CompressedInputStream(file, packed)) if packed else file
-            read = sum(1 for _ in islice(lines, LINES))
-            yield read if read < LINES else read * path.stat().st_size / file.tell()
+        yield _counted(path, _rows_of)
+
+
+def _rows_of(path: Path) -> float:
+    if path.suffix == ".parquet":
+        return pq.read_metadata(path).num_rows
+    with path.open("rb") as file:
+        packed = CODECS.get(path.suffix)
+        lines = io.BufferedReader(pa.CompressedInputStream(file, packed)) if packed else file
+        read = sum(1 for _ in islice(lines, LINES))
+        return read if read < LINES else read * path.stat().st_size / file.tell()
+
+
+def _counted(path: Path, count: Callable[[Path], float]) -> float:
+    """Count what is in a file. Raises InputError where it is damaged."""
+    try:
+        return count(path)
+    except (OSError, EOFError, ValueError, zlib.error) as error:  # pyarrow's ArrowInvalid is a ValueError
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise InputError(f"{path}: cannot be read ({reason}); mend it or take it out of crawl") from error
 
 
 def file_list(source: str) -> bool:

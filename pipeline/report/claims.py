@@ -14,7 +14,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
 
 from pipeline.intervals import Estimate
 from pipeline.protocol.overlays import read_yaml
@@ -50,6 +51,13 @@ class Claim(BaseModel):
     margin: float = 0.0
     across_parents: bool = False
     decided_by: list[str]
+
+    @field_validator("test")
+    @classmethod
+    def _voting_has_both(cls, test: str, info: ValidationInfo) -> str:
+        if test == "voting" and info.data.get("published") and not info.data.get("pass_at_k"):
+            raise PydanticCustomError("claim", "a voting claim with `published` needs `pass_at_k` too")
+        return test
 
     @property
     def deciders(self) -> str:
