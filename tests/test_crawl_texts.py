@@ -75,7 +75,6 @@ ROWS: dict[str | None, Row] = {
     "no_text": GOOD | {"text": None},
     "bad_type": GOOD | {"text": 5},
     "repeated_id": GOOD | {"id": "0"},
-    "no_url": GOOD | {"url": None},
     "not_http_url": GOOD | {"url": 5},
     "too_short": GOOD | {"text": "A ring."},
     "empty": GOOD | {"text": " \n"},
@@ -98,7 +97,27 @@ def test_each_row_that_is_no_page_has_a_reason_and_a_place_in_the_table(tmp_path
     counts = counted(done)
     assert {name: counts[f"rejected_{name}"] for name in ROWS} == dict.fromkeys(ROWS, 1)
     (line,) = map(json.loads, (done / "ledger.jsonl").read_text().splitlines())
-    assert (line["file"], line["records"], line["pages"]) == (path.name, 9, 2)
+    assert (line["file"], line["records"], line["pages"]) == (path.name, 8, 2)
+
+
+@pytest.mark.parametrize("name", ["rows.parquet", "rows.jsonl"])
+def test_only_rows_without_a_url_get_an_address_of_their_own(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], name: str
+) -> None:
+    rows = [
+        {"text": f"{FILLER * 2} {number}"} | ({"url": GOOD["url"]} if number else {}) for number in (0, 1)
+    ]
+    rows = [*rows, rows[1] | {"url": None}, rows[1] | {"url": ""}]
+    if name.endswith("parquet"):
+        rows[0]["url"] = None
+    done = run_program(extract.run, tmp_path / "mixed", {}, texts=[write(tmp_path / name, rows)])
+    hosts = [page.metadata["host"] for page in read_documents(done / "pages.jsonl.zst")]
+    assert hosts[1] == "a.example" and len(set(hosts)) == 4
+    assert [host.endswith(".invalid") for host in hosts] == [True, False, True, True]
+    assert "no column url" not in capfd.readouterr().err
+    path = write(tmp_path / f"none-{name}", [{"text": FILLER * 2, "link": GOOD["url"]}])
+    run_program(extract.run, tmp_path / "none", {}, texts=[path])
+    assert f"{path}: no column url: its pages have no domain; it has text, link" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["rows.parquet", "rows.jsonl"])

@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from pipeline.config.corpus import CorpusSection
 from pipeline.corpus.candidates import BLOCKED, OPT_OUT
+from pipeline.crawl.source_names import NO_HOST
 from pipeline.data.database import Database
 
 DOMAIN_PAGES = 3  # of a domain that is judged
@@ -30,13 +31,16 @@ CREATE OR REPLACE MACRO domains_of(key, depth) AS list_transform(
     range(1, greatest(1, least(depth + 1, len(parts(key)) - 1)) + 1),
     lambda length: array_to_string(parts(key)[:length], '/'));
 """
-JUDGE = """
+# Pages without a URL have hosts of their own, which are no domains.
+JUDGE = f"""
 WITH collected AS (
     SELECT domain, count(*) AS kept
-    FROM (SELECT unnest(domains_of(key, $depth)) AS domain FROM kept) GROUP BY domain),
+    FROM (SELECT unnest(domains_of(key, $depth)) AS domain FROM kept WHERE NOT ends_with(host, '{NO_HOST}'))
+    GROUP BY domain),
 total AS (
     SELECT domain, count(*) AS pages
-    FROM (SELECT unnest(domains_of(key, $depth)) AS domain FROM candidates)
+    FROM (SELECT unnest(domains_of(key, $depth)) AS domain FROM candidates
+        WHERE NOT ends_with(host, '{NO_HOST}'))
     WHERE domain IN (SELECT domain FROM collected) GROUP BY domain)
 SELECT domain, pages, kept FROM collected JOIN total USING (domain) ORDER BY kept DESC, domain
 """

@@ -33,7 +33,7 @@ from pipeline.corpus.domains import DOMAINS, Domain, Growth, growth, judge, lear
 from pipeline.corpus.out_of_distribution import recall_at
 from pipeline.corpus.review_queue import review_queue, save_queue, write_review
 from pipeline.corpus.url_lists import GROWN, Survivors, current_urls, write_urls
-from pipeline.crawl.text_files import NO_HOST
+from pipeline.crawl.source_names import NO_HOST
 from pipeline.data.database import Database, database, parquet, save
 from pipeline.data.shards import write_table
 from pipeline.protocol.ending import say
@@ -52,10 +52,10 @@ CREATE TABLE kept AS
 SELECT id, url, pages.host, shard, key, score, tokens, coalesce(iteration, $iteration) AS iteration
 FROM candidates AS pages LEFT JOIN (SELECT id, iteration FROM previous) USING (id) WHERE {kept}
 """
-CHANGES = """
+CHANGES = f"""
 SELECT coalesce(sum(tokens), 0)::BIGINT, min(score), count(*) FILTER (iteration = $iteration),
     coalesce(sum(tokens) FILTER (iteration = $iteration), 0)::BIGINT,
-    count(DISTINCT host) FILTER (host NOT IN (SELECT host FROM previous))
+    count(DISTINCT host) FILTER (host NOT IN (SELECT host FROM previous) AND NOT ends_with(host, '{NO_HOST}'))
 FROM kept
 """
 

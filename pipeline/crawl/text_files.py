@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from pipeline.config.crawl import CrawlSection
 from pipeline.crawl.hub_files import HubFile
+from pipeline.crawl.source_names import NO_HOST
 from pipeline.crawl.sources import file_name
 from pipeline.crawl.warc import Page, ReadCounts, digest_of
 from pipeline.data.rows import HUB, read_rows
@@ -19,7 +20,6 @@ from pipeline.protocol.errors import InputError
 from pipeline.protocol.manifest import fingerprint
 
 COLUMNS = {"text": "text", "url": "url"}  # unless they are given
-NO_HOST = ".invalid"  # the end of all hosts of rows without URLs
 NO_TEXT, BAD_TYPE, REPEATED_ID = "no_text", "bad_type", "repeated_id"  # why rows are rejected
 
 
@@ -47,29 +47,24 @@ def lineage_name(path: str) -> str:
     return HubFile.read(path).path.replace("/", "_") if path.startswith(HUB) else file_name(path)
 
 
-def source_of(identity: str) -> str:
-    """Return the named source of a page's id, or of a file in lineage; "" for any other."""
-    return identity.rpartition("/")[0]
-
-
 def read_text_pages(file: TextFile, max_bytes: int, counts: ReadCounts) -> Iterator[Page]:
     """Yield the rows of a file in order, and count them; a text of more than `max_bytes` is rejected.
 
-    Raises InputError that names the file and the column where the first row lacks a column.
+    Raises InputError that names the file and the column where the first row lacks a column; warns of a file
+    without any URL.
     """
     columns, seen = COLUMNS | dict(file.fields), set[str | int]()
+    has_urls, found = False, list[str]()
     for number, (place, row) in enumerate(read_rows(file.path)):
         if number == 0:
-            if "url" not in file.fields and "url" not in row:
-                columns = columns | {"url": ""}
-                print(f"warning: {file.path}: no column url: its pages have no domain", file=sys.stderr)
-            _check_columns(place, row, columns)
+            found = list(row)
+            _check_columns(place, row, columns, file.fields)
         counts.records += 1
         values = {key: row.get(column) for key, column in columns.items()}
-        if not columns["url"]:  # a host for each row: it is no page of a known site
+        has_urls |= columns["url"] in row
+        if values["url"] in (None, ""):  # a host for each such row: it is no page of a known site
             values["url"] = f"https://{number}.{fingerprint({'file': file.name})}{NO_HOST}/"
-        url = None if values["url"] is None else str(values["url"]).encode()
-        flaw = _flaw(values, seen)
+        url, flaw = str(values["url"]).encode(), _flaw(values, seen)
         page = Page(url, file.name, number, 0, "", b"", is_text=True, flaw=flaw, licence=file.licence)
         if page.flaw is None:
             page.payload = values["text"].encode()
@@ -77,11 +72,16 @@ def read_text_pages(file: TextFile, max_bytes: int, counts: ReadCounts) -> Itera
             page.language = values.get("language")
             page.flaw = "too_large" if len(page.payload) > max_bytes else None
         yield page
+    if found and not has_urls:
+        told = f"no column {columns['url']}: its pages have no domain; it has {', '.join(found)}"[:500]
+        print(f"warning: {file.path}: {told}", file=sys.stderr)
 
 
-def _check_columns(place: str, row: dict[str, Any], columns: dict[str, str]) -> None:
+def _check_columns(
+    place: str, row: dict[str, Any], columns: dict[str, str], given: Mapping[str, str]
+) -> None:
     for key, column in columns.items():
-        if column and column not in row:
+        if column not in row and (key != "url" or key in given):
             found = ", ".join(row)
             raise InputError(f"{place}: no column {column!r} (crawl.fields.{key}); it has {found}"[:500])
 

@@ -11,6 +11,7 @@ from datatrove.data import Document
 from jinja2 import Environment, StrictUndefined
 
 from pipeline.config.decontaminate import DecontaminateSection
+from pipeline.crawl.source_names import NO_HOST
 from pipeline.protocol.stage import Stage
 
 ROWS = 15
@@ -46,7 +47,8 @@ class Composition:
         self.tokens += page.metadata.get("tokens") or 0
         self.cut += bool(page.metadata.get("segments_removed"))
         for name, counts in self.by.items():
-            if (value := page.metadata.get(name)) is not None:
+            value = page.metadata.get(name)
+            if value is not None and not (name == "host" and value.endswith(NO_HOST)):
                 counts[str(value)] += 1
 
     def __iadd__(self, other: "Composition") -> "Composition":
