@@ -76,6 +76,15 @@ def test_records_that_state_one_byte_too_few_are_whole(tmp_path, compressed):
     assert all(page.digest == digest_of(page.payload) for page in pages) and counts.lost_bytes == 0
 
 
+def test_a_missing_byte_needs_the_end_of_the_record_after_it(tmp_path):
+    rest = b"x\r\n\r\nThis text goes on, so it is no missing byte."
+    lying = record("http://liar.org/", html("one") + rest, claimed_extra=-len(rest))
+    (tmp_path / "a.warc").write_bytes(b"".join((RECORDS[0], lying, *RECORDS[1:])))
+    pages, _ = read(tmp_path / "a.warc")
+    assert sound(pages) == URLS
+    assert [page.flaw for page in pages if page.flaw] == ["wrong_length"]
+
+
 def test_records_of_one_member_that_were_not_reached_are_a_loss(tmp_path):
     lying = record("http://liar.org/", html("one"), claimed_extra=-60)
     (tmp_path / "a.warc.gz").write_bytes(gzip.compress(b"".join([*RECORDS[:2], lying, *RECORDS[2:]])))

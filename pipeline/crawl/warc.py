@@ -23,7 +23,7 @@ CHUNK = 1 << 20
 MAX_FALSE_STARTS = 1000  # in a file; the rest is then skipped, so that noise cannot cost hours
 MAX_HEADER = 32 << 10  # of WARC and HTTP headers, as FastWARC has it
 INCOMPLETE, WRONG_LENGTH = "incomplete_record", "wrong_length"
-CLOSING = b"\r\n\r\n"  # of a record
+CLOSING, BEGINNING = b"\r\n\r\n", b"WARC/"  # of a record
 RECORD_START = {
     True: re.compile(re.escape(GZIP) + rb"[\x00-\x1f]"),
     False: re.compile(rb"(?<=\r\n)WARC/1\.[0-9]\r\n"),
@@ -192,11 +192,11 @@ def _end_of_plain_record(stream: BinaryIO, offset: int, claimed: int) -> _RunEnd
     stream.seek(offset)
     header = stream.read(MAX_HEADER).find(b"\r\n\r\n") + 4
     stream.seek(offset + header + claimed)
-    after = stream.read(1 + len(CLOSING))
+    after = stream.read(1 + len(CLOSING) + len(BEGINNING))
     end = offset + header + claimed + len(CLOSING)
     if after.startswith(CLOSING):
         return _RunEnd(end, end)
-    if after.endswith(CLOSING):
+    if after[1:].startswith(CLOSING) and after[1 + len(CLOSING) :] in (b"", BEGINNING):
         return _RunEnd(end + 1, end + 1, missing=after[:1])
     return _RunEnd(offset, offset + 1, WRONG_LENGTH)
 
