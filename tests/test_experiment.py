@@ -12,6 +12,7 @@ from browser import browser
 from conftest import ROOT
 from report_run import FakeRun
 
+from pipeline.config.evaluate import SUFFIX
 from pipeline.experiments import experiment as command
 from pipeline.experiments.design import Design, Experiment, make_design
 from pipeline.experiments.findings import Findings
@@ -131,9 +132,19 @@ def test_a_file_that_is_damaged_is_named_with_its_key(lab: Path) -> None:
 @pytest.mark.parametrize(
     ("skill", "expected", "verdict", "meaning"),
     [
-        (0.9, "higher", "held", "new is surely higher than grpo, by 2 points or more."),
+        (
+            0.9,
+            "higher",
+            "held",
+            "new is surely higher than grpo; the measured difference is at least 2 points.",
+        ),
         (0.1, "higher", "contradicted", "can be ruled out; new is surely lower than grpo."),
-        (0.1, "lower", "held", "new is surely lower than grpo, by 2 points or more."),
+        (
+            0.1,
+            "lower",
+            "held",
+            "new is surely lower than grpo; the measured difference is at least 2 points.",
+        ),
         (0.55, "higher", "open", "questions and seeds cannot tell;"),
     ],
 )
@@ -148,6 +159,21 @@ def test_verdicts_of_variants_of_known_skill(
     assert row["ci95"][0] < row["difference"] < row["ci95"][1]
     assert verdict == "open" or (row["difference"] > 0) == (skill > 0.5)
     assert f"{100 * row['detectable']:.1f} points" in row["meaning"] or verdict != "open"
+
+
+def test_a_baseline_that_older_code_made_is_one_side_with_its_new_seeds(lab: Path) -> None:
+    design = designed(3)
+    made(design, {"grpo": 0.5, "new": 0.9})
+    before = Findings(design, {}).row("new")
+    file = Keys(design.graph).entry("rl/grpo").manifest
+    manifest = json.loads(file.read_text())
+    del manifest["config"]["mode"], manifest["config"]["fields"]
+    file.write_text(json.dumps(manifest | {"config": manifest["config"] | {"suffix": SUFFIX}}))
+    after = Findings(design, {}).row("new")
+    assert len(after["comparisons"]) == 1
+    assert {key: after[key] for key in ("difference", "ci95", "verdict")} == {
+        key: before[key] for key in ("difference", "ci95", "verdict")
+    }
 
 
 def test_what_shares_no_benchmark_is_not_measured(lab: Path) -> None:

@@ -16,6 +16,7 @@ from pipeline.report.claims import HELD, INCONCLUSIVE, Claim, Judgement
 from pipeline.report.collect import Finished, collect, read_lines
 from pipeline.report.compare import Answers, Results, Task
 from pipeline.report.judgements import judge
+from pipeline.report.selection import Pair
 from pipeline.report.two_runs import differing
 from pipeline.stages import TEXT_STAGES
 from workflow.keys import Keys
@@ -79,24 +80,26 @@ class Findings:
         shared = [task for task in self.results.tasks if all(task in answers for answers in every)]
         return [task for task in shared if wanted is None or task[0] in wanted]
 
+    def pair(self, arm: str) -> Pair:
+        """Return the models of an arm and of the baseline, those first whose accuracy should be higher. The
+        design knows them: models that older code made have other keys in their settings.
+        """
+        sides = [self.families[arm], self.families[self.baseline]]
+        if arm in self.stopped:
+            sides[1] = sides[1][:1]
+        return Pair(*(sides if self.design.experiment.expected == "higher" else sides[::-1]))
+
     def claim(self, arm: str) -> Claim:
         """State what is expected of an arm as the paper's claims are stated."""
         experiment = self.design.experiment
-        sides = [{"name": self.families[arm]}, {"name": self.families[self.baseline]}]
-        if arm in self.stopped:
-            sides[1] = {"name": self.families[self.baseline][:1]}
-        better, worse = sides if experiment.expected == "higher" else sides[::-1]
         return Claim(
             id=arm,
             statement=experiment.question,
             section="",
             test="accuracy",
-            better=better,
-            worse=worse,
             benchmarks=list(dict.fromkeys(name for name, _ in self.tasks)),
             kinds=list(dict.fromkeys(kind for _, kind in self.tasks)),
             matters=experiment.matters,
-            across_parents=True,
             decided_by=["more questions, other benchmarks"],
         )
 
@@ -104,7 +107,8 @@ class Findings:
     def judgements(self) -> dict[str, Judgement]:
         """What the results say of each arm."""
         spread = self.design.graph.config.sections["report"].seed_spread
-        found = judge([self.claim(arm) for arm in self.arms], self.results, spread)
+        known = {arm: self.pair(arm) for arm in self.arms}
+        found = judge([self.claim(arm) for arm in self.arms], self.results, spread, known)
         return dict(zip(self.arms, found, strict=True))
 
     def verdict(self, arm: str) -> str:
@@ -124,7 +128,8 @@ class Findings:
             seen = f"{100 * judgement.detectable:.1f} points could have been seen"
             return f"questions and seeds cannot tell; {seen}."
         if verdict == HELD:
-            return f"{arm} is surely {experiment.expected} than {self.baseline}, by {matters} or more."
+            surely = f"{arm} is surely {experiment.expected} than {self.baseline}"
+            return f"{surely}; the measured difference is at least {matters}."
         _, high = judgement.effects[0].estimate.interval()
         other = {"higher": "lower", "lower": "higher"}[experiment.expected]
         more = f"; {arm} is surely {other} than {self.baseline}" if high < 0 else ""

@@ -3,8 +3,10 @@
 A claim compares families of models (`pipeline.report.selection`), each on the average of its benchmarks.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,7 @@ from pipeline.intervals import Estimate, estimate_effect, estimate_over_hosts, h
 from pipeline.report.claims import Claim, Effect, Judgement
 from pipeline.report.collect import Run
 from pipeline.report.compare import VOTING, Answers, Results, Task, Value, arrays, difference, side_name
-from pipeline.report.selection import families, pairs
+from pipeline.report.selection import Pair, families, pairs
 from pipeline.report.truth import headline, pages_by_scope, urls_in, urls_of
 
 PART_OF = {"math500": "math"}  # a benchmark that does not count beside the one that it is a part of
@@ -131,9 +133,9 @@ def _tasks(claim: Claim, results: Results) -> list[Task]:
     ]
 
 
-def _accuracy(claim: Claim, results: Results) -> list[Contest]:
+def _accuracy(claim: Claim, results: Results, known: list[Pair]) -> list[Contest]:
     found = []
-    for pair in pairs(claim.better, claim.worse, results.run, across_parents=claim.across_parents):
+    for pair in known or pairs(claim.better, claim.worse, results.run, across_parents=claim.across_parents):
         rows = [
             row
             for task in _tasks(claim, results)
@@ -231,12 +233,14 @@ def _converged(claim: Claim, run: Run) -> list[Effect]:
     return [Effect(share, [], text, claim.at_least, rule)]
 
 
-def _measure(claim: Claim, results: Results, spread: float) -> Judgement:
+def _measure(claim: Claim, results: Results, spread: float, known: list[Pair]) -> Judgement:
     bounds = claim.at_least, claim.matters
     match claim.test:
         case "accuracy":
             missing = "no such pair of models was evaluated"
-            effects = [found.weigh(bounds, spread) for found in _accuracy(claim, results) if found.rows]
+            effects = [
+                found.weigh(bounds, spread) for found in _accuracy(claim, results, known) if found.rows
+            ]
         case "voting":
             missing, effects = "no such pair of models has sampled answers", []
             for maj, some in _voting(claim, results):
@@ -258,11 +262,16 @@ def _measure(claim: Claim, results: Results, spread: float) -> Judgement:
     return Judgement(claim, effects=sorted(measured, key=lambda found: -found.p_of_none))
 
 
-def judge(claims: list[Claim], results: Results, spread: float) -> list[Judgement]:
+def judge(
+    claims: list[Claim], results: Results, spread: float, known: Mapping[str, Pair] = MappingProxyType({})
+) -> list[Judgement]:
     """Return a judgement of each claim. `spread`: standard deviation of accuracy over training seeds that is
-    assumed where a model has one seed.
+    assumed where a model has one seed. `known`: the families that a claim of that id is about, where its
+    selectors need not find them.
     """
-    found = [_measure(claim, results, spread) for claim in claims]
+    found = [
+        _measure(claim, results, spread, [known[claim.id]] if claim.id in known else []) for claim in claims
+    ]
     correct(found)
     return found
 
