@@ -18,6 +18,7 @@ from pipeline.experiments.design import Design, Experiment, make_design
 from pipeline.experiments.findings import Findings
 from pipeline.experiments.leaderboard import list_experiments, write_leaderboard
 from pipeline.experiments.sheet import RESULTS, write_sheet, write_stopped
+from pipeline.protocol.progress import duration
 from workflow.keys import Keys
 
 LOSS = '''"""GRPO, pulled the {way} way."""
@@ -254,6 +255,24 @@ def test_the_leaderboard_has_all_failures_too(lab: Path) -> None:
     page = write_leaderboard().read_text()
     assert all(name in page for name in rows) and 'href="new/index.html"' in page
     assert json.loads((RESULTS / "leaderboard.json").read_text())["rows"] == list(rows.values())
+
+
+def test_the_forecast_takes_the_baselines_times_for_what_was_never_made(lab: Path) -> None:
+    design = designed(2)
+    keys = Keys(design.graph)
+    run = FakeRun(Path("made"))
+    run.model("sft/instruct", None, 3, 2.0, seed=0)
+    run.model("rl/grpo", "sft/instruct", 3, 0.1, seed=0)
+    run.evaluation("rl/grpo", "chat_cot", 0.5, 1.0, ("miniweb",))
+    for name in run.inputs:
+        shutil.move(run.root / name, keys.entry(name).folder)
+    seconds = {}
+    for name in ("rl/grpo", "evaluate/grpo"):
+        file = keys.entry(name).manifest.with_name("run.json")
+        seconds[name] = json.loads(file.read_text())["seconds"]
+    lines = command.forecast_lines(design)
+    assert lines[-1].startswith(f"6 jobs: {duration(3 * sum(seconds.values()))} one after another"), lines
+    assert "never timed" not in lines[-1]
 
 
 def test_page_and_leaderboard_open_in_a_browser_without_an_error(lab: Path) -> None:

@@ -78,7 +78,7 @@ class Timing:
     def __init__(self, keys: Keys, names: Iterable[str], gpus: set[str]) -> None:
         self.keys, graph, own, jobs = keys, keys.graph, keys.run, set(names)
         planned = forecast(graph) if gpus else {}
-        others = [run for run in sorted(own.parent.glob("*")) if run != own]
+        self.others = [run for run in sorted(own.parent.glob("*")) if run != own]
         self.counts, self.totals = (
             Counter[str](),
             Counter[str](),
@@ -86,16 +86,26 @@ class Timing:
         self.seconds: dict[str, float | None] = {name: None for name in graph.nodes if name in jobs}
         self.after: dict[str, list[str]] = {name: [] for name in self.seconds}
         for name in self.seconds:
-            node = graph.nodes[name]
-            like = node.section if node.kind.trains else None  # of this name may be any model in another run
-            seconds = recorded(name, [own]) or recorded(name, others, like)
-            if seconds := seconds or (planned.get(name) if name in gpus else None):
+            if seconds := self.before(name) or (planned.get(name) if name in gpus else None):
                 self.learn(name, seconds)
             for job in graph.before(name).keys() & self.seconds.keys():
                 self.after[job].append(name)
         self.running: dict[str, float] = {}
         self.done: set[str] = set()
         self.most = 1
+
+    def before(self, name: str) -> float | None:
+        """Read the seconds that an instance of the graph took when it was last made, here or elsewhere."""
+        node = self.keys.graph.nodes[name]
+        like = node.section if node.kind.trains else None  # of this name may be any model in another run
+        return recorded(name, [self.keys.run]) or recorded(name, self.others, like)
+
+    def liken(self, names: Iterable[str], to: str) -> None:
+        """Take the seconds that `to` took before for the time of the jobs among `names` that have none."""
+        seconds = self.before(to)
+        for name in names if seconds else ():
+            if name in self.seconds and self.seconds[name] is None:
+                self.learn(name, seconds)
 
     def learn(self, name: str, seconds: float) -> None:
         """Take `seconds` for the time of a job."""

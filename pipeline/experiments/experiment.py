@@ -112,7 +112,11 @@ def forecast_lines(design: Design) -> list[str]:
     reasons = Reasons(keys)
     reasons.made |= design.graph.nodes.keys() - wanted
     jobs = wanted - reasons.made
-    seconds, unknown = Timing(keys, jobs, set()).left(0.0)
+    timing = Timing(keys, jobs, set())
+    for stage in (design.stage, "evaluate"):  # what was never made takes about as long as the baseline
+        models = [f"{stage}/{model}" for names in design.families.values() for model in names]
+        timing.liken(models, f"{stage}/{design.experiment.baseline}")
+    seconds, unknown = timing.left(0.0)
     told = f"{len(jobs)} jobs: {duration(seconds)} one after another, by the times of such jobs before"
     if unknown:
         told += f", and {unknown} of a kind that was never timed here (`dsm plan` forecasts GPUs)"
