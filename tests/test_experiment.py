@@ -17,7 +17,7 @@ from pipeline.experiments import experiment as command
 from pipeline.experiments.design import Design, Experiment, make_design
 from pipeline.experiments.findings import Findings
 from pipeline.experiments.leaderboard import list_experiments, write_leaderboard
-from pipeline.experiments.sheet import RESULTS, write_sheet, write_stopped
+from pipeline.experiments.sheet import RESULTS, write_failed, write_sheet
 from pipeline.protocol.progress import duration
 from workflow.keys import Keys
 
@@ -246,15 +246,34 @@ def test_the_leaderboard_has_all_failures_too(lab: Path) -> None:
     for name in ("new", "waits"):
         (lab / f"experiments/{name}.yaml").write_text(text)
     (lab / "experiments/broken.yaml").write_text("baseline: [")
-    write_stopped(make_design("fails", design.experiment), "the run ended with code 1.")
+    write_failed(make_design("fails", design.experiment), "the run ended with code 1.")
     rows = {row["experiment"]: row for row in list_experiments()}
     assert list(rows) == ["new", "fails", "broken", "waits"]
     assert rows["new"]["remark"] == "its file was changed since." and not rows["fails"]["page"]
-    assert [row["verdict"] for row in rows.values()] == ["held", "stopped", "not measured", "not measured"]
+    assert [row["verdict"] for row in rows.values()] == ["held", "failed", "not measured", "not measured"]
     assert rows["broken"]["meaning"].startswith("experiments/broken.yaml: not YAML")
     page = write_leaderboard().read_text()
     assert all(name in page for name in rows) and 'href="new/index.html"' in page
     assert json.loads((RESULTS / "leaderboard.json").read_text())["rows"] == list(rows.values())
+
+
+def test_a_run_that_fails_leaves_what_the_same_file_found_before(lab: Path) -> None:
+    design = designed()
+    made(design, {"grpo": 0.3, "new": 0.8})
+    page = write_sheet(Findings(design, {}))
+    before = page.read_bytes(), (RESULTS / "new/result.json").read_bytes()
+    assert write_failed(design, "the run ended with code 1.") == page
+    assert (page.read_bytes(), (RESULTS / "new/result.json").read_bytes()) == before
+    result = write_failed(designed(matters=0.05), "the run ended with code 1.")
+    assert json.loads(result.read_text())["arms"][0]["verdict"] == "failed" and not page.exists()
+
+
+def test_the_best_stand_first_also_where_lower_is_expected(lab: Path) -> None:
+    arms = {"slow": {"steps": 3}, "slower": {"steps": 2}}
+    design = designed(arms=arms, expected="lower")
+    made(design, {"grpo": 0.8, "slow": 0.3, "slower": 0.05})
+    write_sheet(Findings(design, {}))
+    assert [row["arm"] for row in list_experiments()] == ["slower", "slow"]
 
 
 def test_the_forecast_takes_the_baselines_times_for_what_was_never_made(lab: Path) -> None:

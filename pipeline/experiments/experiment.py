@@ -18,7 +18,7 @@ from pipeline.config.root import ConfigError, check_name
 from pipeline.experiments.design import FILES, Design, Experiment, checked, make_design, read_experiment
 from pipeline.experiments.findings import Findings
 from pipeline.experiments.leaderboard import write_leaderboard
-from pipeline.experiments.sheet import tell, write_sheet, write_stopped
+from pipeline.experiments.sheet import tell, write_failed, write_sheet
 from pipeline.protocol.atomic import atomic_write
 from pipeline.protocol.errors import InputError
 from pipeline.protocol.overlays import merge
@@ -164,9 +164,9 @@ def conduct(design: Design, options: list[str]) -> int:
         if all(map(plain.made, design.plain.nodes)):
             move_links(plain)  # results/<run>/report is the configuration's own again
     if code:
-        page = write_stopped(
-            design, f"the run ended with code {code}; `dsm experiment {design.name}` goes on."
-        )
+        reason = f"the run ended with code {code}; `dsm experiment {design.name}` goes on."
+        print(f"{design.name}: {reason}", file=sys.stderr)
+        page = write_failed(design, reason)
     else:
         found = Findings(design, stopped)
         page = write_sheet(found)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.experiments.design import FILES, read_experiment
-from pipeline.experiments.sheet import PAGE, RESULT, RESULTS
+from pipeline.experiments.sheet import FAILED, PAGE, RESULT, RESULTS
 from pipeline.protocol.atomic import atomic_write
 from pipeline.protocol.errors import InputError
 from pipeline.protocol.manifest import write_json
@@ -19,7 +19,7 @@ from pipeline.report.collect import read_json
 from pipeline.report.page import Chapter, render
 from pipeline.report.scores import aligned
 
-VERDICTS = ("held", "open", "contradicted", "stopped", NOT_MEASURED)
+VERDICTS = ("held", "open", "contradicted", "stopped", FAILED, NOT_MEASURED)
 
 
 def list_experiments() -> list[dict[str, Any]]:
@@ -28,7 +28,15 @@ def list_experiments() -> list[dict[str, Any]]:
         path.parent.name for path in RESULTS.glob(f"*/{RESULT}")
     }
     rows = [row for name in sorted(names) for row in _arms(name)]
-    return sorted(rows, key=lambda row: (VERDICTS.index(row["verdict"]), -(row.get("difference") or 0.0)))
+    signs = {"higher": -1, "lower": 1}
+    return sorted(
+        rows,
+        key=lambda row: (
+            VERDICTS.index(row["verdict"]),
+            "difference" not in row,
+            signs[row["expected"]] * row.get("difference", 0.0),
+        ),
+    )
 
 
 def _arms(name: str) -> list[dict[str, Any]]:
@@ -39,13 +47,14 @@ def _arms(name: str) -> list[dict[str, Any]]:
     except InputError as error:
         problem = str(error)
     found = read_json(result) if result.exists() else {"file": now, "arms": []}
-    asked = found["file"] or {"arms": {name: {}}, "baseline": "", "question": ""}
+    asked = found["file"] or {"arms": {name: {}}, "baseline": "", "question": "", "expected": "higher"}
     rows = found["arms"] or [
         {"arm": arm, "change": change, "verdict": NOT_MEASURED, "meaning": problem or "not run yet."}
         for arm, change in asked["arms"].items()
     ]
     remark = problem or ("its file was changed since." if now and now != found["file"] else "")
     more = {"experiment": name, "baseline": asked["baseline"], "question": asked["question"]}
+    more |= {"expected": asked["expected"]}
     more |= {"page": f"{name}/{PAGE}" if (RESULTS / name / PAGE).exists() else None}
     return [row | more | {"remark": remark if result.exists() else ""} for row in rows]
 

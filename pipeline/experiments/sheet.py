@@ -4,16 +4,18 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.experiments.design import Design
-from pipeline.experiments.findings import STOPPED, Findings
+from pipeline.experiments.findings import Findings
 from pipeline.protocol.atomic import atomic_write
 from pipeline.protocol.manifest import write_json
 from pipeline.report import figures
 from pipeline.report.chapters.rl import PANELS
+from pipeline.report.collect import read_json
 from pipeline.report.compare import side_name
 from pipeline.report.page import Chapter, render
 
 RESULTS = Path("results/experiments")
 PAGE, RESULT = "index.html", "result.json"
+FAILED = "failed"  # the verdict where the run ended with an error
 WATCHED = ("accuracy", "reward", "length", "entropy", "kl")  # of the panels of RL
 SHOWN = 10  # flipped questions of an arm, each way
 
@@ -68,14 +70,19 @@ def _chapters(found: Findings, rows: dict[str, Any]) -> list[Chapter]:
     ]
 
 
-def write_stopped(design: Design, reason: str) -> Path:
-    """Write the JSON of an experiment whose run failed, in the place of what an earlier one found."""
-    folder = RESULTS / design.name
-    (folder / PAGE).unlink(missing_ok=True)
+def write_failed(design: Design, reason: str) -> Path:
+    """Write the JSON of an experiment whose run failed; what an earlier run of the same file found stays.
+    Returns what to look at.
+    """
+    folder, about = RESULTS / design.name, _about(design)
+    page, result = folder / PAGE, folder / RESULT
+    if page.exists() and result.exists() and read_json(result)["file"] == about["file"]:
+        return page
+    page.unlink(missing_ok=True)
     arms = design.experiment.arms.items()
-    rows = [{"arm": arm, "change": change, "verdict": STOPPED, "meaning": reason} for arm, change in arms]
-    write_json(folder / RESULT, _about(design) | {"arms": rows})
-    return folder / RESULT
+    rows = [{"arm": arm, "change": change, "verdict": FAILED, "meaning": reason} for arm, change in arms]
+    write_json(result, about | {"arms": rows})
+    return result
 
 
 def _about(design: Design) -> dict[str, Any]:
