@@ -95,6 +95,20 @@ def test_seeds_that_the_configuration_has_are_taken(lab: Path) -> None:
     assert designed(1, baseline="grpo-4").overlay["models"].keys() == {"new-4"}
 
 
+def test_spare_seeds_are_those_whose_names_are_free(lab: Path) -> None:
+    models = CONFIG["models"] | {"rl": RL | {"steps": 5}, "rl-1": RL | {"steps": 3}}
+    (lab / "lab.yaml").write_text(yaml.safe_dump(CONFIG | {"models": models}, sort_keys=False))
+    assert designed(3, baseline="rl").families == {
+        "rl": ["rl", "rl-2", "rl-3"],
+        "new": ["new-0", "new-2", "new-3"],
+    }
+
+
+def test_patterns_of_judged_models_take_in_no_new_one(lab: Path) -> None:
+    (lab / "lab.yaml").write_text(yaml.safe_dump(CONFIG | {"report": {"judged": ["grpo*"]}}, sort_keys=False))
+    assert designed().graph.config.sections["report"].judged == ["grpo"]
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

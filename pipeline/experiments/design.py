@@ -19,6 +19,7 @@ from pipeline.config.section import Section, key
 from pipeline.protocol.atomic import atomic_write
 from pipeline.protocol.errors import InputError
 from pipeline.protocol.overlays import DEFAULTS, merge, read_config
+from pipeline.report.collect import Run
 from pipeline.report.selection import family_name
 from pipeline.stages import TEXT_STAGES
 from workflow.graph import Graph
@@ -107,10 +108,10 @@ def make_design(name: str, experiment: Experiment) -> Design:
         raise InputError(f"baseline: {baseline} is not trained and evaluated by this configuration")
     nodes = expand_seeds(values["models"])
     known = _siblings(plain.config, baseline)
-    spare = (seed for seed in count() if seed not in known)
+    stem = family_name(list(known.values()))
+    spare = (seed for seed in count() if seed not in known and f"{stem}-{seed}" not in nodes)
     seeds = [*known][: experiment.seeds]
     seeds += [next(spare) for _ in range(experiment.seeds - len(seeds))]
-    stem = family_name(list(known.values()))
     families = {baseline: [known.get(seed, f"{stem}-{seed}") for seed in seeds]}
     changes: dict[str, dict[str, Any]] = {baseline: {}}
     for arm, change in experiment.arms.items():
@@ -125,9 +126,9 @@ def make_design(name: str, experiment: Experiment) -> Design:
             if each in nodes or each in new:
                 raise InputError(f"arms: there is a model {each} already; rename the arm {arm}")
             new[each] = merge(nodes[baseline], changes[arm]) | {"seed": seed}
-    overlay: dict[str, Any] = {"models": new}
-    if plain.config.sections["report"].judged is None:  # the paper's claims stay about the other models
-        overlay["report"] = {"judged": list(plain.config.models)}
+    judged = Run("", {}, judged=plain.config.sections["report"].judged).is_judged
+    # The paper's claims stay about the models that they were about: a pattern may match a new one's name.
+    overlay = {"models": new, "report": {"judged": list(filter(judged, plain.config.models))}}
     graph = Graph(Config(merge(values, overlay)))
     check_own_code(graph.config, new)
     return Design(name, experiment, families, overlay, graph, plain)
