@@ -18,6 +18,7 @@ from pipeline.experiments.design import Design, Experiment, make_design
 from pipeline.experiments.findings import Findings
 from pipeline.experiments.leaderboard import list_experiments, write_leaderboard
 from pipeline.experiments.sheet import RESULTS, write_failed, write_sheet
+from pipeline.protocol.errors import InputError
 from pipeline.protocol.progress import duration
 from workflow.keys import Keys
 
@@ -109,12 +110,28 @@ def test_patterns_of_judged_models_take_in_no_new_one(lab: Path) -> None:
     assert designed().graph.config.sections["report"].judged == ["grpo"]
 
 
+@pytest.mark.parametrize("change", [{"stage": "rl"}, {"train": False}])
+def test_an_arm_that_another_stage_trains_or_none_is_refused(lab: Path, change: dict[str, Any]) -> None:
+    plain = {"stage": "sft", "init": "owner/model", "benchmarks": ["miniweb"]}
+    (lab / "lab.yaml").write_text(yaml.safe_dump(CONFIG | {"models": {"plain": plain}}))
+    with pytest.raises(InputError, match="arms: new: is not trained by stage sft as plain is"):
+        designed(baseline="plain", arms={"new": change})
+
+
+def test_an_arm_named_like_the_baseline_is_refused(lab: Path) -> None:
+    with pytest.raises(InputError, match="arms: grpo is the baseline's own name; rename the arm"):
+        designed(arms={"grpo": {"steps": 3}})
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         ("", "experiments/new.yaml: no such experiment; a new one needs --baseline MODEL"),
         ("--baseline grpo", "nothing changes; give --method, --reward or --set"),
         ("--baseline gropo --set steps=3", "baseline: no model 'gropo'; did you mean 'grpo'?"),
+        ("--baseline grpo --set benchmarks=[]", "arms: new: nothing is asked of it; `benchmarks` must name"),
+        ("--baseline grpo --set seed=4", "arms: new: `seed` is not a change; arms get the baseline's seeds"),
+        ("--baseline grpo --set kl_coefficient=0.04", "arms: new: changes nothing; grpo has these values"),
         ("--baseline grpo --set steps", "--set steps: expected KEY=VALUE"),
         ("--baseline grpo --set stepps=3", "config key models.new-0.stepps: unknown; did you mean 'steps'?"),
         (

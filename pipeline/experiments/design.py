@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import yaml
 
-from pipeline.config.root import Config, ConfigError, check_name, expand_seeds, hint, validated
+from pipeline.config.root import Config, ConfigError, ModelNode, check_name, expand_seeds, hint, validated
 from pipeline.config.section import Section, key
 from pipeline.protocol.atomic import atomic_write
 from pipeline.protocol.errors import InputError
@@ -116,6 +116,12 @@ def make_design(name: str, experiment: Experiment) -> Design:
     changes: dict[str, dict[str, Any]] = {baseline: {}}
     for arm, change in experiment.arms.items():
         check_name(arm, "arms")
+        if arm == baseline:
+            raise InputError(f"arms: {arm} is the baseline's own name; rename the arm")
+        if "seed" in change:
+            raise InputError(
+                f"arms: {arm}: `seed` is not a change; arms get the baseline's seeds, see `seeds`"
+            )
         families[arm] = [f"{arm}-{seed}" for seed in seeds]
         changes[arm] = change
     new: dict[str, Any] = {}
@@ -130,21 +136,34 @@ def make_design(name: str, experiment: Experiment) -> Design:
     # The paper's claims stay about the models that they were about: a pattern may match a new one's name.
     overlay = {"models": new, "report": {"judged": list(filter(judged, plain.config.models))}}
     graph = Graph(Config(merge(values, overlay)))
+    for arm in experiment.arms:
+        _check_arm(graph, arm, families[arm][0], baseline)
     check_own_code(graph.config, new)
     return Design(name, experiment, families, overlay, graph, plain)
 
 
+def _check_arm(graph: Graph, arm: str, model: str, baseline: str) -> None:
+    """Raise InputError unless an arm is trained and asked as the baseline is, with a change."""
+    nodes = graph.config.models
+    if nodes[model].stage != nodes[baseline].stage or not nodes[model].train:
+        raise InputError(f"arms: {arm}: is not trained by stage {nodes[baseline].stage} as {baseline} is")
+    if f"evaluate/{model}" not in graph.nodes:
+        raise InputError(f"arms: {arm}: nothing is asked of it; `benchmarks` must name those to compare on")
+    if _settings(graph.config, model) == _settings(graph.config, baseline):
+        raise InputError(f"arms: {arm}: changes nothing; {baseline} has these values already")
+
+
+def _settings(config: Config, model: str) -> tuple[ModelNode, dict[str, Any]]:
+    section = config.model_sections[model].model_dump()
+    return config.models[model], {key: value for key, value in section.items() if key != "seed"}
+
+
 def _siblings(config: Config, model: str) -> dict[int, str]:
     """Models that differ from a model in nothing but their seed, by that; the model itself is the first."""
-
-    def settings(name: str) -> Any:
-        section = config.model_sections[name].model_dump()
-        return config.models[name], {key: value for key, value in section.items() if key != "seed"}
-
     names = [model, *(name for name in config.models if name != model)]
     found: dict[int, str] = {}
     for name in names:
-        if settings(name) == settings(model):
+        if _settings(config, name) == _settings(config, model):
             found.setdefault(config.model_sections[name].seed, name)
     return found
 
