@@ -89,6 +89,11 @@ def test_baseline_and_arms_get_the_same_seeds_and_nothing_that_was_there_is_made
     assert design.graph.config.sections["report"].judged == ["instruct", "grpo"]
 
 
+def test_an_arm_may_switch_a_key_on(lab: Path) -> None:
+    design = designed(1, arms={"new": {"mask_truncated": True}})
+    assert design.graph.config.model_sections["new-0"].mask_truncated
+
+
 def test_seeds_that_the_configuration_has_are_taken(lab: Path) -> None:
     models = CONFIG["models"] | {"grpo": RL | {"seeds": [4, 5]}, "other": RL | {"steps": 3}}
     (lab / "lab.yaml").write_text(yaml.safe_dump(CONFIG | {"models": models}))

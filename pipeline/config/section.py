@@ -57,7 +57,7 @@ def _has_truth(value: Any) -> bool:
 def _takes_truth(annotation: Any) -> bool:
     """Whether a key may hold true or false; a section inside it decides for itself."""
     own = isinstance(annotation, type) and issubclass(annotation, bool | BaseModel)
-    return own or any(map(_takes_truth, get_args(annotation)))
+    return own or annotation is Any or any(map(_takes_truth, get_args(annotation)))
 
 
 def key(default: Any, meaning: str, *, paper: str | None = None, **constraints: Any) -> Any:
