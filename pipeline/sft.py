@@ -83,13 +83,14 @@ def encode_examples(
     """Yield each example as token ids; the section says what happens to malformed and too long ones."""
     for source in sources:
         for place, row in read_rows(source):
-            row = renamed(place, row, section.fields)
             try:
+                row = renamed(place, row, section.fields)
                 ids, own = encode_example(row, tokenizer, section)
             except InputError as error:
+                told = f"{place}: {str(error).removeprefix(f'{place}: ')}"
                 if section.malformed == "error":
-                    raise InputError(f"{place}: {error}") from error
-                left_out.add("malformed", f"{place}: {error}")
+                    raise InputError(told) from error
+                left_out.add("malformed", told)
                 continue
             if len(ids) <= section.context:
                 yield ids, own

@@ -69,6 +69,9 @@ def test_the_input_of_an_instruction_stands_below_it() -> None:
         ("chat", {"messages": [*CHAT, SYSTEM]}, "unknown role 'system' in message 5"),
         ("chat", {"messages": [SYSTEM]}, "unknown role 'system' in message 1"),
         (None, {"messages": [CHAT[0], {"role": "assistant", "content": ["2"]}]}, "message 2: its `content`"),
+        ("alpaca", HISTORY | {"history": [{"q": "1 + 1?", "a": "2"}]}, "`history` holds something else than"),
+        ("alpaca", HISTORY | {"history": ["12", "34"]}, "`history` holds something else than pairs"),
+        ("alpaca", HISTORY | {"history": [["1 + 1?"]]}, "`history` holds something else than pairs"),
         ("alpaca", {"instruction": "1", "output": None}, "message 2: its `content` is no text"),
         (None, {"messages": CHAT[:1]}, "no assistant message"),
         (None, {"messages": "none"}, "expected messages of role and content"),
@@ -107,6 +110,7 @@ def mixed(**keys: Any) -> dict[str, Any]:
     return {"mixtures": {"m": {"tokenizer": "hub/model", "sources": {"books": source}}}}
 
 
+BRACES = {"row_format": "alpaca", "fields": {"instruction": "{q}", "output": "{a}"}}
 THEIR_QUESTION = {"problem": "1 + 1?", "solution": "It is \\boxed{2}."}
 
 
@@ -120,6 +124,8 @@ THEIR_QUESTION = {"problem": "1 + 1?", "solution": "It is \\boxed{2}."}
         (sft(), [{"messages": CHAT}] * (ROWS - 1) + [{}], [f"rows.jsonl: line {ROWS}: not an example"]),
         (sft(), [{"messages": CHAT}] * ROWS + [{}], []),
         (sft(malformed="skip"), [{"text": "x"}], []),
+        (sft(malformed="skip", **BRACES), [{"q": "1", "a": "2"}, {"q": "1"}], []),
+        (sft(**BRACES), [{"q": "1"}], ["models.mine.data: rows.jsonl: line 1: no column 'a'"]),
         (sft(), [], ["models.mine.data: rows.jsonl: it has no rows"]),
         (sft(), ["{'messages': []}"], ["models.mine.data: rows.jsonl: line 1: not JSON"]),
         (rl(), [GOOD], []),

@@ -95,10 +95,9 @@ def _functions(source: str, names: list[str]) -> list[str]:
 def _examples(source: str, section: SftSection) -> Iterator[Any]:
     """Read conversations as fine-tuning does, which alone has a tokenizer."""
     for place, row in read_rows(source):
-        row = renamed(place, row, section.fields)
         try:
-            yield read_messages(row, section.row_format)
+            yield read_messages(renamed(place, row, section.fields), section.row_format)
         except InputError as error:
             if section.malformed == "error":
-                raise InputError(f"{place}: {error}") from error
+                raise InputError(f"{place}: {str(error).removeprefix(f'{place}: ')}") from error
             yield None  # one more row

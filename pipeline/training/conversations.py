@@ -64,6 +64,8 @@ def _of_sharegpt(row: Row) -> Turns:
 def _of_alpaca(row: Row) -> Turns:
     asked = "\n".join(filter(None, (row["instruction"], row.get("input"))))
     pairs = [*(row.get("history") or []), (asked, row["output"])]
+    if any(not isinstance(pair, list | tuple) or len(pair) != 2 for pair in pairs):
+        raise InputError("its `history` holds something else than pairs [question, answer]")
     turns = [("user", "assistant")[number] for _ in pairs for number in (0, 1)]
     texts = [text for question, answer in pairs for text in (question, answer)]
     return [
