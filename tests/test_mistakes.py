@@ -93,7 +93,7 @@ def line(**row: Any) -> str:
         (asked(limit=0), ASKED, ["benchmarks.toy.limit", "greater than or equal to 1"]),
         ({"benchmarks": {"gms8k": {}}}, ASKED, ["benchmarks.gms8k.source", "did you mean 'gsm8k'?"]),
         # Functions, and keys inside keys.
-        (rewarded("brief"), ASKED, ["rewards.functions: {tmp}/reward.py: has no function 'brief'"]),
+        (rewarded("brief"), ASKED, ["rewards.functions: {tmp}/reward.py: has no 'brief'"]),
         (rewarded("short"), ASKED, ["{tmp}/reward.py: no Python: "]),
         (rl(rewards={"functions": {"{tmp}/none.py:f": 1}}), ASKED, ["{tmp}/none.py: no such file"]),
         (rl(rewards={"functions": {"brief": 1}}), ASKED, ["mine.rewards.functions", "should match pattern"]),

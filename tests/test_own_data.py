@@ -131,6 +131,8 @@ THEIR_QUESTION = {"problem": "1 + 1?", "solution": "It is \\boxed{2}."}
         (rl(), [GOOD], []),
         (rl(), [THEIR_QUESTION], ["models.mine.prompts: rows.jsonl: line 1: `question`", "has problem, sol"]),
         (rl(fields={"question": "problem"}), [THEIR_QUESTION], []),
+        (rl(method="my.py:GRPO"), [GOOD], []),
+        (rl(method="my.py"), [GOOD], ["config key models.mine.method: my.py: has no 'METHOD'"]),
         (rl(prompts=None, evaluation="rows.jsonl"), [{"question": "1?"}], ["mine.evaluation", "`answer`"]),
         (asked(), [GOOD], []),
         (asked(fields={"question": "problem"}), [THEIR_QUESTION], []),
@@ -146,6 +148,7 @@ def test_the_first_rows_of_a_file_are_read_before_the_first_job(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     write_lines(tmp_path / "rows.jsonl", rows)
+    (tmp_path / "my.py").write_text("GRPO = 1\n")
     graph = graph_of(**config)
     lines = list(faulty_rows(graph, graph.nodes.values()))
     assert bool(lines) == bool(words) and all(word in "\n".join(lines) for word in words), lines

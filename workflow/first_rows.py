@@ -69,7 +69,10 @@ def _reader(graph: Graph, node: Instance, role: str) -> tuple[str, Reader | None
     if kind == "reward":
         named = [function.rpartition(":") for function in node.section["rewards"]["functions"]]
         key = f"models.{node.instance}.rewards.functions"
-        return key, lambda source: _functions(source, [name for file, _, name in named if file == source])
+        return key, lambda source: _defined(source, [name for file, _, name in named if file == source])
+    if kind == "method":
+        name = node.section["method"].rpartition(":")[2]
+        return f"models.{node.instance}.method", lambda source: _defined(source, [name])
     if kind == "profile":
         profile = graph.config.benchmarks[name].profile
         return f"benchmarks.{name}.profile", lambda source: [read_profile(profile, Path(source), name)]
@@ -79,8 +82,8 @@ def _reader(graph: Graph, node: Instance, role: str) -> tuple[str, Reader | None
     return "tokens.texts", read_texts if (node.name, kind) == ("tokens/tokenizer", "text") else None
 
 
-def _functions(source: str, names: list[str]) -> list[str]:
-    """Look for functions in a file of Python, which is not run."""
+def _defined(source: str, names: list[str]) -> list[str]:
+    """Look for names in a file of Python, which is not run."""
     text = Path(source).read_bytes()
     try:
         ast.parse(text)
@@ -88,7 +91,7 @@ def _functions(source: str, names: list[str]) -> list[str]:
         raise InputError(f"{source}: no Python: {error}") from error
     for name in names:
         if not re.search(rf"\b{name}\b".encode(), text):
-            raise InputError(f"{source}: has no function {name!r}")
+            raise InputError(f"{source}: has no {name!r}")
     return names
 
 
