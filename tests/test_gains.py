@@ -82,6 +82,13 @@ def test_the_table_is_written_between_its_marks(run: Path, tmp_path: Path, monke
     assert page.read_text() == f"before\n<!-- gains -->\n{gains.table(run)}<!-- end of gains -->\nafter\n"
 
 
+def test_a_folder_without_a_run_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["gains", str(tmp_path)])
+    with pytest.raises(SystemExit) as end:
+        gains.main()
+    assert str(end.value).startswith(f"error: {tmp_path}") and "\n" not in str(end.value)
+
+
 def test_questions_that_share_eight_words_are_one_group_also_by_way_of_others() -> None:
     start, end = "a b c d e f g {0} h", "i j k l m n o p q"
     questions = [start.format(3), f"{start.format(44)} {end}", end, "r s t u v w x y z", "short", "short"]

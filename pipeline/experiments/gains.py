@@ -9,6 +9,7 @@ of several seeds cover seeds too.
 """
 
 import argparse
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import numpy as np
 
 from pipeline.intervals import Estimate, by_cluster, estimate_effect, share_interval
 from pipeline.problems import group_variants
+from pipeline.protocol.errors import InputError
 from pipeline.report.baselines import rights
 from pipeline.report.collect import read_json
 from pipeline.report.compare import Answers, Results
@@ -170,10 +172,13 @@ def main() -> None:
     parser.add_argument("run", type=Path, metavar="RUN", help="results/pretrained")
     parser.add_argument("--page", type=Path, help="write the table into this page instead")
     words = parser.parse_args()
-    if words.page:
-        write_table(words.page, table(words.run), MARKS)
-    else:
-        print(table(words.run), end="")
+    try:
+        if words.page:
+            write_table(words.page, table(words.run), MARKS)
+        else:
+            print(table(words.run), end="")
+    except InputError as error:
+        sys.exit(f"error: {error}")
 
 
 if __name__ == "__main__":
