@@ -185,13 +185,16 @@ def _convert(folder: Path, file: Path) -> None:
 
 
 def push(folder: Path, name: str) -> str:
-    """Upload an exported folder to the hub; returns its address. Raises InputError."""
+    """Upload an exported folder to the hub, where it is private; returns its address. Raises InputError."""
     from httpx import HTTPError
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalTokenNotFoundError
 
     try:
         address = HfApi().create_repo(name, private=True, exist_ok=True)
+        if not HfApi().repo_info(name).private:
+            told = "is there and public; make it private there first, or take another name"
+            raise InputError(f"--push {name}: {told}")
         HfApi().upload_folder(repo_id=name, folder_path=folder, commit_message="Add the model and its card")
     except (HfHubHTTPError, LocalTokenNotFoundError) as error:
         raise InputError(f"--push {name}: {error}; `hf auth login` names you to the hub") from error

@@ -113,8 +113,10 @@ def test_a_model_of_rl_is_asked_with_the_instruction_of_its_mode(config: dict[st
 
 
 @contextmanager
-def hub() -> Iterator[tuple[str, dict[str, bytes], list[Any]]]:
-    """A server that answers as the hub does to an upload; yields its address, the files and repositories."""
+def hub(private: bool = True) -> Iterator[tuple[str, dict[str, bytes], list[Any]]]:
+    """A server that answers as the hub does to an upload to a repository, which is private or public; yields
+    its address, the files and repositories.
+    """
     files: dict[str, bytes] = {}
     made: list[Any] = []
 
@@ -140,7 +142,7 @@ def hub() -> Iterator[tuple[str, dict[str, bytes], list[Any]]]:
             self.answer(answer)
 
         def do_GET(self) -> None:
-            self.answer({"id": "me/mine", "sha": "0" * 40, "siblings": []})
+            self.answer({"id": "me/mine", "sha": "0" * 40, "siblings": [], "private": private})
 
         def answer(self, values: dict[str, Any]) -> None:
             text = json.dumps(values).encode()
@@ -168,6 +170,19 @@ def test_an_upload_is_the_folder_byte_for_byte_and_private(finished: Checkout, t
     assert done.returncode == 0, done.stderr
     assert [(one["name"], one["visibility"]) for one in made] == [("mine", "private")]
     assert files == {path.name: path.read_bytes() for path in (tmp_path / "new").iterdir()}
+
+
+@pytest.mark.parametrize("private", [True, False])
+def test_nothing_is_uploaded_to_a_repository_that_is_public(tmp_path: Path, private: bool) -> None:
+    (tmp_path / "README.md").write_text("A model.\n")
+    code = f"from pipeline import release; release.push({str(tmp_path)!r}, 'me/mine')"
+    with hub(private) as (address, files, _):
+        environment = {"HF_ENDPOINT": address, "HF_TOKEN": "hf_none", "HF_HUB_OFFLINE": "0"}
+        command = [sys.executable, "-c", code]
+        done = subprocess.run(command, capture_output=True, text=True, env=os.environ | environment)
+    assert list(files) == (["README.md"] if private else [])
+    assert private == (done.returncode == 0)
+    assert private or "--push me/mine: is there and public; make it private there first" in done.stderr
 
 
 def test_an_upload_that_fails_is_one_line_and_leaves_the_folder(finished: Checkout, tmp_path: Path) -> None:
