@@ -166,14 +166,17 @@ def export(folder: Path, target: Path, licence: str | None, merge: bool = False,
     partial = target.absolute().with_name(f".{target.absolute().name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
-    for path in sorted({path for pattern in FILES for path in model.data.glob(pattern)}):
-        shutil.copyfile(path, partial / path.name)
-    if (model.data / ADAPTER).is_dir() and not merge:
-        shutil.copytree(model.data / ADAPTER, partial / ADAPTER)
-    (partial / "README.md").write_text(text)
-    if gguf:
-        _convert(partial, partial / f"{name}.gguf")
-    put_in_place(partial, target.absolute())
+    try:
+        for path in sorted({path for pattern in FILES for path in model.data.glob(pattern)}):
+            shutil.copyfile(path, partial / path.name)
+        if (model.data / ADAPTER).is_dir() and not merge:
+            shutil.copytree(model.data / ADAPTER, partial / ADAPTER)
+        (partial / "README.md").write_text(text)
+        if gguf:
+            _convert(partial, partial / f"{name}.gguf")
+        put_in_place(partial, target.absolute())
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
 
 
 def _convert(folder: Path, file: Path) -> None:
