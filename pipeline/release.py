@@ -9,11 +9,14 @@ them, and the adapter itself lies beside them unless `--merge` leaves it out. Fo
 
 import argparse
 import json
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+
+from yaml import YAMLError
 
 from pipeline import stages
 from pipeline.config.lora import ADAPTER
@@ -80,17 +83,24 @@ def _shown(source: str) -> str:
     return Path(source).name if Path(source).exists() else public(source)
 
 
-def _licence_of(source: str) -> str:
+def licence_of(source: str) -> str:
     """Read a licence from the card of a folder, or of what was fetched from the hub."""
     from huggingface_hub import metadata_load, try_to_load_from_cache  # a second to import
+    from huggingface_hub.errors import HFValidationError
 
-    found = Path(source) / "README.md"
-    if not Path(source).exists():
-        kind = "dataset" if source.startswith(HUB) else "model"
-        name = "/".join(source.removeprefix(HUB).partition(":")[0].split("/")[:2])
-        found = Path(str(try_to_load_from_cache(name, "README.md", repo_type=kind)))
-    stated = (metadata_load(found) or {}).get("license") if found.is_file() else None
-    return str(stated or "not stated")
+    found, here = Path(source) / "README.md", Path(source).exists()
+    try:
+        if not here:
+            kind = "dataset" if source.startswith(HUB) else "model"
+            name = "/".join(re.split("[:@]", source.removeprefix(HUB))[0].split("/")[:2])
+            found = Path(str(try_to_load_from_cache(name, "README.md", repo_type=kind)))
+        if not found.is_file():
+            return "not stated" if here else "see its page"
+        return str((metadata_load(found) or {}).get("license") or "not stated")
+    except HFValidationError:  # an address
+        return "see its page"
+    except (YAMLError, ValueError):
+        return "its README.md cannot be read"
 
 
 def _texts_of(source: str) -> list[str]:
@@ -104,7 +114,7 @@ def _texts_of(source: str) -> list[str]:
 
 def _licences(inits: list[str], sources: list[str]) -> list[str]:
     """Write whose licences count, as the lines of a Markdown table."""
-    rows = [f"| {_shown(source)} | {_licence_of(source)} |" for source in [*inits, *sources]]
+    rows = [f"| {_shown(source)} | {licence_of(source)} |" for source in [*inits, *sources]]
     return ["| base model and data | licence |", "|---|---|", *dict.fromkeys(rows)]
 
 

@@ -22,7 +22,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from pipeline.config.evaluate import SUFFIX, TOOL_SUFFIX
 from pipeline.config.rl import RlSection
-from pipeline.release import CONVERTER, asked_question
+from pipeline.release import CONVERTER, asked_question, licence_of
 from pipeline.training.tokenizer import PROBES, load_tokenizer, probe_ids
 
 
@@ -183,6 +183,28 @@ def test_nothing_is_uploaded_to_a_repository_that_is_public(tmp_path: Path, priv
     assert list(files) == (["README.md"] if private else [])
     assert private == (done.returncode == 0)
     assert private or "--push me/mine: is there and public; make it private there first" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "licence"),
+    [
+        (None, "not stated"),
+        ("---\nlicense: mit\n---\n", "mit"),
+        ("---\nlicense: [\n---\n", "its README.md cannot be read"),
+        ("---\n- mit\n---\n", "its README.md cannot be read"),
+    ],
+)
+def test_a_licence_is_what_the_card_says(tmp_path: Path, text: str | None, licence: str) -> None:
+    if text:
+        (tmp_path / "README.md").write_text(text)
+    assert licence_of(str(tmp_path)) == licence
+
+
+@pytest.mark.parametrize(
+    "source", ["nobody/no-such-model", "hub:nobody/none:train", "https://example.org/a/b.jsonl"]
+)
+def test_a_licence_that_was_never_looked_up_is_not_called_unstated(source: str) -> None:
+    assert licence_of(source) == "see its page"
 
 
 def test_an_upload_that_fails_is_one_line_and_leaves_the_folder(finished: Checkout, tmp_path: Path) -> None:
