@@ -129,7 +129,8 @@ class RlSection(Section):
     )
     suffix: dict[str, str] | None = key(
         None,
-        "instruction appended to a question, by language; null: the one that the evaluation has for the mode",
+        "instruction appended to a question, by language; null: the default of"
+        " evaluate.suffix, or of evaluate.tool_suffix for pal",
         paper="of 8.2",
     )
     steps: int = key(
