@@ -18,6 +18,7 @@ from workflow.preflight import missing
 
 TURNS = [{"role": "user", "content": "1 + 1?"}, {"role": "assistant", "content": "2"}]
 ROW = json.dumps({"messages": TURNS}) + "\n"
+CUT = gzip.compress(ROW.encode(), mtime=0)[:30]
 ASKED = json.dumps({"question": "1 + 1?", "answer": "2"}) + "\n"
 FOLDER = "{tmp}/model"
 START = {"init": FOLDER, "benchmarks": []}
@@ -58,7 +59,7 @@ def line(**row: Any) -> str:
         (sft(), "", ["mine.data: {tmp}/rows.jsonl: it has no rows"]),
         (sft(), f"{ROW}\n\n{ROW[:20]}\n", ["rows.jsonl: line 4: not JSON"]),
         (sft("{tmp}/rows.jsonl.gz"), ROW, ["rows.jsonl.gz: cannot be read after line 0"]),
-        (sft("{tmp}/rows.jsonl.gz"), gzip.compress(ROW.encode(), mtime=0)[:30], ["rows.jsonl.gz: cannot be read"]),
+        (sft("{tmp}/rows.jsonl.gz"), CUT, ["rows.jsonl.gz: cannot be read"]),
         (sft("{tmp}/rows.parquet"), ROW, ["rows.parquet: cannot be read after row 0"]),
         (sft("{tmp}/rows.csv"), "a,b\n", ["rows.csv: unknown kind of file; known: .jsonl, "]),
         (sft("{tmp}/rows.json"), ROW, ["rows.json: unknown kind of file"]),
