@@ -1,6 +1,7 @@
 """`dsm classify`: a classifier of a run judges other files as the loop judges its pages."""
 
 import json
+import os
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -90,6 +91,7 @@ def test_the_second_stage_and_cuts_by_language_count_as_in_the_corpus_stage(
     rows = [row | {"lang": page.metadata["language"]} for row, page in zip(rows_of(pool), pages, strict=True)]
     path = write(tmp_path / "a.parquet", rows)
     classify.main([*words(iteration, tmp_path / "out", path), "--language", "lang"])
+    assert json.loads((tmp_path / "out/classify.json").read_text())["second_stage"]["reach"] == 0.0
     assert read_table(tmp_path / "out/scores/a.parquet.parquet")["score"].to_pylist() == scores
     assert set(read_table(tmp_path / "out/kept/a.parquet")["id"].to_pylist()) == kept
     metrics = json.loads((selected / "metrics.json").read_text())
@@ -117,6 +119,26 @@ def test_a_command_that_is_killed_goes_on_and_ends_with_the_same_bytes(tmp_path:
     assert finished.stat().st_mtime_ns == before
 
 
+def test_only_a_whole_result_of_a_file_that_did_not_change_counts_as_made(
+    tmp_path: Path, trained: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(classify, "BATCH", 10)
+    path = write(tmp_path / "a.parquet", rows_of(trained.parents[1] / "dedup"))
+    again = partial(classify.main, words(trained, tmp_path / "out", path))
+    again()
+    kept, scores = tmp_path / "out/kept/a.parquet", tmp_path / "out/scores/a.parquet.parquet"
+    assert pq.ParquetFile(kept).num_row_groups == 1
+    whole = bytes_of(tmp_path / "out")
+    for damaged in (kept.unlink, partial(scores.write_bytes, scores.read_bytes()[:-9])):
+        damaged()
+        again()
+        assert bytes_of(tmp_path / "out") == whole
+    before = scores.stat().st_mtime_ns
+    os.utime(path, ns=(0, 0))
+    again()
+    assert scores.stat().st_mtime_ns > before
+
+
 def test_rows_without_a_text_have_no_score_and_are_not_kept(tmp_path: Path, trained: Path) -> None:
     rows = [{"body": text, "lang": None} for text in (None, 5, " \n", " ".join(MATH))]
     path = write(tmp_path / "rows.jsonl", rows)
@@ -132,6 +154,8 @@ def test_what_cannot_be_classified_is_one_line_that_names_it(
     texts = write(tmp_path / "a.jsonl", [{"body": "a"}])
     scored = tmp_path / "b.parquet"
     pq.write_table(pa.table({"text": ["a"], "math_score": [1.0]}), scored)
+    cut = tmp_path / "cut.parquet"
+    cut.write_bytes(scored.read_bytes()[:-9])
     empty = tmp_path / "empty"
     empty.mkdir()
     cases = [
@@ -139,6 +163,7 @@ def test_what_cannot_be_classified_is_one_line_that_names_it(
         (words(trained, tmp_path / "o", scored), "b.parquet: has a column math_score already"),
         (words(trained, tmp_path / "o", tmp_path / "none.parquet"), "none.parquet: no such file"),
         (words(trained, tmp_path / "o", empty), "empty: no .jsonl"),
+        (words(trained, tmp_path / "o", cut), "cut.parquet: not a readable Parquet file"),
         (words(tmp_path / "nothing", tmp_path / "o", texts), "nothing: no finished classifier; expected"),
         (words(trained, tmp_path / "o", texts, processes=0), "--processes 0: must be 1 or more"),
     ]

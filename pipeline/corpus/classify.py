@@ -34,6 +34,7 @@ from pipeline.protocol.progress import Progress
 
 SCORE = "math_score"  # the column that is added: data sets have scores of their own
 BATCH = 512  # rows that a worker judges at once
+GROUP = 65536  # kept rows that are written at once, as a row group
 NOTES = "classify.json"
 COMPRESSION = {".gz": "gzip", ".zst": "zstd"}
 ROW_SCORES = pa.schema([("score", pa.float64()), ("language", pa.string()), ("kept", pa.bool_())])
@@ -78,24 +79,38 @@ def check_columns(path: Path, found: list[str], columns: Columns) -> None:
         raise InputError(f"{path}: has a column {SCORE} already; rename it first")
 
 
+def schema_of(path: Path) -> pa.Schema:
+    """Read the schema of a Parquet file. Raises InputError."""
+    try:
+        return pq.read_schema(path)
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"{path}: not a readable Parquet file ({error})") from error
+
+
 @contextmanager
 def kept_rows(path: Path, target: Path) -> Iterator[Callable[[Batch, list[Judgement | None]], None]]:
     """Write rows that are kept of a file to another of the same kind, which appears when it is whole."""
     with atomic_write(target) as whole:
         if path.suffix == ".parquet":
             field = pa.field(SCORE, pa.float64())
-            with pq.ParquetWriter(whole, pq.read_schema(path).append(field), compression="zstd") as table:
+            schema, waiting = schema_of(path).append(field), list[pa.Table]()
+            with pq.ParquetWriter(whole, schema, compression="zstd") as table:
 
                 def write(batch: Batch, found: list[Judgement | None]) -> None:
                     rows = pa.Table.from_batches([batch])
                     rows = rows.append_column(
                         field, pa.array([one and one.score for one in found], field.type)
                     )
-                    rows = rows.filter(pa.array([bool(one and one.kept) for one in found], pa.bool_()))
-                    if len(rows):
-                        table.write_table(rows)
+                    waiting.append(
+                        rows.filter(pa.array([bool(one and one.kept) for one in found], pa.bool_()))
+                    )
+                    if sum(map(len, waiting)) >= GROUP:
+                        table.write_table(pa.concat_tables(waiting))
+                        waiting.clear()
 
                 yield write
+                if any(map(len, waiting)):
+                    table.write_table(pa.concat_tables(waiting))
             return
         with pa.output_stream(str(whole), compression=COMPRESSION.get(path.suffix)) as lines:
 
@@ -107,13 +122,25 @@ def kept_rows(path: Path, target: Path) -> Iterator[Callable[[Batch, list[Judgem
             yield write_lines
 
 
+def is_made(scores: Path, read: dict[str, str]) -> bool:
+    """Whether scores are there, whole, and made from a file of which these facts hold."""
+    try:
+        found = schema_of(scores).metadata or {}
+    except InputError:
+        return False
+    return all(found.get(name.encode()) == value.encode() for name, value in read.items())
+
+
 def classify_file(
     path: Path, output: Path, columns: Columns, classifier: TrainedClassifier, processes: int, bar: Progress
 ) -> Path:
     """Write the kept rows of a file and, last, its scores, unless they are there; returns the scores."""
-    scores = output / f"scores/{path.name}.parquet"
-    size = {"bytes": str(path.stat().st_size)}  # a file that has grown is another
-    if scores.exists() and (pq.read_schema(scores).metadata or {}).get(b"bytes") == size["bytes"].encode():
+    scores, kept, status = output / f"scores/{path.name}.parquet", output / "kept" / path.name, path.stat()
+    read = {
+        "bytes": str(status.st_size),
+        "mtime_ns": str(status.st_mtime_ns),
+    }  # a file that changed is another
+    if kept.exists() and is_made(scores, read):
         return scores
     waiting: deque[Batch] = deque()
 
@@ -122,7 +149,7 @@ def classify_file(
             waiting.append(batch)
             yield some
 
-    with kept_rows(path, output / "kept" / path.name) as write:
+    with kept_rows(path, kept) as write:
 
         def rows() -> Iterator[dict[str, Any]]:
             for found in map_forked(partial(judge_rows, classifier=classifier), texts(), processes):
@@ -131,7 +158,7 @@ def classify_file(
                 yield from (vars(one) if one else {"kept": False} for one in found)
 
         part = scores.with_name(f".{scores.name}")
-        write_table(part, rows(), ROW_SCORES.with_metadata(size))
+        write_table(part, rows(), ROW_SCORES.with_metadata(read))
     part.rename(scores)
     return scores
 
@@ -154,6 +181,7 @@ def classify(given: argparse.Namespace) -> str:
     classifier = open_trained(given.classifier)
     thresholds = {str(language or "any"): least for language, least in classifier.thresholds.items()}
     about = {"classifier": classifier.sha256, "thresholds": thresholds, "columns": list(columns)}
+    about |= {"second_stage": classifier.second} if classifier.second else {}
     check_writable(given.output)
     with held(given.output):
         notes = given.output / NOTES

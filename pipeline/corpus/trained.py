@@ -3,6 +3,7 @@ it. Both stages, the normaliser and the cut are those of the programs `score` an
 """
 
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from pipeline.corpus.convergence import read_notes
 from pipeline.corpus.cut import Thresholds, is_above
 from pipeline.corpus.normalise import VERSION, normalise
 from pipeline.corpus.scorer import PageScorer
-from pipeline.corpus.second_stage import TwoStages, embeddings_of, load_second
+from pipeline.corpus.second_stage import FILE, TwoStages, embeddings_of, load_second
 from pipeline.crawl.language import detect_language
 from pipeline.crawl.text import clean
 from pipeline.protocol.identity import read_manifest
@@ -34,11 +35,14 @@ class Judgement:
 
 @dataclass(frozen=True)
 class TrainedClassifier:
-    """A classifier with the cut of its iteration; `sha256`: of the model of its first stage."""
+    """A classifier with the cut of its iteration; `sha256`: of the model of its first stage; `second`: the
+    reach of the second stage, and the digest of its model, if there is one.
+    """
 
     scorer: PageScorer | TwoStages
     thresholds: Thresholds
     sha256: str
+    second: dict[str, Any] | None = None
 
     def judge(self, text: str, language: str | None = None) -> Judgement:
         """Judge a text as the loop would judge the page; `language`: where it is known."""
@@ -91,6 +95,7 @@ def open_trained(classifier: Path) -> TrainedClassifier:
             " again"
         )
     scorer: PageScorer | TwoStages = PageScorer(load(folder))
+    about = None
     if second := cut["second_stage"]:
         source = second["embeddings"]
         if source and folder == classifier and (folder / source).is_dir():  # exported with it
@@ -99,5 +104,6 @@ def open_trained(classifier: Path) -> TrainedClassifier:
         scorer = load_second(
             folder, scorer, section, embeddings_of({"embeddings": [source] if source else []})
         )
+        about = {"reach": second["reach"], "sha256": sha256((folder / FILE).read_bytes()).hexdigest()}
     thresholds = {row["language"]: row["threshold"] for row in cut["thresholds"]}
-    return TrainedClassifier(scorer, thresholds, notes["sha256"])
+    return TrainedClassifier(scorer, thresholds, notes["sha256"], about)
