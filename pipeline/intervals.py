@@ -239,11 +239,9 @@ def _over_hosts(sums: NDArray[np.float64], sizes: NDArray[np.float64]) -> tuple[
 
 
 def estimate_over_hosts(sums: Sequence[float], sizes: Sequence[int]) -> Estimate:
-    """Estimate the mean of a value in [-1, 1] over the pages of hosts, from each host's sum and number of
-    pages. That all pages are alike is no certainty: it counts as if one host's were different.
+    """Estimate the mean of a value in [-1, 1] over the pages of two or more hosts, from each host's sum and
+    number of pages. That all pages are alike is no certainty: it counts as if one host's were different.
     """
-    if len(sizes) < 2:
-        return Estimate(sum(sums) / max(1, sum(sizes)), inf, 1.0)
     mean, variance = _over_hosts(np.asarray(sums, float), np.asarray(sizes, float))
     return Estimate(mean, sqrt(variance) if variance > SAME**2 else 1 / len(sizes), len(sizes) - 1)
 

@@ -1,6 +1,7 @@
 """The table of `make pretrained`: rules, prompting and controls beside the models, by groups of variants."""
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -72,6 +73,25 @@ def test_seeds_are_one_row_and_rules_and_controls_stand_beside_them(run: Path) -
         ("longer-programs, by programs", "+8.3"),
     ]
     assert "145 were left out" in lines[-1] and "9 for one of the test part. 1,200 are for SFT" in lines[-1]
+
+
+def test_a_control_of_one_seed_is_no_parent(run: Path) -> None:
+    """Its seed is chance too, so a gain over it is less sure than one over what all seeds started from."""
+    rows = [line.strip("| ").split(" | ") for line in gains.table(run).splitlines()]
+    found = [row for row in rows if row[0] == "grpo-programs, by programs"]
+    bounds = {row[1]: re.findall(r"[+-][\d.]+", row[3]) for row in found}
+    width = {name: float(high) - float(low) for name, (_, low, high) in bounds.items()}
+    assert width["longer-programs, by programs"] > 2 * 100 * 1.96 * gains.SPREAD
+    assert width["instruct, by programs"] < width["longer-programs, by programs"]
+
+
+def test_one_seed_varies_as_reports_assume() -> None:
+    answers = {str(place): float(place % 2) for place in range(4000)}
+    none = dict.fromkeys(answers, 0.0)
+    ways = gains.Way("rl", [answers], ("rl",)), gains.Way("base", [none], ("base",))
+    starts: dict[str, str | None] = {"rl": "base", "base": None}
+    found = gains.Benchmark("b", list(answers), list(range(4000)), [], list(ways), starts).estimate(*ways)
+    assert found.error > gains.SPREAD
 
 
 def test_the_table_is_written_between_its_marks(run: Path, tmp_path: Path, monkeypatch) -> None:

@@ -156,8 +156,7 @@ def test_a_mean_over_pages_varies_as_much_as_hosts_that_are_drawn_again() -> Non
     means = sums[again].sum(axis=1) / sizes[again].sum(axis=1)
     assert found.effect == pytest.approx(sums.sum() / sizes.sum())
     assert found.error == pytest.approx(means.std(), rel=0.1)
-    alike = estimate_over_hosts([5, 5, 5], [5, 5, 5])
-    assert alike.interval()[0] < 0.5 and estimate_over_hosts([4], [5]).interval() == (-inf, inf)
+    assert estimate_over_hosts([5, 5, 5], [5, 5, 5]).interval()[0] < 0.5
 
 
 def test_seeds_are_averaged_with_a_student_t_interval() -> None:

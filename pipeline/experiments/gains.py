@@ -5,7 +5,7 @@ python -m pipeline.experiments.gains results/pretrained [--page docs/measured.md
 The second form writes the table into a page, between `<!-- gains -->` and `<!-- end of gains -->`. Models
 that differ in their seed are one row. Intervals draw groups of question variants, those that share `VARIANT`
 words in a row, numbers masked: SVAMP's questions are far fewer stories. Gains are paired by question; those
-of several seeds cover seeds too.
+cover seeds too, by the spread that reports assume where there is one.
 """
 
 import argparse
@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from pipeline.config.report import ReportSection
 from pipeline.intervals import Estimate, by_cluster, estimate_effect, share_interval
 from pipeline.problems import group_variants
 from pipeline.protocol.errors import InputError
@@ -27,6 +28,7 @@ from pipeline.report.selection import families, family_name
 
 MARKS = ("<!-- gains -->", "<!-- end of gains -->")
 VARIANT = 8  # words
+SPREAD = ReportSection().seed_spread  # over seeds, of what has one
 MODES = {
     "chat_cot": "in words",
     "chat_pal": "by programs",
@@ -63,6 +65,7 @@ class Benchmark:
     variants: list[int]
     rules: list[Way]
     models: list[Way]
+    starts: dict[str, str | None]  # the parent of each model
 
     @property
     def best_rule(self) -> list[Way]:
@@ -79,11 +82,15 @@ class Benchmark:
         return _percent(values.mean(), *(min(1.0, max(0.0, bound)) for bound in bounds))
 
     def estimate(self, better: Way, worse: Way | None = None) -> Estimate:
-        """Estimate `better` minus `worse`, or minus nothing."""
+        """Estimate `better` minus `worse`, or minus nothing. Rules and what `better` started from do not vary
+        with its seed; a control does with its own.
+        """
         first = better.array(self.questions)
         second = worse.array(self.questions) if worse else np.zeros((1, len(self.questions)))
         sides = by_cluster(first, self.variants), by_cluster(second, self.variants)
-        return estimate_effect([sides], matched=len(second) == 1)
+        parents = tuple(self.starts[name] for name in better.models)
+        fixed = worse is None or worse.models in ((), parents, parents[:1])
+        return estimate_effect([sides], matched=fixed, spread=SPREAD)
 
 
 def _percent(value: float, low: float, high: float, sign: str = "-") -> str:
@@ -102,7 +109,8 @@ def read_benchmark(results: Results, name: str) -> Benchmark:
             rows = rows or list(found[0][mode].rows())
     rules = [Way(f"no model: {rule}", [found]) for rule, found in rights(rows).items()]
     variants = group_variants([row.question for row in rows], VARIANT)
-    return Benchmark(name, [row.id for row in rows], variants, rules, models)
+    starts = {model.name: model.parent for model in results.run.models.values()}
+    return Benchmark(name, [row.id for row in rows], variants, rules, models, starts)
 
 
 def _by_mode(results: Results, model: str, benchmark: str) -> dict[str, Answers]:

@@ -22,6 +22,7 @@ from pipeline.report.selection import Pair, families, pairs
 from pipeline.report.truth import headline, pages_by_scope, urls_in, urls_of
 
 PART_OF = {"math500": "math"}  # a benchmark that does not count beside the one that it is a part of
+ONE_HOST = "its pages are of one host"
 FLOOR = "no shared question tells the models apart: all answers are wrong, or all right"
 
 
@@ -182,14 +183,14 @@ def _voting(claim: Claim, results: Results) -> list[tuple[Contest, Contest]]:
     return found
 
 
-def _recall(claim: Claim, run: Run) -> list[Effect]:
+def _recall(claim: Claim, run: Run) -> tuple[str, list[Effect]]:
     """Share of the truth's math pages that no iteration was trained on which the last iteration kept, minus
-    the first's, paired by page; hosts are what is drawn.
+    the first's, paired by page; hosts are what is drawn. Before it what is missing.
     """
     scopes = pages_by_scope(run)
     pages = [item for item in scopes.get(headline(scopes), []) if item.is_math]
     if len(run.iterations) < 2 or not pages:
-        return []
+        return "needs two iterations and a truth file", []
     last, first = (
         {page.url: float(not kept.isdisjoint(page.urls)) for page in pages}
         for kept in (
@@ -199,6 +200,8 @@ def _recall(claim: Claim, run: Run) -> list[Effect]:
     hosts: dict[str, list[float]] = {}
     for page in pages:
         hosts.setdefault(page.host, []).append(last[page.url] - first[page.url])
+    if len(hosts) < 2:
+        return ONE_HOST, []
     found = estimate_over_hosts(list(map(sum, hosts.values())), list(map(len, hosts.values())))
     names = (f"iteration {len(run.iterations)}", "iteration 1")
     row = difference(names, ("recall", "of math pages"), [last], [first])
@@ -207,22 +210,24 @@ def _recall(claim: Claim, run: Run) -> list[Effect]:
     )
     text += f" on {len(hosts):,} hosts"
     comparisons = [replace(row, ci95=found.interval())] if row else []
-    return [Effect(found, comparisons, text, claim.at_least, claim.matters)]
+    return "", [Effect(found, comparisons, text, claim.at_least, claim.matters)]
 
 
-def _converged(claim: Claim, run: Run) -> list[Effect]:
+def _converged(claim: Claim, run: Run) -> tuple[str, list[Effect]]:
     """Share of an iteration's pages that had been kept before: at least the share at which the run's own rule
-    stops, and surely more than the claim says. Hosts are what is drawn.
+    stops, and surely more than the claim says. Hosts are what is drawn. Before it what is missing.
     """
     found = [(result, result.metrics) for result in run.iterations]
     found = [pair for pair in found if pair[1].get("seed_grew", True)]  # the same seed finds the same pages
     if len(found) < 2:
-        return []
+        return "the run has fewer than two iterations whose seed grew", []
     # Iterations after convergence only pass pages on: the first converged one decides.
     result, metrics = next((pair for pair in found if pair[1]["converged"]), found[-1])
     kept = read_table(result.data / "kept.parquet", ["host", "iteration"])
     old = compute.cast(compute.less(kept["iteration"], metrics["iteration"]), "int64")
     hosts = kept.append_column("old", old).group_by("host").aggregate([("old", "sum"), ("old", "count")])
+    if len(hosts) < 2:
+        return ONE_HOST, []
     share = estimate_over_hosts(hosts["old_sum"].to_pylist(), hosts["old_count"].to_pylist())
     rule = result.config.get("converged", CorpusSection.model_fields["converged"].default)
     low, high = (100 * min(1.0, bound) for bound in share.interval())
@@ -230,7 +235,7 @@ def _converged(claim: Claim, run: Run) -> list[Effect]:
         f"iteration {metrics['iteration']}: {100 * share.effect:.1f} % of its {len(kept):,} pages on "
         f"{len(hosts):,} hosts were kept before [{low:.1f}, {high:.1f}]; the loop stops at {100 * rule:g} %"
     )
-    return [Effect(share, [], text, claim.at_least, rule)]
+    return "", [Effect(share, [], text, claim.at_least, rule)]
 
 
 def _measure(claim: Claim, results: Results, spread: float, known: list[Pair]) -> Judgement:
@@ -251,11 +256,9 @@ def _measure(claim: Claim, results: Results, spread: float, known: list[Pair]) -
             missing = f"no such model was evaluated in both {claim.better} and {claim.worse}"
             effects = [found.weigh(bounds, spread) for found in _kinds(claim, results) if found.rows]
         case "recall":
-            missing = "needs two iterations and a truth file"
-            effects = _recall(claim, results.run)
+            missing, effects = _recall(claim, results.run)
         case _:
-            missing = "the run has fewer than two iterations whose seed grew"
-            effects = _converged(claim, results.run)
+            missing, effects = _converged(claim, results.run)
     measured = [found for found in effects if found is not None]
     if not measured:
         return Judgement(claim, f"{FLOOR if effects else missing}; {claim.deciders}")
