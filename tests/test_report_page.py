@@ -70,19 +70,23 @@ def test_a_run_that_trains_nothing_opens_with_its_corpus(tmp_path: Path) -> None
     kept = [page for page in run.pages if page["label"] == "math"]
     rows = [{"url": page["url"], "language": page["language"], "status": "kept"} for page in kept]
     rows.append({"url": "https://other.example/", "language": "de", "status": "below_cut"})
+    rows.append({"url": "https://books.invalid/0", "language": "en", "status": "kept"})  # a text without URL
     parquet.write_table(arrow.Table.from_pylist(rows), run.node("decontaminate/pages") / "pages.parquet")
     material = read_material(ReportSection(run="test"), run.inputs, None, tmp_path)
     lede = summary.subtitle(material)
-    hosts = {row["url"].split("/")[2] for row in rows[:-1]}
-    assert lede.startswith(f"{len(kept)} pages of {len(hosts)} hosts, some ") and "jobs took" not in lede
+    hosts = {page["url"].split("/")[2] for page in kept}
+    assert lede.startswith(f"{len(kept) + 1} pages of {len(hosts)} hosts, some ") and "jobs took" not in lede
     chinese = sum(row["language"] == "zh" for row in rows)
-    assert f"Chinese {100 * chinese / len(kept):.0f} %" in lede
+    assert f"Chinese {100 * chinese / (len(kept) + 1):.0f} %" in lede
     assert lede.endswith("The clean corpus is results/test/decontaminate/corpus/data/corpus.")
     shown = summary.chapter(material)
     whats = [what for _, what, _ in shown["tiles"]]
     assert whats[:3] == ["pages in the corpus", "words and CJK characters", "languages"]
     assert "recall of math pages never trained on" in whats and shown["corpus_only"]
     assert not any("points" in what or "claims" in what for what in whats)
+    material.run.iterations[-1].manifest["config"]["tokenizer"] = "folder"
+    assert " tokens: " in summary.subtitle(material)
+    assert summary.chapter(material)["tiles"][1][1] == "tokens"
 
 
 def test_pinned_results_are_named(

@@ -40,6 +40,12 @@ class Material:
         """Whether the run has made a corpus, and at most asked models that are there."""
         return bool(self.iterations) and not any(self.run.of(stage) for stage in MODEL_STAGES)
 
+    @property
+    def unit(self) -> str:
+        """What kept pages are counted in."""
+        config = self.run.iterations[-1].config
+        return "tokens" if config.get("tokenizer") else "words and CJK characters"
+
     @cached_property
     def cost(self) -> dict[str, Any]:
         """Seconds in all and by stage, the largest memory, and the counters of work that components did."""

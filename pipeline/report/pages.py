@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from markupsafe import Markup
 
 from pipeline.config.section import parts_of
+from pipeline.crawl.text_files import NO_HOST
 from pipeline.data.database import Database, database, parquet
 from pipeline.data.shards import read_documents, tables
 from pipeline.report.collect import Finished, Run
@@ -51,7 +52,9 @@ LANGUAGES = """
 SELECT language, count(*) FROM {pages} WHERE status = 'kept' GROUP BY language ORDER BY 2 DESC, 1
 """
 HOSTS = """
-SELECT count(DISTINCT regexp_extract(url, '^[a-z]+://([^/?#]+)', 1)) FROM {pages} WHERE status = 'kept'
+SELECT count(DISTINCT host)
+FROM (SELECT regexp_extract(url, '^[a-z]+://([^/?#]+)', 1) AS host FROM {pages} WHERE status = 'kept')
+WHERE NOT ends_with(host, '{none}')
 """
 OTHERS = """
 SELECT url, status, reason, duplicate_of, language
@@ -68,7 +71,7 @@ def kept_by_language(run: Run, work: Path, launch: dict[str, Any]) -> tuple[dict
     with database(work / "kept", launch) as joins:
         pages = parquet(*tables(fates.data, "pages"))
         languages = joins.execute(LANGUAGES.format(pages=pages)).fetchall()
-        ((hosts,),) = joins.execute(HOSTS.format(pages=pages)).fetchall()
+        ((hosts,),) = joins.execute(HOSTS.format(pages=pages, none=NO_HOST)).fetchall()
     return {language or "unknown": number for language, number in languages}, hosts
 
 

@@ -53,6 +53,7 @@ def chapter(material: Material) -> dict[str, Any] | None:
         "measured": {"held-out hosts": last["held_out"]} if last["held_out"] else {},
         "unseen": last["out_of_distribution"],
         "last": last,
+        "unit": material.unit,
         "languages": NAMES,
         "domains": sorted(last["domains"], key=lambda row: (-row["kept"], row["domain"]))[:MAX_DOMAINS],
         "used": [(row["iteration"], row["prefixes_used"]) for row in rows if not row["passed_through"]],

@@ -55,7 +55,7 @@ def _corpus(material: Material) -> str:
     clean = CORPUS in run.finished
     place = f"{CORPUS}/data/corpus" if clean else f"corpus/iteration-{last['iteration']}/select/data"
     return (
-        f"{count(pages)} pages{hosts}, some {size(last['kept_tokens'])} words and CJK characters{languages}."
+        f"{count(pages)} pages{hosts}, some {size(last['kept_tokens'])} {material.unit}{languages}."
         f" {'The clean corpus' if clean else 'The list of kept pages'} is results/{run.name}/{place}."
     )
 
@@ -71,7 +71,7 @@ def _corpus_tiles(material: Material) -> list[tuple[str, str, str]]:
     tiles = [
         (count(pages), "pages in the corpus", f"{count(material.hosts)} hosts" if material.hosts else "")
     ]
-    tiles.append((size(last["kept_tokens"]), "words and CJK characters", "before decontamination"))
+    tiles.append((size(last["kept_tokens"]), material.unit, "before decontamination"))
     if languages:
         remark = ", ".join(f"{LANGUAGES.get(name, name)} {count(number)}" for name, number in languages)
         tiles.append((count(len(material.languages)), "languages", remark))
