@@ -6,7 +6,7 @@ from pydantic import Field
 
 from pipeline.config.section import LARGEST_SEED, REQUIRED, Section, key, parts_of
 
-Named = Annotated[str, Field(pattern=r"^.+\.py:[A-Za-z_]\w*$|^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$")]
+Named = Annotated[str, Field(pattern=r"^.+\.py:[A-Za-z_]\w*$|^datatrove(\.[A-Za-z_]\w*)+$")]
 Fields = dict[Literal["text", "url", "id", "language"], str]
 SourceName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$")]
 DOWNLOADS = 8  # jobs that read from servers at a time, unless a profile says otherwise
@@ -63,7 +63,7 @@ class LookupSection(Section):
 class TextSource(Section):
     """A named source of texts that are pages already."""
 
-    data: str | list[str] = key(
+    data: str | Annotated[list[str], Field(min_length=1)] = key(
         REQUIRED,
         "paths or globs of *.parquet and *.jsonl[.gz|.zst], or hub:<owner>/<name>[:<folder>]@<revision>: such"
         " files of a data set, below a folder of this name",
@@ -93,7 +93,7 @@ class CrawlSection(Section):
     fields: Fields = key(
         {},
         "their columns, where text and url have other names; rows that repeat an id are rejected; a language"
-        " (ISO 639-1) that is not given is detected; a file without a column `url` has pages without domains",
+        " (ISO 639-1) that is not given is detected; a row without a URL is a page without a domain",
     )
     most_lost: float = key(
         1.0,
@@ -127,7 +127,8 @@ class CrawlSection(Section):
     filters: list[Named] = key(
         [],
         "filters of your own that each page must pass: FILE.py:NAME of a function of a document, or of a"
-        " filter of datatrove's; or the dotted name of one of datatrove's classes",
+        " filter of datatrove's; or the dotted name of one of datatrove's classes. What FILE.py imports is"
+        " not watched: a change there makes nothing stale. A filter must keep no state from page to page",
     )
     url_exclude: list[str] = key([], "a page whose URL contains one of these strings is rejected unread")
     max_page_bytes: int = key(10_000_000, "a longer page (decoded payload) is rejected; bytes", gt=0)

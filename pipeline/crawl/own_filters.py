@@ -17,7 +17,7 @@ KEY = "crawl.filters"
 
 @cache
 def load_filter(name: str) -> Callable[[Document], Any]:
-    """Load the function, class or instance that FILE.py:NAME or PACKAGE.MODULE.NAME names. Raises
+    """Load the function, class or instance that FILE.py:NAME or datatrove.MODULE.NAME names. Raises
     InputError.
     """
     try:
