@@ -54,7 +54,10 @@ class Hub(http.server.BaseHTTPRequestHandler):
             return self.answer(json.dumps(rows).encode(), {"Content-Type": "application/json"})
         name = path.removeprefix(f"/datasets/someone/web/resolve/{COMMIT}/")
         if not (self.folder / name).is_file():
-            return self.send_error(404)
+            self.send_response(404)
+            self.send_header("X-Error-Code", "EntryNotFound")
+            self.send_header("Content-Length", "0")
+            return self.end_headers()
         body = (self.folder / name).read_bytes()
         headers = {"ETag": f'"{len(body):040x}"', "X-Repo-Commit": COMMIT, "Accept-Ranges": "bytes"}
         first = int(part.removeprefix("bytes=").partition("-")[0] or 0)
@@ -130,6 +133,8 @@ print(json.dumps([files, [node.section for node in found]]))
         "extract",
         "--output",
         str(tmp_path / "out"),
+        "--work",
+        str(tmp_path / "work"),
     ]
     words += [f"--input=texts={name}" for name in names] + ["--config", json.dumps(sections[0])]
     done = subprocess.run(words, cwd=tmp_path, env=hub, capture_output=True, text=True)
@@ -142,7 +147,7 @@ print(json.dumps([files, [node.section for node in found]]))
         "web/data_2024-10_sub_0.parquet:0",
     ]
     assert len(pages) == 600 and {page.metadata["licence"] for page in pages} == {"odc-by"}
-    assert not list(tmp_path.rglob(".out.work/**/*.parquet"))
+    assert (tmp_path / "work/hub").is_dir() and not list((tmp_path / "work/hub").rglob("*.parquet"))
     again = subprocess.run(
         [sys.executable, "-c", program, SOURCE],
         cwd=tmp_path,
@@ -151,6 +156,27 @@ print(json.dumps([files, [node.section for node in found]]))
         text=True,
     )
     assert again.stdout == listed, "the files of a commit are asked for once"
+
+
+@pytest.mark.slow
+def test_a_file_that_the_hub_lacks_is_bad_input_and_a_hub_out_of_reach_passes(
+    tmp_path: Path, hub: dict[str, str]
+) -> None:
+    program = """
+import sys
+from pathlib import Path
+from pipeline.crawl.hub_files import brought
+from pipeline.protocol.errors import InputError
+try:
+    with brought(sys.argv[1], Path("hub")):
+        pass
+except InputError as error:
+    print(type(error).__name__)
+"""
+    command = [sys.executable, "-c", program, f"hub:someone/web@{COMMIT}:data/none.parquet"]
+    for changed, kind in (({}, "InputError"), ({"HF_ENDPOINT": "http://127.0.0.1:9"}, "Passing")):
+        done = subprocess.run(command, cwd=tmp_path, env=hub | changed, capture_output=True, text=True)
+        assert done.stdout.strip() == kind, done.stderr[-2000:]
 
 
 @pytest.mark.parametrize(
@@ -236,4 +262,4 @@ def test_texts_without_urls_make_a_corpus_and_the_domain_step_says_that_it_is_of
     assert "100 pages have no URL; for them the domain step is off" in capsys.readouterr().err
     kept = read_table(selected / "kept.parquet")["id"].to_pylist()
     assert sorted(kept) == sorted(f"own/rows.parquet:{number}" for number in range(40))
-    assert not any(domain["math"] for domain in metrics(selected)["domains"])
+    assert metrics(selected)["domains"] == [] and metrics(selected)["new_hosts"] == 0

@@ -80,14 +80,17 @@ def _listed(dataset: str, revision: str) -> list[str]:
 @contextmanager
 def brought(source: str, folder: Path) -> Iterator[Path]:
     """Bring a file of the hub into a folder while the block runs; what a killed download left goes on.
-    Raises Passing.
+    Raises InputError, or Passing where another try may help.
     """
-    from huggingface_hub import hf_hub_download
+    from huggingface_hub import errors, hf_hub_download
 
+    refused = (errors.RepositoryNotFoundError, errors.RevisionNotFoundError, errors.EntryNotFoundError)
     dataset, revision, path = HubFile.read(source)
     try:
         found = hf_hub_download(dataset, path, repo_type="dataset", revision=revision, local_dir=folder)
     except Exception as error:
-        raise Passing(f"{source}: cannot be downloaded ({type(error).__name__}: {error})") from error
+        gone = isinstance(error, refused) and not isinstance(error, errors.LocalEntryNotFoundError)  # offline
+        kind = InputError if gone else Passing
+        raise kind(f"{source}: cannot be downloaded ({type(error).__name__}: {error})") from error
     yield Path(found)
     Path(found).unlink()
