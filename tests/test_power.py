@@ -1,24 +1,13 @@
 """Simulated runs: what `dsm plan` says of a claim, against runs whose truth is known."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
+from given.plans import DEMO, LEDGER, PAPER_7B, config_of, simulation_of
 
-from pipeline.config.root import Config
 from pipeline.plan.__main__ import main
 from pipeline.plan.power import ENOUGH, Simulation, World
-from pipeline.protocol.overlays import DEFAULTS, merge, read_config
-from pipeline.report.claims import HELD, LEVEL, read_claims
+from pipeline.report.claims import HELD, LEVEL
 from pipeline.report.judgements import judge
-
-ROOT = Path(__file__).resolve().parents[1]
-LEDGER = read_claims(ROOT / "configs/claims.yaml")
-
-
-def simulation_of(configuration: str) -> Simulation:
-    overlays = (ROOT / f"configs/{name}.yaml" for name in configuration.split())
-    return Simulation(Config(read_config([DEFAULTS, *overlays])), LEDGER)
 
 
 def test_what_a_plan_says_of_a_claim_comes_true_in_simulated_runs() -> None:
@@ -60,13 +49,12 @@ def test_seeds_and_what_they_start_from_vary_as_a_simulation_says() -> None:
 def test_a_handful_of_questions_sees_no_claim(questions: int) -> None:
     """Answers to so few are often all wrong or all right, in one draw and not in another."""
     asked = {name: {"limit": questions} for name in ("miniweb", "heldout")}
-    values = merge(read_config([DEFAULTS, ROOT / "configs/demo.yaml"]), {"benchmarks": asked})
-    for found in Simulation(Config(values), LEDGER).prospects():
+    for found in Simulation(config_of(DEMO, {"benchmarks": asked}), LEDGER).prospects():
         assert found.detectable > 0.5 and (found.chance or 0) < ENOUGH
 
 
 def test_grpo_fits_at_7b_where_ppos_value_model_does_not(capsys: pytest.CaptureFixture[str]) -> None:
-    main(["--configfile", str(ROOT / "configs/deepseekmath-7b.yaml")])
+    main(["--configfile", *map(str, PAPER_7B)])
     table = capsys.readouterr().out.partition("What PPO's value model would add")[2].splitlines()
     name, _, grpo, fits, hours, ppo, *does_not_fit, more = table[4].split()
     assert (name, fits, does_not_fit) == ("rl", "fits", ["does", "not", "fit"])

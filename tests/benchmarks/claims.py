@@ -8,6 +8,7 @@ paper's.
 
 import argparse
 import copy
+import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -17,25 +18,16 @@ from typing import Any
 import numpy as np
 from table import ROOT, publish
 
-from pipeline.config.root import Config
-from pipeline.plan.power import ENOUGH, Simulation, World, true_effect
-from pipeline.protocol.overlays import DEFAULTS, read_config
-from pipeline.report.claims import CONTRADICTED, HELD, Claim, Judgement, read_claims
-from pipeline.report.judgements import correct, judge
+sys.path[:0] = [str(ROOT / "tests")]
+
+from given.plans import simulation_of  # noqa: E402
+
+from pipeline.plan.power import ENOUGH, Simulation, World, true_effect  # noqa: E402
+from pipeline.report.claims import CONTRADICTED, HELD, Claim, Judgement  # noqa: E402
+from pipeline.report.judgements import correct, judge  # noqa: E402
 
 CONFIGURATIONS = ("demo", "compare", "compare compare-seeds", "ablations", "pretrained", "deepseekmath-1.3b")
 CONFIGURATIONS += ("deepseekmath-1.3b table-1", "deepseekmath-7b", "deepseekmath-7b iterative")
-LEDGER = ROOT / "configs/claims.yaml"
-
-
-def simulation_of(configuration: str, spread: float = 1.0) -> Simulation:
-    """Return the simulated runs of shipped overlays. `spread`: that of seeds, in multiples of what the
-    configuration assumes.
-    """
-    overlays = [ROOT / f"configs/{name}.yaml" for name in configuration.split()]
-    simulation = Simulation(Config(read_config([DEFAULTS, *overlays])), read_claims(LEDGER))
-    simulation.true_spread = spread * simulation.spread
-    return simulation
 
 
 def covered(judgement: Judgement, truths: Sequence[float]) -> list[bool]:
@@ -79,8 +71,11 @@ class Tally:
 
 
 def simulate_runs(configuration: str, first: int, runs: int, spread: float = 1.0) -> Tally:
-    """Simulate some runs of a configuration, from number `first` on."""
-    simulation, tally = simulation_of(configuration, spread), Tally()
+    """Simulate some runs of a configuration, from number `first` on. `spread`: that of seeds, in multiples of
+    what the configuration assumes.
+    """
+    simulation, tally = simulation_of(configuration), Tally()
+    simulation.true_spread = spread * simulation.spread
     for number in range(first, first + runs):
         draw = np.random.default_rng(number)
         others = tally.equal_models(simulation, draw)

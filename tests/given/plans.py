@@ -8,7 +8,9 @@ from conftest import ROOT
 from pipeline.config.root import Config
 from pipeline.plan.costs import gpu_named
 from pipeline.plan.forecast import Assumptions, Forecast, Planner
+from pipeline.plan.power import Simulation
 from pipeline.protocol.overlays import DEFAULTS, merge, read_config
+from pipeline.report.claims import read_claims
 
 PAPER_7B, PAPER_1B, SINGLE, DEMO = (
     [ROOT / f"configs/{name}.yaml"] for name in ("deepseekmath-7b", "deepseekmath-1.3b", "single-gpu", "demo")
@@ -16,6 +18,7 @@ PAPER_7B, PAPER_1B, SINGLE, DEMO = (
 ITERATIVE = [*PAPER_7B, ROOT / "configs/iterative.yaml"]
 LORA, LORA_7B = ([*SINGLE, ROOT / f"configs/single-gpu-{name}.yaml"] for name in ("lora", "7b-lora"))
 H100 = Assumptions(gpu_named("H100"))
+LEDGER = read_claims(ROOT / "configs/claims.yaml")
 
 
 def config_of(files: list[Path], changes: dict[str, Any] | None = None) -> Config:
@@ -29,3 +32,8 @@ def forecast_of(
     """Return the lines of a forecast for H100s by model and stage."""
     rows = Planner(config_of(files, changes), Assumptions(H100.gpu, **assumed)).rows()
     return {(row.model, row.stage): row for row in rows}
+
+
+def simulation_of(configuration: str) -> Simulation:
+    """Return the simulated runs of shipped overlays, named without folder and ending."""
+    return Simulation(config_of([ROOT / f"configs/{name}.yaml" for name in configuration.split()]), LEDGER)
