@@ -28,6 +28,8 @@ def start(folder: Path, words: list[str], log: Path) -> subprocess.Popen[bytes]:
             stdout=said,
             stderr=said,
             start_new_session=True,
+            # A job of a script's background ignores SIGINT, and what it starts does too.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
 
 
