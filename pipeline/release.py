@@ -103,11 +103,12 @@ def licence_of(source: str) -> str:
         return "its README.md cannot be read"
 
 
-def _texts_of(source: str) -> list[str]:
-    """List what was tokenised into a mixture; other data are what they are."""
+def _texts_of(model: Entry, source: str) -> list[str]:
+    """List what was tokenised into a mixture of the model's run; other data are what they are."""
     entry = Entry.of(Path(source))
     if entry is None or not entry.name.startswith("tokens/"):
         return [source]
+    entry = Entry(model.run.with_name(entry.run.name), entry.name, entry.key)  # wherever the command runs
     inputs = json.loads(entry.manifest.with_name("run.json").read_text())["inputs"]
     return [text for role, texts in inputs.items() if role.startswith("source.") for text in texts]
 
@@ -148,7 +149,7 @@ def card(model: Entry, licence: str | None, name: str) -> str:
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     packages = ", ".join(f"{package} {version}" for package, version in chain[-1][1]["packages"].items())
     given = [source for _, _, inputs in chain for role in TRAINED_ON for source in inputs.get(role, [])]
-    read = [source for one in given for source in _texts_of(one)]
+    read = [source for one in given for source in _texts_of(model, one)]
     if (model.data / ADAPTER).is_dir():
         lines += ["", "Its last stage trained adapters (LoRA), which are merged into these weights."]
     lines += ["", f"Packages: {packages}.", "", "## Licences", "", *_licences(inits, read)]
