@@ -200,9 +200,8 @@ def _convert(folder: Path, file: Path) -> None:
 
 def push(folder: Path, name: str) -> str:
     """Upload an exported folder to the hub, where it is private; returns its address. Raises InputError."""
-    from httpx import HTTPError
     from huggingface_hub import HfApi
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalTokenNotFoundError
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, HTTPError, LocalTokenNotFoundError
 
     try:
         address = HfApi().create_repo(name, private=True, exist_ok=True)
