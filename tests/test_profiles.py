@@ -18,7 +18,9 @@ from pipeline.start import command, with_threads
 PROFILES = ROOT / "profiles"
 GPU_RULES = ("cpt_model", "sft_model", "reward_model", "rl_model", "evaluate_model", "trajectory_model")
 OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
-NOTHING_MISSING = "Machine = object\nmissing = slow = lambda *_: []\nnothing_to_do = lambda _: None\n"
+NOTHING_MISSING = (
+    "Machine = object\nmissing = slow = unpinned = lambda *_: []\nnothing_to_do = lambda _: None\n"
+)
 # Stands in for `pipeline.start`: notes when a program starts and ends, and leaves the files of its rule.
 STUB = """
 import sys

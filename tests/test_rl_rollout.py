@@ -62,7 +62,9 @@ def test_ranks_of_one_sampler_ask_the_same_held_out_questions(
         monkeypatch.setattr(explorer, "dist", SimpleNamespace(all_gather_object=gather))
         sampler = object.__new__(explorer.Explorer)
         facts = {"rank": rank, "ranks": 4, "shared": 2, "section": RlSection(evaluation_samples=0)}
-        vars(sampler).update(facts, tokenizer=tokenizer, generator=SimpleNamespace(generate=generate))
+        vars(sampler).update(
+            facts, stop=[], tokenizer=tokenizer, generator=SimpleNamespace(generate=generate)
+        )
         return sampler.evaluate(questions)["accuracy"]
 
     last = [evaluated(rank) for rank in (2, 3, 0, 1)][-1]

@@ -12,6 +12,7 @@ from typing import Any
 
 from pipeline.plan.shapes import known
 from pipeline.protocol.errors import InputError
+from pipeline.protocol.identity import read_manifest
 from pipeline.protocol.store import STORE
 from workflow.graph import Graph
 from workflow.keys import Keys
@@ -48,10 +49,10 @@ def recorded(name: str, runs: Sequence[Path], section: Mapping[str, Any] | None 
         found = (run / STORE / name).glob("*/run.json")
         for file in sorted(found, key=lambda path: path.stat().st_mtime_ns, reverse=True):
             try:
-                made = json.loads(file.with_name("manifest.json").read_text())["config"]
+                made = read_manifest(file.with_name("manifest.json"))["config"]
                 if section is None or {**made, "seed": 0} == {**section, "seed": 0}:
                     return float(json.loads(file.read_text())["seconds"])
-            except (OSError, ValueError, KeyError):
+            except (OSError, ValueError, KeyError, InputError):
                 continue
     return None
 
