@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from tiny_model import save_tiny_model
 
-from pipeline.config.rl import RlSection
+from pipeline.config.rl import RewardWeights, RlSection
 from pipeline.evaluate.benchmarks import Item
+from pipeline.rl.rewards import Rewarder
 from pipeline.rl.rollout import Question, questions_from, rollout_seed, share_outputs
 
 
@@ -53,7 +54,9 @@ def test_ranks_of_one_sampler_ask_the_same_held_out_questions(
     def evaluated(rank: int) -> float:
         def generate(prompts: list[list[int]], **_: Any) -> list[list[SimpleNamespace]]:
             asked[rank] = prompts
-            return [[SimpleNamespace(token_ids=prompt, finish_reason="stop")] for prompt in prompts]
+            return [
+                [SimpleNamespace(token_ids=prompt, text=None, finish_reason="stop")] for prompt in prompts
+            ]
 
         def gather(parts: list[Any], own: Any) -> None:
             rows[rank] = own
@@ -63,7 +66,11 @@ def test_ranks_of_one_sampler_ask_the_same_held_out_questions(
         sampler = object.__new__(explorer.Explorer)
         facts = {"rank": rank, "ranks": 4, "shared": 2, "section": RlSection(evaluation_samples=0)}
         vars(sampler).update(
-            facts, stop=[], tokenizer=tokenizer, generator=SimpleNamespace(generate=generate)
+            facts,
+            stop=[],
+            tokenizer=tokenizer,
+            generator=SimpleNamespace(generate=generate),
+            rewarder=Rewarder(RewardWeights()),
         )
         return sampler.evaluate(questions)["accuracy"]
 
