@@ -18,17 +18,16 @@ usage: dsm COMMAND ...
   plan CONFIG... [OPTIONS]              what a run will cost
   watch CONFIG... [OPTIONS]             a page on a running workflow
   chat --model FOLDER [OPTIONS]         talk to a model
-  serve MODEL [OPTIONS]                 a server with OpenAI's interface, by vLLM
+  serve MODEL [OPTIONS]                 OpenAI's interface to it, by vLLM
   review RUN [OPTIONS]                  give verdicts on the sites of a corpus
   experiment NAME [OPTIONS]             compare a variant with a baseline
   leaderboard                           all experiments, failures too
   classify CLASSIFIER INPUT... OPTIONS  keep texts that a corpus would keep
-  export MODEL --to FOLDER              model or classifier for others, with a card
+  export MODEL --to FOLDER              model or classifier for others to use
   score OPTIONS                         score the outputs of a model
   grade OPTIONS                         grade pairs of answers
 
-CONFIG: files on top of configs/default.yaml, as configs/demo.yaml my/kl.yaml.
-TARGET: a stage (rl) or a result (rl/grpo); without one, all.
+CONFIG: files over configs/default.yaml. TARGET: a stage or a result (rl/grpo).
 OPTIONS of `run` are Snakemake's, whose command line it prints:
   -n                          only say what would run, and why
   --cores 2                   of this machine; all unless it is given
