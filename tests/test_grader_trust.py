@@ -30,15 +30,16 @@ SLOW = {
 
 @pytest.mark.parametrize("text", SLOW.values(), ids=SLOW.keys())
 def test_no_verdict_takes_long_or_raises(text):
+    """A fifth of these seconds is usual; what grows with the square of the length takes minutes."""
     for reference, answer in (("5", text), (text, "5"), ("x+1", text), (text, text + " + 1")):
         started = time.process_time()
         assert compare(reference, answer).verdict in ("right", "wrong", "undecided")
-        assert time.process_time() - started < 1
+        assert time.process_time() - started < 5
     for boxed_only in (False, True):
         started = time.process_time()
         assert grade("5", text, boxed_only=boxed_only).verdict in ("right", "wrong", "undecided")
         assert grade("5", f"\\boxed{{{text}}}", boxed_only=boxed_only)
-        assert time.process_time() - started < 2
+        assert time.process_time() - started < 10
     numeric_value(text[:3000])
 
 
