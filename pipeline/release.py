@@ -88,7 +88,8 @@ def licence_of(source: str) -> str:
     from huggingface_hub import metadata_load, try_to_load_from_cache  # a second to import
     from huggingface_hub.errors import HFValidationError
 
-    found, here = Path(source) / "README.md", Path(source).exists()
+    found = Path(source) / "README.md"
+    here = Path(source).exists() or Entry.of(Path(source)) is not None  # a run's own, wherever that lies
     try:
         if not here:
             kind = "dataset" if source.startswith(HUB) else "model"
