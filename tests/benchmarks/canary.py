@@ -3,8 +3,8 @@
 python tests/benchmarks/canary.py [--run results/demo] [--write]
 
 `tests/data/canary.json` has, for each kind of CPU, a digest of what each data job wrote, in the order of the
-stages, and every model's share of right answers. Rounding differs between kinds of CPU, so nothing is compared
-on a kind without figures; `--write` records it. Exit code 1 if anything differs.
+stages, and every model's share of right answers. Rounding differs between kinds of CPU, so nothing is
+compared on a kind without figures; `--write` records it. Exit code 1 if anything differs.
 """
 
 import argparse
