@@ -27,8 +27,8 @@ from pipeline.protocol.addresses import public
 from pipeline.protocol.errors import InputError
 from pipeline.protocol.identity import read_manifest
 from pipeline.protocol.store import Entry, name_of, put_in_place
+from pipeline.report.collect import open_run
 from pipeline.report.compare import Results
-from pipeline.report.export import front_matter, open_run, score_table
 
 WEIGHTS = "*.safetensors"
 FILES = (WEIGHTS, "*.safetensors.index.json", "*config.json", "tokenizer*", "*.jinja")
@@ -128,6 +128,38 @@ def asked_question(stage: str, config: dict[str, Any]) -> str:
 
 def _rl_suffix(config: dict[str, Any]) -> dict[str, str]:
     return RlSection(**{key: config[key] for key in ("mode", "suffix") if key in config}).asks_with
+
+
+def front_matter(results: Results | None, model: str, about: dict[str, Any]) -> str:
+    """Write what the hub reads of a model card: `about` and the results, where there are any."""
+    from huggingface_hub import EvalResult, ModelCardData  # a second to import
+
+    measured = [
+        EvalResult(
+            task_type="text-generation",
+            dataset_type=benchmark,
+            dataset_name=benchmark,
+            metric_type="accuracy",
+            metric_name=f"greedy, {mode.replace('_', ' ')}",
+            metric_value=round(100 * score["accuracy"], 2),
+        )
+        for name, benchmark, mode, score in (results.scored() if results else ())
+        if name == model
+    ]
+    named = {"model_name": model, "eval_results": measured} if measured else {}
+    data = ModelCardData(**named, library_name="transformers", tags=["math"], **about)
+    return f"---\n{data.to_yaml()}\n---\n\n"
+
+
+def score_table(results: Results, model: str) -> list[str]:
+    """Write a model's greedy accuracies with intervals, as the lines of a Markdown table."""
+    lines = ["| benchmark | mode | questions | % | 95 % interval |", "|---|---|---:|---:|---|"]
+    for name, benchmark, mode, score in results.scored():
+        if name == model:
+            low, high = (f"{100 * bound:.1f}" for bound in score["ci95"])
+            cells = (benchmark, mode.replace("_", " "), score["n"], f"{100 * score['accuracy']:.1f}")
+            lines.append(f"| {' | '.join(map(str, cells))} | {low} to {high} |")
+    return lines
 
 
 def card(model: Entry, licence: str | None, name: str) -> str:

@@ -18,11 +18,14 @@ import pytest
 import torch
 from conftest import ROOT, Checkout
 from huggingface_hub import ModelCard
+from report_run import FakeRun
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from pipeline.config.evaluate import SUFFIX, TOOL_SUFFIX
 from pipeline.config.rl import RlSection
-from pipeline.release import CONVERTER, asked_question, licence_of
+from pipeline.release import CONVERTER, asked_question, front_matter, licence_of, score_table
+from pipeline.report.collect import open_run
+from pipeline.report.compare import Results
 from pipeline.training.tokenizer import PROBES, load_tokenizer, probe_ids
 
 
@@ -223,6 +226,20 @@ def test_the_card_tells_every_stage_and_the_results_that_the_hub_reads(model: Pa
     assert "miniweb, sft.jsonl" in card.text and "learning_rate: 0.0002" in card.text
     assert "| miniweb, sft.jsonl | not stated |" in card.text
     assert "random weights" in card.text and str(model.parent) not in card.content
+
+
+def test_the_hub_reads_the_results_of_a_model_and_of_no_other(tmp_path: Path) -> None:
+    run = FakeRun(tmp_path)
+    for name, skill in (("sft/instruct", 0.4), ("rl/grpo", 0.6)):
+        run.model(name, None, 3, 2.0)
+        run.evaluation(name, "chat_cot", skill, 1.0, benchmarks=("gsm8k",))
+    score = json.loads((tmp_path / "evaluate/grpo/data/scores.json").read_text())["gsm8k"]["chat_cot"]
+    results, percent = Results(open_run(tmp_path)), 100 * score["accuracy"]
+    (result,) = ModelCard(front_matter(results, "grpo", {})).data.eval_results
+    assert (result.dataset_name, result.metric_type) == ("gsm8k", "accuracy")
+    assert result.metric_value == pytest.approx(percent, abs=0.01)
+    _, _, row = score_table(results, "grpo")
+    assert row.startswith(f"| gsm8k | chat cot | {score['n']} | {percent:.1f} | ")
 
 
 @pytest.mark.parametrize(

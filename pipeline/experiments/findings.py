@@ -17,7 +17,6 @@ from pipeline.report.collect import Finished, collect, read_lines
 from pipeline.report.compare import Answers, Results, Task
 from pipeline.report.judgements import judge
 from pipeline.report.selection import Pair
-from pipeline.report.two_runs import differing
 from pipeline.stages import TEXT_STAGES
 from workflow.keys import Keys
 
@@ -165,7 +164,10 @@ class Findings:
     def settings(self, arm: str) -> list[dict[str, Any]]:
         """Keys in which an arm differs from the baseline, with both values."""
         first, second = (self.models(side)[0].config for side in (self.baseline, arm))
-        return [row for row in differing(first, second) if row["key"] != "seed"]
+        sides = [_flat(section) for section in (first, second)]
+        keys = sorted(set().union(*sides) - {"seed"})
+        values = {key: [side.get(key) for side in sides] for key in keys}
+        return [{"key": key, "values": pair} for key, pair in values.items() if pair[0] != pair[1]]
 
     def own_files(self) -> dict[str, str]:
         """Read the user's Python files that the models were made with, by path."""
@@ -218,3 +220,12 @@ class Findings:
         names = (*self.families[self.baseline], *self.families[arm])
         every = {name: self.results.answers[name][task].rows() for name in names}
         return {name: {row.id: row for row in rows if row.id in ids} for name, rows in every.items()}
+
+
+def _flat(section: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Keys of a section with those of its parts, as `rewards.functions`."""
+    found = {}
+    for key, value in section.items():
+        inside = isinstance(value, dict) and value
+        found |= _flat(value, f"{prefix}{key}.") if inside else {f"{prefix}{key}": value}
+    return found

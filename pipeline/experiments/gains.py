@@ -20,9 +20,8 @@ from pipeline.intervals import Estimate, by_cluster, estimate_effect, share_inte
 from pipeline.problems import group_variants
 from pipeline.protocol.errors import InputError
 from pipeline.report.baselines import rights
-from pipeline.report.collect import read_json
+from pipeline.report.collect import open_run, read_json
 from pipeline.report.compare import Answers, Results
-from pipeline.report.export import open_run
 from pipeline.report.scores import write_table
 from pipeline.report.selection import families, family_name
 

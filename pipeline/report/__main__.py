@@ -4,28 +4,19 @@ crawl.
 
 Inputs are `--input <stage>/<instance>=<data folder>` for every result, and optionally `truth`, `seed_urls`
 and `background_urls` files. Any subset of stages will do: a chapter without its stage is left out.
-
-Of finished runs: `--export RUN FOLDER` (`pipeline.report.export`), `--compare RUN RUN FOLDER`
-(`pipeline.report.two_runs`).
 """
-
-import argparse
-import sys
-from pathlib import Path
 
 from pipeline.config.report import ReportSection
 from pipeline.protocol.ending import say
 from pipeline.protocol.manifest import write_json
-from pipeline.protocol.stage import InputError, Stage, run_stage
+from pipeline.protocol.stage import Stage, run_stage
 from pipeline.report.chapters import chapters
 from pipeline.report.chapters.samples import data
 from pipeline.report.chapters.summary import subtitle
 from pipeline.report.claims import CONTRADICTED, HELD, INCONCLUSIVE
-from pipeline.report.export import export
 from pipeline.report.material import read
 from pipeline.report.page import render
 from pipeline.report.pages import write_pages
-from pipeline.report.two_runs import compare
 
 
 def run(stage: Stage[ReportSection]) -> dict[str, int | float | str]:
@@ -50,30 +41,5 @@ def run(stage: Stage[ReportSection]) -> dict[str, int | float | str]:
     }
 
 
-def of_finished_runs(words: list[str]) -> bool:
-    """Do what `--export` or `--compare` asks for; False without them."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--export", nargs=2, type=Path, metavar=("RUN", "FOLDER"))
-    parser.add_argument("--compare", nargs="+", type=Path, metavar="RUN")
-    given, _ = parser.parse_known_args(words)
-    if given.export:
-        export(*given.export)
-        print(f"written to {given.export[1]}")
-    elif given.compare:
-        if len(given.compare) not in (2, 3):
-            raise InputError("--compare: expected two runs, and perhaps a folder for the page")
-        first, second, *rest = given.compare
-        folder = rest[0] if rest else Path(f"results/{first.name}-{second.name}")
-        compare(first, second, folder)
-        print(f"Comparison: {folder / 'index.html'}")
-    return bool(given.export or given.compare)
-
-
 if __name__ == "__main__":
-    try:
-        finished = of_finished_runs(sys.argv[1:])
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
-    if not finished:
-        run_stage("report", ReportSection, run)
+    run_stage("report", ReportSection, run)

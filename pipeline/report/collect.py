@@ -195,3 +195,18 @@ def collect(name: str, inputs: dict[str, list[str]]) -> Run:
             )
     results.sort(key=lambda result: ORDER.index(result.stage))  # stable: within a stage as given
     return Run(name, {result.name: result for result in results}, files)
+
+
+def open_run(folder: Path) -> Run:
+    """Return the models and evaluations of a run's folder, `results/<run>`."""
+    inputs = {
+        f"{stage}/{path.name}": [str(path / "data")]
+        for stage in (*stages.TEXT_STAGES, "evaluate")
+        for path in sorted((folder / stage).glob("*"))
+        if (path / "manifest.json").is_file()
+    }
+    if not any(name.startswith("evaluate/") for name in inputs):
+        raise InputError(
+            f"{folder}: no evaluation of a model here; expected the folder of a run, results/<run>"
+        )
+    return collect(folder.absolute().name, inputs)

@@ -5,7 +5,7 @@ models are asked few-shot and the others by chat (paper section 8.1), so models 
 solution (cot, pal, tool), each in its own mode of that kind.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -132,11 +132,10 @@ Value = Callable[[Answers], dict[str, float]]
 
 class Results:
     """Evaluations of a run's models: `answers[model][task]`, `scores[model][benchmark][mode]` as stored. With
-    `shards`, a folder, all answers are written there for the page's explorer; `prefix` tells its models from
-    those of another run.
+    `shards`, a folder, all answers are written there for the page's explorer.
     """
 
-    def __init__(self, run: Run, shards: Path | None = None, prefix: str = "") -> None:
+    def __init__(self, run: Run, shards: Path | None = None) -> None:
         self.run = run
         self.scores: dict[str, dict[str, Any]] = {}
         self.answers: dict[str, dict[Task, Answers]] = {}
@@ -152,10 +151,17 @@ class Results:
                         path = evaluation.data / f"{benchmark}.{mode}.jsonl"
                         answers = Answers(mode, partial(rows_of, path))
                         self.answers[name][benchmark, key] = answers
-                        files.append((answers, path, f"{prefix}{name}/{benchmark}.{mode}"))
+                        files.append((answers, path, f"{name}/{benchmark}.{mode}"))
         counted = count_all([(path, shards, folder) for _, path, folder in files])
         for (answers, _, _), found in zip(files, counted, strict=True):
             answers.greedy, answers.drawn = found.greedy, found.drawn
+
+    def scored(self) -> Iterator[tuple[str, str, str, dict[str, Any]]]:
+        """(model, benchmark, mode, its scores) of everything that was scored."""
+        for model, benchmarks in self.scores.items():
+            for benchmark, modes in benchmarks.items():
+                for mode, score in modes.items():
+                    yield model, benchmark, mode, score
 
     @cached_property
     def tasks(self) -> list[Task]:

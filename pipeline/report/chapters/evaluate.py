@@ -41,20 +41,10 @@ def chapter(material: Material) -> dict[str, Any]:
     }
 
 
-def _asked(results: Results) -> list[tuple[str, Asked]]:
-    """(benchmark, (model, mode, its scores)) of everything that was scored."""
-    return [
-        (benchmark, (model, mode, score))
-        for model, benchmarks in results.scores.items()
-        for benchmark, modes in benchmarks.items()
-        for mode, score in modes.items()
-    ]
-
-
 def _scores(results: Results) -> list[dict[str, Any]]:
     """One row per model, benchmark and mode: greedy accuracy, and Maj@K and Pass@K at the largest K."""
     found = []
-    for benchmark, (model, mode, score) in _asked(results):
+    for model, benchmark, mode, score in results.scored():
         row = {"model": model, "benchmark": benchmark, "mode": _words(mode), "score": score}
         row |= {"cells": [accuracy(score)], "ks": [0]}
         for metric in VOTING:
@@ -120,8 +110,8 @@ def _exemplars(results: Results, benchmark: str, asked: list[Asked]) -> list[dic
 def _benchmarks(results: Results, titles: dict[str, str]) -> list[dict[str, Any]]:
     """Return what the template shows of each benchmark, in the order in which they were asked."""
     scored: dict[str, list[Asked]] = {}
-    for benchmark, answered in _asked(results):
-        scored.setdefault(benchmark, []).append(answered)
+    for model, benchmark, mode, score in results.scored():
+        scored.setdefault(benchmark, []).append((model, mode, score))
     found = []
     for name, asked in scored.items():
         rates, rate_rows = _rates(asked)

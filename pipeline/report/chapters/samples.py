@@ -8,12 +8,12 @@ from pipeline.report.material import Material
 from pipeline.report.shards import FOLDER, shard_rollouts
 
 
-def _task(results: Results, task: Task, prefix: str, title: str) -> dict[str, Any]:
+def _task(results: Results, task: Task) -> dict[str, Any]:
     """Return a benchmark and kind of solution, the folder of each model's files, and the two models shown
     first.
     """
     models = {
-        f"{title}{name}": f"{FOLDER}/{prefix}{name}/{task[0]}.{tasks[task].mode}"
+        name: f"{FOLDER}/{name}/{task[0]}.{tasks[task].mode}"
         for name, tasks in results.answers.items()
         if task in tasks
     }
@@ -21,11 +21,6 @@ def _task(results: Results, task: Task, prefix: str, title: str) -> dict[str, An
     if lead and {lead.better[0], lead.worse[0]} <= models.keys():
         pair = [lead.better[0], lead.worse[0]]
     return {"name": ".".join(task), "benchmark": task[0], "kind": task[1], "models": models, "pair": pair}
-
-
-def tasks_of(results: Results, prefix: str = "", title: str = "") -> list[dict[str, Any]]:
-    """Where the answers of each task lie. `prefix` starts the names of folders, `title` those of models."""
-    return [_task(results, task, prefix, title) for task in results.tasks]
 
 
 def data(results: Results, shards: Path | None) -> dict[str, Any]:
@@ -37,7 +32,7 @@ def data(results: Results, shards: Path | None) -> dict[str, Any]:
         name = f"rollouts-{result.instance}"
         if steps := shard_rollouts(result.data / "rollouts", shards, name):
             rollouts[result.instance] = {"folder": f"{FOLDER}/{name}", "steps": steps}
-    return {"tasks": tasks_of(results), "rollouts": rollouts}
+    return {"tasks": [_task(results, task) for task in results.tasks], "rollouts": rollouts}
 
 
 def chapter(material: Material) -> dict[str, Any] | None:
