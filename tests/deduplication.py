@@ -8,7 +8,7 @@ from typing import Any
 from datatrove.data import Document
 
 from pipeline.config.crawl import CrawlSection
-from pipeline.crawl import buckets, cluster, dedup, exact, filter, resolve, sign
+from pipeline.crawl import buckets, cluster, dedup, exact, filter, sign
 from pipeline.data.shards import DocumentWriter
 from pipeline.protocol.stage import Counts, Stage, run_stage
 
@@ -46,19 +46,13 @@ def deduplicate_into(folder: Path, pages: list[Path], threads: int = 1, **config
     signed = [made(sign, f"sign-{rank:04d}", extract=[one]) for rank, one in enumerate(pages)]
     same = [made(exact, "exact", sign=signed)]
     pairs = [made(buckets, f"buckets-{job:04d}", exact=same) for job in range(section.bucket_jobs)]
-    parts, later, tables = section.cluster_parts(len(pages)), list[Path](), list[Path]()
-    for number in reversed(range(len(parts))):
-        given = {"exact": same, "buckets": pairs, "later": list(later)}
-        later.insert(0, made(cluster, f"cluster-{number:04d}", **given))
-    for number, part in enumerate(parts):
-        found = made(resolve, f"resolve-{number:04d}", exact=same, cluster=later[: number + 1])
-        tables += [found / f"removed/{rank:05d}.parquet" for rank in part]
+    removed = made(cluster, "cluster", exact=same, buckets=pairs) / "removed"
     kept = [
         made(
             filter,
             f"filter-{number:04d}",
             extract=[pages[rank] for rank in part],
-            removed=[tables[rank] for rank in part],
+            removed=[removed / f"{rank:05d}.parquet" for rank in part],
         )
         for number, part in enumerate(section.pool_parts(len(pages)))
     ]

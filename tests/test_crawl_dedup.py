@@ -16,7 +16,7 @@ from deduplication import deduplicate_into, run_program, write_pages
 from killing import survives_loss_and_kills
 
 from pipeline.config.crawl import CrawlSection
-from pipeline.crawl import buckets, cluster, exact, resolve, sign
+from pipeline.crawl import buckets, cluster, exact, sign
 from pipeline.crawl import dedup as dedup_program
 from pipeline.crawl.signatures import ABSENT, MinHasher
 from pipeline.crawl.urls import normalise_url
@@ -294,8 +294,7 @@ def test_a_job_lost_or_killed_is_made_again_to_the_same_bytes(tmp_path):
         "sign-0001": (sign, {"extract": pages[1:]}),
         "exact": (exact, {"sign": [folder / "sign-0000", folder / "sign-0001"]}),
         "buckets-0000": (buckets, {"exact": [folder / "exact"]}),
-        "cluster-0000": (cluster, {"exact": [folder / "exact"], "buckets": [folder / "buckets-0000"]}),
-        "resolve-0000": (resolve, {"exact": [folder / "exact"], "cluster": [folder / "cluster-0000"]}),
+        "cluster": (cluster, {"exact": [folder / "exact"], "buckets": [folder / "buckets-0000"]}),
     }
     for name, (made, given) in inputs.items():
         calls = [(Path, "open"), (os, "replace"), (os, "rename")]

@@ -138,7 +138,7 @@ def test_pages_that_are_not_as_many_as_were_signed_are_refused(
     pages: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     deduplicate(tmp_path / "out", pages)
-    (removed,) = (tmp_path / "out").glob("resolve-0000/removed/*0.parquet")
+    (removed,) = (tmp_path / "out").glob("cluster/removed/*0.parquet")
     signed = len(signatures(tmp_path / "out")) // SHARDS
     for number in (signed - 1, signed + 1):
         other = write_shard(tmp_path, f"of-{number}", ["a page"] * number)
@@ -272,8 +272,8 @@ def test_planning_takes_linear_time(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_job_waits_for_all_before_it_though_few_are_named(tmp_path: Path) -> None:
-    (tmp_path / "parts.yaml").write_text(json.dumps({"crawl": {"cluster_jobs": 2, "files_per_shard": 1}}))
-    config = Config(read_config([DEFAULTS, ROOT / "configs/demo.yaml", tmp_path / "parts.yaml"]))
+    (tmp_path / "shards.yaml").write_text(json.dumps({"crawl": {"files_per_shard": 1}}))
+    config = Config(read_config([DEFAULTS, ROOT / "configs/demo.yaml", tmp_path / "shards.yaml"]))
     graph, waited = Graph(config), dict[str, set[str]]()
 
     def before(job: str) -> set[str]:
@@ -282,7 +282,6 @@ def test_a_job_waits_for_all_before_it_though_few_are_named(tmp_path: Path) -> N
         return waited[job]
 
     assert all(graph.before(job).keys() <= before(job) for job in graph.nodes)
-    assert graph.last(graph.before("crawl/resolve-0001")) == ["crawl/cluster-0000"]
     ends = graph.last(graph.nodes)
     assert {name for end in ends for name in (end, *before(end))} == set(graph.nodes) and ends == ["report"]
 

@@ -29,12 +29,12 @@ def test_crawl_and_corpus_are_the_hand_worked_ones() -> None:
     assert hours["crawl_buckets"] == pytest.approx(25.4, rel=0.02)
     assert jobs["crawl_extract"].number == 1000 and jobs["corpus_score"].number == 800
     assert (jobs["crawl_buckets"].number, jobs["crawl_filter"].number) == (100, 200)
-    assert jobs["crawl_cluster"].number == jobs["crawl_resolve"].number == 20
+    assert jobs["crawl_cluster"].number == 1
     assert jobs["crawl_cluster"].main_memory == pytest.approx(24.5e9, rel=0.02)
     assert jobs["crawl_dedup"].hours < 0.02, "it makes links and does not read pages"
     profile = SLURM
     crawled = {rule: job.notes(profile) for rule, job in jobs.items() if rule.startswith("crawl_")}
-    assert len(crawled) == 8 and not any(crawled.values()), crawled
+    assert len(crawled) == 7 and not any(crawled.values()), crawled
     exact = jobs["crawl_exact"]
     assert exact.number == 1 and exact.hours == pytest.approx(2.97e9 / 352_000 / 3600)
     assert exact.hours / profile.threads(exact.rule) < 0.2 and exact.main_memory == 8e9 + 2.97e9 / 8

@@ -131,7 +131,7 @@ def _name_of(file: str | Result) -> str:
 def _deduplicated(graph: Instances, section: Any, which: str, pages: list[Result]) -> list[Result]:
     """Get shards of `pages` without duplicates among all of them; `which` is in the names of the jobs.
 
-    `exact` and `resolve` list all signed shards by path and digest, so that no other job names them all.
+    `exact` and `cluster` list all signed shards by path and digest, so that no other job names them all.
     """
     signed: Inputs = []
     for one in pages:
@@ -140,26 +140,13 @@ def _deduplicated(graph: Instances, section: Any, which: str, pages: list[Result
     same: Inputs = [("exact", _add(graph, "exact", which, signed))]
     pairs = [_add(graph, "buckets", f"{which}-{job:04d}", same) for job in range(section.bucket_jobs)]
     similar: Inputs = [*same, *(("buckets", one) for one in pairs)]
-    removed = _removed(graph, section, which, similar, len(pages))
+    clusters = _add(graph, "cluster", which, similar).node
+    removed = [Result(clusters, f"removed/{rank:05d}.parquet") for rank in range(len(pages))]
     found = []
     for number, part in enumerate(section.pool_parts(len(pages))):
         inputs: Inputs = [("extract", pages[rank]) for rank in part]
         inputs += [("removed", removed[rank]) for rank in part]
         found.append(_add(graph, "filter", f"{which}-{number:04d}", inputs))
-    return found
-
-
-def _removed(graph: Instances, section: Any, which: str, inputs: Inputs, shards: int) -> list[Result]:
-    """Get the tables of the pages that go, of each of so many shards."""
-    parts, later = section.cluster_parts(shards), []
-    for number in reversed(range(len(parts))):
-        pairs = [*inputs, *(("later", one) for one in later)]
-        later.insert(0, _add(graph, "cluster", f"{which}-{number:04d}", pairs))
-    found = []
-    for number, part in enumerate(parts):
-        forests: Inputs = [inputs[0], *(("cluster", one) for one in later[: number + 1])]
-        node = _add(graph, "resolve", f"{which}-{number:04d}", forests).node
-        found += [Result(node, f"removed/{rank:05d}.parquet") for rank in part]
     return found
 
 

@@ -27,7 +27,6 @@ PROGRAM_KEYS = {
     "exact": (),
     "buckets": ("min_similarity", "bucket_jobs", *SIGNATURES),
     "cluster": ("cluster_jobs",),
-    "resolve": ("cluster_jobs",),
     "filter": SIGNATURES,
     "across_dumps": (),
     "dedup": ("most_lost",),
@@ -154,8 +153,8 @@ class CrawlSection(Section):
     )
     cluster_jobs: int = key(
         1,
-        "maximum number of jobs that join similar pages, and of those that write the page ledger; each has a"
-        " part of the pages, so more jobs take less memory each",
+        "maximum number of parts in which similar pages are joined, one after the other, and of jobs that"
+        " write the page ledger; each has a part of the pages, so more take less memory each",
         ge=1,
     )
 
@@ -164,7 +163,7 @@ class CrawlSection(Section):
         return parts_of(extracts, self.pool_shards)
 
     def cluster_parts(self, extracts: int) -> list[range]:
-        """Numbers of the extraction shards that each job of `cluster` and of `resolve` has."""
+        """Numbers of the shards that each part of `cluster`, and each job of the page ledger, has."""
         return parts_of(extracts, self.cluster_jobs)
 
     @property

@@ -47,12 +47,12 @@ Row = dict[str, Any]
 
 @cache
 def _signed_shards(result: Path) -> dict[str, Path]:
-    """Folders of the signed shards that `resolve` listed, by digest."""
+    """Folders of the signed shards that `cluster` listed, by digest."""
     return {digest: folder for folder, digest in listed_shards(result)}
 
 
 class Shard:
-    """An extraction shard, and what `resolve` says of its pages."""
+    """An extraction shard, and what `cluster` says of its pages."""
 
     def __init__(self, pages: Path, removed: Path) -> None:
         self.pages = page_file(pages)
@@ -74,7 +74,7 @@ class Shard:
 
     def unique(self) -> Iterator[bytes]:
         """Lines of the pages that stay, in order. Raises InputError if pages go, and there are more or fewer
-        than were signed; a shard that loses none is not among those that `resolve` lists.
+        than were signed; a shard that loses none is not among those that `cluster` lists.
         """
         gone, number = set(self.places.tolist()), 0
         for place, line in enumerate(read_lines(self.pages)):

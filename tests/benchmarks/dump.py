@@ -64,23 +64,15 @@ def deduplication(folder: Path, shards: list[Path]) -> Found:
     ]
     exact = measured(folder, "exact", "exact", sign=paths(signed))
     pairs = measured(folder, "buckets", "buckets-0000", exact=[exact[0]])
-    joined: list[Measured] = []
-    for part in reversed(range(PARTS)):
-        given = {"exact": [exact[0]], "buckets": [pairs[0]], "later": paths(joined)}
-        joined.insert(0, measured(folder, "cluster", f"cluster-{part:04d}", **given))
-    forests = paths(joined)
-    gone = [
-        measured(folder, "resolve", f"resolve-{part:04d}", exact=[exact[0]], cluster=forests[: part + 1])
-        for part in range(PARTS)
-    ]
-    removed = sorted(file for path in paths(gone) for file in (path / "removed").iterdir())
+    joined = measured(folder, "cluster", "cluster", exact=[exact[0]], buckets=[pairs[0]])
+    removed = sorted((joined[0] / "removed").iterdir())
     kept = [
         measured(folder, "filter", f"filter-{rank:04d}", extract=[path], removed=[removed[rank]])
         for rank, path in enumerate(shards)
     ]
     pool = measured(folder, "dedup", "dedup", filter=paths(kept))
-    runs = {"sign": signed, "exact": [exact], "buckets": [pairs], "cluster": joined}
-    return runs | {"resolve": gone, "filter": kept, "dedup": [pool]}
+    runs = {"sign": signed, "exact": [exact], "buckets": [pairs], "cluster": [joined]}
+    return runs | {"filter": kept, "dedup": [pool]}
 
 
 def corpus(folder: Path, pages: int, pool: Path) -> Found:
@@ -137,7 +129,7 @@ def programs(folder: Path, pages: int) -> dict[str, tuple[float, float, float]]:
     for name, jobs in runs.items():
         folders, seconds, memory = zip(*jobs, strict=True)
         found[name] = sum(seconds), max(memory), disk(folders)
-    seconds, memory, _ = zip(*(found[name] for name in ("buckets", "cluster", "resolve")), strict=True)
+    seconds, memory, _ = zip(*(found[name] for name in ("buckets", "cluster")), strict=True)
     near = json.loads((runs["dedup"][0][0] / "manifest.json").read_text())["counts"]["duplicates_near"]
     both = sum(seconds), max(memory), near
     return found | {OURS: both, PEER: stock(folder, paths(runs["sign"]))}

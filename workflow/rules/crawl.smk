@@ -7,7 +7,6 @@ SIGN = JOBS["crawl_sign"]
 EXACT = JOBS["crawl_exact"]
 BUCKETS = JOBS["crawl_buckets"]
 CLUSTER = JOBS["crawl_cluster"]
-RESOLVE = JOBS["crawl_resolve"]
 FILTER = JOBS["crawl_filter"]
 ACROSS_DUMPS = JOBS["crawl_across_dumps"]
 DEDUP = JOBS["crawl_dedup"]
@@ -106,40 +105,21 @@ rule crawl_buckets:
 
 
 rule crawl_cluster:
-    """Join the pairs of some pages, after those of later pages."""
+    """Join the pairs, and list the pages that go by shard."""
     input:
         exact=CLUSTER.reads("exact"),
         buckets=CLUSTER.reads("buckets"),
-        later=CLUSTER.reads("later"),
     output:
-        manifest="<store>/crawl/cluster-{part}/{key}/manifest.json",
-        data=directory("<store>/crawl/cluster-{part}/{key}/data"),
+        manifest="<store>/crawl/cluster{which}/{key}/manifest.json",
+        data=directory("<store>/crawl/cluster{which}/{key}/data"),
     log:
-        "<logs>/crawl/cluster-{part}-{key}.log",
+        "<logs>/crawl/cluster{which}-{key}.log",
     conda:
         "../../environment.yml"
     params:
         words=CLUSTER.words,
     shell:
         "python -m pipeline.start pipeline.crawl.cluster --result {output.manifest:q} {params.words} 2>&1 | tee {log:q}"
-
-
-rule crawl_resolve:
-    """List the pages that go, by shard."""
-    input:
-        exact=RESOLVE.reads("exact"),
-        cluster=RESOLVE.reads("cluster"),
-    output:
-        manifest="<store>/crawl/resolve-{part}/{key}/manifest.json",
-        data=directory("<store>/crawl/resolve-{part}/{key}/data"),
-    log:
-        "<logs>/crawl/resolve-{part}-{key}.log",
-    conda:
-        "../../environment.yml"
-    params:
-        words=RESOLVE.words,
-    shell:
-        "python -m pipeline.start pipeline.crawl.resolve --result {output.manifest:q} {params.words} 2>&1 | tee {log:q}"
 
 
 rule crawl_filter:
