@@ -8,15 +8,14 @@ hash of the page's id, then of the id.
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-import pyarrow as pa
-
 from pipeline.corpus.blocklists import add_blocked
 from pipeline.crawl.annotations import NOT_MATH, add_annotations, add_prefixes, counted, covered, warn
 from pipeline.data.database import Database, parquet
+from pipeline.data.shards import table_schema
 
 OPT_OUT, BLOCKED = "opt_out", "blocklist"
 RANKED = "ORDER BY score DESC, tie, id"
-EXCLUDED = pa.schema([("id", pa.string()), ("url", pa.string()), ("reason", pa.string())])
+EXCLUDED = table_schema(id=str, url=str, reason=str)
 TABLES = f"""
 CREATE TABLE reviewed AS {covered("pages", "annotations")};
 CREATE TABLE excluded AS

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from pipeline.corpus.convergence import read_notes
 from pipeline.corpus.trained import Judgement, TrainedClassifier, open_trained
 from pipeline.data.rows import files_of, read_rows
-from pipeline.data.shards import read_batches, read_table, write_table
+from pipeline.data.shards import read_batches, read_table, table_schema, write_table
 from pipeline.data.workers import map_forked
 from pipeline.protocol.atomic import atomic_write
 from pipeline.protocol.errors import InputError
@@ -37,7 +37,7 @@ BATCH = 512  # rows that a worker judges at once
 GROUP = 65536  # kept rows that are written at once, as a row group
 NOTES = "classify.json"
 COMPRESSION = {".gz": "gzip", ".zst": "zstd"}
-ROW_SCORES = pa.schema([("score", pa.float64()), ("language", pa.string()), ("kept", pa.bool_())])
+ROW_SCORES = table_schema(score=float, language=str, kept=bool)
 Texts = list[tuple[Any, Any]]  # with their languages; None: not known
 Batch = pa.RecordBatch | list[dict[str, Any]]
 Columns = tuple[str, str | None]  # of the text and of its language

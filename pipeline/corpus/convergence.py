@@ -8,22 +8,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
-from pipeline.data.shards import link_file
+from pipeline.data.shards import link_file, table_schema
 from pipeline.protocol.stage import InputError, Stage
 
-KEPT = pa.schema(
-    [
-        ("id", pa.string()),
-        ("url", pa.string()),
-        ("host", pa.string()),
-        ("shard", pa.string()),
-        ("score", pa.float64()),
-        ("tokens", pa.int64()),
-        ("iteration", pa.int64()),
-    ]
-)
+KEPT = table_schema(id=str, url=str, host=str, shard=str, score=float, tokens=int, iteration=int)
 
 
 def iteration_of(stage: Stage[Any]) -> int:

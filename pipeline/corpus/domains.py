@@ -22,6 +22,7 @@ from pipeline.config.corpus import CorpusSection
 from pipeline.corpus.candidates import BLOCKED, OPT_OUT
 from pipeline.crawl.source_names import NO_HOST
 from pipeline.data.database import Database
+from pipeline.data.shards import table_schema
 
 DOMAIN_PAGES = 3  # of a domain that is judged
 # domains_of(key, depth): the domains of a normalised URL, its host and its first `depth` directories.
@@ -54,10 +55,7 @@ AND CASE verdict
         AND list_has_any(domains_of(key, $depth), (SELECT coalesce(list(domain), []) FROM mathematical))
     WHEN 'not_math' THEN $all END
 """
-DOMAINS = pa.schema(
-    [("domain", pa.string()), ("pages", pa.int64()), ("kept", pa.int64()), ("share", pa.float64())]
-    + [("bound", pa.float64()), ("math", pa.bool_())]
-)
+DOMAINS = table_schema(domain=str, pages=int, kept=int, share=float, bound=float, math=bool)
 
 
 @dataclass(frozen=True)
@@ -114,7 +112,7 @@ def add_mathematical(database: Database, domains: Iterable[tuple[str, float]]) -
     """Create `mathematical` from (domain, share) pairs, and `opted_out` (id)."""
     names = ("domain", "share")
     found = [dict(zip(names, domain, strict=True)) for domain in domains]
-    schema = pa.schema([("domain", pa.string()), ("share", pa.float64())])
+    schema = table_schema(domain=str, share=float)
     database.register("found", pa.Table.from_pylist(found, schema))
     database.execute(f"{MACROS}; CREATE OR REPLACE TABLE mathematical AS SELECT * FROM found")
     database.execute(

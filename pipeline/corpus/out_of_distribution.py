@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from pipeline.config.corpus import CorpusSection
 from pipeline.corpus.cut import LANGUAGE, Thresholds, is_above
 from pipeline.corpus.measures import measures
@@ -18,12 +16,12 @@ from pipeline.corpus.normalise import normalise
 from pipeline.corpus.training_set import LabelledPage, Wanted, pages_of_pool
 from pipeline.corpus.url_lists import Survivors
 from pipeline.data.rows import read_rows
-from pipeline.data.shards import read_table, write_table
+from pipeline.data.shards import read_table, table_schema, write_table
 from pipeline.protocol.stage import InputError, Stage
 
 PREFIX = "out_of_distribution."
 TABLE = "out_of_distribution.parquet"
-SCORED = pa.schema([("set", pa.string()), ("math", pa.bool_()), ("score", pa.float64())])
+SCORED = table_schema(set=str, math=bool, score=float)
 NO_LANGUAGES: Thresholds = {}
 LABELS = ("math", "not_math", "unsure")
 

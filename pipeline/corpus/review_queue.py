@@ -13,11 +13,10 @@ from math import log
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from pipeline.config.corpus import CorpusSection
 from pipeline.crawl.annotations import add_prefixes, covered
 from pipeline.data.database import ROWS, Database, save
+from pipeline.data.shards import table_schema
 
 REVIEW_SAMPLES = 3
 DEEPEST = 6  # parts of a prefix, its host among them
@@ -36,16 +35,7 @@ SELECT id, url, score, shard, tie, place, id IN (SELECT id FROM kept) AS kept,
     min(len(parts(domain))) AS least
 FROM places JOIN mathematical USING (domain) GROUP BY id, url, score, shard, tie, place
 """
-QUEUE = pa.schema(
-    [
-        ("prefix", pa.string()),
-        ("id", pa.string()),
-        ("url", pa.string()),
-        ("score", pa.float64()),
-        ("shard", pa.string()),
-        ("kept", pa.bool_()),
-    ]
-)
+QUEUE = table_schema(prefix=str, id=str, url=str, score=float, shard=str, kept=bool)
 # Directories of unreviewed pages from the shortest mathematical domain on, each after those that it lies in.
 DIRECTORIES = """
 SELECT prefix, count(*) AS pages, count(*) FILTER (kept) AS kept, bool_or(length = least) AS whole

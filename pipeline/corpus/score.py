@@ -23,24 +23,13 @@ from pipeline.corpus.scorer import PageScorer
 from pipeline.corpus.second_stage import FIRST, TwoStages, embeddings_of, load_second
 from pipeline.corpus.tokens import Ratio
 from pipeline.crawl.urls import normalise_url
-from pipeline.data.shards import read_documents, write_table
+from pipeline.data.shards import read_documents, table_schema, write_table
 from pipeline.data.workers import map_forked
 from pipeline.protocol.progress import Progress
 from pipeline.protocol.stage import Counts, Stage, run_stage
 
 PART = 256  # pages that go to a worker at once
-SCORES = pa.schema(
-    [
-        ("id", pa.string()),
-        ("url", pa.string()),
-        ("host", pa.string()),
-        ("shard", pa.string()),
-        ("score", pa.float64()),
-        ("tie", pa.uint64()),
-        ("tokens", pa.int64()),
-        ("key", pa.string()),
-    ]
-)
+SCORES = table_schema(id=str, url=str, host=str, shard=str, score=float, tie=pa.uint64(), tokens=int, key=str)
 
 
 def score_pages(

@@ -16,8 +16,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from pipeline.config.corpus import CorpusSection, SecondStage
 from pipeline.corpus.apply_review import apply_review
 from pipeline.corpus.classifier import restart_with_zeroed_memory, scaled, settings, train
@@ -45,21 +43,13 @@ from pipeline.corpus.second_stage import (
 from pipeline.corpus.tokens import measure
 from pipeline.corpus.training_set import LabelledPage, example_texts, training_pages, wanted_pages
 from pipeline.corpus.url_lists import LEARNT_FROM, Survivors, current_urls
-from pipeline.data.shards import write_table
+from pipeline.data.shards import table_schema, write_table
 from pipeline.protocol.ending import say
 from pipeline.protocol.manifest import write_json
 from pipeline.protocol.stage import Counts, InputError, Stage, label, run_stage
 
-HELD_OUT = pa.schema(
-    [
-        ("url", pa.string()),
-        ("host", pa.string()),
-        ("math", pa.bool_()),
-        ("score", pa.float64()),
-        ("fold", pa.int64()),
-    ]
-)
-TRAINED = pa.schema([("url", pa.string()), ("math", pa.bool_())])
+HELD_OUT = table_schema(url=str, host=str, math=bool, score=float, fold=int)
+TRAINED = table_schema(url=str, math=bool)
 
 
 @dataclass

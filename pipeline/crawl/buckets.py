@@ -8,7 +8,6 @@ the whole signatures, so that the threshold is sharp and does not depend on the 
 Writes `pairs` (`pairs.py`): of each set of similar pages the others with the first.
 """
 
-import sys
 from collections.abc import Iterator
 from itertools import pairwise
 
@@ -171,4 +170,4 @@ def run(stage: Stage[CrawlSection]) -> Counts:
 
 
 if __name__ == "__main__":
-    run_stage("crawl", CrawlSection, run, sys.argv[1:])
+    run_stage("crawl", CrawlSection, run)

@@ -30,18 +30,14 @@ from numpy.typing import NDArray
 from pipeline.config.crawl import CrawlSection
 from pipeline.crawl.pairs import NEAR, PAIR, Pairs, pairs_of, read_pairs
 from pipeline.crawl.signature_store import SignedShards
+from pipeline.data.shards import table_schema
 from pipeline.protocol.atomic import atomic_write
 from pipeline.protocol.progress import Progress
 from pipeline.protocol.stage import Counts, InputError, Stage, run_stage
 
 JOINED = 1 << 22  # pairs that are joined at once at least
-REMOVED = pa.schema(
-    [
-        ("place", pa.uint32()),
-        ("kind", pa.uint8()),
-        ("shard", pa.dictionary(pa.int32(), pa.string())),
-        ("target", pa.uint32()),
-    ]
+REMOVED = table_schema(
+    place=pa.uint32(), kind=pa.uint8(), shard=pa.dictionary(pa.int32(), pa.string()), target=pa.uint32()
 )
 Edges = NDArray[np.int64]
 

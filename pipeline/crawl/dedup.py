@@ -13,7 +13,6 @@ is left of all dumps. `--input staying=FOLDER` (may repeat) names what `across_d
 were removed within their dumps; these tables are the last parts of the duplicates.
 """
 
-import sys
 from pathlib import Path
 
 from pipeline.config.crawl import CrawlSection
@@ -57,4 +56,4 @@ def run(stage: Stage[CrawlSection]) -> Counts:
 
 
 if __name__ == "__main__":
-    run_stage("crawl", CrawlSection, run, sys.argv[1:])
+    run_stage("crawl", CrawlSection, run)

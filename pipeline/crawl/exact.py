@@ -9,7 +9,6 @@ Writes `pairs` (removed page, the page that stays, kind; sorted by page), `remov
 `shards.json`, the signed shards that all later steps mean.
 """
 
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -105,4 +104,4 @@ def run(stage: Stage[CrawlSection]) -> Counts:
 
 
 if __name__ == "__main__":
-    run_stage("crawl", CrawlSection, run, sys.argv[1:])
+    run_stage("crawl", CrawlSection, run)

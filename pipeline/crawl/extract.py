@@ -41,7 +41,7 @@ from pipeline.crawl.text_decoding import decode_text, is_html
 from pipeline.crawl.text_files import TextFile, read_text_pages
 from pipeline.crawl.warc import Page, ReadCounts, read_pages
 from pipeline.data.rows import HUB
-from pipeline.data.shards import DocumentWriter, join_shards, read_batches, write_table
+from pipeline.data.shards import DocumentWriter, join_shards, read_batches, table_schema, write_table
 from pipeline.formulas.signs import Source
 from pipeline.protocol.addresses import public
 from pipeline.protocol.errors import Passing
@@ -49,21 +49,19 @@ from pipeline.protocol.manifest import write_json
 from pipeline.protocol.progress import Progress
 from pipeline.protocol.stage import Counts, InputError, Stage, parser, run_stage
 
-RECORDS = pa.schema(
-    [
-        ("id", pa.string()),
-        ("url", pa.string()),
-        ("warc_file", pa.string()),
-        ("offset", pa.int64()),
-        ("length", pa.int64()),
-        ("digest", pa.string()),
-        ("http_status", pa.int32()),
-        ("truncated", pa.string()),
-        ("charset", pa.string()),
-        ("language", pa.string()),
-        ("status", pa.string()),
-        ("reason", pa.string()),
-    ]
+RECORDS = table_schema(
+    id=str,
+    url=str,
+    warc_file=str,
+    offset=int,
+    length=int,
+    digest=str,
+    http_status=pa.int32(),
+    truncated=str,
+    charset=str,
+    language=str,
+    status=str,
+    reason=str,
 )
 PAGES_FILE, RECORDS_FILE, LEDGER = "pages.jsonl.zst", "records.parquet", "ledger.json"
 ROWS = 65536  # of a table in memory

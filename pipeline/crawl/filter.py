@@ -5,7 +5,6 @@ stays and, for a near-duplicate, how similar they are. Reads of other shards onl
 """
 
 import json
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
@@ -26,19 +25,12 @@ from pipeline.crawl.signature_store import (
     signed_pages,
 )
 from pipeline.crawl.source_names import source_of
-from pipeline.data.shards import DocumentWriter, read_lines, read_table, write_table
+from pipeline.data.shards import DocumentWriter, read_lines, read_table, table_schema, write_table
 from pipeline.protocol.progress import Progress
 from pipeline.protocol.stage import Counts, InputError, Stage, run_stage
 
-DUPLICATES = pa.schema(
-    [
-        ("id", pa.string()),
-        ("url", pa.string()),
-        ("duplicate_of", pa.string()),
-        ("duplicate_of_url", pa.string()),
-        ("kind", pa.string()),
-        ("similarity", pa.float32()),
-    ]
+DUPLICATES = table_schema(
+    id=str, url=str, duplicate_of=str, duplicate_of_url=str, kind=str, similarity=pa.float32()
 )
 KINDS = ("", "url", "exact", "near")
 ROWS = 65536  # removed pages whose rows are in memory at once
@@ -151,4 +143,4 @@ def run(stage: Stage[CrawlSection]) -> Counts:
 
 
 if __name__ == "__main__":
-    run_stage("crawl", CrawlSection, run, sys.argv[1:])
+    run_stage("crawl", CrawlSection, run)

@@ -16,20 +16,18 @@ from glob import glob
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import pyarrow as pa
 from fsspec import AbstractFileSystem
 
 from pipeline.config.crawl import LookupSection
 from pipeline.crawl.annotations import MACROS, add_annotations, covered
 from pipeline.crawl.sources import DUMP, LISTS, follow, open_source, read_lines
 from pipeline.data.database import Database, database, parquet, save
+from pipeline.data.shards import table_schema
 from pipeline.protocol.addresses import is_remote, public
 from pipeline.protocol.stage import Counts, InputError, Stage, run_stage
 
-RANGES = pa.schema(
-    [("url", pa.string()), ("filename", pa.string()), ("offset", pa.int64()), ("length", pa.int64())]
-)
-HOSTS = pa.schema([("host", pa.string()), ("pages", pa.int64()), ("bytes", pa.int64())])
+RANGES = table_schema(url=str, filename=str, offset=int, length=int)
+HOSTS = table_schema(host=str, pages=int, bytes=int)
 COLUMNS = [
     "url",
     "url_host_name",

@@ -6,7 +6,6 @@ for reading single rows; `files.txt`, the WARC files of the pages. This is datat
 signatures of our own (`signatures.py`).
 """
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,11 +19,11 @@ from pipeline.config.crawl import CrawlSection
 from pipeline.crawl.signature_store import HASH_WORDS, TEXT, URL, page_file, read_signatures, record_file
 from pipeline.crawl.signatures import ABSENT, MinHasher
 from pipeline.crawl.urls import normalise_url
-from pipeline.data.shards import read_documents
+from pipeline.data.shards import read_documents, table_schema
 from pipeline.protocol.progress import Progress
 from pipeline.protocol.stage import Counts, InputError, Stage, run_stage
 
-NAMES = pa.schema([("id", pa.string()), ("url", pa.string())])
+NAMES = table_schema(id=str, url=str)
 ROWS = 65536  # names written at once
 TOGETHER = 1 << 16  # characters whose words are hashed at once
 
@@ -104,4 +103,4 @@ def _write_buckets(partial: Path, pages: int, config: CrawlSection) -> int:
 
 
 if __name__ == "__main__":
-    run_stage("crawl", CrawlSection, run, sys.argv[1:])
+    run_stage("crawl", CrawlSection, run)

@@ -25,6 +25,7 @@ from pipeline.protocol.stage import InputError
 
 SUFFIX = ".jsonl.zst"
 ZSTD_LEVEL = 3  # higher levels cost more time than the smaller shards save
+COLUMNS = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
 
 
 class DocumentWriter:
@@ -118,6 +119,11 @@ def shard_paths(folder: Path) -> list[Path]:
     if not paths:
         raise InputError(f"{folder}: holds no *{SUFFIX}; expected a folder of document shards")
     return paths
+
+
+def table_schema(**columns: type | pa.DataType) -> pa.Schema:
+    """Make the schema of a table from its columns in order, with types of Python or of Arrow."""
+    return pa.schema([(name, COLUMNS.get(kind, kind)) for name, kind in columns.items()])
 
 
 def write_table(

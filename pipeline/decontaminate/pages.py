@@ -15,23 +15,21 @@ import pyarrow as pa
 
 from pipeline.config.decontaminate import DecontaminateSection
 from pipeline.data.database import Database, database, parquet, quoted, save
-from pipeline.data.shards import put_table, tables
+from pipeline.data.shards import put_table, table_schema, tables
 from pipeline.protocol.stage import Counts, InputError, Stage, run_stage
 
-PAGES = pa.schema(
-    [
-        ("url", pa.string()),
-        ("warc_file", pa.string()),
-        ("offset", pa.int64()),
-        ("digest", pa.string()),
-        ("language", pa.string()),
-        ("status", pa.string()),
-        ("reason", pa.string()),
-        ("score", pa.float64()),
-        ("iteration", pa.int64()),
-        ("duplicate_of", pa.string()),
-        ("contaminated_by", pa.string()),
-    ]
+PAGES = table_schema(
+    url=str,
+    warc_file=str,
+    offset=int,
+    digest=str,
+    language=str,
+    status=str,
+    reason=str,
+    score=float,
+    iteration=int,
+    duplicate_of=str,
+    contaminated_by=str,
 )
 INPUTS = ("extract", "duplicates", "score", "kept", "excluded", "removals")
 OWN = "id BETWEEN getvariable('first') AND getvariable('last')"  # DuckDB passes over other row groups
