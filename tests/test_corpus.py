@@ -17,10 +17,9 @@ from given.lines import write_lines
 from killing import survives_kills, survives_loss_and_kills
 
 from pipeline.config.corpus import CorpusSection
-from pipeline.corpus import classifier, score, scorer, select
-from pipeline.corpus.classifier import ZEROED_MEMORY
+from pipeline.corpus import classifier, score, select
+from pipeline.corpus.classifier import ZEROED_MEMORY, PageScorer
 from pipeline.corpus.out_of_distribution import recall_at
-from pipeline.corpus.scorer import PageScorer
 from pipeline.data.shards import DocumentWriter, read_table, write_table
 from pipeline.protocol.stage import run_stage
 from workflow.instances import Instance
@@ -295,7 +294,7 @@ def test_scores_are_the_log_odds_of_fasttext_itself(
     score = PageScorer(model)
     found = [score(text) for text in texts]
     assert found == pytest.approx(expected, rel=1e-4, abs=1e-5)  # fastText adds up in single precision
-    monkeypatch.setattr(scorer, "MOST_WORDS", 3)  # words are forgotten and looked up again
+    monkeypatch.setattr(classifier, "MOST_WORDS", 3)  # words are forgotten and looked up again
     again = PageScorer(model)
     assert [again(text) for text in reversed(texts)] == found[::-1]
 

@@ -10,8 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.config.corpus import CorpusSection
-from pipeline.corpus.blocklists import add_blocked
-from pipeline.corpus.candidates import add_pages, unmatched
+from pipeline.corpus.candidates import add_blocked, add_pages, unmatched
 from pipeline.corpus.domains import Growth, growth, judge, learn, lower_bound
 from pipeline.corpus.review_queue import differs, review_queue
 from pipeline.corpus.score import SCORES

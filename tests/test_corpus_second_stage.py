@@ -17,9 +17,8 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from pipeline.config.corpus import CorpusSection
 from pipeline.corpus import second_stage
 from pipeline.corpus.features import Embeddings
-from pipeline.corpus.grades import graded_pages
 from pipeline.corpus.normalise import normalise
-from pipeline.corpus.training_set import LabelledPage, example_texts, like_a_page
+from pipeline.corpus.training_set import LabelledPage, example_texts, graded_pages, like_a_page
 from pipeline.data.shards import read_table
 from pipeline.protocol.stage import InputError
 

@@ -12,10 +12,17 @@ from test_corpus import pool  # noqa: F401  (a fixture)
 from pipeline.config.corpus import CorpusSection, SecondStage
 from pipeline.corpus import training_set
 from pipeline.corpus.convergence import KEPT
-from pipeline.corpus.grades import PURPOSE, graded_pages
 from pipeline.corpus.out_of_distribution import PREFIX, keys_of, read_sets
 from pipeline.corpus.train import look_up_lists
-from pipeline.corpus.training_set import TRAINING, LabelledPage, Wanted, example_texts, pages_of_pool
+from pipeline.corpus.training_set import (
+    PURPOSE,
+    TRAINING,
+    LabelledPage,
+    Wanted,
+    example_texts,
+    graded_pages,
+    pages_of_pool,
+)
 from pipeline.corpus.url_lists import Survivors
 from pipeline.crawl.filter import DUPLICATES
 from pipeline.data.shards import DocumentWriter, read_documents, tables, write_table

@@ -24,10 +24,9 @@ from pipeline.config.evaluate import BenchmarkNode
 from pipeline.config.rl import RewardWeights
 from pipeline.config.root import Config, validated
 from pipeline.config.tokens import MixtureNode
-from pipeline.corpus.blocklists import add_blocked
-from pipeline.corpus.grades import graded_pages
+from pipeline.corpus.candidates import add_blocked
 from pipeline.corpus.out_of_distribution import read_set
-from pipeline.corpus.training_set import example_texts
+from pipeline.corpus.training_set import example_texts, graded_pages
 from pipeline.corpus.url_lists import Survivors, read_urls
 from pipeline.crawl import extract, filter
 from pipeline.crawl.annotations import add_annotations, add_prefixes, covered

@@ -8,8 +8,17 @@ import pytest
 from given.lines import read_lines
 
 from pipeline.miniweb.datasets import write_sft
-from pipeline.miniweb.problems import SPLITS, distinct_problems, is_test_pair, languages, make_problem
-from pipeline.miniweb.solutions import Style, joined_sum, program, render_solution
+from pipeline.miniweb.problems import (
+    SPLITS,
+    Style,
+    distinct_problems,
+    is_test_pair,
+    joined_sum,
+    languages,
+    make_problem,
+    program,
+    render_solution,
+)
 
 LANGUAGES = languages()
 DRAWS = [(split, lang) for split in SPLITS for lang in LANGUAGES]

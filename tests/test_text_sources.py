@@ -20,7 +20,7 @@ from test_crawl_texts import counted, write
 
 from pipeline.config.root import ConfigError
 from pipeline.crawl import extract
-from pipeline.crawl.hub_files import is_pinned
+from pipeline.crawl.text_files import is_pinned
 from pipeline.data.shards import read_documents, read_table
 from workflow.preflight import unpinned
 
@@ -165,7 +165,7 @@ def test_a_file_that_the_hub_lacks_is_bad_input_and_a_hub_out_of_reach_passes(
     program = """
 import sys
 from pathlib import Path
-from pipeline.crawl.hub_files import brought
+from pipeline.crawl.text_files import brought
 from pipeline.protocol.errors import InputError
 try:
     with brought(sys.argv[1], Path("hub")):

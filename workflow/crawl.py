@@ -7,9 +7,8 @@ from typing import Any
 
 from pipeline.config.crawl import PROGRAM_KEYS, CrawlSection, TextSource
 from pipeline.config.root import ConfigError
-from pipeline.crawl.hub_files import hub_files
 from pipeline.crawl.sources import expand_lists, file_name
-from pipeline.crawl.text_files import lineage_name
+from pipeline.crawl.text_files import hub_files, lineage_name
 from pipeline.data.rows import FORMATS, HUB
 from pipeline.protocol.addresses import is_remote
 from pipeline.protocol.errors import InputError

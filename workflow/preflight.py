@@ -18,7 +18,7 @@ from pathlib import Path
 from huggingface_hub import constants, try_to_load_from_cache
 
 from pipeline.config.root import ModelNode
-from pipeline.crawl.hub_files import is_pinned
+from pipeline.crawl.text_files import is_pinned
 from pipeline.data.rows import HUB
 from pipeline.plan.costs import checkpoint_disk, size_of, training_state
 from pipeline.plan.shapes import shape_of

@@ -3,17 +3,27 @@
 A page is never kept, whatever its score, if its owner opted out, its domain is on a blocklist, or a reviewer
 found pages under its prefix not to be mathematical. Best score first; equal scores in the order of `tie`, a
 hash of the page's id, then of the id.
+
+Blocklists are files of one domain a line, and the list that datatrove has for its URLFilter (UT1's categories
+of adult, phishing and other unwanted sites). A listed domain covers its subdomains. datatrove's filter also
+drops URLs by words in them, such as "sex" in Essex; that is not done here.
 """
 
+import shutil
+import tarfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from pipeline.corpus.blocklists import add_blocked
+from datatrove.utils._import_utils import ASSETS_PATH
+
+from pipeline.config.corpus import CorpusSection
 from pipeline.crawl.annotations import NOT_MATH, add_annotations, add_prefixes, counted, covered, warn
 from pipeline.data.database import Database, parquet
 from pipeline.data.shards import table_schema
+from pipeline.protocol.stage import InputError, Stage
 
 OPT_OUT, BLOCKED = "opt_out", "blocklist"
+BUNDLE = "url_filterblacklistsv0_3_0.tar.gz"
 RANKED = "ORDER BY score DESC, tie, id"
 EXCLUDED = table_schema(id=str, url=str, reason=str)
 TABLES = f"""
@@ -26,6 +36,20 @@ UNION ALL BY NAME
 SELECT id, '{NOT_MATH}' AS reason FROM reviewed WHERE verdict = '{NOT_MATH}'
     AND id NOT IN (SELECT id FROM ({covered("pages", "opt_out")})) AND id NOT IN (SELECT id FROM blocked);
 CREATE VIEW candidates AS SELECT * FROM pages WHERE id NOT IN (SELECT id FROM excluded);
+"""
+LISTED = """
+CREATE TABLE blocklist AS SELECT DISTINCT lower(trim(domain)) AS domain
+FROM read_csv($files, header = false, auto_detect = false, delim = '\\t', quote = '', escape = '',
+    comment = '#', columns = {'domain': 'VARCHAR'});
+"""
+ON_LISTED_DOMAINS = """
+CREATE TABLE blocked AS
+WITH hosts AS (SELECT DISTINCT root(place(url)) AS host FROM pages),
+split AS (SELECT host, string_split(regexp_replace(host, ':[0-9]*$', ''), '.') AS parts FROM hosts),
+parents AS (
+    SELECT host, unnest(list_transform(range(1, len(parts)), start -> array_to_string(parts[start:], '.')))
+        AS domain FROM split)
+SELECT id FROM pages WHERE root(place(url)) IN (SELECT host FROM parents JOIN blocklist USING (domain))
 """
 # Reviewed prefixes without a page, and what has some but for `www.`, else NULL.
 UNMATCHED = """
@@ -41,6 +65,31 @@ found AS (
 SELECT prefix, max(name) FROM missing LEFT JOIN found USING (prefix)
 GROUP BY prefix HAVING NOT coalesce(bool_or(name = prefix), false) ORDER BY prefix
 """
+
+
+def blocklists_of(stage: Stage[CorpusSection]) -> list[Path]:
+    """Return the lists that a stage is given; datatrove's is unpacked to the stage's work folder."""
+    files = [Path(path) for path in stage.inputs.get("blocklists", [])]
+    if stage.config.unwanted_sites:
+        target = stage.work / "unwanted_sites.txt"
+        with tarfile.open(Path(ASSETS_PATH) / BUNDLE) as bundle, target.open("wb") as file:
+            shutil.copyfileobj(bundle.extractfile("domains"), file)
+        files.append(target)
+    return files
+
+
+def add_blocked(database: Database, files: Sequence[Path]) -> None:
+    """Create `blocked` (id): the rows of `pages` on listed domains. Raises InputError."""
+    if not files:
+        database.execute("CREATE TABLE blocked (id VARCHAR)")
+        return
+    try:
+        database.execute(LISTED, {"files": list(map(str, files))})
+    except Exception as error:  # DuckDB's own kinds, of which none is common to all faults of a file
+        raise InputError(
+            f"corpus.blocklists: {', '.join(map(str, files))}: cannot be read ({error})"
+        ) from error
+    database.execute(ON_LISTED_DOMAINS)
 
 
 def unmatched(database: Database) -> dict[str, str | None]:

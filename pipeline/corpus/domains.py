@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from pipeline.config.corpus import CorpusSection
 from pipeline.corpus.candidates import BLOCKED, OPT_OUT
-from pipeline.crawl.source_names import NO_HOST
+from pipeline.crawl.urls import NO_HOST
 from pipeline.data.database import Database
 from pipeline.data.shards import table_schema
 

@@ -12,8 +12,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from pipeline.config.corpus import CorpusSection
-from pipeline.corpus.classifier import train
-from pipeline.corpus.scorer import PageScorer
+from pipeline.corpus.classifier import PageScorer, train
 from pipeline.corpus.training_set import LabelledPage
 from pipeline.data.workers import map_forked
 from pipeline.protocol.progress import Progress

@@ -15,11 +15,10 @@ import pyarrow as pa
 from datatrove.data import Document
 
 from pipeline.config.corpus import CorpusSection
-from pipeline.corpus.classifier import load
+from pipeline.corpus.classifier import PageScorer, load
 from pipeline.corpus.convergence import converged_before, pass_through, read_notes
 from pipeline.corpus.cut import LANGUAGE
 from pipeline.corpus.normalise import normalise
-from pipeline.corpus.scorer import PageScorer
 from pipeline.corpus.second_stage import FIRST, TwoStages, embeddings_of, load_second
 from pipeline.corpus.tokens import Ratio
 from pipeline.crawl.urls import normalise_url

@@ -2,7 +2,7 @@
 the paper has fastText alone).
 
 The model is a ridge regression on `features.py`, trained on at most `MOST_PAGES` of the same pages as
-fastText, or of pages with grades (`grades.py`).
+fastText, or of pages with grades (`training_set.py`).
 Scores of pages on hosts that neither model has seen decide how both count: log-odds = a + b * fastText +
 c * ridge. Pages below `reach` of fastText, all but a few per cent of a crawl, are not judged again: they
 count as if the second model were sure that they are not mathematical.
@@ -18,8 +18,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from pipeline.config.corpus import SecondStage
+from pipeline.corpus.classifier import PageScorer
 from pipeline.corpus.features import Embeddings, Features, Vectors
-from pipeline.corpus.scorer import PageScorer
 from pipeline.corpus.training_set import LabelledPage
 from pipeline.crawl.urls import normalise_url
 from pipeline.data.rows import HUB

@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.config.corpus import CorpusSection
-from pipeline.corpus.blocklists import files_of
-from pipeline.corpus.candidates import EXCLUDED, add_pages, unmatched
+from pipeline.corpus.candidates import EXCLUDED, add_pages, blocklists_of, unmatched
 from pipeline.corpus.convergence import (
     KEPT,
     converged_before,
@@ -33,7 +32,7 @@ from pipeline.corpus.domains import DOMAINS, Domain, Growth, growth, judge, lear
 from pipeline.corpus.out_of_distribution import recall_at
 from pipeline.corpus.review_queue import review_queue, save_queue, write_review
 from pipeline.corpus.url_lists import GROWN, Survivors, current_urls, write_urls
-from pipeline.crawl.source_names import NO_HOST
+from pipeline.crawl.urls import NO_HOST
 from pipeline.data.database import Database, database, parquet, save
 from pipeline.data.shards import write_table
 from pipeline.protocol.ending import say
@@ -70,7 +69,7 @@ def keep(
     if not scores:
         raise InputError("no scores given: use --input score=FOLDER, for each folder that score wrote")
     annotations = [Path(path) for path in stage.inputs.get("annotations", [])]
-    add_pages(joins, scores, annotations, current_urls(stage, "opt_out"), files_of(stage))
+    add_pages(joins, scores, annotations, current_urls(stage, "opt_out"), blocklists_of(stage))
     unmatched(joins)
     before = f"SELECT id, host, iteration FROM {parquet(previous / 'kept.parquet')}" if previous else NOTHING
     joins.execute(f"CREATE VIEW previous AS {before}")

@@ -4,7 +4,11 @@ Inputs: `pool`, `seed_texts`, `background_texts`, `seed_urls` (of the first iter
 `previous` (its grown lists), `out_of_distribution.<name>` (labelled sets that are measured and never learnt
 from), `tokenizer` (a folder or hub id, to measure how many tokens a page has), `embeddings` and `grades` (of
 the second stage); where a round of review is new, `new_round`, its file, `annotations` (all rounds so far),
-`previous_score` (all shards), `opt_out`, `blocklists`. `training_set.py` chooses the pages. Outputs:
+`previous_score` (all shards), `opt_out`, `blocklists`. `training_set.py` chooses the pages.
+
+`corpus.annotations` names a file for each round of review; iteration n reads the first n. Selection learns
+from the rounds that its own iteration reads. The file that is new in an iteration was written after the
+iteration before, so it is applied to that one's scores, whose results stay as they are. Outputs:
 `classifier.bin`, `second_stage.safetensors`, `train.json` (what it was made from and how good it is on
 held-out sites), `held_out.parquet` (their scores), `trained.parquet` (the pages it was trained on),
 `out_of_distribution.parquet` (scores of the labelled sets).
@@ -17,17 +21,16 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.config.corpus import CorpusSection, SecondStage
-from pipeline.corpus.apply_review import apply_review
-from pipeline.corpus.classifier import restart_with_zeroed_memory, scaled, settings, train
+from pipeline.corpus.candidates import add_pages, blocklists_of, unmatched
+from pipeline.corpus.classifier import PageScorer, restart_with_zeroed_memory, scaled, settings, train
 from pipeline.corpus.convergence import converged_before
 from pipeline.corpus.cut import LANGUAGE
+from pipeline.corpus.domains import add_mathematical, growth, learn
 from pipeline.corpus.features import Embeddings
-from pipeline.corpus.grades import graded_pages
 from pipeline.corpus.held_out import Folds, cross_validate, divide
 from pipeline.corpus.measures import measures
 from pipeline.corpus.normalise import VERSION
 from pipeline.corpus.out_of_distribution import keys_of, measure_sets, read_sets, urls_of
-from pipeline.corpus.scorer import PageScorer
 from pipeline.corpus.second_stage import (
     FILE,
     FIRST,
@@ -41,8 +44,15 @@ from pipeline.corpus.second_stage import (
     train_ridge,
 )
 from pipeline.corpus.tokens import measure
-from pipeline.corpus.training_set import LabelledPage, example_texts, training_pages, wanted_pages
-from pipeline.corpus.url_lists import LEARNT_FROM, Survivors, current_urls
+from pipeline.corpus.training_set import (
+    LabelledPage,
+    example_texts,
+    graded_pages,
+    training_pages,
+    wanted_pages,
+)
+from pipeline.corpus.url_lists import GROWN, LEARNT_FROM, Survivors, current_urls, write_urls
+from pipeline.data.database import database, parquet
 from pipeline.data.shards import table_schema, write_table
 from pipeline.protocol.ending import say
 from pipeline.protocol.manifest import write_json
@@ -137,6 +147,29 @@ def train_second(
     save(folder / FILE, ridge, blended)
     notes = {"second_stage": vars(blended), "features": len(ridge.features)}
     return TwoStages(first, ridge, blended, config.reach), notes
+
+
+def apply_review(stage: Stage[CorpusSection], survivors: Survivors) -> dict[str, int]:
+    """Add pages under newly reviewed prefixes to the lists of the previous iteration (paper section 2.1, step
+    4), and write these; returns the number of URLs added to each.
+    """
+    lists = {name: current_urls(stage, name) for name in GROWN}
+    known = survivors.keys(chain(*lists.values()))
+    scores = [Path(path) / "scores.parquet" for path in stage.inputs["previous_score"]]
+    annotations, previous = [Path(path) for path in stage.inputs["annotations"]], stage.input("previous")
+    with database(stage.work / "join", stage.launch) as joins:
+        add_pages(joins, scores, annotations, current_urls(stage, "opt_out"), blocklists_of(stage))
+        joins.execute(f"CREATE VIEW kept AS SELECT * FROM {parquet(previous / 'kept.parquet')}")
+        domains = f"SELECT domain, share FROM {parquet(previous / 'domains.parquet')} WHERE math"
+        add_mathematical(joins, joins.execute(domains).fetchall())
+        learn(joins, stage.config)
+        unmatched(joins)
+        grown = growth(joins, known)
+    survivors.keys([*grown.seed, *grown.not_math])  # all at once
+    added = dict(zip(GROWN, (grown.seed, grown.not_math), strict=True))
+    for name, urls in lists.items():
+        write_urls(stage.partial, name, [*urls, *added[name]])
+    return {name: len(urls) for name, urls in added.items()}
 
 
 def look_up_lists(stage: Stage[CorpusSection]) -> tuple[Survivors, dict[str, int] | None]:

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.config.corpus import SecondStage
-from pipeline.corpus.classifier import load
+from pipeline.corpus.classifier import PageScorer, load
 from pipeline.corpus.convergence import read_notes
 from pipeline.corpus.cut import Thresholds, is_above
 from pipeline.corpus.normalise import VERSION, normalise
-from pipeline.corpus.scorer import PageScorer
 from pipeline.corpus.second_stage import FILE, TwoStages, embeddings_of, load_second
 from pipeline.crawl.language import detect_language
 from pipeline.crawl.text import clean

@@ -8,6 +8,12 @@ crawl. Another extractor wrote these, and the classifier must not learn to tell 
 formulas first get the delimiters that pages of the pool have; the normaliser drops what else differs most
 (numbers, punctuation, layout).
 
+Where `corpus.second_stage.grades` names graded pages, the second stage learns their grades instead of
+verdicts (ours; FineWeb-Edu and FineMath train their classifiers on grades by a language model). A row has a
+`grade`, any number that is higher the more mathematical the page is, and a `text` or the `url` of a page of
+the pool. The lowest grade becomes -1 and the highest 1. How much the classifier counts is still decided by
+the verdicts on held-out training pages, so the scale of the grades makes no difference.
+
 A million pages are 5 GB of text, so texts of the pool stay on disk. Of a sample of the pool a shard gives
 only pages that are likely to be in it: those with a low hash.
 """
@@ -16,6 +22,7 @@ import hashlib
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from math import isfinite
 from pathlib import Path
 
 from pipeline.config.corpus import CorpusSection
@@ -32,7 +39,7 @@ from pipeline.protocol.progress import Progress
 from pipeline.protocol.stage import InputError, Stage, label
 
 SPARE = 1.5  # times the pages of a sample are read
-TRAINING = "training"  # what training pages are wanted for
+TRAINING, PURPOSE = "training", "grades"  # what pages are wanted for
 TEXT_LISTS = {"seed_texts": True, "background_texts": False}  # whether their texts are mathematical
 
 
@@ -227,3 +234,44 @@ def _part_of_pool(pool: Path, pages: int) -> float:
     found = published(pool)
     size = read_manifest(found[1])["counts"].get("kept", 0) if found else 0
     return min(1.0, SPARE * pages / size) if size else 1.0
+
+
+def graded_pages(stage: Stage[CorpusSection], unseen: set[str]) -> list[LabelledPage]:
+    """Read the pages of the input `grades`, each with its `grade` from -1 to 1; none without that input.
+    Pages of the pool whose keys are in `unseen` are left out. Raises InputError.
+    """
+    if not stage.inputs.get("grades"):
+        return []
+    found, named = list[LabelledPage](), dict[str, float]()
+    for place, grade, text, url in _graded_rows(stage):
+        key = normalise_url(url) if url else ""
+        if text and key not in unseen:
+            page = LabelledPage(url or place, key.partition("/")[0], like_a_page(text), False, grade=grade)
+            found.append(page)
+        elif key not in unseen:
+            named[key] = grade
+    if named:
+        pages = pages_of_pool(stage, PURPOSE, Wanted(named, ()))
+        found += [replace(page, grade=named[normalise_url(page.url)]) for page in pages]
+    grades = [page.grade or 0.0 for page in found]
+    if len(set(grades)) < 2:
+        raise InputError(f"corpus.second_stage.grades: {len(found)} pages found, all of one grade: no scale")
+    low, high = min(grades), max(grades)
+    return [
+        replace(page, grade=2 * (grade - low) / (high - low) - 1)
+        for page, grade in zip(found, grades, strict=True)
+    ]
+
+
+def _graded_rows(stage: Stage[CorpusSection]) -> Iterator[tuple[str, float, str, str]]:
+    """(place, grade, text, URL) of each row of the input `grades`. Raises InputError."""
+    for source in stage.inputs.get("grades", []):
+        for place, row in read_rows(source):
+            grade, text, url = row.get("grade"), row.get("text") or "", row.get("url") or ""
+            number = isinstance(grade, int | float) and not isinstance(grade, bool) and isfinite(grade)
+            if not (number and isinstance(text, str) and isinstance(url, str) and (text or url)):
+                raise InputError(
+                    f"{place}: corpus.second_stage.grades needs rows with a number as `grade`, and a"
+                    " `text` or the `url` of a page of the pool"
+                )
+            yield place, float(grade), text, url

@@ -28,7 +28,6 @@ from datatrove.data import Document
 
 from pipeline.config.crawl import CrawlSection
 from pipeline.crawl.http_decoding import Unusable, decode_body
-from pipeline.crawl.hub_files import brought
 from pipeline.crawl.index import is_index, read_indexed_pages
 from pipeline.crawl.language import detect_language
 from pipeline.crawl.mathematics import has_mathematics
@@ -38,7 +37,7 @@ from pipeline.crawl.rights import rights
 from pipeline.crawl.sources import expand, file_name, open_source
 from pipeline.crawl.text import clean, extract
 from pipeline.crawl.text_decoding import decode_text, is_html
-from pipeline.crawl.text_files import TextFile, read_text_pages
+from pipeline.crawl.text_files import TextFile, brought, read_text_pages
 from pipeline.crawl.warc import Page, ReadCounts, read_pages
 from pipeline.data.rows import HUB
 from pipeline.data.shards import DocumentWriter, join_shards, read_batches, table_schema, write_table

@@ -24,7 +24,7 @@ from pipeline.crawl.signature_store import (
     read_signatures,
     signed_pages,
 )
-from pipeline.crawl.source_names import source_of
+from pipeline.crawl.urls import source_of
 from pipeline.data.shards import DocumentWriter, read_lines, read_table, table_schema, write_table
 from pipeline.protocol.progress import Progress
 from pipeline.protocol.stage import Counts, InputError, Stage, run_stage

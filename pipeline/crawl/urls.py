@@ -17,6 +17,7 @@ PATH_SESSION = re.compile(r";(?:jsessionid|phpsessid|sid)=[^/;]*", re.IGNORECASE
 INDEX_PAGE = re.compile(r"/(?:index|default)\.(?:html?|xhtml|shtml|php[345]?|aspx?|jsp)$", re.IGNORECASE)
 ESCAPE = re.compile(r"%([0-9a-fA-F]{2})")
 UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
+NO_HOST = ".invalid"  # the end of all hosts of rows of texts without URLs
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
@@ -50,3 +51,8 @@ def _is_noise(parameter: str) -> bool:
         TRACKING.fullmatch(parameter.partition("=")[0]) is not None
         or SESSION.fullmatch(parameter) is not None
     )
+
+
+def source_of(identity: str) -> str:
+    """Return the named source of a page's id, or of a file in lineage; "" for any other."""
+    return identity.rpartition("/")[0]

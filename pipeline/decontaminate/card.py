@@ -11,7 +11,7 @@ from datatrove.data import Document
 from jinja2 import Environment, StrictUndefined
 
 from pipeline.config.decontaminate import DecontaminateSection
-from pipeline.crawl.source_names import NO_HOST
+from pipeline.crawl.urls import NO_HOST
 from pipeline.protocol.stage import Stage
 
 ROWS = 15

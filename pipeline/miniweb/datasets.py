@@ -1,6 +1,6 @@
 """Data sets made of problems: SFT examples, RL prompts and benchmarks, in the formats that stages read.
 
-The SFT set mixes solution styles by weight (`solutions.py` says why); the paper's SFT set (section 3.1)
+The SFT set mixes solution styles by weight (`problems.py` says why); the paper's SFT set (section 3.1)
 mixes formats and languages in unstated shares. RL prompts come from the training split, as in section 4.2.
 """
 
@@ -9,8 +9,7 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from pipeline.miniweb.problems import Problem
-from pipeline.miniweb.solutions import Style, render_solution
+from pipeline.miniweb.problems import Problem, Style, render_solution
 
 BENCHMARK = "miniweb"
 

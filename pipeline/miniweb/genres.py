@@ -11,12 +11,10 @@ from functools import cache
 
 from pydantic.dataclasses import dataclass
 
-from pipeline.miniweb.calculations import ADVANCED, SCHOOL, Calculation, order_of_operations
+from pipeline.miniweb.calculations import ADVANCED, SCHOOL, Calculation, draw_task, order_of_operations
 from pipeline.miniweb.pages import Article, Block, Code, Display, Heading, Items, Paragraph, Post, Table
 from pipeline.miniweb.phrases import NO_OTHER_KEYS, Writer, books, load_yaml
-from pipeline.miniweb.problems import make_problem
-from pipeline.miniweb.solutions import joined_sum
-from pipeline.miniweb.tasks import draw_task
+from pipeline.miniweb.problems import joined_sum, make_problem
 
 
 @dataclass(frozen=True, config=NO_OTHER_KEYS)

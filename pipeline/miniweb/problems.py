@@ -1,7 +1,10 @@
 """Arithmetic word problems: what the demo's web explains, its models learn, its benchmarks ask.
 
 A problem is a story of one to three additions and subtractions of small numbers; `stories.yaml` has the
-wording, `solutions.py` the ways to solve it.
+wording. Its solutions have styles of different reliability for a small model: step by step (`cot`), one
+joined sum (`brief`), the bare result (`direct`), a program, or one sum that a program computes (`tool`). The
+mix leaves room for reinforcement learning, as in the paper's section 5.2.2: a model that saw all styles can
+already solve a problem, and GRPO teaches it to prefer the style that does.
 
 Splits: `train` and `test` share story frames but no question: a hash of the pair (who, things) decides, so
 that nothing has to be remembered to keep them apart. `heldout` uses story frames that appear in no training
@@ -20,6 +23,7 @@ from pydantic.dataclasses import dataclass as checked
 from pipeline.miniweb.phrases import NO_OTHER_KEYS, load_yaml
 
 SPLITS = ("train", "test", "heldout")
+Style = Literal["cot", "brief", "direct", "program", "tool"]
 
 MAX_START = 12
 MIN_CHANGE, MAX_CHANGE = 2, 9  # from 2: plurals stay right
@@ -214,3 +218,36 @@ def drill_problems(seed: int, count: int, chinese_share: float) -> list[Problem]
         problem = Problem(text, (Operation(left, sign, right),), f"{lang}-drill-1", lang, "drill")
         found.setdefault(text, problem)
     return list(found.values())
+
+
+def joined_sum(problem: Problem) -> str:
+    """Write all operations as one equation, e.g. "5+3-2=6"."""
+    first, *rest = problem.operations
+    if problem.template.split("-")[1] == "compare":
+        return f"{first.left}+{first.left}{first.sign}{first.right}={problem.answer}"
+    changes = "".join(f"{operation.sign}{operation.right}" for operation in (first, *rest))
+    return f"{first.left}{changes}={problem.answer}"
+
+
+def program(problem: Problem) -> str:
+    """Return a Python program that prints the answer, one statement per operation (the paper's PoT, section
+    3.1).
+    """
+    lines = [f"x{i} = {o.left} {o.sign} {o.right}" for i, o in enumerate(problem.operations, start=1)]
+    return "\n".join([*lines, f"print(x{len(lines)})"])
+
+
+def render_solution(problem: Problem, style: Style, boxed: bool = True) -> str:
+    """Return the solution in one style; `boxed` writes the answer as \\boxed{N}, as chat answers do.
+
+    A `program` states no answer: running it prints it. `tool` runs one, reads its output and answers (the
+    paper's tool-integrated reasoning, section 3.1).
+    """
+    if style == "program":
+        return f"```python\n{program(problem)}\n```"
+    answer = f"\\boxed{{{problem.answer}}}" if boxed else problem.answer
+    conclusion = languages()[problem.lang].conclusion.format(answer=answer)
+    total = joined_sum(problem)
+    run = f"```python\nprint({total.partition('=')[0]})\n```\n```output\n{problem.answer}\n```"
+    lines = {"cot": problem.steps, "brief": [total], "direct": [], "tool": [run]}[style]
+    return "\n".join([*lines, conclusion])

@@ -14,8 +14,7 @@ from pipeline.miniweb.datasets import write_lines
 from pipeline.miniweb.genres import MATH_GENRES, theorems, write_article
 from pipeline.miniweb.pages import FORMULA, article_text
 from pipeline.miniweb.phrases import Writer, books
-from pipeline.miniweb.problems import MAX_CHANGE, MAX_START, MIN_CHANGE, make_problem
-from pipeline.miniweb.solutions import program
+from pipeline.miniweb.problems import MAX_CHANGE, MAX_START, MIN_CHANGE, make_problem, program
 
 
 def paper(rng: random.Random) -> str:

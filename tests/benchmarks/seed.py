@@ -27,11 +27,16 @@ from table import Row, data_folder, larger_set, publish  # noqa: E402
 
 from pipeline.config.corpus import CorpusSection  # noqa: E402
 from pipeline.config.crawl import CrawlSection  # noqa: E402
-from pipeline.corpus.classifier import NAMES, ZEROED_MEMORY, scaled, train  # noqa: E402
+from pipeline.corpus.classifier import (  # noqa: E402
+    NAMES,
+    ZEROED_MEMORY,
+    PageScorer,
+    scaled,
+    train,
+)
 from pipeline.corpus.held_out import divide  # noqa: E402
 from pipeline.corpus.measures import PRECISION, measures  # noqa: E402
 from pipeline.corpus.normalise import normalise  # noqa: E402
-from pipeline.corpus.scorer import PageScorer  # noqa: E402
 from pipeline.corpus.training_set import LabelledPage, like_a_page  # noqa: E402
 from pipeline.crawl.extract import make_document  # noqa: E402
 from pipeline.crawl.http_decoding import Unusable, decode_body  # noqa: E402
