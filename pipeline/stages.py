@@ -18,7 +18,7 @@ WILDCARDS = {
     "mixture": "(?!tokenizer(/|$))[^/]+",
     "selection": "([^/]+/)?",
     "which": "(-[^/]+)?",
-    **dict.fromkeys(["dump", "model", "part", "shard", "tokens"], "[^/]+"),
+    **dict.fromkeys(["model", "part", "shard", "tokens"], "[^/]+"),
 }
 
 
@@ -86,7 +86,6 @@ PROGRAMS = (
     Program("crawl_buckets", "crawl/buckets-{part}", "pipeline.crawl.buckets"),
     Program("crawl_cluster", "crawl/cluster{which}", "pipeline.crawl.cluster"),
     Program("crawl_filter", "crawl/filter-{part}", "pipeline.crawl.filter"),
-    Program("crawl_across_dumps", "crawl/across_dumps-{dump}", "pipeline.crawl.across_dumps"),
     Program("crawl_dedup", "crawl/dedup", "pipeline.crawl.dedup"),
     Program("corpus_train", f"{ITERATION}/train", "pipeline.corpus.train"),
     Program("corpus_score", f"{ITERATION}/score-{{shard}}", "pipeline.corpus.score"),

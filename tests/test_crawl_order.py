@@ -1,18 +1,15 @@
 """The two orders of the crawl: all pages are hashed, or those with a sign of mathematics, dump by dump."""
 
 import json
-import shutil
 from collections import Counter
-from dataclasses import replace
 from functools import cache, partial
 from importlib import import_module
-from operator import itemgetter
 from pathlib import Path
 
 import pytest
 from crawl_warcs import WEB, record, write_warc
 from given.instances import graph_of
-from killing import RENAMES, bytes_of, kill_at_call, survives_loss_and_kills
+from killing import survives_loss_and_kills
 
 from pipeline.config.crawl import CrawlSection
 from pipeline.crawl.extract import extract_page
@@ -156,9 +153,8 @@ def test_each_dump_is_a_part_of_the_graph_of_its_own_in_math_first_alone(lists: 
     exact = [name for name in math if name.startswith("crawl/exact")]
     assert len(exact) == 3 and exact[-1] == "crawl/exact"
     assert [len(math[name].inputs) for name in exact] == [1, 1, 2]
-    assert [key for key, _ in math["crawl/dedup"].inputs] == ["filter", "filter", "staying", "staying"]
-    staying = [node for name, node in math.items() if name.startswith("crawl/across_dumps")]
-    assert [[key for key, _ in node.inputs] for node in staying] == [["dump", "filter"]] * 2
+    read = [key for key, _ in math["crawl/dedup"].inputs]
+    assert read == ["dump.0000", "dump.0001", "filter", "filter"]
     assert [key for key, _ in one["crawl/dedup"].inputs] == ["filter"] and "crawl/exact" not in one
     earlier = one.keys() - {"crawl/dedup"}
     assert len(earlier) == 6 and all(math[name] == one[name] for name in earlier), "a dump added later"
@@ -197,20 +193,6 @@ def test_a_page_removed_in_its_dump_names_the_page_that_stays_of_all_dumps(made)
     assert counts["pages"] == counts["kept"] + len(rows) and counts["kept"] == len(pool)
 
 
-def test_what_stays_is_the_same_in_any_number_of_jobs_and_one_lost_or_killed_is_made_again(
-    made, lists: list[str]
-) -> None:
-    folder, nodes = made("math_first"), crawl_of("math_first", lists)
-    first, second = (node for name, node in nodes.items() if name.startswith("crawl/across_dumps"))
-    together = replace(first, name="crawl/across_dumps-all", inputs=(*first.inputs, *second.inputs))
-    make(together, folder)
-    tables_of = [read_table(folder / node.name / "staying.parquet") for node in (first, second, together)]
-    one, other, every = (table.to_pylist() for table in tables_of)
-    assert every == sorted([*one, *other], key=itemgetter("id")) and one and other
-    survives_loss_and_kills(partial(make, second, folder), folder / second.name)
-    dedup, run = folder / "crawl/dedup", partial(make, nodes["crawl/dedup"], folder)
-    whole = bytes_of(dedup)
-    shutil.rmtree(dedup)
-    for number in range(1, 5):  # of notes, of the folder
-        assert kill_at_call(run, number, RENAMES) and not dedup.exists()
-    assert not kill_at_call(run, 99, RENAMES) and bytes_of(dedup) == whole
+def test_a_pool_of_dumps_that_is_lost_or_killed_is_made_again(made, lists: list[str]) -> None:
+    folder, node = made("math_first"), crawl_of("math_first", lists)["crawl/dedup"]
+    survives_loss_and_kills(partial(make, node, folder), folder / node.name, numbers=range(1, 5))

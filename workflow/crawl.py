@@ -42,11 +42,11 @@ def add_crawl(graph: Instances) -> None:
         which = "" if name is None else f"-{files_name([name])}"
         if extracts:
             found[which] = _deduplicated(graph, section, which, extracts)
-    shards, staying = list(chain(*found.values())), []
+    shards, within = list(chain(*found.values())), []
     if len(found) > 1:
+        within = [(f"dump.{place:04d}", shard) for place, own in enumerate(found.values()) for shard in own]
         shards = _deduplicated(graph, section, "", shards)
-        staying = _staying(graph, found, shards)
-    _add(graph, "dedup", "", [*(("filter", one) for one in shards), *(("staying", one) for one in staying)])
+    _add(graph, "dedup", "", [*(("filter", one) for one in shards), *within])
 
 
 def pool_shards(graph: Instances) -> range:
@@ -56,12 +56,14 @@ def pool_shards(graph: Instances) -> range:
 
 def duplicates(graph: Instances) -> dict[str, list[Result]]:
     """List the tables of the duplicates by shard of the pool, as results of `filter`: of those among the
-    pages that it is made from, and of those that went before, within their dumps.
+    pages that it is made from, and of those that went before, within their dumps, which `dedup` wrote.
     """
+    number, inputs = len(pool_shards(graph)), graph.nodes["crawl/dedup"].inputs
+    dumps = dict.fromkeys(role for role, _ in inputs if role.startswith("dump."))
     within = {
-        dump: Result(staying.node, "staying.parquet")
-        for staying in graph.read("crawl/dedup", "staying")
-        for dump in graph.read(staying.node, "dump")
+        shard: Result("crawl/dedup", f"duplicates/{place:04d}.parquet")
+        for place, dump in enumerate(dumps, start=number)
+        for shard in graph.read("crawl/dedup", dump)
     }
     found = {}
     for shard in (one.node for one in graph.read("crawl/dedup", "filter")):
@@ -146,19 +148,6 @@ def _deduplicated(graph: Instances, section: Any, which: str, pages: list[Result
         inputs: Inputs = [("extract", pages[rank]) for rank in part]
         inputs += [("removed", removed[rank]) for rank in part]
         found.append(_add(graph, "filter", f"{which}-{number:04d}", inputs))
-    return found
-
-
-def _staying(graph: Instances, dumps: dict[str, list[Result]], shards: list[Result]) -> list[Result]:
-    """Find which pages of the pool, of `shards`, stay for those that went within each of the `dumps`. The job
-    of a dump takes some minutes; of several, each would name all shards.
-    """
-    read = {shard: set(graph.read(shard.node, "extract")) for shard in shards}
-    found = []
-    for which, own in dumps.items():
-        after = [shard for shard, sources in read.items() if not sources.isdisjoint(own)]
-        inputs: Inputs = [*(("dump", shard) for shard in own), *(("filter", shard) for shard in after)]
-        found.append(_add(graph, "across_dumps", which, inputs))
     return found
 
 

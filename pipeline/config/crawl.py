@@ -28,7 +28,6 @@ PROGRAM_KEYS = {
     "buckets": ("min_similarity", "bucket_jobs", *SIGNATURES),
     "cluster": ("cluster_jobs",),
     "filter": SIGNATURES,
-    "across_dumps": (),
     "dedup": ("most_lost",),
 }
 

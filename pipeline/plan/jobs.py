@@ -190,8 +190,8 @@ def _deduplication(config: Config, pages: float, extracts: int, dumps: int) -> t
         found += _jobs("deduplication", count)
         shards = len(section.pool_parts(dumps * shards))
     # What a dump lost in the end is looked up in a share of what the others lost.
-    lost = dumps * own * (1 - UNLIKE)
-    count |= {"dumps": dumps, "several_dumps": dumps > 1, "lost": lost, "against": lost * UNLIKE}
+    lost = dumps * own * (1 - UNLIKE) if dumps > 1 else 0
+    count |= {"lost": lost, "against": lost * UNLIKE}
     count |= {"join": config.launch_of("crawl").join_memory * 1e9 + PROGRAM}
     return [*found, *_jobs("together", count)], shards
 

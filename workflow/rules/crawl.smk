@@ -8,7 +8,6 @@ EXACT = JOBS["crawl_exact"]
 BUCKETS = JOBS["crawl_buckets"]
 CLUSTER = JOBS["crawl_cluster"]
 FILTER = JOBS["crawl_filter"]
-ACROSS_DUMPS = JOBS["crawl_across_dumps"]
 DEDUP = JOBS["crawl_dedup"]
 
 
@@ -140,29 +139,11 @@ rule crawl_filter:
         "python -m pipeline.start pipeline.crawl.filter --result {output.manifest:q} {params.words} 2>&1 | tee {log:q}"
 
 
-rule crawl_across_dumps:
-    """Map pages removed within a dump to the copy that survives in the pool."""
-    input:
-        dump=ACROSS_DUMPS.reads("dump"),
-        filter=ACROSS_DUMPS.reads("filter"),
-    output:
-        manifest="<store>/crawl/across_dumps-{dump}/{key}/manifest.json",
-        data=directory("<store>/crawl/across_dumps-{dump}/{key}/data"),
-    log:
-        "<logs>/crawl/across_dumps-{dump}-{key}.log",
-    conda:
-        "../../environment.yml"
-    params:
-        words=ACROSS_DUMPS.words,
-    shell:
-        "python -m pipeline.start pipeline.crawl.across_dumps --result {output.manifest:q} {params.words} 2>&1 | tee {log:q}"
-
-
 rule crawl_dedup:
-    """Put the shards of the pool together."""
+    """Put the shards of the pool together, and tell what survives of pages removed within a dump."""
     input:
         filter=DEDUP.reads("filter"),
-        staying=DEDUP.reads("staying"),
+        dumps=DEDUP.reads("dump."),
     output:
         manifest="<store>/crawl/dedup/{key}/manifest.json",
         data=directory("<store>/crawl/dedup/{key}/data"),
