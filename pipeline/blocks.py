@@ -24,6 +24,7 @@ from pipeline.corpus.classify import SCORE
 from pipeline.corpus.trained import TrainedClassifier, open_trained
 from pipeline.crawl.http_decoding import Unusable
 from pipeline.crawl.mathematics import has_mathematics
+from pipeline.crawl.page_limits import PAGE_SECONDS
 from pipeline.crawl.signatures import ABSENT, MinHasher
 from pipeline.crawl.text import extract
 from pipeline.decontaminate.ngrams import BenchmarkIndex
@@ -40,7 +41,7 @@ class HtmlExtractor(BaseExtractor):
 
     name = "∑ HTML with formulas"
 
-    def __init__(self, timeout: float = CrawlSection().page_seconds) -> None:
+    def __init__(self, timeout: float = PAGE_SECONDS) -> None:
         super().__init__(timeout)
 
     def extract(self, text: str) -> str:

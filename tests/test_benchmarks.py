@@ -173,7 +173,7 @@ def test_code_is_right_if_all_its_tests_pass(monkeypatch, tmp_path: Path) -> Non
     sampler = Sampler(tmp_path, tokenizer, 64, 64, lambda: Engine(texts), Counter(), weak=True)
     around = [(found.start, found.tests) for found in items]
     ids = [str(number) for number in range(len(items))]
-    decoding = Decoding(1, 0.0, 1.0, 8, 0, kind="code", seconds=5.0)
+    decoding = Decoding(1, 0.0, 8, 0, kind="code", seconds=5.0)
     try:
         answers = sampler.sample(Request("x", ids, [[1]] * len(items), (), decoding, around))
     finally:

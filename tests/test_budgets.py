@@ -10,11 +10,12 @@ from pydantic import BaseModel
 from pipeline.config.evaluate import BenchmarkNode
 from pipeline.config.lora import Lora
 from pipeline.config.root import SECTIONS, ModelNode, RunKeys
+from pipeline.config.section import Section
 from pipeline.config.tokens import MixtureNode, SourceNode
 
 BUDGETS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["budgets"]
 MOST = 400  # lines of a file
-MOST_KEYS = 294  # of the configuration; the goal is 180: a new one takes the place of an old one
+MOST_KEYS = 270  # of the configuration; the goal is 180: a new one takes the place of an old one
 MOST_BYTES = 153_900  # of README.md, CONTRIBUTING.md and docs/*.md; the goal is 110,000
 
 
@@ -44,9 +45,10 @@ def test_the_documents_are_no_larger_than_their_budget() -> None:
     assert sum(len(page.read_bytes()) for page in pages) <= MOST_BYTES
 
 
-def number_of_keys(model: type[BaseModel]) -> int:
+def number_of_keys(model: type[Section]) -> int:
     """Count the keys of a section and of the sections in it."""
-    defaults = [field.get_default(call_default_factory=True) for field in model.model_fields.values()]
+    fields = [model.model_fields[name] for name in model.own_keys()]
+    defaults = [field.get_default(call_default_factory=True) for field in fields]
     return sum(number_of_keys(type(each)) if isinstance(each, BaseModel) else 1 for each in defaults)
 
 

@@ -192,7 +192,7 @@ CHANGES = [
     key("`tokens.vocabulary`", "tokens/tokenizer", {"tokens": {"vocabulary": 1000}}),
     key("the share of a source in a mixture", "tokens/math", SHARE),
     key("`miniweb.scale`", "miniweb", {"miniweb": {"scale": 0.3}}),
-    key("`report.removals`", "report", {"report": {"removals": 3}}, runs=True),
+    key("`report.seed_spread`", "report", {"report": {"seed_spread": 0.04}}, runs=True),
     key("`seed`", "*", {"seed": 1}),
     key("a new model", NEW, {"models": {"other": OTHER_DATA}}),
     key("a model less", "report", {"models": {"tool": None}}),

@@ -24,7 +24,6 @@ PAPER_7B = ["configs/deepseekmath-7b.yaml"]
 PAPER_1B = ["configs/deepseekmath-1.3b.yaml"]
 ITERATIVE = [*PAPER_7B, "configs/iterative.yaml"]
 SINGLE = ["configs/single-gpu.yaml"]
-DEMO, COMPARE = ["configs/demo.yaml"], ["configs/compare.yaml"]
 
 
 def merged(*overlays: str) -> dict:
@@ -207,31 +206,17 @@ def test_a_launch_that_cannot_be_is_refused_with_its_key(change: dict, words: st
         Config(merged(*SINGLE) | change)
 
 
-def rows_of_batch(batch: int, ranks: int) -> list[list[PackedRow]]:
-    """What each rank trains on in the second step of a made-up plan; a row holds its number."""
-
+@pytest.mark.parametrize("ranks", [1, 8, 16, 32, 64])
+@pytest.mark.parametrize("batch", [16, 256, 976, 2441])  # rows of a step in the shipped configurations
+def test_any_number_of_ranks_can_share_a_batch(batch: int, ranks: int) -> None:
     def row(n: int) -> PackedRow:
         return PackedRow(np.array([n]), np.array([0]), np.array([n]), 1)
 
     plan = TrainingPlan(row, 2, batch, lambda step: 1.0, ["x"])
-    return [rows_of(plan, 1, rank, ranks) for rank in range(ranks)]
-
-
-@pytest.mark.parametrize("ranks", [1, 8, 16, 32, 64])
-@pytest.mark.parametrize("overlays", [PAPER_7B, PAPER_1B, ITERATIVE, SINGLE, DEMO, COMPARE])
-def test_any_number_of_ranks_can_share_the_batches_of_shipped_configurations(
-    overlays: list[str], ranks: int
-) -> None:
-    config = Config(merged("configs/default.yaml", *overlays))
-    batches = set()  # outputs of RL are shared as test_rl_rollout.py says
-    for name, section in config.model_sections.items():
-        if (stage := config.models[name].stage) in ("cpt", "sft"):
-            batches.add(section.batch if stage == "sft" else section.batch_tokens // section.context)
-    for batch in batches:
-        shares = rows_of_batch(batch, ranks)
-        assert {len(rows) for rows in shares} == {-(-batch // ranks)}
-        trained = [row.targets[0] for rows in shares for row in rows if row.targets[0] != IGNORE]
-        assert sorted(trained) == list(range(batch, 2 * batch))
+    shares = [rows_of(plan, 1, rank, ranks) for rank in range(ranks)]
+    assert {len(rows) for rows in shares} == {-(-batch // ranks)}
+    trained = [row.targets[0] for rows in shares for row in rows if row.targets[0] != IGNORE]
+    assert sorted(trained) == list(range(batch, 2 * batch))
 
 
 def test_kept_models_are_asked_greedily_by_jobs_of_their_own() -> None:

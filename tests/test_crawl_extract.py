@@ -73,11 +73,10 @@ RESPONSES = [  # URL, body, how it is sent, why it is rejected
 ]
 
 
-def test_every_response_becomes_a_page_or_a_rejection_with_its_reason(tmp_path):
+def test_every_response_becomes_a_page_or_a_rejection_with_its_reason(tmp_path, monkeypatch):
+    monkeypatch.setattr("pipeline.crawl.extract.MAX_PAGE_BYTES", 1_000_000)
     records = [record(url, body, **sent) for url, body, sent, _ in RESPONSES]
-    documents, rows, counts = extract(
-        tmp_path, *records, record(URLS[0], b"GET", kind="request"), max_page_bytes=1_000_000
-    )
+    documents, rows, counts = extract(tmp_path, *records, record(URLS[0], b"GET", kind="request"))
     shown = (url.decode(errors="backslashreplace").strip("<>") for url, *_ in RESPONSES)
     found = {row["url"]: row["reason"] for row in rows}
     assert found == dict(zip(shown, (reason for *_, reason in RESPONSES), strict=True))
@@ -91,7 +90,9 @@ def test_every_response_becomes_a_page_or_a_rejection_with_its_reason(tmp_path):
     assert run["counters"] == {"fastwarc.records": len(RESPONSES) + 1, "resiliparse.pages": 15}
 
 
-def test_one_page_costs_no_more_than_its_time_and_memory_and_the_next_ones_are_read(tmp_path):
+def test_one_page_costs_no_more_than_its_time_and_memory_and_the_next_ones_are_read(tmp_path, monkeypatch):
+    monkeypatch.setattr("pipeline.crawl.extract.PAGE_SECONDS", 1.0)
+    monkeypatch.setattr("pipeline.crawl.extract.PAGE_MEMORY", 200_000_000)
     slow = html("<math><mi>x</mi></math>" * 100_000)
     big = html("<b>x</b>" * 1_000_000)
     records = [
@@ -101,8 +102,7 @@ def test_one_page_costs_no_more_than_its_time_and_memory_and_the_next_ones_are_r
         record("http://big.org/", big),
         *RECORDS[2:],
     ]
-    limits = {"page_seconds": 1.0, "page_memory": 200_000_000}
-    documents, rows, counts = extract(tmp_path, *records, **limits)
+    documents, rows, counts = extract(tmp_path, *records)
     assert {row["url"]: row["reason"] for row in rows if row["reason"]} == {
         "http://slow.org/": "too_slow",
         "http://big.org/": "out_of_memory",

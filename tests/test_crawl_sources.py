@@ -98,13 +98,6 @@ def test_a_bad_index_is_one_line_that_names_its_row(tmp_path, capsys):
     assert "i.jsonl.gz: row 1: needs url, filename" in capsys.readouterr().err
 
 
-def test_excluded_urls_are_rejected_unread(tmp_path):
-    write_warc(tmp_path / "a.warc.gz", RECORDS)
-    done = extract_into(tmp_path / "o", tmp_path / "a.warc.gz", url_exclude=["a.org/3", "b.org"])
-    rows = read_table(done / "records.parquet").to_pylist()
-    assert [row["reason"] for row in rows] == [None, None, None, "url_excluded", None]
-
-
 @pytest.mark.parametrize(
     "entry",
     [

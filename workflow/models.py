@@ -43,7 +43,7 @@ def _train(graph: Instances, name: str, node: ModelNode) -> None:
         files = [function.rpartition(":")[0] for function in section.rewards.functions]
         inputs += graph.inputs("reward", files, f"models.{name}.rewards.functions")
         inputs += graph.inputs("method", section.method_file, f"models.{name}.method")
-    more = _earlier_steps(graph, node) if node.stage == "rl" and section.earlier_steps is None else {}
+    more = _earlier_steps(graph, node) if node.stage == "rl" else {}
     graph.add(f"{node.stage}/{name}", f"pipeline.{node.stage}", section, inputs, **more)
 
 

@@ -67,7 +67,7 @@ def _assignment(name: str, value: Any, indent: str) -> str:
 
 
 def keys_as_yaml(
-    model: type[BaseModel],
+    model: type[Section],
     indent: str,
     skip: tuple[str, ...] = (),
     commented: bool = False,
@@ -78,9 +78,10 @@ def keys_as_yaml(
     `values`: an instance whose values are the defaults here, instead of the type's.
     """
     lines = []
-    for name, info in model.model_fields.items():
+    for name in model.own_keys():
         if name in skip:
             continue
+        info = model.model_fields[name]
         paper = (
             (info.json_schema_extra or {}).get("paper") if isinstance(info.json_schema_extra, dict) else None
         )
@@ -114,7 +115,9 @@ def default_yaml() -> str:
 
 
 def _schema_of(model: type[Section]) -> dict[str, Any]:
-    return _without_defaults(model.model_json_schema())
+    schema = _without_defaults(model.model_json_schema())
+    schema["properties"] = {name: schema["properties"][name] for name in model.own_keys()}
+    return schema
 
 
 def _without_defaults(schema: Any) -> Any:

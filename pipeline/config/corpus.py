@@ -63,10 +63,6 @@ class CorpusSection(Section):
     blocklists: str | list[str] | None = key(
         None, "files of domains, one a line; no page of them or of their subdomains is ever kept"
     )
-    unwanted_sites: bool = key(
-        False,
-        "never keep pages of the 4.6 million domains (adult, phishing, ...) that datatrove's package lists",
-    )
     out_of_distribution: dict[str, str] = key(
         {},
         "sets to measure each classifier on and never to train on, by name: files of rows with `label` (math,"

@@ -13,16 +13,7 @@ DOWNLOADS = 8  # jobs that read from servers at a time, unless a profile says ot
 SIGNATURES = ("buckets", "hashes_per_bucket")
 # The keys that each program depends on; extraction reads its files from its inputs.
 PROGRAM_KEYS = {
-    "extract": (
-        "base_url",
-        "fields",
-        "files_per_shard",
-        "url_exclude",
-        "max_page_bytes",
-        "page_seconds",
-        "page_memory",
-    )
-    + ("min_characters", "order", "filters"),
+    "extract": ("base_url", "fields", "files_per_shard", "min_characters", "order", "filters"),
     "sign": ("ngram", "seed", *SIGNATURES),
     "exact": (),
     "buckets": ("min_similarity", "bucket_jobs", *SIGNATURES),
@@ -48,9 +39,6 @@ class LookupSection(Section):
     )
     prefixes: str | list[str] = key(
         [], "files of reviewed prefixes, as corpus.annotations; pages under those with the verdict math"
-    )
-    mime: list[str] = key(
-        ["text/html", "application/xhtml+xml"], "detected media types of the records; empty: any"
     )
     languages: list[str] = key(
         [], "a record must hold one of these languages (ISO-639-3: eng, zho); empty: any"
@@ -128,10 +116,6 @@ class CrawlSection(Section):
         " filter of datatrove's; or the dotted name of one of datatrove's classes. What FILE.py imports is"
         " not watched: a change there makes nothing stale. A filter must keep no state from page to page",
     )
-    url_exclude: list[str] = key([], "a page whose URL contains one of these strings is rejected unread")
-    max_page_bytes: int = key(10_000_000, "a longer page (decoded payload) is rejected; bytes", gt=0)
-    page_seconds: float = key(20.0, "a page that takes longer is rejected; seconds of CPU time", gt=0)
-    page_memory: int = key(2_000_000_000, "a page that takes more memory is rejected; bytes", gt=0)
     min_characters: int = key(100, "a page with less extracted text is rejected; characters", ge=1)
     ngram: int = key(5, "words (or CJK characters) in a shingle of near-duplicate detection", ge=1)
     buckets: int = key(40, "MinHash bands; more of them find less similar pairs", ge=1)

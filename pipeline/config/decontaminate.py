@@ -1,12 +1,14 @@
 """Keys of decontamination: benchmark texts that must not be in the corpus."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pipeline.config.section import Section, key
 
 
 class DecontaminateSection(Section):
     """Pages that share a long run of words with a benchmark item leave the corpus (paper section 2.1)."""
+
+    filled: ClassVar[tuple[str, ...]] = ("fields",)
 
     ngram: int = key(10, "words (or single CJK characters) of a matching run", paper="10-gram (2.1)", ge=3)
     shortest: int = key(
@@ -30,6 +32,4 @@ class DecontaminateSection(Section):
         paper="not stated",
     )
     benchmarks: list[str] | None = key(None, "names of the benchmarks kept out; null means all of the run")
-    fields: dict[str, dict[str, str]] = key(
-        {}, "columns of the benchmarks by name, as their `fields`; the workflow fills them in"
-    )
+    fields: dict[str, dict[str, str]] = key({}, "columns of the benchmarks by name, as their `fields`")

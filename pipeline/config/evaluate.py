@@ -72,6 +72,7 @@ class EvaluateSection(Section):
     """One model on all its benchmarks: a greedy pass, then K samples for Maj@K and Pass@K."""
 
     shares: ClassVar[bool] = True
+    filled: ClassVar[tuple[str, ...]] = ("model_stage", "benchmarks")
 
     modes: dict[Literal["cpt", "sft", "rl"], list[Mode]] = key(
         {"cpt": ["few_shot_cot"], "sft": ["chat_cot"], "rl": ["chat_cot"]},
@@ -105,7 +106,6 @@ class EvaluateSection(Section):
     temperature: float = key(
         0.7, "temperature of the samples; greedy answers have 0", paper="0.7 (Figure 7)", gt=0
     )
-    top_p: float = key(1.0, "nucleus of the samples", gt=0, le=1)
     k: list[Annotated[int, Field(ge=1)]] = key(
         [1, 4, 8, 16, 32, 64],
         "values of K; those above `samples` are left out, but one must be left",
@@ -125,8 +125,8 @@ class EvaluateSection(Section):
         paper="Isabelle 2022 by PISA (8.6)",
     )
     seed: int = key(42, "seed of sampling", paper="42 (8.1)", ge=0, le=LARGEST_SEED)
-    model_stage: Literal["cpt", "sft", "rl"] = key("sft", "the model's stage; the workflow fills it in")
-    benchmarks: dict[str, BenchmarkNode] = key({}, "the model's benchmarks; the workflow fills them in")
+    model_stage: Literal["cpt", "sft", "rl"] = key("sft", "the model's stage")
+    benchmarks: dict[str, BenchmarkNode] = key({}, "the model's benchmarks")
 
     def asked(self, name: str) -> list[Mode]:
         """Return the modes in which the model is asked the benchmark `name`."""

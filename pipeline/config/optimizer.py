@@ -16,4 +16,3 @@ class Optimizer(Section):
     beta1: float = key(0.9, "first moment's decay", paper="0.9 (2.2)", ge=0, lt=1)
     beta2: float = key(0.95, "second moment's decay", paper="0.95 (2.2)", ge=0, lt=1)
     weight_decay: float = key(0.1, "on matrices; norms do not decay", paper="0.1 (2.2)", ge=0)
-    gradient_clipping: float = key(1.0, "largest gradient norm", gt=0)

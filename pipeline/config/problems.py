@@ -1,11 +1,15 @@
 """Keys of the word problems that are split into parts for fine-tuning, RL and development."""
 
+from typing import ClassVar
+
 from pipeline.config.evaluate import FIELDS, BenchmarkNode
 from pipeline.config.section import LARGEST_SEED, Section, key
 
 
 class ProblemsSection(Section):
     """Word problems with equations, without copies and without those of the benchmarks, in parts."""
+
+    filled: ClassVar[tuple[str, ...]] = ("benchmarks",)
 
     source: str | list[str] | None = key(
         None,
@@ -25,7 +29,7 @@ class ProblemsSection(Section):
     dev: int = key(200, "problems for choosing learning rates and checkpoints: `problems:dev.jsonl`", ge=1)
     rl: int = key(700, "problems for RL: `problems:rl.jsonl`; the rest are `problems:sft.jsonl`", ge=1)
     seed: int = key(0, "seed of the order in which problems are given to the parts", ge=0, le=LARGEST_SEED)
-    benchmarks: dict[str, BenchmarkNode] = key({}, "the benchmarks kept out; the workflow fills them in")
+    benchmarks: dict[str, BenchmarkNode] = key({}, "the benchmarks kept out")
 
     @property
     def files(self) -> list[str]:

@@ -4,16 +4,19 @@ from typing import ClassVar
 
 from pipeline.config.section import Section, key
 
+PAPER = "configs/paper.yaml"  # its tables and figures as numbers
+
 
 class ReportSection(Section):
     """One offline HTML page and `summary.json`, made from the manifests of a run."""
 
-    files: ClassVar[tuple[str, ...]] = ("truth", "claims", "paper")
+    files: ClassVar[tuple[str, ...]] = ("truth", "claims")
     version: ClassVar[int] = 2
     reads_manifests: ClassVar[bool] = True
+    filled: ClassVar[tuple[str, ...]] = ("run", "pins")
 
-    run: str = key("run", "name of the run; the workflow fills it in")
-    pins: dict[str, str] = key({}, "results kept although what they came from changed; likewise filled in")
+    run: str = key("run", "name of the run")
+    pins: dict[str, str] = key({}, "results kept although what they came from changed")
     truth: list[str] | None = key(
         None,
         "labels.jsonl with `url` and `label` (math, not_math, unsure), for precision and recall",
@@ -27,8 +30,3 @@ class ReportSection(Section):
         "standard deviation of accuracy over training seeds, a share, assumed where a run has one; ours",
         gt=0,
     )
-    paper: str = key("configs/paper.yaml", "the paper's tables and figures as numbers")
-    samples: bool = key(
-        True, "write all answers and rollouts for the page's explorer; as large as the evaluations"
-    )
-    removals: int = key(60, "listed removals of decontamination, taken from the benchmarks in turn", ge=0)

@@ -6,6 +6,7 @@ from pipeline.config.evaluate import FIELDS, SUFFIX
 from pipeline.config.optimizer import Optimizer
 from pipeline.config.section import LARGEST_SEED, Section, key
 
+TEMPERATURE = 0.7  # of solutions and completions
 LABELLING_SHARE = 0.8  # of a GPU's memory for vLLM, on which there is only a process group then
 
 
@@ -29,7 +30,6 @@ class RewardSection(Section):
         16, "solutions the policy samples per question", paper="Math-Shepherd 15 from each of 2 models", ge=1
     )
     completions: int = key(8, "completions of each step prefix (N)", paper="Math-Shepherd N = 8", ge=1)
-    temperature: float = key(0.7, "temperature of solutions and completions", gt=0)
     max_tokens: int = key(
         1024, "longest solution, and longest completed solution; tokens", paper="1024 (4.2)", ge=1
     )
@@ -59,7 +59,6 @@ class RewardSection(Section):
     batch: int = key(256, "solutions per optimiser step", ge=1)
     context: int = key(4096, "longest sequence, and length of a packed row; tokens", ge=16)
     learning_rate: float = key(2e-5, "constant after the warm-up", paper="2e-5 (4.2)", gt=0)
-    warmup_steps: int = key(0, "linear warm-up; steps", ge=0)
     optimizer: Optimizer = key(Optimizer(weight_decay=0.0), "AdamW")
     precision: Literal["fp32", "bf16"] = key("bf16", "weights and activations")
     seed: int = key(0, "seed of sampling, split and order", ge=0, le=LARGEST_SEED)

@@ -91,6 +91,7 @@ class RlSection(Section):
     files: ClassVar[tuple[str, ...]] = ("prompts", "evaluation", "rollouts")
     named: ClassVar[tuple[str, ...]] = ("prompts", "evaluation")
     trains: ClassVar[bool] = True
+    filled: ClassVar[tuple[str, ...]] = ("earlier_steps",)
 
     method: Annotated[str, AfterValidator(_known_method)] = key(
         "grpo",
@@ -111,8 +112,7 @@ class RlSection(Section):
     )
     earlier_steps: int | None = key(
         None,
-        "steps of the iterations before; null: those of the parents of stage rl, or i - 1 times `steps` where"
-        " they are of another run",
+        "steps of the iterations before, by parents of stage rl; null: i - 1 times `steps`",
         ge=0,
     )
     prompts: str | list[str] | None = key(

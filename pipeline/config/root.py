@@ -101,8 +101,8 @@ def validated(model: type[Section], values: Any, where: str) -> Any:
     if not isinstance(values, dict):
         raise ConfigError(f"config key {where}: expected a mapping, got {quoted(values)}")
     for name in values:
-        if name not in model.model_fields:
-            raise ConfigError(f"config key {where}.{name}: unknown{hint(name, list(model.model_fields))}")
+        if name not in (known := model.own_keys()):
+            raise ConfigError(f"config key {where}.{name}: unknown{hint(name, known)}")
     try:
         return model.model_validate(values)
     except ValidationError as error:
@@ -123,10 +123,31 @@ def _keys(model: type[Section], place: tuple[int | str, ...]) -> list[str]:
     return list(model.model_fields)
 
 
+def _run_keys(values: dict[str, Any]) -> RunKeys:
+    """Return the keys at the top of a configuration."""
+    own = {name: values[name] for name in RunKeys.model_fields if name in values}
+    if type(own.get("run")) in (int, float):  # `run: 2024` is a number in YAML
+        own["run"] = str(own["run"])
+    if own.get("pins", {}) is None:
+        del own["pins"]
+    keys: RunKeys = validated(RunKeys, own, "")
+    check_name(keys.run, "run")
+    return keys
+
+
 def benchmark_file(name: str) -> dict[str, Any]:
     """Return what `configs/benchmarks/NAME.yaml` says of a benchmark; nothing if there is no such file."""
     path = BENCHMARKS / f"{name}.yaml"
     return read_config([path]) if path.is_file() else {}
+
+
+def _whole_benchmark(name: str, node: dict[str, Any]) -> dict[str, Any]:
+    """Return a benchmark's node on top of the shipped one of its name. Raises ConfigError without either."""
+    if whole := benchmark_file(name) | node:
+        return whole
+    shipped = sorted(path.stem for path in BENCHMARKS.glob("*.yaml"))
+    told = f"no `source`, and none of this name is shipped{hint(name, shipped)}"
+    raise ConfigError(f"config key benchmarks.{name}.source: {told}")
 
 
 def without_launch(values: Any, where: str) -> tuple[Any, dict[str, Any]]:
@@ -178,13 +199,7 @@ class Config:
                 sections = [f"{part}.{name}" for part in SECTIONS if name in SECTIONS[part].model_fields]
                 told = f"; did you mean {' or '.join(sections)}?" if sections else hint(name, known)
                 raise ConfigError(f"config key {name}: unknown{told}")
-        own = {name: values[name] for name in RunKeys.model_fields if name in values}
-        if type(own.get("run")) in (int, float):  # `run: 2024` is a number in YAML
-            own["run"] = str(own["run"])
-        if own.get("pins", {}) is None:
-            del own["pins"]
-        keys = validated(RunKeys, own, "")
-        check_name(keys.run, "run")
+        keys = _run_keys(values)
         self.run, self.seed, self.data_folder = keys.run, keys.seed, keys.data_folder
         self.pins = {name: key for name, key in keys.pins.items() if key}
         self._raw, self._launches = {}, {}
@@ -199,17 +214,11 @@ class Config:
         for name, mixture in self.mixtures.items():
             for source in mixture.sources:
                 check_name(source, f"mixtures.{name}.sources")
-        asked = values.get("benchmarks") or {}
-        known_benchmarks = {
-            name: benchmark_file(name) | node if isinstance(node, dict) else node
-            for name, node in asked.items()
+        asked = (values.get("benchmarks") or {}).items()
+        whole = {
+            name: _whole_benchmark(name, node) if isinstance(node, dict) else node for name, node in asked
         }
-        for name, node in known_benchmarks.items():
-            if node == {}:
-                known = sorted(path.stem for path in BENCHMARKS.glob("*.yaml"))
-                told = f"no `source`, and none of this name is shipped{hint(name, known)}"
-                raise ConfigError(f"config key benchmarks.{name}.source: {told}")
-        self.benchmarks = self._nodes({"benchmarks": known_benchmarks}, "benchmarks", BenchmarkNode)
+        self.benchmarks = self._nodes({"benchmarks": whole}, "benchmarks", BenchmarkNode)
         for name, node in self.benchmarks.items():
             self._check_samples(name, node)
         self.models: dict[str, ModelNode] = {}
@@ -277,8 +286,8 @@ class Config:
         overrides = {key: value for key, value in node.items() if key not in ModelNode.model_fields}
         self.models[name] = validated(ModelNode, own, where)
         for key_name in overrides:
-            if key_name not in SECTIONS[stage].model_fields:
-                names = [*ModelNode.model_fields, *SECTIONS[stage].model_fields]
+            if key_name not in SECTIONS[stage].own_keys():
+                names = [*ModelNode.model_fields, *SECTIONS[stage].own_keys()]
                 raise ConfigError(f"config key {where}.{key_name}: unknown{hint(key_name, names)}")
         self.model_sections[name] = validated(SECTIONS[stage], self._raw[stage] | overrides, where)
 

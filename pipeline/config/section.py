@@ -21,7 +21,8 @@ class Section(BaseModel):
     `shares`: the program's ranks share its work out in items and the rest make those of a rank that is lost.
     `reads_manifests`: the stage reads the manifests of other results, not only their data.
     `files`: keys that only say where inputs lie: those count by their bytes. `named`: roles of inputs whose
-    file names get into the result, and so count too.
+    file names get into the result, and so count too. `filled`: keys that the workflow fills in, which no
+    configuration has.
     """
 
     version: ClassVar[int] = 1
@@ -30,6 +31,7 @@ class Section(BaseModel):
     reads_manifests: ClassVar[bool] = False
     files: ClassVar[tuple[str, ...]] = ()
     named: ClassVar[tuple[str, ...]] = ()
+    filled: ClassVar[tuple[str, ...]] = ()
 
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=(), allow_inf_nan=False)
 
@@ -37,6 +39,11 @@ class Section(BaseModel):
     def has_ranks(cls) -> bool:
         """Whether the program runs as `launch.ranks` processes under the launcher."""
         return cls.trains or cls.shares
+
+    @classmethod
+    def own_keys(cls) -> list[str]:
+        """Name the keys that a configuration may set."""
+        return [name for name in cls.model_fields if name not in cls.filled]
 
     @field_validator("*", mode="before")
     @classmethod

@@ -46,6 +46,8 @@ class SourceNode(Section):
 class MixtureNode(Section):
     """A named mixture: tokenizer and sources."""
 
+    filled: ClassVar[tuple[str, ...]] = ("fields",)
+
     tokenizer: str = key(
         "corpus", "`corpus`: the run's own; else that of a folder or hub id, needed where a model has an init"
     )
@@ -55,6 +57,4 @@ class MixtureNode(Section):
         paper="our corpus 56 %, AlgebraicStack 4 %, arXiv 10 %, GitHub code 20 %, Common Crawl 10 % (2.3)",
         min_length=1,
     )
-    fields: dict[str, dict[str, str]] = key(
-        {}, "columns of the benchmarks by name, as their `fields`; the workflow fills them in"
-    )
+    fields: dict[str, dict[str, str]] = key({}, "columns of the benchmarks by name, as their `fields`")

@@ -4,26 +4,18 @@ A page is never kept, whatever its score, if its owner opted out, its domain is 
 found pages under its prefix not to be mathematical. Best score first; equal scores in the order of `tie`, a
 hash of the page's id, then of the id.
 
-Blocklists are files of one domain a line, and the list that datatrove has for its URLFilter (UT1's categories
-of adult, phishing and other unwanted sites). A listed domain covers its subdomains. datatrove's filter also
-drops URLs by words in them, such as "sex" in Essex; that is not done here.
+Blocklists are files of one domain a line, which covers its subdomains.
 """
 
-import shutil
-import tarfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from datatrove.utils._import_utils import ASSETS_PATH
-
-from pipeline.config.corpus import CorpusSection
 from pipeline.crawl.annotations import NOT_MATH, add_annotations, add_prefixes, counted, covered, warn
 from pipeline.data.database import Database, parquet
 from pipeline.data.shards import table_schema
-from pipeline.protocol.stage import InputError, Stage
+from pipeline.protocol.stage import InputError
 
 OPT_OUT, BLOCKED = "opt_out", "blocklist"
-BUNDLE = "url_filterblacklistsv0_3_0.tar.gz"
 RANKED = "ORDER BY score DESC, tie, id"
 EXCLUDED = table_schema(id=str, url=str, reason=str)
 TABLES = f"""
@@ -67,18 +59,7 @@ GROUP BY prefix HAVING NOT coalesce(bool_or(name = prefix), false) ORDER BY pref
 """
 
 
-def blocklists_of(stage: Stage[CorpusSection]) -> list[Path]:
-    """Return the lists that a stage is given; datatrove's is unpacked to the stage's work folder."""
-    files = [Path(path) for path in stage.inputs.get("blocklists", [])]
-    if stage.config.unwanted_sites:
-        target = stage.work / "unwanted_sites.txt"
-        with tarfile.open(Path(ASSETS_PATH) / BUNDLE) as bundle, target.open("wb") as file:
-            shutil.copyfileobj(bundle.extractfile("domains"), file)
-        files.append(target)
-    return files
-
-
-def add_blocked(database: Database, files: Sequence[Path]) -> None:
+def add_blocked(database: Database, files: Sequence[str | Path]) -> None:
     """Create `blocked` (id): the rows of `pages` on listed domains. Raises InputError."""
     if not files:
         database.execute("CREATE TABLE blocked (id VARCHAR)")
@@ -108,7 +89,7 @@ def add_pages(
     scores: list[Path],
     annotations: Iterable[Path],
     opted_out: Iterable[str],
-    blocklists: Sequence[Path] = (),
+    blocklists: Sequence[str | Path] = (),
 ) -> None:
     """Create `pages` (the rows of all score tables), `reviewed` (id, prefix, verdict) of those under a
     reviewed prefix, `excluded` (id, reason) and `candidates`, the pages that may be kept. `opted_out`:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.config.corpus import CorpusSection
-from pipeline.corpus.candidates import EXCLUDED, add_pages, blocklists_of, unmatched
+from pipeline.corpus.candidates import EXCLUDED, add_pages, unmatched
 from pipeline.corpus.convergence import (
     KEPT,
     converged_before,
@@ -69,7 +69,7 @@ def keep(
     if not scores:
         raise InputError("no scores given: use --input score=FOLDER, for each folder that score wrote")
     annotations = [Path(path) for path in stage.inputs.get("annotations", [])]
-    add_pages(joins, scores, annotations, current_urls(stage, "opt_out"), blocklists_of(stage))
+    add_pages(joins, scores, annotations, current_urls(stage, "opt_out"), stage.inputs.get("blocklists", []))
     unmatched(joins)
     before = f"SELECT id, host, iteration FROM {parquet(previous / 'kept.parquet')}" if previous else NOTHING
     joins.execute(f"CREATE VIEW previous AS {before}")

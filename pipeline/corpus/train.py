@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.config.corpus import CorpusSection, SecondStage
-from pipeline.corpus.candidates import add_pages, blocklists_of, unmatched
+from pipeline.corpus.candidates import add_pages, unmatched
 from pipeline.corpus.classifier import PageScorer, restart_with_zeroed_memory, scaled, settings, train
 from pipeline.corpus.convergence import converged_before
 from pipeline.corpus.cut import LANGUAGE
@@ -158,7 +158,8 @@ def apply_review(stage: Stage[CorpusSection], survivors: Survivors) -> dict[str,
     scores = [Path(path) / "scores.parquet" for path in stage.inputs["previous_score"]]
     annotations, previous = [Path(path) for path in stage.inputs["annotations"]], stage.input("previous")
     with database(stage.work / "join", stage.launch) as joins:
-        add_pages(joins, scores, annotations, current_urls(stage, "opt_out"), blocklists_of(stage))
+        blocklists = stage.inputs.get("blocklists", [])
+        add_pages(joins, scores, annotations, current_urls(stage, "opt_out"), blocklists)
         joins.execute(f"CREATE VIEW kept AS SELECT * FROM {parquet(previous / 'kept.parquet')}")
         domains = f"SELECT domain, share FROM {parquet(previous / 'domains.parquet')} WHERE math"
         add_mathematical(joins, joins.execute(domains).fetchall())

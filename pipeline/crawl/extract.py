@@ -32,7 +32,7 @@ from pipeline.crawl.index import is_index, read_indexed_pages
 from pipeline.crawl.language import detect_language
 from pipeline.crawl.mathematics import has_mathematics
 from pipeline.crawl.own_filters import load_filter, rejected_by
-from pipeline.crawl.page_limits import run_guarded
+from pipeline.crawl.page_limits import MAX_PAGE_BYTES, PAGE_MEMORY, PAGE_SECONDS, run_guarded
 from pipeline.crawl.rights import rights
 from pipeline.crawl.sources import expand, file_name, open_source
 from pipeline.crawl.text import clean, extract
@@ -103,7 +103,7 @@ def page_text(
         return "", clean(page.payload.decode("utf-8", "replace")), "utf-8", notes
     if page.http_status != 200:
         raise Unusable("http_status")
-    body = decode_body(page.payload, page.content_encoding, page.transfer_encoding, config.max_page_bytes)
+    body = decode_body(page.payload, page.content_encoding, page.transfer_encoding, MAX_PAGE_BYTES)
     if not is_html(page.content_type, page.identified_type, body):
         raise Unusable("not_html")
     html, charset = decode_text(body, page.charset)
@@ -117,8 +117,6 @@ def page_text(
 def make_document(identity: str, page: Page, config: CrawlSection, removed: Counter[str]) -> Document:
     """Make the document of a page; counts removed lines by reason. Raises Unusable with a reason."""
     url, host = page_url(page.url)
-    if any(part in url for part in config.url_exclude):
-        raise Unusable("url_excluded")
     title, text, charset, notes = page_text(page, config, removed)
     (title + text).encode()  # a lone surrogate rejects this page here, instead of stopping the shard's writer
     if len(text) < config.min_characters:
@@ -196,10 +194,10 @@ def extract_file(
 
     def pages(counts: ReadCounts) -> Iterator[tuple[str, Page]]:
         if text:
-            return _identities(read_text_pages(text, config.max_page_bytes, counts))
+            return _identities(read_text_pages(text, MAX_PAGE_BYTES, counts))
         if is_index(path):
-            return _identities(read_indexed_pages(path, config.base_url, config.max_page_bytes, counts))
-        return _identities(read_pages(path, config.max_page_bytes, counts))
+            return _identities(read_indexed_pages(path, config.base_url, MAX_PAGE_BYTES, counts))
+        return _identities(read_pages(path, MAX_PAGE_BYTES, counts))
 
     def steps(skip: int) -> Iterator[Callable[[], tuple[Row, Document | None] | ReadCounts]]:
         counts = ReadCounts()
@@ -211,7 +209,7 @@ def extract_file(
         identity, page = next(islice(pages(ReadCounts()), number, None))
         return _row(identity, page, status="rejected", reason=reason), None
 
-    for result in run_guarded(steps, rejected, config.page_seconds, config.page_memory):
+    for result in run_guarded(steps, rejected, PAGE_SECONDS, PAGE_MEMORY):
         if isinstance(result, ReadCounts):
             read.add(result)
         else:

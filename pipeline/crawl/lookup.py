@@ -37,6 +37,7 @@ COLUMNS = [
     "content_mime_detected",
 ]
 COLUMNS += ["content_languages", "warc_filename", "warc_record_offset", "warc_record_length"]
+MEDIA_TYPES = ["text/html", "application/xhtml+xml"]  # detected, of the records that are read
 PAGES = "/subset=warc/"  # in the path of a file of pages, not of redirects, errors and robots.txt
 KEYS = """
 CREATE MACRO without_www(place) AS regexp_replace(place, '^www[.]', '');
@@ -160,14 +161,12 @@ class Remote(AbstractFileSystem):
 
 def filters(config: LookupSection, columns: set[str]) -> str:
     """Give SQL of what a record must be, by the section and the columns of the index."""
-    found = []
-    if config.mime:
-        found.append(f"content_mime_detected IN ({_words(config.mime)})")
+    found = [f"content_mime_detected IN ({_words(MEDIA_TYPES)})"]
     if config.languages:
         found.append(f"list_has_any(string_split(content_languages, ','), [{_words(config.languages)}])")
     if "subset" in columns:
         found.append("subset = 'warc'")
-    return " AND ".join(found or ["true"])
+    return " AND ".join(found)
 
 
 def _words(values: list[str]) -> str:

@@ -1,7 +1,7 @@
 """Process a file's pages in a child process with limits, and go on after a page that kills it.
 
 Extraction runs in native code, which only the kernel can stop. It kills a child that exceeds the CPU time or
-memory of one page (`page_seconds`, `page_memory`); that page is rejected, and a new child continues after
+memory of one page (`PAGE_SECONDS`, `PAGE_MEMORY`); that page is rejected, and a new child continues after
 it. CPU time instead of wall-clock time, so that a busy machine rejects nothing. The cost is one fork for each
 file and the transfer of texts, not of HTML.
 """
@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
 R = TypeVar("R")
+MAX_PAGE_BYTES = 10_000_000  # of a decoded payload; a longer page is rejected, as are those that take more
+PAGE_SECONDS, PAGE_MEMORY = 20.0, 2_000_000_000  # seconds of CPU time, or bytes
 CAUSES = {signal.SIGPROF: "too_slow", signal.SIGXCPU: "too_slow", signal.SIGKILL: "out_of_memory"}
 Task = Callable[[int], Iterator[Callable[[], R]]]
 

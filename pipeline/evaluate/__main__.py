@@ -212,8 +212,8 @@ def _write_exemplars(path: Path, exemplars: Sequence[Item]) -> None:
         path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
 
 
-def _decoding(task: Task, section: EvaluateSection, n: int, temperature: float, top_p: float) -> Decoding:
-    plain = Decoding(n, temperature, top_p, section.max_tokens, section.seed)
+def _decoding(task: Task, section: EvaluateSection, n: int, temperature: float) -> Decoding:
+    plain = Decoding(n, temperature, section.max_tokens, section.seed)
     if task.kind == "cot":
         return plain
     if task.kind == "proof":
@@ -228,10 +228,10 @@ def requests_of(task: Task, section: EvaluateSection) -> list[Request]:
     """Return what a task asks of the model: greedy answers, and samples if it has any."""
     ids = [item.id for item in task.items]
     around = [(item.start, item.tests or "") for item in task.items] if task.kind == "code" else ()
-    greedy = _decoding(task, section, 1, 0.0, 1.0)
+    greedy = _decoding(task, section, 1, 0.0)
     found = [Request(f"{task.name}.greedy", ids, task.prompts, task.stop, greedy, around)]
     if task.samples:
-        several = _decoding(task, section, task.samples, section.temperature, section.top_p)
+        several = _decoding(task, section, task.samples, section.temperature)
         found.append(Request(f"{task.name}.samples", ids, task.prompts, task.stop, several, around))
     return found
 

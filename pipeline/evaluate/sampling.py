@@ -57,7 +57,6 @@ class Decoding:
 
     n: int
     temperature: float
-    top_p: float
     max_tokens: int
     seed: int
     kind: Literal["cot", "pal", "tool", "code", "proof"] = "cot"
@@ -191,7 +190,6 @@ class Sampler:
             self.counters,
             n=decoding.n,
             temperature=decoding.temperature,
-            top_p=decoding.top_p,
             stop=request.stop,
         )
         none = [Answer("", PROMPT_TOO_LONG, 0)] * decoding.n

@@ -22,12 +22,11 @@ from pipeline.report.pages import write_pages
 def run(stage: Stage[ReportSection]) -> dict[str, int | float | str]:
     """Write `index.html` and `summary.json`; counts say what is in them."""
     section = stage.config
-    shards = stage.partial if section.samples else None
-    material = read(section, stage.inputs, shards, stage.work, stage.launch)
+    material = read(section, stage.inputs, stage.partial, stage.work, stage.launch)
     say(f"report: read {len(material.run.finished)} results")
     shown = chapters(material)
     say(f"report: made {len(shown)} chapters")
-    samples = data(material.results, shards)
+    samples = data(material.results, stage.partial)
     (stage.partial / "index.html").write_text(render(section.run, subtitle(material), shown, samples))
     write_pages(material.run, stage.partial, stage.work, stage.launch)
     write_json(stage.partial / "summary.json", material.summary())

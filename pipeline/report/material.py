@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from pipeline.config.report import ReportSection
+from pipeline.config.report import PAPER, ReportSection
 from pipeline.protocol.manifest import ROOT
 from pipeline.protocol.overlays import read_yaml
 from pipeline.protocol.stage import InputError
@@ -107,4 +107,4 @@ def read(
     results = Results(run, shards)
     judged = judge(read_claims(ROOT / section.claims), results, section.seed_spread)
     kept = kept_by_language(run, work, dict(launch or {}))
-    return Material(section, run, results, _paper(ROOT / section.paper), judged, iterations(run), *kept)
+    return Material(section, run, results, _paper(ROOT / PAPER), judged, iterations(run), *kept)

@@ -15,7 +15,7 @@ from functools import cached_property
 from statistics import fmean
 from typing import Any
 
-from pipeline.config.reward import RewardSection
+from pipeline.config.reward import TEMPERATURE, RewardSection
 from pipeline.evaluate.benchmarks import Item
 from pipeline.evaluate.sampling import draw_in_context, sample_seed
 from pipeline.grader.answers import Verdict
@@ -87,7 +87,7 @@ class SolutionSampler:
             seeds,
             self.counters,
             n=n,
-            temperature=section.temperature,
+            temperature=TEMPERATURE,
         )
         return [[list(sample.token_ids) for sample in samples] for samples in drawn]
 

@@ -87,4 +87,4 @@ def train(stage: Stage[RewardSection], engine: Any, solutions: Sequence[Solution
         place = engine.global_rank, engine.world_size
         return loop.Step(micro_batches(chosen, section.context, rows_at_once, *place), loss_of)
 
-    loop.train(stage, engine, len(batches), constant(section.learning_rate, section.warmup_steps), make_step)
+    loop.train(stage, engine, len(batches), constant(section.learning_rate), make_step)

@@ -40,6 +40,7 @@ from pipeline.corpus.normalise import normalise  # noqa: E402
 from pipeline.corpus.training_set import LabelledPage, like_a_page  # noqa: E402
 from pipeline.crawl.extract import make_document  # noqa: E402
 from pipeline.crawl.http_decoding import Unusable, decode_body  # noqa: E402
+from pipeline.crawl.page_limits import MAX_PAGE_BYTES  # noqa: E402
 from pipeline.crawl.text_decoding import decode_text  # noqa: E402
 from pipeline.crawl.warc import ReadCounts, read_pages  # noqa: E402
 from pipeline.data.rows import read_rows  # noqa: E402
@@ -68,7 +69,7 @@ def read(folder: Path) -> tuple[Pages, dict[str, list[str]]]:
     labels = {row["url"]: row for _, row in read_rows(str(folder / "labels.jsonl"))}
     pages, texts = [], {name: [] for name in OTHERS}
     for path in sorted(folder.rglob("*.warc.gz")):
-        for page in read_pages(str(path), CRAWL.max_page_bytes, ReadCounts()):
+        for page in read_pages(str(path), MAX_PAGE_BYTES, ReadCounts()):
             row = labels.get((page.url or b"").decode())
             if row is None or row.get("duplicate_of") or row["label"] == "unsure":
                 continue
@@ -76,9 +77,7 @@ def read(folder: Path) -> tuple[Pages, dict[str, list[str]]]:
                 found = make_document("", page, CRAWL, Counter())
             except Unusable:
                 continue
-            body = decode_body(
-                page.payload, page.content_encoding, page.transfer_encoding, CRAWL.max_page_bytes
-            )
+            body = decode_body(page.payload, page.content_encoding, page.transfer_encoding, MAX_PAGE_BYTES)
             html = decode_text(body, page.charset)[0]
             of_page = row["url"], found.metadata["host"], normalise(found.text), row["label"] == "math"
             pages.append(LabelledPage(*of_page, found.metadata["language"]))

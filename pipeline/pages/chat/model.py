@@ -44,7 +44,8 @@ def section_of(model: str) -> EvaluateSection:
     if manifest is None or not manifest.is_file():
         return EvaluateSection()
     with suppress(KeyError, ValueError):
-        return EvaluateSection.model_validate(read_manifest(manifest)["config"])
+        config = read_manifest(manifest)["config"].items()  # of another version, with other keys
+        return EvaluateSection(**{key: value for key, value in config if key in EvaluateSection.model_fields})
     raise InputError(f"{manifest}: not the manifest of an evaluation of this version")
 
 

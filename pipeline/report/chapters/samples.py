@@ -23,10 +23,8 @@ def _task(results: Results, task: Task) -> dict[str, Any]:
     return {"name": ".".join(task), "benchmark": task[0], "kind": task[1], "models": models, "pair": pair}
 
 
-def data(results: Results, shards: Path | None) -> dict[str, Any]:
+def data(results: Results, shards: Path) -> dict[str, Any]:
     """Return what the page's script knows of the files; writes those of the rollouts into `shards`."""
-    if shards is None:
-        return {"tasks": [], "rollouts": {}}
     rollouts = {}
     for result in results.run.of("rl"):
         name = f"rollouts-{result.instance}"
@@ -40,4 +38,4 @@ def chapter(material: Material) -> dict[str, Any] | None:
     rollouts = any(any((result.data / "rollouts").glob("step-*")) for result in material.run.of("rl"))
     if not material.results.scores:
         return None
-    return {"sharded": material.section.samples, "rollouts": rollouts}
+    return {"rollouts": rollouts}
