@@ -136,7 +136,7 @@ def test_logits_of_bf16_weights_are_not_rounded_before_the_softmax() -> None:
     targets_N = torch.randint(0, 300, (50,), generator=generator)
     exact_NV = (hidden_ND.double() @ head_VD.double().T).log_softmax(1)
     expected_N = exact_NV.gather(1, targets_N[:, None]).squeeze(1).float()
-    found_N, _ = linear_loss.target_logprobs(hidden_ND, head_VD, targets_N)
+    found_N = linear_loss.target_logprobs(hidden_ND, head_VD, targets_N)
     _, fused_N = linear_loss.weighted_nll(hidden_ND, head_VD, targets_N, torch.ones(50))
     for logprobs_N in (found_N, fused_N):
         torch.testing.assert_close(logprobs_N, expected_N, rtol=0, atol=1e-4)

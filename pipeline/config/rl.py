@@ -149,12 +149,6 @@ class RlSection(Section):
         "deviation that a group's rewards are divided by; none: only subtract their mean",
         paper="divided by std, which one is not stated (4.1.2)",
     )
-    advantage_floor: float = key(
-        0.0,
-        "added to that deviation, so that nearly equal rewards get small advantages; TRL 1e-4",
-        paper="none (4.1.2)",
-        ge=0,
-    )
     mask_truncated: bool = key(
         False, "train on no output cut at `max_tokens`; its reward still counts in its group's mean"
     )

@@ -24,8 +24,8 @@ Mean = Literal["output", "token", "constant"]
 Std = Literal["population", "sample", "none"]
 
 
-def _normalised(rewards: Tensor, std: Std, floor: float) -> Tensor:
-    """(rewards - mean) / (std + floor) over the last dimension; exactly 0 where all are equal."""
+def _normalised(rewards: Tensor, std: Std) -> Tensor:
+    """(rewards - mean) / std over the last dimension; exactly 0 where all are equal."""
     if rewards.shape[-1] == 0:
         return rewards
     flat = rewards.amax(-1, keepdim=True) == rewards.amin(-1, keepdim=True)
@@ -33,16 +33,15 @@ def _normalised(rewards: Tensor, std: Std, floor: float) -> Tensor:
     if std == "none" or rewards.shape[-1] == 1:
         return centred
     spread = rewards.std(-1, correction=int(std == "sample"), keepdim=True)
-    return centred / torch.where(flat, 1.0, spread + floor)
+    return centred / torch.where(flat, 1.0, spread)
 
 
-def outcome_advantages(rewards_QG: Tensor, std: Std = "population", floor: float = 0.0) -> Tensor:
+def outcome_advantages(rewards_QG: Tensor, std: Std = "population") -> Tensor:
     """Outcome supervision (4.1.2): an output's reward relative to its group, for all its tokens; (Q, G).
 
-    `std`: the standard deviation to divide by; `none` only subtracts the mean (Dr. GRPO). `floor` is added to
-    it, so that rewards which hardly differ get small advantages.
+    `std`: the standard deviation to divide by; `none` only subtracts the mean (Dr. GRPO).
     """
-    return _normalised(rewards_QG, std, floor)
+    return _normalised(rewards_QG, std)
 
 
 def process_advantages(
@@ -50,7 +49,6 @@ def process_advantages(
     step_ends: Sequence[Tensor],
     lengths: Sequence[int],
     std: Std = "population",
-    floor: float = 0.0,
 ) -> list[Tensor]:
     """Process supervision (4.1.3) for one group of G outputs; returns G tensors of shape (|o_i|,).
 
@@ -59,7 +57,7 @@ def process_advantages(
     the sum of the normalised rewards of the steps that end at or after it: 0 after the last step.
     """
     counts = [len(rewards) for rewards in step_rewards]
-    normalised = _normalised(torch.cat(list(step_rewards)), std, floor).split(counts)
+    normalised = _normalised(torch.cat(list(step_rewards)), std).split(counts)
     advantages = []
     for rewards, ends, length in zip(normalised, step_ends, lengths, strict=True):
         here_and_later = torch.arange(length)[:, None] <= ends[None, :]

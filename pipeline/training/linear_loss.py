@@ -98,29 +98,25 @@ class _WeightedNll(torch.autograd.Function):
 class _TargetLogprobs(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, hidden_ND: Tensor, head_VD: Tensor, targets_N: Tensor, temperature: float, entropy: bool
-    ) -> tuple[Tensor, Tensor]:
+        ctx: Any, hidden_ND: Tensor, head_VD: Tensor, targets_N: Tensor, temperature: float
+    ) -> Tensor:
         product_VD = head_VD.to(hidden_ND.dtype)
         logprobs_N = torch.empty(len(targets_N), dtype=torch.float32, device=hidden_ND.device)
-        entropy_N, normaliser_N = torch.zeros_like(logprobs_N), torch.empty_like(logprobs_N)
+        normaliser_N = torch.empty_like(logprobs_N)
         parts, logits_CV = _chunks(len(targets_N), head_VD), None
         for part in parts:
             logits_CV = _logits(hidden_ND[part], product_VD, temperature)
             normaliser_C1 = logits_CV.logsumexp(1, keepdim=True)
             normaliser_N[part] = normaliser_C1.squeeze(1)
             logprobs_N[part] = (logits_CV.gather(1, targets_N[part, None]) - normaliser_C1).squeeze(1)
-            if entropy:
-                expected_C = ((logits_CV - normaliser_C1).exp_() * logits_CV).sum(1)
-                entropy_N[part] = normaliser_N[part] - expected_C
         ctx.save_for_backward(hidden_ND, head_VD, targets_N, normaliser_N)
         ctx.logits_CV = logits_CV if len(parts) == 1 and any(ctx.needs_input_grad) else None
         ctx.temperature = temperature
-        ctx.mark_non_differentiable(entropy_N)
-        return logprobs_N, entropy_N
+        return logprobs_N
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, upstream_N: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, upstream_N: Tensor) -> tuple[Tensor | None, ...]:
         hidden_ND, head_VD, targets_N, normaliser_N = ctx.saved_tensors
         product_VD = head_VD.to(hidden_ND.dtype)
         gradients = _Gradients(hidden_ND, head_VD, ctx.needs_input_grad)
@@ -132,7 +128,7 @@ class _TargetLogprobs(torch.autograd.Function):
             normaliser_C1 = normaliser_N[part, None]
             gradients.add(part, logits_CV, normaliser_C1, targets_C1, scale_C1, hidden_CD, product_VD)
         head_grad_VD = None if gradients.head_VD is None else gradients.head_VD.to(head_VD.dtype)
-        return gradients.hidden_ND, head_grad_VD, None, None, None
+        return gradients.hidden_ND, head_grad_VD, None, None
 
 
 def weighted_nll(
@@ -145,9 +141,7 @@ def weighted_nll(
 
 
 def target_logprobs(
-    hidden_ND: Tensor, head_VD: Tensor, targets_N: Tensor, temperature: float = 1.0, entropy: bool = False
-) -> tuple[Tensor, Tensor]:
-    """Return log-probabilities of `targets_N` at `temperature`, and without gradient the entropy in nats of
-    each predicted distribution (zeros unless asked for): (N,) each, fp32.
-    """
-    return _TargetLogprobs.apply(hidden_ND, head_VD, targets_N, temperature, entropy)
+    hidden_ND: Tensor, head_VD: Tensor, targets_N: Tensor, temperature: float = 1.0
+) -> Tensor:
+    """Return log-probabilities of `targets_N` at `temperature`, (N,), fp32."""
+    return _TargetLogprobs.apply(hidden_ND, head_VD, targets_N, temperature)

@@ -61,14 +61,12 @@ class TokenLogprobs(nn.Module):
         positions_BT: Tensor,
         targets_BT: Tensor,
         temperature: float = 1.0,
-        with_entropy: bool = False,
         documents: dict[str, Any] | None = None,
         weights_BT: Tensor | None = None,
     ) -> Tensor | tuple[Tensor, Tensor]:
         """Return fp32 log-probabilities (B, T) of `targets_BT`; 0 where the target is `IGNORE`.
 
         `documents` (of `shared_arguments`) replaces the document boundaries that positions show. With
-        `with_entropy` also the entropy (B, T) in nats of each predicted distribution, without gradient. With
         `weights_BT` instead the loss, which is the weighted sum of negative log-probabilities, and the
         log-probabilities (B, T) without gradient: cheapest where the weights are known beforehand.
         """
@@ -85,9 +83,7 @@ class TokenLogprobs(nn.Module):
         if weights_BT is not None:
             loss, logprobs = weighted_nll(*chosen, weights_BT.flatten()[wanted])
             return loss, spread(logprobs).view_as(targets_BT)
-        logprobs, entropy = target_logprobs(*chosen, temperature, with_entropy)
-        logprobs_BT = spread(logprobs).view_as(targets_BT)
-        return (logprobs_BT, spread(entropy).view_as(targets_BT)) if with_entropy else logprobs_BT
+        return spread(target_logprobs(*chosen, temperature)).view_as(targets_BT)
 
     def _hidden(self, tokens_BT: Tensor, positions_BT: Tensor, documents: dict[str, Any] | None) -> Tensor:
         """Return last hidden states (B, T, D), in the type used for matrix products."""

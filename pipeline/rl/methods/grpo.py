@@ -35,13 +35,12 @@ def _advantages(group: Group, section: RlSection) -> list[float] | list[list[flo
     """Return one for each output (outcome supervision, 4.1.2) or for each token (process, 4.1.3)."""
     if section.supervision == "outcome":
         rewards = torch.tensor(group.rewards, dtype=torch.float64)
-        return outcome_advantages(rewards[None], section.advantage_std, section.advantage_floor)[0].tolist()
+        return outcome_advantages(rewards[None], section.advantage_std)[0].tolist()
     advantages = process_advantages(
         [torch.tensor(output.step_rewards, dtype=torch.float64) for output in group.outputs],
         [torch.tensor(output.step_ends) for output in group.outputs],
         [len(output.tokens) for output in group.outputs],
         section.advantage_std,
-        section.advantage_floor,
     )
     return [values.tolist() for values in advantages]
 

@@ -140,7 +140,7 @@ def loss() -> dict[str, float]:
         if way == "chunks":
             value = weighted_nll(states, head, targets_N, weights_N)[0]
         elif way == "again":
-            value = -target_logprobs(states, head, targets_N)[0].mean()
+            value = -target_logprobs(states, head, targets_N).mean()
         else:
             value = F.cross_entropy(states.float() @ head.float().T, targets_N)
         value.backward()
