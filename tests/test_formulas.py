@@ -5,6 +5,8 @@ from html import escape
 from urllib.parse import quote
 
 import pytest
+import yaml
+from conftest import ROOT
 from crawl_warcs import text_of
 
 from pipeline.formulas.mathml import mathml_to_tex
@@ -15,6 +17,7 @@ DISPLAY = [
     r"\begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}",
     r"f(x) = \begin{cases} 1 & \text{if $x>0$} \\ 0 & \text{else} \end{cases}",
 ]
+CASES = yaml.safe_load((ROOT / "tests/data/formulas.yaml").read_text())
 MML = '<math xmlns="http://www.w3.org/1998/Math/MathML"{}>{}</math>'
 
 
@@ -173,71 +176,14 @@ def test_source_of_git_hosts_and_wordpress_is_read():
     assert "Let $a_1$ and $b^2$ and $c$." in text and "$$d$$" in text
 
 
-@pytest.mark.parametrize(
-    ("markup", "tex"),
-    [
-        ("<mi>E</mi><mo>=</mo><mi>m</mi><msup><mi>c</mi><mn>2</mn></msup>", "E = mc^{2}"),
-        ("<mi>sin</mi><mo>&#8289;</mo><mi>θ</mi><mo>≤</mo><mi>π</mi>", r"\sin\theta \leq \pi"),
-        (
-            "<munderover><mo>∑</mo><mrow><mi>i</mi><mo>=</mo><mn>1</mn></mrow><mi>n</mi></munderover>"
-            "<mfrac><mn>1</mn><mi>i</mi></mfrac>",
-            r"\sum_{i = 1}^{n}\frac{1}{i}",
-        ),
-        (
-            "<mo>(</mo><mtable><mtr><mtd><mn>1</mn></mtd><mtd><mi>a</mi></mtd></mtr>"
-            "<mtr><mtd><mn>0</mn></mtd><mtd><mi>b</mi></mtd></mtr></mtable><mo>)</mo>",
-            r"\begin{pmatrix}1 & a \\ 0 & b\end{pmatrix}",
-        ),
-        (
-            '<mo>{</mo><mtable columnalign="left left"><mtr><mtd><mi>x</mi></mtd>'
-            "<mtd><mtext>if </mtext></mtd></mtr>"
-            "</mtable>",
-            r"\begin{cases}x & \text{if }\end{cases}",
-        ),
-        ("<mfenced open='[' close=')'><mi>a</mi><mi>b</mi></mfenced>", r"\left[a,b\right)"),
-        (
-            "<mroot><mi>x</mi><mn>3</mn></mroot><msqrt><mi>a</mi><mo>+</mo><mi>b</mi></msqrt>",
-            r"\sqrt[3]{x}\sqrt{a + b}",
-        ),
-        ("<mover><mi>x</mi><mo>¯</mo></mover><mover><mi>v</mi><mo>→</mo></mover>", r"\bar{x}\vec{v}"),
-        ("<mover><mrow><mi>A</mi><mi>B</mi></mrow><mo>¯</mo></mover>", r"\overline{AB}"),
-        (
-            "<munder><mi>lim</mi><mrow><mi>x</mi><mo>→</mo><mn>0</mn></mrow></munder><mi>f</mi>",
-            r"\lim_{x \to 0}f",
-        ),
-        (
-            "<mmultiscripts><mi>X</mi><mi>a</mi><mi>b</mi><mprescripts/><none/><mi>d</mi></mmultiscripts>",
-            "{}^{d}X_{a}^{b}",
-        ),
-        (
-            '<msup><mi>f</mi><mo>′</mo></msup><mo>∈</mo><mi mathvariant="double-struck">R</mi>',
-            r"f' \in \mathbb{R}",
-        ),
-        ('<mfrac linethickness="0"><mi>n</mi><mi>k</mi></mfrac>', r"{n \atop k}"),
-        ("<msup><mrow><mo>(</mo><mi>x</mi><mo>)</mo></mrow><mn>2</mn></msup>", "(x)^{2}"),
-        ("<mo>{</mo><mi>x</mi><mo>}</mo><mo>%</mo>", r"\{x\}\%"),
-        ("<mi>ℝ</mi><mo>∖</mo><mi>𝐱</mi>", r"\mathbb{R} \setminus \mathbf{x}"),
-    ],
-)
+@pytest.mark.parametrize(("markup", "tex"), CASES["presentation"])
 def test_presentation_mathml_is_translated(markup, tex):
     assert mathml_to_tex(MML.format("", markup)) == (tex, False)
     prefixed = markup.replace("</", "\0").replace("<", "<m:").replace("\0", "</m:")
     assert mathml_to_tex(f'<m:math display="block">{prefixed}</m:math>') == (tex, True)
 
 
-CONTENT = "<apply><plus/><ci>x</ci><apply><power/><ci>y</ci><cn>2</cn></apply></apply>"
-
-
-@pytest.mark.parametrize(
-    "markup",
-    [
-        "<mstack><mn>424</mn><msrow><mo>+</mo><mn>33</mn></msrow><msline/><mn>457</mn></mstack>",
-        "<mlongdiv><mn>3</mn><mn>14</mn><mn>42</mn></mlongdiv>",
-        f"<mrow>{CONTENT}</mrow>",
-        f"<semantics>{CONTENT}<annotation-xml encoding='OpenMath'></annotation-xml></semantics>",
-        "<mi>x</mi><unheard-of><mn>2</mn></unheard-of>",
-    ],
-)
+@pytest.mark.parametrize("markup", CASES["not_understood"])
 def test_mathml_that_is_not_understood_is_left_out_and_counted(markup):
     removed = Counter()
     text = text_of(f"<p>Let {MML.format('', markup)} be.</p>", removed=removed)
@@ -245,8 +191,9 @@ def test_mathml_that_is_not_understood_is_left_out_and_counted(markup):
 
 
 def test_presentation_beside_content_mathml_is_read():
+    content = "<apply><plus/><ci>x</ci><ci>y</ci></apply>"
     shown = "<annotation-xml encoding='MathML-Presentation'><mi>x</mi><mo>+</mo><mi>y</mi></annotation-xml>"
-    assert mathml_to_tex(f"<math><semantics>{CONTENT}{shown}</semantics></math>") == ("x + y", False)
+    assert mathml_to_tex(f"<math><semantics>{content}{shown}</semantics></math>") == ("x + y", False)
 
 
 def test_spoken_alttext_is_not_taken_for_tex():
@@ -277,81 +224,19 @@ def test_rendered_katex_without_its_source_is_read():
     assert r"设 $\frac n!$ 和" in text and r"$$\frac n!$$" in text
 
 
-@pytest.mark.parametrize(
-    ("page", "expected"),
-    [
-        (
-            "<math><munderover><mo>&#x2211;<!-- ∑ --></mo><mi>i</mi><mi>n</mi></munderover></math>",
-            r"$\sum_{i}^{n}$",
-        ),
-        (
-            '<span class="math inline"><em>x</em><sup>2</sup> ≤ <em>y</em><sub>1</sub></span>',
-            r"$x^{2} \leq y_{1}$",
-        ),
-        ('<span class="ztext-math" data-eeimg="1" data-tex="x^2">x²</span>', "$x^2$"),
-        ('<img eeimg="2" alt="y^2\\\\" src="//www.zhihu.com/equation?tex=y%5E2">', "$$y^2$$"),
-        (
-            '<img src="blank.gif" data-src="https://latex.codecogs.com/gif.latex?%5Cfrac%7Ba%7D%7Bb%7D">',
-            r"$\frac{a}{b}$",
-        ),
-        (
-            '<img class="Wirisformula" alt="x squared" src="data:x" data-mathml='
-            '"«math xmlns=¨http://www.w3.org/1998/Math/MathML¨»«msup»«mi»x«/mi»«mn»2«/mn»«/msup»«/math»">',
-            "$x^{2}$",
-        ),
-        (r'<img alt="\int_0^1 f" src="f.png">', r"$\int_0^1 f$"),
-        ('<span class="mjx-chtml"><span class="mjx-math">x</span><math><mi>x</mi></math></span>', "$x$"),
-        (
-            '<table><tr class="ltx_eqn_row"><td><math alttext="\\displaystyle a_1"></math></td>'
-            '<td><math alttext="\\displaystyle=b"></math></td></tr></table>',
-            "$$a_1 =b$$",
-        ),
-        (
-            '<mjx-container jax="SVG"><svg><g data-mml-node="math" data-latex="\\frac{a}{b}">'
-            '<g data-mml-node="mfrac" data-latex="\\frac{a}{b}"></g></g></svg></mjx-container>',
-            r"$\frac{a}{b}$",
-        ),
-        (
-            '<mjx-container jax="CHTML" display="true"><mjx-math><mjx-mi data-latex="a"></mjx-mi>'
-            '<mjx-msup data-latex="+b^2"><mjx-mi data-latex="b"></mjx-mi></mjx-msup></mjx-math>'
-            "</mjx-container>",
-            "$$a +b^2$$",
-        ),
-        (
-            '<img class="equation_image" alt="LaTeX: y=mx+b" data-equation-content="y=mx+b">'
-            '<span class="hidden-readable"><math><mi>y</mi></math></span>',
-            "$y=mx+b$",
-        ),
-        (
-            '<img alt="x squared" src="eq1.svg" data-mathml="&lt;math&gt;&lt;msup&gt;&lt;mi&gt;x&lt;/mi&gt;'
-            '&lt;mn&gt;2&lt;/mn&gt;&lt;/msup&gt;&lt;/math&gt;">',
-            "$x^{2}$",
-        ),
-        (
-            '<img title="MathEquation" alt="{&quot;type&quot;:&quot;$&quot;,&quot;code&quot;:'
-            '&quot;$\\\\frac{3}{x-1}$&quot;}">',
-            r"$\frac{3}{x-1}$",
-        ),
-        ("$latex x&gt;y_1&amp;bg=fff&amp;s=2$", "$x>y_1$"),
-        ('<span class="math">|x|&lt;\\varepsilon</span>', r"$|x|<\varepsilon$"),
-        (
-            '<span class="texhtml"><i>y</i> = <span class="sfrac"><span class="num"><i>x</i> + 1</span>/'
-            '<span class="den"><i>x</i></span></span></span>',
-            r"$y = \frac{x + 1}{x}$",
-        ),
-        (
-            '<span class="texhtml"><sup>3</sup>√<span style="border-top:1px solid">2</span>'
-            " <b>R</b> <sup>1</sup>⁄<sub>2</sub></span>",
-            r"$\sqrt[3]{2} \mathbf{R} \frac{1}{2}$",
-        ),
-        ('<span class="math math-inline">\\alpha</span>', r"$\alpha$"),
-        ('<div class="math math-display">\\beta</div>', r"$$\beta$$"),
-        (f'<span class="math math-inline">{katex("x^2", False)}</span>', "$x^2$"),
-        (f'<span class="math inline">{katex("x^2", False)}</span>', "$x^2$"),
-        (f'<div class="math math-display">{katex("x^2", True)}</div>', "$$x^2$$"),
-    ],
-)
+@pytest.mark.parametrize(("page", "expected"), CASES["sites_and_tools"])
 def test_formulas_of_particular_sites_and_tools(page, expected):
     assert f"前 {expected} 后" in text_of(f"<div>前 {page} 后</div>") or expected in text_of(
         f"<div>{page}</div>"
     )
+
+
+@pytest.mark.parametrize(
+    ("drawn", "unread"),
+    [*((drawn, 1) for drawn in CASES["drawn"]), *((drawn, 0) for drawn in CASES["nothing_drawn"])],
+)
+def test_output_of_mathjax_without_a_source_leaves_no_text_and_its_glyphs_are_counted(drawn, unread):
+    removed = Counter()
+    text = text_of(f"<p>Before {drawn} y after.</p>", removed=removed)
+    assert " ".join(text.split()).startswith("Before y after. ")
+    assert removed == Counter({"unread formula": unread})
