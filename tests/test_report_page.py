@@ -223,7 +223,7 @@ def test_the_corpus_chapter_shows_queue_measures_and_card(whole: tuple[str, dict
     assert "divided one by one" in part and "Recall by source" in part
     assert re.search(r"measured: [1-9]\d* pages under prefixes that a reviewer rejected, 0 opted out", part)
     drawn = set(re.findall(r'data-figure="(corpus-[a-z-]+)"', part))
-    names = "kept tokens hosts seed truth curve held-out calibration sources unseen"
+    names = "kept tokens hosts seed truth curve held-out"
     assert drawn == {f"corpus-{name}" for name in names.split()}
 
 

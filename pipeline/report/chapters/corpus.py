@@ -15,7 +15,6 @@ from pipeline.report.truth import headline
 Rows = list[dict[str, Any]]
 SHARE = PERCENT | {"range": [0, 1.04]}
 NAMES = {"en": "English", "zh": "Chinese", "TeX": "pages with TeX", "no TeX": "pages without TeX"}
-LANGUAGES = 4  # drawn at most, those with most mathematical pages
 MAX_DOMAINS, MAX_QUEUE = 200, 40
 
 
@@ -89,11 +88,6 @@ def _figures(rows: Rows) -> dict[str, Figure]:
     tested = [row for row in rows if row.get("held_out")]
     found |= _curves("corpus-curve", [(row, row["curve"]) for row in rows if row.get("curve")])
     found |= _curves("corpus-held-out", [(row, row["held_out"]["curve"]) for row in tested])
-    if tested:
-        found["corpus-calibration"] = _calibration(tested[-1])
-        found["corpus-sources"] = _sources(tested)
-    if rows[-1].get("out_of_distribution"):
-        found["corpus-unseen"] = _unseen(rows)
     return found
 
 
@@ -157,53 +151,3 @@ def _curves(name: str, curves: list[tuple[dict[str, Any], list[Any]]]) -> dict[s
 def _sparse(points: list[Any]) -> list[Point]:
     step = -(-len(points) // MAX_POINTS)
     return [(x, y) for x, y in points[::step] + points[-1:]]
-
-
-def _calibration(row: dict[str, Any]) -> Figure:
-    """Share of math by predicted probability, of held-out pages and of each out-of-distribution set."""
-    ideal = line([(0, 0), (1, 1)], "perfect", 6, dash="dot", hoverinfo="skip")
-    sets = {"held-out hosts": row["held_out"]} | row["out_of_distribution"]
-    traces = [
-        line(
-            [(probability, share) for probability, share, _ in measured["calibration"]],
-            name,
-            index,
-            mode="lines+markers",
-            text=[f"{size} pages" for _, _, size in measured["calibration"]],
-        )
-        for index, (name, measured) in enumerate(sets.items())
-    ]
-    return figure([*traces, ideal], "predicted probability", "share of math", xaxis=SHARE, yaxis=SHARE)
-
-
-def _sources(rows: Rows) -> Figure:
-    """Recall by language, with and without TeX, one line each."""
-    last = [source for source in rows[-1]["held_out"]["sources"] if source["math"]]
-    languages = [source for source in last if source["kind"] == "language"][:LANGUAGES]
-    traces = []
-    for source in [*languages, *(source for source in last if source["kind"] == "markup")]:
-        points = [
-            (row["iteration"], other["recall"])
-            for row in rows
-            for other in row["held_out"]["sources"]
-            if (other["kind"], other["source"]) == (source["kind"], source["source"]) and other["math"]
-        ]
-        name = NAMES.get(source["source"], source["source"])
-        dash = "solid" if source["kind"] == "language" else "dash"
-        traces.append(line(points, name, len(traces), mode="lines+markers", dash=dash))
-    return _by_iteration(rows, traces, "recall", yaxis=SHARE)
-
-
-def _unseen(rows: Rows) -> Figure:
-    """Average precision of each out-of-distribution set, and dashed its recall at the held-out threshold."""
-    traces = []
-    for index, name in enumerate(rows[-1]["out_of_distribution"]):
-        for measure, dash in (("average_precision", "solid"), ("recall", "dash")):
-            points = [
-                (row["iteration"], row["out_of_distribution"][name][measure])
-                for row in rows
-                if row["out_of_distribution"].get(name, {}).get(measure) is not None
-            ]
-            title = f"{name}, {measure.replace('_', ' ')}"
-            traces.append(line(points, title, index, mode="lines+markers", dash=dash))
-    return _by_iteration(rows, traces, "share", yaxis=SHARE)
