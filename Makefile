@@ -100,7 +100,7 @@ real: setup
 	$(BIN)/python -m pipeline.experiments.real --web "$(or $(TEXTS),$(WEB))" --kind $(if $(TEXTS),texts,warc) --bench "$(BENCH)" --models $(REAL) --output work/real.yaml
 	$(if $(findstring results/pretrained,$(REAL)),,$(MAKE) demo)
 	$(DSM) configs/real.yaml work/real.yaml $(OPTIONS)
-	@$(BIN)/python -m pipeline.report.quality results/real/report/summary.json
+	@$(BIN)/python -m pipeline.report.scores --corpus results/real/report/summary.json
 	@echo "Report: results/real/report/index.html"
 
 PYTEST = PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest

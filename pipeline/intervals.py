@@ -90,6 +90,12 @@ def _question_error(change: NDArray[np.float64]) -> float:
     return 1 / len(change) if np.ptp(change) < SAME else float(change.std(ddof=1)) / sqrt(len(change))
 
 
+def in_percent(value: float, bounds: Sequence[float], sign: str = "-") -> str:
+    """Write a share and its interval in percent, as 58.3 [49.1, 67.0]; `sign` "+": a difference in points."""
+    shown, low, high = (f"{100 * part:{sign}.1f}" for part in (value, *bounds))
+    return f"{shown} [{low}, {high}]"
+
+
 # ---- models over questions and seeds ----
 
 

@@ -21,7 +21,7 @@ from pipeline.report.collect import Run, collect, parameter_count
 from pipeline.report.compare import Answers, Results, difference
 from pipeline.report.judgements import judge
 from pipeline.report.material import read as read_material
-from pipeline.report.quality import lines
+from pipeline.report.scores import classifier_lines
 from pipeline.report.truth import (
     average_precision,
     iterations,
@@ -107,7 +107,7 @@ def test_the_headline_counts_pages_and_hosts_that_no_iteration_was_trained_on(
             for name in ("average_precision", "recall_at_precision_0.9", "precision", "recall"):
                 low, high = measured[f"{name}_ci95"]
                 assert 0 <= low <= measured[name] <= high <= 1 and low < high
-    table = lines({"corpus": {"iterations": iterations(found)}})
+    table = classifier_lines({"corpus": {"iterations": iterations(found)}})
     assert (
         f"never trained: {len(unseen)} " in table[1] and "promises precision 90.0 [80.0, 95.0]" in table[-3]
     )

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from pipeline.config.report import ReportSection
-from pipeline.intervals import Estimate, by_cluster, estimate_effect, share_interval
+from pipeline.intervals import Estimate, by_cluster, estimate_effect, in_percent, share_interval
 from pipeline.problems import group_variants
 from pipeline.protocol.errors import InputError
 from pipeline.report.baselines import rights
@@ -78,7 +78,7 @@ class Benchmark:
             bounds = share_interval(values[0] == 1, map(str, self.variants))
         else:
             bounds = self.estimate(way).interval()
-        return _percent(values.mean(), *(min(1.0, max(0.0, bound)) for bound in bounds))
+        return in_percent(values.mean(), [min(1.0, max(0.0, bound)) for bound in bounds])
 
     def estimate(self, better: Way, worse: Way | None = None) -> Estimate:
         """Estimate `better` minus `worse`, or minus nothing. Rules and what `better` started from do not vary
@@ -90,10 +90,6 @@ class Benchmark:
         parents = tuple(self.starts[name] for name in better.models)
         fixed = worse is None or worse.models in ((), parents, parents[:1])
         return estimate_effect([sides], matched=fixed, spread=SPREAD)
-
-
-def _percent(value: float, low: float, high: float, sign: str = "-") -> str:
-    return f"{100 * value:{sign}.1f} [{100 * low:{sign}.1f}, {100 * high:{sign}.1f}]"
 
 
 def read_benchmark(results: Results, name: str) -> Benchmark:
@@ -156,7 +152,7 @@ def gain_lines(results: Results, benchmarks: list[Benchmark]) -> list[str]:
             if results.run.models[way.models[0]].stage == "rl":
                 for other in opponents(results, found, way):
                     estimate = found.estimate(way, other)
-                    points = _percent(estimate.effect, *estimate.interval(), sign="+")
+                    points = in_percent(estimate.effect, estimate.interval(), "+")
                     lines.append(f"| {way.name} | {other.name} | {found.name} | {points} |")
     return lines
 

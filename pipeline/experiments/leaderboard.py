@@ -10,6 +10,7 @@ from typing import Any
 
 from pipeline.experiments.design import FILES, read_experiment
 from pipeline.experiments.sheet import FAILED, PAGE, RESULT, RESULTS
+from pipeline.intervals import in_percent
 from pipeline.protocol.atomic import atomic_write
 from pipeline.protocol.errors import InputError
 from pipeline.protocol.manifest import write_json
@@ -63,10 +64,7 @@ def lines_of(rows: list[dict[str, Any]]) -> list[str]:
     """Print rows as a table."""
     table = [("experiment", "arm", "over", "verdict", "points", "seeds", "time", "what it means")]
     for row in rows:
-        points = ""
-        if "difference" in row:
-            mean, low, high = (f"{100 * value:+.1f}" for value in (row["difference"], *row["ci95"]))
-            points = f"{mean} [{low}, {high}]"
+        points = in_percent(row["difference"], row["ci95"], "+") if "difference" in row else ""
         cost = row.get("cost")
         spent = [str(cost["seeds"]), duration(cost["training_seconds"])] if cost else ["", ""]
         told = " ".join(filter(None, [row["meaning"], row["remark"]]))

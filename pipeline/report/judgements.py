@@ -14,7 +14,7 @@ from pyarrow import compute
 
 from pipeline.config.corpus import CorpusSection
 from pipeline.data.shards import read_table
-from pipeline.intervals import Estimate, estimate_effect, estimate_over_hosts, holm
+from pipeline.intervals import Estimate, estimate_effect, estimate_over_hosts, holm, in_percent
 from pipeline.report.claims import Claim, Effect, Judgement
 from pipeline.report.collect import Run
 from pipeline.report.compare import VOTING, Answers, Results, Task, Value, arrays, difference, side_name
@@ -44,11 +44,6 @@ class Row:
     def tells(self) -> bool:
         """Whether the sides share questions, and not all values are the same."""
         return bool(self.sides) and len(np.unique(np.concatenate(self.sides))) > 1
-
-
-def _points(mean: float, bounds: tuple[float, float]) -> str:
-    low, high = (f"{100 * bound:+.1f}" for bound in bounds)
-    return f"{100 * mean:+.1f} [{low}, {high}]"
 
 
 def _mean_of_kinds(rows: list[Row]) -> tuple[np.ndarray, np.ndarray]:
@@ -97,7 +92,7 @@ class Contest:
         shown = ", ".join(" ".join(filter(None, (row.benchmark, row.kind))) for row in usable)
         on = "on" if len(usable) == 1 else "mean of"
         better, worse = self.names
-        text = f"{better} − {worse}: {_points(found.effect, found.interval())} points, {on} {shown}"
+        text = f"{better} − {worse}: {in_percent(found.effect, found.interval(), '+')} points, {on} {shown}"
         if not spread:
             return text
         sizes = [len(usable[0].better), len(usable[0].worse)]
@@ -205,10 +200,8 @@ def _recall(claim: Claim, run: Run) -> tuple[str, list[Effect]]:
     found = estimate_over_hosts(list(map(sum, hosts.values())), list(map(len, hosts.values())))
     names = (f"iteration {len(run.iterations)}", "iteration 1")
     row = difference(names, ("recall", "of math pages"), [last], [first])
-    text = (
-        f"{' − '.join(names)}: {_points(found.effect, found.interval())} points, of {len(pages):,} math pages"
-    )
-    text += f" on {len(hosts):,} hosts"
+    text = f"{' − '.join(names)}: {in_percent(found.effect, found.interval(), '+')} points,"
+    text += f" of {len(pages):,} math pages on {len(hosts):,} hosts"
     comparisons = [replace(row, ci95=found.interval())] if row else []
     return "", [Effect(found, comparisons, text, claim.at_least, claim.matters)]
 

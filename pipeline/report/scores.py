@@ -2,9 +2,10 @@
 
 python -m pipeline.report.scores results/pretrained/report/summary.json
 python -m pipeline.report.scores results/demo/report/summary.json --readme README.md
+python -m pipeline.report.scores --corpus results/real/report/summary.json
 
 The second writes a table of right answers into a page, between the marks `<!-- scores -->` and
-`<!-- end of scores -->`.
+`<!-- end of scores -->`. The third, at the end of `make real`, tells how good the corpus's classifier is.
 """
 
 import argparse
@@ -12,8 +13,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+from pipeline.intervals import in_percent
 from pipeline.report.baselines import best
 
+MEASURES = {
+    "average_precision": "average precision",
+    "recall_at_precision_0.9": "recall at precision 90",
+    "precision": "precision at the cut",
+    "recall": "recall at the cut",
+}
 MARKS = ("<!-- scores -->", "<!-- end of scores -->")
 
 
@@ -32,14 +40,14 @@ def _models(summary: dict[str, Any]) -> list[str]:
         for benchmark, modes in benchmarks.items():
             for mode, score in modes.items():
                 unchecked = score.get("not_checked") == score["n"]
-                greedy = "not checked" if unchecked else _interval(score["accuracy"], score["ci95"])
+                greedy = "not checked" if unchecked else in_percent(score["accuracy"], score["ci95"])
                 rows.append((model, benchmark, mode, f"{score['n']:,}", greedy, _sampled(score)))
     for benchmark, rules in summary.get("baselines", {}).items():
         rule, share = best(rules)
         rows.append((f"best rule: {rule}", benchmark, "", "", f"{100 * share:.1f}", ""))
     return aligned(rows) + [
         f"{gain['better']} over {gain['worse']}, {gain['benchmark']} {gain['kind']}: "
-        + _interval(gain["mean"], gain["ci95"], "+")
+        + in_percent(gain["mean"], gain["ci95"], "+")
         for gain in summary["comparisons"]
     ]
 
@@ -48,7 +56,7 @@ def _methods(methods: list[dict[str, Any]]) -> list[str]:
     rows = [("method", "seeds", "rate", "benchmark", "greedy", "Maj@k", "Pass@k", "gain over its start")]
     for method in methods:
         means = [_mean(method[name], method["seeds"]) for name in ("accuracy", "maj@k", "pass@k")]
-        gain = _interval(*method["gain"], "+") if method["gain"] else ""
+        gain = in_percent(*method["gain"], "+") if method["gain"] else ""
         rate = "" if method["learning_rate"] is None else f"{method['learning_rate']:g}"
         task = f"{method['benchmark']} {method['kind']}"
         rows.append((method["method"], str(method["seeds"]), rate, task, *means, gain))
@@ -58,18 +66,13 @@ def _methods(methods: list[dict[str, Any]]) -> list[str]:
 def _mean(found: list[Any] | None, seeds: int) -> str:
     if found is None:
         return ""
-    return _interval(*found) if seeds > 1 else f"{100 * found[0]:.1f}"
+    return in_percent(*found) if seeds > 1 else f"{100 * found[0]:.1f}"
 
 
 def aligned(rows: list[tuple[str, ...]]) -> list[str]:
     """Return the lines of a table with columns of equal width."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
-
-
-def _interval(value: float, bounds: list[float], sign: str = "-") -> str:
-    number, low, high = (f"{100 * part:{sign}.1f}" for part in (value, *bounds))
-    return f"{number} [{low}, {high}]"
 
 
 def _sampled(score: dict[str, Any]) -> str:
@@ -116,17 +119,56 @@ def write_table(page: Path, table: str, marks: tuple[str, str] = MARKS) -> None:
     page.write_text(f"{before}{start}\n{table}{end}{after}")
 
 
+def classifier_lines(summary: dict[str, Any]) -> list[str]:
+    """Say how good the last classifier is on labelled pages that it was never trained on, in percent with
+    intervals over hosts, and what the cut promises; nothing without truth.
+    """
+    rows = summary.get("corpus", {}).get("iterations", [])
+    truth = rows[-1].get("truth", {}) if rows else {}
+    scopes = [(name, found) for name, found in sorted(truth.items()) if "hosts" in found]
+    if not scopes:
+        return []
+    table = [f"{'pages (math), last iteration':36}" + "".join(f"{title:>25}" for title in MEASURES.values())]
+    for name, found in scopes:
+        head = f"{name.replace('_', ' ')}: {found['pages']} ({found['math']})"
+        table.append(f"{head:36}" + "".join(f"{_cell(found, measure):>25}" for measure in MEASURES))
+        if alone := found.get("fasttext_alone"):
+            cells = "".join(f"{_cell(alone, measure):>25}" for measure in MEASURES if measure in alone)
+            table.append(f"{'  by fastText alone':36}{cells}")
+    if promise := rows[-1].get("promise"):
+        values = in_percent(promise["precision"], promise["ci95"])
+        table.append(f"The cut promises precision {values}, by {promise['pages']} {promise['sample']}.")
+        table += map(_language, promise.get("languages", []))
+    return table
+
+
+def _language(row: dict[str, Any]) -> str:
+    """Return what a language's own cut promises, or that of all languages that have none."""
+    name = row["language"] or "all others"
+    if not row["kept"]:
+        return f"  {name}: nothing is kept"
+    values = in_percent(row["precision"], row["ci95"])
+    return f"  {name}: {values} by {row['pages']}; {row['kept']} pages from {row['threshold']:.2f} on"
+
+
+def _cell(found: dict[str, Any], measure: str) -> str:
+    if found[measure] is None:
+        return "-"
+    return in_percent(found[measure], found[f"{measure}_ci95"])
+
+
 def main() -> None:
-    """Print the scores, or write a table of them into a page."""
+    """Print the scores or the classifier's quality, or write a table of scores into a page."""
     parser = argparse.ArgumentParser(description="Print the scores of a run.")
     parser.add_argument("summary", type=Path, metavar="SUMMARY", help="summary.json beside a report")
     parser.add_argument("--readme", type=Path, metavar="PAGE", help="write a table into this page instead")
+    parser.add_argument("--corpus", action="store_true", help="the quality of the classifier instead")
     words = parser.parse_args()
     summary = json.loads(words.summary.read_text())
     if words.readme:
         write_table(words.readme, readme_table(summary))
     else:
-        print("\n".join(lines(summary)))
+        print("\n".join((classifier_lines if words.corpus else lines)(summary)))
 
 
 if __name__ == "__main__":
