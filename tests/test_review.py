@@ -19,7 +19,7 @@ from pipeline.corpus.review_queue import QUEUE
 from pipeline.data.database import database
 from pipeline.data.shards import DocumentWriter
 from pipeline.pages.local_page import LocalServer
-from pipeline.pages.review.__main__ import iteration_of, main, next_round, open_review
+from pipeline.pages.review.__main__ import last_iteration, main, next_round, open_review
 from pipeline.pages.review.server import serve
 from pipeline.pages.review.verdicts import Verdicts, agreement, decided
 from pipeline.protocol.errors import InputError
@@ -62,7 +62,7 @@ def served(run: Path, tmp_path: Path) -> Iterator[LocalServer]:
     notes = tmp_path / "notes/4.tsv"
     notes.write_text("prefix\tverdict\tannotator\tdate\tmine\nh00.org\tmath\tbob\t\tx\nh01.org/\t\t\t\t\n")
     with database(tmp_path / "join", {}) as joins:
-        server = serve(open_review(run, iteration_of(run, None), joins, Verdicts(notes, "ann")), 0)
+        server = serve(open_review(run, last_iteration(run), joins, Verdicts(notes, "ann")), 0)
         thread = Thread(target=server.serve_forever)
         thread.start()
         try:
@@ -156,10 +156,7 @@ def test_the_next_round_is_the_file_after_those_that_the_selection_has_read(run:
 
 
 def test_a_run_without_a_selection_is_one_line(tmp_path: Path, run: Path) -> None:
-    assert iteration_of(run, None) == iteration_of(run, 3) == 3
-    for folder, wanted in ((tmp_path, None), (run, 2)):
-        with pytest.raises(InputError, match="no finished iteration"):
-            iteration_of(folder, wanted)
+    assert last_iteration(run) == 3
     with pytest.raises(SystemExit, match=f"error: {tmp_path}: no finished iteration"):
         main([str(tmp_path), "--output", str(tmp_path / "1.tsv"), "--annotator", "ann"])
 

@@ -42,11 +42,6 @@ def fill(page: Path, parts: dict[str, Path | str]) -> str:
     return text
 
 
-def as_json(value: Any) -> str:
-    """Return JSON that may stand in a script of a page."""
-    return json.dumps(value).replace("<", "\\u003c")
-
-
 class LocalServer(ThreadingHTTPServer):
     """Serves `page`, HTML for a nonce, at `address`. Below it, by name, are `asked` (GET) and `told` (POST):
     functions of the query or of a JSON object whose answers, one at a time, go out as JSON. An InputError of

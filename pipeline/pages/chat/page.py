@@ -8,9 +8,9 @@ from typing import Any
 
 from pipeline.evaluate.sampling import Answer
 from pipeline.pages.chat.model import MODES, Asked, Chat
-from pipeline.pages.local_page import LocalServer, as_json, fill
+from pipeline.pages.local_page import LocalServer, fill
 from pipeline.protocol.errors import InputError
-from pipeline.report.page import TEMPLATES
+from pipeline.report.page import TEMPLATES, embed
 
 PAGE = Path(__file__).with_name("page.html")
 
@@ -42,7 +42,7 @@ class Server(LocalServer):
         name = Path(self._chat.model.path).parent.name or self._chat.model.path
         values = {"model": name, "mode": self._first.mode, "temperature": self._first.temperature}
         files = {"elements": TEMPLATES / "load.js", "formulas": TEMPLATES / "tex.js", "nonce": nonce}
-        return fill(PAGE, files | {key: as_json(value) for key, value in values.items()})
+        return fill(PAGE, files | {key: embed(value) for key, value in values.items()})
 
     def _answer(self, asked: dict[str, Any]) -> dict[str, Any]:
         """Return the answer to a request of the page. Raises InputError for one that is none."""

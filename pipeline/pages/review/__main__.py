@@ -20,6 +20,8 @@ from pipeline.pages.review.verdicts import Verdicts
 from pipeline.protocol.errors import InputError
 from pipeline.protocol.identity import read_manifest
 
+MEMORY = 1.0  # GB for joins
+
 
 def login_name() -> str:
     """Return the user's name, or number where the system knows no name, as in a container."""
@@ -29,16 +31,12 @@ def login_name() -> str:
         return f"user {os.getuid()}"
 
 
-def iteration_of(run: Path, wanted: int | None) -> int:
-    """Return the last finished iteration of a run, or the one that is wanted. Raises InputError if there is
-    none.
-    """
+def last_iteration(run: Path) -> int:
+    """Return the last finished iteration of a run. Raises InputError if there is none."""
     folders = [path.parent.parent for path in run.glob("corpus/iteration-*/select/manifest.json")]
-    numbers = {int(folder.name.rpartition("-")[2]) for folder in folders}
-    if not numbers or (wanted is not None and wanted not in numbers):
-        which = "iteration" if wanted is None else f"iteration {wanted}"
-        raise InputError(f"{run}: no finished {which} of the corpus (corpus/iteration-*/select)")
-    return max(numbers) if wanted is None else wanted
+    if not folders:
+        raise InputError(f"{run}: no finished iteration of the corpus (corpus/iteration-*/select)")
+    return max(int(folder.name.rpartition("-")[2]) for folder in folders)
 
 
 def rounds_of(manifest: Path) -> list[str]:
@@ -80,21 +78,17 @@ def main(words: list[str] | None = None) -> None:
         type=Path,
         help="the annotation file to write or continue; default: 2.tsv beside 1.tsv, and so on",
     )
-    parser.add_argument(
-        "--iteration", type=int, help="whose review queue is shown; default: the last finished one"
-    )
     parser.add_argument("--annotator", default=login_name(), help="your name; default: the login name")
     parser.add_argument("--port", type=int, default=0, help="of 127.0.0.1; default: any that is free")
-    parser.add_argument("--memory", type=float, default=1.0, help="GB for joins; default: %(default)g")
     found = parser.parse_args(words)
     try:
-        iteration = iteration_of(found.run, found.iteration)
+        iteration = last_iteration(found.run)
         select = found.run / f"corpus/iteration-{iteration}/select"
         output = found.output or next_round(select / "manifest.json")
         verdicts = Verdicts(output, found.annotator)
         with (
             TemporaryDirectory() as folder,
-            database(Path(folder) / "join", {"join_memory": found.memory}) as joins,
+            database(Path(folder) / "join", {"join_memory": MEMORY}) as joins,
         ):
             review = open_review(found.run, iteration, joins, verdicts)
             server = serve(review, found.port)

@@ -11,16 +11,29 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.config.root import ConfigError
-from pipeline.pages.local_page import LocalServer
-from pipeline.pages.watch.page import page
+from pipeline.pages.local_page import LocalServer, fill
 from pipeline.pages.watch.state import Watch
 from pipeline.protocol.atomic import atomic_write
 from pipeline.protocol.errors import InputError
+from pipeline.report.page import embed, script_hash
 from pipeline.status import read_graph
 
 PORT = 8517
 SECONDS = 3.0  # between two looks
+FOLDER = Path(__file__).parent
 POLICY = "frame-ancestors 'none'"  # the page has its own for the rest, since it may be a file
+
+
+def page(state: dict[str, Any] | None, seconds: float) -> str:
+    """Return the page, which lets the browser run no script but its own: with `state` it shows that and loads
+    itself after `seconds`, else it asks for the state.
+    """
+    script = (FOLDER / "page.js").read_text()
+    own = f"script-src {script_hash(script)}; connect-src 'self'"
+    refresh = f'<meta http-equiv="refresh" content="{seconds:g}">' if state and seconds else ""
+    parts = {"policy": f"default-src 'none'; style-src 'unsafe-inline'; {own}", "refresh": refresh}
+    files = {"style": FOLDER / "page.css", "script": script}
+    return fill(FOLDER / "page.html", parts | files | {"data": embed({"state": state, "seconds": seconds})})
 
 
 def serve(watch: Watch, port: int) -> LocalServer:
