@@ -1,12 +1,12 @@
 """Each example of docs/data.md goes through the reader of the program that it is written for, and those of
-docs/evaluation.md give the outputs that the page shows. The configuration in docs/corpus.md is valid.
+docs/evaluation.md give the outputs that the page shows. The configuration in docs/corpus.md and the reward in
+CONTRIBUTING.md are valid.
 
 An example is a code block whose opening line names a kind of text and a file: "```jsonl sft.jsonl".
 """
 
 import json
 import re
-from dataclasses import fields
 from pathlib import Path
 from textwrap import indent
 from typing import Any
@@ -36,28 +36,24 @@ from pipeline.data.database import database
 from pipeline.data.rows import read_rows
 from pipeline.data.shards import DocumentWriter, read_documents, write_table
 from pipeline.decontaminate import pages
-from pipeline.decontaminate.ngrams import Match
 from pipeline.evaluate import grade, sandbox
 from pipeline.evaluate import score as score_outputs
 from pipeline.evaluate.benchmarks import Item, load
 from pipeline.evaluate.prompts import choose_exemplars, few_shot_text, read_layout
 from pipeline.grader.answers import compare
 from pipeline.problems import solve
-from pipeline.protocol.identity import damage, read_manifest
 from pipeline.protocol.overlays import DEFAULTS, read_config
 from pipeline.protocol.stage import Stage
-from pipeline.report.answers import read_answers
-from pipeline.report.collect import Run, read_lines
-from pipeline.report.compare import by_k
+from pipeline.report.collect import Run
 from pipeline.report.truth import pages_by_scope
-from pipeline.reward.labelled import read_labels
-from pipeline.rl.rollout import read_groups
 from pipeline.tokens.texts import read_texts
 from pipeline.training.conversations import READERS, read_messages
 
 PAGE = (ROOT / "docs/data.md").read_text()
 EXAMPLE = re.compile(r"^```\w+ (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-OTHERS = "".join((ROOT / f"docs/{name}.md").read_text() for name in ("evaluation", "corpus"))
+OTHERS = "".join(
+    (ROOT / name).read_text() for name in ("docs/evaluation.md", "docs/corpus.md", "CONTRIBUTING.md")
+)
 EXAMPLES = dict(EXAMPLE.findall(PAGE + OTHERS))
 
 
@@ -75,13 +71,6 @@ def example(tmp_path: Path) -> Any:
 
 def rows(path: Path) -> list[dict[str, Any]]:
     return [row for _, row in read_rows(str(path))]
-
-
-def columns(table: str) -> list[str]:
-    """The columns that the page describes below the heading of a table."""
-    section = PAGE.split(f"\n### {table}\n")[1].split("\n#")[0]
-    cells = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
-    return [name for cell in cells for name in re.findall(r"`(\w+)`", cell)]
 
 
 def no_duplicates(folder: Path) -> Survivors:
@@ -156,9 +145,9 @@ def test_prompt_layout_gives_the_prompt_that_is_shown(example: Any) -> None:
 def test_reward_function(example: Any) -> None:
     from pipeline.rl.rewards import load_function
 
-    path = example("reward.py")
-    function = load_function(f"{path}:short")
-    assert function(Item("sum-1", "What is 7 + 8?", "15"), "15") == 1.0
+    path = example("brevity.py")
+    function = load_function(f"{path}:brevity")
+    assert function(Item("sum-1", "What is 7 + 8?", "15"), "15" * 50) == 0.5
     weights = validated(RewardWeights, yaml.safe_load(example("rewards.yaml").read_text()), "rl.rewards")
     assert list(weights.functions.values()) == [0.2]
 
@@ -240,20 +229,6 @@ def test_labelled_pages(example: Any, tmp_path: Path) -> None:
     assert found.keys == {True: set(), False: {"example.org/about"}}
 
 
-def test_manifest(example: Any, tmp_path: Path) -> None:
-    manifest = example("manifest.json")
-    found = read_manifest(manifest)
-    assert found["files"].keys() == {"config.json"}
-    assert damage(tmp_path, manifest, None) == f"{tmp_path / 'config.json'} is missing"
-
-
-def test_manifest_and_run_have_the_keys_that_a_stage_writes(example: Any, tmp_path: Path) -> None:
-    extract.main(["--warc", str(warc(tmp_path / "one.warc.gz")), "--output", str(tmp_path / "out")])
-    for name in ("manifest.json", "run.json"):
-        written = json.loads((tmp_path / "out" / name).read_text())
-        assert written.keys() == json.loads(example(name).read_text()).keys() - {"key"}  # in no store
-
-
 def warc(path: Path) -> Path:
     write_warc(path, [record("https://example.org/rings", html("A ring has two operations. " * 9))])
     return path
@@ -268,34 +243,10 @@ def test_corpus_shard(example: Any, tmp_path: Path) -> None:
     assert page.metadata.keys() == written.metadata.keys() | {"score", "iteration", "tokens"}
 
 
-def test_removals(example: Any) -> None:
-    (row,) = rows(example("removals.jsonl"))
-    assert row.keys() == {"id", "url", "removed"} | {field.name for field in fields(Match)}
-
-
-def test_columns_of_tables() -> None:
-    assert columns("pages.parquet") == pages.PAGES.names
-
-
-def test_answers_and_scores(example: Any) -> None:
-    ((_, row),) = read_answers(example("answers.jsonl"))
-    assert (row.id, row.greedy.verdict, [sample.verdict for sample in row.samples]) == (
-        "sum-1",
-        "right",
-        ["wrong"],
-    )
-    scores = json.loads(example("scores.json").read_text())["sums"]["chat_cot"]
-    assert by_k(scores, "maj@k") == [(1, 0.0, [0.0, 0.79])]
-
-
-def test_rollouts(example: Any) -> None:
-    (group,) = read_groups(example("rollouts.jsonl"))
-    assert group.rewards == [1.0] and group.tokens == 3 == len(group.outputs[0].logprobs)
-
-
-def test_step_labels(example: Any) -> None:
-    (solution,) = read_labels([str(example("step_labels.jsonl"))])
-    assert len(solution.steps) == len(solution.ends) == len(solution.hard) == len(solution.soft)
+def test_columns_of_the_table_of_pages() -> None:
+    section = PAGE.split("\n## What became of each page\n")[1].split("\n#")[0]
+    cells = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
+    assert [name for cell in cells for name in re.findall(r"`(\w+)`", cell)] == pages.PAGES.names
 
 
 def test_grading_pairs_gives_the_verdicts_that_are_shown(example: Any, tmp_path: Path) -> None:
@@ -329,7 +280,3 @@ def test_running_programs_gives_the_results_that_are_shown(example: Any, tmp_pat
 def test_a_configuration_that_looks_pages_up(example: Any) -> None:
     lookup = Config(read_config([DEFAULTS, example("lookup.yaml")])).sections["crawl"].lookup
     assert len(lookup.index) == 2 and lookup.tables == 100
-
-
-def test_log_of_rl(example: Any) -> None:
-    assert [row["step"] for row in read_lines(example("evaluation.jsonl"))] == [0, 20]

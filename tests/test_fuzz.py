@@ -82,8 +82,9 @@ def test_configuration_files_with_wrong_bytes(tmp_path: Path) -> None:
 
 
 def reading(target: str, count: int, file: Path, use: Callable[[Path], Any]) -> None:
-    """Give `count` damaged copies of an example of docs/data.md to its reader."""
-    data, mutate = EXAMPLES[file.name].encode(), mutate_lines if file.suffix == ".jsonl" else mutate_bytes
+    """Give `count` damaged copies of an example in docs/data.md or tests/data to its reader."""
+    data = (EXAMPLES.get(file.name) or (ROOT / "tests/data" / file.name).read_text()).encode()
+    mutate = mutate_lines if file.suffix == ".jsonl" else mutate_bytes
     names = (str(file), "config key", "benchmark mine", "two WARC files", "no such WARC", "a damaged result")
 
     def read(damaged: bytes) -> None:
