@@ -17,6 +17,13 @@ RESULTS = Path("results/experiments")
 PAGE, RESULT = "index.html", "result.json"
 FAILED = "failed"  # the verdict where the run ended with an error
 WATCHED = ("accuracy", "reward", "length", "entropy", "kl")  # of the panels of RL
+CHAPTERS = {
+    "summary": "Verdict",
+    "curves": "Training",
+    "flips": "Questions that flipped",
+    "cost": "Cost",
+    "origin": "Origin",
+}
 SHOWN = 10  # flipped questions of an arm, each way
 
 
@@ -35,39 +42,28 @@ def _figures(found: Findings) -> dict[str, Any]:
 
 
 def _chapters(found: Findings, rows: dict[str, Any]) -> list[Chapter]:
-    """Make the chapters: verdict, curves, flipped questions, cost, origin."""
-    common = {"experiment": found.design.experiment, "baseline": found.baseline, "rows": rows}
-    titles = {"held-out": ("Accuracy, held out", "greedy, on questions that training does not use")}
-    titles |= {name: PANELS[name] for name in WATCHED} | {"loss": ("Loss", "of the training")}
-    contexts: dict[str, tuple[str, dict[str, Any]]] = {
-        "verdict": (
-            "Verdict",
-            {
-                "judgements": found.judgements,
-                "scale": max((item.scale for item in found.judgements.values()), default=1.0),
-                "sides": {side_name(names): arm for arm, names in found.families.items()},
-                "tasks": found.tasks,
-            },
-        ),
-        "curves": ("Training", {"figures": _figures(found), "titles": titles, "families": found.families}),
-        "flips": (
-            "Questions that flipped",
-            {"flips": {arm: found.flips(arm) for arm in found.arms}, "shown": SHOWN},
-        ),
-        "cost": ("Cost", {"costs": {side: found.cost(side) for side in found.families}}),
-        "origin": (
-            "Origin",
-            {
-                "settings": {arm: found.settings(arm) for arm in found.arms},
-                "files": found.own_files(),
-                "models": {side: found.made(side) for side in found.families},
-            },
-        ),
+    """Make the chapters, each of which shows its part of what is known."""
+    panels = {"held-out": ("Accuracy, held out", "greedy, on questions that training does not use")}
+    panels |= {name: PANELS[name] for name in WATCHED} | {"loss": ("Loss", "of the training")}
+    known = {
+        "experiment": found.design.experiment,
+        "baseline": found.baseline,
+        "families": found.families,
+        "rows": rows,
+        "judgements": found.judgements,
+        "scale": max((item.scale for item in found.judgements.values()), default=1.0),
+        "sides": {side_name(names): arm for arm, names in found.families.items()},
+        "tasks": found.tasks,
+        "figures": _figures(found),
+        "panels": panels,
+        "flips": {arm: found.flips(arm) for arm in found.arms},
+        "shown": SHOWN,
+        "costs": {side: found.cost(side) for side in found.families},
+        "settings": {arm: found.settings(arm) for arm in found.arms},
+        "files": found.own_files(),
+        "models": {side: found.made(side) for side in found.families},
     }
-    return [
-        Chapter("summary" if name == "verdict" else name, title, f"experiment_{name}", common | context)
-        for name, (title, context) in contexts.items()
-    ]
+    return [Chapter(name, title, f"experiment_{name}", known) for name, title in CHAPTERS.items()]
 
 
 def write_failed(design: Design, reason: str) -> Path:
