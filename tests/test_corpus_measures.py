@@ -1,4 +1,6 @@
-"""What the corpus loop decides by: the cut, folds by host, precision and recall, presets."""
+"""What the corpus loop decides by: the cut, folds by host, measures, presets, and the normalised text."""
+
+import random
 
 import numpy as np
 
@@ -7,7 +9,7 @@ from pipeline.corpus.classifier import NAMES, PAPER, scaled, settings
 from pipeline.corpus.cut import at_precision
 from pipeline.corpus.held_out import divide
 from pipeline.corpus.measures import measures, precision_recall
-from pipeline.corpus.normalise import normalise
+from pipeline.corpus.normalise import _marked, _tokens, normalise
 from pipeline.corpus.training_set import LabelledPage
 
 
@@ -94,3 +96,25 @@ def test_presets_scale_with_the_pages_up_to_the_papers_and_explicit_keys_win() -
     assert [section.epochs for section in ladder] == sorted((s.epochs for s in ladder), reverse=True)
     assert scaled(CorpusSection(dimension="auto", epochs=7), 100).epochs == 7
     assert scaled(CorpusSection(), 100) == CorpusSection()
+
+
+def test_lines_of_any_characters_give_the_tokens_of_the_whole_text():
+    generator = random.Random(0)
+    alphabet = [*map(chr, range(128)), *"\\\\\\aZé中Σς\u0301\u0130\u00a0\u2028＼ﬁ\n\n"]
+    for _ in range(3000):
+        text = "".join(generator.choices(alphabet, k=generator.randrange(60)))
+        assert normalise(text) == " ".join(_tokens(_marked(text))), text
+
+
+def test_normaliser_keeps_tex_and_cjk_characters_and_drops_numbers_and_punctuation() -> None:
+    assert normalise("Let \\frac{1}{2}+x\n= 3.5, 数学") == "let \\frac x 数 学"
+
+
+def test_commands_keep_one_backslash_and_other_backslashes_go():
+    assert normalise("\\\\Alpha\\beta \\ \\{x_1\\} a\\") == "\\alpha \\beta x a"
+
+
+def test_formulas_and_lines_of_code_are_marked_and_prices_are_neither():
+    assert normalise("if $x_1 < 2$ then\n$$y = 3$$") == "if \\formula x \\lt then \\formula y \\eq"
+    assert normalise("int n = 3;\nreturn n\n}") == "int n \\code return n \\code"
+    assert normalise("from $5 to $10") == "from to"

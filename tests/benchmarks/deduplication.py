@@ -26,11 +26,7 @@ from stock_minhash import minhash_config  # noqa: E402
 from table import Row  # noqa: E402
 
 from pipeline.config.crawl import CrawlSection  # noqa: E402
-from pipeline.corpus.classifier import (  # noqa: E402
-    MATH,
-    OTHER,
-    PageScorer,
-)
+from pipeline.corpus.classifier import MATH, OTHER, PageScorer  # noqa: E402
 from pipeline.corpus.normalise import normalise  # noqa: E402
 from pipeline.crawl.extract import extract_file  # noqa: E402
 from pipeline.crawl.signatures import MinHasher  # noqa: E402

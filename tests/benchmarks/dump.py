@@ -21,8 +21,7 @@ from tempfile import TemporaryDirectory
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests/benchmarks"), str(ROOT / "tests")]
 
-from programs import PARTS, Measured, children, measured  # noqa: E402
-from slices import write_slice  # noqa: E402
+from slices import PARTS, write_slice  # noqa: E402
 from stock_minhash import link_signatures, run_stages  # noqa: E402
 from table import Row, publish  # noqa: E402
 
@@ -32,7 +31,33 @@ SIZES = "1000000 4000000"
 OURS, PEER = "ours", "datatrove, stages 2 and 3"
 KEPT, TOKENS = 0.01, 200  # share of the pages that selection keeps; about the tokens of a page
 CLASSIFIER = {"dimension": 16, "epochs": 1, "buckets": 100_000}
+Measured = tuple[Path, float, float]  # output, CPU seconds, peak MB
 Found = dict[str, list[Measured]]  # by program
+
+
+def children() -> float:
+    """CPU seconds of all ended children, theirs included."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def measured(
+    folder: Path,
+    program: str,
+    name: str,
+    room: str = "crawl",
+    keys: dict[str, object] | None = None,
+    **inputs: list[Path],
+) -> Measured:
+    """A program of a room, run and measured. Its result is `name` in `folder`; `keys`: of its section."""
+    words = [f"--input={key}={path}" for key, paths in inputs.items() for path in paths]
+    words += ["--config", json.dumps({"cluster_jobs": PARTS} if keys is None else keys)]
+    command = [sys.executable, "-m", f"pipeline.{room}.{program}", "--instance", name, *words]
+    output, before = folder / name, children()
+    subprocess.run([*command, "--output", str(output)], cwd=ROOT, check=True, stderr=subprocess.DEVNULL)
+    seconds, memory = children() - before, json.loads((output / "run.json").read_text())["peak_rss_mb"]
+    print(f"{room} {name}: {seconds:.1f} s of CPU, {memory:,} MB", file=sys.stderr, flush=True)
+    return output, seconds, memory
 
 
 def stock(folder: Path, signed: list[Path]) -> tuple[float, float, int]:

@@ -27,12 +27,7 @@ from table import Row  # noqa: E402
 from test_formulas import DISPLAY, INLINE, KINDS  # noqa: E402
 
 from pipeline.config.crawl import CrawlSection  # noqa: E402
-from pipeline.corpus.classifier import (  # noqa: E402
-    MATH,
-    OTHER,
-    ZEROED_MEMORY,
-    PageScorer,
-)
+from pipeline.corpus.classifier import MATH, OTHER, ZEROED_MEMORY, PageScorer  # noqa: E402
 from pipeline.corpus.normalise import normalise  # noqa: E402
 from pipeline.crawl.extract import extract_file  # noqa: E402
 from pipeline.crawl.text import extract  # noqa: E402

@@ -27,13 +27,7 @@ from table import Row, data_folder, larger_set, publish  # noqa: E402
 
 from pipeline.config.corpus import CorpusSection  # noqa: E402
 from pipeline.config.crawl import CrawlSection  # noqa: E402
-from pipeline.corpus.classifier import (  # noqa: E402
-    NAMES,
-    ZEROED_MEMORY,
-    PageScorer,
-    scaled,
-    train,
-)
+from pipeline.corpus.classifier import NAMES, ZEROED_MEMORY, PageScorer, scaled, train  # noqa: E402
 from pipeline.corpus.held_out import divide  # noqa: E402
 from pipeline.corpus.measures import PRECISION, measures  # noqa: E402
 from pipeline.corpus.normalise import normalise  # noqa: E402

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 from datatrove.data import Document
 from numpy.typing import NDArray
-from programs import PARTS
 
 from pipeline.crawl.extract import PAGES_FILE, RECORDS, RECORDS_FILE
 from pipeline.data.shards import DocumentWriter, write_table
 
+PARTS = 4  # of the clusters
 SHARD = 50_000  # most pages of one
 WORDS, TEMPLATES = 150, 20
 SAME_URL, SAME_TEXT, NEAR, TEMPLATE = 0.05, 0.1, 0.15, 0.2  # shares of pages
