@@ -85,13 +85,11 @@ def quoted(paths: Iterable[Path | str]) -> str:
     return "[{}]".format(", ".join("'{}'".format(str(path).replace("'", "''")) for path in paths))
 
 
-def save(path: Path, query: duckdb.DuckDBPyConnection, schema: pa.Schema, group: int = ROWS) -> int:
-    """Write the rows of an executed query to a Parquet file, as `write_table` does, so many in a row `group`;
-    returns their number.
-    """
+def save(path: Path, query: duckdb.DuckDBPyConnection, schema: pa.Schema) -> int:
+    """Write the rows of an executed query to a Parquet file, as `write_table` does; returns their number."""
     count = 0
     with atomic_write(path) as partial, pq.ParquetWriter(partial, schema, compression="zstd") as writer:
-        for batch in query.fetch_record_batch(group):
+        for batch in query.fetch_record_batch(ROWS):
             writer.write_table(pa.Table.from_batches([batch]).cast(schema))
             count += len(batch)
     return count

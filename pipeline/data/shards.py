@@ -187,15 +187,14 @@ def rows_of(path: Path, shard: str, columns: list[str]) -> pa.Table:
         return pq.read_table(path, columns=columns, filters=[("shard", "=", shard)])
 
 
-def read_batches(path: Path, rows: int, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
+def read_batches(path: Path, rows: int) -> Iterator[pa.RecordBatch]:
     """Return the rows of a Parquet file in order, at most `rows` at a time; one empty batch if there are
     none. Raises InputError as `read_table` does.
     """
     with _readable(path), pq.ParquetFile(path) as file:
-        names = columns or file.schema_arrow.names
         if not file.metadata.num_rows:
-            yield pa.RecordBatch.from_pylist([], pa.schema([file.schema_arrow.field(name) for name in names]))
-        yield from file.iter_batches(rows, columns=names)
+            yield pa.RecordBatch.from_pylist([], file.schema_arrow)
+        yield from file.iter_batches(rows)
 
 
 @contextmanager
