@@ -1,15 +1,24 @@
-"""The grader: extraction, comparison, hostile text, agreement with labelled pairs."""
+"""The grader: extraction, comparison, hostile text, agreement with labelled pairs.
 
+MATH_VERIFY=<a checkout of huggingface/Math-Verify> also runs all of its own test cases.
+"""
+
+import ast
+import math
 import os
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from given.answers import labelled, shared
+from given.lines import read_lines, write_lines
 
-from pipeline.grader.answers import compare, grade
+from pipeline.evaluate import grade as command
+from pipeline.grader.answers import compare, grade, numeric_value
 from pipeline.grader.extraction import extract
 from pipeline.grader.notation import clean
 from pipeline.grader.parser import parse
@@ -102,16 +111,46 @@ HOSTILE = {
     "text commands": "\\text{" * 400,
     "spaces": "x" + " " * 2_900 + "y",
     "unicode": "\u0661\u0662\U0001f600\u202e" * 500,
+    "boxes that do not close": "\\boxed{" * 30_000,
+    "new lines": "\n" * 390_000,
+    "announced answers": "answer:。" * 60_000,
+    "spaced dollar signs": "$ " * 100_000,
+    "opened formulas": "\\(" * 100_000,
+    "boxes": "\\boxed{5} and " * 15_000,
+    "holes": " \\text{ and } ".join(f"x \\ne \\sqrt{{{place}}}" for place in range(60)),
+    "roots": ",".join(f"\\sqrt{{{place}}}" for place in range(150)),
+    "percent signs": "5" + "%" * 2000,
+    "a deep product": "a$b" * 900,
+    "540 digits": "9" * 540,
+    "5,000 digits": "9" * 5000,
+    "a long exponent": "1e400",
+    "digits before a box": "1" * 90 + " \\boxed{5}",
+    "growing numerals": "3万亿" * 900,
+    "growing numerals in words": "三万亿" * 900,
 }
 
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
 def test_hostile_text_gets_a_verdict_quickly(text):
-    started = time.process_time()
-    for pair in (("1", text), (text, "1"), ("x^2", text), (text, text + " + 1"), ("(1,2)", f"({text},2)")):
-        assert compare(*pair).verdict in ("right", "wrong", "undecided")
-    assert grade("1", text).verdict in ("right", "wrong", "undecided")
-    assert time.process_time() - started < 3
+    pairs = [("1", text), (text, "5"), ("x^2", text), (text, text + " + 1"), ("(1,2)", f"({text},2)")]
+    for reference, answer in pairs:
+        started = time.process_time()
+        assert compare(reference, answer).verdict in ("right", "wrong", "undecided")
+        assert time.process_time() - started < 5
+    for boxed_only in (False, True):
+        started = time.process_time()
+        assert grade("5", text, boxed_only=boxed_only).verdict in ("right", "wrong", "undecided")
+        assert grade("5", f"\\boxed{{{text}}}", boxed_only=boxed_only)
+        assert time.process_time() - started < 10
+    numeric_value(text[:3000])
+
+
+def test_the_command_grades_hostile_pairs_without_a_traceback(tmp_path):
+    rows = [{"reference": "5", "response": text} for text in HOSTILE.values()]
+    rows += [{"reference": text, "prediction": "5"} for text in HOSTILE.values()]
+    verdicts = tmp_path / "verdicts.jsonl"
+    command.main(["--input", str(write_lines(tmp_path / "pairs.jsonl", rows)), "--output", str(verdicts)])
+    assert len(read_lines(verdicts)) == len(rows)
 
 
 def test_grading_works_off_the_main_thread():
@@ -145,3 +184,35 @@ def test_every_reference_equals_itself_and_none_other_at_random():
         assert compare(row["answer"], f" {row['answer']} . ", question=row["question"]).right, row["answer"]
         forward, backward = compare(row["answer"], other["answer"]), compare(other["answer"], row["answer"])
         assert forward.right == backward.right, (row["answer"], other["answer"])
+
+
+# Cases of Math-Verify's own tests on which this grader differs, and why.
+MATH_VERIFY = os.environ.get("MATH_VERIFY")
+FILES = ("all", "boxed", "numina_cases", "open_thoughts", "strict", "yujianll")
+DIFFERENT = labelled("grader_math_verify")
+
+
+def math_verify_cases() -> Iterator[tuple[str, str, bool]]:
+    """Reference, response and expected verdict of each of its cases of two texts."""
+    for name in FILES:
+        for node in ast.walk(ast.parse((Path(MATH_VERIFY) / f"tests/test_{name}.py").read_text())):
+            if not isinstance(node, ast.Call) or not ast.unparse(node.func).endswith("parametrize"):
+                continue
+            names = [column.strip() for column in ast.literal_eval(node.args[0]).split(",")]
+            expected = names.index("result" if "result" in names else "expected")
+            for case in node.args[1].elts:
+                values = eval(compile(ast.Expression(case), name, "eval"), {"math": math})
+                yield values[0], values[1], bool(values[expected])
+
+
+@pytest.mark.parametrize("row", DIFFERENT, ids=lambda row: row["reason"])
+def test_math_verify_wants_another_verdict_for_each_listed_reason(row: dict) -> None:
+    assert grade(row["reference"], row["response"]).right is not row["theirs"]
+
+
+@pytest.mark.skipif(not MATH_VERIFY, reason="MATH_VERIFY names no checkout of huggingface/Math-Verify")
+def test_no_other_verdict_of_math_verifys_own_cases_differs() -> None:
+    cases = set(math_verify_cases())
+    assert len(cases) > 200
+    different = {case for case in cases if grade(*case[:2]).right is not case[2]}
+    assert different == {(row["reference"], row["response"], row["theirs"]) for row in DIFFERENT}
