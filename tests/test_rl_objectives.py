@@ -42,11 +42,6 @@ def test_equal_rewards_give_no_advantage(reward: float) -> None:
     assert (outcome_advantages(torch.full((2, 1), reward), std="sample") == 0).all()
 
 
-def test_advantages_do_not_change_with_scale_and_shift_of_rewards() -> None:
-    rewards = torch.rand(3, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    assert torch.allclose(outcome_advantages(rewards), outcome_advantages(5 * rewards - 2))
-
-
 def test_kl_estimate_by_hand_and_never_negative() -> None:
     ratios = torch.tensor([2.0, 0.5, 1.0])
     assert close(kl_estimate(torch.zeros(3), ratios.log()), [0.306853, 0.193147, 0.0], 1e-6)
@@ -120,15 +115,3 @@ def test_grpo_loss_equals_a_numpy_reference(seed: int) -> None:
     terms = grpo_loss(**values, clip=0.2, kl_coefficient=0.04)
     expected = reference_loss({name: value.numpy() for name, value in values.items()}, 0.2, 0.04)
     assert terms.loss.item() == pytest.approx(expected, abs=1e-12)
-
-
-def test_loss_adds_up_over_any_cut_of_the_batch() -> None:
-    values = batch(3)
-    whole = grpo_loss(**values, clip=0.2, kl_coefficient=0.04)
-    order = torch.randperm(8, generator=torch.Generator().manual_seed(0))
-    parts = [
-        grpo_loss(**{name: value[index] for name, value in values.items()}, clip=0.2, kl_coefficient=0.04)
-        for index in order.split(3)
-    ]
-    for name in ("loss", "kl", "clip_low", "clip_high"):
-        assert sum(getattr(part, name) for part in parts) == pytest.approx(getattr(whole, name))
