@@ -23,7 +23,7 @@ from pipeline.ranks.queue import Queue
 from pipeline.reward.labelled import draw_earlier, read_labels, write_solutions
 from pipeline.reward.labels import Labeller, Solution, SolutionSampler
 from pipeline.reward.measure import reranking
-from pipeline.reward.steps import locate_steps, split_steps, step_ends
+from pipeline.reward.steps import locate_steps, split_steps
 from pipeline.reward.train import example_of
 from pipeline.training.tokenizer import load_tokenizer
 
@@ -51,10 +51,10 @@ def test_steps_joined_are_the_text(split, text, steps):
     assert split_steps(text, split) == steps
 
 
-def test_step_ends_are_the_tokens_that_end_each_step(tokenizer):
+def test_special_tokens_belong_to_no_step(tokenizer):
     tokens = ids_of(tokenizer, "a=1\nb=2\nend") + [tokenizer.eos_token_id]
-    assert step_ends(tokenizer, tokens, "line") == [3, 7, 10]
-    assert step_ends(tokenizer, [tokenizer.eos_token_id], "line") == []
+    assert locate_steps(tokenizer, tokens, "line") == [("a=1\n", 3), ("b=2\n", 7), ("end", 10)]
+    assert locate_steps(tokenizer, [tokenizer.eos_token_id], "line") == []
 
 
 @pytest.fixture(scope="module")

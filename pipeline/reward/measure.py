@@ -52,11 +52,6 @@ def best_of_n(scores: Sequence[float], rights: Sequence[bool], n: int) -> float:
     return chance
 
 
-def solution_score(steps: Sequence[float]) -> float:
-    """Return the score of a whole solution: the lowest of its steps (Math-Shepherd)."""
-    return min(steps)
-
-
 def reranking(solutions: Sequence[Solution], scores: Sequence[Sequence[float]]) -> dict[str, Any]:
     """Return best-of-N, Maj@N and Pass@N over the questions, for N = 1, 2, 4, ... up to all solutions."""
     questions: dict[str, list[int]] = {}
@@ -72,7 +67,7 @@ def reranking(solutions: Sequence[Solution], scores: Sequence[Sequence[float]]) 
         rights = [solution.right for solution in chosen]
         verdicts = [Verdict("right" if s.right else "wrong", s.extracted, "") for s in chosen]
         votes = majority(Item(chosen[0].id, chosen[0].question, chosen[0].reference), verdicts, ns)
-        ranks = [solution_score(scores[index]) for index in members]
+        ranks = [min(scores[index]) for index in members]  # a solution is its weakest step (Math-Shepherd)
         for n in ns:
             values["best_of_n"][n].append(best_of_n(ranks, rights, n))
             values["maj@n"][n].append(votes[n])

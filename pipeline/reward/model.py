@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from transformers import AutoModel
 
 from pipeline.protocol.stage import InputError
-from pipeline.reward.steps import step_ends
+from pipeline.reward.steps import locate_steps
 from pipeline.training.attention import DOCUMENTS, document_arguments
 from pipeline.training.engine import FROZEN, build_frozen, start_process_group
 from pipeline.training.model import load_shared_model, save_weights
@@ -155,7 +155,8 @@ def score_steps(
     outcome model gives one score, at the end of the last step; an output without text gets none. Scores do
     not depend on which outputs share a row or a batch of `tokens_at_once` tokens.
     """
-    ends = [step_ends(scorer.tokenizer, output, scorer.settings["split"]) for output in outputs]
+    located = (locate_steps(scorer.tokenizer, output, scorer.settings["split"]) for output in outputs)
+    ends = [[end for _, end in steps] for steps in located]
     if scorer.settings["target"] == "outcome":
         ends = [found[-1:] for found in ends]
     sequences = [[*prompt, *output] for prompt, output in zip(prompts, outputs, strict=True)]

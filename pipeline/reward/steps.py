@@ -50,8 +50,3 @@ def locate_steps(tokenizer: Any, tokens: Sequence[int], split: str) -> list[tupl
             step = found.pop()[0] + step
         found.append((step, count - 1))
     return found
-
-
-def step_ends(tokenizer: Any, tokens: Sequence[int], split: str) -> list[int]:
-    """Return the index of the last token of each step of an output."""
-    return [end for _, end in locate_steps(tokenizer, tokens, split)]
