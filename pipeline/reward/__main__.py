@@ -126,7 +126,7 @@ def label_all(
     Ranks share out batches of questions; rank 0 puts the batches together. All ranks call it.
     """
     section = stage.config
-    keys = ("solutions", "completions", "temperature", "max_tokens", "split", "precision", "seed")
+    keys = ("solutions", "completions", "max_tokens", "split", "precision", "seed")
     decisive = {name: getattr(section, name) for name in (*keys, "target")}
 
     def batch(part: slice) -> Batch:
