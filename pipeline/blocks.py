@@ -27,8 +27,7 @@ from pipeline.crawl.mathematics import has_mathematics
 from pipeline.crawl.page_limits import PAGE_SECONDS
 from pipeline.crawl.signatures import ABSENT, MinHasher
 from pipeline.crawl.text import extract
-from pipeline.decontaminate.ngrams import BenchmarkIndex
-from pipeline.decontaminate.questions import PREFIX, build_index
+from pipeline.decontaminate.ngrams import PREFIX, BenchmarkIndex, build_index
 from pipeline.formulas.signs import Source
 
 Kept = bool | tuple[bool, str]

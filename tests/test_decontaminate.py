@@ -21,8 +21,7 @@ from pipeline.data.shards import DocumentWriter, read_documents
 from pipeline.decontaminate import __main__ as decontaminate
 from pipeline.decontaminate import clean
 from pipeline.decontaminate.canonical import canonical
-from pipeline.decontaminate.ngrams import BenchmarkIndex
-from pipeline.decontaminate.questions import build_index
+from pipeline.decontaminate.ngrams import BenchmarkIndex, build_index
 from pipeline.protocol.identity import essence
 from pipeline.protocol.stage import run_stage
 

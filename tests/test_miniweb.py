@@ -16,12 +16,11 @@ from pipeline.miniweb import phrases
 from pipeline.miniweb.__main__ import run
 from pipeline.miniweb.calculations import ADVANCED, SCHOOL
 from pipeline.miniweb.genres import MATH_GENRES, theorems, write_article
-from pipeline.miniweb.hosts import sites
 from pipeline.miniweb.pages import article_text
 from pipeline.miniweb.phrases import REFERENCE, Writer, books
 from pipeline.miniweb.problems import make_problem
 from pipeline.miniweb.tex import parse, to_katex, to_mathml, to_plain
-from pipeline.miniweb.world import Leak, build_pages
+from pipeline.miniweb.world import Leak, build_pages, sites
 from pipeline.protocol.stage import InputError, run_stage
 
 CONFIG = {

@@ -26,7 +26,7 @@ from pipeline.data.shards import read_table, shard_paths
 from pipeline.data.workers import map_forked
 from pipeline.decontaminate.card import Composition, data_card
 from pipeline.decontaminate.clean import PAGES, Cleaned, clean_shard
-from pipeline.decontaminate.questions import build_index
+from pipeline.decontaminate.ngrams import build_index
 from pipeline.protocol.progress import Progress
 from pipeline.protocol.stage import Counts, InputError, Stage, run_stage
 

@@ -17,8 +17,7 @@ from pipeline.config.decontaminate import DecontaminateSection
 from pipeline.data.rows import raw_lines
 from pipeline.data.shards import DocumentWriter, read_documents, rows_of
 from pipeline.decontaminate.card import Composition
-from pipeline.decontaminate.ngrams import FUZZY, BenchmarkIndex, Match
-from pipeline.decontaminate.questions import build_index
+from pipeline.decontaminate.ngrams import FUZZY, BenchmarkIndex, Match, build_index
 from pipeline.decontaminate.redact import redacted
 from pipeline.protocol.manifest import write_json
 from pipeline.protocol.progress import Progress

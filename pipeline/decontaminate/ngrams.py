@@ -16,15 +16,21 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from pipeline.config.decontaminate import DecontaminateSection
 from pipeline.crawl.grams import Grams, Hashes, runs, runs_at
+from pipeline.data.rows import read_rows, renamed
 from pipeline.decontaminate.canonical import canonical
 from pipeline.decontaminate.evidence import SURE, full_runs, kind, short_text, specific
 from pipeline.decontaminate.fuzzy import ANCHOR, SHORTEST, FuzzyIndex, letters_alike
+from pipeline.protocol.errors import InputError
 
 BITS_PER_KEY = 16  # of the bitmap: at most one in 16 of the runs that are in no benchmark passes it
 ALONE, LONG_RUN, WHOLE = 2, 1, 0  # a run proves a leak by itself, within a long run, with the whole question
 FUZZY = "fuzzy"  # the rule of a question in other words
 CONTEXT = 60  # characters shown on both sides of a gram
+PREFIX = "benchmark."  # of inputs
+QUESTIONS = ("question", "problem", "prompt", "text", "input")  # as data sets of the hub call them
+ANSWERS = ("answer", "solution", "solution_plain", "canonical_solution", "code")
 
 
 @dataclass(frozen=True)
@@ -245,3 +251,27 @@ def _proves(proof: int, item: _Text, shared: int) -> bool:
     if proof == ALONE:
         return True
     return (proof == LONG_RUN and shared >= SURE) or (item.is_question and shared == item.end - item.start)
+
+
+def build_index(inputs: dict[str, list[str]], config: DecontaminateSection) -> BenchmarkIndex:
+    """Index questions, answers and solutions of all benchmarks among the inputs, by the names of columns that
+    the section's `fields` give. Raises InputError.
+    """
+    index = BenchmarkIndex(config.ngram, config.shortest, config.fuzzy != "off")
+    for name in sorted(key for key in inputs if key.startswith(PREFIX)):
+        rows, benchmark = 0, name.removeprefix(PREFIX)
+        for source in inputs[name]:
+            for number, (place, row) in enumerate(read_rows(source)):
+                rows += 1
+                row = renamed(place, row, config.fields.get(benchmark, {}))
+                if not any(row.get(key) for key in QUESTIONS):
+                    raise InputError(f"{place}: a benchmark row needs `question` or `problem`")
+                for key in (*QUESTIONS, *ANSWERS):
+                    if row.get(key):
+                        item = str(row.get("id", number))
+                        index.add(benchmark, item, str(row[key]), key in QUESTIONS)
+        if not rows:
+            sources = ", ".join(map(str, inputs[name]))
+            raise InputError(f"{sources}: no rows; {name} would keep nothing out of the corpus")
+    index.build()
+    return index

@@ -20,8 +20,7 @@ from pipeline.config.decontaminate import DecontaminateSection
 from pipeline.config.tokens import MixtureNode
 from pipeline.data.rows import files_of
 from pipeline.data.workers import map_forked
-from pipeline.decontaminate.ngrams import BenchmarkIndex
-from pipeline.decontaminate.questions import build_index
+from pipeline.decontaminate.ngrams import BenchmarkIndex, build_index
 from pipeline.protocol.manifest import fingerprint, write_json
 from pipeline.protocol.progress import Progress
 from pipeline.protocol.stage import Counts, InputError, Stage, run_stage
