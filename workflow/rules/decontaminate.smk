@@ -4,7 +4,6 @@
 CLEAN = JOBS["decontaminate_clean"]
 CORPUS = JOBS["decontaminate_corpus"]
 PAGES = JOBS["decontaminate_pages"]
-PAGES_OF = JOBS["decontaminate_pages_part"]
 
 
 rule decontaminate_clean:
@@ -46,7 +45,7 @@ rule decontaminate_corpus:
 
 
 rule decontaminate_pages:
-    """Write a row for each record of the crawl: what became of it."""
+    """Write a row for each record of the crawl, or of a part of the pool: what became of it."""
     input:
         kept=PAGES.reads("kept", "excluded"),
         duplicates=PAGES.reads("duplicates"),
@@ -55,35 +54,13 @@ rule decontaminate_pages:
         removals=PAGES.reads("removals"),
         parts=PAGES.reads("part"),
     output:
-        manifest="<store>/decontaminate/pages/{key}/manifest.json",
-        data=directory("<store>/decontaminate/pages/{key}/data"),
+        manifest="<store>/decontaminate/pages{which}/{key}/manifest.json",
+        data=directory("<store>/decontaminate/pages{which}/{key}/data"),
     log:
-        "<logs>/decontaminate/pages-{key}.log",
+        "<logs>/decontaminate/pages{which}-{key}.log",
     conda:
         "../../environment.yml"
     params:
         words=PAGES.words,
-    shell:
-        "python -m pipeline.start pipeline.decontaminate.pages --result {output.manifest:q} {params.words} 2>&1 | tee {log:q}"
-
-
-rule decontaminate_pages_part:
-    """Write these rows for a part of the pool."""
-    input:
-        kept=PAGES_OF.reads("kept", "excluded"),
-        duplicates=PAGES_OF.reads("duplicates"),
-        extract=PAGES_OF.reads("extract"),
-        score=PAGES_OF.reads("score"),
-        removals=PAGES_OF.reads("removals"),
-        parts=PAGES_OF.reads("part"),
-    output:
-        manifest="<store>/decontaminate/pages-{part}/{key}/manifest.json",
-        data=directory("<store>/decontaminate/pages-{part}/{key}/data"),
-    log:
-        "<logs>/decontaminate/pages-{part}-{key}.log",
-    conda:
-        "../../environment.yml"
-    params:
-        words=PAGES_OF.words,
     shell:
         "python -m pipeline.start pipeline.decontaminate.pages --result {output.manifest:q} {params.words} 2>&1 | tee {log:q}"
