@@ -47,6 +47,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=place)
 
 
+def run(
+    command: Sequence[str | Path], folder: Path = ROOT, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end, by default in this checkout; returns what it said."""
+    env = os.environ | environment
+    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True)
+
+
 def on_small_disk(folder: Path, size: str, script: str) -> subprocess.CompletedProcess[str]:
     """Run a script with a disk of that size at `folder`, in a mount namespace of its own."""
     if WEAK:
@@ -54,7 +62,7 @@ def on_small_disk(folder: Path, size: str, script: str) -> subprocess.CompletedP
     folder.mkdir()
     mount = f"mount -t tmpfs -o size={size} none {folder}"
     command = [*UNSHARE.split(), "--mount", "bash", "-c", f"{mount} && {script}"]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    return run(command)
 
 
 @dataclass(frozen=True)
@@ -106,13 +114,8 @@ class Checkout:
 
 def copy_checkout(folder: Path) -> Checkout:
     """Copy tracked files and untracked files that git does not ignore."""
-    listing = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT,
-        check=True,
-        capture_output=True,
-        text=True,
-    )
+    listing = run(["git", "ls-files", "--cached", "--others", "--exclude-standard"])
+    listing.check_returncode()
     for name in listing.stdout.splitlines():
         if (ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)

@@ -1,12 +1,11 @@
 """The shipped configurations are complete: each shows its plan without network or the user's files."""
 
-import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
-from conftest import ROOT, copy_checkout
+from conftest import ROOT, copy_checkout, run
 
 from pipeline import status
 from pipeline.config.rl import RlSection
@@ -312,5 +311,5 @@ def test_shipped_overlays_have_no_key_without_effect(overlays: list[str]) -> Non
 
 def test_make_pretrained_looks_for_the_benchmarks_before_it_converts_the_model(tmp_path: Path) -> None:
     words = ["make", "-n", "pretrained", "BENCH=/nope", f"PUBLISHED={tmp_path}/model"]
-    plan = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    plan = run(words).stdout
     assert 0 < plan.index("experiments.pretrained") < plan.index("experiments.published")

@@ -2,14 +2,13 @@
 
 import re
 import runpy
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import yaml
+from conftest import ROOT, run
 
-ROOT = Path(__file__).resolve().parents[1]
 CUDA_BUILDS = ("torchvision", "torchaudio", "torchcodec")
 
 
@@ -68,13 +67,8 @@ def test_gpu_and_cpu_environments_pin_the_same_versions() -> None:
     assert {name: locked[name] for name in gpu} == gpu
 
 
-def test_the_lock_holds_every_direct_dependency_and_no_cuda_build() -> None:
+def test_the_lock_holds_no_cuda_build() -> None:
     locked = pinned((ROOT / "requirements/cpu.lock").read_text().splitlines())
-    direct = [
-        line for line in (ROOT / "requirements/cpu.in").read_text().splitlines() if line and line[0] != "#"
-    ]
-    names = {re.match(r"[\w.-]+", line)[0].lower() for line in direct}
-    assert names <= set(locked)
     assert locked["torch"] == "2.13.0"
     assert not {name for name in locked if name in CUDA_BUILDS or name.startswith("nvidia-")}
 
@@ -89,7 +83,7 @@ def test_a_package_with_another_hash_than_the_lock_s_is_not_installed(tmp_path: 
     for requirement, code in ((line, 0), (other, 1)):
         (tmp_path / "one.lock").write_text(requirement + "\n")
         command = [sys.executable, "-m", "pip", "install", *options, "--target", str(tmp_path / "target")]
-        done = subprocess.run([*command, "-r", str(tmp_path / "one.lock")], capture_output=True, text=True)
+        done = run([*command, "-r", str(tmp_path / "one.lock")])
         assert done.returncode == code, done.stderr
         assert ("DO NOT MATCH THE HASHES" in done.stderr) == bool(code)
 
@@ -100,7 +94,7 @@ def test_a_resolver_finds_the_gpu_environment_solvable(tmp_path: Path) -> None:
     (tmp_path / "gpu.in").write_text("\n".join(requirements) + "\n")
     command = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", str(tmp_path / "gpu.in")]
     command += ["--python-version", python, "--python-platform", "x86_64-manylinux_2_28"]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = run(command)
     assert done.returncode == 0, done.stderr
     solved = pinned(done.stdout.splitlines())
     plugin = tuple(map(int, solved["snakemake-executor-plugin-slurm"].split(".")))

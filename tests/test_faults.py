@@ -7,14 +7,13 @@ import os
 import shlex
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT, on_small_disk
+from conftest import ROOT, on_small_disk, run
 
 from pipeline.config.evaluate import BenchmarkNode, EvaluateSection
 from pipeline.config.root import Config, ConfigError
@@ -136,21 +135,8 @@ def test_two_programs_cannot_work_in_one_folder_and_a_kill_leaves_no_lock(tmp_pa
 def command(folder: Path, work: Path) -> list[str]:
     """A small stage program: the extraction of one page."""
     write_warc(folder / "web.warc.gz", [record("https://example.org/a", html("A page."))])
-    places = [
-        "--work",
-        str(work),
-        "--output",
-        str(folder / "out"),
-        "--input",
-        f"warc={folder / 'web.warc.gz'}",
-    ]
-    return [sys.executable, "-m", "pipeline.crawl.extract", *places]
-
-
-def run(command: list[str], **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command, cwd=ROOT, env=os.environ | environment, capture_output=True, text=True, timeout=300
-    )
+    command = [sys.executable, "-m", "pipeline.crawl.extract", "--work", str(work)]
+    return [*command, "--output", str(folder / "out"), "--input", f"warc={folder / 'web.warc.gz'}"]
 
 
 def test_a_program_names_the_one_that_works_in_its_folder_and_other_ranks_are_let_in(tmp_path: Path) -> None:

@@ -2,14 +2,13 @@
 
 import gzip
 import importlib
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from conftest import ROOT
+from conftest import ROOT, run
 
 from pipeline import status
 from pipeline.config.root import Config
@@ -98,14 +97,13 @@ def test_a_command_line_that_can_be_meant(tmp_path: Path, monkeypatch: pytest.Mo
         ({"models": {"base": {"stage": "ctp"}}}, ["models.base.stage", "cpt, sft, reward, rl", "'ctp'"]),
         ({"models": {"base": {"init": "old/run/gone"}}}, ["models.base.init: old/run/gone"]),
         ({"models": {"instruct": {"init": "scratch"}}}, ["models.instruct", "`parent`", "`init`"]),
-        ({"models": {"instruct": {"parent": "grpo"}}}, ["made from itself"]),
+        ({"models": {"instruct": {"parent": "grpo"}}}, ["made from itself: "]),
         ({"models": {"instruct": {"data": "my/rows.jsonl"}}}, ["models.instruct.data: my/rows.jsonl"]),
         ({"models": {"grpo": {"benchmarks": ["gsm8k"]}}}, ["models.grpo.benchmarks", "'gsm8k'", "miniweb"]),
         ({"models": {"grpo": {"reward_model": "base"}}}, ["models.grpo.reward_model", "is a cpt model"]),
         ({"models": {"grpo": {"launch": {"rank": 2}}}}, ["models.grpo.launch.rank", "did you mean 'ranks'"]),
         ({"models": {"grpo": {"train": False}}}, ["models.grpo.train", "`init`"]),
         ({"mixtures": {"math": {"sources": {"x": {"data": "my/book.txt"}}}}}, ["math.sources.x", "book.txt"]),
-        ({"benchmarks": {"mine": {}}}, ["benchmarks.mine.source"]),
         ({"benchmarks": {"miniweb": {"source": "hub"}}}, ["benchmarks.miniweb.source: hub: no such file"]),
         ({"benchmarks": {"miniweb": {"prompt": "my/p.yaml"}}}, ["benchmarks.miniweb.prompt: my/p.yaml"]),
         ({"evaluate": {"temperature": -1}}, ["evaluate.temperature"]),
@@ -116,17 +114,13 @@ def test_a_command_line_that_can_be_meant(tmp_path: Path, monkeypatch: pytest.Mo
         ({"launch": {"threads": "two"}}, ["launch.threads", "two"]),
         ({"seed": "abc"}, ["seed: Input should be a valid integer", "abc"]),
         ({"kl_coefficient": 0.1}, ["kl_coefficient: unknown; did you mean rl.kl_coefficient?"]),
-        ({"group_size": 4}, ["did you mean rl.group_size?"]),
-        ({"seed_urls": "x"}, ["did you mean corpus.seed_urls?"]),
         ({"trainer": {}}, ["trainer: unknown; known: run, "]),
         ({"run": "my run"}, ["run: not a name: 'my run'"]),
         ({"data_folder": 3}, ["data_folder: Input should be a valid string", "got 3"]),
         ({"crawll": {}}, ["crawll", "did you mean 'crawl'"]),
         ({"rl": {"kl_coeficient": 0.1}}, ["rl.kl_coeficient", "did you mean 'kl_coefficient'"]),
-        ({"rl": {"kl_coefficient": "large"}}, ["rl.kl_coefficient", "large"]),
         ({"models": {"grpo": {"kl_coeficient": 1}}}, ["models.grpo.kl_coeficient"]),
         ({"models": {"grpo": {"parent": "instrct"}}}, ["models.grpo.parent", "instruct"]),
-        ({"crawl": {"warc": ["no/such/file.warc.gz"]}}, ["no/such/file.warc.gz"]),
     ],
 )  # fmt: skip
 def test_a_key_that_cannot_be_meant(
@@ -273,18 +267,8 @@ def test_only_what_the_jobs_need_is_asked_for(in_root: None, monkeypatch: pytest
     ("values", "given", "has", "words"),
     [
         ({"launch": {"ranks": 8}}, 1, {"gpus": [10**11]}, ["rl/grpo: launch.ranks is 8, GPUs here are 1"]),
-        (
-            {},
-            1,
-            {"gpus": [2 * 10**9]},
-            ["rl/grpo: weights, gradients and", "a GPU has 2 GB: take more ranks"],
-        ),
-        (
-            {},
-            0,
-            {"memory": 4 * 10**9},
-            ["rl/grpo: weights, gradients and", "main memory has 4 GB: take GPUs"],
-        ),
+        ({}, 1, {"gpus": [2 * 10**9]}, ["rl/grpo: weights, gradients", "a GPU has 2 GB: take more ranks"]),
+        ({}, 0, {"memory": 4 * 10**9}, ["rl/grpo: weights, gradients", "main memory has 4 GB: take GPUs"]),
     ],
 )
 def test_a_model_that_cannot_fit_is_named(
@@ -335,7 +319,7 @@ def real(web: Path, bench: Path, output: Path) -> list[str]:
     """The errors of `make real`'s look at its folders."""
     words = f"--web {web} --bench {bench} --models results/demo --output {output}".split()
     command = [sys.executable, "-m", "pipeline.experiments.real", *words]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    done = run(command)
     assert (done.returncode == 0) == output.exists() == (not done.stderr)
     return [line.removeprefix("error: ") for line in done.stderr.splitlines()]
 
@@ -355,9 +339,7 @@ def test_make_real_lists_all_that_its_folders_lack_before_the_demo(tmp_path: Pat
     named += [f"{bench}: math500.jsonl.gz not found"]
     assert [line.startswith(name) for line, name in zip(lines, named, strict=True)] == [True] * 7, lines
     for given, option in (("WEB=a", '--web "a" --kind warc'), ("TEXTS=a", '--web "a" --kind texts')):
-        steps = subprocess.run(
-            ["make", "-n", "real", given, "BENCH=b"], cwd=ROOT, capture_output=True, text=True
-        )
+        steps = run(["make", "-n", "real", given, "BENCH=b"])
         assert 0 < steps.stdout.index(f"real {option}") < steps.stdout.index("configs/demo.yaml")
 
 
@@ -378,7 +360,7 @@ def test_snakemake_itself_says_it_in_one_line(tmp_path: Path, line: str, folder:
     write_files(tmp_path)
     command = [sys.executable, "-m", "snakemake", "--cores", "1"]
     command += line.format(tmp=tmp_path, root=ROOT).split()
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    done = run(command, folder)
     told = [line for line in done.stderr.splitlines() if not line.startswith("Using ")]
     assert done.returncode == 1 and len(told) == 1 and told[0].startswith("error: ") and words in told[0], (
         told

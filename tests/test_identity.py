@@ -111,16 +111,6 @@ def test_a_file_that_did_not_change_is_read_once(tmp_path: Path, monkeypatch: py
     assert [Digests(tmp_path / "memory").file(file) for file in files] == found
 
 
-def test_what_is_read_in_a_dry_run_is_written_nowhere_until_it_is_asked_for(tmp_path: Path) -> None:
-    path, memory = tmp_path / "large.warc.gz", tmp_path / "memory"
-    path.write_bytes(b"x" * 2000)
-    digests = Digests(memory, lazy=True)
-    digests.file(path)
-    assert not memory.exists()
-    digests.save()
-    assert memory.is_dir()
-
-
 @pytest.mark.parametrize("text", ["[1, 2]", '{"name": "a web app"}', "not JSON"])
 def test_a_manifest_of_another_program_is_no_result(tmp_path: Path, text: str) -> None:
     (tmp_path / "manifest.json").write_text(text)

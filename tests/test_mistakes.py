@@ -108,7 +108,6 @@ def line(**row: Any) -> str:
         (sft(init="{tmp}/model/config.json"), ROW, ["mine.init", "it is a file: name the folder"]),
         (sft(init="https://huggingface.co/a/b"), ROW, ["mine.init", "not a hub id; write a/b"]),
         (sft(init="Qwen 0.5B"), ROW, ["mine.init: Qwen 0.5B: no such folder, and not a hub id"]),
-        (sft(parent="mine", init=None), ROW, ["models.mine: made from itself: mine <- mine"]),
     ],
 )  # fmt: skip
 def test_a_mistake_is_one_line_before_the_first_job(

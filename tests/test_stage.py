@@ -4,14 +4,13 @@ import errno
 import json
 import os
 import shlex
-import subprocess
 import sys
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from conftest import on_small_disk
+from conftest import on_small_disk, run
 from crawl_warcs import html, record, write_warc
 
 from pipeline.protocol.arguments import keep, read_inputs, shortened
@@ -21,7 +20,6 @@ from pipeline.protocol.manifest import fingerprint
 from pipeline.protocol.progress import Progress, duration
 from pipeline.protocol.store import put_in_place
 
-ROOT = Path(__file__).resolve().parents[1]
 SPACE = "4m"
 
 
@@ -32,10 +30,6 @@ def command(folder: Path, warc: Path, **options: str) -> list[str]:
     for name, value in ({"input": f"warc={warc}"} | options).items():
         words += [f"--{name}", value]
     return words
-
-
-def run(words: list[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
 
 
 @pytest.fixture(scope="module")
@@ -130,13 +124,6 @@ def test_fingerprints_ignore_the_order_of_keys_and_see_every_value() -> None:
     assert fingerprint({"a": 1, "b": [1, 2]}) == fingerprint({"b": [1, 2], "a": 1})
     assert fingerprint({"a": 1}) != fingerprint({"a": 2})
     assert fingerprint([1, 2]) != fingerprint([2, 1])
-
-
-def test_code_is_the_program_and_what_it_imports_of_the_project_without_protocol_and_configuration() -> None:
-    names = Code().definitions("pipeline.crawl.extract").keys()
-    assert {"pipeline/crawl/extract.py", "pipeline/data/shards.py"} <= names
-    assert not names & {"pipeline/protocol/stage.py", "pipeline/config/crawl.py"}
-    assert not any(name.startswith("pipeline/rl/") for name in names)
 
 
 def test_progress_in_a_log_is_whole_lines_with_speed_and_time_left(

@@ -191,27 +191,6 @@ def test_cleaning_the_store_drops_what_the_configuration_does_not_name_and_says_
     assert not other.exists() and stale() == set()
 
 
-def test_cleaning_after_a_killed_workflow_keeps_what_its_jobs_would_have_been_linked_to(
-    copied: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Models too that were linked from a key that nobody names."""
-    keys = run_of().keys
-    base, other = keys.entry("cpt/base"), Entry(keys.run, "cpt/base", "0123456789abcdef")
-    base.folder.rename(other.folder)
-    base.link_to(other, {})
-    weights = {path.stat().st_ino for path in copied.rglob("model.safetensors")}
-    keys.entry("tokens/math").manifest.unlink()
-    keys = run_of().keys
-    for name in keys.graph.nodes:  # as a workflow does before its first job
-        if not keys.settled(name):
-            keys.entry(name).step_aside(again=name == "tokens/math")
-    status.main(["--configfile", *OVERLAYS, "--clean-store"])
-    told = capsys.readouterr().out.splitlines()
-    assert told[0].startswith("dropped 0 results")
-    assert told[1].startswith(f"kept {len(after('tokens/math'))} earlier results of what is not made yet")
-    assert {path.stat().st_ino for path in copied.rglob("model.safetensors")} == weights
-
-
 @pytest.mark.parametrize("how", ["cpt/base", "cpt", "cpt_model", "manifest", "all"])
 def test_a_pinned_result_cannot_be_made_again(there: Path, how: str) -> None:
     key = run_of().keys.key("cpt/base")

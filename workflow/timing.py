@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pipeline.plan.shapes import known
 from pipeline.protocol.errors import InputError
 from pipeline.protocol.identity import read_manifest
 from pipeline.protocol.store import STORE
@@ -59,13 +58,11 @@ def recorded(name: str, runs: Sequence[Path], section: Mapping[str, Any] | None 
 
 def forecast(graph: Graph) -> dict[str, float]:
     """Forecast the seconds of the jobs of models on GPUs; none where the plan cannot know them."""
-    from pipeline.plan.costs import Gpu
+    from pipeline.plan.costs import gpu_named
     from pipeline.plan.forecast import Assumptions, Planner  # torch behind it takes seconds to import
 
-    flops, memory, bandwidth = known()["gpus"][GPU]
-    gpu = Gpu(GPU, flops * 1e12, memory * 1e9, bandwidth * 1e12)
     try:
-        rows = Planner(graph.config, Assumptions(gpu)).rows()
+        rows = Planner(graph.config, Assumptions(gpu_named(GPU))).rows()
     except InputError:
         return {}
     return {f"{row.stage}/{row.model}": row.hours * 3600 / row.gpus for row in rows}
@@ -80,10 +77,7 @@ class Timing:
         self.keys, graph, own, jobs = keys, keys.graph, keys.run, set(names)
         planned = forecast(graph) if gpus else {}
         self.others = [run for run in sorted(own.parent.glob("*")) if run != own]
-        self.counts, self.totals = (
-            Counter[str](),
-            Counter[str](),
-        )  # of each program: jobs of known time
+        self.counts, self.totals = Counter[str](), Counter[str]()  # of each program: jobs of known time
         self.seconds: dict[str, float | None] = {name: None for name in graph.nodes if name in jobs}
         self.after: dict[str, list[str]] = {name: [] for name in self.seconds}
         for name in self.seconds:
