@@ -13,6 +13,7 @@ from conftest import ROOT, copy_checkout
 from given.instances import graph_of
 
 from pipeline.pages.review.__main__ import login_name
+from pipeline.protocol.manifest import SCHEMA
 from workflow.keys import Keys
 from workflow.timing import Timing
 
@@ -94,7 +95,7 @@ def test_another_model_does_not_say_how_long_a_training_takes(
         folder = tmp_path / f"results/{run}/store/{name}/0123456789abcdef"
         folder.mkdir(parents=True)
         (folder / "run.json").write_text(json.dumps({"seconds": 115}))
-        (folder / "manifest.json").write_text(json.dumps({"config": section}))
+        (folder / "manifest.json").write_text(json.dumps({"schema": SCHEMA, "files": {}, "config": section}))
         return Timing(Keys(graph), graph.nodes, set())
 
     assert made("other", node.section | {"steps": 7}).about(name) is None
