@@ -3,14 +3,13 @@
 Where DEEPSEEK_MATH names a checkout of deepseek-ai/DeepSeek-Math, the authors' program runs on the same rows.
 """
 
-import gzip
-import json
 import os
 import random
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from given.answers import shared
 from official_program import Program
 
 from pipeline.evaluate import official
@@ -18,7 +17,6 @@ from pipeline.evaluate.benchmarks import Item
 from pipeline.evaluate.official_equality import is_formula
 from pipeline.evaluate.sampling import Answer
 
-DATA = Path(__file__).parents[2] / "shared" / "data"
 CHECKOUT = os.environ.get("DEEPSEEK_MATH")
 ROWS = int(os.environ.get("DEEPSEEK_MATH_ROWS", "60"))  # of each kind, for each benchmark
 SINGLE = "eval_last_single_answer"
@@ -147,11 +145,6 @@ def test_python_does_not_read_what_could_do_more_than_calculate(text):
 # beside the authors' program
 
 
-def rows(path: str) -> list[dict]:
-    with gzip.open(DATA / path, "rt") as file:
-        return [json.loads(line) for line in file]
-
-
 def mutated(text: str, draw: random.Random) -> str:
     """A text with characters removed, doubled, exchanged or added."""
     for _ in range(draw.randint(1, 3)):
@@ -164,7 +157,7 @@ def mutated(text: str, draw: random.Random) -> str:
 def bench(benchmark: str) -> list[Item]:
     name = {"math": "math_test", "gsm8k": "gsm8k_test", "cmath": "cmath_test", "sat": "sat_math"}
     name |= {"mgsm_zh": "mgsm"}
-    found = rows(f"bench/{name.get(benchmark, benchmark)}.jsonl.gz")
+    found = shared(f"bench/{name.get(benchmark, benchmark)}")
     return [
         Item(row["id"], row["question"], str(row["answer"]), solution=row.get("solution"))
         for row in found
@@ -186,11 +179,11 @@ OUTPUTS = {
 def cases(benchmark: str, form: str, draw: random.Random) -> Iterator[tuple[Item, str]]:
     """Real outputs, labelled answers, answers in the prompt's form, right, wrong and damaged."""
     for name in OUTPUTS.get(benchmark, ()):
-        found = rows(f"model_outputs/{name}.jsonl.gz")
+        found = shared(f"model_outputs/{name}")
         for row in draw.sample(found, min(ROWS, len(found))):
             yield Item(row["id"], row["question"], str(row["gold"])), row["response"]
     if benchmark in ("math", "ocw", "gaokao_mathcloze"):
-        for row in draw.sample(rows("grader/pairs.jsonl.gz"), min(ROWS, 2168)):
+        for row in draw.sample(shared("grader/pairs"), min(ROWS, 2168)):
             yield Item("pair", row["question"] or "", row["gold"]), form.format(row["pred"])
     items = bench(benchmark)
     for item in draw.sample(items, min(ROWS, len(items))):
@@ -201,7 +194,6 @@ def cases(benchmark: str, form: str, draw: random.Random) -> Iterator[tuple[Item
 
 
 @pytest.mark.skipif(not CHECKOUT, reason="DEEPSEEK_MATH names no checkout of deepseek-ai/DeepSeek-Math")
-@pytest.mark.skipif(not DATA.exists(), reason="the benchmarks' questions and published outputs are not here")
 @pytest.mark.parametrize(("benchmark", "few_shot"), THEIRS)
 def test_every_row_is_graded_as_the_authors_program_does(benchmark, few_shot):
     extraction, comparison, form = THEIRS[benchmark, few_shot]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from conftest import WEAK
+from given.answers import shared
 from given.lines import write_lines
 
 from pipeline.evaluate import grade, score
@@ -13,7 +14,6 @@ from pipeline.evaluate.benchmarks import Item
 from pipeline.evaluate.profiles import grade_answer, grade_response, profiles, read_profile
 from pipeline.protocol.stage import InputError
 
-OUTPUTS = Path(__file__).parents[2] / "shared" / "data" / "model_outputs"
 PUBLISHED = [
     ("rho-math-7b.gsm8k.cot", "rho-math-7b-v0.1", "qwen", 66.8),
     ("rho-math-1b.math500.cot", "rho-math-1b-v0.1", "rho", 15.8),
@@ -27,8 +27,7 @@ PUBLISHED = [
 
 
 def outputs(name: str, model: str) -> list[dict]:
-    with gzip.open(OUTPUTS / f"{name}.jsonl.gz", "rt") as file:
-        return [row for row in map(json.loads, file) if row["model"] == model]
+    return [row for row in shared(f"model_outputs/{name}") if row["model"] == model]
 
 
 def accuracy(rows: list[dict], profile: str) -> float:
@@ -39,13 +38,11 @@ def accuracy(rows: list[dict], profile: str) -> float:
     return 100 * sum(verdict.right for verdict in verdicts) / len(rows)
 
 
-@pytest.mark.skipif(not OUTPUTS.exists(), reason="published outputs are not here")
 @pytest.mark.parametrize(("name", "model", "profile", "published"), PUBLISHED)
 def test_published_accuracy_comes_back_under_the_rules_that_made_it(name, model, profile, published):
     assert accuracy(outputs(name, model), profile) == pytest.approx(published, abs=0.3)
 
 
-@pytest.mark.skipif(not OUTPUTS.exists(), reason="published outputs are not here")
 @pytest.mark.parametrize("row", [PUBLISHED[1], PUBLISHED[2], PUBLISHED[7]], ids=lambda row: row[0])
 def test_strict_agrees_with_the_verdicts_by_hand(row):
     rows = [row for row in outputs(*row[:2]) if row["adjudicated"] is not None]

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from given.lines import read_lines
 from peft import PeftModel
 from programs import finished, start
 from safetensors.torch import load_file
@@ -73,7 +74,7 @@ def train(folder: Path, stage: str, name: str, launch: dict | None = None, **key
 
 
 def metrics(folder: Path, run: str) -> list[dict]:
-    return [json.loads(line) for line in (folder / run / "data/metrics.jsonl").read_text().splitlines()]
+    return read_lines(folder / run / "data/metrics.jsonl")
 
 
 def kill_in_the_middle(process: Popen | Program, output: Path) -> None:
@@ -170,10 +171,7 @@ def test_a_norm_beyond_all_numbers_is_told_and_ends_training_with_the_name_of_th
     process = train(tmp_path, "sft", "broken")
     _, errors = process.communicate(timeout=180)
     assert process.returncode == 2
-    rows = [
-        json.loads(line)
-        for line in (tmp_path / "sft-broken").joinpath("work", "metrics.jsonl").read_text().splitlines()
-    ]
+    rows = read_lines(tmp_path / "sft-broken/work/metrics.jsonl")
     assert [(row["step"], row["grad_norm"]) for row in rows] == [(1, None), (2, None)]
     told = [line for line in errors.splitlines() if line.startswith("update ")]
     assert told[0] == "update 1: the gradient is not finite; the weights stay as they are" and len(told) == 3
@@ -257,7 +255,7 @@ def test_the_rows_of_the_next_step_are_made_by_a_thread_while_this_one_trains(fo
     stage.partial.mkdir()
     engine = build_engine(TokenLogprobs(load_model(folder / "model")), settings_from(stage.config, {}))
     train_rows(stage, engine, TrainingPlan(row, steps, batch, constant(1e-3), ["x"]), after)
-    lines = [json.loads(line) for line in (stage.partial / "metrics.jsonl").read_text().splitlines()]
+    lines = read_lines(stage.partial / "metrics.jsonl")
     assert all(0 < line["data_seconds"] < line["seconds"] for line in lines)
 
 
