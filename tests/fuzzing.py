@@ -20,6 +20,8 @@ from typing import Any
 import pytest
 import zstandard
 
+from pipeline.protocol.stage import run_stage
+
 SEED, ONLY = os.environ.get("FUZZ_SEED", "0"), os.environ.get("FUZZ_ONLY")
 JUNK: list[Any] = [
     None, True, False, 0, -1, 1, 3, 2**70, -(2**70), 0.5, 1e308, math.nan, math.inf, -math.inf,
@@ -172,6 +174,11 @@ def write(path: Path, data: bytes) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
     return path
+
+
+def program(stage: str, section: Any, run: Callable[[Any], Any]) -> Callable[[list[str]], Any]:
+    """A stage's program, which takes its words."""
+    return lambda words: run_stage(stage, section, run, words)
 
 
 def program_failures(

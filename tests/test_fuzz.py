@@ -31,7 +31,7 @@ from pipeline.evaluate.benchmarks import Item, load
 from pipeline.evaluate.prompts import choose_exemplars, few_shot_text, read_layout
 from pipeline.protocol.identity import Digests, digest_of
 from pipeline.protocol.overlays import DEFAULTS, merge, read_config, read_yaml
-from pipeline.protocol.stage import InputError, run_stage
+from pipeline.protocol.stage import InputError
 from pipeline.report.collect import Run
 from pipeline.report.truth import pages_by_scope
 from pipeline.reward.labelled import read_labels
@@ -39,7 +39,7 @@ from pipeline.rl.rollout import read_groups
 from pipeline.tokens import tokenizer
 from pipeline.tokens.texts import read_texts
 from tests.crawl_warcs import html, record
-from tests.fuzzing import failures, mutate_bytes, mutate_lines, mutate_value, program_failures, write
+from tests.fuzzing import failures, mutate_bytes, mutate_lines, mutate_value, program, program_failures, write
 from tests.test_data_formats import EXAMPLES
 from workflow.graph import Graph
 
@@ -142,12 +142,8 @@ def warc_file(compressed: bool) -> bytes:
     return b"".join(gzip.compress(one, mtime=0) if compressed else one for one in records)
 
 
-def stage(name: str, section: Any, run: Callable[[Any], Any]) -> Callable[[list[str]], Any]:
-    return lambda words: run_stage(name, section, run, words)
-
-
-EXTRACT = stage("crawl", CrawlSection, extract.run)
-TRAIN = stage("tokens", TokensSection, tokenizer.run)
+EXTRACT = program("crawl", CrawlSection, extract.run)
+TRAIN = program("tokens", TokensSection, tokenizer.run)
 SECTION = b'{"vocabulary": 260, "sample": 1000, "texts": null}'
 PROGRAMS = {  # of a file: damaged copies, what it holds, the program and its words
     "web.warc.gz": (45, warc_file(compressed=True), EXTRACT, "--input warc={file}"),

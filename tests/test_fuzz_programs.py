@@ -4,7 +4,6 @@ Trainings are followed up to their first step. `fuzzing.py` says how to draw oth
 """
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +17,8 @@ from pipeline.config.crawl import CrawlSection
 from pipeline.config.sft import SftSection
 from pipeline.crawl import filter, sign
 from pipeline.data.shards import DocumentWriter, write_table
-from pipeline.protocol.stage import run_stage
-from tests.fuzzing import program_failures, write
+from tests.fuzzing import program, program_failures, write
 from tests.test_data_formats import EXAMPLES
-
-
-def program(stage: str, section: Any, run: Callable[[Any], Any]) -> Callable[[list[str]], Any]:
-    return lambda words: run_stage(stage, section, run, words)
 
 
 def shard(path: Path, pages: int) -> Path:
