@@ -54,7 +54,13 @@ class FakeRun:
         (data.parent / "manifest.json").write_text(json.dumps(manifest))
         counters = {"deepspeed.steps": 100} if stage in ("cpt", "sft", "rl") else {}
         counters |= {"vllm.tokens": 12345} if stage in ("rl", "evaluate") else {}
-        run = {"seconds": self.random.uniform(2, 90), "host": "laptop", "cores": 2, "peak_rss_mb": 900}
+        run = {
+            "seconds": self.random.uniform(2, 90),
+            "host": "laptop",
+            "cores": 2,
+            "cpu": "avx2",
+            "peak_rss_mb": 900,
+        }
         run |= {"counters": counters}
         (data.parent / "run.json").write_text(json.dumps(run))
         self.inputs[name] = [str(data)]

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import platform
 import shlex
 import sys
 from functools import partial
@@ -86,6 +87,7 @@ def test_a_manifest_tells_what_the_result_is_and_run_json_how_it_went(tmp_path: 
     assert not {"seconds", "host", "started"} & set(manifest)
     how = json.loads((tmp_path / "run.json").read_text())
     assert how["counters"]["fastwarc.records"] == 3000 and how["launch"] == {"threads": 1}
+    assert how["cpu"] == platform.machine() or how["cpu"] in Path("/proc/cpuinfo").read_text().split()
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,10 @@
-"""Whether this process computes on GPUs or on the CPU, and that all libraries agree.
+"""Whether this process computes on GPUs or on the CPU, that all libraries agree, and what a CPU can do.
 
 `CUDA_VISIBLE_DEVICES` decides where it is set, else whether the machine has GPUs.
 """
 
 import os
+import platform
 import re
 import sys
 from pathlib import Path
@@ -11,6 +12,13 @@ from pathlib import Path
 from pipeline.protocol.errors import InputError
 
 NONE = ("", "-1", "NoDevFiles")  # values of CUDA_VISIBLE_DEVICES; the last one is Slurm's
+INSTRUCTIONS = ("amx_bf16", "avx512f", "avx2")  # from the widest on
+
+
+def kind_of_cpu() -> str:
+    """Name what decides a CPU's rounding: its widest matrix or vector instructions."""
+    flags = Path("/proc/cpuinfo").read_text().split() if Path("/proc/cpuinfo").exists() else []
+    return next((kind for kind in INSTRUCTIONS if kind in flags), platform.machine())
 
 
 def wants_gpu() -> bool:

@@ -26,7 +26,7 @@ from pipeline.protocol import tries, watchdog
 from pipeline.protocol.addresses import public
 from pipeline.protocol.arguments import parser, read_inputs, read_launch, read_section
 from pipeline.protocol.code import Code
-from pipeline.protocol.device import check_device
+from pipeline.protocol.device import check_device, kind_of_cpu
 from pipeline.protocol.ending import catch_signals, leave, place, say
 from pipeline.protocol.errors import AGAIN, InputError, Interrupted, Passing
 from pipeline.protocol.folders import check_writable, full_disk, held
@@ -200,6 +200,7 @@ def _describe(
             "seconds": round(time.time() - started, 3),
             "host": platform.node(),
             "cores": len(os.sched_getaffinity(0)),
+            "cpu": kind_of_cpu(),
             "peak_rss_mb": usage // 1024,
             "launch": stage.launch,
             "inputs": {role: [public(path) for path in paths] for role, paths in stage.inputs.items()},

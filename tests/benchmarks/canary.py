@@ -11,20 +11,14 @@ import argparse
 import hashlib
 import json
 import os
-import platform
 import sys
 from pathlib import Path
 from typing import Any
 
+from pipeline.protocol.device import kind_of_cpu
+
 RECORD = Path(__file__).parents[1] / "data/canary.json"
 DATA = ("miniweb", "crawl", "corpus", "decontaminate", "tokens")
-KINDS = ("amx_bf16", "avx512f", "avx2")  # the first that the CPU has
-
-
-def kind_of_cpu() -> str:
-    """Name what decides a CPU's rounding: its widest matrix or vector instructions."""
-    flags = Path("/proc/cpuinfo").read_text().split() if Path("/proc/cpuinfo").exists() else []
-    return next((kind for kind in KINDS if kind in flags), platform.machine())
 
 
 def figures(run: Path) -> dict[str, Any]:

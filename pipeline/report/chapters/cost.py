@@ -46,11 +46,11 @@ def _times(run: Run) -> Figure:
 
 def chapter(material: Material) -> dict[str, Any]:
     """Time, memory and machines."""
-    cores = sorted(
-        {result.run["cores"] for result in material.run.finished.values() if "cores" in result.run}
-    )
-    shown = f"{' or '.join(map(str, cores))} cores" if cores else ""
-    return {"cost": material.cost, "cores": shown, "figures": {"cost": _times(material.run)}}
+    runs = [result.run for result in material.run.finished.values()]
+    cores = sorted({run["cores"] for run in runs if "cores" in run})
+    shown = [f"{' or '.join(map(str, cores))} cores"] if cores else []
+    shown += sorted({run["cpu"] for run in runs if "cpu" in run})  # the same digits on the same kind only
+    return {"cost": material.cost, "cores": ", ".join(shown), "figures": {"cost": _times(material.run)}}
 
 
 def provenance(material: Material) -> dict[str, Any]:
