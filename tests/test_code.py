@@ -76,7 +76,7 @@ SAME = {
     "an annotation": ("url: bytes | None)", "url: bytes)"),
     "what a function returns": (") -> tuple[str, str]:", ") -> tuple:"),
     "layout": ("def page_url(", "\n\n\ndef page_url("),
-    "quotes": ('("id", ', "('id', "),
+    "quotes": ('Unusable("no_url")', "Unusable('no_url')"),
 }
 
 

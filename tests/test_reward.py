@@ -164,7 +164,7 @@ def test_ranks_zero_stage_micro_batch_and_recomputation_do_not_change_the_trajec
 
 
 def test_the_next_round_continues_the_model_with_a_tenth_of_the_earlier_labels(folder):
-    finished(label_and_train(folder, "second", parent="first/data", seed=1, temperature=1.5))
+    finished(label_and_train(folder, "second", parent="first/data", seed=1))
     counts = json.loads((folder / "second/manifest.json").read_text())["counts"]
     assert counts["replayed_solutions"] == round(0.1 * counts["training_solutions"]) > 0
     second, first = (read_lines(folder / run / "data/labels.jsonl") for run in ("second", "first"))

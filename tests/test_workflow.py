@@ -92,7 +92,7 @@ def test_a_summary_lists_the_files_of_all_results(finished: Checkout) -> None:
     done = finished.snakemake("--summary")
     rows = [line.split("\t") for line in done.stdout.splitlines() if line.startswith("results/small/")]
     listed = {row[0] for row in rows if row[0].endswith("/manifest.json")}
-    assert len(listed) == 35 and all((finished.folder / name).is_file() for name in listed)
+    assert len(listed) == 34 and all((finished.folder / name).is_file() for name in listed)
     assert {row[-2] for row in rows} == {"ok"} and {row[-1] for row in rows} == {"no update"}
 
 
@@ -175,7 +175,7 @@ def test_an_edit_of_the_grader_draws_no_new_samples(finished: Checkout, tmp_path
 
 def test_a_dry_run_in_a_fresh_checkout_shows_every_stage(tmp_path: Path) -> None:
     plan = planned(copy_checkout(tmp_path))
-    assert of_stage(plan) == set(NAMES) - {"problems", "trajectory"} and len(plan) == 35
+    assert of_stage(plan) == set(NAMES) - {"problems", "trajectory"} and len(plan) == 34
 
 
 def test_snakemake_finds_nothing_to_complain_about() -> None:
