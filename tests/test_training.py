@@ -171,7 +171,7 @@ def test_a_norm_beyond_all_numbers_is_told_and_ends_training_with_the_name_of_th
     process = train(tmp_path, "sft", "broken")
     _, errors = process.communicate(timeout=180)
     assert process.returncode == 2
-    rows = read_lines(tmp_path / "sft-broken/work/metrics.jsonl")
+    rows = read_lines(tmp_path / "sft-broken" / "work" / "metrics.jsonl")
     assert [(row["step"], row["grad_norm"]) for row in rows] == [(1, None), (2, None)]
     told = [line for line in errors.splitlines() if line.startswith("update ")]
     assert told[0] == "update 1: the gradient is not finite; the weights stay as they are" and len(told) == 3
