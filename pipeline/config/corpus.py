@@ -20,12 +20,13 @@ class SecondStage(Section):
     reach: float = key(-2.0, "least log-odds by fastText of a page that is judged again")
     embeddings: str | None = key(
         None,
-        "folder or hub:<id> of static embeddings (model2vec, sentence-transformers); null: words and pairs",
+        "folder of a model of static embeddings (model2vec, sentence-transformers), or hub:<id>; null: words"
+        " and pairs of words alone",
     )
     grades: str | list[str] | None = key(
         None,
-        "files or hub:<id>:<split> that it learns instead of the training pages: rows with a number as"
-        " `grade`, and a `text` or the `url` of a page of the pool",
+        "what this classifier learns instead of the training pages: files of rows with a number as `grade`"
+        " (by a language model, say), and a `text` or the `url` of a page of the pool, or hub:<id>:<split>",
     )
 
 
@@ -36,13 +37,15 @@ class CorpusSection(Section):
 
     seed_texts: str | list[str] | None = key(
         None,
-        "files or hub:<id>:<split> of rows with `text`, perhaps `url`: positives of every iteration, of which"
-        " `positives` are drawn",
+        "texts that are positives of every iteration: files of rows with `text`, perhaps `url`, or"
+        " hub:<id>:<split>; `positives` of them are drawn",
         paper="OpenWebMath (2.1)",
     )
-    background_texts: str | list[str] | None = key(None, "negatives of every iteration, likewise")
+    background_texts: str | list[str] | None = key(
+        None, "texts that are negatives of every iteration, as `seed_texts`; `negatives` of them are drawn"
+    )
     seed_urls: str | None = key(
-        None, "URLs, one a line: pool pages that are positives of the first iteration"
+        None, "file of URLs, one a line: pages of the pool that are positives of the first iteration"
     )
     background_urls: str | None = key(
         None, "file of URLs of a general sample: negatives", paper="Common Crawl pages (2.1)"
@@ -50,27 +53,36 @@ class CorpusSection(Section):
     annotations: str | list[str] | None = key(
         None,
         "reviewed URL prefixes: tab-separated prefix, verdict (math: pages under it are; not_math: none is,"
-        " and none is kept), annotator, date, evidence; iteration n reads the first n files",
+        " and none is kept), annotator, date, evidence; of several files iteration n reads the first n, so"
+        " that a new one changes no iteration before it",
         paper="made by hand, not published (2.1)",
     )
-    opt_out: str | None = key(None, "hosts or URL prefixes, one a line, whose pages are never kept")
+    opt_out: str | None = key(
+        None, "file of hosts or URL prefixes, one a line, whose pages are never kept (robots, opt-out lists)"
+    )
     blocklists: str | list[str] | None = key(
-        None, "domains, one a line; no page of them or of their subdomains is ever kept"
+        None, "files of domains, one a line; no page of them or of their subdomains is ever kept"
     )
     out_of_distribution: dict[str, str] = key(
         {},
-        "sets to measure each classifier on, never to train on: name -> file of rows with `label` (math,"
-        " not_math, unsure) and a `text` or the `url` of a page of the pool",
+        "sets to measure each classifier on and never to train on, by name: files of rows with `label` (math,"
+        " not_math, unsure) and either a `text` or the `url` of a page of the pool",
     )
     tokenizer: str | None = key(
         None,
-        "folder or hub id; budget_tokens count its tokens, by a measured ratio; null: words, CJK characters",
+        "folder or hub id of the tokenizer in whose tokens pages and budget_tokens count, by a ratio measured"
+        " on pages of the pool; null: words and CJK characters",
     )
     iterations: int = key(
-        4, "after convergence the rest copy the last result; a change reruns nothing", paper="4 (2.1)", ge=1
+        4,
+        "number of iterations; after convergence the rest copy the last result; changing it reruns nothing",
+        paper="4 (2.1)",
+        ge=1,
     )
-    positives: int = key(500_000, "most positives of a classifier", paper="500,000 (2.1)", ge=1)
-    negatives: int = key(500_000, "most negatives of a classifier", paper="500,000 (2.1)", ge=1)
+    positives: int = key(
+        500_000, "maximum number of positives that a classifier is trained on", paper="500,000 (2.1)", ge=1
+    )
+    negatives: int = key(500_000, "maximum number of negatives", paper="500,000 (2.1)", ge=1)
     dimension: Count = key(
         256,
         "fastText: vector dimension; here and in the next six keys `auto` is the preset for the number of"
@@ -90,10 +102,12 @@ class CorpusSection(Section):
         "parts of the cross-validation on unseen hosts, each costs a training; 0: none, else at least 2",
         ge=0,
     )
-    second_stage: SecondStage = key(SecondStage(), "a second classifier of the best pages")
+    second_stage: SecondStage = key(
+        SecondStage(), "a second classifier of the pages that fastText ranks high"
+    )
     cut: Literal["tokens", "precision", "score"] = key(
         "tokens",
-        "what is kept: a token budget, an estimated precision, or a score",
+        "what is kept of the ranking: its top up to a token budget, an estimated precision, or a score",
         paper="token budget (2.1)",
     )
     budget_tokens: list[int] = key(
@@ -107,8 +121,8 @@ class CorpusSection(Section):
     )
     cut_language_pages: int = key(
         0,
-        "cut precision: a language with so many held-out pages without mathematics has its own cut, others"
-        " have one together; 0: one for all",
+        "where cut is precision: a language with so many held-out pages that are not mathematical has its own"
+        " cut, all others have one together; 0: one cut for all",
         ge=0,
     )
     threshold: float = key(0.0, "least log-odds of a kept page, where cut is score")
@@ -117,7 +131,7 @@ class CorpusSection(Section):
     )
     domain_confidence: float = key(
         0.5,
-        "confidence at which that share must be above; 0.5: the plain share",
+        "confidence at which a domain's share must be above that; 0.5: the plain share",
         paper="the plain share (2.1)",
         ge=0.5,
         lt=1,
@@ -125,12 +139,16 @@ class CorpusSection(Section):
     domain_depth: int = key(0, "directories of the path that are domains too, beside their host", ge=0)
     reviewed: Literal["uncollected", "all"] = key(
         "uncollected",
-        "pages not kept under math prefixes join the seed; all: all pages under them, and those under"
-        " not_math prefixes become negatives",
+        "what reviewed prefixes teach: `uncollected`, pages not kept under math prefixes join the seed; "
+        "`all`, all pages under them do, and pages under not_math prefixes become negatives",
         paper="uncollected (2.1)",
     )
     converged: float = key(
-        0.98, "stop when this share was collected before", paper="nearly 98 % (2.1)", gt=0, le=1
+        0.98,
+        "stop when this share of an iteration's pages was collected before",
+        paper="nearly 98 % (2.1)",
+        gt=0,
+        le=1,
     )
     seed: int = key(0, "seed of fastText, of samples and of the split by host", ge=0, le=LARGEST_SEED)
 

@@ -8,7 +8,6 @@ from pipeline.config.section import LARGEST_SEED, REQUIRED, Section, key, parts_
 
 Named = Annotated[str, Field(pattern=r"^.+\.py:[A-Za-z_]\w*$|^datatrove(\.[A-Za-z_]\w*)+$")]
 Fields = dict[Literal["text", "url", "id", "language"], str]
-TEXT_FILES = "paths or globs of *.parquet and *.jsonl[.gz|.zst]"
 SourceName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$")]
 DOWNLOADS = 8  # jobs that read from servers at a time, unless a profile says otherwise
 SIGNATURES = ("buckets", "hashes_per_bucket")
@@ -31,16 +30,19 @@ class LookupSection(Section):
 
     index: str | list[str] = key(
         [],
-        "index of Common Crawl: Parquet files (paths, globs, addresses), lists of them, dumps; empty: none",
+        "Parquet files of the index: paths, globs, https or s3 addresses, lists of them, or dumps"
+        " (CC-MAIN-2024-10); empty: nothing is looked up",
     )
     urls: str | list[str] = key([], "lists of URLs: one a line, or Parquet with a column url")
     hosts: str | list[str] = key(
         [], "lists of hosts, one a line; a registered domain (stackexchange.com) stands for all its hosts"
     )
     prefixes: str | list[str] = key(
-        [], "files as corpus.annotations; pages under prefixes with the verdict math"
+        [], "files of reviewed prefixes, as corpus.annotations; pages under those with the verdict math"
     )
-    languages: list[str] = key([], "a record must hold one of these (ISO-639-3: eng, zho); empty: any")
+    languages: list[str] = key(
+        [], "a record must hold one of these languages (ISO-639-3: eng, zho); empty: any"
+    )
     tables: int = key(1, "range tables written; each is read like a WARC file", ge=1)
 
 
@@ -48,7 +50,9 @@ class TextSource(Section):
     """A named source of texts that are pages already."""
 
     data: str | Annotated[list[str], Field(min_length=1)] = key(
-        REQUIRED, f"{TEXT_FILES}, or hub:<owner>/<name>[:<folder>]@<revision>: such files of a data set"
+        REQUIRED,
+        "paths or globs of *.parquet and *.jsonl[.gz|.zst], or hub:<owner>/<name>[:<folder>]@<revision>: such"
+        " files of a data set, below a folder of this name",
     )
     pattern: str = key("*", "glob of the paths in the data set of the hub that are read, of all its files")
     fields: Fields = key({}, "their columns, as `fields`, whose place it takes")
@@ -68,48 +72,67 @@ class CrawlSection(Section):
     )
     texts: str | list[str] | dict[SourceName, TextSource] | None = key(
         None,
-        f"texts that are pages already: {TEXT_FILES}, or sources by name, each with `data` and perhaps"
-        " `pattern`, `fields`, `licence`",
+        "files of texts that are pages already: paths or globs of *.parquet and *.jsonl[.gz|.zst], or sources"
+        " by name, each with `data`, which may also be hub:<owner>/<name>[:<folder>]@<revision>, and perhaps"
+        " `pattern` (of paths in the data set), `fields`, `licence`",
     )
     fields: Fields = key(
         {},
-        "columns of `texts`, where text, url, id, language (ISO 639-1; else detected) have other names",
+        "their columns, where text and url have other names; rows that repeat an id are rejected; a language"
+        " (ISO 639-1) that is not given is detected; a row without a URL is a page without a domain",
     )
     most_lost: float = key(
-        1.0, "a named source of texts that loses a larger share of its rows ends the run", gt=0, le=1
+        1.0,
+        "a named source of texts that loses a larger share of its rows before they are scored ends the run",
+        gt=0,
+        le=1,
     )
     lookup: LookupSection = key(LookupSection(), "records looked up in an index, beside the files of `warc`")
-    base_url: str = key("https://data.commoncrawl.org/", "prefix of the relative paths in a list")
+    base_url: str = key(
+        "https://data.commoncrawl.org/", "prefix of the relative paths in a list, as in Common Crawl's lists"
+    )
     files_per_shard: int = key(
-        1, "WARC files of an extraction job, in the list's order; above 1, list new files last", ge=1
+        1,
+        "WARC files that one extraction job reads, in the order of the list; above 1, list new files last",
+        ge=1,
     )
     lost_files: list[str] = key(
         [], "names of WARC files to skip; other files, and the results already made from them, are unaffected"
     )
     pool_shards: int = key(
-        1, "maximum number of shards of the pool, each filtered and scored by a job of its own", ge=1
+        1,
+        "maximum number of shards of the deduplicated pool, each filtered and scored by a job of its own",
+        ge=1,
     )
     order: Literal["paper", "math_first"] = key(
         "paper",
-        "math_first: extraction drops pages without any sign of mathematics, and each list of files is"
-        " deduplicated before all are together",
-        paper="paper: all pages are deduplicated, then scored (2.1)",
+        "paper: all pages are deduplicated, then scored; math_first: extraction drops pages without any sign"
+        " of mathematics, and each list of files is deduplicated by itself before all are together",
+        paper="paper (2.1)",
     )
     filters: list[Named] = key(
         [],
-        "filters that each page must pass: FILE.py:NAME, a function of a document or a filter of datatrove's;"
-        " or the dotted name of one. It must keep no state, and what FILE.py imports is not watched",
+        "filters of your own that each page must pass: FILE.py:NAME of a function of a document, or of a"
+        " filter of datatrove's; or the dotted name of one of datatrove's classes. What FILE.py imports is"
+        " not watched: a change there makes nothing stale. A filter must keep no state from page to page",
     )
     min_characters: int = key(100, "a page with less extracted text is rejected; characters", ge=1)
     ngram: int = key(5, "words (or CJK characters) in a shingle of near-duplicate detection", ge=1)
     buckets: int = key(40, "MinHash bands; more of them find less similar pairs", ge=1)
-    hashes_per_bucket: int = key(4, "MinHash values in a band; more find only more similar pairs", ge=1)
+    hashes_per_bucket: int = key(
+        4, "MinHash values in a band; more of them find only more similar pairs", ge=1
+    )
     min_similarity: float = key(
-        0.7, "estimated Jaccard similarity of shingles from which pages are near-duplicates", ge=0, le=1
+        0.7,
+        "pages are near-duplicates from this estimated Jaccard similarity of their shingles on",
+        ge=0,
+        le=1,
     )
     seed: int = key(1, "seed of the MinHash permutations", ge=0, le=LARGEST_SEED)
     bucket_jobs: int = key(
-        1, "maximum number of jobs that compare the bands; above `buckets` bands are split", ge=1
+        1,
+        "maximum number of jobs that compare the bands; above `buckets` a band is split by its hashes",
+        ge=1,
     )
     cluster_jobs: int = key(
         1,

@@ -16,16 +16,20 @@ class DecontaminateSection(Section):
     )
     remove: Literal["page", "segment"] = key(
         "page",
-        "what leaves the corpus: the page, or its paragraphs (lines) that hold a shared run",
+        "what leaves the corpus: the whole page, or the paragraphs (lines) that hold a shared run",
         paper="text segments, whose size is not stated (2.1)",
     )
     fuzzy: Literal["off", "flag", "remove"] = key(
         "off",
-        "questions in other words (pipeline/decontaminate/fuzzy.py): flag: listed, kept; remove: as others",
+        "questions in other words (typing errors, other variables, changed words): not looked for; kept, and"
+        " listed with the removals; or removed like the others (pipeline/decontaminate/fuzzy.py)",
         paper="not done",
     )
     redact: list[Literal["email", "ip", "phone"]] = key(
-        [], "e-mail addresses, public IP addresses, telephone numbers are replaced, outside of formulas"
+        [],
+        "what is replaced in the texts: e-mail addresses, public IP addresses, telephone numbers; formulas"
+        " stay as they are",
+        paper="not stated",
     )
     benchmarks: list[str] | None = key(None, "names of the benchmarks kept out; null means all of the run")
     fields: dict[str, dict[str, str]] = key({}, "columns of the benchmarks by name, as their `fields`")

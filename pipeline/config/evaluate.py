@@ -33,7 +33,9 @@ class BenchmarkNode(Section):
         "bench-format files (.jsonl[.gz]; globs), miniweb:<file>, or hub:<org>/<name>[/<config>]:<split>",
     )
     split: str | None = key(None, "keep only rows of this `split`")
-    language: str | None = key(None, "keep rows of this `lang`, and ask in it; null: each row's own, or en")
+    language: str | None = key(
+        None, "keep only rows of this `lang`, and ask in it; null: each row's own, or en"
+    )
     fields: dict[str, str] = key({}, FIELDS)
     limit: int | None = key(None, "first questions only; null means all", ge=1)
     modes: list[Mode] | None = key(None, "how it is asked; null: evaluate.modes of the model's stage")
@@ -41,15 +43,18 @@ class BenchmarkNode(Section):
         4, "exemplars of a few-shot prompt", paper="GSM8K 8, MATH 4, CMATH 6, Gaokao 5 (8.3)", ge=0
     )
     prompt: str = key(
-        "configs/prompts/problem-solution.yaml", "layout of a few-shot prompt, and its exemplars"
+        "configs/prompts/problem-solution.yaml",
+        "layout of a few-shot prompt, and its exemplars if it has any",
     )
     pal_prompt: str = key(
         "configs/prompts/pal-math.yaml", "the same for answers that are programs", paper="GSM8K, MATH (8.3)"
     )
-    exemplars: str | list[str] | None = key(None, "files whose worked solutions are the exemplars")
+    exemplars: str | list[str] | None = key(
+        None, "bench-format files whose worked solutions are the exemplars"
+    )
     samples: int | None = key(None, "samples per question; null: evaluate.samples", ge=0)
     profile: str = key(
-        "strict", "rules of grading: the grader's own, or another harness's in configs/profiles.yaml"
+        "strict", "rules of grading: strict, the grader itself, or another harness's in configs/profiles.yaml"
     )
 
 
@@ -87,26 +92,36 @@ class EvaluateSection(Section):
     )
     tool_seconds: float = key(10.0, "wall-clock limit of a program; seconds", paper="10 (8.1)", gt=0)
     tool_result: int = key(
-        100, "longest output shown to the model, cut in the middle; characters", paper="100 (8.2)", ge=2
+        100,
+        "longest program output shown to the model, cut in the middle; characters",
+        paper="100 (8.2)",
+        ge=2,
     )
     max_tokens: int = key(
         1024, "longest answer, or part of a tool-integrated answer; tokens", paper="1024 (8.1)", ge=1
     )
-    samples: int = key(64, "samples per question, for Maj@K and Pass@K; 0: none", paper="64 (Figure 7)", ge=0)
-    temperature: float = key(0.7, "temperature of the samples; greedy: 0", paper="0.7 (Figure 7)", gt=0)
+    samples: int = key(
+        64, "samples per question for Maj@K and Pass@K; 0 for greedy only", paper="64 (Figure 7)", ge=0
+    )
+    temperature: float = key(
+        0.7, "temperature of the samples; greedy answers have 0", paper="0.7 (Figure 7)", gt=0
+    )
     k: list[Annotated[int, Field(ge=1)]] = key(
         [1, 4, 8, 16, 32, 64],
         "values of K; those above `samples` are left out, but one must be left",
         paper="as here (Figure 7)",
         min_length=1,
     )
-    batch: int = key(64, "questions that a rank samples between two saves", ge=1)
+    batch: int = key(
+        64, "questions that a rank samples between two saves: the item of work that ranks share out", ge=1
+    )
     official: bool = key(
         False, "score greedy answers by the paper's own program too (docs/evaluation.md)", paper="as true"
     )
     proof_checker: str | None = key(
         None,
-        "command that checks formal proofs (docs/evaluation.md); null: none counts as right",
+        "command that checks formal proofs (docs/evaluation.md); null: they are not checked, and none counts"
+        " as right",
         paper="Isabelle 2022 by PISA (8.6)",
     )
     seed: int = key(42, "seed of sampling", paper="42 (8.1)", ge=0, le=LARGEST_SEED)

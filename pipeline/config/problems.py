@@ -12,14 +12,18 @@ class ProblemsSection(Section):
     filled: ClassVar[tuple[str, ...]] = ("benchmarks",)
 
     source: str | list[str] | None = key(
-        None, "files or hub:<id>[/<config>]:<split> whose rows have `question`, `answer` and `equation`"
+        None,
+        "files or hub:<org>/<name>[/<config>]:<split> whose rows have `question`, `answer` and `equation`",
     )
     fields: dict[str, str] = key({}, FIELDS)
     kept_out: list[str] | None = key(
         None, "benchmarks whose questions are kept out; null: all of the run that are no part of these"
     )
     ngram: int = key(
-        10, "words of a run, numbers masked, that a problem must not share with them", paper="10 (2.1)", ge=3
+        10,
+        "words of a run, numbers masked, that a problem must not share with such a question",
+        paper="10 (2.1)",
+        ge=3,
     )
     test: int = key(0, "problems that no training sees: `problems:test.jsonl`", ge=0)
     dev: int = key(200, "problems for choosing learning rates and checkpoints: `problems:dev.jsonl`", ge=1)

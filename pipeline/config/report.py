@@ -18,12 +18,15 @@ class ReportSection(Section):
     run: str = key("run", "name of the run")
     pins: dict[str, str] = key({}, "results kept although what they came from changed")
     truth: list[str] | None = key(
-        None, "labels.jsonl with `url` and `label` (math, not_math, unsure), for precision and recall"
+        None,
+        "labels.jsonl with `url` and `label` (math, not_math, unsure), for precision and recall",
     )
     claims: str = key("configs/claims.yaml", "the paper's claims and the comparisons that decide each")
     judged: list[str] | None = key(
         None, "models that claims and headline are about, as names or patterns (`grpo-?`); null: all"
     )
     seed_spread: float = key(
-        0.03, "standard deviation of accuracy over training seeds, assumed where a run has one; a share", gt=0
+        0.03,
+        "standard deviation of accuracy over training seeds, a share, assumed where a run has one; ours",
+        gt=0,
     )

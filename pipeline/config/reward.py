@@ -30,12 +30,16 @@ class RewardSection(Section):
         16, "solutions the policy samples per question", paper="Math-Shepherd 15 from each of 2 models", ge=1
     )
     completions: int = key(8, "completions of each step prefix (N)", paper="Math-Shepherd N = 8", ge=1)
-    max_tokens: int = key(1024, "longest solution, also when completed; tokens", paper="1024 (4.2)", ge=1)
+    max_tokens: int = key(
+        1024, "longest solution, and longest completed solution; tokens", paper="1024 (4.2)", ge=1
+    )
     split: Literal["line", "sentence"] = key("line", "where a step ends")
-    target: Literal["process", "outcome"] = key("process", "learn each step's label, or the final answer's")
+    target: Literal["process", "outcome"] = key(
+        "process", "what is learnt: each step's label, or the final answer's only"
+    )
     labels: Literal["hard", "soft"] = key(
         "hard",
-        "some completion is right; soft: the share that is",
+        "hard: some completion is right; soft: the share that is",
         paper="Math-Shepherd: hard, little difference",
     )
     replay: float = key(
@@ -45,8 +49,12 @@ class RewardSection(Section):
         ge=0,
         lt=1,
     )
-    held_out: float = key(0.1, "share of questions held out, the same ones in all rounds", gt=0, lt=1)
-    label_batch: int = key(64, "questions that a rank labels between two saves", ge=1)
+    held_out: float = key(
+        0.1, "share of the questions held out for measuring, the same ones in all rounds", gt=0, lt=1
+    )
+    label_batch: int = key(
+        64, "questions that a rank labels between two saves: the item of work that ranks share out", ge=1
+    )
     epochs: int = key(1, "passes over the labelled solutions", ge=1)
     batch: int = key(256, "solutions per optimiser step", ge=1)
     context: int = key(4096, "longest sequence, and length of a packed row; tokens", ge=16)

@@ -36,15 +36,23 @@ class RewardWeights(Section):
 
     accuracy: float = key(
         1.0,
-        "the grader's verdict, 1 for a right answer (see `answer`)",
-        paper="labels the reward model (5.2.1)",
+        "weight of the grader's verdict: 1 for a right answer (see `answer`), else 0",
+        paper="the reward model's labels come from this rule (5.2.1)",
     )
-    format: float = key(0.0, "1 for a finished output with a boxed answer, or whose program printed one")
+    format: float = key(
+        0.0,
+        "weight of the form: 1 for a finished output with a boxed answer, or whose program printed one, else"
+        " 0",
+    )
     model: float = key(
-        0.0, "the node's `reward_model`'s score of the whole output, 0 to 1", paper="1, the only part (4.1)"
+        0.0,
+        "weight of the reward model's score, 0 to 1, of the whole output; needs the node's `reward_model`",
+        paper="1, the only part (4.1)",
     )
     functions: dict[Annotated[str, Field(pattern=r"^.+\.py:[A-Za-z_]\w*$")], float] = key(
-        {}, "`FILE.py:NAME: weight`: returns a number for an item (`.question`, `.answer`, ...) and a text"
+        {},
+        "your own parts, `FILE.py:NAME: weight`; the function gets an item (`.question`, `.answer`, ...) and"
+        " the output's text, and returns a number",
     )
 
     @property
@@ -87,9 +95,9 @@ class RlSection(Section):
 
     method: Annotated[str, AfterValidator(_known_method)] = key(
         "grpo",
-        "a module of pipeline/rl/methods, or your `FILE.py:NAME`; rft and dpo sample from the model that"
-        " training starts from, the others from the policy as it is",
-        paper="grpo (4); rft, online_rft, dpo, ppo for comparison (5.2.1)",
+        "grpo, rft, online_rft, dpo, ppo, or another module of pipeline/rl/methods, or `FILE.py:NAME`, yours;"
+        " rft and dpo sample from the model that training starts from, the others from the policy as it is",
+        paper="grpo (4); the others for comparison (5.2.1)",
     )
     supervision: Literal["outcome", "process"] = key(
         "outcome",
@@ -98,11 +106,15 @@ class RlSection(Section):
     )
     iteration: int = key(
         1,
-        "outer iteration (Algorithm 1): it skips the questions of those before",
-        paper="1 to 3 (Figure 6)",
+        "number i of the outer iteration (Algorithm 1, line 2): it skips the questions of the ones before",
+        paper="1 to 3 in Figure 6",
         ge=1,
     )
-    earlier_steps: int | None = key(None, "steps of parents of stage rl; null: i - 1 times `steps`", ge=0)
+    earlier_steps: int | None = key(
+        None,
+        "steps of the iterations before, by parents of stage rl; null: i - 1 times `steps`",
+        ge=0,
+    )
     prompts: str | list[str] | None = key(
         None,
         "bench-format files of questions with answers",
@@ -111,20 +123,25 @@ class RlSection(Section):
     fields: dict[str, str] = key({}, FIELDS)
     mode: Literal["cot", "pal"] = key(
         "cot",
-        "pal: an output is a program, run as in chat_pal; its printed answer is judged, a failure earns 0",
+        "cot: an output is text; pal: it is a program, which is run as in the evaluation's chat_pal, and its"
+        " printed answer is judged: one that fails earns nothing",
         paper="cot (4.2)",
     )
     suffix: dict[str, str] | None = key(
         None,
-        "appended to a question, by language; null: evaluate.suffix's default, or tool_suffix's",
+        "instruction appended to a question, by language; null: the default of"
+        " evaluate.suffix, or of evaluate.tool_suffix for pal",
         paper="of 8.2",
     )
     steps: int = key(
-        9000, "batches of questions sampled", paper="9,000 for one pass over 144K (derived)", ge=1
+        9000,
+        "explorations: batches of questions sampled",
+        paper="9,000 for one pass over 144K (derived)",
+        ge=1,
     )
     token_budget: int | None = key(
         None,
-        "stop after the step that reaches so many sampled tokens, to compare at equal cost; null: none",
+        "stop after the step that reaches so many sampled tokens, to compare at equal cost; null: no limit",
         ge=1,
     )
     questions_per_step: int = key(
@@ -133,27 +150,29 @@ class RlSection(Section):
     group_size: int = key(64, "outputs sampled per question (G)", paper="64 (4.2)", ge=2)
     rounds: int = key(
         1,
-        "most rounds of questions in a step: each replaces groups of equal rewards by new questions (dynamic"
-        " sampling); 1: none are replaced",
+        "maximum number of rounds of questions in a step: each replaces groups whose rewards are all equal by"
+        " new questions (dynamic sampling); 1: none are replaced",
         ge=1,
     )
     max_tokens: int = key(1024, "longest output; tokens", paper="1024 (4.2)", ge=1)
     temperature: float = key(1.0, "sampling temperature; the policy is trained at it too", gt=0)
     answer: Literal["boxed", "any"] = key(
         "boxed",
-        "what is judged: the answer in \\boxed{}, by strict rules; any: also one found as in evaluation",
+        "the answer that the reward judges: boxed: the one in \\boxed{}, by strict rules; any: also an answer"
+        " in other words, found as in the evaluation, for models that use no box",
     )
     rewards: RewardWeights = key(RewardWeights(), "weights of the parts of the reward")
     advantage_std: Literal["population", "sample", "none"] = key(
         "population",
-        "deviation that a group's rewards are divided by; none: only subtract their mean",
+        "standard deviation that a group's rewards are divided by; none: only subtract their mean",
         paper="divided by std, which one is not stated (4.1.2)",
     )
     mask_truncated: bool = key(
-        False, "train on no output cut at `max_tokens`; its reward still counts in its group's mean"
+        False,
+        "do not train on outputs cut at `max_tokens`; their rewards still count in their group's mean",
     )
     kl_coefficient: float = key(
-        0.04, "weight of the KL term (beta); 0: none, and no reference model", paper="0.04 (4.2)", ge=0
+        0.04, "weight of the KL term (beta); 0: no term, no reference model", paper="0.04 (4.2)", ge=0
     )
     clip: float = key(0.2, "clip range of the probability ratio (epsilon)", gt=0)
     clip_high: float | None = key(None, "upper clip range (clip-higher); null: the same as `clip`", gt=0)
@@ -165,7 +184,8 @@ class RlSection(Section):
     )
     importance_cap: float | None = key(
         None,
-        "weight tokens by min(policy / sampler, this), where their probabilities differ; null: off",
+        "weight each token by min(policy / sampler, this cap), to correct for a sampler whose probabilities"
+        " differ from the policy's; null: off",
         gt=0,
     )
     dpo: DpoKeys = key(DpoKeys(), "keys of method dpo")
@@ -177,7 +197,10 @@ class RlSection(Section):
     optimizer: Optimizer = key(Optimizer(weight_decay=0.0), "AdamW, of the policy and PPO's critic")
     precision: Literal["fp32", "bf16"] = key("bf16", "weights and activations of policy and sampler")
     row_tokens: int = key(
-        4096, "training packs prompts with their outputs into rows of so many tokens; changes no result", ge=1
+        4096,
+        "training packs a prompt and as many of its outputs as fit into rows of so many tokens; results stay"
+        " the same",
+        ge=1,
     )
     evaluation: str | list[str] | None = key(
         None, "bench-format files of held-out questions, answered greedily during training; null for none"
@@ -185,11 +208,12 @@ class RlSection(Section):
     evaluation_questions: int = key(200, "first held-out questions only", ge=1)
     evaluate_every: int = key(200, "steps between two evaluations", paper="200 (Figure 5)", ge=1)
     evaluation_samples: int = key(
-        0, "samples per held-out question, for Maj@K and Pass@K; 0: greedy only", ge=0
+        0, "samples per held-out question for Maj@K and Pass@K in training; 0: greedy only", ge=0
     )
     evaluation_temperature: float = key(0.7, "temperature of these samples", paper="0.7 (Figure 7)", gt=0)
     rollouts: str | None = key(
-        None, "folder of an earlier run's, to train on without sampler and evaluations"
+        None,
+        "folder of rollouts of an earlier run: train on them, without a sampler and evaluations",
     )
     save_every: int = key(20, "steps between two checkpoints", ge=1)
     seed: int = key(0, "seed of the order of questions and of sampling", ge=0, le=LARGEST_SEED)

@@ -35,18 +35,20 @@ class SftSection(Section):
     context: int = key(4096, "length of a packed sequence; tokens", paper="4K (3.2)", ge=8)
     packing: Literal["random", "best_fit"] = key(
         "random",
-        "an example goes into the first row with room; best_fit: into the fullest, longest first",
+        "random: each example goes into the first row with room; best_fit: into the fullest, longest first",
         paper="concatenated at random (3.2)",
     )
     too_long: Literal["skip", "split", "error"] = key(
-        "skip", "an example longer than the context: leave out and count it, split it, or stop the run"
+        "skip",
+        "an example longer than the context: leave it out and count it, split it, or stop the run",
     )
     malformed: Literal["skip", "error"] = key(
-        "error", "an example with an unknown role, wrong turns or no answer: leave out and count it, or stop"
+        "error",
+        "an example with an unknown role, wrong turns or no answer: leave out and count it, or stop the run",
     )
     loss_mean: Literal["token", "example"] = key(
         "example",
-        "mean over an example's tokens, then over examples; token: over all",
+        "mean over an example's tokens, then over the examples; token: over all of a batch's tokens",
         paper="example (Eq. 6)",
     )
     learning_rate: float = key(5e-5, "constant after the warm-up", paper="5e-5 (3.2)", gt=0)

@@ -10,14 +10,18 @@ class TokensSection(Section):
 
     files: ClassVar[tuple[str, ...]] = ("texts",)
 
-    texts: str | list[str] | None = key(None, "text or sft-format files to learn from beside the corpus")
+    texts: str | list[str] | None = key(
+        None, "text or sft-format files to learn from beside the corpus (globs, miniweb:<file>)"
+    )
     vocabulary: int = key(
         32768,
         "entries of the byte-level BPE, special tokens included",
-        paper="about 100K; an existing one",
+        paper="about 100K; an existing tokenizer",
         ge=260,
     )
-    sample: int = key(100_000_000, "text to learn from, shared equally among sources; characters", ge=1)
+    sample: int = key(
+        100_000_000, "length of the text to learn from, shared equally among the sources; characters", ge=1
+    )
 
 
 class SourceNode(Section):
@@ -34,7 +38,8 @@ class SourceNode(Section):
     text: str = key("text", "field that holds a document's text")
     decontaminate: bool = key(
         False,
-        "leave out what shares a run of words with a benchmark, as the corpus does; for text of the web",
+        "leave out documents that share a run of words with a benchmark of `decontaminate.benchmarks`, by the"
+        " defaults of that stage, and list them in removals.jsonl; for text of the web",
     )
 
 
@@ -43,7 +48,9 @@ class MixtureNode(Section):
 
     filled: ClassVar[tuple[str, ...]] = ("fields",)
 
-    tokenizer: str = key("corpus", "the run's own, or that of a folder or hub id, as for models with an init")
+    tokenizer: str = key(
+        "corpus", "`corpus`: the run's own; else that of a folder or hub id, needed where a model has an init"
+    )
     sources: dict[str, SourceNode] = key(
         {"corpus": SourceNode(data="corpus")},
         "name -> source",
