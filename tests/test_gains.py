@@ -4,15 +4,17 @@ import json
 import re
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 from given.lines import write_lines
 from report_run import FakeRun
 
-from pipeline.experiments import gains
+from pipeline.experiments import curves, gains
 from pipeline.intervals import by_cluster, estimate_effect
 from pipeline.problems import group_variants
+from pipeline.report.collect import open_run
 
 STORIES = ["pens", "cups", "hats", "maps", "jars", "nuts", "owls", "pies"]
 
@@ -100,6 +102,40 @@ def test_the_table_is_written_between_its_marks(run: Path, tmp_path: Path, monke
     monkeypatch.setattr(sys, "argv", ["gains", str(run), "--page", str(page)])
     gains.main()
     assert page.read_text() == f"before\n<!-- gains -->\n{gains.table(run)}<!-- end of gains -->\nafter\n"
+
+
+def test_the_picture_has_a_point_for_each_evaluation_and_the_best_rule_of_the_same_questions(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mean over three seeds; 8 of the first 16 questions are differences, which the picture names."""
+    asked = [{"id": row["id"], "question": row["question"], "answer": row["reference"]} for row in rows(0)]
+    write_lines(tmp_path / "dev.jsonl", asked)
+    for seed in range(3):
+        folder = run / f"rl/grpo-programs-{seed}"
+        reached = [{"step": step, "accuracy": (step + seed) / 40} for step in (0, 5, 15)]
+        write_lines(folder / "data/evaluation.jsonl", reached)
+        note = json.loads((folder / "run.json").read_text())
+        note["inputs"] = {"evaluation": [str(tmp_path / "dev.jsonl")]}
+        (folder / "run.json").write_text(json.dumps(note))
+        manifest = json.loads((folder / "manifest.json").read_text())
+        manifest["config"]["evaluation_questions"] = 16
+        (folder / "manifest.json").write_text(json.dumps(manifest))
+    target = tmp_path / "gains.svg"
+    monkeypatch.setattr(sys, "argv", ["gains", str(run), "--picture", str(target)])
+    gains.main()
+    drawn = ElementTree.fromstring(target.read_text())
+    assert len(drawn.findall("{*}circle")) == 3
+    words = [text.text for text in drawn.findall("{*}text")]
+    assert {"grpo-programs", "no model: difference of the last two numbers", "15"} <= set(words)
+    (points,) = curves.curves(open_run(run)).values()
+    assert [step for step, _ in points] == [0, 5, 15]
+    assert [share for _, share in points] == pytest.approx([0.025, 0.15, 0.4])
+    heights = [float(circle.get("cy", "")) for circle in drawn.findall("{*}circle")]
+    (dashed,) = [path for path in drawn.findall("{*}path") if path.get("stroke-dasharray")]
+    level = float(
+        dashed.get("d", "").split()[1].partition("h")[0]
+    )  # of the rule, 0.5, above the last point, 0.4
+    assert heights == sorted(heights, reverse=True) and level < heights[-1]
 
 
 def test_a_folder_without_a_run_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,11 +1,12 @@
 """Print the table of `make pretrained`: each model beside rules without a model, prompting and controls.
 
-python -m pipeline.experiments.gains results/pretrained [--page docs/measured.md]
+python -m pipeline.experiments.gains results/pretrained [--page docs/measured.md] [--picture docs/gains.svg]
 
-The second form writes the table into a page, between `<!-- gains -->` and `<!-- end of gains -->`. Models
-that differ in their seed are one row. Intervals draw groups of question variants, those that share `VARIANT`
-words in a row, numbers masked: SVAMP's questions are far fewer stories. Gains are paired by question; those
-cover seeds too, by the spread that reports assume where there is one.
+`--page` writes the table into a page, between `<!-- gains -->` and `<!-- end of gains -->`; `--picture` draws
+accuracy over the steps of RL (`curves.py`). Models that differ in their seed are one row. Intervals draw
+groups of question variants, those that share `VARIANT` words in a row, numbers masked: SVAMP's questions are
+far fewer stories. Gains are paired by question; those cover seeds too, by the spread that reports assume
+where there is one.
 """
 
 import argparse
@@ -16,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from pipeline.config.report import ReportSection
+from pipeline.experiments.curves import picture
 from pipeline.intervals import Estimate, by_cluster, estimate_effect, in_percent, share_interval
 from pipeline.problems import group_variants
 from pipeline.protocol.errors import InputError
@@ -174,8 +176,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Print the table of make pretrained.")
     parser.add_argument("run", type=Path, metavar="RUN", help="results/pretrained")
     parser.add_argument("--page", type=Path, help="write the table into this page instead")
+    parser.add_argument("--picture", type=Path, help="draw accuracy over the steps of RL here, as SVG")
     words = parser.parse_args()
     try:
+        if words.picture:
+            words.picture.write_text(picture(words.run))
         if words.page:
             write_table(words.page, table(words.run), MARKS)
         else:
