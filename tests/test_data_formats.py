@@ -1,8 +1,8 @@
 """Each example of docs/data.md goes through the reader of the program that it is written for, and those of
-docs/evaluation.md give the outputs that the page shows. The configuration in docs/corpus.md and the reward in
-CONTRIBUTING.md are valid.
+docs/evaluation.md give the outputs that the page shows. The reward in CONTRIBUTING.md is valid.
 
-An example is a code block whose opening line names a kind of text and a file: "```jsonl sft.jsonl".
+An example is a code block whose opening line names a kind of text and a file: "```jsonl sft.jsonl". Those of
+formats that a program's --help or configs/default.yaml describes are files in tests/data/examples.
 """
 
 import json
@@ -51,10 +51,9 @@ from pipeline.training.conversations import READERS, read_messages
 
 PAGE = (ROOT / "docs/data.md").read_text()
 EXAMPLE = re.compile(r"^```\w+ (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-OTHERS = "".join(
-    (ROOT / name).read_text() for name in ("docs/evaluation.md", "docs/corpus.md", "CONTRIBUTING.md")
-)
-EXAMPLES = dict(EXAMPLE.findall(PAGE + OTHERS))
+OTHERS = "".join((ROOT / name).read_text() for name in ("docs/evaluation.md", "CONTRIBUTING.md"))
+FILES = {path.name: path.read_text() for path in (ROOT / "tests/data/examples").iterdir()}
+EXAMPLES = FILES | dict(EXAMPLE.findall(PAGE + OTHERS))
 
 
 @pytest.fixture
@@ -264,14 +263,14 @@ def test_the_table_of_verdicts_is_the_graders() -> None:
     ]
 
 
-def test_scoring_outputs_gives_the_scores_that_are_shown(example: Any, tmp_path: Path) -> None:
+def test_scoring_outputs_gives_the_scores_on_record(example: Any, tmp_path: Path) -> None:
     arguments = ["--benchmark", "mine", "--references", str(example("references.jsonl"))]
     arguments += ["--outputs", str(example("outputs.jsonl")), "--output", str(tmp_path / "out.json")]
     score_outputs.main(arguments)
     assert json.loads((tmp_path / "out.json").read_text()) == json.loads(EXAMPLES["score.json"])
 
 
-def test_running_programs_gives_the_results_that_are_shown(example: Any, tmp_path: Path) -> None:
+def test_running_programs_gives_the_results_on_record(example: Any, tmp_path: Path) -> None:
     arguments = ["--input", str(example("programs.jsonl")), "--output", str(tmp_path / "out.jsonl")]
     sandbox.main([*arguments, "--timeout", "2", "--workers", "1", *["--weak"] * WEAK])
     assert rows(tmp_path / "out.jsonl") == rows(example("results.jsonl"))
