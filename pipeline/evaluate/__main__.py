@@ -43,6 +43,7 @@ from pipeline.protocol.progress import Progress
 from pipeline.protocol.stage import InputError, Stage, label, run_stage
 from pipeline.protocol.watchdog import beat
 from pipeline.ranks.queue import Queue, make_together, queue_of_ranks
+from pipeline.training.asking import Model, open_model
 
 
 @dataclass(frozen=True)
@@ -66,30 +67,6 @@ class Task:
     def kind(self) -> str:
         """The kind of its answers: cot, pal, tool, code or proof."""
         return self.mode.rpartition("_")[2]
-
-
-@dataclass(frozen=True)
-class Model:
-    """What the evaluation knows of a model before the engine starts; `context` in tokens."""
-
-    path: str
-    tokenizer: Any
-    context: int
-    dtype: str
-
-
-def open_model(path: str) -> Model:
-    """Read configuration and tokenizer of a model folder or hub id."""
-    from transformers import AutoConfig
-
-    from pipeline.training.tokenizer import load_tokenizer
-
-    try:
-        config = AutoConfig.from_pretrained(path)
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: not a model folder or hub id ({str(error).splitlines()[0]})") from error
-    dtype = str(getattr(config, "dtype", None) or "float32").removeprefix("torch.")
-    return Model(path, load_tokenizer(path), config.max_position_embeddings, dtype)
 
 
 def check_rows(name: str, items: Sequence[Item], mode: Mode) -> None:

@@ -8,7 +8,6 @@ exemplars are rows with worked solutions from the benchmark's training split, sp
 written for the layout (Chinese, programs). The stage writes exemplars beside the answers.
 """
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from pipeline.config.section import REQUIRED, Section, key
 from pipeline.evaluate.benchmarks import Item
 from pipeline.protocol.overlays import read_yaml
 from pipeline.protocol.stage import InputError
-from pipeline.training.chat import encode
+from pipeline.training.asking import message_tokens
 
 
 class Exemplar(Section):
@@ -127,23 +126,5 @@ def few_shot_prompt(tokenizer: Any, layout: Layout, exemplars: Sequence[Item], i
 
 
 def chat_prompt(tokenizer: Any, item: Item, suffix: str, model: str) -> list[int]:
-    """Tokens of a zero-shot chat prompt: question, suffix on a line of its own, the model's chat template. A
-    special token's name inside a question is ordinary text, as in fine-tuning.
-    """
-    if not tokenizer.chat_template:
-        raise InputError(
-            f"{model}: its tokenizer has no chat template; ask it few-shot (evaluate.modes), or add one"
-        )
-    content = f"{item.text}\n{suffix}" if suffix else item.text
-    messages = [{"role": "user", "content": content}]
-    text = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
-    names = re.compile("|".join(map(re.escape, tokenizer.all_special_tokens)) or "(?!)")
-    if not names.search(content):
-        return tokenizer(text, add_special_tokens=False)["input_ids"]
-    start = text.index(content.strip())
-    stop = start + len(content.strip())
-    # Between the template's own special tokens around it, the question and its neighbours are ordinary text.
-    start = max((match.end() for match in names.finditer(text, 0, start)), default=0)
-    stop = min((match.start() for match in names.finditer(text, stop)), default=len(text))
-    around = [tokenizer(part, add_special_tokens=False)["input_ids"] for part in (text[:start], text[stop:])]
-    return [*around[0], *encode(tokenizer, [text[start:stop]])[0], *around[1]]
+    """Tokens of a zero-shot chat prompt: question, suffix on a line of its own, the model's chat template."""
+    return message_tokens(tokenizer, f"{item.text}\n{suffix}" if suffix else item.text, model)

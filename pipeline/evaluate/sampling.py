@@ -24,6 +24,7 @@ from pipeline.evaluate.programs import OUTPUT_FENCE, show_result, tool_program
 from pipeline.protocol.watchdog import enter
 from pipeline.ranks.queue import Batch
 from pipeline.sandbox.pool import Check
+from pipeline.training.asking import draw_in_context
 from pipeline.training.chat import encode
 
 PROMPT_TOO_LONG = "prompt_too_long"
@@ -87,32 +88,6 @@ class Request:
 def sample_seed(seed: int, name: str, item: str) -> int:
     """Seed of the first sample of a question; it depends on the question's id, not its position."""
     return int.from_bytes(hashlib.sha256(f"{seed}/{name}/{item}".encode()).digest()[:4]) >> 1
-
-
-def draw_in_context(
-    engine: Any,
-    prompts: Sequence[list[int]],
-    context: int,
-    longest: int,
-    seeds: Sequence[int] | None,
-    counters: Counter[str],
-    **options: Any,
-) -> list[list[Any]]:
-    """Sample outputs of up to `longest` tokens to each prompt; none where it leaves no room in the context.
-
-    `options` are the engine's. What is sampled is added to `counters`.
-    """
-    rooms = [min(longest, context - len(prompt)) for prompt in prompts]
-    outputs: list[list[Any]] = [[] for _ in prompts]
-    for room in sorted({room for room in rooms if room > 0}):
-        here = [index for index, other in enumerate(rooms) if other == room]
-        own = None if seeds is None else [seeds[index] for index in here]
-        drawn = engine.generate([prompts[index] for index in here], max_tokens=room, seeds=own, **options)
-        for index, samples in zip(here, drawn, strict=True):
-            outputs[index] = samples
-            counters["vllm.requests"] += len(samples)
-            counters["vllm.tokens"] += sum(len(sample.token_ids) for sample in samples)
-    return outputs
 
 
 class Sampler:

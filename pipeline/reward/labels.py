@@ -17,9 +17,10 @@ from typing import Any
 
 from pipeline.config.reward import TEMPERATURE, RewardSection
 from pipeline.evaluate.benchmarks import Item
-from pipeline.evaluate.sampling import draw_in_context, sample_seed
+from pipeline.evaluate.sampling import sample_seed
 from pipeline.grader.answers import Verdict
 from pipeline.reward.steps import locate_steps
+from pipeline.training.asking import draw_in_context
 from pipeline.training.chat import encode
 
 Prefix = tuple[int, tuple[int, ...]]  # index of the question, tokens of a solution up to the end of a step

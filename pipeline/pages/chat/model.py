@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.config.evaluate import EvaluateSection
-from pipeline.evaluate.__main__ import Task, open_model, requests_of
+from pipeline.evaluate.__main__ import Task, requests_of
 from pipeline.evaluate.benchmarks import Item
 from pipeline.evaluate.prompts import chat_prompt
 from pipeline.evaluate.sampling import Answer, Sampler
 from pipeline.protocol.errors import InputError
 from pipeline.protocol.identity import read_manifest
 from pipeline.sandbox.pool import NoNamespaces, check
+from pipeline.training.asking import open_model
 from pipeline.training.chat import language_of
 
 MODES = {"cot": "chat_cot", "tool": "chat_tool"}
