@@ -221,15 +221,16 @@ def test_a_model_is_evaluated_by_vllm_and_two_ranks_sample_again_what_was_lost(t
 TOOL_ANSWER = " ```python\nprint(6*7)\n```\n```output\n42\n```\nIt is \\boxed{42}."
 
 
-def memorise(folder: Path, text: str, steps: int = 120) -> None:
-    """Train the tiny model until it goes on from any beginning of `text` with its rest."""
+def memorise(folder: Path, *texts: str, steps: int = 120) -> None:
+    """Train the tiny model until it goes on from any beginning of a text with its rest."""
     model = AutoModelForCausalLM.from_pretrained(folder).train()
     tokenizer = AutoTokenizer.from_pretrained(folder)
-    ids = torch.tensor([[*tokenizer(text, add_special_tokens=False)["input_ids"], tokenizer.eos_token_id]])
+    rows = [[*ids, tokenizer.eos_token_id] for ids in tokenizer(texts, add_special_tokens=False)["input_ids"]]
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     for _ in range(steps):
         optimizer.zero_grad()
-        model(ids, labels=ids).loss.backward()
+        for ids in map(torch.tensor, rows):
+            model(ids[None], labels=ids[None]).loss.backward()
         optimizer.step()
     model.save_pretrained(folder)
 

@@ -14,7 +14,11 @@ from pipeline.config.section import Section
 from pipeline.stages import MODEL_STAGES
 
 MINIWEB = "miniweb:"  # before the name of a generated file
-OWN = {MINIWEB: "miniweb.enabled", "problems:": "problems.source"}  # prefixes of a stage's files, and its key
+OWN = {
+    MINIWEB: "miniweb.enabled",
+    "problems:": "problems.source",
+    "annotate:": "annotate.model",
+}  # prefixes of a stage's files, and its key
 REMOTE = ("hub:", "http://", "https://", "s3://")
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 HUB_PAGE = "https://huggingface.co/"
@@ -133,7 +137,7 @@ class Instances:
         return found
 
     def _own(self, source: str, where: str) -> Result:
-        """Read `miniweb:<file>` or `problems:<file>`: a file that the stage of that name makes."""
+        """Read `miniweb:<file>` or such a name: a file that the stage of that name makes."""
         stage, _, file = source.partition(":")
         if stage not in self.nodes:
             raise ConfigError(f"config key {where}: {source!r} needs {OWN[f'{stage}:']}")

@@ -25,8 +25,8 @@ class SecondStage(Section):
     )
     grades: str | list[str] | None = key(
         None,
-        "what this classifier learns instead of the training pages: files of rows with a number as `grade`"
-        " (by a language model, say), and a `text` or the `url` of a page of the pool, or hub:<id>:<split>",
+        "what this classifier learns instead of the training pages: annotate:grades.jsonl, files of rows with"
+        " a number as `grade`, and a `text` or the `url` of a page of the pool, or hub:<id>:<split>",
     )
 
 

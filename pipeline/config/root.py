@@ -25,7 +25,7 @@ SECTIONS: dict[str, type[Section]] = {stage.name: stage.section for stage in STA
     "launch": LaunchSection,
 }
 # Stages that may have a launch of their own: those that use GPUs, and one whose joins many jobs share.
-LAUNCHED = (*MODEL_STAGES, "evaluate", "trajectory", "corpus")
+LAUNCHED = (*MODEL_STAGES, "annotate", "evaluate", "trajectory", "corpus")
 BENCHMARKS = Path(__file__).resolve().parents[2] / "configs/benchmarks"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 

@@ -144,17 +144,18 @@ def shape_of(config: Config, name: str) -> Shape:
     if node.parent:
         return shape_of(config, node.parent)
     if node.init != "scratch":
-        return _named(node.init, f"models.{name}.init")
+        return shape_at(node.init, f"models.{name}.init")
     architecture = config.model_sections[name].architecture.model_dump()
     tokenizer = config.mixtures[node.mixture].tokenizer
     if tokenizer == "corpus":
         vocabulary = config.sections["tokens"].vocabulary
     else:
-        vocabulary = _named(tokenizer, f"mixtures.{node.mixture}.tokenizer").vocabulary
+        vocabulary = shape_at(tokenizer, f"mixtures.{node.mixture}.tokenizer").vocabulary
     return shape_from(architecture | {"vocab_size": vocabulary})
 
 
-def _named(name: str, key: str) -> Shape:
+def shape_at(name: str, key: str) -> Shape:
+    """Return the shape of a model that a configuration key names. Raises InputError."""
     shape = shape_named(name)
     if shape is None:
         remedy = f"run `hf download {name} config.json` where the hub answers, or name a folder that has it"

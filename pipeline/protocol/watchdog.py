@@ -1,11 +1,11 @@
 """End a rank that hangs, so that the job can be run again from its last checkpoint.
 
-The program names its phases: start, data, forward, backward, save, load, sync, rollout, evaluation, labels,
-export, publish. A thread watches them. When one makes no progress for `launch.hang_minutes`, it prints the
-phase and the Python stacks of this rank and ends it with exit code 85. The launcher makes the other ranks do
-the same. Runs that hang `TRIES` times without a step of progress in between end with an ordinary error: the
-next one would hang too. The phase is also the name of the process, as `ps` and `top` show it; signal SIGUSR2
-makes a rank print its stacks at any time.
+The program names its phases: start, data, forward, backward, save, load, sync, rollout, annotation,
+evaluation, labels, export, publish. A thread watches them. When one makes no progress for
+`launch.hang_minutes`, it prints the phase and the Python stacks of this rank and ends it with exit code 85.
+The launcher makes the other ranks do the same. Runs that hang `TRIES` times without a step of progress in
+between end with an ordinary error: the next one would hang too. The phase is also the name of the process, as
+`ps` and `top` show it; signal SIGUSR2 makes a rank print its stacks at any time.
 """
 
 import faulthandler
