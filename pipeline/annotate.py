@@ -50,6 +50,17 @@ def mark_of(answer: str) -> int | None:
     return int(found.pop()) if len(found) == 1 else None
 
 
+def read_template(path: Path) -> str:
+    """Read what the model is asked. Raises InputError."""
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read ({error}); save it as UTF-8") from error
+    if text.count(PAGE) != 1:
+        raise InputError(f"{path}: {PAGE} has to stand in it once, for the page")
+    return text
+
+
 def check_marks(answers: int, ungraded: int) -> None:
     """Raise InputError where too many answers have no mark."""
     if ungraded > MOST_UNGRADED * answers:
@@ -104,9 +115,7 @@ class Annotator:
 
     def __init__(self, stage: Stage[AnnotateSection]) -> None:
         self.stage, self.model = stage, open_model(stage.source("model"))
-        self.template = stage.input("prompt").read_text()
-        if self.template.count(PAGE) != 1:
-            raise InputError(f"{stage.input('prompt')}: {PAGE} has to stand in it once, for the page")
+        self.template = read_template(stage.input("prompt"))
         self.context = min(self.model.context, len(self._prompt("")) + PAGE_BYTES + ANSWER_TOKENS)
         self.seen: Counter[bool] = Counter()  # answers of this process, and whether they have a mark
 

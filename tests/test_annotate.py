@@ -12,13 +12,14 @@ from given.lines import read_lines
 from given.plans import forecast_of
 from killing import survives_kills
 
-from pipeline.annotate import BATCH, PAGE_BYTES, Annotator, check_marks, draw_sample, mark_of
+from pipeline.annotate import BATCH, PAGE_BYTES, check_marks, draw_sample, mark_of
 from pipeline.config.annotate import AnnotateSection
 from pipeline.config.corpus import CorpusSection
 from pipeline.config.root import ConfigError
 from pipeline.corpus.training_set import graded_pages
 from pipeline.data.shards import DocumentWriter, read_table
 from pipeline.protocol.stage import InputError
+from workflow.first_rows import faulty_rows
 from workflow.instances import Result
 
 LONG = 7  # the number of a page that does not fit into the tiny model's context
@@ -84,15 +85,15 @@ def test_a_model_that_gives_no_marks_is_refused_after_the_first_thousand_answers
         check_marks(1000, 201)
 
 
-@pytest.mark.slow
-def test_a_prompt_without_a_place_for_the_page_is_refused(tmp_path: Path) -> None:
+def test_a_prompt_without_a_place_for_the_page_is_refused_before_the_first_job(tmp_path: Path) -> None:
     prompt = tmp_path / "prompt.txt"
-    prompt.write_text("Give a mark.")
-    from tiny_model import save_tiny_model
-
-    inputs = {"prompt": prompt, "model": save_tiny_model(tmp_path / "model", seed=0)}
-    with pytest.raises(InputError, match=r"prompt.txt: \{page\} has to stand in it once"):
-        Annotator(open_stage(tmp_path, AnnotateSection(), inputs))
+    (tmp_path / "a.warc.gz").write_bytes(b"")
+    keys = {"model": "org/model", "prompt": str(prompt)}
+    for text in (b"Give a mark.", b"{page} or {page}", b"\xff{page}"):
+        prompt.write_bytes(text)
+        graph = graph_of(crawl={"warc": [str(tmp_path / "a.warc.gz")]}, annotate=keys)
+        (told,) = faulty_rows(graph, [graph.nodes["annotate"]])
+        assert told.startswith(f"config key annotate.prompt: {prompt}: ")
 
 
 @pytest.mark.slow

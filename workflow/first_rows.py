@@ -9,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from pipeline.annotate import read_template
 from pipeline.config.evaluate import BenchmarkNode
 from pipeline.config.sft import SftSection
 from pipeline.data.rows import read_rows, renamed
@@ -66,6 +67,8 @@ def _reader(graph: Graph, node: Instance, role: str) -> tuple[str, Reader | None
     if (node.stage, kind) == ("sft", "data"):
         section = SftSection(**node.section)
         return f"models.{node.instance}.data", lambda source: _examples(source, section)
+    if (node.stage, kind) == ("annotate", "prompt"):
+        return "annotate.prompt", lambda source: [read_template(Path(source))]
     if kind == "reward":
         named = [function.rpartition(":") for function in node.section["rewards"]["functions"]]
         key = f"models.{node.instance}.rewards.functions"
