@@ -106,7 +106,7 @@ def test_killed_runs_end_with_the_bytes_of_one_that_was_not_and_the_second_stage
     pool, out = write_pool(tmp_path / "pool", 2 * BATCH + 8, 2), tmp_path / "out"
     (tmp_path / "prompt.txt").write_text("Mark {page}")
     texts = [f"<s>User: Mark {TEXTS[kind]}\n\nAssistant:{ANSWERS[kind]}" for kind in TEXTS]
-    memorise(save_tiny_model(tmp_path / "model", seed=0), *texts)
+    memorise(save_tiny_model(tmp_path / "model", seed=0), *texts, steps=200)
     inputs = {"pool": pool, "model": tmp_path / "model", "prompt": tmp_path / "prompt.txt"}
     words = [word for role, path in inputs.items() for word in ("--input", f"{role}={path}")]
     command = [sys.executable, "-m", "pipeline.annotate", *words, "--output", str(out)]

@@ -225,12 +225,13 @@ def memorise(folder: Path, *texts: str, steps: int = 120) -> None:
     """Train the tiny model until it goes on from any beginning of a text with its rest."""
     model = AutoModelForCausalLM.from_pretrained(folder).train()
     tokenizer = AutoTokenizer.from_pretrained(folder)
-    rows = [[*ids, tokenizer.eos_token_id] for ids in tokenizer(texts, add_special_tokens=False)["input_ids"]]
+    encoded = tokenizer(list(texts), add_special_tokens=False)["input_ids"]
+    rows = [torch.tensor([[*ids, tokenizer.eos_token_id]]) for ids in encoded]
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     for _ in range(steps):
         optimizer.zero_grad()
-        for ids in map(torch.tensor, rows):
-            model(ids[None], labels=ids[None]).loss.backward()
+        for ids in rows:
+            model(ids, labels=ids).loss.backward()
         optimizer.step()
     model.save_pretrained(folder)
 
