@@ -187,3 +187,9 @@ def test_no_import_circle() -> None:
         for name in free:
             del graph[name]
     assert graph == {}
+
+
+def test_no_module_of_the_benchmarks_has_the_name_of_one_of_the_tests() -> None:
+    folders = (ROOT / "tests", ROOT / "tests/benchmarks")  # searched in this order
+    one, other = ({path.name for path in folder.glob("*.py")} for folder in folders)
+    assert one & other == set()

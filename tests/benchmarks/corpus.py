@@ -8,7 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests/benchmarks")]
 
-import deduplication  # noqa: E402
+import after_extraction  # noqa: E402
 import extraction  # noqa: E402
 from sources import find_sources  # noqa: E402
 from table import data_folder, publish  # noqa: E402
@@ -19,7 +19,7 @@ def main() -> None:
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     with tempfile.TemporaryDirectory() as folder:
         sources = find_sources(data, Path(folder))
-        rows = [*extraction.rows(sources, Path(folder)), *deduplication.rows(sources, Path(folder))]
+        rows = [*extraction.rows(sources, Path(folder)), *after_extraction.rows(sources, Path(folder))]
     publish("corpus", rows, "one used")
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests/benchmarks")]
 
-from deduplication import Page, page_texts, stock_decontamination  # noqa: E402
+from after_extraction import Page, page_texts, stock_decontamination  # noqa: E402
 from sources import find_sources  # noqa: E402
 from table import Row, data_folder, larger_set, publish  # noqa: E402
 
