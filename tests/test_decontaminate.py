@@ -197,6 +197,42 @@ def test_a_page_that_is_like_a_question_is_flagged_or_removed_as_the_key_says(tm
         assert [(row["rule"], row["item"], row["removed"]) for row in found.log] == [("fuzzy", "7", removed)]
 
 
+CODE = "size(150); pair A=(0,0), B=(4,0), C=(0,3); draw(A--B--C--cycle); label(A, S); dot(B); dot(C);"
+HIKE = "Marta hikes due north from camp for 12 miles and then due west for 35 miles, as the sketch shows."
+
+
+@pytest.mark.parametrize("fuzzy", [False, True])
+@pytest.mark.parametrize(
+    ("begin", "end"),
+    [
+        ("[asy]", "[/asy]"),
+        ("[asy width=3cm]", "[/asy]"),
+        (r"\begin{tikzpicture}[scale=2]", r"\end{tikzpicture}"),
+        (r"\begin {pspicture*}", r"\end {pspicture*}"),
+        ('<svg viewBox="0 0 9 9">', "</svg>"),
+    ],
+)
+def test_drawing_code_is_no_evidence_but_for_the_rest_of_its_question(
+    begin: str, end: str, fuzzy: bool
+) -> None:
+    drawing = f"{begin}\n{CODE}\n{end}"
+    built = BenchmarkIndex(10, 3, fuzzy)
+    built.add("bench", "words", f"{HIKE}\n{drawing}\nHow far is it back?")
+    built.add("bench", "few words", f"Find $x$.\n{drawing.replace('150', '151')}")
+    built.add("bench", "none", drawing.replace("150", "152"))
+    built.add("bench", "solution", f"We draw the altitude from the vertex.\n{drawing}", is_question=False)
+
+    def found(text: str) -> set[str]:
+        return {match.item for match in built.matches(f"Exercises.\n{text}\nHints are below.")}
+
+    assert found(drawing) == found(f"We hike.\n{drawing}\nHow far is it back?") == found("Find $x$.") == set()
+    assert found(f"We draw the altitude from the vertex.\n{drawing}") == set()  # six words and code
+    assert found(HIKE) == found(f"{HIKE}\n{drawing}\nHow far is it back?") == {"words"}
+    assert found(f"Find $x$.\n{drawing.replace('150', '151')}") == {"few words"}
+    assert found(drawing.replace("150", "152")) == {"none"}
+    assert built.matches(f"{begin} and {HIKE}"), "a drawing that does not end hides nothing"
+
+
 def test_a_phrase_that_many_items_use_is_evidence_only_as_part_of_a_long_run() -> None:
     phrase = "find the mean and standard deviation of the random variable"
     built = index(

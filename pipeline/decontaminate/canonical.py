@@ -7,17 +7,21 @@ words. Greek letters, relations and other symbols are grams in either form. An a
 without it, worked sums of few numbers would be in every exercise.
 """
 
+import re
 import tomllib
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pipeline.crawl.grams import Characters, Grams, Hashes, grams
 
 NOTATIONS = tomllib.loads(Path(__file__).with_name("notations.toml").read_text(encoding="utf-8"))
 SYMBOLS = NOTATIONS["symbols"]
 CHARACTERS = Characters("".join(SYMBOLS))
+DRAWINGS = "|".join(NOTATIONS["drawings"])
+TAG = re.compile(rf"(\\begin\s?{{|\\end\s?{{|[\[<]/?)({DRAWINGS})(?![\w-])[^][<>]{{0,999}}?[]>}}]")
 
 
 def _table() -> tuple[Hashes, Hashes]:
@@ -49,5 +53,23 @@ def canonical(text: str) -> Grams:
     hashes[commands[known]] = STANDS_FOR[places[known]]
     left = np.ones(len(hashes), bool)
     left[commands[known]] = STANDS_FOR[places[known]] != 0
-    columns = {name: getattr(found, name)[left] for name in ("hashes", "starts", "ends", "is_tex")}
+    return chosen(found, left)
+
+
+def chosen(found: Grams, which: NDArray[np.bool_]) -> Grams:
+    """Return some of the grams of a text (T,)."""
+    columns = {name: getattr(found, name)[which] for name in ("hashes", "starts", "ends", "is_tex")}
     return replace(found, **columns)
+
+
+def drawn(found: Grams) -> NDArray[np.bool_]:
+    """Which grams (T,) of a text are drawing code, its tags among them."""
+    inside, name, start = np.zeros(len(found), bool), "", 0
+    for tag in TAG.finditer(found.text):
+        head, own = tag.groups()
+        if "/" not in head and "end" not in head:
+            name, start = own, tag.start()
+        elif own == name:
+            low, high = np.searchsorted(found.starts, (start, tag.end()))
+            inside[low:high], name = True, ""
+    return inside

@@ -7,6 +7,7 @@ benchmark texts use, or a number. Without the specific part ("are the mean and s
 random variable") it must be part of a run of `SURE` grams, the length from which GPT-3's authors call an
 overlap a leak. A question that is there completely needs only one word. A short text must match completely
 and needs a word and something specific; an answer alone, which many pages reach, needs several words.
+Drawing code, which many questions have in common, only counts where a question must be there completely.
 """
 
 from enum import IntFlag

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from pipeline.config.decontaminate import DecontaminateSection
 from pipeline.crawl.grams import Grams, Hashes, runs, runs_at
 from pipeline.data.rows import read_rows, renamed
-from pipeline.decontaminate.canonical import canonical
-from pipeline.decontaminate.evidence import SURE, full_runs, kind, short_text, specific
+from pipeline.decontaminate.canonical import canonical, chosen, drawn
+from pipeline.decontaminate.evidence import SURE, full_runs, kind, short_text, specific, windows
 from pipeline.decontaminate.fuzzy import ANCHOR, SHORTEST, FuzzyIndex, letters_alike
 from pipeline.protocol.errors import InputError
 
@@ -113,6 +113,7 @@ class BenchmarkIndex:
         self._kinds: dict[int, int] = {}
         self._texts: list[_Text] = []
         self._parts: list[Hashes] = []
+        self._drawings: list[NDArray[np.bool_]] = []  # which grams of each text are drawing code
         self._built = False
 
     def add(self, benchmark: str, item: str, text: str, is_question: bool = True) -> None:
@@ -126,8 +127,10 @@ class BenchmarkIndex:
         start = self._texts[-1].end if self._texts else 0
         self._texts.append(_Text(benchmark, item, is_question, start, start + len(found)))
         self._parts.append(found.hashes)
-        if self.fuzzy and is_question and len(found) >= SHORTEST:
-            self._views[len(self._texts) - 1] = letters_alike(found)
+        self._drawings.append(drawn(found))
+        words = chosen(found, ~self._drawings[-1])
+        if self.fuzzy and is_question and len(words) >= SHORTEST:
+            self._views[len(self._texts) - 1] = letters_alike(words)
         self._built = False
 
     def build(self) -> None:
@@ -135,6 +138,7 @@ class BenchmarkIndex:
         if self._built:
             return
         self._grams = np.concatenate([np.empty(0, np.uint64), *self._parts])
+        self._is_drawn = np.concatenate([np.empty(0, bool), *self._drawings])
         self._starts = np.array([text.start for text in self._texts], np.int64)
         self._runs = {length: _Runs(*columns) for length, columns in sorted(self._evidence().items())}
         short = [table.places for length, table in self._runs.items() if length < self.ngram]
@@ -161,12 +165,14 @@ class BenchmarkIndex:
             own, length = slice(text.start, text.end), min(size, self.ngram)
             if size >= self.ngram:
                 any_word, content, sure = full_runs(kinds[own], is_specific[own], self.ngram)
-                proof = np.where(sure, ALONE, np.where(content, LONG_RUN, WHOLE))
-                chosen = np.flatnonzero(any_word if text.is_question else content)
+                words = windows(self._is_drawn[own], self.ngram) == 0
+                proof = np.where(sure & words, ALONE, np.where(content & words, LONG_RUN, WHOLE))
+                kept = np.flatnonzero(any_word if text.is_question else content & words)
             else:
-                chosen = np.flatnonzero([short_text(kinds[own], is_specific[own], text.is_question)])
+                words = text.is_question or not self._is_drawn[own].any()
+                kept = np.flatnonzero([words and short_text(kinds[own], is_specific[own], text.is_question)])
                 proof = np.array([ALONE])
-            part = runs(self._grams[own], length)[chosen], chosen + text.start, proof[chosen].astype(np.uint8)
+            part = runs(self._grams[own], length)[kept], kept + text.start, proof[kept].astype(np.uint8)
             parts.setdefault(length, []).append(part)
         return {
             length: tuple(map(np.concatenate, zip(*found, strict=True))) for length, found in parts.items()
@@ -184,7 +190,7 @@ class BenchmarkIndex:
             if start < covered.get((number, start - place), 0):
                 continue  # inside a run already found
             first, last = self._extent(item, place, start, page.hashes)
-            if last - first >= length and _proves(proof, item, last - first):
+            if last - first >= length and self._proves(proof, item, place - (start - first), last - first):
                 covered[number, start - place] = last
                 found.setdefault((first, last, item.benchmark, item.item), (start, length))
         ordered = sorted(found.items(), key=lambda match: (match[1], match[0]))
@@ -193,7 +199,7 @@ class BenchmarkIndex:
 
     def _fuzzy_matches(self, page: Grams, known: set[tuple[str, str]]) -> list[Match]:
         """Parts of the page that are like questions which are not `known` to be there."""
-        if self._similar is None or len(page) < ANCHOR:
+        if self._similar is None or len(page := chosen(page, ~drawn(page))) < ANCHOR:
             return []
         view = letters_alike(page)
         matches = []
@@ -228,6 +234,14 @@ class BenchmarkIndex:
         first = start - (int(before.argmax()) if before.any() else back)
         return first, start + (int(after.argmax()) if after.any() else ahead)
 
+    def _proves(self, proof: int, item: _Text, place: int, shared: int) -> bool:
+        """Whether `shared` consecutive grams of an item from a place on, around a run of this `proof`, are a
+        leak.
+        """
+        if proof == LONG_RUN and shared - self._is_drawn[place : place + shared].sum() >= SURE:
+            return True
+        return proof == ALONE or (item.is_question and shared == item.end - item.start)
+
     def _match(
         self, page: Grams, run: tuple[int, int, str, str], gram: tuple[int, int], rule: str = ""
     ) -> Match:
@@ -244,13 +258,6 @@ class BenchmarkIndex:
             last - first,
             page.text[max(0, low - CONTEXT) : high + CONTEXT],
         )
-
-
-def _proves(proof: int, item: _Text, shared: int) -> bool:
-    """Whether `shared` consecutive grams of an item, around a run of this `proof`, are a leak."""
-    if proof == ALONE:
-        return True
-    return (proof == LONG_RUN and shared >= SURE) or (item.is_question and shared == item.end - item.start)
 
 
 def build_index(inputs: dict[str, list[str]], config: DecontaminateSection) -> BenchmarkIndex:
