@@ -46,6 +46,33 @@ def dedup(folder, *inputs, threads=1, **config):
     )
 
 
+def test_of_a_template_that_only_numbers_fill_a_host_keeps_so_many_pages(tmp_path, monkeypatch):
+    monkeypatch.setattr(exact, "RULES", exact.RULES | {exact.TEMPLATE: (exact.SAME_TEMPLATE, 3)})
+
+    def calculator(number, root="square root"):
+        divisors = ", ".join(str(one) for one in range(1, number + 1) if number % one == 0)
+        return f"The {root} of {number} is {number**0.5:.4f}. Its divisors are {divisors}. {text(4000, 9)}"
+
+    def host(name, numbers):
+        return [(f"http://{name}/{number}", calculator(number)) for number in numbers]
+
+    pages = [*host("a.org", range(40, 45)), ("http://a.org/w", calculator(7, "third root"))]
+    pages += [*host("b.org", range(50, 53)), *host("www.a.org", range(60, 65))]
+    kept = {f"http://a.org/{n}" for n in (40, 41, 42, "w")} | {f"http://b.org/{n}" for n in (50, 51, 52)}
+    for parts, jobs in ((1, 1), (2, 2)):
+        names = [f"{parts}-{part}" for part in range(parts)]
+        given = zip(names, (pages[:7], pages[7:]) if parts == 2 else (pages,), strict=True)
+        shards = [write_pages(tmp_path / f"in-{name}", some, name) for name, some in given]
+        options = {"min_similarity": 1.0, "pool_shards": parts, "cluster_jobs": parts, "bucket_jobs": jobs}
+        pool, gone = dedup(tmp_path / f"out-{parts}", *shards, **options)
+        assert {url for part in pool for url in part} == kept
+        assert len(gone) == 7 and {(target, kind) for _, target, kind in gone} == {
+            ("http://a.org/40", "template")
+        }
+        manifest = json.loads((tmp_path / f"out-{parts}/dedup/manifest.json").read_text())
+        assert manifest["counts"]["duplicates_template"] == 7
+
+
 @pytest.mark.parametrize(
     "variant",
     [

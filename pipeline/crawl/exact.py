@@ -1,9 +1,10 @@
 """Find pages with the URL or the text of an earlier page: the first rules of deduplication (paper section
 2.1).
 
-Same normalised URL, then, among the pages left, same text. Hashes of 128 bits are compared, in ranges of
-their values, each by one thread: all shards' records of a range are put together and sorted, so memory holds
-as many ranges as there are threads.
+Same normalised URL, then, among the pages left, same text. Of the pages of a host whose texts differ in
+numbers alone, as a calculator's do, the first `OF_TEMPLATE` stay; the paper has no such rule. Hashes of 128
+bits are compared, in ranges of their values, each by one thread: all shards' records of a range are put
+together and sorted, so memory holds as many ranges as there are threads.
 
 Writes `pairs` (removed page, the page that stays, kind; sorted by page), `removed.bits` (one bit a page), and
 `shards.json`, the signed shards that all later steps mean.
@@ -17,25 +18,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.config.crawl import CrawlSection
-from pipeline.crawl.pairs import SAME_TEXT, SAME_URL, Pairs, PairSorter, pairs_of
-from pipeline.crawl.signature_store import HASH_END, HASH_WORDS, TEXT, URL, SignedShards
+from pipeline.crawl.pairs import SAME_TEMPLATE, SAME_TEXT, SAME_URL, Pairs, PairSorter, pairs_of
+from pipeline.crawl.signature_store import HASH_END, HASH_WORDS, TEMPLATE, TEXT, URL, SignedShards
 from pipeline.protocol.progress import Progress
 from pipeline.protocol.stage import Counts, InputError, Stage, run_stage
 
 RECORDS = 1 << 22  # of all shards in a range of hashes
-RULES = {URL: SAME_URL, TEXT: SAME_TEXT}
+OF_TEMPLATE = 100
+RULES = {
+    URL: (SAME_URL, 1),
+    TEXT: (SAME_TEXT, 1),
+    TEMPLATE: (SAME_TEMPLATE, OF_TEMPLATE),
+}  # kind, how many stay
 
 
 def first_of_equal(
-    hashes: NDArray[np.uint32], pages: NDArray[np.int64]
+    hashes: NDArray[np.uint32], pages: NDArray[np.int64], staying: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """(pages, first pages) of all pages whose row of `hashes` (R, words) is that of an earlier page."""
+    """(pages, first pages) of all pages whose row of `hashes` (R, words) `staying` earlier pages have."""
     order = np.lexsort((pages, *hashes.T))
     hashes, pages = hashes[order], pages[order]
     fresh = np.ones(len(pages), bool)
     fresh[1:] = (hashes[1:] != hashes[:-1]).any(axis=1)
-    first = pages[np.maximum.accumulate(np.where(fresh, np.arange(len(pages)), 0))]
-    return pages[~fresh], first[~fresh]
+    first = np.maximum.accumulate(np.where(fresh, np.arange(len(pages)), 0))
+    gone = np.arange(len(pages)) - first >= staying
+    return pages[gone], pages[first[gone]]
 
 
 class Bits:
@@ -61,7 +68,8 @@ def repeats(shards: SignedShards, removed: Bits, name: str, low: int, high: int)
     parts = [shards.records(rank, name, HASH_WORDS, low, high) for rank in range(len(shards))]
     hashes, pages = (np.concatenate(some) for some in zip(*parts, strict=True))
     left = ~removed.of(pages)
-    return pairs_of(*first_of_equal(hashes[left], pages[left]), RULES[name])
+    kind, staying = RULES[name]
+    return pairs_of(*first_of_equal(hashes[left], pages[left], staying), kind)
 
 
 def given_shards(stage: Stage[CrawlSection]) -> SignedShards:

@@ -32,7 +32,7 @@ from pipeline.protocol.stage import Counts, InputError, Stage, run_stage
 DUPLICATES = table_schema(
     id=str, url=str, duplicate_of=str, duplicate_of_url=str, kind=str, similarity=pa.float32()
 )
-KINDS = ("", "url", "exact", "near")
+KINDS = ("", "url", "exact", "near", "template")
 ROWS = 65536  # removed pages whose rows are in memory at once
 Row = dict[str, Any]
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 PAIR = np.dtype([("page", "<u8"), ("target", "<u8"), ("kind", "u1")])  # target < page
-SAME_URL, SAME_TEXT, NEAR = 1, 2, 3  # kinds
+SAME_URL, SAME_TEXT, NEAR, SAME_TEMPLATE = 1, 2, 3, 4  # kinds
 SPAN = 1 << 23  # pages whose pairs are sorted at once
 Pages = NDArray[np.int64]
 Pairs = NDArray[np.void]

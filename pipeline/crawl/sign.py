@@ -1,11 +1,12 @@
 """Hashes and MinHash signatures of one extraction shard: all that deduplication compares (paper section 2.1).
 
 Writes, for the pages in order: `signatures` (all hashes of each page); for each MinHash bucket, for the
-normalised URLs and for the texts a file of sorted records (`signature_store.py`); `names.arrow`, ids and URLs
-for reading single rows; `files.txt`, the WARC files of the pages. This is datatrove's stage 1 with
-signatures of our own (`signatures.py`).
+normalised URLs, the texts and the templates (host, and text without its numbers, where it has any) a file of
+sorted records (`signature_store.py`); `names.arrow`, ids and URLs for reading single rows; `files.txt`, the
+WARC files of the pages. This is datatrove's stage 1 with signatures of our own (`signatures.py`).
 """
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +17,15 @@ from numpy.typing import NDArray
 from xxhash import xxh3_128_digest
 
 from pipeline.config.crawl import CrawlSection
-from pipeline.crawl.signature_store import HASH_WORDS, TEXT, URL, page_file, read_signatures, record_file
+from pipeline.crawl.signature_store import (
+    HASH_WORDS,
+    TEMPLATE,
+    TEXT,
+    URL,
+    page_file,
+    read_signatures,
+    record_file,
+)
 from pipeline.crawl.signatures import ABSENT, MinHasher
 from pipeline.crawl.urls import normalise_url
 from pipeline.data.shards import read_documents, table_schema
@@ -26,6 +35,7 @@ from pipeline.protocol.stage import Counts, InputError, Stage, run_stage
 NAMES = table_schema(id=str, url=str)
 ROWS = 65536  # names written at once
 TOGETHER = 1 << 16  # characters whose words are hashed at once
+NUMBERS = re.compile(r"(?<!\w)\d[\d.,\s]*(?!\w)")
 
 
 def write_records(path: Path, hashes: NDArray[np.uint32], places: NDArray[np.uint32]) -> None:
@@ -57,7 +67,8 @@ def run(stage: Stage[CrawlSection]) -> Counts:
     """Hash all pages of a shard; returns their number and how many have a signature."""
     config, partial = stage.config, stage.partial
     hasher = MinHasher(config.ngram, config.buckets * config.hashes_per_bucket, config.seed)
-    urls, texts, files = bytearray(), bytearray(), set[str]()
+    urls, texts, templates, files = bytearray(), bytearray(), bytearray(), set[str]()
+    numbered: list[int] = []  # places of the pages with a number
     rows: list[dict[str, str]] = []
     with (
         Progress(f"crawl {stage.instance}", None, unit="page") as bar,
@@ -71,8 +82,13 @@ def run(stage: Stage[CrawlSection]) -> Counts:
                 if not (isinstance(url, str) and isinstance(file, str)):
                     raise InputError(f"{shard}: page {document.id}: `url` and `warc_file` must be texts")
                 files.add(file)
-                urls += xxh3_128_digest(normalise_url(url).encode())
+                address = normalise_url(url)
+                urls += xxh3_128_digest(address.encode())
                 texts += xxh3_128_digest(document.text.encode())
+                template, numbers = NUMBERS.subn("0", document.text)
+                if numbers:
+                    numbered.append(len(texts) // 16 - 1)
+                    templates += xxh3_128_digest(f"{address.partition('/')[0]}\n{template}".encode())
                 rows.append({"id": document.id, "url": url})
                 if len(rows) == ROWS:
                     names.write(pa.RecordBatch.from_pylist(rows, NAMES))
@@ -82,9 +98,10 @@ def run(stage: Stage[CrawlSection]) -> Counts:
             bar.update(len(group))
         names.write(pa.RecordBatch.from_pylist(rows, NAMES))
     (partial / "files.txt").write_text("".join(f"{name}\n" for name in sorted(files)))
-    for name, hashes in ((URL, urls), (TEXT, texts)):
+    every = range(len(urls) // 16)
+    for name, hashes, places in ((URL, urls, every), (TEXT, texts, every), (TEMPLATE, templates, numbered)):
         table = np.frombuffer(bytes(hashes), ">u4").reshape(-1, HASH_WORDS)
-        write_records(partial / record_file(name), table, np.arange(len(table)))
+        write_records(partial / record_file(name), table, np.array(places, np.uint32))
     signed = _write_buckets(partial, len(urls) // 16, config)
     return {"pages": len(urls) // 16, "signed": signed}
 

@@ -20,7 +20,7 @@ from pipeline.protocol.identity import part_of, published, read_manifest
 from pipeline.protocol.stage import Stage
 from pipeline.protocol.store import Entry, named
 
-URL, TEXT = "url", "text"  # records of exact rules; those of MinHash are called after their bucket
+URL, TEXT, TEMPLATE = "url", "text", "template"  # records of exact rules; those of MinHash have a number
 HASH_WORDS = 4  # of 32 bits in the hash of a URL or a text
 LIST = "shards.json"
 HASH_END = 1 << 32
@@ -33,7 +33,7 @@ def page_file(folder: Path) -> Path:
 
 
 def record_file(name: str | int) -> str:
-    """Name the file of a shard's records: a bucket of MinHash, `URL` or `TEXT`.
+    """Name the file of a shard's records: a bucket of MinHash, `URL`, `TEXT` or `TEMPLATE`.
 
     A record is its hash words and the page's place in the shard, 32 bits each; records are sorted. This is
     datatrove's form of signatures.
