@@ -245,6 +245,13 @@ def test_crawl_counts_every_record_once(fake: FakeRun, found: Run) -> None:
     assert (counts.records, counts.pool) == (len(fake.pages) + 97, len(fake.pages) - copies)
 
 
+def test_the_crawl_chapter_says_what_was_read(found: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert crawl(found).kinds == {"response record"}
+    for result in found.of("crawl"):
+        monkeypatch.setitem(result.run, "inputs", {"texts": ["a.parquet"]})
+    assert crawl(found).kinds == {"row of texts"}
+
+
 def test_sampled_removals_take_benchmarks_in_turn_and_mark_the_shared_text(found: Run) -> None:
     whole, few = removals(found, 60), removals(found, 5)
     assert whole.total == whole.pages == len(whole.sample) == 14 and whole.by_benchmark["miniweb"] == 7

@@ -12,9 +12,11 @@ from jinja2 import Environment, StrictUndefined
 
 from pipeline.config.decontaminate import DecontaminateSection
 from pipeline.crawl.urls import NO_HOST
+from pipeline.data.rows import FORMATS
 from pipeline.protocol.stage import Stage
 
 ROWS = 15
+FILE_OF_TEXTS = "file of texts"
 MAX_FILES = 20
 TEMPLATE = Path(__file__).with_name("card.md.j2")
 
@@ -66,7 +68,7 @@ COLUMNS = {
     "language": "language",
     "host": "host",
     "iteration": "found in iteration",
-    "warc_file": "WARC file",
+    "warc_file": "WARC file",  # or FILE_OF_TEXTS
     "charset": "character set of the page",
     "licence": "licence that the page names",
     "robots": "wishes that the page tells robots",
@@ -77,6 +79,13 @@ def _rows(counts: Counter[str]) -> tuple[list[tuple[str, int]], list[int]]:
     """Return the values with most pages, and the numbers of pages of all others."""
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return ordered[:ROWS], [count for _, count in ordered[ROWS:]]
+
+
+def _titles(composition: Composition) -> dict[str, str]:
+    """Return the titles of the columns; pages may be rows of files of texts and not records of WARC files."""
+    of_texts = {name.endswith(FORMATS) for name in composition.by["warc_file"]}
+    kinds = [kind for texts, kind in ((False, "WARC file"), (True, FILE_OF_TEXTS)) if texts in of_texts]
+    return COLUMNS | ({"warc_file": " or ".join(kinds)} if kinds else {})
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -90,6 +99,7 @@ def data_card(
     selected = "select" in stage.inputs
     manifest = _read(stage.input("pool").parent / "manifest.json") if selected else {}
     removed = [(name.partition(".")[2], number) for name, number in counts.items() if "contaminated." in name]
+    titles = _titles(composition)
     environment = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters["n"] = "{:,}".format
     environment.filters["sha256"] = lambda path: hashlib.sha256(path.read_bytes()).hexdigest()
@@ -98,7 +108,9 @@ def data_card(
         template.render(
             of=composition,
             total=max(composition.pages, 1),
-            tables=[(title, *_rows(by)) for name, title in COLUMNS.items() if (by := composition.by[name])],
+            tables=[(title, *_rows(by)) for name, title in titles.items() if (by := composition.by[name])],
+            file=titles["warc_file"],
+            place="row" if titles["warc_file"] == FILE_OF_TEXTS else "offset",
             selected=selected,
             pool=manifest.get("counts"),
             metrics=_read(stage.input("select") / "metrics.json") if selected else {},

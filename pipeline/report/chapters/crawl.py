@@ -1,7 +1,7 @@
 """The crawl: records rejected by reason, pages by language, duplicates by kind (paper section 2.1)."""
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +20,11 @@ class Crawl:
     reasons: Counter[str]
     languages: Counter[str]
     duplicates: Counter[str]
+    kinds: set[str] = field(default_factory=set)  # of what was read, in the singular
 
     @property
     def records(self) -> int:
-        """Response records read."""
+        """Response records and rows of texts read."""
         return self.languages.total() + self.reasons.total()
 
     @property
@@ -47,6 +48,8 @@ def crawl(run: Run) -> Crawl:
     found = Crawl(Counter(), Counter(), Counter())
     for result in run.of("crawl"):
         outcomes = _counts(result.data / "records.parquet", "status", "reason", "language")
+        if outcomes:
+            found.kinds.add("row of texts" if "texts" in result.run.get("inputs", {}) else "response record")
         for (status, reason, language), number in outcomes.items():
             if status == "extracted":
                 found.languages[language or "unknown"] += number
