@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -60,9 +60,10 @@ def speed(what: str, ours: float, peer: float, name: str, unit: str = "pages/s o
     return row | {"peer_name": name, "ratio": round(float(ours / peer), 2)}
 
 
-def page_texts(path: Path) -> list[str]:
-    found = extract_file(str(path), CrawlSection(), ReadCounts())
-    return [document.text for _, document in found if document is not None]
+def page_texts(path: Path, without: Collection[str] = ()) -> list[str]:
+    """The texts of the pages of a WARC file but for those of some URLs."""
+    found = (document for _, document in extract_file(str(path), CrawlSection(), ReadCounts()))
+    return [page.text for page in found if page is not None and page.metadata["url"] not in without]
 
 
 def variants(text: str) -> list[tuple[str, bool]]:
