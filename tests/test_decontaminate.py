@@ -306,24 +306,6 @@ def cleaned(pages: Path, shard: int) -> list[str]:
     return ["--output", str(pages / f"clean-{shard}"), "--input", inputs[0], "--input", inputs[1]]
 
 
-@pytest.mark.parametrize(
-    ("files", "said"),
-    [
-        (["a.warc.gz"], ["| WARC file | pages", "the WARC file, offset, length"]),
-        (["web/a.parquet", "b.jsonl.zst"], ["| file of texts | pages", "the file of texts, row, length"]),
-        (["a.warc.gz", "web/a.parquet"], ["| WARC file or file of texts | pages"]),
-    ],
-)
-def test_the_card_names_files_of_texts(tmp_path: Path, files: list[str], said: list[str]) -> None:
-    write_lines(tmp_path / "bench.jsonl", [{"question": QUESTION}])
-    with DocumentWriter(tmp_path / "pages/0000.jsonl.zst") as writer:
-        for name in files:
-            writer.write(Document(OTHER, name, metadata={"warc_file": name}))
-    run_stage("decontaminate", DecontaminateSection, decontaminate.run, stage(tmp_path)[3:])
-    card = (tmp_path / "out/card.md").read_text()
-    assert all(words in card for words in said) and ("WARC" in card) == ("a.warc.gz" in files)
-
-
 def test_shards_cleaned_each_by_itself_give_the_bytes_of_one_program_for_all(pages: Path) -> None:
     subprocess.run(stage(pages), cwd=ROOT, check=True, capture_output=True)
     together = bytes_of(pages / "out")

@@ -13,16 +13,20 @@ from typing import Any
 
 import pytest
 from crawl_warcs import FILLER
+from datatrove.data import Document
 from deduplication import deduplicate_into, run_program
 from given.instances import graph_of
 from test_corpus import MATH, NEWS, metrics, run
 from test_crawl_texts import counted, write
 
+from pipeline.config.decontaminate import DecontaminateSection
 from pipeline.config.root import ConfigError
 from pipeline.crawl import extract
 from pipeline.crawl.text_files import is_pinned
-from pipeline.data.shards import read_documents, read_table
-from workflow.preflight import unpinned
+from pipeline.data.shards import DocumentWriter, read_documents, read_table
+from pipeline.decontaminate import __main__ as decontaminate
+from pipeline.protocol.stage import run_stage
+from workflow.preflight import held_back, unpinned
 
 ROOT = Path(__file__).resolve().parents[1]
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -214,6 +218,35 @@ def test_a_revision_that_may_change_is_told_before_the_first_job() -> None:
     assert is_pinned(SOURCE) and not is_pinned("hub:someone/web@main:data/0.parquet")
 
 
+def test_a_source_that_is_not_for_training_is_not_read_and_refused_where_a_model_learns(
+    tmp_path: Path,
+) -> None:
+    own, test, other = (str(write(tmp_path / f"{name}.jsonl", [{"text": "a"}])) for name in "abc")
+    texts = {
+        "own": {"data": own},
+        "test": {"data": f"{tmp_path}/[bc].jsonl", "use": "evaluate"},
+        "bad": {"data": f"hub:a/bad@{COMMIT}", "use": "blocked"},
+    }
+    graph = graph_of(crawl={"texts": texts}, corpus={"out_of_distribution": {"unseen": test}})
+    read = [source for node in graph.nodes.values() for role, source in node.inputs if role == "texts"]
+    assert read == [own]
+    assert held_back(graph) == [
+        "crawl.texts.test: 2 files or data sets are left out (use: evaluate)",
+        "crawl.texts.bad: 1 files or data sets are left out (use: blocked)",
+    ]
+    mixture = {"tokenizer": "a/b", "sources": {"s": {"data": other}}}
+    for keys, told in (
+        ({"corpus": {"seed_texts": f"{tmp_path}/./b.jsonl"}}, "corpus.seed_texts: .*b.jsonl: .*test.use"),
+        ({"mixtures": {"m": mixture}}, "mixtures.m.sources.s: .*c.jsonl: crawl.texts.test.use says evaluate"),
+        (
+            {"corpus": {"out_of_distribution": {"x": "hub:a/bad/en:train"}}},
+            "x: hub:a/bad/en:train: crawl.texts.bad.use says blocked",
+        ),
+    ):
+        with pytest.raises(ConfigError, match=told):
+            graph_of(crawl={"texts": texts}, **keys)
+
+
 def texts_of(folder: Path, name: str, rows: list[dict[str, Any]], **source: Any) -> Path:
     """Extract rows as a named source."""
     (folder / name).mkdir()
@@ -237,6 +270,35 @@ def test_what_each_source_keeps_is_counted_and_a_limit_names_the_one_that_vanish
         deduplicate_into(tmp_path / "limit", [first, second], min_similarity=1.0, most_lost=0.9)
     told = "crawl.most_lost: source second loses 100.0% of its 9 rows, more than 90.0%: 1 are rejected, 8"
     assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        (["a.warc.gz"], ["| WARC file | pages", "the WARC file, offset, length"]),
+        (
+            ["web/a.parquet", "b.jsonl.zst"],
+            [
+                "| file of texts | pages",
+                "the file of texts, row, length",
+                "by source of texts: web 12.\n\n## How",
+            ],
+        ),
+        (["a.warc.gz", "web/a.parquet"], ["| WARC file or file of texts | pages"]),
+    ],
+)
+def test_the_card_names_files_of_texts_and_counts_the_tokens_of_each_source(
+    tmp_path: Path, files: list[str], said: list[str]
+) -> None:
+    bench = write(tmp_path / "bench.jsonl", [{"question": "How far is it from here to the sea?"}])
+    with DocumentWriter(tmp_path / "pages/0000.jsonl.zst") as writer:
+        for name in files:
+            writer.write(Document(FILLER, name, metadata={"warc_file": name, "tokens": 12}))
+    words = [f"--input=pool={tmp_path / 'pages'}", f"--input=benchmark.bench={bench}"]
+    words += ["--output", str(tmp_path / "out")]
+    run_stage("decontaminate", DecontaminateSection, decontaminate.run, words)
+    card = (tmp_path / "out/card.md").read_text()
+    assert all(words in card for words in said) and ("WARC" in card) == ("a.warc.gz" in files)
 
 
 @pytest.mark.slow

@@ -3,9 +3,9 @@
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from glob import glob
-from os.path import exists, isdir  # False for a name too long for a file, where Path raises
+from os.path import exists, isdir, realpath  # False for a name too long for a file, where Path raises
 from typing import Any
 
 from pipeline.config.launch import LaunchSection
@@ -23,6 +23,8 @@ REMOTE = ("hub:", "http://", "https://", "s3://")
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 HUB_PAGE = "https://huggingface.co/"
 HUB_FORM = "hub:<owner>/<name>[/<config>]:<split>"
+HUB_SET = re.compile(r"hub:[^:/@]+/[^:/@]+")
+EVALUATING = ("benchmarks.", "corpus.out_of_distribution")  # keys that nothing learns from
 HUB_DATA = re.compile(r"hub:[^:/]+/[^:/]+(/[^:/]+)?:.+")
 
 
@@ -57,6 +59,12 @@ class Instance:
     @property
     def instance(self) -> str:
         return self.name.partition("/")[2] or self.name
+
+
+def _place(source: "str | Result") -> str:
+    """Return what tells a file or a data set of the hub from others, whatever its revision and part."""
+    found = HUB_SET.match(source) if isinstance(source, str) else None
+    return found[0] if found else realpath(source) if isinstance(source, str) else ""
 
 
 def _remedy(source: str) -> str:
@@ -134,7 +142,25 @@ class Instances:
                 if not files:
                     raise ConfigError(f"config key {where}: {source}: no such file{_remedy(source)}")
                 found += files
+        for source in found if self.held_back else ():
+            name, use = self.held_back.get(_place(source), ("", ""))
+            if use and not (use == "evaluate" and where.startswith(EVALUATING)):
+                raise ConfigError(f"config key {where}: {source}: crawl.texts.{name}.use says {use}")
         return found
+
+    @cached_property
+    def held_back(self) -> dict[str, tuple[str, str]]:
+        """Name and use of the sources of texts that are not for training, by each of their files or data
+        sets.
+        """
+        texts = self.config.sections["crawl"].texts
+        return {
+            _place(file): (name, source.use)
+            for name, source in (texts.items() if isinstance(texts, dict) else ())
+            for one in ([source.data] if isinstance(source.data, str) else source.data)
+            for file in (sorted(glob(one)) or [one])
+            if source.use != "train"
+        }
 
     def _own(self, source: str, where: str) -> Result:
         """Read `miniweb:<file>` or such a name: a file that the stage of that name makes."""

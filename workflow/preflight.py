@@ -11,6 +11,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -137,6 +138,15 @@ def unpinned(graph: Graph, jobs: Iterable[str]) -> list[str]:
     sets = dict.fromkeys(SOURCE_NAME.match(source)[0] for source in sorted(named) if not is_pinned(source))
     return [
         f"{source}: no commit is named (@<commit>), so its texts may be others tomorrow" for source in sets
+    ]
+
+
+def held_back(graph: Graph) -> list[str]:
+    """Give a line for each source of texts that is not for training."""
+    sources = Counter(graph.held_back.values())
+    return [
+        f"crawl.texts.{name}: {number:,} files or data sets are left out (use: {use})"
+        for (name, use), number in sources.items()
     ]
 
 

@@ -57,6 +57,11 @@ class TextSource(Section):
     pattern: str = key("*", "glob of the paths in the data set of the hub that are read, of all its files")
     fields: Fields = key({}, "their columns, as `fields`, whose place it takes")
     licence: str | None = key(None, "of the texts; the card counts it, and pages carry it")
+    use: Literal["train", "evaluate", "blocked"] = key(
+        "train",
+        "train; evaluate: not read here and refused where a model learns, but a benchmark may be made of it;"
+        " blocked: refused everywhere",
+    )
 
 
 class CrawlSection(Section):
@@ -151,7 +156,7 @@ class CrawlSection(Section):
 
     @property
     def text_sources(self) -> dict[str, TextSource]:
-        """The sources of texts by name; those without one are "" together."""
+        """The sources of texts that are for training by name; those without one are "" together."""
         if isinstance(self.texts, dict):
-            return self.texts
+            return {name: source for name, source in self.texts.items() if source.use == "train"}
         return {"": TextSource(data=self.texts)} if self.texts else {}

@@ -11,7 +11,7 @@ from datatrove.data import Document
 from jinja2 import Environment, StrictUndefined
 
 from pipeline.config.decontaminate import DecontaminateSection
-from pipeline.crawl.urls import NO_HOST
+from pipeline.crawl.urls import NO_HOST, source_of
 from pipeline.data.rows import FORMATS
 from pipeline.protocol.stage import Stage
 
@@ -31,12 +31,14 @@ class Composition:
     cut: int = 0  # pages that lost paragraphs
     by: dict[str, Counter[str]] = field(default_factory=lambda: {name: Counter() for name in COLUMNS})
     replaced: Counter[str] = field(default_factory=Counter)  # personal data, by kind
+    of_source: Counter[str] = field(default_factory=Counter)  # tokens, by named source of texts
 
     @classmethod
     def read(cls, fields: dict[str, Any]) -> "Composition":
         """Read the counts that `fields` gave."""
         by = {name: Counter(counts) for name, counts in fields["by"].items()}
-        return cls(**(fields | {"by": by, "replaced": Counter(fields["replaced"])}))
+        counters = {name: Counter(fields[name]) for name in ("replaced", "of_source")}
+        return cls(**(fields | {"by": by} | counters))
 
     def fields(self) -> dict[str, Any]:
         """Return the counts for JSON."""
@@ -48,6 +50,9 @@ class Composition:
         self.characters += len(page.text)
         self.tokens += page.metadata.get("tokens") or 0
         self.cut += bool(page.metadata.get("segments_removed"))
+        if source := source_of(page.id):
+            self.by["source"][source] += 1
+            self.of_source[source] += page.metadata.get("tokens") or 0
         for name, counts in self.by.items():
             value = page.metadata.get(name)
             if value is not None and not (name == "host" and value.endswith(NO_HOST)):
@@ -59,6 +64,7 @@ class Composition:
         self.tokens += other.tokens
         self.cut += other.cut
         self.replaced += other.replaced
+        self.of_source += other.of_source
         for name, counts in other.by.items():
             self.by[name] += counts
         return self
@@ -68,6 +74,7 @@ COLUMNS = {
     "language": "language",
     "host": "host",
     "iteration": "found in iteration",
+    "source": "source of texts",
     "warc_file": "WARC file",  # or FILE_OF_TEXTS
     "charset": "character set of the page",
     "licence": "licence that the page names",

@@ -23,7 +23,7 @@ from workflow.graph import Graph
 from workflow.job import Job, light_when_linked, made_meanwhile
 from workflow.keys import Keys
 from workflow.links import file_of_run, forced, instance_of, leave_stale_links, refusal
-from workflow.preflight import Machine, missing, nothing_to_do, slow, unpinned
+from workflow.preflight import Machine, held_back, missing, nothing_to_do, slow, unpinned
 from workflow.reasons import Reasons
 from workflow.terminal import Plan
 
@@ -107,7 +107,8 @@ onstart:
     names = {workflow.dag.jobid(one): JOBS[one.rule.name].name(one.wildcards_dict) for one in jobs}
     gpus = {names[workflow.dag.jobid(one)]: one.resources.get("gpu", 0) for one in jobs}
     machine = Machine()
-    for line in [*unpinned(GRAPH, gpus), *(slow(GRAPH, gpus, machine) if workflow.local_exec else [])]:
+    slowly = slow(GRAPH, gpus, machine) if workflow.local_exec else []
+    for line in [*held_back(GRAPH), *unpinned(GRAPH, gpus), *slowly]:
         print(line, file=sys.stderr)
     if kept := list(filter(KEYS.pinned, names.values())):
         raise WorkflowError(refusal(KEYS, kept[0]))
