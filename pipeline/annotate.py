@@ -142,8 +142,8 @@ class Annotator:
     def _answers(self, pages: list[dict[str, str]]) -> list[list[str]]:
         enter("annotation")
         prompts = [self._prompt(page["text"]) for page in pages]
-        rooms = self.context, ANSWER_TOKENS
-        drawn = draw_in_context(self.engine, prompts, *rooms, None, self.stage.counters, temperature=0.0)
+        rooms = [min(ANSWER_TOKENS, self.context - len(prompt)) for prompt in prompts]
+        drawn = draw_in_context(self.engine, prompts, rooms, None, self.stage.counters, temperature=0.0)
         found = []
         for page, samples in zip(pages, drawn, strict=True):
             text, ended = "", "prompt_too_long"

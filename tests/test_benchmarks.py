@@ -153,7 +153,8 @@ class Engine:
         self.texts = texts
 
     def generate(self, prompts: list, **_: Any) -> list[list[SimpleNamespace]]:
-        return [[SimpleNamespace(token_ids=[1], text=text, finish_reason="stop")] for text in self.texts]
+        facts = {"token_ids": [1], "logprobs": [], "finish_reason": "stop"}
+        return [[SimpleNamespace(text=text, **facts)] for text in self.texts]
 
 
 def test_code_is_right_if_all_its_tests_pass(monkeypatch, tmp_path: Path) -> None:

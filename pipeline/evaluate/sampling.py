@@ -5,10 +5,9 @@ decides its content (prompts, decoding, seeds, how programs are run). Batches ar
 out. They are written atomically: a killed run resumes with the next batch, and a changed grader needs no new
 samples. Engine and sandbox start on first use.
 
-Kinds of answers: `cot` is text; `pal` is one program, run after the answer is complete; `tool` alternates:
-the model writes until it asks for a program's output, the program runs, its output is appended, and the model
-continues, `rounds` times in all (paper section 8.2: the program of the last round still runs); `code` is the
-rest of a program that is run with its tests; `proof` is text, which another program checks.
+Kinds of answers: `cot` is text; `pal` is one program, run after the answer is complete; `tool` is words and
+programs in turn, in up to `rounds` parts (`pipeline.evaluate.tool_use`); `code` is the rest of a program that
+is run with its tests; `proof` is text, which another program checks.
 """
 
 import hashlib
@@ -20,16 +19,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pipeline.evaluate.interpreter import Interpreter
-from pipeline.evaluate.programs import OUTPUT_FENCE, show_result, tool_program
+from pipeline.evaluate.programs import OUTPUT_FENCE
+from pipeline.evaluate.tool_use import Draft, count_own, draft_of, write_with_tools
 from pipeline.protocol.watchdog import enter
 from pipeline.ranks.queue import Batch
 from pipeline.sandbox.pool import Check
 from pipeline.training.asking import draw_in_context
-from pipeline.training.chat import encode
 
 PROMPT_TOO_LONG = "prompt_too_long"
-WAITS = "waits"  # for a program's output
-ROUNDS_USED = "rounds"
 PASSED = "passed"  # output of code whose tests all hold
 
 
@@ -144,7 +141,9 @@ class Sampler:
                 "stop": request.stop,
                 "decoding": asdict(request.decoding),
                 "context": self.context,
-            } | ({"around": request.around, "tests": "apart"} if request.around else {})
+                **({"around": request.around, "tests": "apart"} if request.around else {}),
+                **({"goes on": "after the tokens drawn"} if request.decoding.kind == "tool" else {}),
+            }
 
         def make() -> list[Any]:
             enter("evaluation")
@@ -152,30 +151,25 @@ class Sampler:
 
         return Batch(self.folder, file, settings, make)
 
-    def _draw(self, request: Request) -> list[list[Answer]]:
+    def _drafts(self, request: Request) -> list[list[Draft]]:
         """Sample a batch; the room that a prompt leaves in the context limits its answer."""
-        prompts, decoding = request.prompts, request.decoding
+        decoding = request.decoding
         seeds = [sample_seed(decoding.seed, request.name, name) for name in request.ids]
         drawn = draw_in_context(
             self.engine,
-            prompts,
-            self.context,
-            decoding.max_tokens,
+            request.prompts,
+            [min(decoding.max_tokens, self.context - len(prompt)) for prompt in request.prompts],
             seeds if decoding.temperature > 0 else None,
             self.counters,
             n=decoding.n,
             temperature=decoding.temperature,
             stop=request.stop,
         )
-        none = [Answer("", PROMPT_TOO_LONG, 0)] * decoding.n
-        return [[self._answer(sample) for sample in samples] or none for samples in drawn]
+        return [[draft_of(self.tokenizer, sample) for sample in samples] for samples in drawn]
 
-    def _answer(self, sample: Any) -> Answer:
-        """Make an answer; it `waits` if it stopped at the fence of an output, which only the tokens have."""
-        whole = self.tokenizer.decode(sample.token_ids, skip_special_tokens=True)
-        text = whole if sample.text is None else sample.text
-        waits = sample.finish_reason == "stop" and OUTPUT_FENCE in whole and OUTPUT_FENCE not in text
-        return Answer(text, WAITS if waits else sample.finish_reason, len(sample.token_ids))
+    def _draw(self, request: Request) -> list[list[Answer]]:
+        """Sample a batch of answers at once."""
+        return _answers(self._drafts(request), request.decoding.n)
 
     def _draw_programs(self, request: Request) -> list[list[Answer]]:
         """Answers that are programs, each with what it printed."""
@@ -185,8 +179,7 @@ class Sampler:
 
         def ran(answer: Answer) -> Answer:
             status, output = next(found)
-            ended = "stop" if answer.finish_reason == WAITS else answer.finish_reason
-            return replace(answer, finish_reason=ended, status=status, output=output)
+            return replace(answer, status=status, output=output)
 
         return [[ran(answer) for answer in row] for row in drawn]
 
@@ -210,46 +203,34 @@ class Sampler:
         """Answers continued after the output of each program, in up to `decoding.rounds` parts."""
         request = replace(request, stop=[*request.stop, OUTPUT_FENCE])
         decoding, once = request.decoding, replace(request.decoding, n=1)
-        answers = self._draw(request)
-        flat = [answer for row in answers for answer in row]
-        owners = [index for index, row in enumerate(answers) for _ in row]
-        # of the conversation before the last part of the answer
-        tokens = [request.prompts[index] for index in owners]
-        parts = [answer.text for answer in flat]
-        for left in reversed(range(decoding.rounds)):
-            programs = {
-                index: program
-                for index, answer in enumerate(flat)
-                if answer.finish_reason == WAITS and (program := tool_program(answer.text)) is not None
-            }
-            outcomes = self.interpreter.run(list(programs.values()), decoding.seconds)
-            for index, outcome in zip(programs, outcomes, strict=True):
-                result = f"\n{show_result(outcome, decoding.result)}\n```"
-                own, told = encode(self.tokenizer, [parts[index] + OUTPUT_FENCE, result])
-                tokens[index] = [*tokens[index], *own, *told]
-                text = f"{flat[index].text}{OUTPUT_FENCE}{result}"
-                flat[index] = replace(
-                    flat[index], text=text, status=outcome.status, finish_reason=ROUNDS_USED
-                )
-            if not left or not programs:
-                break
-            again = list(programs)
-            keys = [f"{request.ids[owners[index]]}/{index % decoding.n}/{left}" for index in again]
-            more = self._draw(
-                replace(request, ids=keys, prompts=[tokens[index] for index in again], decoding=once)
-            )
-            for index, (part,) in zip(again, more, strict=True):
-                before = flat[index]
-                parts[index] = part.text
-                ended = "length" if part.finish_reason == PROMPT_TOO_LONG else part.finish_reason
-                flat[index] = replace(
-                    before,
-                    text=before.text + part.text,
-                    tokens=before.tokens + part.tokens,
-                    finish_reason=ended,
-                )
-        ended = iter(
-            replace(answer, finish_reason="stop") if answer.finish_reason == WAITS else answer
-            for answer in flat
+        rows = self._drafts(request)
+        places = [(index, number) for index, row in enumerate(rows) for number in range(len(row))]
+
+        def draw(indices: list[int], contexts: list[list[int]], left: int) -> list[list[Draft]]:
+            owners = [places[index] for index in indices]
+            keys = [f"{request.ids[index]}/{number}/{left}" for index, number in owners]
+            return self._drafts(replace(request, ids=keys, prompts=contexts, decoding=once))
+
+        write_with_tools(
+            [draft for row in rows for draft in row],
+            [request.prompts[index] for index, _ in places],
+            draw,
+            lambda programs: self.interpreter.run(programs, decoding.seconds),
+            self.tokenizer,
+            decoding.rounds,
+            decoding.result,
         )
-        return [[next(ended) for _ in row] for row in answers]
+        return _answers(rows, decoding.n)
+
+
+def _answers(rows: Sequence[Sequence[Draft]], n: int) -> list[list[Answer]]:
+    """Return drafts as answers; without any, `n` for which the prompt left no room."""
+    none = [Answer("", PROMPT_TOO_LONG, 0)] * n
+    return [
+        [
+            Answer(draft.text, draft.finish_reason, count_own(draft.tokens, draft.tool_spans), draft.status)
+            for draft in row
+        ]
+        or none
+        for row in rows
+    ]

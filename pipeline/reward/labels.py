@@ -83,8 +83,7 @@ class SolutionSampler:
         drawn = draw_in_context(
             self.engine,
             prompts,
-            self.context,
-            section.max_tokens,
+            [min(section.max_tokens, self.context - len(prompt)) for prompt in prompts],
             seeds,
             self.counters,
             n=n,

@@ -59,24 +59,22 @@ def message_tokens(tokenizer: Any, content: str, model: str) -> list[int]:
 def draw_in_context(
     engine: Any,
     prompts: Sequence[list[int]],
-    context: int,
-    longest: int,
+    rooms: Sequence[int],
     seeds: Sequence[int] | None,
     counters: Counter[str],
     **options: Any,
 ) -> list[list[Any]]:
-    """Sample outputs of up to `longest` tokens to each prompt; none where it leaves no room in the context.
+    """Sample outputs of up to so many tokens to each prompt; none where there is no room.
 
     `options` are the engine's. What is sampled is added to `counters`.
     """
-    rooms = [min(longest, context - len(prompt)) for prompt in prompts]
+    here = [index for index, room in enumerate(rooms) if room > 0]
+    own = None if seeds is None else [seeds[index] for index in here]
+    lengths = [rooms[index] for index in here]
+    drawn = engine.generate([prompts[index] for index in here], max_tokens=lengths, seeds=own, **options)
     outputs: list[list[Any]] = [[] for _ in prompts]
-    for room in sorted({room for room in rooms if room > 0}):
-        here = [index for index, other in enumerate(rooms) if other == room]
-        own = None if seeds is None else [seeds[index] for index in here]
-        drawn = engine.generate([prompts[index] for index in here], max_tokens=room, seeds=own, **options)
-        for index, samples in zip(here, drawn, strict=True):
-            outputs[index] = samples
-            counters["vllm.requests"] += len(samples)
-            counters["vllm.tokens"] += sum(len(sample.token_ids) for sample in samples)
+    for index, samples in zip(here, drawn, strict=True):
+        outputs[index] = samples
+        counters["vllm.requests"] += len(samples)
+        counters["vllm.tokens"] += sum(len(sample.token_ids) for sample in samples)
     return outputs

@@ -161,13 +161,13 @@ class Generator:
         n: int | Sequence[int] = 1,
         temperature: float = 1.0,
         top_p: float = 1.0,
-        max_tokens: int,
+        max_tokens: int | Sequence[int],
         seeds: Sequence[int] | None = None,
         stop_token_ids: Sequence[int] = (),
         stop: Sequence[str] = (),
         logprobs: bool = False,
     ) -> list[list[Sample]]:
-        """`n` samples (of all prompts, or a number for each) in the order of prompts.
+        """`n` samples of up to `max_tokens` (of all prompts, or a number for each) in the order of prompts.
 
         Temperature 0 is greedy and needs `n` = 1.
 
@@ -184,17 +184,16 @@ class Generator:
         shared = dict(
             temperature=temperature,
             top_p=top_p,
-            max_tokens=max_tokens,
             stop_token_ids=list(stop_token_ids),
             stop=list(stop) or None,
             detokenize=bool(stop),
             logprobs=0 if logprobs else None,
             flat_logprobs=True,
         )
-        numbers = [n] * len(prompts) if isinstance(n, int) else n
+        numbers, longest = ([v] * len(prompts) if isinstance(v, int) else v for v in (n, max_tokens))
         parameters = [
-            SamplingParams(n=number, seed=seed, **shared)
-            for number, seed in zip(numbers, seeds or [None] * len(prompts), strict=True)
+            SamplingParams(n=number, max_tokens=room, seed=seed, **shared)
+            for number, room, seed in zip(numbers, longest, seeds or [None] * len(prompts), strict=True)
         ]
         requests = [{"prompt_token_ids": list(prompt)} for prompt in prompts]
         try:
