@@ -67,6 +67,9 @@ def test_every_mode_of_a_benchmark_is_asked() -> None:
         models = {"instruct": {"benchmarks": ["gsm8k"], "modes": modes}}
         row = forecast_of(PAPER_7B, {"models": models})["instruct", "evaluate"]
         assert row.sampled == parts * 1319 * 65 * 1024
+    changes = {"models": {"rl": {"mode": "tool", "supervision": "outcome"}}}  # its parts share max_tokens
+    rows = [forecast_of(PAPER_7B, more)["rl", "rl"] for more in ({}, changes)]
+    assert rows[0].sampled == rows[1].sampled > 0
 
 
 def test_a_sampler_that_sleeps_is_counted_when_awake_and_the_policy_when_it_trains() -> None:

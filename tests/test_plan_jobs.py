@@ -181,6 +181,10 @@ def test_a_job_beyond_its_profile_is_named(tmp_path: Path) -> None:
             {"rl": {"launch": {"ranks": 6, "tensor_parallel": 3}}},
             "models.rl.launch.tensor_parallel: 3 does not divide 32 attention heads",
         ),
+        (
+            {"rl": {"mode": "tool", "supervision": "outcome", "launch": {"tensor_parallel": 2}}},
+            "models.rl.launch.tensor_parallel: has to be 1 in rl.mode tool",
+        ),
     ],
 )
 def test_what_a_program_would_refuse_is_named_before_the_run(models: dict, words: str) -> None:

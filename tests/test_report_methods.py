@@ -40,7 +40,9 @@ def test_methods_are_named_as_in_the_paper(run: Run) -> None:
     assert label({}) == "GRPO+OS"
     assert label({"method": "reinforce"}) == "reinforce"  # not in the paper
     assert label({"rewards": {"accuracy": 1, "model": 0}}) == "GRPO+OS by the rule alone"
-    assert label({"mode": "pal"}) == "GRPO+OS with programs"
+    assert (
+        label({"mode": "pal"}) == "GRPO+OS with programs" and label({"mode": "tool"}) == "GRPO+OS with tools"
+    )
     assert label({"supervision": "process"}, continued=True) == "GRPO+PS, round 1 continued"
 
 

@@ -1,8 +1,10 @@
 """Outputs that share a row have the log-probabilities, loss and gradients of each output alone."""
 
 import random
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,6 +14,7 @@ from pipeline.config.rl import RlSection
 from pipeline.rl.methods import grpo
 from pipeline.rl.objectives import grpo_loss, token_weights
 from pipeline.rl.packed_outputs import (
+    MicroBatch,
     Output,
     micro_batches,
     output_logprobs,
@@ -19,6 +22,8 @@ from pipeline.rl.packed_outputs import (
     padded_width,
     split_into_rows,
 )
+from pipeline.rl.rollout import Group
+from pipeline.rl.watch import Watched, summarise
 from pipeline.training.model import TokenLogprobs, load_model
 from tests.tiny_model import log_probs, save_tiny_model
 
@@ -130,3 +135,81 @@ def test_groups_without_signal_are_trained_on_only_for_their_kl_term() -> None:
     assert [(output.group, output.advantages) for output in without_kl] == [(1, [-1.0]), (1, [1.0])]
     with_kl = grpo.METHOD.outputs(groups, RlSection(kl_coefficient=0.04))
     assert [output.advantages for output in with_kl] == [[0.0], [0.0], [-1.0], [1.0], [0.0], [0.0]]
+
+
+KL = 0.1
+SPANS = [(4, 9), (12, 14)]  # what two calls of a tool wrote into an output of 17 tokens
+
+
+def with_calls(tool_logprob: float = 0.0) -> list[Group]:
+    """A right output with two calls, a wrong one with one, and one without; of the tool's tokens this
+    log-probability is recorded.
+    """
+    draw, found = random.Random(1), []
+    for reward, length, spans in ((1.0, 17, SPANS), (0.0, 11, [(2, 7)]), (0.0, 6, [])):
+        tokens = [draw.randrange(4, 90) for _ in range(length)]
+        told = {place for span in spans for place in range(*span)}
+        logprobs = [tool_logprob if place in told else -1.0 for place in range(length)]
+        found.append(rollout(reward, tokens, logprobs=logprobs, tool_spans=spans))
+    return [group_of(found, PROMPTS[0])]
+
+
+def grpo_of(model: TokenLogprobs, reference: Any, groups: list[Group], **keys: Any) -> tuple[Any, Any, Any]:
+    """Loss, its gradient and the KL term as training computes them."""
+    from pipeline.rl.train import make_micro_batches
+    from pipeline.training.engine import start_process_group
+
+    start_process_group()
+    section = RlSection(kl_coefficient=KL, row_tokens=32, max_tokens=20, mode="tool", **keys)
+    model.zero_grad()
+    watched, total = Watched(), 0.0
+    for batch in make_micro_batches(groups, section, 2):
+        logprobs_N = output_logprobs(model, batch.packed, 1.0)
+        with torch.no_grad():
+            reference_N = output_logprobs(reference, batch.packed, 1.0)
+        batch = MicroBatch(batch.packed, logprobs_N.detach() + 0.01, reference_N)
+        loss = grpo.METHOD.loss(section, batch, logprobs_N, watched)
+        loss.backward()
+        total += loss.item()
+    return total, [parameter.grad.clone() for parameter in model.parameters()], watched.sums["kl"]
+
+
+@pytest.mark.parametrize("mean", ["output", "token", "constant"])
+def test_the_loss_with_tool_calls_is_that_of_the_models_own_tokens_by_hand(
+    model: TokenLogprobs, tmp_path: Path, mean: str
+) -> None:
+    reference = TokenLogprobs(load_model(save_tiny_model(tmp_path, seed=1)))
+    groups = with_calls()
+    loss, gradient, kl = grpo_of(model, reference, groups, loss_mean=mean)
+    model.zero_grad()
+    own = [set(range(17)) - {*range(4, 9), *range(12, 14)}, set(range(11)) - {*range(2, 7)}, set(range(6))]
+    advantages = [2**0.5, -(2**-0.5), -(2**-0.5)]  # of rewards 1, 0, 0
+    expected, expected_kl = 0.0, 0.0
+    for output, places, advantage in zip(groups[0].outputs, own, advantages, strict=True):
+        ids = torch.tensor([[*PROMPTS[0], *output.tokens]])
+        both = [one.model(ids, use_cache=False).logits[0].log_softmax(-1) for one in (model, reference)]
+        share = {"output": 3 * len(places), "token": sum(map(len, own)), "constant": 3 * 20}[mean]
+        for place in places:
+            at = len(PROMPTS[0]) + place
+            logprob, before = (values[at - 1, ids[0, at]] for values in both)
+            ratio, gap = torch.exp(logprob - logprob.detach() - 0.01), before.detach() - logprob
+            divergence = torch.exp(gap) - gap - 1
+            expected = expected - (ratio * advantage - KL * divergence) / share
+            expected_kl += divergence.item() / share
+    expected.backward()
+    assert loss == pytest.approx(expected.item(), rel=1e-5) and kl == pytest.approx(expected_kl, rel=1e-5)
+    for found, parameter in zip(gradient, model.parameters(), strict=True):
+        assert torch.allclose(found, parameter.grad, atol=1e-6, rtol=1e-4)
+
+
+def test_what_is_recorded_of_a_tools_tokens_changes_neither_loss_nor_metrics(model: TokenLogprobs) -> None:
+    keys = {"importance_cap": 2.0}  # which reads the sampler's log-probabilities
+    loss, gradient, kl = grpo_of(model, model, with_calls(), **keys)
+    other, changed, other_kl = grpo_of(model, model, with_calls(-7.0), **keys)
+    assert (loss, kl) == (other, other_kl) and all(map(torch.equal, gradient, changed))
+    (group,) = with_calls()
+    assert group.tokens == 17 - 7 + 11 - 5 + 6
+    found = summarise([group], [], "tool")
+    assert (found["sampled_tokens"], found["entropy"], found["tool_outputs"]) == (group.tokens, 1.0, 1.0)
+    unmasked = [replace(group, outputs=[replace(output, tool_spans=[]) for output in group.outputs])]
+    assert grpo_of(model, model, unmasked, **keys)[0] != loss

@@ -1,5 +1,6 @@
 """Which questions and seeds a step asks, and how samplers share the outputs."""
 
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -55,7 +56,8 @@ def test_ranks_of_one_sampler_ask_the_same_held_out_questions(
         def generate(prompts: list[list[int]], **_: Any) -> list[list[SimpleNamespace]]:
             asked[rank] = prompts
             return [
-                [SimpleNamespace(token_ids=prompt, text=None, finish_reason="stop")] for prompt in prompts
+                [SimpleNamespace(token_ids=prompt, logprobs=[], text=None, finish_reason="stop")]
+                for prompt in prompts
             ]
 
         def gather(parts: list[Any], own: Any) -> None:
@@ -67,6 +69,7 @@ def test_ranks_of_one_sampler_ask_the_same_held_out_questions(
         facts = {"rank": rank, "ranks": 4, "shared": 2, "section": RlSection(evaluation_samples=0)}
         vars(sampler).update(
             facts,
+            stage=SimpleNamespace(counters=Counter()),
             stop=[],
             tokenizer=tokenizer,
             generator=SimpleNamespace(generate=generate),

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from pipeline.config.rl import TOOL_KEYS
 from pipeline.config.root import ModelNode
 from workflow.instances import Inputs, Instances, Result
 
@@ -43,7 +44,9 @@ def _train(graph: Instances, name: str, node: ModelNode) -> None:
         files = [function.rpartition(":")[0] for function in section.rewards.functions]
         inputs += graph.inputs("reward", files, f"models.{name}.rewards.functions")
         inputs += graph.inputs("method", section.method_file, f"models.{name}.method")
-    more = _earlier_steps(graph, node) if node.stage == "rl" else {}
+    more: dict[str, Any] = _earlier_steps(graph, node) if node.stage == "rl" else {}
+    if node.stage == "rl" and section.mode == "tool":
+        more |= {key: getattr(graph.config.sections["evaluate"], key) for key in TOOL_KEYS}
     graph.add(f"{node.stage}/{name}", f"pipeline.{node.stage}", section, inputs, **more)
 
 

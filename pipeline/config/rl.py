@@ -12,6 +12,7 @@ from pipeline.config.lora import LORA, Lora
 from pipeline.config.optimizer import Optimizer
 from pipeline.config.section import LARGEST_SEED, Section, key
 
+TOOL_KEYS = ("tool_rounds", "tool_seconds", "tool_result")  # for mode tool the workflow takes evaluate's
 OWN_METHOD = re.compile(r".+\.py(:[A-Za-z_]\w*)?")
 METHODS = Path(__file__).resolve().parents[1] / "rl/methods"  # a module each; listed here, not imported
 
@@ -91,7 +92,7 @@ class RlSection(Section):
     files: ClassVar[tuple[str, ...]] = ("prompts", "evaluation", "rollouts")
     named: ClassVar[tuple[str, ...]] = ("prompts", "evaluation")
     trains: ClassVar[bool] = True
-    filled: ClassVar[tuple[str, ...]] = ("earlier_steps",)
+    filled: ClassVar[tuple[str, ...]] = ("earlier_steps", *TOOL_KEYS)
 
     method: Annotated[str, AfterValidator(_known_method)] = key(
         "grpo",
@@ -121,16 +122,20 @@ class RlSection(Section):
         paper="about 144K GSM8K and MATH questions (4.2)",
     )
     fields: dict[str, str] = key({}, FIELDS)
-    mode: Literal["cot", "pal"] = key(
+    mode: Literal["cot", "pal", "tool"] = key(
         "cot",
         "cot: an output is text; pal: it is a program, which is run as in the evaluation's chat_pal, and its"
-        " printed answer is judged: one that fails earns nothing",
+        " printed answer is judged: one that fails earns nothing; tool: words and programs in turn, as in"
+        " chat_tool with evaluate.tool_rounds: what programs printed is read, but not trained on",
         paper="cot (4.2)",
     )
+    tool_rounds: int = key(2, "evaluate.tool_rounds", ge=1)
+    tool_seconds: float = key(10.0, "evaluate.tool_seconds; seconds", gt=0)
+    tool_result: int = key(100, "evaluate.tool_result; characters", ge=2)
     suffix: dict[str, str] | None = key(
         None,
         "instruction appended to a question, by language; null: the default of"
-        " evaluate.suffix, or of evaluate.tool_suffix for pal",
+        " evaluate.suffix, or of evaluate.tool_suffix for pal and tool",
         paper="of 8.2",
     )
     steps: int = key(
@@ -154,7 +159,9 @@ class RlSection(Section):
         " new questions (dynamic sampling); 1: none are replaced",
         ge=1,
     )
-    max_tokens: int = key(1024, "longest output; tokens", paper="1024 (4.2)", ge=1)
+    max_tokens: int = key(
+        1024, "longest output, with what its programs printed; tokens", paper="1024 (4.2)", ge=1
+    )
     temperature: float = key(1.0, "sampling temperature; the policy is trained at it too", gt=0)
     answer: Literal["boxed", "any"] = key(
         "boxed",
@@ -234,3 +241,12 @@ class RlSection(Section):
         if self.suffix is not None:
             return self.suffix
         return TOOL_SUFFIX if self.runs_programs else SUFFIX
+
+    @model_validator(mode="after")
+    def _no_reward_for_a_tool(self) -> "RlSection":
+        if self.mode == "tool" and self.supervision == "process":
+            told = (
+                "mode tool has no supervision process: some steps are not the model's, but a program's output"
+            )
+            raise PydanticCustomError("mode", told)
+        return self

@@ -70,6 +70,8 @@ def _sampler(config: Config, name: str, launch: LaunchSection) -> Iterator[str]:
     split = launch.tensor_parallel
     if launch.ranks % split:
         yield f"tensor_parallel: {split} does not divide {launch.ranks} ranks"
+    if split > 1 and config.model_sections[name].mode == "tool":
+        yield "tensor_parallel: has to be 1 in rl.mode tool, where ranks share no sampler"
     try:
         heads = shape_of(config, name).heads
     except InputError:  # a model that is not here yet

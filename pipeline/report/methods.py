@@ -24,8 +24,7 @@ def label(config: dict[str, Any], continued: bool = False) -> str:
     name = f"GRPO+{supervision}" if method == "grpo" else NAMES.get(method, method)
     if method == "grpo" and config.get("rewards", {}).get("model") == 0:
         name += " by the rule alone"
-    if config.get("mode") == "pal":
-        name += " with programs"
+    name += {"pal": " with programs", "tool": " with tools"}.get(config.get("mode"), "")
     iteration = config.get("iteration", 1)
     if continued and iteration == 1:
         return f"{name}, round 1 continued"

@@ -177,7 +177,8 @@ class Output(msgspec.Struct):
     verdict: str = ""
     extracted: str | None = None
     reason: str = ""
-    tokens: list[int] | int = 0  # their number is all that is shown
+    tokens: list[int] | int = 0  # the number of those that the model wrote is all that is shown
+    tool_spans: list[tuple[int, int]] = []
 
 
 class Rollouts(msgspec.Struct):
@@ -205,7 +206,8 @@ def shard_rollouts(folder: Path, root: Path, name: str) -> list[list[Any]]:
                 group = _GROUPS.decode(line)
                 rewards += [output.reward for output in group.outputs]
                 for output in group.outputs:
-                    output.tokens = len(output.tokens)
+                    output.tokens = len(output.tokens) - sum(end - first for first, end in output.tool_spans)
+                    output.tool_spans = []
                 parts.append(encode(group))
                 if sum(map(len, parts)) >= BYTES:
                     write(root, f"{FOLDER}/{name}/{step}-{written}", parts)

@@ -50,8 +50,6 @@ from pipeline.training.metrics import EVALUATION, METRICS, SAMPLES, MetricsLog
 from pipeline.training.model import context_length, export_model
 from pipeline.training.tokenizer import load_tokenizer
 
-PROGRAM_SECONDS = 10.0  # wall-clock limit of a program, as in the evaluation (8.1)
-
 
 def load_questions(stage: Stage[RlSection], name: str, tokenizer: Any, room: int) -> list[Question]:
     """Load the questions of input `name` whose prompts have at most `room` tokens."""
@@ -145,10 +143,10 @@ class Trainer:
         scorer = load_scorer(stage, self.learner.engine.device)
         by_step, boxed = section.supervision == "process", section.answer == "boxed"
         run = None
-        if section.runs_programs:
-            run = partial(self.interpreter.run_answers, seconds=PROGRAM_SECONDS)
+        if section.mode == "pal":
+            run = partial(self.interpreter.run_answers, seconds=section.tool_seconds)
         rewarder = Rewarder(section.rewards, scorer, by_step, boxed, run)
-        return Explorer(stage, parent, questions, longest, self.tokenizer, rewarder)
+        return Explorer(stage, parent, questions, longest, self.tokenizer, rewarder, self.interpreter)
 
     def done(self, rows: Sequence[dict[str, Any]]) -> bool:
         """Whether the steps in `rows` are all, or used up the token budget."""
@@ -167,7 +165,7 @@ class Trainer:
             first = count_skipped(section) + sum(row["questions"] for row in rows)
             groups, asked, rounds = self.explorer.explore(step, first, step if self.method.online else 0)
         parts = [name for name, weight in section.rewards.by_part.items() if weight or name == "accuracy"]
-        row = {"questions": asked, "rounds": rounds, **summarise(groups, parts, section.runs_programs)}
+        row = {"questions": asked, "rounds": rounds, **summarise(groups, parts, section.mode)}
         if self.stage.is_main:
             before = rows[-1] if rows else None
             known = before is not None and before["zero_variance_share"] == 1

@@ -3,7 +3,7 @@
 A step asks its questions in rounds; without dynamic sampling there is one. Samplers share the outputs, not
 the questions, so any number of ranks works; then all ranks get all groups. A run that was killed reads back
 what it had sampled. Ranks that share a sampler (`tensor_parallel`) sample the same outputs. During training
-the sampler answers held-out questions too.
+the sampler answers held-out questions too. In mode tool outputs are written by the evaluation's own loop.
 """
 
 import math
@@ -17,8 +17,11 @@ from typing import TYPE_CHECKING, Any
 import torch.distributed as dist
 
 from pipeline.config.rl import RlSection
+from pipeline.evaluate.interpreter import Interpreter
 from pipeline.evaluate.metrics import accuracy, at_k, right_and_finished
 from pipeline.evaluate.programs import OUTPUT_FENCE
+from pipeline.evaluate.sampling import draw_in_context
+from pipeline.evaluate.tool_use import Draft, count_own, draft_of, write_with_tools
 from pipeline.grader.answers import Verdict
 from pipeline.protocol.stage import InputError, Stage
 from pipeline.protocol.watchdog import enter
@@ -36,17 +39,20 @@ from pipeline.rl.rollout import (
     share_outputs,
     write_groups,
 )
+from pipeline.sandbox.pool import Outcome
 from pipeline.training.model import named_weights
 
 if TYPE_CHECKING:
-    from pipeline.training.generation import Generator, Sample
+    from pipeline.training.generation import Generator
 
 ENGINE_DTYPES = {"fp32": "float32", "bf16": "bfloat16"}
 MAX_SEQUENCES = 512
 
 
 class Explorer:
-    """Samples and rewards groups. `longest`: tokens of the longest prompt."""
+    """Samples and rewards groups. `longest`: tokens of the longest prompt. Raises InputError for a number of
+    ranks that cannot share a sampler: in mode tool each would run the programs, whose outputs may differ.
+    """
 
     def __init__(
         self,
@@ -56,9 +62,10 @@ class Explorer:
         longest: int,
         tokenizer: Any,
         rewarder: Rewarder,
+        interpreter: Interpreter,
     ) -> None:
         self.stage, self.section, self.questions = stage, stage.config, questions
-        self.tokenizer, self.rewarder = tokenizer, rewarder
+        self.tokenizer, self.rewarder, self.interpreter = tokenizer, rewarder, interpreter
         self.stop = [OUTPUT_FENCE] if self.section.runs_programs else []  # as in the evaluation
         self.shared = int(stage.launch.get("tensor_parallel", 1))
         self.rank, self.ranks = dist.get_rank(), dist.get_world_size()
@@ -66,6 +73,8 @@ class Explorer:
             raise InputError(
                 f"launch.tensor_parallel is {self.shared}, which does not divide {self.ranks} ranks"
             )
+        if self.section.mode == "tool" and self.shared > 1:
+            raise InputError("rl.mode is tool, where ranks share no sampler: set launch.tensor_parallel to 1")
         self.store = RolloutStore(stage.work / "rollouts", self.rank)
         self.generator = self._make_generator(parent, longest)
 
@@ -126,8 +135,6 @@ class Explorer:
                 )
             groups = self._sample(asked, step + 1)
             self.store.write(step + 1, turn, groups)
-            self.stage.counter("vllm.requests", sum(len(group.outputs) for group in groups))
-            self.stage.counter("vllm.tokens", sum(group.tokens for group in groups))
         else:
             self.rewarder.score([], [], [], [], [])  # ranks share a split reward model: others may score
         parts: list[Any] = [None] * self.ranks
@@ -148,30 +155,19 @@ class Explorer:
 
         Raises InputError if the sampler's log-probabilities are not numbers: its weights are broken.
         """
-        section = self.section
-        samples = self.generator.generate(
-            [question.prompt for question, _ in asked],
-            n=[len(seeds) for _, seeds in asked],
-            temperature=section.temperature,
-            max_tokens=section.max_tokens,
-            seeds=[seeds.start for _, seeds in asked],
-            stop=self.stop,
-            logprobs=True,
-        )
-        flat = [sample for group in samples for sample in group]
-        if not all(math.isfinite(logprob) for sample in flat for logprob in sample.logprobs):
+        flat = self._draw(asked, self.section.temperature, logprobs=True)
+        if not all(math.isfinite(logprob) for draft in flat for logprob in draft.logprobs):
             raise InputError(
                 f"rl step {step}: the sampler's log-probabilities are not numbers; its weights are broken"
             )
-        texts = self._texts(flat)
         rewards = self.rewarder.score(
             [question.item for question, seeds in asked for _ in seeds],
             [question.prompt for question, seeds in asked for _ in seeds],
-            [sample.token_ids for sample in flat],
-            texts,
-            [sample.finish_reason == "stop" for sample in flat],
+            [draft.tokens for draft in flat],
+            [draft.text for draft in flat],
+            [draft.finish_reason == "stop" for draft in flat],
         )
-        drawn = zip(flat, texts, rewards, strict=True)
+        drawn = zip(flat, rewards, strict=True)
         return [
             Group(
                 step=step,
@@ -185,14 +181,38 @@ class Explorer:
             for question, seeds in asked
         ]
 
-    def _texts(self, samples: Sequence["Sample"]) -> list[str]:
-        """Return the outputs as text, up to where a stop string ended them."""
-        texts = self.tokenizer.batch_decode(
-            [sample.token_ids for sample in samples], skip_special_tokens=True
-        )
-        return [
-            text if sample.text is None else sample.text for text, sample in zip(texts, samples, strict=True)
-        ]
+    def _draw(
+        self, asked: Sequence[tuple[Question, range]], temperature: float, logprobs: bool = False
+    ) -> list[Draft]:
+        """Sample an output for each seed of each question; `max_tokens` bounds it with what a tool wrote."""
+        section, longest = self.section, self.section.max_tokens
+        options = {"temperature": temperature, "stop": self.stop, "logprobs": logprobs}
+
+        def sample(
+            prompts: list[list[int]], rooms: list[int], seeds: list[int], n: Sequence[int] | int = 1
+        ) -> list[list[Draft]]:
+            counters = self.stage.counters
+            drawn = draw_in_context(self.generator, prompts, rooms, seeds, counters, n=n, **options)
+            return [[draft_of(self.tokenizer, one) for one in row] for row in drawn]
+
+        prompts, starts = [question.prompt for question, _ in asked], [seeds.start for _, seeds in asked]
+        rows = sample(prompts, [longest] * len(asked), starts, [len(seeds) for _, seeds in asked])
+        drafts = [draft for row in rows for draft in row]
+        if section.mode != "tool":
+            return drafts
+        prompts = [question.prompt for question, seeds in asked for _ in seeds]
+        seeds = [seed for _, seeds in asked for seed in seeds]
+
+        def draw(indices: list[int], contexts: list[list[int]], left: int) -> list[list[Draft]]:
+            asking = list(zip(indices, contexts, strict=True))
+            rooms = [len(prompts[index]) + longest - len(context) for index, context in asking]
+            return sample(contexts, rooms, [rollout_seed(seeds[index], left, "") for index in indices])
+
+        def run(programs: Sequence[str]) -> list[Outcome]:
+            return self.interpreter.run(programs, section.tool_seconds)
+
+        write_with_tools(drafts, prompts, draw, run, self.tokenizer, section.tool_rounds, section.tool_result)
+        return drafts
 
     def evaluate(self, questions: Sequence[Question]) -> dict[str, Any]:
         """Score the sampler's current weights on held-out questions: greedy accuracy with its interval, of
@@ -228,19 +248,14 @@ class Explorer:
         """
         sampler, samplers = self.rank // self.shared, self.ranks // self.shared
         mine = questions[sampler::samplers]
-        groups = self.generator.generate(
-            [question.prompt for question in mine],
-            n=n,
-            temperature=temperature,
-            max_tokens=self.section.max_tokens,
-            seeds=[rollout_seed(self.section.seed, -1, question.item.id) for question in mine],
-            stop=self.stop,
-        )
-        flat = [sample for samples in groups for sample in samples]
+        starts = [rollout_seed(self.section.seed, -1, question.item.id) for question in mine]
+        seeds = [range(start, start + n) for start in starts]
+        flat = self._draw(list(zip(mine, seeds, strict=True)), temperature)
         items = [question.item for question in mine for _ in range(n)]
-        judged = zip(self.rewarder.judge(items, self._texts(flat)), flat, strict=True)
+        judged = zip(self.rewarder.judge(items, [draft.text for draft in flat]), flat, strict=True)
         found = [
-            (verdict, len(sample.token_ids), sample.finish_reason == "stop") for verdict, sample in judged
+            (verdict, count_own(draft.tokens, draft.tool_spans), draft.finish_reason == "stop")
+            for verdict, draft in judged
         ]
         rows = [found[start : start + n] for start in range(0, len(found), n)]
         parts: list[Any] = [None] * self.ranks
@@ -276,13 +291,13 @@ def read_replay(folder: Path, step: int) -> list[Group]:
     return read_groups(path)
 
 
-def _rollout(seed: int, sample: "Sample", text: str, reward: Reward) -> Rollout:
+def _rollout(seed: int, draft: Draft, reward: Reward) -> Rollout:
     return Rollout(
         seed=seed,
-        tokens=sample.token_ids,
-        logprobs=[float(f"{logprob:.9g}") for logprob in sample.logprobs],  # an fp32 number, written short
-        finish_reason=sample.finish_reason,
-        text=text,
+        tokens=draft.tokens,
+        logprobs=[float(f"{logprob:.9g}") for logprob in draft.logprobs],  # an fp32 number, written short
+        finish_reason=draft.finish_reason,
+        text=draft.text,
         reward=reward.total,
         rewards=reward.parts,
         verdict=reward.verdict.verdict,
@@ -290,4 +305,5 @@ def _rollout(seed: int, sample: "Sample", text: str, reward: Reward) -> Rollout:
         reason=reward.verdict.reason,
         step_ends=reward.step_ends,
         step_rewards=reward.step_rewards,
+        tool_spans=draft.tool_spans,
     )

@@ -68,9 +68,10 @@ class Learner:
         """
         flops = ModelFlops.of(causal_model(self.engine))
         body, whole = flops.body / flops.passes, (flops.body + flops.head) / flops.passes  # of a forward pass
-        found = whole * sum(len(group.prompt) + group.tokens for group in groups)
+        outputs = sum(len(output.tokens) for group in groups for output in group.outputs)
+        found = whole * (sum(len(group.prompt) for group in groups) + outputs)
         if scored:
-            found += body * sum(len(group.prompt) * len(group.outputs) + group.tokens for group in groups)
+            found += body * (sum(len(group.prompt) * len(group.outputs) for group in groups) + outputs)
         found += flops.passes * whole * trained * updates
         if self.reference is not None:
             found += whole * trained

@@ -2,15 +2,17 @@
 
 The outputs of a group share their prompt, so its tokens pass through the model once per row instead of once
 per output. Positions restart at each output, and none sees another; rows are sorted by length to
-minimise padding. Log-probabilities and gradients are those of one output at a time. Widths are rounded up to
+minimise padding. Log-probabilities and gradients are those of one output at a time. What a tool wrote in an
+output is context like the prompt: its tokens are no targets, and count nowhere else. Widths are rounded up to
 a few, because a GPU's kernels are chosen, and its memory is cut, anew for each shape.
 
-Shapes: B rows, T positions, N output tokens in the order of rows, outputs, tokens; O outputs of the rows.
+Shapes: B rows, T positions, N output tokens of the policy in the order of rows, outputs, tokens; O outputs of
+the rows.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from dataclasses import dataclass, field
+from itertools import accumulate, compress, pairwise
 from typing import Any
 
 import torch
@@ -25,9 +27,10 @@ WeightsOf = Callable[[Tensor], Tensor]  # lengths of outputs (O,) -> shares of t
 
 @dataclass(frozen=True)
 class Output:
-    """An output to train on: the sampler's log-probability and the advantage of each token, and its reward.
+    """An output to train on: the sampler's log-probability and the advantage of each target, and its reward.
 
-    Outputs with the same `group` number have the same prompt and may share a row.
+    Outputs with the same `group` number have the same prompt and may share a row. `targets`: `tokens` with
+    IGNORE for those that a tool wrote; empty if there are none.
     """
 
     group: int
@@ -36,12 +39,18 @@ class Output:
     logprobs: list[float]
     advantages: list[float]
     reward: float = 0.0
+    targets: list[int] = field(default_factory=list)
 
 
 def output_of(rollout: Rollout, group: int, prompt: list[int], advantage: float | list[float]) -> Output:
     """Return a rollout to train on; `advantage`: of all its tokens or of each."""
     advantages = [advantage] * len(rollout.tokens) if isinstance(advantage, float) else advantage
-    return Output(group, prompt, rollout.tokens, rollout.logprobs, advantages, rollout.reward)
+    targets = list(rollout.tokens)
+    for first, end in rollout.tool_spans:
+        targets[first:end] = [IGNORE] * (end - first)
+    own = [target != IGNORE for target in targets]
+    logprobs, advantages = (list(compress(values, own)) for values in (rollout.logprobs, advantages))
+    return Output(group, prompt, rollout.tokens, logprobs, advantages, rollout.reward, targets)
 
 
 @dataclass(frozen=True)
@@ -146,9 +155,9 @@ def pack(rows: Sequence[Sequence[Output]], weights_of: WeightsOf, width: int = 0
             start, stop = stop, stop + len(output.tokens)
             tokens[number, start:stop] = torch.tensor([prompt[-1], *output.tokens[:-1]])
             positions[number, start:stop] = torch.arange(len(prompt) - 1, len(prompt) - 1 + stop - start)
-            targets[number, start:stop] = torch.tensor(output.tokens)
+            targets[number, start:stop] = torch.tensor(output.targets or output.tokens)
     flat = [output for row in rows for output in row]
-    lengths = torch.tensor([len(output.tokens) for output in flat])
+    lengths = torch.tensor([len(output.logprobs) for output in flat])
     return PackedOutputs(
         tokens,
         positions,

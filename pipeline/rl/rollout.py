@@ -17,6 +17,7 @@ import zstandard
 
 from pipeline.data.rows import raw_lines, read_as
 from pipeline.evaluate.benchmarks import Item
+from pipeline.evaluate.tool_use import Spans, count_own
 from pipeline.protocol.atomic import atomic_write
 from pipeline.protocol.errors import InputError
 
@@ -35,7 +36,10 @@ class Question:
 
 @dataclass(frozen=True)
 class Rollout:
-    """One sampled output: the sampler's seed and draws, the text, the rewards and the grader's verdict."""
+    """One sampled output: the sampler's seed and draws, the text, the rewards and the grader's verdict.
+
+    `tool_spans`: [first, end) of `tokens` that a tool wrote; their log-probabilities are 0.
+    """
 
     seed: int
     tokens: list[int]
@@ -49,6 +53,12 @@ class Rollout:
     reason: str
     step_ends: list[int] = field(default_factory=list)
     step_rewards: list[float] = field(default_factory=list)
+    tool_spans: Spans = field(default_factory=list)
+
+    @property
+    def length(self) -> int:
+        """Sampled tokens."""
+        return count_own(self.tokens, self.tool_spans)
 
 
 @dataclass(frozen=True)
@@ -75,7 +85,7 @@ class Group:
     @property
     def tokens(self) -> int:
         """Sampled tokens of all outputs."""
-        return sum(len(output.tokens) for output in self.outputs)
+        return sum(output.length for output in self.outputs)
 
     @property
     def flat(self) -> bool:
@@ -143,6 +153,10 @@ def read_groups(path: Path) -> list[Group]:
     for place, group in read_as(Group, str(path)):
         if any(len(output.tokens) != len(output.logprobs) for output in group.outputs):
             raise InputError(f"{place}: `tokens` and `logprobs` of an output differ in length")
+        for output in group.outputs:
+            edges = [0, *(edge for span in output.tool_spans for edge in span), len(output.tokens)]
+            if edges != sorted(edges):
+                raise InputError(f"{place}: `tool_spans` of an output are no places of its tokens, in order")
         groups.append(group)
     return groups
 

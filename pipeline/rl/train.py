@@ -58,7 +58,8 @@ def without_cut(groups: Sequence[Group]) -> list[Group]:
     """Empty outputs that were cut at the token limit: their rewards still count."""
 
     def kept(output: Rollout) -> Rollout:
-        return output if output.finish_reason == "stop" else replace(output, tokens=[], logprobs=[])
+        done = output.finish_reason == "stop"
+        return output if done else replace(output, tokens=[], logprobs=[], tool_spans=[])
 
     return [replace(group, outputs=[kept(output) for output in group.outputs]) for group in groups]
 

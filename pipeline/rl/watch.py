@@ -16,6 +16,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from pipeline.evaluate.metrics import describe_unfinished
+from pipeline.evaluate.tool_use import ROUNDS_USED
 from pipeline.protocol.ending import say
 from pipeline.protocol.stage import InputError
 from pipeline.rl.packed_outputs import IGNORE, PackedOutputs
@@ -126,6 +127,7 @@ class Gaps:
 CAUSES = {
     "right": ("are right", "ask harder questions"),
     "cut off": ("were cut off", "raise rl.max_tokens"),
+    "no round left": ("asked for one more program's output", "raise evaluate.tool_rounds"),
     "no box": ("have no box", "set rl.answer to any, or fine-tune on answers in \\boxed{}"),
     "no output": ("are no programs that print an answer", "fine-tune on programs that print it"),
     "no answer": ("have no answer", "look at samples.jsonl: does the model know the form of the prompt?"),
@@ -140,7 +142,7 @@ def cause(output: Rollout, boxed: bool) -> str:
     if output.verdict == "right":
         return "right"
     if output.finish_reason != "stop":
-        return "cut off"
+        return "no round left" if output.finish_reason == ROUNDS_USED else "cut off"
     if output.reason.startswith(PROGRAM):
         return "no output"
     if output.extracted is None and output.verdict == "wrong":
@@ -185,17 +187,18 @@ def choose_outputs(groups: Sequence[Group]) -> list[dict[str, Any]]:
     return found
 
 
-def summarise(groups: Sequence[Group], parts: Sequence[str], programs: bool = False) -> dict[str, Any]:
+def summarise(groups: Sequence[Group], parts: Sequence[str], mode: str = "cot") -> dict[str, Any]:
     """Return means over the outputs of all groups, `sampled_tokens` their sum.
 
     `reward_<part>`: each of the reward's `parts` before weighting. `entropy` (nats per token): estimated as
     the samples' mean negative log-probability. `undecided`: the grader gave no verdict; `not_judged`: it
-    failed. `programs_failed`, where outputs are `programs`: those that printed no answer. `empty`: no text.
+    failed. `programs_failed`, in mode pal: those that printed no answer. `tool_outputs`, in mode tool: of
+    programs, read by the policy. `empty`: no text.
     `zero_variance_share`: groups whose rewards are all equal. `solution_steps`, under process supervision:
     scored steps of an output.
     """
     outputs = [output for group in groups for output in group.outputs]
-    tokens = sum(len(output.tokens) for output in outputs)
+    tokens = sum(group.tokens for group in groups)
 
     def mean(value: Callable[[Rollout], float]) -> float:
         return sum(map(value, outputs)) / len(outputs)
@@ -210,7 +213,12 @@ def summarise(groups: Sequence[Group], parts: Sequence[str], programs: bool = Fa
         ),
         "undecided": mean(lambda output: output.verdict == "undecided"),
         "not_judged": mean(lambda output: output.verdict == "failed"),
-        **({"programs_failed": mean(lambda output: output.reason.startswith(PROGRAM))} if programs else {}),
+        **(
+            {"programs_failed": mean(lambda output: output.reason.startswith(PROGRAM))}
+            if mode == "pal"
+            else {}
+        ),
+        **({"tool_outputs": mean(lambda output: len(output.tool_spans))} if mode == "tool" else {}),
         "empty": mean(lambda output: not output.text.strip()),
         "length": tokens / len(outputs),
         **({"solution_steps": steps} if steps else {}),
