@@ -79,6 +79,17 @@ def write_pages(folder: Path) -> None:
         (folder / name).write_text("".join(f"{line}\n" for line in lines))
 
 
+def test_a_page_whose_copy_is_in_the_seed_does_not_count(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    write_pages(tmp_path)
+    copy = {"url": "https://copy.example/", "label": "math", "duplicate_of": "https://host2.example/0"}
+    for name, line in (("labels.jsonl", json.dumps(copy)), ("seed_urls.txt", copy["url"])):
+        with (tmp_path / name).open("a") as file:
+            file.write(f"{line}\n")
+    counted = {page.url for page in study.Loops(tmp_path, tmp_path / "work").pages}
+    assert len(counted) == 59 and copy["duplicate_of"] not in counted
+
+
 def test_a_fold_is_measured_by_a_loop_that_learned_no_page_of_its_hosts(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     write_pages(tmp_path)

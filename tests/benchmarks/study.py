@@ -86,9 +86,9 @@ class Loops:
         self.folder, self.work = folder, work
         self.rows = {row["url"]: row for _, row in read_rows(str(folder / "labels.jsonl"))}
         listed = [*read_urls(folder / "seed_urls.txt"), *read_urls(folder / "background_urls.txt")]
-        pages = self._write_pool()
-        truth = labelled_pages({url: self.rows[url] for url in self.rows if url in pages}, set(listed))
-        self.pages = [page for page in truth if not page.is_listed]
+        pool = self._write_pool()
+        truth = labelled_pages(self.rows, set(listed))
+        self.pages = [page for page in truth if page.url in pool and not page.is_listed]
         texts = [LabelledPage(page.url, page.host, "", page.is_math) for page in self.pages]
         folds = divide(texts, FOLDS)
         if not (folds.math_by_host and folds.other_by_host):
