@@ -25,6 +25,7 @@ include: "workflow/rules/sft.smk"
 include: "workflow/rules/reward.smk"
 include: "workflow/rules/rl.smk"
 include: "workflow/rules/evaluate.smk"
+include: "workflow/rules/likelihood.smk"
 include: "workflow/rules/report.smk"
 include: "workflow/rules/targets.smk"
 

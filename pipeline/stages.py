@@ -74,6 +74,7 @@ STAGES = (
     StageRow("rl", "Reinforcement learning", "rl:RlSection", "text"),
     StageRow("evaluate", "Evaluation", "evaluate:EvaluateSection"),
     StageRow("trajectory", "Benchmarks over tokens", "evaluate:TrajectorySection"),
+    StageRow("likelihood", "Likelihood of documents", "likelihood:LikelihoodSection"),
     StageRow("report", "Report", "report:ReportSection"),
 )
 ITERATION, SELECTION = "corpus/iteration-{iteration}", "decontaminate/{selection}"
@@ -109,6 +110,7 @@ PROGRAMS = (
         "pipeline.evaluate.trajectory",
         "evaluate:EvaluateSection",
     ),
+    Program("likelihood_model", "likelihood/{model}", "pipeline.likelihood"),
     Program("report_page", "report", "pipeline.report"),
 )
 NAMES = tuple(stage.name for stage in STAGES)

@@ -8,8 +8,8 @@ from pipeline.config.root import ConfigError
 from workflow.crawl import duplicates, extracted, pool_shards
 from workflow.instances import Inputs, Instances, Result
 
-FORMULAS = "formulas"
-SELECTION = re.compile(rf"corpus(?:/(iteration-\d+|{FORMULAS}))?")  # data of a mixture's source
+FORMULAS, POOL = "formulas", "pool"
+SELECTION = re.compile(rf"corpus(?:/(iteration-\d+|{FORMULAS}|{POOL}))?")  # data of a mixture's source
 UNSEEN = "out_of_distribution"
 URLS = ("seed_urls", "background_urls")
 LISTS = ("seed_texts", "background_texts", *URLS, "annotations", "opt_out", "blocklists")
@@ -17,7 +17,7 @@ LISTS = ("seed_texts", "background_texts", *URLS, "annotations", "opt_out", "blo
 
 def _selection_of(data: str | list[str]) -> str | None:
     """Read which of the run's own corpora a mixture's source names: "" for that of the last iteration, else
-    iteration-NUMBER or formulas; None for files.
+    iteration-NUMBER, formulas or pool; None for files.
     """
     found = SELECTION.fullmatch(data) if isinstance(data, str) else None
     return (found[1] or "") if found else None
@@ -90,7 +90,8 @@ def add_decontamination(graph: Instances) -> None:
     _clean(graph, "decontaminate", select)
     mixed = [one.data for mixture in graph.config.mixtures.values() for one in mixture.sources.values()]
     for selection in dict.fromkeys(filter(None, map(_selection_of, mixed))):
-        _clean(graph, f"decontaminate/{selection}", _selection(graph, selection))
+        chosen = None if selection == POOL else _selection(graph, selection)
+        _clean(graph, f"decontaminate/{selection}", chosen)
     _lineage(graph, select)
 
 
@@ -118,18 +119,19 @@ def _lineage(graph: Instances, select: Result) -> None:
         add("decontaminate/pages", [("part", Result(name)) for name in names])
 
 
-def _clean(graph: Instances, folder: str, select: Result) -> None:
-    """Add the instances `FOLDER/clean-SHARD` and `FOLDER/corpus` of the pages that `select` keeps."""
+def _clean(graph: Instances, folder: str, select: Result | None) -> None:
+    """Add the instances `FOLDER/clean-SHARD` and `FOLDER/corpus` of what `select` keeps, or of all pages."""
     section, names = graph.config.sections["decontaminate"], _benchmarks(graph)
     fields, cleaned = graph.benchmark_fields(names), []
+    chosen: Inputs = [("select", select)] if select else []
     for shard in pool_shards(graph):
         name, given = f"{folder}/clean-{shard:04d}", Result("crawl/dedup", f"pool/{shard:04d}.jsonl.zst")
-        inputs = [("shard", given), ("select", select), *graph.benchmark_files(names)]
+        inputs = [("shard", given), *chosen, *graph.benchmark_files(names)]
         # The inputs name the benchmarks, so the key says no more: null and a list of all are the same.
         own = ("benchmarks",)
         clean = graph.add(name, "pipeline.decontaminate.clean", section, inputs, own, fields=fields)
         cleaned.append(("cleaned", clean))
-    inputs = [("pool", Result("crawl/dedup")), ("select", select), *cleaned]
+    inputs = [("pool", Result("crawl/dedup")), *chosen, *cleaned]
     graph.add(f"{folder}/corpus", "pipeline.decontaminate", section, inputs, ("benchmarks",))
 
 

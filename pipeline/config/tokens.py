@@ -31,8 +31,9 @@ class SourceNode(Section):
 
     data: str | list[str] = key(
         REQUIRED,
-        "the run's own `corpus`, `corpus/iteration-<n>` or `corpus/formulas` (English pages with formulas);"
-        " files (.jsonl[.gz|.zst], .parquet; globs) or hub:<id>[/<config>]:<split>[@<commit>]",
+        "the run's own `corpus`, `corpus/iteration-<n>`, `corpus/formulas` (English pages with formulas) or"
+        " `corpus/pool` (all pages); files (.jsonl[.gz|.zst], .parquet; globs) or"
+        " hub:<id>[/<config>]:<split>[@<commit>]",
     )
     share: float = key(1.0, "share of all tokens seen in training; shares are normalised", gt=0)
     text: str = key("text", "field that holds a document's text")
