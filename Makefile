@@ -13,7 +13,7 @@ OPTIONS = --cores $(CORES)
 # Only files whose hash is in the lock. Sources are built with the locked setuptools, not with one that pip fetches unchecked.
 INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --no-deps --require-hashes --no-build-isolation --use-pep517
 
-.PHONY: setup peers demo canary compare ablations pretrained real bench bench-corpus bench-dump bench-extraction bench-mathematics bench-tokens bench-training bench-rl bench-grader bench-rules bench-sandbox bench-variants bench-seed bench-study bench-harness bench-lora bench-claims gpu-check test test-fast test-axe test-pretrained test-environment test-cluster lint lock licences audit schema site clean clean-store
+.PHONY: setup peers demo canary compare ablations pretrained real corpus-quality bench bench-corpus bench-dump bench-extraction bench-mathematics bench-tokens bench-training bench-rl bench-grader bench-rules bench-sandbox bench-variants bench-seed bench-study bench-harness bench-lora bench-claims gpu-check test test-fast test-axe test-pretrained test-environment test-cluster lint lock licences audit schema site clean clean-store
 
 setup: .venv/complete
 
@@ -102,6 +102,15 @@ real: setup
 	$(DSM) configs/real.yaml work/real.yaml $(OPTIONS)
 	@$(BIN)/python -m pipeline.report.scores --corpus results/real/report/summary.json
 	@echo "Report: results/real/report/index.html"
+
+# What the loop's corpora are worth to the model of `make pretrained`, a proxy: make corpus-quality WEB=<folder of *.warc.gz and lists>
+# BENCH=<folder of benchmark files>. At most 80 minutes on two cores.
+corpus-quality: setup
+	@test -n "$(WEB)" -a -n "$(BENCH)" || { echo 'usage: make corpus-quality WEB=<folder of *.warc.gz and lists> BENCH=<folder of benchmark files> [MODEL=<folder or hub id>]'; exit 2; }
+	$(BIN)/python -m pipeline.experiments.quality prepare --web "$(WEB)" --bench "$(BENCH)" --model "$(MODEL)" --output work/corpus-quality.yaml
+	$(if $(filter $(PUBLISHED),$(MODEL)),$(MAKE) $(PUBLISHED)/SHA256SUMS)
+	$(DSM) configs/real.yaml configs/corpus-quality.yaml work/corpus-quality.yaml $(OPTIONS)
+	@$(BIN)/python -m pipeline.experiments.quality table results/corpus-quality
 
 PYTEST = PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest
 # Each worker takes a whole file at a time, the longest files first (tests/conftest.py).

@@ -21,7 +21,7 @@ def data_file(folder: Path, stem: str) -> str:
     for name in (f"{stem}.jsonl", f"{stem}.jsonl.gz"):
         if (folder / name).is_file():
             return str(folder / name)
-    sys.exit(f"error: {folder / stem}.jsonl.gz: not found; `make pretrained` reads it where BENCH is given")
+    sys.exit(f"error: {folder / stem}.jsonl.gz: not found; it is read where BENCH is given")
 
 
 def overlay(model: str, bench: Path | None) -> dict[str, Any]:
