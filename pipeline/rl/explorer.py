@@ -20,7 +20,6 @@ from pipeline.config.rl import RlSection
 from pipeline.evaluate.interpreter import Interpreter
 from pipeline.evaluate.metrics import accuracy, at_k, right_and_finished
 from pipeline.evaluate.programs import OUTPUT_FENCE
-from pipeline.evaluate.sampling import draw_in_context
 from pipeline.evaluate.tool_use import Draft, count_own, draft_of, write_with_tools
 from pipeline.grader.answers import Verdict
 from pipeline.protocol.stage import InputError, Stage
@@ -40,6 +39,7 @@ from pipeline.rl.rollout import (
     write_groups,
 )
 from pipeline.sandbox.pool import Outcome
+from pipeline.training.asking import draw_in_context
 from pipeline.training.model import named_weights
 
 if TYPE_CHECKING:
