@@ -16,7 +16,7 @@ from pipeline.report.collect import Run, open_run, read_lines
 from pipeline.report.selection import families, family_name
 
 WIDTH, HEIGHT = 720, 300  # of the picture
-LEFT, RIGHT, TOP, BOTTOM = 52, 240, 20, 46  # margins
+LEFT, RIGHT, TOP, BOTTOM = 52, 130, 20, 46  # margins
 ACROSS, DOWN = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
 COLOURS = ("#6d28d9", "#0369a1", "#b45309", "#15803d", "#be123c")
 INK, RULE = "#334155", "#64748b"
@@ -72,7 +72,8 @@ def draw(lines: dict[str, Points], rule: tuple[str, float]) -> str:
     parts += [_text((at(step, 0)[0], HEIGHT - 28), str(step), INK, "middle") for step in steps]
     x, y = at(0, share)
     parts.append(f'<path d="M{x} {y}h{ACROSS}" stroke="{RULE}" stroke-dasharray="6 4"/>')
-    labels = [(y, f"no model: {name}", RULE)]
+    parts.append(_text((x + 8, y - 6), f"no model: {name}", RULE, "start"))
+    labels = []
     for (name, points), colour in zip(lines.items(), cycle(COLOURS), strict=False):
         places = [at(*point) for point in points]
         path = " ".join(f"{x},{y}" for x, y in places)
