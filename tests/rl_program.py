@@ -17,7 +17,6 @@ from warm import Program
 from pipeline.rl.rollout import read_groups
 
 BOX, PRINT = "\\boxed{%s}", "\nprint(%s)"  # a program does not begin with a space
-CALL = "\n```python\nprint(%s)\n```\n```output\n%s\n```\n\\boxed{%s}"
 SECTION = {
     "steps": 4,
     "questions_per_step": 3,  # two ranks divide neither the questions nor the outputs
@@ -45,24 +44,24 @@ def question(number: int) -> dict[str, str]:
     }
 
 
-def save_policy(folder: Path, answer: str = BOX, values: str = "0123456789", spread: float = 0.02) -> Path:
-    """Write a model that has learnt to answer with one of these values, all equally likely, in each place."""
+def save_policy(folder: Path, answer: str = BOX, values: str = "0123456789") -> Path:
+    """Write a model that has learnt to answer with one of these values, all equally likely."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    save_tiny_model(folder, seed=0, spread=spread)
+    save_tiny_model(folder, seed=0, spread=0.02)
     model, tokenizer = AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     torch.manual_seed(0)
     for _ in range(60):
         texts = [
-            f"<s>User: {question(number)['question']}\n\nAssistant: {answer.replace('%s', values[place])}</s>"
+            f"<s>User: {question(number)['question']}\n\nAssistant: {answer % values[place]}</s>"
             for number, place in zip(
                 torch.randint(10, 20, (16,)), torch.randint(len(values), (16,)), strict=True
             )
         ]
         tokens = tokenizer(texts, return_tensors="pt", add_special_tokens=False).input_ids
         labels = tokens.clone()
-        labels[:, : -len(f" {answer.replace('%s', '0')}") - 1] = -100
+        labels[:, : -len(f" {answer % 0}") - 1] = -100
         loss = model(tokens, labels=labels).loss
         optimizer.zero_grad()
         loss.backward()

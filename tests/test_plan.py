@@ -205,6 +205,7 @@ def test_the_single_gpu_configuration_fits_a_24_gb_card(capsys: pytest.CaptureFi
 BELOW = {  # what an overlay lies on
     "compare-seeds": "compare",
     "control": "demo",
+    "corpus-quality-rates": "corpus-quality",
     "deepseekmath-open": "deepseekmath-7b",
     "iterative": "deepseekmath-7b",
     "lora": "pretrained",

@@ -18,7 +18,7 @@ from conftest import NO_NAMESPACES, WEAK
 from given.lines import read_lines
 from given.rollouts import group_of, rollout
 from programs import finished, words_of
-from rl_program import CALL, PRINT, kill_when_saved, save_policy, start
+from rl_program import PRINT, kill_when_saved, save_policy, start
 from sandbox_attacks import ESCAPES, PROGRAMS, outside, state
 from tiny_model import save_tiny_model
 
@@ -27,7 +27,6 @@ from pipeline.config.root import Config, ConfigError
 from pipeline.evaluate.benchmarks import Item
 from pipeline.evaluate.interpreter import Interpreter
 from pipeline.evaluate.programs import OUTPUT_FENCE, last_output
-from pipeline.report.shards import shard_rollouts
 from pipeline.rl.explorer import Explorer
 from pipeline.rl.rewards import Rewarder
 from pipeline.rl.rollout import Question, read_groups
@@ -39,7 +38,6 @@ from workflow.preflight import Machine, missing
 
 SECONDS = 20.0
 CHANGES = {"mode": "pal", "steps": 3}
-TOOLS = {"mode": "tool", "steps": 3, "max_tokens": 60}
 DIGITS, BROKEN = "0123456789", "abcde"  # no program defines these letters
 
 
@@ -282,25 +280,6 @@ def test_a_run_killed_in_its_program_rollouts_ends_with_the_same_bytes(policy: P
             elif printed[1] in DIGITS:
                 right = float(printed[1] == group.reference)
                 assert (output.extracted, output.rewards["accuracy"]) == (printed[1], right)
-
-
-def test_a_run_killed_in_its_tool_rollouts_ends_with_the_same_bytes(tmp_path: Path) -> None:
-    """Policy and sampler agree on what the policy wrote after it had read a program's output."""
-    policy, whole = save_policy(tmp_path / "policy", CALL, DIGITS, spread=0.2), tmp_path / "whole"
-    assert_same_after_kill(policy, whole, tmp_path / "killed", TOOLS)
-    log = read_lines(whole / "data/metrics.jsonl")
-    assert all(row["tool_outputs"] > 0.2 and row["logprob_gap_max"] <= 1e-3 for row in log)
-    assert any(0 < row["accuracy"] < 1 for row in log)
-    told = 0
-    for group in read_groups(whole / "data/rollouts/step-00001.jsonl.zst"):
-        for output in group.outputs:
-            assert len(output.tokens) <= TOOLS["max_tokens"]
-            if called := re.match(r" \n```python\nprint\((\d)\)\n```\n```output\n(.)\n```", output.text):
-                assert called[1] == called[2]  # what the program printed, and not what the policy would have
-                told += output.tool_spans == [(34, 40)]
-    assert told > 5
-    steps = shard_rollouts(whole / "data/rollouts", tmp_path / "page", "x")
-    assert [step for step, *_ in steps] == [1, 2, 3]
 
 
 def test_rollouts_of_programs_are_refused_at_once_where_they_could_not_run(
