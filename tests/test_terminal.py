@@ -41,7 +41,7 @@ def interrupt(started: subprocess.Popen[bytes]) -> None:
 
 def test_a_job_that_is_interrupted_is_not_told_as_failed(tmp_path: Path) -> None:
     checkout, log = copy_checkout(tmp_path / "checkout"), tmp_path / "log"
-    words = ["configs/demo.yaml", "tests/small.yaml", "crawl", "--cores", "1"]  # more than the job that runs
+    words = ["configs/demo.yaml", "tests/small.yaml", "miniweb", "--cores", "1"]
     started = start(checkout.folder, ["run", *words], log)
     while "miniweb: starts" not in log.read_text() and started.poll() is None:
         time.sleep(0.05)
