@@ -34,8 +34,8 @@ BACKGROUND = tuple(
         "dplyr.tidyverse.org",
         "git-scm.com",
         "httpd.apache.org",
+        "manuals.example",  # of the distribution
         "stringr.tidyverse.org",
-        "www.debian.org",
         "www.postgresql.org",
     )
 )
