@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 import pipeline.training.environment  # noqa: F401 (before torch and vLLM)
-from pipeline.config.annotate import AnnotateSection
+from pipeline.config.annotate import ANSWER_TOKENS, PAGE_BYTES, AnnotateSection
 from pipeline.data.shards import read_documents, shard_paths, table_schema, write_table
 from pipeline.data.workers import map_forked
 from pipeline.protocol.ending import interrupted
@@ -35,8 +35,7 @@ from pipeline.protocol.watchdog import beat, enter
 from pipeline.ranks.queue import Batch, make_together, queue_of_ranks
 from pipeline.training.asking import draw_in_context, message_tokens, open_model
 
-PAGE, PAGE_BYTES = "{page}", 4000  # about 1,200 tokens
-ANSWER_TOKENS = 128
+PAGE = "{page}"
 BATCH = 256  # pages between two saves, as many as vLLM answers at once
 MARK = re.compile(r"^[ *]*Mark:[ *]*([0-5])[ *.]*$", re.MULTILINE)
 MOST_UNGRADED, ENOUGH = 0.2, 1000  # share of the answers; so many answers of a rank show it

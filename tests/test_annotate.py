@@ -12,8 +12,8 @@ from given.lines import read_lines
 from given.plans import forecast_of
 from killing import survives_kills
 
-from pipeline.annotate import BATCH, PAGE_BYTES, check_marks, draw_sample, mark_of
-from pipeline.config.annotate import AnnotateSection
+from pipeline.annotate import BATCH, check_marks, draw_sample, mark_of
+from pipeline.config.annotate import PAGE_BYTES, AnnotateSection
 from pipeline.config.corpus import CorpusSection
 from pipeline.config.root import ConfigError
 from pipeline.corpus.training_set import graded_pages

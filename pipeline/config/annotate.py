@@ -4,6 +4,9 @@ from typing import ClassVar
 
 from pipeline.config.section import LARGEST_SEED, Section, key
 
+PAGE_BYTES = 4000  # of a page that the model sees, about 1,200 tokens
+ANSWER_TOKENS = 128  # of its answer at most
+
 
 class AnnotateSection(Section):
     """Grades of pages by a language model, which the second stage of the corpus learns (ours)."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any
 
-from pipeline.annotate import ANSWER_TOKENS, PAGE_BYTES
+from pipeline.config.annotate import ANSWER_TOKENS, PAGE_BYTES
 from pipeline.config.launch import LaunchSection
 from pipeline.config.reward import LABELLING_SHARE
 from pipeline.config.root import Config
