@@ -179,6 +179,15 @@ def test_the_token_budget_cuts_before_it_is_passed_and_the_last_one_holds_on(sco
             assert {page for (page,) in kept} == {row["id"] for row in rows[: found.kept]}
 
 
+def test_the_least_score_of_two_zeros_is_zero_without_a_sign(scores: list[Path]) -> None:
+    rows = [row for row in plain(scores) if row["score"] == 0.0][:2]
+    with database(scores[0].parent / "join", {"threads": 2}) as joins:
+        joins.register("given", pa.Table.from_pylist([row | {"score": -0.0} for row in rows], SCORES))
+        joins.execute("CREATE TABLE candidates AS SELECT * FROM given")
+        (found,) = bins_of(joins, CorpusSection(budget_tokens=[1]), scores[0].parent / "train")
+    assert str(found.least) == "0.0"
+
+
 def test_a_selection_that_outgrows_its_memory_goes_on_on_disk_with_the_same_bytes(
     scores: list[Path], tmp_path: Path
 ) -> None:

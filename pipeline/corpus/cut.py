@@ -29,14 +29,15 @@ Scores = NDArray[np.float64]
 Thresholds = Mapping[str | None, float | None]  # least scores by language; None, any other, and nothing kept
 LANGUAGE = pa.field("language", pa.string())  # of tables, where languages have cuts of their own
 SAMPLE = "held-out pages of the training lists that are not mathematical"
-# Scores in bins of 1/256, which `steps` (`steps_of`) divide further, by language where each has a cut.
+# Scores in bins of 1/256, which `steps` (`steps_of`) divide further, by language where each has a cut. Of 0.0
+# and -0.0, which are equal, threads decide which one `min` returns: + 0.0 makes both 0.0.
 HISTOGRAM = """
 WITH own AS (SELECT DISTINCT language FROM steps WHERE language <> ''),
 parted AS (
     SELECT score, tokens, coalesce(own.language, '') AS language
     FROM (SELECT score, tokens, {language} AS language FROM candidates) LEFT JOIN own USING (language))
 SELECT nullif(parted.language, ''), floor(greatest(-1e6, least(1e6, parted.score)) * 256)::BIGINT AS bin,
-    coalesce(above, 0) AS above, count(*), sum(tokens)::BIGINT, min(parted.score)
+    coalesce(above, 0) AS above, count(*), sum(tokens)::BIGINT, min(parted.score) + 0.0
 FROM parted ASOF LEFT JOIN steps ON parted.language = steps.language AND parted.score <= steps.score
 GROUP BY parted.language, bin, above ORDER BY bin DESC, above
 """

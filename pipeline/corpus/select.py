@@ -52,7 +52,7 @@ SELECT id, url, pages.host, shard, key, score, tokens, coalesce(iteration, $iter
 FROM candidates AS pages LEFT JOIN (SELECT id, iteration FROM previous) USING (id) WHERE {kept}
 """
 CHANGES = f"""
-SELECT coalesce(sum(tokens), 0)::BIGINT, min(score), count(*) FILTER (iteration = $iteration),
+SELECT coalesce(sum(tokens), 0)::BIGINT, min(score) + 0.0, count(*) FILTER (iteration = $iteration),
     coalesce(sum(tokens) FILTER (iteration = $iteration), 0)::BIGINT,
     count(DISTINCT host) FILTER (host NOT IN (SELECT host FROM previous) AND NOT ends_with(host, '{NO_HOST}'))
 FROM kept

@@ -154,7 +154,7 @@ def _iteration(joins: Database, run: Run, select: Finished, shards: int) -> dict
         absent=ABSENT,
     )
     score, outcome = _columns(joins, query, 2)
-    ((cut,),) = joins.execute(f"SELECT min(score) FROM {kept}").fetchall()
+    ((cut,),) = joins.execute(f"SELECT min(score) + 0.0 FROM {kept}").fetchall()
     return {"number": select.metrics["iteration"], "cut": cut, "score": score, "outcome": outcome}
 
 
