@@ -5,6 +5,7 @@ formats the lines only when it is chosen, because every job of a cluster loads a
 """
 
 import logging
+import signal
 import sys
 
 from snakemake_interface_logger_plugins.base import LogHandlerBase
@@ -23,7 +24,10 @@ class LogHandler(LogHandlerBase):
             from workflow.terminal import Terminal
 
             self.has_filter = self.has_formatter = True
-            self.setFormatter(Terminal())
+            terminal = Terminal()
+            self.setFormatter(terminal)
+            if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not where SIGINT is ignored
+                signal.signal(signal.SIGINT, terminal.interrupt)
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a record's lines; those of no use have none."""

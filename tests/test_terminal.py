@@ -48,8 +48,8 @@ def test_a_job_that_is_interrupted_is_not_told_as_failed(tmp_path: Path) -> None
     interrupt(started)
     said = log.read_text()
     assert "interrupted: waiting for the jobs that run to end" in said, said
-    assert said.endswith("error: interrupted; the same command goes on from here\n")
-    assert "failed" not in said and "Traceback" not in said
+    assert said.endswith("error: interrupted; the same command goes on from here\n"), said
+    assert "failed" not in said and "Traceback" not in said, said
 
 
 @pytest.mark.parametrize(("command", "reads"), [("status", 1), ("run", 1), ("run", 2)])

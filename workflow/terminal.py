@@ -6,11 +6,13 @@ logger plugin `dsm` writes these lines.
 import logging
 import re
 import shlex
+import signal
 import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 
 from pipeline.protocol.progress import duration
 from workflow.keys import Keys
@@ -29,6 +31,7 @@ FAILED = "At least one job did not complete successfully."
 STOPPING = "Terminating processes on user request"
 CAUSE = re.compile(r"error: |\w*(?:Error|Exception|Interrupt|Died)\b.*")
 TAIL = 1 << 16  # bytes of a log in which its last lines are looked for
+AWAITED = 0.5  # seconds
 NAMED = 6  # running jobs that a line names
 
 
@@ -59,9 +62,14 @@ class Terminal(logging.Formatter):
         super().__init__()
         self.names: Mapping[int, str] = {}
         self.failed: dict[str, str] = {}
-        self.stopping = False  # after Ctrl-C jobs end because they were told to
+        self.interrupted = False  # after Ctrl-C jobs end because they were told to
         self.stats = ""
         self.said, self.renew = "", 0.0  # the time left, and when to compute it anew
+
+    def interrupt(self, number: int, frame: FrameType | None) -> None:
+        """Handle SIGINT: note it, before Snakemake does what it would have done."""
+        self.interrupted = True
+        signal.default_int_handler(number, frame)
 
     def format(self, record: logging.LogRecord) -> str:
         """Write the lines for a record; empty for one that says nothing of use."""
@@ -79,11 +87,13 @@ class Terminal(logging.Formatter):
             return LOCKED.format(Path.cwd(), shlex.join([sys.executable, "-m", "snakemake", "--unlock"]))
         message = "" if record.msg is None else record.getMessage()
         if STOPPING in message:
-            self.stopping = True
+            self.interrupted = True
             return "interrupted: waiting for the jobs that run to end"
-        if FAILED in message and (self.failed or self.stopping):
-            told = ["error: interrupted; the same command goes on from here"] if self.stopping else []
-            return "\n".join([*(f"error: {name}: {why}" for name, why in self.failed.items()), *told])
+        if FAILED in message and (self.failed or self.interrupted):
+            told = [f"error: {name}: {why}" for name, why in self.failed.items()]
+            if self.interrupted:
+                told.append("error: interrupted; the same command goes on from here")
+            return "\n".join(told)
         if event in UNSAID or hasattr(record, "quietness") or HIDDEN.match(message) or message == self.stats:
             return ""
         if event == "run_info":
@@ -113,7 +123,9 @@ class Terminal(logging.Formatter):
     def _fail(self, name: str, logs: list[str]) -> str:
         if name in self.names.values():
             self.timing.running.pop(name, None)
-        if self.stopping:
+        if not self.interrupted:
+            time.sleep(AWAITED)  # Ctrl-C reaches a job at once, this process when its main thread has a turn
+        if self.interrupted:
             return f"{name}: stopped"
         self.failed[name] = cause(logs)
         return f"{name}: failed: {self.failed[name]}"
