@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -195,7 +196,9 @@ def rows(loops: Loops) -> dict[str, dict[str, Any]]:
         for fold in range(FOLDS):
             own = found[chosen[fold] if way == CHOSEN else way, fold]
             urls = {url for page in loops.of(fold) for url in page.urls}
-            scores |= {url: own.scores[url] for url in urls & own.scores.keys()}
+            # The scale that loops of different ways share: how many pages of the pool score less.
+            pool = np.sort(list(own.scores.values()))
+            scores |= {url: np.searchsorted(pool, own.scores[url]) for url in urls & own.scores.keys()}
             kept |= urls & own.kept
         table[way] = ranking(loops.pages, scores) | by_hosts(loops.pages, kept)
     return table
