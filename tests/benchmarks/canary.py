@@ -3,8 +3,8 @@
 python tests/benchmarks/canary.py [--run results/demo] [--write]
 
 `tests/data/canary.json` has a digest of what each data job wrote, in the order of the stages, and for each
-kind of CPU every model's share of right answers. Rounding differs between kinds of CPU, so scores are not compared
-on a kind without any; `--write` records them. Exit code 1 if anything differs.
+kind of CPU every model's share of right answers. Rounding differs between kinds of CPU, so scores are not
+compared on a kind without any; `--write` records them. Exit code 1 if anything differs.
 """
 
 import argparse
