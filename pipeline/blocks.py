@@ -18,7 +18,6 @@ from datatrove.pipeline.filters.base_filter import BaseFilter
 from datatrove.pipeline.writers.disk_base import DiskWriter
 from numpy.typing import NDArray
 
-from pipeline.config.crawl import CrawlSection
 from pipeline.config.decontaminate import DecontaminateSection
 from pipeline.corpus.classify import SCORE
 from pipeline.corpus.trained import TrainedClassifier, open_trained
@@ -26,7 +25,7 @@ from pipeline.crawl.http_decoding import Unusable
 from pipeline.crawl.mathematics import has_mathematics
 from pipeline.crawl.page_limits import PAGE_SECONDS
 from pipeline.crawl.signatures import ABSENT, MinHasher
-from pipeline.crawl.text import extract
+from pipeline.crawl.text import MIN_CHARACTERS, extract
 from pipeline.decontaminate.ngrams import PREFIX, BenchmarkIndex, build_index
 from pipeline.formulas.signs import Source
 
@@ -46,7 +45,7 @@ class HtmlExtractor(BaseExtractor):
     def extract(self, text: str) -> str:
         """Return the text of a page; none for one that cannot be extracted."""
         try:
-            return extract(Source(text), CrawlSection().min_characters)[1]
+            return extract(Source(text), MIN_CHARACTERS)[1]
         except (Unusable, RecursionError, MemoryError):
             return ""
 

@@ -19,12 +19,14 @@ from pipeline.training.model import new_model
 from pipeline.training.next_token import TrainingPlan, train_and_export
 from pipeline.training.tokenizer import load_tokenizer
 
+DEEPSEEK_LLM = {"rms_norm_eps": 1e-6, "initializer_range": 0.02}  # beside the shape, of a model from scratch
+
 
 def initial_model(stage: Stage[CptSection], tokenizer: Any) -> nn.Module:
     """Return the model to start from: `parent`, `init`, or a new one of the configured architecture."""
     section = stage.config
     if not (stage.inputs.get("parent") or stage.inputs.get("init")):
-        shape = section.architecture.model_dump()
+        shape = section.architecture.model_dump() | DEEPSEEK_LLM
         return new_model(shape, tokenizer, section.context, section.precision, section.seed)
     source = stage.source("parent", "init")
     if load_tokenizer(source).get_vocab() != tokenizer.get_vocab():

@@ -40,6 +40,7 @@ from pipeline.evaluate.benchmarks import load
 from pipeline.protocol.stage import Counts, InputError, Stage, run_stage
 
 Row = dict[str, Any]
+NGRAM = 10  # words of a run, numbers masked, that a problem must not share with a question kept out (2.1)
 DECIMALS = 2  # places that a number of a solution may have
 OPERATIONS = {
     ast.Add: ("+", operator.add),
@@ -184,40 +185,39 @@ def build_index(stage: Stage[ProblemsSection]) -> KeptOut:
     """All questions of the benchmarks that are kept out; one that stands in two benchmarks is added once, as
     what several questions share is weaker evidence.
     """
-    length = stage.config.ngram
-    found = KeptOut(BenchmarkIndex(length, DecontaminateSection().shortest), {})
+    found = KeptOut(BenchmarkIndex(NGRAM, DecontaminateSection().shortest), {})
     added: set[str] = set()
     for name, node in stage.config.benchmarks.items():
         for item in load(name, node, stage.inputs.get(f"benchmark.{name}", [])):
             if item.text not in added:
                 found.index.add(name, item.id, item.text)
-                for run in masked_runs(item.text, length):
+                for run in masked_runs(item.text, NGRAM):
                     found.masked.setdefault(run, (name, item.id))
             added.add(item.text)
     return found
 
 
-def shared_runs(question: str, kept_out: KeptOut, length: int) -> Iterator[Row]:
+def shared_runs(question: str, kept_out: KeptOut) -> Iterator[Row]:
     """Return the runs that a question shares with the benchmarks'; of masked ones the first, and only where
     there is no other.
     """
     matches = list(kept_out.index.matches(question))
     for match in matches:
         yield {"benchmark": match.benchmark, "item": match.item, "gram": match.gram, "words": match.grams}
-    masked = (run for run in masked_runs(question, length) if run in kept_out.masked)
+    masked = (run for run in masked_runs(question, NGRAM) if run in kept_out.masked)
     if not matches and (run := next(masked, None)):
         benchmark, item = kept_out.masked[run]
         yield {"benchmark": benchmark, "item": item, "gram": run, "words": len(run.split())}
 
 
-def kept_apart(rows: list[Row], kept_out: KeptOut, length: int, path: Path) -> list[Row]:
+def kept_apart(rows: list[Row], kept_out: KeptOut, path: Path) -> list[Row]:
     """Return the rows that share no run of words with a benchmark's question; the others are written to
     `path`.
     """
     kept = []
     with path.open("w") as file:
         for row in rows:
-            shared = list(shared_runs(row["question"], kept_out, length))
+            shared = list(shared_runs(row["question"], kept_out))
             for found in shared:
                 found = {"id": row["id"], "question": row["question"]} | found
                 file.write(json.dumps(found, ensure_ascii=False) + "\n")
@@ -226,11 +226,11 @@ def kept_apart(rows: list[Row], kept_out: KeptOut, length: int, path: Path) -> l
     return kept
 
 
-def unlike_test(parts: dict[str, list[Row]], length: int) -> dict[str, list[Row]]:
+def unlike_test(parts: dict[str, list[Row]]) -> dict[str, list[Row]]:
     """Return the parts without what shares a masked run with a problem of the part `test`."""
-    test = {run for row in parts["test"] for run in masked_runs(row["question"], length)}
+    test = {run for row in parts["test"] for run in masked_runs(row["question"], NGRAM)}
     return {
-        name: [row for row in rows if name == "test" or test.isdisjoint(masked_runs(row["question"], length))]
+        name: [row for row in rows if name == "test" or test.isdisjoint(masked_runs(row["question"], NGRAM))]
         for name, rows in parts.items()
     }
 
@@ -261,10 +261,9 @@ def run(stage: Stage[ProblemsSection]) -> Counts:
     left_out = dict.fromkeys((NO_EQUATION, LONG_NUMBERS, OTHER_ANSWER, "copies"), 0)
     counts: Counter[str] = Counter({"read": 0} | left_out)
     rows = without_copies(read_problems(stage, counts), counts)
-    length = stage.config.ngram
-    kept = kept_apart(rows, build_index(stage), length, stage.partial / "removals.jsonl")
+    kept = kept_apart(rows, build_index(stage), stage.partial / "removals.jsonl")
     counts["like_a_benchmark"] = len(rows) - len(kept)
-    parts = unlike_test(split(kept, stage.config), length)
+    parts = unlike_test(split(kept, stage.config))
     counts["like_test"] = len(kept) - sum(map(len, parts.values()))
     for name, part in parts.items():
         counts[name] = len(part)

@@ -8,6 +8,7 @@ from datatrove.utils.hashing import HashConfig
 
 from pipeline.config.crawl import CrawlSection
 from pipeline.crawl.signature_store import record_file
+from pipeline.crawl.signatures import SHINGLE
 
 READ_AHEAD = 1000  # signatures read at once from each file
 
@@ -15,7 +16,7 @@ READ_AHEAD = 1000  # signatures read at once from each file
 def minhash_config(config: CrawlSection) -> MinhashConfig:
     """The settings as datatrove's stages take them."""
     return MinhashConfig(
-        n_grams=config.ngram,
+        n_grams=SHINGLE,
         num_buckets=config.buckets,
         hashes_per_bucket=config.hashes_per_bucket,
         seed=config.seed,

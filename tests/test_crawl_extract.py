@@ -183,7 +183,7 @@ def test_missing_files_and_bad_keys_are_one_line(tmp_path, capsys):
         extract_into(tmp_path / "out", tmp_path / "a.warc.gz", nme=1)
     assert "crawl.nme" in capsys.readouterr().err and not (tmp_path / "out").exists()
     shown = program("extract", "--help").stdout
-    assert "--warc" in shown and "min_characters" in shown
+    assert "--warc" in shown and "files_per_shard" in shown
 
 
 def test_character_sets_are_found_where_headers_lie_or_lack():

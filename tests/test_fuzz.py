@@ -144,7 +144,7 @@ def warc_file(compressed: bool) -> bytes:
 
 EXTRACT = program("crawl", CrawlSection, extract.run)
 TRAIN = program("tokens", TokensSection, tokenizer.run)
-SECTION = b'{"vocabulary": 260, "sample": 1000, "texts": null}'
+SECTION = b'{"vocabulary": 260, "texts": null}'
 PROGRAMS = {  # of a file: damaged copies, what it holds, the program and its words
     "web.warc.gz": (45, warc_file(compressed=True), EXTRACT, "--input warc={file}"),
     "web.warc": (45, warc_file(compressed=False), EXTRACT, "--input warc={file}"),

@@ -162,10 +162,10 @@ def test_a_damaged_result_is_not_linked(warc: Path) -> None:
 def test_the_link_of_an_instance_leads_to_the_last_one_made_and_to_none_while_it_is_made(warc: Path) -> None:
     made("a")
     assert Entry(RUN, NAME, "a" * 16).linked and not Entry(RUN, NAME, "b" * 16).linked
-    job = started("b", "--config", '{"min_characters": "many"}')
-    assert "config key crawl.min_characters" in job.communicate(timeout=600)[1] and job.returncode != 0
+    job = started("b", "--config", '{"files_per_shard": "many"}')
+    assert "config key crawl.files_per_shard" in job.communicate(timeout=600)[1] and job.returncode != 0
     assert Entry(RUN, NAME, "a" * 16).linked
-    job = started("b", "--config", '{"min_characters": 5}')
+    job = started("b", "--config", '{"files_per_shard": 5}')
     while not list(Path("work").rglob("identity.json")) and job.poll() is None:
         time.sleep(0.01)
     assert not (RUN / NAME).is_symlink()

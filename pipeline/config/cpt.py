@@ -17,8 +17,6 @@ class Architecture(Section):
     num_hidden_layers: int = key(30, "layers", paper="30, 7B", ge=1)
     num_attention_heads: int = key(32, "attention heads", paper="32, 7B", ge=1)
     num_key_value_heads: int = key(32, "key-value heads", paper="32, 7B", ge=1)
-    rms_norm_eps: float = key(1e-6, "epsilon of the norms", paper="1e-6, 7B", gt=0)
-    initializer_range: float = key(0.02, "standard deviation of new weights", paper="0.02, 7B", gt=0)
     tie_word_embeddings: bool = key(False, "one matrix for input and output embeddings", paper="false, 7B")
 
 

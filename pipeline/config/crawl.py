@@ -13,8 +13,8 @@ DOWNLOADS = 8  # jobs that read from servers at a time, unless a profile says ot
 SIGNATURES = ("buckets", "hashes_per_bucket")
 # The keys that each program depends on; extraction reads its files from its inputs.
 PROGRAM_KEYS = {
-    "extract": ("base_url", "fields", "files_per_shard", "min_characters", "order", "filters"),
-    "sign": ("ngram", "seed", *SIGNATURES),
+    "extract": ("base_url", "fields", "files_per_shard", "order", "filters"),
+    "sign": ("seed", *SIGNATURES),
     "exact": (),
     "buckets": ("min_similarity", "bucket_jobs", *SIGNATURES),
     "cluster": ("cluster_jobs",),
@@ -121,8 +121,6 @@ class CrawlSection(Section):
         " filter of datatrove's; or the dotted name of one of datatrove's classes. What FILE.py imports is"
         " not watched: a change there makes nothing stale. A filter must keep no state from page to page",
     )
-    min_characters: int = key(100, "a page with less extracted text is rejected; characters", ge=1)
-    ngram: int = key(5, "words (or CJK characters) in a shingle of near-duplicate detection", ge=1)
     buckets: int = key(40, "MinHash bands; more of them find less similar pairs", ge=1)
     hashes_per_bucket: int = key(
         4, "MinHash values in a band; more of them find only more similar pairs", ge=1

@@ -19,12 +19,6 @@ class ProblemsSection(Section):
     kept_out: list[str] | None = key(
         None, "benchmarks whose questions are kept out; null: all of the run that are no part of these"
     )
-    ngram: int = key(
-        10,
-        "words of a run, numbers masked, that a problem must not share with such a question",
-        paper="10 (2.1)",
-        ge=3,
-    )
     test: int = key(0, "problems that no training sees: `problems:test.jsonl`", ge=0)
     dev: int = key(200, "problems for choosing learning rates and checkpoints: `problems:dev.jsonl`", ge=1)
     rl: int = key(700, "problems for RL: `problems:rl.jsonl`; the rest are `problems:sft.jsonl`", ge=1)

@@ -217,7 +217,6 @@ class RlSection(Section):
     evaluation_samples: int = key(
         0, "samples per held-out question for Maj@K and Pass@K in training; 0: greedy only", ge=0
     )
-    evaluation_temperature: float = key(0.7, "temperature of these samples", paper="0.7 (Figure 7)", gt=0)
     rollouts: str | None = key(
         None,
         "folder of rollouts of an earlier run: train on them, without a sampler and evaluations",

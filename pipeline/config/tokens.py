@@ -19,9 +19,6 @@ class TokensSection(Section):
         paper="about 100K; an existing tokenizer",
         ge=260,
     )
-    sample: int = key(
-        100_000_000, "length of the text to learn from, shared equally among the sources; characters", ge=1
-    )
 
 
 class SourceNode(Section):

@@ -35,7 +35,7 @@ from pipeline.crawl.own_filters import load_filter, rejected_by
 from pipeline.crawl.page_limits import MAX_PAGE_BYTES, PAGE_MEMORY, PAGE_SECONDS, run_guarded
 from pipeline.crawl.rights import rights
 from pipeline.crawl.sources import expand, file_name, open_source
-from pipeline.crawl.text import clean, extract
+from pipeline.crawl.text import MIN_CHARACTERS, clean, extract
 from pipeline.crawl.text_decoding import decode_text, is_html
 from pipeline.crawl.text_files import TextFile, brought, read_text_pages
 from pipeline.crawl.warc import Page, ReadCounts, read_pages
@@ -108,7 +108,7 @@ def page_text(
         raise Unusable("not_html")
     html, charset = decode_text(body, page.charset)
     source = Source(html, body if charset == "utf-8" else None)
-    title, text = extract(source, config.min_characters, removed)
+    title, text = extract(source, MIN_CHARACTERS, removed)
     if text.count("\ufffd") > MAX_UNDECODED * len(text):
         raise Unusable("undecodable")
     return title, text, charset, rights(source)
@@ -119,7 +119,7 @@ def make_document(identity: str, page: Page, config: CrawlSection, removed: Coun
     url, host = page_url(page.url)
     title, text, charset, notes = page_text(page, config, removed)
     (title + text).encode()  # a lone surrogate rejects this page here, instead of stopping the shard's writer
-    if len(text) < config.min_characters:
+    if len(text) < MIN_CHARACTERS:
         raise Unusable("undecodable" if removed["undecodable"] else "too_short" if text else "empty")
     if config.order == "math_first" and not has_mathematics(f"{title}\n{text}"):
         raise Unusable("no_mathematics")

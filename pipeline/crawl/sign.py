@@ -26,7 +26,7 @@ from pipeline.crawl.signature_store import (
     read_signatures,
     record_file,
 )
-from pipeline.crawl.signatures import ABSENT, MinHasher
+from pipeline.crawl.signatures import ABSENT, SHINGLE, MinHasher
 from pipeline.crawl.urls import normalise_url
 from pipeline.data.shards import read_documents, table_schema
 from pipeline.protocol.progress import Progress
@@ -66,7 +66,7 @@ def groups(documents: Iterator[Document]) -> Iterator[list[Document]]:
 def run(stage: Stage[CrawlSection]) -> Counts:
     """Hash all pages of a shard; returns their number and how many have a signature."""
     config, partial = stage.config, stage.partial
-    hasher = MinHasher(config.ngram, config.buckets * config.hashes_per_bucket, config.seed)
+    hasher = MinHasher(SHINGLE, config.buckets * config.hashes_per_bucket, config.seed)
     urls, texts, templates, files = bytearray(), bytearray(), bytearray(), set[str]()
     numbered: list[int] = []  # places of the pages with a number
     rows: list[dict[str, str]] = []

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from pipeline.crawl.compiled import njit
 from pipeline.crawl.grams import grams, mixed, runs
 
+SHINGLE = 5  # words (or CJK characters) in a gram of near-duplicates
 SEPARATOR = "\n"  # between texts: in no gram
 ABSENT = np.uint32(0xFFFFFFFF)  # in every column: a page too short to have a signature
 Hashes = NDArray[np.uint32]

@@ -28,6 +28,7 @@ from pipeline.formulas.scripts import (
 )
 from pipeline.formulas.signs import Source, formula_words, has_formula_markup
 
+MIN_CHARACTERS = 100  # a page with less text is rejected
 FEW, LITTLE = 2500, 0.015  # characters of main content, and their share of the source: some may be missing
 LOST = 4  # the main content is replaced if the paragraphs are so many times as long
 PARAGRAPH = 80  # bytes of UTF-8

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
 ENGINE_DTYPES = {"fp32": "float32", "bf16": "bfloat16"}
 MAX_SEQUENCES = 512
+EVALUATION_TEMPERATURE = 0.7  # of samples for Maj@K and Pass@K in training (paper Figure 7)
 
 
 class Explorer:
@@ -233,7 +234,7 @@ class Explorer:
         if len(by_file) > 1:
             found["accuracy_of"] = {file: fmean(values) for file, values in by_file.items()}
         if number := section.evaluation_samples:
-            drawn = self._ask(questions, n=number, temperature=section.evaluation_temperature)
+            drawn = self._ask(questions, n=number, temperature=EVALUATION_TEMPERATURE)
             verdicts = [[verdict for verdict, _, _ in row] for row in drawn]
             ks = [2**power for power in range(number.bit_length())]
             found |= at_k([question.item for question in questions], verdicts, ks)

@@ -16,6 +16,7 @@ from pipeline.protocol.stage import Counts, InputError, Stage, label, run_stage
 from pipeline.tokens.texts import read_texts
 from pipeline.training.chat import CHAT_TEMPLATE
 
+SAMPLE = 100_000_000  # characters to learn from, shared equally among the sources
 BOS, EOS, PAD = SPECIAL = ("<bos>", "<eos>", "<pad>")
 
 
@@ -59,10 +60,10 @@ def run(stage: Stage[TokensSection]) -> Counts:
     """Train on `corpus`, a decontaminated corpus, and `text`, more files. Output: a tokenizer folder."""
     corpora = stage.inputs.get("corpus", [])
     sources = [*corpora, *stage.inputs.get("text", [])]
-    with Progress(f"{label(stage)}: reads texts", stage.config.sample, unit="character") as bar:
+    with Progress(f"{label(stage)}: reads texts", SAMPLE, unit="character") as bar:
 
         def texts() -> Iterator[str]:
-            for text in sample(sources, stage.config.sample):
+            for text in sample(sources, SAMPLE):
                 yield text
                 bar.update(len(text))
 

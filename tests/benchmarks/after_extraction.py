@@ -29,7 +29,7 @@ from pipeline.config.crawl import CrawlSection  # noqa: E402
 from pipeline.corpus.classifier import MATH, OTHER, PageScorer  # noqa: E402
 from pipeline.corpus.normalise import normalise  # noqa: E402
 from pipeline.crawl.extract import extract_file  # noqa: E402
-from pipeline.crawl.signatures import MinHasher  # noqa: E402
+from pipeline.crawl.signatures import SHINGLE, MinHasher  # noqa: E402
 from pipeline.crawl.warc import ReadCounts  # noqa: E402
 from pipeline.data.shards import DocumentWriter, read_documents  # noqa: E402
 from pipeline.decontaminate.ngrams import BenchmarkIndex  # noqa: E402
@@ -85,7 +85,7 @@ def signature_rows(texts: list[str], folder: Path) -> list[Row]:
     from datatrove.pipeline.dedup.minhash import MinhashDedupSignature
 
     config = CrawlSection()
-    hasher = MinHasher(config.ngram, config.buckets * config.hashes_per_bucket, config.seed)
+    hasher = MinHasher(SHINGLE, config.buckets * config.hashes_per_bucket, config.seed)
     peer = MinhashDedupSignature(str(folder / "signatures"), minhash_config(config))
     peer._hash_func = lambda text: xxhash.xxh32_intdigest(text.encode())  # its own call fails: str given
     peer.get_shingles("loads the tokeniser")
@@ -175,7 +175,7 @@ def iteration_rows(path: Path, texts: list[str], folder: Path) -> list[Row]:
 
     model = fasttext.load_model(str(paper_model(texts, folder)))
     config, shard = CrawlSection(), folder / "pages.jsonl.zst"
-    hasher = MinHasher(config.ngram, config.buckets * config.hashes_per_bucket, config.seed)
+    hasher = MinHasher(SHINGLE, config.buckets * config.hashes_per_bucket, config.seed)
 
     def extract() -> None:
         with DocumentWriter(shard) as writer:
