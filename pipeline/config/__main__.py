@@ -12,6 +12,7 @@ from typing import Any
 
 import yaml
 from pydantic import BaseModel, create_model
+from pydantic_core import to_jsonable_python
 
 from pipeline.config.evaluate import BenchmarkNode
 from pipeline.config.root import LAUNCHED, MODEL_STAGES, SECTIONS, ModelNode, RunKeys
@@ -44,24 +45,18 @@ def _comment(text: str, indent: str) -> str:
     )
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, BaseModel):
-        return value.model_dump(mode="json")
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
+def _yaml(value: Any, flow: bool = False) -> str:
+    plain = to_jsonable_python(value)
+    return yaml.safe_dump(plain, default_flow_style=flow, allow_unicode=True, sort_keys=False, width=10**6)
 
 
 def _inline(value: Any) -> str:
-    text = yaml.safe_dump(
-        _plain(value), default_flow_style=True, allow_unicode=True, sort_keys=False, width=10**6
-    )
-    return text.removesuffix("\n").removesuffix("...").strip()
+    return _yaml(value, flow=True).removesuffix("\n").removesuffix("...").strip()
 
 
 def _assignment(name: str, value: Any, indent: str) -> str:
     if isinstance(value, dict) and value:
-        block = yaml.safe_dump(_plain(value), allow_unicode=True, sort_keys=False, width=10**6)
+        block = _yaml(value)
         return f"{indent}{name}:\n{textwrap.indent(block, indent + '  ')}"
     return f"{indent}{name}: {_inline(value)}\n"
 
@@ -82,9 +77,7 @@ def keys_as_yaml(
         if name in skip:
             continue
         info = model.model_fields[name]
-        paper = (
-            (info.json_schema_extra or {}).get("paper") if isinstance(info.json_schema_extra, dict) else None
-        )
+        paper = (info.json_schema_extra or {}).get("paper")
         meaning = (info.description or "").rstrip(".") + (f". Paper: {paper}" if paper else "")
         default = getattr(values, name) if values else info.get_default(call_default_factory=True)
         if isinstance(default, BaseModel):

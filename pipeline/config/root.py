@@ -5,6 +5,8 @@
 
 import difflib
 import re
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -27,6 +29,13 @@ SECTIONS: dict[str, type[Section]] = {stage.name: stage.section for stage in STA
 # Stages that may have a launch of their own: those that use GPUs, and one whose joins many jobs share.
 LAUNCHED = (*MODEL_STAGES, "annotate", "evaluate", "trajectory", "corpus")
 BENCHMARKS = Path(__file__).resolve().parents[2] / "configs/benchmarks"
+# The keys of a node that name another model, and the stages that this may be of.
+ROLES = {
+    "parent": MODEL_STAGES,
+    "policy": ("sft", "rl"),
+    "completer": ("sft", "rl"),
+    "reward_model": ("reward",),
+}
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
 
@@ -231,7 +240,8 @@ class Config:
         self.launch_of("evaluate")
         self.launch_of("trajectory")
         for benchmark in self.sections["trajectory"].benchmarks:
-            self._check_benchmark(benchmark, "trajectory")
+            if benchmark not in self.benchmarks:
+                raise ConfigError(f"config key trajectory.benchmarks: {self._no_benchmark(benchmark)}")
         self._check_cycles()
 
     def launch_of(self, stage: str, model: str | None = None) -> LaunchSection:
@@ -292,66 +302,47 @@ class Config:
         self.model_sections[name] = validated(SECTIONS[stage], self._raw[stage] | overrides, where)
 
     def _check_model(self, name: str) -> None:
-        node, where = self.models[name], f"models.{name}"
+        for key_name, told in self._flaws(self.models[name]):
+            raise ConfigError(f"config key {'.'.join(filter(None, ['models', name, key_name]))}: {told}")
+
+    def _flaws(self, node: ModelNode) -> Iterator[tuple[str, str]]:
+        """Yield (key of the node, what is wrong with it)."""
         if (node.parent is None) == (node.init is None):
-            raise ConfigError(
-                f"config key {where}: give one of `parent` (a model here) and `init` (scratch, folder, hub)"
-            )
-        for field, stages in (
-            ("parent", MODEL_STAGES),
-            ("policy", ("sft", "rl")),
-            ("completer", ("sft", "rl")),
-            ("reward_model", ("reward",)),
-        ):
+            yield "", "give one of `parent` (a model here) and `init` (scratch, folder, hub)"
+        for field, stages in ROLES.items():
             target = getattr(node, field)
-            if target is None:
-                continue
-            if target not in self.models:
-                raise ConfigError(
-                    f"config key {where}.{field}: no model {target!r}{hint(target, list(self.models))}"
-                )
-            if self.models[target].stage not in stages:
-                raise ConfigError(
-                    f"config key {where}.{field}: {target!r} is a {self.models[target].stage} model"
-                )
+            if target is not None and target not in self.models:
+                yield field, f"no model {target!r}{hint(target, list(self.models))}"
+            elif target is not None and (stage := self.models[target].stage) not in stages:
+                yield field, f"{target!r} is a {stage} model"
         if node.stage != "reward" and node.parent and self.models[node.parent].stage == "reward":
-            raise ConfigError(
-                f"config key {where}.parent: {node.parent!r} is a reward model; it writes no text"
-            )
+            yield "parent", f"{node.parent!r} is a reward model; it writes no text"
         if node.train and node.stage == "reward" and node.policy is None:
-            raise ConfigError(
-                f"config key {where}.policy: missing; name the model whose solutions are labelled"
-            )
-        if not node.train and (node.init is None or node.init == "scratch"):
-            raise ConfigError(f"config key {where}.train: false needs an `init`: a folder or a hub id")
+            yield "policy", "missing; name the model whose solutions are labelled"
+        if not node.train and node.init in (None, "scratch"):
+            yield "train", "false needs an `init`: a folder or a hub id"
         if node.train and node.stage == "cpt" and node.mixture not in self.mixtures:
-            raise ConfigError(
-                f"config key {where}.mixture: no mixture {node.mixture!r}; known: {', '.join(self.mixtures)}"
-            )
+            yield "mixture", f"no mixture {node.mixture!r}; known: {', '.join(self.mixtures)}"
         if node.init == "scratch" and node.stage != "cpt":
-            raise ConfigError(f"config key {where}.init: only a cpt model can start from scratch")
+            yield "init", "only a cpt model can start from scratch"
         named = list(node.modes) if isinstance(node.modes, dict) else []
         for benchmark in [*(node.benchmarks or []), *named]:
-            self._check_benchmark(benchmark, where)
+            if benchmark not in self.benchmarks:
+                yield "benchmarks", self._no_benchmark(benchmark)
 
-    def _check_benchmark(self, name: str, where: str) -> None:
-        if name not in self.benchmarks:
-            known = ", ".join(self.benchmarks)
-            raise ConfigError(f"config key {where}.benchmarks: no benchmark {name!r}; known: {known}")
+    def _no_benchmark(self, name: str) -> str:
+        return f"no benchmark {name!r}; known: {', '.join(self.benchmarks)}"
 
     def _check_cycles(self) -> None:
-        """No model is made from itself: each round of reward model and policy has a node of its own."""
-        finished: set[str] = set()
-
-        def visit(name: str, path: tuple[str, ...]) -> None:
-            if name in path:
-                circle = " <- ".join([*path[path.index(name) :], name])
-                raise ConfigError(f"config key models.{name}: made from itself: {circle}")
-            node = self.models[name]
-            for source in (node.parent, node.policy, node.completer, node.reward_model):
-                if source is not None and source not in finished:
-                    visit(source, (*path, name))
-            finished.add(name)
-
-        for name in self.models:
-            visit(name, ())
+        """Refuse a model made from itself: each round of reward model and policy has a node of its own."""
+        sources = {
+            name: [source for field in ROLES if (source := getattr(node, field))]
+            for name, node in self.models.items()
+        }
+        try:
+            TopologicalSorter(sources).prepare()
+        except CycleError as error:
+            circle = error.args[1][::-1]
+            raise ConfigError(
+                f"config key models.{circle[0]}: made from itself: {' <- '.join(circle)}"
+            ) from error
