@@ -67,15 +67,15 @@ def figure(traces: list[Figure], x: str, y: str, *, legend: bool = True, **layou
     return {"data": traces, "layout": axes | {"showlegend": legend and len(traces) > 1} | layout}
 
 
-def powers(traces: list[Figure]) -> Figure:
-    """Return a logarithmic axis with a tick at each value of `x`."""
-    ks = sorted({x for trace in traces for x in trace["x"]})
-    return {"type": "log", "tickmode": "array", "tickvals": ks, "ticktext": [str(k) for k in ks]}
+def ticks(values: list[Any]) -> Figure:
+    """Return what gives an axis a tick at each of these values."""
+    return {"tickmode": "array", "tickvals": values, "ticktext": [str(value) for value in values]}
 
 
 def over_k(traces: list[Figure], y: str, x: str = "K") -> Figure:
-    """Return a figure of shares over numbers of samples."""
-    return figure(traces, x, y, xaxis=powers(traces), yaxis=PERCENT)
+    """Return a figure of shares over numbers of samples, whose axis is logarithmic."""
+    ks = sorted({x for trace in traces for x in trace["x"]})
+    return figure(traces, x, y, xaxis={"type": "log"} | ticks(ks), yaxis=PERCENT)
 
 
 def thin(points: list[Point]) -> list[Point]:

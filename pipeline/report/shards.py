@@ -27,6 +27,8 @@ from pipeline.protocol.stage import InputError
 from pipeline.report.answers import Row, read_answers
 
 TEXTS, BYTES = 250, 2 << 20
+CODED = ("subject", "level", "verdict", "reason", "remarks")  # columns of few values, written as numbers
+LISTED = ("ids", "tokens", "extracted", "right", "drawn")
 VOTES = 8
 SMALL = 64 << 20  # bytes that one process reads in a second
 FOLDER = "samples"
@@ -39,21 +41,6 @@ def write(root: Path, name: str, parts: list[bytes]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as file:
         file.writelines((b"shard(", encode(name), b",[\n", b",\n".join(parts), b"]);\n"))
-
-
-class Column:
-    """Values of the questions as numbers, and the values that they stand for."""
-
-    def __init__(self) -> None:
-        self.names: dict[str, int] = {}
-        self.codes: list[int] = []
-
-    def add(self, value: Any) -> None:
-        name = "" if value is None else str(value)
-        self.codes.append(self.names.setdefault(name, len(self.names)))
-
-    def row(self) -> dict[str, Any]:
-        return {"names": list(self.names), "codes": self.codes}
 
 
 @dataclass
@@ -69,10 +56,7 @@ class AnswerShards:
 
     def __init__(self, root: Path, name: str) -> None:
         self.root, self.name = root, f"{FOLDER}/{name}"
-        self.columns = {key: Column() for key in ("subject", "level", "verdict", "reason", "remarks")}
-        self.lists: dict[str, list[Any]] = {
-            key: [] for key in ("ids", "tokens", "extracted", "right", "drawn")
-        }
+        self.columns: dict[str, list[Any]] = {key: [] for key in (*CODED, *LISTED)}
         self.starts: list[int] = []  # number of the first question of each `all` shard
         self.texts: list[bytes] = []
         self.lines: list[bytes] = []
@@ -81,32 +65,23 @@ class AnswerShards:
     def add(self, line: bytes, row: Row) -> None:
         """Take a question."""
         if not self.lines:
-            self.starts.append(len(self.lists["ids"]))
+            self.starts.append(len(self.columns["ids"]))
         self.lines.append(line.strip())
         self.size += len(line)
         votes = Counter([(sample.extracted, sample.verdict) for sample in row.samples])
-        self._list(row, votes)
+        right = sum(count for (_, verdict), count in votes.items() if verdict == "right")
+        known = {"subject": row.subject, "level": row.level, "ids": row.id}
+        known |= {"right": right, "drawn": len(row.samples)}
+        for key, values in self.columns.items():  # the others are of the greedy answer, null without one
+            values.append(known[key] if key in known else getattr(row.greedy, key, None))
         self.texts.append(encode([row.question, row.reference, row.greedy and row.greedy.text, _top(votes)]))
         if len(self.texts) == TEXTS:
             self._write_texts()
         if self.size >= BYTES:
             self._write_lines()
 
-    def _list(self, row: Row, votes: Counter[tuple[str | None, str]]) -> None:
-        greedy = row.greedy
-        self.columns["subject"].add(row.subject)
-        self.columns["level"].add(row.level)
-        self.columns["verdict"].add(greedy and greedy.verdict)
-        self.columns["reason"].add(greedy and greedy.reason)
-        self.columns["remarks"].add(greedy and greedy.remarks)
-        self.lists["ids"].append(row.id)
-        self.lists["tokens"].append(greedy and greedy.tokens)
-        self.lists["extracted"].append(greedy and greedy.extracted)
-        self.lists["drawn"].append(len(row.samples))
-        self.lists["right"].append(sum(count for (_, verdict), count in votes.items() if verdict == "right"))
-
     def _write_texts(self) -> None:
-        write(self.root, f"{self.name}/text-{(len(self.lists['ids']) - 1) // TEXTS}", self.texts)
+        write(self.root, f"{self.name}/text-{(len(self.columns['ids']) - 1) // TEXTS}", self.texts)
         self.texts = []
 
     def _write_lines(self) -> None:
@@ -119,9 +94,19 @@ class AnswerShards:
             self._write_texts()
         if self.lines:
             self._write_lines()
-        columns = {key: column.row() for key, column in self.columns.items()}
-        index = {**columns, **self.lists, "starts": self.starts, "texts": TEXTS}
-        write(self.root, f"{self.name}/index", [encode(index)])
+        coded = {key: _coded(self.columns[key]) for key in CODED}
+        write(
+            self.root,
+            f"{self.name}/index",
+            [encode(self.columns | coded | {"starts": self.starts, "texts": TEXTS})],
+        )
+
+
+def _coded(values: list[Any]) -> dict[str, list[Any]]:
+    """Return values as numbers, and the names that these stand for."""
+    names = ["" if value is None else str(value) for value in values]
+    codes = {name: code for code, name in enumerate(dict.fromkeys(names))}
+    return {"names": list(codes), "codes": [codes[name] for name in names]}
 
 
 def _top(votes: Counter[tuple[str | None, str]]) -> list[list[Any]]:

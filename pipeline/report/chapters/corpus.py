@@ -7,7 +7,7 @@ from markdown_it import MarkdownIt
 from markupsafe import Markup
 
 from pipeline.report.collect import Run
-from pipeline.report.figures import MAX_POINTS, PERCENT, Figure, Point, colour, figure, line
+from pipeline.report.figures import MAX_POINTS, PERCENT, Figure, Point, colour, figure, line, ticks
 from pipeline.report.material import Material
 from pipeline.report.pages import BECAME
 from pipeline.report.truth import headline
@@ -93,8 +93,9 @@ def _figures(rows: Rows) -> dict[str, Figure]:
 
 def _by_iteration(rows: Rows, traces: list[Figure], title: str, **layout: Any) -> Figure:
     xs = [row["iteration"] for row in rows]
-    axis = {"tickmode": "array", "tickvals": xs, "ticktext": [str(x) for x in xs]}
-    return figure(traces, "iteration", title, xaxis=axis | {"range": [xs[0] - 0.5, xs[-1] + 0.5]}, **layout)
+    return figure(
+        traces, "iteration", title, xaxis=ticks(xs) | {"range": [xs[0] - 0.5, xs[-1] + 0.5]}, **layout
+    )
 
 
 def _stacked(rows: Rows, parts: dict[str, str], title: str) -> Figure:
