@@ -64,11 +64,19 @@ def costs_table(rows: list[Forecast], assumed: Assumptions) -> str:
         return [row.model, row.stage, *numbers]
 
     trained = short(sum(row.trained for row in rows if row.stage != "tokens"))
-    sums = [
-        sum(values) for values in zip(*((r.sampled, r.flops, r.hours, r.disk) for r in rows), strict=True)
+    sampled, flops = short(sum(row.sampled for row in rows)), sum(row.flops for row in rows)
+    total = [
+        "total",
+        "",
+        "",
+        trained,
+        sampled,
+        f"{flops:.2e}",
+        f"{sum(row.hours for row in rows):,.1f}",
+        "",
+        "",
     ]
-    total = ["total", "", "", trained, short(sums[0]), f"{sums[1]:.2e}", f"{sums[2]:,.1f}", "", ""]
-    total += [f"{sums[3] / 1e9:,.1f}", f"{max(row.scratch for row in rows) / 1e9:,.1f}"]
+    total += [f"{sum(row.disk for row in rows) / 1e9:,.1f}", f"{max(row.scratch for row in rows) / 1e9:,.1f}"]
     head = f"model|stage|weights|trained|sampled|FLOP|{assumed.gpu.name}-hours|GB per GPU|free|disk GB"
     return table(f"{head}|checkpoints GB", [*map(cells, rows), total])
 
@@ -102,12 +110,8 @@ def launch_table(planner: Planner, rows: list[Forecast]) -> str:
     for row in rows:
         if row.memory and row.trained:
             launch = planner.launch_of(row)
-            flags = [
-                launch.activation_checkpointing,
-                is_compiled(row.stage, launch),
-                launch.offload_optimizer,
-            ]
-            flags.append(launch.sleep and row.stage == "rl")
+            flags = [launch.activation_checkpointing, is_compiled(row.stage, launch)]
+            flags += [launch.offload_optimizer, launch.sleep and row.stage == "rl"]
             cells = [str(row.gpus), str(launch.zero_stage), str(launch.micro_batch)]
             cells += ["yes" if flag else "no" for flag in flags]
             lines.append([row.model, row.stage, *cells, launch.frozen if "frozen" in row.memory else ""])

@@ -103,18 +103,11 @@ class Profile:
 
 def model_jobs(rows: list[Forecast]) -> list[Job]:
     """Return a job for each model that is trained or evaluated."""
-    return [
-        Job(
-            f"{row.stage}/{row.model}",
-            f"{row.stage}_model",
-            1,
-            row.hours / row.gpus,
-            row.gpus,
-            row.main_memory,
-        )
-        for row in rows
-        if row.hours
-    ]
+    found = []
+    for row in (row for row in rows if row.hours):
+        name, rule, hours = f"{row.stage}/{row.model}", f"{row.stage}_model", row.hours / row.gpus
+        found.append(Job(name, rule, 1, hours, row.gpus, row.main_memory))
+    return found
 
 
 def token_jobs(rows: list[Forecast], profile: Profile) -> list[Job]:
@@ -166,8 +159,7 @@ def data_jobs(config: Config, assumed: Assumptions, order: str | None = None) ->
     pages = records * (PASSED if math_first else 1)
     extracts = math.ceil(files / section.files_per_shard) + math.ceil(len(texts) / section.files_per_shard)
     count = {"one": 1, "extracts": extracts, "unscored": files * PAGES * (1 - SCORED), "pages": pages}
-    count |= {"rows": sum(texts)}
-    count |= {"searched": records * math_first, "extraction": EXTRACTION}
+    count |= {"rows": sum(texts), "searched": records * math_first, "extraction": EXTRACTION}
     dumps = len({name for name, _ in listed}) if math_first else 0
     deduplication, shards = _deduplication(config, pages, extracts, dumps)
     return [*_jobs("first", count), *deduplication, *_selection(config, records, pages, shards)]
@@ -199,13 +191,16 @@ def _deduplication(config: Config, pages: float, extracts: int, dumps: int) -> t
 def _deduplicated(config: Config, pages: float, extracts: int) -> dict[str, float]:
     section = config.sections["crawl"]
     parts = len(section.cluster_parts(extracts))
-    count = {"one": 1, "pages": pages, "extracts": extracts, "parts": parts, "buckets": section.bucket_jobs}
-    count |= {
-        "ranges": RANGES + pages / 8,
-        "compared": COMPARED + pages / 8,
-        "joined": JOINED * pages / parts,
+    filters = len(section.pool_parts(extracts))
+    count = {
+        "one": 1,
+        "pages": pages,
+        "extracts": extracts,
+        "filters": filters,
+        "buckets": section.bucket_jobs,
     }
-    return count | {"filters": len(section.pool_parts(extracts))}
+    ranges, compared, joined = RANGES + pages / 8, COMPARED + pages / 8, JOINED * pages / parts
+    return count | {"ranges": ranges, "compared": compared, "joined": joined}
 
 
 def _selection(config: Config, records: float, pages: float, shards: int) -> list[Job]:

@@ -220,14 +220,10 @@ def _models(config: Config) -> Iterable[tuple[str, Model]]:
 def _sizes(config: Config, name: str, claims: list[Claim]) -> dict[Task, tuple[int, int]]:
     """Questions and samples of each task of a model that a claim asks."""
     node, section = config.models[name], config.sections["evaluate"]
-    wanted = {(benchmark, kind) for claim in claims for benchmark in claim.benchmarks for kind in claim.kinds}
-    wanted |= {
-        (benchmark, kind)
-        for claim in claims
-        if claim.test == "kinds"
-        for benchmark in claim.benchmarks
-        for kind in (str(claim.better), str(claim.worse))
-    }
+    wanted: set[Task] = set()
+    for claim in claims:
+        sides = [str(claim.better), str(claim.worse)] if claim.test == "kinds" else []
+        wanted.update(product(claim.benchmarks, [*claim.kinds, *sides]))
     found = {}
     for benchmark in node.benchmarks if node.benchmarks is not None else config.benchmarks:
         asked = config.benchmarks[benchmark]
