@@ -24,7 +24,7 @@ from pipeline.protocol.errors import InputError
 from pipeline.report.baselines import rights
 from pipeline.report.collect import open_run, read_json
 from pipeline.report.compare import Answers, Results
-from pipeline.report.scores import write_table
+from pipeline.report.scores import markdown, show_table
 from pipeline.report.selection import families, family_name
 
 MARKS = ("<!-- gains -->", "<!-- end of gains -->")
@@ -129,34 +129,34 @@ def opponents(results: Results, benchmark: Benchmark, way: Way) -> list[Way]:
     return [*benchmark.best_rule, *others]
 
 
-def score_lines(benchmarks: list[Benchmark]) -> list[str]:
-    """Rows of the table of right answers, a column for each benchmark."""
+def score_table(benchmarks: list[Benchmark]) -> str:
+    """Return the table of right answers, a column for each benchmark."""
     titles = [
         f"{found.name}, {len(found.questions):,} questions of {len(set(found.variants)):,} groups"
         for found in benchmarks
     ]
-    lines = [f"| right answers, % | {' | '.join(titles)} |", f"|---|{'---:|' * len(benchmarks)}"]
+    rows = [["right answers, %", *titles]]
     ways = {way.name: len(way.seeds) for found in benchmarks for way in [*found.rules, *found.models]}
     for name, seeds in ways.items():
         cells = [
             next((found.share(way) for way in [*found.rules, *found.models] if way.name == name), "")
             for found in benchmarks
         ]
-        lines.append(f"| {name}{f' ({seeds} seeds)' if seeds > 1 else ''} | {' | '.join(cells)} |")
-    return lines
+        rows.append([f"{name}{f' ({seeds} seeds)' if seeds > 1 else ''}", *cells])
+    return markdown(rows)
 
 
-def gain_lines(results: Results, benchmarks: list[Benchmark]) -> list[str]:
-    """Rows of the table of paired gains of RL, in points."""
-    lines = ["| gain, points | over | benchmark | |", "|---|---|---|---:|"]
+def gain_table(results: Results, benchmarks: list[Benchmark]) -> str:
+    """Return the table of paired gains of RL, in points."""
+    rows = [["gain, points", "over", "benchmark", ""]]
     for found in benchmarks:
         for way in found.models:
             if results.run.models[way.models[0]].stage == "rl":
                 for other in opponents(results, found, way):
                     estimate = found.estimate(way, other)
                     points = in_percent(estimate.effect, estimate.interval(), "+")
-                    lines.append(f"| {way.name} | {other.name} | {found.name} | {points} |")
-    return lines
+                    rows.append([way.name, other.name, found.name, points])
+    return markdown(rows, words=3)
 
 
 def table(folder: Path) -> str:
@@ -164,11 +164,11 @@ def table(folder: Path) -> str:
     results = Results(open_run(folder))
     names = dict.fromkeys(benchmark for tasks in results.answers.values() for benchmark, _ in tasks)
     benchmarks = [read_benchmark(results, name) for name in names]
-    blocks = [score_lines(benchmarks), gain_lines(results, benchmarks)]
+    blocks = [score_table(benchmarks), gain_table(results, benchmarks)]
     manifest = folder / "problems/manifest.json"
     if manifest.is_file():
-        blocks.append([KEPT_APART.format(**read_json(manifest)["counts"])])
-    return "\n\n".join("\n".join(lines) for lines in blocks) + "\n"
+        blocks.append(KEPT_APART.format(**read_json(manifest)["counts"]) + "\n")
+    return "\n".join(blocks)
 
 
 def main() -> None:
@@ -181,10 +181,7 @@ def main() -> None:
     try:
         if words.picture:
             words.picture.write_text(picture(words.run))
-        if words.page:
-            write_table(words.page, table(words.run), MARKS)
-        else:
-            print(table(words.run), end="")
+        show_table(table(words.run), words.page, MARKS)
     except InputError as error:
         sys.exit(f"error: {error}")
 

@@ -33,7 +33,7 @@ from pipeline.intervals import estimate_effect
 from pipeline.protocol.errors import InputError
 from pipeline.protocol.manifest import fingerprint
 from pipeline.report.collect import Run, collect, read_lines
-from pipeline.report.scores import write_table
+from pipeline.report.scores import markdown, show_table
 from pipeline.report.selection import families, family_name
 
 SOLUTIONS = {"MATH": ("math_train_solutions", "solution"), "GSM8K": ("gsm8k_train", "solution_plain")}
@@ -144,13 +144,10 @@ def read_measured(folder: Path) -> Measured:
     return Measured(run, values, members, places, len(rows) - len(kept))
 
 
-def mean_lines(found: Measured) -> list[str]:
-    """Give the rows of bits per byte, a column for each source; also of each learning rate, if several."""
+def mean_table(found: Measured) -> str:
+    """Give the table of bits per byte, a column for each source; also of each learning rate, if several."""
     titles = [f"{source} train, {len(places)} solutions" for source, places in found.places.items()]
-    lines = [
-        f"| bits per byte | corpus, tokens | passes | {' | '.join(titles)} |",
-        f"|---|{'---:|' * (2 + len(titles))}",
-    ]
+    rows = [["bits per byte", "corpus, tokens", "passes", *titles]]
     rates: dict[float, list[str]] = {}
     for name, members in found.members.items():
         cells = ["", ""]
@@ -161,28 +158,25 @@ def mean_lines(found: Measured) -> list[str]:
             cells = [f"{tokens:,}", f"{passes:.2f}"]
         seeds = f" ({len(members)} seeds)" if len(members) > 1 else ""
         cells += [f"{found.mean(name, source):.4f}" for source in found.places]
-        lines.append(f"| {name}{seeds} | {' | '.join(cells)} |")
+        rows.append([f"{name}{seeds}", *cells])
     for rate, names in rates.items() if len(rates) > 1 else ():
         cells = [f"{fmean(found.mean(name, source) for name in names):.4f}" for source in found.places]
-        lines.append(f"| mean at rate {rate:g} | | | {' | '.join(cells)} |")
-    return lines
+        rows.append([f"mean at rate {rate:g}", "", "", *cells])
+    return markdown(rows)
 
 
-def difference_lines(found: Measured) -> list[str]:
-    """Give the rows of paired differences of models with several seeds: what training changed, then the last
+def difference_table(found: Measured) -> str:
+    """Give the table of paired differences of models with several seeds: what training changed, then the last
     iteration beside the others.
     """
     several = [name for name, members in found.members.items() if len(members) > 1]
     pairs = [(name, START) for name in several]
     pairs += [(BEST, name) for name in several if BEST in several and name != BEST]
-    lines = [
-        f"| difference, thousandths | {' | '.join(found.places)} |",
-        f"|---|{'---:|' * len(found.places)}",
-    ]
+    rows = [["difference, thousandths", *found.places]]
     for better, worse in pairs:
         cells = [found.difference(better, worse, source) for source in found.places]
-        lines.append(f"| {better} minus {worse} | {' | '.join(cells)} |")
-    return lines
+        rows.append([f"{better} minus {worse}", *cells])
+    return markdown(rows)
 
 
 def quality_table(folder: Path) -> str:
@@ -195,7 +189,7 @@ def quality_table(folder: Path) -> str:
         )
     kept = sum(map(len, found.places.values()))
     said = LEFT_OUT.format(all=kept + found.left, left=found.left, tokens=counts.pop())
-    return "\n\n".join(["\n".join(mean_lines(found)), "\n".join(difference_lines(found)), said]) + "\n"
+    return f"{mean_table(found)}\n{difference_table(found)}\n{said}\n"
 
 
 def main() -> None:
@@ -215,10 +209,8 @@ def main() -> None:
     try:
         if given.command == "prepare":
             write_overlay(given.web, given.bench, given.model, given.output)
-        elif given.page:
-            write_table(given.page, quality_table(given.run), MARKS)
         else:
-            print(quality_table(given.run), end="")
+            show_table(quality_table(given.run), given.page, MARKS)
     except InputError as error:
         sys.exit(f"error: {error}")
 

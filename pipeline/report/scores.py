@@ -100,14 +100,29 @@ def readme_table(summary: dict[str, Any]) -> str:
     models = [model for model, found in scores.items() if found.keys() == asked.keys()]
     models.sort(key=lambda model: scores[model][columns[0]]["accuracy"])
     titles = [f"`{benchmark}`, {asked[benchmark]:,} questions" for benchmark in columns]
-    rows = [["right answers", *titles], ["---", *["---:"] * len(columns)]]
+    rows = [["right answers", *titles]]
     for model in models:
         shares = (f"{100 * scores[model][benchmark]['accuracy']:.1f} %" for benchmark in columns)
         rows.append([f"`{model}`", *shares])
     if rules := summary.get("baselines"):
         shares = (f"{100 * best(rules[name])[1]:.1f} %" if name in rules else "" for name in columns)
         rows.append(["best rule without a model", *shares])
-    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+    return markdown(rows)
+
+
+def markdown(rows: list[list[str]], words: int = 1) -> str:
+    """Return a Markdown table below its first row; columns but the first `words` are numbers."""
+    head, *others = (f"| {' | '.join(row)} |\n" for row in rows)
+    places = ["---"] * words + ["---:"] * (len(rows[0]) - words)
+    return "".join([head, f"| {' | '.join(places)} |\n", *others])
+
+
+def show_table(table: str, page: Path | None, marks: tuple[str, str]) -> None:
+    """Print a table, or write it between the marks of a page."""
+    if page:
+        write_table(page, table, marks)
+    else:
+        print(table, end="")
 
 
 def write_table(page: Path, table: str, marks: tuple[str, str] = MARKS) -> None:
