@@ -114,7 +114,7 @@ def markdown(rows: list[list[str]], words: int = 1) -> str:
     """Return a Markdown table below its first row; columns but the first `words` are numbers."""
     head, *others = (f"| {' | '.join(row)} |\n" for row in rows)
     places = ["---"] * words + ["---:"] * (len(rows[0]) - words)
-    return "".join([head, f"| {' | '.join(places)} |\n", *others])
+    return "".join([head, f"|{'|'.join(places)}|\n", *others])
 
 
 def show_table(table: str, page: Path | None, marks: tuple[str, str]) -> None:
