@@ -1,13 +1,16 @@
 """Kill a program at chosen moments, run it again and compare the bytes of its results."""
 
 import os
+import runpy
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -56,22 +59,27 @@ def survives_kills(command: Sequence[str], output: Path, work: Path, moments: Se
     assert bytes_of(output) == whole
 
 
+def die_at_call(number: int, calls: Calls) -> None:
+    """From now on this process is killed in place of its call of that number."""
+    before = count()
+
+    def killed(call: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*arguments: Any, **more: Any) -> Any:
+            if next(before) == number:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return call(*arguments, **more)
+
+        return called
+
+    for owner, name in calls:
+        setattr(owner, name, killed(getattr(owner, name)))
+
+
 def kill_at_call(run: Callable[[], object], number: int, calls: Calls) -> bool:
     """Run in a fork that is killed in place of its call of that number; returns whether there was one."""
     fork = os.fork()
     if not fork:
-        before = count()
-
-        def killed(call: Callable[..., Any]) -> Callable[..., Any]:
-            def called(*arguments: Any, **more: Any) -> Any:
-                if next(before) == number:
-                    os.kill(os.getpid(), signal.SIGKILL)
-                return call(*arguments, **more)
-
-            return called
-
-        for owner, name in calls:
-            setattr(owner, name, killed(getattr(owner, name)))
+        die_at_call(number, calls)
         try:
             run()
             os._exit(0)
@@ -94,3 +102,10 @@ def survives_loss_and_kills(
     for number in numbers:  # the first one is of notes in the work folder
         assert kill_at_call(run, number, calls) and not output.exists()
     assert not kill_at_call(run, 99, calls) and bytes_of(output) == whole
+
+
+if __name__ == "__main__":  # NUMBER MODULE:CLASS.FUNCTION PROGRAM WORDS: run a program that dies at a call
+    owner, _, name = sys.argv[2].rpartition(".")
+    die_at_call(int(sys.argv[1]), [(resolve_name(owner), name)])
+    del sys.argv[:3]
+    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from subprocess import PIPE, Popen
 
@@ -35,9 +35,15 @@ def words_of(folder: Path, config: dict, launch: dict | None, inputs: Inputs) ->
     return list(map(str, words))
 
 
-def start(stage: str, folder: Path, config: dict, launch: dict | None, inputs: Inputs) -> Popen | Program:
-    """Start `pipeline.<stage>` (see `words_of`), under the launcher if it has several ranks."""
+def start(
+    stage: str, folder: Path, config: dict, launch: dict | None, inputs: Inputs, dies_at: Sequence[str] = ()
+) -> Popen | Program:
+    """Start `pipeline.<stage>` (see `words_of`), under the launcher if it has several ranks. `dies_at`: the
+    number of a call and the function's name; the program is killed in its place.
+    """
     words = words_of(folder, config, launch, inputs)
+    if dies_at:
+        return Program("tests.killing", [*dies_at, f"pipeline.{stage}", *words], ENVIRONMENT)
     if (launch or {}).get("ranks", 1) == 1:
         return Program(f"pipeline.{stage}", words, ENVIRONMENT)
     command = [sys.executable, "-m", "pipeline.start", f"pipeline.{stage}", *words]

@@ -2,6 +2,7 @@
 
 import signal
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from subprocess import Popen
 from typing import Any
@@ -16,7 +17,10 @@ from warm import Program
 
 from pipeline.rl.rollout import read_groups
 
-BOX, PRINT = "\\boxed{%s}", "\nprint(%s)"  # a program does not begin with a space
+BOX, PRINT = ("\\boxed{%s}",), ("\nprint(%s)",)  # a program does not begin with a space
+CALL = ("```python\nprint(%s)\n```\n```output", "\n%s\n```", "\n\\boxed{%s}")  # the second part by the tool
+# Each as one token, so that a word of a call follows from the one before it alone.
+CALL_WORDS = ("```python\nprint(", ")\n```\n", "```output", *(f"\n\\boxed{{{digit}}}" for digit in range(10)))
 SECTION = {
     "steps": 4,
     "questions_per_step": 3,  # two ranks divide neither the questions nor the outputs
@@ -44,24 +48,33 @@ def question(number: int) -> dict[str, str]:
     }
 
 
-def save_policy(folder: Path, answer: str = BOX, values: str = "0123456789") -> Path:
-    """Write a model that has learnt to answer with one of these values, all equally likely."""
+def save_policy(
+    folder: Path, answer: Sequence[str] = BOX, values: str = "0123456789", words: Sequence[str] = ()
+) -> Path:
+    """Write a model that has learnt to answer with one of these values, all equally likely. Every second
+    part of an answer is a tool's, which the model reads only; `words` are tokens of their own.
+    """
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    save_tiny_model(folder, seed=0, spread=0.02)
+    save_tiny_model(folder, seed=0, spread=0.02, words=words)
     model, tokenizer = AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    lengths = [len(tokenizer.tokenize(part.replace("%s", "0"))) for part in answer]
+    owners = [place % 2 for place, length in enumerate(lengths) for _ in range(length)]
+    told = torch.tensor([0, *owners, 0], dtype=torch.bool)  # neither the space before it nor the end after it
     torch.manual_seed(0)
     for _ in range(60):
         texts = [
-            f"<s>User: {question(number)['question']}\n\nAssistant: {answer % values[place]}</s>"
+            f"<s>User: {question(number)['question']}\n\nAssistant: "
+            f"{''.join(answer).replace('%s', values[place])}</s>"
             for number, place in zip(
                 torch.randint(10, 20, (16,)), torch.randint(len(values), (16,)), strict=True
             )
         ]
         tokens = tokenizer(texts, return_tensors="pt", add_special_tokens=False).input_ids
         labels = tokens.clone()
-        labels[:, : -len(f" {answer % 0}") - 1] = -100
+        labels[:, : -len(told)] = -100
+        labels[:, -len(told) :][:, told] = -100
         loss = model(tokens, labels=labels).loss
         optimizer.zero_grad()
         loss.backward()
@@ -72,14 +85,20 @@ def save_policy(folder: Path, answer: str = BOX, values: str = "0123456789") -> 
 
 
 def start(
-    policy: Path, folder: Path, changes: dict[str, Any] | None = None, launch: Any = None, **more_inputs: Any
+    policy: Path,
+    folder: Path,
+    changes: dict[str, Any] | None = None,
+    launch: Any = None,
+    dies_at: Sequence[str] = (),
+    **more_inputs: Any,
 ) -> Popen | Program:
-    """Start the program in `folder`."""
+    """Start the program in `folder`; see `programs.start`."""
     folder.mkdir(parents=True, exist_ok=True)
     prompts = write_lines(folder / "prompts.jsonl", map(question, range(20)))
     section = SECTION | {"prompts": "prompts.jsonl", "evaluation": "prompts.jsonl"} | (changes or {})
     inputs = {"parent": policy, "prompts": prompts, "evaluation": prompts} | more_inputs
-    return programs.start("rl", folder, section, {"micro_batch": 4, "zero_stage": 2} | (launch or {}), inputs)
+    launch = {"micro_batch": 4, "zero_stage": 2} | (launch or {})
+    return programs.start("rl", folder, section, launch, inputs, dies_at)
 
 
 def drawn(folder: Path, step: int) -> list[tuple[str, list[tuple[int, list[int]]]]]:

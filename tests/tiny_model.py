@@ -34,8 +34,12 @@ def tiny_llama(vocabulary: int, **keys: Any) -> Any:
     )
 
 
-def save_tiny_model(folder: Path, *, seed: int, tied: bool = True, spread: float = 0.2) -> Path:
-    """Write the model and its tokenizer to `folder`; `spread` is the weights' standard deviation."""
+def save_tiny_model(
+    folder: Path, *, seed: int, tied: bool = True, spread: float = 0.2, words: Sequence[str] = ()
+) -> Path:
+    """Write the model and its tokenizer to `folder`; `spread` is the weights' standard deviation, `words` are
+    tokens of their own.
+    """
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
     from transformers import GenerationConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
@@ -48,12 +52,13 @@ def save_tiny_model(folder: Path, *, seed: int, tied: bool = True, spread: float
     fast = PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, pad_token="<pad>", bos_token="<s>", eos_token="</s>", unk_token="<unk>"
     )
+    fast.add_tokens(list(words))
     fast.chat_template = CHAT_TEMPLATE
     fast.save_pretrained(folder)
     torch.manual_seed(seed)
     keys = {"tie_word_embeddings": tied, "initializer_range": spread}
     keys |= {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
-    model = LlamaForCausalLM(tiny_llama(len(vocabulary), **keys)).float()
+    model = LlamaForCausalLM(tiny_llama(len(fast), **keys)).float()
     model.generation_config = GenerationConfig(pad_token_id=0, bos_token_id=1, eos_token_id=2)
     model.save_pretrained(folder)
     return folder
