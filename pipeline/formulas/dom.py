@@ -27,16 +27,6 @@ EMPHASIS, TAG = re.compile(r"</?(?:em|i)\b[^>]*>"), re.compile("<[^>]*>")
 LEADING_STYLE = re.compile(r"^\s*\\displaystyle(?![A-Za-z])\s*")
 STRINGS = ("mjx-", "<img", "<IMG")  # keywords of KINDS beside formula_words
 BLOCKS = ("p", "div", "center", "dd", "figure", "blockquote", "section")
-IMAGE_ATTRIBUTES = (
-    "src", "data-src", "alt", "class", "eeimg", "data-equation-content", "data-latex", "data-tex",
-    "data-formula",
-)  # fmt: skip
-SOURCE_CLASSES = (  # (keyword, rarer keyword, selector) of elements that hold TeX for a script to render
-    ('tex"', 'class="tex"', "span.tex, div.tex, code.tex"),
-    ('math"', '-math"', ".inline-math, .display-math"),
-    ("math-", "math-tex", ".math-tex"),
-)
-KATEX_CLASSES = (("katex-inline", ".katex-inline"), ("katex-block", ".katex-block"))
 RENDERED = re.compile(r"katex\.render(?:ToString)?\(")
 SELECTED = re.compile(
     r"(?:getElementsByClassName\(\s*[\"']([\w -]{1,60})|"
@@ -47,6 +37,7 @@ LINES = frozenset(("code", "span", "br"))
 DRAWN_2 = ('class="mjx-math"', 'class="math"')  # in what MathJax 2 drew
 DRAWN_3 = ("<mjx-c ", "<mjx-c>", "<mjx-utext", "data-c=")  # glyphs of MathJax 3 and 4
 Found = tuple[str, bool] | None
+Reader = Callable[[DOMNode], Found]
 
 
 class Formulas:
@@ -106,20 +97,19 @@ def mark_formulas(tree: HTMLTree, source: Source, words: set[str], formulas: For
         if sign not in known:
             known[sign] = source.holds(sign)
         if known[sign]:
-            for node in tree.document.query_selector_all(selector)[:]:  # a slice reads all nodes in one call
-                if node.parent is not None:
-                    _replace(tree, node, handler, formulas)
-    classes = [selector for word, sign, selector in SOURCE_CLASSES if word in words and source.holds(sign)]
+            _replace_all(tree, selector, handler, formulas)
     if "tex" in words and source.holds("katex"):
-        classes += [selector for sign, selector in KATEX_CLASSES if source.holds(sign)]
-        classes += _rendered_by_script(source.html)
-    for selector in classes:
-        for node in tree.document.query_selector_all(selector)[:]:
-            if node.parent is not None and (found := _source(node)) is not None and found[0]:
-                node.parent.replace_child(tree.create_text_node(formulas.mark(*found)), node)
+        for selector in _rendered_by_script(source.html):
+            _replace_all(tree, selector, _source, formulas)
 
 
-def _replace(tree: HTMLTree, node: DOMNode, handler: Callable[[DOMNode], Found], formulas: Formulas) -> None:
+def _replace_all(tree: HTMLTree, selector: str, handler: Reader, formulas: Formulas) -> None:
+    for node in tree.document.query_selector_all(selector)[:]:  # a slice reads all nodes in one call
+        if node.parent is not None:
+            _replace(tree, node, handler, formulas)
+
+
+def _replace(tree: HTMLTree, node: DOMNode, handler: Reader, formulas: Formulas) -> None:
     """Put a mark in the place of a formula element; one that cannot be read leaves nothing."""
     try:
         found = handler(node)
@@ -252,9 +242,7 @@ def _image(node: DOMNode) -> Found:
     """Return a formula image; displayed if it says so or stands alone in its block."""
     if mathml := node.getattr("data-mathml"):  # an editor's, with signs in place of those of HTML
         return mathml_to_tex(mathml.translate(EDITED))
-    found = image_tex(
-        {name: value for name in node.attrs if name in IMAGE_ATTRIBUTES and (value := node.getattr(name))}
-    )
+    found = image_tex(lambda name: node.getattr(name) or "")
     return found and (found[0], found[1] or _is_alone(node))
 
 
@@ -331,9 +319,7 @@ def _failed(node: DOMNode) -> Found:
     return node.text, False
 
 
-KINDS: tuple[
-    tuple[str, str, str, Callable[[DOMNode], Found]], ...
-] = (  # keyword in words, rarer keyword, selector, reader
+KINDS: tuple[tuple[str, str, str, Reader], ...] = (  # keyword in words, rarer keyword, selector, reader
     ("math-", "mwe-math-element", ".mwe-math-element", _wiki),
     ("math/", "math/", 'script[type^="math/"]', _script),
     ("tex", "katex", ".katex-display, .katex--display", _katex),
@@ -360,4 +346,9 @@ KINDS: tuple[
     ("ql-formula", "ql-formula", ".ql-formula", _attribute),
     ("tex", "data-katex", "[data-katex]", _attribute),
     ("tex", "data-tex", "[data-tex]", _attribute),
+    ('tex"', 'class="tex"', "span.tex, div.tex, code.tex", _source),
+    ('math"', '-math"', ".inline-math, .display-math", _source),
+    ("math-", "math-tex", ".math-tex", _source),
+    ("tex", "katex-inline", ".katex-inline", _source),
+    ("tex", "katex-block", ".katex-block", _source),
 )

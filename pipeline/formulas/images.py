@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Callable
 from urllib.parse import unquote, unquote_plus
 
 from .delimiters import undelimited
@@ -33,29 +34,27 @@ PATH = re.compile(r"[A-Za-z]:\\|\\\w+\\\w+\.\w{2,4}$")
 SOURCE_ATTRIBUTES = ("data-equation-content", "data-latex", "data-tex", "data-formula")
 
 
-def image_tex(attributes: dict[str, str]) -> tuple[str, bool] | None:
-    """(TeX, whether the image is marked as displayed), or None for an image that is no formula."""
-    alt, classes = attributes.get("alt", "").strip(), attributes.get("class", "")
-    display = DISPLAY_CLASS.search(classes) is not None or attributes.get("eeimg") == "2"
+def image_tex(attribute: Callable[[str], str]) -> tuple[str, bool] | None:
+    """(TeX, whether the image is marked as displayed), or None for an image that is no formula; `attribute`
+    gives the value of the attribute of a name, empty without it.
+    """
+    alt, classes, number = attribute("alt").strip(), attribute("class"), attribute("eeimg")
+    display = DISPLAY_CLASS.search(classes) is not None or number == "2"
     for name in SOURCE_ATTRIBUTES:
-        if attributes.get(name):
-            return _undelimited(unquote(attributes[name]), display)
-    if "eeimg" in attributes and alt:
+        if source := attribute(name):
+            return _undelimited(unquote(source), display)
+    if number and alt:
         return _undelimited(alt.removesuffix(r"\\"), display or alt.endswith(r"\\"))
     for name in ("src", "data-src"):  # before a lazy image is loaded, the second
-        if tex := _address_tex(attributes.get(name, "")):
+        if tex := _address_tex(attribute(name)):
             return _undelimited(tex, display)
     if alt.startswith('{"') and (code := _editor_code(alt)):
         return _undelimited(code, display)
     if not alt or len(alt) > 5000 or PATH.search(alt):
         return None
-    if (
-        TEX_CLASS.search(classes)
-        or undelimited(alt)[1] is not None
-        or (TEX_ALT.search(alt) and not _is_prose(alt))
-    ):
-        return _undelimited(alt, display)
-    return None
+    delimited = TEX_CLASS.search(classes) or undelimited(alt)[1] is not None
+    known = delimited or (TEX_ALT.search(alt) and not _is_prose(alt))
+    return _undelimited(alt, display) if known else None
 
 
 def _address_tex(source: str) -> str:

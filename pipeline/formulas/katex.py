@@ -36,12 +36,8 @@ def _html(node: Element) -> str:
     rows: list[str] = []
     for piece in node.pieces:
         row = _symbols(piece) if isinstance(piece, str) else _html(piece)
-        if (
-            not isinstance(piece, str)
-            and "border-top" in piece.get("style")
-            and rows
-            and rows[-1] == r"\surd"
-        ):
+        lined = not isinstance(piece, str) and "border-top" in piece.get("style")
+        if lined and rows[-1:] == [r"\surd"]:
             rows.pop()
             degree = f"[{rows.pop()[2:-1]}]" if rows and rows[-1].startswith("^{") else ""
             row = f"\\sqrt{degree}{{{row}}}"
@@ -116,10 +112,8 @@ def _scripts(node: Element) -> str:
 
 def _limits(node: Element) -> str:
     entries = list(_stack(node))
-    base = next(
-        (index for index, entry in enumerate(entries) if entry.startswith("\\") and entry[1:].isalpha()), 0
-    )
-    below = "".join(f"_{{{entry}}}" for entry in entries[:base])
-    return (
-        entries[base] + below + "".join(f"^{{{entry}}}" for entry in entries[base + 1 :]) if entries else ""
-    )
+    commands = [index for index, entry in enumerate(entries) if entry[0] == "\\" and entry[1:].isalpha()]
+    base = commands[0] if commands else 0
+    below = [f"_{{{entry}}}" for entry in entries[:base]]
+    above = [f"^{{{entry}}}" for entry in entries[base + 1 :]]
+    return "".join([*entries[base : base + 1], *below, *above])

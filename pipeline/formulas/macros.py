@@ -113,11 +113,8 @@ class Macros:
             self.left -= 1
             body = re.sub(r"#(\d)", lambda number: _nth(arguments, int(number[1])), macro[2])  # noqa: B023
             joined = body[-1:].isalpha() and COMMAND.search(body) and tex[end : end + 1].isalpha()
-            pieces += [
-                tex[done : match.start()],
-                body,
-                " " if joined and re.search(r"\\[A-Za-z]+$", body) else "",
-            ]
+            space = " " if joined and re.search(r"\\[A-Za-z]+$", body) else ""
+            pieces += [tex[done : match.start()], body, space]
             done = end
         return "".join([*pieces, tex[done:]]) if done else tex
 

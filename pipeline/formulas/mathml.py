@@ -8,18 +8,7 @@ from collections.abc import Callable
 from html import unescape
 
 from .markup import JOINER, PLAIN_MARKUP, Element, parse_markup
-from .symbols import (
-    ARROWS,
-    FENCES,
-    FUNCTIONS,
-    INFIX,
-    LIMITS,
-    MATRICES,
-    OVER,
-    SYMBOLS,
-    UNDER,
-    VARIANTS,
-)
+from .symbols import ARROWS, FENCES, FUNCTIONS, INFIX, LIMITS, MATRICES, OVER, SYMBOLS, UNDER, VARIANTS
 
 COMMAND_END = re.compile(r"\\[A-Za-z]+$")
 SINGLE = re.compile(r"\\?[^\W_]|\\[A-Za-z]+|[^\\\s{}^_]")
@@ -51,11 +40,8 @@ def mathml_to_tex(markup: str) -> tuple[str, bool]:
     display = math.get("display") == "block" or math.get("mode") == "display"
     if source := math.get("data-latex").strip():
         return source, display
-    if (
-        "annotation" in markup
-        and (match := ANNOTATION.search(markup))
-        and (source := unescape(match[1]).strip())
-    ):
+    annotation = ANNOTATION.search(markup) if "annotation" in markup else None
+    if annotation and (source := unescape(annotation[1]).strip()):
         return source, display
     source = math.get("alttext").strip()
     if TEX_SIGN.search(source):
@@ -183,18 +169,15 @@ def _cells(table: Element) -> str:
 
 
 def _table(node: Element) -> str:
-    if len(node.children) == 1 and len(node.children[0].children) == 1 + (
-        node.children[0].tag == "mlabeledtr"
-    ):
+    sizes = [len(row.children) - (row.tag == "mlabeledtr") for row in node.children]
+    if sizes == [1]:
         return _cells(node)
-    columns = max((len(row.children) - (row.tag == "mlabeledtr") for row in node.children), default=0)
     align = node.get("columnalign").split()
     if align[:2] == ["right", "left"]:
         return f"\\begin{{aligned}}{_cells(node)}\\end{{aligned}}"
     if node.get("columnlines") or len(set(align)) > 1:
-        letters = "".join(
-            (name or "c")[0] for name in (align + [align[-1] if align else "c"] * columns)[:columns]
-        )
+        columns, rest = max(sizes, default=0), align[-1] if align else "c"
+        letters = "".join(name[0] for name in (align + [rest] * columns)[:columns])
         return f"\\begin{{array}}{{{letters}}}{_cells(node)}\\end{{array}}"
     return f"\\begin{{matrix}}{_cells(node)}\\end{{matrix}}"
 
@@ -268,33 +251,23 @@ def _script(tex: str, mark: str) -> str:
     return f"{mark}{{{tex}}}" if tex else ""
 
 
-def _with_scripts(base: str, below: str, above: str) -> str:
-    """Return `base` with scripts; primes are written as such."""
-    if above and not above.strip("'"):
-        return _atom(base) + above + _script(below, "_")
-    return (_atom(base) if base else "{}") + _script(below, "_") + _script(above, "^")
-
-
 def _base_with_scripts(node: Element, below: int | None, above: int | None) -> str:
+    """Return the first child with scripts; primes are written as such."""
     base = _argument(node, 0)
-    low = _argument(node, below) if below else ""
+    low = _script(_argument(node, below), "_") if below else ""
     high = _argument(node, above) if above else ""
-    return _with_scripts(base, low, high)
-
-
-def _has_limits(node: Element) -> bool:
-    text = " ".join(node.all_text().split())
-    return text in LIMITS or text in ("∫", "∮", "∬")
+    if high and not high.strip("'"):
+        return _atom(base) + high + low
+    return (_atom(base) if base else "{}") + low + _script(high, "^")
 
 
 def _under_over(node: Element, below: int | None, above: int | None) -> str:
     base = node.children[0] if node.children else node
     low = _argument(node, below) if below else ""
     high = _argument(node, above) if above else ""
-    if _has_limits(base):
-        return to_tex(base).strip() + _script(low, "_") + _script(high, "^")
-    tex = to_tex(base).strip()
-    if tex.startswith(("\\overbrace", "\\underbrace", "\\operatorname")):
+    sign, tex = " ".join(base.all_text().split()), to_tex(base).strip()
+    named = tex.startswith(("\\overbrace", "\\underbrace", "\\operatorname"))
+    if named or sign in LIMITS or sign in ("∫", "∮", "∬"):
         return tex + _script(low, "_") + _script(high, "^")
     arrow = ARROWS.get(base.all_text().strip())
     if arrow:

@@ -38,7 +38,7 @@ FRACTIONS = (  # (what the source holds, the fraction's selector, those of its h
 MAX_HALF = 60  # characters of one half of a drawn fraction
 MAX_SCRIPT = 40  # characters
 MAX_BEFORE = 60
-OVERLINE = re.compile("overline")
+NO_BASE = ".,;:!?\"“”'‘%。，；：！？、-–—([{="  # no script follows these
 OVERLINED_CLASS = re.compile(r"\.([\w-]+)\s*\{[^{}]*text-decoration(?:-line)?\s*:\s*$")
 MAX_RULES = 20
 MAX_RULE = 200  # characters of a style rule before the word
@@ -125,8 +125,9 @@ def _script(node: DOMNode, romance: bool) -> str | None:
         return None
     before, after = _text_before(node), _text_after(node)
     if node.tag == "sub":
-        upper = _is_superscript(node.prev and node.prev.prev)
-        if upper and (before.endswith("⁄") or before.endswith("/") and text.isdigit()):
+        upper = node.prev and node.prev.prev
+        slash = before.endswith("⁄") or before.endswith("/") and text.isdigit()
+        if slash and upper is not None and upper.tag == "sup":
             return text  # the lower half of a fraction
         return f"_{_group(text, after)}" if _is_base(before) and not WORD.search(text[24:]) else None
     if _is_note(node, text):
@@ -150,17 +151,10 @@ def superscript(before: str, text: str, after: str, romance: bool) -> str | None
         return "°"
     if SIGN.fullmatch(text):
         return f"^{text}" if text == "*" and one and not HAN.match(word) else None
-    if ORDINAL.fullmatch(text) and (
-        last.isdigit() or word in "nkijmNM)" or ROMAN_NUMBER.search(before) or romance
-    ):
+    roman = ROMAN_NUMBER.search(before) is not None
+    if ORDINAL.fullmatch(text) and (last.isdigit() or word in "nkijmNM)" or roman or romance):
         return None
-    if (
-        romance
-        and ROMANCE_ORDINAL.fullmatch(text)
-        or text == "e"
-        and len(word) > 1
-        and ROMAN_NUMBER.search(before)
-    ):
+    if romance and ROMANCE_ORDINAL.fullmatch(text) or text == "e" and len(word) > 1 and roman:
         return None
     if text[0] == "[" or (text[0] == "(" and not one) or (WORD.search(text) and not one and last != "e"):
         return None
@@ -177,7 +171,7 @@ def _is_quantity(before: str, word: str) -> bool:
             return all(found.lower() in TERMS for found in WORD.findall(inside))
         return not YEAR.search(before)
     if HAN.search(word):
-        return len(word) == 1 and word in "米秒" or False
+        return word in ("米", "秒")
     if GREEK.search(word) or word.lower() in TERMS or before[-len(word) - 1 : -len(word)].isdigit():
         return True
     return len(word) == 1 or (len(word) == 2 and word.lower() not in SHORT_WORDS)
@@ -185,9 +179,7 @@ def _is_quantity(before: str, word: str) -> bool:
 
 def _is_base(before: str) -> bool:
     """Whether text ends with something that can carry a script."""
-    return (
-        bool(before) and not before[-1].isspace() and before[-1] not in ".,;:!?\"“”'‘%。，；：！？、-–—([{="
-    )
+    return bool(before) and not before[-1].isspace() and before[-1] not in NO_BASE
 
 
 def _group(text: str, after: str = "") -> str:
@@ -202,10 +194,6 @@ def _is_note(node: DOMNode, text: str) -> bool:
     if around.tag == "a" and " ".join(around.text.split()) == text or node.query_selector("a") is not None:
         return True
     return NOTE_CLASS.search(f"{node.class_name or ''} {node.id or ''}") is not None
-
-
-def _is_superscript(node: DOMNode | None) -> bool:
-    return node is not None and node.tag == "sup"
 
 
 def _lower_half(node: DOMNode) -> bool:
@@ -277,7 +265,7 @@ def has_lines(source: Source) -> bool:
 def mark_lines(tree: HTMLTree, html: str) -> None:
     """Write overlines of a page's styles as `\\overline`, after a root sign as `\\sqrt`, into its text."""
     selectors = [] if "border-top" not in html else [BORDER_SELECTOR]
-    for place in list(OVERLINE.finditer(html))[:MAX_RULES]:
+    for place in islice(re.finditer("overline", html), MAX_RULES):
         before = html[max(0, place.start() - MAX_RULE) : place.start()]
         if match := OVERLINED_CLASS.search(before):
             selectors.append(f".{match[1]}")
