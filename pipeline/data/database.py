@@ -14,11 +14,10 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.protocol.atomic import atomic_write
+from pipeline.data.shards import ROWS, write_row_groups
 from pipeline.protocol.errors import InputError
 
 Database = duckdb.DuckDBPyConnection
-ROWS = 65536  # of a batch, and of a row group
 LEAST_MEMORY = 0.2  # GB of each thread, below which DuckDB gives up
 READ: list[str] = []  # Parquet files that queries of the open database name
 
@@ -57,9 +56,7 @@ def database(folder: Path, launch: dict[str, Any]) -> Iterator[Database]:
 
 
 def _damaged() -> str:
-    """Return the file that Arrow cannot read either, since DuckDB seldom names it; some of all if it reads
-    each.
-    """
+    """Name the file that Arrow cannot read either, which DuckDB seldom does; some of all if it reads each."""
     for path in dict.fromkeys(READ):
         try:
             for _ in pq.ParquetFile(path).iter_batches():
@@ -71,13 +68,10 @@ def _damaged() -> str:
 
 
 def parquet(*paths: Path | str, **options: bool) -> str:
-    """Return SQL that reads Parquet files of one schema as one table; `options`: DuckDB's, such as
-    `filename`.
-    """
+    """Write SQL that reads Parquet files of one schema as a table; `options`: as `filename` of DuckDB."""
     READ.extend(map(str, paths))
-    return (
-        f"read_parquet({', '.join([quoted(paths), *(f'{key} = {value}' for key, value in options.items())])})"
-    )
+    given = [quoted(paths), *(f"{key} = {value}" for key, value in options.items())]
+    return f"read_parquet({', '.join(given)})"
 
 
 def quoted(paths: Iterable[Path | str]) -> str:
@@ -87,9 +81,5 @@ def quoted(paths: Iterable[Path | str]) -> str:
 
 def save(path: Path, query: duckdb.DuckDBPyConnection, schema: pa.Schema) -> int:
     """Write the rows of an executed query to a Parquet file, as `write_table` does; returns their number."""
-    count = 0
-    with atomic_write(path) as partial, pq.ParquetWriter(partial, schema, compression="zstd") as writer:
-        for batch in query.fetch_record_batch(ROWS):
-            writer.write_table(pa.Table.from_batches([batch]).cast(schema))
-            count += len(batch)
-    return count
+    batches = query.fetch_record_batch(ROWS)
+    return write_row_groups(path, (pa.Table.from_batches([batch]).cast(schema) for batch in batches), schema)

@@ -6,7 +6,8 @@ import io
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,9 +26,7 @@ FORMATS = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".parquet")
 
 
 def files_of(source: str) -> list[str]:
-    """Return the parts of a source that can be read separately: a folder's files by name, or the source
-    itself.
-    """
+    """Return the parts of a source that can be read apart: a folder's files by name, or the source itself."""
     path = Path(source)
     if source.startswith(HUB) or not path.is_dir():
         return [source]
@@ -88,6 +87,12 @@ def renamed(place: str, row: dict[str, Any], fields: Mapping[str, str]) -> dict[
 
 def _lines(value: Any) -> str:
     return "\n".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def batched(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    """Yield the items in lists of `size`; the last may be shorter."""
+    rest = iter(items)
+    return iter(lambda: list(islice(rest, size)), [])
 
 
 def raw_lines(path: Path) -> Iterator[bytes]:

@@ -8,9 +8,8 @@ Both appear under their names only when complete. They hold no times or paths: e
 import os
 import shutil
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import orjson
@@ -19,56 +18,39 @@ import pyarrow.parquet as pq
 import zstandard
 from datatrove.data import Document
 
-from pipeline.data.rows import raw_lines
+from pipeline.data.rows import batched, raw_lines
 from pipeline.protocol.atomic import atomic_write
 from pipeline.protocol.stage import InputError
 
 SUFFIX = ".jsonl.zst"
 ZSTD_LEVEL = 3  # higher levels cost more time than the smaller shards save
+ROWS = 65536  # of a table in memory, and of a row group
 COLUMNS = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
 
 
-class DocumentWriter:
-    """Write documents to one shard, in order. Use as a context manager: the shard appears when the block ends
-    without an error.
-    """
+class DocumentWriter(ExitStack):
+    """Writes documents to a shard, which appears when the block of `with` ends without an error."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self.count = 0
+        super().__init__()
+        self.path, self.count = path, 0
 
     def __enter__(self) -> Self:
-        self._whole = atomic_write(self.path)
-        self._file = self._whole.__enter__().open("wb")
-        self.stream = zstandard.ZstdCompressor(level=ZSTD_LEVEL).stream_writer(self._file, closefd=False)
+        file = self.enter_context(self.enter_context(atomic_write(self.path)).open("wb"))
+        compressor = zstandard.ZstdCompressor(level=ZSTD_LEVEL)
+        self.stream = self.enter_context(compressor.stream_writer(file, closefd=False))
         return self
 
     def write(self, document: Document) -> None:
         """Append one document, without its empty fields, as datatrove does."""
-        fields = {
-            "text": document.text,
-            "id": document.id,
-            "media": document.media,
-            "metadata": document.metadata,
-        }
-        line = orjson.dumps(
-            {name: value for name, value in fields.items() if value}, option=orjson.OPT_APPEND_NEWLINE
-        )
-        self.write_line(line)
+        fields = {name: getattr(document, name) for name in ("text", "id", "media", "metadata")}
+        filled = {name: value for name, value in fields.items() if value}
+        self.write_line(orjson.dumps(filled, option=orjson.OPT_APPEND_NEWLINE))
 
     def write_line(self, line: bytes) -> None:
         """Append a document's line of another shard (`read_lines`)."""
         self.stream.write(line)
         self.count += 1
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            self.stream.close()
-        finally:
-            self._file.close()
-            self._whole.__exit__(kind, error, trace)
 
 
 def join_shards(paths: Iterable[Path], target: Path) -> None:
@@ -127,23 +109,23 @@ def table_schema(**columns: type | pa.DataType) -> pa.Schema:
 
 
 def write_table(
-    path: Path, rows: Iterable[dict[str, Any]], schema: pa.Schema, rows_per_group: int = 65536
+    path: Path, rows: Iterable[dict[str, Any]], schema: pa.Schema, rows_per_group: int = ROWS
 ) -> int:
     """Write rows (dicts with the columns of `schema`) to a Parquet file; returns their number.
 
     Holds at most `rows_per_group` rows in memory.
     """
+    groups = (pa.Table.from_pylist(some, schema) for some in batched(rows, rows_per_group))
+    return write_row_groups(path, groups, schema)
+
+
+def write_row_groups(path: Path, groups: Iterable[pa.Table], schema: pa.Schema) -> int:
+    """Write tables to a Parquet file, each as a row group; returns the number of rows."""
     count = 0
     with atomic_write(path) as partial, pq.ParquetWriter(partial, schema, compression="zstd") as writer:
-        batch: list[dict[str, Any]] = []
-        for row in rows:
-            batch.append(row)
-            count += 1
-            if len(batch) == rows_per_group:
-                writer.write_table(pa.Table.from_pylist(batch, schema))
-                batch = []
-        if batch:
-            writer.write_table(pa.Table.from_pylist(batch, schema))
+        for group in groups:
+            writer.write_table(group)
+            count += len(group)
     return count
 
 
@@ -162,9 +144,7 @@ def put_table(folder: Path, name: str, parts: list[Path]) -> None:
 
 
 def link_file(path: Path, target: Path) -> None:
-    """Give a finished file a second name; copy it to another file system. Raises InputError if it is
-    missing.
-    """
+    """Give a finished file a second name; copy it to another file system. Raises InputError without it."""
     try:
         os.link(path.resolve(), target)
     except FileNotFoundError as error:
@@ -174,9 +154,7 @@ def link_file(path: Path, target: Path) -> None:
 
 
 def read_table(path: Path, columns: list[str] | None = None) -> pa.Table:
-    """Read a Parquet file, or some of its columns. Raises InputError with the file's name if it is missing or
-    unreadable.
-    """
+    """Read a Parquet file, or some of its columns. Raises InputError with its name if it cannot be read."""
     with _readable(path):
         return pq.ParquetFile(path).read(columns=columns)
 

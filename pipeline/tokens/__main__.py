@@ -12,13 +12,12 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from pipeline.config.decontaminate import DecontaminateSection
 from pipeline.config.tokens import MixtureNode
-from pipeline.data.rows import files_of
+from pipeline.data.rows import batched, files_of
 from pipeline.data.workers import map_forked
 from pipeline.decontaminate.ngrams import BenchmarkIndex, build_index
 from pipeline.protocol.manifest import fingerprint, write_json
@@ -47,9 +46,7 @@ class Part:
 
 
 def parts_of(stage: Stage[MixtureNode], tokenizer: str, name: str) -> list[Part]:
-    """Return the files of a source. The name under `work` changes with the file, so stale tokens are never
-    used.
-    """
+    """Return the files of a source; a name under `work` changes with the file: no stale tokens are used."""
     parts = []
     for path in (file for source in stage.inputs.get(f"source.{name}", []) for file in files_of(source)):
         status = os.stat(path) if os.path.exists(path) else None
@@ -83,8 +80,7 @@ def tokenise(part: Part, index: BenchmarkIndex | None) -> None:
 
     def batches() -> Iterator[list[list[int]]]:
         nonlocal empty, seen
-        texts = read_texts(part.path, part.field)
-        while batch := list(islice(texts, DOCUMENTS_PER_BATCH)):
+        for batch in batched(read_texts(part.path, part.field), DOCUMENTS_PER_BATCH):
             leaks = leaks_of(batch, seen, index) if part.clean and index else {}
             removed.extend(leaks.values())
             clean = [text for number, text in enumerate(batch) if number not in leaks]

@@ -90,9 +90,7 @@ class TokenParts:
         self.length = self.starts[-1]
 
     def window(self, start: int, length: int) -> tuple[np.ndarray, np.ndarray]:
-        """`length + 1` tokens (int64) from `start`, and the document ends among the first `length`, relative
-        to `start`.
-        """
+        """`length + 1` tokens (int64) from `start`, and the document ends in the first `length`, from it."""
         at, stop, tokens, ends = start, min(start + length + 1, self.length), [], []
         part = bisect_right(self.starts, start) - 1
         while at < stop:
@@ -115,9 +113,7 @@ def _check_size(path: Path, size: int) -> None:
 
 
 def _mapped(path: Path, dtype: str) -> np.ndarray:
-    """Return a file of numbers, mapped for reading here and there: Linux else fetches a megabyte around a
-    page.
-    """
+    """Map a file of numbers for reading here and there: Linux else fetches a megabyte around a page."""
     with path.open("rb") as file:
         memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     memory.madvise(mmap.MADV_RANDOM)

@@ -54,9 +54,7 @@ def schedule(shares: Sequence[float]) -> np.ndarray:
 
 
 def permute(index: int, size: int, key: int) -> int:
-    """Return the image of `index` under a keyed permutation of range(size): a Feistel network with cycle
-    walking.
-    """
+    """Permute range(size), keyed: the image of `index` by a Feistel network with cycle walking."""
     half = max(1, (size - 1).bit_length() + 1 >> 1)
     mask = (1 << half) - 1
     while True:
