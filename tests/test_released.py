@@ -8,10 +8,9 @@ from datatrove.data import Document
 from pipeline.config.decontaminate import DecontaminateSection
 from pipeline.crawl.rights import rights
 from pipeline.data.shards import DocumentWriter, read_documents
-from pipeline.decontaminate.card import Composition
-from pipeline.decontaminate.clean import PAGES, clean_shard
+from pipeline.decontaminate.clean import PAGES, Cleaned, clean_shard
 from pipeline.decontaminate.ngrams import BenchmarkIndex
-from pipeline.decontaminate.redact import KINDS, redacted
+from pipeline.decontaminate.redact import RULES, redacted
 from pipeline.formulas.delimiters import FORMULA
 from pipeline.formulas.signs import Source
 
@@ -29,9 +28,9 @@ from pipeline.formulas.signs import Source
     ],
 )
 def test_personal_data_is_replaced_and_counted(text: str, kind: str) -> None:
-    new, counts = redacted(text, KINDS)
+    new, counts = redacted(text, RULES)
     assert counts == {kind: 1} and new != text
-    assert redacted(text, set(KINDS) - {kind}) == (text, {})
+    assert redacted(text, set(RULES) - {kind}) == (text, {})
     assert redacted(new, ["ip"])[0] == new
 
 
@@ -48,12 +47,12 @@ def test_personal_data_is_replaced_and_counted(text: str, kind: str) -> None:
     ],
 )
 def test_formulas_versions_and_numbers_stay(text: str) -> None:
-    assert redacted(text, KINDS) == (text, {})
+    assert redacted(text, RULES) == (text, {})
 
 
 def test_formulas_around_personal_data_keep_their_bytes() -> None:
     text = "Ask max@example.org: is $x@y.com^2 \\le 10.20.30.40$? Tel: 030-78954779. $$a_1$$"
-    new, counts = redacted(text, KINDS)
+    new, counts = redacted(text, RULES)
     assert counts == {"email": 1, "phone": 1}
     assert [found[0] for found in FORMULA.finditer(new)] == [found[0] for found in FORMULA.finditer(text)]
 
@@ -67,7 +66,7 @@ def test_a_clean_shard_has_its_texts_redacted_and_the_composition_tells_how_ofte
     index, config = BenchmarkIndex(10, 3), DecontaminateSection(redact=["email"])
     found = clean_shard(tmp_path / "0000.jsonl.zst", None, tmp_path / "out", index, config)
     assert not any("example.net" in page.text for page in read_documents(tmp_path / "out" / PAGES))
-    again = Composition.read(found.composition.fields())
+    again = Cleaned.read(tmp_path / "out").composition
     again += found.composition
     assert again.replaced == {"email": 6} and again.by["licence"].total() == 4
 

@@ -33,17 +33,6 @@ class Composition:
     replaced: Counter[str] = field(default_factory=Counter)  # personal data, by kind
     of_source: Counter[str] = field(default_factory=Counter)  # tokens, by named source of texts
 
-    @classmethod
-    def read(cls, fields: dict[str, Any]) -> "Composition":
-        """Read the counts that `fields` gave."""
-        by = {name: Counter(counts) for name, counts in fields["by"].items()}
-        counters = {name: Counter(fields[name]) for name in ("replaced", "of_source")}
-        return cls(**(fields | {"by": by} | counters))
-
-    def fields(self) -> dict[str, Any]:
-        """Return the counts for JSON."""
-        return vars(self) | {"by": {name: dict(counts) for name, counts in self.by.items()}}
-
     def add(self, page: Document, replaced: Counter[str]) -> None:
         self.replaced += replaced
         self.pages += 1
@@ -59,12 +48,8 @@ class Composition:
                 counts[str(value)] += 1
 
     def __iadd__(self, other: "Composition") -> "Composition":
-        self.pages += other.pages
-        self.characters += other.characters
-        self.tokens += other.tokens
-        self.cut += other.cut
-        self.replaced += other.replaced
-        self.of_source += other.of_source
+        for name in ("pages", "characters", "tokens", "cut", "replaced", "of_source"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
         for name, counts in other.by.items():
             self.by[name] += counts
         return self

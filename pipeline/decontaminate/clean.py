@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from datatrove.data import Document
+from pydantic import TypeAdapter
 
 from pipeline.config.decontaminate import DecontaminateSection
 from pipeline.data.rows import raw_lines
@@ -43,14 +44,14 @@ class Cleaned:
         with (folder / "log.jsonl").open("w") as log:
             log.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in self.log)
         summary = {"shard": self.shard, "runs": self.runs, "seen": self.seen}
-        write_json(folder / "summary.json", summary | {"composition": self.composition.fields()})
+        write_json(folder / "summary.json", summary | {"composition": vars(self.composition)})
 
     @classmethod
     def read(cls, folder: Path) -> Self:
         """Read what `write` wrote. Raises OSError, ValueError, KeyError or TypeError for anything else."""
         summary = json.loads((folder / "summary.json").read_text())
         log = [json.loads(line) for line in raw_lines(folder / "log.jsonl")]
-        composition = Composition.read(summary["composition"])
+        composition = TypeAdapter(Composition).validate_python(summary["composition"])
         return cls(summary["shard"], summary["runs"], summary["seen"], composition, log)
 
 

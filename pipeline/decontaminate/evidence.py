@@ -65,9 +65,7 @@ def windows(flags: NDArray[np.bool_], n: int) -> NDArray[np.int64]:
 def full_runs(
     kinds: NDArray[np.uint8], is_specific: NDArray[np.bool_], n: int
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]:
-    """(has a word, has content, proves a leak by itself) for each run of `n` grams of a text: (T - n + 1,)
-    each.
-    """
+    """(has a word, has content, proves a leak) for each run of `n` grams of a text: (T - n + 1,) each."""
     any_word = windows((kinds & (Kind.WORD | Kind.CHARACTER)) > 0, n) > 0
     characters = windows((kinds & Kind.CHARACTER) > 0, n)
     words = windows((kinds & Kind.LONG) > 0, n)

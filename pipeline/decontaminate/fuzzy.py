@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.crawl.grams import Grams, Hashes, grams, runs, runs_at
-from pipeline.decontaminate.evidence import Kind
+from pipeline.decontaminate.evidence import Kind, windows
 
 ANCHOR = 3  # grams of an anchor
 FEW = 5  # questions that may have it
@@ -53,17 +53,14 @@ def letters_alike(found: Grams) -> Hashes:
 
 
 class FuzzyIndex:
-    """Anchors and weighted grams of questions. `views`: the grams of each, letters alike; `kinds`: what each
-    gram is.
-    """
+    """Anchors and weighted grams of questions. `views`: grams of each, letters alike; `kinds`: of grams."""
 
     def __init__(self, views: list[Hashes], kinds: dict[int, int]) -> None:
         self._views = views
         values, counts = np.unique(np.concatenate([np.unique(view) for view in views]), return_counts=True)
         weights = np.log(1 + len(views) / counts)
-        self._weights = dict(zip(values.tolist(), weights.tolist(), strict=True)) | {
-            int(LETTER): LETTER_WEIGHT
-        }
+        self._weights = dict(zip(values.tolist(), weights.tolist(), strict=True))
+        self._weights[int(LETTER)] = LETTER_WEIGHT
         self._is_number = {value for value, kind in kinds.items() if kind & Kind.DIGITS}
         self._content = {value for value, kind in kinds.items() if kind & (Kind.LONG | Kind.CHARACTER)}
         solid = self._content | {value for value, kind in kinds.items() if kind & Kind.NUMBER}
@@ -88,10 +85,10 @@ class FuzzyIndex:
         order = np.lexsort((places, of))
         places, of = places[order], of[order]
         found = []
-        for start, end in _groups(of):
-            number = int(of[start])
-            if end - start >= self._needed[number]:
-                found += self._around(view, number, places[start:end])
+        for own in np.split(np.arange(len(of)), np.flatnonzero(np.diff(of)) + 1):  # anchors of a question
+            number = int(of[own[0]])
+            if len(own) >= self._needed[number]:
+                found += self._around(view, number, places[own])
         return found
 
     def _around(self, view: Hashes, number: int, places: NDArray[np.int64]) -> list[Similar]:
@@ -128,18 +125,7 @@ class FuzzyIndex:
         return found / total if enough and words + numbers >= EVIDENCE and found >= least * total else 0.0
 
 
-def _groups(of: NDArray[np.int64]) -> list[tuple[int, int]]:
-    """Where each run of equal numbers begins and ends."""
-    edges = np.flatnonzero(np.diff(of)) + 1
-    return list(zip([0, *edges.tolist()], [*edges.tolist(), len(of)], strict=True))
-
-
 def _anchors(view: Hashes, content: set[int]) -> Hashes:
-    """Return the runs of a question that may be anchors: with a long word, a CJK character or a number in
-    each.
-    """
+    """Return the runs of a question that may be anchors: they have a long word, a CJK character or number."""
     has = np.fromiter((value in content for value in view.tolist()), bool, len(view))
-    solid = has[: 1 - ANCHOR].copy()
-    for shift in range(1, ANCHOR):
-        solid |= has[shift : len(has) - ANCHOR + 1 + shift]
-    return np.unique(runs(view, ANCHOR)[solid])
+    return np.unique(runs(view, ANCHOR)[windows(has, ANCHOR) > 0])

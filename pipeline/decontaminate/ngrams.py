@@ -81,9 +81,7 @@ class _Bitmap:
 
 
 class _Runs:
-    """All runs of one length: sorted hashes (R,), places among the benchmarks' grams (R,), what they prove
-    (R,).
-    """
+    """Runs of one length: sorted hashes, places among the benchmarks' grams, what they prove: (R,) each."""
 
     def __init__(self, keys: Hashes, places: NDArray[np.int64], proof: NDArray[np.uint8]) -> None:
         order = np.argsort(keys, kind="stable")
@@ -103,9 +101,7 @@ class _Runs:
 
 
 class BenchmarkIndex:
-    """The grams of all benchmark texts, and the runs that count as evidence. `fuzzy`: also find questions in
-    other words.
-    """
+    """Grams of all benchmark texts, and the runs that count. `fuzzy`: also find questions in other words."""
 
     def __init__(self, ngram: int, shortest: int, fuzzy: bool = False) -> None:
         self.ngram, self.shortest, self.fuzzy = ngram, shortest, fuzzy
@@ -235,9 +231,7 @@ class BenchmarkIndex:
         return first, start + (int(after.argmax()) if after.any() else ahead)
 
     def _proves(self, proof: int, item: _Text, place: int, shared: int) -> bool:
-        """Whether `shared` consecutive grams of an item from a place on, around a run of this `proof`, are a
-        leak.
-        """
+        """Whether `shared` grams of an item from a place on, around a run of this `proof`, are a leak."""
         if proof == LONG_RUN and shared - self._is_drawn[place : place + shared].sum() >= SURE:
             return True
         return proof == ALONE or (item.is_question and shared == item.end - item.start)

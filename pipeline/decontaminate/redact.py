@@ -11,7 +11,6 @@ import ipaddress
 import re
 from collections import Counter
 from collections.abc import Callable, Collection
-from functools import partial
 
 from datatrove.pipeline.formatters.pii import PIIFormatter
 
@@ -32,8 +31,8 @@ PHONE = re.compile(
 DIGITS = re.compile(r"\d")
 METHODS = {"T", "H", "dot", "inv", "shape"}  # after a point, of matrices in programs
 PHONE_NUMBER = "+1 555 0100"  # reserved for examples
-KINDS = ("email", "ip", "phone")
 FORMATTER = PIIFormatter()
+Rule = Callable[[re.Match[str]], str]
 
 
 def redacted(text: str, kinds: Collection[str]) -> tuple[str, Counter[str]]:
@@ -48,26 +47,17 @@ def redacted(text: str, kinds: Collection[str]) -> tuple[str, Counter[str]]:
 
 
 def _redact(text: str, kinds: Collection[str], counts: Counter[str]) -> str:
-    rules: dict[str, tuple[re.Pattern[str], str, Callable[[re.Match[str]], str]]] = {
-        "email": (EMAIL, "@", _email),
-        "ip": (IP, ".", _ip),
-        "phone": (PHONE, "", _phone),
-    }
     for kind in kinds:
-        pattern, sign, replacement = rules[kind]
+        pattern, sign, replacement = RULES[kind]
+
+        def counted(match: re.Match[str], kind: str = kind, replacement: Rule = replacement) -> str:
+            if (new := replacement(match)) != match[0]:
+                counts[kind] += 1
+            return new
+
         if sign in text:
-            text = pattern.sub(partial(_counted, kind, replacement, counts), text)
+            text = pattern.sub(counted, text)
     return text
-
-
-def _counted(
-    kind: str, replacement: Callable[[re.Match[str]], str], counts: Counter[str], match: re.Match[str]
-) -> str:
-    new = replacement(match)
-    counts[kind] += new != match[0]
-    if not counts[kind]:
-        del counts[kind]
-    return new
 
 
 def _email(match: re.Match[str]) -> str:
@@ -90,3 +80,10 @@ def _phone(match: re.Match[str]) -> str:
     if not 7 <= len(DIGITS.findall(number)) <= 15:
         return match[0]
     return match[0].replace(number, PHONE_NUMBER)
+
+
+RULES: dict[str, tuple[re.Pattern[str], str, Rule]] = {  # with a sign that each has
+    "email": (EMAIL, "@", _email),
+    "ip": (IP, ".", _ip),
+    "phone": (PHONE, "", _phone),
+}
