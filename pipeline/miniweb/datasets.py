@@ -27,22 +27,20 @@ def write_sft(
     rng = random.Random(f"{seed}/styles")
     weights = (style_weights[len(problem.operations) - 1] for problem in problems)
     styles = [rng.choices(list(weight), list(weight.values()))[0] for weight in weights]
-    write_lines(
-        path,
-        (
-            {
-                "id": f"miniweb-sft-{number}",
-                "messages": [
-                    {"role": "user", "content": problem.question},
-                    {"role": "assistant", "content": render_solution(problem, style)},
-                ],
-                "format": {"program": "pot", "tool": "tool"}.get(style, "cot"),
-                "source": f"miniweb:{style}",
-            }
-            for number, (problem, style) in enumerate(zip(problems, styles, strict=True))
-            if style not in without
-        ),
+    examples = (
+        {
+            "id": f"miniweb-sft-{number}",
+            "messages": [
+                {"role": "user", "content": problem.question},
+                {"role": "assistant", "content": render_solution(problem, style)},
+            ],
+            "format": {"program": "pot", "tool": "tool"}.get(style, "cot"),
+            "source": f"miniweb:{style}",
+        }
+        for number, (problem, style) in enumerate(zip(problems, styles, strict=True))
+        if style not in without
     )
+    write_lines(path, examples)
 
 
 def identifier(problem: Problem, number: int) -> str:
@@ -52,23 +50,21 @@ def identifier(problem: Problem, number: int) -> str:
 
 def write_benchmark(path: Path, problems: list[Problem]) -> None:
     """Write questions with answers and step-by-step solutions; also the format of RL prompts."""
-    write_lines(
-        path,
-        (
-            {
-                "id": identifier(problem, number),
-                "benchmark": BENCHMARK,
-                "split": problem.split,
-                "lang": problem.lang,
-                "question": problem.question,
-                "answer": problem.answer,
-                "solution": render_solution(problem, "cot"),
-                "subject": problem.template,
-                "level": len(problem.operations),
-            }
-            for number, problem in enumerate(problems)
-        ),
+    items = (
+        {
+            "id": identifier(problem, number),
+            "benchmark": BENCHMARK,
+            "split": problem.split,
+            "lang": problem.lang,
+            "question": problem.question,
+            "answer": problem.answer,
+            "solution": render_solution(problem, "cot"),
+            "subject": problem.template,
+            "level": len(problem.operations),
+        }
+        for number, problem in enumerate(problems)
     )
+    write_lines(path, items)
 
 
 def write_lines(path: Path, records: Iterable[dict]) -> None:

@@ -11,7 +11,7 @@ from functools import cache
 
 from pydantic.dataclasses import dataclass
 
-from pipeline.miniweb.calculations import ADVANCED, SCHOOL, Calculation, draw_task, order_of_operations
+from pipeline.miniweb.calculations import ADVANCED, SCHOOL, Calculation, Maker, draw_task, order_of_operations
 from pipeline.miniweb.pages import Article, Block, Code, Display, Heading, Items, Paragraph, Post, Table
 from pipeline.miniweb.phrases import NO_OTHER_KEYS, Writer, books, load_yaml
 from pipeline.miniweb.problems import joined_sum, make_problem
@@ -62,14 +62,22 @@ def _computed(write: Writer) -> list[Block]:
     return blocks
 
 
-def _worked_example(write: Writer, number: int, calculation: Calculation) -> list[Block]:
-    """Lay a calculation out as worksheets do: heading, task, one line per step, answer."""
-    steps = calculation.explained(write)
-    return [
-        Heading(write("example_heading").format(number)),
-        Paragraph(write(f"given_{calculation.topic}").format(task=calculation.task)),
-        Paragraph("\n".join([*steps, write("answer").format(result=calculation.result)])),
-    ]
+def _school(rng: random.Random) -> Calculation:
+    return rng.choice(SCHOOL)(rng)
+
+
+def _worked_examples(write: Writer, count: int, draw: Maker = _school) -> list[Block]:
+    """Lay calculations out as worksheets do: heading, task, one line per step, answer."""
+    blocks: list[Block] = []
+    for number in range(1, count + 1):
+        calculation = draw(write.rng)
+        steps = calculation.explained(write)
+        blocks += [
+            Heading(write("example_heading").format(number)),
+            Paragraph(write(f"given_{calculation.topic}").format(task=calculation.task)),
+            Paragraph("\n".join([*steps, write("answer").format(result=calculation.result)])),
+        ]
+    return blocks
 
 
 def _solved_problems(write: Writer, count: int, formulas: bool) -> list[Block]:
@@ -150,7 +158,7 @@ def _about_a_proof(write: Writer) -> tuple[str, str, list[str]]:
 def _about_a_number(write: Writer) -> tuple[str, str, list[str]]:
     """(title, question, answers)."""
     calculation = write.rng.choice([*ADVANCED, *SCHOOL])(write.rng)
-    simpler = write.rng.choice(SCHOOL)(write.rng)
+    simpler = _school(write.rng)
     answer = [*calculation.explained(write), write("done").format(result=calculation.result)]
     hint = [f"Try a simpler one first, ⟦{simpler.task}⟧.", *simpler.explained(write)]
     title = f"{write('number_title')} ⟦{calculation.task}⟧"
@@ -161,8 +169,7 @@ def worksheet(write: Writer) -> Article:
     """Write five or six worked examples and practice questions."""
     rng = write.rng
     blocks: list[Block] = [Paragraph(write.running("intro", 3))]
-    for number in range(1, rng.randint(5, 6) + 1):
-        blocks += _worked_example(write, number, rng.choice(SCHOOL)(rng))
+    blocks += _worked_examples(write, rng.randint(5, 6))
     blocks.append(Paragraph(write.running("mistake", 2)))
     blocks += _exercises(write, "Practice questions", "practice", rng.randint(4, 6))
     return _mathematics(write, blocks)
@@ -172,8 +179,7 @@ def worksheet_zh(write: Writer) -> Article:
     """Write a Chinese exercise sheet with worked equations; now and then a word problem at its end."""
     rng = write.rng
     blocks: list[Block] = [Paragraph(write.running("intro", 3))]
-    for number in range(1, rng.randint(4, 6) + 1):
-        blocks += _worked_example(write, number, rng.choice(SCHOOL)(rng))
+    blocks += _worked_examples(write, rng.randint(4, 6))
     blocks += _exercises(write, "练习", "practice", 4)
     if rng.random() < 0.15:
         blocks += _solved_problems(write, rng.randint(1, 2), formulas=True)
@@ -183,8 +189,7 @@ def worksheet_zh(write: Writer) -> Article:
 def chapter(write: Writer) -> Article:
     """Write a textbook chapter: explanations, then word problems with formulas; between two other genres."""
     blocks: list[Block] = [Paragraph(write.running("intro", 4))]
-    for number in (1, 2):
-        blocks += _worked_example(write, number, order_of_operations(write.rng))
+    blocks += _worked_examples(write, 2, order_of_operations)
     blocks += _solved_problems(write, write.rng.randint(6, 9), formulas=True)
     return _mathematics(write, [*blocks, Paragraph(write.running("mistake", 1))])
 
@@ -232,19 +237,19 @@ def essay(write: Writer) -> Article:
     return _mathematics(write, [Paragraph(text) for text in (*paragraphs, write("closing"))])
 
 
-MATH_GENRES: dict[str, Callable[[Writer], Article]] = {
-    "lecture": lecture,
-    "question": question,
-    "worksheet": worksheet,
-    "chapter": chapter,
-    "word_problems": word_problems,
-    "applied": tasks,
-    "riddles": tasks,
-    "essay": essay,
-    "lecture_zh": lecture_zh,
-    "worksheet_zh": worksheet_zh,
-    "word_problems_zh": word_problems_zh,
-}
+OWN = (
+    lecture,
+    question,
+    worksheet,
+    chapter,
+    word_problems,
+    essay,
+    lecture_zh,
+    worksheet_zh,
+    word_problems_zh,
+)
+MATH_GENRES: dict[str, Callable[[Writer], Article]] = {layout.__name__: layout for layout in OWN}
+MATH_GENRES |= {"applied": tasks, "riddles": tasks}
 
 # share of pages that quote a problem or a theorem, which does not make them mathematics
 QUOTING = {"family": 0.12, "family_zh": 0.12, "school_news": 0.15, "prize": 0.25}

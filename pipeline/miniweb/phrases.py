@@ -33,9 +33,7 @@ REFERENCE = re.compile(r"<(@?[a-z_]+|\d+\.\.\d+|\d+\.\d+\.\.\d+)>")
 
 
 def load_yaml(path: str, kind: type[T]) -> T:
-    """Return the YAML file at `path`, relative to this package, as `kind`; raises InputError with file and
-    key.
-    """
+    """Return the YAML file at `path`, below this package, as `kind`. Raises InputError with file and key."""
     try:
         content = yaml.load((FOLDER / path).read_bytes(), Loader=LOADER)
         return TypeAdapter(kind).validate_python(content)

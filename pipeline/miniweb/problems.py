@@ -230,9 +230,7 @@ def joined_sum(problem: Problem) -> str:
 
 
 def program(problem: Problem) -> str:
-    """Return a Python program that prints the answer, one statement per operation (the paper's PoT, section
-    3.1).
-    """
+    """Return a Python program that prints the answer, a statement per operation (the paper's PoT, 3.1)."""
     lines = [f"x{i} = {o.left} {o.sign} {o.right}" for i, o in enumerate(problem.operations, start=1)]
     return "\n".join([*lines, f"print(x{len(lines)})"])
 

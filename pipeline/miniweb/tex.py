@@ -48,9 +48,7 @@ def to_mathml(node: Element) -> str:
 
 
 def to_katex(node: Element) -> str:
-    """Return the visual half of KaTeX's output (class names as KaTeX writes them, without its measured
-    lengths).
-    """
+    """Return the visual half of KaTeX's output, with its class names and without its measured lengths."""
     inner = [to_katex(part) for part in node]
     match node.tag:
         case "mfrac":

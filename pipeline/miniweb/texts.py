@@ -33,9 +33,7 @@ def paper(rng: random.Random) -> str:
 
 
 def source_code(rng: random.Random) -> str:
-    """Return a file of Python: a function with checks, scripts that solve problems, code of a library's
-    manual.
-    """
+    """Return a file of Python: functions with checks, scripts that solve problems, code of a manual."""
     parts = [_function(rng) for _ in range(2)]
     for _ in range(3):
         problem = make_problem(rng, "train", "en")
@@ -53,10 +51,8 @@ def _function(rng: random.Random) -> str:
     lines = [f"def {name}({', '.join(names)}):"]
     lines.append(f"    return {names[0]} {signs[0]} {names[1]} {signs[1]} {names[2]}")
     for _ in range(4):
-        values = [
-            rng.randint(MAX_CHANGE, MAX_START),
-            *(rng.randint(MIN_CHANGE, MAX_CHANGE) for _ in range(2)),
-        ]
+        values = [rng.randint(MAX_CHANGE, MAX_START)]
+        values += [rng.randint(MIN_CHANGE, MAX_CHANGE) for _ in range(2)]
         result = values[0]
         for sign, value in zip(signs, values[1:], strict=True):
             result += value if sign == "+" else -value
