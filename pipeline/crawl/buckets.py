@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.config.crawl import CrawlSection
-from pipeline.crawl.exact import Bits
-from pipeline.crawl.pairs import NEAR, PairSorter, pairs_of
-from pipeline.crawl.signature_store import HASH_END, SignedShards, number_of
+from pipeline.crawl.pairs import NEAR, PairSorter, begins_group, pairs_of
+from pipeline.crawl.signature_store import HASH_END, Bits, SignedShards, number_of
 from pipeline.protocol.progress import Progress
 from pipeline.protocol.stage import Counts, Stage, run_stage
 
@@ -38,16 +37,6 @@ def bounds_of(shards: SignedShards, bucket: int, parts: int, words: int) -> list
     return [0, *inner.tolist(), HASH_END]
 
 
-def records_left(
-    bucket: int, span: tuple[int, int], shards: SignedShards, removed: Bits, words: int
-) -> tuple[Hashes, Pages]:
-    """(hashes (R, words), pages (R,)) of a bucket, of the pages left whose first hash is in the span."""
-    found = [shards.records(rank, bucket, words, *span) for rank in range(len(shards))]
-    hashes, pages = (np.concatenate(some) for some in zip(*found, strict=True))
-    left = ~removed.of(pages)
-    return hashes[left], pages[left]
-
-
 def candidates(hashes: Hashes, pages: Pages) -> tuple[Pages, Pages]:
     """Find the pages (R,) whose hashes (R, words) another page has too: sorted (groups, pages), both (M,).
 
@@ -59,9 +48,7 @@ def candidates(hashes: Hashes, pages: Pages) -> tuple[Pages, Pages]:
     hashes, pages = hashes[again], pages[again]
     order = np.lexsort((pages, *hashes.T[::-1]))
     hashes, pages = hashes[order], pages[order]
-    heads = np.ones(len(pages), bool)
-    heads[1:] = (hashes[1:] != hashes[:-1]).any(axis=1)
-    first, sizes = firsts(np.cumsum(heads))
+    first, sizes = firsts(np.cumsum(begins_group(hashes)))
     places = np.arange(len(pages)) - np.repeat(first, sizes)
     groups = np.cumsum(places % COMPARED == 0)
     several = np.repeat(sizes, sizes) > 1
@@ -158,7 +145,7 @@ def run(stage: Stage[CrawlSection]) -> Counts:
             bucket, worker = divmod(rank, workers)
             bounds = bounds_of(shards, bucket, workers * steps, config.hashes_per_bucket)
             for span in pairwise(bounds[worker * steps : (worker + 1) * steps + 1]):
-                records = records_left(bucket, span, shards, removed, config.hashes_per_bucket)
+                records = shards.records_left(removed, bucket, config.hashes_per_bucket, *span)
                 stage.counter("minhash.documents", 0 if bucket else len(records[1]))
                 groups, members = candidates(*records)
                 compared += len(groups) - len(firsts(groups)[0])

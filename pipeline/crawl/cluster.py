@@ -72,9 +72,7 @@ def join_blocks(blocks: Iterable[Edges]) -> Edges:
 
 
 def join_part(files: list[Path], low: int, high: int, forest: Path, passed: Path) -> None:
-    """Join the pairs of the pages in [low, high) among those of `files`; writes the part's forest and, before
-    it, the pairs that go on.
-    """
+    """Join the pairs of `files` of pages in [low, high); writes the pairs that go on, then the forest."""
 
     def blocks() -> Iterator[Edges]:
         for file in files:

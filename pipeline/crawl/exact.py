@@ -18,18 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.config.crawl import CrawlSection
-from pipeline.crawl.pairs import SAME_TEMPLATE, SAME_TEXT, SAME_URL, Pairs, PairSorter, pairs_of
-from pipeline.crawl.signature_store import HASH_END, HASH_WORDS, TEMPLATE, TEXT, URL, SignedShards
+from pipeline.crawl.pairs import SAME_TEMPLATE, SAME_TEXT, SAME_URL, Pairs, PairSorter, begins_group, pairs_of
+from pipeline.crawl.signature_store import HASH_END, HASH_WORDS, TEMPLATE, TEXT, URL, Bits, SignedShards
 from pipeline.protocol.progress import Progress
 from pipeline.protocol.stage import Counts, InputError, Stage, run_stage
 
 RECORDS = 1 << 22  # of all shards in a range of hashes
 OF_TEMPLATE = 100
-RULES = {
-    URL: (SAME_URL, 1),
-    TEXT: (SAME_TEXT, 1),
-    TEMPLATE: (SAME_TEMPLATE, OF_TEMPLATE),
-}  # kind, how many stay
+# kind, how many stay
+RULES = {URL: (SAME_URL, 1), TEXT: (SAME_TEXT, 1), TEMPLATE: (SAME_TEMPLATE, OF_TEMPLATE)}
 
 
 def first_of_equal(
@@ -38,44 +35,20 @@ def first_of_equal(
     """(pages, first pages) of all pages whose row of `hashes` (R, words) `staying` earlier pages have."""
     order = np.lexsort((pages, *hashes.T))
     hashes, pages = hashes[order], pages[order]
-    fresh = np.ones(len(pages), bool)
-    fresh[1:] = (hashes[1:] != hashes[:-1]).any(axis=1)
-    first = np.maximum.accumulate(np.where(fresh, np.arange(len(pages)), 0))
+    first = np.maximum.accumulate(np.where(begins_group(hashes), np.arange(len(pages)), 0))
     gone = np.arange(len(pages)) - first >= staying
     return pages[gone], pages[first[gone]]
 
 
-class Bits:
-    """One bit for each page, in a file."""
-
-    def __init__(self, path: Path, pages: int | None = None) -> None:
-        """Open the bits at `path`; with a number of pages make them, all 0."""
-        if pages is not None:
-            path.write_bytes(bytes(pages // 8 + 1))
-        self.bits = np.memmap(path, np.uint8, "r" if pages is None else "r+")
-
-    def set(self, pages: NDArray[np.int64]) -> None:
-        """Make the bits of pages 1."""
-        np.bitwise_or.at(self.bits, pages >> 3, np.uint8(1) << (pages & 7).astype(np.uint8))
-
-    def of(self, pages: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return the bits of pages."""
-        return ((self.bits[pages >> 3] >> (pages & 7).astype(np.uint8)) & 1).astype(bool)
-
-
 def repeats(shards: SignedShards, removed: Bits, name: str, low: int, high: int) -> Pairs:
     """Apply a rule to the pages that are not `removed` and whose first hash word is in [low, high)."""
-    parts = [shards.records(rank, name, HASH_WORDS, low, high) for rank in range(len(shards))]
-    hashes, pages = (np.concatenate(some) for some in zip(*parts, strict=True))
-    left = ~removed.of(pages)
     kind, staying = RULES[name]
-    return pairs_of(*first_of_equal(hashes[left], pages[left], staying), kind)
+    left = shards.records_left(removed, name, HASH_WORDS, low, high)
+    return pairs_of(*first_of_equal(*left, staying), kind)
 
 
 def given_shards(stage: Stage[CrawlSection]) -> SignedShards:
-    """List the shards given as `--input sign=FOLDER`, in this order. Raises InputError if two of them hold
-    pages of the same WARC file.
-    """
+    """List the shards that `--input sign` names. Raises InputError if two hold pages of one WARC file."""
     folders = [Path(folder) for folder in stage.inputs.get("sign", [])]
     if not folders:
         raise InputError("no signatures given: use --input sign=FOLDER, for each folder that sign wrote")

@@ -40,13 +40,13 @@ from pipeline.crawl.text_decoding import decode_text, is_html
 from pipeline.crawl.text_files import TextFile, brought, read_text_pages
 from pipeline.crawl.warc import Page, ReadCounts, read_pages
 from pipeline.data.rows import HUB
-from pipeline.data.shards import DocumentWriter, join_shards, read_batches, table_schema, write_table
+from pipeline.data.shards import ROWS, DocumentWriter, join_shards, read_batches, table_schema, write_table
 from pipeline.formulas.signs import Source
 from pipeline.protocol.addresses import public
 from pipeline.protocol.errors import Passing
 from pipeline.protocol.manifest import write_json
 from pipeline.protocol.progress import Progress
-from pipeline.protocol.stage import Counts, InputError, Stage, parser, run_stage
+from pipeline.protocol.stage import Counts, InputError, Stage, run_stage
 
 RECORDS = table_schema(
     id=str,
@@ -63,10 +63,9 @@ RECORDS = table_schema(
     reason=str,
 )
 PAGES_FILE, RECORDS_FILE, LEDGER = "pages.jsonl.zst", "records.parquet", "ledger.json"
-ROWS = 65536  # of a table in memory
 BY_REASON = {"rejected": "rejected", "removed_lines": "removed_lines"}  # of the ledger, and names of counts
 MAX_UNDECODED = 0.05  # share of replacement characters in the text of a page
-PAGE_FIELDS = ("warc_file", "offset", "length", "digest", "http_status", "truncated", "charset")
+PAGE_FIELDS = ("warc_file", "offset", "length", "digest", "http_status", "charset", "truncated")
 Row = dict[str, Any]
 
 
@@ -93,9 +92,7 @@ def page_url(url: bytes | None) -> tuple[str, str]:
 def page_text(
     page: Page, config: CrawlSection, removed: Counter[str]
 ) -> tuple[str, str, str, dict[str, str]]:
-    """(title, text, charset, what it says of its rights) of a page; counts removed lines by reason. Raises
-    Unusable with a reason.
-    """
+    """(title, text, charset, notes on rights) of a page; counts removed lines by reason. Raises Unusable."""
     if page.flaw:
         raise Unusable(page.flaw)
     if page.is_text:  # a WET file: extracted by the crawler, in UTF-8
@@ -126,13 +123,8 @@ def make_document(identity: str, page: Page, config: CrawlSection, removed: Coun
     metadata = {
         "url": url,
         "host": host,
-        "warc_file": page.warc_file,
-        "offset": page.offset,
-        "length": page.length,
-        "digest": page.digest,
-        "http_status": page.http_status,
+        **{name: getattr(page, name) for name in PAGE_FIELDS},
         "charset": charset,
-        "truncated": page.truncated,
         "language": page.language or detect_language(text),
         "title": title,
         **notes,
@@ -188,9 +180,7 @@ def extract_page(identity: str, page: Page, config: CrawlSection) -> tuple[Row, 
 def extract_file(
     path: str, config: CrawlSection, read: ReadCounts, text: TextFile | None = None
 ) -> Iterator[tuple[Row, Document | None]]:
-    """Yield row and document (None: rejected) of each response record of one WARC file, or of each row of a
-    file of texts; adds to `read`.
-    """
+    """Yield (row, document or None) of each record of a WARC file or row of texts; adds to `read`."""
 
     def pages(counts: ReadCounts) -> Iterator[tuple[str, Page]]:
         if text:
@@ -330,47 +320,15 @@ def run(stage: Stage[CrawlSection]) -> Counts:
     return {"files": len(paths), **sums}
 
 
-def _alone(argv: list[str]) -> tuple[list[str], Path]:
-    """Turn arguments of the form with `--warc` into the stage's; returns also the work folder to remove."""
-    alone = argparse.ArgumentParser(
-        prog="python -m pipeline.crawl.extract",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog="As a stage of the workflow:\n" + parser("crawl", CrawlSection).format_help(),
-    )
-    alone.add_argument(
-        "--warc",
-        action="append",
-        required=True,
-        metavar="FILE",
-        help="WARC or WET file, list or index, local or remote; may repeat",
-    )
-    alone.add_argument(
-        "--output", type=Path, required=True, metavar="FOLDER",
-        help="gets pages.jsonl.zst, records.parquet, manifest.json and run.json; appears only when complete",
-    )  # fmt: skip
-    alone.add_argument("--config", default="{}", help="the keys below as JSON, or @FILE")
-    given = alone.parse_args(argv)
-    output = given.output.resolve()
-    work = output.with_name(f".{output.name}.work")
-    inputs = [part for path in given.warc for part in ("--input", f"warc={path}")]
-    folders = ["--work", str(work), "--output", str(output), "--manifest", str(output / "manifest.json")]
-    return [*inputs, *folders, "--config", given.config, "--instance", "extract"], work
-
-
 def main(argv: list[str]) -> None:
-    """Run alone if `--warc` is given, else as a stage."""
-    if any(argument.partition("=")[0] in ("--warc", "-h", "--help") for argument in argv):
-        argv, work = _alone(argv)
-        try:
-            run_stage("crawl", CrawlSection, run, argv)
-        except BaseException:
-            if not any((work / "files").glob("[0-9]*")):  # else the next run goes on
-                shutil.rmtree(work, ignore_errors=True)
-            raise
-        shutil.rmtree(work, ignore_errors=True)
-    else:
-        run_stage("crawl", CrawlSection, run, argv)
+    """Run as a stage; `--warc FILE` is short for `--input warc=FILE`."""
+    alone = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    alone.add_argument("--warc", action="append", default=[])
+    given, words = alone.parse_known_args(argv)
+    if given.warc:
+        named = (f"warc={path}" for path in given.warc)
+        words += ["--instance", "extract", *(word for path in named for word in ("--input", path))]
+    run_stage("crawl", CrawlSection, run, words)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from pipeline.crawl.signature_store import (
     signed_pages,
 )
 from pipeline.crawl.urls import source_of
-from pipeline.data.shards import DocumentWriter, read_lines, read_table, table_schema, write_table
+from pipeline.data.shards import ROWS, DocumentWriter, read_lines, read_table, table_schema, write_table
 from pipeline.protocol.progress import Progress
 from pipeline.protocol.stage import Counts, InputError, Stage, run_stage
 
@@ -33,7 +33,6 @@ DUPLICATES = table_schema(
     id=str, url=str, duplicate_of=str, duplicate_of_url=str, kind=str, similarity=pa.float32()
 )
 KINDS = ("", "url", "exact", "near", "template")
-ROWS = 65536  # removed pages whose rows are in memory at once
 Row = dict[str, Any]
 
 
@@ -100,14 +99,9 @@ class Shard:
             other = read_signatures(folder, hashes)
             names = read_names(folder, targets[chosen])
             for row, (identity, url) in zip(chosen.tolist(), names, strict=True):
-                similar = rows[row]["kind"] == KINDS[NEAR]
-                rows[row] |= {
-                    "duplicate_of": identity,
-                    "duplicate_of_url": url,
-                    "similarity": float((own[places[row]] == other[targets[row]]).mean())
-                    if similar
-                    else None,
-                }
+                rows[row] |= {"duplicate_of": identity, "duplicate_of_url": url}
+                if rows[row]["kind"] == KINDS[NEAR]:
+                    rows[row]["similarity"] = float((own[places[row]] == other[targets[row]]).mean())
         return rows
 
 

@@ -80,9 +80,7 @@ with np.errstate(over="ignore"):
 
 @dataclass(frozen=True)
 class Grams:
-    """The grams of a text: hashes (T,), where each starts and ends in the text, in characters (T,), and which
-    are TeX commands (T,).
-    """
+    """Grams of a text, each (T,): hashes, starts and ends in characters, which are TeX commands."""
 
     text: str
     hashes: Hashes
@@ -111,9 +109,8 @@ def _spread(text: str, kinds: NDArray[np.uint8]) -> tuple[NDArray[np.uint32], ND
     parts = {place: fold(text[place]) for place in several}
     sizes = np.ones(len(text), np.int64)
     sizes[several] = [len(part) for part in parts.values()]
-    return _codes("".join(parts.get(place, character) for place, character in enumerate(text))), np.repeat(
-        np.arange(len(text)), sizes
-    )
+    spread = "".join(parts.get(place, character) for place, character in enumerate(text))
+    return _codes(spread), np.repeat(np.arange(len(text)), sizes)
 
 
 def grams(text: str, characters: Characters = CHARACTERS) -> Grams:

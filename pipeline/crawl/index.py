@@ -22,12 +22,7 @@ from pipeline.protocol.addresses import is_remote, public
 from pipeline.protocol.stage import InputError
 
 SUFFIXES = (".parquet", ".cdx", ".cdxj", ".cdx.gz", ".cdxj.gz", ".jsonl", ".jsonl.gz")
-COLUMNS = {
-    "url": ("url",),
-    "filename": ("filename", "warc_filename"),
-    "offset": ("offset", "warc_record_offset"),
-    "length": ("length", "warc_record_length"),
-}
+COLUMNS = {"filename": "warc_filename", "offset": "warc_record_offset", "length": "warc_record_length"}
 
 
 @dataclass(frozen=True, order=True)
@@ -51,12 +46,9 @@ def read_index(path: str) -> list[Range]:
     ranges = set()
     for number, row in enumerate(rows, start=1):
         try:
-            name, offset, length, url = (
-                next(row[name] for name in COLUMNS[column] if name in row)
-                for column in ("filename", "offset", "length", "url")
-            )
-            ranges.add(Range(str(name), int(offset), int(length), str(url)))
-        except (StopIteration, RuntimeError, ValueError, TypeError, KeyError) as error:
+            name, offset, length = (row[own if own in row else theirs] for own, theirs in COLUMNS.items())
+            ranges.add(Range(str(name), int(offset), int(length), str(row["url"])))
+        except (ValueError, TypeError, KeyError) as error:
             raise InputError(
                 f"{public(path)}: row {number}: needs url, filename, offset and length"
                 " (or Common Crawl's names)"
@@ -65,7 +57,7 @@ def read_index(path: str) -> list[Range]:
 
 
 def _parquet_rows(path: str) -> Iterator[dict[str, object]]:
-    names = {name for column in COLUMNS.values() for name in column}
+    names = {"url", *COLUMNS, *COLUMNS.values()}
     try:
         with open_source(path) as stream:
             file = pq.ParquetFile(stream)

@@ -28,15 +28,9 @@ from pipeline.protocol.stage import Counts, InputError, Stage, run_stage
 
 RANGES = table_schema(url=str, filename=str, offset=int, length=int)
 HOSTS = table_schema(host=str, pages=int, bytes=int)
-COLUMNS = [
-    "url",
-    "url_host_name",
-    "url_host_registered_domain",
-    "fetch_time",
-    "fetch_status",
-    "content_mime_detected",
-]
-COLUMNS += ["content_languages", "warc_filename", "warc_record_offset", "warc_record_length"]
+COLUMNS = ["url", "url_host_name", "url_host_registered_domain", "fetch_time", "fetch_status"]
+COLUMNS += ["content_mime_detected", "content_languages"]
+COLUMNS += ["warc_filename", "warc_record_offset", "warc_record_length"]
 MEDIA_TYPES = ["text/html", "application/xhtml+xml"]  # detected, of the records that are read
 PAGES = "/subset=warc/"  # in the path of a file of pages, not of redirects, errors and robots.txt
 KEYS = """

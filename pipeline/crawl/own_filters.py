@@ -2,6 +2,7 @@
 documents stay, `filter(document) -> bool | (False, reason)`.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import import_module
@@ -17,9 +18,7 @@ KEY = "crawl.filters"
 
 @cache
 def load_filter(name: str) -> Callable[[Document], Any]:
-    """Load the function, class or instance that FILE.py:NAME or datatrove.MODULE.NAME names. Raises
-    InputError.
-    """
+    """Load the function or filter that FILE.py:NAME or datatrove.MODULE.NAME names. Raises InputError."""
     try:
         module, _, attribute = name.rpartition(".")
         found = load_attribute(name, KEY) if ":" in name else getattr(import_module(module), attribute)
@@ -35,16 +34,12 @@ def load_filter(name: str) -> Callable[[Document], Any]:
 
 
 def rejected_by(document: Document, names: Sequence[str]) -> str | None:
-    """Give the reason of the first filter that does not keep a document; None if all do. Raises InputError
-    where one fails.
-    """
+    """Give the reason of the first filter that drops a document, or None. Raises InputError if one fails."""
     for name in names:
         keeps = load_filter(name)
         try:
             found = keeps(document)
-            kept, reason = (
-                found if isinstance(found, tuple) else (found, name.replace(":", ".").split(".")[-1])
-            )
+            kept, reason = found if isinstance(found, tuple) else (found, re.split("[:.]", name)[-1])
             kept = bool(kept)
         except Exception as error:
             what = f"{type(error).__name__}: {error}"

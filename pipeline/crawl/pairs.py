@@ -24,6 +24,13 @@ def pairs_of(pages: Pages, targets: Pages, kind: int) -> Pairs:
     return pairs
 
 
+def begins_group(rows: NDArray[np.uint32]) -> NDArray[np.bool_]:
+    """Whether each of sorted rows (R, words) begins a group: it differs from the one before it."""
+    fresh = np.ones(len(rows), bool)
+    fresh[1:] = (rows[1:] != rows[:-1]).any(axis=1)
+    return fresh
+
+
 class PairSorter:
     """Sorts pairs that come in any order, in files of `SPAN` pages below `work`."""
 

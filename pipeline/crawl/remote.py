@@ -123,59 +123,34 @@ class Streamed:
             self._stream = None
 
 
-class S3Object:
-    """A file on S3, by Arrow: with the credentials and the region that the AWS tools find (environment,
-    profile, role of the machine), from the server in AWS_ENDPOINT_URL where it is set.
-    """
-
-    def __init__(self, url: str) -> None:
-        from pyarrow.fs import S3FileSystem
-
-        files = S3FileSystem(endpoint_override=os.environ.get("AWS_ENDPOINT_URL"))
-        self._file = files.open_input_file(url.removeprefix("s3://"))
-        self.size: int = self._file.size()
-        self._start, self._block = 0, b""
-
-    def seek(self, position: int) -> None:
-        """Move without a request."""
-        self._position = position
-
-    def read(self, size: int) -> bytes:
-        """At most `size` bytes; a request for each `BLOCK_BYTES`."""
-        place = self._position - self._start
-        if not 0 <= place < len(self._block):
-            self._start, place = self._position, 0
-            self._block = self.part(self._start, self._start + max(size, BLOCK_BYTES))
-        return self._block[place : place + size]
-
-    def part(self, start: int, end: int) -> bytes:
-        """Read the bytes from `start` to `end`, by one request."""
-        data: bytes = self._file.read_at(max(min(end, self.size) - start, 0), start)
-        return data
-
-
 class RemoteFile(io.RawIOBase):
     """A remote file, read in ranges or, `forward` and from a web server, as a stream. A request is retried
     with growing delays, then raises InputError.
+
+    Of S3 Arrow reads blocks, with the credentials and the region that the AWS tools find (environment,
+    profile, role of the machine), from the server in AWS_ENDPOINT_URL where it is set.
     """
 
     def __init__(self, url: str, forward: bool = False) -> None:
         super().__init__()
         self.url, self.name = url, public(url)
-        self._web = url.startswith(("http://", "https://"))
+        self._web, self._s3 = url.startswith(("http://", "https://")), url.startswith("s3://")
         self._forward = forward and self._web
         self._position = self._last_end = 0
         self._last = bytearray()  # what a stream gave before `_last_end`
         self._file: Any = None
-        self.size: int = self._retry(lambda file: file.size)
+        self.size: int = self._retry(lambda file: file.raw.size() if self._s3 else file.size)
         if self.size is None:
             raise InputError(
                 f"{self.name}: the server tells no size, so no ranges can be read; download it first"
             )
 
     def _open(self) -> Any:
-        if self.url.startswith("s3://"):
-            return S3Object(self.url)
+        if self._s3:
+            from pyarrow.fs import S3FileSystem
+
+            files = S3FileSystem(endpoint_override=os.environ.get("AWS_ENDPOINT_URL"))
+            return io.BufferedReader(files.open_input_file(self.url.removeprefix("s3://")), BLOCK_BYTES)
         import fsspec  # local WARC files need no network stack
 
         try:
@@ -223,9 +198,11 @@ class RemoteFile(io.RawIOBase):
         end = min(offset + length, self.size)
 
         def fetch(file: Any) -> bytes:
-            s3 = isinstance(file, S3Object)
-            data = file.part(offset, end) if s3 else file.fs.cat_file(self.url, start=offset, end=end)
-            if len(data) != max(end - offset, 0):
+            if self._s3:
+                data: bytes = file.raw.read_at(end - offset, offset)
+            else:
+                data = file.fs.cat_file(self.url, start=offset, end=end)
+            if len(data) != end - offset:
                 raise EOFError(f"the server gave {len(data)} bytes of {end - offset}")
             return data
 
@@ -270,10 +247,6 @@ class RemoteFile(io.RawIOBase):
         """Hang up for good."""
         self.hang_up()
         super().close()
-
-    def tell(self) -> int:
-        """Return the present position in bytes."""
-        return self._position
 
     def readable(self) -> bool:
         """Answer yes: it is read."""

@@ -28,12 +28,11 @@ from pipeline.crawl.signature_store import (
 )
 from pipeline.crawl.signatures import ABSENT, SHINGLE, MinHasher
 from pipeline.crawl.urls import normalise_url
-from pipeline.data.shards import read_documents, table_schema
+from pipeline.data.shards import ROWS, read_documents, table_schema
 from pipeline.protocol.progress import Progress
 from pipeline.protocol.stage import Counts, InputError, Stage, run_stage
 
 NAMES = table_schema(id=str, url=str)
-ROWS = 65536  # names written at once
 TOGETHER = 1 << 16  # characters whose words are hashed at once
 NUMBERS = re.compile(r"(?<!\w)\d[\d.,\s]*(?!\w)")
 

@@ -96,6 +96,15 @@ class SignedShards:
         found = np.array(rows[first:last])
         return found[:, :words], found[:, words].astype(np.int64) + self.starts[rank]
 
+    def records_left(
+        self, removed: "Bits", name: str | int, words: int, low: int, high: int
+    ) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+        """Read `records` of all shards, of the pages that are not removed."""
+        found = [self.records(rank, name, words, low, high) for rank in range(len(self))]
+        hashes, pages = (np.concatenate(some) for some in zip(*found, strict=True))
+        left = ~removed.of(pages)
+        return hashes[left], pages[left]
+
     def signatures(self, pages: NDArray[np.int64], hashes: int) -> NDArray[np.uint32]:
         """Signatures of pages in ascending order, shape (pages, hashes)."""
         found = np.empty((len(pages), hashes), np.uint32)
@@ -104,6 +113,24 @@ class SignedShards:
             some = slice(bounds[rank], bounds[rank + 1])
             found[some] = read_signatures(self.folders[rank], hashes)[pages[some] - self.starts[rank]]
         return found
+
+
+class Bits:
+    """One bit for each page, in a file."""
+
+    def __init__(self, path: Path, pages: int | None = None) -> None:
+        """Open the bits at `path`; with a number of pages make them, all 0."""
+        if pages is not None:
+            path.write_bytes(bytes(pages // 8 + 1))
+        self.bits = np.memmap(path, np.uint8, "r" if pages is None else "r+")
+
+    def set(self, pages: NDArray[np.int64]) -> None:
+        """Make the bits of pages 1."""
+        np.bitwise_or.at(self.bits, pages >> 3, np.uint8(1) << (pages & 7).astype(np.uint8))
+
+    def of(self, pages: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return the bits of pages."""
+        return ((self.bits[pages >> 3] >> (pages & 7).astype(np.uint8)) & 1).astype(bool)
 
 
 def number_of(stage: Stage[Any], most: int) -> int:

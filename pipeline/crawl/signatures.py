@@ -56,9 +56,7 @@ class MinHasher:
         return hashes, np.column_stack([first, np.maximum(first, last - self.ngram + 1)])
 
     def signatures(self, texts: list[str]) -> Hashes:
-        """Smallest value of each permutation over all shingles of each text, shape (texts, hashes); `ABSENT`
-        for a text without shingles.
-        """
+        """Smallest value of each permutation over a text's shingles (texts, hashes); `ABSENT` without any."""
         return _smallest(*self.shingles(texts), self.factors, self.offsets)
 
     def signature(self, text: str) -> Hashes:

@@ -16,16 +16,7 @@ from pipeline.crawl.http_decoding import Unusable
 from pipeline.crawl.list_numbers import NUMBERED, mark_labels, restore_labels
 from pipeline.formulas.markup import JOINER
 from pipeline.formulas.page import MathPage, has_formula_text
-from pipeline.formulas.scripts import (
-    STYLED,
-    has_lines,
-    mark_fractions,
-    mark_lines,
-    mark_scripts,
-    overlined,
-    raise_styled,
-    replace_symbol_font,
-)
+from pipeline.formulas.scripts import mark_plain_html, overlined
 from pipeline.formulas.signs import Source, formula_words, has_formula_markup
 
 MIN_CHARACTERS = 100  # a page with less text is rejected
@@ -85,15 +76,7 @@ def extract(source: Source, min_characters: int, removed: Counter[str] | None = 
     words = formula_words(source)
     page = MathPage(tree, source, words) if has_formula_markup(words) else None
     tags = {tag.lower() for tag in TAGS.findall(html)}
-    replace_symbol_font(tree, source)
-    if has_lines(source):
-        mark_lines(tree, html)
-    mark_fractions(tree, source)
-    styled = STYLED.search(html) is not None
-    if styled:
-        raise_styled(tree)
-    if "</su" in tags or styled:
-        mark_scripts(tree, html)
+    mark_plain_html(tree, source, has_scripts="</su" in tags)
     labelled = any(map(NUMBERED.match, tags))
     if labelled:
         mark_labels(tree)

@@ -15,17 +15,8 @@ BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-BINARY = (
-    b"%PDF-",
-    b"\x89PNG\r\n",
-    b"\xff\xd8\xff",
-    b"GIF8",
-    b"PK\x03\x04",
-    b"\x7fELF",
-    b"OggS",
-    b"ID3",
-    b"RIFF",
-)
+BINARY = (b"%PDF-", b"\x89PNG\r\n", b"\xff\xd8\xff", b"GIF8", b"PK\x03\x04", b"\x7fELF")
+BINARY += (b"OggS", b"ID3", b"RIFF")
 WESTERN = ("cp1252", "iso8859-1", "iso8859-15", "latin-1", "latin_1")  # as Resiliparse names them
 EAST_ASIAN = ("gbk", "gb18030", "gb2312", "big5", "euc_kr", "shift_jis", "euc_jp")
 HAN_WORDS = re.compile("[\u4e00-\u9fff] (?=[\u4e00-\u9fff])")

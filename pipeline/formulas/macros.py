@@ -60,9 +60,8 @@ class Macros:
         for start in list(CONFIGURED.finditer(html))[:5]:
             block = html[start.end() : _end_of_braces(html, start.end())]
             for match in ENTRY.finditer(block):
-                plain, listed, default = (
-                    next(filter(None, match.groups()[n : n + 3]), None) for n in (1, 4, 8)
-                )
+                strings = (match.groups()[n : n + 3] for n in (1, 4, 8))
+                plain, listed, default = (next(filter(None, one), None) for one in strings)
                 body, count = plain or listed or "", int(match[8] or 0)
                 raw = match[4] or match[7]
                 body = raw or re.sub(r"\\(.)", r"\1", body)

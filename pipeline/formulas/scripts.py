@@ -62,6 +62,21 @@ NUMBER_END = re.compile(r"\d[\d,]*\.\d*$|\d+$")
 COMBINING = re.compile("((?:\\d{0,9}\\.)?\\d{0,9})((?:\\w[\u0304\u0305])+)")
 
 
+def mark_plain_html(tree: HTMLTree, source: Source, has_scripts: bool) -> None:
+    """Write scripts, fractions, lines and the font Symbol of plain HTML as TeX into a page's text nodes;
+    `has_scripts`: whether there are elements `sub` or `sup`.
+    """
+    replace_symbol_font(tree, source)
+    if has_lines(source):
+        mark_lines(tree, source.html)
+    mark_fractions(tree, source)
+    styled = STYLED.search(source.html) is not None
+    if styled:
+        raise_styled(tree)
+    if has_scripts or styled:
+        mark_scripts(tree, source.html)
+
+
 def mark_scripts(tree: HTMLTree, html: str) -> None:
     """Write superscripts as `^`, subscripts as `_` into a page's text nodes."""
     romance = ROMANCE.search(html[:5000]) is not None

@@ -37,10 +37,9 @@ class Source:
 
         The four characters from `rare` on should seldom be in a page.
         """
-        sought = np.frombuffer(word.encode(), np.uint32, 1, rare)
-        return any((fours == sought).any() for fours in _fours(self.letters)) and (
-            word.encode() in self.letters
-        )
+        letters = word.encode()
+        sought = np.frombuffer(letters, np.uint32, 1, rare)
+        return any((fours == sought).any() for fours in _fours(self.letters)) and letters in self.letters
 
     def places(self, word: str) -> list[int]:
         """Where in `letters` four ASCII characters are, given in lower case, in any case; and some others."""
