@@ -74,9 +74,7 @@ def add_blocked(database: Database, files: Sequence[str | Path]) -> None:
 
 
 def unmatched(database: Database) -> dict[str, str | None]:
-    """Find reviewed prefixes that match no page, and warn of them; with each the one that does but for
-    `www.`, or None.
-    """
+    """Warn of reviewed prefixes without a page; returns them, each with the one that has but for `www.`."""
     found = dict(database.execute(UNMATCHED).fetchall())
     names = [f"{prefix} (pages are under {other})" if other else prefix for prefix, other in found.items()]
     if names:

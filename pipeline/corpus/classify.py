@@ -14,7 +14,6 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +22,8 @@ import pyarrow.parquet as pq
 
 from pipeline.corpus.convergence import read_notes
 from pipeline.corpus.trained import Judgement, TrainedClassifier, open_trained
-from pipeline.data.rows import files_of, read_rows
-from pipeline.data.shards import read_batches, read_table, table_schema, write_table
+from pipeline.data.rows import batched, files_of, read_rows
+from pipeline.data.shards import ROWS, read_batches, read_table, table_schema, write_table
 from pipeline.data.workers import map_forked
 from pipeline.protocol.atomic import atomic_write
 from pipeline.protocol.errors import InputError
@@ -34,7 +33,6 @@ from pipeline.protocol.progress import Progress
 
 SCORE = "math_score"  # the column that is added: data sets have scores of their own
 BATCH = 512  # rows that a worker judges at once
-GROUP = 65536  # kept rows that are written at once, as a row group
 NOTES = "classify.json"
 COMPRESSION = {".gz": "gzip", ".zst": "zstd"}
 ROW_SCORES = table_schema(score=float, language=str, kept=bool)
@@ -64,7 +62,7 @@ def batches_of(path: Path, columns: Columns) -> Iterator[tuple[Texts, Batch]]:
             yield list(zip(batch.column(text).to_pylist(), others, strict=True)), batch
         return
     rows = (row for _, row in read_rows(str(path)))
-    for number, some in enumerate(iter(lambda: list(islice(rows, BATCH)), [])):
+    for number, some in enumerate(batched(rows, BATCH)):
         if not number:
             check_columns(path, list(some[0]), columns)
         yield [(row.get(text), row.get(language) if language else None) for row in some], some
@@ -97,14 +95,11 @@ def kept_rows(path: Path, target: Path) -> Iterator[Callable[[Batch, list[Judgem
             with pq.ParquetWriter(whole, schema, compression="zstd") as table:
 
                 def write(batch: Batch, found: list[Judgement | None]) -> None:
-                    rows = pa.Table.from_batches([batch])
-                    rows = rows.append_column(
-                        field, pa.array([one and one.score for one in found], field.type)
-                    )
-                    waiting.append(
-                        rows.filter(pa.array([bool(one and one.kept) for one in found], pa.bool_()))
-                    )
-                    if sum(map(len, waiting)) >= GROUP:
+                    scores = pa.array([one and one.score for one in found], field.type)
+                    kept = pa.array([bool(one and one.kept) for one in found], pa.bool_())
+                    rows = pa.Table.from_batches([batch]).append_column(field, scores)
+                    waiting.append(rows.filter(kept))
+                    if sum(map(len, waiting)) >= ROWS:
                         table.write_table(pa.concat_tables(waiting))
                         waiting.clear()
 
@@ -136,10 +131,8 @@ def classify_file(
 ) -> Path:
     """Write the kept rows of a file and, last, its scores, unless they are there; returns the scores."""
     scores, kept, status = output / f"scores/{path.name}.parquet", output / "kept" / path.name, path.stat()
-    read = {
-        "bytes": str(status.st_size),
-        "mtime_ns": str(status.st_mtime_ns),
-    }  # a file that changed is another
+    # A file that changed is another.
+    read = {"bytes": str(status.st_size), "mtime_ns": str(status.st_mtime_ns)}
     if kept.exists() and is_made(scores, read):
         return scores
     waiting: deque[Batch] = deque()

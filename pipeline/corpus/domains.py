@@ -11,10 +11,9 @@ say nothing about the rest of their domain; those whose owner opted out do not e
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from math import sqrt
 from statistics import NormalDist
-from typing import Any
 
 import pyarrow as pa
 
@@ -60,9 +59,7 @@ DOMAINS = table_schema(domain=str, pages=int, kept=int, share=float, bound=float
 
 @dataclass(frozen=True)
 class Domain:
-    """A host, or a directory of one (`host/path`): its pages in the pool, those kept, and whether it counts
-    as mathematical.
-    """
+    """A host or a directory of one (`host/path`): its pages in the pool, those kept, whether it is `math`."""
 
     domain: str
     pages: int
@@ -71,15 +68,10 @@ class Domain:
     bound: float
     math: bool
 
-    def row(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 @dataclass
 class Growth:
-    """What reviewed prefixes of mathematical domains add: URLs for the seed and for the reviewed negatives,
-    and their number by prefix.
-    """
+    """What reviewed prefixes add: URLs for the seed and for the negatives, and their number by prefix."""
 
     seed: list[str] = field(default_factory=list)
     not_math: list[str] = field(default_factory=list)
@@ -89,10 +81,8 @@ class Growth:
 def lower_bound(kept: int, pages: int, confidence: float) -> float:
     """Wilson's one-sided lower bound of the share `kept / pages`; the share itself at confidence 0.5."""
     share, z = kept / pages, NormalDist().inv_cdf(confidence)
-    centre, spread = (
-        share + z * z / (2 * pages),
-        sqrt(share * (1 - share) / pages + z * z / (4 * pages * pages)),
-    )
+    centre = share + z * z / (2 * pages)
+    spread = sqrt(share * (1 - share) / pages + z * z / (4 * pages * pages))
     return max(0.0, (centre - z * spread) / (1 + z * z / pages))
 
 
@@ -110,10 +100,8 @@ def judge(database: Database, config: CorpusSection) -> list[Domain]:
 
 def add_mathematical(database: Database, domains: Iterable[tuple[str, float]]) -> None:
     """Create `mathematical` from (domain, share) pairs, and `opted_out` (id)."""
-    names = ("domain", "share")
-    found = [dict(zip(names, domain, strict=True)) for domain in domains]
-    schema = table_schema(domain=str, share=float)
-    database.register("found", pa.Table.from_pylist(found, schema))
+    found = [{"domain": domain, "share": share} for domain, share in domains]
+    database.register("found", pa.Table.from_pylist(found, table_schema(domain=str, share=float)))
     database.execute(f"{MACROS}; CREATE OR REPLACE TABLE mathematical AS SELECT * FROM found")
     database.execute(
         "CREATE OR REPLACE VIEW opted_out AS"

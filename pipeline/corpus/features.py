@@ -68,9 +68,8 @@ class Embeddings:
         while len(self._places) + len(words) > len(self._words):
             self._words = np.concatenate([self._words, np.zeros_like(self._words)])
         plain = [word.lstrip("\\") for word in words]
-        for word, found in zip(
-            words, self._tokenizer.encode_batch(plain, add_special_tokens=False), strict=True
-        ):
+        encoded = self._tokenizer.encode_batch(plain, add_special_tokens=False)
+        for word, found in zip(words, encoded, strict=True):
             ids = np.array(found.ids, np.int64)
             place = self._places[word] = len(self._places)
             rows = self._matrix[self._rows[ids]] * self._weights[ids][:, None]
@@ -131,9 +130,8 @@ class Features:
         mean, spread = self.scale
         dense = (self._embeddings.mean(page) - mean) / spread
         dense *= np.sqrt(EMBEDDING_WEIGHT / ((dense**2).sum() or 1.0))
-        return np.concatenate([columns, len(self.keys) + np.arange(len(dense))]), np.concatenate(
-            [values, dense]
-        )
+        columns = np.concatenate([columns, len(self.keys) + np.arange(len(dense))])
+        return columns, np.concatenate([values, dense])
 
     def __len__(self) -> int:
         return len(self.keys) + len(self.scale[0])

@@ -57,9 +57,7 @@ def _balanced(pages: Counter[str], count: int) -> dict[str, int]:
 def cross_validate(
     pages: Sequence[LabelledPage], folds: Folds, config: CorpusSection, work: Path, processes: int, label: str
 ) -> list[float]:
-    """Return the log-odds of each page (N,) by a model that has not seen its fold; `label`: of the lines on
-    progress.
-    """
+    """Return the log-odds of each page (N,) by a model that has not seen its fold; `label`: of its lines."""
 
     def fold_scores(fold: int) -> list[float]:
         others = [page for page, other in zip(pages, folds.of, strict=True) if other != fold]

@@ -32,9 +32,7 @@ def precision_recall(
 
 
 def reliability(math: Sequence[bool], scores: Sequence[float]) -> list[tuple[float, float, int]]:
-    """(mean probability, share of math, pages) of each bin of equal width of the probability that has pages;
-    `scores` are log-odds.
-    """
+    """(mean probability, share of math, pages) of each bin of log-odds `scores` that has pages."""
     probabilities, labels = 1 / (1 + np.exp(-np.asarray(scores))), np.asarray(math, float)
     bins = np.minimum((probabilities * BINS).astype(int), BINS - 1)
     return [

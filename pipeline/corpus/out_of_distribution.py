@@ -15,6 +15,7 @@ from pipeline.corpus.measures import measures
 from pipeline.corpus.normalise import normalise
 from pipeline.corpus.training_set import LabelledPage, Wanted, pages_of_pool
 from pipeline.corpus.url_lists import Survivors
+from pipeline.crawl.annotations import UNSURE, VERDICTS
 from pipeline.data.rows import read_rows
 from pipeline.data.shards import read_table, table_schema, write_table
 from pipeline.protocol.stage import InputError, Stage
@@ -23,7 +24,6 @@ PREFIX = "out_of_distribution."
 TABLE = "out_of_distribution.parquet"
 SCORED = table_schema(set=str, math=bool, score=float)
 NO_LANGUAGES: Thresholds = {}
-LABELS = ("math", "not_math", "unsure")
 
 
 @dataclass
@@ -55,17 +55,15 @@ def read_set(sources: list[str], name: str, survivors: Survivors) -> LabelledSet
 
 
 def _rows(sources: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(place, row) of each row, with `label` and `text` or `url`; without those labelled unsure. Raises
-    InputError.
-    """
+    """(place, row) of each row with `label`, not unsure, and `text` or `url`. Raises InputError."""
     for source in sources:
         for place, row in read_rows(source):
-            if row.get("label") not in LABELS or not (row.get("text") or row.get("url")):
-                raise InputError(f"{place}: expected `label` (one of {LABELS}) and `text` or `url`")
+            if row.get("label") not in VERDICTS or not (row.get("text") or row.get("url")):
+                raise InputError(f"{place}: expected `label` (one of {VERDICTS}) and `text` or `url`")
             for field_name in ("text", "url", "source", "language"):
                 if not isinstance(row.get(field_name), str | None):
                     raise InputError(f"{place}: `{field_name}` must be a text")
-            if row["label"] != "unsure":
+            if row["label"] != UNSURE:
                 yield place, row
 
 
@@ -104,11 +102,13 @@ def measure_sets(
             raise InputError(f"corpus.out_of_distribution.{name}: none of its URLs is a page of the pool")
         scores = list(map(score, pages))
         found[name] = measures(pages, scores, threshold)
-        rows += [(name, page.math, value, page.language) for page, value in zip(pages, scores, strict=True)]
-    schema = SCORED.append(LANGUAGE) if stage.config.cut_language_pages else SCORED
+        rows += [
+            {"set": name, "math": page.math, "score": value, "language": page.language}
+            for page, value in zip(pages, scores, strict=True)
+        ]
     if rows:
-        columns = [*SCORED.names, LANGUAGE.name]
-        write_table(stage.partial / TABLE, (dict(zip(columns, row, strict=True)) for row in rows), schema)
+        schema = SCORED.append(LANGUAGE) if stage.config.cut_language_pages else SCORED
+        write_table(stage.partial / TABLE, rows, schema)
     return found
 
 

@@ -15,8 +15,8 @@ from typing import Any
 
 from pipeline.config.corpus import CorpusSection
 from pipeline.crawl.annotations import add_prefixes, covered
-from pipeline.data.database import ROWS, Database, save
-from pipeline.data.shards import table_schema
+from pipeline.data.database import Database, save
+from pipeline.data.shards import ROWS, table_schema
 
 REVIEW_SAMPLES = 3
 DEEPEST = 6  # parts of a prefix, its host among them
@@ -66,9 +66,7 @@ def divergence(kept: int, pages: int, share: float) -> float:
 
 
 def differs(kept: int, pages: int, other_kept: int, others: int) -> bool:
-    """Whether two groups of pages have different shares of kept ones: by a likelihood-ratio test, and by a
-    difference that matters.
-    """
+    """Whether shares of kept pages differ, by a likelihood-ratio test and by as much as matters."""
     if not others or abs(kept / pages - other_kept / others) < LEAST_DIFFERENCE:
         return False
     share = (kept + other_kept) / (pages + others)
@@ -112,9 +110,7 @@ def likely_math(counts: dict[str, tuple[int, int]]) -> dict[str, float]:
 
 
 def effect(pages: int, kept: int, math: float) -> float:
-    """Pages that a verdict on a prefix is expected to change: `math` adds those not kept, `not_math` removes
-    those kept.
-    """
+    """Pages that a verdict should change: `math` adds those not kept, `not_math` removes the others."""
     return math * (pages - kept) + (1 - math) * kept
 
 

@@ -8,7 +8,6 @@ domains.
 from collections.abc import Iterator
 from functools import partial
 from hashlib import blake2b
-from itertools import islice
 from typing import Any
 
 import pyarrow as pa
@@ -17,11 +16,12 @@ from datatrove.data import Document
 from pipeline.config.corpus import CorpusSection
 from pipeline.corpus.classifier import PageScorer, load
 from pipeline.corpus.convergence import converged_before, pass_through, read_notes
-from pipeline.corpus.cut import LANGUAGE
+from pipeline.corpus.cut import with_stages
 from pipeline.corpus.normalise import normalise
-from pipeline.corpus.second_stage import FIRST, TwoStages, embeddings_of, load_second
+from pipeline.corpus.second_stage import TwoStages, embeddings_of, load_second
 from pipeline.corpus.tokens import Ratio
 from pipeline.crawl.urls import normalise_url
+from pipeline.data.rows import batched
 from pipeline.data.shards import read_documents, table_schema, write_table
 from pipeline.data.workers import map_forked
 from pipeline.protocol.progress import Progress
@@ -64,26 +64,22 @@ def run(stage: Stage[CorpusSection]) -> Counts:
     if converged_before(stage):
         pass_through(stage.input("previous_score"), stage.partial, ["scores.parquet"])
         return {"converged": 1}
-    scorer, schema = PageScorer(load(stage.input("train"))), SCORES
+    scorer = PageScorer(load(stage.input("train")))
     if stage.config.second_stage.enabled:
         embeddings = embeddings_of(stage.inputs)
         scorer = load_second(stage.input("train"), scorer, stage.config.second_stage, embeddings)
-        schema = schema.append(FIRST)
-    if stage.config.cut_language_pages:
-        schema = schema.append(LANGUAGE)
     measured = read_notes(stage.input("train") / "train.json").get("tokens")
     shard, ratio = stage.input("shard"), Ratio(**measured) if measured else None
     by_part = partial(score_pages, shard=shard.name, scorer=scorer, ratio=ratio)
 
     def rows() -> Iterator[dict[str, Any]]:
-        documents = read_documents(shard)
-        parts = iter(lambda: list(islice(documents, PART)), [])
+        parts = batched(read_documents(shard), PART)
         for part in map_forked(by_part, parts, stage.launch.get("threads", 1)):
             yield from part
             bar.update(len(part))
 
     with Progress(f"corpus {stage.instance}", None, unit="page") as bar:
-        count = write_table(stage.partial / "scores.parquet", rows(), schema)
+        count = write_table(stage.partial / "scores.parquet", rows(), with_stages(SCORES, stage.config))
     stage.counter("fasttext.scored_pages", count)
     return {"pages": count}
 

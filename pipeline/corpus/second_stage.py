@@ -12,9 +12,9 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from pipeline.config.corpus import SecondStage
@@ -31,7 +31,6 @@ STEPS, TOLERANCE = 200, 1e-10  # of the conjugate gradients
 PENALTY = 1e-6  # keeps the logistic regression of both scores finite where they separate all pages
 UNJUDGED = -1.0  # the second model's output for a page that it is not asked about
 FILE = "second_stage.safetensors"
-FIRST = pa.field("first", pa.float64())  # by fastText alone, in tables whose `score` is that of both stages
 
 
 @dataclass
@@ -175,6 +174,21 @@ def save(path: Path, ridge: Ridge, blended: Blend) -> None:
     arrays = {"keys": features.keys, "idf": features.weights, "weights": ridge.weights}
     notes = {"bias": ridge.bias, "words": features.words, "blend": vars(blended)}
     path.write_bytes(save(arrays | {"mean": mean, "spread": spread}, {"notes": json.dumps(notes)}))
+
+
+def train_second(
+    folder: Path,
+    pages: list[LabelledPage],
+    first: PageScorer,
+    blended: Blend,
+    config: SecondStage,
+    embeddings: Embeddings | None,
+) -> tuple[TwoStages, dict[str, Any]]:
+    """Train and save the second stage; returns both stages together, and what to note of the second."""
+    ridge = train_ridge(drawn(pages), embeddings)
+    save(folder / FILE, ridge, blended)
+    notes = {"second_stage": vars(blended), "features": len(ridge.features)}
+    return TwoStages(first, ridge, blended, config.reach), notes
 
 
 def load_second(

@@ -110,7 +110,7 @@ def look_at_domains(
     if without:
         say(f"{label(stage)}: {without:,} pages have no URL; for them the domain step is off")
     domains = judge(joins, stage.config)
-    write_table(stage.partial / "domains.parquet", (domain.row() for domain in domains), DOMAINS)
+    write_table(stage.partial / "domains.parquet", map(vars, domains), DOMAINS)
     learn(joins, stage.config)
     write_review(stage.partial / "review.tsv", review_queue(joins, stage.config))
     save_queue(stage.partial / "queue.parquet", joins)
@@ -146,7 +146,7 @@ def select(stage: Stage[CorpusSection], iteration: int) -> dict[str, Any]:
         "kept_pages": size,
         "promise": promise(train, cuts, bool(config.cut_language_pages)),
         **{name: trained[name] for name in TRAINED},
-        "domains": [domain.row() for domain in domains[:LISTED]],
+        "domains": list(map(vars, domains[:LISTED])),
         "prefixes_used": [
             {"prefix": prefix, "pages": count} for prefix, count in sorted(grown.prefixes.items())
         ],

@@ -6,7 +6,7 @@ characters and all other characters, most of which are Chinese. Without a tokeni
 normaliser's words and CJK characters; of English there are about twice as many tokens.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -35,9 +35,6 @@ class Ratio:
         ascii_, other = characters(text)
         return max(1, round(ascii_ * self.ascii + other * self.other))
 
-    def row(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 def characters(text: str) -> tuple[int, int]:
     """(ASCII characters, other characters) of a text."""
@@ -59,9 +56,7 @@ def _tokenizer(source: str) -> Any:
 
 
 def measure(source: str, pool: Path) -> Ratio:
-    """Measure the ratio on pages of some shards of the pool; of every two pages one is fitted and one is
-    checked.
-    """
+    """Measure the ratio on pages of some shards of the pool: of every two one is fitted, one is checked."""
     shards = shard_paths(pool / "pool")
     some = shards[:: -(-len(shards) // SHARDS)]
     pages = [page.text for path in some for page in islice(read_documents(path), max(2, PAGES // len(some)))]

@@ -20,29 +20,18 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from pipeline.config.corpus import CorpusSection, SecondStage
+from pipeline.config.corpus import CorpusSection
 from pipeline.corpus.candidates import add_pages, unmatched
 from pipeline.corpus.classifier import PageScorer, restart_with_zeroed_memory, scaled, settings, train
 from pipeline.corpus.convergence import converged_before
-from pipeline.corpus.cut import LANGUAGE
+from pipeline.corpus.cut import with_stages
 from pipeline.corpus.domains import add_mathematical, growth, learn
 from pipeline.corpus.features import Embeddings
 from pipeline.corpus.held_out import Folds, cross_validate, divide
 from pipeline.corpus.measures import measures
 from pipeline.corpus.normalise import VERSION
 from pipeline.corpus.out_of_distribution import keys_of, measure_sets, read_sets, urls_of
-from pipeline.corpus.second_stage import (
-    FILE,
-    FIRST,
-    Blend,
-    TwoStages,
-    blend,
-    cross_validated,
-    drawn,
-    embeddings_of,
-    save,
-    train_ridge,
-)
+from pipeline.corpus.second_stage import Blend, blend, cross_validated, embeddings_of, train_second
 from pipeline.corpus.tokens import measure
 from pipeline.corpus.training_set import (
     LabelledPage,
@@ -64,16 +53,12 @@ TRAINED = table_schema(url=str, math=bool)
 
 @dataclass
 class HeldOut:
-    """Held-out pages: their folds, scores by fastText and, if there is a second stage, by both."""
+    """Held-out pages: their folds, their scores by fastText and by all stages that there are."""
 
     folds: Folds
     first: list[float]
+    scores: list[float]
     blended: Blend | None = None
-    both: list[float] | None = None
-
-    @property
-    def scores(self) -> list[float]:
-        return self.first if self.both is None else self.both
 
 
 def hold_out(
@@ -83,32 +68,26 @@ def hold_out(
     embeddings: Embeddings | None,
     graded: list[LabelledPage],
 ) -> HeldOut:
-    """Cross-validate both stages and fit how they count together; `graded`: what the second one learns, if it
-    is not the same pages.
-    """
+    """Cross-validate both stages, fit how they count together; `graded`: what the second learns instead."""
     folds = divide(pages, config.folds)
     threads = stage.launch.get("threads", 1)
-    found = HeldOut(folds, cross_validate(pages, folds, config, stage.work, threads, label(stage)))
-    if config.second_stage.enabled:
-        second = cross_validated(pages, folds.of, embeddings, graded)
-        found.blended = blend(pages, found.first, second)
-        found.both = list(map(found.blended, found.first, second))
-    return found
+    first = cross_validate(pages, folds, config, stage.work, threads, label(stage))
+    if not config.second_stage.enabled:
+        return HeldOut(folds, first, first)
+    second = cross_validated(pages, folds.of, embeddings, graded)
+    blended = blend(pages, first, second)
+    return HeldOut(folds, first, list(map(blended, first, second)), blended)
 
 
 def measure_held_out(
     folder: Path, pages: list[LabelledPage], found: HeldOut, config: CorpusSection
 ) -> dict[str, Any]:
     """Write the held-out scores; returns their measures and how the pages were divided."""
-    columns = [[getattr(page, name) for page in pages] for name in ("url", "host", "math")]
-    columns += [found.scores, found.folds.of]
-    schema = HELD_OUT
-    if found.both is not None:
-        columns, schema = [*columns, found.first], schema.append(FIRST)
-    if config.cut_language_pages:
-        columns, schema = [*columns, [page.language for page in pages]], schema.append(LANGUAGE)
-    rows = (dict(zip(schema.names, row, strict=True)) for row in zip(*columns, strict=True))
-    write_table(folder / "held_out.parquet", rows, schema)
+    names = ("url", "host", "math", "language")
+    columns = {name: [getattr(page, name) for page in pages] for name in names}
+    columns |= {"score": found.scores, "fold": found.folds.of, "first": found.first}
+    rows = (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
+    write_table(folder / "held_out.parquet", rows, with_stages(HELD_OUT, config))
     return measures(pages, found.scores) | {
         "folds": config.folds,
         "math_by_host": found.folds.math_by_host,
@@ -132,21 +111,6 @@ def write_trained(folder: Path, pages: list[LabelledPage], graded: list[Labelled
     """Write which pages either stage learns."""
     used = chain(((page.url, page.math) for page in pages), ((page.url, None) for page in graded))
     write_table(folder / "trained.parquet", ({"url": url, "math": math} for url, math in used), TRAINED)
-
-
-def train_second(
-    folder: Path,
-    pages: list[LabelledPage],
-    first: PageScorer,
-    blended: Blend,
-    config: SecondStage,
-    embeddings: Embeddings | None,
-) -> tuple[TwoStages, dict[str, Any]]:
-    """Train and save the second stage; returns both stages together, and what to note of the second."""
-    ridge = train_ridge(drawn(pages), embeddings)
-    save(folder / FILE, ridge, blended)
-    notes = {"second_stage": vars(blended), "features": len(ridge.features)}
-    return TwoStages(first, ridge, blended, config.reach), notes
 
 
 def apply_review(stage: Stage[CorpusSection], survivors: Survivors) -> dict[str, int]:
@@ -224,7 +188,7 @@ def run(stage: Stage[CorpusSection]) -> Counts:
         "settings": settings(config),
         "held_out": held_out,
         **({"new_round": reviewed} if reviewed else {}),
-        **({"tokens": measure(tokenizer[0], pool).row()} if tokenizer else {}),
+        **({"tokens": vars(measure(tokenizer[0], pool))} if tokenizer else {}),
         "out_of_distribution": measure_sets(stage, sets, score, threshold),
     }
     write_json(stage.partial / "train.json", notes | details)

@@ -120,15 +120,11 @@ class Wanted:
         return sorted(pages, key=lambda page: self.place(page.url))[: self.most[math]]
 
 
-def kept_of(select: Path, shard: str) -> set[str]:
-    """URLs of the pages of a shard that a selection keeps."""
-    return set(rows_of(select / "kept.parquet", shard, ["url"])["url"].to_pylist())
-
-
 def pages_of_shard(shard: Path, wanted: Wanted, texts: Path) -> list[LabelledPage]:
     """Return the wanted pages of one shard; their texts go to a file in the folder `texts`."""
-    place = texts / shard.name
-    kept = kept_of(wanted.kept, shard.name) if wanted.kept else set()
+    place, kept = texts / shard.name, set[str]()
+    if wanted.kept:
+        kept.update(rows_of(wanted.kept / "kept.parquet", shard.name, ["url"])["url"].to_pylist())
 
     def chosen() -> Iterator[LabelledPage]:
         for document in read_documents(shard):
@@ -149,9 +145,7 @@ def pages_of_shard(shard: Path, wanted: Wanted, texts: Path) -> list[LabelledPag
 
 
 def pages_of_pool(stage: Stage[CorpusSection], purpose: str, wanted: Wanted) -> list[LabelledPage]:
-    """Read the pages of the pool that are wanted for a purpose, in each thread a shard at a time. Their texts
-    stay in the work folder.
-    """
+    """Read the wanted pages of the pool, each thread a shard; their texts stay in the work folder."""
     texts = stage.work / "texts" / purpose
     texts.mkdir(parents=True, exist_ok=True)
     shards = shard_paths(stage.input("pool") / "pool")

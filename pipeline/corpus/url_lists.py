@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from pipeline.config.corpus import CorpusSection
 from pipeline.crawl.urls import normalise_url
-from pipeline.data.database import ROWS, database, parquet
-from pipeline.data.shards import tables
+from pipeline.data.database import database, parquet
+from pipeline.data.shards import ROWS, tables
 from pipeline.protocol.stage import InputError, Stage
 
 GROWN = ("seed_urls", "not_math_urls")  # lists that each iteration hands to the next
