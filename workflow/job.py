@@ -92,13 +92,13 @@ class Job:
         return [local(ancient(source)) if self.remote else ancient(source)]
 
     def words(self, wildcards: Any, output: Any, threads: int) -> str:
-        """Params function: the arguments of the program. It takes `threads`, so that Snakemake never reruns
+        """Params function: the program and its arguments. It takes `threads`, so that Snakemake never reruns
         anything for it.
         """
         node = self.node(wildcards)
         words = [word for given in self._inputs(node, output)[0] for word in ("--input", given)]
         launch = self._launch(node, max(1, threads // ranks_of(node)))
-        return f"--config {self._config(node)} {shlex.join([*words, '--launch', launch])}"
+        return f"{node.module} --config {self._config(node)} {shlex.join([*words, '--launch', launch])}"
 
     def _config(self, node: Instance) -> str:
         """Write the section as a word of a shell, made once for all instances that share it."""

@@ -1,4 +1,6 @@
-# Pages of the pool graded by a language model, which the second stage of the classifier may learn.
+# Pages of the pool graded by a language model, which the second stage of the classifier may learn. The rule of the
+# first program with ranks is written out, those of the others say what they have otherwise: ranks run under one
+# launcher; a profile gives them GPUs, and a `launcher` (srun) where they are on several nodes.
 
 ANNOTATION = JOBS["annotate_model"]
 
@@ -22,4 +24,4 @@ rule annotate_model:
     params:
         words=ANNOTATION.words,
     shell:
-        "{resources.launcher} python -m pipeline.start pipeline.annotate --result {output.manifest:q} {params.words} 2>&1 | tee {log:q}"
+        "{resources.launcher} python -m pipeline.start {params.words} --result {output.manifest:q} 2>&1 | tee {log:q}"

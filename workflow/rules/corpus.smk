@@ -6,7 +6,7 @@ SELECT = JOBS["corpus_select"]
 FORMULAS = JOBS["corpus_formulas"]
 
 
-rule corpus_train:
+use rule miniweb_web as corpus_train with:
     """Train the iteration's classifier and measure it."""
     input:
         pool=CLASSIFIER.reads("pool"),
@@ -20,15 +20,11 @@ rule corpus_train:
         data=directory("<store>/corpus/iteration-{iteration}/train/{key}/data"),
     log:
         "<logs>/corpus/iteration-{iteration}/train-{key}.log",
-    conda:
-        "../../environment.yml"
     params:
         words=CLASSIFIER.words,
-    shell:
-        "python -m pipeline.start pipeline.corpus.train --result {output.manifest:q} {params.words} 2>&1 | tee {log:q}"
 
 
-rule corpus_score:
+use rule miniweb_web as corpus_score with:
     """Score one shard of the pool."""
     input:
         train=SCORE.reads("train"),
@@ -40,15 +36,11 @@ rule corpus_score:
         data=directory("<store>/corpus/iteration-{iteration}/score-{shard}/{key}/data"),
     log:
         "<logs>/corpus/iteration-{iteration}/score-{shard}-{key}.log",
-    conda:
-        "../../environment.yml"
     params:
         words=SCORE.words,
-    shell:
-        "python -m pipeline.start pipeline.corpus.score --result {output.manifest:q} {params.words} 2>&1 | tee {log:q}"
 
 
-rule corpus_select:
+use rule miniweb_web as corpus_select with:
     """Select pages, find mathematical domains, extend the seed."""
     input:
         train=SELECT.reads("train"),
@@ -61,15 +53,11 @@ rule corpus_select:
         data=directory("<store>/corpus/iteration-{iteration}/select/{key}/data"),
     log:
         "<logs>/corpus/iteration-{iteration}/select-{key}.log",
-    conda:
-        "../../environment.yml"
     params:
         words=SELECT.words,
-    shell:
-        "python -m pipeline.start pipeline.corpus.select --result {output.manifest:q} {params.words} 2>&1 | tee {log:q}"
 
 
-rule corpus_formulas:
+use rule miniweb_web as corpus_formulas with:
     """Select English pages with formulas, a simple rule to compare with."""
     input:
         pool=FORMULAS.reads("pool"),
@@ -78,9 +66,5 @@ rule corpus_formulas:
         data=directory("<store>/corpus/formulas/{key}/data"),
     log:
         "<logs>/corpus/formulas-{key}.log",
-    conda:
-        "../../environment.yml"
     params:
         words=FORMULAS.words,
-    shell:
-        "python -m pipeline.start pipeline.corpus.formulas --result {output.manifest:q} {params.words} 2>&1 | tee {log:q}"

@@ -11,7 +11,7 @@ FILTER = JOBS["crawl_filter"]
 DEDUP = JOBS["crawl_dedup"]
 
 
-rule crawl_lookup:
+use rule miniweb_web as crawl_lookup with:
     """Find the records of listed pages in an index of Common Crawl."""
     input:
         index=LOOKUP.reads("index"),
@@ -21,17 +21,13 @@ rule crawl_lookup:
         data=directory("<store>/crawl/lookup/{key}/data"),
     log:
         "<logs>/crawl/lookup-{key}.log",
-    conda:
-        "../../environment.yml"
     resources:
         downloads=LOOKUP.downloads,
     params:
         words=LOOKUP.words,
-    shell:
-        "python -m pipeline.start pipeline.crawl.lookup --result {output.manifest:q} {params.words} 2>&1 | tee {log:q}"
 
 
-rule crawl_extract:
+use rule miniweb_web as crawl_extract with:
     """Extract the texts of the pages of some WARC files, or take those of some files of texts."""
     input:
         warc=EXTRACT.reads("warc"),
@@ -42,17 +38,13 @@ rule crawl_extract:
         data=directory("<store>/crawl/extract-{shard}/{key}/data"),
     log:
         "<logs>/crawl/extract-{shard}-{key}.log",
-    conda:
-        "../../environment.yml"
     resources:
         downloads=EXTRACT.downloads,
     params:
         words=EXTRACT.words,
-    shell:
-        "python -m pipeline.start pipeline.crawl.extract --result {output.manifest:q} {params.words} 2>&1 | tee {log:q}"
 
 
-rule crawl_sign:
+use rule miniweb_web as crawl_sign with:
     """Hash the URLs and texts of a shard, and its MinHash signatures."""
     input:
         extract=SIGN.reads("extract"),
@@ -61,15 +53,11 @@ rule crawl_sign:
         data=directory("<store>/crawl/sign-{shard}/{key}/data"),
     log:
         "<logs>/crawl/sign-{shard}-{key}.log",
-    conda:
-        "../../environment.yml"
     params:
         words=SIGN.words,
-    shell:
-        "python -m pipeline.start pipeline.crawl.sign --result {output.manifest:q} {params.words} 2>&1 | tee {log:q}"
 
 
-rule crawl_exact:
+use rule miniweb_web as crawl_exact with:
     """Find pages with the same URL, then with the same text, in all files or in those of a dump."""
     input:
         signed=EXACT.reads("sign"),
@@ -78,15 +66,11 @@ rule crawl_exact:
         data=directory("<store>/crawl/exact{which}/{key}/data"),
     log:
         "<logs>/crawl/exact{which}-{key}.log",
-    conda:
-        "../../environment.yml"
     params:
         words=EXACT.words,
-    shell:
-        "python -m pipeline.start pipeline.crawl.exact --result {output.manifest:q} {params.words} 2>&1 | tee {log:q}"
 
 
-rule crawl_buckets:
+use rule miniweb_web as crawl_buckets with:
     """Find near-duplicates in some MinHash bands."""
     input:
         exact=BUCKETS.reads("exact"),
@@ -95,15 +79,11 @@ rule crawl_buckets:
         data=directory("<store>/crawl/buckets-{part}/{key}/data"),
     log:
         "<logs>/crawl/buckets-{part}-{key}.log",
-    conda:
-        "../../environment.yml"
     params:
         words=BUCKETS.words,
-    shell:
-        "python -m pipeline.start pipeline.crawl.buckets --result {output.manifest:q} {params.words} 2>&1 | tee {log:q}"
 
 
-rule crawl_cluster:
+use rule miniweb_web as crawl_cluster with:
     """Join the pairs, and list the pages that go by shard."""
     input:
         exact=CLUSTER.reads("exact"),
@@ -113,15 +93,11 @@ rule crawl_cluster:
         data=directory("<store>/crawl/cluster{which}/{key}/data"),
     log:
         "<logs>/crawl/cluster{which}-{key}.log",
-    conda:
-        "../../environment.yml"
     params:
         words=CLUSTER.words,
-    shell:
-        "python -m pipeline.start pipeline.crawl.cluster --result {output.manifest:q} {params.words} 2>&1 | tee {log:q}"
 
 
-rule crawl_filter:
+use rule miniweb_web as crawl_filter with:
     """Write a shard of pages without duplicates."""
     input:
         extract=FILTER.reads("extract"),
@@ -131,15 +107,11 @@ rule crawl_filter:
         data=directory("<store>/crawl/filter-{part}/{key}/data"),
     log:
         "<logs>/crawl/filter-{part}-{key}.log",
-    conda:
-        "../../environment.yml"
     params:
         words=FILTER.words,
-    shell:
-        "python -m pipeline.start pipeline.crawl.filter --result {output.manifest:q} {params.words} 2>&1 | tee {log:q}"
 
 
-rule crawl_dedup:
+use rule miniweb_web as crawl_dedup with:
     """Put the shards of the pool together, and tell what survives of pages removed within a dump."""
     input:
         filter=DEDUP.reads("filter"),
@@ -149,9 +121,5 @@ rule crawl_dedup:
         data=directory("<store>/crawl/dedup/{key}/data"),
     log:
         "<logs>/crawl/dedup-{key}.log",
-    conda:
-        "../../environment.yml"
     params:
         words=DEDUP.words,
-    shell:
-        "python -m pipeline.start pipeline.crawl.dedup --result {output.manifest:q} {params.words} 2>&1 | tee {log:q}"

@@ -6,7 +6,7 @@ CORPUS = JOBS["decontaminate_corpus"]
 PAGES = JOBS["decontaminate_pages"]
 
 
-rule decontaminate_clean:
+use rule miniweb_web as decontaminate_clean with:
     """Clean the kept pages of a shard of the pool."""
     input:
         pool=CLEAN.reads("shard"),
@@ -17,15 +17,11 @@ rule decontaminate_clean:
         data=directory("<store>/decontaminate/{selection}clean-{shard}/{key}/data"),
     log:
         "<logs>/decontaminate/{selection}clean-{shard}-{key}.log",
-    conda:
-        "../../environment.yml"
     params:
         words=CLEAN.words,
-    shell:
-        "python -m pipeline.start pipeline.decontaminate.clean --result {output.manifest:q} {params.words} 2>&1 | tee {log:q}"
 
 
-rule decontaminate_corpus:
+use rule miniweb_web as decontaminate_corpus with:
     """Put the clean shards together, with log and data card."""
     input:
         pool=CORPUS.reads("pool"),
@@ -36,15 +32,11 @@ rule decontaminate_corpus:
         data=directory("<store>/decontaminate/{selection}corpus/{key}/data"),
     log:
         "<logs>/decontaminate/{selection}corpus-{key}.log",
-    conda:
-        "../../environment.yml"
     params:
         words=CORPUS.words,
-    shell:
-        "python -m pipeline.start pipeline.decontaminate --result {output.manifest:q} {params.words} 2>&1 | tee {log:q}"
 
 
-rule decontaminate_pages:
+use rule miniweb_web as decontaminate_pages with:
     """Write a row for each record of the crawl, or of a part of the pool: what became of it."""
     input:
         kept=PAGES.reads("kept", "excluded"),
@@ -58,9 +50,5 @@ rule decontaminate_pages:
         data=directory("<store>/decontaminate/pages{which}/{key}/data"),
     log:
         "<logs>/decontaminate/pages{which}-{key}.log",
-    conda:
-        "../../environment.yml"
     params:
         words=PAGES.words,
-    shell:
-        "python -m pipeline.start pipeline.decontaminate.pages --result {output.manifest:q} {params.words} 2>&1 | tee {log:q}"

@@ -4,7 +4,7 @@ EVALUATION = JOBS["evaluate_model"]
 TRAJECTORY = JOBS["trajectory_model"]
 
 
-rule evaluate_model:
+use rule annotate_model as evaluate_model with:
     """Evaluate a model on its benchmarks."""
     input:
         model=EVALUATION.reads("model"),
@@ -16,19 +16,12 @@ rule evaluate_model:
         data=directory("<store>/evaluate/{model}/{key}/data"),
     log:
         "<logs>/evaluate/{model}-{key}.log",
-    conda:
-        "../../environment.yml"
     threads: EVALUATION.cores
-    resources:
-        launcher="",
-        mpi="",
     params:
         words=EVALUATION.words,
-    shell:
-        "{resources.launcher} python -m pipeline.start pipeline.evaluate --result {output.manifest:q} {params.words} 2>&1 | tee {log:q}"
 
 
-rule trajectory_model:
+use rule annotate_model as trajectory_model with:
     """Evaluate what pre-training kept on its way (figure 3)."""
     input:
         model=TRAJECTORY.reads("model"),
@@ -40,13 +33,6 @@ rule trajectory_model:
         data=directory("<store>/trajectory/{model}/{tokens}/{key}/data"),
     log:
         "<logs>/trajectory/{model}/{tokens}-{key}.log",
-    conda:
-        "../../environment.yml"
     threads: TRAJECTORY.cores
-    resources:
-        launcher="",
-        mpi="",
     params:
         words=TRAJECTORY.words,
-    shell:
-        "{resources.launcher} python -m pipeline.start pipeline.evaluate.trajectory --result {output.manifest:q} {params.words} 2>&1 | tee {log:q}"

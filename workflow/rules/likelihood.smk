@@ -3,7 +3,7 @@
 LIKELIHOOD = JOBS["likelihood_model"]
 
 
-rule likelihood_model:
+use rule miniweb_web as likelihood_model with:
     """Measure how well a model predicts the documents."""
     input:
         model=LIKELIHOOD.reads("model"),
@@ -13,10 +13,6 @@ rule likelihood_model:
         data=directory("<store>/likelihood/{model}/{key}/data"),
     log:
         "<logs>/likelihood/{model}-{key}.log",
-    conda:
-        "../../environment.yml"
     threads: LIKELIHOOD.cores
     params:
         words=LIKELIHOOD.words,
-    shell:
-        "python -m pipeline.start pipeline.likelihood --result {output.manifest:q} {params.words} 2>&1 | tee {log:q}"

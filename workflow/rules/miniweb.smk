@@ -1,4 +1,5 @@
-# The demo's generated web, and word problems split for `make pretrained`.
+# The demo's generated web, and word problems split for `make pretrained`. The rule of the first program is written
+# out, those of other programs without ranks say what they have otherwise.
 
 MINIWEB = JOBS["miniweb_web"]
 PROBLEMS = JOBS["problems_parts"]
@@ -16,10 +17,10 @@ rule miniweb_web:
     params:
         words=MINIWEB.words,
     shell:
-        "python -m pipeline.start pipeline.miniweb --result {output.manifest:q} {params.words} 2>&1 | tee {log:q}"
+        "python -m pipeline.start {params.words} --result {output.manifest:q} 2>&1 | tee {log:q}"
 
 
-rule problems_parts:
+use rule miniweb_web as problems_parts with:
     """Split word problems into examples, prompts and questions; keep benchmarks out."""
     input:
         source=PROBLEMS.reads("source"),
@@ -29,9 +30,5 @@ rule problems_parts:
         data=directory("<store>/problems/{key}/data"),
     log:
         "<logs>/problems-{key}.log",
-    conda:
-        "../../environment.yml"
     params:
         words=PROBLEMS.words,
-    shell:
-        "python -m pipeline.start pipeline.problems --result {output.manifest:q} {params.words} 2>&1 | tee {log:q}"

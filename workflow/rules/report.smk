@@ -3,7 +3,7 @@
 REPORT = JOBS["report_page"]
 
 
-rule report_page:
+use rule miniweb_web as report_page with:
     """Write the report: one page, and summary.json."""
     input:
         results=REPORT.ends,
@@ -18,9 +18,5 @@ rule report_page:
         ),
     log:
         "<logs>/report-{key}.log",
-    conda:
-        "../../environment.yml"
     params:
         words=REPORT.words,
-    shell:
-        "python -m pipeline.start pipeline.report --result {output.manifest:q} {params.words} 2>&1 | tee {log:q}"

@@ -1,10 +1,9 @@
-# Reward models. Its ranks run under one launcher; a profile gives them
-# GPUs, and a `launcher` (srun) where they are on several nodes.
+# Reward models.
 
 REWARD = JOBS["reward_model"]
 
 
-rule reward_model:
+use rule annotate_model as reward_model with:
     """Label solutions and train an outcome or process reward model (section 4.1)."""
     input:
         parent=REWARD.reads("parent", "init"),
@@ -16,13 +15,6 @@ rule reward_model:
         data=directory("<store>/reward/{model}/{key}/data"),
     log:
         "<logs>/reward/{model}-{key}.log",
-    conda:
-        "../../environment.yml"
     threads: REWARD.cores
-    resources:
-        launcher="",
-        mpi="",
     params:
         words=REWARD.words,
-    shell:
-        "{resources.launcher} python -m pipeline.start pipeline.reward --result {output.manifest:q} {params.words} 2>&1 | tee {log:q}"

@@ -1,10 +1,9 @@
-# Reinforcement learning. Its ranks run under one launcher; a profile gives them
-# GPUs, and a `launcher` (srun) where they are on several nodes.
+# Reinforcement learning.
 
 POLICY = JOBS["rl_model"]
 
 
-rule rl_model:
+use rule annotate_model as rl_model with:
     """Train a policy with GRPO, PPO, DPO, RFT or Online RFT (sections 4 and 5.2)."""
     input:
         parent=POLICY.reads("parent", "init"),
@@ -18,13 +17,6 @@ rule rl_model:
         data=directory("<store>/rl/{model}/{key}/data"),
     log:
         "<logs>/rl/{model}-{key}.log",
-    conda:
-        "../../environment.yml"
     threads: POLICY.cores
-    resources:
-        launcher="",
-        mpi="",
     params:
         words=POLICY.words,
-    shell:
-        "{resources.launcher} python -m pipeline.start pipeline.rl --result {output.manifest:q} {params.words} 2>&1 | tee {log:q}"

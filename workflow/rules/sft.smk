@@ -1,10 +1,9 @@
-# Supervised fine-tuning. Its ranks run under one launcher; a profile gives them
-# GPUs, and a `launcher` (srun) where they are on several nodes.
+# Supervised fine-tuning.
 
 INSTRUCT = JOBS["sft_model"]
 
 
-rule sft_model:
+use rule annotate_model as sft_model with:
     """Fine-tune a model on solutions (section 3)."""
     input:
         parent=INSTRUCT.reads("parent", "init"),
@@ -14,13 +13,6 @@ rule sft_model:
         data=directory("<store>/sft/{model}/{key}/data"),
     log:
         "<logs>/sft/{model}-{key}.log",
-    conda:
-        "../../environment.yml"
     threads: INSTRUCT.cores
-    resources:
-        launcher="",
-        mpi="",
     params:
         words=INSTRUCT.words,
-    shell:
-        "{resources.launcher} python -m pipeline.start pipeline.sft --result {output.manifest:q} {params.words} 2>&1 | tee {log:q}"

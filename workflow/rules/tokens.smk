@@ -4,7 +4,7 @@ TOKENIZER = JOBS["tokens_tokenizer"]
 MIXTURE = JOBS["tokens_mixture"]
 
 
-rule tokens_tokenizer:
+use rule miniweb_web as tokens_tokenizer with:
     """Train the run's own tokenizer."""
     input:
         texts=TOKENIZER.reads("text"),
@@ -14,15 +14,11 @@ rule tokens_tokenizer:
         data=directory("<store>/tokens/tokenizer/{key}/data"),
     log:
         "<logs>/tokens/tokenizer-{key}.log",
-    conda:
-        "../../environment.yml"
     params:
         words=TOKENIZER.words,
-    shell:
-        "python -m pipeline.start pipeline.tokens.tokenizer --result {output.manifest:q} {params.words} 2>&1 | tee {log:q}"
 
 
-rule tokens_mixture:
+use rule miniweb_web as tokens_mixture with:
     """Tokenise the sources of a mixture."""
     input:
         tokenizer=MIXTURE.reads("tokenizer"),
@@ -33,10 +29,6 @@ rule tokens_mixture:
         data=directory("<store>/tokens/{mixture}/{key}/data"),
     log:
         "<logs>/tokens/{mixture}-{key}.log",
-    conda:
-        "../../environment.yml"
     threads: MIXTURE.cores
     params:
         words=MIXTURE.words,
-    shell:
-        "python -m pipeline.start pipeline.tokens --result {output.manifest:q} {params.words} 2>&1 | tee {log:q}"
