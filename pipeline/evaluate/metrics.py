@@ -88,7 +88,7 @@ def majority(item: Item, verdicts: Sequence[Verdict], ks: Sequence[int]) -> dict
     """Maj@K of one question's samples: right answers form one class, the others by equivalence."""
 
     def same(first: str, second: str) -> bool:
-        values = _number(first), _number(second)
+        values = numeric_value(first), numeric_value(second)
         if None not in values and abs(values[0] - values[1]) > 1e-6 * max(map(abs, values)):
             return first.rstrip("%\\ ") == second.rstrip("%\\ ")
         return compare(first, second, question=item.question, choices=item.choices).right
@@ -98,9 +98,6 @@ def majority(item: Item, verdicts: Sequence[Verdict], ks: Sequence[int]) -> dict
     classes = [number for number in answer_classes(others, same) if number is not None]
     sizes = [classes.count(number) for number in sorted(set(classes))]
     return _counted(right, tuple(sorted(sizes)), others.count(None), tuple(ks))
-
-
-_number = lru_cache(maxsize=65536)(numeric_value)  # the same wrong answers come again and again
 
 
 @lru_cache(maxsize=65536)  # many questions have the same counts

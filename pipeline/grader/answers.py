@@ -267,7 +267,7 @@ def _asked_text(question: str) -> str:
 def final_answer(reference: str, response: str, choices: Mapping[str, str] | None = None) -> str | None:
     """Return the final answer in a response; if the reference is a choice, also a letter standing alone."""
     answer = extract(response)
-    by_letter = bool(choices) or _is_choice(reference)
+    by_letter = bool(choices) or _GOLD_LETTER.match(reference) is not None
     if not by_letter or boxes(response) or (answer is not None and _letter(answer, choices or {})):
         return answer
     letter = chosen_letter(response)
@@ -276,7 +276,7 @@ def final_answer(reference: str, response: str, choices: Mapping[str, str] | Non
     return letter
 
 
-@lru_cache(maxsize=16384)
+@lru_cache(maxsize=65536)  # the same wrong answers come again and again
 def numeric_value(answer: str) -> float | None:
     """Return the answer as a float if it is a single real value, else None."""
     try:
@@ -289,10 +289,6 @@ def numeric_value(answer: str) -> float | None:
         return float(found) if found is not None and math.isfinite(found) else None
     except (TypeError, OverflowError, RecursionError, ValueError):
         return None
-
-
-def _is_choice(reference: str) -> bool:
-    return _GOLD_LETTER.match(reference) is not None
 
 
 @_guarded

@@ -17,19 +17,17 @@ def is_name(node: Expression) -> bool:
         return all(
             argument.kind in ("symbol", "number", "constant", "neg", "apply") for argument in node.args
         ) and not any(Expression("symbol", node.value) in walk(argument) for argument in node.args)
-    if kind == "tuple":
-        return all(is_name(argument) for argument in node.args)
-    if kind == "call":
-        return all(is_name(argument) for argument in node.args)
+    if kind in ("tuple", "call"):
+        return all(map(is_name, node.args))
     if kind in ("ratio", "div", "mul"):
-        return all(_is_segment(argument) for argument in node.args)
+        return all(map(_is_segment, node.args))
     return kind == "pow" and node.args[0].kind == "symbol" and node.args[0].value[0].isupper()
 
 
 def _is_segment(node: Expression) -> bool:
     """Whether an expression names line segments: AB, |AB|, AB/CD."""
     if node.kind in ("mul", "div", "ratio"):
-        return all(_is_segment(argument) for argument in node.args)
+        return all(map(_is_segment, node.args))
     return node.kind in ("symbol", "apply") and (node.value[0].isupper() or node.value.startswith("mark"))
 
 

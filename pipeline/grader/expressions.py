@@ -12,20 +12,8 @@ from .notation import number_word
 from .tokens import Token
 from .tree import FUNCTION_NAMES, Expression, Unreadable, call, make, number
 
-FACTORS = (
-    "number",
-    "decimal",
-    "symbol",
-    "constant",
-    "function",
-    "command",
-    "(",
-    "{",
-    "[",
-    "lfloor",
-    "lceil",
-    "\\|",
-)
+FACTORS = {"number", "decimal", "symbol", "constant", "function", "command"}
+FACTORS |= {"(", "{", "[", "lfloor", "lceil", "\\|"}
 
 
 class ExpressionParser(GroupParser):
@@ -218,10 +206,7 @@ class ExpressionParser(GroupParser):
 
     def _applied(self, name: str) -> Expression:
         self.next()
-        bars, self.bars = self.bars, 0
-        inside = self.nested(self.sequence)
-        self.bars = bars
-        self.expect(")")
+        inside = self.enclosed(")")
         arguments = inside.args if inside.kind == "list" else (inside,)
         if name == "C" and len(arguments) == 2:  # combinations
             return call("binom", *arguments)
@@ -243,7 +228,7 @@ class ExpressionParser(GroupParser):
         elif name == "log10":
             node = make("div", call("ln", argument), call("ln", number(10)))
         elif name == "sqrt":
-            node = self._root(argument, index)
+            node = call("sqrt", argument) if index in (None, number(2)) else call("root", argument, index)
         else:
             arguments = argument.args if argument.kind == "list" else (argument,)
             inverse = exponent in (MINUS_ONE, make("neg", number(1)))
@@ -251,12 +236,6 @@ class ExpressionParser(GroupParser):
                 name, exponent = "arc" + name, None
             node = call("ln" if name == "log" else name, *arguments)
         return make("pow", node, exponent) if exponent is not None else node
-
-    @staticmethod
-    def _root(argument: Expression, index: Expression | None) -> Expression:
-        if index is None or index == number(2):
-            return call("sqrt", argument)
-        return call("root", argument, index)
 
     def _root_index(self) -> Expression | None:
         if self.peek() != "[":
@@ -269,15 +248,10 @@ class ExpressionParser(GroupParser):
     def _argument(self, name: str) -> Expression:
         r"""Return a function's argument: a group, or a product up to the next sign or function."""
         if self.peek() in ("(", "{") or (self.peek() == "[" and name != "sqrt"):
-            opening = self.peek()
-            self.next()
-            bars, self.bars = self.bars, 0
-            inside = self.nested(self.sequence)
-            self.bars = bars
-            self.expect(BRACKETS[opening])
-            return inside
-        if name == "sqrt":
-            return self._tight()
+            return self.enclosed(BRACKETS[self.next().kind])
+        if name == "sqrt":  # without braces: a numeral as a whole, or one atom
+            node = self.atom()
+            return call("factorial", node) if self.peek() == "!" and self.next() else node
         node = self.power()
         while (self._starts_factor() and self.peek() not in ("function", "(")) or (
             self.peek() == "/" and node.kind != "call" and self.peek(1) in ("number", "symbol")
@@ -288,11 +262,6 @@ class ExpressionParser(GroupParser):
             else:
                 node = self._implied(node, self.power())
         return node
-
-    def _tight(self) -> Expression:
-        r"""Return the argument of a bare \sqrt: a numeral as a whole, or one atom."""
-        node = self.atom()
-        return call("factorial", node) if self.peek() == "!" and self.next() else node
 
     def _command(self, name: str) -> Expression:
         if name == "frac":

@@ -92,13 +92,13 @@ class GroupParser:
         self.expect(kind)
         return call("abs", inner)
 
-    def group(self, opening: str, closing: str) -> Expression:
-        self.expect(opening)
+    def enclosed(self, closing: str) -> Expression:
+        """Return what stands before the next `closing` bracket; a bar there opens and closes anew."""
         bars, self.bars = self.bars, 0
-        node = self.nested(self.item)
+        inside = self.nested(self.sequence)
         self.bars = bars
         self.expect(closing)
-        return node
+        return inside
 
     def _brackets(self, opening: str) -> Expression:
         """Return a parenthesis, tuple, interval, set or set-builder."""

@@ -15,6 +15,7 @@ from .vocabulary import (
     FUNCTIONS,
     GENERIC_UNITS,
     GREEK,
+    LINKS,
     UNIT_POWERS,
     UNITS,
     WORDS,
@@ -31,23 +32,6 @@ _ONE_WORD = re.compile(_WORD)
 _TOKEN = re.compile(rf"(?P<beside>{_WORD}|\((?:{_WORD}\s?){{1,4}}+\)|[\s:,]+)|\\?[A-Za-z]+|.", re.DOTALL)
 _UNIT_WORD = re.compile(rf"{_WORD}|[€°¢]")
 _DIGITS = re.compile("[一二两三四五六七八九十]")  # in a name: 三年级
-LINKS = frozenset(
-    [
-        "be",
-        "to",
-        "equal",
-        "equals",
-        "exactly",
-        "just",
-        "simply",
-        "seems",
-        "looks",
-        "it",
-        "right",
-        "the",
-        "der",
-    ]
-)
 _MONTH = re.compile(r"\bMay\b")  # no doubt
 _OF = {"of", "de", "von", "di", "из", "от", "من"}
 _SUMS = {"total", "insgesamt", "summe", "gesamt", "всего", "المجموع", "مجموع", "إجمالي"}
