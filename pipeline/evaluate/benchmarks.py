@@ -50,11 +50,8 @@ class Item:
         """The question as the model reads it, with its choices on one more line (paper section 8.3)."""
         if not self.choices:
             return self.question
-        return (
-            self.question.rstrip()
-            + "\n"
-            + " ".join(f"({letter}) {text}" for letter, text in self.choices.items())
-        )
+        choices = " ".join(f"({letter}) {text}" for letter, text in self.choices.items())
+        return f"{self.question.rstrip()}\n{choices}"
 
     def compare(self, answer: str | None, *, reward: bool = False) -> Verdict:
         """Return the grader's verdict on a final answer; None is wrong. `reward`: by stricter rules."""
@@ -158,10 +155,8 @@ def read_items(
         subject = {"subject": parts[2]} if len(sources) > 1 and len(parts) == 3 else {}
         for place, row in islice(read_rows(source), first):
             row = subject | renamed(place, row, node.fields)
-            if node.split not in (None, row.get("split", node.split)) or node.language not in (
-                None,
-                row.get("lang", node.language),
-            ):
+            split, language = row.get("split", node.split), row.get("lang", node.language)
+            if node.split not in (None, split) or node.language not in (None, language):
                 continue
             item = _item(place, row, name, len(places), node.language)
             if places.setdefault(item.id, place) != place:

@@ -182,11 +182,9 @@ def _read_after_chinese(text: str) -> str | None:
 
 def _read_cmath(question: str, text: str) -> str:
     found = _read_after_chinese(text)
-    return (
-        _read_last(question, text)
-        if found is None
-        else _read_last_number(question, found.strip("：").strip("。"))
-    )
+    if found is None:
+        return _read_last(question, text)
+    return _read_last_number(question, found.strip("：").strip("。"))
 
 
 def _read_cloze(question: str, text: str) -> list[str]:

@@ -26,18 +26,14 @@ def task_fingerprint(
         "model",
         *(f"{key}.{benchmark}" for key in ("benchmark", "exemplars", "prompt", "pal_prompt", "profile")),
     }
-    section = essence(stage.config)
-    node = essence(stage.config.benchmarks[benchmark])
+    node, section = essence(stage.config.benchmarks[benchmark]), essence(stage.config)
+    others = ("benchmarks", "modes", "model_stage")
     return fingerprint(
         {
             "benchmark": benchmark,
             "mode": mode,
             "node": {key: value for key, value in node.items() if key != "modes"},
-            "section": {
-                key: value
-                for key, value in section.items()
-                if key not in ("benchmarks", "modes", "model_stage")
-            },
+            "section": {key: value for key, value in section.items() if key not in others},
             "version": stage.config.version,
             "inputs": {key: value for key, value in stage.identity["inputs"].items() if key in keys},
             "flagged": None if flagged is None else sorted(flagged),

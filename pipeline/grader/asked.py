@@ -53,10 +53,8 @@ class Asked:
 def _request(question: str) -> str:
     """Return the sentences of a question that ask or tell what to do."""
     sentences = re.split(r"(?<=[.?!。？！])\s*(?=[A-Z\u4e00-\u9fff$\\])", question.strip())
-    return (
-        " ".join(part for part in sentences if re.search(r"[?？]|\b(?:express|give|find|what)\b", part, re.I))
-        or (sentences[-1])
-    )
+    asking = (part for part in sentences if re.search(r"[?？]|\b(?:express|give|find|what)\b", part, re.I))
+    return " ".join(asking) or sentences[-1]
 
 
 def _decimals(question: str) -> int | None:

@@ -59,11 +59,8 @@ def _proportional(first: Expression, second: Expression) -> Any | None:
     if len(pairs) < 3:
         return None
     ratios = [right / left for left, right in pairs]
-    return (
-        ratios[0]
-        if ratios[0] != 0 and not any(close(ratios[0], ratio) is False for ratio in ratios[1:])
-        else None
-    )
+    alike = ratios[0] != 0 and not any(close(ratios[0], ratio) is False for ratio in ratios[1:])
+    return ratios[0] if alike else None
 
 
 def same_equation(first: Expression, second: Expression) -> bool | None:

@@ -126,9 +126,8 @@ def _two_relations(gold: Expression, given: Expression, asked: Asked) -> Decisio
         if not clash:
             return equivalent(gold.args[1], given.args[1], asked)
     if not symbols(given) or not symbols(gold) or len(gold.args) > 2 or len(given.args) > 2:
-        return (
-            equivalent(_reading(gold), _reading(given), asked) if _reading(gold).kind != "relation" else None
-        )
+        reading = _reading(gold)
+        return None if reading.kind == "relation" else equivalent(reading, _reading(given), asked)
     outcome = same_equation(gold, given)
     return _verdict(outcome, "equation")
 

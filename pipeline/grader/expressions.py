@@ -55,10 +55,8 @@ class ExpressionParser(GroupParser):
 
     def _mixed(self) -> Expression | None:
         """Return the fraction of a mixed number such as 1 1/2, the only meaning of two adjacent numerals."""
-        if self.peek() not in ("number", "decimal") or self.tokens[self.position - 1].kind not in (
-            "number",
-            "decimal",
-        ):
+        numerals = ("number", "decimal")
+        if self.peek() not in numerals or self.tokens[self.position - 1].kind not in numerals:
             return None
         if [self.peek(ahead) for ahead in range(3)] != ["number", "/", "number"]:
             raise Unreadable("two numbers side by side")
@@ -93,15 +91,9 @@ class ExpressionParser(GroupParser):
 
     def power(self) -> Expression:
         base = self.atom()
-        if (
-            base.kind == "apply"
-            and self.peek() in ("^", "!")
-            and base.value not in FUNCTION_NAMES
-            and len(base.args) == 1
-        ):
-            return make(
-                "mul", Expression("symbol", base.value), self._raised(base.args[0])
-            )  # k(d-k)! is k times a factorial
+        product = base.kind == "apply" and base.value not in FUNCTION_NAMES and len(base.args) == 1
+        if product and self.peek() in ("^", "!"):  # k(d-k)! is k times a factorial
+            return make("mul", Expression("symbol", base.value), self._raised(base.args[0]))
         return self._raised(base)
 
     def _raised(self, base: Expression) -> Expression:
@@ -149,11 +141,9 @@ class ExpressionParser(GroupParser):
     def _first_digit(self) -> Expression:
         """Return the first digit of the next numeral, as in \\frac12."""
         digits = str(self.tokens[self.position].value)
-        rest = digits[1:]
-        self.tokens[self.position] = (
-            Token("number", Fraction(int(rest))) if rest else self.tokens[self.position]
-        )
-        if not rest:
+        if rest := digits[1:]:
+            self.tokens[self.position] = Token("number", Fraction(int(rest)))
+        else:
             self.position += 1
         return number(int(digits[0]))
 

@@ -116,15 +116,9 @@ def _against_sentence(gold: str, given: str) -> Decision:
     ours, theirs = ([word for word in side if word[0].isdigit()] for side in (expected, found))
     if theirs:
         extra = [word for word in found if not word[0].isdigit() and word not in expected]
-        return (
-            ("right", "numbers of the sentence")
-            if ours == theirs and len(ours) > 1 and not extra
-            else ("undecided", "prose")
-        )
-    if (
-        len(found) <= 2
-        and found in (expected[: len(found)], expected[-len(found) :])
-        and number_word(" ".join(found)) is None
-    ):
+        known = ours == theirs and len(ours) > 1 and not extra
+        return ("right", "numbers of the sentence") if known else ("undecided", "prose")
+    at_an_end = len(found) <= 2 and found in (expected[: len(found)], expected[-len(found) :])
+    if at_an_end and number_word(" ".join(found)) is None:
         return "right", "word of the sentence"
     return "undecided", "prose"
