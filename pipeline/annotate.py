@@ -28,7 +28,6 @@ import pipeline.training.environment  # noqa: F401 (before torch and vLLM)
 from pipeline.config.annotate import ANSWER_TOKENS, PAGE_BYTES, AnnotateSection
 from pipeline.data.shards import read_documents, shard_paths, table_schema, write_table
 from pipeline.data.workers import map_forked
-from pipeline.protocol.ending import interrupted
 from pipeline.protocol.progress import Progress
 from pipeline.protocol.stage import Counts, InputError, Stage, label, run_stage
 from pipeline.protocol.watchdog import beat, enter
@@ -176,9 +175,7 @@ def run(stage: Stage[AnnotateSection]) -> Counts:
     queue, annotator = queue_of_ranks(stage.counters), Annotator(stage)
     queue.on_rank_0(lambda: draw_sample(stage))
     batches = annotator.batches()
-    make_together(queue, f"{label(stage)}: asks", batches)
-    if queue.signal:
-        raise interrupted(queue.signal, f"{label(stage)}: answers so far")
+    make_together(queue, f"{label(stage)}: answers", batches)
     return dict(sorted(write_grades(stage.partial, batches).items())) if stage.is_main else {}
 
 

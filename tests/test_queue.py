@@ -6,12 +6,14 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from torch.distributed import PrefixStore, TCPStore
 
 from pipeline.protocol import ending
+from pipeline.protocol.errors import Interrupted
 from pipeline.ranks.queue import Batch, Queue, make_together
 
 ITEMS = 12
@@ -46,7 +48,8 @@ def fork(
         counters = Counter({"own": 1})
         queue = Queue(PrefixStore("test", store), rank, ranks, counters)
         queue.patience = patience
-        make_together(queue, "test", batches(folder, before))
+        with suppress(Interrupted):
+            make_together(queue, "test", batches(folder, before))
         (folder / f"counters-{rank}").write_text(str(counters["own"]))
         code = 85 if queue.signal else 0
     finally:

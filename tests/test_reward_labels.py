@@ -184,7 +184,7 @@ def test_labelling_stops_after_a_batch_on_a_signal_and_goes_on_from_there(tokeni
     monkeypatch.setattr(ending, "_received", signals := [])
     grade = labeller._verdicts
     monkeypatch.setattr(labeller, "_verdicts", lambda *words: signals.append(signal.SIGTERM) or grade(*words))
-    with pytest.raises(Interrupted, match="reward rm: labelled so far: SIGTERM"):
+    with pytest.raises(Interrupted, match="test rm: labels so far: SIGTERM"):
         label_all(stage, Queue(), labeller, items, prompts)
     assert engine.asked.count("Q") == 1
     monkeypatch.setattr(labeller, "_verdicts", grade)

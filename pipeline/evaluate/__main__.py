@@ -37,7 +37,7 @@ from pipeline.evaluate.proofs import NOT_CHECKED, proof_verdicts
 from pipeline.evaluate.reuse import SCORES, TASKS, copy_earlier, task_fingerprint
 from pipeline.evaluate.sampling import PASSED, PROMPT_TOO_LONG, Answer, Decoding, Request, Sampler
 from pipeline.grader.answers import Verdict
-from pipeline.protocol.ending import interrupted, say
+from pipeline.protocol.ending import say
 from pipeline.protocol.manifest import ROOT, fingerprint, write_json
 from pipeline.protocol.progress import Progress
 from pipeline.protocol.stage import InputError, Stage, label, run_stage
@@ -302,8 +302,6 @@ def answer_all(
         for batch in sampler.batches(request)
     ]
     make_together(queue, f"{label(stage)}: samples", batches)
-    if queue.signal:
-        raise interrupted(queue.signal, f"evaluate {stage.instance}: answers so far")
 
 
 def score_all(
@@ -314,7 +312,7 @@ def score_all(
     marks = {
         task.name: task_fingerprint(stage, task.benchmark, task.mode, flagged[task.name]) for task in tasks
     }
-    earlier = list(stage.earlier())
+    earlier = [entry.data for entry in stage.entry.others()] if stage.entry else []
     found = {name: copy_earlier(name, mark, earlier, stage.partial) for name, mark in marks.items()}
     answer_all(stage, queue, tasks, sampler, found)
     scores: dict[str, dict[str, Any]] = {}

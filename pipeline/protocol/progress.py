@@ -58,11 +58,8 @@ class Progress:
         self.last_line = time.monotonic()
         seconds = self.last_line - self.started
         speed = (self.done - self.initial) / seconds if seconds > 0 else 0.0
-        left = (
-            f", {duration((self.total - self.done) / speed)} left"
-            if self.total and speed and self.done < self.total
-            else ""
-        )
+        goes_on = self.total and speed and self.done < self.total
+        left = f", {duration((self.total - self.done) / speed)} left" if goes_on else ""
         shown = "".join(f", {name} {value:.4g}" for name, value in self.values.items())
         of = f"/{self.total:,}" if self.total else ""
         say(f"{self.label}: {self.done:,}{of} {self.unit}s in {duration(seconds)}{left}{shown}")

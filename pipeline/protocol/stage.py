@@ -14,7 +14,7 @@ import sys
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import chain
@@ -101,11 +101,6 @@ class Stage(Generic[S]):
     def counter(self, name: str, amount: int = 1) -> None:
         """Add to a counter of work really done by a component, e.g. `vllm.tokens`; it ends in `run.json`."""
         self.counters[name] += int(amount)
-
-    def earlier(self) -> Iterator[Path]:
-        """Return data folders of the instance's other finished results in the run's store."""
-        for entry in self.entry.others() if self.entry else []:
-            yield entry.data
 
 
 def upstream(inputs: dict[str, list[str]]) -> dict[str, str]:

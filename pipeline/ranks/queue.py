@@ -21,7 +21,7 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pipeline.data.rows import batch_path, saved_batch
-from pipeline.protocol.ending import received
+from pipeline.protocol.ending import interrupted, received
 from pipeline.protocol.folders import wait_for
 from pipeline.protocol.progress import Progress
 from pipeline.protocol.watchdog import WAITING, enter, reached, waiting
@@ -218,14 +218,11 @@ class Batch:
 
 
 def make_together(
-    queue: Queue,
-    label: str,
-    batches: Sequence[Batch | None],
-    prepare: Callable[[], object] | None = None,
+    queue: Queue, label: str, batches: Sequence[Batch | None], prepare: Callable[[], object] | None = None
 ) -> None:
     """Make the batches that are not saved yet; all ranks call it with the same ones, rank 0 with None for
-    those that it does not need. Afterwards rank 0 can read all, unless `queue.signal` says that a signal
-    came first. `prepare`: see `Queue.share`.
+    those that it does not need. Afterwards rank 0 can read all. `prepare`: see `Queue.share`. Raises
+    Interrupted, on all ranks, if a signal came first.
     """
     missing: list[int] = []
     with Progress(label, len(batches), unit="item") if queue.rank == 0 else nullcontext() as bar:
@@ -246,5 +243,7 @@ def make_together(
             show()
             batches[number].rows()
         show()
-    for number in missing if not queue.signal else ():
+    if queue.signal:
+        raise interrupted(queue.signal, f"{label} so far")
+    for number in missing:
         wait_for(batches[number].path)

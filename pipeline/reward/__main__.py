@@ -26,7 +26,6 @@ from pipeline.config.evaluate import BenchmarkNode
 from pipeline.config.reward import LABELLING_SHARE, RewardSection
 from pipeline.evaluate.benchmarks import Item, load
 from pipeline.evaluate.prompts import chat_prompt
-from pipeline.protocol.ending import interrupted
 from pipeline.protocol.folders import wait_for
 from pipeline.protocol.manifest import write_json
 from pipeline.protocol.stage import Counts, InputError, Stage, label, run_stage
@@ -145,8 +144,6 @@ def label_all(
     size = section.label_batch
     batches = [batch(slice(start, start + size)) for start in range(0, len(items), size)]
     make_together(queue, f"{label(stage)}: labels", batches, labeller.start)
-    if queue.signal:
-        raise interrupted(queue.signal, f"reward {stage.instance}: labelled so far")
     solutions = (Solution(**row) for batch in batches for row in batch.rows())
     return from_rank_0(queue, lambda: write_solutions(stage.partial / LABELS, solutions))
 
