@@ -22,6 +22,7 @@ import socket
 import struct
 import sys
 import threading
+import tomllib
 import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -34,31 +35,9 @@ from typing import Any
 
 from . import checks, jail, kernel
 
-WARM = ("math", "fractions", "decimal", "itertools", "functools", "collections", "datetime", "statistics")
-WARM += ("random", "re", "numpy", "sympy")
-# Where programs cannot open files, what they import must be there before: MORE, and all of PACKAGES.
-MORE = """
-abc argparse array ast base64 bisect calendar cmath concurrent.futures copy csv difflib graphlib hashlib
-heapq html inspect io json numbers operator platform pprint queue secrets signal string struct textwrap
-time timeit types typing unicodedata warnings zlib mpmath sympy.parsing.sympy_parser
-sympy.utilities.lambdify
-"""
-PACKAGES = """
-assumptions calculus combinatorics concrete crypto discrete functions geometry integrals logic matrices
-ntheory polys sets series simplify solvers stats
-"""  # of sympy
-FIRST_USE = """
-import numpy, sympy
-numpy.linalg.solve([[2, 1], [1, 3]], [3, 5]), numpy.linalg.inv(numpy.eye(2)) @ numpy.arange(2)
-x, y = sympy.symbols("x y")
-sympy.solve([x + y - 3, x - y - 1], [x, y]), sympy.solve(x**2 - 3 * x + 1, x)
-sympy.solve(sympy.Eq(2 * x, 3), x)
-sympy.integrate(x * sympy.exp(x), (x, 0, 1)), sympy.limit(sympy.sin(x) / x, x, 0)
-sympy.diff(sympy.sqrt(x) * sympy.log(x), x), sympy.factor(x**3 - 1), sympy.expand((x + y) ** 3)
-sympy.simplify(sympy.sin(x) ** 2 + sympy.cos(x) ** 2), sympy.nsimplify("0.25"), sympy.N(sympy.pi, 20)
-sympy.Matrix([[1, 2], [3, 4]]).inv(), sympy.factorint(360), sympy.summation(x, (x, 1, 10))
-str(sympy.Rational(1, 3)), sympy.latex(sympy.sqrt(2) / 2), sympy.sympify("x + 1"), sympy.isprime(97)
-"""  # first use loads and caches much of these packages
+TABLE = tomllib.loads(Path(__file__).with_name("warm.toml").read_text())
+WARM, MORE, PACKAGES = (TABLE[name].split() for name in ("warm", "more", "packages"))
+FIRST_USE = TABLE["first_use"]
 MEMORY_EXIT = 77
 REQUEST, STATUS = struct.Struct("d"), struct.Struct("i")  # seconds; exit status, or minus the signal
 
@@ -93,8 +72,8 @@ def prepare(isolated: bool, paths: list[str], control: socket.socket) -> None:
 
 def more_modules() -> Iterator[str]:
     """Return what programs may import where they cannot open files, beside WARM."""
-    yield from MORE.split()
-    for name in PACKAGES.split():
+    yield from MORE
+    for name in PACKAGES:
         with suppress(ImportError):
             package = importlib.import_module(f"sympy.{name}")
             for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
