@@ -132,15 +132,8 @@ def main() -> None:
             raise InputError("sinfo: no answer; run this where jobs are submitted")
         cpu, gpu = chosen(partitions(said))
         accounting = ask("sacct", "--allocations", "--noheader") is not None
-        accounts = ask(
-            "sacctmgr",
-            "--noheader",
-            "--parsable2",
-            "list",
-            "user",
-            getpass.getuser(),
-            "format=DefaultAccount",
-        )
+        user = ("list", "user", getpass.getuser(), "format=DefaultAccount")
+        accounts = ask("sacctmgr", "--noheader", "--parsable2", *user)
         for use, one in (("without GPUs", cpu), ("with GPUs", gpu)):
             print(f"programs {use}: {one or 'no partition with GPUs'}")
         print(f"sacct: {'answers' if accounting else 'does not answer; states come from squeue'}")

@@ -122,12 +122,11 @@ def _licences(inits: list[str], sources: list[str]) -> list[str]:
 
 def asked_question(stage: str, config: dict[str, Any]) -> str:
     """Write a question with the instruction that the model was trained to be asked with."""
-    suffix = config.get("suffix", {}).get("cot", {}) if stage != "rl" else _rl_suffix(config)
+    if stage == "rl":
+        suffix = RlSection(**{key: config[key] for key in ("mode", "suffix") if key in config}).asks_with
+    else:
+        suffix = config.get("suffix", {}).get("cot", {})
     return json.dumps("\n".join(filter(None, ["What is 3 + 4?", suffix.get("en")])))
-
-
-def _rl_suffix(config: dict[str, Any]) -> dict[str, str]:
-    return RlSection(**{key: config[key] for key in ("mode", "suffix") if key in config}).asks_with
 
 
 def front_matter(results: Results | None, model: str, about: dict[str, Any]) -> str:

@@ -94,15 +94,9 @@ def adopt(keys: Keys, source: Path) -> list[str]:
     """Take over results from another results folder whose manifests say that they are made from what this
     configuration asks for, and whose files have the bytes that these list. Returns their names.
     """
-    taken = []
-    for name in keys.graph.nodes:  # in an order in which inputs come first
-        if (
-            not keys.made(name)
-            and all(map(keys.made, keys.graph.before(name)))
-            and _adopt(keys, name, source)
-        ):
-            taken.append(name)
-    return taken
+    nodes = keys.graph.nodes  # in an order in which inputs come first
+    ready = (name for name in nodes if not keys.made(name) and all(map(keys.made, keys.graph.before(name))))
+    return [name for name in ready if _adopt(keys, name, source)]
 
 
 def _adopt(keys: Keys, name: str, source: Path) -> bool:

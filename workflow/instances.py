@@ -194,10 +194,8 @@ class Instances:
 
     def benchmark_files(self, names: Iterable[str]) -> Inputs:
         """Give the questions of these benchmarks, as inputs `benchmark.NAME`."""
-        return [
-            pair
-            for name in names
-            for pair in self.inputs(
-                f"benchmark.{name}", self.config.benchmarks[name].source, f"benchmarks.{name}.source"
-            )
-        ]
+        found: Inputs = []
+        for name in names:
+            source = self.config.benchmarks[name].source
+            found += self.inputs(f"benchmark.{name}", source, f"benchmarks.{name}.source")
+        return found

@@ -18,7 +18,6 @@ from pathlib import Path
 
 from huggingface_hub import constants, try_to_load_from_cache
 
-from pipeline.config.root import ModelNode
 from pipeline.crawl.text_files import is_pinned
 from pipeline.data.rows import HUB
 from pipeline.plan.costs import checkpoint_disk, size_of, training_state
@@ -202,11 +201,10 @@ def _data_is_here(source: str) -> bool:
 
 def _trained(graph: Graph, node: Instance) -> tuple[int, str] | None:
     """Get weights and precision of the model that an instance trains, where its shape is known."""
-    model: ModelNode | None = graph.config.models.get(node.instance) if node.stage in MODEL_STAGES else None
+    if node.stage not in MODEL_STAGES or node.instance not in graph.config.models:
+        return None
     try:
-        return (
-            (shape_of(graph.config, node.instance).parameters, node.section["precision"]) if model else None
-        )
+        return shape_of(graph.config, node.instance).parameters, node.section["precision"]
     except InputError:
         return None
 
@@ -257,10 +255,8 @@ def _memory(node: Instance, trained: tuple[int, str], on_gpu: bool, machine: Mac
 
 def _programs(graph: Graph, nodes: list[Instance], machine: Machine) -> Iterator[str]:
     """Programs of the system that stages start, and the namespaces of the sandbox."""
-    if (
-        any(node.stage in ("annotate", "rl", "reward", *EVALUATED) for node in nodes)
-        and not machine.lists_cores
-    ):
+    sampling = any(node.stage in ("annotate", "rl", "reward", *EVALUATED) for node in nodes)
+    if sampling and not machine.lists_cores:
         yield "lscpu: not found; vLLM asks it for the cores of this machine: install util-linux"
     asked = [node for node in nodes if node.stage in ("rl", *EVALUATED)]
     if any(node.kind(**node.section).runs_programs for node in asked):

@@ -109,7 +109,8 @@ def _starts(name: str) -> Iterator[int]:
 def _table(places: Iterable[Place], seed: int | None = None) -> np.ndarray:
     rows = array("B")
     for number, start, solution in places:
-        drawn = 0 if seed is None else _number(f"{seed}/replay/{_identity(solution)}".encode())
+        own = tuple(solution.prompt), tuple(solution.tokens)
+        drawn = 0 if seed is None else _number(f"{seed}/replay/{own}".encode())
         length = len(solution.prompt) + len(solution.tokens)
         tokens = json.dumps([solution.prompt, solution.tokens]).encode()
         asked = hashlib.sha256(f"held-out/{solution.question}".encode()).digest()
@@ -117,10 +118,6 @@ def _table(places: Iterable[Place], seed: int | None = None) -> np.ndarray:
         row = (number, start, length, steps, question, _number(tokens), drawn)
         rows.frombytes(np.array(row, ROW).tobytes())
     return np.frombuffer(rows, ROW) if rows else np.empty(0, ROW)
-
-
-def _identity(solution: Solution) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    return tuple(solution.prompt), tuple(solution.tokens)
 
 
 def _number(data: bytes) -> int:

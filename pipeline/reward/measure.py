@@ -16,21 +16,19 @@ from pipeline.reward.labels import Solution
 BINS = 10
 
 
-def calibration(
-    probabilities: Sequence[float], labels: Sequence[float], bins: int = BINS
-) -> list[dict[str, float]]:
+def calibration(probabilities: Sequence[float], labels: Sequence[float]) -> list[dict[str, float]]:
     """Return non-empty equal-width bins of the predictions: size, mean prediction, true share."""
     predicted, true = np.asarray(probabilities), np.asarray(labels, dtype=float)
-    places = np.minimum((predicted * bins).astype(int), bins - 1)
+    places = np.minimum((predicted * BINS).astype(int), BINS - 1)
     return [
         {
-            "from": number / bins,
-            "to": (number + 1) / bins,
+            "from": number / BINS,
+            "to": (number + 1) / BINS,
             "steps": int(inside.sum()),
             "predicted": float(predicted[inside].mean()),
             "true": float(true[inside].mean()),
         }
-        for number in range(bins)
+        for number in range(BINS)
         if (inside := places == number).any()
     ]
 

@@ -8,7 +8,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -60,8 +60,7 @@ class RewardModel(ScalarModel):
         return self.scalars(tokens_BT, positions_BT, documents, (rows_S, columns_S))
 
 
-@dataclass(frozen=True)
-class StepRows:
+class StepRows(NamedTuple):
     """Packed sequences: tokens and positions (B, T), and the row and column (S,) of each step end."""
 
     tokens_BT: Tensor
@@ -144,16 +143,13 @@ def load_reward_model(
 
 @torch.no_grad()
 def score_steps(
-    scorer: StepScorer,
-    prompts: Sequence[Sequence[int]],
-    outputs: Sequence[Sequence[int]],
-    tokens_at_once: int = 16384,
+    scorer: StepScorer, prompts: Sequence[Sequence[int]], outputs: Sequence[Sequence[int]]
 ) -> list[list[tuple[int, float]]]:
     """Return (index of its last token, probability that it is good) for each step of each output.
 
     `prompts` and `outputs` are token ids of the policy, whose tokenizer must be the reward model's. An
     outcome model gives one score, at the end of the last step; an output without text gets none. Scores do
-    not depend on which outputs share a row or a batch of `tokens_at_once` tokens.
+    not depend on which outputs share a row or a batch.
     """
     located = (locate_steps(scorer.tokenizer, output, scorer.settings["split"]) for output in outputs)
     ends = [[end for _, end in steps] for steps in located]
@@ -161,7 +157,7 @@ def score_steps(
         ends = [found[-1:] for found in ends]
     sequences = [[*prompt, *output] for prompt, output in zip(prompts, outputs, strict=True)]
     places = [[len(prompt) + end for end in found] for prompt, found in zip(prompts, ends, strict=True)]
-    scores = score_places(scorer.model, sequences, places, tokens_at_once, scorer.together)
+    scores = score_places(scorer.model, sequences, places, together=scorer.together)
     return [list(zip(found, row, strict=True)) for found, row in zip(ends, scores, strict=True)]
 
 
@@ -181,8 +177,8 @@ def score_places(
     found: list[list[float]] = [[] for _ in sequences]
     wanted = [index for index in range(len(sequences)) if places[index]]
     longest = max((len(sequences[index]) for index in wanted), default=1)
-    rows = concatenate((len(sequences[index]) for index in wanted), longest)
-    packed = [[wanted[index] for index in row] for row in rows]
+    together_in_rows = concatenate((len(sequences[index]) for index in wanted), longest)
+    packed = [[wanted[index] for index in row] for row in together_in_rows]
     step = max(1, tokens_at_once // longest)
     groups = [packed[start : start + step] for start in range(0, len(packed), step)]
     if together:
@@ -193,9 +189,8 @@ def score_places(
                 *torch.zeros(2, 1, 1, dtype=torch.long, device=device), *torch.zeros(2, 1, dtype=torch.long)
             )
     for group in groups:
-        made = make_rows(group, sequences, places)
-        tensors = (made.tokens_BT, made.positions_BT, made.rows_S, made.columns_S)
-        scores = iter(model(*(tensor.to(device) for tensor in tensors)).sigmoid().tolist())
+        rows = make_rows(group, sequences, places)
+        scores = iter(model(*(tensor.to(device) for tensor in rows)).sigmoid().tolist())
         for index in (index for row in group for index in row):
             found[index] = [next(scores) for _ in places[index]]
     return found

@@ -78,8 +78,7 @@ def train(stage: Stage[RewardSection], engine: Any, solutions: Sequence[Solution
 
         def loss_of(part: StepBatch) -> Tensor:
             rows, targets_S, weight = part
-            tensors = (rows.tokens_BT, rows.positions_BT, rows.rows_S, rows.columns_S)
-            logits_S = engine(*(tensor.to(engine.device) for tensor in tensors))
+            logits_S = engine(*(tensor.to(engine.device) for tensor in rows))
             targets_S = targets_S.to(engine.device)
             losses_S = F.binary_cross_entropy_with_logits(logits_S, targets_S, reduction="sum")
             return weight * losses_S / total

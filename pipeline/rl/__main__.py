@@ -17,6 +17,7 @@ import math
 import shutil
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from statistics import fmean
@@ -292,10 +293,8 @@ def run(stage: Stage[RlSection]) -> dict[str, int | float | str]:
     Raises Interrupted, once it has saved, after a signal.
     """
     trainer = Trainer(stage)
-    try:
+    with closing(trainer.interpreter):
         return take_steps(trainer)
-    finally:
-        trainer.interpreter.close()
 
 
 def take_steps(trainer: Trainer) -> dict[str, int | float | str]:

@@ -137,9 +137,8 @@ class Rewarder:
 def _printed(item: Item, status: str | None, answer: str | None, reward: bool) -> Verdict:
     """Return the verdict on the answer that a program printed; without one the reason says how it ended."""
     if answer is None:
-        return Verdict(
-            "wrong", None, PROGRAM + ("none" if status is None else status.replace("ok", "silent"))
-        )
+        ended = "none" if status is None else status.replace("ok", "silent")
+        return Verdict("wrong", None, PROGRAM + ended)
     return item.compare(answer, reward=reward)
 
 

@@ -24,12 +24,9 @@ def open_model(path: str) -> Model:
     """Read configuration and tokenizer of a model folder or hub id."""
     from transformers import AutoConfig
 
-    from pipeline.training.tokenizer import load_tokenizer
+    from pipeline.training.tokenizer import from_pretrained, load_tokenizer
 
-    try:
-        config = AutoConfig.from_pretrained(path)
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: not a model folder or hub id ({str(error).splitlines()[0]})") from error
+    config = from_pretrained(AutoConfig, path)
     dtype = str(getattr(config, "dtype", None) or "float32").removeprefix("torch.")
     return Model(path, load_tokenizer(path), config.max_position_embeddings, dtype)
 

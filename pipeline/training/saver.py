@@ -38,6 +38,8 @@ from pipeline.training.checkpoint import (
     random_state,
 )
 
+KEPT = 2
+
 
 class Copies(TorchCheckpointEngine):
     """Stands in for DeepSpeed's writer: keeps copies of what it is told to save, until `write`.
@@ -90,14 +92,14 @@ class Copies(TorchCheckpointEngine):
 
 class Saver:
     """Saves `engines`, each in its folder, as one checkpoint after each other; `owner`: the fingerprint of
-    the model that is trained; `keep`: checkpoints that are not deleted.
+    the model that is trained. The last `KEPT` checkpoints stay.
 
     A folder's checkpoints get their names in the order of `engines`: those of the last count, because the
     others are there then.
     """
 
-    def __init__(self, engines: Mapping[Path, Any], owner: str, keep: int = 2) -> None:
-        self.engines, self.owner, self.keep = engines, owner, keep
+    def __init__(self, engines: Mapping[Path, Any], owner: str) -> None:
+        self.engines, self.owner = engines, owner
         self.step = 0
         self.written: Future[dict[Path, dict[str, str]]] | None = None
         self.thread = ThreadPoolExecutor(1, "saver")
@@ -178,7 +180,7 @@ class Saver:
         flush([*(path for path in partial.rglob("*") if path.is_dir()), partial])
         put_in_place(partial, folder / f"step-{self.step:07d}")
         flush([folder])
-        for old in sorted(folder.glob("step-*"))[: -self.keep]:
+        for old in sorted(folder.glob("step-*"))[:-KEPT]:
             shutil.rmtree(old)
 
 

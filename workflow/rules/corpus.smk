@@ -1,5 +1,7 @@
 # The classifier loop (section 2.1): one iteration trains on the seed, scores the pool, selects pages, finds new hosts.
 
+from workflow.corpus import LISTS
+
 CLASSIFIER = JOBS["corpus_train"]
 SCORE = JOBS["corpus_score"]
 SELECT = JOBS["corpus_select"]
@@ -10,7 +12,7 @@ use rule miniweb_web as corpus_train with:
     """Train the iteration's classifier and measure it."""
     input:
         pool=CLASSIFIER.reads("pool"),
-        lists=CLASSIFIER.reads("seed_texts", "background_texts", "seed_urls", "background_urls", "annotations", "opt_out", "blocklists"),
+        lists=CLASSIFIER.reads(*LISTS),
         unseen=CLASSIFIER.reads("out_of_distribution."),
         previous=CLASSIFIER.reads("previous", "new_round", "previous_score"),
         second_stage=CLASSIFIER.reads("embeddings", "grades"),
@@ -46,7 +48,7 @@ use rule miniweb_web as corpus_select with:
         train=SELECT.reads("train"),
         pool=SELECT.reads("pool"),
         score=SELECT.reads("score"),
-        lists=SELECT.reads("seed_texts", "background_texts", "seed_urls", "background_urls", "annotations", "opt_out", "blocklists"),
+        lists=SELECT.reads(*LISTS),
         previous=SELECT.reads("previous", "new_round", "previous_score"),
     output:
         manifest="<store>/corpus/iteration-{iteration}/select/{key}/manifest.json",

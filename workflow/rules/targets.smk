@@ -42,7 +42,7 @@ for _target in dict.fromkeys(sys.argv[1:] if workflow.is_main_process else []):
                 wanted([_name]),
 
 
-for _rule in ("annotate_model", "cpt_model", "sft_model", "reward_model", "rl_model", "evaluate_model", "trajectory_model"):
-    light_when_linked(
-        JOBS[_rule], workflow.get_rule(_rule).resources, workflow.get_rule("report_page").resources
-    )
+for _rule, _job in JOBS.items():
+    _resources = workflow.get_rule(_rule).resources
+    if "launcher" in _resources:  # those of programs with ranks
+        light_when_linked(_job, _resources, workflow.get_rule("report_page").resources)
