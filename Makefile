@@ -150,7 +150,7 @@ test-cluster: setup
 # Each prints a table of ours beside its named peers, measured in the same run, and writes results/bench/<name>.json.
 # DATA=<folder> makes bench-corpus, bench-grader and bench-rules use the larger data sets that docs/measured.md describes;
 # PEER=<FILE.py:FUNCTION> puts a grader of yours beside this one (tests/benchmarks/adversarial.py).
-BENCHMARK = PYTHONPATH="$(CURDIR)" $(BIN)/python tests/benchmarks
+BENCHMARK = PYTHONPATH="$(CURDIR):$(CURDIR)/tests" $(BIN)/python tests/benchmarks
 
 bench: bench-corpus bench-training bench-rl bench-grader bench-sandbox
 
@@ -173,7 +173,7 @@ gpu-check:
 
 # Page fragments with their expected text, beside Resiliparse, trafilatura 2, and lynx and w3m where they are installed.
 bench-extraction: setup peers .venv/extraction/complete
-	PYTHONPATH="$(CURDIR)/.venv/extraction:$(CURDIR)" $(BIN)/python tests/benchmarks/fragments.py
+	PYTHONPATH="$(CURDIR)/.venv/extraction:$(CURDIR):$(CURDIR)/tests" $(BIN)/python tests/benchmarks/fragments.py
 
 .venv/extraction/complete: .venv/complete requirements/extraction.lock
 	rm -rf .venv/extraction
@@ -184,7 +184,7 @@ bench-extraction: setup peers .venv/extraction/complete
 # on two cores for all questions, most of them the harness's.
 bench-harness: setup peers .venv/harness/complete $(PUBLISHED)/SHA256SUMS
 	@test -n "$(BENCH)" || { echo 'usage: make bench-harness BENCH=<folder of benchmark files> [QUESTIONS=<number>] [MODEL=<folder>]'; exit 2; }
-	PYTHONPATH="$(CURDIR)/.venv/harness:$(CURDIR)" $(BIN)/python tests/benchmarks/harness.py --model "$(MODEL)" --bench "$(BENCH)" \
+	PYTHONPATH="$(CURDIR)/.venv/harness:$(CURDIR):$(CURDIR)/tests" $(BIN)/python tests/benchmarks/harness.py --model "$(MODEL)" --bench "$(BENCH)" \
 	  $(if $(QUESTIONS),--questions $(QUESTIONS))
 
 .venv/harness/complete: .venv/complete requirements/harness.lock

@@ -61,7 +61,7 @@ def test_other_texts_have_none(text: str) -> None:
 
 @pytest.mark.skipif(not WEB.exists(), reason="needs the labelled real pages")
 def test_hardly_a_mathematical_page_of_sites_that_no_word_was_chosen_on_is_lost() -> None:
-    from benchmarks.mathematics import counts
+    from mathematics import counts
 
     rows = map(json.loads, (WEB / "labels.jsonl").read_text().splitlines())
     math = {row["url"] for row in rows if row["label"] == "math" and counts(row["host"])}

@@ -4,18 +4,14 @@ GRADER_SEED=<number> draws other references; `make bench-grader` draws fresh one
 """
 
 import random
-import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from pathlib import Path
 
+import adversarial
 from given.answers import SEED, labelled, shared
 
 from pipeline.grader.answers import compare
 from pipeline.grader.boxes import formulas
-
-sys.path.insert(0, str(Path(__file__).parent / "benchmarks"))
-import adversarial
 
 
 def sample(names: Iterable[str], count: int) -> list[dict]:

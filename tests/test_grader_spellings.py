@@ -5,18 +5,15 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from pathlib import Path
 
 import pytest
 from conftest import ROOT, UNSHARE, WEAK
 from given.answers import SEED, shared
+from spellings import FORMS, spellings
 
 from pipeline.grader import printed
 from pipeline.grader.answers import compare, grade
 from pipeline.grader.printed import is_expression, read_printed
-
-sys.path.insert(0, str(Path(__file__).parent / "benchmarks"))
-from spellings import FORMS, spellings
 
 
 def test_right_answers_in_unusual_writing_are_right():

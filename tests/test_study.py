@@ -1,18 +1,14 @@
 """The study that decides which loop is shipped: its second labelled set, and what its loops learn."""
 
 import json
-import sys
 from collections import Counter
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from conftest import ROOT
-
-sys.path.insert(0, str(ROOT / "tests/benchmarks"))
-
 import second_set
 import study
+from conftest import ROOT
 
 from pipeline.data.rows import read_rows
 from pipeline.miniweb.warc import Response, write_warc

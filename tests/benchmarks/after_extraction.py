@@ -16,23 +16,19 @@ from typing import Any
 
 import numpy as np
 import xxhash
+from extraction import RUNS, seconds, speed
+from sources import Sources
+from stock_minhash import minhash_config
+from table import ROOT, Row, row_of
 
-ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests/benchmarks")]
-
-from extraction import RUNS, seconds  # noqa: E402
-from sources import Sources  # noqa: E402
-from stock_minhash import minhash_config  # noqa: E402
-from table import Row  # noqa: E402
-
-from pipeline.config.crawl import CrawlSection  # noqa: E402
-from pipeline.corpus.classifier import MATH, OTHER, PageScorer  # noqa: E402
-from pipeline.corpus.normalise import normalise  # noqa: E402
-from pipeline.crawl.extract import extract_file  # noqa: E402
-from pipeline.crawl.signatures import SHINGLE, MinHasher  # noqa: E402
-from pipeline.crawl.warc import ReadCounts  # noqa: E402
-from pipeline.data.shards import DocumentWriter, read_documents  # noqa: E402
-from pipeline.decontaminate.ngrams import BenchmarkIndex  # noqa: E402
+from pipeline.config.crawl import CrawlSection
+from pipeline.corpus.classifier import MATH, OTHER, PageScorer
+from pipeline.corpus.normalise import normalise
+from pipeline.crawl.extract import extract_file
+from pipeline.crawl.signatures import SHINGLE, MinHasher
+from pipeline.crawl.warc import ReadCounts
+from pipeline.data.shards import DocumentWriter, read_documents
+from pipeline.decontaminate.ngrams import BenchmarkIndex
 
 PEER_PAGES = 60  # the peers are slow, and their speed does not depend on how many pages there are
 PAPER_MODEL = {"dim": 256, "wordNgrams": 3, "bucket": 2_000_000, "minCount": 1, "epoch": 1, "thread": 1}
@@ -53,11 +49,6 @@ def cpu(work: Callable[[], object]) -> float:
     started = time.process_time()
     work()
     return time.process_time() - started
-
-
-def speed(what: str, ours: float, peer: float, name: str, unit: str = "pages/s of CPU") -> Row:
-    row = {"what": what, "unit": unit, "ours": round(float(ours), 1), "peer": round(float(peer), 1)}
-    return row | {"peer_name": name, "ratio": round(float(ours / peer), 2)}
 
 
 def page_texts(path: Path, without: Collection[str] = ()) -> list[str]:
@@ -91,8 +82,8 @@ def signature_rows(texts: list[str], folder: Path) -> list[Row]:
     peer.get_shingles("loads the tokeniser")
     some = texts[:: max(1, len(texts) // PEER_PAGES)]
     hasher.signature(texts[0])
-    ours = len(texts) / cpu(lambda: [hasher.signature(text) for text in texts])
-    theirs = len(some) / cpu(lambda: [peer.get_signature(peer.get_shingles(text)) for text in some])
+    ours = cpu(lambda: [hasher.signature(text) for text in texts]) / len(texts)
+    theirs = cpu(lambda: [peer.get_signature(peer.get_shingles(text)) for text in some]) / len(some)
     right = {"ours": 0, "datatrove": 0}
     pairs = [(text, *change) for text in some[::3] for change in variants(text)]
     for text, changed, same in pairs:
@@ -107,12 +98,11 @@ def signature_rows(texts: list[str], folder: Path) -> list[Row]:
     print(
         f"verdicts on {len(pairs)} pairs of pages, right: " + ", ".join(f"{k} {v}" for k, v in right.items())
     )
-    name = "datatrove MinhashDedupSignature"
+    name, shares = "datatrove MinhashDedupSignature", [100 * count / len(pairs) for count in right.values()]
     return [
-        speed(f"MinHash signatures, {len(hasher.factors)} hashes", ours, theirs, name),
-        speed("near-duplicate verdicts that are right", 100 * right["ours"] / len(pairs),
-              100 * right["datatrove"] / len(pairs), name, "% of pairs"),
-    ]  # fmt: skip
+        speed(f"MinHash signatures, {len(hasher.factors)} hashes", 1, ours, theirs, name),
+        row_of("near-duplicate verdicts that are right", "% of pairs", *shares, name, rate=True),
+    ]
 
 
 def stock_decontamination(items: list[tuple[str, str, str]]) -> Any:
@@ -141,8 +131,8 @@ def decontamination_rows(texts: list[str], items: list[tuple[str, str, str]]) ->
     peer = stock_decontamination(items)
     some = texts[:: max(1, len(texts) // PEER_PAGES)]
     index.matches(texts[0])
-    ours = len(texts) / cpu(lambda: [index.matches(text) for text in texts])
-    theirs = len(some) / cpu(lambda: [peer.filter(Page(text)) for text in some])
+    ours = cpu(lambda: [index.matches(text) for text in texts]) / len(texts)
+    theirs = cpu(lambda: [peer.filter(Page(text)) for text in some]) / len(some)
     planted = [item[1] for item in items[:: max(1, len(items) // 200)]]
     leaks = [f"{some[number % len(some)][:2000]}\n{text}\nThe end." for number, text in enumerate(planted)]
     found = {
@@ -155,11 +145,10 @@ def decontamination_rows(texts: list[str], items: list[tuple[str, str, str]]) ->
         sum(peer.filter(Page(text)) is not True for text in some),
     ]
     print(f"{len(some)} pages as they are, flagged: ours {flagged[0]}, datatrove {flagged[1]}")
-    name = "datatrove NGramsDecontFilter"
-    share = {side: 100 * number / len(leaks) for side, number in found.items()}
+    name, shares = "datatrove NGramsDecontFilter", [100 * number / len(leaks) for number in found.values()]
     return [
-        speed("decontamination, 10-grams", ours, theirs, name),
-        speed("planted questions found", share["ours"], share["datatrove"], name, "%"),
+        speed("decontamination, 10-grams", 1, ours, theirs, name),
+        row_of("planted questions found", "%", *shares, name, rate=True),
     ]
 
 
@@ -206,8 +195,8 @@ def iteration_rows(path: Path, texts: list[str], folder: Path) -> list[Row]:
     print("first iteration, CPU s: " + ", ".join(f"{n} {p:.2f}" for n, p in zip(names, parts, strict=True)))
     again = parts[3] + parts[4]
     share = 100 * again / (parts[0] + parts[1] + again)
-    row = speed("a later iteration, share of the first one's time", share, 15, "limit", "% of CPU time")
-    return [row | {"ratio": round(15 / share, 2)}]
+    what = "a later iteration, share of the first one's time"
+    return [row_of(what, "% of CPU time", share, 15, "limit", rate=False)]
 
 
 def paper_model(texts: list[str], folder: Path) -> Path:
@@ -237,8 +226,8 @@ def memory_rows(texts: list[str], folder: Path) -> list[Row]:
     )
     private = float(done.stdout.split()[-1])
     size = model.stat().st_size / 1e6
-    row = speed("memory of each further scoring worker", private, size, "a model for each worker", "MB")
-    return [row | {"ratio": round(size / max(private, 1), 1)}]
+    what, name = "memory of each further scoring worker", "a model for each worker"
+    return [row_of(what, "MB", max(private, 1), size, name, rate=False)]
 
 
 def measure_workers(model: Path) -> None:

@@ -8,23 +8,18 @@ paper's.
 
 import argparse
 import copy
-import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from statistics import fmean
-from typing import Any
 
 import numpy as np
-from table import ROOT, publish
+from given.plans import simulation_of
+from table import Row, publish, row_of
 
-sys.path[:0] = [str(ROOT / "tests")]
-
-from given.plans import simulation_of  # noqa: E402
-
-from pipeline.plan.power import ENOUGH, Simulation, World, true_effect  # noqa: E402
-from pipeline.report.claims import CONTRADICTED, HELD, Claim, Judgement  # noqa: E402
-from pipeline.report.judgements import correct, judge  # noqa: E402
+from pipeline.plan.power import ENOUGH, Simulation, World, true_effect
+from pipeline.report.claims import CONTRADICTED, HELD, Claim, Judgement
+from pipeline.report.judgements import correct, judge
 
 CONFIGURATIONS = ("demo", "compare", "compare compare-seeds", "ablations", "pretrained", "deepseekmath-1.3b")
 CONFIGURATIONS += ("deepseekmath-1.3b table-1", "deepseekmath-7b", "deepseekmath-7b iterative")
@@ -100,13 +95,11 @@ def gather(pool: ProcessPoolExecutor, configuration: str, runs: int, spread: flo
     return whole
 
 
-def rows_of_tally(configuration: str, tally: Tally) -> list[dict[str, Any]]:
+def rows_of_tally(configuration: str, tally: Tally) -> list[Row]:
     """Return the rows of the printed table."""
 
-    def row(what: str, share: float, data: str) -> dict[str, Any]:
-        empty = {"peer": None, "peer_name": None, "ratio": None}
-        found = {"what": f"{configuration}: {what}", "unit": "%", "ours": 100 * share, "data": data}
-        return found | empty
+    def row(what: str, share: float, data: str) -> Row:
+        return row_of(f"{configuration}: {what}", "%", 100 * share, data=data)
 
     prospects = {found.claim.id: found for found in simulation_of(configuration).prospects()}
     rows = [

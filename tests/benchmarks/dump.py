@@ -18,14 +18,11 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests/benchmarks"), str(ROOT / "tests")]
+from slices import PARTS, write_slice
+from stock_minhash import link_signatures, run_stages
+from table import ROOT, Row, publish, row_of, use_one_core
 
-from slices import PARTS, write_slice  # noqa: E402
-from stock_minhash import link_signatures, run_stages  # noqa: E402
-from table import Row, publish  # noqa: E402
-
-from pipeline.config.crawl import CrawlSection  # noqa: E402
+from pipeline.config.crawl import CrawlSection
 
 SIZES = "1000000 4000000"
 OURS, PEER = "ours", "datatrove, stages 2 and 3"
@@ -163,19 +160,18 @@ def programs(folder: Path, pages: int) -> dict[str, tuple[float, float, float]]:
 def beside_peer(pages: int, ours: tuple[float, ...], peer: tuple[float, ...]) -> list[Row]:
     """Speed, memory and pages removed of both."""
     values = [
-        ("speed", "pages/s of CPU", pages / ours[0], pages / peer[0], peer[0] / ours[0]),
-        ("memory", "MB", ours[1], peer[1], peer[1] / ours[1]),
+        ("speed", "pages/s of CPU", pages / ours[0], pages / peer[0], True),
+        ("memory", "MB", ours[1], peer[1], False),
         ("pages removed", "pages", ours[2], peer[2], None),
     ]
     return [
-        {"what": f"near-duplicates, {what}", "unit": unit, "ours": one, "peer": other, "ratio": ratio}
-        | {"peer_name": PEER, "data": f"{pages:,} pages"}
-        for what, unit, one, other, ratio in values
+        row_of(f"near-duplicates, {what}", unit, one, other, PEER, f"{pages:,} pages", rate=rate)
+        for what, unit, one, other, rate in values
     ]
 
 
 def main() -> None:
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    use_one_core()
     sizes, found, rows = [int(size) for size in os.environ.get("PAGES", SIZES).split()], {}, []
     for pages in sizes:
         with TemporaryDirectory() as folder:
@@ -188,8 +184,7 @@ def main() -> None:
         for pages in sizes:
             seconds, memory, size = found[pages][name]
             data = f"{pages:,} pages, {memory:,.0f} MB in a job, {size / pages:,.0f} bytes of disk a page"
-            row = {"what": name, "unit": "pages/s of CPU", "ours": pages / seconds}
-            rows.append(row | {"peer": None, "peer_name": None, "ratio": slope, "data": data})
+            rows.append(row_of(name, "pages/s of CPU", pages / seconds, data=data) | {"ratio": slope})
     publish("dump", rows, "one used")
 
 

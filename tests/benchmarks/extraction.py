@@ -13,26 +13,22 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from crawl_warcs import FILLER
 from fastwarc.warc import ArchiveIterator, WarcRecordType
 from resiliparse.extract.html2text import extract_plain_text
 from resiliparse.parse.encoding import bytes_to_str, detect_encoding
 from resiliparse.parse.html import HTMLTree
+from sources import Sources
+from table import Row, row_of
+from test_formulas import DISPLAY, INLINE, KINDS
 
-ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
-
-from crawl_warcs import FILLER  # noqa: E402
-from sources import Sources  # noqa: E402
-from table import Row  # noqa: E402
-from test_formulas import DISPLAY, INLINE, KINDS  # noqa: E402
-
-from pipeline.config.crawl import CrawlSection  # noqa: E402
-from pipeline.corpus.classifier import MATH, OTHER, ZEROED_MEMORY, PageScorer  # noqa: E402
-from pipeline.corpus.normalise import normalise  # noqa: E402
-from pipeline.crawl.extract import extract_file  # noqa: E402
-from pipeline.crawl.text import extract  # noqa: E402
-from pipeline.crawl.warc import ReadCounts  # noqa: E402
-from pipeline.formulas.signs import Source, formula_words, has_formula_markup  # noqa: E402
+from pipeline.config.crawl import CrawlSection
+from pipeline.corpus.classifier import MATH, OTHER, ZEROED_MEMORY, PageScorer
+from pipeline.corpus.normalise import normalise
+from pipeline.crawl.extract import extract_file
+from pipeline.crawl.text import extract
+from pipeline.crawl.warc import ReadCounts
+from pipeline.formulas.signs import Source, formula_words, has_formula_markup
 
 RUNS = 2
 MODEL = {"lr": 0.1, "minCount": 3, "dim": 64, "wordNgrams": 3, "bucket": 200_000, "epoch": 3, "thread": 1}
@@ -67,6 +63,12 @@ def decode(page: bytes) -> str:
 
 def resiliparse_alone(page: str) -> str:
     return extract_plain_text(HTMLTree.parse(page), main_content=True)
+
+
+def trafilatura_alone(page: str) -> str:
+    import trafilatura
+
+    return trafilatura.extract(page) or ""
 
 
 def our_path(path: Path, scorer: PageScorer) -> None:
@@ -138,8 +140,7 @@ def speed_rows(sources: Sources, folder: Path) -> list[Row]:
 
 def speed(what: str, pages: int, ours: float, peer: float, name: str) -> Row:
     """A row of speeds from CPU seconds."""
-    row = {"what": what, "unit": "pages/s of CPU", "ours": round(pages / ours, 1)}
-    return row | {"peer": round(pages / peer, 1), "peer_name": name, "ratio": round(peer / ours, 3)}
+    return row_of(what, "pages/s of CPU", pages / ours, pages / peer, name, rate=True)
 
 
 def formula_pages() -> list[tuple[str, list[str]]]:
@@ -177,16 +178,9 @@ def formula_rows() -> list[Row]:
         "trafilatura 1.11": lambda page: trafilatura(page, favor_precision=True),
     }
     ours = kept(lambda page: extract(Source(page), 50)[1])
+    what, data = f"TeX kept with the right delimiters, {len(KINDS)} kinds of markup", "tests/test_formulas.py"
     return [
-        {
-            "what": f"TeX kept with the right delimiters, {len(KINDS)} kinds of markup",
-            "unit": "%",
-            "ours": round(ours, 2),
-            "peer": round(peer := kept(extractor), 2),
-            "peer_name": name,
-            "ratio": round(ours / peer, 3) if peer else None,
-            "data": "golden formulas of tests/test_formulas.py",
-        }
+        row_of(what, "%", ours, kept(extractor), name, f"golden formulas of {data}", rate=True)
         for name, extractor in peers.items()
     ]
 

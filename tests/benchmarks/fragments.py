@@ -14,21 +14,16 @@ import subprocess
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable
-from pathlib import Path
 from statistics import fmean
 
 import yaml
+from crawl_warcs import FILLER
+from extraction import resiliparse_alone, seconds, trafilatura_alone
+from independent import FRAGMENTS, OUTCOMES, independent_shares, outcome
+from table import ROOT, Row, publish, row_of
 
-ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests/benchmarks")]
-
-from crawl_warcs import FILLER  # noqa: E402
-from extraction import resiliparse_alone, seconds  # noqa: E402
-from independent import FRAGMENTS, OUTCOMES, independent_shares, outcome  # noqa: E402
-from table import Row, publish  # noqa: E402
-
-from pipeline.crawl.text import extract  # noqa: E402
-from pipeline.formulas.signs import Source  # noqa: E402
+from pipeline.crawl.text import extract
+from pipeline.formulas.signs import Source
 
 FOLDER = ROOT / "tests/extraction"
 PAGES = 4  # of each family
@@ -87,12 +82,6 @@ def score(extractor: Extractor, family: dict) -> tuple[Scores, dict[str, list[fl
     return scores, classes
 
 
-def trafilatura(html: str) -> str:
-    import trafilatura
-
-    return trafilatura.extract(html) or ""
-
-
 def dump(command: list[str]) -> Extractor:
     def extractor(html: str) -> str:
         page = f"<meta charset=utf-8>{html}"
@@ -108,7 +97,7 @@ def extractors() -> dict[str, Extractor]:
     found: dict[str, Extractor] = {
         "ours": lambda html: extract(Source(html), 100)[1],
         f"Resiliparse {version('resiliparse')}": resiliparse_alone,
-        f"trafilatura {version('trafilatura')}": trafilatura,
+        f"trafilatura {version('trafilatura')}": trafilatura_alone,
     }
     lynx = ["-stdin", "-dump", "-nolist", "-width=1000", "-assume_charset=utf-8", "-display_charset=utf-8"]
     w3m = ["-T", "text/html", "-I", "utf-8", "-O", "utf-8", "-dump", "-cols", "1000"]
@@ -120,20 +109,10 @@ def percent(values: list[float]) -> float:
     return round(100 * fmean(values), 1) if values else 100.0
 
 
-def rows_of(name: str, ours: float, peers: dict[str, float], data: str) -> Row:
+def beside_best(name: str, ours: float, peers: dict[str, float], data: str) -> Row:
     """A row beside the best peer."""
     peer = max(peers, key=lambda name: peers[name])
-    best = peers[peer]
-    ratio = round(ours / best, 3) if best else None
-    return {
-        "what": name,
-        "unit": "%",
-        "ours": ours,
-        "peer": best,
-        "peer_name": peer,
-        "ratio": ratio,
-        "data": data,
-    }
+    return row_of(name, "%", ours, peers[peer], peer, data, rate=True)
 
 
 def markdown(families: dict[str, dict[str, Scores]], names: list[str]) -> str:
@@ -175,24 +154,18 @@ def main() -> None:
     for family, by_name in scores.items():
         for measure in MEASURES:
             shares = {name: percent(by_name[name][measure]) for name in peers}
-            rows.append(rows_of(f"{family}: {measure}", percent(by_name[ours][measure]), shares, data))
+            rows.append(beside_best(f"{family}: {measure}", percent(by_name[ours][measure]), shares, data))
     for kind in sorted(classes[ours]):
         shares = {name: percent(classes[name][kind]) for name in peers}
-        rows.append(rows_of(f"class {kind}: fragments right", percent(classes[ours][kind]), shares, data))
+        rows.append(beside_best(f"class {kind}: fragments right", percent(classes[ours][kind]), shares, data))
     shares = {name: independent_shares(extractor) for name, extractor in found.items()}
     for kind in OUTCOMES:
         of_peers = {name: shares[name][kind] for name in peers}
         what, data_of = f"independent fragments {kind}", f"{len(FRAGMENTS)} of independent.jsonl"
-        rows.append(rows_of(what, shares[ours][kind], of_peers, data_of))
+        rows.append(beside_best(what, shares[ours][kind], of_peers, data_of))
     for name, rate in (rates := speed(found, families)).items():
         if name != ours:
-            row = {
-                "what": "speed",
-                "unit": "pages/s of CPU",
-                "ours": round(rates[ours], 1),
-                "peer": round(rate, 1),
-            }
-            rows.append(row | {"peer_name": name, "ratio": round(rates[ours] / rate, 3), "data": data})
+            rows.append(row_of("speed", "pages/s of CPU", rates[ours], rate, name, data, rate=True))
     publish("extraction", rows, "one used")
     print(f"\nfragments right / text F1, %\n\n{markdown(scores, list(found))}")
     if "--missed" in sys.argv:

@@ -7,7 +7,6 @@ wrong answers. One process on one core, and one for each peer.
 """
 
 import argparse
-import os
 import random
 import sys
 import time
@@ -20,7 +19,7 @@ from typing import Any
 
 import adversarial
 from adversarial import Attack
-from table import ROOT, Row, larger_set, publish
+from table import DATA, ROOT, Row, larger_set, publish, row_of, use_one_core
 
 from pipeline.data.rows import read_rows
 from pipeline.evaluate.benchmarks import Item
@@ -124,9 +123,8 @@ def pair_rows(data: Path | None, peers: dict[str, Bounded]) -> list[Row]:
         theirs = measure(lambda question, gold, pred: grader(question, gold, f"\\boxed{{{pred}}}"), rows)  # noqa: B023
         for what, value in mine.items():
             unit = units.get(what, "pairs")
-            better, worse = (value, theirs[what]) if unit == "%" else (theirs[what], value)
-            row = {"what": f"grader: {what}", "unit": unit, "ours": value, "peer": theirs[what]}
-            result.append(row | {"peer_name": peer, "ratio": better / worse if worse else None, "data": name})
+            beside = value, theirs[what], peer, name
+            result.append(row_of(f"grader: {what}", unit, *beside, rate=unit == "%"))
     return result
 
 
@@ -175,10 +173,7 @@ def time_rows(data: Path | None) -> list[Row]:
             rows = [row | {"response": f"So the answer is \\boxed{{{row['pred']}}}."} for row in labelled]
             benchmark = "generated"
         timed.append((f"{count:,} {benchmark} outputs", outputs(rows, count), name))
-    alone = {"unit": "s", "peer": None, "peer_name": None, "ratio": None}
-    return [
-        {"what": f"grader: {what}", "ours": seconds, "data": name} | alone for what, seconds, name in timed
-    ]
+    return [row_of(f"grader: {what}", "s", seconds, data=name) for what, seconds, name in timed]
 
 
 def references(data: Path | None) -> tuple[str, list[dict[str, Any]]]:
@@ -219,33 +214,33 @@ def attack_rows(data: Path | None, peers: dict[str, Bounded], share: float = 1.0
     result = []
     for operator in total:
         for peer in peers or ("",):
-            row = {"what": f"taken: {operator}", "unit": "% of answers", "ratio": None}
-            row["ours"] = 100 * taken[operator] / total[operator]
-            row["peer"] = 100 * theirs[peer][operator] / seen[peer][operator] if peer else None
-            row["peer_name"] = peer or None
-            row["data"] = f"{total[operator]:,} of {name}, seed {seed}; peer {PEER_ATTACKS}"
-            result.append(row)
+            own = 100 * taken[operator] / total[operator]
+            other = 100 * theirs[peer][operator] / seen[peer][operator] if peer else None
+            data = f"{total[operator]:,} of {name}, seed {seed}; peer {PEER_ATTACKS}"
+            result.append(row_of(f"taken: {operator}", "% of answers", own, other, peer or None, data))
     times.sort()
     slow = {"time of a wrong answer, 99.9th percentile": times[int(0.999 * len(times))], "slowest": times[-1]}
-    alone = {"unit": "s", "peer": None, "peer_name": None, "ratio": None, "data": f"{len(times):,} answers"}
-    return result + [{"what": f"taken: {what}", "ours": seconds} | alone for what, seconds in slow.items()]
+    data = f"{len(times):,} answers"
+    return result + [row_of(f"taken: {what}", "s", seconds, data=data) for what, seconds in slow.items()]
 
 
 def program_rows(peers: dict[str, Bounded]) -> list[Row]:
     """How many texts of programs a grader runs."""
     mine = adversarial.programs(adversarial.load("ours"))
-    row = {"what": "programs run", "unit": "programs", "ours": mine, "ratio": None}
-    row["data"] = f"{len(adversarial.FORMS['programs']['forms'])} programs"
-    return [row | {"peer": adversarial.programs(grader), "peer_name": peer} for peer, grader in peers.items()]
+    data = f"{len(adversarial.FORMS['programs']['forms'])} programs"
+    return [
+        row_of("programs run", "programs", mine, adversarial.programs(grader), peer, data)
+        for peer, grader in peers.items()
+    ]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, help="folder of the larger data sets (docs/measured.md)")
+    parser.add_argument("--data", **DATA)
     parser.add_argument("--peer", action="append", help="math-verify, sympy, or FILE.py:FUNCTION")
     parser.add_argument("--share", type=float, default=1.0, help="share of the references to attack")
     arguments = parser.parse_args()
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    use_one_core()
     peers = {name: Bounded(name) for name in arguments.peer or PEERS}
     attacked = attack_rows(arguments.data, peers, arguments.share)
     rows = pair_rows(arguments.data, peers) + time_rows(arguments.data) + attacked + program_rows(peers)

@@ -11,7 +11,6 @@ answers by the text of the prompt, so a prompt that differs in one character end
 """
 
 import argparse
-import json
 import subprocess
 import sys
 import tempfile
@@ -19,7 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from table import ROOT, Row, publish
+from given.lines import write_lines
+from programs import words_of
+from table import ROOT, Row, publish, row_of
 
 from pipeline.config.evaluate import BenchmarkNode
 from pipeline.data.rows import read_rows
@@ -34,11 +35,6 @@ METRICS = {GSM8K: "exact_match,strict-match", MATH: "exact_match,none"}
 
 def rows_of(path: Path) -> list[dict[str, Any]]:
     return [row for _, row in read_rows(str(path))]
-
-
-def save(path: Path, rows: list[dict[str, Any]]) -> str:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return str(path)
 
 
 def copy_model(model: Path, folder: Path) -> Path:
@@ -66,7 +62,7 @@ def harness_tasks(bench: Path, folder: Path) -> dict[str, str]:
     def data(name: str, questions: str, exemplars: str | None = None) -> dict[str, str]:
         files = {"test": f"{questions}.jsonl.gz"} | ({"train": f"{exemplars}.jsonl.gz"} if exemplars else {})
         return {
-            split: save(folder / f"{name}-{split}.jsonl", list(map(published, rows_of(bench / file))))
+            split: str(write_lines(folder / f"{name}-{split}.jsonl", map(published, rows_of(bench / file))))
             for split, file in files.items()
         }
 
@@ -127,18 +123,9 @@ def our_answers(
         for name, path in sources.items()
     }
     section = {"benchmarks": nodes, "max_tokens": TOKENS, "samples": 0}
-    words = ["--instance", "harness", "--config", json.dumps(section), "--work", folder / "work"]
-    words += [
-        "--output",
-        folder / "data",
-        "--manifest",
-        folder / "manifest.json",
-        "--input",
-        f"model={model}",
-    ]
-    for name, path in sources.items():
-        words += ["--input", f"benchmark.{name}={path}", "--input", f"prompt.{name}={forms[name]}"]
-    subprocess.run([sys.executable, "-m", "pipeline.evaluate", *map(str, words)], cwd=ROOT, check=True)
+    inputs = {"model": model} | {f"benchmark.{name}": path for name, path in sources.items()}
+    words = words_of(folder, section, {}, inputs | {f"prompt.{name}": forms[name] for name in sources})
+    subprocess.run([sys.executable, "-m", "pipeline.evaluate", *words], cwd=ROOT, check=True)
     answers, items = {}, {}
     for name, path in sources.items():
         items[name] = load(name, BenchmarkNode(**nodes[name]), [str(path)])
@@ -222,26 +209,13 @@ def main() -> None:
     ).items():
         data = f"{found['questions']} questions of {name}"
         pairs = {
-            "answers equal, character for character": ("%", 100 * found["equal"] / found["questions"], None),
-            "score by the harness's rule": (
-                "%",
-                100 * found["harness_rule_ours"],
-                100 * found["harness_rule_theirs"],
-            ),
-            "score by our grader": ("%", 100 * found["our_rule_ours"], 100 * found["our_rule_theirs"]),
+            "answers equal, character for character": (found["equal"] / found["questions"], None),
+            "score by the harness's rule": (found["harness_rule_ours"], found["harness_rule_theirs"]),
+            "score by our grader": (found["our_rule_ours"], found["our_rule_theirs"]),
         }
-        for what, (unit, ours, theirs) in pairs.items():
-            rows.append(
-                {
-                    "what": f"{name}: {what}",
-                    "unit": unit,
-                    "ours": ours,
-                    "peer": theirs,
-                    "peer_name": "lm-evaluation-harness",
-                    "ratio": ours / theirs if theirs else None,
-                    "data": data,
-                }
-            )
+        for what, shares in pairs.items():
+            sides = (share and 100 * share for share in shares)
+            rows.append(row_of(f"{name}: {what}", "%", *sides, "lm-evaluation-harness", data, rate=True))
     publish("harness", rows, "fp32, greedy")
 
 

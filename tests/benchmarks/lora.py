@@ -9,16 +9,15 @@ results/bench/lora.json, and with `--page` puts the table between the marks of a
 import argparse
 import json
 import signal
-import sys
 import tempfile
 import time
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import table
 from table import ROOT, Row, publish
 
-sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 RUN = ROOT / "results/lora"
 STAGES = {"SFT": ("sft/instruct", "sft/instruct-lora"), "GRPO": ("rl/grpo", "rl/grpo-lora")}
 SHORT = {"sft": {"steps": 4, "batch": 2}, "rl": {"steps": 3, "questions_per_step": 2, "save_every": 1}}
@@ -39,8 +38,7 @@ def read_lines(result: str, file: str) -> list[dict[str, Any]]:
 
 def row_of(what: str, unit: str, ours: float, peer: float | None, name: str = PEER, data: str = "") -> Row:
     """Make a row of the table without a ratio: accuracies and gaps are no rates."""
-    row = {"what": what, "unit": unit, "ours": ours, "peer": peer, "peer_name": name}
-    return row | {"ratio": None, "data": data}
+    return table.row_of(what, unit, ours, peer, name, data)
 
 
 def score_rows() -> list[Row]:

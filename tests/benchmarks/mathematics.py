@@ -8,7 +8,6 @@ in TeX alone. Copies and pages labelled `unsure` are left out.
 """
 
 import json
-import os
 import sys
 import time
 from collections.abc import Callable
@@ -16,18 +15,15 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests/benchmarks")]
+from table import Row, data_folder, publish, row_of, use_one_core
 
-from table import Row, data_folder, publish  # noqa: E402
-
-from pipeline.config.crawl import CrawlSection  # noqa: E402
-from pipeline.crawl.extract import extract_file  # noqa: E402
-from pipeline.crawl.mathematics import TEX, has_mathematics  # noqa: E402
-from pipeline.crawl.warc import ReadCounts  # noqa: E402
-from pipeline.data.rows import read_rows  # noqa: E402
-from pipeline.formulas.delimiters import FORMULA  # noqa: E402
-from pipeline.intervals import share_interval  # noqa: E402
+from pipeline.config.crawl import CrawlSection
+from pipeline.crawl.extract import extract_file
+from pipeline.crawl.mathematics import TEX, has_mathematics
+from pipeline.crawl.warc import ReadCounts
+from pipeline.data.rows import read_rows
+from pipeline.formulas.delimiters import FORMULA
+from pipeline.intervals import share_interval
 
 GENERAL = ("trafilatura", "magic-html", "article-extraction-benchmark", "postlight-parser", "readability")
 GENERAL += ("warc-fixtures",)
@@ -102,27 +98,23 @@ def rows(pages: list[Page]) -> list[Row]:
             low, high = (f"{100 * bound:.1f}" for bound in interval or (0, 1))
             plain = sum(has_formula(text) for _, text in some)
             data = f"{sum(kept)} of {len(some)} [{low}, {high}]" + ("" if counted else ", chosen on")
-            row = {"what": f"kept of {kind}", "unit": "%", "ours": 100 * sum(kept) / len(some), "data": data}
-            rule = {"peer": 100 * plain / len(some), "peer_name": "a formula in TeX alone", "ratio": None}
-            found.append(row | rule)
+            shares = (100 * count / len(some) for count in (sum(kept), plain))
+            found.append(row_of(f"kept of {kind}", "%", *shares, "a formula in TeX alone", data))
     started = time.process_time()
     texts = [text for label, text in pages if "url" in label]
     for text in texts:
         has_mathematics(text)
     spent = time.process_time() - started
     length = sum(map(len, texts)) / len(texts)
-    speed = {"what": "speed", "unit": "pages/s of CPU", "ours": len(texts) / spent}
-    return [
-        *found,
-        speed | {"peer": None, "peer_name": None, "ratio": None, "data": f"{length:,.0f} characters"},
-    ]
+    data = f"{length:,.0f} characters"
+    return [*found, row_of("speed", "pages/s of CPU", len(texts) / spent, data=data)]
 
 
 def main() -> None:
     data = data_folder(__doc__)
     if data is None or not (data / "web/labels.jsonl").exists():
         sys.exit("usage: make bench-mathematics DATA=<folder with web/ and bench/> (docs/measured.md)")
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    use_one_core()
     pages = [*labelled_pages(data / "web"), *word_problems(data / "bench")]
     publish("mathematics", rows(pages), "one used")
 

@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from table import publish
+from table import Row, publish, row_of
 
 QUESTIONS, GROUP, LONGEST = 8, 16, 64
 SIZE = {"step": 1000, "train": 1000, "memory": 100_000}  # vocabulary of each measurement
@@ -35,10 +35,8 @@ def reward_of(tokens: list[int]) -> float:
 
 def prepare(folder: Path, vocabulary: int) -> None:
     """A random model of four layers that ends an output with a chance of 2 % per token, and its prompts."""
+    from tiny_model import save_tiny_model
     from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
-
-    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-    from tests.tiny_model import save_tiny_model
 
     save_tiny_model(folder, seed=0)  # for its tokenizer
     ends = [2, *range(200, 200 + vocabulary // 50)]
@@ -246,14 +244,14 @@ def peak_mb() -> float:
 def measured(side: str, folder: Path, what: str) -> dict[str, Any]:
     """Run one side in a process of its own."""
     command = [sys.executable, __file__, "--side", side, "--folder", str(folder), "--what", what]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.getcwd(), "PYTHONWARNINGS": "ignore"}
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"{side} {what} failed:\n{done.stderr[-3000:]}")
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def compare(what: str, label: str, unit: str) -> dict[str, Any]:
+def compare(what: str, label: str, unit: str) -> Row:
     """Alternating runs of both sides; the row of the table."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -264,10 +262,9 @@ def compare(what: str, label: str, unit: str) -> dict[str, Any]:
     else:
         pools = [[second for run in runs for second in run[side]["seconds"]] for side in (0, 1)]
         mine, theirs = map(statistics.median, pools)
-    row = {"what": label, "unit": unit, "ours": round(mine, 3), "peer": round(theirs, 3)}
-    print(f"{label}: ours {row['ours']}, TRL {row['peer']} {unit}", flush=True)
-    row |= {"peer_name": "TRL 1.16 GRPOTrainer", "ratio": round(theirs / mine, 2)}
-    return row | {"data": "random prompts and outputs"}
+    print(f"{label}: ours {mine:.3f}, TRL {theirs:.3f} {unit}", flush=True)
+    data = "random prompts and outputs"
+    return row_of(label, unit, mine, theirs, "TRL 1.16 GRPOTrainer", data, rate=False)
 
 
 def main() -> None:

@@ -6,7 +6,6 @@ nothing is a bound on long input, a shortcut, or a reason in a message; else it 
 the table by module. One process on one core, a minute or two.
 """
 
-import argparse
 import random
 import signal
 import sys
@@ -22,7 +21,7 @@ switches.install()
 import grader  # noqa: E402  the grader is imported with its switches
 from adversarial import LANGUAGES  # noqa: E402
 from spellings import spellings  # noqa: E402
-from table import ROOT, larger_set, publish  # noqa: E402
+from table import ROOT, data_folder, larger_set, publish, row_of  # noqa: E402
 
 from pipeline.grader import answers  # noqa: E402
 
@@ -138,27 +137,21 @@ def by_module(found: list[dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, help="folder of the larger data sets (docs/measured.md)")
-    arguments = parser.parse_args()
+    data = data_folder(__doc__)
 
     def late(*_: object) -> None:
         raise Late
 
     signal.signal(signal.SIGALRM, late)
-    labelled = list(cases(arguments.data))
+    labelled = list(cases(data))
     found = decided(labelled)
     print(by_module(found))
-    alone = {"unit": "verdicts", "peer": None, "peer_name": None, "ratio": None}
-    rows = [
-        {
-            "what": f"{row['module']}:{row['line']} {row['text']}"[:66],
-            "ours": len(row["lost"]) + len(row["taken"]),
-            "data": f"{len(row['lost'])} lost, {len(row['taken'])} taken; {row['passed']:,} cases pass it",
-        }
-        | alone
-        for row in found
-    ]
+    rows = []
+    for rule in found:
+        lost, taken = len(rule["lost"]), len(rule["taken"])
+        what = f"{rule['module']}:{rule['line']} {rule['text']}"
+        data = f"{lost} lost, {taken} taken; {rule['passed']:,} cases pass it"
+        rows.append(row_of(what[:66], "verdicts", lost + taken, data=data))
     publish("rules", rows, f"one used, {len(labelled):,} cases, at most {MOST} for a rule")
 
 

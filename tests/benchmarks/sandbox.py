@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from table import Row, publish
+from table import Row, publish, row_of
 
 from pipeline.sandbox.pool import Sandbox
 
@@ -54,8 +54,7 @@ def measure(sandbox: Sandbox, name: str, code: str) -> list[Row]:
     ours = seconds(lambda: list(sandbox.run([code], 30.0)), REPEATS)
     peer = seconds(lambda: subprocess.run(fresh, capture_output=True, check=True), 5)
     return [
-        {"what": what, "unit": "ms", "ours": 1000 * own, "peer": 1000 * other}
-        | {"peer_name": "fresh interpreter", "ratio": other / own, "data": "one program"}
+        row_of(what, "ms", 1000 * own, 1000 * other, "fresh interpreter", "one program", rate=False)
         for what, own, other in zip((name, f"{name}: processor time"), ours, peer, strict=True)
     ]
 

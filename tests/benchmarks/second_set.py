@@ -17,11 +17,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
+from table import ROOT
 
-from pipeline.data.rows import read_rows  # noqa: E402
-from pipeline.miniweb.warc import Response, write_warc  # noqa: E402
+from pipeline.data.rows import read_rows
+from pipeline.miniweb.warc import Response, write_warc
 
 LABELS = ROOT / "tests/data/second_set.jsonl"
 # Two English manuals of one project are the seed, as narrow as that of the first set.

@@ -7,38 +7,31 @@ whole hosts. `told apart`: how often a classifier that learned to tell the extra
 two texts of one page.
 """
 
-import os
-import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from extraction import resiliparse_alone, trafilatura_alone
 from numpy.typing import NDArray
+from sources import generated_web
+from table import Row, data_folder, larger_set, publish, row_of, start_with
 
-ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests/benchmarks")]
-
-from extraction import resiliparse_alone  # noqa: E402
-from sources import generated_web  # noqa: E402
-from table import Row, data_folder, larger_set, publish  # noqa: E402
-
-from pipeline.config.corpus import CorpusSection  # noqa: E402
-from pipeline.config.crawl import CrawlSection  # noqa: E402
-from pipeline.corpus.classifier import NAMES, ZEROED_MEMORY, PageScorer, scaled, train  # noqa: E402
-from pipeline.corpus.held_out import divide  # noqa: E402
-from pipeline.corpus.measures import PRECISION, measures  # noqa: E402
-from pipeline.corpus.normalise import normalise  # noqa: E402
-from pipeline.corpus.training_set import LabelledPage, like_a_page  # noqa: E402
-from pipeline.crawl.extract import make_document  # noqa: E402
-from pipeline.crawl.http_decoding import Unusable, decode_body  # noqa: E402
-from pipeline.crawl.page_limits import MAX_PAGE_BYTES  # noqa: E402
-from pipeline.crawl.text_decoding import decode_text  # noqa: E402
-from pipeline.crawl.warc import ReadCounts, read_pages  # noqa: E402
-from pipeline.data.rows import read_rows  # noqa: E402
-from pipeline.intervals import ranking_draws  # noqa: E402
+from pipeline.config.corpus import CorpusSection
+from pipeline.config.crawl import CrawlSection
+from pipeline.corpus.classifier import NAMES, ZEROED_MEMORY, PageScorer, scaled, train
+from pipeline.corpus.held_out import divide
+from pipeline.corpus.measures import PRECISION, measures
+from pipeline.corpus.normalise import normalise
+from pipeline.corpus.training_set import LabelledPage, like_a_page
+from pipeline.crawl.extract import make_document
+from pipeline.crawl.http_decoding import Unusable, decode_body
+from pipeline.crawl.page_limits import MAX_PAGE_BYTES
+from pipeline.crawl.text_decoding import decode_text
+from pipeline.crawl.warc import ReadCounts, read_pages
+from pipeline.data.rows import read_rows
+from pipeline.intervals import ranking_draws
 
 FOLDS = 2
 CRAWL = CrawlSection()
@@ -47,13 +40,7 @@ Pages = list[LabelledPage]
 Measured = tuple[list[float], NDArray[np.float64]]
 
 
-def trafilatura(html: str) -> str:
-    from trafilatura import extract
-
-    return extract(html) or ""
-
-
-OTHERS: dict[str, Callable[[str], str]] = {"Resiliparse": resiliparse_alone, "trafilatura": trafilatura}
+OTHERS = {"Resiliparse": resiliparse_alone, "trafilatura": trafilatura_alone}
 
 
 def read(folder: Path) -> tuple[Pages, dict[str, list[str]]]:
@@ -123,9 +110,8 @@ def compared(name: str, ours: Measured, theirs: Measured, data: str) -> list[Row
     for place, what in enumerate(("average precision", f"recall at precision {PRECISION}")):
         value, other = (values[place] for values, _ in (ours, theirs))
         draws, drawn = (draws[:, place] for _, draws in (ours, theirs))
-        row = {"what": f"{what}, positives of our text", "unit": "%", "ours": round(value, 2)}
-        row |= {"peer": round(other, 2), "peer_name": name, "ratio": round(value / other, 3)}
-        found.append(row | {"data": f"{span(draws)}, {span(drawn)}, {span(draws - drawn)}; {data}"})
+        note = f"{span(draws)}, {span(drawn)}, {span(draws - drawn)}; {data}"
+        found.append(row_of(f"{what}, positives of our text", "%", value, other, name, note, rate=True))
     return found
 
 
@@ -145,15 +131,13 @@ def rows(folder: Path, work: Path, data: str) -> list[Row]:
             for page, text in zip(learn, given, strict=True)
         ]
         found += compared(name, ours, judged(pages, *scored(other, folds, work, pages)), data)
-        apart = round(100 * told_apart(pages, given, folds, work), 1)
-        row = {"what": f"{name}: told apart from our text", "unit": "% (50: chance)", "ours": apart}
-        found.append(row | dict.fromkeys(("peer", "peer_name", "ratio")) | {"data": data})
+        apart = 100 * told_apart(pages, given, folds, work)
+        found.append(row_of(f"{name}: told apart from our text", "% (50: chance)", apart, data=data))
     return found
 
 
 def main() -> None:
-    if any(os.environ.get(name) != value for name, value in ZEROED_MEMORY.items()):  # fastText needs it
-        os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | ZEROED_MEMORY)
+    start_with(ZEROED_MEMORY)
     data = data_folder(__doc__)
     with tempfile.TemporaryDirectory() as work:
         labels = larger_set(data, "web/labels.jsonl", "generated pages")

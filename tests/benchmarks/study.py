@@ -13,7 +13,6 @@ Each folder is one that `make real WEB=folder` reads, with `labels.jsonl`.
 
 import argparse
 import hashlib
-import os
 import sys
 import tempfile
 from collections import Counter
@@ -23,30 +22,28 @@ from typing import Any
 
 import numpy as np
 import yaml
+from table import ROOT, start_with
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
-
-from pipeline.config.corpus import CorpusSection  # noqa: E402
-from pipeline.config.crawl import CrawlSection  # noqa: E402
-from pipeline.corpus import score, select, train  # noqa: E402
-from pipeline.corpus.classifier import ZEROED_MEMORY  # noqa: E402
-from pipeline.corpus.convergence import read_notes  # noqa: E402
-from pipeline.corpus.held_out import divide  # noqa: E402
-from pipeline.corpus.training_set import LabelledPage  # noqa: E402
-from pipeline.corpus.url_lists import GROWN, read_urls  # noqa: E402
-from pipeline.crawl.extract import make_document  # noqa: E402
-from pipeline.crawl.http_decoding import Unusable  # noqa: E402
-from pipeline.crawl.page_limits import MAX_PAGE_BYTES  # noqa: E402
-from pipeline.crawl.urls import normalise_url  # noqa: E402
-from pipeline.crawl.warc import ReadCounts, read_pages  # noqa: E402
-from pipeline.data.rows import read_rows  # noqa: E402
-from pipeline.data.shards import DocumentWriter, read_table, table_schema, write_table  # noqa: E402
-from pipeline.intervals import in_percent  # noqa: E402
-from pipeline.protocol.stage import Stage  # noqa: E402
-from pipeline.report import scores as report  # noqa: E402
-from pipeline.report.truth import LabelledPage as Truth  # noqa: E402
-from pipeline.report.truth import (  # noqa: E402
+from pipeline.config.corpus import CorpusSection
+from pipeline.config.crawl import CrawlSection
+from pipeline.corpus import score, select, train
+from pipeline.corpus.classifier import ZEROED_MEMORY
+from pipeline.corpus.convergence import read_notes
+from pipeline.corpus.held_out import divide
+from pipeline.corpus.training_set import LabelledPage
+from pipeline.corpus.url_lists import GROWN, read_urls
+from pipeline.crawl.extract import make_document
+from pipeline.crawl.http_decoding import Unusable
+from pipeline.crawl.page_limits import MAX_PAGE_BYTES
+from pipeline.crawl.urls import normalise_url
+from pipeline.crawl.warc import ReadCounts, read_pages
+from pipeline.data.rows import read_rows
+from pipeline.data.shards import DocumentWriter, read_table, table_schema, write_table
+from pipeline.intervals import in_percent
+from pipeline.protocol.stage import Stage
+from pipeline.report import scores as report
+from pipeline.report.truth import LabelledPage as Truth
+from pipeline.report.truth import (
     average_precision,
     by_hosts,
     labelled_pages,
@@ -219,8 +216,7 @@ def lines(loops: Loops, table: dict[str, dict[str, Any]]) -> list[str]:
 
 
 def main() -> None:
-    if any(os.environ.get(name) != value for name, value in ZEROED_MEMORY.items()):  # fastText needs it
-        os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | ZEROED_MEMORY)
+    start_with(ZEROED_MEMORY)
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--sets", type=Path, nargs="+", required=True, help="folders of labelled pages")
     parser.add_argument("--page", type=Path, help="write the table into this page, too")

@@ -14,12 +14,34 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 Row = dict[str, Any]
+DATA = {"type": Path, "help": "folder of the larger data sets (docs/measured.md)"}
+
+
+def row_of(
+    what: str, unit: str, ours: float, peer: float | None = None, peer_name: str | None = None,
+    data: str = "", *, rate: bool | None = None,
+) -> Row:  # fmt: skip
+    """Return a row. `rate`: whether more is better; None for what has no ratio."""
+    sides = (ours, peer) if rate else (peer, ours)
+    ratio = None if rate is None or peer is None or not sides[1] else sides[0] / sides[1]
+    row = {"what": what, "unit": unit, "ours": ours, "peer": peer, "peer_name": peer_name}
+    return row | {"ratio": ratio, "data": data}
+
+
+def use_one_core() -> None:
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+
+
+def start_with(environment: dict[str, str]) -> None:
+    """Start this program again unless it has this environment, which a library needs from its start."""
+    if any(os.environ.get(name) != value for name, value in environment.items()):
+        os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | environment)
 
 
 def data_folder(description: str) -> Path | None:
     """The folder that `--data` names, or None: then the benchmark uses what ships or is generated."""
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--data", type=Path, help="folder of the larger data sets (docs/measured.md)")
+    parser.add_argument("--data", **DATA)
     return parser.parse_args().data
 
 

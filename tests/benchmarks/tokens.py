@@ -8,7 +8,6 @@ long as an H100 needs for a 7B model.
 
 import os
 import statistics
-import sys
 import time
 from bisect import bisect_right
 from collections.abc import Callable
@@ -19,16 +18,14 @@ from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 
 import numpy as np
-from table import ROOT, Row, publish
+from table import ROOT, Row, publish, row_of
 
-sys.path[:0] = [str(ROOT)]
-
-from pipeline.protocol.manifest import write_json  # noqa: E402
-from pipeline.tokens.files import part_path  # noqa: E402
-from pipeline.tokens.mixture import Mixture  # noqa: E402
-from pipeline.training.engine import constant  # noqa: E402
-from pipeline.training.flops import PEAKS, ModelFlops  # noqa: E402
-from pipeline.training.next_token import Steps, TrainingPlan  # noqa: E402
+from pipeline.protocol.manifest import write_json
+from pipeline.tokens.files import part_path
+from pipeline.tokens.mixture import Mixture
+from pipeline.training.engine import constant
+from pipeline.training.flops import PEAKS, ModelFlops
+from pipeline.training.next_token import Steps, TrainingPlan
 
 SOURCES = {"corpus": 56, "algebraic": 4, "arxiv": 10, "code": 20, "web": 10}  # section 2.3 of the paper
 PARTS = {"corpus": 1000}  # the others have one part
@@ -133,8 +130,7 @@ def window_times(folder: Path) -> list[float]:
 
 
 def row(what: str, unit: str, ours: float, peer: float | None = None) -> Row:
-    found = {"what": what, "unit": unit, "ours": ours, "peer": peer, "data": DATA}
-    return found | {"peer_name": PEER if peer else None, "ratio": peer / ours if peer else None}
+    return row_of(what, unit, ours, peer, PEER if peer else None, DATA, rate=False)
 
 
 def main() -> None:

@@ -18,10 +18,8 @@ import time
 from pathlib import Path
 
 import numpy as np
-from table import publish
+from table import Row, publish, row_of
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 VOCABULARY, CONTEXT, EXAMPLES, STEPS, MICRO = 102_400, 1024, 24, 3, 8
 RATE, DECAY, BETAS = 1e-3, 0.1, (0.9, 0.95)
 SHAPE = {"hidden_size": 256, "intermediate_size": 704, "num_hidden_layers": 4, "num_attention_heads": 4}
@@ -219,8 +217,8 @@ def run_children(folder: Path, runs: list[str], threads: int) -> dict[str, dict]
     return found
 
 
-def rows_of(found: dict[str, dict]) -> list[dict]:
-    """Rows of the table; a ratio above 1 means ours is better."""
+def rows_of(found: dict[str, dict]) -> list[Row]:
+    """Rows of the table."""
     tokens = [sum(len(ids) for ids, _ in examples_of(step)) for step in range(STEPS)]
 
     def speed(run: dict) -> float:
@@ -231,10 +229,10 @@ def rows_of(found: dict[str, dict]) -> list[dict]:
     for name, run in found.items():
         if name == "ours":
             continue
-        row = {"what": "sft speed", "unit": "real tokens/s", "ours": speed(ours), "peer": speed(run)}
-        rows.append(row | {"peer_name": RUNS[name], "ratio": row["ours"] / row["peer"]})
-        row = {"what": "sft peak memory", "unit": "GB", "ours": ours["peak"] / 1e9, "peer": run["peak"] / 1e9}
-        rows.append(row | {"peer_name": RUNS[name], "ratio": row["peer"] / row["ours"]})
+        beside = RUNS[name], "random tokens, lengths as in GSM8K and MATH"
+        peaks = (side["peak"] / 1e9 for side in (ours, run))
+        rows.append(row_of("sft speed", "real tokens/s", speed(ours), speed(run), *beside, rate=True))
+        rows.append(row_of("sft peak memory", "GB", *peaks, *beside, rate=False))
         if name != "trl-packed":  # its packing puts other examples into a step
             gap = max(abs(a - b) for a, b in zip(ours["losses"], run["losses"], strict=True))
             print(f"largest difference of the loss from {RUNS[name]}: {gap:.2g}")
@@ -254,12 +252,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         save_model(Path(folder) / "model")
         found = run_children(Path(folder) / "model", arguments.only, arguments.threads)
-        rows = rows_of(found)
-    publish(
-        "training",
-        [row | {"data": "random tokens, lengths as in GSM8K and MATH"} for row in rows],
-        f"{arguments.threads} threads",
-    )
+    publish("training", rows_of(found), f"{arguments.threads} threads")
 
 
 if __name__ == "__main__":

@@ -8,21 +8,17 @@ MGSM's Chinese for GSM8K's English.
 
 import random
 import re
-import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests/benchmarks")]
+from after_extraction import Page, page_texts, stock_decontamination
+from sources import find_sources
+from table import Row, data_folder, larger_set, publish, row_of
 
-from after_extraction import Page, page_texts, stock_decontamination  # noqa: E402
-from sources import find_sources  # noqa: E402
-from table import Row, data_folder, larger_set, publish  # noqa: E402
-
-from pipeline.crawl.grams import CJK_CHARACTER  # noqa: E402
-from pipeline.data.rows import read_rows  # noqa: E402
-from pipeline.decontaminate.ngrams import BenchmarkIndex  # noqa: E402
+from pipeline.crawl.grams import CJK_CHARACTER
+from pipeline.data.rows import read_rows
+from pipeline.decontaminate.ngrams import BenchmarkIndex
 
 LABELS = "labels.jsonl"
 QUESTIONS = 40  # varied, drawn evenly from all
@@ -205,10 +201,8 @@ def table(items: list[tuple[str, str, str]], extra: list[tuple[str, str]], clean
 
 
 def _row(what: str, ours: float, peer: float, count: int) -> Row:
-    share, theirs = 100 * ours / count, 100 * peer / count
-    row = {"what": what, "unit": "% found", "ours": round(share, 2), "peer": round(theirs, 2), "count": count}
-    ratio = round(share / theirs, 2) if theirs else None
-    return row | {"peer_name": "datatrove NGramsDecontFilter", "ratio": ratio}
+    shares = 100 * ours / count, 100 * peer / count
+    return row_of(what, "% found", *shares, "datatrove NGramsDecontFilter", rate=True) | {"count": count}
 
 
 def clean_texts(warc: Path) -> list[str]:

@@ -2,15 +2,17 @@
 
 import pipeline.training.environment  # noqa: F401  # isort: skip  # before torch and DeepSpeed
 
-import json
 import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 import torch
+from given.lines import read_lines, write_lines
 from parts import DEVICE, GPU, SHAPES, loss_of, make_rows, model_of, tensors_of
+from programs import words_of
 from rl_program import SECTION, question, save_policy
 from tiny_model import save_tiny_model
 
@@ -33,19 +35,7 @@ def _zero(stage: int) -> dict[str, float]:
     return {"loss before": losses[0], "after": losses[-1], "s": (time.monotonic() - started) / 3, "GB": held}
 
 
-def zero_1() -> dict[str, float]:
-    """ZeRO 1."""
-    return _zero(1)
-
-
-def zero_2() -> dict[str, float]:
-    """ZeRO 2."""
-    return _zero(2)
-
-
-def zero_3() -> dict[str, float]:
-    """ZeRO 3."""
-    return _zero(3)
+zero_1, zero_2, zero_3 = (partial(_zero, stage) for stage in (1, 2, 3))
 
 
 def sampler() -> dict[str, float]:
@@ -89,17 +79,13 @@ def grpo() -> dict[str, float]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         save_policy(folder / "policy")
-        prompts = folder / "prompts.jsonl"
-        prompts.write_text("".join(json.dumps(question(number)) + "\n" for number in range(20)))
+        prompts = write_lines(folder / "prompts.jsonl", map(question, range(20)))
         section = SECTION | {"steps": 2, "prompts": "prompts.jsonl", "precision": PRECISION}
         launch = {"micro_batch": 4, "sleep": True, "gpu_memory": 0.3}
-        command = [sys.executable, "-m", "pipeline.rl", "--instance", "grpo", "--config", json.dumps(section)]
-        command += ["--launch", json.dumps(launch), "--work", folder / "work", "--output", folder / "data"]
-        command += ["--manifest", folder / "manifest.json"]
-        command += ["--input", f"parent={folder / 'policy'}", "--input", f"prompts={prompts}"]
+        words = words_of(folder, section, launch, {"parent": folder / "policy", "prompts": prompts})
+        command = [sys.executable, "-m", "pipeline.rl", *words]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr.strip().rpartition("\n")[2]
-        log = [json.loads(line) for line in (folder / "data/metrics.jsonl").read_text().splitlines()]
-    last = log[-1]
+        last = read_lines(folder / "data/metrics.jsonl")[-1]
     assert last["weight_version"] == 1 and last["grad_norm"] > 0
     return {name: last[name] for name in ("logprob_gap_mean", "sync_seconds", "train_seconds", "grad_norm")}
