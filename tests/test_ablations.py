@@ -10,7 +10,7 @@ import pytest
 from conftest import ROOT
 from datatrove.data import Document
 
-from pipeline.config.root import Config, ConfigError
+from pipeline.config.root import Config
 from pipeline.corpus.formulas import rows
 from pipeline.data.shards import DocumentWriter
 from pipeline.miniweb.texts import paper, prose, source_code
@@ -61,16 +61,6 @@ def test_each_corpus_is_cleaned_of_all_benchmarks(config: Config) -> None:
         assert dict(node.inputs)["select"] == Result(select)
         asked = {key for key, _ in node.inputs if key.startswith("benchmark.")}
         assert asked == {"benchmark.miniweb", "benchmark.heldout", "benchmark.drill"}
-
-
-@pytest.mark.parametrize(
-    ("data", "words"),
-    [("corpus/iteration-9", "no such iteration"), ("corpus/books", "corpus/books: no such file")],
-)
-def test_a_corpus_that_is_not_made_is_refused(data: str, words: str) -> None:
-    mixtures = VALUES["mixtures"] | {"openwebmath": {"sources": {"web": {"data": data}}}}
-    with pytest.raises(ConfigError, match=words):
-        Graph(Config(VALUES | {"mixtures": mixtures}))
 
 
 def test_the_rules_keep_english_pages_with_formulas(tmp_path: Path) -> None:

@@ -19,7 +19,6 @@ from test_classify import corpus_of, rows_of, trained  # noqa: F401
 from test_crawl_texts import write
 
 from pipeline.blocks import HtmlExtractor, MathFilter
-from pipeline.config.root import ConfigError
 from pipeline.crawl import extract
 from pipeline.crawl.text import extract as extract_text
 from pipeline.data.rows import read_rows
@@ -153,11 +152,6 @@ def test_a_filter_that_cannot_be_used_is_one_line(
         extracted(tmp_path, [name.format(folder=tmp_path)])
     said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
     assert len(said) == 1 and message.format(folder=tmp_path) in said[0]
-
-
-def test_a_filter_of_another_package_whose_code_no_key_holds_is_refused() -> None:
-    with pytest.raises(ConfigError, match="config key crawl.filters.0: .*json.decoder.NaN"):
-        graph_of(crawl={"filters": ["json.decoder.NaN"]})
 
 
 def test_the_file_of_a_filter_is_an_input_of_extraction(tmp_path: Path) -> None:

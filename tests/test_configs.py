@@ -168,43 +168,6 @@ def test_a_node_with_seeds_stands_for_nodes_that_differ_in_their_seed_alone() ->
     assert list(Config({"models": {"tuned": node | {"seeds": None}}}).models) == ["tuned"]
 
 
-@pytest.mark.parametrize(
-    ("seeds", "words"),
-    [
-        (3, r"models.tuned.seeds: expected whole numbers, as \[0, 1, 2\], got 3"),
-        ([], "models.tuned.seeds: expected whole numbers"),
-        ([True], "models.tuned.seeds: expected whole numbers"),
-        ([4, 4], "models.tuned.seeds: 4 stands twice"),
-        ([-1], "models.tuned--1.seed: Input should be greater"),
-        ([2, 3], "models.tuned.seeds: `seed` stands beside it; give one of them"),
-        ([0, 1], "models.tuned.seeds: there is a model tuned-1 already; rename one"),
-    ],
-)
-def test_seeds_that_make_no_family_are_refused_in_one_line(seeds: object, words: str) -> None:
-    node = {"stage": "sft", "init": "owner/model", "benchmarks": []}
-    node |= {"seed": 2} if seeds == [2, 3] else {}
-    with pytest.raises(ConfigError, match=words):
-        Config({"models": {"tuned": node | {"seeds": seeds}, "tuned-1": node}})
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"rl": {"launch": {"ranksn": 2}}}, "config key rl.launch.ranksn: unknown; did you mean 'ranks'"),
-        ({"rl": {"launch": {"ranks": 0}}}, "config key rl.launch.ranks: Input should be greater"),
-        ({"rl": {"launch": 3}}, "config key rl.launch: expected a mapping, got 3"),
-        ({"crawl": {"launch": {"ranks": 2}}}, "config key crawl.launch: unknown"),
-        (
-            {"evaluate": {"launch": {"offload_optimizer": True}}},
-            r"config key launch.offload_optimizer: needs zero_stage 3 \(stage evaluate\)",
-        ),
-    ],
-)
-def test_a_launch_that_cannot_be_is_refused_with_its_key(change: dict, words: str) -> None:
-    with pytest.raises(ConfigError, match=words):
-        Config(merged(*SINGLE) | change)
-
-
 @pytest.mark.parametrize("ranks", [1, 8, 16, 32, 64])
 @pytest.mark.parametrize("batch", [16, 256, 976, 2441])  # rows of a step in the shipped configurations
 def test_any_number_of_ranks_can_share_a_batch(batch: int, ranks: int) -> None:
@@ -236,22 +199,6 @@ def test_kept_models_are_asked_greedily_by_jobs_of_their_own() -> None:
     without = Graph(Config(values | {"trajectory": {}}))
     assert without.names("trajectory") == []
     assert without.nodes["evaluate/mathpile"] == graph.nodes["evaluate/mathpile"]
-
-
-@pytest.mark.parametrize(
-    ("keys", "words"),
-    [
-        ({"keep_at": [0]}, "between 0 and `tokens`"),
-        ({"keep_at": [10**12]}, "between 0 and `tokens`"),
-        ({"keep_at": [10**9, 10**9 + 1], "batch_tokens": 10**7}, "one step"),
-    ],
-)
-def test_token_counts_that_cannot_be_kept_are_refused_with_their_key(keys: dict, words: str) -> None:
-    model = {"stage": "cpt", "init": "scratch", "mixture": "math"} | keys
-    with pytest.raises(ConfigError, match=f"models.base: .*{words}"):
-        Config({"mixtures": {"math": {"sources": {"x": {"data": "corpus"}}}}, "models": {"base": model}})
-    with pytest.raises(ConfigError, match="trajectory.benchmarks: no benchmark 'gsm9k'"):
-        Config({"trajectory": {"benchmarks": ["gsm9k"]}})
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from conftest import ROOT, run
 
 from pipeline import status
@@ -89,51 +88,6 @@ def test_a_command_line_that_can_be_meant(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.chdir(tmp_path)
     assert problem(line.split()) is None
     assert is_dry(line.split()) == ("-n" in line) and is_dry(["-np"]) and not is_dry(["--nolock", "--unlock"])
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"models": {"base": {"stage": "ctp"}}}, ["models.base.stage", "cpt, sft, reward, rl", "'ctp'"]),
-        ({"models": {"base": {"init": "old/run/gone"}}}, ["models.base.init: old/run/gone"]),
-        ({"models": {"instruct": {"init": "scratch"}}}, ["models.instruct", "`parent`", "`init`"]),
-        ({"models": {"instruct": {"parent": "grpo"}}}, ["made from itself: "]),
-        ({"models": {"instruct": {"data": "my/rows.jsonl"}}}, ["models.instruct.data: my/rows.jsonl"]),
-        ({"models": {"grpo": {"benchmarks": ["gsm8k"]}}}, ["models.grpo.benchmarks", "'gsm8k'", "miniweb"]),
-        ({"models": {"grpo": {"reward_model": "base"}}}, ["models.grpo.reward_model", "is a cpt model"]),
-        ({"models": {"grpo": {"launch": {"rank": 2}}}}, ["models.grpo.launch.rank", "did you mean 'ranks'"]),
-        ({"models": {"grpo": {"train": False}}}, ["models.grpo.train", "`init`"]),
-        ({"mixtures": {"math": {"sources": {"x": {"data": "my/book.txt"}}}}}, ["math.sources.x", "book.txt"]),
-        ({"benchmarks": {"miniweb": {"source": "hub"}}}, ["benchmarks.miniweb.source: hub: no such file"]),
-        ({"benchmarks": {"miniweb": {"prompt": "my/p.yaml"}}}, ["benchmarks.miniweb.prompt: my/p.yaml"]),
-        ({"evaluate": {"temperature": -1}}, ["evaluate.temperature"]),
-        ({"evaluate": {"modes": {"sft": ["chat"]}}}, ["evaluate.modes.sft"]),
-        ({"corpus": {"seed_urls": "my/urls.txt"}}, ["corpus.seed_urls: my/urls.txt: no such file"]),
-        ({"crawl": {"warc": "my/web.paths"}}, ["crawl.warc", "my/web.paths"]),
-        ({"miniweb": {"enabled": False}}, ["needs miniweb.enabled"]),
-        ({"launch": {"threads": "two"}}, ["launch.threads", "two"]),
-        ({"seed": "abc"}, ["seed: Input should be a valid integer", "abc"]),
-        ({"kl_coefficient": 0.1}, ["kl_coefficient: unknown; did you mean rl.kl_coefficient?"]),
-        ({"trainer": {}}, ["trainer: unknown; known: run, "]),
-        ({"run": "my run"}, ["run: not a name: 'my run'"]),
-        ({"data_folder": 3}, ["data_folder: Input should be a valid string", "got 3"]),
-        ({"crawll": {}}, ["crawll", "did you mean 'crawl'"]),
-        ({"rl": {"kl_coeficient": 0.1}}, ["rl.kl_coeficient", "did you mean 'kl_coefficient'"]),
-        ({"models": {"grpo": {"kl_coeficient": 1}}}, ["models.grpo.kl_coeficient"]),
-        ({"models": {"grpo": {"parent": "instrct"}}}, ["models.grpo.parent", "instruct"]),
-    ],
-)  # fmt: skip
-def test_a_key_that_cannot_be_meant(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any], words: list[str]
-) -> None:
-    monkeypatch.chdir(ROOT)
-    overlay = tmp_path / "change.yaml"
-    overlay.write_text(yaml.safe_dump(change))
-    with pytest.raises(SystemExit) as error:
-        status.main(["--configfile", DEMO, str(overlay)])
-    told = str(error.value)
-    assert told.startswith("error: config key ") and "\n" not in told
-    assert all(word in told for word in words), told
 
 
 @pytest.mark.parametrize("word", ["seed", "seed=[", "sft={steps: 1, steps: 2"])

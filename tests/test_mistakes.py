@@ -13,6 +13,7 @@ from pipeline.config.root import Config
 from pipeline.plan.refusals import refusals
 from pipeline.protocol.errors import InputError
 from pipeline.protocol.overlays import DEFAULTS, merge, read_config
+from workflow.first_rows import ROWS
 from workflow.graph import Graph
 from workflow.preflight import missing
 
@@ -20,6 +21,9 @@ TURNS = [{"role": "user", "content": "1 + 1?"}, {"role": "assistant", "content":
 ROW = json.dumps({"messages": TURNS}) + "\n"
 CUT = gzip.compress(ROW.encode(), mtime=0)[:30]
 ASKED = json.dumps({"question": "1 + 1?", "answer": "2"}) + "\n"
+THEIRS = [{"from": "human", "value": "1 + 1?"}, {"from": "gpt", "value": "2"}]
+BRACES = {"row_format": "alpaca", "fields": {"instruction": "{q}", "output": "{a}"}}
+LAYOUT = str(ROOT / "configs/prompts/pal-math.yaml")
 FOLDER = "{tmp}/model"
 START = {"init": FOLDER, "benchmarks": []}
 WHOLE = {"config.json": "{}", "tokenizer.json": "{}", "model.safetensors": ""}
@@ -36,15 +40,59 @@ def rl(**keys: Any) -> dict[str, Any]:
 
 def asked(**keys: Any) -> dict[str, Any]:
     model = {"stage": "rl", "train": False, "init": FOLDER}
-    return {"benchmarks": {"toy": {"source": "{tmp}/rows.jsonl", **keys}}, "models": {"mine": model}}
+    toy = {"source": "{tmp}/rows.jsonl", "prompt": LAYOUT, "pal_prompt": LAYOUT, **keys}
+    return {"benchmarks": {"toy": toy}, "models": {"mine": model}}
+
+
+def mixed(**keys: Any) -> dict[str, Any]:
+    source = {"data": "{tmp}/rows.jsonl", **keys}
+    models = {"mine": {"stage": "cpt", "mixture": "m", **START}}
+    return {"mixtures": {"m": {"tokenizer": FOLDER, "sources": {"books": source}}}, "models": models}
+
+
+def watched() -> dict[str, Any]:
+    return rl(prompts="{tmp}/good.jsonl", evaluation="{tmp}/rows.jsonl")
 
 
 def rewarded(name: str) -> dict[str, Any]:
-    return rl(rewards={"functions": {f"{{tmp}}/reward.py:{name}": 1}})
+    return rl(rewards={"functions": {f"{{tmp}}/{name}": 1}})
 
 
 def line(**row: Any) -> str:
     return json.dumps(row) + "\n"
+
+
+PROBLEM = line(problem="1 + 1?", solution="It is \\boxed{2}.")
+
+
+@pytest.fixture
+def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of a user's functions, a model, and folders that lack a part of one."""
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr("workflow.preflight.check", lambda weak: None)
+    (tmp_path / "reward.py").write_text("def other(item, text):\n    return 1\n")
+    (tmp_path / "good.jsonl").write_text(ASKED)
+    (tmp_path / "short.py").write_text("def other(item, text):\n    short(\n")
+    for folder, lacking in {"model": "", "empty": "config", "untold": "tokenizer", "light": "model"}.items():
+        (tmp_path / folder).mkdir()
+        for file, text in WHOLE.items() if lacking != "config" else ():
+            if not lacking or not file.startswith(lacking):
+                (tmp_path / folder / file).write_text(text)
+
+
+def told_of(folder: Path, change: dict[str, Any], rows: str | bytes) -> str:
+    """What is said of a configuration whose data are these rows, each line a mistake."""
+    given = json.loads(json.dumps(change).replace("{tmp}", str(folder)))
+    name = Path(str(next(iter(given.get("models", {}).values()), {}).get("data", "rows.jsonl"))).name
+    kind = name if name.startswith("rows.") else "rows.jsonl"
+    (folder / kind).write_bytes(rows.encode() if isinstance(rows, str) else rows)
+    try:
+        graph = Graph(Config(merge(read_config([DEFAULTS]), given)))
+        lines = refusals(graph.config) or missing(graph, dict.fromkeys(graph.nodes, 0), True, Small())
+    except InputError as error:
+        lines = [str(error)]
+    assert not any("\n" in line for line in lines)
+    return "\n".join(lines)
 
 
 @pytest.mark.parametrize(
@@ -93,10 +141,20 @@ def line(**row: Any) -> str:
         (asked(modes=["chat"]), ASKED, ["benchmarks.toy.modes", "'chat_cot'"]),
         (asked(limit=0), ASKED, ["benchmarks.toy.limit", "greater than or equal to 1"]),
         ({"benchmarks": {"gms8k": {}}}, ASKED, ["benchmarks.gms8k.source", "did you mean 'gsm8k'?"]),
+        # The first rows, by the columns that the configuration names.
+        (sft(), line(conversations=THEIRS), ["models.mine.data: {tmp}/rows.jsonl: line 1", "sharegpt"]),
+        (sft(), ROW * (ROWS - 1) + "{}\n", [f"rows.jsonl: line {ROWS}: not an example"]),
+        (sft(**BRACES), line(q="1"), ["mine.data: {tmp}/rows.jsonl: line 1: no column 'a'"]),
+        (rl(), PROBLEM, ["mine.prompts: {tmp}/rows.jsonl: line 1: `question`", "has problem, sol"]),
+        (watched(), line(question="1?"), ["mine.evaluation: {tmp}/rows.jsonl: line 1: `answer`"]),
+        (asked(), ASKED + line(question="2?"), ["benchmarks.toy.source: {tmp}/rows.jsonl: line 2: `answer`"]),
+        (asked(exemplars="{tmp}/rows.jsonl"), line(q="1"), ["toy.source: {tmp}", "toy.exemplars: {tmp}"]),
+        (mixed(), line(content="x"), ["mixtures.m.sources.books: {tmp}/rows.jsonl: line 1: no text in"]),
         # Functions, and keys inside keys.
-        (rewarded("brief"), ASKED, ["rewards.functions: {tmp}/reward.py: has no 'brief'"]),
-        (rewarded("short"), ASKED, ["{tmp}/reward.py: no Python: "]),
-        (rl(rewards={"functions": {"{tmp}/none.py:f": 1}}), ASKED, ["{tmp}/none.py: no such file"]),
+        (rl(method="{tmp}/reward.py"), ASKED, ["key models.mine.method: {tmp}/reward.py: has no 'METHOD'"]),
+        (rewarded("reward.py:brief"), ASKED, ["rewards.functions: {tmp}/reward.py: has no 'brief'"]),
+        (rewarded("short.py:other"), ASKED, ["{tmp}/short.py: no Python: "]),
+        (rewarded("none.py:f"), ASKED, ["{tmp}/none.py: no such file"]),
         (rl(rewards={"functions": {"brief": 1}}), ASKED, ["mine.rewards.functions", "should match pattern"]),
         (sft(lora={"r": 8}), ROW, ["mine.lora.r: unknown; known: rank, alpha, targets"]),
         (rl(optimizer={"weight_decy": 0}), ASKED, ["optimizer.weight_decy: unknown; did you mean 'weight_"]),
@@ -111,34 +169,34 @@ def line(**row: Any) -> str:
     ],
 )  # fmt: skip
 def test_a_mistake_is_one_line_before_the_first_job(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    change: dict[str, Any],
-    rows: str | bytes,
-    words: list[str],
+    tmp_path: Path, prepared: None, change: dict[str, Any], rows: str | bytes, words: list[str]
 ) -> None:
-    monkeypatch.chdir(ROOT)
-    monkeypatch.setattr("workflow.preflight.check", lambda weak: None)
-    given = json.loads(json.dumps(change).replace("{tmp}", str(tmp_path)))
-    name = Path(str(next(iter(given.get("models", {}).values()), {}).get("data", "rows.jsonl"))).name
-    kind = name if name.startswith("rows.") else "rows.jsonl"
-    (tmp_path / kind).write_bytes(rows.encode() if isinstance(rows, str) else rows)
-    (tmp_path / "reward.py").write_text(
-        "def other(item, text):\n    short(\n" if "short" in str(change) else ""
-    )
-    for folder, lacking in {"model": "", "empty": "config", "untold": "tokenizer", "light": "model"}.items():
-        (tmp_path / folder).mkdir()
-        for file, text in WHOLE.items() if lacking != "config" else ():
-            if not lacking or not file.startswith(lacking):
-                (tmp_path / folder / file).write_text(text)
-    try:
-        graph = Graph(Config(merge(read_config([DEFAULTS]), given)))
-        lines = refusals(graph.config) or missing(graph, dict.fromkeys(graph.nodes, 0), True, Small())
-    except InputError as error:
-        lines = [str(error)]
-    told = "\n".join(lines)
+    told = told_of(tmp_path, change, rows)
     assert all(word.replace("{tmp}", str(tmp_path)) in told for word in words), told
-    assert not any("Traceback" in line or "\n" in line for line in lines)
+    assert "Traceback" not in told
+
+
+@pytest.mark.parametrize(
+    ("change", "rows"),
+    [
+        (sft(), ROW * ROWS + "{}\n"),
+        (sft(row_format="sharegpt"), line(conversations=THEIRS)),
+        (sft(row_format="alpaca", fields={"instruction": "q", "output": "a"}), line(q="1", a="2")),
+        (sft(malformed="skip"), line(text="x")),
+        (sft(malformed="skip", **BRACES), line(q="1", a="2") + line(q="1")),
+        (rl(), ASKED),
+        (rl(fields={"question": "problem"}), PROBLEM),
+        (rl(method="{tmp}/reward.py:other"), ASKED),
+        (asked(), ASKED),
+        (asked(fields={"question": "problem"}), PROBLEM),
+        (mixed(), line(text="x")),
+        (mixed(text="content"), line(content="x")),
+    ],
+)
+def test_rows_that_can_be_read_are_no_mistake(
+    tmp_path: Path, prepared: None, change: dict[str, Any], rows: str
+) -> None:
+    assert told_of(tmp_path, change, rows) == ""
 
 
 def test_what_a_windows_editor_adds_and_odd_names_do_no_harm(

@@ -4,12 +4,10 @@ import re
 from typing import Any
 
 import pytest
-from conftest import OVERLAYS, ROOT
+from conftest import ROOT
 
 from pipeline.config.root import Config, ConfigError
 from pipeline.protocol.errors import InputError
-from pipeline.protocol.overlays import read_config
-from workflow.graph import Graph
 
 BAD = [
     "a;touch X;",
@@ -55,11 +53,6 @@ def test_a_number_is_the_name_of_a_run() -> None:
     assert Config({"run": 2024}).run == "2024"
 
 
-def test_a_mixture_cannot_take_the_place_of_the_tokenizer() -> None:
-    with pytest.raises(ConfigError, match="config key mixtures.tokenizer"):
-        Config({"mixtures": {"tokenizer": {}}})
-
-
 def test_every_value_in_a_shell_command_is_quoted() -> None:
     files = [ROOT / "Snakefile", *(ROOT / "workflow").rglob("*.smk")]
     commands = 0
@@ -87,16 +80,3 @@ def test_a_message_shows_addresses_without_what_may_be_secret():
     for kind in (InputError, ConfigError):
         shown = str(kind(f"{ADDRESS}: gone (from {ADDRESS})"))
         assert shown == "https://host/x.jsonl: gone (from https://host/x.jsonl)"
-
-
-@pytest.mark.parametrize(
-    ("change", "key"),
-    [
-        ({"benchmarks": {"miniweb": {"source": ADDRESS}}}, "benchmarks.miniweb.source"),
-        ({"corpus": {"seed_urls": ADDRESS}}, "corpus.seed_urls"),
-    ],
-)
-def test_an_address_is_refused_where_nothing_reads_it_and_manifests_would_show_it(change, key):
-    values = read_config([*OVERLAYS])
-    with pytest.raises(ConfigError, match=f"{key}: https://host/x.jsonl: only crawl.warc reads addresses"):
-        Graph(Config(values | {name: values.get(name, {}) | keys for name, keys in change.items()}))

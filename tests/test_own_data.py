@@ -1,16 +1,11 @@
-"""Data that a user brings: rows of other projects' forms, and what is wrong told before the first job."""
+"""Rows of other projects' forms are the same conversations, or refused with the form to name."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT
-from given.instances import graph_of
-from given.lines import write_lines
 
 from pipeline.protocol.errors import InputError
 from pipeline.training.conversations import read_messages
-from workflow.first_rows import ROWS, faulty_rows
 
 TURNS = [("user", "1 + 1?"), ("assistant", "2"), ("user", "2 + 1?"), ("assistant", "3")]
 CHAT = [{"role": role, "content": text} for role, text in TURNS]
@@ -83,73 +78,3 @@ def test_a_row_of_another_form_is_refused_with_the_form_to_name(
     with pytest.raises(InputError) as error:
         read_messages(row, row_format)
     assert words in str(error.value)
-
-
-GOOD = {"question": "1 + 1?", "answer": "2"}
-MODEL = {"init": "hub/model", "benchmarks": []}
-
-
-def sft(**keys: Any) -> dict[str, Any]:
-    return {"models": {"mine": {"stage": "sft", "data": "rows.jsonl", **MODEL, **keys}}}
-
-
-def rl(**keys: Any) -> dict[str, Any]:
-    return {
-        "models": {"mine": {"stage": "rl", "prompts": "rows.jsonl", "questions_per_step": 1, **MODEL, **keys}}
-    }
-
-
-def asked(**keys: Any) -> dict[str, Any]:
-    layouts = dict.fromkeys(("prompt", "pal_prompt"), str(ROOT / "configs/prompts/pal-math.yaml"))
-    benchmark = {"benchmarks": {"toy": {"source": "rows.jsonl", "samples": 0, **layouts, **keys}}}
-    return benchmark | {"models": {"mine": {"stage": "rl", "train": False, "init": "hub/model"}}}
-
-
-def mixed(**keys: Any) -> dict[str, Any]:
-    source = {"data": "rows.jsonl", **keys}
-    return {"mixtures": {"m": {"tokenizer": "hub/model", "sources": {"books": source}}}}
-
-
-BRACES = {"row_format": "alpaca", "fields": {"instruction": "{q}", "output": "{a}"}}
-THEIR_QUESTION = {"problem": "1 + 1?", "solution": "It is \\boxed{2}."}
-
-
-@pytest.mark.parametrize(
-    ("config", "rows", "words"),
-    [
-        (sft(), [{"messages": CHAT}] * 3, []),
-        (sft(), [{"conversations": THEIRS}], ["models.mine.data: rows.jsonl: line 1", "sharegpt"]),
-        (sft(row_format="sharegpt"), [{"conversations": THEIRS}], []),
-        (sft(row_format="alpaca", fields={"instruction": "q", "output": "a"}), [{"q": "1", "a": "2"}], []),
-        (sft(), [{"messages": CHAT}] * (ROWS - 1) + [{}], [f"rows.jsonl: line {ROWS}: not an example"]),
-        (sft(), [{"messages": CHAT}] * ROWS + [{}], []),
-        (sft(malformed="skip"), [{"text": "x"}], []),
-        (sft(malformed="skip", **BRACES), [{"q": "1", "a": "2"}, {"q": "1"}], []),
-        (sft(**BRACES), [{"q": "1"}], ["models.mine.data: rows.jsonl: line 1: no column 'a'"]),
-        (sft(), [], ["models.mine.data: rows.jsonl: it has no rows"]),
-        (sft(), ["{'messages': []}"], ["models.mine.data: rows.jsonl: line 1: not JSON"]),
-        (rl(), [GOOD], []),
-        (rl(), [THEIR_QUESTION], ["models.mine.prompts: rows.jsonl: line 1: `question`", "has problem, sol"]),
-        (rl(fields={"question": "problem"}), [THEIR_QUESTION], []),
-        (rl(method="my.py:GRPO"), [GOOD], []),
-        (rl(method="my.py"), [GOOD], ["config key models.mine.method: my.py: has no 'METHOD'"]),
-        (rl(prompts=None, evaluation="rows.jsonl"), [{"question": "1?"}], ["mine.evaluation", "`answer`"]),
-        (asked(), [GOOD], []),
-        (asked(fields={"question": "problem"}), [THEIR_QUESTION], []),
-        (asked(), [GOOD, {"question": "2?"}], ["benchmarks.toy.source: rows.jsonl: line 2: `answer`"]),
-        (asked(exemplars="rows.jsonl"), [{"q": "1"}], ["toy.source: rows", "toy.exemplars: rows"]),
-        (mixed(), [{"text": "x"}], []),
-        (mixed(), [{"content": "x"}], ["mixtures.m.sources.books: rows.jsonl: line 1: no text in field"]),
-        (mixed(text="content"), [{"content": "x"}], []),
-    ],
-)
-def test_the_first_rows_of_a_file_are_read_before_the_first_job(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config: dict[str, Any], rows: list[Any], words: list[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    write_lines(tmp_path / "rows.jsonl", rows)
-    (tmp_path / "my.py").write_text("GRPO = 1\n")
-    graph = graph_of(**config)
-    lines = list(faulty_rows(graph, graph.nodes.values()))
-    assert bool(lines) == bool(words) and all(word in "\n".join(lines) for word in words), lines
-    assert all(line.startswith("config key ") and "\n" not in line for line in lines)

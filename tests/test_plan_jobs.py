@@ -7,13 +7,12 @@ from pathlib import Path
 import pytest
 import yaml
 from conftest import ROOT, copy_checkout
-from given.plans import H100, ITERATIVE, PAPER_7B, config_of
+from given.plans import H100, PAPER_7B, config_of
 from test_crawl_texts import write
 
 from pipeline.config.crawl import CrawlSection
 from pipeline.plan.__main__ import main
 from pipeline.plan.jobs import Job, Profile, data_jobs, downloads, orders, text_rows
-from pipeline.plan.refusals import refusals
 
 SLURM = Profile(ROOT / "profiles/slurm")
 
@@ -152,44 +151,6 @@ def test_a_job_beyond_its_profile_is_named(tmp_path: Path) -> None:
     assert Job("x", "cpt_model", 1, 1.0, gpus=16).notes(profile) == [
         "starts on 16 GPUs, the profile reserves 8"
     ]
-
-
-@pytest.mark.parametrize(
-    ("models", "words"),
-    [
-        (
-            {"base": {"batch_tokens": 4095}},
-            "models.base.batch_tokens: 4095 is not between context (4096) and",
-        ),
-        ({"instruct": {"data": None}}, "models.instruct.data: missing"),
-        ({"rl": {"prompts": None}}, "models.rl.prompts: missing"),
-        ({"rl": {"reward_model": None}}, "models.rl.reward_model: missing, but rewards.model is not 0"),
-        (
-            {"reward": {"target": "outcome"}, "rl": {"supervision": "process"}},
-            "models.rl.supervision: process, but reward is an outcome reward model",
-        ),
-        (
-            {"rl": {"supervision": "process", "rewards": {"model": 0}}},
-            "models.rl.supervision: process, but rewards.model, the weight of its scores, is 0",
-        ),
-        ({"reward-2": {"split": "sentence"}}, "models.reward-2.split: sentence, but reward has line"),
-        (
-            {"rl": {"launch": {"tensor_parallel": 3}}},
-            "models.rl.launch.tensor_parallel: 3 does not divide 8 ranks",
-        ),
-        (
-            {"rl": {"launch": {"ranks": 6, "tensor_parallel": 3}}},
-            "models.rl.launch.tensor_parallel: 3 does not divide 32 attention heads",
-        ),
-        (
-            {"rl": {"mode": "tool", "supervision": "outcome", "launch": {"tensor_parallel": 2}}},
-            "models.rl.launch.tensor_parallel: has to be 1 in rl.mode tool",
-        ),
-    ],
-)
-def test_what_a_program_would_refuse_is_named_before_the_run(models: dict, words: str) -> None:
-    config = config_of(ITERATIVE, {"models": models})
-    assert any(line.startswith(words) for line in refusals(config)), refusals(config)
 
 
 def test_snakemake_refuses_before_any_job_what_the_plan_names(tmp_path: Path) -> None:
