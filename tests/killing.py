@@ -32,15 +32,17 @@ def written_since(folder: Path, pattern: str, moment: float) -> bool:
         return False
 
 
-def kill_when_written(command: Sequence[str], folder: Path, pattern: str) -> None:
-    """Start `command`; kill it and its children as soon as it writes a file like `pattern`, or let it end."""
+def kill_when_written(command: Sequence[str], folder: Path, pattern: str) -> bool:
+    """Start `command`; kill it and its children as soon as it writes a file like `pattern`, or let it end.
+    Returns whether it was killed.
+    """
     started = time.time()
     process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL, start_new_session=True)
     while process.poll() is None:
         if written_since(folder, pattern, started):
             os.killpg(process.pid, signal.SIGKILL)
             break
-    process.wait()
+    return process.wait() == -signal.SIGKILL
 
 
 def survives_kills(command: Sequence[str], output: Path, work: Path, moments: Sequence[str]) -> None:
@@ -50,11 +52,13 @@ def survives_kills(command: Sequence[str], output: Path, work: Path, moments: Se
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
     whole = bytes_of(output)
     output.rename(output.with_name("undisturbed"))
+    killed = 0
     for moment in moments:
-        kill_when_written(command, work, moment)
+        killed += kill_when_written(command, work, moment)
         found = bytes_of(output) if output.exists() else whole
         other = [name for name in whole | found if whole.get(name) != found.get(name)]
         assert not other, f"killed at {moment}: {other}"
+    assert killed, "each run ended before it could be killed"
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
     assert bytes_of(output) == whole
 

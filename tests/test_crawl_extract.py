@@ -2,16 +2,13 @@
 
 import gzip
 import json
-import random
-import subprocess
 import sys
-import time
 import zlib
 
 import brotli
 import pytest
-from conftest import ROOT
 from crawl_warcs import FILLER, RECORDS, URLS, WEB, extract_into, html, program, record, write_warc
+from killing import survives_kills
 
 from pipeline.crawl import http_decoding, text_decoding
 from pipeline.crawl.language import detect_language
@@ -31,7 +28,6 @@ def of_type(value):
     return {"http": f"HTTP/1.1 200 OK\r\nContent-Type: {value}\r\n"}
 
 
-WRITTEN = ("pages.jsonl.zst", "records.parquet", "manifest.json")
 PACKED = {"http": "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Encoding: gzip\r\n"}
 GONE = {"http": "HTTP/1.1 404 Not Found\r\nContent-Type: text/html\r\n"}
 IDENTIFIED = of_type("application/octet-stream") | {"headers": "WARC-Identified-Payload-Type: text/html\r\n"}
@@ -250,39 +246,16 @@ def test_language_of_chinese_pages_full_of_formulas_is_chinese():
     assert detect_language(FILLER * 3 + "数学") == "en"
 
 
-def writes_since(moment, folder):
-    """Whether a run that began at `moment` has begun to write pages; a run that starts removes the folder."""
-    try:
-        return any(path.stat().st_mtime >= moment for path in folder.glob(".pages.jsonl.zst.*.partial"))
-    except FileNotFoundError:
-        return False
-
-
-def test_a_run_killed_at_random_moments_and_repeated_gives_the_same_bytes(tmp_path):
+def test_a_run_killed_while_it_writes_and_repeated_gives_the_same_bytes(tmp_path):
     formulas = "".join(f"<p>Case {n}: <math><mi>x</mi><mo>=</mo><mn>{n}</mn></math></p>" for n in range(40))
     pages = [record(f"http://a.org/{n}", html(f"Page {n}. {FILLER}{formulas}")) for n in range(200)]
     for number, some in enumerate((pages[:20], pages[20:])):
         write_warc(tmp_path / f"{number}.warc.gz", some)
-    files = [tmp_path / "0.warc.gz", tmp_path / "1.warc.gz"]
-    extract_into(tmp_path / "whole", *files)
-    expected = [(tmp_path / "whole" / name).read_bytes() for name in WRITTEN]
-    output = tmp_path / "out"
-    command = [sys.executable, "-m", "pipeline.crawl.extract", *(f"--warc={file}" for file in files)]
-    second = tmp_path / ".out.work/files/.000001"
-    generator, killed = random.Random(), 0
-    while killed < 3:
-        started = time.time()
-        running = subprocess.Popen([*command, "--output", output], cwd=ROOT, stderr=subprocess.DEVNULL)
-        while not writes_since(started, second) and running.poll() is None:
-            time.sleep(0.001)
-        time.sleep(generator.uniform(0, 0.4))
-        running.kill()
-        killed += running.wait() == -9
-        if output.exists():  # complete, or not there
-            assert [(output / name).read_bytes() for name in WRITTEN] == expected
-    extract_into(output, *files)
-    assert [(output / name).read_bytes() for name in WRITTEN] == expected
-    assert {path.name for path in tmp_path.iterdir()} == {"0.warc.gz", "1.warc.gz", "whole", "out"}
+    files = [f"--warc={tmp_path / name}" for name in ("0.warc.gz", "1.warc.gz")]
+    command = [sys.executable, "-m", "pipeline.crawl.extract", *files, f"--output={tmp_path / 'out'}"]
+    moments = [f"files/.00000{file}/.pages.jsonl.zst.*.partial" for file in (0, 1, 1)]
+    survives_kills(command, tmp_path / "out", tmp_path / ".out.work", moments)
+    assert {path.name for path in tmp_path.iterdir()} == {"0.warc.gz", "1.warc.gz", "out", "undisturbed"}
 
 
 @pytest.mark.skipif(not WEB.exists(), reason="the real test pages are not here")
