@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from datatrove.data import Document
+from given.cases import cases
 from given.instances import graph_of, open_stage
 from given.lines import read_lines
 from given.plans import forecast_of
@@ -20,28 +21,13 @@ from pipeline.protocol.stage import InputError
 from workflow.first_rows import faulty_rows
 from workflow.instances import Result
 
+TABLES = cases("marks")
 LONG = 7  # the number of a page that does not fit into the tiny model's context
 TEXTS = {"": "a sum", "s": "a shop"}  # by the beginning of a host
 ANSWERS = {"": " It adds.\nMark: 4", "s": " It sells.\nMark: 0"}
 
 
-@pytest.mark.parametrize(
-    ("answer", "mark"),
-    [
-        ("It proves a theorem.\nMark: 5", 5),
-        ("**Mark: 3**", 3),
-        ("Mark: 2.\nMark: 2", 2),
-        ("Mark: 2\nMark: 3", None),
-        ("Mark: 6", None),
-        ("Mark: 4.5", None),
-        ("Mark: 4/5", None),
-        ("Mark: -1", None),
-        ("I would give it a Mark: 4", None),
-        ("Mark: N", None),
-        ("4", None),
-        ("", None),
-    ],
-)
+@pytest.mark.parametrize(("answer", "mark"), TABLES["marks"])
 def test_a_mark_is_one_number_of_the_scale_on_a_line_of_its_own(answer: str, mark: int | None) -> None:
     assert mark_of(answer) == mark
 

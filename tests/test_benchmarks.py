@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from conftest import ROOT
+from given.cases import cases
 
 from pipeline.config.evaluate import BenchmarkNode, EvaluateSection
 from pipeline.config.root import benchmark_file
@@ -24,44 +25,10 @@ from pipeline.protocol.overlays import read_yaml
 from pipeline.protocol.stage import InputError
 from pipeline.report.tables import accuracy, task_of
 
+TABLES = cases("benchmarks")
 BENCH = ROOT.parent / "shared/data/bench"  # real data; tests that use it skip without
-HUMANEVAL = {
-    "task_id": "HumanEval/0", "prompt": "def double(x: int) -> int:\n    '''Twice x.'''\n",
-    "entry_point": "double", "canonical_solution": "    return 2 * x\n",
-    "test": "def check(candidate):\n    assert candidate(4) == 8\n",
-}  # fmt: skip
-MBPP = {
-    "task_id": 11, "text": "Write a function to add one.", "code": "def inc(x):\n    return x + 1",
-    "test_list": ["assert inc(1) == 2", "assert inc(-1) == 0"], "test_setup_code": "",
-}  # fmt: skip
-ROWS: dict[str, tuple[dict[str, Any], str, str]] = {  # a row in the data set's columns; question and answer
-    "svamp": ({"id": "s-1", "question": "How many?", "result": "51", "equation": "x"}, "How many?", "51"),
-    "asdiv": ({"id": "a-1", "question": "How many?", "result": "9", "grade": 2}, "How many?", "9"),
-    "mawps": ({"id": "m-1", "question": "How many?", "result": "504", "chain": "..."}, "How many?", "504"),
-    "gsm_plus": (
-        {"question": "How many?", "answer": "None", "perturbation_type": "critical thinking"},
-        "How many?", "None",
-    ),
-    "aime": ({"id": 60, "problem": "Find $m+n$.", "answer": "204", "year": "2024"}, "Find $m+n$.", "204"),
-    "amc": ({"id": 0, "problem": "Find $x$.", "answer": 142.0, "url": "u"}, "Find $x$.", "142.0"),
-    "minerva": ({"question": "Find $h$.", "answer": "1.6"}, "Find $h$.", "1.6"),
-    "olympiadbench": (
-        {"id": 1, "question": "Find all.", "final_answer": ["$2$", "$3$"], "subfield": "Algebra"},
-        "Find all.", "$2$, $3$",
-    ),
-    "mmlu": (
-        {"question": "Which is odd?", "subject": "virology", "choices": ["0", "3", "4", "8"], "answer": 1},
-        "Which is odd?", "B",
-    ),
-    "bbh": ({"input": "not True is", "target": "False"}, "not True is", "False"),
-    "humaneval": (HUMANEVAL, HUMANEVAL["prompt"], "-"),
-    "mbpp": (
-        MBPP,
-        "Write a function to add one. Your code should pass these tests:\n\n"
-        "assert inc(1) == 2\nassert inc(-1) == 0",
-        "-",
-    ),
-}  # fmt: skip
+ROWS = TABLES["rows"]  # a row in the data set's columns; question and answer
+HUMANEVAL, MBPP = (ROWS[name][0] for name in ("humaneval", "mbpp"))
 
 
 def item_of(name: str, monkeypatch: pytest.MonkeyPatch, row: dict[str, Any]) -> Item:
@@ -126,18 +93,7 @@ def test_each_task_of_bbh_has_its_own_three_exemplars() -> None:
         few_shot_text(layout, [], Item("x", "?", "1", labels={"subject": "algebra"}))
 
 
-@pytest.mark.parametrize(
-    ("answer", "response", "right"),
-    [
-        ("(B)", "It was yesterday. So the answer is (B).", True),
-        ("} ] >", 'We need "}", "]", ">". So the answer is } ] >.', True),
-        ("arson aspect", "So the answer is arson aspect.", True),
-        ("-24", "So the answer is -24.", True),
-        ("24", "So the answer is 24.0.", False),  # equal for this project's grader
-        ("(B)", "It is (B).", False),
-        ("valid", "the answer is invalid. No: the answer is valid.", True),
-    ],
-)
+@pytest.mark.parametrize(("answer", "response", "right"), TABLES["bbh"])
 def test_bbh_is_scored_by_exact_match(answer: str, response: str, right: bool) -> None:
     item = Item("x", "Which?", answer)
     assert grade_response(read_profile("bbh"), item, response).right is right

@@ -13,6 +13,7 @@ import pytest
 from crawl_warcs import FILLER
 from datatrove.data import Document
 from deduplication import run_program
+from given.cases import cases
 from given.instances import graph_of
 from given.lines import write_lines
 from test_classify import corpus_of, rows_of, trained  # noqa: F401
@@ -25,6 +26,7 @@ from pipeline.data.rows import read_rows
 from pipeline.data.shards import read_documents, read_table
 from pipeline.formulas.signs import Source
 
+TABLES = cases("filters")
 ROOT = Path(__file__).resolve().parents[1]
 PIPELINE = """
 import sys
@@ -133,18 +135,7 @@ def test_filters_of_the_users_own_and_of_datatrove_reject_pages_by_a_reason(tmp_
     assert (counts["rejected_filter_even"], counts["rejected_filter_few"], counts["pages"]) == (3, 1, 1)
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("{folder}/none.py:odd", "crawl.filters: {folder}/none.py: no such file"),
-        ("{folder}/own.py:even", "crawl.filters: {folder}/own.py: has no 'even'"),
-        ("{folder}/own.py:FILLER", "has no 'FILLER'"),
-        ("datatrove.pipeline.filters.NoFilter", "NoFilter: cannot be loaded (AttributeError"),
-        ("datatrove.pipeline.filters.URLFilter.type", "cannot be loaded (ModuleNotFoundError"),
-        ("{folder}/own.py:broken", "own.py:broken: fails on page rows.jsonl:0 (ValueError: no such"),
-        ("datatrove.pipeline.filters.gopher_quality_filter.STOP_WORDS", "neither a function nor a filter"),
-    ],
-)
+@pytest.mark.parametrize(("name", "message"), TABLES["mistaken"])
 def test_a_filter_that_cannot_be_used_is_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, message: str
 ) -> None:

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 from conftest import ROOT
+from given.cases import cases
 from given.plans import LEDGER, simulation_of
 
 from pipeline.intervals import Estimate, holm
@@ -37,6 +38,7 @@ from pipeline.report.judgements import judge
 from pipeline.report.selection import families, pairs
 from pipeline.report.tables import task_of
 
+TABLES = cases("claims")
 RIGHT, WRONG = Sample("right", "1"), Sample("wrong", "2")
 CONFIGURATIONS = [
     "demo", "ablations", "compare", "compare compare-seeds", "deepseekmath-1.3b", "deepseekmath-1.3b table-1",
@@ -49,20 +51,7 @@ def claim(**keys: Any) -> Claim:
     return Claim(**about | keys)
 
 
-@pytest.mark.parametrize(
-    ("effects", "verdict"),
-    [
-        ([(0.05, 0.01)], HELD),
-        ([(0.05, 0.01), (0.06, 0.02)], HELD),
-        ([(0.05, 0.01), (0.02, 0.02)], INCONCLUSIVE),  # every pair must hold
-        ([(0.05, 0.03)], INCONCLUSIVE),
-        ([(-0.04, 0.03)], INCONCLUSIVE),
-        ([(-0.05, 0.01)], CONTRADICTED),
-        ([(0.002, 0.001)], CONTRADICTED),  # sure, and too small to matter
-        ([(0.05, 0.01), (-0.05, 0.01)], CONTRADICTED),
-        ([], NOT_MEASURED),
-    ],
-)
+@pytest.mark.parametrize(("effects", "verdict"), TABLES["verdicts"])
 def test_a_verdict_needs_an_effect_that_matters_and_is_sure(effects: list, verdict: str) -> None:
     found = Judgement(
         claim(), "none", [Effect(Estimate(mean, error, inf), [], "e", 0.0, 0.01) for mean, error in effects]
@@ -148,17 +137,7 @@ def test_math_500_does_not_count_beside_math_of_which_it_is_a_part(asked: list, 
     assert [row.benchmark for row in found.comparisons] == counted
 
 
-@pytest.mark.parametrize(
-    ("maj", "some", "verdict"),
-    [
-        ((0.5, 0.6), (0.8, 0.8), HELD),
-        ((0.5, 0.6), (0.9, 0.8), HELD),
-        ((0.5, 0.9), (0.9, 0.98), CONTRADICTED),  # ability is added, however much more Maj@K gains
-        ((0.5, 0.5), (0.9, 0.8), CONTRADICTED),  # less ability is no better vote
-        ((0.5, 0.6), (0.8, 0.808), INCONCLUSIVE),
-        ((0.5, 0.6), (1, 1), NOT_MEASURED),  # Pass@K could not have gained
-    ],
-)
+@pytest.mark.parametrize(("maj", "some", "verdict"), TABLES["voting"])
 def test_voting_needs_a_gain_in_maj_and_none_in_pass(maj: tuple, some: tuple, verdict: str) -> None:
     results = run_of(model("b", parent=None), model("a", parent="b"))
     for name, voted, solved in zip("ba", maj, some, strict=True):
@@ -235,46 +214,8 @@ def test_every_claim_about_models_names_its_benchmarks() -> None:
 
 # ---- the paper's own figures ----
 
-SIZES = {
-    "gsm8k": 1319, "math": 5000, "ocw": 272, "sat": 32, "mmlu_stem": 3018, "cmath": 1098, "mgsm_zh": 250,
-    "gaokao_mathcloze": 118, "gaokao_mathqa": 351, "mmlu": 14042,
-    "bbh": 6511, "humaneval": 164, "mbpp": 500,
-}  # fmt: skip
-SETTINGS = {  # rows of tables 6 and 7, by model of the 1.3B configuration
-    "none": "no continual training",
-    "general-then-math": "general text 400B, then math 150B",
-    "code-then-math": "code 400B, then math 150B",
-    "deepseekmath": "math 150B",
-    "code-and-math": "code 400B and math 150B, mixed",
-}
-WITH_CODE = ("table-6", "table-6-python", "table-7")
-ROWS = {
-    "deepseekmath-1.3b": [
-        *((model, table, row) for model, row in SETTINGS.items() for table in WITH_CODE),
-        ("none", "table-1", "no math training"),
-        ("mathpile", "table-1", "MathPile"),
-        ("openwebmath", "table-1", "OpenWebMath"),
-        ("proof-pile-2", "table-1", "Proof-Pile-2"),
-        ("deepseekmath", "table-1", "DeepSeekMath Corpus"),
-        ("redpajama-arxiv", "table-8", "1.3B, ArXiv-RedPajama"),
-        ("instruct", "figure-5", "start (Instruct 1.3B)"),
-        ("rft", "figure-5", "RFT"),
-        ("online-rft", "figure-5", "Online RFT"),
-        ("grpo-os", "figure-5", "GRPO, outcome supervision"),
-        ("grpo-ps", "figure-5", "GRPO, process supervision"),
-    ],
-    "deepseekmath-7b": [
-        ("base", "table-2", "DeepSeekMath-Base 7B"),
-        *(("instruct", f"table-5-{kind}", "DeepSeekMath-Instruct 7B") for kind in ("cot", "tool")),
-        *(("rl", f"table-5-{kind}", "DeepSeekMath-RL 7B") for kind in ("cot", "tool")),
-    ],
-    "deepseekmath-7b iterative": [
-        ("instruct", "figure-6", "start (Instruct 7B)"),
-        ("rl", "figure-6", "iteration 0"),
-        ("rl-2", "figure-6", "iteration 1"),
-        ("rl-3", "figure-6", "iteration 2"),
-    ],
-}  # fmt: skip
+SIZES = TABLES["sizes"]
+ROWS = TABLES["rows"]
 
 
 def corpus_loop(folder: Path, old_by_host: list[float], converged: bool = True) -> Run:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from crawl_warcs import WEB, extract_into
 from deduplication import deduplicate_into, run_program, write_pages
+from given.cases import cases
 from killing import survives_loss_and_kills
 
 from pipeline.config.crawl import CrawlSection
@@ -24,6 +25,7 @@ from pipeline.data.shards import read_documents, read_table, tables
 from pipeline.protocol.identity import Digests, damage
 from pipeline.protocol.stage import run_stage
 
+TABLES = cases("urls")
 WORDS = [f"word{number}" for number in range(5000)]
 
 
@@ -73,34 +75,12 @@ def test_of_a_template_that_only_numbers_fill_a_host_keeps_so_many_pages(tmp_pat
         assert manifest["counts"]["duplicates_template"] == 7
 
 
-@pytest.mark.parametrize(
-    "variant",
-    [
-        "https://a.org/math/limits",
-        "http://www.A.org:80/math/limits/",
-        "http://a.org./math/limits/index.html",
-        "http://a.org/math/limits/?utm_source=x&fbclid=1#top",
-        "http://a.org/math/limits;jsessionid=0A1B2C",
-        "http://user@a.org/m%61th/limits?PHPSESSID=a27fad6e22dc8fcd&sid=d03610a789b449d5",
-    ],
-)
+@pytest.mark.parametrize("variant", TABLES["variants"])
 def test_url_variants_of_a_page_are_one(variant):
     assert normalise_url(variant) == normalise_url("http://a.org/math/limits")
 
 
-@pytest.mark.parametrize(
-    "one, other",
-    [
-        ("http://a.org/q?id=1", "http://a.org/q?id=2"),
-        ("http://a.org/q?sid=17", "http://a.org/q?sid=18"),
-        ("http://a.org/Limits", "http://a.org/limits"),
-        ("http://a.org:8080/", "http://a.org/"),
-        ("http://blog.a.org/", "http://a.org/"),
-        ("http://a.org/a%2Fb", "http://a.org/a/b"),
-        ("http://a.org/index", "http://a.org/"),
-        ("http://[bad/1", "http://[bad/2"),
-    ],
-)
+@pytest.mark.parametrize("one, other", TABLES["different"])
 def test_urls_of_different_pages_stay_apart(one, other):
     assert normalise_url(one) != normalise_url(other)
 

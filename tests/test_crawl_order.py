@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from crawl_warcs import WEB, record, write_warc
+from given.cases import cases
 from given.instances import graph_of
 from killing import survives_loss_and_kills
 
@@ -19,42 +20,15 @@ from pipeline.data.shards import read_documents, read_table, tables
 from pipeline.protocol.stage import run_stage
 from workflow.instances import Instance, Result
 
-NEWS = (
-    "The council met on Monday to talk about the new bridge, which costs $5 or $10 million, and the market."
-)
+TABLES = cases("mathematics")
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "We find that $x^2 + y^2$ is never negative. " * 9,
-        "The theorem of Euclid says that there are infinitely many primes.",
-        "Die Gleichung hat zwei Lösungen, und das Dreieck hat drei Winkel.",
-        "已知三角形的三条边，证明这个不等式。",
-        "Решите уравнение и докажите, что вероятность мала: теорема о сумме.",
-        "For all n ∈ ℕ it holds that 1 ≤ n.",
-        "Simple: n = 3 and m = 4, how many apples have we?",
-        "Tom has 3 bags of 12 apples and eats 4. How many are left?",
-        "小明有3袋苹果，每袋12个，吃了4个，还剩多少个？",
-        "A box of 9 pens costs $4.50. What is the price of two?",
-    ],
-)
+@pytest.mark.parametrize("text", TABLES["signs"])
 def test_a_sign_of_mathematics_in_any_language(text: str) -> None:
     assert has_mathematics(text)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        NEWS,
-        "See http://a.org/page?id=5&lang=de and http://b.org/?q=2&t=7 for all the details of this offer.",
-        f"He had to prove it. The prime minister agreed. {NEWS * 40}",
-        "今天天气很好，我们去公园散步，然后回家吃饭。",
-        "How long does delivery take?\n\n2 or 3 days.\n\nHow many can I order?\n\nUp to 12 a month, 3 a day.",
-        "http://a.org/?q=how+many&n=3&m=4?page=2 How many are we?",
-        "",
-    ],
-)
+@pytest.mark.parametrize("text", TABLES["none"])
 def test_other_texts_have_none(text: str) -> None:
     assert not has_mathematics(text)
 

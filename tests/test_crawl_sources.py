@@ -12,12 +12,15 @@ import pytest
 from conftest import ROOT
 from crawl_server import Server, address, server_of_files
 from crawl_warcs import RECORDS, URLS, extract_into, write_warc
+from given.cases import cases
 
 from pipeline.crawl import sources
 from pipeline.crawl.index import read_indexed_pages
 from pipeline.crawl.warc import ReadCounts
 from pipeline.data.shards import read_table
 from pipeline.protocol.stage import InputError
+
+TABLES = cases("list_entries")
 
 
 def test_path_lists_and_globs_expand_in_order(tmp_path):
@@ -98,27 +101,7 @@ def test_a_bad_index_is_one_line_that_names_its_row(tmp_path, capsys):
     assert "i.jsonl.gz: row 1: needs url, filename" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "entry",
-    [
-        "/etc/passwd",
-        "../../../../etc/passwd",
-        "file:///etc/passwd",
-        "local:///etc/passwd",
-        "http://169.254.169.254/latest/meta-data",
-        "https://intranet/x.warc.gz",
-        "simplecache::file:///etc/passwd",
-        "https://host/x::file:///etc/passwd",
-        "https://host@intranet/x",
-        "https://host\\@intranet/x",
-        "https://host.intranet/x",
-        "http://host/x",
-        "https://host:8080/x",
-        "s3://bucket/x",
-        "@intranet/x",
-        ".intranet/x",
-    ],
-)
+@pytest.mark.parametrize("entry", TABLES["outside"])
 def test_a_remote_list_and_a_remote_index_lead_only_to_their_server_and_the_base(entry, server_of_files):
     row = {"url": "http://a.org/", "filename": entry, "offset": 0, "length": 10}
     server_of_files |= {"/x.paths": f"{entry}\n".encode(), "/x.jsonl": json.dumps(row).encode()}

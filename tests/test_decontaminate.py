@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from datatrove.data import Document
+from given.cases import cases
 from given.instances import graph_of
 from given.lines import write_lines
 from killing import bytes_of, survives_loss_and_kills
@@ -25,6 +26,7 @@ from pipeline.decontaminate.ngrams import BenchmarkIndex, build_index
 from pipeline.protocol.identity import essence
 from pipeline.protocol.stage import run_stage
 
+TABLES = cases("decontaminate")
 ROOT = Path(__file__).resolve().parents[1]
 BENCH = ROOT.parent / "shared" / "data" / "bench"  # real benchmarks; tests that use them skip without
 QUESTION = "Natalia sold clips to 48 of her friends in April, and then she sold half as many clips in May."
@@ -113,16 +115,7 @@ def test_sums_around_a_stock_phrase_in_chinese_are_no_leak() -> None:
     assert not built.matches("0 + 9 = 9, 9 - 2 = 7, 7 答案是 7")
 
 
-@pytest.mark.parametrize(
-    "question",
-    [
-        "Simplify $\\sqrt{180}$.",
-        "Evaluate $\\lfloor -4 -.5 \\rfloor \\cdot \\lceil 4 +.5 \\rceil \\cdot \\lfloor -3 -.5 \\rfloor$.",
-        "If $y - x,$ $y - 2x,$ and $y - kx$ are all factors of $x^3 - 3x^2 y + p_1 xy^2$, find $k$.",
-        "计算：3.5+2.5",
-        "এক বছরে টম 10টি গাছ লাগান। তিনি 50টি গাছ দিয়ে শুরু করেন। কতগুলি গাছ অবশিষ্ট রয়েছে?",
-    ],
-)
+@pytest.mark.parametrize("question", TABLES["few_words"])
 def test_a_question_that_is_all_there_is_found_however_little_of_it_is_words(question: str) -> None:
     assert index(question).matches(f"Exercise 7. {question} See also below.")
 
@@ -156,31 +149,16 @@ def test_a_worked_sum_without_the_answers_box_is_no_leak() -> None:
 
 
 def test_questions_in_other_words_are_found_and_questions_of_the_same_kind_are_not() -> None:
-    questions = [
-        "Marta bakes 36 rolls on Friday and 48 rolls on Saturday. She packs them into bags of 6 rolls each"
-        " and sells every bag for 4 dollars. How many dollars does she earn if 3 bags are left over?",
-        "图书馆上午借出科技书45本，下午又借出28本，还剩下136本没有借出。图书馆原来一共有多少本科技书？",
-        r"The roots of $2z^3 - 5z^2 + 4z - 7 = 0$ are $p$, $q$ and $r$. Compute $\frac{1}{p} + \frac{1}{q}$.",
-    ]
+    questions = TABLES["questions"]
     built, exact = BenchmarkIndex(10, 3, fuzzy=True), BenchmarkIndex(10, 3)
     for number, question in enumerate(questions):
         built.add("bench", str(number), question)
         exact.add("bench", str(number), question)
-    others = [
-        "Martha bakes 36 rolls (small) on Friday and 48 rolls later on Saturday. She packs these into bags of"
-        " 6 rolls each and sells all bags for 4 dollars. How many does she earn if 3 bags are left?",
-        "图书馆早上借出科技书45本，午后又借出28本，还剩136本没借出。图书馆本来一共有多少科技书？",
-        r"The roots of $2x^3 - 5x^2 + 4x - 7 = 0$ are $a$, $b$ and $c$. Compute $\frac{1}{a} + \frac{1}{b}$.",
-    ]
+    others = TABLES["in other words"]
     for number, text in enumerate(others):
         (match,) = built.matches(f"Exercise 7. {text} Good luck.")
         assert (match.rule, match.item) == ("fuzzy", str(number)) and not exact.matches(text)
-    same_kind = [
-        "Jonas bakes 20 rolls on Monday and 35 rolls on Tuesday. He packs them into bags of 5 rolls and sells"
-        " each bag for 2 dollars. How many dollars does he earn?",
-        "图书馆上午借出故事书31本，下午又借出19本，还剩下200本。图书馆有多少本书？",
-        r"The roots of $3x^3 - 6x^2 + x - 9 = 0$ are $a$, $b$ and $c$. Compute $a + b + c$.",
-    ]
+    same_kind = TABLES["of the same kind"]
     assert not any(map(built.matches, same_kind))
 
 

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT
+from given.cases import cases
 
 from pipeline.__main__ import MODULES
 from pipeline.report.scores import MARKS
 
+TABLES = cases("readme")
 README = ROOT / "README.md"
 PAGES = [README, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 FOLDERS = ("configs", "docs", "pipeline", "requirements", "tests", "workflow")
@@ -59,22 +61,7 @@ def test_the_tour_names_what_its_files_define() -> None:
         assert wanted and wanted <= defined, f"docs/tour.md names {wanted - defined} of {name}"
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "make demo",
-        "the test command is `make test`",
-        "make test-fast",
-        "make pretrained BENCH=",
-        "make real WEB=",
-        "dsm review results/",
-        "make compare",
-        "dsm run configs/single-gpu.yaml --profile profiles/gpu",
-        "dsm run configs/deepseekmath-7b.yaml --profile profiles/slurm",
-        "dsm plan configs/",
-        "dsm status configs/",
-    ],
-)
+@pytest.mark.parametrize("command", TABLES["commands"])
 def test_readme_names_the_commands_of_its_readers(command: str) -> None:
     assert command in README.read_text()
 

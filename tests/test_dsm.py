@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 from conftest import OVERLAYS, ROOT, UNSHARE, WEAK, Checkout, copy_checkout
+from given.cases import cases
 
 from pipeline.__main__ import HELP, MODULES, snakemake
 from pipeline.status import read_graph
 from workflow.keys import Keys
 
-FILES = ["configs/demo.yaml", "my/kl.yaml"]
+TABLES = cases("words_of_run")
 ALWAYS = ["--logger", "dsm"]
-ALL = [*ALWAYS, "--cores", "all"]
 
 
 @pytest.fixture(scope="module")
@@ -38,39 +38,12 @@ def dsm(*words: str, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize(
-    ("line", "arguments"),
-    [
-        ("configs/demo.yaml my/kl.yaml", [*ALL, "--configfile", *FILES]),
-        ("configs/demo.yaml my/kl.yaml rl/grpo -n", [*ALL, "--configfile", *FILES, "-n", "--", "rl/grpo"]),
-        (
-            "configs/demo.yaml my/kl.yaml rl --config seed=1 --forcerun rl/grpo -- sft",
-            [*ALL, "--configfile", *FILES, "--config", "seed=1", "--forcerun", "rl/grpo", "--", "rl", "sft"],
-        ),
-        ("--unlock", [*ALL, "--unlock"]),
-        ("--cores=2 --configfile configs/demo.yaml", [*ALWAYS, "--cores=2", "--configfile", FILES[0]]),
-        *(
-            (option, [*ALWAYS, *option.split()])
-            for option in ("--cores 2", "-c2", "-j 4", "--profile profiles/slurm", "--executor slurm")
-        ),
-    ],
-)
+@pytest.mark.parametrize(("line", "arguments"), TABLES["arguments"])
 def test_the_words_of_run_as_arguments_of_snakemake(line: str, arguments: list[str]) -> None:
     assert snakemake(line.split()) == arguments
 
 
-@pytest.mark.parametrize(
-    ("line", "words"),
-    [
-        ("run configs/latin.yaml", "latin.yaml: not YAML ('utf-8' codec"),
-        ("run configs/demo.yaml configs/dmeo.yaml -n", "configs/dmeo.yaml: No such file"),
-        ("run configs/demo.yaml --configfile configs/demo.yaml", "--configfile stands twice"),
-        ("run -n configs/demo.yaml", "configs/demo.yaml: configuration files come before options"),
-        ("run -n configs/demo.yaml -- sft", "configs/demo.yaml: configuration files come before options"),
-        ("statsu configs/demo.yaml", "statsu: no command of dsm; did you mean status?"),
-        ("status configs/dmeo.yaml", "configs/dmeo.yaml: No such file"),
-    ],
-)
+@pytest.mark.parametrize(("line", "words"), TABLES["mistaken"])
 def test_a_command_that_cannot_be_meant_is_one_line(tmp_path: Path, line: str, words: str) -> None:
     (tmp_path / "Snakefile").touch()
     for folder in ("configs", "pipeline"):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from given.answers import shared
+from given.cases import cases
 from official_program import Program
 
 from pipeline.evaluate import official
@@ -17,80 +18,12 @@ from pipeline.evaluate.benchmarks import Item
 from pipeline.evaluate.official_equality import is_formula
 from pipeline.evaluate.sampling import Answer
 
+TABLES = cases("official")
 CHECKOUT = os.environ.get("DEEPSEEK_MATH")
 ROWS = int(os.environ.get("DEEPSEEK_MATH_ROWS", "60"))  # of each kind, for each benchmark
-SINGLE = "eval_last_single_answer"
-# benchmark, few-shot: names of the program's extraction and comparison, the form of an answer in its prompts
-THEIRS = {
-    ("gsm8k", True): ("extract_gsm_few_shot_cot_answer", SINGLE, "So 2 + 3. The answer is {}."),
-    ("gsm8k", False): ("extract_last_single_answer", SINGLE, "So it is $\\boxed{{{}}}$."),
-    ("mgsm_zh", False): ("extract_last_single_answer", SINGLE, "所以是$\\boxed{{{}}}$。"),
-    ("math", True): (
-        *("extract_math_few_shot_cot_answer", "eval_math"),
-        "So.\nFinal Answer: The final answer is ${}$. I hope it is correct.",
-    ),
-    ("math", False): ("extract_math_answer", "eval_math", "So it is $\\boxed{{{}}}$."),
-    ("ocw", True): (
-        *("extract_ocwcourses_few_shot_answer", "eval_ocwcourses"),
-        "So.\nFinal Answer: The final answer is {}. I hope it is correct.",
-    ),
-    ("sat", True): (
-        *("extract_sat_few_shot_answer", "eval_math_sat"),
-        "Final Answer: The final answer is ({}). I hope it is correct.",
-    ),
-    ("mmlu_stem", True): (
-        *("extract_mmlu_stem", "eval_mmlu_stem"),
-        "Final Answer: The final answer is ({}). I hope it is correct.",
-    ),
-    ("cmath", True): ("extract_cmath_few_shot_test", SINGLE, "9-3=6。所以答案是：{}。"),
-    ("cmath", False): ("extract_last_single_answer", SINGLE, "所以是$\\boxed{{{}}}$。"),
-    ("gaokao_mathcloze", True): (
-        *("extract_agieval_gaokao_mathcloze_few_shot_cot_test", "eval_agieval_gaokao_math_cloze"),
-        "因此\n答案是 ${}$",
-    ),
-    ("gaokao_mathqa", True): (
-        *("extract_agieval_gaokao_mathqa_few_shot_cot_test", "eval_agieval_gaokao_mathqa"),
-        "所以\n答案是 {}",
-    ),
-}
-NEXT = (
-    "\n\nProblem:\nThe final answer is (A).",
-    "\n\nQ: 7 and 8?",
-    "\n问题 9. 答案是 B",
-    "\n问题：答案是：5",
-)
-COLUMN = "\\begin{pmatrix} 1 \\\\ 2 \\end{pmatrix}"
-CASES = [  # benchmark, few-shot, reference, text, whether it is right
-    ("gsm8k", True, "70000", "It is $70,000.", False),  # commas split a number
-    ("gsm8k", True, "18", "So 9 * 2 = 18 dollars.\nQ: And 7?", True),
-    ("gsm8k", False, "5", "\\boxed{500}", True),  # 100 times the reference
-    ("gsm8k", False, "1,234", "The answer is 1234.", True),
-    ("gsm8k", False, "3", "```output\n3\n```", True),
-    ("math", False, "\\frac{1}{2}", "\\boxed{\\frac12}", True),
-    ("math", False, "[1,2)", "\\boxed{(1,2)}", True),  # brackets are not told apart
-    ("math", False, "x=3", "\\boxed{3}", True),
-    ("math", False, "x^2-1", "\\boxed{(x-1)(x+1)}", True),
-    ("math", False, "2x = 4", "\\boxed{4 = 2x}", True),
-    ("math", False, COLUMN, "\\boxed{\\begin{bmatrix}1\\\\2.0001\\end{bmatrix}}", True),
-    ("math", False, "(-\\infty,1)\\cup(2,3)", "\\boxed{(2,3)\\cup(-\\infty,1)}", True),
-    ("math", False, "7", "It may be \\boxed{6}, or \\boxed{7}", True),  # as many of the last as references
-    ("math", True, "4", "The final answer is $4$. I hope\nProblem: The final answer is $5$. I hope", True),
-    ("ocw", True, "3.0e8", "final answer is 3*10**8 m/s. I hope it is correct.", True),
-    ("ocw", True, "0", "final answer is 0. I hope it is correct.", False),  # zero is never right
-    ("ocw", True, "-2", "final answer is -2. I hope it is correct.", False),
-    ("ocw", True, "y = 2 x", "final answer is $y = 2x$. I hope it is correct.", True),
-    ("ocw", True, "x^{2} + 1", "final answer is $x^{2}+1$. I hope it is correct.", True),
-    ("sat", True, "B", "The final answer is (B). I hope it is correct.", True),
-    ("sat", True, "B", "So B.", False),
-    ("mmlu_stem", True, "C", "the final answer is c", True),
-    ("cmath", True, "9", "99-90=9。所以答案是：9页。", True),
-    ("cmath", True, "9", "一共\\boxed{9}", True),
-    ("gaokao_mathcloze", True, "1;\\frac{2}{3}", "答案是 $1; 2/3$", True),
-    ("gaokao_mathcloze", True, "1;\\frac{2}{3}", "答案是 $\\frac{2}{3}; 1$", False),  # in their order
-    ("gaokao_mathcloze", True, "(1,2)", "答案是 $(1,2)$", True),
-    ("gaokao_mathqa", True, "D", "答案是 A B 或 D", True),  # the letter whose first place is last
-    ("gaokao_mathqa", True, "D", "选 D", False),
-]
+THEIRS = {(benchmark, few_shot): names for benchmark, few_shot, *names in TABLES["theirs"]}
+NEXT = TABLES["next"]
+CASES = TABLES["graded"]
 
 
 @pytest.mark.parametrize(("benchmark", "few_shot", "reference", "text", "right"), CASES)
@@ -165,15 +98,7 @@ def bench(benchmark: str) -> list[Item]:
     ]
 
 
-OUTPUTS = {
-    "gsm8k": (
-        "rho-math-7b.gsm8k.cot",
-        "tora-code-34b.gsm8k.tir",
-        "openai-finetuning.gsm8k.cot",
-        "gpt-4o-mini.gsm8k.json",
-    ),
-    "math": ("rho-math-1b.math500.cot", "rho-math-1b-interpreter.math500.tir", "qwen-maj8.math100.cot"),
-}
+OUTPUTS = TABLES["outputs"]
 
 
 def cases(benchmark: str, form: str, draw: random.Random) -> Iterator[tuple[Item, str]]:

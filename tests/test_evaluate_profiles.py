@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from conftest import WEAK
 from given.answers import shared
+from given.cases import cases
 from given.lines import write_lines
 
 from pipeline.evaluate import grade, score
@@ -14,16 +15,8 @@ from pipeline.evaluate.benchmarks import Item
 from pipeline.evaluate.profiles import grade_answer, grade_response, profiles, read_profile
 from pipeline.protocol.stage import InputError
 
-PUBLISHED = [
-    ("rho-math-7b.gsm8k.cot", "rho-math-7b-v0.1", "qwen", 66.8),
-    ("rho-math-1b.math500.cot", "rho-math-1b-v0.1", "rho", 15.8),
-    ("rho-math-1b-interpreter.math500.tir", "rho-math-1b-interpreter-v0.1", "qwen", 40.2),
-    ("tora-code-34b.gsm8k.tir", "tora-code-34b-v1.0", "tora", 80.7),
-    ("openai-finetuning.gsm8k.cot", "openai-6b_finetuning", "gsm8k", 21.7),
-    ("openai-finetuning.gsm8k.cot", "openai-175b_finetuning", "openai", 34.7),
-    ("gpt-4o-mini.gsm8k.json", "gpt-4o-mini-2024-07-18", "first-number", 94.24),
-    ("qwen-maj8.math100.cot", "qwen2.5-math-instruct", "qwen", 91.0),
-]
+TABLES = cases("profiles")
+PUBLISHED = TABLES["published"]
 
 
 def outputs(name: str, model: str) -> list[dict]:
@@ -50,19 +43,7 @@ def test_strict_agrees_with_the_verdicts_by_hand(row):
     assert accuracy(rows, "strict") == pytest.approx(by_hand, abs=0.6)
 
 
-@pytest.mark.parametrize(
-    ("profile", "reference", "answer"),
-    [
-        ("official", "5", "500"),
-        ("official", "[1,2)", "(1,2)"),
-        ("official", "0.5", "0.5009"),
-        ("qwen", "50", "0.5"),
-        ("qwen", "10000", "10001"),
-        ("first-number", "18", "18 of 20"),
-        ("math-verify", "36", "9, 18, 27, 36, ..."),
-        ("last-number", "12", "12.0"),
-    ],
-)
+@pytest.mark.parametrize(("profile", "reference", "answer"), TABLES["quirks"])
 def test_a_quirk_holds_in_its_profile_and_not_in_strict(profile, reference, answer):
     item = Item("q", "How many?", reference)
     assert grade_answer(read_profile(profile), item, answer).right

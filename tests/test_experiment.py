@@ -10,6 +10,7 @@ import pytest
 import yaml
 from browser import browser
 from conftest import ROOT
+from given.cases import cases
 from report_run import FakeRun
 
 from pipeline.config.evaluate import SUFFIX
@@ -22,6 +23,7 @@ from pipeline.protocol.errors import InputError
 from pipeline.protocol.progress import duration
 from workflow.keys import Keys
 
+TABLES = cases("experiments")
 LOSS = '''"""GRPO, pulled the {way} way."""
 from dataclasses import replace
 
@@ -128,26 +130,7 @@ def test_an_arm_named_like_the_baseline_is_refused(lab: Path) -> None:
         designed(arms={"grpo": {"steps": 3}})
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("", "experiments/new.yaml: no such experiment; a new one needs --baseline MODEL"),
-        ("--baseline grpo", "nothing changes; give --method, --reward or --set"),
-        ("--baseline gropo --set steps=3", "baseline: no model 'gropo'; did you mean 'grpo'?"),
-        ("--baseline grpo --set benchmarks=[]", "arms: new: nothing is asked of it; `benchmarks` must name"),
-        ("--baseline grpo --set seed=4", "arms: new: `seed` is not a change; arms get the baseline's seeds"),
-        ("--baseline grpo --set kl_coefficient=0.04", "arms: new: changes nothing; grpo has these values"),
-        ("--baseline grpo --set steps", "--set steps: expected KEY=VALUE"),
-        ("--baseline grpo --set stepps=3", "config key models.new-0.stepps: unknown; did you mean 'steps'?"),
-        (
-            "--baseline grpo --set steps=3 --seeds 0",
-            "experiments/new.yaml: config key seeds: Input",
-        ),
-        ("--baseline grpo --loss my/none.py", "config key models.new-0.method: my/none.py: no such file"),
-        ("--baseline grpo --loss my/loss.py:F", "rl.method: my/loss.py: has no 'F'"),
-        ("--baseline grpo --reward my/loss.py:f=x", "--reward my/loss.py:f=x: 'x' is no weight"),
-    ],
-)
+@pytest.mark.parametrize(("words", "message"), TABLES["mistaken"])
 def test_an_experiment_that_cannot_be_is_one_line_and_leaves_nothing(
     lab: Path, words: str, message: str
 ) -> None:
@@ -166,25 +149,7 @@ def test_a_file_that_is_damaged_is_named_with_its_key(lab: Path) -> None:
         command.main(["new", "--baseline", "grpo"])
 
 
-@pytest.mark.parametrize(
-    ("skill", "expected", "verdict", "meaning"),
-    [
-        (
-            0.9,
-            "higher",
-            "held",
-            "new is surely higher than grpo; the measured difference is at least 2 points.",
-        ),
-        (0.1, "higher", "contradicted", "can be ruled out; new is surely lower than grpo."),
-        (
-            0.1,
-            "lower",
-            "held",
-            "new is surely lower than grpo; the measured difference is at least 2 points.",
-        ),
-        (0.55, "higher", "open", "questions and seeds cannot tell;"),
-    ],
-)
+@pytest.mark.parametrize(("skill", "expected", "verdict", "meaning"), TABLES["verdicts"])
 def test_verdicts_of_variants_of_known_skill(
     lab: Path, skill: float, expected: str, verdict: str, meaning: str
 ) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from conftest import ROOT, run
+from given.cases import cases
 
 from pipeline import status
 from pipeline.config.root import Config
@@ -19,6 +20,7 @@ from workflow.arguments import is_dry, problem
 from workflow.graph import Graph
 from workflow.preflight import Machine, missing, slow
 
+TABLES = cases("command_lines")
 DEMO = str(ROOT / "configs/demo.yaml")
 FILES = {
     "tabs.yaml": b"rl:\n\tsteps: 1\n",
@@ -36,33 +38,7 @@ def write_files(folder: Path) -> None:
         (folder / name).write_bytes(data)
 
 
-@pytest.mark.parametrize(
-    ("line", "words"),
-    [
-        ("--configfile good.yaml sft", ["sft: no configuration file", "--configfile good.yaml -- sft"]),
-        ("--configfile good.yaml all report", ["all: no configuration file", "good.yaml -- all report"]),
-        (
-            "--configfile good.yaml --configfile good.yaml",
-            ["--configfile stands twice", "good.yaml good.yaml"],
-        ),
-        ("--configfiles=good.yaml -n --configfile tabs.yaml", ["--configfile stands twice"]),
-        ("--configfile godo.yaml", ["godo.yaml: No such file"]),
-        ("--configfile .", [".: Is a directory"]),
-        ("--configfile good.yaml tabs.yaml", ["tabs.yaml: not YAML", "line 2); write spaces"]),
-        ("--configfile latin.yaml -n", ["latin.yaml: not YAML", "0xe9", "save it as UTF-8"]),
-        ("--configfile good.yaml twice.yaml", ["twice.yaml: not YAML", "key 'run' stands twice, line 2"]),
-        ("--cores 0", ["--cores 0: no job could start"]),
-        ("-c0 --configfile good.yaml", ["--cores 0: no job could start"]),
-        ("--config rl.x= seed=1", ["--config rl.x=: ", "--config 'rl={x: VALUE}'"]),
-        ("--config rl", ["--config rl: expected KEY=VALUE"]),
-        ("-C =3", ["--config =3: expected KEY=VALUE"]),
-        (
-            "--profile mine",
-            ["--profile mine: jobs go to nowhere by snakemake-executor-plugin-nowhere"],
-        ),
-        ("-e nowhere", ["--executor nowhere: ", "pip install snakemake-executor-plugin-nowhere"]),
-    ],
-)
+@pytest.mark.parametrize(("line", "words"), TABLES["mistaken"])
 def test_a_command_line_that_cannot_be_meant(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, words: list[str]
 ) -> None:
@@ -72,17 +48,7 @@ def test_a_command_line_that_cannot_be_meant(
     assert found and "\n" not in found and all(word in found for word in words), found
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "",
-        "--configfile good.yaml -- sft",
-        "sft --configfile good.yaml -n",
-        "--unlock",
-        "--cores all --config seed=1 run=",
-        "--executor local --profile nowhere",
-    ],
-)
+@pytest.mark.parametrize("line", TABLES["meant"])
 def test_a_command_line_that_can_be_meant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str) -> None:
     (tmp_path / "good.yaml").write_bytes(FILES["good.yaml"])
     monkeypatch.chdir(tmp_path)

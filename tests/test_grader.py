@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from given.answers import labelled, shared
+from given.cases import cases
 from given.lines import read_lines, write_lines
 
 from pipeline.evaluate import grade as command
@@ -24,23 +25,10 @@ from pipeline.grader.notation import clean
 from pipeline.grader.parser import parse
 from pipeline.protocol.code import ROOT
 
+TABLES = cases("answers")
 
-@pytest.mark.parametrize(
-    ("response", "answer"),
-    [
-        ("so \\boxed{1} then \\boxed{\\frac{1}{2}}", "\\frac{1}{2}"),
-        ("\\boxed{\\{1, 2\\}}", "\\{1, 2\\}"),
-        ("\\boxed{7} and then \\boxed{cut o", "7"),
-        ("The answer is $18$. I hope it is correct.", "18"),
-        ("#### 1,234", "1,234"),
-        ("所以答案是：12。", "12"),
-        ("first 3, then 4,500 in all", "4,500"),
-        ("<think>\\boxed{5}", None),
-        ("<think>\\boxed{5}</think> \\boxed{6}", "6"),
-        ("\\boxed{}", None),
-        ("nothing", None),
-    ],
-)
+
+@pytest.mark.parametrize(("response", "answer"), TABLES["final"])
 def test_the_final_answer_is_the_last_complete_box_then_the_phrase_then_the_last_number(response, answer):
     assert extract(response) == answer
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 from conftest import ROOT
+from given.cases import cases
 from given.plans import (
     DEMO,
     H100,
@@ -31,6 +32,7 @@ from pipeline.plan.jobs import model_jobs
 from pipeline.plan.refusals import refusals
 from pipeline.plan.shapes import shape_named
 
+TABLES = cases("plan")
 DEEPSEEK_7B = shape_named("deepseek-ai/deepseek-math-7b-base")
 
 
@@ -202,21 +204,7 @@ def test_the_single_gpu_configuration_fits_a_24_gb_card(capsys: pytest.CaptureFi
     assert 20e9 < sum(row["sampling"].values()) < 0.9 * 25.3e9 and row["sampling"]["cache"] > 4e9
 
 
-BELOW = {  # what an overlay lies on
-    "compare-seeds": "compare",
-    "control": "demo",
-    "corpus-quality-rates": "corpus-quality",
-    "deepseekmath-open": "deepseekmath-7b",
-    "iterative": "deepseekmath-7b",
-    "lora": "pretrained",
-    "pretrained-full": "pretrained",
-    "pretrained-rates": "pretrained",
-    "r1-zero": "single-gpu",
-    "r1-zero-demo": "demo",
-    "single-gpu-7b-lora": "single-gpu",
-    "single-gpu-lora": "single-gpu",
-    "table-1": "deepseekmath-1.3b",
-}
+BELOW = TABLES["below"]
 NO_OVERLAYS = {"default", "claims", "paper", "profiles"}
 SHIPPED = sorted({path.stem for path in (ROOT / "configs").glob("*.yaml")} - NO_OVERLAYS)
 
@@ -347,31 +335,7 @@ def test_a_model_from_scratch_has_the_shape_of_its_section() -> None:
     assert found["base", "cpt"].disk == weights * 2 and found["base", "cpt"].scratch == 3 * 14 * weights
 
 
-@pytest.mark.parametrize(
-    ("values", "words"),
-    [
-        ({}, "config key models: empty"),
-        ({"modles": {}}, "config key modles: unknown; did you mean 'models'"),
-        (
-            {"models": {"x": {"stage": "sft", "init": "a/model", "data": "d"}}},
-            "config key models.x.init: the shape of a/model is not known: run `hf download a/model",
-        ),
-        (
-            {
-                "models": {
-                    "x": {"stage": "sft", "init": "Qwen/Qwen2.5-0.5B", "train": False},
-                    "rm": {
-                        "stage": "reward",
-                        "init": "Qwen/Qwen2.5-0.5B",
-                        "policy": "x",
-                        "prompts": "q/*.jsonl",
-                    },
-                }
-            },
-            "config key models.rm.prompts: the number of questions in q/*.jsonl is not known",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("values", "words"), TABLES["unknown"])
 def test_an_unknown_quantity_is_a_one_line_error_that_names_the_key(
     tmp_path: Path, values: dict, words: str
 ) -> None:

@@ -6,32 +6,16 @@ from pathlib import Path
 import pytest
 import torch
 from given.activations import kept_bytes
+from given.cases import cases
 
 from pipeline.plan import costs
 from pipeline.plan.shapes import shape_named
 from pipeline.protocol.stage import InputError
 
+TABLES = cases("shapes")
 
-@pytest.mark.parametrize(
-    ("name", "billions"),
-    [
-        ("deepseek-math-7b-base", 6.91),
-        ("deepseek-coder-1.3b-base", 1.35),
-        ("Qwen2.5-0.5B", 0.494),
-        ("Qwen2.5-1.5B", 1.54),
-        ("Qwen2.5-7B", 7.62),
-        ("Llama-3.2-1B-Instruct", 1.24),
-        ("Llama-3.2-3B-Instruct", 3.21),
-        ("Llama-3.1-8B", 8.03),
-        ("Qwen3-0.6B", 0.596),
-        ("Qwen3-1.7B-Base", 1.72),
-        ("Qwen3-4B-Instruct-2507", 4.02),
-        ("Qwen3-8B", 8.19),
-        ("Qwen3-14B", 14.77),
-        ("SmolLM2-135M-Instruct", 0.1345),
-        ("SmolLM2-1.7B", 1.71),
-    ],
-)
+
+@pytest.mark.parametrize(("name", "billions"), TABLES["weights"])
 def test_known_shapes_have_the_published_number_of_weights(name: str, billions: float) -> None:
     assert shape_named(f"maker/{name}").parameters / 1e9 == pytest.approx(billions, rel=0.005)
 

@@ -2,6 +2,7 @@
 
 import pytest
 from conftest import ROOT
+from given.cases import cases
 from given.plans import DEMO, SINGLE, config_of
 
 from pipeline.config.rl import RewardWeights
@@ -10,24 +11,13 @@ from pipeline.evaluate.benchmarks import Item
 from pipeline.rl.methods import method_of
 from pipeline.rl.rewards import Rewarder
 
+TABLES = cases("r1")
 REWARD = "configs/rewards/think_then_answer.py:think_then_answer"
 WHOLE = config_of([*SINGLE, ROOT / "configs/r1-zero.yaml"])
 SMALL = config_of([*DEMO, ROOT / "configs/r1-zero-demo.yaml"])
 
 
-@pytest.mark.parametrize(
-    ("text", "form", "right"),
-    [
-        ("<think>3 + 4</think> <answer>\\boxed{7}</answer>", 1, 1),
-        ("\n<think>\na\n</think>\n<answer>\n\\boxed{8}\n</answer>\n", 1, 0),
-        ("\\boxed{7}", 0, 1),
-        ("<answer>\\boxed{7}</answer> <think>a</think>", 0, 0),
-        ("<think> </think><answer>\\boxed{7}</answer>", 0, 1),
-        ("<think>a</think><answer>\\boxed{7}</answer> more", 0, 1),
-        ("<think>a<think>b</think><answer>\\boxed{7}</answer>", 0, 1),
-        ("<think>a</think><answer>\\boxed{7}", 0, 1),
-    ],
-)
+@pytest.mark.parametrize(("text", "form", "right"), TABLES["earned"])
 def test_accuracy_and_form_earn_alike(
     monkeypatch: pytest.MonkeyPatch, text: str, form: float, right: float
 ) -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from datatrove.data import Document
+from given.cases import cases
 
 from pipeline.config.decontaminate import DecontaminateSection
 from pipeline.crawl.rights import rights
@@ -14,19 +15,10 @@ from pipeline.decontaminate.redact import RULES, redacted
 from pipeline.formulas.delimiters import FORMULA
 from pipeline.formulas.signs import Source
 
+TABLES = cases("released")
 
-@pytest.mark.parametrize(
-    ("text", "kind"),
-    [
-        ("Write to anna.berg@uni-jena.de, please.", "email"),
-        ("邮箱:lang681502@126.com", "email"),
-        ("The server 38.107.191.66 answered.", "ip"),
-        ("Fax: (030) 78 95 47 79", "phone"),
-        ("call +41 31 370 70 00 today", "phone"),
-        ("电话：020-87373397", "phone"),
-        ("Phone 555-123-4567", "phone"),
-    ],
-)
+
+@pytest.mark.parametrize(("text", "kind"), TABLES["personal"])
 def test_personal_data_is_replaced_and_counted(text: str, kind: str) -> None:
     new, counts = redacted(text, RULES)
     assert counts == {kind: 1} and new != text
@@ -34,18 +26,7 @@ def test_personal_data_is_replaced_and_counted(text: str, kind: str) -> None:
     assert redacted(new, ["ip"])[0] == new
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "$f(a@b.com) = 8.8.44.55$ and $$+41 31 370 70 00$$",
-        "y = A@x.T + B@C.inv",
-        "Section 12.10.3.4, version 10.21.3.4 and 1.2.3.4",
-        "127.0.0.1 and 192.168.10.12 are no persons",
-        "3.14159265358979 and 1 234 567 890 and 2 + 300 400 500",
-        "the sequence 1, 11, 21, 1211, 111221, 312211",
-        "phone numbers have 7 digits",
-    ],
-)
+@pytest.mark.parametrize("text", TABLES["stay"])
 def test_formulas_versions_and_numbers_stay(text: str) -> None:
     assert redacted(text, RULES) == (text, {})
 
@@ -71,19 +52,7 @@ def test_a_clean_shard_has_its_texts_redacted_and_the_composition_tells_how_ofte
     assert again.replaced == {"email": 6} and again.by["licence"].total() == 4
 
 
-@pytest.mark.parametrize(
-    ("html", "notes"),
-    [
-        ('<a rel="license" href="https://creativecommons.org/licenses/by-sa/4.0/">x</a>', "licence"),
-        ("<link href='/cc0' rel='nofollow license'>", "licence"),
-        ('<meta name="DC.rights" content="CC BY">', "licence"),
-        ('<META content="noindex, noai" name="robots">', "robots"),
-        ('<meta name="tdm-reservation" content="1">', "robots"),
-        ("<p>The license <b>name</b> of robots</p>", None),
-        ('<meta name="robots" content="">', None),
-        ('<a href="/license">License</a>', None),
-    ],
-)
+@pytest.mark.parametrize(("html", "notes"), TABLES["rights"])
 def test_what_a_page_says_of_its_licence_and_to_robots_is_noted(html: str, notes: str | None) -> None:
     assert list(rights(Source(f"<html><head>{html}</head></html>"))) == ([notes] if notes else [])
 

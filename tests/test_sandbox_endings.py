@@ -4,11 +4,13 @@ import os
 import random
 
 import pytest
+from given.cases import cases
 from given.sandboxes import KINDS, open_sandbox
 from sandbox_as_user import SMALL_WORKER
 
 from pipeline.sandbox.pool import outcome_of
 
+TABLES = cases("wrecks")
 EXIT_OBJECTS = ("None", "True", "'text'", "[1]", "10**40", "-1", "3.5", "b''", "object", "'\\ud800'")
 EXCEPTIONS = (
     "ValueError",
@@ -25,25 +27,7 @@ raise Hostile(7)
 """
 METHODS = ("__str__", "__repr__", "__bool__", "__and__", "__int__", "__del__", "__init__")
 ACTS = ("raise ValueError", "raise SystemExit(3)", "return 5", "return None", "return self", "1 / 0")
-WRECKS = (
-    "os._exit = lambda *_: None",
-    "sys.stdout = sys.stderr = None",
-    "sys.stdout = object()",
-    "sys.exit = os.kill = None",
-    "os.closerange(0, 100)",
-    "sys.modules.clear()",
-    "sys._getframe(1).f_globals.clear()",
-    "sys._getframe().f_builtins.clear()",
-    "sys.settrace(lambda *_: 1 / 0)",
-    "import atexit; atexit.register(lambda: 1 / 0)",
-    "import atexit, os; atexit.register(os.abort)",
-    "f = lambda: f(); f()",
-    "import ctypes; ctypes.string_at(0)",
-    "import resource; resource.setrlimit(resource.RLIMIT_AS, (1, 1)); bytes(1 << 20)",
-    "import resource; resource.setrlimit(resource.RLIMIT_CPU, (0, 0))\nfor _ in range(10**9): pass",
-    "import signal; signal.setitimer(signal.ITIMER_REAL, 0.01); signal.pause()",
-    "os.write(1, bytes(range(256)) * 10); os.write(2, bytes(range(256)))",
-)
+WRECKS = TABLES["wrecks"]
 
 
 def _program(draw: random.Random) -> str:

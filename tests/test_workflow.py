@@ -11,10 +11,12 @@ from pathlib import Path
 import pytest
 import yaml
 from conftest import OVERLAYS, ROOT, Checkout, copy_checkout
+from given.cases import cases
 
 from pipeline.data.shards import read_table
 from pipeline.stages import NAMES
 
+TABLES = cases("components")
 ITERATIONS = 3
 
 
@@ -62,24 +64,7 @@ def test_every_record_of_the_crawl_has_a_row_that_says_what_became_of_it(finishe
         assert (page["reason"] is None) == (page["status"] == "kept")
 
 
-@pytest.mark.parametrize(
-    ("instance", "counter"),
-    [
-        ("crawl/extract-*", "fastwarc.records"),
-        ("crawl/extract-*", "resiliparse.pages"),
-        ("crawl/buckets-0000", "minhash.pairs"),
-        ("crawl/filter-0000", "pool.pages"),
-        ("corpus/iteration-1/train", "fasttext."),
-        ("corpus/iteration-1/score-0000", "fasttext."),
-        ("cpt/base", "deepspeed."),
-        ("sft/instruct", "deepspeed."),
-        ("rl/grpo", "deepspeed."),
-        ("rl/grpo", "vllm."),
-        ("reward/prm", "vllm."),
-        ("evaluate/grpo", "vllm."),
-        ("evaluate/tool", "vllm."),
-    ],
-)
+@pytest.mark.parametrize(("instance", "counter"), TABLES["work"])
 def test_the_component_really_did_the_work(finished: Checkout, instance: str, counter: str) -> None:
     path = next(finished.result("crawl").parent.glob(f"{instance}/run.json"))
     run = json.loads(path.read_text())

@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from crawl_warcs import FILLER
+from given.cases import cases
 
 from pipeline.formulas.symbols import SYMBOLS
 
+TABLES = cases("independent")
 FRAGMENTS = [
     json.loads(line)
     for line in (Path(__file__).parents[1] / "extraction/independent.jsonl").read_text().splitlines()
@@ -31,53 +33,10 @@ LOWERED = dict(zip("₀₁₂₃₄₅₆₇₈₉ₙ", "0123456789n", strict=Tr
 RUNS = [(re.compile(f"[{''.join(signs)}]+"), signs, mark) for signs, mark in ((RAISED, "^"), (LOWERED, "_"))]
 SIGNS = str.maketrans(
     {sign: f"{name} " for sign, name in SYMBOLS.items() if len(sign) == 1 and ord(sign) > 127}
-    | {"−": "-", "′": "'", "·": r"\cdot ", "⋅": r"\cdot ", "…": r"\ldots ", "∞": r"\infty "}
-    | {
-        "•": "",
-        "⁄": "/",
-        "√": r"\surd ",
-        "°": r"^\circ ",
-        "≤": r"\le ",
-        "≥": r"\ge ",
-        "≠": r"\ne ",
-        "’": "'",
-        "\u2062": "",
-        "\u2061": "",
-        "\u2063": ",",
-    }
+    | TABLES["signs"]
 )
 PLAIN = re.compile("[\U0001d400-\U0001d7ff¼-¾⅐-⅞！-～]")  # styled and wide letters, fractions in one sign
-SPELLINGS = [  # in this order
-    (re.compile(pattern), to)
-    for pattern, to in (
-        (r"\\(?:left|right|[bB]igg?[lrm]?)(?![A-Za-z])\.?", ""),
-        (r"\\(?:displaystyle|textstyle|limits|nonumber)(?![A-Za-z])", ""),
-        (r"\\[,;:! >/]|\\q?quad(?![A-Za-z])|~|\\(?:mathop|nolimits)(?![A-Za-z])", ""),
-        (r"\\(?:label|phantom)\{[^{}]*\}|\\(?:begin|end)\{(?:equation|displaymath|math)\*?\}", ""),
-        (r"\{([^{}]+)\\choose(?![A-Za-z])([^{}]+)\}", r"\\binom{\1}{\2}"),
-        (r"\\pmod\s*(\{[^{}]*\}|\w)", r"(mod \1)"),
-        (r"\\surd\s*(\w+)|\\surd\s*\(((?:[^()]|\([^()]*\))*)\)", r"\\sqrt{\1\2}"),
-        (r"\\sqrt\s*(\w)", r"\\sqrt{\1}"),
-        (r"\\R(?![A-Za-z])", r"\\mathbb{R}"),
-        (r"\\Sigma(?![A-Za-z])", r"\\sum "),
-        (r"\\(?:text|mathrm|rm|operatorname|textrm|mbox|textit|mathit|textbf)\*?(?![A-Za-z])", ""),
-        (r"\\[dtc]frac(?![A-Za-z])", r"\\frac"),
-        (r"\\(le|ge|ne)q(?:slant)?(?![A-Za-z])", r"\\\1"),
-        (r"\\(?:dots|cdots|dotsc|dotsb|ldots)(?![A-Za-z])|\.\.\.", r"\\ldots "),
-        (r"\\(?:rightarrow|longrightarrow)(?![A-Za-z])", r"\\to "),
-        (r"\\(?:mid|vert|lvert|rvert)(?![A-Za-z])", "|"),
-        (r"\\(?:lVert|rVert|Vert|\|)", "||"),
-        (r"\\(?:land)(?![A-Za-z])", r"\\wedge "),
-        (r"\\(?:varepsilon)(?![A-Za-z])", r"\\epsilon "),
-        (r"\\(?:lt)(?![A-Za-z])", "<"),
-        (r"\\(?:gt)(?![A-Za-z])", ">"),
-        (r"\^(?:\{\\prime\}|\\prime)", "'"),
-        (r"\\(?:i?iff|Longleftrightarrow|Leftrightarrow)(?![A-Za-z])", r"\\Leftrightarrow "),
-        (r"\\(?:implies|Longrightarrow)(?![A-Za-z])", r"\\Rightarrow "),
-        (r"\\(?:bmod|mod)(?![A-Za-z])", "mod"),
-        (r"\\([%$#&_])", r"\1"),
-    )
-]  # fmt: skip
+SPELLINGS = [(re.compile(pattern), to) for pattern, to in TABLES["spellings"]]  # in this order
 NESTED = r"\{((?:[^{}]|\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\})*)\}"
 FRACTION = re.compile(rf"\\frac(?:{NESTED}|(\w))(?:{NESTED}|(\w|\\[A-Za-z]+))")
 SINGLE = re.compile(r"\{([^{}^_]|\\[A-Za-z]+)\}")

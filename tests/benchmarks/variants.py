@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from after_extraction import Page, page_texts, stock_decontamination
+from given.cases import cases
 from sources import find_sources
 from table import Row, data_folder, larger_set, publish, row_of
 
@@ -20,43 +21,12 @@ from pipeline.crawl.grams import CJK_CHARACTER
 from pipeline.data.rows import read_rows
 from pipeline.decontaminate.ngrams import BenchmarkIndex
 
+TABLES = cases("variants")
 LABELS = "labels.jsonl"
 QUESTIONS = 40  # varied, drawn evenly from all
-OWN = (  # in a plain clone the generated questions have neither TeX nor Chinese
-    r"Let $x$ and $y$ be positive numbers with $\frac{x}{y} = \sqrt{3}$ and $x^2 + y^2 \leq 48$. What is the"
-    r" largest possible value of $\left(x + y\right)^2$?",
-    r"The roots of $2z^3 - 5z^2 + 4z - 7 = 0$ are $p$, $q$ and $r$. Find"
-    r" $\frac{1}{p} + \frac{1}{q} + \frac{1}{r}$ as a common fraction.",
-    r"A cone of height $12$ has a base of radius $r$. Its volume is $100\pi$ cubic centimetres. Find"
-    r" the length of the slant edge of the cone in terms of $\sqrt{r}$.",
-    "Marta bakes 36 rolls on Friday and 48 rolls on Saturday. She packs them into bags of 6 rolls each and"
-    " sells every bag for 4 dollars. How many dollars does she earn if 3 bags are left over?",
-    "图书馆上午借出科技书45本，下午又借出28本，还剩下136本没有借出。这个图书馆原来一共有多少本科技书？",
-    "甲乙两地相距420千米，一辆货车每小时行驶60千米，另一辆客车每小时行驶80千米。"
-    "两车同时从两地相对开出，几小时后相遇？",
-    r"已知函数$f(x)=\frac{2x-1}{x+3}$，若$f(a)=\frac{5}{7}$，且$a\leq 12$，求$\sqrt{a+4}$的值。",
-    "果园里有苹果树250棵，比梨树的3倍少50棵，桃树的棵数是苹果树和梨树总和的一半。果园里有桃树多少棵？",
-)
-UNICODE = {
-    r"\\d?frac\{([^{}]+)\}\{([^{}]+)\}": r"\1/\2",
-    r"\\sqrt\{([^{}]+)\}": r"√\1",
-    r"\\left|\\right|\$|\\displaystyle": "",
-    r"\\leq?": "≤",
-    r"\\geq?": "≥",
-    r"\\times|\\cdot": "×",
-    r"\\pi": "π",
-    r"\\theta": "θ",
-    r"\\infty": "∞",
-    r"\^\{?2\}?": "²",
-    r"\^\{?3\}?": "³",
-}
-SYNONYMS = {
-    "How many": "What is the number of", "how many": "what number of", "buys": "purchases",
-    "total": "sum", "each": "every", "find": "determine", "Find": "Determine", "Compute": "Calculate",
-    "gives": "hands", "left": "remaining", "largest": "greatest", "What is": "Give", "Let": "Suppose",
-    "earn": "make", "has": "owns", "多少": "几", "一共": "总共", "原来": "起初", "剩下": "余下",
-    "求": "计算", "已知": "设", "平均": "均匀",
-}  # fmt: skip
+OWN = TABLES["questions"]
+UNICODE = TABLES["unicode"]
+SYNONYMS = TABLES["synonyms"]
 WORDS = dict(zip("23456789", ("two", "three", "four", "five", "six", "seven", "eight", "nine"), strict=True))
 CHINESE = dict(zip("23456789", "二三四五六七八九", strict=True))
 TRADITIONAL = str.maketrans(
