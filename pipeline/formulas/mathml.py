@@ -262,7 +262,9 @@ def _base_with_scripts(node: Element, below: int | None, above: int | None) -> s
 
 
 def _under_over(node: Element, below: int | None, above: int | None) -> str:
-    base = node.children[0] if node.children else node
+    if not node.children:
+        return ""
+    base = node.children[0]
     low = _argument(node, below) if below else ""
     high = _argument(node, above) if above else ""
     sign, tex = " ".join(base.all_text().split()), to_tex(base).strip()
