@@ -13,7 +13,7 @@ OPTIONS = --cores $(CORES)
 # Only files whose hash is in the lock. Sources are built with the locked setuptools, not with one that pip fetches unchecked.
 INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --no-deps --require-hashes --no-build-isolation --use-pep517
 
-.PHONY: setup peers demo canary compare ablations pretrained real corpus-quality bench bench-corpus bench-dump bench-extraction bench-mathematics bench-tokens bench-training bench-rl bench-grader bench-rules bench-sandbox bench-variants bench-seed bench-study bench-harness bench-lora bench-claims gpu-check test test-fast test-axe test-pretrained test-environment test-cluster lint lock licences audit schema site clean clean-store
+.PHONY: setup peers demo canary compare ablations pretrained real corpus-quality bench bench-corpus bench-dump bench-extraction bench-mathematics bench-tokens bench-training bench-rl bench-grader bench-rules bench-sandbox bench-variants bench-seed bench-study bench-harness bench-lora bench-claims bench-mutants gpu-check test test-fast test-axe test-pretrained test-environment test-cluster lint lock licences audit schema site clean clean-store
 
 setup: .venv/complete
 
@@ -165,6 +165,11 @@ bench-study: setup
 	@test -n "$(DATA)" || { echo 'usage: make bench-study DATA=<folder of the larger data sets>'; exit 2; }
 	$(BENCHMARK)/second_set.py work/second_set
 	$(BENCHMARK)/study.py --sets "$(DATA)/web" work/second_set --page docs/corpus.md
+
+# Which share of random one-line mutants of the code the quick tests kill: make bench-mutants [OF="COMMIT COMMIT"] [MUTANTS=200]. Hours
+# of two cores for each commit; it goes on where it was stopped.
+bench-mutants: setup peers
+	$(BENCHMARK)/mutants.py $(if $(OF),--of $(OF)) $(if $(MUTANTS),--mutants $(MUTANTS))
 
 # What a GPU must show before a night is spent on it: make gpu-check [STEPS="attention zero_1"]. It goes on where it was stopped; five
 # minutes on a CPU, where it runs small. results/gpu/<device>.json. Several nodes: srun --ntasks-per-node=1 make gpu-check STEPS=ranks
