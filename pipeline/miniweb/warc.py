@@ -9,6 +9,7 @@ import gzip
 import hashlib
 import io
 import uuid
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -53,7 +54,7 @@ def sha1(data: bytes) -> str:
     return f"sha1:{base64.b32encode(hashlib.sha1(data).digest()).decode()}"
 
 
-def write_warc(path: Path, responses: list[Response], date: str, neighbours: bool) -> list[Position]:
+def write_warc(path: Path, responses: Iterable[Response], date: str, neighbours: bool) -> list[Position]:
     """Write a file; returns where its responses lie. `neighbours`: with request and metadata records."""
     positions = []
     with path.open("wb") as file:
