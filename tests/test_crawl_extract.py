@@ -90,6 +90,7 @@ def test_every_response_becomes_a_page_or_a_rejection_with_its_reason(tmp_path, 
     assert counts["pages"] + rejected == len(RESPONSES)
     run = json.loads((tmp_path / "out" / "run.json").read_text())
     assert run["counters"] == {"fastwarc.records": len(RESPONSES) + 1, "resiliparse.pages": 15}
+    assert run["cpu_seconds"] > 0 and run["peak_rss_mb"] > 0
 
 
 def test_one_page_costs_no_more_than_its_time_and_memory_and_the_next_ones_are_read(tmp_path, monkeypatch):

@@ -187,7 +187,7 @@ def _describe(
     stage: Stage[Any], manifest: Path, module: str, counts: Counts, files: dict[str, Any], started: float
 ) -> None:
     """Write `run.json` and then, beside it, the manifest."""
-    usage = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     write_json(
         manifest.with_name("run.json"),
         {
@@ -196,7 +196,8 @@ def _describe(
             "host": platform.node(),
             "cores": len(os.sched_getaffinity(0)),
             "cpu": kind_of_cpu(),
-            "peak_rss_mb": usage // 1024,
+            "cpu_seconds": round(sum(usage.ru_utime + usage.ru_stime for usage in usages), 3),
+            "peak_rss_mb": max(usage.ru_maxrss for usage in usages) // 1024,
             "launch": stage.launch,
             "inputs": {role: [public(path) for path in paths] for role, paths in stage.inputs.items()},
             "counters": dict(stage.counters),

@@ -3,8 +3,7 @@
 Generates the pages (`row_pages.py`) in both forms, runs the stages `crawl`, `corpus` and `decontaminate` once
 from each, by one command, with the same lists and keys, and compares the pages of the pool and of the corpus
 by URL and text. Fails if a page is in one of them alone. In the table `ours` is the way from rows, `peer` the
-way from WARC files. A job has one core and its seconds are those of a clock: beside other work they are more
-than core-seconds. What is there is not made again, so a run that was stopped goes on.
+way from WARC files. What is there is not made again, so a run that was stopped goes on.
 """
 
 import argparse
@@ -101,7 +100,7 @@ def pages_of(folder: Path) -> set[tuple[str, bytes]]:
 
 
 def spent(results: Path) -> tuple[Counter[str], dict[str, int], float]:
-    """(seconds, highest peak in MB) by program, in order, and the seconds from the first job to the last."""
+    """(core-seconds, highest peak in MB) by program, in order, and seconds from the first job to the last."""
     runs = [
         (path, json.loads(path.read_text())) for one in PROGRAMS for path in results.glob(f"{one}/run.json")
     ]
@@ -110,7 +109,7 @@ def spent(results: Path) -> tuple[Counter[str], dict[str, int], float]:
     memory: dict[str, int] = {}
     for path, run in runs:
         name = f"{path.relative_to(results).parts[0]} {path.parent.name.split('-')[0]}"
-        seconds[name] += run["seconds"]
+        seconds[name] += run["cpu_seconds"]
         memory[name] = max(memory.get(name, 0), run["peak_rss_mb"])
     ended = max(run["started"] + run["seconds"] for _, run in runs)
     return seconds, memory, ended - runs[0][1]["started"]
@@ -140,10 +139,10 @@ def main() -> None:
     ways = [make(folder, key, rows) for key in FORMS]
     (ours, memory, whole), (peer, other_memory, other) = map(spent, ways)
     table = [row("from the first job to the last", "seconds", whole, other, other / whole, f"{rows:,} rows")]
-    table.append(row("all jobs", "seconds", ours.total(), peer.total(), peer.total() / ours.total()))
+    table.append(row("all jobs", "core-seconds", ours.total(), peer.total(), peer.total() / ours.total()))
     for name in ours:
         used = f"{memory[name]:,} MB in a job, {other_memory[name]:,} from WARC"
-        table.append(row(name, "seconds", ours[name], peer[name], peer[name] / ours[name], used))
+        table.append(row(name, "core-seconds", ours[name], peer[name], peer[name] / ours[name], used))
     found = compare(ways, "pages of the pool", "crawl/dedup/data/pool")
     found += compare(ways, "pages of the corpus", "decontaminate/corpus/data/corpus")
     publish("rows", table + found, f"{CORES} used")
