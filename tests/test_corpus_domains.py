@@ -1,5 +1,6 @@
 """Mathematical domains, what reviewed prefixes teach, and what is asked of a reviewer."""
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from pipeline.config.corpus import CorpusSection
 from pipeline.corpus.candidates import add_blocked, add_pages, unmatched
-from pipeline.corpus.domains import Growth, growth, judge, learn, lower_bound
+from pipeline.corpus.domains import Growth, add_mathematical, growth, judge, learn, lower_bound
 from pipeline.corpus.review_queue import differs, review_queue
 from pipeline.corpus.score import SCORES
 from pipeline.crawl.annotations import add_annotations, covered
@@ -286,6 +287,23 @@ def test_domains_of_a_page_are_its_host_and_directories(pool: Pool) -> None:
     judge(joins, CorpusSection())
     found = {case: joins.execute("SELECT domains_of(?, ?)", case).fetchall()[0][0] for case in cases}
     assert found == cases
+
+
+def test_what_reviewed_pages_teach_takes_no_longer_with_more_mathematical_domains(tmp_path: Path) -> None:
+    pages = """SELECT 'p' || i AS id, 'https://' || key AS url, key
+        FROM (SELECT i, 'h' || i || '.example/a' AS key FROM range(30000) AS numbers(i))"""
+    seconds = []
+    for domains in (100, 30_000):
+        with database(tmp_path, {}) as joins:
+            joins.execute(f"CREATE TABLE pages AS {pages}; CREATE TABLE kept (id VARCHAR)")
+            joins.execute("CREATE TABLE reviewed AS SELECT id, 'p' AS prefix, 'math' AS verdict FROM pages")
+            joins.execute("CREATE TABLE excluded (id VARCHAR, reason VARCHAR)")
+            add_mathematical(joins, ((f"h{number}.example", 1.0) for number in range(domains)))
+            started = time.process_time()
+            learn(joins, CorpusSection(reviewed="all"))
+            seconds.append(time.process_time() - started)
+            assert len(growth(joins, set()).seed) == domains
+    assert seconds[1] < 1 + 5 * seconds[0]
 
 
 def test_pages_of_listed_domains_and_their_subdomains_are_never_kept_and_teach_nothing(

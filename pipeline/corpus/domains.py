@@ -44,14 +44,17 @@ total AS (
     WHERE domain IN (SELECT domain FROM collected) GROUP BY domain)
 SELECT domain, pages, kept FROM collected JOIN total USING (domain) ORDER BY kept DESC, domain
 """
+# A join, because a list of all mathematical domains would be searched for each page.
 LEARN = """
 CREATE OR REPLACE TABLE learnt AS
-SELECT url, key, prefix, verdict = 'math' AS math
-FROM reviewed JOIN pages USING (id)
-WHERE id NOT IN (SELECT id FROM opted_out)
-AND CASE verdict
-    WHEN 'math' THEN ($all OR id NOT IN (SELECT id FROM kept))
-        AND list_has_any(domains_of(key, $depth), (SELECT coalesce(list(domain), []) FROM mathematical))
+WITH teaching AS (
+    SELECT id, url, key, prefix, verdict FROM reviewed JOIN pages USING (id)
+    WHERE id NOT IN (SELECT id FROM opted_out)),
+places AS (SELECT id, unnest(domains_of(key, $depth)) AS domain FROM teaching WHERE verdict = 'math'),
+mathematics AS (SELECT DISTINCT id FROM places JOIN mathematical USING (domain))
+SELECT url, key, prefix, verdict = 'math' AS math FROM teaching
+WHERE CASE verdict
+    WHEN 'math' THEN ($all OR id NOT IN (SELECT id FROM kept)) AND id IN (SELECT id FROM mathematics)
     WHEN 'not_math' THEN $all END
 """
 DOMAINS = table_schema(domain=str, pages=int, kept=int, share=float, bound=float, math=bool)
