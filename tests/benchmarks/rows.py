@@ -119,7 +119,7 @@ def compare(ways: list[Path], what: str, folder: str) -> list[Row]:
     """Count the pages in a folder of both ways, and those in one of them alone."""
     ours, peer = (pages_of(way / folder) for way in ways)
     numbers = [(what, len(ours), len(peer)), (f"{what}: in one alone", len(ours - peer), len(peer - ours))]
-    return [row(name, "pages", one, other, None) for name, one, other in numbers]
+    return [row(name, "pages", one, other, None, f"{one:,}, {other:,}") for name, one, other in numbers]
 
 
 def row(what: str, unit: str, ours: float, peer: float, ratio: float | None, data: str = "") -> Row:
