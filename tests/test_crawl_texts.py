@@ -54,9 +54,8 @@ def kept(folder: Path, name: str, lists: Path, extracted: list[Path]) -> list[tu
 @pytest.mark.slow
 def test_the_same_texts_by_warc_and_by_file_keep_the_same_pages(tmp_path: Path) -> None:
     web = generate(tmp_path / "web", scale=0.1, background=80, warc_files=2)
-    config = {"min_characters": 100}
     warc = [
-        run_program(extract.run, tmp_path / f"extract-{number}", config, warc=[path])
+        run_program(extract.run, tmp_path / f"extract-{number}", {}, warc=[path])
         for number, path in enumerate(sorted((web / "warc").iterdir()))
     ]
     texts = []
@@ -65,7 +64,7 @@ def test_the_same_texts_by_warc_and_by_file_keep_the_same_pages(tmp_path: Path) 
         rows = [{"text": page.text, "url": page.metadata["url"], "key": page.id} for page in pages]
         path = write(tmp_path / f"{number}.{suffix}", rows)
         fields = {"fields": {"id": "key"}}
-        texts.append(run_program(extract.run, tmp_path / f"texts-{number}", config | fields, texts=[path]))
+        texts.append(run_program(extract.run, tmp_path / f"texts-{number}", fields, texts=[path]))
         assert counted(texts[-1])["pages"] == len(pages) == counted(texts[-1])["records"] > 100
     found = kept(tmp_path, "warc", web, warc)
     assert found == kept(tmp_path, "texts", web, texts) and len(found) > 30

@@ -94,7 +94,7 @@ def test_a_manifest_tells_what_the_result_is_and_run_json_how_it_went(tmp_path: 
     ("options", "words"),
     [
         ({"config": '{"min_characterz": 1}'}, "config key crawl.min_characterz"),
-        ({"config": '{"min_characters": "many"}'}, "config key crawl.min_characters"),
+        ({"config": '{"min_similarity": "much"}'}, "config key crawl.min_similarity"),
         ({"config": "{"}, "--config"),
         ({"input": "warc=no/such/file.warc.gz"}, "no/such/file.warc.gz"),
         ({"input": "warc"}, "expected KEY=PATH"),
