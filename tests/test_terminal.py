@@ -1,6 +1,7 @@
 """What a terminal shows when a run is ended from it, and how long it says that a job takes."""
 
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -15,6 +16,7 @@ from given.instances import graph_of
 from pipeline.pages.review.__main__ import login_name
 from pipeline.protocol.manifest import SCHEMA
 from workflow.keys import Keys
+from workflow.terminal import Terminal
 from workflow.timing import Timing
 
 
@@ -68,6 +70,13 @@ def test_an_interruption_before_the_first_job_is_one_line(tmp_path: Path, comman
         time.sleep(0.5)
     said = log.read_text()
     assert said.splitlines()[-1] == "error: interrupted" and "Traceback" not in said, said
+
+
+def test_hundreds_of_jobs_that_fail_together_are_told_after_one_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal, waits = Terminal(), []
+    monkeypatch.setattr("workflow.terminal.time.sleep", waits.append)
+    error = logging.makeLogRecord({"event": "job_error", "jobid": 0, "rule_name": "corpus_score", "log": []})
+    assert all(": failed" in terminal.format(error) for _ in range(800)) and len(waits) == 1
 
 
 def test_the_annotator_has_a_name_where_the_environment_names_no_user(

@@ -123,7 +123,7 @@ class Terminal(logging.Formatter):
     def _fail(self, name: str, logs: list[str]) -> str:
         if name in self.names.values():
             self.timing.running.pop(name, None)
-        if not self.interrupted:
+        if not (self.interrupted or self.failed):  # once: hundreds of jobs may fail together
             time.sleep(AWAITED)  # Ctrl-C reaches a job at once, this process when its main thread has a turn
         if self.interrupted:
             return f"{name}: stopped"
