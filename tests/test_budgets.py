@@ -15,7 +15,7 @@ from pipeline.config.tokens import MixtureNode, SourceNode
 
 BUDGETS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["budgets"]
 MOST = 400  # lines of a file
-MOST_KEYS = 267  # of the configuration; the goal is 180: a new one takes the place of an old one
+MOST_KEYS = BUDGETS.pop("keys")
 MOST_BYTES = 116_000  # of README.md, CONTRIBUTING.md and docs/*.md; the goal is 110,000
 
 
