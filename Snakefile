@@ -14,19 +14,13 @@ configfile: f"{workflow.basedir}/configs/default.yaml"
 
 
 include: "workflow/rules/common.smk"
-include: "workflow/rules/miniweb.smk"
-include: "workflow/rules/crawl.smk"
-include: "workflow/rules/annotate.smk"
-include: "workflow/rules/corpus.smk"
-include: "workflow/rules/decontaminate.smk"
-include: "workflow/rules/tokens.smk"
-include: "workflow/rules/cpt.smk"
-include: "workflow/rules/sft.smk"
-include: "workflow/rules/reward.smk"
-include: "workflow/rules/rl.smk"
-include: "workflow/rules/evaluate.smk"
-include: "workflow/rules/likelihood.smk"
-include: "workflow/rules/report.smk"
+
+
+for _stage in STAGES:
+
+    include: f"workflow/rules/{_stage.name}.smk"
+
+
 include: "workflow/rules/targets.smk"
 
 

@@ -1,8 +1,7 @@
-# The demo's generated web, and word problems split for `make pretrained`. The rule of the first program is written
-# out, those of other programs without ranks say what they have otherwise.
+# The demo's generated web. The rule of the first program is written out, those of other programs without ranks say what
+# they have otherwise.
 
 MINIWEB = JOBS["miniweb_web"]
-PROBLEMS = JOBS["problems_parts"]
 
 
 rule miniweb_web:
@@ -18,17 +17,3 @@ rule miniweb_web:
         words=MINIWEB.words,
     shell:
         "python -m pipeline.start {params.words} --result {output.manifest:q} 2>&1 | tee {log:q}"
-
-
-use rule miniweb_web as problems_parts with:
-    """Split word problems into examples, prompts and questions; keep benchmarks out."""
-    input:
-        source=PROBLEMS.reads("source"),
-        benchmarks=PROBLEMS.reads("benchmark."),
-    output:
-        manifest="<store>/problems/{key}/manifest.json",
-        data=directory("<store>/problems/{key}/data"),
-    log:
-        "<logs>/problems-{key}.log",
-    params:
-        words=PROBLEMS.words,
