@@ -279,6 +279,8 @@ def test_the_best_stand_first_also_where_lower_is_expected(lab: Path) -> None:
 
 def test_the_forecast_takes_the_baselines_times_for_what_was_never_made(lab: Path) -> None:
     design = designed(2)
+    lines = command.forecast_lines(design)
+    assert re.match(r"\d+ jobs of a kind that was never timed here", lines[-1]), lines
     keys = Keys(design.graph)
     run = FakeRun(Path("made"))
     run.model("sft/instruct", None, 3, 2.0, seed=0)

@@ -117,9 +117,11 @@ def forecast_lines(design: Design) -> list[str]:
         models = [f"{stage}/{model}" for names in design.families.values() for model in names]
         timing.liken(models, f"{stage}/{design.experiment.baseline}")
     seconds, unknown = timing.left(0.0)
-    told = f"{len(jobs)} jobs: {duration(seconds)} one after another, by the times of such jobs before"
-    if unknown:
-        told += f", and {unknown} of a kind that was never timed here (`dsm plan` forecasts GPUs)"
+    never = "of a kind that was never timed here (`dsm plan` forecasts GPUs)"
+    told = f"{len(jobs)} jobs {never}"
+    if unknown < len(jobs):
+        told = f"{len(jobs)} jobs: {duration(seconds)} one after another, by the times of such jobs before"
+        told += f", and {unknown} {never}" if unknown else ""
     return [*summary(reasons), *([told] if jobs else [])]
 
 
