@@ -87,7 +87,7 @@ pretrained: setup
 	@$(BIN)/python -m pipeline.experiments.gains results/pretrained
 	@echo "Report: results/pretrained/report/index.html"
 
-# Your own pages and benchmarks: make real WEB=<folder of *.warc.gz> BENCH=<folder of benchmark files>
+# Your own pages and benchmarks: make real WEB=<folder of *.warc.gz> BENCH=<folder of benchmark files>, or TEXTS= instead of WEB=.
 # The models are those of `make pretrained` where it has finished, else the demo's. The folders are looked through before the demo,
 # which takes minutes.
 ifneq ($(wildcard results/pretrained/report/index.html),)
@@ -121,7 +121,7 @@ test: setup peers
 
 # For the loop of an editor. Leaves out tests marked `slow` and these files, which run whole programs, train, sample or wait for limits.
 SLOW = workflow recipes state stage single_gpu cluster configs generation rl reward training training_exact evaluate_stage \
-  rl_train lora gpu_check sandbox sandbox_layers sandbox_weak corpus crawl_dedup crawl_generated crawl_kill crawl_order crawl_scale dsm faults first_contact \
+  rl_train lora gpu_check sandbox sandbox_layers sandbox_weak corpus crawl_dedup crawl_generated crawl_order crawl_scale dsm faults first_contact \
   fuzz fuzz_programs meta survival profiles
 
 test-fast: setup peers
@@ -148,7 +148,7 @@ test-cluster: setup
 	PATH="$(CURDIR)/$(BIN):$$PATH" tests/cluster/slurm.sh python -m pytest tests/test_cluster.py tests/test_rl.py -m slurm
 
 # Each prints a table of ours beside its named peers, measured in the same run, and writes results/bench/<name>.json.
-# DATA=<folder> makes bench-corpus, bench-grader and bench-rules use the larger data sets that docs/measured.md describes;
+# DATA=<folder> makes some use the larger data sets that docs/measured.md describes (bench-mathematics needs it);
 # PEER=<FILE.py:FUNCTION> puts a grader of yours beside this one (tests/benchmarks/adversarial.py).
 BENCHMARK = PYTHONPATH="$(CURDIR):$(CURDIR)/tests" $(BIN)/python tests/benchmarks
 

@@ -2,8 +2,8 @@
 
 Inputs: `parent` or `init` (folder or hub id), `data` (sft-format files or hub ids). Output: a model folder.
 Our choices, where the paper is silent: the loss covers only the assistant's words and EOS, tool output is
-context, and there is no attention across the examples of a sequence. The loss is a mean over tokens, in which
-long solutions weigh more; `loss_mean: example` is the mean over examples that the paper's Eq. 6 writes.
+context, and there is no attention across the examples of a sequence. The loss is the mean over examples of
+each one's mean, as in Eq. 6; `loss_mean: token` is the mean over tokens, in which long solutions weigh more.
 """
 
 import pipeline.training.environment  # noqa: F401  # isort: skip  # before torch and deepspeed

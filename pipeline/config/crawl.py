@@ -65,7 +65,7 @@ class TextSource(Section):
 
 
 class CrawlSection(Section):
-    """From WARC files to deduplicated pages (paper section 2.1, which gives no settings for this)."""
+    """From WARC files or texts to deduplicated pages (paper section 2.1, which gives no settings for it)."""
 
     named: ClassVar[tuple[str, ...]] = ("warc", "index", "texts")
 
@@ -79,7 +79,7 @@ class CrawlSection(Section):
         None,
         "files of texts that are pages already: paths or globs of *.parquet and *.jsonl[.gz|.zst], or sources"
         " by name, each with `data`, which may also be hub:<owner>/<name>[:<folder>]@<revision>, and perhaps"
-        " `pattern` (of paths in the data set), `fields`, `licence`",
+        " `pattern` (of paths in the data set), `fields`, `licence`, `use`",
     )
     fields: Fields = key(
         {},

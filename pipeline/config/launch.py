@@ -40,8 +40,8 @@ class LaunchSection(Section):
     )
     hang_minutes: float = key(
         30.0,
-        "cpt, sft, reward, rl, evaluate: minutes without progress after which a rank prints where it hangs "
-        "and ends with code 85; what trains is run again from its last checkpoint",
+        "programs with ranks: minutes without progress after which a rank prints where it hangs and ends with"
+        " code 85; what trains is run again from its last checkpoint",
         gt=0,
     )
     gpu_memory: float = key(

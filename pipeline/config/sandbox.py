@@ -4,7 +4,7 @@ from pipeline.config.section import Section, key
 
 
 class SandboxSection(Section):
-    """Programs that a model writes (evaluation in the modes pal and tool)."""
+    """Programs that a model writes, in evaluation and in RL."""
 
     weak: bool = key(
         False,

@@ -1,1 +1,1 @@
-"""Stage `crawl` (paper section 2.1): from WARC files to a pool of deduplicated pages with lineage."""
+"""Stage `crawl` (paper section 2.1): WARC files or texts become a pool of deduplicated pages with lineage."""

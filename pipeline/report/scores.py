@@ -1,6 +1,6 @@
 """Print a run's scores, gains and verdicts as its report has them: `make demo` and others end so.
 
-python -m pipeline.report.scores results/pretrained/report/summary.json
+python -m pipeline.report.scores results/compare/report/summary.json
 python -m pipeline.report.scores results/demo/report/summary.json --readme README.md
 python -m pipeline.report.scores --corpus results/real/report/summary.json
 
