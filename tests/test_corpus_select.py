@@ -85,6 +85,14 @@ def selected(
     return stage.partial
 
 
+def test_metrics_tell_where_a_tokenizer_counted(scores: list[Path]) -> None:
+    for notes in ({}, {"tokens": {"ascii": 0.25, "other": 1.5, "pages": 9, "error": None}}):
+        told = dict.fromkeys(select.TRAINED) | notes
+        (scores[0].parent / "train/train.json").write_text(json.dumps(told))
+        found = json.loads((selected(scores, f"counted-{len(notes)}") / "metrics.json").read_text())
+        assert found.get("tokens") == notes.get("tokens")
+
+
 def rows_of(folder: Path, name: str) -> list[dict[str, Any]]:
     return read_table(folder / f"{name}.parquet").to_pylist()
 

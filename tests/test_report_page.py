@@ -84,7 +84,7 @@ def test_a_run_that_trains_nothing_opens_with_its_corpus(tmp_path: Path) -> None
     assert whats[:3] == ["pages in the corpus", "words and CJK characters", "languages"]
     assert "recall of math pages never trained on" in whats and shown["corpus_only"]
     assert not any("points" in what or "claims" in what for what in whats)
-    material.run.iterations[-1].manifest["config"]["tokenizer"] = "folder"
+    material.iterations[-1]["tokens"] = {"pages": 1000}
     assert " tokens: " in summary.subtitle(material)
     assert summary.chapter(material)["tiles"][1][1] == "tokens"
 

@@ -7,6 +7,7 @@ import random
 import subprocess
 import sys
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import pytest
 from crawl_warcs import FILLER
 from datatrove.data import Document
 from deduplication import deduplicate_into, run_program
-from given.instances import graph_of
+from given.instances import graph_of, open_stage
 from test_corpus import MATH, NEWS, metrics, run
 from test_crawl_texts import counted, write
 
@@ -25,6 +26,7 @@ from pipeline.crawl import extract
 from pipeline.crawl.text_files import is_pinned
 from pipeline.data.shards import DocumentWriter, read_documents, read_table
 from pipeline.decontaminate import __main__ as decontaminate
+from pipeline.decontaminate.card import Composition, data_card
 from pipeline.protocol.stage import run_stage
 from workflow.preflight import held_back, unpinned
 
@@ -299,6 +301,17 @@ def test_the_card_names_files_of_texts_and_counts_the_tokens_of_each_source(
     run_stage("decontaminate", DecontaminateSection, decontaminate.run, words)
     card = (tmp_path / "out/card.md").read_text()
     assert all(words in card for words in said) and ("WARC" in card) == ("a.warc.gz" in files)
+
+
+@pytest.mark.parametrize(("told", "unit"), [({}, "words and CJK characters"), ({"tokens": {}}, "tokens")])
+def test_the_card_says_in_what_selection_counted(tmp_path: Path, told: dict[str, Any], unit: str) -> None:
+    numbers = ("iteration", "seed_pages", "kept_pages", "pool_pages", "threshold", "positives", "negatives")
+    notes = dict.fromkeys(numbers, 1) | {"overlap_with_previous": None, "settings": {}} | told
+    (tmp_path / "metrics.json").write_text(json.dumps(notes))
+    stage = open_stage(tmp_path / "work", DecontaminateSection(), {"pool": tmp_path, "select": tmp_path})
+    found = Composition(pages=1, tokens=12, of_source=Counter(web=12))
+    card = data_card(stage, found, {"kept": 1, "contaminated": 0}, stage.partial)
+    assert f"12 {unit}.\n" in card and f"{unit.capitalize()[0]}{unit[1:]} by source of texts: web 12." in card
 
 
 @pytest.mark.slow

@@ -40,6 +40,7 @@ from pipeline.protocol.manifest import write_json
 from pipeline.protocol.stage import Counts, InputError, Stage, label, run_stage
 
 TRAINED = ("positives", "negatives", "settings", "held_out", "out_of_distribution")  # of train.json
+MEASURED = "tokens"  # the same, where a tokenizer counts
 COUNTED = ("kept_pages", "kept_tokens", "seed_growth", "converged")  # of metrics.json
 TABLES = ("kept", "excluded", "queue", "domains")
 PASSED_ON = (*(f"{name}.parquet" for name in TABLES), "review.tsv", *(f"{name}.txt" for name in GROWN))
@@ -145,7 +146,7 @@ def select(stage: Stage[CorpusSection], iteration: int) -> dict[str, Any]:
         "excluded_pages": never,
         "kept_pages": size,
         "promise": promise(train, cuts, bool(config.cut_language_pages)),
-        **{name: trained[name] for name in TRAINED},
+        **{name: trained[name] for name in (*TRAINED, MEASURED) if name in trained},
         "domains": list(map(vars, domains[:LISTED])),
         "prefixes_used": [
             {"prefix": prefix, "pages": count} for prefix, count in sorted(grown.prefixes.items())

@@ -43,8 +43,7 @@ class Material:
     @property
     def unit(self) -> str:
         """What kept pages are counted in."""
-        config = self.run.iterations[-1].config
-        return "tokens" if config.get("tokenizer") else "words and CJK characters"
+        return "tokens" if "tokens" in self.iterations[-1] else "words and CJK characters"
 
     @cached_property
     def cost(self) -> dict[str, Any]:
