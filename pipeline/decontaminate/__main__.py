@@ -9,8 +9,8 @@ Inputs:
                    them this program cleans the shards itself, with the benchmarks given
 
 Outputs: `corpus/*.jsonl.zst`; `removals.jsonl`, a line for each run of words that a page shares with an item
-(id and url of the page, benchmark, item, gram, span, rule, run, context, removed: the page, a segment or, if
-`decontaminate.fuzzy` is `flag`, nothing); `card.md`.
+(id and url of the page, benchmark, item, gram, span, rule, run, grams, context, removed: the page, a segment
+or, if `decontaminate.fuzzy` is `flag`, nothing); `card.md`.
 """
 
 import json
