@@ -119,13 +119,16 @@ PARALLEL = --numprocesses $(WORKERS) --dist loadscope --no-loadscope-reorder
 test: setup peers
 	$(PYTEST) $(PARALLEL)
 
-# For the loop of an editor. Leaves out tests marked `slow` and these files, which run whole programs, train, sample or wait for limits.
-SLOW = workflow recipes state stage single_gpu cluster configs generation rl reward training training_exact evaluate_stage \
+# For the loop of an editor. Leaves out what takes more than about half a second: tests marked `slow`, files that run whole programs,
+# train, sample or wait for limits (WHOLE), and files of which most tests are slow (SLOW), which are not even imported.
+WHOLE = workflow changes flow recipes state stage single_gpu cluster configs generation rl reward training training_exact evaluate_stage \
   rl_train lora gpu_check sandbox sandbox_layers sandbox_weak corpus crawl_dedup crawl_generated crawl_order crawl_scale dsm faults first_contact \
-  fuzz fuzz_programs meta survival profiles
+  fuzz fuzz_programs meta survival profiles executors quality
+SLOW = arrays classify corpus_select crawl_extract crawl_lookup crawl_texts experiment exported grader_attacks links mutants notebook parts \
+  power problems queue release report_explorer review rl_programs rl_trl row_pages sandbox_endings sandbox_memory serve store tries
 
 test-fast: setup peers
-	$(PYTEST) $(PARALLEL) -m 'not slow and not network and not pretrained' $(SLOW:%=--ignore=tests/test_%.py)
+	$(PYTEST) $(PARALLEL) -m 'not slow and not network and not pretrained' $(patsubst %,--ignore=tests/test_%.py,$(WHOLE) $(SLOW))
 
 # The report by axe-core's rules of accessibility, in Chromium. npm fetches axe-core, which is not among the locked packages.
 test-axe: setup peers .venv/axe/package/axe.min.js
@@ -168,8 +171,8 @@ bench-study: setup
 	$(BENCHMARK)/second_set.py work/second_set
 	$(BENCHMARK)/study.py --sets "$(DATA)/web" work/second_set --page docs/corpus.md
 
-# Which share of random one-line mutants of the code the quick tests kill: make bench-mutants [OF="COMMIT COMMIT"] [MUTANTS=200]. Hours
-# of two cores for each commit; it goes on where it was stopped.
+# Which share of random one-line mutants the tests kill, without those of whole programs: make bench-mutants [OF="COMMIT COMMIT"] [MUTANTS=200].
+# Hours of two cores for each commit; it goes on where it was stopped.
 bench-mutants: setup peers
 	$(BENCHMARK)/mutants.py $(if $(OF),--of $(OF)) $(if $(MUTANTS),--mutants $(MUTANTS))
 

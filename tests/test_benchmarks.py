@@ -113,6 +113,7 @@ class Engine:
         return [[SimpleNamespace(text=text, **facts)] for text in self.texts]
 
 
+@pytest.mark.slow
 def test_code_is_right_if_all_its_tests_pass(monkeypatch, tmp_path: Path) -> None:
     texts = [
         "    return 2 * x\n",

@@ -135,6 +135,7 @@ def test_filters_of_the_users_own_and_of_datatrove_reject_pages_by_a_reason(tmp_
     assert (counts["rejected_filter_even"], counts["rejected_filter_few"], counts["pages"]) == (3, 1, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "message"), TABLES["mistaken"])
 def test_a_filter_that_cannot_be_used_is_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, message: str

@@ -70,6 +70,7 @@ def first_weight(learner: Any) -> float:
     return next(learner.engine.module.parameters()).flatten()[0].item()
 
 
+@pytest.mark.slow
 def test_the_newest_whole_checkpoint_is_taken(saved: tuple[Any, Path], tmp_path: Path) -> None:
     learner, work = saved
     assert checkpoint.newest(learner.engine, tmp_path / "none") is None

@@ -172,6 +172,7 @@ def plans() -> dict[str, Simulation]:
     return {name: simulation_of(name) for name in CONFIGURATIONS}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("configuration", CONFIGURATIONS)
 def test_a_configuration_decides_the_claims_that_it_is_likely_to_hold(
     plans: dict[str, Simulation], configuration: str
@@ -189,6 +190,7 @@ def test_the_ledger_names_no_unknown_configuration() -> None:
     assert {name for claim in LEDGER for name in claim.decided_by} <= set(CONFIGURATIONS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("configuration", CONFIGURATIONS[:-1])  # pretrained.yaml judges fewer than it trains
 def test_models_of_ones_own_change_no_claim(plans: dict[str, Simulation], configuration: str) -> None:
     run, models = plans[configuration].run, plans[configuration].run.models
@@ -289,6 +291,7 @@ def published(
     return {name: judge(LEDGER, as_published(name, plans[name], folder), plans[name].spread) for name in ROWS}
 
 
+@pytest.mark.slow
 def test_the_papers_own_figures_contradict_none_of_its_claims(published: dict[str, list[Judgement]]) -> None:
     verdicts: dict[str, set[str]] = {}
     for found in chain(*published.values()):
@@ -304,6 +307,7 @@ def test_the_papers_own_figures_contradict_none_of_its_claims(published: dict[st
     assert not small & held
 
 
+@pytest.mark.slow
 def test_published_effects_are_those_of_the_papers_tables(published: dict[str, list[Judgement]]) -> None:
     measured: dict[str, set[float]] = {}
     for found in chain(*published.values()):

@@ -121,6 +121,7 @@ def test_data_files_of_a_programs_package_count_by_their_bytes(project: Path) ->
     assert stale(project, "pipeline/report/templates/page.html.j2", "", "\n") == {"pipeline.report"}
 
 
+@pytest.mark.slow
 def test_an_edit_is_told_by_file_and_function(project: Path) -> None:
     file = "pipeline/rl/objectives.py"
     before, path = DEFINITIONS["pipeline.rl"], project / file
@@ -133,6 +134,7 @@ def test_an_edit_is_told_by_file_and_function(project: Path) -> None:
     assert changed(before, before) == []
 
 
+@pytest.mark.slow
 def test_packages_count_that_decide_bytes_without_the_part_that_names_a_build(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

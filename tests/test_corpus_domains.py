@@ -137,6 +137,7 @@ def test_a_mixed_host_is_asked_about_by_the_paths_that_differ(pool: Pool) -> Non
     ]
 
 
+@pytest.mark.slow
 def test_the_queue_asks_about_a_path_inside_another_and_about_what_is_left(pool: Pool) -> None:
     parts = under("a.org/notes", 40, 38), under("a.org/notes/old/diary", 30, 0), under("a.org/shop", 30, 0)
     pages = sorted((page for part in parts for page in part), key=lambda page: not page[1])
@@ -212,6 +213,7 @@ def test_prefixes_without_a_page_are_named_with_the_spelling_that_has_some(
     assert "match no page, 3 prefixes: b.org/c (pages are under www.b.org/c), www.a/q (" in said
 
 
+@pytest.mark.slow
 def test_an_unsure_verdict_leaves_pages_to_the_classifier_and_out_of_the_queue(pool: Pool) -> None:
     joins = pool(pages_of("a", 10, 4), "a/x\tunsure\n")
     config = CorpusSection(reviewed="all")

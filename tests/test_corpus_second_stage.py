@@ -149,6 +149,7 @@ def test_the_second_stage_learns_grades_and_none_of_a_held_out_host(
         graded(rows[:1], set())
 
 
+@pytest.mark.slow
 def test_two_stages_on_a_seed_of_texts_find_the_mathematics_of_the_pool(
     tmp_path: Path,
     pool: Path,  # noqa: F811

@@ -79,6 +79,7 @@ def learnt(stage: Stage[CorpusSection]) -> dict[str, list[LabelledPage]]:
     return {name: [replace(page, content=page.text) for page in pages] for name, pages in found.items()}
 
 
+@pytest.mark.slow
 def test_pages_are_chosen_by_lists_copies_and_hashes_whatever_shards_and_threads(
     tmp_path: Path,
     pool: Path,  # noqa: F811

@@ -65,6 +65,7 @@ def write_index(path, rows):
     path.write_bytes(gzip.compress("\n".join(lines).encode()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["i.parquet", "i.cdxj.gz", "i.jsonl.gz"])
 def test_an_index_reads_only_the_records_it_lists(tmp_path, name):
     offsets = write_warc(tmp_path / "a.warc.gz", RECORDS)
@@ -137,6 +138,7 @@ def test_lists_may_name_files_of_their_own_server_and_of_the_base(server_of_file
     assert found == [f"{address}a.gz", "https://host/b.gz", "https://host/c.gz"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text, count", [(b"\n", 200 << 20), (b"a", 80 << 20), (b"a\n", 1 << 24)])
 def test_a_list_that_unpacks_to_gigabytes_is_refused_in_bounded_memory(tmp_path, text, count):
     path = tmp_path / "warc.paths.gz"

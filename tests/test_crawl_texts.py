@@ -51,7 +51,6 @@ def kept(folder: Path, name: str, lists: Path, extracted: list[Path]) -> list[tu
     return sorted(tuple(row[column] for column in ("url", "host", "score", "tokens")) for row in rows)
 
 
-@pytest.mark.slow
 def test_the_same_texts_by_warc_and_by_file_keep_the_same_pages(tmp_path: Path) -> None:
     web = generate(tmp_path / "web", scale=0.1, background=80, warc_files=2)
     warc = [

@@ -130,6 +130,7 @@ def test_a_disk_or_network_that_fails_is_not_taken_for_a_damaged_file(tmp_path, 
         read(tmp_path / "a.warc.gz")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", [FailingFile.error, OSError(errno.EIO, "Input/output error")])
 def test_a_file_that_fails_is_named_and_read_again_alone(tmp_path, monkeypatch, capsys, error):
     """In a job of three files; the others are kept, and the bytes are those of a run without a fault."""

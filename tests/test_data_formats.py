@@ -210,6 +210,7 @@ def verdicts(path: Path, url: str) -> list[tuple[str, str]]:
         return joins.execute(f"SELECT prefix, verdict FROM ({found})").fetchall()
 
 
+@pytest.mark.slow
 def test_annotations_and_the_review_queue(example: Any) -> None:
     page = "https://example.org/algebra/rings.html"
     assert verdicts(example("annotations.tsv"), page) == [("example.org/algebra", "math")]
@@ -233,6 +234,7 @@ def warc(path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_corpus_shard(example: Any, tmp_path: Path) -> None:
     shard = tmp_path / "0000.jsonl.zst"
     shard.write_bytes(zstandard.compress(example("corpus.jsonl").read_bytes()))
@@ -270,6 +272,7 @@ def test_scoring_outputs_gives_the_scores_on_record(example: Any, tmp_path: Path
     assert json.loads((tmp_path / "out.json").read_text()) == json.loads(EXAMPLES["score.json"])
 
 
+@pytest.mark.slow
 def test_running_programs_gives_the_results_on_record(example: Any, tmp_path: Path) -> None:
     arguments = ["--input", str(example("programs.jsonl")), "--output", str(tmp_path / "out.jsonl")]
     sandbox.main([*arguments, "--timeout", "2", "--workers", "1", *["--weak"] * WEAK])

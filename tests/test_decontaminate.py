@@ -256,6 +256,7 @@ def texts(folder: Path) -> dict[str, str]:
     return {page.id: page.text for shard in shards for page in read_documents(shard)}
 
 
+@pytest.mark.slow
 def test_the_program_alone_removes_the_page_or_only_its_paragraph_and_says_why(pages: Path) -> None:
     for config, left in (({}, None), ({"remove": "segment"}, "Before it.\nAfter it.")):
         subprocess.run(
@@ -284,6 +285,7 @@ def cleaned(pages: Path, shard: int) -> list[str]:
     return ["--output", str(pages / f"clean-{shard}"), "--input", inputs[0], "--input", inputs[1]]
 
 
+@pytest.mark.slow
 def test_shards_cleaned_each_by_itself_give_the_bytes_of_one_program_for_all(pages: Path) -> None:
     subprocess.run(stage(pages), cwd=ROOT, check=True, capture_output=True)
     together = bytes_of(pages / "out")
@@ -301,6 +303,7 @@ def test_shards_cleaned_each_by_itself_give_the_bytes_of_one_program_for_all(pag
     assert next(counts) == next(counts)
 
 
+@pytest.mark.slow
 def test_a_killed_run_leaves_nothing_and_the_next_one_gives_the_same_bytes(pages: Path) -> None:
     words = stage(pages)[3:]
     run = partial(run_stage, "decontaminate", DecontaminateSection, decontaminate.run, words)
@@ -308,6 +311,7 @@ def test_a_killed_run_leaves_nothing_and_the_next_one_gives_the_same_bytes(pages
     survives_loss_and_kills(run, pages / "out", numbers=(1, 3, 4, 5))
 
 
+@pytest.mark.slow
 def test_a_row_without_a_question_is_an_error_that_names_its_line(pages: Path) -> None:
     (pages / "bench.jsonl").write_text('{"id": "q1", "title": "text"}\n')
     done = subprocess.run(stage(pages), cwd=ROOT, capture_output=True, text=True)
@@ -340,6 +344,7 @@ def test_the_columns_of_a_benchmark_reach_the_programs_that_keep_it_out_and_only
     assert found == [{"own": {"question": "task"}}] * 2 + [None] * 2
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not BENCH.exists(), reason="the real benchmark files are not here")
 def test_real_questions_are_found_and_other_questions_are_not_taken_for_them() -> None:
     rows = {

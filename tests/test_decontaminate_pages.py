@@ -122,6 +122,7 @@ def made(folder: Path, name: str, given: dict[str, list[Path]]) -> partial[None]
     return run
 
 
+@pytest.mark.slow
 def test_jobs_of_parts_say_what_one_job_says_and_one_lost_or_killed_is_made_again_alone(
     crawl: tuple[Path, list[Row]],
 ) -> None:

@@ -55,6 +55,7 @@ def test_every_stage_with_ranks_refuses_gpus_that_torch_cannot_use(
     assert "with no NVIDIA driver" in told or "with driver " in told
 
 
+@pytest.mark.slow
 def test_a_training_program_ends_before_its_model_is_looked_for(tmp_path: Path) -> None:
     words = ["--instance", "x", "--config", json.dumps({"steps": 1}), "--launch", "{}"]
     words += ["--output", tmp_path / "data", "--input", "init=no/model", "--input", "data=no.jsonl"]

@@ -151,6 +151,7 @@ def test_every_room_has_its_place() -> None:
     assert set(LISTED) <= rooms <= set(LEVEL)
 
 
+@pytest.mark.slow
 def test_no_room_imports_a_room_that_is_not_below_it() -> None:
     known = modules()
     upward = [
@@ -162,12 +163,14 @@ def test_no_room_imports_a_room_that_is_not_below_it() -> None:
     assert upward == []
 
 
+@pytest.mark.slow
 def test_nothing_imports_the_generated_web() -> None:
     known = modules()
     outside = {name: path for name, path in known.items() if room_of(name) != "miniweb"}
     assert all(room_of(target) != "miniweb" for path in outside.values() for target in imports(path, known))
 
 
+@pytest.mark.slow
 def test_no_import_circle() -> None:
     """Imports for type checkers alone are left out: they do not run."""
     known = modules()

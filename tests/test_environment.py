@@ -46,6 +46,7 @@ def test_every_requirement_of_a_lock_has_one_version_and_a_hash_and_no_host(lock
     assert {name.replace("_", "-") for name in names} <= {line.partition("==")[0] for line in found}
 
 
+@pytest.mark.slow
 def test_the_list_of_licences_names_every_locked_package_and_marks_the_unusual_ones(capsys) -> None:
     runpy.run_path(str(ROOT / "requirements/licences.py"), run_name="__main__")
     marks = {}

@@ -26,11 +26,13 @@ NEXT = TABLES["next"]
 CASES = TABLES["graded"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("benchmark", "few_shot", "reference", "text", "right"), CASES)
 def test_each_benchmark_is_graded_by_the_rules_of_its_own(benchmark, few_shot, reference, text, right):
     assert official.grade(benchmark, few_shot, Item("q", "What?", reference), text).right is right
 
 
+@pytest.mark.slow
 def test_a_program_s_output_is_compared_as_it_is():
     item = Item("q", "What?", "0.5")
     assert official.grade("math", True, item, "1/2", output=True).right
@@ -56,6 +58,7 @@ def test_references_are_all_boxes_of_a_worked_solution():
     assert not official.grade("math", False, item, "\\boxed{2}").right
 
 
+@pytest.mark.slow
 def test_a_comparison_that_does_not_end_is_wrong_and_the_next_one_is_made(monkeypatch):
     monkeypatch.setattr(official, "SECONDS", 0.3)
     item = Item("q", "What?", "3")

@@ -36,6 +36,7 @@ def test_published_accuracy_comes_back_under_the_rules_that_made_it(name, model,
     assert accuracy(outputs(name, model), profile) == pytest.approx(published, abs=0.3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", [PUBLISHED[1], PUBLISHED[2], PUBLISHED[7]], ids=lambda row: row[0])
 def test_strict_agrees_with_the_verdicts_by_hand(row):
     rows = [row for row in outputs(*row[:2]) if row["adjudicated"] is not None]
@@ -43,6 +44,7 @@ def test_strict_agrees_with_the_verdicts_by_hand(row):
     assert accuracy(rows, "strict") == pytest.approx(by_hand, abs=0.6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("profile", "reference", "answer"), TABLES["quirks"])
 def test_a_quirk_holds_in_its_profile_and_not_in_strict(profile, reference, answer):
     item = Item("q", "How many?", reference)
@@ -51,6 +53,7 @@ def test_a_quirk_holds_in_its_profile_and_not_in_strict(profile, reference, answ
         assert not grade_answer(None, item, answer).right
 
 
+@pytest.mark.slow
 def test_every_profile_grades_and_an_unknown_one_is_named():
     for name in profiles():
         verdict = grade_response(
@@ -123,6 +126,7 @@ def test_the_last_output_answers_where_a_tool_run_does_not(tmp_path):
     assert (scores["accuracy"], scores["program_accuracy"]) == (1.0, 0.5)
 
 
+@pytest.mark.slow
 def test_programs_are_run_and_two_models_are_paired(tmp_path):
     other = write_lines(
         tmp_path / "other.jsonl", [{"id": "a", "samples": ["print(3)"]}, {"id": "b", "samples": ["print(5)"]}]

@@ -36,6 +36,7 @@ def tokenizer(tmp_path_factory):
     return AutoTokenizer.from_pretrained(save_tiny_model(tmp_path_factory.mktemp("tiny"), seed=0))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not BENCH.is_dir(), reason="needs the shared benchmarks")
 @pytest.mark.parametrize(("config", "name"), ASKED_BY_THE_PAPER)
 def test_every_question_of_the_papers_benchmarks_has_its_prompts(config, name, tokenizer):
@@ -192,6 +193,7 @@ def test_long_results_lose_their_middle_and_errors_show_their_last_line():
     assert show_result(Outcome("timeout", "", ""), 100) == "Runtime errors: timeout"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["pal-gsm8k", "pal-math"])
 def test_every_exemplar_program_runs_and_states_an_answer(name):
     layout = read_layout(ROOT / f"configs/prompts/{name}.yaml")

@@ -11,7 +11,6 @@ from pipeline.protocol.identity import read_manifest
 from pipeline.status import read_graph
 from workflow.keys import Keys
 
-pytestmark = pytest.mark.slow
 SUBMIT = """#!/bin/sh
 # As sbatch does: takes a script, prints a number, and lets the script run by itself.
 echo "$1 $2" >> {asked}

@@ -187,7 +187,6 @@ SAME = ("miniweb", "crawl/extract-*", "crawl/sign-*", "crawl/exact", "corpus/*/t
 JOINED = {"decontaminate/corpus": "corpus/*.jsonl.zst", "tokens/math": "parts/*/*.bin"}
 
 
-@pytest.mark.slow
 def test_data_are_the_same_bytes_with_other_cores_and_other_numbers_of_jobs(
     finished: Checkout, tmp_path: Path
 ) -> None:

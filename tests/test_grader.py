@@ -44,12 +44,14 @@ assert not compare("203_5", "203").right
 """
 
 
+@pytest.mark.slow
 def test_a_rule_that_is_switched_off_decides_nothing():
     """As `make bench-rules` does it, which asks what each rule of the grader decides."""
     path = os.pathsep.join([str(ROOT / "tests/benchmarks"), str(ROOT)])
     subprocess.run([sys.executable, "-c", SWITCHED], env=os.environ | {"PYTHONPATH": path}, check=True)
 
 
+@pytest.mark.slow
 def test_every_labelled_pair_gets_its_label():
     """`about`: the kind of pair; `same`: whether a reader of the question takes both as the same answer."""
     rows = labelled("grader_pairs")
@@ -118,6 +120,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
 def test_hostile_text_gets_a_verdict_quickly(text):
     pairs = [("1", text), (text, "5"), ("x^2", text), (text, text + " + 1"), ("(1,2)", f"({text},2)")]
@@ -133,6 +136,7 @@ def test_hostile_text_gets_a_verdict_quickly(text):
     numeric_value(text[:3000])
 
 
+@pytest.mark.slow
 def test_the_command_grades_hostile_pairs_without_a_traceback(tmp_path):
     rows = [{"reference": "5", "response": text} for text in HOSTILE.values()]
     rows += [{"reference": text, "prediction": "5"} for text in HOSTILE.values()]
@@ -158,6 +162,7 @@ def test_a_plain_integer_is_graded_without_parsing():
     assert (parse.cache_info(), clean.cache_info()) == before
 
 
+@pytest.mark.slow
 def test_agreement_with_labelled_pairs():
     rows = [row for row in shared("grader/pairs") if row["policy"] != "rounded"]
     found = [compare(row["gold"], row["pred"], question=row["question"]).right for row in rows]
@@ -166,6 +171,7 @@ def test_agreement_with_labelled_pairs():
     assert len(different) <= 0.003 * len(rows)
 
 
+@pytest.mark.slow
 def test_every_reference_equals_itself_and_none_other_at_random():
     rows = shared("bench/math_test")[::5]
     for row, other in zip(rows, rows[1:], strict=False):

@@ -26,6 +26,7 @@ def rows_of(language: str) -> list[dict]:
     return [row for row in labelled("grader_languages") if row["lang"] == language]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("language", AT_LEAST)
 def test_natural_forms_are_right_and_no_word_that_changes_a_value_is(language):
     rows = rows_of(language)
@@ -50,6 +51,7 @@ def test_without_the_question_no_wrong_form_is_right_either(language):
     assert len(accepted) <= 0.05 * len(rows), accepted
 
 
+@pytest.mark.slow
 def test_on_cmath_no_word_but_a_counter_is_accepted_beside_the_answer():
     questions = [row for row in shared("bench/cmath_test") if row["answer"].isdigit()]
     rows = random.Random(SEED).sample(questions, 100)

@@ -19,6 +19,7 @@ from pipeline.grader.printed import is_expression, read_printed
 TABLES = cases("expressions")
 
 
+@pytest.mark.slow
 def test_right_answers_in_unusual_writing_are_right():
     """At least 95 % of all, and 80 % of each kind of reference, with fresh values."""
     total, refused = Counter(), []
@@ -38,6 +39,7 @@ def test_only_expressions_of_listed_names_reach_sympy(text):
     assert read_printed(text) is None
 
 
+@pytest.mark.slow
 def test_a_symbolic_bomb_ends_the_worker_and_the_next_text_gets_a_new_one():
     assert read_printed("Rational(1, 2)") == "\\frac{1}{2}"  # the worker runs
     assert read_printed("Integer(9)**Integer(9)**Integer(9)**Integer(9)") is None

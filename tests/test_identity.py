@@ -59,6 +59,7 @@ def test_a_value_of_an_unknown_type_is_refused_and_not_hashed_by_its_name() -> N
             mark(odd(place=value))
 
 
+@pytest.mark.slow
 def test_code_and_packages_count_where_no_model_is_trained() -> None:
     edited = Code()
     edited.digest = lambda module: "0"

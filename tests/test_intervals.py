@@ -80,6 +80,7 @@ def equal_methods(
 SPREAD = ReportSection().seed_spread
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("matched", [False, True])
 @pytest.mark.parametrize(("seeds", "questions"), [(3, 300), (3, 1000), (5, 300)])
 def test_intervals_cover_the_truth_in_94_to_97_of_100_runs(seeds: int, questions: int, matched: bool) -> None:

@@ -76,6 +76,7 @@ def text_of(payload: bytes, charset: str) -> list[str]:
     return GRAM.findall(re.sub(r"<[^>]+>", " ", payload.decode(charset, "replace")).lower())
 
 
+@pytest.mark.slow
 def test_equal_seeds_give_equal_bytes_and_others_do_not(web, tmp_path):
     """Also where there are texts beside the web: its pages and problems do not depend on them."""
     again = generate(tmp_path / "again", texts=2)
@@ -90,6 +91,7 @@ def test_equal_seeds_give_equal_bytes_and_others_do_not(web, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_the_files_that_a_configuration_may_name_are_those_that_are_generated(web):
     made = {str(path.relative_to(web)) for path in web.rglob("*") if path.is_file()}
     assert set(MiniwebSection(**CONFIG).files) == made - {"run.json", "manifest.json"}
@@ -168,6 +170,7 @@ def test_hosts_with_few_with_many_and_with_math_under_one_path_exist(labels):
     assert any(0.2 < share < 0.8 for share in shares) and any(share > 0.9 for share in shares)
 
 
+@pytest.mark.slow
 def test_planted_items_are_verbatim_on_their_pages_and_nowhere_else(web, labels, payloads):
     items = {
         item["id"]: item
@@ -336,6 +339,7 @@ def test_random_numbers_and_page_wide_symbols_follow_their_reference(folder):
     assert len({write("same") for _ in range(50)}) == 1
 
 
+@pytest.mark.slow
 def test_a_background_larger_than_the_web_is_refused_by_its_key(tmp_path, capsys):
     with pytest.raises(SystemExit):
         generate(tmp_path, background=5000)

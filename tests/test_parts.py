@@ -77,7 +77,6 @@ def test_a_part_imports_nothing_of_the_project(room: str) -> None:
         )
 
 
-@pytest.mark.slow
 def test_trl_trains_on_the_grader(tmp_path: Path) -> None:
     """TRL's trainer asks for rewards of stored outputs, and steps."""
     save_tiny_model(tmp_path, seed=0)

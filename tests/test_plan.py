@@ -209,6 +209,7 @@ NO_OVERLAYS = {"default", "claims", "paper", "profiles"}
 SHIPPED = sorted({path.stem for path in (ROOT / "configs").glob("*.yaml")} - NO_OVERLAYS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SHIPPED)
 def test_every_shipped_configuration_has_a_whole_plan(
     tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch, name: str
@@ -236,6 +237,7 @@ def test_every_shipped_configuration_has_a_whole_plan(
     assert bool(listed) == bool(grpo)
 
 
+@pytest.mark.slow
 def test_a_warning_names_what_does_not_fit(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     overlay = tmp_path / "overlay.yaml"
     overlay.write_text("models: {rl-small: {stage: rl, parent: instruct, launch: {gpu_memory: 0.3}}}\n")
@@ -250,6 +252,7 @@ def test_a_warning_names_what_does_not_fit(tmp_path: Path, capsys: pytest.Captur
 SEVEN_ON_ONE = {"models": {"start": {"init": "deepseek-ai/deepseek-math-7b-instruct"}}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("files", "values", "card"),
     [(PAPER_7B, {}, "A100-40"), (SINGLE, SEVEN_ON_ONE, "H100"), (SINGLE, SEVEN_ON_ONE, "RTX4090")],
@@ -280,11 +283,13 @@ def test_the_printed_overlay_makes_all_models_fit_and_no_part_of_it_does(
             assert name in unfit({"models": overlay["models"] | {name: {"launch": less}}})
 
 
+@pytest.mark.slow
 def test_what_fits_on_no_card_of_the_kind_says_so(capsys: pytest.CaptureFixture) -> None:
     main(["--configfile", *map(str, SINGLE), "--gpu", "H100", "--margin", "0.99"])
     assert "do not fit into 85 GB with 99% free: take a GPU with more memory" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("files", "card"),
     [

@@ -93,6 +93,7 @@ def test_math_first_hashes_a_23rd_of_the_pages_of_each_dump_and_then_what_is_lef
     assert said[0].startswith("crawl.order paper: core-hours of extraction 5,5") and len(said) == 2
 
 
+@pytest.mark.slow
 def test_rows_of_texts_are_pages_whose_number_is_counted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -153,6 +154,7 @@ def test_a_job_beyond_its_profile_is_named(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_snakemake_refuses_before_any_job_what_the_plan_names(tmp_path: Path) -> None:
     checkout = copy_checkout(tmp_path)
     (tmp_path / "few.yaml").write_text(

@@ -110,6 +110,7 @@ def test_the_bytes_of_a_step_are_those_that_deepspeed_hands_to_the_collectives(t
         assert least <= moved / planned <= 1.001, (precision, stage, micro_batches, again)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_at_most_so_many_bytes_of_checkpoints_lie_on_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, precision: str

@@ -216,7 +216,6 @@ def test_too_few_solutions_or_one_without_a_field_are_told_by_name(
     assert not (tmp_path / "out.yaml").exists()
 
 
-@pytest.mark.slow
 def test_a_miniature_of_the_whole_ends_with_its_table(prepared: Path) -> None:
     (prepared / "small.yaml").write_text(SMALL)
     overlays = [f"configs/{name}.yaml" for name in NAMES[:2]] + ["work/corpus-quality.yaml", "small.yaml"]

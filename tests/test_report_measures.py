@@ -55,6 +55,7 @@ def by_url(fake: FakeRun) -> tuple[dict[str, dict], dict[str, set[str]]]:
     return pages, copies
 
 
+@pytest.mark.slow
 def test_precision_and_recall_equal_a_count_by_hand(fake: FakeRun, found: Run) -> None:
     listed = {
         url
@@ -85,6 +86,7 @@ def test_precision_and_recall_equal_a_count_by_hand(fake: FakeRun, found: Run) -
     assert excluded - trained and len(iterations(found)[1]["curve"]) == len(ranked)
 
 
+@pytest.mark.slow
 def test_the_headline_counts_pages_and_hosts_that_no_iteration_was_trained_on(
     fake: FakeRun, found: Run
 ) -> None:

@@ -53,6 +53,7 @@ def without_plotly(page: str) -> str:
     return page.replace(start[0], "")
 
 
+@pytest.mark.slow
 def test_the_page_loads_nothing_from_outside(whole: tuple[str, dict]) -> None:
     page, _ = whole
     own = without_plotly(page)
@@ -89,6 +90,7 @@ def test_a_run_that_trains_nothing_opens_with_its_corpus(tmp_path: Path) -> None
     assert summary.chapter(material)["tiles"][1][1] == "tokens"
 
 
+@pytest.mark.slow
 def test_pinned_results_are_named(
     inputs: dict[str, list[str]], whole: tuple[str, dict], tmp_path: Path
 ) -> None:
@@ -97,6 +99,7 @@ def test_pinned_results_are_named(
     assert told in page and "Pinned" not in whole[0]
 
 
+@pytest.mark.slow
 def test_every_stage_has_its_chapter_in_order(whole: tuple[str, dict]) -> None:
     found = re.findall(r'<section id="([a-z]+)">', whole[0])
     assert found == CHAPTERS
@@ -160,6 +163,7 @@ def test_models_made_by_other_code_are_flagged(whole: tuple[str, dict]) -> None:
     assert whole[0].count("other code</span>") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("stages", "chapters"),
     [
@@ -178,6 +182,7 @@ def test_any_subset_of_stages_gets_a_report(
     assert all("truth" not in row for row in summary["corpus"]["iterations"])
 
 
+@pytest.mark.slow
 def test_a_diverged_loss_does_not_break_the_page(inputs: dict[str, list[str]], tmp_path: Path) -> None:
     source = Path(inputs["cpt/base"][0]).parent
     shutil.copytree(source, tmp_path / "cpt")
@@ -268,6 +273,7 @@ def test_a_sabotaged_model_of_ones_own_is_shown_and_changes_no_verdict(tmp_path:
     assert ("newloss", "instruct") in {(gain.better, gain.worse) for gain in after.results.gains}
 
 
+@pytest.mark.slow
 def test_claims_that_were_not_measured_are_folded_and_no_evidence_stands_twice(
     whole: tuple[str, dict],
 ) -> None:
@@ -280,6 +286,7 @@ def test_claims_that_were_not_measured_are_folded_and_no_evidence_stands_twice(
     assert alone and not any(text.split(";")[0] in unescape(page) for text in alone)
 
 
+@pytest.mark.slow
 def test_the_seeds_of_a_model_are_one_line_of_the_summary(tmp_path: Path) -> None:
     run = FakeRun(tmp_path)
     run.model("sft/instruct", None, 5, 2.0, data="a")

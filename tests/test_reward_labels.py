@@ -217,6 +217,7 @@ def peak_of(work: Callable[[], object]) -> int:
     return memory("VmHWM") - before
 
 
+@pytest.mark.slow
 def test_the_memory_of_labels_does_not_grow_with_their_number(tmp_path):
     """20,000 solutions of 60 tokens, of 1,250 questions: as objects they take 60 MB."""
     from pipeline.reward.__main__ import label_all

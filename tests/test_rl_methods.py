@@ -185,6 +185,7 @@ def test_the_file_of_a_method_is_an_input_of_the_model_by_its_bytes(own: Path) -
     assert key(str(own)) != before
 
 
+@pytest.mark.slow
 def test_a_model_is_made_by_the_code_of_every_method() -> None:
     files = Code().definitions("pipeline.rl").keys()
     assert {f"pipeline/rl/methods/{name}.py" for name in known_methods()} <= files

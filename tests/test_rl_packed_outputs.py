@@ -83,6 +83,7 @@ def shapes(ranks: int, rows_at_once: int, longest: int) -> tuple[set[tuple[int, 
     return found, wide / narrow
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("longest", [64, 1024])
 @pytest.mark.parametrize("rows_at_once", [1, 4, 8])
 @pytest.mark.parametrize("ranks", [1, 8])

@@ -86,6 +86,7 @@ def test_a_page_whose_copy_is_in_the_seed_does_not_count(tmp_path: Path) -> None
     assert len(counted) == 59 and copy["duplicate_of"] not in counted
 
 
+@pytest.mark.slow
 def test_a_fold_is_measured_by_a_loop_that_learned_no_page_of_its_hosts(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     write_pages(tmp_path)

@@ -41,6 +41,7 @@ def interrupt(started: subprocess.Popen[bytes]) -> None:
     assert started.wait(120) == 1
 
 
+@pytest.mark.slow
 def test_a_job_that_is_interrupted_is_not_told_as_failed(tmp_path: Path) -> None:
     checkout, log = copy_checkout(tmp_path / "checkout"), tmp_path / "log"
     words = ["configs/demo.yaml", "tests/small.yaml", "miniweb", "--cores", "1"]
@@ -55,6 +56,7 @@ def test_a_job_that_is_interrupted_is_not_told_as_failed(tmp_path: Path) -> None
     assert "failed" not in said and "Traceback" not in said, said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("command", "reads"), [("status", 1), ("run", 1), ("run", 2)])
 def test_an_interruption_before_the_first_job_is_one_line(tmp_path: Path, command: str, reads: int) -> None:
     """`dsm run` looks at a configuration first, then Snakemake reads it."""

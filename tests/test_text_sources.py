@@ -257,6 +257,7 @@ def texts_of(folder: Path, name: str, rows: list[dict[str, Any]], **source: Any)
     return run_program(extract.run, folder / f"extract-{name}", config, texts=[path])
 
 
+@pytest.mark.slow
 def test_what_each_source_keeps_is_counted_and_a_limit_names_the_one_that_vanishes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -101,6 +101,7 @@ def browsed(address: str) -> str:
         return " ".join(tab.js(TEXTS).split())
 
 
+@pytest.mark.slow
 def test_the_page_follows_a_run_that_is_killed_and_resumed(graph: object) -> None:
     import torch.utils.tensorboard  # noqa: F401  # once, for the programs forked from here
 
@@ -129,6 +130,7 @@ def test_the_page_follows_a_run_that_is_killed_and_resumed(graph: object) -> Non
     server.shutdown()
 
 
+@pytest.mark.slow
 def test_a_result_whose_manifest_cannot_be_read_is_not_done(graph: object) -> None:
     manifest = Keys(graph).entry(NAME).manifest
     manifest.parent.mkdir(parents=True)
@@ -136,6 +138,7 @@ def test_a_result_whose_manifest_cannot_be_read_is_not_done(graph: object) -> No
     assert state_of(Watch(graph).look()) == "waiting"
 
 
+@pytest.mark.slow
 def test_a_failed_job_is_named_with_its_cause(graph: object) -> None:
     log = Keys(graph).log(NAME)
     log.parent.mkdir(parents=True)
@@ -160,6 +163,7 @@ def test_the_time_left_is_what_a_running_job_says(graph: object, line: str, seco
     assert timing.left(10)[0] == 0
 
 
+@pytest.mark.slow
 def test_the_time_left_is_kept_up_to_date_as_jobs_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -203,6 +207,7 @@ def test_a_long_curve_is_thinned_and_keeps_its_last_point() -> None:
     assert 0.9 * POINTS < len(points) <= POINTS and points[-1] == (10_000, 1e-4) and _points(rows, "kl") == []
 
 
+@pytest.mark.slow
 def test_neither_the_page_nor_the_rules_wait_for_torch_to_be_imported() -> None:
     command = "import sys, workflow.terminal, pipeline.pages.watch.__main__; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", command], cwd=ROOT, check=True)

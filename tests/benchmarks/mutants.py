@@ -1,12 +1,13 @@
-"""`make bench-mutants`: of random one-line mutants of the code, the share that the quick tests kill.
+"""`make bench-mutants`: of random one-line mutants of the code, the share that tests kill.
 
 A mutant swaps an operator or a truth value, adds 1 to a number, adds or removes a `not`, returns None or
 deletes a call, in a function of `pipeline/` or `workflow/*.py`; no line has two of those drawn. A first pass
-runs each file of `make test-fast` twice, the second time with tracing: it learns which lines the file runs in
-its own process, and leaves out tests that fail in either run. Then a mutant gets the files that run its line,
-the six fastest, until a test fails or a file takes much longer than without the mutant. So it is `not run` if
-no file runs its line in its own process, though a program that a test starts may; a seventh file might kill a
-survivor; a test that fails by chance kills. All is kept in work/mutants/; a killed run goes on from there.
+runs each file of tests, but those of whole programs, twice, the second time with tracing: it learns which
+lines the file runs in its own process, and leaves out tests that fail in either run. Then a mutant gets the
+files that run its line, the six fastest, until a test fails or a file takes much longer than without the
+mutant. So it is `not run` if no file runs its line in its own process, though a program that a test starts
+may; a seventh file might kill a survivor; a test that fails by chance kills. All is kept in work/mutants/; a
+killed run goes on from there.
 """
 
 import argparse
@@ -41,6 +42,7 @@ from table import ROOT, Row, publish
 
 MOST_FILES = 6  # of tests that a mutant gets
 LIMIT = 900  # seconds for a file of tests in the first pass
+MARKS = "not network and not pretrained and not slurm"
 # Imported once, before the forks: none of this project but what sets variables, because its commits differ.
 PACKAGES = ["pipeline.training.environment", "torch", "transformers", "pyarrow.parquet", "duckdb", "datasets"]
 PACKAGES += ["datatrove", "sympy", "deepspeed", "pandas", "peft", "vllm", "snakemake.api", "fasttext"]
@@ -109,13 +111,13 @@ def draw(folder: Path, number: int, wanted: Container[Any] | None) -> list[Mutan
     return [*drawn.values()]
 
 
-def quick_tests(folder: Path) -> tuple[str, list[str]]:
-    """Read from the Makefile which marks and files `make test-fast` runs."""
+def files_of_tests(folder: Path) -> list[str]:
+    """Name the files of tests but those that the Makefile says to run whole programs: WHOLE, once SLOW."""
     text = (folder / "Makefile").read_text().replace("\\\n", " ")
-    slow = re.search(r"^SLOW = (.*)", text, re.MULTILINE)[1].split()
-    marks = re.search(r"^test-fast:.*\n.* -m '(.*?)'", text, re.MULTILINE)[1]
-    files = sorted(folder.glob("tests/test_*.py"))
-    return marks, [f"tests/{each.name}" for each in files if each.stem[5:] not in slow]
+    whole = re.search(r"^(?:WHOLE|SLOW) = (.*)", text, re.MULTILINE)[1].split()
+    return [
+        f"tests/{each.name}" for each in sorted(folder.glob("tests/test_*.py")) if each.stem[5:] not in whole
+    ]
 
 
 class Watch:
@@ -163,7 +165,7 @@ def run_here(folder: Path, scratch: Path, words: Sequence[str], traced: bool) ->
     if traced:
         threading.settrace(watch.enter)
         sys.settrace(watch.enter)
-    code = pytest.main(["-p", "no:cacheprovider", "-m", quick_tests(folder)[0], *words], [watch])
+    code = pytest.main(["-p", "no:cacheprovider", "-m", MARKS, *words], [watch])
     sys.settrace(None)
     if watch.failed or code in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
         found = {"passed": [*watch.passed], "failed": [*watch.failed], "lines": [*watch.ran]}
@@ -242,7 +244,7 @@ def measure(repository: Path, commit: str, work: Path, words: argparse.Namespace
         if not folder.exists():
             subprocess.run(["git", "clone", "-q", "--shared", "-n", repository, folder], check=True)
         subprocess.run(["git", "-C", folder, "checkout", "-q", "--force", "--detach", commit], check=True)
-    files = [file for file in quick_tests(folders[0])[1] if not words.tests or file in words.tests]
+    files = [file for file in files_of_tests(folders[0]) if not words.tests or file in words.tests]
     learnt = find_each(learn, files, work / "first", folders)
     runs = defaultdict[tuple[str, int], list[tuple[str, float, list[str]]]](list)
     for row in sorted((row for row in learnt if row["passed"]), key=lambda row: row["seconds"]):
@@ -266,7 +268,7 @@ def rows_of(found: Mapping[str, Counter[str]]) -> list[Row]:
         ("mutants killed", "killed", verdicts),
         ("the same of those whose line a test runs", "killed", verdicts[:2]),
         (f"mutants that survive {MOST_FILES} files, and that more run", "beyond", verdicts),
-        ("quick tests left out, which fail", "failed", ("passed", "failed")),
+        ("tests left out, which fail", "failed", ("passed", "failed")),
     ):
         pairs = [(counts[part], sum(counts[key] for key in of)) for counts in found.values()]
         data = [f"{pair[1]}: {in_percent(pair[0] / max(pair[1], 1), wilson(*pair))}" for pair in pairs]
