@@ -5,6 +5,7 @@ import os
 import re
 import runpy
 import shlex
+import signal
 import sys
 from pathlib import Path
 
@@ -52,6 +53,7 @@ try:
 except KeyboardInterrupt:
     sys.exit("error: interrupted")"""
 CONFIGURED = ("status", "plan", "watch")
+PRINTING = ("status", "plan", "leaderboard")  # whose output may go to `head`
 # Options that say where jobs run, or how many.
 PLACE = re.compile(r"--(cores|jobs|profile|executor)(=.*)?|-[cje]\S*")
 
@@ -87,13 +89,22 @@ def run(words: list[str]) -> None:
 
 
 def main() -> None:
-    """Do what the command line says."""
-    command, *words = sys.argv[1:] or ["--help"]
+    """Do what the command line says, which Ctrl-C ends in one line."""
+    try:
+        start(*(sys.argv[1:] or ["--help"]))
+    except KeyboardInterrupt:
+        sys.exit("error: interrupted")
+
+
+def start(command: str, *words: str) -> None:
+    """Run a command with the words behind it."""
     if command in ("-h", "--help") or (command == "run" and {"-h", "--help"} & {*words}):
         print(HELP, end="")
     elif command == "run":
-        run(words)
+        run([*words])
     elif command in MODULES:
+        if command in PRINTING:
+            signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         listed = command in CONFIGURED and words and not words[0].startswith("-")
         sys.argv = [command, *(["--configfile"] if listed else []), *words]
         runpy.run_module(MODULES[command], run_name="__main__", alter_sys=True)
@@ -103,7 +114,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except KeyboardInterrupt:
-        sys.exit("error: interrupted")
+    main()

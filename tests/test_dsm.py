@@ -38,6 +38,12 @@ def dsm(*words: str, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
     )
 
 
+def test_a_reader_of_the_plan_may_end_first() -> None:
+    words = f"{sys.executable} -m pipeline plan configs/demo.yaml"
+    done = subprocess.run(f"{words} | :", shell=True, cwd=ROOT, capture_output=True, text=True)
+    assert done.stderr == ""
+
+
 @pytest.mark.parametrize(("line", "arguments"), TABLES["arguments"])
 def test_the_words_of_run_as_arguments_of_snakemake(line: str, arguments: list[str]) -> None:
     assert snakemake(line.split()) == arguments

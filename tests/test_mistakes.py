@@ -58,6 +58,10 @@ def rewarded(name: str) -> dict[str, Any]:
     return rl(rewards={"functions": {f"{{tmp}}/{name}": 1}})
 
 
+def filtered(name: str) -> dict[str, Any]:
+    return {"crawl": {"texts": "{tmp}/rows.jsonl", "filters": [f"{{tmp}}/{name}"]}}
+
+
 def line(**row: Any) -> str:
     return json.dumps(row) + "\n"
 
@@ -153,6 +157,7 @@ def told_of(folder: Path, change: dict[str, Any], rows: str | bytes) -> str:
         # Functions, and keys inside keys.
         (rl(method="{tmp}/reward.py"), ASKED, ["key models.mine.method: {tmp}/reward.py: has no 'METHOD'"]),
         (rewarded("reward.py:brief"), ASKED, ["rewards.functions: {tmp}/reward.py: has no 'brief'"]),
+        (filtered("reward.py:brief"), ROW, ["filters: {tmp}/reward.py: has no 'brief'"]),
         (rewarded("short.py:other"), ASKED, ["{tmp}/short.py: no Python: "]),
         (rewarded("none.py:f"), ASKED, ["{tmp}/none.py: no such file"]),
         (rl(rewards={"functions": {"brief": 1}}), ASKED, ["mine.rewards.functions", "should match pattern"]),

@@ -69,9 +69,11 @@ def _reader(graph: Graph, node: Instance, role: str) -> tuple[str, Reader | None
         return f"models.{node.instance}.data", lambda source: _examples(source, section)
     if (node.stage, kind) == ("annotate", "prompt"):
         return "annotate.prompt", lambda source: [read_template(Path(source))]
-    if kind == "reward":
-        named = [function.rpartition(":") for function in node.section["rewards"]["functions"]]
-        key = f"models.{node.instance}.rewards.functions"
+    if kind in ("reward", "filter"):
+        key, names = "crawl.filters", graph.config.sections["crawl"].filters
+        if kind == "reward":
+            key, names = f"models.{node.instance}.rewards.functions", node.section["rewards"]["functions"]
+        named = [name.rpartition(":") for name in names]
         return key, lambda source: _defined(source, [name for file, _, name in named if file == source])
     if kind == "method":
         name = node.section["method"].rpartition(":")[2]
