@@ -104,7 +104,7 @@ real: setup
 	@echo "Report: results/real/report/index.html"
 
 # What the loop's corpora are worth to the model of `make pretrained`, a proxy: make corpus-quality WEB=<folder of *.warc.gz and lists>
-# BENCH=<folder of benchmark files>. At most 80 minutes on two cores.
+# BENCH=<folder of benchmark files>. About 95 minutes on two cores.
 corpus-quality: setup
 	@test -n "$(WEB)" -a -n "$(BENCH)" || { echo 'usage: make corpus-quality WEB=<folder of *.warc.gz and lists> BENCH=<folder of benchmark files> [MODEL=<folder or hub id>]'; exit 2; }
 	$(BIN)/python -m pipeline.experiments.quality prepare --web "$(WEB)" --bench "$(BENCH)" --model "$(MODEL)" --output work/corpus-quality.yaml
