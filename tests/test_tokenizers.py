@@ -92,11 +92,13 @@ def test_a_tokenizer_that_loses_text_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_sampler_uses_the_same_tokenizer(tmp_path: Path) -> None:
+def test_the_sampler_uses_the_same_tokenizer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from pipeline.training.engine import start_process_group
     from pipeline.training.generation import Generator
 
     start_process_group()  # before vLLM starts one that later tests could not train in
+    for name in ("RANK", "LOCAL_RANK"):  # which a test that started the group may have taken back
+        monkeypatch.setenv(name, "0")
     save_tiny_model(tmp_path, seed=0)
     save_deepseek_tokenizer(tmp_path)
     generator = Generator(tmp_path, dtype="float32", max_model_len=64, max_sequences=4)
