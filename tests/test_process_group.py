@@ -10,6 +10,7 @@ import pytest
 from programs import ENVIRONMENT, ROOT
 
 PROGRAM = """
+import atexit
 import json
 import sys
 
@@ -25,16 +26,20 @@ def init_process_group(*words, **options):
     join(*words, **options)
 
 
+@atexit.register
+def report():
+    sys.stdout.write(json.dumps([int(total), calls, distributed.is_initialized()]) + "\\n")
+
+
 distributed.init_process_group = init_process_group
 pipeline.training.engine.start_process_group()
 total = torch.ones(1)
 distributed.all_reduce(total)
-sys.stdout.write(json.dumps([int(total), calls]) + "\\n")
 """
 
 
 def calls(folder: Path, nodes: int, ranks: int) -> list:
-    """For each rank: the number of ranks that it met, and how it called torch."""
+    """For each rank: the number of ranks that it met, how it called torch, whether its group outlives it."""
     (folder / "program.py").write_text(PROGRAM)
     place = [f"--nodes={nodes}", f"--ranks={ranks}", f"--meeting={folder / 'meeting'}"]
     launcher = ["pipeline.ranks.launcher", *place]
@@ -55,11 +60,12 @@ def calls(folder: Path, nodes: int, ranks: int) -> list:
 
 
 @pytest.mark.slow
-def test_one_rank_one_node_and_two_nodes_give_torch_the_same_arguments(tmp_path: Path) -> None:
+def test_one_rank_one_node_and_two_nodes_join_and_leave_in_the_same_way(tmp_path: Path) -> None:
     found = {place: calls(tmp_path, *place) for place in ((1, 1), (1, 2), (2, 1))}
     for (nodes, ranks), heard in found.items():
-        assert [met for met, _ in heard] == [nodes * ranks] * nodes * ranks
-        for _, (call,) in heard:
+        assert [met for met, _, _ in heard] == [nodes * ranks] * nodes * ranks
+        for _, (call,), member in heard:
+            assert not member
             words, options = call
             assert words == ["gloo"]
             assert options.pop("store") and int(options.pop("world_size")) == nodes * ranks
