@@ -2,6 +2,7 @@
 
 import gzip
 import importlib
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -261,6 +262,11 @@ def test_make_real_lists_all_that_its_folders_lack_before_the_demo(tmp_path: Pat
     for given, option in (("WEB=a", '--web "a" --kind warc'), ("TEXTS=a", '--web "a" --kind texts')):
         steps = run(["make", "-n", "real", given, "BENCH=b"])
         assert 0 < steps.stdout.index(f"real {option}") < steps.stdout.index("configs/demo.yaml")
+
+
+def test_make_uses_all_cores_where_the_environment_limits_threads() -> None:
+    steps = run(["make", "-n", "demo"], OMP_NUM_THREADS="9999").stdout
+    assert f"configs/demo.yaml --cores {len(os.sched_getaffinity(0))} " in steps
 
 
 @pytest.mark.parametrize(

@@ -124,14 +124,8 @@ def start_process_group() -> None:
     deepspeed.init_distributed(verbose=False)
     gc.freeze()  # DeepSpeed looks for garbage again and again while it builds an engine: not in the libraries
     atexit.register(gc.unfreeze)  # else vLLM's bindings say that the libraries leak
-    if not torch.cuda.is_available():
-        atexit.register(_leave_process_group)
-
-
-def _leave_process_group() -> None:
-    """Leave the group at the program's end: a thread of gloo's that still ran then would abort it."""
-    if dist.is_initialized():  # vLLM may have ended it
-        dist.destroy_process_group()
+    if not torch.cuda.is_available():  # a thread of gloo's that still ran at the end would abort the program
+        atexit.register(lambda: dist.is_initialized() and dist.destroy_process_group())
 
 
 def deepspeed_config(settings: EngineSettings, size: int) -> dict[str, Any]:
