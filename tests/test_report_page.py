@@ -18,7 +18,7 @@ from pipeline.report.chapters import summary
 from pipeline.report.claims import HELD, VERDICTS
 from pipeline.report.material import Material
 from pipeline.report.material import read as read_material
-from pipeline.report.scores import MARKS, lines, readme_table, write_table
+from pipeline.report.scores import MARKS, lines, methods_table, readme_table, write_table
 
 CHAPTERS = [
     "summary", "crawl", "corpus", "decontaminate", "tokens", "cpt", "sft", "reward", "rl", "evaluate",
@@ -247,6 +247,12 @@ def test_the_terminal_shows_every_score_and_every_measured_claim(whole: tuple[st
     verdicts = [claim["verdict"] for claim in summary["claims"]]
     told = [line[0].rstrip(":") for line in shown if line[0].rstrip(":") in VERDICTS]
     assert told == [verdict for verdict in verdicts if verdict != "not measured"] != []
+    head, _, *table = methods_table(summary).splitlines()
+    assert [row.split(" | ")[0] for row in table[: len(summary["methods"])]] == [
+        f"| {method['method']}" for method in summary["methods"]
+    ]
+    assert {row.count("|") for row in table[: len(summary["methods"])]} == {head.count("|")}
+    assert table[len(summary["methods"]) :] == ["", *(f"- {line}" for line in lines(summary)[-len(told) :])]
 
 
 def first_screen(run: FakeRun, **config: object) -> tuple[dict, Material]:

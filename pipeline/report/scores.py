@@ -2,14 +2,17 @@
 
 python -m pipeline.report.scores results/compare/report/summary.json
 python -m pipeline.report.scores results/demo/report/summary.json --readme README.md
+python -m pipeline.report.scores results/compare/report/summary.json --methods docs/measured.md
 python -m pipeline.report.scores --corpus results/real/report/summary.json
 
 The second writes a table of right answers into a page, between the marks `<!-- scores -->` and
-`<!-- end of scores -->`. The third, at the end of `make real`, tells how good the corpus's classifier is.
+`<!-- end of scores -->`; the third, between `<!-- methods -->` and `<!-- end of methods -->`, a table of RL
+methods. The fourth, at the end of `make real`, tells how good the corpus's classifier is.
 """
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +26,20 @@ MEASURES = {
     "recall": "recall at the cut",
 }
 MARKS = ("<!-- scores -->", "<!-- end of scores -->")
+METHODS = ("<!-- methods -->", "<!-- end of methods -->")
 
 
 def lines(summary: dict[str, Any]) -> list[str]:
     """Scores in percent and paired gains in points, with 95 % intervals; the same of RL methods, as means
     over their seeds; then the verdict on each claim that was measured.
     """
-    found = _models(summary) + _methods(summary["methods"])
+    methods = aligned(_methods(summary["methods"])) if summary["methods"] else []
+    return _models(summary) + methods + _verdicts(summary)
+
+
+def _verdicts(summary: dict[str, Any]) -> list[str]:
     measured = (claim for claim in summary["claims"] if claim["verdict"] != "not measured")
-    return found + [f"{claim['verdict']}: {claim['statement']} {claim['evidence']}" for claim in measured]
+    return [f"{claim['verdict']}: {claim['statement']} {claim['evidence']}" for claim in measured]
 
 
 def _models(summary: dict[str, Any]) -> list[str]:
@@ -52,7 +60,7 @@ def _models(summary: dict[str, Any]) -> list[str]:
     ]
 
 
-def _methods(methods: list[dict[str, Any]]) -> list[str]:
+def _methods(methods: list[dict[str, Any]]) -> list[tuple[str, ...]]:
     rows = [("method", "seeds", "rate", "benchmark", "greedy", "Maj@k", "Pass@k", "gain over its start")]
     for method in methods:
         means = [_mean(method[name], method["seeds"]) for name in ("accuracy", "maj@k", "pass@k")]
@@ -60,7 +68,7 @@ def _methods(methods: list[dict[str, Any]]) -> list[str]:
         rate = "" if method["learning_rate"] is None else f"{method['learning_rate']:g}"
         task = f"{method['benchmark']} {method['kind']}"
         rows.append((method["method"], str(method["seeds"]), rate, task, *means, gain))
-    return aligned(rows) if methods else []
+    return rows
 
 
 def _mean(found: list[Any] | None, seeds: int) -> str:
@@ -110,7 +118,13 @@ def readme_table(summary: dict[str, Any]) -> str:
     return markdown(rows)
 
 
-def markdown(rows: list[list[str]], words: int = 1) -> str:
+def methods_table(summary: dict[str, Any]) -> str:
+    """Give a Markdown table of RL methods, and below it the verdict on each claim that was measured."""
+    table = markdown(_methods(summary["methods"]), words=4)
+    return table + "\n" + "".join(f"- {line}\n" for line in _verdicts(summary))
+
+
+def markdown(rows: Sequence[Sequence[str]], words: int = 1) -> str:
     """Return a Markdown table below its first row; columns but the first `words` are numbers."""
     head, *others = (f"| {' | '.join(row)} |\n" for row in rows)
     places = ["---"] * words + ["---:"] * (len(rows[0]) - words)
@@ -177,11 +191,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Print the scores of a run.")
     parser.add_argument("summary", type=Path, metavar="SUMMARY", help="summary.json beside a report")
     parser.add_argument("--readme", type=Path, metavar="PAGE", help="write a table into this page instead")
+    parser.add_argument("--methods", type=Path, metavar="PAGE", help="likewise a table of RL methods")
     parser.add_argument("--corpus", action="store_true", help="the quality of the classifier instead")
     words = parser.parse_args()
     summary = json.loads(words.summary.read_text())
     if words.readme:
         write_table(words.readme, readme_table(summary))
+    elif words.methods:
+        write_table(words.methods, methods_table(summary), METHODS)
     else:
         print("\n".join((classifier_lines if words.corpus else lines)(summary)))
 
