@@ -7,17 +7,15 @@ no BOS), and its end is not counted. One process; weights in fp32. Shape suffixe
 
 import pipeline.training.environment  # noqa: F401  # isort: skip  # before torch
 
-import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from pipeline.config.likelihood import FILE, LikelihoodSection
-from pipeline.data.rows import read_rows
+from pipeline.data.rows import read_rows, write_lines
 from pipeline.protocol.progress import Progress
 from pipeline.protocol.stage import Counts, InputError, Stage, label, run_stage
 from pipeline.training.chat import encode
@@ -74,8 +72,7 @@ def run(stage: Stage[LikelihoodSection]) -> Counts:
         for row in predict(stage.source("model"), documents):
             rows.append(row)
             bar.update()
-    lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-    Path(stage.partial, FILE).write_text("".join(lines))
+    write_lines(stage.partial / FILE, rows)
     total = {name: sum(row[name] for row in rows) for name in ("bytes", "tokens", "bits")}
     per_byte = round(total["bits"] / total["bytes"], 4)
     return {

@@ -20,7 +20,6 @@ of `test`.
 """
 
 import ast
-import json
 import operator
 import re
 from collections import Counter
@@ -34,7 +33,7 @@ import numpy as np
 
 from pipeline.config.decontaminate import DecontaminateSection
 from pipeline.config.problems import ProblemsSection
-from pipeline.data.rows import read_rows, renamed
+from pipeline.data.rows import read_rows, renamed, write_lines
 from pipeline.decontaminate.ngrams import BenchmarkIndex
 from pipeline.evaluate.benchmarks import load
 from pipeline.protocol.stage import Counts, InputError, Stage, run_stage
@@ -214,15 +213,13 @@ def kept_apart(rows: list[Row], kept_out: KeptOut, path: Path) -> list[Row]:
     """Return the rows that share no run of words with a benchmark's question; the others are written to
     `path`.
     """
-    kept = []
-    with path.open("w") as file:
-        for row in rows:
-            shared = list(shared_runs(row["question"], kept_out))
-            for found in shared:
-                found = {"id": row["id"], "question": row["question"]} | found
-                file.write(json.dumps(found, ensure_ascii=False) + "\n")
-            if not shared:
-                kept.append(row)
+    kept, removals = [], []
+    for row in rows:
+        shared = list(shared_runs(row["question"], kept_out))
+        removals += ({"id": row["id"], "question": row["question"]} | run for run in shared)
+        if not shared:
+            kept.append(row)
+    write_lines(path, removals)
     return kept
 
 
@@ -269,8 +266,7 @@ def run(stage: Stage[ProblemsSection]) -> Counts:
         counts[name] = len(part)
         for form, file in (("cot", name), ("pot", f"{name}-programs")):
             if f"{file}.jsonl" in stage.config.files:
-                lines = (json.dumps(example(row, form), ensure_ascii=False) + "\n" for row in part)
-                (stage.partial / f"{file}.jsonl").write_text("".join(lines))
+                write_lines(stage.partial / f"{file}.jsonl", (example(row, form) for row in part))
     return dict(counts)
 
 

@@ -39,7 +39,7 @@ from pipeline.crawl.text import MIN_CHARACTERS, clean, extract
 from pipeline.crawl.text_decoding import decode_text, is_html
 from pipeline.crawl.text_files import TextFile, brought, read_text_pages
 from pipeline.crawl.warc import Page, ReadCounts, read_pages
-from pipeline.data.rows import HUB
+from pipeline.data.rows import HUB, write_lines
 from pipeline.data.shards import ROWS, DocumentWriter, join_shards, read_batches, table_schema, write_table
 from pipeline.formulas.signs import Source
 from pipeline.protocol.addresses import public
@@ -308,7 +308,7 @@ def run(stage: Stage[CrawlSection]) -> Counts:
         else:
             stage.counter("fastwarc.records", line["records"] * (folder in read))
             stage.counter("resiliparse.pages", line["pages"] * (folder in read))
-    (stage.partial / f"{LEDGER}l").write_text("".join(f"{json.dumps(line)}\n" for line in ledger))
+    write_lines(stage.partial / f"{LEDGER}l", ledger)
     join_shards([folder / PAGES_FILE for folder in folders], stage.partial / PAGES_FILE)
     batches = (batch for folder in folders for batch in read_batches(folder / RECORDS_FILE, ROWS))
     rows = (row for batch in batches for row in batch.to_pylist())

@@ -95,6 +95,12 @@ def batched(items: Iterable[T], size: int) -> Iterator[list[T]]:
     return iter(lambda: list(islice(rest, size)), [])
 
 
+def write_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Write rows as JSON lines."""
+    with path.open("w", encoding="utf-8") as file:
+        file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+
+
 def raw_lines(path: Path) -> Iterator[bytes]:
     """Get the lines of a plain, gzip or zstd file (by suffix). Raises OSError if missing, damaged or cut."""
     with pa.input_stream(str(path), compression="detect") as stream:

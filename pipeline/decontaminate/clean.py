@@ -15,7 +15,7 @@ from datatrove.data import Document
 from pydantic import TypeAdapter
 
 from pipeline.config.decontaminate import DecontaminateSection
-from pipeline.data.rows import raw_lines
+from pipeline.data.rows import raw_lines, write_lines
 from pipeline.data.shards import DocumentWriter, read_documents, rows_of
 from pipeline.decontaminate.card import Composition
 from pipeline.decontaminate.ngrams import FUZZY, BenchmarkIndex, Match, build_index
@@ -41,8 +41,7 @@ class Cleaned:
 
     def write(self, folder: Path) -> None:
         """Write log and summary."""
-        with (folder / "log.jsonl").open("w") as log:
-            log.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in self.log)
+        write_lines(folder / "log.jsonl", self.log)
         summary = {"shard": self.shard, "runs": self.runs, "seen": self.seen}
         write_json(folder / "summary.json", summary | {"composition": vars(self.composition)})
 

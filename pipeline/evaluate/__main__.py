@@ -9,8 +9,7 @@ has answered is not asked again. Ranks share out batches of questions, each with
 grades and writes.
 """
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
@@ -18,7 +17,7 @@ from typing import Any
 
 import pipeline.training.environment  # noqa: F401 (before torch and vLLM)
 from pipeline.config.evaluate import BenchmarkNode, EvaluateSection, Mode
-from pipeline.data.rows import read_rows
+from pipeline.data.rows import read_rows, write_lines
 from pipeline.evaluate import official
 from pipeline.evaluate.benchmarks import Item, load, without_choices
 from pipeline.evaluate.interpreter import check_namespaces, is_weak
@@ -170,13 +169,12 @@ def _grade(
     return verdicts
 
 
-def _write_rows(path: Path, task: Task, answers: list[list[Answer]], verdicts: list[list[Verdict]]) -> None:
-    """Write one line per question: greedy answer first, then samples."""
-    with path.open("w") as file:
-        for item, row, judged in zip(task.items, answers, verdicts, strict=True):
-            greedy, *samples = map(result_row, row, judged)
-            facts = {"id": item.id, "question": item.text, "reference": item.answer, **item.labels}
-            file.write(json.dumps({**facts, "greedy": greedy, "samples": samples}, ensure_ascii=False) + "\n")
+def _rows(task: Task, answers: list[list[Answer]], verdicts: list[list[Verdict]]) -> Iterator[dict[str, Any]]:
+    """Yield a row per question: greedy answer first, then samples."""
+    for item, row, judged in zip(task.items, answers, verdicts, strict=True):
+        greedy, *samples = map(result_row, row, judged)
+        facts = {"id": item.id, "question": item.text, "reference": item.answer, **item.labels}
+        yield {**facts, "greedy": greedy, "samples": samples}
 
 
 def _write_exemplars(path: Path, exemplars: Sequence[Item]) -> None:
@@ -186,7 +184,7 @@ def _write_exemplars(path: Path, exemplars: Sequence[Item]) -> None:
         for item in exemplars
     ]
     if rows:
-        path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+        write_lines(path, rows)
 
 
 def _decoding(task: Task, section: EvaluateSection, n: int, temperature: float) -> Decoding:
@@ -256,7 +254,7 @@ def evaluate(
     drawn = map(sampler.sample, requests_of(task, section))
     answers = [[answer for part in parts for answer in part] for parts in zip(*drawn, strict=True)]
     verdicts = _grade(label(stage), task, answers, section.proof_checker)
-    _write_rows(folder / f"{task.name}.jsonl", task, answers, verdicts)
+    write_lines(folder / f"{task.name}.jsonl", _rows(task, answers, verdicts))
     _write_exemplars(folder / f"{task.name}.exemplars.jsonl", task.exemplars)
     firsts = [row[0] for row in answers]
     found = task_scores(

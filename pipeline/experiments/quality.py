@@ -11,7 +11,6 @@ differ in their seed are one row; differences are paired by solution.
 """
 
 import argparse
-import json
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ import yaml
 
 from pipeline.config.decontaminate import DecontaminateSection
 from pipeline.config.likelihood import FILE
-from pipeline.data.rows import read_rows
+from pipeline.data.rows import read_rows, write_lines
 from pipeline.data.shards import read_documents, shard_paths
 from pipeline.decontaminate.ngrams import PREFIX, build_index
 from pipeline.experiments.pretrained import data_file
@@ -76,8 +75,7 @@ def write_overlay(web: Path, bench: Path, model: str, output: Path) -> None:
     for number, row in enumerate(rows):
         parts["documents" if number % (REPORTED + DEVELOPMENT) < REPORTED else "dev"].append(row)
     for name, part in parts.items():
-        lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in part)
-        (folder / f"{name}.jsonl").write_text("".join(lines))
+        write_lines(folder / f"{name}.jsonl", part)
     overlay |= {
         "mixtures": {name: {"tokenizer": model} for name in CORPORA},
         "models": {START: {"init": model}},

@@ -4,11 +4,11 @@ The SFT set mixes solution styles by weight (`problems.py` says why); the paper'
 mixes formats and languages in unstated shares. RL prompts come from the training split, as in section 4.2.
 """
 
-import json
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from pipeline.data.rows import write_lines
 from pipeline.miniweb.problems import Problem, Style, render_solution
 
 BENCHMARK = "miniweb"
@@ -65,10 +65,3 @@ def write_benchmark(path: Path, problems: list[Problem]) -> None:
         for number, problem in enumerate(problems)
     )
     write_lines(path, items)
-
-
-def write_lines(path: Path, records: Iterable[dict]) -> None:
-    """Write JSON lines."""
-    with path.open("w", encoding="utf-8") as file:
-        for record in records:
-            file.write(json.dumps(record, ensure_ascii=False) + "\n")

@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
-from pipeline.miniweb.datasets import write_lines
+from pipeline.data.rows import write_lines
 from pipeline.miniweb.genres import MATH_GENRES, theorems, write_article
 from pipeline.miniweb.pages import FORMULA, article_text
 from pipeline.miniweb.phrases import Writer, books

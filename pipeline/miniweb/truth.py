@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from pipeline.config.miniweb import MiniwebSection
-from pipeline.miniweb.datasets import write_lines
+from pipeline.data.rows import write_lines
 from pipeline.miniweb.genres import MATH_GENRES
 from pipeline.miniweb.pages import has_formulas
 from pipeline.miniweb.warc import Position, Response
