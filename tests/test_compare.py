@@ -5,9 +5,14 @@ from pathlib import Path
 
 import pytest
 import yaml
+from given.lines import read_lines
 
+from pipeline.config.miniweb import MiniwebSection
 from pipeline.config.root import Config
 from pipeline.experiments import rates
+from pipeline.miniweb.__main__ import run as make_web
+from pipeline.protocol.overlays import read_config
+from pipeline.protocol.stage import run_stage
 from pipeline.report.methods import label
 from workflow.graph import Graph, Result
 
@@ -15,6 +20,24 @@ ROOT = Path(__file__).resolve().parents[1]
 VALUES = yaml.safe_load((ROOT / "configs/compare.yaml").read_text())
 GRID = [2e-5, 2e-4]
 METHODS = ["rft", "online-rft", "dpo", "ppo", "grpo-rule", "grpo-os", "grpo-ps"]
+
+
+@pytest.mark.slow
+def test_its_own_web_can_be_made_and_asks_nothing_that_the_demo_trains_on(tmp_path: Path) -> None:
+    questions: dict[str, dict[str, set[str]]] = {}
+    for name in ("demo", "compare"):
+        config = Config(read_config([ROOT / f"configs/{name}.yaml"]))
+        words = ["--instance", "miniweb", "--config", config.sections["miniweb"].model_dump_json()]
+        run_stage("miniweb", MiniwebSection, make_web, [*words, "--output", str(tmp_path / name)])
+        for part in ("sft", "rl", "dev", "test"):
+            rows = read_lines(tmp_path / name / f"{part}.jsonl")
+            asked = {row.get("question") or row["messages"][0]["content"] for row in rows}
+            questions.setdefault(name, {})[part] = asked
+    assert len(questions["compare"]["test"]) == VALUES["benchmarks"]["miniweb"]["limit"]
+    trained = questions["demo"]["sft"] | questions["demo"]["rl"]
+    for part in ("dev", "test"):
+        assert not questions["compare"][part] & trained
+    assert not questions["compare"]["dev"] & questions["compare"]["test"]
 
 
 @pytest.fixture()
