@@ -11,6 +11,7 @@ its manifest says so (`made_as`). Nothing but the manifest says that a result is
 
 import errno
 import os
+import re
 import secrets
 import shutil
 from pathlib import Path
@@ -21,6 +22,7 @@ from pipeline.protocol.manifest import write_json
 
 STORE = "store"
 DATA = "data"
+KEY = re.compile("[0-9a-f]{16}")
 CURVES = "tensorboard"
 FLAT = ("report",)  # stages whose link leads to their data
 # Links beside those of the instances, which lead to one file of them; of two names one is there.
@@ -61,10 +63,11 @@ class Entry:
     def of(cls, path: Path) -> "Entry | None":
         """Return the entry in whose data `path` lies; None for a path in no store."""
         parts = path.parts
-        if STORE not in parts or DATA not in parts or parts.index(STORE) + 3 > parts.index(DATA):
-            return None
-        start, end = parts.index(STORE), parts.index(DATA)
-        return cls(Path(*parts[:start]), "/".join(parts[start + 1 : end - 1]), parts[end - 1])
+        for end in reversed(range(len(parts))):  # a folder above the run may have either name too
+            if parts[end] == DATA and KEY.fullmatch(parts[end - 1]) and STORE in parts[: end - 2]:
+                start = end - 3 - parts[: end - 2][::-1].index(STORE)
+                return cls(Path(*parts[:start]), "/".join(parts[start + 1 : end - 1]), parts[end - 1])
+        return None
 
     def before(self, name: str) -> "Entry":
         """Return the result of instance `name` from which this one was made, directly or not. Raises
