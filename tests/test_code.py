@@ -117,6 +117,11 @@ def test_a_module_that_a_function_imports_or_a_package_loads_by_name_counts() ->
     assert "pipeline.report" in readers("pipeline/report/chapters/rl.py")
 
 
+def test_a_module_that_runs_in_a_process_of_its_own_counts() -> None:
+    for file in ("grader/sympy_worker.py", "evaluate/official_equality.py", "sandbox/worker.py"):
+        assert "pipeline.evaluate" in readers(f"pipeline/{file}")
+
+
 def test_data_files_of_a_programs_package_count_by_their_bytes(project: Path) -> None:
     assert stale(project, "pipeline/report/templates/page.html.j2", "", "\n") == {"pipeline.report"}
 

@@ -9,8 +9,8 @@ import re
 import subprocess
 import sys
 from functools import lru_cache
-from pathlib import Path
 
+from . import sympy_worker
 from .helper import HelperProcess
 
 MAX_CHARACTERS = 1000
@@ -72,7 +72,7 @@ def _is_allowed(node: ast.AST) -> bool:
 
 
 _worker = HelperProcess(
-    [sys.executable, "-I", str(Path(__file__).with_name("sympy_worker.py"))],
+    [sys.executable, "-I", sympy_worker.__file__],
     first=("0", WAIT),
     stderr=subprocess.DEVNULL,
     env={},
