@@ -53,6 +53,14 @@ def test_each_learning_rate_of_a_method_is_shown_by_itself(tmp_path: Path) -> No
     assert list(found) == ["RFT, rate 0.0001", "RFT, rate 0.0002", "DPO"]
 
 
+def test_a_model_whose_rollouts_another_one_sampled_started_from_its_parent(tmp_path: Path) -> None:
+    other, parent = (tmp_path / f"store/{name}/{'0' * 16}/data" for name in ("rl/grpo", "sft/instruct"))
+    mine = node(tmp_path, "mine", [0.5], "rl/grpo")
+    mine.manifest["upstream"]["sft/instruct"] = "x"
+    mine.run["inputs"] = {"rollouts": [str(other)], "parent": [str(parent)]}
+    assert Run("x", {mine.name: mine}).models["mine"].parent == "instruct"
+
+
 def test_a_variant_of_a_method_is_no_seed_of_it(tmp_path: Path) -> None:
     nodes = [node(tmp_path, f"grpo-{seed}", [0.5], seed=seed, learning_rate=1e-4) for seed in (0, 1)]
     nodes += [node(tmp_path, "mine", [0.5], seed=0, learning_rate=1e-4, kl_coefficient=1)]

@@ -18,6 +18,7 @@ from pipeline import stages
 from pipeline.data.rows import read_rows
 from pipeline.protocol.code import Code
 from pipeline.protocol.stage import CODE, InputError
+from pipeline.protocol.store import Entry
 
 STAGES = {stage.name: stage.title for stage in stages.STAGES if stage.name != "report"}
 ORDER = tuple(STAGES)
@@ -153,7 +154,10 @@ class Run:
 
 def _model(result: Finished) -> Model:
     upstream = [name.partition("/") for name in result.upstream]
-    parents = [name for stage, _, name in upstream if stage in stages.TEXT_STAGES]
+    given = result.run.get("inputs", {})  # upstream the sampler of `rl.rollouts` may stand before the parent
+    starts = [Entry.of(Path(source)) for role in ("parent", "init") for source in given.get(role, [])]
+    names = [entry.name.partition("/") for entry in starts if entry] or upstream
+    parents = [name for stage, _, name in names if stage in stages.TEXT_STAGES]
     mixtures = [name for stage, _, name in upstream if stage == "tokens" and name != "tokenizer"]
     parent, mixture = next(iter(parents), None), next(iter(mixtures), None)
     return Model(result.instance, result.stage, parent, mixture, result.config, parameter_count(result.data))
