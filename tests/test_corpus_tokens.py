@@ -7,10 +7,12 @@ from datatrove.data import Document
 from given.instances import graph_of
 from tokenizers import Tokenizer, models, pre_tokenizers
 
+from pipeline.config.root import ConfigError
 from pipeline.corpus.score import score_pages
 from pipeline.corpus.tokens import Ratio, measure
 from pipeline.data.shards import DocumentWriter
 from pipeline.protocol.errors import InputError
+from workflow.keys import Keys
 
 TEXTS = ["Let x be prime.", "数学很好", "Let 数 be 2.", "一二三 four", "so it is", "证明"]
 
@@ -58,3 +60,19 @@ def test_another_tokenizer_makes_another_classifiers_count_and_no_other_input(tm
     before, after = nodes(), nodes(tokenizer="deepseek-ai/deepseek-coder-7b-base-v1.5")
     assert {name for name in before if before[name] != after[name]} == {"corpus/iteration-1/train"}
     assert dict(after["corpus/iteration-1/train"].inputs)["tokenizer"].endswith("v1.5")
+
+
+def test_a_named_tokenizer_counts_by_its_files_and_a_folder_that_is_none_is_refused(
+    tmp_path: Path,
+) -> None:
+    folder, corpus, keys = tmp_path / "tokenizer", tmp_path / "corpus.jsonl", []
+    folder.mkdir()
+    corpus.touch()
+    for text in ("{}", "[]"):
+        (folder / "tokenizer.json").write_text(text)
+        mixture = {"tokenizer": str(folder), "sources": {"web": {"data": str(corpus)}}}
+        keys.append(Keys(graph_of(mixtures={"m": mixture})).key("tokens/m"))
+    assert keys[0] != keys[1]
+    mixture["tokenizer"] = "./no/such/folder"
+    with pytest.raises(ConfigError, match="mixtures.m.tokenizer: ./no/such/folder: no such folder"):
+        graph_of(mixtures={"m": mixture})

@@ -161,8 +161,9 @@ def add_tokens(graph: Instances) -> None:
             texts.append(("corpus", Result("decontaminate/corpus", "corpus")))
         graph.add("tokens/tokenizer", "pipeline.tokens.tokenizer", section, texts)
     for name, mixture in graph.config.mixtures.items():
-        own = mixture.tokenizer == "corpus"
-        inputs: Inputs = [("tokenizer", Result("tokens/tokenizer"))] if own else []
+        own = Result("tokens/tokenizer") if mixture.tokenizer == "corpus" else None
+        named = own or graph.model_source(mixture.tokenizer, f"mixtures.{name}.tokenizer")
+        inputs: Inputs = [("tokenizer", named)]
         for source_name, source in mixture.sources.items():
             where = f"mixtures.{name}.sources.{source_name}"
             selection, role = _selection_of(source.data), f"source.{source_name}"

@@ -45,6 +45,7 @@ class MixtureNode(Section):
     """A named mixture: tokenizer and sources."""
 
     filled: ClassVar[tuple[str, ...]] = ("fields",)
+    files: ClassVar[tuple[str, ...]] = ("tokenizer",)
 
     tokenizer: str = key(
         "corpus", "`corpus`: the run's own; else that of a folder or hub id, needed where a model has an init"

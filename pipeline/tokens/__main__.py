@@ -1,9 +1,9 @@
 """Tokenise a mixture's sources into memory-mapped files for continued pre-training (paper section 2.3).
 
-Inputs: `tokenizer` (folder; absent if the mixture names another), `source.<name>` (files, folders of shards,
-hub ids), `benchmark.<name>` (of a mixture with a source that is decontaminated). Output: `parts/<name>/` with
-a token file for each file of a source, `tokens.json`, which lists them, `removals.jsonl`, the documents of
-such sources that hold a benchmark's text, and the tokenizer, which a model from scratch inherits. Files are
+Inputs: `tokenizer` (folder or hub id), `source.<name>` (files, folders of shards, hub ids),
+`benchmark.<name>` (of a mixture with a source that is decontaminated). Output: `parts/<name>/` with a token
+file for each file of a source, `tokens.json`, which lists them, `removals.jsonl`, the documents of such
+sources that hold a benchmark's text, and the tokenizer, which a model from scratch inherits. Files are
 tokenised in parallel, one process each; a resumed run skips finished files.
 """
 
@@ -126,8 +126,7 @@ def put_together(folder: Path, name: str, parts: list[Part]) -> dict[str, Any]:
 
 def run(stage: Stage[MixtureNode]) -> Counts:
     """Write the token files of all sources; returns documents, tokens and empty documents of each."""
-    own = stage.config.tokenizer == "corpus"
-    source = str(stage.input("tokenizer")) if own else stage.config.tokenizer
+    source = stage.source("tokenizer")
     tokenizer = load_tokenizer(source)
     parts = {name: parts_of(stage, source, name) for name in stage.config.sources}
     everything = [part for group in parts.values() for part in group]
