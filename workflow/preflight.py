@@ -111,10 +111,9 @@ def missing(graph: Graph, jobs: Mapping[str, int], local: bool, machine: Machine
 
 def nothing_to_do(graph: Graph) -> str | None:
     """Give a line for a configuration that asks for nothing, such as the defaults alone."""
-    crawl = graph.config.sections["crawl"]
-    if graph.config.models or crawl.warc or crawl.texts:
+    if graph.nodes.keys() - {"report"}:
         return None
-    empty = "config key models: empty, and no crawl.warc or crawl.texts"
+    empty = "config key models: empty, and no crawl.warc, texts or lookup"
     return f"{empty}: nothing to make; give --configfile configs/demo.yaml"
 
 
@@ -166,8 +165,7 @@ def _unreachable(nodes: list[Instance], machine: Machine) -> Iterator[str]:
     readers: dict[str, list[str]] = {}
     for node in nodes:
         sources = [source for key, source in node.inputs if isinstance(source, str) and _of_hub(key, source)]
-        tokenizer = node.section.get("tokenizer", "corpus") if node.stage == "tokens" else "corpus"
-        for source in dict.fromkeys([*sources, *([tokenizer] if _of_hub("model", tokenizer) else [])]):
+        for source in dict.fromkeys(sources):
             readers.setdefault(source, []).append(node.name)
     for source, names in readers.items():
         data = source.startswith(HUB)
