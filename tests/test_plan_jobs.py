@@ -12,7 +12,7 @@ from test_crawl_texts import write
 
 from pipeline.config.crawl import CrawlSection
 from pipeline.plan.__main__ import main
-from pipeline.plan.jobs import Job, Profile, data_jobs, downloads, orders, text_rows
+from pipeline.plan.jobs import Job, Profile, _warc_files, data_jobs, downloads, orders, text_rows
 
 SLURM = Profile(ROOT / "profiles/slurm")
 
@@ -119,6 +119,14 @@ def test_a_damaged_file_of_the_crawl_is_one_line_that_names_it(tmp_path: Path, n
     (tmp_path / "overlay.yaml").write_text(f"crawl: {{{key}: '{tmp_path / name}'}}\n")
     with pytest.raises(SystemExit, match=f"^error: {re.escape(str(tmp_path / name))}: cannot be read"):
         main(["--configfile", str(tmp_path / "overlay.yaml"), "--profile", str(ROOT / "profiles/slurm")])
+
+
+def test_a_file_of_a_server_is_one_file_and_a_list_of_it_is_many() -> None:
+    server = "https://data.example/one.warc.gz"
+    assert list(_warc_files([server, "CC-MAIN-2024-10"], 90_000)) == [
+        (server, 1),
+        ("CC-MAIN-2024-10", 90_000),
+    ]
 
 
 def test_a_limit_on_downloads_bounds_the_time_of_extraction() -> None:

@@ -263,7 +263,7 @@ def _warc_files(sources: list[str], unknown: int) -> Iterator[tuple[str, int]]:
             continue
         files = glob(source)
         if not files:
-            yield source, unknown
+            yield source, unknown if file_list(source) else 1
         for file in files:
             if file_list(file):
                 yield file, int(_counted(Path(file), _listed_files))
