@@ -269,6 +269,16 @@ def test_a_run_that_fails_leaves_what_the_same_file_found_before(lab: Path) -> N
     assert json.loads(result.read_text())["arms"][0]["verdict"] == "failed" and not page.exists()
 
 
+def test_a_profile_says_itself_how_many_cores_it_has(lab: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[list[str]] = []
+    monkeypatch.setattr(command, "conduct", lambda design, options: asked.append(options) or 0)
+    for words in ([], ["--profile", "profiles/slurm"], ["--cores", "4"]):
+        with pytest.raises(SystemExit, match="0"):
+            command.main(["new", "lab.yaml", "--baseline", "grpo", "--set", "steps=3", *words])
+        (lab / "experiments/new.yaml").unlink()
+    assert asked == [[], ["--profile", "profiles/slurm"], ["--cores", "4"]]
+
+
 def test_the_best_stand_first_also_where_lower_is_expected(lab: Path) -> None:
     arms = {"slow": {"steps": 3}, "slower": {"steps": 2}}
     design = designed(arms=arms, expected="lower")

@@ -50,7 +50,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--matters", type=float, help="smallest effect that matters, a share [0.02]")
     found.add_argument("--stop", type=float, help="so far behind after a seed, an arm gets no other; a share")
     found.add_argument("-n", "--dry-run", action="store_true", help="say what would run, write nothing")
-    found.add_argument("--cores", default="all", help="of this machine [all]")
+    found.add_argument("--cores", help="of this machine [all, or as a profile has it]")
     found.add_argument("--profile", help="of Snakemake, as profiles/gpu")
     return found
 
@@ -194,8 +194,8 @@ def main(argv: list[str] | None = None) -> None:
                     HEAD.format(name=given.name) + keys_as_yaml(Experiment, "", values=experiment)
                 )
         design.write_overlay()
-        profile = ["--profile", given.profile] if given.profile else []
-        code = conduct(design, ["--cores", given.cores, *profile])
+        place = {"--cores": given.cores, "--profile": given.profile}
+        code = conduct(design, [word for pair in place.items() if pair[1] for word in pair])
     except (InputError, ConfigError) as error:
         sys.exit(f"error: {error}")
     sys.exit(code)
