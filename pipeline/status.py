@@ -141,14 +141,15 @@ def _differs(data: Path, manifest: Path) -> str | None:
 
 
 def verify(keys: Keys) -> list[str]:
-    """Read all files of all results; the manifests of damaged ones are removed, so that they are made again.
-    Returns what is wrong with each.
+    """Read all files of all results; the manifests of damaged ones are removed, so that they are made again,
+    but of a pinned one, which is never made. Returns what is wrong with each.
     """
     found = []
     for name in keys.graph.nodes:
         entry = keys.entry(name)
         if entry.made and (problem := _differs(entry.data, entry.manifest)):
-            entry.manifest.unlink()
+            if not keys.pinned(name):
+                entry.manifest.unlink()
             found.append(f"{name}: {problem}")
     return found
 

@@ -201,6 +201,13 @@ def test_a_pinned_result_cannot_be_made_again(there: Path, how: str) -> None:
     assert forced(keys, ["rl/grpo"]) == {"rl/grpo"}
 
 
+def test_a_damaged_pinned_result_is_told_and_stays(copied: Path) -> None:
+    keys = run_of({"pins": {"cpt/base": run_of().keys.key("cpt/base")}}).keys
+    change_a_byte(copied / "results/small/cpt/base/data/model.safetensors")
+    (line,) = status.verify(keys)
+    assert line.startswith("cpt/base: ") and keys.entry("cpt/base").made
+
+
 def test_a_pin_is_taken_back_by_null(there: Path) -> None:
     assert run_of({"pins": {"cpt/base": None}}).graph.config.pins == {}
     assert stale({"pins": {"cpt/base": None}}) == set()
