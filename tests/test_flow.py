@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from conftest import CORES, OVERLAYS, Checkout, copy_checkout
 
 from pipeline.data.shards import read_lines
@@ -35,6 +36,35 @@ def tree(checkout: Checkout) -> dict[str, tuple[int, int, int]]:
             status = path.lstat()
             found[str(path)] = status.st_size, status.st_mtime_ns, status.st_ino
     return found
+
+
+@pytest.mark.parametrize("program", ["dsm", "snakemake"])
+def test_a_result_stays_whose_job_failed_after_it_was_published(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str
+) -> None:
+    checkout, tee = copy_checkout(tmp_path / "checkout"), tmp_path / "bin/tee"
+    small = {
+        "enabled": True,
+        "scale": 0.05,
+        "background": 60,
+        "warc_files": 1,
+        "sft": 20,
+        "rl": 20,
+        "test": 20,
+    }
+    (checkout.folder / "web.yaml").write_text(yaml.safe_dump({"run": "small", "miniweb": small}))
+    run, path = getattr(checkout, program), os.environ["PATH"]
+    tee.parent.mkdir()
+    tee.write_text('#!/bin/sh\ncat > "$1"\nexit 1\n')  # as on a full disk
+    tee.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tee.parent}:{path}")
+    failed = run("--until", "miniweb_web", overlays=["web.yaml"])
+    (manifest,) = checkout.folder.glob("results/small/store/miniweb/*/manifest.json")
+    assert failed.returncode == 1, failed.stdout
+    made = manifest.stat().st_mtime_ns
+    monkeypatch.setenv("PATH", path)
+    assert run("--until", "miniweb_web", overlays=["web.yaml"]).returncode == 0
+    assert manifest.stat().st_mtime_ns == made
 
 
 @pytest.mark.parametrize("option", ["--dry-run", "--summary", "--lint", "--unlock"])

@@ -20,7 +20,7 @@ from workflow.timing import Timing, tail
 
 UNSAID = ("job_info", "shellcmd", "progress", "group_error")  # events
 HIDDEN = re.compile(
-    r"Reasons:|Select jobs to execute|Exiting because a job|Complete log|Removing output files|Elapsed time"
+    r"Reasons:|Select jobs to execute|Exiting because a job|Complete log|--keep-incomplete mode|Elapsed time"
     r"|Shutting down, this|RuleException:\s+CalledProcessError"
 )
 LOCKED = (
