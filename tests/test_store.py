@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -11,13 +12,22 @@ from types import SimpleNamespace
 
 import pytest
 from crawl_warcs import html, record, write_warc
-from programs import ENVIRONMENT
+from programs import ENVIRONMENT, ROOT
+from snakemake.iocontainers import Wildcards
 
 from pipeline import status
+from pipeline.config.root import Config
+from pipeline.protocol.arguments import parser
 from pipeline.protocol.errors import InputError
 from pipeline.protocol.folders import held, holder
 from pipeline.protocol.identity import Digests, damage, read_manifest
+from pipeline.protocol.overlays import read_config
+from pipeline.protocol.stage import open_stage
 from pipeline.protocol.store import STORE, Entry
+from pipeline.stages import program_of
+from workflow.graph import Graph
+from workflow.job import Job
+from workflow.keys import Keys
 
 NAME = "crawl/extract-one"
 RUN = Path("results/a")
@@ -65,6 +75,25 @@ def test_a_result_is_known_by_its_path_below_folders_and_models_of_any_name(abov
         found = Entry.of(path)
         assert found is not None and (found.run, found.name, found.key) == (entry.run, name, entry.key)
     assert Entry.of(entry.folder) is None and Entry.of(Path(above, "data/store")) is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["demo", "ablations", "pretrained", "deepseekmath-7b"])
+def test_each_job_of_a_shipped_configuration_is_started_under_its_own_key(name: str) -> None:
+    keys = Keys(Graph(Config(read_config([ROOT / f"configs/{name}.yaml"]))))
+    for node in {node.module: node for node in keys.graph.nodes.values()}.values():
+        entry = keys.entry(node.name)
+        words = Job(keys, node.name).words(Wildcards(fromdict={"key": entry.key}), entry, 1)
+        module, *options = shlex.split(words)
+        options += ["--result", str(entry.manifest)]
+        stage, section = program_of(module)
+        open_stage(stage, section, module, parser(stage, section).parse_args(options))
+
+
+def test_a_job_refuses_files_that_are_others_than_when_it_was_planned(warc: Path) -> None:
+    job = started("a", "--planned")
+    assert "code or files were changed since the run was planned" in job.communicate(timeout=600)[1]
+    assert job.returncode == 2 and not Path("results").exists()
 
 
 STARTER = """

@@ -97,8 +97,8 @@ class Job:
         """
         node = self.node(wildcards)
         words = [word for given in self._inputs(node, output)[0] for word in ("--input", given)]
-        launch = self._launch(node, max(1, threads // ranks_of(node)))
-        return f"{node.module} --config {self._config(node)} {shlex.join([*words, '--launch', launch])}"
+        words += ["--planned", "--launch", self._launch(node, max(1, threads // ranks_of(node)))]
+        return f"{node.module} --config {self._config(node)} {shlex.join(words)}"
 
     def _config(self, node: Instance) -> str:
         """Write the section as a word of a shell, made once for all instances that share it."""

@@ -44,6 +44,9 @@ def parser(stage: str, section: type[Section], about: str = "") -> argparse.Argu
         help="instead of --output: RUN/store/STAGE/INSTANCE/KEY/manifest.json, for the run's store",
     )
     parser.add_argument(
+        "--planned", action="store_true", help="refuse code and files that are not those of --result's KEY"
+    )
+    parser.add_argument(
         "--work",
         type=Path,
         help="folder for checkpoints; survives failures; default: beside the output, or work/ for --result",

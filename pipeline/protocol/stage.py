@@ -249,6 +249,8 @@ def open_stage(name: str, section: type[S], module: str, arguments: Any) -> Stag
     }
     what = identity(name, instance, config, found, module, code)
     mark = fingerprint(what)
+    if entry and arguments.planned and _key(what, inputs, entry.run) != entry.key:
+        raise InputError(f"{entry.name}: code or files were changed since the run was planned; run it again")
     if entry:
         output, manifest = entry.data, entry.manifest
         work = arguments.work or WORK / entry.name / mark
@@ -270,6 +272,20 @@ def open_stage(name: str, section: type[S], module: str, arguments: Any) -> Stag
         code=code,
         entry=entry,
     )
+
+
+def _key(what: dict[str, Any], inputs: dict[str, list[str]], run: Path) -> str:
+    """Compute the key of a result made from `what`: of results of the same run their keys count."""
+
+    def named(path: str, content: str) -> str:
+        made = Entry.of(Path(path))
+        if made is None or made.run != run:
+            return content
+        rest = str(Path(path).relative_to(made.data))
+        return f"{made.name}@{made.key}/{'' if rest == '.' else rest}"
+
+    keys = {role: list(map(named, inputs[role], found)) for role, found in what["inputs"].items()}
+    return fingerprint(what | {"inputs": keys})
 
 
 def run_stage(
