@@ -17,6 +17,7 @@ from pipeline.protocol.manifest import ROOT
 
 TEMPLATE = ROOT / "profiles/slurm/profile.yaml"
 KEPT = 0.95  # share of a node's memory that a job may ask for
+TRIES = 4  # of a job: one, and the profile's retries
 PROBE = "srun --ntasks-per-node=1 printenv SLURMD_NODENAME"
 PROBE_SECONDS = 300  # in which two nodes have to become free
 
@@ -93,7 +94,7 @@ def profile(cpu: Partition, gpu: Partition | None, accounting: bool) -> str:
         ranked = ranked.replace("gpu: 8\n", f"gpu: {gpu.gpus}\n", 1)
         ranked = ranked.replace("--gpus-per-node=8", f"--gpus-per-node={gpu.gpus}", 1)
     ranked = ranked.replace("mem_mb: 500000", f"mem_mb: {min(500000, int(gpu.memory * KEPT))}", 1)
-    parts = [_limited(data, cpu.minutes), separator, _limited(ranked, gpu.minutes)]
+    parts = [_fitted(_limited(data, cpu.minutes), cpu), separator, _limited(ranked, gpu.minutes)]
     return "".join(parts) + ("" if accounting else "slurm-status-command: squeue\n")
 
 
@@ -102,6 +103,20 @@ def _limited(text: str, minutes: int) -> str:
         return f"runtime: {min(int(match[1]), minutes or int(match[1]))}"
 
     return re.sub(r"runtime: (\d+)", least, text)
+
+
+def _fitted(text: str, cpu: Partition) -> str:
+    """Cap the cores of programs, and the memory of each of their tries, by what the smallest node has."""
+    most = int(cpu.memory * KEPT)
+
+    def cores(match: re.Match[str]) -> str:
+        return f"{match[1]}{min(int(match[2]), cpu.cores)}"
+
+    def memory(match: re.Match[str]) -> str:
+        return match[0] if TRIES * int(match[1]) <= most else f'"min({match[0]}, {most})"'
+
+    text = re.sub(r"^(  [a-z]+_[a-z]+: )(\d+)$", cores, text, flags=re.MULTILINE)
+    return re.sub(r"(?<=mem_mb: )(\d+) \* attempt", memory, text)
 
 
 def probe(partition: Partition) -> str:

@@ -37,6 +37,16 @@ def test_a_site_like_the_shipped_profile_gets_it_unchanged() -> None:
     assert profile(cpu, gpu, accounting=True) == (ROOT / "profiles/slurm/profile.yaml").read_text()
 
 
+def test_jobs_ask_for_no_more_cores_and_memory_than_the_smallest_node_has() -> None:
+    cpu, gpu = chosen(partitions("main*|infinite|2|16|48000|(null)\n"))
+    found = yaml.safe_load(profile(cpu, gpu, accounting=True))
+    assert set(found["set-threads"].values()) == {4, 16}
+    asked = {name: words["mem_mb"] for name, words in found["set-resources"].items() if name != "rl_model"}
+    assert [eval(str(asked["corpus_train"]), {"attempt": attempt}) for attempt in (1, 4)] == [45600, 45600]
+    assert [eval(str(asked["crawl_sign"]), {"attempt": attempt}) for attempt in (1, 4)] == [4000, 16000]
+    assert found["default-resources"]["mem_mb"] == "8000 * attempt"
+
+
 def test_jobs_ask_for_no_more_time_than_their_partition_allows() -> None:
     cpu, gpu = chosen(partitions("main*|8:00:00|2|128|2000000|(null)\n"))
     assert gpu is None
