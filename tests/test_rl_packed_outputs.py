@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 import torch
 from given.rollouts import group_of, rollout
+from transformers import AutoModel
 
 from pipeline.config.rl import RlSection
+from pipeline.rl.critic import Critic
 from pipeline.rl.methods import grpo
 from pipeline.rl.objectives import grpo_loss, token_weights
 from pipeline.rl.packed_outputs import (
@@ -53,6 +55,18 @@ def test_log_probabilities_equal_those_of_each_output_alone(model: TokenLogprobs
     rows = split_into_rows(outputs(), row_tokens)
     alone = [log_probs(model.model, output.prompt, output.tokens) for row in rows for output in row]
     assert torch.allclose(output_logprobs(model, pack(rows, MEAN), 1.0), torch.cat(alone), atol=1e-5)
+
+
+def test_the_critics_values_equal_those_of_each_output_behind_its_prompt(tmp_path: Path) -> None:
+    trunk = load_model(save_tiny_model(tmp_path, seed=0), kind=AutoModel)
+    critic, rows = Critic(trunk), split_into_rows(outputs(), 64)
+    torch.nn.init.normal_(critic.head.weight, generator=torch.Generator().manual_seed(0))
+    packed, alone = pack(rows, MEAN), []
+    for output in (output for row in rows for output in row):
+        hidden = trunk(torch.tensor([[*output.prompt, *output.tokens]]), use_cache=False).last_hidden_state
+        alone.append(critic.head(hidden)[0, len(output.prompt) - 1 : -1, 0])
+    values = critic(packed.tokens_BT, packed.positions_BT, packed.targets_BT, packed.documents)
+    assert torch.allclose(values, torch.cat(alone), atol=1e-5)
 
 
 @cache

@@ -33,6 +33,7 @@ class ScalarModel(nn.Module):
 
     def __init__(self, trunk: nn.Module) -> None:
         super().__init__()
+        trunk.set_attn_implementation(DOCUMENTS)
         self.trunk = trunk
         self.head = nn.Linear(trunk.config.hidden_size, 1, dtype=trunk.dtype)
         nn.init.zeros_(self.head.weight)
@@ -49,10 +50,6 @@ class ScalarModel(nn.Module):
 
 class RewardModel(ScalarModel):
     """Logit that a solution so far leads to the right answer, at chosen positions."""
-
-    def __init__(self, trunk: nn.Module) -> None:
-        trunk.set_attn_implementation(DOCUMENTS)
-        super().__init__(trunk)
 
     def forward(self, tokens_BT: Tensor, positions_BT: Tensor, rows_S: Tensor, columns_S: Tensor) -> Tensor:
         """Return fp32 logits (S,) at (row, column); positions restart from 0 at each document of a row."""
