@@ -304,6 +304,8 @@ def test_ranks_that_share_out_items_go_on_without_one_that_is_killed(tmp_path):
     assert f"one rank ended: rank 1 of 2 on {HOST} was killed by SIGKILL" in errors
     assert sorted(path.name[0] for path in (tmp_path / "rows").iterdir()) == list("012345")
     assert (tmp_path / "taken").read_text() == "7"
+    for none in ("NoDevFiles", "-1"):  # on the CPU
+        assert "GPUs" not in apart(tmp_path, none)[1]
     code, errors = apart(tmp_path, "4")
     assert code == 2 and "launch.ranks is 2, but CUDA_VISIBLE_DEVICES names 1 GPUs: 4" in errors
 

@@ -183,10 +183,10 @@ class Launcher:
 def _devices(ranks: int) -> list[str]:
     """Return the GPU that each rank is to see; none on a machine without GPUs."""
     told = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if told is None:
-        return [str(number) for number in range(ranks)] if wants_gpu() else []
-    found = told.split(",") if told else []
-    if found and len(found) < ranks:
+    if not wants_gpu():
+        return []
+    found = [*map(str, range(ranks))] if told is None else told.split(",")
+    if len(found) < ranks:
         raise InputError(f"launch.ranks is {ranks}, but CUDA_VISIBLE_DEVICES names {len(found)} GPUs: {told}")
     return found
 
