@@ -79,14 +79,14 @@ def metrics(folder: Path, run: str) -> list[dict]:
 
 def kill_in_the_middle(process: Popen | Program, output: Path) -> None:
     """Kill a run after some steps, when it has written a part of a checkpoint."""
-    log, written = output / "work/metrics.jsonl", output / "work/checkpoints/partial/state"
+    log, checkpoints = output / "work/metrics.jsonl", output / "work/checkpoints"
     while process.poll() is None and (not log.exists() or log.read_bytes().count(b"\n") < 8):
         time.sleep(0.002)
     while process.poll() is None:
         process.send_signal(signal.SIGSTOP)
         while "(stopped)" not in Path(f"/proc/{process.pid}/status").read_text():
             time.sleep(0.001)
-        if list(written.glob("*.pt")):
+        if list(checkpoints.glob("partial-*/state/*.pt")):
             break
         process.send_signal(signal.SIGCONT)
         time.sleep(0.002)
@@ -120,7 +120,8 @@ def test_a_killed_run_resumes_from_its_newest_checkpoint_and_ends_with_the_same_
     finished(undisturbed)
     saved = folder / f"{stage}-killed" / "work" / "checkpoints"
     steps = [checkpoint.step_of(path) for path in saved.glob("step-*")]
-    assert (saved / "partial/state").exists()
+    (begun,) = saved.glob("partial-*")  # a name that no folder had: NFS would for a minute mean that one
+    assert int(begun.name.removeprefix("partial-")) > max(steps)
     finished(train(folder, stage, "killed"))
     counters = json.loads((folder / f"{stage}-killed/run.json").read_text())["counters"]
     assert len(steps) > 1 and counters["deepspeed.steps"] == STEPS - max(steps)
@@ -140,7 +141,7 @@ def test_a_killed_run_resumes_from_its_newest_checkpoint_and_ends_with_the_same_
 def test_the_newest_checkpoint_is_the_one_after_most_steps(tmp_path):
     alone = SimpleNamespace(global_rank=0, world_size=1)
     assert checkpoint.newest(alone, tmp_path) is None
-    for name in ("step-0000010", "step-0000009", "partial", ".step-0000011.old"):
+    for name in ("step-0000010", "step-0000009", "partial-0000012", ".step-0000011.old"):
         (tmp_path / name).mkdir()
         note = {"files": {}}
         (tmp_path / name / "checkpoint.json").write_text(json.dumps(note | {"digest": fingerprint(note)}))

@@ -114,10 +114,11 @@ class Saver:
         self.finish()
         enter("save")
         for folder, engine in self.engines.items():
-            partial, copies = folder / PARTIAL, engine.checkpoint_engine
+            partial, copies = _partial(folder, step), engine.checkpoint_engine
             copies.forget()
             if engine.global_rank == 0:
-                shutil.rmtree(partial, ignore_errors=True)
+                for old in folder.glob(f"{PARTIAL}*"):
+                    shutil.rmtree(old)
                 partial.mkdir(parents=True)
             dist.barrier()
             engine.save_checkpoint(
@@ -153,7 +154,7 @@ class Saver:
         if self.written is None:
             return
         enter("save")
-        growth = Growth(*(folder / PARTIAL for folder in self.engines))
+        growth = Growth(*(_partial(folder, self.step) for folder in self.engines))
         while not wait([self.written], LOOK_SECONDS).done:
             growth.look()
         self.commit()
@@ -166,7 +167,7 @@ class Saver:
         """
         found = {}
         for folder, engine in self.engines.items():
-            partial = folder / PARTIAL
+            partial = _partial(folder, self.step)
             files = engine.checkpoint_engine.write()
             if engine.global_rank == 0:
                 files += partial.glob("*.py")  # with which DeepSpeed converts it
@@ -175,13 +176,20 @@ class Saver:
         return found
 
     def _name(self, folder: Path, note: dict[str, Any]) -> None:
-        partial = folder / PARTIAL
+        partial = _partial(folder, self.step)
         write_json(partial / NOTE, note | {"digest": fingerprint(note)})
         flush([*(path for path in partial.rglob("*") if path.is_dir()), partial])
         put_in_place(partial, folder / f"step-{self.step:07d}")
         flush([folder])
         for old in sorted(folder.glob("step-*"))[:-KEPT]:
             shutil.rmtree(old)
+
+
+def _partial(folder: Path, step: int) -> Path:
+    """Name a checkpoint that is being written. No name comes twice: on NFS another node would for a minute
+    still write into the folder that had it before, which is a checkpoint by now.
+    """
+    return folder / f"{PARTIAL}-{step:07d}"
 
 
 def flush(paths: Iterable[Path]) -> None:
