@@ -124,7 +124,9 @@ def _write_collectives(folder: Path) -> None:
         return
     path = folder / f"collectives-{os.environ.get('RANK', '0')}.json"
     with suppress(OSError):
-        path.write_bytes(torch._C._distributed_c10d._dump_fr_trace_json())
+        library = torch._C._distributed_c10d
+        kind = "nccl" if torch.cuda.is_available() else "fr"  # each records apart
+        path.write_bytes(getattr(library, f"_dump_{kind}_trace_json")())
         say(f"{place()}its last collectives: {path}")
 
 
