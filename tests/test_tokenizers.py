@@ -7,7 +7,7 @@ import pytest
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import AutoTokenizer
 
-from pipeline.protocol.errors import InputError
+from pipeline.protocol.errors import InputError, Passing
 from pipeline.training.model import model_config
 from pipeline.training.tokenizer import PROBES, load_tokenizer, probe_ids
 from tests.tiny_model import save_tiny_model
@@ -122,4 +122,4 @@ def test_a_model_that_is_not_here_is_one_line_with_the_remedy(
     for load, what in ((load_tokenizer, "tokenizer"), (model_config, "model")):
         with pytest.raises(InputError, match=f"^{source}: no usable {what}: ") as error:
             load(source)
-        assert words in str(error.value)
+        assert words in str(error.value) and isinstance(error.value, Passing) == ("hub cannot" in words)

@@ -151,9 +151,9 @@ def full_disk(error: BaseException, folders: list[Path]) -> str | None:
 
 
 def wait_for(path: Path) -> None:
-    """Wait until this node sees a file that another one has written. Raises InputError if it never does."""
+    """Wait until this node sees a file that another one has written. Raises Passing if it never does."""
     deadline = time.monotonic() + SEEN_SECONDS
     while not path.exists():
         if time.monotonic() > deadline:
-            raise InputError(f"{path}: not seen here, but by another rank; do all nodes share this folder?")
+            raise Passing(f"{path}: not seen here, but by another rank; do all nodes share this folder?")
         time.sleep(0.2)

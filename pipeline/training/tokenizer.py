@@ -1,12 +1,13 @@
 """Tokenizers of model folders and of the hub, loaded as their files are, without torch behind them."""
 
+import errno
 from pathlib import Path
 from typing import Any
 
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from transformers.utils import cached_file
 
-from pipeline.protocol.errors import InputError
+from pipeline.protocol.errors import InputError, Passing
 
 # English, Chinese, LaTeX, digits, newlines, code: what every tokenizer must give back after encoding.
 PROBES = (
@@ -29,13 +30,15 @@ def from_pretrained(kind: Any, source: str | Path, what: str = "model", **option
 
 
 def unusable(source: str | Path, what: str, error: Exception) -> InputError:
-    """Say in one line why a folder or hub id cannot be loaded."""
+    """Say in one line why a folder or hub id cannot be loaded; Passing where another try may load it."""
     reason = str(error).splitlines()[0]
+    passes = "connect" in reason or getattr(error, "errno", None) in (errno.EIO, errno.ESTALE)
     if "Repo id must" in reason:
         reason = "no such folder, and not a hub id"
     elif "couldn't connect" in reason:
         reason = f"the hub cannot be reached; run `hf download {source}` where it can, or name a folder"
-    return InputError(f"{source}: no usable {what}: {reason}")
+    kind = Passing if passes else InputError  # the hub, or a disk that is shared
+    return kind(f"{source}: no usable {what}: {reason}")
 
 
 def load_tokenizer(source: str | Path) -> Any:
