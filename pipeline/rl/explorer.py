@@ -23,7 +23,7 @@ from pipeline.evaluate.programs import OUTPUT_FENCE
 from pipeline.evaluate.tool_use import Draft, count_own, draft_of, write_with_tools
 from pipeline.grader.answers import Verdict
 from pipeline.protocol.stage import InputError, Stage
-from pipeline.protocol.watchdog import enter
+from pipeline.protocol.watchdog import beat, enter
 from pipeline.rl.rewards import Reward, Rewarder
 from pipeline.rl.rollout import (
     Group,
@@ -276,6 +276,7 @@ class Explorer:
         for row in log if self.rank == 0 else ():
             shape = row["questions"], row["sampled_tokens"]
             self.store.repair(row["step"], *shape, self.section.group_size, self.shared)
+            beat()  # thousands of steps take minutes
 
     def publish(self, target: Path, steps: int) -> None:
         """Copy the rollouts of `steps` steps, one file per step; rank 0 calls it."""
