@@ -10,9 +10,9 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from torch.distributed import PrefixStore, TCPStore
+from torch.distributed import HashStore, PrefixStore, TCPStore
 
-from pipeline.protocol import ending
+from pipeline.protocol import ending, watchdog
 from pipeline.protocol.errors import Interrupted
 from pipeline.ranks.queue import Batch, Queue, make_together
 
@@ -144,3 +144,15 @@ def test_a_signal_to_one_rank_ends_all_after_the_items_that_they_have(tmp_path, 
     assert codes(children) == [85, 85]
     saved = rows(tmp_path)
     assert 1 < len(saved) == len(made(tmp_path)) < ITEMS and saved.items() < whole.items()
+
+
+def test_a_hang_after_the_wait_for_other_ranks_is_watched(tmp_path, monkeypatch):
+    monkeypatch.setattr(watchdog, "_phase", ("labels", 0))
+    store, phases = HashStore(), []
+    store.set("owner/0", "1")  # of a rank that is lost
+    queue = Queue(store)
+    queue.patience = 0.0
+    make_together(queue, "test", batches(tmp_path, lambda _: phases.append(watchdog._phase[0])))
+    phases.append(watchdog._phase[0])
+    queue.on_rank_0(lambda: phases.append(watchdog._phase[0]))
+    assert [*phases, watchdog._phase[0]] == ["labels"] * (ITEMS + 3)

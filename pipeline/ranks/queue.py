@@ -24,7 +24,7 @@ from pipeline.data.rows import batch_path, saved_batch
 from pipeline.protocol.ending import interrupted, received
 from pipeline.protocol.folders import wait_for
 from pipeline.protocol.progress import Progress
-from pipeline.protocol.watchdog import WAITING, enter, reached, waiting
+from pipeline.protocol.watchdog import reached, waiting
 from pipeline.ranks.launcher import LISTENING
 
 if TYPE_CHECKING:
@@ -91,17 +91,18 @@ class Queue:
             yield item
             self.store.set(f"made/{item}", "")
             self.made = self.store.add("made", 1)
-        self._leave()
+        with waiting():
+            self._leave()
 
     def on_rank_0(self, make: Callable[[], T]) -> T | None:
         """Return what rank 0 makes; the others wait for that, however long it takes, and get None."""
         made = make() if self.rank == 0 else None
         self.turns += 1
         if self.store is not None:
-            enter(WAITING)
             if self.rank == 0:
                 self.store.set(f"turn/{self.turns}", "")
-            self._wait(lambda: self._has(f"turn/{self.turns}"))
+            with waiting():
+                self._wait(lambda: self._has(f"turn/{self.turns}"))
         return made
 
     def _claim(self, item: int, owner: str) -> bool:
@@ -111,18 +112,17 @@ class Queue:
     def _left_by_others(self, items: list[int]) -> Iterator[int]:
         """Items of lost ranks, until all are made."""
         while items := [item for item in items if not self._has(f"made/{item}")]:
-            enter(WAITING)
             for item in items:
                 owner = self.store.get(f"owner/{item}").decode()
                 if self._is_lost(int(owner)) and self._claim(item, owner):
                     yield item
             if self._signalled():
                 return
-            time.sleep(LOOK_SECONDS)
+            with waiting():
+                time.sleep(LOOK_SECONDS)
 
     def _leave(self) -> None:
         """Wait until all ranks have come here or are lost; rank 0 then says whether there was a signal."""
-        enter(WAITING)
         self.store.set(f"left/{self.rank}", json.dumps(self.counters))
         if self.rank == 0:
             for other in range(1, self.ranks):

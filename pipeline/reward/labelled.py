@@ -14,6 +14,7 @@ import numpy as np
 
 from pipeline.data.rows import read_as
 from pipeline.protocol.stage import InputError
+from pipeline.protocol.watchdog import beat
 from pipeline.reward.labels import Solution
 
 # Of each solution: its line (`file`, `start` in bytes), tokens of prompt and solution (`length`), `steps`, a
@@ -117,6 +118,7 @@ def _table(places: Iterable[Place], seed: int | None = None) -> np.ndarray:
         question, steps = int.from_bytes(asked[:4]), len(solution.steps)
         row = (number, start, length, steps, question, _number(tokens), drawn)
         rows.frombytes(np.array(row, ROW).tobytes())
+        beat()
     return np.frombuffer(rows, ROW) if rows else np.empty(0, ROW)
 
 
