@@ -1,5 +1,7 @@
 """The shipped benchmarks: rows as their data sets have them, code with its tests, formal proofs."""
 
+import signal
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -19,8 +21,10 @@ from pipeline.evaluate import benchmarks
 from pipeline.evaluate.benchmarks import Item, load
 from pipeline.evaluate.profiles import grade_response, read_profile
 from pipeline.evaluate.prompts import choose_exemplars, few_shot_text, read_layout
-from pipeline.evaluate.proofs import NOT_CHECKED, proof_verdicts
+from pipeline.evaluate.proofs import NOT_CHECKED, check_proofs, proof_verdicts
 from pipeline.evaluate.sampling import PASSED, Answer, Decoding, Request, Sampler
+from pipeline.protocol import ending, watchdog
+from pipeline.protocol.errors import Interrupted
 from pipeline.protocol.overlays import read_yaml
 from pipeline.protocol.stage import InputError
 from pipeline.report.tables import accuracy, task_of
@@ -213,6 +217,34 @@ def test_a_checker_of_recorded_verdicts_decides_and_its_failures_are_named(tmp_p
             proof_verdicts([proof_item()], [[PROVED]], command)
     with pytest.raises(InputError, match="evaluate.proof_checker: /no/such/program"):
         proof_verdicts([proof_item()], [[PROVED]], "/no/such/program")
+
+
+def test_a_slow_checker_is_no_hang_and_after_a_signal_the_next_run_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    signals, phases, run = [], [], subprocess.run
+
+    def signalled(*words: Any, **options: Any) -> Any:
+        phases.append(watchdog._phase[0])
+        signals.append(signal.SIGUSR1)
+        return run(*words, **options)
+
+    monkeypatch.setattr(ending, "_received", signals)
+    monkeypatch.setattr(subprocess, "run", signalled)
+    checker = tmp_path / "recorded.py"
+    section = EvaluateSection(proof_checker=f"{sys.executable} {checker}", batch=1)
+    work = [proof_item("a"), proof_item("b")], [[PROVED, ""], [PROVED, ""]], section, tmp_path / "proofs"
+    for program in (CHECKER, "import os; os.kill(os.getpid(), 10)"):  # the second by Slurm, with the job
+        checker.write_text(program)
+        with pytest.raises(Interrupted):
+            check_proofs("x", *work)
+        signals.clear()
+    checker.write_text(CHECKER)
+    assert [[verdict.right for verdict in row] for row in check_proofs("x", *work)] == [
+        [True, False],
+        [False] * 2,
+    ]
+    assert phases == [watchdog.WAITING] * 3
 
 
 @pytest.mark.skipif(not BENCH.is_dir(), reason="needs the shared benchmarks")

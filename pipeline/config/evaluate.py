@@ -113,7 +113,9 @@ class EvaluateSection(Section):
         min_length=1,
     )
     batch: int = key(
-        64, "questions that a rank samples between two saves: the item of work that ranks share out", ge=1
+        64,
+        "questions sampled, or whose proofs are checked, between two saves: the item that ranks share out",
+        ge=1,
     )
     official: bool = key(
         False, "score greedy answers by the paper's own program too (docs/evaluation.md)", paper="as true"

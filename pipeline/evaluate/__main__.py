@@ -32,7 +32,7 @@ from pipeline.evaluate.metrics import (
 from pipeline.evaluate.profiles import PROFILES, Profile, grade_answer, grade_response, read_profile
 from pipeline.evaluate.programs import last_output
 from pipeline.evaluate.prompts import chat_prompt, choose_exemplars, few_shot_prompt, read_layout
-from pipeline.evaluate.proofs import NOT_CHECKED, proof_verdicts
+from pipeline.evaluate.proofs import NOT_CHECKED, check_proofs
 from pipeline.evaluate.reuse import SCORES, TASKS, copy_earlier, task_fingerprint
 from pipeline.evaluate.sampling import PASSED, PROMPT_TOO_LONG, Answer, Decoding, Request, Sampler
 from pipeline.grader.answers import Verdict
@@ -155,11 +155,7 @@ def _verdict(task: Task, item: Item, answer: Answer) -> Verdict:
     return grade_response(task.profile, item, answer.text)
 
 
-def _grade(
-    label: str, task: Task, answers: list[list[Answer]], checker: str | None = None
-) -> list[list[Verdict]]:
-    if task.kind == "proof":
-        return proof_verdicts(task.items, [[answer.text for answer in row] for row in answers], checker)
+def _grade(label: str, task: Task, answers: list[list[Answer]]) -> list[list[Verdict]]:
     verdicts = []
     with Progress(f"{label}: grades {task.name}", sum(map(len, answers)), unit="answer") as bar:
         for item, row in zip(task.items, answers, strict=True):
@@ -253,7 +249,12 @@ def evaluate(
     section, folder = stage.config, stage.partial
     drawn = map(sampler.sample, requests_of(task, section))
     answers = [[answer for part in parts for answer in part] for parts in zip(*drawn, strict=True)]
-    verdicts = _grade(label(stage), task, answers, section.proof_checker)
+    if task.kind == "proof":
+        texts = [[answer.text for answer in row] for row in answers]
+        checks = f"{label(stage)}: checks {task.name}"
+        verdicts = check_proofs(checks, task.items, texts, section, stage.work / "proofs")
+    else:
+        verdicts = _grade(label(stage), task, answers)
     write_lines(folder / f"{task.name}.jsonl", _rows(task, answers, verdicts))
     _write_exemplars(folder / f"{task.name}.exemplars.jsonl", task.exemplars)
     firsts = [row[0] for row in answers]

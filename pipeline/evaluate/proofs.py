@@ -2,20 +2,51 @@
 
 The checker is a command. It reads a JSON object a line from standard input: `id`, `statement` (the theorem to
 be proved), `header` (that of its theory) and `proof`. It writes one line for each to standard output: `id`,
-`proved` (true or false) and `reason`. Without a checker no proof is checked, and none counts as right.
+`proved` (true or false) and `reason`. It runs once for the proofs of each `evaluate.batch` statements, and
+takes its time. Without a checker no proof is checked, and none counts as right.
 """
 
 import json
 import shlex
 import subprocess
 from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
+from pipeline.config.evaluate import EvaluateSection
 from pipeline.evaluate.benchmarks import Item
 from pipeline.grader.answers import Verdict
+from pipeline.protocol.ending import interrupted, received
 from pipeline.protocol.stage import InputError
+from pipeline.protocol.watchdog import waiting
+from pipeline.ranks.queue import Batch, Queue, make_together
 
 NOT_CHECKED = "not checked"
+
+
+def check_proofs(
+    label: str,
+    items: Sequence[Item],
+    answers: Sequence[Sequence[str]],
+    section: EvaluateSection,
+    folder: Path,
+) -> list[list[Verdict]]:
+    """Give `proof_verdicts`, saved in `folder` for a batch of statements at a time. Raises its errors, and
+    Interrupted after a signal: the next run goes on there.
+    """
+    checker, size = section.proof_checker, section.batch
+
+    def batch(part: slice) -> Batch:
+        def make() -> list[Any]:
+            return [list(map(asdict, row)) for row in proof_verdicts(items[part], answers[part], checker)]
+
+        decisive = [checker, list(map(asdict, items[part])), answers[part]]
+        return Batch(folder, f"{part.start:06d}", lambda: decisive, make)
+
+    batches = [batch(slice(start, start + size)) for start in range(0, len(items), size)]
+    make_together(Queue(), label, batches)
+    return [[Verdict(**verdict) for verdict in row] for each in batches for row in each.rows()]
 
 
 def proof_verdicts(
@@ -51,16 +82,21 @@ def proof_verdicts(
 
 
 def checked(proofs: dict[str, tuple[Item, str]], checker: str) -> dict[str, Any]:
-    """Return what the checker says of each proof, by key."""
+    """Return what the checker says of each proof, by key. Raises InputError if it fails."""
     lines = [
         {"id": key, "statement": item.formal, "header": item.header, "proof": proof}
         for key, (item, proof) in proofs.items()
     ]
     given = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
     try:
-        done = subprocess.run(shlex.split(checker), input=given, capture_output=True, text=True, check=False)
+        with waiting():
+            done = subprocess.run(
+                shlex.split(checker), input=given, capture_output=True, text=True, check=False
+            )
     except OSError as error:
         raise InputError(f"config key evaluate.proof_checker: {checker}: {error}") from error
+    if done.returncode and received():  # Slurm sends it to the checker too
+        raise interrupted(received(), "proofs so far")
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
         raise InputError(f"config key evaluate.proof_checker: it ended with code {done.returncode}: {last}")
