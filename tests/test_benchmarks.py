@@ -24,6 +24,7 @@ from pipeline.evaluate.prompts import choose_exemplars, few_shot_text, read_layo
 from pipeline.evaluate.proofs import NOT_CHECKED, check_proofs, proof_verdicts
 from pipeline.evaluate.sampling import PASSED, Answer, Decoding, Request, Sampler
 from pipeline.protocol import ending, watchdog
+from pipeline.protocol.code import Code
 from pipeline.protocol.errors import Interrupted
 from pipeline.protocol.overlays import read_yaml
 from pipeline.protocol.stage import InputError
@@ -132,7 +133,7 @@ def test_code_is_right_if_all_its_tests_pass(monkeypatch, tmp_path: Path) -> Non
     texts += [MBPP["code"] + "\n", "def inc(x):\n    return 2"]
     tokenizer = SimpleNamespace(decode=lambda ids, skip_special_tokens: "")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")  # one worker of the sandbox
-    sampler = Sampler(tmp_path, tokenizer, 64, 64, lambda: Engine(texts), Counter(), weak=True)
+    sampler = Sampler(tmp_path, tokenizer, 64, 64, lambda: Engine(texts), Counter(), Code(), weak=True)
     around = [(found.start, found.tests) for found in items]
     ids = [str(number) for number in range(len(items))]
     decoding = Decoding(1, 0.0, 8, 0, kind="code", seconds=5.0)

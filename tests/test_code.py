@@ -2,12 +2,14 @@
 
 import json
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from conftest import ROOT
 
 from pipeline import stages
+from pipeline.evaluate.sampling import Decoding, Request, Sampler
 from pipeline.protocol import code
 from pipeline.protocol.code import PROTOCOL, Code, changed
 
@@ -124,6 +126,57 @@ def test_a_module_that_runs_in_a_process_of_its_own_counts() -> None:
 
 def test_data_files_of_a_programs_package_count_by_their_bytes(project: Path) -> None:
     assert stale(project, "pipeline/report/templates/page.html.j2", "", "\n") == {"pipeline.report"}
+
+
+KINDS = {"cot", "proof", "pal", "tool", "code"}
+RUN = KINDS - {"cot", "proof"}
+MORE = "\n\ndef more():\n    return 1\n"
+
+
+def samples() -> set[tuple[str, str]]:
+    """Kinds of answers, and the files where a rank that starts now saves or finds them."""
+    today = Code()
+    today.known = BEFORE.known
+    sampler = Sampler(Path(), None, 64, 8, lambda: None, Counter(), today)
+    asked = {kind: Request("x", ["a"], [[1]], (), Decoding(1, 0.0, 8, 0, kind)) for kind in KINDS}
+    return {(kind, sampler.batches(request)[0].path.name) for kind, request in asked.items()}
+
+
+@pytest.mark.parametrize(
+    ("file", "edit", "kinds"),
+    [
+        ("evaluate/sampling.py", MORE, KINDS),
+        ("evaluate/tool_use.py", MORE, KINDS),
+        ("training/generation.py", MORE, KINDS),
+        ("evaluate/programs.py", MORE, RUN),
+        ("evaluate/interpreter.py", MORE, RUN),
+        ("sandbox/worker.py", MORE, RUN),
+        ("sandbox/calls.toml", "\n", RUN),
+        ("evaluate/sampling.py", "\n# c\n", set()),
+        ("evaluate/__main__.py", MORE, set()),
+        ("evaluate/profiles.py", MORE, set()),
+        ("evaluate/ocw.toml", "\n", set()),
+        ("grader/extraction.py", MORE, set()),
+        ("grader/words.toml", "\n", set()),
+        ("report/page.py", MORE, set()),
+    ],
+)
+def test_samples_are_drawn_again_when_what_draws_them_changes(
+    project: Path, file: str, edit: str, kinds: set[str]
+) -> None:
+    before, path = samples(), project / "pipeline" / file
+    text = path.read_text()
+    path.write_text(text + edit)
+    after = samples()
+    path.write_text(text)
+    assert {kind for kind, _ in before - after} == kinds
+    assert samples() == before  # as of another rank
+
+
+def test_samples_are_drawn_again_by_another_vllm(monkeypatch: pytest.MonkeyPatch) -> None:
+    before, real = samples(), code.installed
+    monkeypatch.setattr(code, "installed", lambda name: "99.0" if name == "vllm" else real(name))
+    assert not before & samples()
 
 
 @pytest.mark.slow

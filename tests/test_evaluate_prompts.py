@@ -12,7 +12,8 @@ from transformers import AutoTokenizer
 from pipeline.config.evaluate import BenchmarkNode
 from pipeline.config.root import benchmark_file
 from pipeline.evaluate.benchmarks import Item, load, without_choices
-from pipeline.evaluate.programs import last_output, pal_program, printed_answer, show_result, tool_program
+from pipeline.evaluate.profiles import last_output
+from pipeline.evaluate.programs import pal_program, printed_answer, show_result, tool_program
 from pipeline.evaluate.prompts import Layout, chat_prompt, choose_exemplars, few_shot_text, read_layout
 from pipeline.protocol.manifest import ROOT
 from pipeline.protocol.stage import InputError

@@ -26,7 +26,8 @@ from pipeline.config.rl import RewardWeights, RlSection
 from pipeline.config.root import Config, ConfigError
 from pipeline.evaluate.benchmarks import Item
 from pipeline.evaluate.interpreter import Interpreter
-from pipeline.evaluate.programs import OUTPUT_FENCE, last_output
+from pipeline.evaluate.profiles import last_output
+from pipeline.evaluate.programs import OUTPUT_FENCE
 from pipeline.rl.explorer import Explorer
 from pipeline.rl.rewards import Rewarder
 from pipeline.rl.rollout import Question, read_groups

@@ -29,8 +29,14 @@ from pipeline.evaluate.metrics import (
     describe_unfinished,
     right_and_finished,
 )
-from pipeline.evaluate.profiles import PROFILES, Profile, grade_answer, grade_response, read_profile
-from pipeline.evaluate.programs import last_output
+from pipeline.evaluate.profiles import (
+    PROFILES,
+    Profile,
+    grade_answer,
+    grade_response,
+    last_output,
+    read_profile,
+)
 from pipeline.evaluate.prompts import chat_prompt, choose_exemplars, few_shot_prompt, read_layout
 from pipeline.evaluate.proofs import NOT_CHECKED, check_proofs
 from pipeline.evaluate.reuse import SCORES, TASKS, copy_earlier, task_fingerprint
@@ -128,9 +134,8 @@ def make_sampler(stage: Stage[EvaluateSection], model: Model, tasks: list[Task])
     folder = stage.work / "samples"
     if stage.entry:  # beside the work folder, which is named after the grader's code too
         folder = stage.work.with_name("samples") / fingerprint(stage.identity["inputs"]["model"])
-    return Sampler(
-        folder, model.tokenizer, model.context, section.batch, start, stage.counters, is_weak(stage)
-    )
+    made = stage.counters, stage.code, is_weak(stage)
+    return Sampler(folder, model.tokenizer, model.context, section.batch, start, *made)
 
 
 def result_row(answer: Answer, verdict: Verdict) -> dict[str, Any]:

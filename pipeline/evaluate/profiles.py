@@ -117,6 +117,14 @@ def _fence(text: str) -> list[str]:
     return [found[-1].strip().splitlines()[-1]] if found and found[-1].strip() else []
 
 
+def last_output(text: str) -> str | None:
+    """Return the last result in a tool-integrated response; None if there is none or it is an error."""
+    outputs = PROGRAM_OUTPUT.findall(text)
+    if not outputs or not outputs[-1].strip() or outputs[-1].startswith("Runtime errors:"):
+        return None
+    return outputs[-1].strip().splitlines()[-1]
+
+
 def _last_number(text: str) -> list[str]:
     return re.findall(r"-?\d*\.?\d+", text.replace(",", ""))[-1:]
 

@@ -5,7 +5,6 @@ Only text is handled here; `pipeline.sandbox` runs the programs.
 
 import re
 
-from pipeline.grader.extraction import PROGRAM_OUTPUT
 from pipeline.sandbox.pool import Outcome
 
 OUTPUT_FENCE = "```output"
@@ -77,11 +76,3 @@ def printed_answer(outcome: Outcome) -> str | None:
     """Return the answer of a program: its last printed line; None if it failed or printed nothing."""
     lines = outcome.stdout.strip().splitlines() if outcome.status == "ok" else []
     return lines[-1].strip() or None if lines else None
-
-
-def last_output(text: str) -> str | None:
-    """Return the last result in a tool-integrated response; None if there is none or it is an error."""
-    outputs = PROGRAM_OUTPUT.findall(text)
-    if not outputs or not outputs[-1].strip() or outputs[-1].startswith("Runtime errors:"):
-        return None
-    return outputs[-1].strip().splitlines()[-1]

@@ -1,8 +1,8 @@
 """Sample answers for the evaluation and save them batch by batch, with the results of their programs.
 
 Each batch of questions is one file in a folder of the model's under `work/`, named by a hash of what else
-decides its content (prompts, decoding, seeds, how programs are run). Batches are the items that ranks share
-out. They are written atomically: a killed run resumes with the next batch, and a changed grader needs no new
+decides its content (prompts, decoding, seeds, code, packages). Batches are the items that ranks share out.
+They are written atomically: a killed run resumes with the next batch, and a changed grader needs no new
 samples. Engine and sandbox start on first use.
 
 Kinds of answers: `cot` is text; `pal` is one program, run after the answer is complete; `tool` is words and
@@ -21,6 +21,8 @@ from typing import Any, Literal
 from pipeline.evaluate.interpreter import Interpreter
 from pipeline.evaluate.programs import OUTPUT_FENCE
 from pipeline.evaluate.tool_use import Draft, count_own, draft_of, write_with_tools
+from pipeline.protocol.code import Code
+from pipeline.protocol.manifest import fingerprint
 from pipeline.protocol.watchdog import enter
 from pipeline.ranks.queue import Batch
 from pipeline.sandbox.pool import Check
@@ -28,6 +30,8 @@ from pipeline.training.asking import draw_in_context
 
 PROMPT_TOO_LONG = "prompt_too_long"
 PASSED = "passed"  # output of code whose tests all hold
+JUDGES = "pipeline/evaluate/ocw.toml"  # counts as this module's, but is of the paper's grader
+RUNS = ("pipeline/sandbox/", "pipeline/evaluate/interpreter.py", "pipeline/evaluate/programs.py")
 
 
 @dataclass(frozen=True)
@@ -87,10 +91,18 @@ def sample_seed(seed: int, name: str, item: str) -> int:
     return int.from_bytes(hashlib.sha256(f"{seed}/{name}/{item}".encode()).digest()[:4]) >> 1
 
 
+def makers(code: Code) -> dict[bool, str]:
+    """Give digests of the code and the packages that make answers, by whether these run programs."""
+    made = code.record(__name__)
+    files = {name: found for name, found in made["definitions"].items() if name != JUDGES}
+    texts = {name: found for name, found in files.items() if not name.startswith(RUNS)}
+    return {False: fingerprint([made["packages"], texts]), True: fingerprint([made["packages"], files])}
+
+
 class Sampler:
     """Samples answers from a model; `context`: its longest sequence, `start`: makes its `Generator`.
 
-    `weak`: whether programs may run without namespaces.
+    `code`: reads what answers are made with; `weak`: whether programs may run without namespaces.
     """
 
     def __init__(
@@ -101,11 +113,13 @@ class Sampler:
         batch: int,
         start: Callable[[], Any],
         counters: Counter[str],
+        code: Code,
         weak: bool = False,
     ) -> None:
         self.folder, self.tokenizer, self.context, self.batch = folder, tokenizer, context, batch
         self.start, self.counters = start, counters
         self.interpreter = Interpreter(counters, weak)
+        self.makers = makers(code)
 
     @cached_property
     def engine(self) -> Any:
@@ -141,8 +155,8 @@ class Sampler:
                 "stop": request.stop,
                 "decoding": asdict(request.decoding),
                 "context": self.context,
-                **({"around": request.around, "tests": "apart"} if request.around else {}),
-                **({"goes on": "after the tokens drawn"} if request.decoding.kind == "tool" else {}),
+                "around": request.around,
+                "makers": self.makers[request.decoding.kind not in ("cot", "proof")],
             }
 
         def make() -> list[Any]:

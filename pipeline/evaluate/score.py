@@ -24,10 +24,11 @@ from pipeline.evaluate.profiles import (
     Profile,
     grade_answer,
     grade_response,
+    last_output,
     profile_names,
     read_profile,
 )
-from pipeline.evaluate.programs import last_output, pal_program, printed_answer
+from pipeline.evaluate.programs import pal_program, printed_answer
 from pipeline.grader.answers import Verdict
 from pipeline.intervals import paired_difference
 from pipeline.protocol.manifest import ROOT, write_json
