@@ -139,6 +139,21 @@ def test_only_a_whole_result_of_a_file_that_did_not_change_counts_as_made(
     assert scores.stat().st_mtime_ns > before
 
 
+def test_hidden_files_that_are_not_its_own_stay(tmp_path: Path, trained: Path) -> None:
+    path = write(tmp_path / "a.parquet", rows_of(trained.parents[1] / "dedup"))
+    theirs = [tmp_path / f"out/{name}" for name in ("project/.env", "kept/.keep", "scores/.old.parquet")]
+    for file in [*theirs, tmp_path / "out/project/.git/HEAD"]:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    classify.main(words(trained, tmp_path / "out", path))
+    assert all(file.exists() for file in theirs)
+    own = [tmp_path / f"out/{name}" for name in ("kept/.a.h.1.partial", "scores/.a.parquet.parquet")]
+    for file in own:
+        file.touch()
+    classify.main(words(trained, tmp_path / "out", path))
+    assert not any(file.exists() for file in own) and all(file.exists() for file in theirs[:2])
+
+
 def test_rows_without_a_text_have_no_score_and_are_not_kept(tmp_path: Path, trained: Path) -> None:
     rows = [{"body": text, "lang": None} for text in (None, 5, " \n", " ".join(MATH))]
     path = write(tmp_path / "rows.jsonl", rows)

@@ -34,6 +34,7 @@ from pipeline.protocol.progress import Progress
 SCORE = "math_score"  # the column that is added: data sets have scores of their own
 BATCH = 512  # rows that a worker judges at once
 NOTES = "classify.json"
+BEGUN = ("kept/.*.partial", "scores/.*.partial", "scores/.*.parquet")  # files of a command that was killed
 COMPRESSION = {".gz": "gzip", ".zst": "zstd"}
 ROW_SCORES = table_schema(score=float, language=str, kept=bool)
 Texts = list[tuple[Any, Any]]  # with their languages; None: not known
@@ -182,9 +183,10 @@ def classify(given: argparse.Namespace) -> str:
             raise InputError(
                 f"{given.output}: made with another classifier or other columns; name a new folder"
             )
+        for pattern in BEGUN if notes.exists() else ():
+            for begun in given.output.glob(pattern):
+                begun.unlink()
         write_json(notes, about)
-        for begun in given.output.glob("*/.*"):  # by a command that was killed
-            begun.unlink()
         with Progress("classify", None, unit="row") as bar:
             done = [
                 classify_file(file, given.output, columns, classifier, given.processes, bar) for file in files
