@@ -249,7 +249,7 @@ def test_rejected_pages_teach_and_say_nothing_about_the_rest_of_their_domain(poo
 
 
 def test_a_prefix_covers_whole_parts_of_the_path_and_the_longest_one_decides(pool: Pool) -> None:
-    notes = "a.org/b\tmath\nhttp://A.org/b/c/\tnot_math\nwww.q.org\tmath\n"
+    notes = "a.org/b\tmath\nhttp://A.org/b/c/\tnot_math\nwww.q.org\tmath\nold.org/http://a.org\tnot_math\n"
     urls = {
         "https://a.org/b": "a.org/b",
         "https://a.org/b/": "a.org/b",
@@ -258,6 +258,7 @@ def test_a_prefix_covers_whole_parts_of_the_path_and_the_longest_one_decides(poo
         "https://a.org/b/c/d": "a.org/b/c",
         "https://a.org/bc": None,
         "https://a.org/B": None,
+        "https://old.org/http://a.org/b": "old.org/http://a.org",
         "https://www.q.org?x=1": "www.q.org",
         "https://q.org/": None,
         "https://": None,

@@ -23,7 +23,7 @@ NAMED = 5  # prefixes that a message names
 # place(url): host, path and query, as prefixes are written; root(place): its host.
 MACROS = """
 CREATE OR REPLACE MACRO bare(url) AS
-    split_part(coalesce(nullif(substr(url, nullif(strpos(url, '://'), 0) + 3), ''), url), '#', 1);
+    split_part(regexp_replace(url, '^[A-Za-z][A-Za-z0-9+.-]*://', ''), '#', 1);
 CREATE OR REPLACE MACRO host(bare) AS split_part(bare, '/', 1);
 CREATE OR REPLACE MACRO place(url) AS rtrim(
     lower(host(bare(url))) || substr(bare(url), length(host(bare(url))) + 1), '/');
