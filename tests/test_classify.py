@@ -154,6 +154,15 @@ def test_hidden_files_that_are_not_its_own_stay(tmp_path: Path, trained: Path) -
     assert not any(file.exists() for file in own) and all(file.exists() for file in theirs[:2])
 
 
+def test_results_can_go_to_the_folder_in_which_one_works(
+    tmp_path: Path, trained: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    classify.main(words(trained, Path("."), write(tmp_path / "a.jsonl", [{"text": "a"}])))
+    assert sorted(os.listdir()) == ["classify.json", "kept", "scores"]
+
+
 def test_rows_without_a_text_have_no_score_and_are_not_kept(tmp_path: Path, trained: Path) -> None:
     rows = [{"body": text, "lang": None} for text in (None, 5, " \n", " ".join(MATH))]
     path = write(tmp_path / "rows.jsonl", rows)

@@ -15,7 +15,7 @@ from crawl_warcs import RECORDS, URLS, extract_into, write_warc
 from given.cases import cases
 
 from pipeline.crawl import sources
-from pipeline.crawl.index import read_indexed_pages
+from pipeline.crawl.index import read_index, read_indexed_pages
 from pipeline.crawl.warc import ReadCounts
 from pipeline.data.shards import read_table
 from pipeline.protocol.stage import InputError
@@ -100,6 +100,17 @@ def test_a_bad_index_is_one_line_that_names_its_row(tmp_path, capsys):
     with pytest.raises(SystemExit, match="2"):
         extract_into(tmp_path / "out", tmp_path / "i.jsonl.gz")
     assert "i.jsonl.gz: row 1: needs url, filename" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("part", [b"PAR1", b"http"])  # before a page's header, in a text
+def test_a_damaged_table_is_one_line_that_names_it(tmp_path, part):
+    row = {"url": "http://a.org/", "filename": "a.warc.gz", "offset": 1, "length": 2}
+    write_index(tmp_path / "i.parquet", [row])
+    data = (tmp_path / "i.parquet").read_bytes()
+    at = data.index(part) + len(part)
+    (tmp_path / "i.parquet").write_bytes(data[:at] + b"\xff" + data[at + 1 :])
+    with pytest.raises(InputError, match="i.parquet: not a readable Parquet file"):
+        read_index(str(tmp_path / "i.parquet"))
 
 
 @pytest.mark.parametrize("entry", TABLES["outside"])

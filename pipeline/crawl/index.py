@@ -64,7 +64,9 @@ def _parquet_rows(path: str) -> Iterator[dict[str, object]]:
             present = [name for name in file.schema_arrow.names if name in names]
             for batch in file.iter_batches(columns=present):
                 yield from batch.to_pylist()
-    except pa.ArrowInvalid as error:
+    except (OSError, ValueError, pa.ArrowException) as error:
+        if isinstance(error, OSError) and error.errno:  # of the disk, not of what is in the file
+            raise
         raise InputError(f"{public(path)}: not a readable Parquet file ({error})") from error
 
 

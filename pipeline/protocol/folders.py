@@ -60,14 +60,15 @@ def release(folder: Path) -> None:
 
 
 def _lock_of(folder: Path) -> Path:
+    folder = Path(os.path.abspath(folder))  # "." and ".." name none
     return folder.with_name(f".{folder.name}.lock")
 
 
 def _locked(folder: Path) -> int:
     """Return the lock of a work folder, open and locked."""
-    check_writable(folder.parent)
-    folder.parent.mkdir(parents=True, exist_ok=True)
     path = _lock_of(folder)
+    check_writable(path.parent)
+    path.parent.mkdir(parents=True, exist_ok=True)
     while True:
         file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
