@@ -12,6 +12,7 @@ from datatrove.data import Document
 
 from pipeline.config.root import Config
 from pipeline.corpus.formulas import rows
+from pipeline.crawl.opted_out import OptedOut
 from pipeline.data.shards import DocumentWriter
 from pipeline.miniweb.texts import paper, prose, source_code
 from pipeline.protocol.overlays import read_config
@@ -76,11 +77,12 @@ def test_the_rules_keep_english_pages_with_formulas(tmp_path: Path) -> None:
         for name, (text, language) in texts.items():
             metadata = {"url": f"https://x.example/{name}", "host": "x.example", "language": language}
             writer.write(Document(text, name, metadata=metadata))
-    found = list(rows(tmp_path))
+    found, opted_out = list(rows(tmp_path)), OptedOut(["x.example/formula"])
     assert [(row["id"], row["shard"]) for row in found] == [
         ("formula", "0000.jsonl.zst"),
         ("display", "0000.jsonl.zst"),
     ]
+    assert list(rows(tmp_path, opted_out)) == found[1:] and opted_out.counts == {"opted_out": 1}
 
 
 def test_source_code_computes_what_it_says() -> None:

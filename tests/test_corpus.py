@@ -214,6 +214,18 @@ def test_a_new_round_of_review_changes_no_instance_before_its_iteration(tmp_path
     assert "annotations" not in dict(after["corpus/iteration-3/train"].inputs)
 
 
+def test_what_learns_from_pages_or_makes_a_corpus_knows_who_opted_out(tmp_path: Path) -> None:
+    for name in ("a.warc.gz", "list"):
+        (tmp_path / name).write_bytes(b"")
+    keys = {"opt_out": str(tmp_path / "list"), "blocklists": str(tmp_path / "list")}
+    sources = {name: {"data": f"corpus/{name}"} for name in ("formulas", "pool")}
+    mixtures = {"all": {"tokenizer": "corpus", "sources": sources}}
+    nodes = graph_of(crawl={"warc": str(tmp_path / "a.warc.gz")}, corpus=keys, mixtures=mixtures).nodes
+    told = {name for name, node in nodes.items() if keys.items() <= dict(node.inputs).items()}
+    loop = {f"corpus/iteration-{number}/{part}" for number in range(1, 5) for part in ("train", "select")}
+    assert told == loop | {"corpus/formulas", "decontaminate/pool/clean-0000"}
+
+
 def test_an_out_of_distribution_set_is_measured_and_never_trained_on(tmp_path: Path, pool: Path) -> None:
     lists = lists_of(tmp_path)
     rows = [

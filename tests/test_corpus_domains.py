@@ -16,6 +16,7 @@ from pipeline.corpus.domains import Growth, add_mathematical, growth, judge, lea
 from pipeline.corpus.review_queue import differs, review_queue
 from pipeline.corpus.score import SCORES
 from pipeline.crawl.annotations import add_annotations, covered
+from pipeline.crawl.opted_out import OptedOut
 from pipeline.crawl.urls import normalise_url
 from pipeline.data.database import Database, database
 from pipeline.protocol.stage import InputError
@@ -266,6 +267,8 @@ def test_a_prefix_covers_whole_parts_of_the_path_and_the_longest_one_decides(poo
     joins = pool([(url, False) for url in urls], notes)
     found = "SELECT url, prefix FROM pages LEFT JOIN reviewed USING (id)"
     assert dict(joins.execute(found).fetchall()) == urls
+    opted_out = OptedOut(line.partition("\t")[0] for line in notes.splitlines())
+    assert {url: opted_out.covers(url) for url in urls} == {url: bool(prefix) for url, prefix in urls.items()}
     assert covered("pages", "opt_out") and not joins.execute(covered("pages", "opt_out")).fetchall()
 
 
@@ -329,7 +332,10 @@ def test_pages_of_listed_domains_and_their_subdomains_are_never_kept_and_teach_n
     assert rows == [("blocklist", 15), ("not_math", 4), ("opt_out", 1)]
     left = {host for (host,) in joins.execute("SELECT DISTINCT root(place(url)) FROM candidates").fetchall()}
     assert left == {"notbad.example"}
+    opted_out = OptedOut.of({"blocklists": [str(tmp_path / "ut1")]})
+    allowed = [host for host in hosts if not opted_out.covers(f"https://{host}/q")]
+    assert allowed == ["notbad.example", "good.uk"]
     judge(joins, CorpusSection())
     assert taught(joins, CorpusSection(reviewed="all")).seed == []
-    with pytest.raises(InputError, match="corpus.blocklists: .*nowhere: cannot be read"):
+    with pytest.raises(InputError, match="nowhere: cannot be read"):
         add_blocked(joins, [tmp_path / "nowhere"])

@@ -103,6 +103,23 @@ def test_pages_are_chosen_by_lists_copies_and_hashes_whatever_shards_and_threads
     assert learnt(open_stage(tmp_path / "two", CONFIG, inputs, INSTANCE, threads=2)) == one
 
 
+@pytest.mark.slow
+def test_pages_that_opted_out_teach_in_no_way(tmp_path: Path, inputs: Given) -> None:
+    names = ("seed.example/q", "other.example/q/21", "news.example/q/73", "a.org")
+    (tmp_path / "opt_out").write_text("\n".join(names[:3]))
+    (tmp_path / "blocked").write_text("a.org\n")
+    more = write_lines(tmp_path / "more.jsonl", [{"text": "A ring.", "url": "https://a.org/1", "grade": 50}])
+    texts = {name: [inputs[name], more] for name in ("seed_texts", "grades")}
+
+    def taught(name: str, **lists: Path) -> set[str]:
+        found = learnt(open_stage(tmp_path / name, CONFIG, {**inputs, **texts, **lists}, INSTANCE))
+        urls = {page.url.removeprefix("https://") for part in (TRAINING, PURPOSE) for page in found[part]}
+        return {name for name in names if any(url.startswith(name) for url in urls)}
+
+    assert taught("all") == set(names)
+    assert not taught("some", opt_out=tmp_path / "opt_out", blocklists=tmp_path / "blocked")
+
+
 def test_a_listed_url_means_the_same_page_however_the_duplicates_are_cut(tmp_path: Path) -> None:
     pairs = [
         ("http://a.org/1", "b"),

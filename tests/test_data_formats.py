@@ -27,10 +27,11 @@ from pipeline.config.tokens import MixtureNode
 from pipeline.corpus.candidates import add_blocked
 from pipeline.corpus.out_of_distribution import read_set
 from pipeline.corpus.training_set import example_texts, graded_pages
-from pipeline.corpus.url_lists import Survivors, read_urls
+from pipeline.corpus.url_lists import Survivors
 from pipeline.crawl import extract, filter
 from pipeline.crawl.annotations import add_annotations, add_prefixes, covered
 from pipeline.crawl.index import read_index
+from pipeline.crawl.opted_out import read_urls
 from pipeline.crawl.sources import expand
 from pipeline.data.database import database
 from pipeline.data.rows import read_rows

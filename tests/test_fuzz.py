@@ -19,10 +19,11 @@ from pipeline.config.rl import RewardWeights
 from pipeline.config.root import Config, ConfigError, validated
 from pipeline.config.tokens import MixtureNode, TokensSection
 from pipeline.corpus.out_of_distribution import read_set
-from pipeline.corpus.url_lists import Survivors, read_urls
+from pipeline.corpus.url_lists import Survivors
 from pipeline.crawl import extract, filter
 from pipeline.crawl.annotations import add_annotations
 from pipeline.crawl.index import read_index
+from pipeline.crawl.opted_out import read_urls
 from pipeline.crawl.sources import expand
 from pipeline.data.database import database
 from pipeline.data.shards import write_table

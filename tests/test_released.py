@@ -7,6 +7,7 @@ from datatrove.data import Document
 from given.cases import cases
 
 from pipeline.config.decontaminate import DecontaminateSection
+from pipeline.crawl.opted_out import OptedOut
 from pipeline.crawl.rights import rights
 from pipeline.data.shards import DocumentWriter, read_documents
 from pipeline.decontaminate.clean import PAGES, Cleaned, clean_shard
@@ -50,6 +51,15 @@ def test_a_clean_shard_has_its_texts_redacted_and_the_composition_tells_how_ofte
     again = Cleaned.read(tmp_path / "out").composition
     again += found.composition
     assert again.replaced == {"email": 6} and again.by["licence"].total() == 4
+
+
+def test_the_pages_of_a_whole_pool_are_clean_of_those_that_opted_out(tmp_path: Path) -> None:
+    with DocumentWriter(tmp_path / "0000.jsonl.zst") as writer:
+        for host in ("a.example", "b.example"):
+            writer.write(Document("A proof.", host, metadata={"url": f"https://{host}/1", "host": host}))
+    index, opted_out = BenchmarkIndex(10, 3), OptedOut(domains=["a.example"])
+    clean_shard(tmp_path / "0000.jsonl.zst", None, tmp_path, index, DecontaminateSection(), opted_out)
+    assert [page.id for page in read_documents(tmp_path / PAGES)] == ["b.example"]
 
 
 @pytest.mark.parametrize(("html", "notes"), TABLES["rights"])

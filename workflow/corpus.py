@@ -12,7 +12,8 @@ FORMULAS, POOL = "formulas", "pool"
 SELECTION = re.compile(rf"corpus(?:/(iteration-\d+|{FORMULAS}|{POOL}))?")  # data of a mixture's source
 UNSEEN = "out_of_distribution"
 URLS = ("seed_urls", "background_urls")
-LISTS = ("seed_texts", "background_texts", *URLS, "annotations", "opt_out", "blocklists")
+OPTED_OUT = ("opt_out", "blocklists")
+LISTS = ("seed_texts", "background_texts", *URLS, "annotations", *OPTED_OUT)
 
 
 def _selection_of(data: str | list[str]) -> str | None:
@@ -53,7 +54,7 @@ def _iteration(graph: Instances, iteration: int, section: Any, lists: Inputs) ->
         for name, path in section.out_of_distribution.items()
         for pair in graph.inputs(f"{UNSEEN}.{name}", path, f"corpus.{UNSEEN}.{name}")
     ]
-    taught = [pair for pair in lists if pair[0] not in LISTS[-3:]]
+    taught = [pair for pair in lists if pair[0] != "annotations"]
     model, grades = (_second_stage(graph, section, name) for name in ("embeddings", "grades"))
     inputs = [pool, *taught, *unseen, *before, *model, *grades]
     if section.tokenizer:
@@ -124,9 +125,10 @@ def _clean(graph: Instances, folder: str, select: Result | None) -> None:
     section, names = graph.config.sections["decontaminate"], _benchmarks(graph)
     fields, cleaned = graph.benchmark_fields(names), []
     chosen: Inputs = [("select", select)] if select else []
+    without = [] if select else lists_of(graph, OPTED_OUT)
     for shard in pool_shards(graph):
         name, given = f"{folder}/clean-{shard:04d}", Result("crawl/dedup", f"pool/{shard:04d}.jsonl.zst")
-        inputs = [("shard", given), *chosen, *graph.benchmark_files(names)]
+        inputs = [("shard", given), *chosen, *without, *graph.benchmark_files(names)]
         # The inputs name the benchmarks, so the key says no more: null and a list of all are the same.
         own = ("benchmarks",)
         clean = graph.add(name, "pipeline.decontaminate.clean", section, inputs, own, fields=fields)
@@ -145,7 +147,7 @@ def _selection(graph: Instances, name: str) -> Result:
     """Give the instance that chooses pages otherwise than the last iteration."""
     if name == FORMULAS:
         section = graph.config.sections["corpus"]
-        inputs: Inputs = [("pool", Result("crawl/dedup"))]
+        inputs: Inputs = [("pool", Result("crawl/dedup")), *lists_of(graph, OPTED_OUT)]
         return graph.add(f"corpus/{name}", "pipeline.corpus.formulas", section, inputs, tuple(dict(section)))
     if f"corpus/{name}/select" not in graph.nodes:
         raise ConfigError(f"config key mixtures: corpus/{name}: no such iteration; see corpus.iterations")

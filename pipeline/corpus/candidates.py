@@ -10,10 +10,12 @@ Blocklists are files of one domain a line, which covers its subdomains.
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+import pyarrow as pa
+
 from pipeline.crawl.annotations import NOT_MATH, add_annotations, add_prefixes, counted, covered, warn
+from pipeline.crawl.opted_out import read_urls
 from pipeline.data.database import Database, parquet
 from pipeline.data.shards import table_schema
-from pipeline.protocol.stage import InputError
 
 OPT_OUT, BLOCKED = "opt_out", "blocklist"
 RANKED = "ORDER BY score DESC, tie, id"
@@ -28,11 +30,6 @@ UNION ALL BY NAME
 SELECT id, '{NOT_MATH}' AS reason FROM reviewed WHERE verdict = '{NOT_MATH}'
     AND id NOT IN (SELECT id FROM ({covered("pages", "opt_out")})) AND id NOT IN (SELECT id FROM blocked);
 CREATE VIEW candidates AS SELECT * FROM pages WHERE id NOT IN (SELECT id FROM excluded);
-"""
-LISTED = """
-CREATE TABLE blocklist AS SELECT DISTINCT lower(trim(domain)) AS domain
-FROM read_csv($files, header = false, auto_detect = false, delim = '\\t', quote = '', escape = '',
-    comment = '#', columns = {'domain': 'VARCHAR'});
 """
 ON_LISTED_DOMAINS = """
 CREATE TABLE blocked AS
@@ -64,13 +61,10 @@ def add_blocked(database: Database, files: Sequence[str | Path]) -> None:
     if not files:
         database.execute("CREATE TABLE blocked (id VARCHAR)")
         return
-    try:
-        database.execute(LISTED, {"files": list(map(str, files))})
-    except Exception as error:  # DuckDB's own kinds, of which none is common to all faults of a file
-        raise InputError(
-            f"corpus.blocklists: {', '.join(map(str, files))}: cannot be read ({error})"
-        ) from error
+    domains = {domain.lower() for file in files for domain in read_urls(Path(file))}
+    database.register("blocklist", pa.table([pa.array(domains, pa.string())], ["domain"]))
     database.execute(ON_LISTED_DOMAINS)
+    database.unregister("blocklist")
 
 
 def unmatched(database: Database) -> dict[str, str | None]:

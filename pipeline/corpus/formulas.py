@@ -1,8 +1,9 @@
 """Choose pages by two rules instead of the loop: English, with a formula in TeX (ours, for comparison).
 
 They stand for the first filters of OpenWebMath (Paster et al. 2023): mathematical markup and language. Its
-classifier, its filter by perplexity and its manual lists are left out. Input: `pool`. Output: `kept.parquet`,
-in the form in which an iteration of the loop writes it; all scores are 0.
+classifier, its filter by perplexity and its manual lists are left out. Inputs: `pool`, `opt_out`,
+`blocklists`. Output: `kept.parquet`, in the form in which an iteration of the loop writes it; all scores are
+0.
 """
 
 import re
@@ -13,6 +14,7 @@ from typing import Any
 from pipeline.config.corpus import CorpusSection
 from pipeline.corpus.convergence import KEPT
 from pipeline.corpus.normalise import normalise
+from pipeline.crawl.opted_out import NOTHING, OptedOut
 from pipeline.data.shards import read_documents, shard_paths, write_table
 from pipeline.protocol.stage import Counts, Stage, run_stage
 
@@ -20,10 +22,10 @@ LANGUAGE = "en"
 FORMULA = re.compile(r"\$[^$\n]*[\\^_=][^$\n]*\$|\\\(.+?\\\)|\\\[.+?\\\]", re.DOTALL)
 
 
-def rows(pool: Path) -> Iterator[dict[str, Any]]:
+def rows(pool: Path, opted_out: OptedOut = NOTHING) -> Iterator[dict[str, Any]]:
     """Yield a row for each page that the rules keep."""
     for shard in shard_paths(pool / "pool"):
-        for document in read_documents(shard):
+        for document in opted_out.allowed(read_documents(shard)):
             if document.metadata.get("language") == LANGUAGE and FORMULA.search(document.text):
                 yield {
                     "id": document.id,
@@ -37,9 +39,10 @@ def rows(pool: Path) -> Iterator[dict[str, Any]]:
 
 
 def run(stage: Stage[CorpusSection]) -> Counts:
-    """Write `kept.parquet`; returns the number of pages."""
-    pages = write_table(stage.partial / "kept.parquet", rows(stage.input("pool")), KEPT)
-    return {"kept_pages": pages}
+    """Write `kept.parquet`; returns the number of pages, and of those that opted out."""
+    opted_out = OptedOut.of(stage.inputs)
+    pages = write_table(stage.partial / "kept.parquet", rows(stage.input("pool"), opted_out), KEPT)
+    return {"kept_pages": pages} | opted_out.counts
 
 
 if __name__ == "__main__":

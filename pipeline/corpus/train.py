@@ -3,8 +3,9 @@
 Inputs: `pool`, `seed_texts`, `background_texts`, `seed_urls` (of the first iteration), `background_urls`,
 `previous` (its grown lists), `out_of_distribution.<name>` (labelled sets that are measured and never learnt
 from), `tokenizer` (a folder or hub id, to measure how many tokens a page has), `embeddings` and `grades` (of
-the second stage); where a round of review is new, `new_round`, its file, `annotations` (all rounds so far),
-`previous_score` (all shards), `opt_out`, `blocklists`. `training_set.py` chooses the pages.
+the second stage), `opt_out` and `blocklists` (of pages that never teach); where a round of review is new,
+`new_round`, its file, `annotations` (all rounds so far), `previous_score` (all shards). `training_set.py`
+chooses the pages.
 
 `corpus.annotations` names a file for each round of review; iteration n reads the first n. Selection learns
 from the rounds that its own iteration reads. The file that is new in an iteration was written after the

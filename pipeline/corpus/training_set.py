@@ -28,6 +28,7 @@ from pathlib import Path
 from pipeline.config.corpus import CorpusSection
 from pipeline.corpus.normalise import normalise
 from pipeline.corpus.url_lists import LEARNT_FROM, Survivors, current_urls
+from pipeline.crawl.opted_out import NOTHING, OptedOut
 from pipeline.crawl.urls import normalise_url
 from pipeline.data.rows import read_rows
 from pipeline.data.shards import read_documents, rows_of, shard_paths
@@ -83,7 +84,7 @@ class Wanted:
     """Selects pages of the pool to label. `math`, `other`: keys of positives and negatives; `everything`:
     all other pages are negatives, too, except those that the selection in the folder `kept` keeps; `without`:
     keys of pages that are neither; `most`: so many of each class, those whose URLs have the lowest hashes;
-    `below`: only negatives with a hash in this first part of all.
+    `below`: only negatives with a hash in this first part of all; `opted_out`: pages that are neither.
     """
 
     math: Collection[str]
@@ -94,6 +95,7 @@ class Wanted:
     most: tuple[int, int] | None = None  # negatives, positives
     seed: int = 0
     below: float = 1.0
+    opted_out: OptedOut = NOTHING
 
     def place(self, url: str) -> bytes:
         """Return the hash that orders pages."""
@@ -134,7 +136,7 @@ def pages_of_shard(shard: Path, wanted: Wanted, texts: Path) -> list[LabelledPag
             rest = key in wanted.other or wanted.everything
             if key in wanted.without or not (math or (rest and url not in kept)):
                 continue
-            if wanted.may_be(url, math):
+            if wanted.may_be(url, math) and not wanted.opted_out.covers(url):
                 text = normalise(document.text).encode()
                 content = Stored(place, file.tell(), len(text))
                 file.write(text)
@@ -165,9 +167,9 @@ def example_texts(inputs: dict[str, list[str]], config: CorpusSection) -> list[L
     the URL or, without one, of the row's place; only they are normalised. Raises InputError.
     """
     wanted = Wanted((), (), most=(config.negatives, config.positives), seed=config.seed)
-    drawn = wanted.sampled(
-        row for key in TEXT_LISTS for source in inputs.get(key, []) for row in _rows(source, key)
-    )
+    rows = (row for key in TEXT_LISTS for source in inputs.get(key, []) for row in _rows(source, key))
+    opted_out = OptedOut.of(inputs)
+    drawn = wanted.sampled(row for row in rows if not opted_out.covers(row.url))
     return [replace(page, content=like_a_page(page.text)) for page in drawn]
 
 
@@ -205,7 +207,8 @@ def wanted_pages(
         unseen = unseen | {normalise_url(text.url) for text in texts if "://" in text.url}
     most = config.negatives, config.positives
     below = _part_of_pool(stage.input("pool"), config.negatives) if from_pool else 1.0
-    return Wanted(math, background | rejected, from_pool, kept, unseen, most, config.seed, below)
+    others, opted_out = background | rejected, OptedOut.of(stage.inputs)
+    return Wanted(math, others, from_pool, kept, unseen, most, config.seed, below, opted_out)
 
 
 def training_pages(
@@ -232,13 +235,15 @@ def _part_of_pool(pool: Path, pages: int) -> float:
 
 def graded_pages(stage: Stage[CorpusSection], unseen: set[str]) -> list[LabelledPage]:
     """Read the pages of the input `grades`, each with its `grade` from -1 to 1; none without that input.
-    Pages of the pool whose keys are in `unseen` are left out. Raises InputError.
+    Pages of the pool whose keys are in `unseen` are left out, and all that opted out. Raises InputError.
     """
     if not stage.inputs.get("grades"):
         return []
-    found, named = list[LabelledPage](), dict[str, float]()
+    found, named, opted_out = list[LabelledPage](), dict[str, float](), OptedOut.of(stage.inputs)
     for place, grade, text, url in _graded_rows(stage):
         key = normalise_url(url) if url else ""
+        if opted_out.covers(url):
+            continue
         if text and key not in unseen:
             page = LabelledPage(url or place, key.partition("/")[0], like_a_page(text), False, grade=grade)
             found.append(page)

@@ -8,22 +8,14 @@ from typing import Any, Self
 import pyarrow as pa
 
 from pipeline.config.corpus import CorpusSection
+from pipeline.crawl.opted_out import read_urls
 from pipeline.crawl.urls import normalise_url
 from pipeline.data.database import database, parquet
 from pipeline.data.shards import ROWS, tables
-from pipeline.protocol.stage import InputError, Stage
+from pipeline.protocol.stage import Stage
 
 GROWN = ("seed_urls", "not_math_urls")  # lists that each iteration hands to the next
 LEARNT_FROM = ("seed_urls", "background_urls", "not_math_urls")
-
-
-def read_urls(path: Path) -> list[str]:
-    """Read the URLs of a file, one a line; `#` starts a comment line. Raises InputError."""
-    try:
-        lines = path.read_text().splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read ({error}); it lists URLs, one a line") from error
-    return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
 
 
 def current_urls(stage: Stage[CorpusSection], name: str, learnt: Path | None = None) -> list[str]:

@@ -2,7 +2,8 @@
 
 Inputs:
   pool             folder with `pool/*.jsonl.zst` (of deduplication), or with such shards themselves
-  select           folder with `kept.parquet` (of the last iteration); without it all pages are taken
+  select           folder with `kept.parquet` (of the last iteration); without it all pages are taken but
+                   those of `opt_out` and `blocklists`
   benchmark.<name> benchmark files (rows with `question` or `problem`, perhaps `answer` and `solution`),
                    folders of them or hub:<id>:<split>; may repeat
   cleaned          results of `pipeline.decontaminate.clean`, one for each shard of the pool in order; without
@@ -22,6 +23,7 @@ from pathlib import Path
 import pyarrow.compute as pc
 
 from pipeline.config.decontaminate import DecontaminateSection
+from pipeline.crawl.opted_out import OptedOut
 from pipeline.data.shards import read_table, shard_paths
 from pipeline.data.workers import map_forked
 from pipeline.decontaminate.card import Composition, data_card
@@ -38,6 +40,7 @@ def clean_here(stage: Stage[DecontaminateSection]) -> list[Path]:
     index, pool = build_index(stage.inputs, stage.config), stage.input("pool")
     shards = shard_paths(pool / "pool" if (pool / "pool").is_dir() else pool)
     select = stage.input("select") if "select" in stage.inputs else None
+    opted_out = OptedOut.of(stage.inputs)
     if select:
         named = set(pc.unique(read_table(select / "kept.parquet", ["shard"])["shard"]).to_pylist())
         if unknown := named - {shard.name for shard in shards}:
@@ -46,7 +49,7 @@ def clean_here(stage: Stage[DecontaminateSection]) -> list[Path]:
     def clean(shard: Path) -> tuple[Path, int]:
         folder = stage.work / "cleaned" / shard.name
         folder.mkdir(parents=True, exist_ok=True)
-        return folder, clean_shard(shard, select, folder, index, stage.config).seen
+        return folder, clean_shard(shard, select, folder, index, stage.config, opted_out).seen
 
     folders = []
     with Progress("decontaminate", None, unit="page") as bar:

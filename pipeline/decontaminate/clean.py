@@ -1,7 +1,7 @@
 """Clean one shard of the pool: its kept pages without those that hold a benchmark text (paper section 2.1).
 
-Inputs: `shard`; `select`, folder with `kept.parquet` (without it all pages are taken); `benchmark.<name>` as
-of `pipeline.decontaminate`, which puts the shards together.
+Inputs: `shard`; `select`, folder with `kept.parquet` (without it all pages are taken but those of `opt_out`
+and `blocklists`); `benchmark.<name>` as of `pipeline.decontaminate`, which puts the shards together.
 
 Outputs: `pages.jsonl.zst` (none without a page), `log.jsonl` (lines of `removals.jsonl`), `summary.json`.
 """
@@ -15,6 +15,7 @@ from datatrove.data import Document
 from pydantic import TypeAdapter
 
 from pipeline.config.decontaminate import DecontaminateSection
+from pipeline.crawl.opted_out import NOTHING, OptedOut
 from pipeline.data.rows import raw_lines, write_lines
 from pipeline.data.shards import DocumentWriter, read_documents, rows_of
 from pipeline.decontaminate.card import Composition
@@ -83,13 +84,18 @@ def kept_pages(select: Path, shard: str) -> dict[str, Row]:
 
 
 def clean_shard(
-    shard: Path, select: Path | None, folder: Path, index: BenchmarkIndex, config: DecontaminateSection
+    shard: Path,
+    select: Path | None,
+    folder: Path,
+    index: BenchmarkIndex,
+    config: DecontaminateSection,
+    opted_out: OptedOut = NOTHING,
 ) -> Cleaned:
     """Write the clean pages of a shard to a folder, if there are any, and what was found."""
     kept = kept_pages(select, shard.name) if select else None
     found = Cleaned(shard.name, len(index))
     with DocumentWriter(folder / PAGES) as writer:
-        for document in read_documents(shard) if kept != {} else ():
+        for document in opted_out.allowed(read_documents(shard) if kept != {} else ()):
             if kept is not None:
                 if document.id not in kept:
                     continue
@@ -117,11 +123,12 @@ def run(stage: Stage[DecontaminateSection]) -> Counts:
     """Write the shard's clean pages, log and summary."""
     index, shard = build_index(stage.inputs, stage.config), stage.input("shard")
     select = stage.input("select") if "select" in stage.inputs else None
+    opted_out = OptedOut.of(stage.inputs)
     with Progress(f"decontaminate {stage.instance}", None, unit="page") as bar:
-        found = clean_shard(shard, select, stage.partial, index, stage.config)
+        found = clean_shard(shard, select, stage.partial, index, stage.config, opted_out)
         bar.update(found.seen)
     stage.counter("decontaminate.searched_pages", found.seen)
-    return {"kept": found.seen, "clean": found.composition.pages}
+    return {"kept": found.seen, "clean": found.composition.pages} | opted_out.counts
 
 
 if __name__ == "__main__":

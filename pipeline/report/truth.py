@@ -19,7 +19,7 @@ from typing import Any
 
 import pyarrow.parquet as parquet
 
-from pipeline.corpus.url_lists import read_urls
+from pipeline.crawl.opted_out import read_urls
 from pipeline.crawl.urls import normalise_url
 from pipeline.data.rows import read_rows
 from pipeline.data.shards import read_table

@@ -31,9 +31,10 @@ from pipeline.corpus.classifier import ZEROED_MEMORY
 from pipeline.corpus.convergence import read_notes
 from pipeline.corpus.held_out import divide
 from pipeline.corpus.training_set import LabelledPage
-from pipeline.corpus.url_lists import GROWN, read_urls
+from pipeline.corpus.url_lists import GROWN
 from pipeline.crawl.extract import make_document
 from pipeline.crawl.http_decoding import Unusable
+from pipeline.crawl.opted_out import read_urls
 from pipeline.crawl.page_limits import MAX_PAGE_BYTES
 from pipeline.crawl.urls import normalise_url
 from pipeline.crawl.warc import ReadCounts, read_pages

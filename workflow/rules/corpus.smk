@@ -1,6 +1,6 @@
 # The classifier loop (section 2.1): one iteration trains on the seed, scores the pool, selects pages, finds new hosts.
 
-from workflow.corpus import LISTS
+from workflow.corpus import LISTS, OPTED_OUT
 
 CLASSIFIER = JOBS["corpus_train"]
 SCORE = JOBS["corpus_score"]
@@ -63,6 +63,7 @@ use rule miniweb_web as corpus_formulas with:
     """Select English pages with formulas, a simple rule to compare with."""
     input:
         pool=FORMULAS.reads("pool"),
+        lists=FORMULAS.reads(*OPTED_OUT),
     output:
         manifest="<store>/corpus/formulas/{key}/manifest.json",
         data=directory("<store>/corpus/formulas/{key}/data"),

@@ -1,6 +1,8 @@
 # Benchmarks out of the corpus (section 2.1), and what became of each page. A `selection` is that of another iteration
 # or rule than the run's last; its instances have its name in theirs.
 
+from workflow.corpus import OPTED_OUT
+
 CLEAN = JOBS["decontaminate_clean"]
 CORPUS = JOBS["decontaminate_corpus"]
 PAGES = JOBS["decontaminate_pages"]
@@ -11,6 +13,7 @@ use rule miniweb_web as decontaminate_clean with:
     input:
         pool=CLEAN.reads("shard"),
         select=CLEAN.reads("select"),
+        lists=CLEAN.reads(*OPTED_OUT),
         benchmarks=CLEAN.reads("benchmark."),
     output:
         manifest="<store>/decontaminate/{selection}clean-{shard}/{key}/manifest.json",
