@@ -15,8 +15,8 @@ from pipeline.corpus.candidates import add_blocked, add_pages, unmatched
 from pipeline.corpus.domains import Growth, add_mathematical, growth, judge, learn, lower_bound
 from pipeline.corpus.review_queue import differs, review_queue
 from pipeline.corpus.score import SCORES
-from pipeline.crawl.annotations import add_annotations, covered
-from pipeline.crawl.opted_out import OptedOut
+from pipeline.crawl.annotations import add_annotations
+from pipeline.crawl.opted_out import OptedOut, read_urls
 from pipeline.crawl.urls import normalise_url
 from pipeline.data.database import Database, database
 from pipeline.protocol.stage import InputError
@@ -267,9 +267,28 @@ def test_a_prefix_covers_whole_parts_of_the_path_and_the_longest_one_decides(poo
     joins = pool([(url, False) for url in urls], notes)
     found = "SELECT url, prefix FROM pages LEFT JOIN reviewed USING (id)"
     assert dict(joins.execute(found).fetchall()) == urls
-    opted_out = OptedOut(line.partition("\t")[0] for line in notes.splitlines())
-    assert {url: opted_out.covers(url) for url in urls} == {url: bool(prefix) for url, prefix in urls.items()}
-    assert covered("pages", "opt_out") and not joins.execute(covered("pages", "opt_out")).fetchall()
+    assert not joins.execute("SELECT * FROM excluded WHERE reason = 'opt_out'").fetchall()
+
+
+def test_an_owner_opts_out_of_all_spellings_of_a_host_alike(pool: Pool, tmp_path: Path) -> None:
+    (tmp_path / "opt_out").write_bytes(
+        b"\xef\xbb\xbfa.org\r\nhttp://WWW.b.org:8080/q/\r\nold.org/http://c.org\n"
+    )
+    opted_out = ["http://a.org", "http://www.a.org/", "http://WWW.A.org/1", "http://a.org:80/?x", "a.org:80"]
+    opted_out += ["http://b.org/q", "http://www.b.org/q?x#y", "http://old.org:80/http://c.org/1"]
+    others = [
+        "http://my.a.org",
+        "http://b.org/p",
+        "http://c.org",
+        "http://b.org/q1",
+        "http://",
+        "http://a.orgs",
+    ]
+    joins = pool([(url, False) for url in opted_out + others], "", read_urls(tmp_path / "opt_out"))
+    found = "SELECT url FROM pages JOIN excluded USING (id) WHERE reason = 'opt_out' ORDER BY id"
+    assert [url for (url,) in joins.execute(found).fetchall()] == opted_out
+    lists = OptedOut.of({"opt_out": [str(tmp_path / "opt_out")]})
+    assert [url for url in opted_out + others if lists.covers(url)] == opted_out
 
 
 def test_pages_that_opted_out_are_no_candidates_and_teach_nothing(pool: Pool) -> None:

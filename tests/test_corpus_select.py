@@ -101,7 +101,7 @@ def plain(scores: list[Path]) -> list[dict[str, Any]]:
     """The pages that may be kept, in rank order."""
     rows = pa.concat_tables(read_table(path / "scores.parquet") for path in scores).to_pylist()
     rows = [row for row in rows if row["host"] != "www.h2.example"]
-    rows = [row for row in rows if not row["url"].startswith("https://h4.example/2/")]
+    rows = [row for row in rows if not row["key"].startswith("h4.example/2/")]
     return sorted(rows, key=lambda row: (-row["score"], row["tie"], row["id"]))
 
 

@@ -18,17 +18,18 @@ from pipeline.data.database import Database, parquet
 from pipeline.data.shards import table_schema
 
 OPT_OUT, BLOCKED = "opt_out", "blocklist"
+OWNED = covered("pages", "opt_out", "owned")
 RANKED = "ORDER BY score DESC, tie, id"
 EXCLUDED = table_schema(id=str, url=str, reason=str)
 TABLES = f"""
 CREATE TABLE reviewed AS {covered("pages", "annotations")};
 CREATE TABLE excluded AS
-SELECT id, '{OPT_OUT}' AS reason FROM ({covered("pages", "opt_out")})
+SELECT id, '{OPT_OUT}' AS reason FROM ({OWNED})
 UNION ALL BY NAME
-SELECT id, '{BLOCKED}' AS reason FROM blocked WHERE id NOT IN (SELECT id FROM ({covered("pages", "opt_out")}))
+SELECT id, '{BLOCKED}' AS reason FROM blocked WHERE id NOT IN (SELECT id FROM ({OWNED}))
 UNION ALL BY NAME
 SELECT id, '{NOT_MATH}' AS reason FROM reviewed WHERE verdict = '{NOT_MATH}'
-    AND id NOT IN (SELECT id FROM ({covered("pages", "opt_out")})) AND id NOT IN (SELECT id FROM blocked);
+    AND id NOT IN (SELECT id FROM ({OWNED})) AND id NOT IN (SELECT id FROM blocked);
 CREATE VIEW candidates AS SELECT * FROM pages WHERE id NOT IN (SELECT id FROM excluded);
 """
 ON_LISTED_DOMAINS = """
@@ -89,6 +90,6 @@ def add_pages(
     """
     database.execute(f"CREATE VIEW pages AS SELECT * FROM {parquet(*scores)}")
     add_annotations(database, "annotations", *annotations)
-    add_prefixes(database, "opt_out", ((prefix, OPT_OUT) for prefix in opted_out))
+    add_prefixes(database, "opt_out", ((prefix, OPT_OUT) for prefix in opted_out), "owned")
     add_blocked(database, blocklists)
     database.execute(TABLES)

@@ -20,39 +20,43 @@ from pipeline.protocol.stage import InputError
 
 MATH, NOT_MATH, UNSURE = VERDICTS = ("math", "not_math", "unsure")  # nothing follows from the last
 NAMED = 5  # prefixes that a message names
-# place(url): host, path and query, as prefixes are written; root(place): its host.
+# place(url): host, path and query, as prefixes are written; owned(url): without `www.` and port, because an
+# owner opts out of all alike; root(place): its host.
 MACROS = """
 CREATE OR REPLACE MACRO bare(url) AS
     split_part(regexp_replace(url, '^[A-Za-z][A-Za-z0-9+.-]*://', ''), '#', 1);
 CREATE OR REPLACE MACRO host(bare) AS split_part(bare, '/', 1);
 CREATE OR REPLACE MACRO place(url) AS rtrim(
     lower(host(bare(url))) || substr(bare(url), length(host(bare(url))) + 1), '/');
+CREATE OR REPLACE MACRO owned(url) AS regexp_replace(place(url), '^(?:www[.])?([^/?:]*)(?::[0-9]*)?', '\\1');
 CREATE OR REPLACE MACRO root(place) AS regexp_extract(place, '^[^/?]*');
 """
 FIND = """
 SELECT id, max_by(prefix, length(prefix)) AS prefix, max_by(verdict, length(prefix)) AS verdict
-FROM (SELECT id, place(url) AS place FROM {pages}) JOIN {prefixes} ON root(place) = root
+FROM (SELECT id, {place}(url) AS place FROM {pages}) JOIN {prefixes} ON root(place) = root
 WHERE place = prefix OR starts_with(place, prefix || '/') OR starts_with(place, prefix || '?')
 GROUP BY id
 """
 
 
-def add_prefixes(database: Database, table: str, rows: Iterable[tuple[str, str]]) -> None:
-    """Create `table` (prefix, verdict, root) from (prefix, verdict) pairs."""
+def add_prefixes(
+    database: Database, table: str, rows: Iterable[tuple[str, str]], place: str = "place"
+) -> None:
+    """Create `table` (prefix, verdict, root) from (prefix, verdict) pairs; `place`: the macro that counts."""
     schema = pa.schema([("url", pa.string()), ("verdict", pa.string())])
     given = pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema)
     database.execute(MACROS)
     database.register("given", given)
     database.execute(
-        f"CREATE TABLE {table} AS SELECT DISTINCT place(url) AS prefix, verdict, root(place(url)) AS root"
-        " FROM given WHERE place(url) <> ''"
+        f"CREATE TABLE {table} AS SELECT DISTINCT {place}(url) AS prefix, verdict, root({place}(url)) AS root"
+        f" FROM given WHERE {place}(url) <> ''"
     )
     database.unregister("given")
 
 
-def covered(pages: str, prefixes: str) -> str:
+def covered(pages: str, prefixes: str, place: str = "place") -> str:
     """Give SQL for (id, prefix, verdict) of rows of `pages` (id, url) that a prefix of `prefixes` covers."""
-    return FIND.format(pages=pages, prefixes=prefixes)
+    return FIND.format(pages=pages, prefixes=prefixes, place=place)
 
 
 def add_annotations(database: Database, table: str, *paths: Path) -> None:

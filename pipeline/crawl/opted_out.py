@@ -1,8 +1,8 @@
 """Pages that no corpus may have and nothing may learn from: their owner opted out, or their domain is on a
 blocklist.
 
-Inputs of programs: `opt_out`, hosts and URL prefixes as in `annotations.py`, and `blocklists`, domains, each
-of which covers its subdomains; files with one a line.
+Inputs of programs: `opt_out`, hosts and URL prefixes as in `annotations.py`, but that `www.` and ports do not
+count, and `blocklists`, domains, each of which covers its subdomains; files with one a line.
 """
 
 import re
@@ -16,6 +16,7 @@ from datatrove.data import Document
 from pipeline.protocol.stage import InputError
 
 SCHEME = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://")
+ROOT = re.compile(r"^(?:www\.)?([^/?:]*)(?::[0-9]*)?")
 PART = re.compile(r"[/?]|$")  # the end of a host, or of a part of the path
 
 
@@ -25,23 +26,23 @@ def read_urls(path: Path) -> list[str]:
     """
     try:
         with pa.input_stream(str(path), compression="detect") as file:
-            lines = file.read().decode().splitlines()
+            lines = file.read().decode("utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot be read ({error}); it lists URLs, one a line") from error
     return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
 
 
-def place(url: str) -> str:
+def owned(url: str) -> str:
     """Return host, path and query of a URL, as the macro of this name in `annotations.py`."""
     host, slash, rest = SCHEME.sub("", url).partition("#")[0].partition("/")
-    return (host.lower() + slash + rest).rstrip("/")
+    return ROOT.sub(r"\1", (host.lower() + slash + rest).rstrip("/"))
 
 
 class OptedOut:
     """The pages that such lists cover; `pages`: how many of them `allowed` has left out."""
 
     def __init__(self, prefixes: Iterable[str] = (), domains: Iterable[str] = ()) -> None:
-        self._prefixes, self._domains = set(map(place, prefixes)) - {""}, {one.lower() for one in domains}
+        self._prefixes, self._domains = set(map(owned, prefixes)) - {""}, {one.lower() for one in domains}
         self.pages = 0
 
     @classmethod
@@ -54,9 +55,9 @@ class OptedOut:
         """Whether a list names the page's domain, its host or a prefix of its URL."""
         if not (self._prefixes or self._domains):
             return False
-        found = place(url)
+        found = owned(url)
         starts = [found[: match.start()] for match in PART.finditer(found)]
-        names = starts[0].partition(":")[0].split(".")
+        names = starts[0].split(".")
         parents = (".".join(names[number:]) for number in range(len(names) - 1))
         return not (self._prefixes.isdisjoint(starts) and self._domains.isdisjoint(parents))
 
