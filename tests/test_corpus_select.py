@@ -19,6 +19,7 @@ from pipeline.corpus.cut import LANGUAGE, bins_of, is_kept, within_budget
 from pipeline.corpus.out_of_distribution import recall_at
 from pipeline.corpus.score import SCORES
 from pipeline.corpus.train import HELD_OUT
+from pipeline.corpus.url_lists import GROWN
 from pipeline.crawl.filter import DUPLICATES
 from pipeline.data.database import database
 from pipeline.data.shards import read_table, write_table
@@ -91,6 +92,15 @@ def test_metrics_tell_where_a_tokenizer_counted(scores: list[Path]) -> None:
         (scores[0].parent / "train/train.json").write_text(json.dumps(told))
         found = json.loads((selected(scores, f"counted-{len(notes)}") / "metrics.json").read_text())
         assert found.get("tokens") == notes.get("tokens")
+
+
+@pytest.mark.parametrize("reviewed", ["all", "uncollected"])
+def test_a_page_that_a_reviewer_rejects_leaves_the_seed(scores: list[Path], reviewed: str) -> None:
+    (scores[0].parent / "notes.tsv").write_text("prefix\tverdict\nh1.example/1/0\tnot_math\n")
+    for iteration in (1, 2):
+        found = selected(scores, reviewed, iteration, cut="score", reviewed=reviewed)
+        seed, others = ((found / f"{name}.txt").read_text().split() for name in GROWN)
+        assert not seed and (KNOWN in others) == (reviewed == "all") and len(set(others)) == len(others)
 
 
 def rows_of(folder: Path, name: str) -> list[dict[str, Any]]:

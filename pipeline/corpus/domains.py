@@ -13,12 +13,15 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import sqrt
+from pathlib import Path
 from statistics import NormalDist
 
 import pyarrow as pa
 
 from pipeline.config.corpus import CorpusSection
 from pipeline.corpus.candidates import BLOCKED, OPT_OUT
+from pipeline.corpus.url_lists import Survivors
+from pipeline.crawl.annotations import NOT_MATH
 from pipeline.crawl.urls import NO_HOST
 from pipeline.data.database import Database
 from pipeline.data.shards import table_schema
@@ -57,6 +60,9 @@ WHERE CASE verdict
     WHEN 'math' THEN ($all OR id NOT IN (SELECT id FROM kept)) AND id IN (SELECT id FROM mathematics)
     WHEN 'not_math' THEN $all END
 """
+REJECTED = f"""
+SELECT key FROM pages JOIN in_seed USING (key) JOIN reviewed USING (id) WHERE verdict = '{NOT_MATH}'
+"""
 DOMAINS = table_schema(domain=str, pages=int, kept=int, share=float, bound=float, math=bool)
 
 
@@ -74,11 +80,14 @@ class Domain:
 
 @dataclass
 class Growth:
-    """What reviewed prefixes add: URLs for the seed and for the negatives, and their number by prefix."""
+    """What reviewed prefixes change: URLs that join the seed and the negatives, and their number by prefix;
+    keys of pages that leave the seed.
+    """
 
     seed: list[str] = field(default_factory=list)
     not_math: list[str] = field(default_factory=list)
     prefixes: Counter[str] = field(default_factory=Counter)
+    rejected: set[str] = field(default_factory=set)
 
 
 def lower_bound(kept: int, pages: int, confidence: float) -> float:
@@ -119,13 +128,25 @@ def learn(database: Database, config: CorpusSection) -> None:
     database.execute(LEARN, {"depth": config.domain_depth, "all": config.reviewed == "all"})
 
 
-def growth(database: Database, known: set[str]) -> Growth:
-    """Return what the pages in `learnt` add; `known`: keys of pages already listed."""
-    database.register("known", pa.table([pa.array(known, pa.string())], ["key"]))
-    added = "FROM learnt WHERE key NOT IN (SELECT key FROM known)"
+def growth(database: Database, in_seed: set[str], in_others: Iterable[str] = ()) -> Growth:
+    """Return what the pages in `learnt` add to the lists, whose pages have the keys `in_seed` and
+    `in_others`, and which pages leave the seed, because it would teach the contrary of a verdict.
+    """
+    for name, keys in (("in_seed", in_seed), ("in_others", in_others)):
+        database.register(name, pa.table([pa.array(keys, pa.string())], ["key"]))
+    rejected = database.execute(REJECTED).fetchall()
+    added = "FROM learnt WHERE key NOT IN (FROM in_others) AND (NOT math OR key NOT IN (FROM in_seed))"
     seed, not_math = (
         [url for (url,) in database.execute(f"SELECT url {added} AND {which} ORDER BY url").fetchall()]
         for which in ("math", "NOT math")
     )
     prefixes = database.execute(f"SELECT prefix, count(*) {added} GROUP BY prefix").fetchall()
-    return Growth(seed, not_math, Counter(dict(prefixes)))
+    return Growth(seed, not_math, Counter(dict(prefixes)), {key for (key,) in rejected})
+
+
+def write_grown(folder: Path, lists: dict[str, list[str]], grown: Growth, survivors: Survivors) -> None:
+    """Write the lists for the next iteration, with what reviewed prefixes add, without what they reject."""
+    seed = [url for url in lists["seed_urls"] if survivors.keys([url]).isdisjoint(grown.rejected)]
+    others = [*lists["not_math_urls"], *grown.not_math]
+    for name, urls in (("seed_urls", [*seed, *grown.seed]), ("not_math_urls", others)):
+        (folder / f"{name}.txt").write_text("".join(f"{url}\n" for url in urls))

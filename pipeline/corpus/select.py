@@ -28,10 +28,10 @@ from pipeline.corpus.convergence import (
     seed_grew,
 )
 from pipeline.corpus.cut import Bin, Cut, bins_of, find_cuts, is_kept, promise
-from pipeline.corpus.domains import DOMAINS, Domain, Growth, growth, judge, learn
+from pipeline.corpus.domains import DOMAINS, Domain, Growth, growth, judge, learn, write_grown
 from pipeline.corpus.out_of_distribution import recall_at
 from pipeline.corpus.review_queue import review_queue, save_queue, write_review
-from pipeline.corpus.url_lists import GROWN, Survivors, current_urls, write_urls
+from pipeline.corpus.url_lists import GROWN, Survivors, current_urls
 from pipeline.crawl.urls import NO_HOST
 from pipeline.data.database import Database, database, parquet, save
 from pipeline.data.shards import write_table
@@ -101,10 +101,10 @@ def changes(joins: Database, pages: int, previous: Path | None, iteration: int) 
 
 
 def look_at_domains(
-    joins: Database, stage: Stage[CorpusSection], known: set[str]
+    joins: Database, stage: Stage[CorpusSection], known: Sequence[set[str]]
 ) -> tuple[Sequence[Domain], Growth]:
     """Write the domains of the kept pages and the review queue; returns the domains, and what reviewed
-    prefixes add to the pages `known` already.
+    prefixes change in the lists, of whose pages the keys are `known`.
     """
     query = f"SELECT count(*) FROM pages WHERE ends_with(host, '{NO_HOST}')"
     ((without,),) = joins.execute(query).fetchall()
@@ -115,14 +115,16 @@ def look_at_domains(
     learn(joins, stage.config)
     write_review(stage.partial / "review.tsv", review_queue(joins, stage.config))
     save_queue(stage.partial / "queue.parquet", joins)
-    return domains, growth(joins, known)
+    return domains, growth(joins, *known)
 
 
 def select(stage: Stage[CorpusSection], iteration: int) -> dict[str, Any]:
     """Write kept pages, lists and review queue; returns the metrics."""
     config, train = stage.config, stage.input("train")
     lists = {name: current_urls(stage, name, train) for name in GROWN}
-    known = Survivors.of(stage).keys(chain(*lists.values()))
+    survivors = Survivors.of(stage)
+    survivors.keys(chain(*lists.values()))  # all at once
+    known = [survivors.keys(urls) for urls in lists.values()]
     previous = stage.input("previous") if "previous" in stage.inputs else None
     with database(stage.work / "join", stage.launch) as joins:
         bins, cuts, never = keep(joins, stage, previous)
@@ -130,8 +132,7 @@ def select(stage: Stage[CorpusSection], iteration: int) -> dict[str, Any]:
         say(f"{label(stage)}: keeps {size:,} pages, looks at their domains")
         changed = changes(joins, size, previous, iteration)
         domains, grown = look_at_domains(joins, stage, known)
-    for (name, urls), added in zip(lists.items(), (grown.seed, grown.not_math), strict=True):
-        write_urls(stage.partial, name, [*urls, *added])
+    write_grown(stage.partial, lists, grown, survivors)
     trained = read_notes(train / "train.json", *TRAINED)
     grew = seed_grew(len(lists["seed_urls"]), previous)
     stopped = (changed["overlap_with_previous"] or 0) >= config.converged

@@ -26,7 +26,7 @@ from pipeline.corpus.candidates import add_pages, unmatched
 from pipeline.corpus.classifier import PageScorer, restart_with_zeroed_memory, scaled, settings, train
 from pipeline.corpus.convergence import converged_before
 from pipeline.corpus.cut import with_stages
-from pipeline.corpus.domains import add_mathematical, growth, learn
+from pipeline.corpus.domains import add_mathematical, growth, learn, write_grown
 from pipeline.corpus.features import Embeddings
 from pipeline.corpus.held_out import Folds, cross_validate, divide
 from pipeline.corpus.measures import measures
@@ -41,7 +41,7 @@ from pipeline.corpus.training_set import (
     training_pages,
     wanted_pages,
 )
-from pipeline.corpus.url_lists import GROWN, LEARNT_FROM, Survivors, current_urls, write_urls
+from pipeline.corpus.url_lists import GROWN, LEARNT_FROM, Survivors, current_urls
 from pipeline.data.database import database, parquet
 from pipeline.data.shards import table_schema, write_table
 from pipeline.protocol.ending import say
@@ -119,7 +119,7 @@ def apply_review(stage: Stage[CorpusSection], survivors: Survivors) -> dict[str,
     4), and write these; returns the number of URLs added to each.
     """
     lists = {name: current_urls(stage, name) for name in GROWN}
-    known = survivors.keys(chain(*lists.values()))
+    known = [survivors.keys(urls) for urls in lists.values()]
     scores = [Path(path) / "scores.parquet" for path in stage.inputs["previous_score"]]
     annotations, previous = [Path(path) for path in stage.inputs["annotations"]], stage.input("previous")
     with database(stage.work / "join", stage.launch) as joins:
@@ -130,12 +130,10 @@ def apply_review(stage: Stage[CorpusSection], survivors: Survivors) -> dict[str,
         add_mathematical(joins, joins.execute(domains).fetchall())
         learn(joins, stage.config)
         unmatched(joins)
-        grown = growth(joins, known)
+        grown = growth(joins, *known)
     survivors.keys([*grown.seed, *grown.not_math])  # all at once
-    added = dict(zip(GROWN, (grown.seed, grown.not_math), strict=True))
-    for name, urls in lists.items():
-        write_urls(stage.partial, name, [*urls, *added[name]])
-    return {name: len(urls) for name, urls in added.items()}
+    write_grown(stage.partial, lists, grown, survivors)
+    return dict(zip(GROWN, (len(grown.seed), len(grown.not_math)), strict=True))
 
 
 def look_up_lists(stage: Stage[CorpusSection]) -> tuple[Survivors, dict[str, int] | None]:

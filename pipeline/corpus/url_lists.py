@@ -30,11 +30,6 @@ def current_urls(stage: Stage[CorpusSection], name: str, learnt: Path | None = N
     return read_urls(stage.input(name)) if stage.inputs.get(name) else []
 
 
-def write_urls(folder: Path, name: str, urls: Iterable[str]) -> None:
-    """Write a list for the next iteration."""
-    (folder / f"{name}.txt").write_text("".join(f"{url}\n" for url in urls))
-
-
 # The host of a usual address without `www.`, as its normalised URL begins; empty for all other addresses.
 HOST = (
     r"regexp_extract(lower(url), '^https?://(?:www\.)?([a-z0-9.-]*[a-z0-9])(?::[0-9]{1,4})?(?:[/?#]|$)', 1)"
