@@ -217,6 +217,15 @@ def test_a_new_round_of_review_changes_no_instance_before_its_iteration(tmp_path
     assert "annotations" not in dict(after["corpus/iteration-3/train"].inputs)
 
 
+def test_the_tenth_round_of_review_comes_after_the_ninth(tmp_path: Path) -> None:
+    paths = [tmp_path / name for name in ("a.warc.gz", *(f"{number}.tsv" for number in (1, 2, 9, 10)))]
+    for path in paths:
+        path.write_bytes(b"")
+    keys = {"iterations": 4, "annotations": str(tmp_path / "*.tsv")}
+    select = graph_of(crawl={"warc": str(paths[0])}, corpus=keys).nodes["corpus/iteration-4/select"]
+    assert [source for role, source in select.inputs if role == "annotations"] == list(map(str, paths[1:]))
+
+
 def test_what_learns_from_pages_or_makes_a_corpus_knows_who_opted_out(tmp_path: Path) -> None:
     for name in ("a.warc.gz", "list"):
         (tmp_path / name).write_bytes(b"")

@@ -25,6 +25,7 @@ HUB_PAGE = "https://huggingface.co/"
 HUB_FORM = "hub:<owner>/<name>[/<config>]:<split>"
 HUB_SET = re.compile(r"hub:[^:/@]+/[^:/@]+")
 EVALUATING = ("benchmarks.", "corpus.out_of_distribution")  # keys that nothing learns from
+NUMBER = re.compile(r"([0-9]+)")
 HUB_DATA = re.compile(r"hub:[^:/]+/[^:/]+(/[^:/]+)?:.+")
 
 
@@ -65,6 +66,11 @@ def _place(source: "str | Result") -> str:
     """Return what tells a file or a data set of the hub from others, whatever its revision and part."""
     found = HUB_SET.match(source) if isinstance(source, str) else None
     return found[0] if found else realpath(source) if isinstance(source, str) else ""
+
+
+def _by_number(path: str) -> tuple[list[str | int], str]:
+    """Give what puts paths into the order of the numbers in them."""
+    return [int(part) if place % 2 else part for place, part in enumerate(NUMBER.split(path))], path
 
 
 def _remedy(source: str) -> str:
@@ -138,7 +144,9 @@ class Instances:
                 found.append(source)
             else:
                 named = [source] if exists(source) else []  # a name may hold brackets
-                files = named or sorted(glob(source)) or self.expected(source, where)
+                # Round 10.tsv comes after 2.tsv; others keep the order that results may depend on.
+                order = _by_number if where == "corpus.annotations" else None
+                files = named or sorted(glob(source), key=order) or self.expected(source, where)
                 if not files:
                     raise ConfigError(f"config key {where}: {source}: no such file{_remedy(source)}")
                 found += files
