@@ -12,7 +12,8 @@ TRACKING = re.compile(
     r"ref_src|ref_url|spm|wt_mc|ncid|cmpid|icid|s_cid|phpsessid|jsessionid|aspsessionid\w*|cfid|cftoken|zenid",
     re.IGNORECASE,
 )
-SESSION = re.compile(r"(?:s|sid|session|session_?id|sess)=[0-9a-z]{16,}", re.IGNORECASE)
+# With a digit: WordPress searches by `s`, for one long word too.
+SESSION = re.compile(r"(?:s|sid|session|session_?id|sess)=(?=[a-z]*[0-9])[0-9a-z]{16,}", re.IGNORECASE)
 PATH_SESSION = re.compile(r";(?:jsessionid|phpsessid|sid)=[^/;]*", re.IGNORECASE)
 INDEX_PAGE = re.compile(r"/(?:index|default)\.(?:html?|xhtml|shtml|php[345]?|aspx?|jsp)$", re.IGNORECASE)
 ESCAPE = re.compile(r"%([0-9a-fA-F]{2})")
