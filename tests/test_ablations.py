@@ -4,6 +4,8 @@ import contextlib
 import io
 import random
 import re
+import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ from conftest import ROOT
 from datatrove.data import Document
 
 from pipeline.config.root import Config
-from pipeline.corpus.formulas import rows
+from pipeline.corpus.formulas import has_formula, rows
 from pipeline.crawl.opted_out import OptedOut
 from pipeline.data.shards import DocumentWriter
 from pipeline.miniweb.texts import paper, prose, source_code
@@ -83,6 +85,21 @@ def test_the_rules_keep_english_pages_with_formulas(tmp_path: Path) -> None:
         ("display", "0000.jsonl.zst"),
     ]
     assert list(rows(tmp_path, opted_out)) == found[1:] and opted_out.counts == {"opted_out": 1}
+
+
+def test_a_formula_is_what_a_plain_pattern_finds_and_hostile_text_takes_no_time() -> None:
+    plain = re.compile(r"\$[^$\n]*[\\^_=][^$\n]*\$|\\\(.+?\\\)|\\\[.+?\\\]", re.DOTALL)
+    rng, found = random.Random(0), Counter[bool]()
+    for _ in range(5000):
+        text = "".join(rng.choices("$$\\\\()[]=^a\n", k=rng.randint(2, 14)))
+        found[has_formula(text)] += 1
+        assert has_formula(text) == bool(plain.search(text)), text
+    assert min(found.values()) > 500
+    started = time.process_time()
+    assert not any(
+        map(has_formula, ("$" + " a=" * 300_000, "\\(" * 500_000, "\\[\\)" * 300_000, "$=\n" * 300_000))
+    )
+    assert time.process_time() - started < 2
 
 
 def test_source_code_computes_what_it_says() -> None:
