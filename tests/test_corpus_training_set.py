@@ -120,6 +120,18 @@ def test_pages_that_opted_out_teach_in_no_way(tmp_path: Path, inputs: Given) -> 
     assert not taught("some", opt_out=tmp_path / "opt_out", blocklists=tmp_path / "blocked")
 
 
+def test_texts_without_urls_are_the_same_wherever_their_files_lie(tmp_path: Path) -> None:
+    rows = [{"text": f"lemma {number}", "grade": number} for number in range(30)]
+    found = []
+    for folder in map(Path, ("one", "two/three")):
+        (tmp_path / folder).mkdir(parents=True)
+        files = [write_lines(tmp_path / folder / f"{folder.name}{n}.jsonl", rows[n:]) for n in range(2)]
+        inputs = {"seed_texts": files, "grades": files}
+        stage = open_stage(tmp_path / folder / "work", CONFIG, inputs)
+        found.append([example_texts(stage.inputs, CONFIG), graded_pages(stage, set())])
+    assert found[0] == found[1] and {page.host for page in found[0][0]} == {"seed_texts-0", "seed_texts-1"}
+
+
 def test_a_listed_url_means_the_same_page_however_the_duplicates_are_cut(tmp_path: Path) -> None:
     pairs = [
         ("http://a.org/1", "b"),

@@ -24,6 +24,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from math import isfinite
 from pathlib import Path
+from typing import Any
 
 from pipeline.config.corpus import CorpusSection
 from pipeline.corpus.normalise import normalise
@@ -164,10 +165,10 @@ def pages_of_pool(stage: Stage[CorpusSection], purpose: str, wanted: Wanted) -> 
 
 def example_texts(inputs: dict[str, list[str]], config: CorpusSection) -> list[LabelledPage]:
     """Draw texts of the inputs `seed_texts` and `background_texts`, as many as a class may have, by a hash of
-    the URL or, without one, of the row's place; only they are normalised. Raises InputError.
+    the URL or, without one, of the row's number; only they are normalised. Raises InputError.
     """
     wanted = Wanted((), (), most=(config.negatives, config.positives), seed=config.seed)
-    rows = (row for key in TEXT_LISTS for source in inputs.get(key, []) for row in _rows(source, key))
+    rows = (row for key in TEXT_LISTS for row in _rows(inputs, key))
     opted_out = OptedOut.of(inputs)
     drawn = wanted.sampled(row for row in rows if not opted_out.covers(row.url))
     return [replace(page, content=like_a_page(page.text)) for page in drawn]
@@ -178,14 +179,24 @@ def like_a_page(text: str) -> str:
     return normalise(convert(text, page_delimiters(Source(""))))
 
 
-def _rows(source: str, key: str) -> Iterator[LabelledPage]:
-    for place, row in read_rows(source):
+def _named_rows(inputs: dict[str, list[str]], key: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """(place, name, row) of each row of an input. The name stands for a URL: wherever its file lies, a result
+    is the same.
+    """
+    for number, source in enumerate(inputs.get(key, [])):
+        for count, (place, row) in enumerate(read_rows(source), start=1):
+            yield place, f"{key}-{number}/{count}", row
+
+
+def _rows(inputs: dict[str, list[str]], key: str) -> Iterator[LabelledPage]:
+    for place, name, row in _named_rows(inputs, key):
         texts = row.get("text"), row.get("url") or "", row.get("language") or ""
         if not all(isinstance(text, str) for text in texts):
             raise InputError(f"{place}: corpus.{key} needs rows with `text`, perhaps `url` and `language`")
-        url = row.get("url") or place
-        host = normalise_url(url).partition("/")[0] if row.get("url") else source
-        yield LabelledPage(url, host, row["text"], TEXT_LISTS[key], row.get("language"))
+        url = row.get("url") or name
+        yield LabelledPage(
+            url, normalise_url(url).partition("/")[0], row["text"], TEXT_LISTS[key], row.get("language")
+        )
 
 
 def wanted_pages(
@@ -240,12 +251,12 @@ def graded_pages(stage: Stage[CorpusSection], unseen: set[str]) -> list[Labelled
     if not stage.inputs.get("grades"):
         return []
     found, named, opted_out = list[LabelledPage](), dict[str, float](), OptedOut.of(stage.inputs)
-    for place, grade, text, url in _graded_rows(stage):
+    for name, grade, text, url in _graded_rows(stage):
         key = normalise_url(url) if url else ""
         if opted_out.covers(url):
             continue
         if text and key not in unseen:
-            page = LabelledPage(url or place, key.partition("/")[0], like_a_page(text), False, grade=grade)
+            page = LabelledPage(url or name, key.partition("/")[0], like_a_page(text), False, grade=grade)
             found.append(page)
         elif key not in unseen:
             named[key] = grade
@@ -263,14 +274,13 @@ def graded_pages(stage: Stage[CorpusSection], unseen: set[str]) -> list[Labelled
 
 
 def _graded_rows(stage: Stage[CorpusSection]) -> Iterator[tuple[str, float, str, str]]:
-    """(place, grade, text, URL) of each row of the input `grades`. Raises InputError."""
-    for source in stage.inputs.get("grades", []):
-        for place, row in read_rows(source):
-            grade, text, url = row.get("grade"), row.get("text") or "", row.get("url") or ""
-            number = isinstance(grade, int | float) and not isinstance(grade, bool) and isfinite(grade)
-            if not (number and isinstance(text, str) and isinstance(url, str) and (text or url)):
-                raise InputError(
-                    f"{place}: corpus.second_stage.grades needs rows with a number as `grade`, and a"
-                    " `text` or the `url` of a page of the pool"
-                )
-            yield place, float(grade), text, url
+    """(name, grade, text, URL) of each row of the input `grades`. Raises InputError."""
+    for place, name, row in _named_rows(stage.inputs, "grades"):
+        grade, text, url = row.get("grade"), row.get("text") or "", row.get("url") or ""
+        number = isinstance(grade, int | float) and not isinstance(grade, bool) and isfinite(grade)
+        if not (number and isinstance(text, str) and isinstance(url, str) and (text or url)):
+            raise InputError(
+                f"{place}: corpus.second_stage.grades needs rows with a number as `grade`, and a"
+                " `text` or the `url` of a page of the pool"
+            )
+        yield name, float(grade), text, url
