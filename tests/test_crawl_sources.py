@@ -14,7 +14,8 @@ from crawl_server import Server, address, server_of_files
 from crawl_warcs import RECORDS, URLS, extract_into, write_warc
 from given.cases import cases
 
-from pipeline.crawl import sources
+from pipeline.config.crawl import CrawlSection
+from pipeline.crawl import extract, sources
 from pipeline.crawl.index import read_index, read_indexed_pages
 from pipeline.crawl.warc import ReadCounts
 from pipeline.data.shards import read_table
@@ -91,7 +92,7 @@ def test_an_index_of_remote_files_costs_a_range_for_each_record(tmp_path, addres
     Server.files = {"/x/a.warc.gz": (tmp_path / "a.warc.gz").read_bytes()}
     row = {"url": URLS[2], "filename": "x/a.warc.gz", "offset": offsets[2], "length": offsets[3] - offsets[2]}
     write_index(tmp_path / "i.jsonl.gz", [row])
-    (page,) = read_indexed_pages(str(tmp_path / "i.jsonl.gz"), address, 1_000_000, ReadCounts())
+    (page,) = read_indexed_pages(read_index(str(tmp_path / "i.jsonl.gz")), address, 1_000_000, ReadCounts())
     assert page.url.decode() == URLS[2] and page.flaw is None
 
 
@@ -113,6 +114,16 @@ def test_a_damaged_table_is_one_line_that_names_it(tmp_path, part):
         read_index(str(tmp_path / "i.parquet"))
 
 
+def test_an_index_may_take_more_memory_than_a_page(tmp_path, monkeypatch):
+    monkeypatch.setattr(extract, "PAGE_MEMORY", 24_000_000)
+    write_warc(tmp_path / "a.warc.gz", RECORDS)
+    urls = [f"http://a.org/{number}" for number in range(60_000)]
+    columns = {"url": urls, "filename": ["a.warc.gz"] * 60_000, "offset": range(60_000, 0, -1)}
+    pq.write_table(pa.table(columns | {"length": [9] * 60_000}), tmp_path / "i.parquet")
+    row, document = next(extract.extract_file(str(tmp_path / "i.parquet"), CrawlSection(), ReadCounts()))
+    assert (row["offset"], row["reason"], document) == (1, "incomplete_record", None)
+
+
 @pytest.mark.parametrize("entry", TABLES["outside"])
 def test_a_remote_list_and_a_remote_index_lead_only_to_their_server_and_the_base(entry, server_of_files):
     row = {"url": "http://a.org/", "filename": entry, "offset": 0, "length": 10}
@@ -124,7 +135,9 @@ def test_a_remote_list_and_a_remote_index_lead_only_to_their_server_and_the_base
         outside = entry != "/etc/passwd" or not base  # below the base it is only a file that is not there
         for call in (
             lambda base=base: sources.expand([f"{address}x.paths"], base),
-            lambda base=base: list(read_indexed_pages(f"{address}x.jsonl", base, 10**6, ReadCounts())),
+            lambda base=base: list(
+                read_indexed_pages(read_index(f"{address}x.jsonl"), base, 10**6, ReadCounts())
+            ),
         ):
             if outside and not (entry.startswith("..") and base):
                 with pytest.raises(InputError, match="leads to"):

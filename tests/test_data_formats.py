@@ -162,7 +162,7 @@ def test_lists_and_indexes_of_warc_files(example: Any) -> None:
     paths = expand([str(example("warc.paths"))], "https://host/")
     assert [path.startswith("https://") for path in paths] == [True, True]
     assert paths[1].startswith("https://host/crawl-data/")
-    cdxj, rows = (read_index(str(ROOT / "tests/data" / name)) for name in ("index.cdxj", "index.jsonl"))
+    cdxj, rows = (list(read_index(str(ROOT / "tests/data" / name))) for name in ("index.cdxj", "index.jsonl"))
     assert cdxj == rows != []
 
 

@@ -28,7 +28,7 @@ from datatrove.data import Document
 
 from pipeline.config.crawl import CrawlSection
 from pipeline.crawl.http_decoding import Unusable, decode_body
-from pipeline.crawl.index import is_index, read_indexed_pages
+from pipeline.crawl.index import is_index, read_index, read_indexed_pages
 from pipeline.crawl.language import detect_language
 from pipeline.crawl.mathematics import has_mathematics
 from pipeline.crawl.own_filters import load_filter, rejected_by
@@ -181,12 +181,13 @@ def extract_file(
     path: str, config: CrawlSection, read: ReadCounts, text: TextFile | None = None
 ) -> Iterator[tuple[Row, Document | None]]:
     """Yield (row, document or None) of each record of a WARC file or row of texts; adds to `read`."""
+    index = read_index(path) if is_index(path) and not text else None  # it may need more memory than a page
 
     def pages(counts: ReadCounts) -> Iterator[tuple[str, Page]]:
         if text:
             return _identities(read_text_pages(text, MAX_PAGE_BYTES, counts))
-        if is_index(path):
-            return _identities(read_indexed_pages(path, config.base_url, MAX_PAGE_BYTES, counts))
+        if index:
+            return _identities(read_indexed_pages(index, config.base_url, MAX_PAGE_BYTES, counts))
         return _identities(read_pages(path, MAX_PAGE_BYTES, counts))
 
     def steps(skip: int) -> Iterator[Callable[[], tuple[Row, Document | None] | ReadCounts]]:

@@ -13,19 +13,25 @@ from pathlib import Path
 
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline.crawl.remote import RemoteFile
 from pipeline.crawl.sources import file_name, follow, open_source, read_lines
 from pipeline.crawl.warc import INCOMPLETE, Page, ReadCounts, read_stream
+from pipeline.data.rows import batched
+from pipeline.data.shards import table_schema
 from pipeline.protocol.addresses import is_remote, public
 from pipeline.protocol.stage import InputError
 
 SUFFIXES = (".parquet", ".cdx", ".cdxj", ".cdx.gz", ".cdxj.gz", ".jsonl", ".jsonl.gz")
 COLUMNS = {"filename": "warc_filename", "offset": "warc_record_offset", "length": "warc_record_length"}
+RECORDS = table_schema(file=pa.int32(), offset=int, length=int, url=pa.large_string())
+BATCH = 10_000  # records that are objects at a time
+MOST = 2**62  # bytes of a file
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True)
 class Range:
     """One record: its place in stored bytes, and its URL according to the index."""
 
@@ -40,20 +46,55 @@ def is_index(path: str) -> bool:
     return public(path).endswith(SUFFIXES)
 
 
-def read_index(path: str) -> list[Range]:
-    """Read the distinct records of an index, sorted by file and offset. Raises InputError."""
+@dataclass(frozen=True)
+class Index:
+    """The distinct records of an index, by file, offset, length and URL. A table holds them, since millions
+    of objects take gigabytes; its column `file` has numbers in `names`.
+    """
+
+    path: str
+    names: list[str]
+    table: pa.Table
+
+    def __iter__(self) -> Iterator[Range]:
+        last = None
+        for batch in self.table.to_batches(BATCH):
+            for file, *rest in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                record = Range(self.names[file], *rest)
+                if record != last:
+                    yield record
+                last = record
+
+
+def read_index(path: str) -> Index:
+    """Read the records of an index. Raises InputError."""
+    numbers: dict[str, int] = {}
+
+    def batch(some: list[Range]) -> pa.RecordBatch:
+        rows = [vars(one) | {"file": numbers.setdefault(one.filename, len(numbers))} for one in some]
+        return pa.RecordBatch.from_pylist(rows, RECORDS)
+
+    table, names = pa.Table.from_batches(map(batch, batched(_ranges(path), BATCH)), RECORDS), sorted(numbers)
+    place = {name: number for number, name in enumerate(names)}
+    files = pc.take(pa.array([place[name] for name in numbers], pa.int32()), table["file"])
+    table = table.set_column(0, RECORDS.field("file"), files)
+    return Index(path, names, table.sort_by([(name, "ascending") for name in RECORDS.names]))
+
+
+def _ranges(path: str) -> Iterator[Range]:
     rows = _parquet_rows(path) if public(path).endswith(".parquet") else _line_rows(path)
-    ranges = set()
     for number, row in enumerate(rows, start=1):
         try:
             name, offset, length = (row[own if own in row else theirs] for own, theirs in COLUMNS.items())
-            ranges.add(Range(str(name), int(offset), int(length), str(row["url"])))
+            record = Range(str(name), int(offset), int(length), str(row["url"]))
+            if not (0 <= record.offset <= MOST and 0 <= record.length <= MOST):
+                raise ValueError
         except (ValueError, TypeError, KeyError) as error:
             raise InputError(
                 f"{public(path)}: row {number}: needs url, filename, offset and length"
                 " (or Common Crawl's names)"
             ) from error
-    return sorted(ranges)
+        yield record
 
 
 def _parquet_rows(path: str) -> Iterator[dict[str, object]]:
@@ -79,11 +120,11 @@ def _line_rows(path: str) -> Iterator[dict[str, object]]:
                 raise InputError(f"{public(path)}: line {number}: no JSON object in it") from error
 
 
-def read_indexed_pages(path: str, base_url: str, max_bytes: int, counts: ReadCounts) -> Iterator[Page]:
+def read_indexed_pages(index: Index, base_url: str, max_bytes: int, counts: ReadCounts) -> Iterator[Page]:
     """Yield a page for each record that an index lists; a missing record is a page with a flaw."""
     opened, file = "", None
-    for record in read_index(path):
-        address = _address(record.filename, path, base_url)
+    for record in index:
+        address = _address(record.filename, index.path, base_url)
         if address != opened:
             opened, file = address, RemoteFile(address) if is_remote(address) else open_source(address)
         if isinstance(file, RemoteFile):
