@@ -67,7 +67,7 @@ def test_of_jobs_with_one_content_one_makes_it_and_the_others_link(warc: Path) -
     assert [path.name for path in Path("work").rglob("*.lock")] == []
 
 
-@pytest.mark.parametrize("above", ["", "/data/alice", "/work/store/data/runs"])
+@pytest.mark.parametrize("above", ["", "/data/alice", "/big/store/data/runs"])
 @pytest.mark.parametrize("name", ["rl/grpo", "rl/data", "rl/store", "corpus/iteration-1/select"])
 def test_a_result_is_known_by_its_path_below_folders_and_models_of_any_name(above: str, name: str) -> None:
     entry = Entry(Path(above, "results/store"), name, "0123456789abcdef")
