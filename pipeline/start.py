@@ -16,7 +16,7 @@ from typing import Any
 
 from pipeline.protocol.arguments import parser
 from pipeline.protocol.ending import SIGNALS, leave
-from pipeline.protocol.errors import InputError
+from pipeline.protocol.errors import InputError, Passing
 from pipeline.protocol.folders import Taken, holder, release, take
 from pipeline.protocol.stage import Stage, open_stage, upstream
 from pipeline.protocol.tries import started
@@ -70,6 +70,8 @@ def linked(stage: Stage[Any], environment: Mapping[str, str]) -> bool:
         alone = making is None  # now another look: it may have been made just before
         if alone:
             continue
+        if int(environment.get("SLURM_RESTART_COUNT", 0)):  # else both would hold their GPUs, one idle
+            raise Passing(f"{entry.name}: {making} has taken over while this job was in the queue")
         print(f"{entry.name}: {making} makes the same content; waiting for it", file=sys.stderr, flush=True)
         while holder(stage.work):
             time.sleep(WAIT_SECONDS)

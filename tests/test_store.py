@@ -42,12 +42,12 @@ def warc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def started(key: str, *words: str) -> subprocess.Popen[str]:
+def started(key: str, *words: str, **environment: str) -> subprocess.Popen[str]:
     """The job of a key, started as a rule starts it."""
     entry = Entry(RUN, NAME, key * 16)
     command = [sys.executable, "-m", "pipeline.start", "pipeline.crawl.extract", *words]
     command += ["--result", str(entry.manifest), "--input", "warc=one.warc.gz"]
-    return subprocess.Popen(command, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(command, env=ENVIRONMENT | environment, stderr=subprocess.PIPE, text=True)
 
 
 def made(*keys: str) -> list[str]:
@@ -94,6 +94,16 @@ def test_a_job_refuses_files_that_are_others_than_when_it_was_planned(warc: Path
     job = started("a", "--planned")
     assert "code or files were changed since the run was planned" in job.communicate(timeout=600)[1]
     assert job.returncode == 2 and not Path("results").exists()
+
+
+def test_a_requeued_job_ends_where_a_later_one_has_its_work(warc: Path) -> None:
+    stage, section = program_of("pipeline.crawl.extract")
+    manifest = Entry(RUN, NAME, "a" * 16).manifest
+    words = parser(stage, section).parse_args(["--result", str(manifest), "--input", "warc=one.warc.gz"])
+    with held(open_stage(stage, section, "pipeline.crawl.extract", words).work):
+        job = started("a", SLURM_RESTART_COUNT="1")
+        assert "has taken over while this job was in the queue" in job.communicate(timeout=600)[1]
+    assert job.returncode == 2 and made("a")
 
 
 STARTER = """
