@@ -100,6 +100,15 @@ def test_a_run_killed_in_the_middle_ends_with_the_same_weights(
         assert {"question", "reference", "text", "reward", "verdict", "reason"} <= sample.keys()
 
 
+def test_the_weights_of_the_best_evaluation_are_kept_over_a_kill(policy: Path, tmp_path: Path) -> None:
+    changes = {"learning_rate": 0.1, "kl_coefficient": 0, "evaluate_every": 1}  # it only gets worse
+    kill_when_saved(start(policy, tmp_path, changes=changes), tmp_path, step=2)
+    finished(start(policy, tmp_path, changes=changes))
+    assert json.loads((tmp_path / "manifest.json").read_text())["counts"]["best_step"] == 0
+    weights, best = (load_file(path / "model.safetensors") for path in (policy, tmp_path / "data/best"))
+    assert all(torch.equal(weight, best[name]) for name, weight in weights.items())
+
+
 def disturb(folder: Path, step: int) -> None:
     """Let the recorded rollouts of a step look as if they were sampled from other weights."""
     for path in (folder / "work/rollouts").glob(f"step-{step:05d}*"):

@@ -49,7 +49,11 @@ from pipeline.rl.watch import StaleSampler, choose_outputs, cut_after_answer, no
 from pipeline.training.engine import constant, start_process_group
 from pipeline.training.metrics import EVALUATION, METRICS, SAMPLES, MetricsLog
 from pipeline.training.model import context_length, export_model
+from pipeline.training.next_token import keep_model
+from pipeline.training.saver import KEPT
 from pipeline.training.tokenizer import load_tokenizer
+
+BEST = "best"  # the folder of the weights of the best evaluation
 
 
 def load_questions(stage: Stage[RlSection], name: str, tokenizer: Any, room: int) -> list[Question]:
@@ -131,6 +135,7 @@ class Trainer:
         self.learning_rate = constant(section.learning_rate, section.warmup_steps)
         self.log: list[dict[str, Any]] = []
         self.evaluations: list[dict[str, Any]] = []
+        self.saved: list[int] = []  # the best step as each checkpoint of this run knows it
 
     def _make_explorer(self, parent: str) -> Explorer:
         stage, section = self.stage, self.section
@@ -237,17 +242,19 @@ class Trainer:
         ) from error
 
     def evaluate(self, written: MetricsLog) -> None:
-        """Add a row to `evaluations`; save the weights to `work/best` if they are the best so far."""
+        """Add a row to `evaluations`; keep the weights if they are the best so far."""
         found = self.explorer.evaluate(self.held_out)
         best = max((row["accuracy"] for row in self.evaluations), default=-1.0)
         self.evaluations.append({"step": len(self.log), **found})
         written.write(self.evaluations[-1], EVALUATION)
         if found["accuracy"] > best:
-            folder = self.stage.work / "best"
-            if self.stage.is_main:
-                shutil.rmtree(folder, ignore_errors=True)
-            dist.barrier()
-            export_model(self.learner.engine, self.tokenizer, folder)
+            keep_model(self.learner.engine, self.tokenizer, self._best(len(self.log)))
+
+    def _best(self, step: int) -> Path:
+        """Name the weights of step `step`: a checkpoint that is resumed may know another best step than the
+        run that went on from it.
+        """
+        return self.stage.work / f"{BEST}-{step:07d}"
 
     def resume(self) -> None:
         """Load the newest checkpoint, if any."""
@@ -257,8 +264,12 @@ class Trainer:
                 self.explorer.repair(self.log)
 
     def save(self) -> None:
-        """Begin a checkpoint."""
+        """Begin a checkpoint; drop weights that were the best before all checkpoints that may be resumed."""
         self.saver.save(len(self.log), {"log": self.log, "evaluations": self.evaluations})
+        self.saved.append(self.best["step"] if self.evaluations else 0)
+        for folder in self.stage.work.glob(f"{BEST}-*") if self.stage.is_main else ():
+            if len(self.saved) > KEPT and folder < self._best(self.saved[-1 - KEPT]):
+                shutil.rmtree(folder)
 
     def asked_to_stop(self) -> int:
         """Return the signal that asks to stop, or 0; publish a checkpoint that all ranks have written."""
@@ -277,7 +288,7 @@ class Trainer:
         if self.evaluations:
             shutil.copy(self.stage.work / EVALUATION, folder)
             if self.best["step"] < len(self.log):
-                shutil.copytree(self.stage.work / "best", folder / "best")
+                shutil.copytree(self._best(self.best["step"]), folder / BEST)
         if self.explorer is not None:
             self.explorer.publish(folder / "rollouts", len(self.log))
 
