@@ -6,6 +6,7 @@ import os
 import subprocess
 import time
 from collections import Counter
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -85,9 +86,11 @@ class Watch:
 
     def _work(self, name: str) -> list[Path]:
         """Work folders of an instance, the one last worked in at the end."""
-        folder = WORK / name
-        found = [path.parent for path in folder.glob("*/identity.json")] if folder.is_dir() else []
-        return sorted(found, key=lambda path: path.stat().st_mtime_ns)
+        found = []
+        for note in (WORK / name).glob("*/identity.json"):
+            with suppress(FileNotFoundError):  # its job has just ended
+                found.append((note.parent.stat().st_mtime_ns, note.parent))
+        return [folder for _, folder in sorted(found)]
 
     def _left(self, states: dict[str, str]) -> float | None:
         self.timing.done = {name for name, state in states.items() if state == "done"}
