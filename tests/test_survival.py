@@ -292,6 +292,7 @@ def apart(folder: Path, gpus: str) -> tuple[int, str]:
     """Exit code and messages of the program at two ranks that see `gpus`."""
     (folder / "program.py").write_text(APART)
     environment = ENVIRONMENT | {"PYTHONPATH": f"{ROOT}:{folder}", "CUDA_VISIBLE_DEVICES": gpus}
+    environment.pop("DS_ACCELERATOR", None)  # which says that there are none
     command = [sys.executable, "-m", "pipeline.ranks.launcher", "--ranks=2", "--apart", "program"]
     process = Popen(command, cwd=folder, env=environment, stderr=PIPE, text=True)
     _, errors = process.communicate(timeout=SECONDS)

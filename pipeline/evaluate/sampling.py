@@ -119,7 +119,11 @@ class Sampler:
         self.folder, self.tokenizer, self.context, self.batch = folder, tokenizer, context, batch
         self.start, self.counters = start, counters
         self.interpreter = Interpreter(counters, weak)
-        self.makers = makers(code)
+        self.code = code
+
+    @cached_property
+    def makers(self) -> dict[bool, str]:
+        return makers(self.code)
 
     @cached_property
     def engine(self) -> Any:

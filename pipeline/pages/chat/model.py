@@ -16,6 +16,7 @@ from pipeline.evaluate.__main__ import Task, requests_of
 from pipeline.evaluate.benchmarks import Item
 from pipeline.evaluate.prompts import chat_prompt
 from pipeline.evaluate.sampling import Answer, Sampler
+from pipeline.protocol.code import Code
 from pipeline.protocol.errors import InputError
 from pipeline.protocol.identity import read_manifest
 from pipeline.sandbox.pool import NoNamespaces, check
@@ -72,7 +73,7 @@ class Chat:
             return Generator(self.model.path, dtype=self.model.dtype, max_model_len=context, max_sequences=4)
 
         unused = Path()  # answers are not saved
-        return Sampler(unused, self.model.tokenizer, context, 1, start, Counter(), self.weak)
+        return Sampler(unused, self.model.tokenizer, context, 1, start, Counter(), Code(), self.weak)
 
     def prompt(self, question: str, mode: str) -> list[int]:
         """Token ids of a question, as the evaluation writes it."""
