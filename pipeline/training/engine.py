@@ -10,6 +10,7 @@ import pipeline.training.environment  # noqa: F401 (sets variables that torch an
 import atexit
 import gc
 import os
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -125,7 +126,8 @@ def start_process_group() -> None:
     gc.freeze()  # DeepSpeed looks for garbage again and again while it builds an engine: not in the libraries
     atexit.register(gc.unfreeze)  # else vLLM's bindings say that the libraries leak
     if not torch.cuda.is_available():  # a thread of gloo's that still ran at the end would abort the program
-        atexit.register(lambda: dist.is_initialized() and dist.destroy_process_group())
+        # Of finalizers those that were made later run first: vLLM's, which leaves groups of its own.
+        weakref.finalize(dist, lambda: dist.is_initialized() and dist.destroy_process_group())
 
 
 def deepspeed_config(settings: EngineSettings, size: int) -> dict[str, Any]:
