@@ -91,14 +91,6 @@ def sample_seed(seed: int, name: str, item: str) -> int:
     return int.from_bytes(hashlib.sha256(f"{seed}/{name}/{item}".encode()).digest()[:4]) >> 1
 
 
-def makers(code: Code) -> dict[bool, str]:
-    """Give digests of the code and the packages that make answers, by whether these run programs."""
-    made = code.record(__name__)
-    files = {name: found for name, found in made["definitions"].items() if name != JUDGES}
-    texts = {name: found for name, found in files.items() if not name.startswith(RUNS)}
-    return {False: fingerprint([made["packages"], texts]), True: fingerprint([made["packages"], files])}
-
-
 class Sampler:
     """Samples answers from a model; `context`: its longest sequence, `start`: makes its `Generator`.
 
@@ -123,7 +115,11 @@ class Sampler:
 
     @cached_property
     def makers(self) -> dict[bool, str]:
-        return makers(self.code)
+        """Digests of the code and the packages that make answers, by whether these run programs."""
+        made = self.code.record(__name__)
+        files = {name: found for name, found in made["definitions"].items() if name != JUDGES}
+        texts = {name: found for name, found in files.items() if not name.startswith(RUNS)}
+        return {False: fingerprint([made["packages"], texts]), True: fingerprint([made["packages"], files])}
 
     @cached_property
     def engine(self) -> Any:
