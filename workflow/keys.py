@@ -75,7 +75,7 @@ class Keys:
 
     def _source(self, role: str, source: str | Result, section: Any) -> str:
         if isinstance(source, Result):
-            return f"{source.node}@{self.key(source.node)}/{source.path}"
+            return self.entry(source.node).mark(source.path)
         return self._inputs(source, section.reads_manifests, role in section.named)
 
     def _key(self, name: str) -> str:

@@ -279,10 +279,8 @@ def _key(what: dict[str, Any], inputs: dict[str, list[str]], run: Path) -> str:
 
     def named(path: str, content: str) -> str:
         made = Entry.of(Path(path))
-        if made is None or made.run != run:
-            return content
-        rest = str(Path(path).relative_to(made.data))
-        return f"{made.name}@{made.key}/{'' if rest == '.' else rest}"
+        inside = made is not None and made.run == run
+        return made.mark("/".join(Path(path).relative_to(made.data).parts)) if inside else content
 
     keys = {role: list(map(named, inputs[role], found)) for role, found in what["inputs"].items()}
     return fingerprint(what | {"inputs": keys})

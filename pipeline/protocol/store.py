@@ -69,6 +69,10 @@ class Entry:
                 return cls(Path(*parts[:start]), "/".join(parts[start + 1 : end - 1]), parts[end - 1])
         return None
 
+    def mark(self, part: str) -> str:
+        """Name a part of the result, "" for all of it, as keys that cover it do."""
+        return f"{self.name}@{self.key}/{part}"
+
     def before(self, name: str) -> "Entry":
         """Return the result of instance `name` from which this one was made, directly or not. Raises
         InputError.
