@@ -173,7 +173,7 @@ bench-study: setup
 	$(BENCHMARK)/study.py --sets "$(DATA)/web" work/second_set --page docs/corpus.md
 
 # Which share of random one-line mutants the tests kill, without those of whole programs: make bench-mutants [OF="COMMIT COMMIT"] [MUTANTS=200].
-# Hours of two cores for each commit; it goes on where it was stopped.
+# It goes on where it was stopped.
 bench-mutants: setup peers
 	$(BENCHMARK)/mutants.py $(if $(OF),--of $(OF)) $(if $(MUTANTS),--mutants $(MUTANTS))
 

@@ -140,7 +140,7 @@ def test_what_is_forced_is_made_again_and_ends_with_the_same_bytes(checkout: Che
 
 
 def test_a_pinned_result_is_not_touched_whoever_asks(checkout: Checkout) -> None:
-    """`--force` with a file is seen when the jobs are known, `--forcerun` before. Digests read by then are kept."""
+    """`--force` with a file is seen when the jobs are known, `--forcerun` before. Digests are kept."""
     base = keys_of().entry("cpt/base")
     before = tree(checkout, "work/digests")
     overlays = checkout.overlay({"pins": {"cpt/base": base.key}})

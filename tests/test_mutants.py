@@ -42,7 +42,7 @@ def test_killed_survived_and_not_run_are_told_apart(tmp_path: Path) -> None:
         (tmp_path / name).write_text(text)
     commit = "git init -q && git add . && git -c user.name=a -c user.email=a@example.org commit -qm All"
     subprocess.run(commit, shell=True, cwd=tmp_path, check=True)
-    words = Namespace(mutants=9, tests=None, workers=1)
+    words = Namespace(mutants=9, workers=1)
     found = mutants.measure(tmp_path, "HEAD", tmp_path / "work", words)
     assert found == {"passed": 2, "failed": 1, "killed": 1, "survived": 1, "not run": 2, "beyond": 0}
     assert mutants.rows_of({"HEAD": found})[1]["data"].startswith("2: 50.0 [")

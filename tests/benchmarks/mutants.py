@@ -2,12 +2,11 @@
 
 A mutant swaps an operator or a truth value, adds 1 to a number, adds or removes a `not`, returns None or
 deletes a call, in a function of `pipeline/` or `workflow/*.py`; no line has two of those drawn. A first pass
-runs each file of tests, but those of whole programs, twice, the second time with tracing: it learns which
-lines the file runs in its own process, and leaves out tests that fail in either run. Then a mutant gets the
-files that run its line, the six fastest, until a test fails or a file takes much longer than without the
-mutant. So it is `not run` if no file runs its line in its own process, though a program that a test starts
-may; a seventh file might kill a survivor; a test that fails by chance kills. All is kept in work/mutants/; a
-killed run goes on from there.
+runs each file of tests, but those of whole programs: it traces which of the drawn lines the file runs in its
+own process, and leaves out tests that fail. Then a mutant gets the files that run its line, the six fastest,
+until a test fails or a file takes much longer than without the mutant. So it is `not run` if no file runs its
+line in its own process, though a program that a test starts may; a seventh file might kill a survivor; a test
+that fails by chance kills. All is kept in work/mutants/; a killed run goes on from there.
 """
 
 import argparse
@@ -31,7 +30,7 @@ import threading
 import time
 import tokenize
 from collections import Counter, defaultdict
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import CodeType, FrameType
@@ -99,12 +98,12 @@ def mutants_of(file: str, source: str) -> Iterator[Mutant]:
             yield mutant
 
 
-def draw(folder: Path, number: int, wanted: Container[Any] | None) -> list[Mutant]:
-    """Draw that many mutants, each of a line of its own, of wanted lines if there are such."""
+def draw(folder: Path, number: int) -> list[Mutant]:
+    """Draw that many mutants, each of a line of its own."""
     found = [each for file in code_files(folder) for each in mutants_of(file, (folder / file).read_text())]
     drawn: dict[tuple[str, int], Mutant] = {}
     for mutant in random.Random(0).sample(found, len(found)):
-        if (place := mutant[:2]) not in drawn and (wanted is None or place in wanted) and len(drawn) < number:
+        if (place := mutant[:2]) not in drawn and len(drawn) < number:
             with suppress(SyntaxError):
                 compile(mutant.apply((folder / mutant.file).read_text()), mutant.file, "exec")
                 drawn[place] = mutant
@@ -121,10 +120,10 @@ def files_of_tests(folder: Path) -> list[str]:
 
 
 class Watch:
-    """A plugin of pytest: which tests pass and fail and, once `enter` traces, which lines of the code run."""
+    """A plugin of pytest: which tests pass and fail and, once `enter` traces, which of some lines run."""
 
-    def __init__(self, folder: Path) -> None:
-        self.root, self.files = f"{folder}/", {*code_files(folder)}
+    def __init__(self, folder: Path, lines: Iterable[tuple[str, int]]) -> None:
+        self.root, self.lines = f"{folder}/", {*lines}
         self.passed, self.failed, self.ran = set[str](), set[str](), set[tuple[str, int]]()
         # Codes by their identity, because equal ones may be of two files, and their lines that have not run.
         self.codes: dict[int, tuple[CodeType, set[int]]] = {}
@@ -136,18 +135,20 @@ class Watch:
     def enter(self, frame: FrameType, event: str, argument: Any) -> Callable | None:
         code = frame.f_code
         if (known := self.codes.get(id(code))) is None:
-            ours = code.co_filename.removeprefix(self.root) in self.files
-            known = self.codes[id(code)] = code, lines_of(code) if ours else set()
+            file = code.co_filename.removeprefix(self.root)
+            wanted = {line for line in lines_of(code) if (file, line) in self.lines}
+            known = self.codes[id(code)] = code, wanted
         return self.step if known[1] else None
 
     def step(self, frame: FrameType, event: str, argument: Any) -> Callable:
-        if event == "line":
-            self.codes[id(frame.f_code)][1].discard(frame.f_lineno)
+        left = self.codes[id(frame.f_code)][1]
+        if event == "line" and frame.f_lineno in left:
+            left.discard(frame.f_lineno)
             self.ran.add((frame.f_code.co_filename.removeprefix(self.root), frame.f_lineno))
         return self.step
 
 
-def run_here(folder: Path, scratch: Path, words: Sequence[str], traced: bool) -> None:
+def run_here(folder: Path, scratch: Path, words: Sequence[str], lines: Sequence[tuple[str, int]]) -> None:
     """Run pytest in this fork as in a fresh process in the checkout, but for other people's packages."""
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # when its parent ends
     os.setsid()
@@ -161,8 +162,8 @@ def run_here(folder: Path, scratch: Path, words: Sequence[str], traced: bool) ->
     for name, module in [*sys.modules.items()]:
         if str(getattr(module, "__file__", None)).startswith(OURS):
             del sys.modules[name]
-    watch = Watch(folder)
-    if traced:
+    watch = Watch(folder, lines)
+    if lines:
         threading.settrace(watch.enter)
         sys.settrace(watch.enter)
     code = pytest.main(["-p", "no:cacheprovider", "-m", MARKS, *words], [watch])
@@ -173,10 +174,12 @@ def run_here(folder: Path, scratch: Path, words: Sequence[str], traced: bool) ->
     os._exit(0)
 
 
-def run_file(folder: Path, file: str, limit: float, *words: str, traced: bool = False) -> dict[str, Any]:
-    """Run a file of tests; what passed, what failed, for which the file itself may stand, and lines."""
+def run_file(
+    folder: Path, file: str, limit: float, *words: str, lines: Sequence[tuple[str, int]] = ()
+) -> dict[str, Any]:
+    """Run a file of tests; what passed, what failed, for which the file itself may stand, which lines ran."""
     scratch, started = Path(tempfile.mkdtemp()), time.monotonic()
-    fork = FORK.Process(target=run_here, args=(folder, scratch, [*words, file], traced))
+    fork = FORK.Process(target=run_here, args=(folder, scratch, [*words, file], lines))
     fork.start()
     fork.join(limit)
     found = {"passed": [], "failed": [file], "lines": [], "late": fork.is_alive()}
@@ -193,12 +196,11 @@ def run_file(folder: Path, file: str, limit: float, *words: str, traced: bool = 
     return found | {"seconds": round(time.monotonic() - started, 1)}
 
 
-def learn(folder: Path, file: str) -> dict[str, Any]:
-    """Run a file as it is and with tracing; a test that fails in one of both is none that passes."""
-    plain, traced = run_file(folder, file, LIMIT), run_file(folder, file, LIMIT, traced=True)
-    failed = {*plain["failed"], *traced["failed"]}
-    passed = {*plain["passed"], *traced["passed"]} - failed if file not in failed else ()
-    return traced | {"passed": sorted(passed), "failed": sorted(failed), "seconds": plain["seconds"]}
+def learn(folder: Path, job: tuple[str, list[tuple[str, int]]]) -> dict[str, Any]:
+    """Run a file as it is; learn which of the lines it runs. Where the file itself fails, no test passes."""
+    file, lines = job
+    found = run_file(folder, file, LIMIT, lines=lines)
+    return found | {"passed": [] if file in found["failed"] else found["passed"]}
 
 
 def judge(folder: Path, job: tuple[Mutant, list[tuple[str, float, list[str]]]]) -> dict[str, Any]:
@@ -228,7 +230,7 @@ def find_each(work: Callable, jobs: Sequence, kept: Path, folders: Sequence[Path
             found = {"job": job} | work(folders[number], job)
             path.with_suffix(".new").write_text(json.dumps(found))
             path.with_suffix(".new").rename(path)
-            print(kept.parent.name, job, found.get("verdict", found.get("seconds")), flush=True)
+            print(kept.parent.name, job[0], found.get("verdict", found.get("seconds")), flush=True)
 
     forks = [FORK.Process(target=run, args=[number]) for number in range(len(folders))]
     for fork in forks:
@@ -244,13 +246,13 @@ def measure(repository: Path, commit: str, work: Path, words: argparse.Namespace
         if not folder.exists():
             subprocess.run(["git", "clone", "-q", "--shared", "-n", repository, folder], check=True)
         subprocess.run(["git", "-C", folder, "checkout", "-q", "--force", "--detach", commit], check=True)
-    files = [file for file in files_of_tests(folders[0]) if not words.tests or file in words.tests]
-    learnt = find_each(learn, files, work / "first", folders)
+    mutants = draw(folders[0], words.mutants)
+    lines = sorted(mutant[:2] for mutant in mutants)
+    learnt = find_each(learn, [(file, lines) for file in files_of_tests(folders[0])], work / "first", folders)
     runs = defaultdict[tuple[str, int], list[tuple[str, float, list[str]]]](list)
     for row in sorted((row for row in learnt if row["passed"]), key=lambda row: row["seconds"]):
         for path, line in row["lines"]:
-            runs[path, line].append((row["job"], row["seconds"], row["failed"]))
-    mutants = draw(folders[0], words.mutants, runs if words.tests else None)
+            runs[path, line].append((row["job"][0], row["seconds"], row["failed"]))
     jobs = [(mutant, runs.get(mutant[:2], [])[:MOST_FILES]) for mutant in mutants]
     counts = Counter({key: sum(len(row[key]) for row in learnt) for key in ("passed", "failed")})
     for mutant, row in zip(mutants, find_each(judge, jobs, work / "verdicts", folders), strict=True):
@@ -284,7 +286,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--of", nargs="+", default=["HEAD"], metavar="COMMIT", help="one, or two to compare")
     parser.add_argument("--mutants", type=int, default=200, help="of each commit")
-    parser.add_argument("--tests", nargs="+", metavar="FILE", help="only these, and mutants that they run")
     parser.add_argument("--workers", type=int, default=2)
     words, found = parser.parse_args(), {}
     os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
