@@ -112,6 +112,24 @@ def test_a_file_that_did_not_change_is_read_once(tmp_path: Path, monkeypatch: py
     assert [Digests(tmp_path / "memory").file(file) for file in files] == found
 
 
+def test_a_start_that_is_not_one_remembers_only_what_took_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`dsm status` and a dry run leave no file of a small run, and read a dump on this disk once."""
+    monkeypatch.setattr("pipeline.protocol.identity.LARGE", 150)
+    files = [tmp_path / f"{n}.warc.gz" for n in range(3)]
+    for file in files:
+        file.write_bytes(os.urandom(100))
+    digests, memory = Digests(tmp_path / "memory", lazy=True), tmp_path / "memory"
+    found = [digests.file(files[0])]
+    assert not memory.exists()
+    found += map(digests.file, files[1:])
+    assert len([path for path in memory.rglob("*") if path.is_file()]) == 2
+    digests.save()
+    monkeypatch.setattr("hashlib.file_digest", lambda *_: pytest.fail("was read again"))
+    assert [Digests(memory).file(file) for file in files] == found
+
+
 @pytest.mark.parametrize("text", ["[1, 2]", '{"name": "a web app"}', "not JSON"])
 def test_a_manifest_of_another_program_is_no_result(tmp_path: Path, text: str) -> None:
     (tmp_path / "manifest.json").write_text(text)

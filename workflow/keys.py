@@ -24,7 +24,7 @@ SHOWN = 5  # keys that a message names
 
 class Keys:
     """Keys and addresses of the instances of a graph, computed when asked for. Nothing is written before
-    `save`, so that a dry run writes nothing.
+    `save`, so that a dry run writes nothing but digests of files that took long to read.
     """
 
     def __init__(self, graph: Graph) -> None:

@@ -36,19 +36,22 @@ from pipeline.protocol.manifest import SCHEMA, fingerprint
 
 # These say how a stage went, hold times, and are not part of what it made.
 LOGS = ("metrics.jsonl", "samples.jsonl", "tensorboard/")
+LARGE = 1 << 30  # bytes: about a second of reading
 
 
 class Digests:
     """SHA-256 of files, read once: a file whose size, times and inode are unchanged is not read again.
 
     `memory`: folder that remembers digests between processes, one small file for each; None remembers them in
-    this process only. With `lazy` nothing is written there before `save`.
+    this process only. With `lazy` nothing is written there before `save` but after each `LARGE` bytes read: a
+    dump on this disk takes a day.
     """
 
     def __init__(self, memory: Path | None = None, lazy: bool = False) -> None:
         self.memory, self.lazy = memory, lazy
         self.seen: dict[Path, tuple[list[int], str]] = {}
         self.new: list[Path] = []
+        self.unsaved = 0  # bytes of the new ones
 
     def file(self, path: Path) -> str:
         """Hex digest of the file. Raises InputError if it cannot be read."""
@@ -65,12 +68,14 @@ class Digests:
             raise InputError(f"{path}: cannot be read ({error.strerror})") from error
         self.seen[path] = (state, digest)
         self.new.append(path)
-        if not self.lazy:
+        self.unsaved += status.st_size
+        if not self.lazy or self.unsaved >= LARGE:
             self.save()
         return digest
 
     def save(self) -> None:
         """Remember for later processes what was read."""
+        self.unsaved = 0
         while self.memory and self.new:
             place = self._place(path := self.new.pop())
             with atomic_write(place) as partial:

@@ -103,7 +103,6 @@ def wanted(names):
 
 
 onstart:
-    KEYS.save()  # the bytes of a dump on this disk take hours to read, and the start may be refused
     jobs = [one for one in workflow.dag.needrun_jobs() if one.rule.name in JOBS]
     names = {workflow.dag.jobid(one): JOBS[one.rule.name].name(one.wildcards_dict) for one in jobs}
     gpus = {names[workflow.dag.jobid(one)]: one.resources.get("gpu", 0) for one in jobs}
@@ -115,6 +114,7 @@ onstart:
         raise WorkflowError(refusal(KEYS, kept[0]))
     if lines := missing(GRAPH, gpus, workflow.local_exec, machine):
         raise WorkflowError("before the first job:\n" + "\n".join(f"- {line}" for line in lines))
+    KEYS.save()
     for one in jobs:
         entry = KEYS.entry(names[workflow.dag.jobid(one)])
         forced_here = entry.name in KEYS.forced or not workflow.dag.forcefiles.isdisjoint(one.output)
