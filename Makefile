@@ -14,7 +14,7 @@ OPTIONS = --cores $(CORES)
 # Only files whose hash is in the lock. Sources are built with the locked setuptools, not with one that pip fetches unchecked.
 INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --no-deps --require-hashes --no-build-isolation --use-pep517
 
-.PHONY: setup peers demo canary compare ablations pretrained real corpus-quality bench bench-corpus bench-dump bench-rows bench-extraction bench-mathematics bench-tokens bench-training bench-rl bench-grader bench-sandbox bench-variants bench-study bench-harness bench-lora bench-claims bench-mutants gpu-check test test-fast test-axe test-pretrained test-environment test-cluster lint lock licences audit schema site clean clean-store
+.PHONY: setup peers demo canary compare ablations pretrained real corpus-quality bench bench-corpus bench-dump bench-rows bench-extraction bench-mathematics bench-tokens bench-training bench-rl bench-grader bench-sandbox bench-study bench-harness bench-lora bench-claims bench-mutants gpu-check test test-fast test-axe test-pretrained test-environment test-cluster lint lock licences audit schema site clean clean-store
 
 setup: .venv/complete
 
@@ -158,11 +158,11 @@ BENCHMARK = PYTHONPATH="$(CURDIR):$(CURDIR)/tests" $(BIN)/python tests/benchmark
 
 bench: bench-corpus bench-training bench-rl bench-grader bench-sandbox
 
-bench-corpus bench-grader bench-mathematics bench-variants: ARGUMENTS = $(if $(DATA),--data "$(DATA)")
+bench-corpus bench-grader bench-mathematics: ARGUMENTS = $(if $(DATA),--data "$(DATA)")
 bench-grader: ARGUMENTS += $(if $(PEER),--peer "$(PEER)")
 # A corpus from texts and from WARC files of the same generated pages: make bench-rows [ROWS=1000000]. It goes on where it was stopped.
 bench-rows: ARGUMENTS = $(if $(ROWS),--rows $(ROWS))
-bench-corpus bench-dump bench-rows bench-mathematics bench-tokens bench-training bench-rl bench-grader bench-sandbox bench-variants bench-claims: bench-%: setup peers
+bench-corpus bench-dump bench-rows bench-mathematics bench-tokens bench-training bench-rl bench-grader bench-sandbox bench-claims: bench-%: setup peers
 	$(BENCHMARK)/$*.py $(ARGUMENTS)
 
 # Which loop to ship: make bench-study DATA=<folder of the larger data sets>. Fetches the second set's 370 MB of Debian packages with

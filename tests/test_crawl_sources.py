@@ -13,6 +13,7 @@ from conftest import ROOT
 from crawl_server import Server, address, server_of_files
 from crawl_warcs import RECORDS, URLS, extract_into, write_warc
 from given.cases import cases
+from given.instances import graph_of
 
 from pipeline.config.crawl import CrawlSection
 from pipeline.crawl import extract, sources
@@ -20,6 +21,7 @@ from pipeline.crawl.index import read_index, read_indexed_pages
 from pipeline.crawl.warc import ReadCounts
 from pipeline.data.shards import read_table
 from pipeline.protocol.stage import InputError
+from workflow.keys import Keys
 
 TABLES = cases("list_entries")
 
@@ -173,3 +175,25 @@ def test_a_list_that_unpacks_to_gigabytes_is_refused_in_bounded_memory(tmp_path,
     )
     done = subprocess.run([sys.executable, "-c", code, path], cwd=ROOT, capture_output=True, text=True)
     assert "InputError" in done.stderr and "warc.paths.gz: " in done.stderr, done.stderr[-500:]
+
+
+def test_two_files_never_share_the_name_of_a_job() -> None:
+    """The names of these two, of one dump, begin with the same 32 bits."""
+    place = "https://data.commoncrawl.org/crawl-data/CC-MAIN-2023-50/segments"
+    files = [
+        f"{place}/1707947{segment}/warc/CC-MAIN-20240220211055-20240221001055-00{number}.warc.gz"
+        for segment, number in (("200000.0", "682"), ("200075.75", "203"))
+    ]
+    nodes = graph_of(crawl={"warc": files}).nodes
+    assert sorted(dict(nodes[name].inputs)["warc"] for name in nodes if "/extract-" in name) == sorted(files)
+
+
+def test_columns_of_texts_are_no_part_of_what_warc_files_give(tmp_path):
+    (path := tmp_path / "rows.jsonl").write_text('{"body": "A text."}\n')
+    found = []
+    for fields in ({}, {"text": "body"}):
+        crawl = {"warc": ["https://host/x.warc.gz"], "texts": str(path), "fields": fields}
+        keys = Keys(graph_of(crawl=crawl))
+        names = sorted(name for name in keys.graph.nodes if "/extract-" in name)
+        found.append({dict(keys.graph.nodes[name].inputs).get("texts"): keys.key(name) for name in names})
+    assert found[0][None] == found[1][None] and found[0][str(path)] != found[1][str(path)]

@@ -83,7 +83,7 @@ def extracted(graph: Instances, shard: str) -> Inputs:
 
 def files_name(files: list[str | Result]) -> str:
     """Make a name that goes with the files and not with their place in a list that may grow anywhere."""
-    return fingerprint({"files": [str(file) for file in files]})[:8]
+    return fingerprint({"files": [str(file) for file in files]})
 
 
 def is_downloading(node: Instance) -> bool:
@@ -98,9 +98,14 @@ def is_downloading(node: Instance) -> bool:
     return of_hub or any(is_remote(source) or (base and is_index(source)) for source in sources)
 
 
-def _add(graph: Instances, program: str, which: str, inputs: Inputs, **more: Any) -> Result:
-    """Add an instance with the keys that its program depends on, and `more`, filled in here."""
-    without = tuple(key for key in CrawlSection.model_fields if key not in PROGRAM_KEYS[program])
+def _add(
+    graph: Instances, program: str, which: str, inputs: Inputs, unread: tuple[str, ...] = (), **more: Any
+) -> Result:
+    """Add an instance with the keys that its program depends on, but those `unread` here, and `more`, filled
+    in here.
+    """
+    read = [key for key in PROGRAM_KEYS[program] if key not in unread]
+    without = tuple(key for key in CrawlSection.model_fields if key not in read)
     section = graph.config.sections["crawl"]
     return graph.add(f"crawl/{program}{which}", f"pipeline.crawl.{program}", section, inputs, without, **more)
 
@@ -120,7 +125,8 @@ def _extracts(graph: Instances, section: Any, files: Inputs, source: str = "") -
         if inputs := [(role, file) for role, file in group if not lost or _name_of(file) not in lost]:
             own_files = [file for _, file in group]
             name = f"-{files_name([source, *own_files] if source else own_files)}"
-            found.append(_add(graph, "extract", name, [*inputs, *filters], **more))
+            unread = () if group[0][0] == "texts" else ("fields",)  # columns
+            found.append(_add(graph, "extract", name, [*inputs, *filters], unread, **more))
     return found
 
 

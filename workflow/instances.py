@@ -108,6 +108,8 @@ class Instances:
         stage, _, model = name.partition("/")
         launch = self._launch_of(stage, model if stage in MODEL_STAGES else None)
         section_here = values | more if more else values
+        if name in self.nodes:
+            raise ConfigError(f"{name}: two jobs of this name; is {inputs[0][1]} given twice?")
         self.nodes[name] = Instance(name, module, type(section), section_here, ordered, launch)
         return Result(name)
 
