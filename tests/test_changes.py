@@ -184,7 +184,7 @@ CHANGES = [
     key("`cpt.tokens`", "cpt/*", {"cpt": {"tokens": 40960}}, "tokens 32768 -> 40960"),
     key("`reward.questions`", "reward/*", {"reward": {"questions": 20}}),
     key("`evaluate.temperature`", EVALUATIONS, {"evaluate": {"temperature": 0.9}}, "temperature 0.7 -> 0.9"),
-    key("`corpus.domain_share`", "corpus/*", {"corpus": {"domain_share": 0.2}}),
+    key("`corpus.domain_share`", "corpus/*/select", {"corpus": {"domain_share": 0.2}}),
     key("`corpus.iterations` 3 -> 4", NEW, {"corpus": {"iterations": 4}}),
     key("`crawl.min_similarity`", "crawl/buckets-*", {"crawl": {"min_similarity": 0.6}}),
     key("one more WARC file, anywhere in the list", NEW, {"crawl": {"warc": [WARC[2], *WARC[:2]]}}),

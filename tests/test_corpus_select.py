@@ -1,5 +1,6 @@
 """Selection is the plain sort of all pages, whatever shards, threads and memory; cuts by language."""
 
+import ast
 import json
 from collections import Counter
 from pathlib import Path
@@ -9,21 +10,24 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from given.instances import open_stage
+from conftest import ROOT
+from given.instances import graph_of, open_stage
 from killing import bytes_of
 
-from pipeline.config.corpus import CorpusSection
-from pipeline.corpus import select
+from pipeline.config.corpus import PROGRAM_KEYS, CorpusSection
+from pipeline.corpus import classifier, select
 from pipeline.corpus.convergence import KEPT
-from pipeline.corpus.cut import LANGUAGE, bins_of, is_kept, within_budget
+from pipeline.corpus.cut import bins_of, is_kept, within_budget
 from pipeline.corpus.out_of_distribution import recall_at
 from pipeline.corpus.score import SCORES
+from pipeline.corpus.second_stage import LANGUAGE
 from pipeline.corpus.train import HELD_OUT
 from pipeline.corpus.url_lists import GROWN
 from pipeline.crawl.filter import DUPLICATES
 from pipeline.data.database import database
 from pipeline.data.shards import read_table, write_table
 from pipeline.protocol.errors import InputError
+from workflow.keys import Keys
 
 KNOWN = "https://h1.example/1/0/29"  # a page of the seed, under a prefix that teaches
 NAMES = [name for name in KEPT.names if name != "iteration"]
@@ -299,3 +303,43 @@ def test_each_language_with_enough_held_out_pages_is_cut_where_the_precision_hol
     )
     least = {row["language"]: row["threshold"] for row in promised["languages"]}
     assert recall_at(folder / "train", 0.0, least) == {"a": round(1 / 3, 6)}
+
+
+def keys_read(program: str) -> set[str]:
+    """Keys of the section that a program of the room reads, in any function that it may call."""
+    trees = {path.stem: ast.parse(path.read_text()) for path in (ROOT / "pipeline/corpus").glob("*.py")}
+    defined: dict[str, list[ast.AST]] = {}
+    for node in (node for tree in trees.values() for node in tree.body):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name not in ("run", "main"):
+            defined.setdefault(node.name, []).append(node)
+    pending = [node for node in trees[program].body if getattr(node, "name", "") == "run"]
+    called, keys = set[str](), set[str]()
+    while pending:
+        nodes = [*ast.walk(pending.pop())]
+        own = {node.arg for node in nodes if isinstance(node, ast.arg)}
+        own |= {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+        read = [node for node in nodes if isinstance(node, ast.Attribute)]
+        keys |= {node.attr for node in read if ast.unparse(node.value) in ("config", "stage.config")}
+        for name in {node.id for node in nodes if isinstance(node, ast.Name)} - own - called:
+            called.add(name)
+            pending += defined.get(name, [])
+    return {*keys, *(classifier.NAMES if "settings" in called else ())} & CorpusSection.model_fields.keys()
+
+
+@pytest.mark.parametrize("program", PROGRAM_KEYS)
+def test_the_key_of_a_program_holds_what_it_reads_of_the_section_and_no_more(program: str) -> None:
+    assert keys_read(program) == set(PROGRAM_KEYS[program])
+
+
+def test_a_key_of_the_cut_trains_and_scores_nothing_again() -> None:
+    texts = {"seed_texts": "configs/default.yaml", "background_texts": "configs/default.yaml"}
+    crawl = {"warc": "miniweb:warc/miniweb-00000.warc.gz"}
+    budgets, found = ([1000], [2000]), []
+    for budget in budgets:
+        keys = Keys(
+            graph_of(miniweb={"enabled": True}, crawl=crawl, corpus={**texts, "budget_tokens": budget})
+        )
+        found.append({name: keys.key(name) for name in keys.graph.nodes if name.startswith("corpus/")})
+    changed = {name for name in found[0] if found[0][name] != found[1][name]}
+    first = {name for name in changed if "iteration-1/" in name}
+    assert first == {"corpus/iteration-1/select"} and "corpus/iteration-2/train" in changed

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from pipeline.config.corpus import PROGRAM_KEYS, CorpusSection
 from pipeline.config.root import ConfigError
 from workflow.crawl import duplicates, extracted, pool_shards
 from workflow.instances import Inputs, Instances, Result
@@ -13,6 +14,10 @@ SELECTION = re.compile(rf"corpus(?:/(iteration-\d+|{FORMULAS}|{POOL}))?")  # dat
 UNSEEN = "out_of_distribution"
 URLS = ("seed_urls", "background_urls")
 OPTED_OUT = ("opt_out", "blocklists")
+UNREAD = {
+    program: tuple(key for key in CorpusSection.model_fields if key not in keys)
+    for program, keys in PROGRAM_KEYS.items()
+}
 LISTS = ("seed_texts", "background_texts", *URLS, "annotations", *OPTED_OUT)
 
 
@@ -35,13 +40,16 @@ def add_corpus(graph: Instances) -> None:
     if "crawl/dedup" not in graph.nodes:
         return
     section = graph.config.sections["corpus"]
+    if section.cut_language_pages and section.cut != "precision":
+        raise ConfigError(
+            "config key corpus.cut_language_pages: a language is cut at a precision: `cut` must be precision"
+        )
     lists = lists_of(graph, LISTS)
     for iteration in range(1, section.iterations + 1):
         _iteration(graph, iteration, section, lists)
 
 
 def _iteration(graph: Instances, iteration: int, section: Any, lists: Inputs) -> None:
-    unhashed = ("iterations", "tokenizer", UNSEEN, *LISTS)
     here, last = f"corpus/iteration-{iteration}", f"corpus/iteration-{iteration - 1}"
     before: Inputs = [("previous", Result(f"{last}/select"))] if iteration > 1 else []
     rounds = [pair for pair in lists if pair[0] == "annotations"]
@@ -63,17 +71,17 @@ def _iteration(graph: Instances, iteration: int, section: Any, lists: Inputs) ->
     if len(before) == 2:  # a new round teaches before the classifier is trained
         inputs += [pair for pair in lists if pair not in taught]
         inputs += [("previous_score", Result(f"{last}/score-{shard:04d}")) for shard in shards]
-    graph.add(f"{here}/train", "pipeline.corpus.train", section, inputs, unhashed)
+    graph.add(f"{here}/train", "pipeline.corpus.train", section, inputs, UNREAD["train"])
     for shard in shards:
         name = f"score-{shard:04d}"
         given = ("shard", Result("crawl/dedup", f"pool/{shard:04d}.jsonl.zst"))
         inputs = [trained, given, *before, *model]
         inputs += [("previous_score", Result(f"{last}/{name}"))] if iteration > 1 else []
-        graph.add(f"{here}/{name}", "pipeline.corpus.score", section, inputs, unhashed)
+        graph.add(f"{here}/{name}", "pipeline.corpus.score", section, inputs, UNREAD["score"])
     lists = [pair for pair in lists if pair[0] not in LISTS[:2]]
     scores: Inputs = [("score", Result(f"{here}/score-{shard:04d}")) for shard in shards]
     inputs = [trained, pool, *scores, *lists, *before]
-    graph.add(f"{here}/select", "pipeline.corpus.select", section, inputs, unhashed)
+    graph.add(f"{here}/select", "pipeline.corpus.select", section, inputs, UNREAD["select"])
 
 
 def _second_stage(graph: Instances, section: Any, name: str) -> Inputs:

@@ -2,11 +2,23 @@
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import Field
 
 from pipeline.config.section import LARGEST_SEED, Section, key
 
+CLASSIFIER = (
+    *("dimension", "learning_rate", "word_ngrams", "min_count", "epochs", "buckets", "subwords"),
+    *("positives", "negatives", "folds", "second_stage", "seed"),
+)
+# Which keys each program depends on; another one makes none of its results again. Inputs name the files.
+PROGRAM_KEYS = {
+    "train": (*CLASSIFIER, "cut_language_pages", "domain_depth", "reviewed"),
+    "score": ("second_stage", "cut_language_pages"),
+    "select": (
+        *("cut", "budget_tokens", "precision", "cut_language_pages", "threshold", "domain_share"),
+        *("domain_confidence", "domain_depth", "reviewed", "converged"),
+    ),
+}
 Count = Annotated[int, Field(ge=1)] | Literal["auto"]
 Rate = Annotated[float, Field(gt=0)] | Literal["auto"]
 
@@ -151,11 +163,3 @@ class CorpusSection(Section):
         le=1,
     )
     seed: int = key(0, "seed of fastText, of samples and of the split by host", ge=0, le=LARGEST_SEED)
-
-    @model_validator(mode="after")
-    def _a_language_is_cut_by_precision(self) -> "CorpusSection":
-        if self.cut_language_pages and self.cut != "precision":
-            raise PydanticCustomError(
-                "cut", "cut_language_pages: a language is cut at a precision, so `cut` must be precision"
-            )
-        return self

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from pipeline.config.corpus import CorpusSection
 from pipeline.corpus.candidates import RANKED
+from pipeline.corpus.second_stage import LANGUAGE
 from pipeline.data.database import Database
 from pipeline.data.shards import read_table
 from pipeline.intervals import share_interval
@@ -27,8 +28,6 @@ from pipeline.protocol.stage import InputError
 
 Scores = NDArray[np.float64]
 Thresholds = Mapping[str | None, float | None]  # least scores by language; None, any other, and nothing kept
-LANGUAGE = pa.field("language", pa.string())  # of tables, where languages have cuts of their own
-FIRST = pa.field("first", pa.float64())  # by fastText alone, where `score` is that of both stages
 SAMPLE = "held-out pages of the training lists that are not mathematical"
 # Scores in bins of 1/256, which `steps` (`steps_of`) divide further, by language where each has a cut. Of 0.0
 # and -0.0, which are equal, threads decide which one `min` returns: + 0.0 makes both 0.0.
@@ -83,12 +82,6 @@ class Cut:
     kept: int
     tie: int | None = None
     id: str | None = None
-
-
-def with_stages(schema: pa.Schema, config: CorpusSection) -> pa.Schema:
-    """Add the columns of a second stage, and of cuts of their own for languages, where there are such."""
-    schema = schema.append(FIRST) if config.second_stage.enabled else schema
-    return schema.append(LANGUAGE) if config.cut_language_pages else schema
 
 
 def _negatives(train: Path, *columns: str) -> pa.Table:

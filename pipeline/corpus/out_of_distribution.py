@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.config.corpus import CorpusSection
-from pipeline.corpus.cut import LANGUAGE, Thresholds, is_above
+from pipeline.corpus.cut import Thresholds, is_above
 from pipeline.corpus.measures import measures
 from pipeline.corpus.normalise import normalise
+from pipeline.corpus.second_stage import LANGUAGE
 from pipeline.corpus.training_set import LabelledPage, Wanted, pages_of_pool
 from pipeline.corpus.url_lists import Survivors
 from pipeline.crawl.annotations import UNSURE, VERDICTS

@@ -16,9 +16,8 @@ from datatrove.data import Document
 from pipeline.config.corpus import CorpusSection
 from pipeline.corpus.classifier import PageScorer, load
 from pipeline.corpus.convergence import converged_before, pass_through, read_notes
-from pipeline.corpus.cut import with_stages
 from pipeline.corpus.normalise import normalise
-from pipeline.corpus.second_stage import TwoStages, embeddings_of, load_second
+from pipeline.corpus.second_stage import TwoStages, embeddings_of, load_second, with_stages
 from pipeline.corpus.tokens import Ratio
 from pipeline.crawl.urls import normalise_url
 from pipeline.data.rows import batched

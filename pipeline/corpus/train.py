@@ -25,14 +25,20 @@ from pipeline.config.corpus import CorpusSection
 from pipeline.corpus.candidates import add_pages, unmatched
 from pipeline.corpus.classifier import PageScorer, restart_with_zeroed_memory, scaled, settings, train
 from pipeline.corpus.convergence import converged_before
-from pipeline.corpus.cut import with_stages
 from pipeline.corpus.domains import add_mathematical, growth, learn, write_grown
 from pipeline.corpus.features import Embeddings
 from pipeline.corpus.held_out import Folds, cross_validate, divide
 from pipeline.corpus.measures import measures
 from pipeline.corpus.normalise import VERSION
 from pipeline.corpus.out_of_distribution import keys_of, measure_sets, read_sets, urls_of
-from pipeline.corpus.second_stage import Blend, blend, cross_validated, embeddings_of, train_second
+from pipeline.corpus.second_stage import (
+    Blend,
+    blend,
+    cross_validated,
+    embeddings_of,
+    train_second,
+    with_stages,
+)
 from pipeline.corpus.tokens import measure
 from pipeline.corpus.training_set import (
     LabelledPage,
