@@ -21,11 +21,11 @@ from stock_minhash import link_signatures, run_stages
 
 from pipeline.config.crawl import CrawlSection
 from pipeline.config.root import Config
-from pipeline.crawl import exact, sign
+from pipeline.crawl import exact, sign, signature_store
 from pipeline.crawl import filter as filter_pages
 from pipeline.crawl.buckets import bounds_of, similar_pairs
 from pipeline.crawl.pairs import PairSorter
-from pipeline.crawl.signature_store import SignedShards, read_signatures
+from pipeline.crawl.signature_store import Bits, SignedShards, read_signatures
 from pipeline.data.shards import read_table, tables
 from pipeline.protocol.overlays import DEFAULTS, read_config
 from workflow.graph import Graph
@@ -34,12 +34,15 @@ from workflow.keys import Keys
 from workflow.reasons import Reasons
 
 ROOT = Path(__file__).parents[1]
+positions = signature_store._positions
 SHARDS = 5
 IN_MEMORY = {  # at once
     "buckets.COMPARED": 50,
+    "buckets.OF_SHARD": 1,
     "buckets.ROWS": 3,
     "buckets.SORTED": 40,
     "cluster.JOINED": 10,
+    "exact.OF_SHARD": 1,
     "exact.RECORDS": 30,
     "filter.ROWS": 3,
     "pairs.SPAN": 30,
@@ -110,10 +113,8 @@ def test_the_pairs_are_those_of_brute_force(pages: list[Path], tmp_path: Path) -
                 group = [page for page in rest if page[0] not in near]
     assert found == joined(pairs, [name for name, _ in signed]) and len(found) > 40
     given = SignedShards.of(tmp_path / "out/exact")
-    shares = [  # of four jobs that share a bucket
-        sum(len(given.records(rank, 0, width, *span)[1]) for rank in range(SHARDS))
-        for span in pairwise(bounds_of(given, 0, 4, width))
-    ]
+    begins = given.begins(0, width, bounds_of(given, 0, 4, width))
+    shares = np.diff(begins.sum(axis=1, dtype=int)).tolist()  # of four jobs that share a bucket
     assert sum(shares) == len(signed) and min(shares) > len(signed) / 10
     alike = [(a, b) for (a, one), (b, two) in combinations(signed, 2) if (one == two).mean() >= 0.5]
     apart = [pair for pair in alike if found.get(pair[0], pair[0]) != found.get(pair[1], pair[1])]
@@ -226,13 +227,41 @@ def test_exact_rules_give_the_same_bytes_for_any_ranges_and_threads_and_after_ki
         signed.append(run_program(sign.run, tmp_path / f"sign-{rank}", {"buckets": 1}, extract=[shard]))
     one = bytes_of(run_program(exact.run, tmp_path / "one", sign=signed))
     counts = json.loads(one.pop("manifest.json"))["counts"]
-    monkeypatch.setattr("pipeline.crawl.exact.RECORDS", 10)
-    monkeypatch.setattr("pipeline.crawl.pairs.SPAN", 30)
+    for name, number in {"exact.RECORDS": 10, "exact.OF_SHARD": 1, "pairs.SPAN": 30}.items():
+        monkeypatch.setattr(f"pipeline.crawl.{name}", number)
     several = partial(run_program, exact.run, tmp_path / "several", threads=2, sign=signed)
     assert {name: found for name, found in bytes_of(several()).items() if name in one} == one
     if sum(sizes) > 100:
         assert min(counts["same_url"], counts["same_text"]) > 20
         survives_loss_and_kills(several, tmp_path / "several", [(PairSorter, "add")])
+
+
+def test_where_ranges_begin_is_found_once_for_each_shard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With more dumps, shards and ranges both grow in number."""
+    draw, folders, sizes = np.random.default_rng(0), [], (1000, 0, 1, 37)
+    for rank, size in enumerate(sizes):
+        (folder := tmp_path / str(rank)).mkdir()
+        rows = draw.integers(0, 50, (size, 5), dtype=np.uint32)
+        rows[:, 0].sort()
+        rows[:, 4] = range(size)
+        rows.tofile(folder / "url.minhash.sig")
+        folders.append(folder)
+    asked = Counter[str]()
+    monkeypatch.setattr(signature_store, "_positions", lambda *words: asked.update("a") or positions(*words))
+    monkeypatch.setattr(signature_store, "check_shard", lambda *_: None)
+    shards, limits = SignedShards(folders, [""] * len(folders)), [0, 1, 25, 25, 49, 50, 1 << 32]
+    begins = shards.begins("url", 4, limits)
+    assert asked["a"] == len(folders)
+    for rank, place in enumerate(begins.T.tolist()):
+        first = shards.records(rank, "url", 4)[0][:, 0]
+        assert place == np.searchsorted(first, limits).tolist()
+    nothing = Bits(tmp_path / "bits", shards.pages)
+    read = [shards.records_left(nothing, "url", 4, begins[n : n + 2]) for n in range(len(limits) - 1)]
+    for (low, high), (hashes, pages) in zip(pairwise(limits), read, strict=True):
+        assert ((low <= hashes[:, 0]) & (hashes[:, 0] < high)).all() and len(pages) == len(hashes)
+    assert sorted(np.concatenate([pages for _, pages in read]).tolist()) == list(range(shards.pages))
 
 
 @contextmanager

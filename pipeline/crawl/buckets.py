@@ -9,14 +9,13 @@ Writes `pairs` (`pairs.py`): of each set of similar pages the others with the fi
 """
 
 from collections.abc import Iterator
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.config.crawl import CrawlSection
 from pipeline.crawl.pairs import NEAR, PairSorter, begins_group, pairs_of
-from pipeline.crawl.signature_store import HASH_END, Bits, SignedShards, number_of
+from pipeline.crawl.signature_store import HASH_END, OF_SHARD, Bits, SignedShards, number_of
 from pipeline.protocol.progress import Progress
 from pipeline.protocol.stage import Counts, Stage, run_stage
 
@@ -137,15 +136,18 @@ def run(stage: Stage[CrawlSection]) -> Counts:
     config, result = stage.config, stage.input("exact")
     shards, removed = SignedShards.of(result), Bits(result / "removed.bits")
     workers = -(-config.bucket_jobs // config.buckets)
-    steps = max(1, -(-shards.pages // (workers * SORTED)))
+    steps = max(1, -(-shards.pages // (workers * max(SORTED, OF_SHARD * len(shards)))))
     ranks = range(number_of(stage, config.bucket_jobs), config.buckets * workers, config.bucket_jobs)
     kept, compared = PairSorter(stage.work / "pairs"), 0
     with Progress(f"crawl {stage.instance}", len(ranks), unit="rank") as bar:
         for rank in ranks:
             bucket, worker = divmod(rank, workers)
             bounds = bounds_of(shards, bucket, workers * steps, config.hashes_per_bucket)
-            for span in pairwise(bounds[worker * steps : (worker + 1) * steps + 1]):
-                records = shards.records_left(removed, bucket, config.hashes_per_bucket, *span)
+            own = bounds[worker * steps : (worker + 1) * steps + 1]
+            begins = shards.begins(bucket, config.hashes_per_bucket, own)
+            for step in range(steps):
+                span = begins[step : step + 2]
+                records = shards.records_left(removed, bucket, config.hashes_per_bucket, span)
                 stage.counter("minhash.documents", 0 if bucket else len(records[1]))
                 groups, members = candidates(*records)
                 compared += len(groups) - len(firsts(groups)[0])

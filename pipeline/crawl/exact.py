@@ -19,7 +19,16 @@ from numpy.typing import NDArray
 
 from pipeline.config.crawl import CrawlSection
 from pipeline.crawl.pairs import SAME_TEMPLATE, SAME_TEXT, SAME_URL, Pairs, PairSorter, begins_group, pairs_of
-from pipeline.crawl.signature_store import HASH_END, HASH_WORDS, TEMPLATE, TEXT, URL, Bits, SignedShards
+from pipeline.crawl.signature_store import (
+    HASH_END,
+    HASH_WORDS,
+    OF_SHARD,
+    TEMPLATE,
+    TEXT,
+    URL,
+    Bits,
+    SignedShards,
+)
 from pipeline.protocol.progress import Progress
 from pipeline.protocol.stage import Counts, InputError, Stage, run_stage
 
@@ -40,10 +49,12 @@ def first_of_equal(
     return pages[gone], pages[first[gone]]
 
 
-def repeats(shards: SignedShards, removed: Bits, name: str, low: int, high: int) -> Pairs:
-    """Apply a rule to the pages that are not `removed` and whose first hash word is in [low, high)."""
+def repeats(shards: SignedShards, removed: Bits, name: str, begins: NDArray[np.uint32]) -> Pairs:
+    """Apply a rule to the pages that are not `removed`, in a range of hashes: two rows of what the shards
+    say of `begins`.
+    """
     kind, staying = RULES[name]
-    left = shards.records_left(removed, name, HASH_WORDS, low, high)
+    left = shards.records_left(removed, name, HASH_WORDS, begins)
     return pairs_of(*first_of_equal(*left, staying), kind)
 
 
@@ -68,13 +79,16 @@ def run(stage: Stage[CrawlSection]) -> Counts:
     shards = given_shards(stage)
     removed = Bits(stage.partial / "removed.bits", shards.pages)
     found, counts = PairSorter(stage.work / "pairs"), dict.fromkeys((f"same_{name}" for name in RULES), 0)
-    bounds = np.linspace(0, HASH_END, -(-shards.pages // RECORDS) + 1).astype(np.int64).tolist()
+    parts = -(-shards.pages // max(RECORDS, OF_SHARD * len(shards)))
+    bounds = np.linspace(0, HASH_END, parts + 1).astype(np.int64).tolist()
     with (
-        Progress(f"crawl {stage.instance}", len(RULES) * (len(bounds) - 1), unit="range") as bar,
+        Progress(f"crawl {stage.instance}", len(RULES) * parts, unit="range") as bar,
         ThreadPoolExecutor(stage.launch.get("threads", 1)) as workers,
     ):
         for name in RULES:
-            for pairs in workers.map(partial(repeats, shards, removed, name), bounds[:-1], bounds[1:]):
+            begins = shards.begins(name, HASH_WORDS, bounds)
+            ranges = (begins[number : number + 2] for number in range(parts))
+            for pairs in workers.map(partial(repeats, shards, removed, name), ranges):
                 found.add(pairs)
                 removed.set(pairs["page"].astype(np.int64))  # of other hashes: no range of this rule has them
                 counts[f"same_{name}"] += len(pairs)

@@ -6,7 +6,6 @@ by the number of open files.
 
 import json
 import os
-from bisect import bisect_left
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ URL, TEXT, TEMPLATE = "url", "text", "template"  # records of exact rules; those
 HASH_WORDS = 4  # of 32 bits in the hash of a URL or a text
 LIST = "shards.json"
 HASH_END = 1 << 32
+OF_SHARD = 128  # records of a shard in a range of hashes, at least on average: each is read by itself
 
 
 def page_file(folder: Path) -> Path:
@@ -84,23 +84,29 @@ class SignedShards:
         return ranks, pages - self.starts[ranks]
 
     def records(
-        self, rank: int, name: str | int, words: int, low: int = 0, high: int = HASH_END
+        self, rank: int, name: str | int, words: int, first: int = 0, last: int | None = None
     ) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-        """(hashes (R, words), pages (R,)) of a shard's records whose first hash word is in [low, high)."""
-        path = self.folders[rank] / record_file(name)
-        if not path.stat().st_size:
-            return np.empty((0, words), np.uint32), np.empty(0, np.int64)
-        rows = np.memmap(path, "<u4", "r").reshape(-1, words + 1)
-        first = bisect_left(rows, low, key=lambda row: int(row[0]))
-        last = bisect_left(rows, high, lo=first, key=lambda row: int(row[0]))
-        found = np.array(rows[first:last])
-        return found[:, :words], found[:, words].astype(np.int64) + self.starts[rank]
+        """(hashes (R, words), pages (R,)) of a shard's records `first` to `last` (without it)."""
+        path, width = self.folders[rank] / record_file(name), words + 1
+        number = -1 if last is None else (last - first) * width
+        rows = np.fromfile(path, "<u4", number, offset=4 * width * first).reshape(-1, width)
+        return rows[:, :words], rows[:, words].astype(np.int64) + self.starts[rank]
+
+    def begins(self, name: str | int, words: int, limits: Sequence[int]) -> NDArray[np.uint32]:
+        """(limits, shards): the first record of each shard whose first hash word is at least the limit.
+
+        Found once for all ranges of hashes: with dumps both ranges and shards grow in number.
+        """
+        paths, wanted = (folder / record_file(name) for folder in self.folders), np.array(limits)
+        return np.stack([_positions(path, words + 1, wanted) for path in paths], axis=1)
 
     def records_left(
-        self, removed: "Bits", name: str | int, words: int, low: int, high: int
+        self, removed: "Bits", name: str | int, words: int, begins: NDArray[np.uint32]
     ) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-        """Read `records` of all shards, of the pages that are not removed."""
-        found = [self.records(rank, name, words, low, high) for rank in range(len(self))]
+        """Read the `records` of all shards in a range, two rows of `begins`, of pages not removed."""
+        spans = enumerate(begins.T.tolist())
+        found = [self.records(rank, name, words, *span) for rank, span in spans if span[0] < span[1]]
+        found = found or [(np.empty((0, words), np.uint32), np.empty(0, np.int64))]
         hashes, pages = (np.concatenate(some) for some in zip(*found, strict=True))
         left = ~removed.of(pages)
         return hashes[left], pages[left]
@@ -148,6 +154,19 @@ def check_shard(folder: Path, digest: str) -> None:
         raise InputError(
             f"{folder}: signatures changed since deduplication; run crawl/exact and what follows again"
         )
+
+
+def _positions(path: Path, width: int, limits: NDArray[np.int64]) -> NDArray[np.uint32]:
+    """Bisect a file of sorted rows of `width` words for all limits at once; a few of its pages are read."""
+    low = np.zeros(len(limits), np.int64)
+    if not (rows := path.stat().st_size // (4 * width)):
+        return low.astype(np.uint32)
+    words, high = np.memmap(path, "<u4", "r"), np.full(len(limits), rows)
+    while (open_ := low < high).any():
+        middle = (low + high) // 2
+        below = words[width * np.minimum(middle, rows - 1)] < limits
+        low, high = np.where(open_ & below, middle + 1, low), np.where(open_ & ~below, middle, high)
+    return low.astype(np.uint32)
 
 
 def read_signatures(folder: Path, hashes: int) -> NDArray[np.uint32]:
