@@ -16,6 +16,7 @@ from given.lines import write_lines
 from killing import bytes_of, survives_loss_and_kills
 
 from pipeline.config.decontaminate import DecontaminateSection
+from pipeline.config.evaluate import BenchmarkNode
 from pipeline.crawl.grams import grams, runs
 from pipeline.data.rows import read_rows
 from pipeline.data.shards import DocumentWriter, read_documents
@@ -23,6 +24,7 @@ from pipeline.decontaminate import __main__ as decontaminate
 from pipeline.decontaminate import clean
 from pipeline.decontaminate.canonical import canonical
 from pipeline.decontaminate.ngrams import BenchmarkIndex, build_index
+from pipeline.evaluate.benchmarks import load
 from pipeline.protocol.identity import essence
 from pipeline.protocol.stage import run_stage
 
@@ -326,6 +328,19 @@ def test_a_question_is_found_in_the_column_that_the_benchmark_names(tmp_path: Pa
         {f"benchmark.{name}": [path] for name, path in source.items()}, DecontaminateSection(fields=fields)
     )
     assert [match.benchmark for match in built.matches(f"{QUESTION}\n{OTHER}")] == ["own", "usual"]
+
+
+def test_a_question_without_an_id_has_one_name_in_decontamination_and_evaluation(
+    tmp_path: Path,
+) -> None:
+    """Of several sources, of rows of another split, with a column of ids that is empty."""
+    train, test = {"answer": "1", "split": "train"}, {"answer": "1", "split": "test"}
+    first = [train | {"question": f"{OTHER} {word}"} for word in ("one", "two")]
+    second = [test | {"question": "What is next?"}, test | {"question": QUESTION, "id": None}]
+    paths = [str(write_lines(tmp_path / f"{n}.jsonl", rows)) for n, rows in enumerate((first, second))]
+    (match,) = build_index({"benchmark.own": paths}, DecontaminateSection()).matches(QUESTION)
+    asked = {item.id: item.question for item in load("own", BenchmarkNode(source=paths, split="test"), paths)}
+    assert asked[match.item] == QUESTION and len(asked) == 2
 
 
 def test_the_columns_of_a_benchmark_reach_the_programs_that_keep_it_out_and_only_they_are_in_their_keys(

@@ -262,14 +262,16 @@ def build_index(inputs: dict[str, list[str]], config: DecontaminateSection) -> B
     for name in sorted(key for key in inputs if key.startswith(PREFIX)):
         rows, benchmark = 0, name.removeprefix(PREFIX)
         for source in inputs[name]:
-            for number, (place, row) in enumerate(read_rows(source)):
+            for place, row in read_rows(source):
                 rows += 1
                 row = renamed(place, row, config.fields.get(benchmark, {}))
                 if not any(row.get(key) for key in QUESTIONS):
                     raise InputError(f"{place}: a benchmark row needs `question` or `problem`")
+                identity = row.get("id")
+                # As evaluation has it.
+                item = f"{benchmark}-{rows - 1}" if identity is None else str(identity)
                 for key in (*QUESTIONS, *ANSWERS):
                     if row.get(key):
-                        item = str(row.get("id", number))
                         index.add(benchmark, item, str(row[key]), key in QUESTIONS)
         if not rows:
             sources = ", ".join(map(str, inputs[name]))

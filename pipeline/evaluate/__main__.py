@@ -287,8 +287,7 @@ def flagged_items(stage: Stage[EvaluateSection], task: Task) -> set[str] | None:
         return None
     rows = (row for path in stage.inputs["removals"] for _, row in read_rows(path))
     found = {str(row["item"]) for row in rows if row["benchmark"] == task.benchmark}
-    # decontamination knows a row without an id by its number
-    return {item.id for item in task.items if {item.id, item.id.removeprefix(f"{task.benchmark}-")} & found}
+    return {item.id for item in task.items} & found
 
 
 def answer_all(

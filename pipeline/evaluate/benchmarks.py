@@ -14,7 +14,7 @@ unless the program before it is right (`start` is the text that the program begi
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import count, islice
 from typing import Any
 
 from pipeline.config.evaluate import BenchmarkNode
@@ -147,18 +147,19 @@ def read_items(
 ) -> Iterator[Item]:
     """Yield the questions in the rows of `sources` that a benchmark asks; `first`: in so many of each.
 
-    Raises InputError, naming file and line, for a malformed row, a missing answer or an id that occurs twice.
+    A row without an id is known by its number among all rows, as decontamination counts them too. Raises
+    InputError, naming file and line, for a malformed row, a missing answer or an id that occurs twice.
     """
-    places: dict[str, str] = {}
+    places, numbers = dict[str, str](), count()
     for source in sources:
         parts = source.removeprefix(HUB).rpartition(":")[0].split("/") if source.startswith(HUB) else []
         subject = {"subject": parts[2]} if len(sources) > 1 and len(parts) == 3 else {}
         for place, row in islice(read_rows(source), first):
-            row = subject | renamed(place, row, node.fields)
+            row, number = subject | renamed(place, row, node.fields), next(numbers)
             split, language = row.get("split", node.split), row.get("lang", node.language)
             if node.split not in (None, split) or node.language not in (None, language):
                 continue
-            item = _item(place, row, name, len(places), node.language)
+            item = _item(place, row, name, number, node.language)
             if places.setdefault(item.id, place) != place:
                 raise InputError(f"{place}: id {item.id!r} occurs twice, first in {places[item.id]}")
             yield item
