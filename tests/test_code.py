@@ -229,3 +229,13 @@ def test_what_was_read_is_kept_only_when_asked_for(tmp_path: Path, monkeypatch: 
     memory.write_text(json.dumps([])[:-1])
     monkeypatch.undo()
     assert Code(memory).known == {}
+
+
+def test_lists_of_words_count_where_a_module_names_them_and_what_pip_reads_nowhere() -> None:
+    lists = {module: {file for file in DEFINITIONS[module] if file.endswith(".toml")} for module in PROGRAMS}
+    used = {"boilerplate", "mathematics", "macros", "scripts", "symbols", "symbol_font"}
+    assert {Path(file).stem for file in lists["pipeline.crawl.extract"]} == used
+    assert {Path(file).stem for file in lists["pipeline.tokens"]} == {"notations"}
+    everywhere = {file for files in lists.values() for file in files}
+    there = {path for path in (ROOT / "pipeline").glob("*/*.toml") if path.name != "pyproject.toml"}
+    assert everywhere == {str(path.relative_to(ROOT)) for path in there}

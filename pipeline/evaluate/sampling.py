@@ -30,7 +30,6 @@ from pipeline.training.asking import draw_in_context
 
 PROMPT_TOO_LONG = "prompt_too_long"
 PASSED = "passed"  # output of code whose tests all hold
-JUDGES = "pipeline/evaluate/ocw.toml"  # counts as this module's, but is of the paper's grader
 RUNS = ("pipeline/sandbox/", "pipeline/evaluate/interpreter.py", "pipeline/evaluate/programs.py")
 
 
@@ -117,7 +116,7 @@ class Sampler:
     def makers(self) -> dict[bool, str]:
         """Digests of the code and the packages that make answers, by whether these run programs."""
         made = self.code.record(__name__)
-        files = {name: found for name, found in made["definitions"].items() if name != JUDGES}
+        files = made["definitions"]
         texts = {name: found for name, found in files.items() if not name.startswith(RUNS)}
         return {False: fingerprint([made["packages"], texts]), True: fingerprint([made["packages"], files])}
 

@@ -88,6 +88,7 @@ class Code:
     def __init__(self, memory: Path | None = None) -> None:
         self.memory, self.new = memory, False
         self._files, self._imports, self._path = cache(self._file), cache(self._imported), cache(module_path)
+        self._lists = cache(self._word_lists)
         self.reached, self.digest, self.packages = map(cache, (self._reached, self._digest, self._packages))
         try:
             self.known: dict[str, File] = json.loads(memory.read_text()) if memory else {}
@@ -145,14 +146,13 @@ class Code:
 
     def definitions(self, module: str) -> dict[str, dict[str, str]]:
         """Give the digests of the functions and classes that `module` reaches, by file and name; a data file
-        of its package, or a word list beside a module, has one digest.
+        of its package, or a word list that a module beside it names, has one digest.
         """
         found: dict[str, dict[str, str]] = {}
         for path in self.reached(module):
             found[path.relative_to(ROOT).as_posix()] = self._files(path)["definitions"]
         start = module_path(module)
-        folders = {path.parent for path in self.reached(module)}
-        data = {file for folder in folders for file in folder.glob("*.toml")}  # word lists
+        data = {file for path in self.reached(module) for file in self._lists(path)}
         if start is not None and start.name in ("__main__.py", "__init__.py"):
             others = (path for path in start.parent.rglob("*") if path.suffix not in (".py", ".pyc"))
             data |= {path for path in others if path.is_file()}
@@ -160,6 +160,11 @@ class Code:
             digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
             found[path.relative_to(ROOT).as_posix()] = {REST: digest}
         return found
+
+    def _word_lists(self, path: Path) -> list[Path]:
+        """List the word lists beside a module that bear its name or whose name it writes in quotes."""
+        tables, text = [*path.parent.glob("*.toml")], path.read_text()
+        return [table for table in tables if table.stem == path.stem or f'"{table.stem}' in text]
 
     def _digest(self, module: str) -> str:
         """Compute the first 16 hex digits of a hash over `definitions(module)`."""
