@@ -117,6 +117,10 @@ def test_the_score_program_takes_ids_or_questions(tmp_path, capsys):
     with pytest.raises(SystemExit):
         score.main([*arguments, "--output", str(tmp_path / "scores.json")])
     assert "outputs.jsonl: line 1: no reference has this id" in capsys.readouterr().err
+    write_lines(outputs, [{"id": "q0", "samples": ["1"] * 1025}])
+    with pytest.raises(SystemExit):
+        score.main([*arguments, "--output", str(tmp_path / "scores.json")])
+    assert "outputs.jsonl: line 1: 1025 samples; at most 1024" in capsys.readouterr().err
 
 
 # Benchmarks, their files beside the checkout and how many questions they hold; the first ten are the paper's.

@@ -11,6 +11,7 @@ Mode = Literal[
     "few_shot_cot", "chat_cot", "few_shot_pal", "chat_pal", "chat_tool", "few_shot_code", "few_shot_proof"
 ]
 
+MOST_SAMPLES = 1024  # of a question: the numbers of subsets of more do not fit a float
 FIELDS = "our field -> their column, e.g. {question: problem}, or a text with columns in braces"
 SUFFIX = {
     "en": "Please reason step by step, and put your final answer within \\boxed{}.",
@@ -52,7 +53,7 @@ class BenchmarkNode(Section):
     exemplars: str | list[str] | None = key(
         None, "bench-format files whose worked solutions are the exemplars"
     )
-    samples: int | None = key(None, "samples per question; null: evaluate.samples", ge=0)
+    samples: int | None = key(None, "samples per question; null: evaluate.samples", ge=0, le=MOST_SAMPLES)
     profile: str = key(
         "strict", "rules of grading: strict, the grader itself, or another harness's in configs/profiles.yaml"
     )
@@ -101,7 +102,11 @@ class EvaluateSection(Section):
         1024, "longest answer, or part of a tool-integrated answer; tokens", paper="1024 (8.1)", ge=1
     )
     samples: int = key(
-        64, "samples per question for Maj@K and Pass@K; 0 for greedy only", paper="64 (Figure 7)", ge=0
+        64,
+        "samples per question for Maj@K and Pass@K; 0 for greedy only",
+        paper="64 (Figure 7)",
+        ge=0,
+        le=MOST_SAMPLES,
     )
     temperature: float = key(
         0.7, "temperature of the samples; greedy answers have 0", paper="0.7 (Figure 7)", gt=0

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, StrictBool
 
-from pipeline.config.evaluate import BenchmarkNode
+from pipeline.config.evaluate import MOST_SAMPLES, BenchmarkNode
 from pipeline.config.root import BENCHMARKS, benchmark_file, validated
 from pipeline.data.rows import read_as
 from pipeline.evaluate.benchmarks import Item, load
@@ -127,6 +127,8 @@ def read_outputs(path: Path, items: list[Item]) -> dict[str, Row]:
             raise InputError(f"{place}: no reference has this {'question' if row.id is None else 'id'}")
         if key in found:
             raise InputError(f"{place}: second output for reference {key!r}")
+        if len(row.samples) > MOST_SAMPLES:
+            raise InputError(f"{place}: {len(row.samples)} samples; at most {MOST_SAMPLES} can be counted")
         if row.done is not None and len(row.done) != len(row.samples):
             counts = f"{len(row.done)} samples are said to be finished or not, of {len(row.samples)}"
             raise InputError(f"{place}: {counts}")
