@@ -237,7 +237,7 @@ def crawl(folder: Path) -> Run:
         ]
         results += [finished(folder, f"{name}/score-{n:04d}", scores=rows[2 * n : 2 * n + 2]) for n in (0, 1)]
         kept = [row for row in rows if row["score"] > 1 and row["id"] != "id2"]
-        excluded = [{"id": "id2", "reason": "not_math"}]
+        excluded = [{"id": "id2", "reason": ("blocklist", "not_math")[iteration - 1]}]
         results.append(finished(folder, f"{name}/select", kept=kept, excluded=excluded))
         (results[-1].data / "metrics.json").write_text(json.dumps({"iteration": iteration}))
     names = ("url", "status", "reason", "contaminated_by")
@@ -298,6 +298,7 @@ def test_any_page_of_the_crawl_is_found_with_its_scores_and_its_fate(tmp_path: P
     )
     search("url", "org/2", 1)
     assert "never kept: a reviewer found its prefix not mathematical" in page.js(shown)
+    assert "never kept: a blocklist names its domain" in page.js(shown)
     search("url", "copy", 1)
     assert page.js(fate).startswith("A duplicate (near) of https://a.org/0, which") and not page.js(
         "document.querySelector('#page table').offsetHeight"

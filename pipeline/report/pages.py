@@ -30,7 +30,8 @@ from pipeline.report.shards import encode, write
 MOST, TEXTS, CHARACTERS = 20_000, 100, 20_000
 FOLDER = "pages"
 BECAME = "decontaminate/pages"  # the result that says what became of each page
-KEPT, ABSENT, EXCLUDED = 1, 0, {"opt_out": -1, "not_math": -2}  # what an iteration made of a page
+KEPT, ABSENT = 1, 0  # what an iteration made of a page
+EXCLUDED = {"opt_out": -1, "not_math": -2, "blocklist": -3}  # the same, by why it is never kept
 SHOWN = """
 CREATE TABLE shown AS
 SELECT id, url, shard, row_number() OVER (ORDER BY shard, file_row_number) AS place

@@ -1,11 +1,12 @@
 // ---- the pages of a crawl, from files beside the page (pipeline/report/pages.py) ----
 const find = (selector) => document.querySelector(selector);
 const LISTED = 200;
-const EXCLUDED = { "-1": "never kept: its owner opted out", "-2": "never kept: a reviewer found its prefix not mathematical" };
+const WHY = { opt_out: "its owner opted out", not_math: "a reviewer found its prefix not mathematical", blocklist: "a blocklist names its domain" };
+const EXCLUDED = { "-1": WHY.opt_out, "-2": WHY.not_math, "-3": WHY.blocklist };
 const FATES = {
   kept: () => "In the corpus.",
   below_cut: () => "Not in the corpus: its score is below the cut of the last iteration.",
-  excluded: (reason) => `Not in the corpus: ${reason === "opt_out" ? "its owner opted out" : "a reviewer found its prefix not mathematical"}.`,
+  excluded: (reason) => `Not in the corpus: ${WHY[reason]}.`,
   contaminated: (reason, item) => `Not in the corpus: it shares text with the benchmark item ${item} (${reason}).`,
   duplicate: (reason, _, original) => `A duplicate (${reason}) of ${original}, which stands for it.`,
   rejected: (reason) => `Rejected when it was extracted: ${String(reason).replaceAll("_", " ")}.`,
@@ -24,7 +25,7 @@ const score = (at) => at < inPool() ? index.iterations.at(-1).score[at].toFixed(
 
 function result(iteration, at) {
   const outcome = iteration.outcome[at];
-  return outcome > 0 ? "kept" : EXCLUDED[outcome] || "below the cut";
+  return outcome > 0 ? "kept" : outcome < 0 ? `never kept: ${EXCLUDED[outcome]}` : "below the cut";
 }
 
 async function show(at) {
