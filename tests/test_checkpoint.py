@@ -5,6 +5,7 @@ import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -170,6 +171,17 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before_it(
         assert str(tmp_path / "work" / name) in line and "step-0000001 taken" in line
     assert not (tmp_path / "work/checkpoints/step-0000002").exists()
     assert learner.resume(stage_in(tmp_path / "work"))["log"] == [1]
+
+
+def test_after_another_number_of_ranks_each_weight_counts_its_own_steps_where_it_lies() -> None:
+    """DeepSpeed leaves one counter for all in main memory; a fused optimizer on a GPU refuses it."""
+    weights, count = [torch.nn.Parameter(torch.ones(2, device="meta")) for _ in "ab"], torch.tensor(7.0)
+    optimizer = torch.optim.AdamW(weights)
+    optimizer.state |= {weight: {"step": count} for weight in weights}
+    checkpoint._repair_optimizer(SimpleNamespace(optimizer=SimpleNamespace(optimizer=optimizer)), [0.1])
+    steps = [optimizer.state[weight]["step"] for weight in weights]
+    assert [step.device for step in steps] == [weight.device for weight in weights]
+    assert steps[0] is not steps[1] and optimizer.param_groups[0]["weight_decay"] == 0.1
 
 
 def test_checkpoints_that_are_all_damaged_are_refused_and_kept(

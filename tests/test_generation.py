@@ -1,6 +1,7 @@
 """The vLLM engine against transformers on the same weights, on a tiny random Llama model (CPU, fp32)."""
 
 import json
+import os
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -188,6 +189,20 @@ def test_weights_that_are_loaded_again_anyway_are_not_kept_while_the_sampler_sle
     weights = dict(model.named_parameters()) | {"lm_head.weight": model.lm_head.weight}
     generator.load_weights(((name, value.detach()) for name, value in weights.items()), version=4)
     assert asked == [("sleep", 2), "wake"] and generator.version == 4 and not generator.asleep
+
+
+def test_ranks_that_share_a_sampler_add_up_without_vllms_own_kernel(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It cannot open memory of expandable segments, which training asks for, and ends the process."""
+    from pipeline.training import generation
+
+    asked = []
+    monkeypatch.setattr(generation, "LLM", lambda **options: asked.append(options) or 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        generation.Generator(folder, dtype="float32", max_model_len=320, tensor_parallel=2)
+    assert asked[0]["tensor_parallel_size"] == 2 and asked[0]["disable_custom_all_reduce"]
+    assert "expandable_segments:True" in os.environ["PYTORCH_ALLOC_CONF"]
 
 
 def test_a_machine_without_lscpu_is_told_in_one_line(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,6 +43,7 @@ class LaunchSection(Section):
         "programs with ranks: minutes without progress after which a rank prints where it hangs and ends with"
         " code 85; what trains is run again from its last checkpoint",
         gt=0,
+        lt=60,
     )
     gpu_memory: float = key(
         0.4,

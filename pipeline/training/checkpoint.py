@@ -207,12 +207,14 @@ def _ran(command: list[str], growth: Growth) -> tuple[int, str]:
 
 
 def _repair_optimizer(engine: Any, decays: list[float]) -> None:
-    """Repair what DeepSpeed's universal loading breaks at ZeRO 3: all parameters share one step counter,
-    which each of them increments, and all groups get the first one's weight decay.
+    """Repair what DeepSpeed's universal loading breaks: the step counter stays in main memory, where a fused
+    optimizer cannot read it, and at ZeRO 3 all parameters share one, which each of them increments, and all
+    groups get the first one's weight decay.
     """
     optimizer = engine.optimizer.optimizer
-    for state in optimizer.state.values():
-        state["step"] = torch.as_tensor(state["step"], dtype=torch.float32).clone()
+    for parameter, state in optimizer.state.items():
+        step = torch.as_tensor(state["step"], dtype=torch.float32, device=parameter.device)
+        state["step"] = step.clone()
     for group, decay in zip(optimizer.param_groups, decays, strict=True):
         group["weight_decay"] = decay
 

@@ -110,6 +110,10 @@ def start_process_group() -> None:
     """
     if dist.is_initialized():
         return
+    # Groups that DeepSpeed and vLLM make have torch's default, ten minutes with NCCL: a hang would end there
+    # before the watchdog tells where it is.
+    c10d = dist.distributed_c10d
+    c10d.default_pg_timeout = c10d.default_pg_nccl_timeout = default_pg_timeout
     accelerator = deepspeed.get_accelerator()
     store = join_store(default_pg_timeout)
     accelerator.set_device(int(os.environ["LOCAL_RANK"]))

@@ -18,6 +18,8 @@ rank the engine runs in the same process and takes new weights from memory. Why 
 - vLLM gets the tokenizer as `load_tokenizer` reads it; its own loader has the faults of AutoTokenizer. A
   configuration lies beside it, because vLLM sleeps two seconds without one. It names a family whose
   tokenizers are read as their files say; the model's own family may change what its tokenizer does.
+- Ranks that share an engine add up by NCCL. vLLM's own kernel cannot open the expandable segments of memory
+  that training allocates, and ends the process.
 - On the CPU ranks that share an engine speak through the process group. vLLM's shared memory has one name
   for all programs of a machine, and a killed one leaves it behind, which keeps the next from starting.
 - On the CPU small cache blocks let the samples of one prompt share its prefill. The cache is no larger than
@@ -141,6 +143,7 @@ class Generator:
             disable_log_stats=True,
             use_tqdm_on_load=False,
             tensor_parallel_size=tensor_parallel,
+            disable_custom_all_reduce=True,
             distributed_executor_backend="external_launcher" if hosted else None,
             **engine,
         )
