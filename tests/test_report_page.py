@@ -248,11 +248,18 @@ def test_the_terminal_shows_every_score_and_every_measured_claim(whole: tuple[st
     told = [line[0].rstrip(":") for line in shown if line[0].rstrip(":") in VERDICTS]
     assert told == [verdict for verdict in verdicts if verdict != "not measured"] != []
     head, _, *table = methods_table(summary).splitlines()
-    assert [row.split(" | ")[0] for row in table[: len(summary["methods"])]] == [
-        f"| {method['method']}" for method in summary["methods"]
-    ]
-    assert {row.count("|") for row in table[: len(summary["methods"])]} == {head.count("|")}
-    assert table[len(summary["methods"]) :] == ["", *(f"- {line}" for line in lines(summary)[-len(told) :])]
+    names = list(dict.fromkeys(method["method"] for method in summary["methods"]))
+    assert [row.split(" | ")[0] for row in table[: len(names)]] == [f"| {name}" for name in names]
+    assert {row.count("|") for row in table[: len(names)]} == {head.count("|")}
+    assert table[len(names) :] == ["", *(f"- {line}" for line in lines(summary)[-len(told) :])]
+
+
+def test_a_method_has_one_row_of_greedy_answers_and_of_votes_on_another_benchmark() -> None:
+    method = {"method": "GRPO", "seeds": 1, "learning_rate": 1e-4, "kind": "cot", "gain": None}
+    first = method | {"benchmark": "all", "accuracy": [0.5, [0.4, 0.6]], "maj@k": None, "pass@k": None}
+    other = {"benchmark": "part", "accuracy": [0.6, [0, 1]], "maj@k": [0.7, [0, 1]], "pass@k": [0.8, [0, 1]]}
+    table = methods_table({"methods": [first, method | other], "claims": []}).splitlines()
+    assert table[2:] == ["| GRPO | 1 | 0.0001 | 50.0 | 70.0 | 80.0 |  |", ""]
 
 
 def first_screen(run: FakeRun, **config: object) -> tuple[dict, Material]:

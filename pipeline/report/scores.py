@@ -119,8 +119,16 @@ def readme_table(summary: dict[str, Any]) -> str:
 
 
 def methods_table(summary: dict[str, Any]) -> str:
-    """Give a Markdown table of RL methods, and below it the verdict on each claim that was measured."""
-    table = markdown(_methods(summary["methods"]), words=4)
+    """Give a Markdown table of RL methods, and below it the verdict on each claim that was measured. A method
+    has one row: answers to its first benchmark, votes on the first one that has samples.
+    """
+    head, *rows = _methods(summary["methods"])
+    found: dict[str, dict[str, str]] = {}
+    for cells in (dict(zip(head, row, strict=True)) for row in rows):
+        first = found.setdefault(cells["method"], cells)
+        first |= {name: first[name] or cells[name] for name in ("Maj@k", "Pass@k")}
+    shown = [name for name in head if name != "benchmark"]
+    table = markdown([shown, *([row[name] for name in shown] for row in found.values())], words=3)
     return table + "\n" + "".join(f"- {line}\n" for line in _verdicts(summary))
 
 
