@@ -251,7 +251,9 @@ def test_the_terminal_shows_every_score_and_every_measured_claim(whole: tuple[st
     names = list(dict.fromkeys(method["method"] for method in summary["methods"]))
     assert [row.split(" | ")[0] for row in table[: len(names)]] == [f"| {name}" for name in names]
     assert {row.count("|") for row in table[: len(names)]} == {head.count("|")}
-    assert table[len(names) :] == ["", *(f"- {line}" for line in lines(summary)[-len(told) :])]
+    measured = [claim for claim in summary["claims"] if claim["verdict"] != "not measured"]
+    for line, claim in zip(table[len(names) + 1 :], measured, strict=True):
+        assert line.startswith(f"- {claim['verdict']}") and line.endswith(f": {claim['statement']}")
 
 
 def test_a_method_has_one_row_of_greedy_answers_and_of_votes_on_another_benchmark() -> None:

@@ -37,9 +37,12 @@ def lines(summary: dict[str, Any]) -> list[str]:
     return _models(summary) + methods + _verdicts(summary)
 
 
+def _measured(summary: dict[str, Any]) -> list[dict[str, Any]]:
+    return [claim for claim in summary["claims"] if claim["verdict"] != "not measured"]
+
+
 def _verdicts(summary: dict[str, Any]) -> list[str]:
-    measured = (claim for claim in summary["claims"] if claim["verdict"] != "not measured")
-    return [f"{claim['verdict']}: {claim['statement']} {claim['evidence']}" for claim in measured]
+    return [f"{claim['verdict']}: {claim['statement']} {claim['evidence']}" for claim in _measured(summary)]
 
 
 def _models(summary: dict[str, Any]) -> list[str]:
@@ -129,7 +132,11 @@ def methods_table(summary: dict[str, Any]) -> str:
         first |= {name: first[name] or cells[name] for name in ("Maj@k", "Pass@k")}
     shown = [name for name in head if name != "benchmark"]
     table = markdown([shown, *([row[name] for name in shown] for row in found.values())], words=3)
-    return table + "\n" + "".join(f"- {line}\n" for line in _verdicts(summary))
+    verdicts = []
+    for claim in _measured(summary):
+        effect = "" if claim["effect"] is None else f" ({in_percent(claim['effect'], claim['ci95'], '+')})"
+        verdicts.append(f"- {claim['verdict']}{effect}: {claim['statement']}\n")
+    return f"{table}\n{''.join(verdicts)}"
 
 
 def markdown(rows: Sequence[Sequence[str]], words: int = 1) -> str:
