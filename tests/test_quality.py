@@ -25,8 +25,6 @@ from workflow.graph import Graph, Result
 NAMES = ("real", "corpus-quality", "corpus-quality-rates")
 WARC = ("warc/miniweb-00000.warc.gz", "seed_urls.txt", "background_urls.txt", "annotations.tsv")
 SMALL = """
-mixtures: {first-iteration: null, random: null}
-models: {first-iteration: null, random: null}
 crawl: {min_similarity: 0.5}
 corpus: {iterations: 2, second_stage: {enabled: false}}
 cpt: {tokens: 1024, batch_tokens: 512, context: 128}
@@ -228,6 +226,6 @@ def test_a_miniature_of_the_whole_ends_with_its_table(prepared: Path) -> None:
     command = [sys.executable, "-m", "pipeline.experiments.quality", "table", "results/corpus-quality"]
     printed = run(command, prepared)
     assert printed.returncode == 0, printed.stderr
-    assert printed.stdout.count("minus") == 3 and "Each model read 1,024 tokens" in printed.stdout
+    assert printed.stdout.count("minus") == 7 and "Each model read 1,024 tokens" in printed.stdout
     assert run([*command, "--page", "page.md"], prepared).returncode == 0
     assert page.read_text() == f"a\n{quality.MARKS[0]}\n{printed.stdout}{quality.MARKS[1]}\nb\n"
