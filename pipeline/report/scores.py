@@ -122,8 +122,8 @@ def readme_table(summary: dict[str, Any]) -> str:
 
 
 def methods_table(summary: dict[str, Any]) -> str:
-    """Give a Markdown table of RL methods, and below it the verdict on each claim that was measured. A method
-    has one row: answers to its first benchmark, votes on the first one that has samples.
+    """Give a Markdown table of RL methods, and below it the verdict on each claim that was measured, to the
+    first semicolon. A method has one row: answers to its first benchmark, votes on the first with samples.
     """
     head, *rows = _methods(summary["methods"])
     found: dict[str, dict[str, str]] = {}
@@ -135,7 +135,7 @@ def methods_table(summary: dict[str, Any]) -> str:
     verdicts = []
     for claim in _measured(summary):
         effect = "" if claim["effect"] is None else f" ({in_percent(claim['effect'], claim['ci95'], '+')})"
-        verdicts.append(f"- {claim['verdict']}{effect}: {claim['statement']}\n")
+        verdicts.append(f"- {claim['verdict']}{effect}: {claim['statement'].partition(';')[0].rstrip('.')}\n")
     return f"{table}\n{''.join(verdicts)}"
 
 
