@@ -4,14 +4,13 @@ To add a stage: its section in `config/`, a row in each table here, its program 
 `workflow/graph.py`.
 """
 
-import re
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
 
 from pipeline.config.section import Section
 
-# What the wildcards of rules and of `instances` stand for; `which` and `selection` may be empty.
+# What the wildcards of rules stand for; `which` and `selection` may be empty.
 WILDCARDS = {
     "key": "[0-9a-f]{16}",
     "iteration": "[0-9]+",
@@ -41,23 +40,18 @@ class StageRow:
 
 @dataclass(frozen=True)
 class Program:
-    """A program, the rule that runs it, and the pattern of its instances' names, which begin with the
-    stage. `config`: its section; without one, that of its stage.
+    """A program and the rule that runs it, whose name begins with the stage. `config`: its section; without
+    one, that of its stage.
     """
 
     rule: str
-    instances: str
     module: str
     config: str | None = None
 
     @property
     def stage(self) -> str:
         """The name of its stage."""
-        return self.instances.partition("/")[0]
-
-    def makes(self, name: str) -> bool:
-        """Whether an instance is one of this program's, by its name."""
-        return re.fullmatch(self.instances.format(**WILDCARDS), name) is not None
+        return self.rule.partition("_")[0]
 
 
 STAGES = (
@@ -77,41 +71,35 @@ STAGES = (
     StageRow("likelihood", "Likelihood of documents", "likelihood:LikelihoodSection"),
     StageRow("report", "Report", "report:ReportSection"),
 )
-ITERATION, SELECTION = "corpus/iteration-{iteration}", "decontaminate/{selection}"
 PROGRAMS = (
-    Program("miniweb_web", "miniweb", "pipeline.miniweb"),
-    Program("problems_parts", "problems", "pipeline.problems"),
-    Program("crawl_lookup", "crawl/lookup", "pipeline.crawl.lookup", "crawl:LookupSection"),
-    Program("crawl_extract", "crawl/extract-{shard}", "pipeline.crawl.extract"),
-    Program("crawl_sign", "crawl/sign-{shard}", "pipeline.crawl.sign"),
-    Program("crawl_exact", "crawl/exact{which}", "pipeline.crawl.exact"),
-    Program("crawl_buckets", "crawl/buckets-{part}", "pipeline.crawl.buckets"),
-    Program("crawl_cluster", "crawl/cluster{which}", "pipeline.crawl.cluster"),
-    Program("crawl_filter", "crawl/filter-{part}", "pipeline.crawl.filter"),
-    Program("crawl_dedup", "crawl/dedup", "pipeline.crawl.dedup"),
-    Program("annotate_model", "annotate", "pipeline.annotate"),
-    Program("corpus_train", f"{ITERATION}/train", "pipeline.corpus.train"),
-    Program("corpus_score", f"{ITERATION}/score-{{shard}}", "pipeline.corpus.score"),
-    Program("corpus_select", f"{ITERATION}/select", "pipeline.corpus.select"),
-    Program("corpus_formulas", "corpus/formulas", "pipeline.corpus.formulas"),
-    Program("decontaminate_clean", f"{SELECTION}clean-{{shard}}", "pipeline.decontaminate.clean"),
-    Program("decontaminate_corpus", f"{SELECTION}corpus", "pipeline.decontaminate"),
-    Program("decontaminate_pages", "decontaminate/pages{which}", "pipeline.decontaminate.pages"),
-    Program("tokens_tokenizer", "tokens/tokenizer", "pipeline.tokens.tokenizer"),
-    Program("tokens_mixture", "tokens/{mixture}", "pipeline.tokens", "tokens:MixtureNode"),
-    Program("cpt_model", "cpt/{model}", "pipeline.cpt"),
-    Program("sft_model", "sft/{model}", "pipeline.sft"),
-    Program("reward_model", "reward/{model}", "pipeline.reward"),
-    Program("rl_model", "rl/{model}", "pipeline.rl"),
-    Program("evaluate_model", "evaluate/{model}", "pipeline.evaluate"),
-    Program(
-        "trajectory_model",
-        "trajectory/{model}/{tokens}",
-        "pipeline.evaluate.trajectory",
-        "evaluate:EvaluateSection",
-    ),
-    Program("likelihood_model", "likelihood/{model}", "pipeline.likelihood"),
-    Program("report_page", "report", "pipeline.report"),
+    Program("miniweb_web", "pipeline.miniweb"),
+    Program("problems_parts", "pipeline.problems"),
+    Program("crawl_lookup", "pipeline.crawl.lookup", "crawl:LookupSection"),
+    Program("crawl_extract", "pipeline.crawl.extract"),
+    Program("crawl_sign", "pipeline.crawl.sign"),
+    Program("crawl_exact", "pipeline.crawl.exact"),
+    Program("crawl_buckets", "pipeline.crawl.buckets"),
+    Program("crawl_cluster", "pipeline.crawl.cluster"),
+    Program("crawl_filter", "pipeline.crawl.filter"),
+    Program("crawl_dedup", "pipeline.crawl.dedup"),
+    Program("annotate_model", "pipeline.annotate"),
+    Program("corpus_train", "pipeline.corpus.train"),
+    Program("corpus_score", "pipeline.corpus.score"),
+    Program("corpus_select", "pipeline.corpus.select"),
+    Program("corpus_formulas", "pipeline.corpus.formulas"),
+    Program("decontaminate_clean", "pipeline.decontaminate.clean"),
+    Program("decontaminate_corpus", "pipeline.decontaminate"),
+    Program("decontaminate_pages", "pipeline.decontaminate.pages"),
+    Program("tokens_tokenizer", "pipeline.tokens.tokenizer"),
+    Program("tokens_mixture", "pipeline.tokens", "tokens:MixtureNode"),
+    Program("cpt_model", "pipeline.cpt"),
+    Program("sft_model", "pipeline.sft"),
+    Program("reward_model", "pipeline.reward"),
+    Program("rl_model", "pipeline.rl"),
+    Program("evaluate_model", "pipeline.evaluate"),
+    Program("trajectory_model", "pipeline.evaluate.trajectory", "evaluate:EvaluateSection"),
+    Program("likelihood_model", "pipeline.likelihood"),
+    Program("report_page", "pipeline.report"),
 )
 NAMES = tuple(stage.name for stage in STAGES)
 MODEL_STAGES = tuple(stage.name for stage in STAGES if stage.makes != "nothing")

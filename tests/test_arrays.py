@@ -20,6 +20,7 @@ from workflow.arrays import with_arrays, without_others
 from workflow.graph import Graph
 
 PROFILE = yaml.safe_load((ROOT / "profiles/slurm/profile.yaml").read_text())
+RULES = {program.module: program.rule for program in PROGRAMS}
 RANKED = ("cpt_model", "sft_model", "reward_model", "rl_model", "evaluate_model", "trajectory_model")
 RANKED += ("annotate_model",)
 
@@ -87,10 +88,10 @@ class Plugin:
 class Cluster:
     """Snakemake's scheduler, and a cluster on which each job takes its time."""
 
-    def __init__(self, before: dict[str, set[str]], rule_of: Any, places: int, downloads: int) -> None:
-        self.jobs = {name: self._job(name, rule_of(name)) for name in before}
+    def __init__(self, graph: Graph, places: int, downloads: int) -> None:
+        self.jobs = {name: self._job(name, RULES[node.module]) for name, node in graph.nodes.items()}
         self.dependencies = {
-            self.jobs[name]: {self.jobs[one] for one in ones} for name, ones in before.items()
+            job: {self.jobs[one] for one in graph.before(name)} for name, job in self.jobs.items()
         }
         self.after = defaultdict(list)
         for job, ones in self.dependencies.items():
@@ -173,45 +174,38 @@ def look_twice(executor: Any) -> bool:
     return True
 
 
-def rule_of(name: str) -> str:
-    return next(program.rule for program in PROGRAMS if program.makes(name))
-
-
 @pytest.fixture(scope="module")
-def dump(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
-    """The jobs of the paper's setting for one dump, each with those before it."""
+def dump(tmp_path_factory: pytest.TempPathFactory) -> Graph:
+    """The paper's setting for one dump."""
     names = tmp_path_factory.mktemp("crawl") / "CC-MAIN-2023-50.paths.gz"
     names.write_bytes(gzip.compress("".join(f"crawl-data/{n:05d}.warc.gz\n" for n in range(90_000)).encode()))
     config = read_config([DEFAULTS, ROOT / "configs/deepseekmath-7b.yaml"])
     config["crawl"]["warc"] = [str(names)]
-    graph = Graph(Config(config))
-    return {name: set(graph.before(name)) for name in graph.nodes}
+    return Graph(Config(config))
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_dump_is_at_most_200_calls_of_sbatch_whenever_its_jobs_end(
-    dump: dict[str, set[str]], seed: int
-) -> None:
+def test_a_dump_is_at_most_200_calls_of_sbatch_whenever_its_jobs_end(dump: Graph, seed: int) -> None:
     """With the profile's limits: `jobs`, `downloads` and tasks of an array."""
     places, downloads = PROFILE["jobs"], int(PROFILE["resources"][0].partition("=")[2])
     chance = random.Random(seed)
-    executor = Cluster(dump, rule_of, places, downloads).run(lambda job: chance.expovariate(1 / 3600))
-    assert len(executor.submitted) == len(dump) == len(set(executor.submitted)), "each job goes once"
+    executor = Cluster(dump, places, downloads).run(lambda job: chance.expovariate(1 / 3600))
+    assert len(executor.submitted) == len(dump.nodes) == len(set(executor.submitted)), "each job goes once"
     assert sum(executor.calls.values()) <= 200, executor.calls
 
 
 def test_of_few_places_in_the_queue_only_a_quarter_waits_and_no_job_is_forgotten(
-    dump: dict[str, set[str]],
+    dump: Graph,
 ) -> None:
     """The plugin itself forgets what it holds back, and all places are taken by jobs that never run."""
-    executor = Cluster(dump, rule_of, 40, 16).run(lambda job: 60)
+    executor = Cluster(dump, 40, 16).run(lambda job: 60)
     assert set(executor.submitted) == set(executor.workflow.dag.jobs.values())
 
 
-def test_what_waits_when_a_job_fails_is_submitted(dump: dict[str, set[str]]) -> None:
+def test_what_waits_when_a_job_fails_is_submitted(dump: Graph) -> None:
     """Snakemake ends when the jobs have ended that it has handed over; those that wait are some of them."""
-    failing = max(name for name in dump if rule_of(name) == "crawl_extract")
-    cluster, chance = Cluster(dump, rule_of, 5000, 5000), random.Random(0)
+    failing = max(name for name in dump.nodes if "/extract-" in name)
+    cluster, chance = Cluster(dump, 5000, 5000), random.Random(0)
     executor = cluster.run(lambda job: 9000 if job.name == failing else chance.uniform(0, 9000), failing)
     signed = [job for job in executor.submitted if job.rule.name == "crawl_sign"]
     assert len(signed) == 999 and set(executor.submitted) == cluster.handed_over

@@ -26,12 +26,10 @@ from pipeline import status
 from pipeline.config.corpus import CorpusSection
 from pipeline.protocol import code
 from pipeline.protocol.stage import CODE
-from pipeline.stages import PROGRAMS
 from workflow.graph import Graph
 from workflow.keys import Keys
 from workflow.reasons import Reasons
 
-PATTERNS = {program.rule: program.instances for program in PROGRAMS}
 COPIED = (
     "Snakefile",
     "environment.yml",
@@ -265,12 +263,7 @@ def planned(overlays: list[str], patch: pytest.MonkeyPatch) -> tuple[set[str], s
         snakemake(words)
     text = told.getvalue()
     assert end.value.code == 0, text[-3000:]
-    found = set()
-    for block in re.split(r"\n(?=(?:local)?rule )", text):
-        if (rule := re.match(r"rule (\w+):", block)) and rule[1] in PATTERNS:
-            wildcards = re.search(r"^    wildcards: (.*)", block, re.MULTILINE)[1]
-            pairs = dict(pair.split("=") for pair in wildcards.split(", "))
-            found.add(PATTERNS[rule[1]].format(**pairs))
+    found = set(re.findall(r"^    output: .*/store/(.+)/[0-9a-f]{16}/manifest.json", text, re.MULTILINE))
     return found, text
 
 

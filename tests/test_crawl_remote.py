@@ -110,12 +110,12 @@ def test_a_signed_address_is_on_no_command_line_and_in_no_file_for_others(tmp_pa
     (tmp_path / "signed.yaml").write_text(json.dumps({"crawl": {"warc": [url]}}))
     overlays = ["configs/demo.yaml", "signed.yaml"]
     done = checkout.snakemake("--printshellcmds", "crawl", overlays=overlays)
-    assert "missing.warc.gz: not found" in done.stdout and "--input warc=@work/addresses/" in done.stdout
+    assert "missing.warc.gz: not found" in done.stdout and "--input @@work/inputs/" in done.stdout
     assert "downloads=1" in done.stdout and 'Resource("downloads", 8)' in done.stdout, "one of the profile's"
     assert "SECRET" not in done.stdout
     made = [path for name in (".snakemake", "results", "work") for path in (tmp_path / name).rglob("*")]
     (kept,) = [path for path in made if path.is_file() and b"SECRET" in path.read_bytes()]
-    assert kept.parent == tmp_path / "work/addresses" and kept.stat().st_mode & 0o077 == 0
+    assert kept.parent == tmp_path / "work/inputs" and kept.stat().st_mode & 0o077 == 0
     (tmp_path / "signed.yaml").write_text(json.dumps({"crawl": {"warc": {url: 1}}}))
     done = checkout.snakemake("--dry-run", overlays=overlays)
     assert "config key crawl.warc" in done.stdout and "SECRET" not in done.stdout

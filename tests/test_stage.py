@@ -142,9 +142,8 @@ def test_progress_in_a_log_is_whole_lines_with_speed_and_time_left(
 
 
 def test_inputs_too_long_for_a_command_line_come_from_a_file_in_order(tmp_path: Path) -> None:
-    (tmp_path / "address").write_text("https://host/a.gz?key")
     shards = [f"results/a/crawl/sign-{number * 7919:08x}/data" for number in range(3000)]
-    words = [*(f"sign={path}" for path in shards), f"warc=@{tmp_path}/address", "odd=c[0001-0002]"]
+    words = [*(f"sign={path}" for path in shards), "warc=https://host/a.gz?key", "odd=c[0001-0002]"]
     short, text = shortened(words, tmp_path / "inputs")
     assert not (tmp_path / "inputs").exists()
     keep(short[0], text)
@@ -152,5 +151,6 @@ def test_inputs_too_long_for_a_command_line_come_from_a_file_in_order(tmp_path: 
     expected = {"sign": shards, "warc": ["https://host/a.gz?key"], "odd": ["c[0001-0002]"]}
     assert read_inputs(short) == expected
     assert shortened(words[:10], tmp_path / "none") == (words[:10], "")
+    assert shortened(words[-2:], tmp_path / "none")[1] == "\n".join(words[-2:]), "it may hold a secret"
     with pytest.raises(InputError, match="--input @@none/file: not a readable file"):
         read_inputs(["@@none/file"])

@@ -83,7 +83,7 @@ def test_each_job_of_a_shipped_configuration_is_started_under_its_own_key(name: 
     keys = Keys(Graph(Config(read_config([ROOT / f"configs/{name}.yaml"]))))
     for node in {node.module: node for node in keys.graph.nodes.values()}.values():
         entry = keys.entry(node.name)
-        words = Job(keys, node.name).words(Wildcards(fromdict={"key": entry.key}), entry, 1)
+        words = Job(keys).words(Wildcards(fromdict={"key": entry.key}), entry, 1)
         module, *options = shlex.split(words)
         options += ["--result", str(entry.manifest)]
         stage, section = program_of(module)

@@ -2,84 +2,58 @@
 
 import json
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from snakemake.io import ancient, local
 
-from pipeline.protocol.addresses import hidden, is_remote, keep_secret
+from pipeline.protocol.addresses import is_remote
 from pipeline.protocol.arguments import keep, shortened
 from pipeline.protocol.errors import InputError
 from pipeline.protocol.stage import WORK
-from pipeline.protocol.store import Entry
 from pipeline.protocol.tries import started
 from workflow.crawl import is_downloading
 from workflow.instances import Instance, Result
 from workflow.keys import Keys
 
 TARGET = "--target-jobs"  # what Snakemake asks the process of a job for
-ADDRESSES, LISTS = WORK / "addresses", WORK / "inputs"
+LISTS = WORK / "inputs"
 NONE = {"gpu": 0, "launcher": ""}  # what the shell of a rule needs a value for; others are unset
 Function = Callable[..., Any]
 
 
 class Job:
-    """The instances of a program as jobs of Snakemake; `pattern` is that of their names, with wildcards.
+    """The instances of a run as jobs of Snakemake, which know theirs by its key.
 
     `remote`: results lie in a storage of Snakemake's, so that data has to be brought beside manifests.
     """
 
-    def __init__(self, keys: Keys, pattern: str, remote: bool = False) -> None:
-        self.keys, self.graph, self.pattern, self.remote = keys, keys.graph, pattern, remote
+    def __init__(self, keys: Keys, remote: bool = False) -> None:
+        self.keys, self.graph, self.remote = keys, keys.graph, remote
         self._configs: dict[int, str] = {}
-        self._lasts: dict[str, set[str]] = {}
-
-    def name(self, wildcards: Mapping[str, str]) -> str:
-        """Get the name of the instance that a job makes."""
-        return self.pattern.format(**wildcards)
 
     def node(self, wildcards: Any) -> Instance:
         """Get the instance that a job makes. Raises InputError for one that no configuration names."""
-        name = self.name(wildcards)
-        if name not in self.graph.nodes or self.keys.key(name) != wildcards.key:
+        if wildcards.key not in self.keys.names:
             raise InputError(
-                f"{name} {wildcards.key}: not what this configuration asks for on this machine; the packages,"
-                " the code or the files are others than where the workflow was planned"
+                f"{wildcards.key}: not what this configuration asks for on this machine; the packages, the"
+                " code or the files are others than where the workflow was planned"
             )
-        return self.graph.nodes[name]
+        return self.graph.nodes[self.keys.names[wildcards.key]]
 
-    def reads(self, *roles: str) -> Function:
-        """Input function: what the instance reads under these roles, or under those that begin with `role.`.
-        Results stand there by their manifests; addresses and hub ids are no files. Results that another one
-        of them reads are left out: Snakemake takes its time for each. A pinned instance reads nothing: it is
-        there, and what it came from may be gone.
+    def inputs(self, wildcards: Any) -> list[Any]:
+        """Input function: what the instance reads, results by their manifests; addresses and hub ids are no
+        files. Results that another one of them reads are left out: Snakemake takes its time for each. A
+        pinned instance reads nothing: it is there, and what it came from may be gone.
         """
-
-        def inputs(wildcards: Any) -> list[Any]:
-            node = self.node(wildcards)
-            found: dict[str, Any] = {}
-            named = set(self.keys.before(node.name)) if self.remote else self._last(node.name)
-            for role, source in () if self.keys.pinned(node.name) else node.inputs:
-                if role not in roles and f"{role.partition('.')[0]}." not in roles:
-                    continue
-                if isinstance(source, str) or source.node in named:
-                    for path in self._files(source):
-                        found[str(path)] = path
-            return list(found.values())
-
-        return inputs
-
-    def _last(self, name: str) -> set[str]:
-        """Get the results that an instance reads and no other one of these does."""
-        if name not in self._lasts:
-            self._lasts[name] = set(self.graph.last(self.keys.before(name)))
-        return self._lasts[name]
-
-    def ends(self, wildcards: Any) -> list[Any]:
-        """Input function: the results that the instance reads and no other one of them does."""
-        names = self.graph.last(self.keys.before(self.node(wildcards).name))
-        return [path for name in names for path in self._files(Result(name))]
+        node = self.node(wildcards)
+        names = list(self.keys.before(node.name))
+        if not self.remote or node.stage == "report":
+            names = self.graph.last(names)
+        own = [source for _, source in node.inputs if isinstance(source, str)]
+        sources = [*map(Result, names), *([] if self.keys.pinned(node.name) else own)]
+        return list({str(path): path for source in sources for path in self._files(source)}.values())
 
     def _files(self, source: str | Result) -> list[Any]:
         if isinstance(source, Result):
@@ -108,14 +82,16 @@ class Job:
         return self._configs[id(node.section)]
 
     def _inputs(self, node: Instance, output: Any) -> tuple[list[str], str]:
-        """Write the words of `--input`, and the text of the list that they name if they are too many."""
+        """Write the words of `--input`, and the text of the list that they name if they are too many or hold
+        a secret: no command line and no message of Snakemake shows a signature.
+        """
         place = str(output.manifest).removesuffix(str(self.keys.entry(node.name).manifest))
         return shortened([f"{role}={self._path(source, place)}" for role, source in node.inputs], LISTS)
 
     def _path(self, source: str | Result, place: str) -> str:
         if isinstance(source, Result):
             return f"{place}{self.keys.entry(source.node).data}/{source.path}".rstrip("/")
-        return hidden(source, ADDRESSES)  # no command line and no message of Snakemake shows a signature
+        return source
 
     def _launch(self, node: Instance, threads: int) -> str:
         """Say how a program runs: no part of what it makes."""
@@ -133,30 +109,20 @@ class Job:
         return int(is_downloading(self.node(wildcards)))
 
     def keep(self, name: str, output: Any) -> None:
-        """Write the files that the command line of an instance's job names: a list of too many inputs, and
-        addresses that may hold a secret.
-        """
-        node = self.graph.nodes[name]
-        for _, source in node.inputs:
-            if isinstance(source, str):
-                keep_secret(source, ADDRESSES)
-        words, text = self._inputs(node, output)
+        """Write the list of inputs that the command line of an instance's job names, if it does."""
+        words, text = self._inputs(self.graph.nodes[name], output)
         if text:
             keep(words[0], text)
 
 
-def made_meanwhile(jobs: Mapping[str, Job], words: list[str]) -> str | None:
+def made_meanwhile(keys: Keys, words: list[str]) -> str | None:
     """Find the instance that a job's command line asks for, if its result was made since the workflow was
-    started: a job of an earlier start went on and made it. Snakemake would remove it. `jobs`: by rule.
+    started: a job of an earlier start went on and made it. Snakemake would remove it.
     """
-    if TARGET not in words:
-        return None
-    rule, _, wildcards = words[words.index(TARGET) + 1].partition(":")
+    wildcards = words[words.index(TARGET) + 1].partition(":")[2] if TARGET in words else ""
     values = dict(pair.partition("=")[::2] for pair in wildcards.split(","))
-    if rule not in jobs or "key" not in values:
-        return None
-    name = jobs[rule].name(values)
-    return name if Entry(jobs[rule].keys.run, name, values["key"]).made_since(started()) else None
+    name = keys.names.get(values.get("key", ""))
+    return name if name and keys.entry(name).made_since(started()) else None
 
 
 def light_when_linked(job: Job, resources: Any, usual: Any) -> None:

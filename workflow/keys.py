@@ -5,7 +5,7 @@ and nothing else decides what is current.
 """
 
 from collections.abc import Callable, Iterable
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,11 @@ class Keys:
         if unknown := graph.config.pins.keys() - graph.nodes.keys():
             name = min(unknown)
             raise ConfigError(f"config key pins: no instance {name!r}{hint(name, list(graph.nodes))}")
+
+    @cached_property
+    def names(self) -> dict[str, str]:
+        """The instances by their keys."""
+        return {self.key(name): name for name in self.graph.nodes}
 
     def identity(self, name: str) -> dict[str, Any]:
         """Gather all that the key of an instance covers."""

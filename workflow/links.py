@@ -51,11 +51,11 @@ def forced(keys: Keys, words: Iterable[str]) -> set[str]:
     by `all`, each. Raises ConfigError for one that is pinned: Snakemake would remove it first.
     """
     asked, found = set(words), set()
-    programs = [program for program in PROGRAMS if program.rule in asked]
+    modules = {program.module for program in PROGRAMS if program.rule in asked}
     for name, node in keys.graph.nodes.items() if asked else ():
         entry = keys.entry(name)
         names = {"all", name, node.stage, str(entry.manifest), str(entry.data)}
-        if names & asked or any(program.makes(name) for program in programs):
+        if names & asked or node.module in modules:
             if keys.pinned(name):
                 raise ConfigError(refusal(keys, name))
             found.add(name)

@@ -1,11 +1,7 @@
 """Addresses as they may be shown: without what may be a secret."""
 
-import hashlib
 import re
-from pathlib import Path
 from typing import Any
-
-from pipeline.protocol.atomic import atomic_write
 
 SECRET = re.compile("[@?#]")  # what may set off a user, a query or a fragment
 ADDRESS = re.compile(r"[A-Za-z][\w+.-]*://[^\s'\"<>]+")
@@ -39,20 +35,3 @@ def quoted(value: Any) -> str:
     """Return a value for a message: one line, not too long, its addresses public."""
     text = scrub(repr(value))
     return text if len(text) <= 200 else f"{text[:197]}..."
-
-
-def hidden(address: str, folder: Path) -> str:
-    """Name `@FILE` for an address with what may be a secret: a file in `folder`, which `keep_secret` writes.
-    Any other address or path stays as it is.
-    """
-    if address == public(address):
-        return address
-    return f"@{folder / hashlib.sha256(address.encode()).hexdigest()[:16]}"
-
-
-def keep_secret(address: str, folder: Path) -> None:
-    """Write the file that `hidden` names; only its owner may read it."""
-    file = Path(hidden(address, folder).removeprefix("@"))
-    if address != public(address) and not file.exists():
-        with atomic_write(file, secret=True) as partial:
-            partial.write_text(address)

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from pipeline.config.section import Section
-from pipeline.protocol.addresses import quoted
+from pipeline.protocol.addresses import public, quoted
 from pipeline.protocol.atomic import atomic_write
 from pipeline.protocol.errors import InputError
 
@@ -33,7 +33,7 @@ def parser(stage: str, section: type[Section], about: str = "") -> argparse.Argu
         action="append",
         default=[],
         metavar="KEY=PATH",
-        help="an input, KEY=@FILE with its address, or @@FILE with a line for each; may repeat",
+        help="an input, or @@FILE with a line for each; may repeat",
     )
     place = parser.add_mutually_exclusive_group(required=True)
     place.add_argument("--output", type=Path, help="final folder; appears only when complete")
@@ -82,39 +82,35 @@ def read_launch(text: str) -> dict[str, Any]:
 
 
 def read_inputs(pairs: list[str]) -> dict[str, list[str]]:
-    """Read paths by key from the words of `--input`: `KEY=PATH`, `KEY=@` and a file with an address, `@@` and
-    a file with such words, one in a line. Raises InputError.
+    """Read paths by key from the words of `--input`: `KEY=PATH`, or `@@` and a file with such words, one in a
+    line. Raises InputError.
     """
     inputs: dict[str, list[str]] = {}
     for word in pairs:
-        for pair in _named(word[2:], word).splitlines() if word.startswith("@@") else [word]:
+        try:
+            words = Path(word[2:]).read_text().splitlines() if word.startswith("@@") else [word]
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"--input {word}: not a readable file ({error})") from error
+        for pair in words:
             name, separator, path = pair.partition("=")
             if not separator:
                 raise InputError(f"--input {pair}: expected KEY=PATH")
-            inputs.setdefault(name, []).append(_named(path[1:], pair) if path.startswith("@") else path)
+            inputs.setdefault(name, []).append(path)
     return inputs
 
 
-def _named(file: str, word: str) -> str:
-    """Return what the file that a word of `--input` names holds."""
-    try:
-        return Path(file).read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"--input {word}: not a readable file ({error})") from error
-
-
 def shortened(words: list[str], folder: Path, longest: int = 60_000) -> tuple[list[str], str]:
-    """Return the words, or, for a command line of more than `longest` characters, one that names a file in
-    `folder` with a line for each: the system takes no argument of 128 KiB, and a shell's command is one. Also
-    the text of that file, which `keep` writes.
+    """Return the words, or, if they are more than `longest` characters or may hold a secret, one that names a
+    file in `folder` with a line for each: the system takes no argument of 128 KiB, and a shell's command is
+    one. Also the text of that file, which `keep` writes.
     """
-    if sum(map(len, words)) <= longest:
+    if sum(map(len, words)) <= longest and words == list(map(public, words)):
         return words, ""
     text = "\n".join(words)
     return [f"@@{folder / hashlib.sha256(text.encode()).hexdigest()[:16]}"], text
 
 
 def keep(word: str, text: str) -> None:
-    """Write the file that a word of `shortened` names."""
-    with atomic_write(Path(word.removeprefix("@@"))) as partial:
+    """Write the file that a word of `shortened` names; only its owner may read it."""
+    with atomic_write(Path(word.removeprefix("@@")), secret=True) as partial:
         partial.write_text(text)

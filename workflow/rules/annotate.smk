@@ -2,14 +2,11 @@
 # first program with ranks is written out, those of the others say what they have otherwise: ranks run under one
 # launcher; a profile gives them GPUs, and a `launcher` (srun) where they are on several nodes.
 
-ANNOTATION = JOBS["annotate_model"]
-
 
 rule annotate_model:
     """Ask a model how useful each page of a sample is for teaching mathematics."""
     input:
-        pool=ANNOTATION.reads("pool"),
-        model=ANNOTATION.reads("model", "prompt"),
+        JOB.inputs,
     output:
         manifest="<store>/annotate/{key}/manifest.json",
         data=directory("<store>/annotate/{key}/data"),
@@ -17,11 +14,11 @@ rule annotate_model:
         "<logs>/annotate-{key}.log",
     conda:
         "../../environment.yml"
-    threads: ANNOTATION.cores
+    threads: JOB.cores
     resources:
         launcher="",
         mpi="",
     params:
-        words=ANNOTATION.words,
+        words=JOB.words,
     shell:
         "{resources.launcher} python -m pipeline.start {params.words} --result {output.manifest:q} 2>&1 | tee {log:q}"

@@ -14,7 +14,7 @@ from pipeline.config.crawl import DOWNLOADS
 from workflow.overridden import overridden_keys
 from pipeline.config.root import Config, ConfigError
 from pipeline.plan.refusals import refusals
-from pipeline.stages import PROGRAMS, STAGES, WILDCARDS
+from pipeline.stages import STAGES, WILDCARDS
 from pipeline.status import other_code, summary
 from snakemake.logging import logger
 from workflow import arrays, preempted
@@ -69,10 +69,10 @@ if workflow.is_main_process:
     arrays.install()
 
 RESULTS = str(KEYS.run)
-JOBS = {program.rule: Job(KEYS, program.instances, REMOTE) for program in PROGRAMS}  # by rule
+JOB = Job(KEYS, REMOTE)
 if "downloads" not in workflow.global_resources:  # a profile or `--resources` says otherwise
     workflow.register_resource("downloads", DOWNLOADS)
-if not workflow.is_main_process and (_made := made_meanwhile(JOBS, sys.argv)):
+if not workflow.is_main_process and (_made := made_meanwhile(KEYS, sys.argv)):
     print(f"{_made}: made meanwhile, by a job of an earlier start", file=sys.stderr, flush=True)
     os._exit(0)
 
@@ -103,8 +103,8 @@ def wanted(names):
 
 
 onstart:
-    jobs = [one for one in workflow.dag.needrun_jobs() if one.rule.name in JOBS]
-    names = {workflow.dag.jobid(one): JOBS[one.rule.name].name(one.wildcards_dict) for one in jobs}
+    jobs = [one for one in workflow.dag.needrun_jobs() if "key" in one.wildcards_dict]
+    names = {workflow.dag.jobid(one): KEYS.names[one.wildcards_dict["key"]] for one in jobs}
     gpus = {names[workflow.dag.jobid(one)]: one.resources.get("gpu", 0) for one in jobs}
     machine = Machine()
     slowly = slow(GRAPH, gpus, machine) if workflow.local_exec else []
@@ -121,7 +121,7 @@ onstart:
         entry.step_aside(again=forced_here or not entry.made)
     leave_stale_links(KEYS)
     for one in jobs:
-        JOBS[one.rule.name].keep(names[workflow.dag.jobid(one)], one.output)
+        JOB.keep(names[workflow.dag.jobid(one)], one.output)
     plan = Plan(KEYS, names, {name for name, count in gpus.items() if count})
     logger.info(None, extra={"plan": plan})  # for the logger plugin
     if workflow.executor_plugin.name == "slurm":

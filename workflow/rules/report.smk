@@ -1,13 +1,8 @@
 # The report of a run.
 
-REPORT = JOBS["report_page"]
-
 
 use rule miniweb_web as report_page with:
     """Write the report: one page, and summary.json."""
-    input:
-        results=REPORT.ends,
-        files=REPORT.reads("truth", "seed_urls", "background_urls", "claims", "paper"),
     output:
         manifest="<store>/report/{key}/manifest.json",
         data=report(
@@ -18,5 +13,3 @@ use rule miniweb_web as report_page with:
         ),
     log:
         "<logs>/report-{key}.log",
-    params:
-        words=REPORT.words,

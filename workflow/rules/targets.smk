@@ -42,7 +42,6 @@ for _target in dict.fromkeys(sys.argv[1:] if workflow.is_main_process else []):
                 wanted([_name]),
 
 
-for _rule, _job in JOBS.items():
-    _resources = workflow.get_rule(_rule).resources
-    if "launcher" in _resources:  # those of programs with ranks
-        light_when_linked(_job, _resources, workflow.get_rule("report_page").resources)
+for _rule in workflow.rules:
+    if "launcher" in _rule.resources:  # those of programs with ranks
+        light_when_linked(JOB, _rule.resources, workflow.get_rule("report_page").resources)
