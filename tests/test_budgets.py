@@ -16,7 +16,7 @@ from pipeline.config.tokens import MixtureNode, SourceNode
 BUDGETS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["budgets"]
 MOST = 400  # lines of a file
 MOST_KEYS = BUDGETS.pop("keys")
-MOST_BYTES = 117_100  # of README.md, CONTRIBUTING.md and docs/*.md; the goal is 110,000
+MOST_BYTES = 117_000  # of README.md, CONTRIBUTING.md and docs/*.md; the goal is 110,000
 
 
 def lines(folder: Path) -> int:
