@@ -128,6 +128,11 @@ def test_fingerprints_ignore_the_order_of_keys_and_see_every_value() -> None:
     assert fingerprint([1, 2]) != fingerprint([2, 1])
 
 
+def test_bars_of_other_libraries_are_not_drawn_in_a_log() -> None:
+    bar = "import pipeline.training.environment; from tqdm import tqdm; list(tqdm([1], desc='bar'))"
+    assert "bar" not in run([sys.executable, "-c", bar]).stderr
+
+
 def test_progress_in_a_log_is_whole_lines_with_speed_and_time_left(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -3,6 +3,7 @@
 import gc
 import logging
 import os
+import sys
 import warnings
 
 from pipeline.protocol.device import wants_gpu
@@ -32,6 +33,8 @@ def _prepare() -> None:
         "TORCH_FR_BUFFER_SIZE": "2000",
         # Minutes. vLLM may start more slowly than the process group's default timeout of ten minutes.
         "DEEPSPEED_TIMEOUT": "60",
+        # vLLM and transformers would fill a log with bars.
+        "TQDM_DISABLE": "" if sys.stderr.isatty() else "1",
     }
     if not wants_gpu():
         defaults |= {
@@ -50,3 +53,5 @@ gc.set_threshold(50_000, 20, 20)
 logging.getLogger("vllm").setLevel(os.environ["VLLM_LOGGING_LEVEL"])
 # vLLM uses deprecated names at every start; readers of our logs cannot act on that.
 warnings.filterwarnings("ignore", category=FutureWarning, module="vllm")
+# It tells which GPU a barrier takes: the one that the rank has set.
+warnings.filterwarnings("ignore", message=r"barrier\(\): using the device")

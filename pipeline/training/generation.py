@@ -213,7 +213,10 @@ class Generator:
 
         Raises InputError, with the name of a weight, unless the sampler then holds these weights.
         """
-        self._wake()
+        if self.asleep:
+            torch.cuda.empty_cache()  # vLLM's allocator cannot use what torch has cached
+            self.llm.wake_up()
+            self.asleep = False
         trained: weight_check.Sums = {}
         weights = weight_check.noted(named_tensors, self.llm.llm_engine.model_config.dtype, trained)
         self.llm.collective_rpc("reload_weights", kwargs={"weights_iterator": weights})
@@ -239,13 +242,6 @@ class Generator:
         if self.can_sleep and not self.asleep:
             self.llm.sleep(level=2)
             self.asleep, self.version = True, NO_WEIGHTS
-
-    def _wake(self) -> None:
-        """First free what torch has cached, because vLLM's allocator cannot use it."""
-        if self.asleep:
-            torch.cuda.empty_cache()
-            self.llm.wake_up()
-            self.asleep = False
 
     def close(self) -> None:
         """Free the engine's memory."""
