@@ -3,7 +3,6 @@
 A fork of it runs a module as `python -m` does. The imports take two thirds of the time of a tiny program.
 """
 
-import atexit
 import gc
 import json
 import os
@@ -14,12 +13,12 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import traceback
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import NoReturn
+
+from pipeline.protocol.ending import end
 
 ROOT = Path(__file__).resolve().parents[1]
 REQUEST_BYTES = 1 << 20
@@ -95,19 +94,6 @@ def serve(connection: socket.socket) -> None:
     sys.argv = request["words"]
 
 
-def leave(code: object) -> NoReturn:
-    """End as the interpreter does for `sys.exit(code)`, but leave the memory to the system: the last search
-    for garbage takes two thirds of the time of a tiny program.
-    """
-    if isinstance(code, str):
-        print(code, file=sys.stderr)
-    threading._shutdown()
-    atexit._run_exitfuncs()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code if isinstance(code, int) else bool(code))
-
-
 if __name__ == "__main__":
     import deepspeed.runtime.zero.muon.muon_optimizer  # noqa: F401  # which compiles: seconds, at the first engine
 
@@ -123,4 +109,6 @@ if __name__ == "__main__":
     except BaseException:
         traceback.print_exc()
         code = 1
-    leave(code)
+    if isinstance(code, str):
+        print(code, file=sys.stderr)
+    end(code if isinstance(code, int) else bool(code))

@@ -2,7 +2,6 @@
 
 import sys
 import time
-from types import TracebackType
 
 from tqdm import tqdm
 
@@ -37,9 +36,7 @@ class Progress:
     def __enter__(self) -> "Progress":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self.bar is not None:
             self.bar.close()
         elif kind is None and self.total != 0:

@@ -27,7 +27,7 @@ from pipeline.protocol.addresses import public
 from pipeline.protocol.arguments import parser, read_inputs, read_launch, read_section
 from pipeline.protocol.code import Code
 from pipeline.protocol.device import check_device, kind_of_cpu
-from pipeline.protocol.ending import catch_signals, leave, place, say
+from pipeline.protocol.ending import catch_signals, end, leave, place, say
 from pipeline.protocol.errors import AGAIN, InputError, Interrupted, Passing
 from pipeline.protocol.folders import check_writable, full_disk, held
 from pipeline.protocol.identity import (
@@ -325,6 +325,8 @@ def run_stage(
             traceback.print_exc()
             leave(f"{type(error).__name__}: {error}".splitlines()[0], 1)
         raise
+    if run.__module__ == "__main__" and not place():  # a rank may have to send what another waits for
+        end()
 
 
 def _run(stage: Stage[S], module: str, run: Callable[[Stage[S]], Counts], started: float, keep: bool) -> None:

@@ -153,9 +153,5 @@ def _end(what: str, note: Path, hangs: Hangs) -> None:
     if hangs.count < TRIES:
         leave(f"{what}; run me again, from the last checkpoint (exit code {AGAIN})", AGAIN, hard=True)
     where = f"step {hangs.steps + 1}" if hangs.training else "the work before step 1"
-    leave(
-        f"{what}: hang {hangs.count} in a row that got no further than {where}; not run again, the stacks "
-        "above say where it hangs",
-        1,
-        hard=True,
-    )
+    again = f"hang {hangs.count} in a row that got no further than {where}"
+    leave(f"{what}: {again}; not run again, the stacks above say where it hangs", 1, hard=True)
