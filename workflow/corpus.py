@@ -4,7 +4,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-from pipeline.config.corpus import PROGRAM_KEYS, CorpusSection
 from pipeline.config.root import ConfigError
 from workflow.crawl import duplicates, extracted, pool_shards
 from workflow.instances import Inputs, Instances, Result
@@ -14,10 +13,6 @@ SELECTION = re.compile(rf"corpus(?:/(iteration-\d+|{FORMULAS}|{POOL}))?")  # dat
 UNSEEN = "out_of_distribution"
 URLS = ("seed_urls", "background_urls")
 OPTED_OUT = ("opt_out", "blocklists")
-UNREAD = {
-    program: tuple(key for key in CorpusSection.model_fields if key not in keys)
-    for program, keys in PROGRAM_KEYS.items()
-}
 LISTS = ("seed_texts", "background_texts", *URLS, "annotations", *OPTED_OUT)
 
 
@@ -71,17 +66,17 @@ def _iteration(graph: Instances, iteration: int, section: Any, lists: Inputs) ->
     if len(before) == 2:  # a new round teaches before the classifier is trained
         inputs += [pair for pair in lists if pair not in taught]
         inputs += [("previous_score", Result(f"{last}/score-{shard:04d}")) for shard in shards]
-    graph.add(f"{here}/train", "pipeline.corpus.train", section, inputs, UNREAD["train"])
+    graph.add(f"{here}/train", "pipeline.corpus.train", section, inputs)
     for shard in shards:
         name = f"score-{shard:04d}"
         given = ("shard", Result("crawl/dedup", f"pool/{shard:04d}.jsonl.zst"))
         inputs = [trained, given, *before, *model]
         inputs += [("previous_score", Result(f"{last}/{name}"))] if iteration > 1 else []
-        graph.add(f"{here}/{name}", "pipeline.corpus.score", section, inputs, UNREAD["score"])
+        graph.add(f"{here}/{name}", "pipeline.corpus.score", section, inputs)
     lists = [pair for pair in lists if pair[0] not in LISTS[:2]]
     scores: Inputs = [("score", Result(f"{here}/score-{shard:04d}")) for shard in shards]
     inputs = [trained, pool, *scores, *lists, *before]
-    graph.add(f"{here}/select", "pipeline.corpus.select", section, inputs, UNREAD["select"])
+    graph.add(f"{here}/select", "pipeline.corpus.select", section, inputs)
 
 
 def _second_stage(graph: Instances, section: Any, name: str) -> Inputs:
@@ -156,7 +151,7 @@ def _selection(graph: Instances, name: str) -> Result:
     if name == FORMULAS:
         section = graph.config.sections["corpus"]
         inputs: Inputs = [("pool", Result("crawl/dedup")), *lists_of(graph, OPTED_OUT)]
-        return graph.add(f"corpus/{name}", "pipeline.corpus.formulas", section, inputs, tuple(dict(section)))
+        return graph.add(f"corpus/{name}", "pipeline.corpus.formulas", section, inputs)
     if f"corpus/{name}/select" not in graph.nodes:
         raise ConfigError(f"config key mixtures: corpus/{name}: no such iteration; see corpus.iterations")
     return Result(f"corpus/{name}/select")

@@ -5,7 +5,7 @@ from glob import glob
 from itertools import chain
 from typing import Any
 
-from pipeline.config.crawl import PROGRAM_KEYS, CrawlSection, TextSource
+from pipeline.config.crawl import TextSource
 from pipeline.config.root import ConfigError
 from pipeline.crawl.sources import expand_lists, file_name
 from pipeline.crawl.text_files import hub_files, lineage_name
@@ -101,13 +101,8 @@ def is_downloading(node: Instance) -> bool:
 def _add(
     graph: Instances, program: str, which: str, inputs: Inputs, unread: tuple[str, ...] = (), **more: Any
 ) -> Result:
-    """Add an instance with the keys that its program depends on, but those `unread` here, and `more`, filled
-    in here.
-    """
-    read = [key for key in PROGRAM_KEYS[program] if key not in unread]
-    without = tuple(key for key in CrawlSection.model_fields if key not in read)
     section = graph.config.sections["crawl"]
-    return graph.add(f"crawl/{program}{which}", f"pipeline.crawl.{program}", section, inputs, without, **more)
+    return graph.add(f"crawl/{program}{which}", f"pipeline.crawl.{program}", section, inputs, unread, **more)
 
 
 def _extracts(graph: Instances, section: Any, files: Inputs, source: str = "") -> list[Result]:

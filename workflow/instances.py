@@ -86,7 +86,7 @@ class Instances:
 
     def __init__(self, config: Config) -> None:
         self.config, self._launch_of = config, cache(config.launch_of)
-        self._dumps: dict[tuple[int, tuple[str, ...]], dict[str, Any]] = {}
+        self._dumps: dict[tuple[Any, ...], dict[str, Any]] = {}
         self.nodes: dict[str, Instance] = {}
         self.missing: list[str] = []  # files of the `data_folder` that are not there yet
 
@@ -102,7 +102,7 @@ class Instances:
         """Add an instance; returns its result. `without`: keys that it does not depend on; `more`: values
         filled in here.
         """
-        values = self._dumped(section, without)
+        values = self._dumped(section, module.rpartition(".")[2], without)
         # By role, so that the order of keys in a file changes nothing; a role's own sources keep theirs.
         ordered = tuple(sorted(inputs, key=lambda pair: pair[0]))
         stage, _, model = name.partition("/")
@@ -113,14 +113,15 @@ class Instances:
         self.nodes[name] = Instance(name, module, type(section), section_here, ordered, launch)
         return Result(name)
 
-    def _dumped(self, section: Any, without: tuple[str, ...]) -> dict[str, Any]:
-        """Give the keys of a section as JSON values: one mapping for the thousands of instances that share
-        it.
+    def _dumped(self, section: Any, program: str, without: tuple[str, ...]) -> dict[str, Any]:
+        """Give the keys of a section that a program depends on, as JSON values: one mapping for the thousands
+        of instances that share it.
         """
-        mark = (id(section), without)
+        mark = (id(section), read := section.programs.get(program), without)
         if mark not in self._dumps:
             dumped = section.model_dump(mode="json").items()
-            self._dumps[mark] = {key: value for key, value in dumped if key not in without}
+            kept = (pair for pair in dumped if (read is None or pair[0] in read) and pair[0] not in without)
+            self._dumps[mark] = dict(kept)
         return self._dumps[mark]
 
     def read(self, name: str, role: str) -> list[Result]:

@@ -10,15 +10,6 @@ CLASSIFIER = (
     *("dimension", "learning_rate", "word_ngrams", "min_count", "epochs", "buckets", "subwords"),
     *("positives", "negatives", "folds", "second_stage", "seed"),
 )
-# Which keys each program depends on; another one makes none of its results again. Inputs name the files.
-PROGRAM_KEYS = {
-    "train": (*CLASSIFIER, "cut_language_pages", "domain_depth", "reviewed"),
-    "score": ("second_stage", "cut_language_pages"),
-    "select": (
-        *("cut", "budget_tokens", "precision", "cut_language_pages", "threshold", "domain_share"),
-        *("domain_confidence", "domain_depth", "reviewed", "converged"),
-    ),
-}
 Count = Annotated[int, Field(ge=1)] | Literal["auto"]
 Rate = Annotated[float, Field(gt=0)] | Literal["auto"]
 
@@ -46,6 +37,15 @@ class CorpusSection(Section):
     """The iterated classifier over the pool (paper section 2.1)."""
 
     version: ClassVar[int] = 2  # a domain's plain share counts, not a bound of it
+    programs: ClassVar[dict[str, tuple[str, ...]]] = {  # inputs name the files
+        "train": (*CLASSIFIER, "cut_language_pages", "domain_depth", "reviewed"),
+        "score": ("second_stage", "cut_language_pages"),
+        "select": (
+            *("cut", "budget_tokens", "precision", "cut_language_pages", "threshold", "domain_share"),
+            *("domain_confidence", "domain_depth", "reviewed", "converged"),
+        ),
+        "formulas": (),
+    }
 
     seed_texts: str | list[str] | None = key(
         None,

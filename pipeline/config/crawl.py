@@ -11,16 +11,6 @@ Fields = dict[Literal["text", "url", "id", "language"], str]
 SourceName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$")]
 DOWNLOADS = 8  # jobs that read from servers at a time, unless a profile says otherwise
 SIGNATURES = ("buckets", "hashes_per_bucket")
-# The keys that each program depends on; extraction reads its files from its inputs.
-PROGRAM_KEYS = {
-    "extract": ("base_url", "fields", "files_per_shard", "order", "filters"),
-    "sign": ("seed", *SIGNATURES),
-    "exact": (),
-    "buckets": ("min_similarity", "bucket_jobs", *SIGNATURES),
-    "cluster": ("cluster_jobs",),
-    "filter": SIGNATURES,
-    "dedup": ("most_lost",),
-}
 
 
 class LookupSection(Section):
@@ -68,6 +58,15 @@ class CrawlSection(Section):
     """From WARC files or texts to deduplicated pages (paper section 2.1, which gives no settings for it)."""
 
     named: ClassVar[tuple[str, ...]] = ("warc", "index", "texts")
+    programs: ClassVar[dict[str, tuple[str, ...]]] = {
+        "extract": ("base_url", "fields", "files_per_shard", "order", "filters"),  # its inputs name the files
+        "sign": ("seed", *SIGNATURES),
+        "exact": (),
+        "buckets": ("min_similarity", "bucket_jobs", *SIGNATURES),
+        "cluster": ("cluster_jobs",),
+        "filter": SIGNATURES,
+        "dedup": ("most_lost",),
+    }
 
     warc: str | list[str] | None = key(
         None,

@@ -20,6 +20,7 @@ class Section(BaseModel):
     `trains`: the stage makes a model, so an edit of its code does not make its results stale.
     `shares`: the program's ranks share its work out in items and the rest make those of a rank that is lost.
     `reads_manifests`: the stage reads the manifests of other results, not only their data.
+    `programs`: the keys that a program depends on, by the last part of its module; those not here read all.
     `files`: keys that only say where inputs lie: those count by their bytes. `named`: roles of inputs whose
     file names get into the result, and so count too. `filled`: keys that the workflow fills in, which no
     configuration has.
@@ -29,6 +30,7 @@ class Section(BaseModel):
     trains: ClassVar[bool] = False
     shares: ClassVar[bool] = False
     reads_manifests: ClassVar[bool] = False
+    programs: ClassVar[dict[str, tuple[str, ...]]] = {}
     files: ClassVar[tuple[str, ...]] = ()
     named: ClassVar[tuple[str, ...]] = ()
     filled: ClassVar[tuple[str, ...]] = ()
