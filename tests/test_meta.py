@@ -56,7 +56,8 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=backend))
     torch._dynamo.reset()
     counters.clear()
-    yield graphs
+    with torch._dynamo.config.patch(disable=False):
+        yield graphs
     torch._dynamo.reset()
 
 

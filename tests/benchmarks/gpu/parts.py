@@ -1,5 +1,8 @@
 """Steps that need torch and transformers alone: parts of training beside references, and what they cost."""
 
+import os  # isort: skip
+
+os.environ["TORCH_COMPILE_DISABLE"] = "0"  # programs compile nothing on a CPU; step `compiling` does
 import pipeline.training.environment  # noqa: F401  # isort: skip  # before torch
 
 import time
