@@ -1,4 +1,4 @@
-"""Which results of a run are made, and why others are not: `python -m pipeline.status --configfile ...`.
+"""Which results of a run are made, and why others are not: `dsm status CONFIG...`.
 
 Give it the overlays and `--config` values that you give to Snakemake. It prints one line for each instance
 with a reason of its own, followed by what has to be made again after it.
@@ -183,8 +183,9 @@ def clean(keys: Keys) -> tuple[int, int, int]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m pipeline.status", description=__doc__.split("\n")[0])
-    parser.add_argument("--configfile", nargs="+", required=True, help="overlays, as for snakemake")
+    usage = "%(prog)s CONFIG... [options]"
+    parser = argparse.ArgumentParser(prog="dsm status", usage=usage, description=__doc__.split("\n")[0])
+    parser.add_argument("--configfile", nargs="+", required=True, help="the same as CONFIG...")
     parser.add_argument("--config", nargs="*", default=[], metavar="KEY=VALUE", help="as for snakemake")
     action = parser.add_mutually_exclusive_group()
     action.add_argument(
@@ -228,6 +229,8 @@ def main(argv: list[str] | None = None) -> None:
         for line in overridden_keys(arguments.configfile, read_values(arguments.config)):
             print(f"warning: {line}", file=sys.stderr)
         if arguments.adopt:
+            if not arguments.adopt.is_dir():
+                raise InputError(f"--adopt {arguments.adopt}: no such folder")
             keys = Keys(graph)
             taken = adopt(keys, arguments.adopt)
             if all(map(keys.made, graph.nodes)):

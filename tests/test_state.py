@@ -176,6 +176,8 @@ def test_a_result_with_other_bytes_than_its_manifest_lists_is_not_adopted(
     with pytest.raises(SystemExit, match="model.safetensors.* cannot be adopted"):
         status.main(["--configfile", *OVERLAYS, "--adopt", str(elsewhere)])
     assert not (copied / "results/small/sft/instruct").exists()
+    with pytest.raises(SystemExit, match="--adopt no/such: no such folder"):
+        status.main(["--configfile", *OVERLAYS, "--adopt", "no/such"])
 
 
 def test_cleaning_the_store_drops_what_the_configuration_does_not_name_and_says_how_much(

@@ -1,7 +1,7 @@
 """What would end a run hours after its start, asked of this machine and of the inputs before its first job.
 
 Each line names what is missing and the remedy. Only what the jobs to run need is asked for. Bytes of memory
-and disk are lower bounds; `python -m pipeline.plan` forecasts all that a job takes.
+and disk are lower bounds; `dsm plan` forecasts all that a job takes.
 """
 
 import os
@@ -122,7 +122,7 @@ def slow(graph: Graph, jobs: Iterable[str], machine: Machine) -> list[str]:
     trained = {name: _trained(graph, graph.nodes[name]) for name in jobs}
     return [
         f"{name}: trains {found[0] / 1e6:,.0f}M weights, and torch sees no GPU on this machine: it takes days"
-        " (`python -m pipeline.plan` prints the FLOPs; a core does about 1e11 in a second)"
+        " (`dsm plan` prints the FLOPs; a core does about 1e11 in a second)"
         for name, found in trained.items()
         if found and found[0] >= LARGE and not machine.gpus
     ]
@@ -247,7 +247,7 @@ def _memory(node: Instance, trained: tuple[int, str], on_gpu: bool, machine: Mac
         remedy = "more ranks, a higher zero_stage or a smaller model" if on_gpu else "GPUs or a smaller model"
         yield (
             f"{node.name}: weights, gradients and optimiser take {need / 1e9:.0f} GB, {place} has"
-            f" {have / 1e9:.0f} GB: take {remedy}; `python -m pipeline.plan` shows what fits"
+            f" {have / 1e9:.0f} GB: take {remedy}; `dsm plan` shows what fits"
         )
 
 

@@ -1,4 +1,4 @@
-"""Print the forecast of a run: `python -m pipeline.plan --configfile configs/deepseekmath-7b.yaml`.
+"""Print the forecast of a run: `dsm plan configs/deepseekmath-7b.yaml`.
 
 Nothing is loaded or downloaded; the formulas are in `costs`, `jobs` and `refusals`.
 """
@@ -260,8 +260,9 @@ OPTIONS = [one for one in fields(Assumptions) if one.metadata]
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    parser = argparse.ArgumentParser(prog="python -m pipeline.plan", description=__doc__.split("\n")[0])
-    parser.add_argument("--configfile", nargs="+", required=True, help="overlays, as for snakemake")
+    usage = "%(prog)s CONFIG... [options]"
+    parser = argparse.ArgumentParser(prog="dsm plan", usage=usage, description=__doc__.split("\n")[0])
+    parser.add_argument("--configfile", nargs="+", required=True, help="the same as CONFIG...")
     parser.add_argument("--gpu", choices=known()["gpus"], default="H100", help="kind of GPU")
     for one in OPTIONS:
         value, meaning = one.metadata["default"], one.metadata["meaning"]

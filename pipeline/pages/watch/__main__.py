@@ -57,8 +57,9 @@ def write(watch: Watch, file: Path, seconds: float) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="dsm watch", description=__doc__.split("\n")[0])
-    parser.add_argument("--configfile", nargs="+", required=True, help="overlays, as for snakemake")
+    usage = "%(prog)s CONFIG... [options]"
+    parser = argparse.ArgumentParser(prog="dsm watch", usage=usage, description=__doc__.split("\n")[0])
+    parser.add_argument("--configfile", nargs="+", required=True, help="the same as CONFIG...")
     parser.add_argument("--config", nargs="*", default=[], metavar="KEY=VALUE", help="as for snakemake")
     parser.add_argument("--port", type=int, default=PORT, help="0: any free one")
     parser.add_argument(
