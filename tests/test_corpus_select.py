@@ -326,7 +326,7 @@ def keys_read(program: str) -> set[str]:
     return {*keys, *(classifier.NAMES if "settings" in called else ())} & CorpusSection.model_fields.keys()
 
 
-@pytest.mark.parametrize("program", ("train", "score", "select"))
+@pytest.mark.parametrize("program", CorpusSection.programs)
 def test_the_key_of_a_program_holds_what_it_reads_of_the_section_and_no_more(program: str) -> None:
     assert keys_read(program) == set(CorpusSection.programs[program])
 
