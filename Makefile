@@ -126,7 +126,7 @@ WHOLE = workflow changes flow recipes state stage single_gpu cluster configs gen
   rl_train lora gpu_check sandbox sandbox_layers sandbox_weak corpus crawl_dedup crawl_generated crawl_order crawl_scale dsm faults first_contact \
   fuzz fuzz_programs meta survival profiles executors quality
 SLOW = arrays classify corpus_select crawl_extract crawl_lookup crawl_texts experiment exported grader_attacks links mutants notebook parts \
-  power problems queue release report_explorer review rl_programs rl_trl row_pages sandbox_endings sandbox_memory serve store tries
+  power problems queue release report_explorer review rl_programs rl_trl row_pages sandbox_endings sandbox_memory store timing tries
 
 test-fast: setup peers
 	$(PYTEST) $(PARALLEL) -m 'not slow and not network and not pretrained' $(patsubst %,--ignore=tests/test_%.py,$(WHOLE) $(SLOW))

@@ -17,12 +17,9 @@ usage: dsm COMMAND ...
   run CONFIG... [TARGET...] [OPTIONS]   make what is missing
   status CONFIG... [OPTIONS]            what is not made yet, and why
   plan CONFIG... [OPTIONS]              what a run will cost
-  watch CONFIG... [OPTIONS]             a page on a running workflow
   chat --model FOLDER [OPTIONS]         talk to a model
-  serve MODEL [OPTIONS]                 OpenAI's interface to it, by vLLM
   review RUN [OPTIONS]                  give verdicts on the sites of a corpus
   experiment NAME [OPTIONS]             compare a variant with a baseline
-  leaderboard                           all experiments, failures too
   classify CLASSIFIER INPUT... OPTIONS  keep texts that a corpus would keep
   export MODEL --to FOLDER              model or classifier for others to use
   score OPTIONS                         score the outputs of a model
@@ -39,12 +36,11 @@ OPTIONS of `run` are Snakemake's, whose command line it prints:
 """
 MODULES = {
     **{name: f"pipeline.{name}" for name in ("status", "plan")},
-    **{name: f"pipeline.pages.{name}" for name in ("watch", "chat", "review")},
+    **{name: f"pipeline.pages.{name}" for name in ("chat", "review")},
     **{name: f"pipeline.evaluate.{name}" for name in ("score", "grade")},
     "classify": "pipeline.corpus.classify",
-    **{name: f"pipeline.experiments.{name}" for name in ("experiment", "leaderboard")},
+    "experiment": "pipeline.experiments.experiment",
     "export": "pipeline.release",
-    "serve": "pipeline.serve",
 }
 # Snakemake as `python -m snakemake` starts it, without a traceback for Ctrl-C while it is read and plans.
 QUIET = """import runpy, sys
@@ -52,8 +48,7 @@ try:
     runpy.run_module("snakemake", run_name="__main__", alter_sys=True)
 except KeyboardInterrupt:
     sys.exit("error: interrupted")"""
-CONFIGURED = ("status", "plan", "watch")
-PRINTING = ("status", "plan", "leaderboard")  # whose output may go to `head`
+CONFIGURED = ("status", "plan")  # commands that take configuration files, and whose output may go to `head`
 # Options that say where jobs run, or how many.
 PLACE = re.compile(r"--(cores|jobs|profile|executor)(=.*)?|-[cje]\S*")
 
@@ -103,7 +98,7 @@ def start(command: str, *words: str) -> None:
     elif command == "run":
         run([*words])
     elif command in MODULES:
-        if command in PRINTING:
+        if command in CONFIGURED:
             signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         listed = command in CONFIGURED and words and not words[0].startswith("-")
         sys.argv = [command, *(["--configfile"] if listed else []), *words]

@@ -17,8 +17,7 @@ from pipeline.config.evaluate import SUFFIX
 from pipeline.experiments import experiment as command
 from pipeline.experiments.design import Design, Experiment, make_design
 from pipeline.experiments.findings import Findings
-from pipeline.experiments.leaderboard import list_experiments, write_leaderboard
-from pipeline.experiments.sheet import RESULTS, write_failed, write_sheet
+from pipeline.experiments.sheet import RESULTS, write_failed, write_index, write_sheet
 from pipeline.protocol.errors import InputError
 from pipeline.protocol.progress import duration
 from workflow.keys import Keys
@@ -218,8 +217,6 @@ def test_the_page_and_its_json_outlive_file_and_results(lab: Path) -> None:
     assert colours == ["@1", "@1", "@2", "@2"]
     assert set(re.findall(r'data-figure="(.+?)"', page)) == figures.keys()
     assert "<script>alert" not in page
-    (row,) = list_experiments()
-    assert row["page"] == "new/index.html" and row["verdict"] == "held"
 
 
 def test_flipped_questions_are_shown_with_an_answer_of_each_side(lab: Path) -> None:
@@ -236,26 +233,14 @@ def test_flipped_questions_are_shown_with_an_answer_of_each_side(lab: Path) -> N
         assert before.text and flip.question
 
 
-def test_the_leaderboard_has_all_failures_too(lab: Path) -> None:
+def test_the_index_lists_all_experiments_failures_too(lab: Path) -> None:
     design = designed()
     made(design, {"grpo": 0.3, "new": 0.8})
     write_sheet(Findings(design, {}))
-    command.main(["later", "lab.yaml", "--baseline", "grpo", "--set", "steps=3", "-n"])
-    assert not (lab / "experiments").exists()
-    (lab / "experiments").mkdir()
-    text = yaml.safe_dump(design.experiment.model_dump() | {"seeds": 5})
-    for name in ("new", "waits"):
-        (lab / f"experiments/{name}.yaml").write_text(text)
-    (lab / "experiments/broken.yaml").write_text("baseline: [")
-    write_failed(make_design("fails", design.experiment), "the run ended with code 1.")
-    rows = {row["experiment"]: row for row in list_experiments()}
-    assert list(rows) == ["new", "fails", "broken", "waits"]
-    assert rows["new"]["remark"] == "its file was changed since." and not rows["fails"]["page"]
-    assert [row["verdict"] for row in rows.values()] == ["held", "failed", "not measured", "not measured"]
-    assert rows["broken"]["meaning"].startswith("experiments/broken.yaml: not YAML")
-    page = write_leaderboard().read_text()
-    assert all(name in page for name in rows) and 'href="new/index.html"' in page
-    assert json.loads((RESULTS / "leaderboard.json").read_text())["rows"] == list(rows.values())
+    write_failed(make_design("fails", design.experiment), "the run ended with <code 1>.")
+    page = write_index().read_text()
+    assert page.count("<li>") == 2 and 'href="new/index.html">new</a><br>new, held: ' in page
+    assert 'href="fails/result.json">fails</a><br>new, failed: the run ended with &lt;code 1&gt;.' in page
 
 
 def test_a_run_that_fails_leaves_what_the_same_file_found_before(lab: Path) -> None:
@@ -279,14 +264,6 @@ def test_a_profile_says_itself_how_many_cores_it_has(lab: Path, monkeypatch: pyt
     assert asked == [[], ["--profile", "profiles/slurm"], ["--cores", "4"]]
 
 
-def test_the_best_stand_first_also_where_lower_is_expected(lab: Path) -> None:
-    arms = {"slow": {"steps": 3}, "slower": {"steps": 2}}
-    design = designed(arms=arms, expected="lower")
-    made(design, {"grpo": 0.8, "slow": 0.3, "slower": 0.05})
-    write_sheet(Findings(design, {}))
-    assert [row["arm"] for row in list_experiments()] == ["slower", "slow"]
-
-
 def test_the_forecast_takes_the_baselines_times_for_what_was_never_made(lab: Path) -> None:
     design = designed(2)
     lines = command.forecast_lines(design)
@@ -307,12 +284,12 @@ def test_the_forecast_takes_the_baselines_times_for_what_was_never_made(lab: Pat
     assert "never timed" not in lines[-1]
 
 
-def test_page_and_leaderboard_open_in_a_browser_without_an_error(lab: Path) -> None:
+def test_page_and_index_open_in_a_browser_without_an_error(lab: Path) -> None:
     design = designed()
     made(design, {"grpo": 0.3, "new": 0.8})
-    pages = [write_sheet(Findings(design, {})), write_leaderboard()]
+    pages = [write_sheet(Findings(design, {})), write_index()]
     with browser(lab / "profile") as chromium:
         for page in pages:
-            chromium.open(page.absolute().as_uri(), "document.querySelector('h2')")
+            chromium.open(page.absolute().as_uri(), "document.querySelector('h1')")
             assert chromium.js("document.documentElement.scrollWidth <= innerWidth")
         chromium.open(pages[0].absolute().as_uri(), "document.querySelector('.plot .main-svg')")

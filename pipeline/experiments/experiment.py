@@ -17,8 +17,7 @@ from pipeline.config.__main__ import keys_as_yaml
 from pipeline.config.root import ConfigError, check_name
 from pipeline.experiments.design import FILES, Design, Experiment, checked, make_design, read_experiment
 from pipeline.experiments.findings import Findings
-from pipeline.experiments.leaderboard import write_leaderboard
-from pipeline.experiments.sheet import tell, write_failed, write_sheet
+from pipeline.experiments.sheet import tell, write_failed, write_index, write_sheet
 from pipeline.protocol.atomic import atomic_write
 from pipeline.protocol.errors import InputError
 from pipeline.protocol.overlays import merge
@@ -173,7 +172,7 @@ def conduct(design: Design, options: list[str]) -> int:
         found = Findings(design, stopped)
         page = write_sheet(found)
         print("\n".join(tell(found.row(arm)) for arm in found.arms))
-    print(f"Experiment: {page}\nAll experiments: {write_leaderboard()}")
+    print(f"Experiment: {page}\nAll experiments: {write_index()}")
     return code
 
 

@@ -1,5 +1,8 @@
-"""An experiment on one page, and in `result.json` beside it: both say all and need nothing else."""
+"""An experiment on one page, and in `result.json` beside it: both say all and need nothing else. A list of
+all experiments links to them.
+"""
 
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -111,3 +114,17 @@ def write_sheet(found: Findings) -> Path:
     }
     write_json(folder / RESULT, whole)
     return folder / PAGE
+
+
+def write_index() -> Path:
+    """Write a page that lists all experiments, failures too; returns its path."""
+    items = []
+    for result in sorted(RESULTS.glob(f"*/{RESULT}")):
+        name, page = result.parent.name, result.with_name(PAGE)
+        shown = (page if page.exists() else result).relative_to(RESULTS)
+        verdicts = "".join(f"<br>{escape(tell(row))}" for row in read_json(result)["arms"])
+        items.append(f'<li><a href="{shown}">{name}</a>{verdicts}</li>\n')
+    head = '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>Experiments</title>\n'
+    with atomic_write(RESULTS / PAGE) as partial:
+        partial.write_text(f"{head}<h1>Experiments</h1>\n<ul>\n{''.join(items)}</ul>\n</html>\n")
+    return RESULTS / PAGE

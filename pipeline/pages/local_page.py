@@ -56,13 +56,12 @@ class LocalServer(ThreadingHTTPServer):
         port: int,
         asked: Mapping[str, Answer],
         told: Mapping[str, Answer],
-        policy: str = POLICY,
     ) -> None:
         try:
             super().__init__((LOCAL[0], port), Handler)
         except OSError as error:
             raise InputError(f"--port {port}: {error.strerror}") from error
-        self.page, self.asked, self.told, self.policy = page, asked, told, policy
+        self.page, self.asked, self.told = page, asked, told
         self.lock, self.place = Lock(), f"/{secrets.token_urlsafe(24)}/"
         self.address = f"http://{LOCAL[0]}:{self.server_port}{self.place}"
 
@@ -82,7 +81,7 @@ class Handler(BaseHTTPRequestHandler):
         name, query = self._name()
         if name == "":
             nonce = secrets.token_urlsafe(16)
-            self._send(HTTPStatus.OK, self.server.page(nonce), self.server.policy.format(nonce=nonce))
+            self._send(HTTPStatus.OK, self.server.page(nonce), POLICY.format(nonce=nonce))
         else:
             values = {key: found[-1] for key, found in parse_qs(query).items()}
             self._answer(self.server.asked.get(name), values)

@@ -1,1 +1,0 @@
-"""A page on a running workflow: stages, curves, samples, GPUs, queue, errors."""
