@@ -14,7 +14,7 @@ OPTIONS = --cores $(CORES)
 # Only files whose hash is in the lock. Sources are built with the locked setuptools, not with one that pip fetches unchecked.
 INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --no-deps --require-hashes --no-build-isolation --use-pep517
 
-.PHONY: setup peers demo canary compare ablations pretrained real corpus-quality bench bench-corpus bench-dump bench-rows bench-extraction bench-mathematics bench-tokens bench-training bench-rl bench-grader bench-sandbox bench-study bench-harness bench-lora bench-claims bench-mutants gpu-check test test-fast test-axe test-pretrained test-environment test-cluster lint lock licences audit schema site clean clean-store
+.PHONY: setup peers demo canary compare ablations pretrained real corpus-quality bench bench-corpus bench-dump bench-extraction bench-training bench-rl bench-grader bench-sandbox bench-study bench-harness bench-mutants gpu-check test test-fast test-axe test-pretrained test-environment test-cluster lint lock licences audit schema site clean clean-store
 
 setup: .venv/complete
 
@@ -126,7 +126,7 @@ WHOLE = workflow changes flow recipes state stage single_gpu cluster configs gen
   rl_train lora gpu_check sandbox sandbox_layers sandbox_weak corpus crawl_dedup crawl_generated crawl_order crawl_scale dsm faults first_contact \
   fuzz fuzz_programs meta survival profiles executors quality
 SLOW = arrays classify corpus_select crawl_extract crawl_lookup crawl_texts experiment exported grader_attacks links mutants notebook parts \
-  power problems queue release report_explorer review rl_programs rl_trl row_pages sandbox_endings sandbox_memory store timing tries
+  power problems queue release report_explorer review rl_programs rl_trl sandbox_endings sandbox_memory store timing tries
 
 test-fast: setup peers
 	$(PYTEST) $(PARALLEL) -m 'not slow and not network and not pretrained' $(patsubst %,--ignore=tests/test_%.py,$(WHOLE) $(SLOW))
@@ -152,17 +152,15 @@ test-cluster: setup
 	PATH="$(CURDIR)/$(BIN):$$PATH" tests/cluster/slurm.sh python -m pytest tests/test_cluster.py tests/test_rl.py -m slurm
 
 # Each prints a table of ours beside its named peers, measured in the same run, and writes results/bench/<name>.json.
-# DATA=<folder> makes some use the larger data sets that docs/measured.md describes (bench-mathematics needs it);
+# DATA=<folder> makes some use the larger data sets that docs/measured.md describes;
 # PEER=<FILE.py:FUNCTION> puts a grader of yours beside this one (tests/benchmarks/adversarial.py).
 BENCHMARK = PYTHONPATH="$(CURDIR):$(CURDIR)/tests" $(BIN)/python tests/benchmarks
 
 bench: bench-corpus bench-training bench-rl bench-grader bench-sandbox
 
-bench-corpus bench-grader bench-mathematics: ARGUMENTS = $(if $(DATA),--data "$(DATA)")
+bench-corpus bench-grader: ARGUMENTS = $(if $(DATA),--data "$(DATA)")
 bench-grader: ARGUMENTS += $(if $(PEER),--peer "$(PEER)")
-# A corpus from texts and from WARC files of the same generated pages: make bench-rows [ROWS=1000000]. It goes on where it was stopped.
-bench-rows: ARGUMENTS = $(if $(ROWS),--rows $(ROWS))
-bench-corpus bench-dump bench-rows bench-mathematics bench-tokens bench-training bench-rl bench-grader bench-sandbox bench-claims: bench-%: setup peers
+bench-corpus bench-dump bench-training bench-rl bench-grader bench-sandbox: bench-%: setup peers
 	$(BENCHMARK)/$*.py $(ARGUMENTS)
 
 # Which loop to ship: make bench-study DATA=<folder of the larger data sets>. Fetches the second set's 370 MB of Debian packages with
@@ -202,15 +200,6 @@ bench-harness: setup peers .venv/harness/complete $(PUBLISHED)/SHA256SUMS
 	rm -rf .venv/harness
 	$(INSTALL) --target .venv/harness -r requirements/harness.lock
 	touch $@
-
-# Adapters beside training all weights, on the model of `make pretrained`: make bench-lora BENCH=<folder of benchmark files>. 45 minutes
-# of one core. Writes its table into docs/measured.md too.
-LORA = configs/pretrained.yaml work/pretrained.yaml configs/lora.yaml
-bench-lora: setup
-	$(BIN)/python -m pipeline.experiments.pretrained --model "$(MODEL)" $(if $(BENCH),--bench "$(BENCH)") --output work/pretrained.yaml
-	$(if $(filter $(PUBLISHED),$(MODEL)),$(MAKE) $(PUBLISHED)/SHA256SUMS)
-	$(DSM) $(LORA) evaluate $(OPTIONS)
-	$(BENCHMARK)/lora.py --page docs/measured.md
 
 lint: setup
 	$(BIN)/ruff check .

@@ -183,17 +183,6 @@ def test_models_are_chosen_without_the_test_questions() -> None:
     assert len(asked) == 7 and all(list(node.section["benchmarks"]) == ["dev"] for node in asked)
 
 
-def test_adapters_are_compared_with_all_weights_on_equal_terms() -> None:
-    nodes = Graph(
-        Config(read_config([ROOT / f"configs/{name}.yaml" for name in ("pretrained", "lora")]))
-    ).nodes
-    for full, adapted in (("sft/instruct", "sft/instruct-lora"), ("rl/grpo", "rl/grpo-lora")):
-        one, other = nodes[full], nodes[adapted]
-        assert one.inputs == other.inputs
-        differ = {name for name in {*one.section, *other.section} if one.section[name] != other.section[name]}
-        assert differ == {"lora", "learning_rate"}
-
-
 def test_real_pages_come_with_the_models_that_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

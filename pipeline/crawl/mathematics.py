@@ -4,8 +4,7 @@ MegaMath (Zhou et al. 2025) has a fastText model there, which must be trained fi
 symbols and words, so that it exists before the loop has run and needs no model. Word problems of schools
 have none of these: a question for a quantity after numbers counts instead. The filter is for recall: what
 only looks like mathematics is left to the loop. Words and thresholds were chosen on pages of half of the
-hosts of the labelled real pages and on half of the word problems; `tests/benchmarks/mathematics.py` measures
-it on the other halves.
+hosts of the labelled real pages and on half of the word problems.
 """
 
 import re

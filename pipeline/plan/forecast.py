@@ -24,7 +24,7 @@ EVALUATION_SHARE = 0.9  # of a GPU's memory for vLLM, which has the GPU to itsel
 NOTICE_MINUTES = 10  # --signal=USR1@600 in the Slurm profile
 GATHERED_BYTES = 17  # of a sampled token, sent to all ranks
 SCORED_TOKENS = 16384  # that a reward model reads at once (pipeline/reward/model.py)
-ROW_SECONDS = 0.0074  # in which a thread reads a row of pre-training, cold: `make bench-tokens`
+ROW_SECONDS = 0.0074  # in which a thread reads a row of pre-training, from a disk that has it in no cache
 ASKED_TOKENS = 300  # of a prompt of `annotate` without its page
 TOKEN_BYTES = 3.3  # of pages; measured with SmolLM2's tokenizer: English 3.5, Chinese 1.8
 IDLE = ("buffers", "activations", "logits")  # parts of memory that are free while a sampler is awake

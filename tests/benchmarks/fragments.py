@@ -3,8 +3,7 @@
 Each family is a kind of site: a page in its markup, the boilerplate that must go, and fragments with a class
 and the text that a reader sees, formulas as TeX. Pages of a few fragments are extracted. A fragment is right
 if its text is in the extracted text; white space, bullets, cell borders, braces around one character and the
-kind of delimiter make no difference. lynx and w3m take part where they are installed. `independent` fragments
-were written without knowledge of the extractor (`independent.py`).
+kind of delimiter make no difference. lynx and w3m take part where they are installed.
 """
 
 import json
@@ -17,9 +16,8 @@ from collections.abc import Callable
 from statistics import fmean
 
 import yaml
+from corpus import resiliparse_alone, seconds, trafilatura_alone
 from crawl_warcs import FILLER
-from extraction import resiliparse_alone, seconds, trafilatura_alone
-from independent import FRAGMENTS, OUTCOMES, independent_shares, outcome
 from table import ROOT, Row, publish, row_of
 
 from pipeline.crawl.text import extract
@@ -158,11 +156,6 @@ def main() -> None:
     for kind in sorted(classes[ours]):
         shares = {name: percent(classes[name][kind]) for name in peers}
         rows.append(beside_best(f"class {kind}: fragments right", percent(classes[ours][kind]), shares, data))
-    shares = {name: independent_shares(extractor) for name, extractor in found.items()}
-    for kind in OUTCOMES:
-        of_peers = {name: shares[name][kind] for name in peers}
-        what, data_of = f"independent fragments {kind}", f"{len(FRAGMENTS)} of independent.jsonl"
-        rows.append(beside_best(what, shares[ours][kind], of_peers, data_of))
     for name, rate in (rates := speed(found, families)).items():
         if name != ours:
             rows.append(row_of("speed", "pages/s of CPU", rates[ours], rate, name, data, rate=True))
@@ -174,10 +167,6 @@ def main() -> None:
 
 def missed(families: dict[str, dict]) -> None:
     """Print the fragments that come out wrong."""
-    for fragment in FRAGMENTS:
-        how, text = outcome(lambda html: extract(Source(html), 100)[1], fragment)
-        if how != "right":
-            print(json.dumps([how, fragment["id"], fragment["expected"], text], ensure_ascii=False))
     for family, content in families.items():
         for html, fragments in pages(content):
             text = extract(Source(html), 100)[1]
