@@ -47,7 +47,7 @@ demo: setup
 
 # The demo beside the figures on record: what code, packages or a machine change. WRITE=1 records them for this kind of CPU.
 canary: demo
-	$(BIN)/python tests/benchmarks/canary.py $(if $(WRITE),--write)
+	$(BIN)/python bench/canary.py $(if $(WRITE),--write)
 
 # The comparison of RL methods (section 5.2 of the paper) in miniature, from the demo's instruct model. First the learning rates: the
 # same for each method, chosen by questions that are not the test's. Their report: results/compare-rates/report/index.html
@@ -153,8 +153,8 @@ test-cluster: setup
 
 # Each prints a table of ours beside its named peers, measured in the same run, and writes results/bench/<name>.json.
 # DATA=<folder> makes some use the larger data sets that docs/measured.md describes;
-# PEER=<FILE.py:FUNCTION> puts a grader of yours beside this one (tests/benchmarks/adversarial.py).
-BENCHMARK = PYTHONPATH="$(CURDIR):$(CURDIR)/tests" $(BIN)/python tests/benchmarks
+# PEER=<FILE.py:FUNCTION> puts a grader of yours beside this one (tests/given/adversarial.py).
+BENCHMARK = PYTHONPATH="$(CURDIR):$(CURDIR)/tests" $(BIN)/python bench
 
 bench: bench-corpus bench-training bench-rl bench-grader bench-sandbox
 
@@ -178,11 +178,11 @@ bench-mutants: setup peers
 # What a GPU must show before a night is spent on it: make gpu-check [STEPS="attention zero_1"]. It goes on where it was stopped; five
 # minutes on a CPU, where it runs small. results/gpu/<device>.json. Several nodes: srun --ntasks-per-node=1 make gpu-check STEPS=ranks
 gpu-check:
-	$(if $(CONDA_PREFIX),python,$(BIN)/python) tests/benchmarks/gpu $(if $(STEPS),--steps $(STEPS))
+	$(if $(CONDA_PREFIX),python,$(BIN)/python) bench/gpu $(if $(STEPS),--steps $(STEPS))
 
 # Page fragments with their expected text, beside Resiliparse, trafilatura 2, and lynx and w3m where they are installed.
 bench-extraction: setup peers .venv/extraction/complete
-	PYTHONPATH="$(CURDIR)/.venv/extraction:$(CURDIR):$(CURDIR)/tests" $(BIN)/python tests/benchmarks/fragments.py
+	PYTHONPATH="$(CURDIR)/.venv/extraction:$(CURDIR):$(CURDIR)/tests" $(BIN)/python bench/fragments.py
 
 .venv/extraction/complete: .venv/complete requirements/extraction.lock
 	rm -rf .venv/extraction
@@ -193,7 +193,7 @@ bench-extraction: setup peers .venv/extraction/complete
 # on two cores for all questions, most of them the harness's.
 bench-harness: setup peers .venv/harness/complete $(PUBLISHED)/SHA256SUMS
 	@test -n "$(BENCH)" || { echo 'usage: make bench-harness BENCH=<folder of benchmark files> [QUESTIONS=<number>] [MODEL=<folder>]'; exit 2; }
-	PYTHONPATH="$(CURDIR)/.venv/harness:$(CURDIR):$(CURDIR)/tests" $(BIN)/python tests/benchmarks/harness.py --model "$(MODEL)" --bench "$(BENCH)" \
+	PYTHONPATH="$(CURDIR)/.venv/harness:$(CURDIR):$(CURDIR)/tests" $(BIN)/python bench/harness.py --model "$(MODEL)" --bench "$(BENCH)" \
 	  $(if $(QUESTIONS),--questions $(QUESTIONS))
 
 .venv/harness/complete: .venv/complete requirements/harness.lock

@@ -16,7 +16,7 @@ from pipeline.stages import NAMES
 TABLES = cases("readme")
 README = ROOT / "README.md"
 PAGES = [README, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-FOLDERS = ("configs", "docs", "pipeline", "requirements", "tests", "workflow")
+FOLDERS = ("bench", "configs", "docs", "pipeline", "requirements", "tests", "workflow")
 FILE = re.compile(rf"(?<![\w/.<-])(?:{'|'.join(FOLDERS)})/[\w./-]*\w")
 LINK = re.compile(r"\]\(([^)#:]+)(?:#([\w-]+))?\)")
 TARGET = re.compile(r"\bmake ([a-z][a-z-]*)(?=[`\s,)]|$)")
@@ -182,6 +182,6 @@ def test_no_import_circle() -> None:
 
 
 def test_no_module_of_the_benchmarks_has_the_name_of_one_of_the_tests() -> None:
-    folders = (ROOT / "tests", ROOT / "tests/benchmarks")  # searched in this order
+    folders = (ROOT / "bench", ROOT / "tests")  # searched in this order
     one, other = ({path.name for path in folder.glob("*.py")} for folder in folders)
     assert one & other == set()

@@ -30,7 +30,7 @@ LAST = ["single_gpu"]  # test_single_gpu.py runs it
 def start(*words: object, **more: str) -> subprocess.CompletedProcess[str]:
     """Run the kit."""
     environment = os.environ | {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"} | more
-    command = [sys.executable, "tests/benchmarks/gpu", *map(str, words)]
+    command = [sys.executable, "bench/gpu", *map(str, words)]
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
 
 

@@ -1,4 +1,4 @@
-"""The adversarial suite (tests/benchmarks/adversarial.py): no operator gets more than 0.5 % past the grader.
+"""The adversarial suite (given/adversarial.py): no operator gets more than 0.5 % past the grader.
 
 GRADER_SEED=<number> draws other references; `make bench-grader` draws fresh ones each time.
 """
@@ -7,7 +7,7 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 
-import adversarial
+from given import adversarial
 from given.answers import SEED, labelled, shared
 
 from pipeline.grader.answers import compare

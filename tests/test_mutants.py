@@ -7,7 +7,7 @@ from pathlib import Path
 
 from conftest import ROOT
 
-sys.path[:0] = [str(ROOT / "tests/benchmarks")]
+sys.path[:0] = [str(ROOT / "bench")]
 
 import mutants  # noqa: E402
 

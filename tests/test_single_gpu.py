@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from pipeline.rl.rollout import published, read_groups
 from pipeline.training.tokenizer import load_tokenizer
 
-sys.path.append(str(ROOT / "tests/benchmarks/gpu"))  # the same run is a step of `make gpu-check`
+sys.path.append(str(ROOT / "bench/gpu"))  # the same run is a step of `make gpu-check`
 
 
 @pytest.fixture(scope="module")

@@ -1,17 +1,20 @@
 """The study that decides which loop is shipped: its second labelled set, and what its loops learn."""
 
 import json
+import sys
 from collections import Counter
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-import second_set
-import study
 from conftest import ROOT
 
 from pipeline.data.rows import read_rows
 from pipeline.miniweb.warc import Response, write_warc
+
+sys.path[:0] = [str(ROOT / "bench")]
+import second_set  # noqa: E402
+import study  # noqa: E402
 
 SHARED = ROOT.parent / "shared/data/web/labels.jsonl"
 MATH = "theorem proof lemma integral let x be prime number equation group matrix".split()  # noqa: SIM905

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 Row = dict[str, Any]
 DATA = {"type": Path, "help": "folder of the larger data sets (docs/measured.md)"}
 

@@ -17,7 +17,7 @@ from rl_program import SECTION, question, save_policy
 from tiny_model import save_tiny_model
 
 PRECISION = "bf16" if GPU else "fp32"
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def _zero(stage: int) -> dict[str, float]:

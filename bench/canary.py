@@ -1,6 +1,6 @@
 """Compare a finished demo with the figures on record: what code, packages or a machine change is seen soon.
 
-python tests/benchmarks/canary.py [--run results/demo] [--write]
+python bench/canary.py [--run results/demo] [--write]
 
 `tests/data/canary.json` has a digest of what each data job wrote, in the order of the stages, and for each
 kind of CPU every model's share of right answers. Rounding differs between kinds of CPU, so scores are not
@@ -17,7 +17,7 @@ from typing import Any
 
 from pipeline.protocol.device import kind_of_cpu
 
-RECORD = Path(__file__).parents[1] / "data/canary.json"
+RECORD = Path(__file__).parents[1] / "tests/data/canary.json"
 DATA = ("miniweb", "crawl", "corpus", "decontaminate", "tokens")
 
 

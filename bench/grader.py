@@ -17,8 +17,8 @@ from multiprocessing import Pipe, Process
 from pathlib import Path
 from typing import Any
 
-import adversarial
-from adversarial import Attack
+from given import adversarial
+from given.adversarial import Attack
 from table import DATA, ROOT, Row, larger_set, publish, row_of, use_one_core
 
 from pipeline.data.rows import read_rows

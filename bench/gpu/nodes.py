@@ -25,7 +25,7 @@ from pipeline.training.rendezvous import join_store
 
 GPU = torch.cuda.is_available()
 DEVICE = torch.device("cuda" if GPU else "cpu")
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 WORK = ROOT / "work"  # where checkpoints go
 NUMBERS = 2**28 if GPU else 2**18  # in fp32, that are summed over ranks
 FILE = 2**32 if GPU else 2**23  # bytes that each rank writes
