@@ -1,21 +1,20 @@
-"""Write `configs/default.yaml` and `workflow/schemas/config.schema.json` from the section classes.
+"""Write `configs/default.yaml` from the section classes.
 
-`python -m pipeline.config` writes both; `--check` writes nothing and fails when either is out of date.
+`python -m pipeline.config` writes it; `--check` writes nothing and fails when it is out of date.
 """
 
 import argparse
-import json
 import sys
 import textwrap
 from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import BaseModel, create_model
+from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
 from pipeline.config.evaluate import BenchmarkNode
-from pipeline.config.root import LAUNCHED, MODEL_STAGES, SECTIONS, ModelNode, RunKeys
+from pipeline.config.root import SECTIONS, ModelNode, RunKeys
 from pipeline.config.section import Section
 from pipeline.config.tokens import MixtureNode
 
@@ -107,89 +106,16 @@ def default_yaml() -> str:
     return "".join(parts)
 
 
-def _schema_of(model: type[Section]) -> dict[str, Any]:
-    schema = _without_defaults(model.model_json_schema())
-    schema["properties"] = {name: schema["properties"][name] for name in model.own_keys()}
-    return schema
-
-
-def _without_defaults(schema: Any) -> Any:
-    if isinstance(schema, dict):
-        return {
-            key: _without_defaults(value)
-            for key, value in schema.items()
-            if key not in ("default", "title") and not (key == "paper" and isinstance(value, str))
-        }
-    return [_without_defaults(item) for item in schema] if isinstance(schema, list) else schema
-
-
-def _model_schema(stage: str) -> dict[str, Any]:
-    section = SECTIONS[stage]
-    fields = {
-        name: (info.annotation, info)
-        for source in (section, ModelNode)
-        for name, info in source.model_fields.items()
-    }
-    schema = _schema_of(create_model(f"{stage}_model", __base__=Section, **fields))
-    schema["properties"] |= {"stage": {"const": stage}, "launch": {"$ref": "#/$defs/launch"}}
-    schema.pop("required", None)  # an overlay may name only what it changes
-    return schema
-
-
-def json_schema() -> dict[str, Any]:
-    """Return the strict JSON schema of an overlay: all keys optional, unknown ones refused, no defaults."""
-    definitions: dict[str, Any] = {}
-
-    def use(schema: dict[str, Any]) -> dict[str, Any]:
-        definitions.update(schema.pop("$defs", {}))
-        return schema
-
-    sections = {name: use(_schema_of(model)) for name, model in SECTIONS.items()}
-    definitions["launch"] = sections["launch"]
-    for name in LAUNCHED:
-        sections[name]["properties"]["launch"] = {"$ref": "#/$defs/launch"}
-    nullable = lambda schema: {"anyOf": [schema, {"type": "null"}]}  # noqa: E731 (an overlay removes a node by null)
-    models = [use(_model_schema(stage)) for stage in MODEL_STAGES]
-    benchmark = use(_schema_of(BenchmarkNode))
-    benchmark.pop("required")  # configs/benchmarks/ may give the rest
-    nodes = {
-        "mixtures": use(_schema_of(MixtureNode)),
-        "benchmarks": benchmark,
-        "models": {"anyOf": models},
-    }
-    properties = _schema_of(RunKeys)["properties"] | sections
-    properties |= {
-        name: {"type": "object", "additionalProperties": nullable(schema)} for name, schema in nodes.items()
-    }
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "Configuration of DeepSeekMath, end to end",
-        "type": "object",
-        "additionalProperties": False,
-        "properties": properties,
-        "$defs": definitions,
-    }
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description="Write configs/default.yaml and the JSON schema from pipeline/config/*.py."
-    )
-    parser.add_argument("--check", action="store_true", help="write nothing; fail when a file is out of date")
+    parser = argparse.ArgumentParser(description="Write configs/default.yaml from pipeline/config/*.py.")
+    parser.add_argument("--check", action="store_true", help="write nothing; fail when it is out of date")
     check = parser.parse_args().check
-    schema = json.dumps(json_schema(), indent=1, ensure_ascii=False) + "\n"
-    files = {"configs/default.yaml": default_yaml(), "workflow/schemas/config.schema.json": schema}
-    texts = {ROOT / name: text for name, text in files.items()}
-    stale = [path for path, text in texts.items() if not path.exists() or path.read_text() != text]
-    for path in stale:
-        if check:
-            print(
-                f"{path.relative_to(ROOT)} is out of date: run `python -m pipeline.config`", file=sys.stderr
-            )
-        else:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(texts[path])
-    sys.exit(1 if check and stale else 0)
+    path, text = ROOT / "configs/default.yaml", default_yaml()
+    if path.exists() and path.read_text() == text:
+        return
+    if check:
+        sys.exit("configs/default.yaml is out of date: run `python -m pipeline.config`")
+    path.write_text(text)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Base of all configuration sections, and the one way to declare a key.
 
 Each section is declared once. From the declarations `python -m pipeline.config` writes `configs/default.yaml`
-(every key with its meaning, unit and the paper's value) and `workflow/schemas/config.schema.json`.
+(every key with its meaning, unit and the paper's value).
 """
 
 from typing import Any, ClassVar, get_args
