@@ -5,6 +5,7 @@ Where DEEPSEEK_MATH names a checkout of deepseek-ai/DeepSeek-Math, the authors' 
 
 import os
 import random
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -67,6 +68,26 @@ def test_a_comparison_that_does_not_end_is_wrong_and_the_next_one_is_made(monkey
     assert (verdict.verdict, verdict.reason) == ("wrong", "the comparison was stopped at its limits")
     assert official.grade("math", False, item, "\\boxed{\\frac{6}{2}}").right
     official._worker.stop()
+
+
+def test_an_interrupted_comparison_leaves_no_answer_to_the_next_one():
+    class Interrupted(Exception):
+        pass
+
+    def interrupt(*_):
+        raise Interrupted
+
+    official._worker.stop()
+    before = signal.signal(signal.SIGALRM, interrupt)
+    item = Item("q", "What?", "3")
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.05)  # while SymPy is imported
+        with pytest.raises(Interrupted):
+            official.grade("math", False, item, "\\boxed{4+x}")
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert official.grade("math", False, item, "\\boxed{\\frac{6}{2}}").right
 
 
 @pytest.mark.parametrize(

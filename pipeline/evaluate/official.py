@@ -19,9 +19,9 @@ from typing import Any
 from pipeline.evaluate import official_equality
 from pipeline.evaluate.benchmarks import Item
 from pipeline.evaluate.metrics import accuracy
+from pipeline.evaluate.official_process import AnsweringProcess
 from pipeline.evaluate.sampling import Answer
 from pipeline.grader.answers import Verdict
-from pipeline.grader.helper import HelperProcess
 from pipeline.protocol.manifest import ROOT
 from pipeline.protocol.watchdog import beat
 
@@ -30,7 +30,7 @@ OCW = tomllib.loads(Path(__file__).with_name("ocw.toml").read_text())
 # What the paper's program writes where it finds no answer: its own words, which it compares like answers.
 MISSING = "placeholder", "[invalid]", ""
 _NUMBER = re.compile(r"-?\d+\.?\d*")
-_worker = HelperProcess(  # which compares formulas by SymPy
+_worker = AnsweringProcess(  # which compares formulas by SymPy
     [sys.executable, "-P", "-W", "ignore", "-m", official_equality.__name__],
     cwd=ROOT,
     env={"PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "0", "LANG": "C.UTF-8"},

@@ -24,7 +24,6 @@ from .extraction import chosen_letter, extract, reference_answer
 from .forms import is_worked_out
 from .notation import clean, number_word
 from .parser import parse
-from .printed import is_printed, read_printed
 from .prose import compare_prose, has_sentence, is_words, same_words
 from .remarks import bare, is_unit
 from .tree import Decision, Expression, count, walk
@@ -137,8 +136,6 @@ def decide(reference: str, answer: str, wanted: Asked) -> Decision:
         outcome = _by_trees(reference, alone, wanted, wanted.listed)
     if outcome[0] != "right" and wanted.comma and (written := _DECIMAL_COMMA.sub(_pointed, answer)) != answer:
         outcome = decide(reference, written, replace(wanted, comma=False))
-    if outcome[0] != "right" and is_printed(answer) and (written := read_printed(answer)):
-        outcome = _by_trees(reference, clean(written), wanted, wanted.listed)
     return outcome
 
 

@@ -3,51 +3,40 @@
 import atexit
 import json
 import os
-import select
 import subprocess
 from collections.abc import Sequence
 from threading import Lock
 from typing import Any
 
 
-class HelperProcess:
-    """Starts `command` when it is asked, again after it has ended; `options` are those of `subprocess.Popen`.
+class AnsweringProcess:
+    """Starts `command` when it is asked, again after it ends; `options` are those of `subprocess.Popen`."""
 
-    `first`: a question that is asked after each start, and the seconds that its answer may take.
-    """
-
-    def __init__(
-        self, command: Sequence[str], first: tuple[Any, float] | None = None, **options: Any
-    ) -> None:
-        self.command, self.first, self.options = command, first, options
+    def __init__(self, command: Sequence[str], **options: Any) -> None:
+        self.command, self.options = command, options
         self.lock = Lock()
         self.process: subprocess.Popen[bytes] | None = None
         self.owner = 0
         atexit.register(self.stop)
 
-    def ask(self, question: Any, seconds: float | None = None) -> Any:
-        """Return the answer; None if the process ends, or is stopped after so many seconds."""
+    def ask(self, question: Any) -> Any:
+        """Return the answer; None if the process ends."""
         with self.lock:
             if self.owner != os.getpid():  # after a fork the pipes are the parent's
                 self.process = None
             try:
                 if self.process is None or self.process.poll() is not None:
                     self._start()
-                    if self.first is not None:
-                        self._exchange(*self.first)
-                return self._exchange(question, seconds)
+                return self._exchange(question)
             except BaseException:  # an alarm or Ctrl-C: its answer would be taken for the next question's
                 self.stop()
                 raise
 
-    def _exchange(self, question: Any, seconds: float | None) -> Any:
-        if self.process is None:
-            return None
+    def _exchange(self, question: Any) -> Any:
         try:
             self.process.stdin.write(json.dumps(question).encode() + b"\n")
             self.process.stdin.flush()
-            ready, _, _ = select.select([self.process.stdout], [], [], seconds)
-            line = self.process.stdout.readline() if ready else b""
+            line = self.process.stdout.readline()
         except ConnectionError:
             line = b""
         if not line:
