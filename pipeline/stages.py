@@ -74,7 +74,6 @@ STAGES = (
 PROGRAMS = (
     Program("miniweb_web", "pipeline.miniweb"),
     Program("problems_parts", "pipeline.problems"),
-    Program("crawl_lookup", "pipeline.crawl.lookup", "crawl:LookupSection"),
     Program("crawl_extract", "pipeline.crawl.extract"),
     Program("crawl_sign", "pipeline.crawl.sign"),
     Program("crawl_exact", "pipeline.crawl.exact"),

@@ -11,6 +11,9 @@ from pathlib import Path
 from textwrap import indent
 from typing import Any
 
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import yaml
 import zstandard
@@ -166,6 +169,30 @@ def test_lists_and_indexes_of_warc_files(example: Any) -> None:
     assert cdxj == rows != []
 
 
+def test_the_recipe_of_a_range_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Successful records of the listed hosts, in the form that `crawl.warc` reads."""
+    monkeypatch.chdir(tmp_path)
+    rows = [
+        {
+            "url": f"https://www.{host}/",
+            "url_host_registered_domain": host,
+            "fetch_status": status,
+            "content_mime_detected": "text/html",
+            "warc_filename": f"crawl-data/{host}.warc.gz",
+            "warc_record_offset": status,
+            "warc_record_length": 50,
+        }
+        for host in ("a.org", "b.org")
+        for status in (200, 404)
+    ]
+    pq.write_table(pa.Table.from_pylist(rows), "index.parquet")
+    Path("hosts.csv").write_text("host\na.org\n")
+    (sql,) = re.findall("^```sql\n(.*?)^```$", (ROOT / "docs/corpus.md").read_text(), re.M | re.S)
+    duckdb.execute(re.sub("'s3://.*?'", "'index.parquet'", sql))
+    records = [(one.url, one.filename, one.offset, one.length) for one in read_index("ranges.parquet")]
+    assert records == [("https://www.a.org/", "crawl-data/a.org.warc.gz", 200, 50)]
+
+
 def test_texts_instead_of_web_pages(example: Any) -> None:
     section = Config(read_config([DEFAULTS, example("texts.yaml")])).sections["crawl"]
     assert section.texts == ["data/*.parquet"]
@@ -278,8 +305,3 @@ def test_running_programs_gives_the_results_on_record(example: Any, tmp_path: Pa
     arguments = ["--input", str(example("programs.jsonl")), "--output", str(tmp_path / "out.jsonl")]
     sandbox.main([*arguments, "--timeout", "2", "--workers", "1", *["--weak"] * WEAK])
     assert rows(tmp_path / "out.jsonl") == rows(example("results.jsonl"))
-
-
-def test_a_configuration_that_looks_pages_up(example: Any) -> None:
-    lookup = Config(read_config([DEFAULTS, example("lookup.yaml")])).sections["crawl"].lookup
-    assert len(lookup.index) == 2 and lookup.tables == 100

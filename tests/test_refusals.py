@@ -26,12 +26,6 @@ def rows() -> Iterator[Any]:
             yield pytest.param(group.get("overlays", []), values, words, id=f"{name} {number}")
 
 
-def test_pages_that_are_looked_up_are_something_to_make() -> None:
-    lookup = {"index": ["https://a.org/cdx-00000.parquet"], "hosts": [str(ROOT / "README.md")]}
-    below = read_config([DEFAULTS])
-    assert nothing_to_do(Graph(Config(merge(below, {"crawl": {"lookup": lookup}})))) is None
-
-
 @pytest.mark.parametrize(("overlays", "values", "words"), rows())
 def test_a_configuration_that_cannot_be_is_one_line_that_names_the_key(
     monkeypatch: pytest.MonkeyPatch, overlays: list[str], values: dict[str, Any], words: list[str]

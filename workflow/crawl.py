@@ -15,15 +15,13 @@ from pipeline.protocol.errors import InputError
 from pipeline.protocol.manifest import fingerprint
 from workflow.instances import MINIWEB, Inputs, Instance, Instances, Result
 
-READ = ("warc", "index")  # inputs that may be on a server
-
 
 def add_crawl(graph: Instances) -> None:
     """Add the jobs that make the pool: of all files at once or, with `crawl.order: math_first`, of each dump
     and then of what is left of several.
     """
     section = graph.config.sections["crawl"]
-    files = [*_warc_files(graph, section), *(("", file) for file in _looked_up(graph, section))]
+    files = _warc_files(graph, section)
     texts = {name: _text_files(graph, name, source) for name, source in section.text_sources.items()}
     if not files and not texts:
         return
@@ -87,11 +85,11 @@ def files_name(files: list[str | Result]) -> str:
 
 
 def is_downloading(node: Instance) -> bool:
-    """Whether an instance reads WARC files, records of an index, or an index, from a server."""
+    """Whether an instance reads WARC files, or records of an index, from a server."""
     from pipeline.crawl.index import is_index  # slow to import, and no other job needs it
 
     base = is_remote(node.section.get("base_url", ""))
-    named = (source for role, source in node.inputs if role in READ)
+    named = (source for role, source in node.inputs if role == "warc")
     sources = [source.path if isinstance(source, Result) else source for source in named]
     texts = (source for role, source in node.inputs if role == "texts")
     of_hub = any(isinstance(source, str) and source.startswith(HUB) for source in texts)
@@ -192,21 +190,3 @@ def _text_files(graph: Instances, name: str, source: TextSource) -> Inputs:
                 f"config key {where}: {file}: two files of this name; lineage needs different names"
             )
     return [("texts", file) for file in files]
-
-
-def _looked_up(graph: Instances, section: Any) -> list[Result]:
-    """Get the range tables of what is looked up in an index; their WARC files are below `base_url`."""
-    lookup = section.lookup
-    if not lookup.index:
-        return []
-    from pipeline.crawl.lookup import index_files  # the database is slow to import, and few runs look up
-
-    listed = ("urls", "hosts", "prefixes")
-    try:
-        inputs: Inputs = [("index", file) for file in index_files(lookup.index, section.base_url)]
-    except InputError as error:
-        raise ConfigError(f"config key crawl.lookup.index: {error}") from error
-    for name in listed:
-        inputs += graph.inputs(name, getattr(lookup, name), f"crawl.lookup.{name}")
-    graph.add("crawl/lookup", "pipeline.crawl.lookup", lookup, inputs, ("index", *listed))
-    return [Result("crawl/lookup", f"ranges/{number:04d}.parquet") for number in range(lookup.tables)]

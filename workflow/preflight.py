@@ -113,7 +113,7 @@ def nothing_to_do(graph: Graph) -> str | None:
     """Give a line for a configuration that asks for nothing, such as the defaults alone."""
     if graph.nodes.keys() - {"report"}:
         return None
-    empty = "config key models: empty, and no crawl.warc, texts or lookup"
+    empty = "config key models: empty, and no crawl.warc or texts"
     return f"{empty}: nothing to make; give --configfile configs/demo.yaml"
 
 

@@ -13,29 +13,6 @@ DOWNLOADS = 8  # jobs that read from servers at a time, unless a profile says ot
 SIGNATURES = ("buckets", "hashes_per_bucket")
 
 
-class LookupSection(Section):
-    """Which pages to look up in Common Crawl's columnar index, so that only their records are read."""
-
-    named: ClassVar[tuple[str, ...]] = ("index",)
-
-    index: str | list[str] = key(
-        [],
-        "Parquet files of the index: paths, globs, https or s3 addresses, lists of them, or dumps"
-        " (CC-MAIN-2024-10); empty: nothing is looked up",
-    )
-    urls: str | list[str] = key([], "lists of URLs: one a line, or Parquet with a column url")
-    hosts: str | list[str] = key(
-        [], "lists of hosts, one a line; a registered domain (stackexchange.com) stands for all its hosts"
-    )
-    prefixes: str | list[str] = key(
-        [], "files of reviewed prefixes, as corpus.annotations; pages under those with the verdict math"
-    )
-    languages: list[str] = key(
-        [], "a record must hold one of these languages (ISO-639-3: eng, zho); empty: any"
-    )
-    tables: int = key(1, "range tables written; each is read like a WARC file", ge=1)
-
-
 class TextSource(Section):
     """A named source of texts that are pages already."""
 
@@ -57,7 +34,7 @@ class TextSource(Section):
 class CrawlSection(Section):
     """From WARC files or texts to deduplicated pages (paper section 2.1, which gives no settings for it)."""
 
-    named: ClassVar[tuple[str, ...]] = ("warc", "index", "texts")
+    named: ClassVar[tuple[str, ...]] = ("warc", "texts")
     programs: ClassVar[dict[str, tuple[str, ...]]] = {
         "extract": ("base_url", "fields", "files_per_shard", "order", "filters"),  # its inputs name the files
         "sign": ("seed", *SIGNATURES),
@@ -91,7 +68,6 @@ class CrawlSection(Section):
         gt=0,
         le=1,
     )
-    lookup: LookupSection = key(LookupSection(), "records looked up in an index, beside the files of `warc`")
     base_url: str = key(
         "https://data.commoncrawl.org/", "prefix of the relative paths in a list, as in Common Crawl's lists"
     )

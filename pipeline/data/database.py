@@ -21,8 +21,8 @@ Database = duckdb.DuckDBPyConnection
 LEAST_MEMORY = 0.2  # GB of each thread, below which DuckDB gives up
 READ: list[str] = []  # Parquet files that queries of the open database name
 
-# What bad files and too little memory or disk end in; the plain class is that of file systems in Python.
-INPUT = (duckdb.IOException, duckdb.InvalidInputException, duckdb.OutOfMemoryException, duckdb.Error)
+# What bad files and too little memory or disk end in.
+INPUT = (duckdb.IOException, duckdb.InvalidInputException, duckdb.OutOfMemoryException)
 
 
 @contextmanager

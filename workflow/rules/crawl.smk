@@ -2,17 +2,6 @@
 # deduplicated by itself first; its jobs have its name in theirs.
 
 
-use rule miniweb_web as crawl_lookup with:
-    """Find the records of listed pages in an index of Common Crawl."""
-    output:
-        manifest="<store>/crawl/lookup/{key}/manifest.json",
-        data=directory("<store>/crawl/lookup/{key}/data"),
-    log:
-        "<logs>/crawl/lookup-{key}.log",
-    resources:
-        downloads=JOB.downloads,
-
-
 use rule miniweb_web as crawl_extract with:
     """Extract the texts of the pages of some WARC files, or take those of some files of texts."""
     output:
