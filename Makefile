@@ -14,7 +14,7 @@ OPTIONS = --cores $(CORES)
 # Only files whose hash is in the lock. Sources are built with the locked setuptools, not with one that pip fetches unchecked.
 INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --no-deps --require-hashes --no-build-isolation --use-pep517
 
-.PHONY: setup peers demo canary compare ablations pretrained real corpus-quality bench bench-corpus bench-dump bench-extraction bench-training bench-rl bench-grader bench-sandbox bench-study bench-harness bench-mutants gpu-check test test-fast test-axe test-pretrained test-environment test-cluster lint lock licences audit schema site clean clean-store
+.PHONY: setup peers demo canary compare ablations pretrained real bench bench-corpus bench-dump bench-extraction bench-training bench-rl bench-grader bench-sandbox bench-harness bench-mutants gpu-check test test-fast test-axe test-pretrained test-environment test-cluster lint lock licences audit schema site clean clean-store
 
 setup: .venv/complete
 
@@ -104,15 +104,6 @@ real: setup
 	@$(BIN)/python -m pipeline.report.scores --corpus results/real/report/summary.json
 	@echo "Report: results/real/report/index.html"
 
-# What the loop's corpora are worth to the model of `make pretrained`, a proxy: make corpus-quality WEB=<folder of *.warc.gz and lists>
-# BENCH=<folder of benchmark files>. About 95 minutes on two cores.
-corpus-quality: setup
-	@test -n "$(WEB)" -a -n "$(BENCH)" || { echo 'usage: make corpus-quality WEB=<folder of *.warc.gz and lists> BENCH=<folder of benchmark files> [MODEL=<folder or hub id>]'; exit 2; }
-	$(BIN)/python -m pipeline.experiments.quality prepare --web "$(WEB)" --bench "$(BENCH)" --model "$(MODEL)" --output work/corpus-quality.yaml
-	$(if $(filter $(PUBLISHED),$(MODEL)),$(MAKE) $(PUBLISHED)/SHA256SUMS)
-	$(DSM) configs/real.yaml configs/corpus-quality.yaml work/corpus-quality.yaml $(OPTIONS)
-	@$(BIN)/python -m pipeline.experiments.quality table results/corpus-quality
-
 PYTEST = PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest
 # Each worker takes a whole file at a time, the longest files first (tests/conftest.py).
 PARALLEL = --numprocesses $(WORKERS) --dist loadscope --no-loadscope-reorder
@@ -124,7 +115,7 @@ test: setup peers
 # train, sample or wait for limits (WHOLE), and files of which most tests are slow (SLOW), which are not even imported.
 WHOLE = workflow changes flow recipes state stage single_gpu cluster configs generation rl reward training training_exact evaluate_stage \
   rl_train lora gpu_check sandbox sandbox_layers sandbox_weak corpus crawl_dedup crawl_generated crawl_order crawl_scale dsm faults first_contact \
-  fuzz fuzz_programs meta survival profiles executors quality
+  fuzz fuzz_programs meta survival profiles executors
 SLOW = arrays classify corpus_select crawl_extract crawl_texts experiment exported grader_attacks links mutants notebook parts \
   power problems queue release report_explorer review rl_programs rl_trl sandbox_endings sandbox_memory store timing tries
 
@@ -162,13 +153,6 @@ bench-corpus bench-grader: ARGUMENTS = $(if $(DATA),--data "$(DATA)")
 bench-grader: ARGUMENTS += $(if $(PEER),--peer "$(PEER)")
 bench-corpus bench-dump bench-training bench-rl bench-grader bench-sandbox: bench-%: setup peers
 	$(BENCHMARK)/$*.py $(ARGUMENTS)
-
-# Which loop to ship: make bench-study DATA=<folder of the larger data sets>. Fetches the second set's 370 MB of Debian packages with
-# apt-get, and writes its table into docs/corpus.md too.
-bench-study: setup
-	@test -n "$(DATA)" || { echo 'usage: make bench-study DATA=<folder of the larger data sets>'; exit 2; }
-	$(BENCHMARK)/second_set.py work/second_set
-	$(BENCHMARK)/study.py --sets "$(DATA)/web" work/second_set --page docs/corpus.md
 
 # Which share of random one-line mutants the tests kill, without those of whole programs: make bench-mutants [OF="COMMIT COMMIT"] [MUTANTS=200].
 # It goes on where it was stopped.

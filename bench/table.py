@@ -32,12 +32,6 @@ def use_one_core() -> None:
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 
 
-def start_with(environment: dict[str, str]) -> None:
-    """Start this program again unless it has this environment, which a library needs from its start."""
-    if any(os.environ.get(name) != value for name, value in environment.items()):
-        os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | environment)
-
-
 def data_folder(description: str) -> Path | None:
     """The folder that `--data` names, or None: then the benchmark uses what ships or is generated."""
     parser = argparse.ArgumentParser(description=description)

@@ -68,7 +68,6 @@ STAGES = (
     StageRow("rl", "Reinforcement learning", "rl:RlSection", "text"),
     StageRow("evaluate", "Evaluation", "evaluate:EvaluateSection"),
     StageRow("trajectory", "Benchmarks over tokens", "evaluate:TrajectorySection"),
-    StageRow("likelihood", "Likelihood of documents", "likelihood:LikelihoodSection"),
     StageRow("report", "Report", "report:ReportSection"),
 )
 PROGRAMS = (
@@ -97,7 +96,6 @@ PROGRAMS = (
     Program("rl_model", "pipeline.rl"),
     Program("evaluate_model", "pipeline.evaluate"),
     Program("trajectory_model", "pipeline.evaluate.trajectory", "evaluate:EvaluateSection"),
-    Program("likelihood_model", "pipeline.likelihood"),
     Program("report_page", "pipeline.report"),
 )
 NAMES = tuple(stage.name for stage in STAGES)

@@ -84,8 +84,6 @@ def _reader(graph: Graph, node: Instance, role: str) -> tuple[str, Reader | None
     if node.stage == "tokens" and kind == "source":
         field = node.section["sources"][name]["text"]
         return f"mixtures.{node.instance}.sources.{name}", lambda source: read_texts(source, field)
-    if kind == "documents":
-        return "likelihood.documents", read_texts
     return "tokens.texts", read_texts if (node.name, kind) == ("tokens/tokenizer", "text") else None
 
 

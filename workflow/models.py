@@ -9,11 +9,7 @@ from workflow.instances import Inputs, Instances, Result
 
 
 def add_models(graph: Instances) -> None:
-    """Add each model that is trained, its evaluation, those of what pre-training keeps on its way, and the
-    likelihood of documents.
-    """
-    section = graph.config.sections["likelihood"]
-    documents = graph.inputs("documents", section.documents, "likelihood.documents")
+    """Add each model that is trained, its evaluation, and those of what pre-training keeps on its way."""
     for name, node in graph.config.models.items():
         if node.train:
             _train(graph, name, node)
@@ -25,9 +21,6 @@ def add_models(graph: Instances) -> None:
             for tokens in graph.config.model_sections[name].keep_at:
                 kept = Result(f"cpt/{name}", f"kept/{tokens}")
                 _evaluate(graph, f"trajectory/{name}/{tokens}", kept, asked)
-        if node.stage != "reward" and documents:
-            inputs: Inputs = [("model", _model(graph, name)), *documents]
-            graph.add(f"likelihood/{name}", "pipeline.likelihood", section, inputs)
 
 
 def _train(graph: Instances, name: str, node: ModelNode) -> None:

@@ -1,1 +1,1 @@
-"""Variants beside a baseline, and what `make pretrained`, `compare`, `real` and `corpus-quality` run on."""
+"""Variants beside a baseline, and what `make pretrained`, `compare` and `real` run on."""

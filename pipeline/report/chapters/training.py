@@ -14,7 +14,6 @@ LEADS = {
     "tokens": "Tokenizer and memory-mapped mixtures that the base models read.",
     "cpt": "Next-token prediction; the learning rate drops twice, late in training (paper section 2.3).",
     "sft": "Solved problems, packed; the loss is on the answers only (paper section 3.2).",
-    "likelihood": "Bits per byte of documents that no model is trained on: fewer are better.",
 }
 
 
