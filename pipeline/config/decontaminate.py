@@ -25,11 +25,5 @@ class DecontaminateSection(Section):
         " listed with the removals; or removed like the others (pipeline/decontaminate/fuzzy.py)",
         paper="not done",
     )
-    redact: list[Literal["email", "ip", "phone"]] = key(
-        [],
-        "what is replaced in the texts: e-mail addresses, public IP addresses, telephone numbers; formulas"
-        " stay as they are",
-        paper="not stated",
-    )
     benchmarks: list[str] | None = key(None, "names of the benchmarks kept out; null means all of the run")
     fields: dict[str, dict[str, str]] = key({}, "columns of the benchmarks by name, as their `fields`")

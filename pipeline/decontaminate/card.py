@@ -30,11 +30,9 @@ class Composition:
     tokens: int = 0
     cut: int = 0  # pages that lost paragraphs
     by: dict[str, Counter[str]] = field(default_factory=lambda: {name: Counter() for name in COLUMNS})
-    replaced: Counter[str] = field(default_factory=Counter)  # personal data, by kind
     of_source: Counter[str] = field(default_factory=Counter)  # tokens, by named source of texts
 
-    def add(self, page: Document, replaced: Counter[str]) -> None:
-        self.replaced += replaced
+    def add(self, page: Document) -> None:
         self.pages += 1
         self.characters += len(page.text)
         self.tokens += page.metadata.get("tokens") or 0
@@ -48,7 +46,7 @@ class Composition:
                 counts[str(value)] += 1
 
     def __iadd__(self, other: "Composition") -> "Composition":
-        for name in ("pages", "characters", "tokens", "cut", "replaced", "of_source"):
+        for name in ("pages", "characters", "tokens", "cut", "of_source"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for name, counts in other.by.items():
             self.by[name] += counts
@@ -111,7 +109,6 @@ def data_card(
             removed=removed,
             files=sorted(folder.iterdir()),
             most_files=MAX_FILES,
-            kinds={"email": "e-mail addresses", "ip": "IP addresses", "phone": "telephone numbers"},
         )
         + "\n"
     )

@@ -20,7 +20,6 @@ from pipeline.data.rows import raw_lines, write_lines
 from pipeline.data.shards import DocumentWriter, read_documents, rows_of
 from pipeline.decontaminate.card import Composition
 from pipeline.decontaminate.ngrams import FUZZY, BenchmarkIndex, Match, build_index
-from pipeline.decontaminate.redact import redacted
 from pipeline.protocol.manifest import write_json
 from pipeline.protocol.progress import Progress
 from pipeline.protocol.stage import Counts, Stage, run_stage
@@ -110,9 +109,8 @@ def clean_shard(
             found.log += [head | asdict(match) | removed for match in proven]
             found.log += [head | asdict(match) | {"removed": "nothing"} for match in flagged]
             if page is not None:
-                page.text, replaced = redacted(page.text, config.redact)
                 writer.write(page)
-                found.composition.add(page, replaced)
+                found.composition.add(page)
     if not writer.count:
         (folder / PAGES).unlink()
     found.write(folder)
