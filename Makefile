@@ -14,7 +14,7 @@ OPTIONS = --cores $(CORES)
 # Only files whose hash is in the lock. Sources are built with the locked setuptools, not with one that pip fetches unchecked.
 INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --no-deps --require-hashes --no-build-isolation --use-pep517
 
-.PHONY: setup peers demo canary compare ablations pretrained real bench bench-corpus bench-dump bench-extraction bench-training bench-rl bench-grader bench-sandbox bench-harness bench-mutants gpu-check test test-fast test-axe test-pretrained test-environment test-cluster lint lock licences audit schema site clean clean-store
+.PHONY: setup peers demo canary compare ablations pretrained real bench bench-corpus bench-dump bench-extraction bench-training bench-rl bench-grader bench-sandbox bench-mutants gpu-check test test-fast test-axe test-pretrained test-environment test-cluster lint lock licences audit schema site clean clean-store
 
 setup: .venv/complete
 
@@ -173,18 +173,6 @@ bench-extraction: setup peers .venv/extraction/complete
 	$(INSTALL) --target .venv/extraction -r requirements/extraction.lock
 	touch $@
 
-# lm-evaluation-harness on the model of `make pretrained`: make bench-harness BENCH=<folder of benchmark files> [QUESTIONS=50]. Hours
-# on two cores for all questions, most of them the harness's.
-bench-harness: setup peers .venv/harness/complete $(PUBLISHED)/SHA256SUMS
-	@test -n "$(BENCH)" || { echo 'usage: make bench-harness BENCH=<folder of benchmark files> [QUESTIONS=<number>] [MODEL=<folder>]'; exit 2; }
-	PYTHONPATH="$(CURDIR)/.venv/harness:$(CURDIR):$(CURDIR)/tests" $(BIN)/python bench/harness.py --model "$(MODEL)" --bench "$(BENCH)" \
-	  $(if $(QUESTIONS),--questions $(QUESTIONS))
-
-.venv/harness/complete: .venv/complete requirements/harness.lock
-	rm -rf .venv/harness
-	$(INSTALL) --target .venv/harness -r requirements/harness.lock
-	touch $@
-
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -204,7 +192,6 @@ lock: setup
 	$(COMPILE) --no-deps --output-file peers.lock peers.in
 	$(COMPILE) --no-deps --output-file slurm.lock slurm.in
 	$(COMPILE) --no-deps --output-file pretrained.lock pretrained.in
-	$(COMPILE) --no-deps --output-file harness.lock harness.in
 	$(COMPILE) --no-deps --output-file extraction.lock extraction.in
 	$(COMPILE) --output-file audit.lock audit.in
 	$(COMPILE) --output-file site.lock site.in
@@ -225,7 +212,7 @@ licences: setup
 audit: .venv/audit/complete
 	@sed 's/+cpu//' requirements/cpu.lock > .venv/audit/cpu.lock
 	@if PYTHONPATH=.venv/audit $(BIN)/python -m pip_audit --vulnerability-service osv --disable-pip --require-hashes --strict \
-	  --progress-spinner off -r .venv/audit/cpu.lock -r requirements/peers.lock -r requirements/slurm.lock -r requirements/pretrained.lock -r requirements/harness.lock -r requirements/extraction.lock -r requirements/site.lock 2> .venv/audit/log; \
+	  --progress-spinner off -r .venv/audit/cpu.lock -r requirements/peers.lock -r requirements/slurm.lock -r requirements/pretrained.lock -r requirements/extraction.lock -r requirements/site.lock 2> .venv/audit/log; \
 	then tail -n 1 .venv/audit/log; \
 	else grep '^Found' .venv/audit/log || echo "audit: no answer from the service: $$(tail -n 1 .venv/audit/log)"; exit 1; fi
 

@@ -24,7 +24,7 @@ from table import DATA, ROOT, Row, larger_set, publish, row_of, use_one_core
 from pipeline.data.rows import read_rows
 from pipeline.evaluate.benchmarks import Item
 from pipeline.evaluate.metrics import majority
-from pipeline.evaluate.profiles import grade_response
+from pipeline.evaluate.profiles import STRICT, Profile, grade_response
 from pipeline.grader.answers import Verdict, compare
 from pipeline.grader.boxes import formulas
 
@@ -153,7 +153,7 @@ def outputs(rows: list[dict[str, Any]], count: int) -> float:
     for place in range(count):
         row = rows[place % len(rows)]
         item = Item(str(place), row["question"], row["gold"])
-        grade_response(None, item, row["response"] + " " * (place // len(rows)))
+        grade_response(Profile(STRICT), item, row["response"] + " " * (place // len(rows)))
     return time.perf_counter() - started
 
 

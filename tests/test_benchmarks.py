@@ -19,7 +19,7 @@ from pipeline.data.rows import read_rows
 from pipeline.evaluate import __main__ as evaluate
 from pipeline.evaluate import benchmarks
 from pipeline.evaluate.benchmarks import Item, load
-from pipeline.evaluate.profiles import grade_response, read_profile
+from pipeline.evaluate.profiles import Profile, grade_response
 from pipeline.evaluate.prompts import choose_exemplars, few_shot_text, read_layout
 from pipeline.evaluate.proofs import NOT_CHECKED, check_proofs, proof_verdicts
 from pipeline.evaluate.sampling import PASSED, Answer, Decoding, Request, Sampler
@@ -101,7 +101,7 @@ def test_each_task_of_bbh_has_its_own_three_exemplars() -> None:
 @pytest.mark.parametrize(("answer", "response", "right"), TABLES["bbh"])
 def test_bbh_is_scored_by_exact_match(answer: str, response: str, right: bool) -> None:
     item = Item("x", "Which?", answer)
-    assert grade_response(read_profile("bbh"), item, response).right is right
+    assert grade_response(Profile("bbh"), item, response).right is right
 
 
 # ---- code

@@ -205,7 +205,7 @@ def test_the_single_gpu_configuration_fits_a_24_gb_card(capsys: pytest.CaptureFi
 
 
 BELOW = TABLES["below"]
-NO_OVERLAYS = {"default", "claims", "paper", "profiles"}
+NO_OVERLAYS = {"default", "claims", "paper"}
 SHIPPED = sorted({path.stem for path in (ROOT / "configs").glob("*.yaml")} - NO_OVERLAYS)
 
 

@@ -14,7 +14,6 @@ from pipeline.config.evaluate import BenchmarkNode
 from pipeline.config.sft import SftSection
 from pipeline.data.rows import read_rows, renamed
 from pipeline.evaluate.benchmarks import read_items
-from pipeline.evaluate.profiles import read_profile
 from pipeline.protocol.errors import InputError
 from pipeline.tokens.texts import read_texts
 from pipeline.training.conversations import read_messages
@@ -78,9 +77,6 @@ def _reader(graph: Graph, node: Instance, role: str) -> tuple[str, Reader | None
     if kind == "method":
         name = node.section["method"].rpartition(":")[2]
         return f"models.{node.instance}.method", lambda source: _defined(source, [name])
-    if kind == "profile":
-        profile = graph.config.benchmarks[name].profile
-        return f"benchmarks.{name}.profile", lambda source: [read_profile(profile, Path(source), name)]
     if node.stage == "tokens" and kind == "source":
         field = node.section["sources"][name]["text"]
         return f"mixtures.{node.instance}.sources.{name}", lambda source: read_texts(source, field)

@@ -94,8 +94,6 @@ def _evaluate(graph: Instances, instance: str, model: str | Result, benchmarks: 
         for key in ("exemplars", "prompt", "pal_prompt"):
             sources = getattr(graph.config.benchmarks[benchmark], key)
             inputs += graph.inputs(f"{key}.{benchmark}", sources, f"benchmarks.{benchmark}.{key}")
-        if graph.config.benchmarks[benchmark].profile != "strict":
-            inputs.append((f"profile.{benchmark}", "configs/profiles.yaml"))
     nodes = {
         benchmark: graph.config.benchmarks[benchmark].model_dump(mode="json") for benchmark in benchmarks
     }

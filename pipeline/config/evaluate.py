@@ -10,6 +10,7 @@ from pipeline.config.section import LARGEST_SEED, REQUIRED, Section, key
 Mode = Literal[
     "few_shot_cot", "chat_cot", "few_shot_pal", "chat_pal", "chat_tool", "few_shot_code", "few_shot_proof"
 ]
+Rules = Literal["strict", "official", "official-few-shot", "bbh"]
 
 MOST_SAMPLES = 1024  # of a question: the numbers of subsets of more do not fit a float
 FIELDS = "our field -> their column, e.g. {question: problem}, or a text with columns in braces"
@@ -54,8 +55,9 @@ class BenchmarkNode(Section):
         None, "bench-format files whose worked solutions are the exemplars"
     )
     samples: int | None = key(None, "samples per question; null: evaluate.samples", ge=0, le=MOST_SAMPLES)
-    profile: str = key(
-        "strict", "rules of grading: strict, the grader itself, or another harness's in configs/profiles.yaml"
+    profile: Rules = key(
+        "strict",
+        "rules of grading; strict: the grader itself, official: the paper's program, bbh: exact match",
     )
 
 

@@ -1,12 +1,11 @@
 """Evaluate a model on its benchmarks in all their modes (paper section 8): greedy accuracy, Maj@K, Pass@K.
 
 Inputs: `model`, a folder or hub id; `benchmark.NAME`, files or a hub id; `exemplars.NAME`, bench-format files
-for few-shot prompts; `prompt.NAME` and `pal_prompt.NAME`, their layouts; `profile.NAME`, the file with its
-rules of grading where they are not strict; `removals`, the matches that decontamination found. Writes
-`scores.json` {benchmark: {mode: {...}}} and, for each benchmark and mode, a file with all questions, answers
-and verdicts, and one with the exemplars of a few-shot prompt. What an earlier evaluation of the same model
-has answered is not asked again. Ranks share out batches of questions, each with an engine of its own; rank 0
-grades and writes.
+for few-shot prompts; `prompt.NAME` and `pal_prompt.NAME`, their layouts; `removals`, the matches that
+decontamination found. Writes `scores.json` {benchmark: {mode: {...}}} and, for each benchmark and mode, a
+file with all questions, answers and verdicts, and one with the exemplars of a few-shot prompt. What an
+earlier evaluation of the same model has answered is not asked again. Ranks share out batches of questions,
+each with an engine of its own; rank 0 grades and writes.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,14 +28,7 @@ from pipeline.evaluate.metrics import (
     describe_unfinished,
     right_and_finished,
 )
-from pipeline.evaluate.profiles import (
-    PROFILES,
-    Profile,
-    grade_answer,
-    grade_response,
-    last_output,
-    read_profile,
-)
+from pipeline.evaluate.profiles import STRICT, Profile, grade_answer, grade_response, last_output
 from pipeline.evaluate.prompts import chat_prompt, choose_exemplars, few_shot_prompt, read_layout
 from pipeline.evaluate.proofs import NOT_CHECKED, check_proofs
 from pipeline.evaluate.reuse import SCORES, TASKS, copy_earlier, task_fingerprint
@@ -62,7 +54,7 @@ class Task:
     stop: tuple[str, ...]
     samples: int
     exemplars: tuple[Item, ...] = ()
-    profile: Profile | None = None
+    profile: Profile = Profile(STRICT)
 
     @property
     def name(self) -> str:
@@ -91,7 +83,7 @@ def make_task(
     section = stage.config
     items = load(name, node, stage.inputs.get(f"benchmark.{name}", []))
     samples = section.samples if node.samples is None else node.samples
-    profile = read_profile(node.profile, Path(*stage.inputs.get(f"profile.{name}", [PROFILES])), name)
+    profile = Profile(node.profile, name)
     check_rows(name, items, mode)
     if mode.startswith("chat"):
         suffix = section.suffix if mode == "chat_cot" else section.tool_suffix

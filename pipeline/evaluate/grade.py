@@ -3,12 +3,13 @@
 import argparse
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
+from pipeline.config.evaluate import Rules
 from pipeline.data.rows import read_as
 from pipeline.evaluate.benchmarks import Item
 from pipeline.evaluate.commands import make_parser, run_command, write_rows
-from pipeline.evaluate.profiles import Profile, grade_answer, grade_response, profile_names, read_profile
+from pipeline.evaluate.profiles import STRICT, Profile, grade_answer, grade_response
 from pipeline.grader.answers import Verdict
 from pipeline.protocol.stage import InputError
 
@@ -28,9 +29,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--boxed-only", action="store_true", help="as in RL: a response without a box has no answer"
     )
-    parser.add_argument(
-        "--profile", default="strict", help=f"rules of grading: {', '.join(profile_names())} (or an alias)"
-    )
+    parser.add_argument("--profile", default=STRICT, choices=get_args(Rules), help="rules of grading")
     return parser
 
 
@@ -45,12 +44,12 @@ class Pair:
     choices: dict[str, str] | None = None
     id: Any = None  # a text or a number
 
-    def grade(self, profile: Profile | None, boxed_only: bool) -> Verdict:
-        """Return the verdict under a profile; None is strict."""
+    def grade(self, profile: Profile, boxed_only: bool) -> Verdict:
+        """Return the verdict under a profile."""
         item = Item(self.id, self.question, self.reference, self.choices)
         if isinstance(self.prediction, str):
             return grade_answer(profile, item, self.prediction)
-        if boxed_only and profile is None:
+        if boxed_only and profile.rules == STRICT:
             return item.grade(self.response, boxed_only=True)
         return grade_response(profile, item, self.response)
 
@@ -76,7 +75,7 @@ def read_pairs(path: Path) -> list[Pair]:
 
 def grade(options: argparse.Namespace) -> None:
     """Write the verdicts on all pairs."""
-    profile, pairs = read_profile(options.profile), read_pairs(options.input)
+    profile, pairs = Profile(options.profile), read_pairs(options.input)
     rows = ({"id": pair.id, **asdict(pair.grade(profile, options.boxed_only))} for pair in pairs)
     write_rows(options.output, rows, len(pairs), "pair")
 

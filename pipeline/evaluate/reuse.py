@@ -22,10 +22,7 @@ def task_fingerprint(
     stage: Stage[EvaluateSection], benchmark: str, mode: str, flagged: set[str] | None
 ) -> str:
     """Get what decides a task's answers and scores; `flagged`: its questions found in the training corpus."""
-    keys = {
-        "model",
-        *(f"{key}.{benchmark}" for key in ("benchmark", "exemplars", "prompt", "pal_prompt", "profile")),
-    }
+    keys = {"model", *(f"{key}.{benchmark}" for key in ("benchmark", "exemplars", "prompt", "pal_prompt"))}
     node, section = essence(stage.config.benchmarks[benchmark]), essence(stage.config)
     others = ("benchmarks", "modes", "model_stage")
     return fingerprint(

@@ -1,7 +1,7 @@
 """Score existing outputs: `python -m pipeline.evaluate.score --benchmark NAME --outputs F --output F`.
 
-Extraction, grading and metrics without a model, under the strict grader or the rules of a harness
-(`profiles`). With a profile, every sample on which it and strict differ is listed with both reasons.
+Extraction, grading and metrics without a model, under the strict grader or other rules
+(`profiles`). With those, every sample on which it and strict differ is listed with both reasons.
 """
 
 import argparse
@@ -9,25 +9,17 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 from pydantic import Field, StrictBool
 
-from pipeline.config.evaluate import MOST_SAMPLES, BenchmarkNode
+from pipeline.config.evaluate import MOST_SAMPLES, BenchmarkNode, Rules
 from pipeline.config.root import BENCHMARKS, benchmark_file, validated
 from pipeline.data.rows import read_as
 from pipeline.evaluate.benchmarks import Item, load
 from pipeline.evaluate.commands import add_sandbox_options, make_parser, run_command, write_rows
 from pipeline.evaluate.metrics import accuracy, at_k, by_label
-from pipeline.evaluate.profiles import (
-    STRICT,
-    Profile,
-    grade_answer,
-    grade_response,
-    last_output,
-    profile_names,
-    read_profile,
-)
+from pipeline.evaluate.profiles import STRICT, Profile, grade_answer, grade_response, last_output
 from pipeline.evaluate.programs import pal_program, printed_answer
 from pipeline.grader.answers import Verdict
 from pipeline.intervals import paired_difference
@@ -65,8 +57,7 @@ def parser() -> argparse.ArgumentParser:
         "--mode", choices=("cot", "pal", "tool"), default="cot", help="how answers are taken from outputs"
     )
     parser.add_argument(
-        "--profile",
-        help=f"rules of grading: {', '.join(profile_names())} (or an alias); default: the benchmark's",
+        "--profile", choices=get_args(Rules), help="rules of grading; default: the benchmark's"
     )
     parser.add_argument(
         "--outputs", type=Path, required=True, help="the model's outputs, JSON lines (.gz allowed)"
@@ -78,12 +69,12 @@ def parser() -> argparse.ArgumentParser:
     return parser
 
 
-def references(name: str, source: str | None, config: Path) -> tuple[list[Item], str]:
+def references(name: str, source: str | None, config: Path) -> tuple[list[Item], Rules]:
     """Return the questions of a benchmark, from `source` or else as `configs/benchmarks/` or `config` says,
     and its profile.
     """
     if source is not None:
-        profile = str(benchmark_file(name).get("profile", STRICT))
+        profile = benchmark_file(name).get("profile", STRICT)
         return load(name, BenchmarkNode(source=source), [source]), profile
     named = read_config([config]).get("benchmarks") or {}
     if not isinstance(named, dict):
@@ -156,7 +147,7 @@ class Grading:
                 self.values[text] = printed_answer(outcome)
                 bar.update()
 
-    def verdict(self, profile: Profile | None, item: Item, text: str) -> Verdict:
+    def verdict(self, profile: Profile, item: Item, text: str) -> Verdict:
         """Return the verdict on one sample."""
         if self.mode == "pal":
             return grade_answer(profile, item, self.values[text])
@@ -166,7 +157,7 @@ class Grading:
         return verdict
 
     def verdicts(
-        self, profile: Profile | None, items: Sequence[Item], outputs: dict[str, Row], label: str
+        self, profile: Profile, items: Sequence[Item], outputs: dict[str, Row], label: str
     ) -> list[list[Verdict]]:
         """Verdicts by question and sample; equal samples of a question are graded once."""
         found = []
@@ -198,7 +189,7 @@ def differences(
 
 
 def score(
-    items: list[Item], outputs: dict[str, Row], grading: Grading, profile: Profile | None
+    items: list[Item], outputs: dict[str, Row], grading: Grading, profile: Profile
 ) -> tuple[dict[str, Any], list[list[Verdict]]]:
     """Grade all samples and compute the metrics over the questions that have outputs."""
     scored = [item for item in items if item.id in outputs]
@@ -223,8 +214,8 @@ def score(
             for item in scored
         ]
         result["program_accuracy"] = fmean(shares(runs))
-    if profile is not None:
-        strict = grading.verdicts(None, scored, outputs, "grade strictly")
+    if profile.rules != STRICT:
+        strict = grading.verdicts(Profile(STRICT), scored, outputs, "grade strictly")
         result["strict"] = accuracy(shares(strict))
         result["differences"] = differences(scored, samples, strict)
     return result, samples
@@ -235,7 +226,7 @@ def compare_models(
     ours: dict[str, Row],
     theirs: dict[str, Row],
     grading: Grading,
-    profile: Profile | None,
+    profile: Profile,
 ) -> dict[str, Any]:
     """Accuracy of the first model minus that of the other over shared questions, and which flipped."""
     both = [item for item in items if item.id in ours and item.id in theirs]
@@ -259,7 +250,7 @@ def write_verdicts(path: Path, items: Sequence[Item], samples: Sequence[Sequence
 def score_files(options: argparse.Namespace) -> None:
     """Score the outputs in files, and write what is asked for."""
     items, usual = references(options.benchmark, options.references, options.config)
-    profile = read_profile(options.profile or usual, benchmark=options.benchmark)
+    profile = Profile(options.profile or usual, options.benchmark)
     outputs = read_outputs(options.outputs, items)
     others = read_outputs(options.against, items) if options.against else {}
     grading = Grading(options.mode)

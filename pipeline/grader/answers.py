@@ -7,7 +7,8 @@ evaluates model output as code and bounds every step, so it needs no time limit.
 
 Departures from the paper's released grader (sections 8.4-8.6), which accepts 100 times and 1/100 of the
 reference, ignores bracket types and allows an absolute error of 1e-3: verdicts are exact, and `undecided`
-where no rule applies, which counts as not right everywhere. `configs/profiles.yaml` has the paper's rules.
+where no rule applies, which counts as not right everywhere. `pipeline/evaluate/official.py` has the
+paper's rules.
 """
 
 import math

@@ -91,12 +91,6 @@ def output_fence(text: str) -> str | None:
     return found[-1][1].strip().splitlines()[-1].strip()
 
 
-def last_formula(text: str) -> str | None:
-    """Return the last formula between dollar signs, \\(...\\) or \\[...\\]."""
-    found = formulas(text)
-    return text[slice(*found[-1])].strip() if found else None
-
-
 def last_value(text: str) -> str | None:
     """Return the last formula or number; of a calculation a + b = c only its result."""
     numbers = list(_LAST_NUMBER.finditer(text))
