@@ -146,11 +146,6 @@ class FakeRun:
             "kept_tokens": 480 * len(kept),
             "promise": {
                 "precision": 0.9, "ci95": [0.8, 0.95], "sample": "pages", "pages": 90, "hosts": 9,
-                "languages": [
-                    {"language": "en", "kept": 70, "threshold": 1.0, "precision": 0.9, "ci95": [0.8, 0.95],
-                     "pages": 60, "hosts": 7},
-                    {"language": None, "kept": 0, "threshold": None},
-                ],
             },
             "overlap_with_previous": overlap if number > 1 else None,
             "marginal_pages": len(kept) - len(before),
@@ -161,7 +156,6 @@ class FakeRun:
             "passed_through": False, "positives": 60 * number, "negatives": 12,
             "settings": {"dimension": 16, "subwords": [4, 6]},
             "held_out": measures(*self._tested(2.0)) | {"math_by_host": False, "other_by_host": True},
-            "out_of_distribution": {"textbooks": measures(*self._tested(0.5), threshold=1.0)},
         }  # fmt: skip
         (folder / "review.tsv").write_text(
             "prefix\tverdict\tannotator\tdate\tevidence\n"
@@ -343,7 +337,7 @@ def _output(number: int, seed: int) -> dict[str, Any]:
 def _domain(host: int) -> dict[str, Any]:
     kept = 12 - host // 3
     name, share = f"host{host:02d}.example", kept / 12
-    return {"domain": name, "pages": 12, "kept": kept, "share": share, "bound": share / 2, "math": True}
+    return {"domain": name, "pages": 12, "kept": kept, "share": share, "math": True}
 
 
 def _table(path: Path, rows: list[dict[str, Any]]) -> None:

@@ -16,9 +16,8 @@ from test_crawl_texts import write
 
 from pipeline import release
 from pipeline.corpus import classify
-from pipeline.corpus.trained import open_trained
 from pipeline.data.rows import read_rows
-from pipeline.data.shards import DocumentWriter, read_documents, read_table
+from pipeline.data.shards import read_documents, read_table
 
 
 @pytest.fixture(scope="module")
@@ -68,40 +67,29 @@ def test_scores_and_kept_rows_are_those_of_the_corpus_stage(tmp_path: Path, trai
     assert bytes_of(alone) == bytes_of(output)
 
 
-def test_the_second_stage_and_cuts_by_language_count_as_in_the_corpus_stage(
+def test_the_second_stage_counts_as_in_the_corpus_stage(
     tmp_path: Path,
     embeddings: Path,  # noqa: F811
 ) -> None:
     pool = make_pool(tmp_path)
-    shard = pool / "pool/0000.jsonl.zst"
-    pages = list(read_documents(shard))
-    with DocumentWriter(shard) as writer:
-        for number, page in enumerate(pages):
-            page.metadata["language"] = "en" if number % 3 else "de"
-            writer.write(page)
-    keys: dict[str, Any] = {"second_stage": {"enabled": True, "reach": 0.0}, "cut": "precision"}
-    keys |= {"cut_language_pages": 15, "precision": 0.7}
+    keys: dict[str, Any] = {"second_stage": {"enabled": True, "reach": 0.0}}
     lists = lists_of(tmp_path)
     trained = run(tmp_path, "train", 1, {"pool": pool, "embeddings": embeddings} | lists, **keys)
-    inputs = {"train": trained, "shard": shard, "embeddings": embeddings}
+    inputs = {"train": trained, "shard": pool / "pool/0000.jsonl.zst", "embeddings": embeddings}
     scored = run(tmp_path, "score", 1, inputs, **keys)
-    selected = run(tmp_path, "select", 1, {"train": trained, "score": scored, "pool": pool} | lists, **keys)
+    run(tmp_path, "select", 1, {"train": trained, "score": scored, "pool": pool} | lists, **keys)
     iteration = tmp_path / "results/iteration-1"
     scores, kept = corpus_of(iteration)
-    rows = [row | {"lang": page.metadata["language"]} for row, page in zip(rows_of(pool), pages, strict=True)]
-    path = write(tmp_path / "a.parquet", rows)
-    classify.main([*words(iteration, tmp_path / "out", path), "--language", "lang"])
+    path = write(tmp_path / "a.parquet", rows_of(pool))
+    classify.main(words(iteration, tmp_path / "out", path))
     assert json.loads((tmp_path / "out/classify.json").read_text())["second_stage"]["reach"] == 0.0
     assert read_table(tmp_path / "out/scores/a.parquet.parquet")["score"].to_pylist() == scores
     assert set(read_table(tmp_path / "out/kept/a.parquet")["id"].to_pylist()) == kept
-    metrics = json.loads((selected / "metrics.json").read_text())
-    own = {row["language"]: row["threshold"] for row in metrics["promise"]["languages"]}
-    assert open_trained(iteration).thresholds == own and len(own) > 1
     release.main([str(iteration), "--to", str(tmp_path / "exported")])
     assert (
         json.loads((tmp_path / "exported/cut.json").read_text())["second_stage"]["embeddings"] == "embeddings"
     )
-    classify.main([*words(tmp_path / "exported", tmp_path / "again", path), "--language", "lang"])
+    classify.main(words(tmp_path / "exported", tmp_path / "again", path))
     assert bytes_of(tmp_path / "again") == bytes_of(tmp_path / "out")
 
 
@@ -164,9 +152,9 @@ def test_results_can_go_to_the_folder_in_which_one_works(
 
 
 def test_rows_without_a_text_have_no_score_and_are_not_kept(tmp_path: Path, trained: Path) -> None:
-    rows = [{"body": text, "lang": None} for text in (None, 5, " \n", " ".join(MATH))]
+    rows = [{"body": text} for text in (None, 5, " \n", " ".join(MATH))]
     path = write(tmp_path / "rows.jsonl", rows)
-    classify.main([*words(trained, tmp_path / "out", path), "--text", "body", "--language", "lang"])
+    classify.main([*words(trained, tmp_path / "out", path), "--text", "body"])
     found = read_table(tmp_path / "out/scores/rows.jsonl.parquet").to_pylist()
     assert [row["score"] is None for row in found] == [True, True, True, False]
     assert [row["kept"] for row in found] == [False, False, False, True]
@@ -199,5 +187,5 @@ def test_what_cannot_be_classified_is_one_line_that_names_it(
         path for path in (tmp_path / "o").rglob("*") if path.is_file() and path.name != "classify.json"
     ]
     (tmp_path / "o/classify.json").write_text("{}")
-    with pytest.raises(SystemExit, match="made with another classifier or other columns"):
+    with pytest.raises(SystemExit, match="made with another classifier or column"):
         classify.main(words(trained, tmp_path / "o", texts))

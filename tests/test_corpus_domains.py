@@ -12,7 +12,7 @@ import pytest
 
 from pipeline.config.corpus import CorpusSection
 from pipeline.corpus.candidates import add_blocked, add_pages, unmatched
-from pipeline.corpus.domains import Growth, add_mathematical, growth, judge, learn, lower_bound
+from pipeline.corpus.domains import Growth, add_mathematical, growth, judge, learn
 from pipeline.corpus.review_queue import differs, review_queue
 from pipeline.corpus.score import SCORES
 from pipeline.crawl.annotations import add_annotations
@@ -24,6 +24,7 @@ from pipeline.protocol.stage import InputError
 Page = tuple[str, bool]  # URL, and whether it is kept
 HEADER = "prefix\tverdict\n"
 Pool = Callable[..., Database]
+SHARE = CorpusSection().domain_share
 
 
 def pages_of(host: str, count: int, kept: int) -> list[Page]:
@@ -61,21 +62,15 @@ def pool(tmp_path: Path) -> Iterator[Pool]:
         yield opened
 
 
-def test_a_domain_needs_enough_pages_and_a_share_above_the_limit_surely_so_if_asked(pool: Pool) -> None:
+def test_a_domain_needs_enough_pages_and_a_share_above_the_limit(pool: Pool) -> None:
     joins = pool([*pages_of("a", 20, 6), *pages_of("b", 20, 3), *pages_of("c", 2, 2), *pages_of("d", 20, 0)])
-    plain = {domain.domain: domain.math for domain in judge(joins, CorpusSection())}
+    plain = {domain.domain: domain.math for domain in judge(joins, SHARE)}
     assert plain == {"a": True, "b": True, "c": False}
-    sure = {domain.domain: domain.math for domain in judge(joins, CorpusSection(domain_confidence=0.95))}
-    assert sure == {"a": True, "b": False, "c": False}
-    assert lower_bound(3, 20, 0.5) == 0.15 and lower_bound(3, 20, 0.95) < 0.1
-    deeper = CorpusSection(domain_depth=1, domain_confidence=0.95)
-    deep = {domain.domain for domain in judge(joins, deeper) if domain.math}
-    assert deep == {"a", "a/q", "a/x"}
 
 
-def taught(joins: Database, config: CorpusSection, known: set[str] = frozenset()) -> Growth:
+def taught(joins: Database, *, every: bool = True, known: set[str] = frozenset()) -> Growth:
     """What the reviewed prefixes of the domains judged before teach."""
-    learn(joins, config)
+    learn(joins, every)
     return growth(joins, set(known))
 
 
@@ -85,10 +80,10 @@ REVIEWED = "a/\tmath\na/x/\tnot_math\nb/\tmath\n"
 def test_reviewed_prefixes_of_mathematical_domains_teach_what_is_asked_for(pool: Pool) -> None:
     pages = [*pages_of("a", 10, 4), *pages_of("b", 10, 0), *pages_of("ab", 10, 10)]
     joins, known = pool([(url, kept and "/x/" not in url) for url, kept in pages], REVIEWED), {"a/q/5"}
-    judge(joins, CorpusSection(domain_share=0.05))
-    found = taught(joins, CorpusSection(), known)
+    judge(joins, 0.05)
+    found = taught(joins, every=False, known=known)
     assert found.seed == ["https://a/q/7", "https://a/q/9"] and not found.not_math
-    found = taught(joins, CorpusSection(reviewed="all"), known)
+    found = taught(joins, known=known)
     assert found.seed == [f"https://a/q/{number}" for number in (1, 3, 7, 9)]
     assert found.not_math == [f"https://a/x/{number}" for number in (0, 2, 4, 6, 8)]
     assert found.prefixes == {"a": 4, "a/x": 5}
@@ -97,8 +92,8 @@ def test_reviewed_prefixes_of_mathematical_domains_teach_what_is_asked_for(pool:
 def test_the_review_queue_asks_about_what_may_add_most_and_shows_pages_not_kept(pool: Pool) -> None:
     pages = [*pages_of("a", 10, 4), *pages_of("big", 40, 20), *pages_of("small", 6, 3)]
     joins = pool(pages, REVIEWED)
-    judge(joins, CorpusSection())
-    queue = review_queue(joins, CorpusSection())
+    judge(joins, SHARE)
+    queue = review_queue(joins)
     assert [(row["prefix"], row["expected"], row["kept"]) for row in queue] == [
         ("big/", 10, 20),
         ("small/", 2, 3),
@@ -110,12 +105,10 @@ def under(path: str, count: int, kept: int) -> list[Page]:
     return [(f"https://{path}/{number}", number < kept) for number in range(count)]
 
 
-def queued(joins: Database, **config: object) -> list[tuple[Any, ...]]:
+def queued(joins: Database) -> list[tuple[Any, ...]]:
     """(prefix, kept, pages) of the queue."""
-    judge(joins, CorpusSection(**config))
-    return [
-        (row["prefix"], row["kept"], row["pages"]) for row in review_queue(joins, CorpusSection(**config))
-    ]
+    judge(joins, SHARE)
+    return [(row["prefix"], row["kept"], row["pages"]) for row in review_queue(joins)]
 
 
 def test_a_mixed_host_is_asked_about_by_the_paths_that_differ(pool: Pool) -> None:
@@ -217,11 +210,10 @@ def test_prefixes_without_a_page_are_named_with_the_spelling_that_has_some(
 @pytest.mark.slow
 def test_an_unsure_verdict_leaves_pages_to_the_classifier_and_out_of_the_queue(pool: Pool) -> None:
     joins = pool(pages_of("a", 10, 4), "a/x\tunsure\n")
-    config = CorpusSection(reviewed="all")
-    assert [(domain.pages, domain.kept) for domain in judge(joins, config)] == [(10, 4)]
-    found = taught(joins, config)
+    assert [(domain.pages, domain.kept) for domain in judge(joins, SHARE)] == [(10, 4)]
+    found = taught(joins)
     assert found.seed == found.not_math == []
-    assert [(row["prefix"], row["pages"]) for row in review_queue(joins, config)] == [("a/", 5)]
+    assert [(row["prefix"], row["pages"]) for row in review_queue(joins)] == [("a/", 5)]
 
 
 def test_a_bad_annotation_is_an_error_that_names_the_line(tmp_path: Path) -> None:
@@ -242,10 +234,10 @@ def test_rejected_pages_teach_and_say_nothing_about_the_rest_of_their_domain(poo
     rejected = [(f"https://{place}/{number}", False) for number, place in enumerate(places)]
     good = [(f"https://mix.org/good/{number}", number < 4) for number in range(6)]
     notes = "mix.org/bad\tnot_math\nmix.org/good\tmath\nbad.org\tnot_math\n"
-    joins, config = pool([*rejected, *good], notes), CorpusSection(reviewed="all")
-    domains = judge(joins, config)
+    joins = pool([*rejected, *good], notes)
+    domains = judge(joins, SHARE)
     assert [(domain.domain, domain.pages, domain.math) for domain in domains] == [("mix.org", 6, True)]
-    found = taught(joins, config)
+    found = taught(joins)
     assert len(found.seed) == 6 and len(found.not_math) == 80
 
 
@@ -293,25 +285,10 @@ def test_an_owner_opts_out_of_all_spellings_of_a_host_alike(pool: Pool, tmp_path
 
 def test_pages_that_opted_out_are_no_candidates_and_teach_nothing(pool: Pool) -> None:
     joins = pool(pages_of("a", 10, 4), "a/\tmath\n", opted_out=("https://a/q", "a/x/2"))
-    domains = judge(joins, CorpusSection())
+    domains = judge(joins, SHARE)
     assert [(domain.pages, domain.kept) for domain in domains] == [(4, 4)]
-    found = taught(joins, CorpusSection(reviewed="all"))
+    found = taught(joins)
     assert found.seed == [f"https://a/x/{number}" for number in (0, 4, 6, 8)]
-
-
-def test_domains_of_a_page_are_its_host_and_directories(pool: Pool) -> None:
-    cases = {
-        ("a.org", 3): ["a.org"],
-        ("a.org?x=/1", 0): ["a.org"],
-        ("a.org/b", 3): ["a.org"],
-        ("a.org/b/c/d", 0): ["a.org"],
-        ("a.org/b/c/d", 1): ["a.org", "a.org/b"],
-        ("a.org/b/c/d", 5): ["a.org", "a.org/b", "a.org/b/c"],
-    }
-    joins = pool([])
-    judge(joins, CorpusSection())
-    found = {case: joins.execute("SELECT domains_of(?, ?)", case).fetchall()[0][0] for case in cases}
-    assert found == cases
 
 
 def test_what_reviewed_pages_teach_takes_no_longer_with_more_mathematical_domains(tmp_path: Path) -> None:
@@ -325,7 +302,7 @@ def test_what_reviewed_pages_teach_takes_no_longer_with_more_mathematical_domain
             joins.execute("CREATE TABLE excluded (id VARCHAR, reason VARCHAR)")
             add_mathematical(joins, ((f"h{number}.example", 1.0) for number in range(domains)))
             started = time.process_time()
-            learn(joins, CorpusSection(reviewed="all"))
+            learn(joins, True)
             seconds.append(time.process_time() - started)
             assert len(growth(joins, set()).seed) == domains
     assert seconds[1] < 1 + 5 * seconds[0]
@@ -354,7 +331,7 @@ def test_pages_of_listed_domains_and_their_subdomains_are_never_kept_and_teach_n
     opted_out = OptedOut.of({"blocklists": [str(tmp_path / "ut1")]})
     allowed = [host for host in hosts if not opted_out.covers(f"https://{host}/q")]
     assert allowed == ["notbad.example", "good.uk"]
-    judge(joins, CorpusSection())
-    assert taught(joins, CorpusSection(reviewed="all")).seed == []
+    judge(joins, SHARE)
+    assert taught(joins).seed == []
     with pytest.raises(InputError, match="nowhere: cannot be read"):
         add_blocked(joins, [tmp_path / "nowhere"])

@@ -6,38 +6,10 @@ import numpy as np
 
 from pipeline.config.corpus import CorpusSection
 from pipeline.corpus.classifier import NAMES, PAPER, scaled, settings
-from pipeline.corpus.cut import at_precision
 from pipeline.corpus.held_out import divide
 from pipeline.corpus.measures import measures, precision_recall
 from pipeline.corpus.normalise import _marked, _tokens, normalise
 from pipeline.corpus.training_set import LabelledPage
-
-
-def reached(scores: np.ndarray, held_out: np.ndarray) -> np.ndarray:
-    """Numbers of scores that 0, 1, ... of the held-out ones reach."""
-    above = len(held_out) - np.searchsorted(np.sort(held_out), scores)
-    return np.bincount(above, minlength=len(held_out) + 1)
-
-
-def test_the_cut_by_precision_keeps_about_the_precision_asked_for() -> None:
-    rng = np.random.default_rng(0)
-    math, other, held_out = rng.normal(3, 1, 3000), rng.normal(0, 1, 7000), rng.normal(0, 1, 5000)
-    scores, is_math = np.concatenate([math, other]), np.repeat([True, False], [3000, 7000])
-    order = np.argsort(-scores)
-    for target in (0.8, 0.9, 0.98):
-        size = at_precision(reached(scores, held_out), target)
-        kept = is_math[order][:size]
-        assert target - 0.02 < kept.mean() < target + 0.02
-    assert at_precision(reached(scores, scores), 0.9) == 0  # negatives like the pool: nothing can be trusted
-
-
-def test_the_cut_by_precision_ends_whatever_the_scores_are() -> None:
-    rng = np.random.default_rng(1)
-    for _ in range(300):  # about one in a hundred has no cut that stays where it is
-        math, other = rng.normal(2, 1, rng.integers(1, 800)), rng.normal(0, 1, rng.integers(0, 2000))
-        held_out = np.round(rng.normal(0, 1, rng.integers(1, 300)), 1)
-        scores = np.sort(np.round(np.concatenate([math, other]), 1))[::-1]
-        assert 0 <= at_precision(reached(scores, held_out), rng.choice([0.5, 0.8, 0.9, 0.95])) <= len(scores)
 
 
 def test_no_host_stands_on_both_sides_of_a_fold_unless_a_class_has_too_few() -> None:
@@ -81,9 +53,6 @@ def test_measures_tell_calibration_and_what_each_source_loses() -> None:
     assert recall["host", "c.example"] is None and recall["markup", "TeX"] == 0.5
     assert sum(row["other"] for row in found["sources"] if row["source"] == "TeX") == 0  # code is none
     assert [size for _, _, size in found["calibration"]] == [1, 1, 1, 1, 2]
-    moved = measures(pages, [4.0, 3.0, 2.0, -1.0, 0.5, -3.0], threshold=0.0)
-    false = {row["source"]: row["false_positive_rate"] for row in moved["sources"] if row["kind"] == "host"}
-    assert false["c.example"] == 0.5 and moved["precision"] == 0.75
     sure = measures([page("a.example", "en", "x", math) for math in (True,) * 3 + (False,)], [np.log(3)] * 4)
     assert sure["calibration_error"] == 0.0  # probability 3/4, and three of four are mathematical
 

@@ -1,4 +1,4 @@
-"""Selection is the plain sort of all pages, whatever shards, threads and memory; cuts by language."""
+"""Selection is the plain sort of all pages, whatever shards, threads and memory."""
 
 import ast
 import json
@@ -17,11 +17,8 @@ from killing import bytes_of
 from pipeline.config.corpus import CorpusSection
 from pipeline.corpus import classifier, select
 from pipeline.corpus.convergence import KEPT
-from pipeline.corpus.cut import bins_of, is_kept, within_budget
-from pipeline.corpus.out_of_distribution import recall_at
+from pipeline.corpus.cut import bins_of, find_cut, is_kept
 from pipeline.corpus.score import SCORES
-from pipeline.corpus.second_stage import LANGUAGE
-from pipeline.corpus.train import HELD_OUT
 from pipeline.corpus.url_lists import GROWN
 from pipeline.crawl.filter import DUPLICATES
 from pipeline.data.database import database
@@ -122,23 +119,10 @@ def plain(scores: list[Path]) -> list[dict[str, Any]]:
 def by_hand(scores: list[Path], iteration: int, config: dict[str, Any]) -> int:
     """How many pages the configuration keeps."""
     rows = plain(scores)
-    match config["cut"]:
-        case "tokens":
-            used = np.cumsum([row["tokens"] for row in rows])
-            return int((used <= config["budget_tokens"][min(iteration, 2) - 1]).sum())
-        case "score":
-            return sum(row["score"] >= config["threshold"] for row in rows)
-    held_out, sizes, other = np.linspace(-3, 2, 60), [0], float(len(rows))
-    values = np.array([row["score"] for row in rows])
-    above = (held_out[None] >= values[:, None]).sum(1)
-    ends = np.searchsorted(-values, -values, side="right")  # pages down to the last of an equal score
-    while sizes[-1] not in sizes[:-1]:
-        share = np.maximum(0, 1 - (above + 1) / 61 * other / np.arange(1, len(rows) + 1))
-        good = np.flatnonzero(share >= config["precision"])
-        assert ends[good[-1]] == good[-1] + 1
-        sizes.append(int(good[-1]) + 1)
-        other = len(rows) - sizes[-1] * float(share[good[-1]])
-    return min(sizes[sizes.index(sizes[-1]) :])
+    if config["cut"] == "score":
+        return sum(row["score"] >= config["threshold"] for row in rows)
+    used = np.cumsum([row["tokens"] for row in rows])
+    return int((used <= config["budget_tokens"][min(iteration, 2) - 1]).sum())
 
 
 def check(one: Path, scores: list[Path], iteration: int, config: dict[str, Any]) -> None:
@@ -149,21 +133,16 @@ def check(one: Path, scores: list[Path], iteration: int, config: dict[str, Any])
     assert kept == sorted(kept, key=lambda row: (row["shard"], row["id"]))
     found = json.loads((one / "metrics.json").read_text())
     hosts = Counter(row["key"].partition("/")[0] for row in plain(scores))
-    domains = {row["domain"]: row["pages"] for row in found["domains"] if "/" not in row["domain"]}
+    domains = {row["domain"]: row["pages"] for row in found["domains"]}
     assert domains == {host: hosts[host] for host in domains} and found["kept_pages"] == size > 0
     assert found["pool_pages"] == 2000 and found["kept_tokens"] == sum(row["tokens"] for row in kept)
 
 
-@pytest.mark.parametrize(
-    "config",
-    [
-        {"cut": "score", "threshold": 0.0, "domain_depth": 1, "reviewed": "all"},
-        {"cut": "precision", "precision": 0.5},
-    ],
-)
+@pytest.mark.parametrize("threshold", [-3.0, 0.0, 1.5, 1e300])
 def test_selection_is_the_top_of_the_plain_sort_whatever_order_and_threads(
-    scores: list[Path], config: dict[str, Any]
+    scores: list[Path], threshold: float
 ) -> None:
+    config = {"cut": "score", "threshold": threshold, "reviewed": "all"}
     one = selected(scores, "one", **config)
     check(one, scores, 1, config)
     assert bytes_of(one) == bytes_of(selected(scores[::-1], "some", 1, {"threads": 2}, **config))
@@ -193,11 +172,10 @@ def test_the_token_budget_cuts_before_it_is_passed_and_the_last_one_holds_on(sco
     with database(folder / "join", {"threads": 2}) as joins:
         joins.register("given", pa.Table.from_pylist(rows, SCORES))
         joins.execute("CREATE TABLE candidates AS SELECT * FROM given")
-        bins = bins_of(joins, config, folder / "train")
         for iteration, budget in enumerate([*budgets, budgets[-1]], 1):
-            found = within_budget(joins, bins, config, iteration)
+            found = find_cut(joins, config, iteration)
             assert found.kept == (used <= budget).sum() and (found.least is None) == (found.kept == 0)
-            kept = joins.execute(f"SELECT id FROM candidates WHERE {is_kept([found])}").fetchall()
+            kept = joins.execute(f"SELECT id FROM candidates WHERE {is_kept(found)}").fetchall()
             assert {page for (page,) in kept} == {row["id"] for row in rows[: found.kept]}
 
 
@@ -205,7 +183,7 @@ def test_the_least_score_of_two_zeros_is_zero_without_a_sign(scores: list[Path])
     with database(scores[0].parent / "join", {"threads": 2}) as joins:
         joins.register("given", pa.Table.from_pylist([plain(scores)[0] | {"score": -0.0}], SCORES))
         joins.execute("CREATE TABLE candidates AS SELECT * FROM given")
-        (found,) = bins_of(joins, CorpusSection(budget_tokens=[1]), scores[0].parent / "train")
+        (found,) = bins_of(joins)
     assert str(found.least) == "0.0"
 
 
@@ -232,77 +210,6 @@ def test_a_damaged_table_is_one_line_that_names_it(scores: list[Path]) -> None:
     path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(InputError, match=r"score-0003/scores\.parquet.*\(DuckDB\)$"):
         selected(scores, "one", cut="score")
-
-
-# Mathematical, other and held-out other pages of a language, and the mean score of the others.
-POOL = {
-    "en": (600, 2000, 3000, 0),
-    "zh": (400, 2000, 3000, 1.5),
-    "de": (50, 300, 30, 1.5),
-    None: (0, 100, 10, -5),
-}
-
-
-def by_language(folder: Path, parts: int) -> tuple[list[Path], dict[str, bool]]:
-    """Score tables of pages whose other pages score higher in Chinese and German, and held-out pages, few of
-    them German; returns the folders of the tables and whether each page is mathematical.
-    """
-    rng, truth, rows, held_out = np.random.default_rng(0), {}, [], []
-    for language, (math, other, size, shift) in POOL.items():
-        scores = [*rng.normal(4, 1, math), *rng.normal(shift, 1, other)]
-        for number, score in enumerate(scores):
-            url = f"https://{language}.example/{number}"
-            truth[url] = number < math
-            row = {"id": url, "url": url, "host": f"{language}.example", "shard": "0000", "score": score}
-            rows.append(row | {"tie": number, "tokens": 9, "key": url[8:], "language": language})
-        own = {"math": False, "fold": 0, "language": language}
-        held_out += [
-            own | {"url": f"{language}{number}", "host": f"{language}{number % 90}", "score": score}
-            for number, score in enumerate(rng.normal(shift, 1, size))
-        ]
-    folders = [folder / f"languages-{part}" for part in range(parts)]
-    for part, path in enumerate(folders):
-        path.mkdir()
-        table = pa.Table.from_pylist(rows[part::parts], SCORES.append(LANGUAGE))
-        pq.write_table(table, path / "scores.parquet")
-    table = pa.Table.from_pylist(held_out, HELD_OUT.append(LANGUAGE))
-    pq.write_table(table, folder / "train/held_out.parquet")
-    return folders, truth
-
-
-def test_each_language_with_enough_held_out_pages_is_cut_where_the_precision_holds_in_it(
-    scores: list[Path],
-) -> None:
-    folder = scores[0].parent
-    paths, truth = by_language(folder, 2)
-
-    def precision(pages: list[dict], language: str) -> float:
-        return float(np.mean([truth[row["url"]] for row in pages if row["host"] == f"{language}.example"]))
-
-    found = {}
-    for least in (0, 500):
-        config = {"cut": "precision", "precision": 0.9, "cut_language_pages": least}
-        one = selected(paths, f"one-{least}", **config)
-        assert bytes_of(one) == bytes_of(selected(paths[::-1], f"some-{least}", **config))
-        found[least] = rows_of(one, "kept")
-    metrics = json.loads((one / "metrics.json").read_text())
-    promised = metrics["promise"]
-    assert metrics["kept_pages"] == len(found[500]) == sum(row["kept"] for row in promised["languages"])
-    assert precision(found[0], "zh") < 0.85 < 0.95 < precision(found[0], "en")
-    assert all(0.87 < precision(found[500], language) < 0.93 for language in ("en", "zh"))
-    assert [row["language"] for row in promised["languages"]] == ["en", "zh", None]
-    first, second, rest = promised["languages"]
-    assert first["threshold"] < second["threshold"] and first["pages"] == 3000 and first["hosts"] == 90
-    assert rest == {"language": None, "kept": 0, "threshold": None}  # 40 held-out pages prove too little
-    for row in (first, second):
-        assert row["ci95"][0] < 0.9 <= row["precision"] < row["ci95"][1]
-    assert promised["ci95"][0] < promised["precision"] < promised["ci95"][1]
-    table = {"set": ["a"] * 3, "math": [True] * 3, "score": [second["threshold"] - 0.01] * 3}
-    pq.write_table(
-        pa.table(table | {"language": ["en", "zh", "ja"]}), folder / "train/out_of_distribution.parquet"
-    )
-    least = {row["language"]: row["threshold"] for row in promised["languages"]}
-    assert recall_at(folder / "train", 0.0, least) == {"a": round(1 / 3, 6)}
 
 
 def keys_read(program: str) -> set[str]:

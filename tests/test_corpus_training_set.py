@@ -12,7 +12,6 @@ from test_corpus import pool  # noqa: F401  (a fixture)
 from pipeline.config.corpus import CorpusSection, SecondStage
 from pipeline.corpus import training_set
 from pipeline.corpus.convergence import KEPT
-from pipeline.corpus.out_of_distribution import PREFIX, keys_of, read_sets
 from pipeline.corpus.train import look_up_lists
 from pipeline.corpus.training_set import (
     PURPOSE,
@@ -34,8 +33,8 @@ INSTANCE = "iteration-2/train"
 
 @pytest.fixture
 def inputs(tmp_path: Path, pool: Path) -> Given:  # noqa: F811
-    """Seed pages, of which one is named by a copy's URL, texts, a measured set, grades, and a selection whose
-    pages are no negatives. The negatives are a sample of the pool.
+    """Seed pages, of which one is named by a copy's URL, texts, grades, and a selection whose pages are no
+    negatives. The negatives are a sample of the pool.
     """
     copies = {  # of two rows for one page the first by URL counts
         "https://www.copy.example/1/": "https://seed.example/q/13",
@@ -58,23 +57,21 @@ def inputs(tmp_path: Path, pool: Path) -> Given:  # noqa: F811
     (previous / "not_math_urls.txt").write_text("https://news.example/q/71\n")
     rows = {
         "texts": [{"text": "Let G be a group.", "url": "https://news.example/q/73"}, {"text": "A lemma."}],
-        "set": [{"label": "math", "url": seed[0]}, {"label": "not_math", "url": "http://copy.example/2"}],
         "grades": [{"url": f"https://other.example/q/{number}", "grade": number} for number in range(21, 35)],
     }
-    texts, unseen, grades = (write_lines(tmp_path / f"{name}.jsonl", some) for name, some in rows.items())
+    texts, grades = (write_lines(tmp_path / f"{name}.jsonl", some) for name, some in rows.items())
     given = {"pool": pool, "previous": previous, "seed_texts": texts}
-    return given | {f"{PREFIX}mixed": unseen, "grades": grades}
+    return given | {"grades": grades}
 
 
 def learnt(stage: Stage[CorpusSection]) -> dict[str, list[LabelledPage]]:
     """The pages for each purpose, as `train` gets them, with their texts."""
     survivors, _ = look_up_lists(stage)
-    sets, texts = read_sets(stage.inputs, survivors), example_texts(stage.inputs, stage.config)
-    asked = training_set.wanted_pages(stage, survivors, keys_of(sets), texts, stage.partial)
+    texts = example_texts(stage.inputs, stage.config)
+    asked = training_set.wanted_pages(stage, survivors, texts, stage.partial)
     found = {
         TRAINING: training_set.training_pages(stage, asked, texts),
-        PURPOSE: graded_pages(stage, keys_of(sets)),
-        "set": pages_of_pool(stage, f"{PREFIX}mixed", sets["mixed"].wanted()),
+        PURPOSE: graded_pages(stage),
     }
     return {name: [replace(page, content=page.text) for page in pages] for name, pages in found.items()}
 
@@ -87,14 +84,10 @@ def test_pages_are_chosen_by_lists_copies_and_hashes_whatever_shards_and_threads
 ) -> None:
     one = learnt(open_stage(tmp_path / "one", CONFIG, inputs, INSTANCE))
     urls = [page.url for page in one[TRAINING]]
-    assert sum(page.math for page in one[TRAINING]) == 12 and len(set(urls)) == len(urls) == 24
+    assert sum(page.math for page in one[TRAINING]) == 13 and len(set(urls)) == len(urls) == 25
     assert "https://seed.example/q/11" in urls, "which a copy of it names"
-    assert not set(urls) & {
-        "https://seed.example/p/0",
-        "https://news.example/p/40",
-        "https://news.example/p/80",
-    }
-    assert [len(one[name]) for name in (PURPOSE, "set")] == [7, 2]
+    assert "https://news.example/p/40" not in urls, "which the selection keeps"
+    assert len(one[PURPOSE]) == 7
     pages = list(read_documents(pool / "pool/0000.jsonl.zst"))
     for number, some in enumerate((pages[:30], pages[30:])):
         with DocumentWriter(pool / f"pool/{number:04d}.jsonl.zst") as writer:
@@ -128,7 +121,7 @@ def test_texts_without_urls_are_the_same_wherever_their_files_lie(tmp_path: Path
         files = [write_lines(tmp_path / folder / f"{folder.name}{n}.jsonl", rows[n:]) for n in range(2)]
         inputs = {"seed_texts": files, "grades": files}
         stage = open_stage(tmp_path / folder / "work", CONFIG, inputs)
-        found.append([example_texts(stage.inputs, CONFIG), graded_pages(stage, set())])
+        found.append([example_texts(stage.inputs, CONFIG), graded_pages(stage)])
     assert found[0] == found[1] and {page.host for page in found[0][0]} == {"seed_texts-0", "seed_texts-1"}
 
 

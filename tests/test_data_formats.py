@@ -28,7 +28,6 @@ from pipeline.config.rl import RewardWeights
 from pipeline.config.root import Config, validated
 from pipeline.config.tokens import MixtureNode
 from pipeline.corpus.candidates import add_blocked
-from pipeline.corpus.out_of_distribution import read_set
 from pipeline.corpus.training_set import example_texts, graded_pages
 from pipeline.corpus.url_lists import Survivors
 from pipeline.crawl import extract, filter
@@ -222,7 +221,7 @@ def test_grades(example: Any, tmp_path: Path) -> None:
         writer.write(Document("About us", "w:0", [], metadata))
     inputs = {"pool": [str(tmp_path)], "grades": [str(example("grades.jsonl"))]}
     places = tmp_path / "work", tmp_path / "out", tmp_path / "manifest.json"
-    found = graded_pages(Stage("corpus", "x", CorpusSection(), "", inputs, *places, {}), set())
+    found = graded_pages(Stage("corpus", "x", CorpusSection(), "", inputs, *places, {}))
     assert [(page.url, page.grade) for page in found] == [
         ("https://example.org/groups", 1),
         ("https://example.org/about", -1),
@@ -249,12 +248,9 @@ def test_annotations_and_the_review_queue(example: Any) -> None:
     assert verdicts(queue, "https://example.org/about") == [("example.org", "math")]
 
 
-def test_labelled_pages(example: Any, tmp_path: Path) -> None:
+def test_labelled_pages(example: Any) -> None:
     run = Run("mine", {}, {"truth": [example("labels.jsonl")]})
     assert [(page.is_math, len(page.urls)) for page in pages_by_scope(run)["all"]] == [(True, 2), (False, 1)]
-    found = read_set([str(example("out_of_distribution.jsonl"))], "notes", no_duplicates(tmp_path))
-    assert [page.host for page in found.texts] == ["lecture notes"]
-    assert found.keys == {True: set(), False: {"example.org/about"}}
 
 
 def warc(path: Path) -> Path:

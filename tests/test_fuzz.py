@@ -18,15 +18,12 @@ from pipeline.config.evaluate import BenchmarkNode
 from pipeline.config.rl import RewardWeights
 from pipeline.config.root import Config, ConfigError, validated
 from pipeline.config.tokens import MixtureNode, TokensSection
-from pipeline.corpus.out_of_distribution import read_set
-from pipeline.corpus.url_lists import Survivors
-from pipeline.crawl import extract, filter
+from pipeline.crawl import extract
 from pipeline.crawl.annotations import add_annotations
 from pipeline.crawl.index import read_index
 from pipeline.crawl.opted_out import read_urls
 from pipeline.crawl.sources import expand
 from pipeline.data.database import database
-from pipeline.data.shards import write_table
 from pipeline.evaluate import grade, score
 from pipeline.evaluate.benchmarks import Item, load
 from pipeline.evaluate.prompts import choose_exemplars, few_shot_text, read_layout
@@ -182,12 +179,6 @@ def test_damaged_fine_tuning_rows(tmp_path: Path) -> None:
         list(encode_examples([str(path)], tiny, section, LeftOut()))
 
     reading("sft.jsonl", 80, tmp_path / "sft.jsonl", read)
-
-
-def test_damaged_out_of_distribution_sets(tmp_path: Path) -> None:
-    write_table(tmp_path / "duplicates.parquet", [], filter.DUPLICATES)
-    survivors, name = Survivors([tmp_path / "duplicates.parquet"], tmp_path, {}), "out_of_distribution.jsonl"
-    reading(name, 80, tmp_path / name, lambda path: read_set([str(path)], "x", survivors))
 
 
 def test_damaged_manifests_of_inputs(tmp_path: Path) -> None:

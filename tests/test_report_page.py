@@ -223,7 +223,12 @@ def test_every_benchmark_has_its_section_with_levels_and_leaks(whole: tuple[str,
 def test_the_corpus_chapter_shows_queue_measures_and_card(whole: tuple[str, dict]) -> None:
     page = whole[0]
     part = page[page.index('<section id="corpus"') : page.index('<section id="decontaminate"')]
-    for text in ("host06.example/notes/&lt;i&gt;1", "Pages of &lt;hosts&gt;", "textbooks", "subwords 4 to 6"):
+    for text in (
+        "host06.example/notes/&lt;i&gt;1",
+        "Pages of &lt;hosts&gt;",
+        "held-out hosts",
+        "subwords 4 to 6",
+    ):
         assert text in part
     assert "divided one by one" in part and "Recall by source" in part
     assert re.search(r"measured: [1-9]\d* pages under prefixes that a reviewer rejected, 0 opted out", part)

@@ -229,7 +229,7 @@ def test_a_source_that_is_not_for_training_is_not_read_and_refused_where_a_model
         "test": {"data": f"{tmp_path}/[bc].jsonl", "use": "evaluate"},
         "bad": {"data": f"hub:a/bad@{COMMIT}", "use": "blocked"},
     }
-    graph = graph_of(crawl={"texts": texts}, corpus={"out_of_distribution": {"unseen": test}})
+    graph = graph_of(crawl={"texts": texts}, benchmarks={"unseen": {"source": test}})
     read = [source for node in graph.nodes.values() for role, source in node.inputs if role == "texts"]
     assert read == [own]
     assert held_back(graph) == [
@@ -241,8 +241,8 @@ def test_a_source_that_is_not_for_training_is_not_read_and_refused_where_a_model
         ({"corpus": {"seed_texts": f"{tmp_path}/./b.jsonl"}}, "corpus.seed_texts: .*b.jsonl: .*test.use"),
         ({"mixtures": {"m": mixture}}, "mixtures.m.sources.s: .*c.jsonl: crawl.texts.test.use says evaluate"),
         (
-            {"corpus": {"out_of_distribution": {"x": "hub:a/bad/en:train"}}},
-            "x: hub:a/bad/en:train: crawl.texts.bad.use says blocked",
+            {"benchmarks": {"x": {"source": "hub:a/bad/en:train"}}},
+            "x.source: hub:a/bad/en:train: crawl.texts.bad.use says blocked",
         ),
     ):
         with pytest.raises(ConfigError, match=told):

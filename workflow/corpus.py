@@ -10,7 +10,6 @@ from workflow.instances import Inputs, Instances, Result
 
 FORMULAS, POOL = "formulas", "pool"
 SELECTION = re.compile(rf"corpus(?:/(iteration-\d+|{FORMULAS}|{POOL}))?")  # data of a mixture's source
-UNSEEN = "out_of_distribution"
 URLS = ("seed_urls", "background_urls")
 OPTED_OUT = ("opt_out", "blocklists")
 LISTS = ("seed_texts", "background_texts", *URLS, "annotations", *OPTED_OUT)
@@ -35,10 +34,6 @@ def add_corpus(graph: Instances) -> None:
     if "crawl/dedup" not in graph.nodes:
         return
     section = graph.config.sections["corpus"]
-    if section.cut_language_pages and section.cut != "precision":
-        raise ConfigError(
-            "config key corpus.cut_language_pages: a language is cut at a precision: `cut` must be precision"
-        )
     lists = lists_of(graph, LISTS)
     for iteration in range(1, section.iterations + 1):
         _iteration(graph, iteration, section, lists)
@@ -52,14 +47,9 @@ def _iteration(graph: Instances, iteration: int, section: Any, lists: Inputs) ->
     if 1 < iteration <= len(rounds):
         before.append(("new_round", rounds[iteration - 1][1]))
     trained, pool = ("train", Result(f"{here}/train")), ("pool", Result("crawl/dedup"))
-    unseen = [
-        pair
-        for name, path in section.out_of_distribution.items()
-        for pair in graph.inputs(f"{UNSEEN}.{name}", path, f"corpus.{UNSEEN}.{name}")
-    ]
     taught = [pair for pair in lists if pair[0] != "annotations"]
     model, grades = (_second_stage(graph, section, name) for name in ("embeddings", "grades"))
-    inputs = [pool, *taught, *unseen, *before, *model, *grades]
+    inputs = [pool, *taught, *before, *model, *grades]
     if section.tokenizer:
         inputs.append(("tokenizer", graph.model_source(section.tokenizer, "corpus.tokenizer")))
     shards = pool_shards(graph)

@@ -36,14 +36,10 @@ class SecondStage(Section):
 class CorpusSection(Section):
     """The iterated classifier over the pool (paper section 2.1)."""
 
-    version: ClassVar[int] = 2  # a domain's plain share counts, not a bound of it
     programs: ClassVar[dict[str, tuple[str, ...]]] = {  # inputs name the files
-        "train": (*CLASSIFIER, "cut_language_pages", "domain_depth", "reviewed"),
-        "score": ("second_stage", "cut_language_pages"),
-        "select": (
-            *("cut", "budget_tokens", "precision", "cut_language_pages", "threshold", "domain_share"),
-            *("domain_confidence", "domain_depth", "reviewed", "converged"),
-        ),
+        "train": (*CLASSIFIER, "reviewed"),
+        "score": ("second_stage",),
+        "select": ("cut", "budget_tokens", "threshold", "domain_share", "reviewed", "converged"),
         "formulas": (),
     }
 
@@ -74,11 +70,6 @@ class CorpusSection(Section):
     )
     blocklists: str | list[str] | None = key(
         None, "files of domains, one a line; no page of them or of their subdomains is ever kept"
-    )
-    out_of_distribution: dict[str, str] = key(
-        {},
-        "sets to measure each classifier on and never to train on, by name: files of rows with `label` (math,"
-        " not_math, unsure) and either a `text` or the `url` of a page of the pool",
     )
     tokenizer: str | None = key(
         None,
@@ -117,9 +108,9 @@ class CorpusSection(Section):
     second_stage: SecondStage = key(
         SecondStage(), "a second classifier of the pages that fastText ranks high"
     )
-    cut: Literal["tokens", "precision", "score"] = key(
+    cut: Literal["tokens", "score"] = key(
         "tokens",
-        "what is kept of the ranking: its top up to a token budget, an estimated precision, or a score",
+        "what is kept of the ranking: its top up to a token budget or down to a score",
         paper="token budget (2.1)",
     )
     budget_tokens: list[int] = key(
@@ -128,27 +119,10 @@ class CorpusSection(Section):
         paper="40B first; 89B and 120B are the known sizes of later corpora (2.1, 5.1)",
         min_length=1,
     )
-    precision: float = key(
-        0.95, "least estimated precision of the kept pages, where cut is precision", gt=0, lt=1
-    )
-    cut_language_pages: int = key(
-        0,
-        "where cut is precision: a language with so many held-out pages that are not mathematical has its own"
-        " cut, all others have one together; 0: one cut for all",
-        ge=0,
-    )
     threshold: float = key(0.0, "least log-odds of a kept page, where cut is score")
     domain_share: float = key(
         0.1, "a domain is mathematical above this share of kept pages", paper="10 % (2.1)", ge=0
     )
-    domain_confidence: float = key(
-        0.5,
-        "confidence at which a domain's share must be above that; 0.5: the plain share",
-        paper="the plain share (2.1)",
-        ge=0.5,
-        lt=1,
-    )
-    domain_depth: int = key(0, "directories of the path that are domains too, beside their host", ge=0)
     reviewed: Literal["uncollected", "all"] = key(
         "uncollected",
         "what reviewed prefixes teach: `uncollected`, pages not kept under math prefixes join the seed; "

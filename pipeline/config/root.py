@@ -273,8 +273,6 @@ class Config:
                 check_name(name, group)
         if "tokenizer" in (values.get("mixtures") or {}):
             raise ConfigError("config key mixtures.tokenizer: this name is taken by the run's own tokenizer")
-        for name in self.sections["corpus"].out_of_distribution:
-            check_name(name, "corpus.out_of_distribution")
 
     def _nodes(self, values: dict[str, Any], group: str, model: type[Section]) -> dict[str, Any]:
         nodes = (values.get(group) or {}).items()

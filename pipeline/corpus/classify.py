@@ -2,8 +2,8 @@
 
 The rows of INPUT are texts, as those of `crawl.texts`. For each file OUTPUT gets `kept/NAME`, the rows above
 the cut with all their columns and the score as `math_score`, in the kind of file that they came in; and
-`scores/NAME.parquet`, for each row its score (null: no text), its language where languages have cuts of their
-own, and whether it is kept. A finished file is not read again, so a command that was interrupted goes on.
+`scores/NAME.parquet`, for each row its score (null: no text) and whether it is kept. A finished file is not
+read again, so a command that was interrupted goes on.
 """
 
 import argparse
@@ -36,45 +36,36 @@ BATCH = 512  # rows that a worker judges at once
 NOTES = "classify.json"
 BEGUN = ("kept/.*.partial", "scores/.*.partial", "scores/.*.parquet")  # files of a command that was killed
 COMPRESSION = {".gz": "gzip", ".zst": "zstd"}
-ROW_SCORES = table_schema(score=float, language=str, kept=bool)
-Texts = list[tuple[Any, Any]]  # with their languages; None: not known
+ROW_SCORES = table_schema(score=float, kept=bool)
+Texts = list[Any]  # of rows; some are none
 Batch = pa.RecordBatch | list[dict[str, Any]]
-Columns = tuple[str, str | None]  # of the text and of its language
 
 
 def judge_rows(texts: Texts, classifier: TrainedClassifier) -> list[Judgement | None]:
     """Judge texts; None for what is none."""
-    return [
-        classifier.judge(text, language if isinstance(language, str) else None)
-        if isinstance(text, str) and text.strip()
-        else None
-        for text, language in texts
-    ]
+    return [classifier.judge(text) if isinstance(text, str) and text.strip() else None for text in texts]
 
 
-def batches_of(path: Path, columns: Columns) -> Iterator[tuple[Texts, Batch]]:
+def batches_of(path: Path, column: str) -> Iterator[tuple[Texts, Batch]]:
     """Read a file's rows in batches, with their texts. Raises InputError."""
-    text, language = columns
     if path.suffix == ".parquet":
         for number, batch in enumerate(read_batches(path, BATCH)):
             if not number:
-                check_columns(path, batch.schema.names, columns)
-            others = batch.column(language).to_pylist() if language else [None] * len(batch)
-            yield list(zip(batch.column(text).to_pylist(), others, strict=True)), batch
+                check_columns(path, batch.schema.names, column)
+            yield batch.column(column).to_pylist(), batch
         return
     rows = (row for _, row in read_rows(str(path)))
     for number, some in enumerate(batched(rows, BATCH)):
         if not number:
-            check_columns(path, list(some[0]), columns)
-        yield [(row.get(text), row.get(language) if language else None) for row in some], some
+            check_columns(path, list(some[0]), column)
+        yield [row.get(column) for row in some], some
 
 
-def check_columns(path: Path, found: list[str], columns: Columns) -> None:
-    """Raise InputError where a file lacks a column, or has the one that is added."""
-    for option, name in zip(("--text", "--language"), columns, strict=True):
-        if name and name not in found:
-            raise InputError(f"{path}: no column {name!r} ({option}); it has {', '.join(found)}"[:500])
-    if SCORE in found:
+def check_columns(path: Path, names: list[str], column: str) -> None:
+    """Raise InputError where a file lacks the column of texts, or has the one that is added."""
+    if column not in names:
+        raise InputError(f"{path}: no column {column!r} (--text); it has {', '.join(names)}"[:500])
+    if SCORE in names:
         raise InputError(f"{path}: has a column {SCORE} already; rename it first")
 
 
@@ -128,7 +119,7 @@ def is_made(scores: Path, read: dict[str, str]) -> bool:
 
 
 def classify_file(
-    path: Path, output: Path, columns: Columns, classifier: TrainedClassifier, processes: int, bar: Progress
+    path: Path, output: Path, column: str, classifier: TrainedClassifier, processes: int, bar: Progress
 ) -> Path:
     """Write the kept rows of a file and, last, its scores, unless they are there; returns the scores."""
     scores, kept, status = output / f"scores/{path.name}.parquet", output / "kept" / path.name, path.stat()
@@ -139,7 +130,7 @@ def classify_file(
     waiting: deque[Batch] = deque()
 
     def texts() -> Iterator[Texts]:
-        for some, batch in batches_of(path, columns):
+        for some, batch in batches_of(path, column):
             waiting.append(batch)
             yield some
 
@@ -171,25 +162,22 @@ def files_in(sources: list[str]) -> list[Path]:
 
 def classify(given: argparse.Namespace) -> str:
     """Classify all files; returns what to say of it. Raises InputError."""
-    files, columns = files_in(given.input), (given.text, given.language)
-    classifier = open_trained(given.classifier)
-    thresholds = {str(language or "any"): least for language, least in classifier.thresholds.items()}
-    about = {"classifier": classifier.sha256, "thresholds": thresholds, "columns": list(columns)}
+    files, classifier = files_in(given.input), open_trained(given.classifier)
+    about = {"classifier": classifier.sha256, "threshold": classifier.threshold, "column": given.text}
     about |= {"second_stage": classifier.second} if classifier.second else {}
     check_writable(given.output)
     with held(given.output):
         notes = given.output / NOTES
         if notes.exists() and read_notes(notes) != about:
-            raise InputError(
-                f"{given.output}: made with another classifier or other columns; name a new folder"
-            )
+            raise InputError(f"{given.output}: made with another classifier or column; name a new folder")
         for pattern in BEGUN if notes.exists() else ():
             for begun in given.output.glob(pattern):
                 begun.unlink()
         write_json(notes, about)
         with Progress("classify", None, unit="row") as bar:
             done = [
-                classify_file(file, given.output, columns, classifier, given.processes, bar) for file in files
+                classify_file(file, given.output, given.text, classifier, given.processes, bar)
+                for file in files
             ]
     kept: Counter[bool] = Counter()
     for scores in done:
@@ -208,9 +196,6 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("input", nargs="+", help="*.parquet, *.jsonl[.gz|.zst], or a folder of them")
     parser.add_argument("--output", type=Path, required=True, metavar="FOLDER")
     parser.add_argument("--text", default="text", metavar="COLUMN", help="column of the texts (text)")
-    parser.add_argument(
-        "--language", metavar="COLUMN", help="of their languages (ISO 639-1); else they are detected"
-    )
     cores = len(os.sched_getaffinity(0))
     parser.add_argument("--processes", type=int, default=cores, help="all cores of this machine, or so many")
     given = parser.parse_args(argv)

@@ -1,9 +1,7 @@
 """Mathematical domains, and what their reviewed prefixes teach (paper section 2.1, steps 3 and 4).
 
 The paper calls a domain (pages of one base URL) mathematical if more than 10 % of its pages were collected;
-here it must also have three pages. With `domain_confidence` above a half a lower confidence bound of the
-share must be above 10 %. Domains are hosts and, if configured, directories of their paths, since large hosts
-hold mathematics under a few paths only.
+here it must also have three pages. A domain is a host.
 
 The queries read `kept` and the tables of `candidates.py`. Pages that a reviewer rejected are never kept and
 say nothing about the rest of their domain; those whose owner opted out do not even teach.
@@ -12,13 +10,10 @@ say nothing about the rest of their domain; those whose owner opted out do not e
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from math import sqrt
 from pathlib import Path
-from statistics import NormalDist
 
 import pyarrow as pa
 
-from pipeline.config.corpus import CorpusSection
 from pipeline.corpus.candidates import BLOCKED, OPT_OUT
 from pipeline.corpus.url_lists import Survivors
 from pipeline.crawl.annotations import NOT_MATH
@@ -27,24 +22,19 @@ from pipeline.data.database import Database
 from pipeline.data.shards import table_schema
 
 DOMAIN_PAGES = 3  # of a domain that is judged
-# domains_of(key, depth): the domains of a normalised URL, its host and its first `depth` directories.
 MACROS = """
 CREATE OR REPLACE MACRO parts(key) AS string_split(split_part(key, '?', 1), '/');
-CREATE OR REPLACE MACRO domains_of(key, depth) AS list_transform(
-    range(1, greatest(1, least(depth + 1, len(parts(key)) - 1)) + 1),
-    lambda length: array_to_string(parts(key)[:length], '/'));
+CREATE OR REPLACE MACRO domain_of(key) AS parts(key)[1];
 """
 # Pages without a URL have hosts of their own, which are no domains.
 JUDGE = f"""
 WITH collected AS (
-    SELECT domain, count(*) AS kept
-    FROM (SELECT unnest(domains_of(key, $depth)) AS domain FROM kept WHERE NOT ends_with(host, '{NO_HOST}'))
-    GROUP BY domain),
+    SELECT domain_of(key) AS domain, count(*) AS kept FROM kept
+    WHERE NOT ends_with(host, '{NO_HOST}') GROUP BY domain),
 total AS (
-    SELECT domain, count(*) AS pages
-    FROM (SELECT unnest(domains_of(key, $depth)) AS domain FROM candidates
-        WHERE NOT ends_with(host, '{NO_HOST}'))
-    WHERE domain IN (SELECT domain FROM collected) GROUP BY domain)
+    SELECT domain_of(key) AS domain, count(*) AS pages FROM candidates
+    WHERE NOT ends_with(host, '{NO_HOST}') AND domain_of(key) IN (SELECT domain FROM collected)
+    GROUP BY domain)
 SELECT domain, pages, kept FROM collected JOIN total USING (domain) ORDER BY kept DESC, domain
 """
 # A join, because a list of all mathematical domains would be searched for each page.
@@ -53,8 +43,7 @@ CREATE OR REPLACE TABLE learnt AS
 WITH teaching AS (
     SELECT id, url, key, prefix, verdict FROM reviewed JOIN pages USING (id)
     WHERE id NOT IN (SELECT id FROM opted_out)),
-places AS (SELECT id, unnest(domains_of(key, $depth)) AS domain FROM teaching WHERE verdict = 'math'),
-mathematics AS (SELECT DISTINCT id FROM places JOIN mathematical USING (domain))
+mathematics AS (SELECT id FROM teaching JOIN mathematical ON domain_of(key) = domain)
 SELECT url, key, prefix, verdict = 'math' AS math FROM teaching
 WHERE CASE verdict
     WHEN 'math' THEN ($all OR id NOT IN (SELECT id FROM kept)) AND id IN (SELECT id FROM mathematics)
@@ -63,18 +52,17 @@ WHERE CASE verdict
 REJECTED = f"""
 SELECT key FROM pages JOIN in_seed USING (key) JOIN reviewed USING (id) WHERE verdict = '{NOT_MATH}'
 """
-DOMAINS = table_schema(domain=str, pages=int, kept=int, share=float, bound=float, math=bool)
+DOMAINS = table_schema(domain=str, pages=int, kept=int, share=float, math=bool)
 
 
 @dataclass(frozen=True)
 class Domain:
-    """A host or a directory of one (`host/path`): its pages in the pool, those kept, whether it is `math`."""
+    """A host: its pages in the pool, those kept, whether it is `math`."""
 
     domain: str
     pages: int
     kept: int
     share: float
-    bound: float
     math: bool
 
 
@@ -90,22 +78,15 @@ class Growth:
     rejected: set[str] = field(default_factory=set)
 
 
-def lower_bound(kept: int, pages: int, confidence: float) -> float:
-    """Wilson's one-sided lower bound of the share `kept / pages`; the share itself at confidence 0.5."""
-    share, z = kept / pages, NormalDist().inv_cdf(confidence)
-    centre = share + z * z / (2 * pages)
-    spread = sqrt(share * (1 - share) / pages + z * z / (4 * pages * pages))
-    return max(0.0, (centre - z * spread) / (1 + z * z / pages))
-
-
-def judge(database: Database, config: CorpusSection) -> list[Domain]:
-    """All domains with a kept page, most kept first; creates `mathematical` (domain, share)."""
+def judge(database: Database, least: float) -> list[Domain]:
+    """All domains with a kept page, most kept first, which are mathematical above the share `least`; creates
+    `mathematical` (domain, share).
+    """
     database.execute(MACROS)
     domains = []
-    for name, pages, kept in database.execute(JUDGE, {"depth": config.domain_depth}).fetchall():
-        bound = lower_bound(kept, pages, config.domain_confidence)
-        math = bound > config.domain_share and pages >= DOMAIN_PAGES
-        domains.append(Domain(name, pages, kept, round(kept / pages, 4), round(bound, 4), math))
+    for name, pages, kept in database.execute(JUDGE).fetchall():
+        math = kept / pages > least and pages >= DOMAIN_PAGES
+        domains.append(Domain(name, pages, kept, round(kept / pages, 4), math))
     add_mathematical(database, ((domain.domain, domain.share) for domain in domains if domain.math))
     return domains
 
@@ -121,11 +102,11 @@ def add_mathematical(database: Database, domains: Iterable[tuple[str, float]]) -
     )
 
 
-def learn(database: Database, config: CorpusSection) -> None:
+def learn(database: Database, every: bool) -> None:
     """Create `learnt` (url, key, prefix, math): pages of mathematical domains under reviewed prefixes, as
-    `reviewed` says. `judge` comes first.
+    `corpus.reviewed` says; `every`: whether it is `all`. `judge` comes first.
     """
-    database.execute(LEARN, {"depth": config.domain_depth, "all": config.reviewed == "all"})
+    database.execute(LEARN, {"all": every})
 
 
 def growth(database: Database, in_seed: set[str], in_others: Iterable[str] = ()) -> Growth:

@@ -2,8 +2,8 @@
 
 FOLDER gets `classifier.bin`, which plain fastText loads, the second stage and its embeddings where there is
 one, `normalise.py`, which makes of a text what the model reads and needs nothing of this project, `cut.json`,
-and README.md: training data, settings, seeds, measures on unseen hosts with their curve, and the cut of each
-language. `dsm classify` takes the folder as it takes the iteration's.
+and README.md: training data, settings, seeds, measures on unseen hosts with their curve, and the cut.
+`dsm classify` takes the folder as it takes the iteration's.
 """
 
 import inspect

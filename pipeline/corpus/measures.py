@@ -73,20 +73,17 @@ def by_source(
     return [row for row in rows if row["kind"] != "host"] + hosts
 
 
-def measures(
-    pages: Sequence[LabelledPage], scores: Sequence[float], threshold: float | None = None
-) -> dict[str, Any]:
+def measures(pages: Sequence[LabelledPage], scores: Sequence[float]) -> dict[str, Any]:
     """All measures of pages (N,) and their log-odds (N,).
 
-    Precision, recall and sources are given at `threshold`, else at the lowest score whose precision here is
-    at least `PRECISION`, else (no cut reaches that) at 0.
+    Precision, recall and sources are given at the lowest score whose precision here is at least `PRECISION`,
+    or (no cut reaches that) at 0.
     """
     math = np.asarray([page.math for page in pages], bool)
     precision, recall = precision_recall(math, scores)
     places = np.unique(np.linspace(0, len(math) - 1, CURVE_POINTS).astype(int))
     good = np.flatnonzero(precision >= PRECISION)
-    if threshold is None:
-        threshold = float(np.sort(scores)[::-1][good[-1]]) if len(good) else 0.0
+    threshold = float(np.sort(scores)[::-1][good[-1]]) if len(good) else 0.0
     kept, bins = np.asarray(scores) >= threshold, reliability(math, scores)
     hits = int((kept & math).sum())
     return {

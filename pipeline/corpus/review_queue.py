@@ -13,7 +13,6 @@ from math import log
 from pathlib import Path
 from typing import Any
 
-from pipeline.config.corpus import CorpusSection
 from pipeline.crawl.annotations import add_prefixes, covered
 from pipeline.data.database import Database, save
 from pipeline.data.shards import ROWS, table_schema
@@ -28,21 +27,20 @@ CRITICAL = 10.83  # chi-squared with one degree of freedom at 99.9 %, since each
 UNREVIEWED = """
 CREATE OR REPLACE TABLE unreviewed AS
 WITH places AS (
-    SELECT id, url, score, shard, tie, place(url) AS place, unnest(domains_of(key, $depth)) AS domain
+    SELECT id, url, score, shard, tie, place(url) AS place, domain_of(key) AS domain
     FROM pages
     WHERE id NOT IN (SELECT id FROM reviewed) AND id NOT IN (SELECT id FROM opted_out))
-SELECT id, url, score, shard, tie, place, id IN (SELECT id FROM kept) AS kept,
-    min(len(parts(domain))) AS least
-FROM places JOIN mathematical USING (domain) GROUP BY id, url, score, shard, tie, place
+SELECT id, url, score, shard, tie, place, id IN (SELECT id FROM kept) AS kept
+FROM places JOIN mathematical USING (domain)
 """
 QUEUE = table_schema(prefix=str, id=str, url=str, score=float, shard=str, kept=bool)
-# Directories of unreviewed pages from the shortest mathematical domain on, each after those that it lies in.
+# Hosts and directories of unreviewed pages, each after those that it lies in.
 DIRECTORIES = """
-SELECT prefix, count(*) AS pages, count(*) FILTER (kept) AS kept, bool_or(length = least) AS whole
+SELECT prefix, count(*) AS pages, count(*) FILTER (kept) AS kept, bool_or(length = 1) AS whole
 FROM (
-    SELECT array_to_string(parts(place)[:length], '/') AS prefix, kept, length, least
+    SELECT array_to_string(parts(place)[:length], '/') AS prefix, kept, length
     FROM (
-        SELECT *, unnest(range(least, greatest(least, least(len(parts(place)) - 1, $deepest)) + 1)) AS length
+        SELECT *, unnest(range(1, greatest(1, least(len(parts(place)) - 1, $deepest)) + 1)) AS length
         FROM unreviewed))
 WHERE place(prefix) = prefix AND NOT regexp_matches(prefix, '\\s')
 GROUP BY prefix HAVING count(*) >= $pages OR whole ORDER BY root(prefix), prefix
@@ -122,11 +120,11 @@ def by_effect(counts: dict[str, tuple[int, int]]) -> list[str]:
     )
 
 
-def review_queue(database: Database, config: CorpusSection) -> list[dict[str, Any]]:
+def review_queue(database: Database) -> list[dict[str, Any]]:
     """Prefixes of mathematical domains with pages that nobody has reviewed, largest expected effect first.
     `judge` comes first. Pages that were not kept are shown first.
     """
-    database.execute(UNREVIEWED, {"depth": config.domain_depth})
+    database.execute(UNREVIEWED)
     directories = database.execute(DIRECTORIES, {"deepest": DEEPEST, "pages": LEAST_PAGES})
     found = split(row for rows in iter(lambda: directories.fetchmany(ROWS), []) for row in rows)
     proposed = [(prefix, "") for prefix in found]  # the connection has one open result

@@ -52,7 +52,6 @@ def score_pages(
             "tokens": words if ratio is None else ratio(document.text),
             "key": normalise_url(url),
             "first": first,
-            "language": document.metadata.get("language"),
         }
         rows.append(row)
     return rows

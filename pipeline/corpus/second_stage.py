@@ -32,14 +32,12 @@ STEPS, TOLERANCE = 200, 1e-10  # of the conjugate gradients
 PENALTY = 1e-6  # keeps the logistic regression of both scores finite where they separate all pages
 UNJUDGED = -1.0  # the second model's output for a page that it is not asked about
 FILE = "second_stage.safetensors"
-LANGUAGE = pa.field("language", pa.string())  # of tables, where languages have cuts of their own
 FIRST = pa.field("first", pa.float64())  # by fastText alone, where `score` is that of both stages
 
 
 def with_stages(schema: pa.Schema, config: CorpusSection) -> pa.Schema:
-    """Add the columns of a second stage, and of cuts of their own for languages, where there are such."""
-    schema = schema.append(FIRST) if config.second_stage.enabled else schema
-    return schema.append(LANGUAGE) if config.cut_language_pages else schema
+    """Add the column of a second stage, where there is one."""
+    return schema.append(FIRST) if config.second_stage.enabled else schema
 
 
 @dataclass

@@ -27,9 +27,8 @@ from pipeline.corpus.convergence import (
     read_notes,
     seed_grew,
 )
-from pipeline.corpus.cut import Bin, Cut, bins_of, find_cuts, is_kept, promise
+from pipeline.corpus.cut import Cut, find_cut, is_kept, promise
 from pipeline.corpus.domains import DOMAINS, Domain, Growth, growth, judge, learn, write_grown
-from pipeline.corpus.out_of_distribution import recall_at
 from pipeline.corpus.review_queue import review_queue, save_queue, write_review
 from pipeline.corpus.url_lists import GROWN, Survivors, current_urls
 from pipeline.crawl.urls import NO_HOST
@@ -39,7 +38,7 @@ from pipeline.protocol.ending import say
 from pipeline.protocol.manifest import write_json
 from pipeline.protocol.stage import Counts, InputError, Stage, label, run_stage
 
-TRAINED = ("positives", "negatives", "settings", "held_out", "out_of_distribution")  # of train.json
+TRAINED = ("positives", "negatives", "settings", "held_out")  # of train.json
 MEASURED = "tokens"  # the same, where a tokenizer counts
 COUNTED = ("kept_pages", "kept_tokens", "seed_growth", "converged")  # of metrics.json
 TABLES = ("kept", "excluded", "queue", "domains")
@@ -60,11 +59,9 @@ FROM kept
 """
 
 
-def keep(
-    joins: Database, stage: Stage[CorpusSection], previous: Path | None
-) -> tuple[list[Bin], list[Cut], dict[str, int]]:
-    """Create `kept`, and write it and the pages that are never kept; returns all candidates by score, the
-    cuts, and the number of those never kept by reason.
+def keep(joins: Database, stage: Stage[CorpusSection], previous: Path | None) -> tuple[Cut, dict[str, int]]:
+    """Create `kept`, and write it and the pages that are never kept; returns the cut, and the number of those
+    never kept by reason.
     """
     scores = [Path(path) / "scores.parquet" for path in stage.inputs.get("score", [])]
     if not scores:
@@ -74,17 +71,16 @@ def keep(
     unmatched(joins)
     before = f"SELECT id, host, iteration FROM {parquet(previous / 'kept.parquet')}" if previous else NOTHING
     joins.execute(f"CREATE VIEW previous AS {before}")
-    iteration, train = iteration_of(stage), stage.input("train")
+    iteration = iteration_of(stage)
     say(f"{label(stage)}: looks at the scores of {len(scores)} shards")
-    bins = bins_of(joins, stage.config, train)
-    cuts = find_cuts(joins, bins, stage.config, train, iteration)
-    joins.execute(KEEP.format(kept=is_kept(cuts)), {"iteration": iteration})
+    cut = find_cut(joins, stage.config, iteration)
+    joins.execute(KEEP.format(kept=is_kept(cut)), {"iteration": iteration})
     kept = joins.execute("SELECT * EXCLUDE (key) FROM kept ORDER BY shard, id")
     save(stage.partial / "kept.parquet", kept, KEPT)
     never = joins.execute("SELECT id, url, reason FROM excluded JOIN pages USING (id) ORDER BY id")
     save(stage.partial / "excluded.parquet", never, EXCLUDED)
     reasons = joins.execute("SELECT reason, count(*) FROM excluded GROUP BY reason ORDER BY reason")
-    return bins, cuts, dict(reasons.fetchall())
+    return cut, dict(reasons.fetchall())
 
 
 def changes(joins: Database, pages: int, previous: Path | None, iteration: int) -> dict[str, Any]:
@@ -110,10 +106,10 @@ def look_at_domains(
     ((without,),) = joins.execute(query).fetchall()
     if without:
         say(f"{label(stage)}: {without:,} pages have no URL; for them the domain step is off")
-    domains = judge(joins, stage.config)
+    domains = judge(joins, stage.config.domain_share)
     write_table(stage.partial / "domains.parquet", map(vars, domains), DOMAINS)
-    learn(joins, stage.config)
-    write_review(stage.partial / "review.tsv", review_queue(joins, stage.config))
+    learn(joins, stage.config.reviewed == "all")
+    write_review(stage.partial / "review.tsv", review_queue(joins))
     save_queue(stage.partial / "queue.parquet", joins)
     return domains, growth(joins, *known)
 
@@ -127,32 +123,29 @@ def select(stage: Stage[CorpusSection], iteration: int) -> dict[str, Any]:
     known = [survivors.keys(urls) for urls in lists.values()]
     previous = stage.input("previous") if "previous" in stage.inputs else None
     with database(stage.work / "join", stage.launch) as joins:
-        bins, cuts, never = keep(joins, stage, previous)
-        pages, size = sum(one.pages for one in bins), sum(cut.kept for cut in cuts)
-        say(f"{label(stage)}: keeps {size:,} pages, looks at their domains")
-        changed = changes(joins, size, previous, iteration)
+        cut, never = keep(joins, stage, previous)
+        say(f"{label(stage)}: keeps {cut.kept:,} pages, looks at their domains")
+        changed = changes(joins, cut.kept, previous, iteration)
         domains, grown = look_at_domains(joins, stage, known)
     write_grown(stage.partial, lists, grown, survivors)
     trained = read_notes(train / "train.json", *TRAINED)
     grew = seed_grew(len(lists["seed_urls"]), previous)
     stopped = (changed["overlap_with_previous"] or 0) >= config.converged
-    by_language = {cut.language: cut.least for cut in cuts} if config.cut_language_pages else {}
     return changed | {
         "iteration": iteration,
         "seed_pages": len(lists["seed_urls"]),
         "seed_grew": grew,
         "seed_growth": len(grown.seed),
         "not_math_growth": len(grown.not_math),
-        "pool_pages": pages + sum(never.values()),
+        "pool_pages": cut.pages + sum(never.values()),
         "excluded_pages": never,
-        "kept_pages": size,
-        "promise": promise(train, cuts, bool(config.cut_language_pages)),
+        "kept_pages": cut.kept,
+        "promise": promise(train, cut),
         **{name: trained[name] for name in (*TRAINED, MEASURED) if name in trained},
         "domains": list(map(vars, domains[:LISTED])),
         "prefixes_used": [
             {"prefix": prefix, "pages": count} for prefix, count in sorted(grown.prefixes.items())
         ],
-        "independent_recall": recall_at(train, changed["threshold"], by_language),
         "stopped": stopped,
         "converged": stopped and grew,
         "passed_through": False,

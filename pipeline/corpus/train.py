@@ -1,18 +1,16 @@
 """Train an iteration's fastText classifier: seed pages against a general sample (paper section 2.1, step 1).
 
 Inputs: `pool`, `seed_texts`, `background_texts`, `seed_urls` (of the first iteration), `background_urls`,
-`previous` (its grown lists), `out_of_distribution.<name>` (labelled sets that are measured and never learnt
-from), `tokenizer` (a folder or hub id, to measure how many tokens a page has), `embeddings` and `grades` (of
-the second stage), `opt_out` and `blocklists` (of pages that never teach); where a round of review is new,
-`new_round`, its file, `annotations` (all rounds so far), `previous_score` (all shards). `training_set.py`
-chooses the pages.
+`previous` (its grown lists), `tokenizer` (a folder or hub id, to measure how many tokens a page has),
+`embeddings` and `grades` (of the second stage), `opt_out` and `blocklists` (of pages that never teach); where
+a round of review is new, `new_round`, its file, `annotations` (all rounds so far), `previous_score` (all
+shards). `training_set.py` chooses the pages.
 
 `corpus.annotations` names a file for each round of review; iteration n reads the first n. Selection learns
 from the rounds that its own iteration reads. The file that is new in an iteration was written after the
 iteration before, so it is applied to that one's scores, whose results stay as they are. Outputs:
 `classifier.bin`, `second_stage.safetensors`, `train.json` (what it was made from and how good it is on
-held-out sites), `held_out.parquet` (their scores), `trained.parquet` (the pages it was trained on),
-`out_of_distribution.parquet` (scores of the labelled sets).
+held-out sites), `held_out.parquet` (their scores), `trained.parquet` (the pages it was trained on).
 """
 
 import hashlib
@@ -30,7 +28,6 @@ from pipeline.corpus.features import Embeddings
 from pipeline.corpus.held_out import Folds, cross_validate, divide
 from pipeline.corpus.measures import measures
 from pipeline.corpus.normalise import VERSION
-from pipeline.corpus.out_of_distribution import keys_of, measure_sets, read_sets, urls_of
 from pipeline.corpus.second_stage import (
     Blend,
     blend,
@@ -90,7 +87,7 @@ def measure_held_out(
     folder: Path, pages: list[LabelledPage], found: HeldOut, config: CorpusSection
 ) -> dict[str, Any]:
     """Write the held-out scores; returns their measures and how the pages were divided."""
-    names = ("url", "host", "math", "language")
+    names = ("url", "host", "math")
     columns = {name: [getattr(page, name) for page in pages] for name in names}
     columns |= {"score": found.scores, "fold": found.folds.of, "first": found.first}
     rows = (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
@@ -134,7 +131,7 @@ def apply_review(stage: Stage[CorpusSection], survivors: Survivors) -> dict[str,
         joins.execute(f"CREATE VIEW kept AS SELECT * FROM {parquet(previous / 'kept.parquet')}")
         domains = f"SELECT domain, share FROM {parquet(previous / 'domains.parquet')} WHERE math"
         add_mathematical(joins, joins.execute(domains).fetchall())
-        learn(joins, stage.config)
+        learn(joins, stage.config.reviewed == "all")
         unmatched(joins)
         grown = growth(joins, *known)
     survivors.keys([*grown.seed, *grown.not_math])  # all at once
@@ -148,7 +145,7 @@ def look_up_lists(stage: Stage[CorpusSection]) -> tuple[Survivors, dict[str, int
     """
     survivors = Survivors.of(stage)
     listed = chain.from_iterable(current_urls(stage, name) for name in LEARNT_FROM)
-    survivors.keys(chain(listed, urls_of(stage.inputs)))
+    survivors.keys(listed)
     return survivors, apply_review(stage, survivors) if stage.inputs.get("new_round") else None
 
 
@@ -160,13 +157,12 @@ def run(stage: Stage[CorpusSection]) -> Counts:
     check_folds(stage.config)
     pool = stage.input("pool")
     survivors, reviewed = look_up_lists(stage)
-    sets = read_sets(stage.inputs, survivors)
     texts = example_texts(stage.inputs, stage.config)
-    pages = training_pages(stage, wanted_pages(stage, survivors, keys_of(sets), texts, stage.partial), texts)
+    pages = training_pages(stage, wanted_pages(stage, survivors, texts, stage.partial), texts)
     config = scaled(stage.config, len(pages))
     notes = {"positives": sum(page.math for page in pages), "negatives": sum(not page.math for page in pages)}
     stage.counter("fasttext.trained_texts", len(pages))
-    graded = graded_pages(stage, keys_of(sets)) if config.second_stage.enabled else []
+    graded = graded_pages(stage) if config.second_stage.enabled else []
     write_trained(stage.partial, pages, graded)
     embeddings = embeddings_of(stage.inputs)
     found = hold_out(stage, pages, config, embeddings, graded) if config.folds else None
@@ -175,18 +171,14 @@ def run(stage: Stage[CorpusSection]) -> Counts:
     model = train(pages, config, stage.work / "labelled.txt")
     path = stage.partial / "classifier.bin"
     model.save_model(str(path))
-    first, both = PageScorer(model), None
     if found and found.blended:
         learnt, second = graded or pages, config.second_stage
-        both, noted = train_second(stage.partial, learnt, first, found.blended, second, embeddings)
+        scorer = PageScorer(model)
+        noted = train_second(stage.partial, learnt, scorer, found.blended, second, embeddings)[1]
         notes |= noted | ({"graded": len(graded)} if graded else {})
-
-    def score(page: LabelledPage) -> float:
-        return both(page.text)[0] if both else first(page.text)
-
     with path.open("rb") as file:
         notes |= {"words": len(model.words), "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
-    threshold, tokenizer = held_out["threshold"] if held_out else 0.0, stage.inputs.get("tokenizer")
+    tokenizer = stage.inputs.get("tokenizer")
     details = {
         "converged": False,
         "normaliser": VERSION,
@@ -194,7 +186,6 @@ def run(stage: Stage[CorpusSection]) -> Counts:
         "held_out": held_out,
         **({"new_round": reviewed} if reviewed else {}),
         **({"tokens": vars(measure(tokenizer[0], pool))} if tokenizer else {}),
-        "out_of_distribution": measure_sets(stage, sets, score, threshold),
     }
     write_json(stage.partial / "train.json", notes | details)
     return {name: count for name, count in notes.items() if name != "second_stage"}

@@ -10,10 +10,8 @@ from typing import Any
 from pipeline.config.corpus import SecondStage
 from pipeline.corpus.classifier import PageScorer, load
 from pipeline.corpus.convergence import read_notes
-from pipeline.corpus.cut import Thresholds, is_above
 from pipeline.corpus.normalise import VERSION, normalise
 from pipeline.corpus.second_stage import FILE, TwoStages, embeddings_of, load_second
-from pipeline.crawl.language import detect_language
 from pipeline.crawl.text import clean
 from pipeline.protocol.identity import read_manifest
 from pipeline.protocol.stage import InputError
@@ -23,34 +21,28 @@ CUT = "cut.json"  # of an exported classifier: what the files of the model do no
 
 @dataclass(frozen=True)
 class Judgement:
-    """What a classifier makes of a text: its log-odds, and whether they are above the cut. The language is
-    None where it does not count.
-    """
+    """What a classifier makes of a text: its log-odds, and whether they are above the cut."""
 
     score: float
-    language: str | None
     kept: bool
 
 
 @dataclass(frozen=True)
 class TrainedClassifier:
-    """A classifier with the cut of its iteration; `sha256`: of the model of its first stage; `second`: the
-    reach of the second stage, and the digest of its model, if there is one.
+    """A classifier with the cut of its iteration (None: nothing is kept); `sha256`: of the model of its first
+    stage; `second`: the reach of the second stage, and the digest of its model, if there is one.
     """
 
     scorer: PageScorer | TwoStages
-    thresholds: Thresholds
+    threshold: float | None
     sha256: str
     second: dict[str, Any] | None = None
 
-    def judge(self, text: str, language: str | None = None) -> Judgement:
-        """Judge a text as the loop would judge the page; `language`: where it is known."""
-        text = clean(text)
-        score = self.scorer(normalise(text))
+    def judge(self, text: str) -> Judgement:
+        """Judge a text as the loop would judge the page."""
+        score = self.scorer(normalise(clean(text)))
         value = score[0] if isinstance(score, tuple) else score
-        if set(self.thresholds) != {None}:
-            language = language or detect_language(text)
-        return Judgement(value, language, is_above(value, language, self.thresholds))
+        return Judgement(value, self.threshold is not None and value >= self.threshold)
 
 
 def folder_of(classifier: Path) -> Path:
@@ -65,21 +57,19 @@ def folder_of(classifier: Path) -> Path:
 
 
 def cut_of(classifier: Path) -> dict[str, Any]:
-    """Describe a classifier's cut and second stage, as `CUT` does: `thresholds`, by language, where null is
-    any other; `reach` and `embeddings` of the second stage, or null. Raises InputError.
+    """Describe a classifier's cut and second stage, as `CUT` does: `threshold`, or null where nothing is
+    kept; `reach` and `embeddings` of the second stage, or null. Raises InputError.
     """
     if folder_of(classifier) == classifier:
-        return read_notes(classifier / CUT, "thresholds", "second_stage")
-    metrics = read_notes(classifier / "select/data/metrics.json", "threshold", "promise")
+        return read_notes(classifier / CUT, "threshold", "second_stage")
+    metrics = read_notes(classifier / "select/data/metrics.json", "threshold", "passed_through")
     if metrics["passed_through"]:
         raise InputError(f"{classifier}: a copy of the iteration before it; name the last one that learnt")
-    parts = (metrics["promise"] or {}).get("languages")
-    rows = [{"language": row["language"], "threshold": row["threshold"]} for row in parts or ()]
     section = read_manifest(classifier / "train/manifest.json")["config"]["second_stage"]
     inputs = read_notes(classifier / "train/run.json", "inputs")["inputs"]
     second = {"reach": section["reach"], "embeddings": next(iter(inputs.get("embeddings", [])), None)}
     return {
-        "thresholds": rows or [{"language": None, "threshold": metrics["threshold"]}],
+        "threshold": metrics["threshold"],
         "second_stage": second if section["enabled"] else None,
     }
 
@@ -104,5 +94,4 @@ def open_trained(classifier: Path) -> TrainedClassifier:
             folder, scorer, section, embeddings_of({"embeddings": [source] if source else []})
         )
         about = {"reach": second["reach"], "sha256": sha256((folder / FILE).read_bytes()).hexdigest()}
-    thresholds = {row["language"]: row["threshold"] for row in cut["thresholds"]}
-    return TrainedClassifier(scorer, thresholds, notes["sha256"], about)
+    return TrainedClassifier(scorer, cut["threshold"], notes["sha256"], about)

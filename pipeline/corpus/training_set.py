@@ -200,22 +200,17 @@ def _rows(inputs: dict[str, list[str]], key: str) -> Iterator[LabelledPage]:
 
 
 def wanted_pages(
-    stage: Stage[CorpusSection],
-    survivors: Survivors,
-    unseen: set[str],
-    texts: list[LabelledPage],
-    learnt: Path,
+    stage: Stage[CorpusSection], survivors: Survivors, texts: list[LabelledPage], learnt: Path
 ) -> Wanted:
-    """Choose the pages of the pool to train on: `unseen`, keys of others that are not; `texts`, further
-    examples; `learnt`, a folder with the lists of a new round of review.
+    """Choose the pages of the pool to train on: `texts`, further examples; `learnt`, a folder with the lists
+    of a new round of review.
     """
     config = stage.config
     urls = (current_urls(stage, name, learnt) for name in LEARNT_FROM)
     math, background, rejected = map(survivors.keys, urls)
     from_pool = not (stage.inputs.get("background_urls") or stage.inputs.get("background_texts"))
     kept = stage.input("previous") if from_pool and "previous" in stage.inputs else None
-    if from_pool:
-        unseen = unseen | {normalise_url(text.url) for text in texts if "://" in text.url}
+    unseen = {normalise_url(text.url) for text in texts if "://" in text.url} if from_pool else set[str]()
     most = config.negatives, config.positives
     below = _part_of_pool(stage.input("pool"), config.negatives) if from_pool else 1.0
     others, opted_out = background | rejected, OptedOut.of(stage.inputs)
@@ -244,9 +239,9 @@ def _part_of_pool(pool: Path, pages: int) -> float:
     return min(1.0, SPARE * pages / size) if size else 1.0
 
 
-def graded_pages(stage: Stage[CorpusSection], unseen: set[str]) -> list[LabelledPage]:
+def graded_pages(stage: Stage[CorpusSection]) -> list[LabelledPage]:
     """Read the pages of the input `grades`, each with its `grade` from -1 to 1; none without that input.
-    Pages of the pool whose keys are in `unseen` are left out, and all that opted out. Raises InputError.
+    All that opted out are left out. Raises InputError.
     """
     if not stage.inputs.get("grades"):
         return []
@@ -255,10 +250,10 @@ def graded_pages(stage: Stage[CorpusSection], unseen: set[str]) -> list[Labelled
         key = normalise_url(url) if url else ""
         if opted_out.covers(url):
             continue
-        if text and key not in unseen:
+        if text:
             page = LabelledPage(url or name, key.partition("/")[0], like_a_page(text), False, grade=grade)
             found.append(page)
-        elif key not in unseen:
+        else:
             named[key] = grade
     if named:
         pages = pages_of_pool(stage, PURPOSE, Wanted(named, ()))

@@ -182,17 +182,7 @@ def classifier_lines(summary: dict[str, Any]) -> list[str]:
     if promise := rows[-1].get("promise"):
         values = in_percent(promise["precision"], promise["ci95"])
         table.append(f"The cut promises precision {values}, by {promise['pages']} {promise['sample']}.")
-        table += map(_language, promise.get("languages", []))
     return table
-
-
-def _language(row: dict[str, Any]) -> str:
-    """Return what a language's own cut promises, or that of all languages that have none."""
-    name = row["language"] or "all others"
-    if not row["kept"]:
-        return f"  {name}: nothing is kept"
-    values = in_percent(row["precision"], row["ci95"])
-    return f"  {name}: {values} by {row['pages']}; {row['kept']} pages from {row['threshold']:.2f} on"
 
 
 def _cell(found: dict[str, Any], measure: str) -> str:

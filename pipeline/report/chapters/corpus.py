@@ -46,14 +46,10 @@ def chapter(material: Material) -> dict[str, Any] | None:
     last, queue = rows[-1], review(material.run)
     return {
         "rows": rows,
-        "sets": list(last.get("independent_recall", {})),
         "truth": headline(last["truth"]) if all("truth" in row for row in rows) else None,
         "honest": _honest(rows) if all("truth" in row for row in rows) else [],
-        "measured": {"held-out hosts": last["held_out"]} if last["held_out"] else {},
-        "unseen": last["out_of_distribution"],
         "last": last,
         "unit": material.unit,
-        "languages": NAMES,
         "domains": sorted(last["domains"], key=lambda row: (-row["kept"], row["domain"]))[:MAX_DOMAINS],
         "used": [(row["iteration"], row["prefixes_used"]) for row in rows if not row["passed_through"]],
         "queue": queue[:MAX_QUEUE],
