@@ -59,7 +59,7 @@ def micro_batch(
     weights = token_weights(lengths, outputs).double()
     if method.pairs:
         weights = torch.full_like(weights, 2 / outputs)
-    packed = PackedOutputs(*[none] * 6, old, advantages, weights, lengths, none)
+    packed = PackedOutputs(*[none] * 7, old, advantages, weights, lengths, none, 0)
     return MicroBatch(packed, old_N=old, reference_N=reference)
 
 

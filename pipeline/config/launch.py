@@ -4,6 +4,8 @@ from typing import Literal
 
 from pipeline.config.section import Section, key
 
+MAX_SEQUENCES = 512  # written by a sampler at once
+
 
 class LaunchSection(Section):
     """Machine facts of all stages. Cluster resources (GPUs, memory, time) are set in `profiles`."""

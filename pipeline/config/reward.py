@@ -27,7 +27,10 @@ class RewardSection(Section):
         SUFFIX, "instruction appended to a question, by language", paper="as here (8.2)"
     )
     solutions: int = key(
-        16, "solutions the policy samples per question", paper="Math-Shepherd 15 from each of 2 models", ge=1
+        16,
+        "solutions the policy samples per question; `dsm plan` says what the labels cost, often more than RL",
+        paper="Math-Shepherd 15 from each of 2 models",
+        ge=1,
     )
     completions: int = key(8, "completions of each step prefix (N)", paper="Math-Shepherd N = 8", ge=1)
     max_tokens: int = key(

@@ -110,7 +110,7 @@ def launch_table(planner: Planner, rows: list[Forecast]) -> str:
     for row in rows:
         if row.memory and row.trained:
             launch = planner.launch_of(row)
-            flags = [launch.activation_checkpointing, is_compiled(row.stage, launch)]
+            flags = [launch.activation_checkpointing, is_compiled(launch)]
             flags += [launch.offload_optimizer, launch.sleep and row.stage == "rl"]
             cells = [str(row.gpus), str(launch.zero_stage), str(launch.micro_batch)]
             cells += ["yes" if flag else "no" for flag in flags]
@@ -181,9 +181,11 @@ def claims_table(config: Config) -> str:
 def heading(assumed: Assumptions) -> str:
     """Return the assumptions behind the figures."""
     gpu = assumed.gpu
+    measured = ", ".join(f"{mfu:.0%} at {short(size)}" for size, mfu in costs.MEASURED_MFU)
+    mfu = f"{assumed.mfu:.0%} MFU" if assumed.mfu else f"the MFU of an H200 ({measured})"
     return (
         f"{gpu.name}: {gpu.flops / 1e12:.0f} TFLOP/s in bf16, {gpu.memory / 1e9:g} GB; training at "
-        f"{assumed.mfu:.0%} MFU where compiled and without recomputation, which costs 1/3 more;\n"
+        f"{mfu} where compiled and without recomputation, which costs 1/3 more;\n"
         f"not compiled {costs.EAGER - 1:.0%} more; decoding at {assumed.decode:.0%} of its bound. "
         f"A model fits if {assumed.margin:.0%} of the memory stay free.\n"
         f"A GPU receives {gpu.link / 1e9:g} GB/s from its machine, a machine {assumed.network / 1e9:g} GB/s "

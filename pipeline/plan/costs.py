@@ -2,7 +2,8 @@
 
 FLOPs of training: 6 N per token, of a forward pass alone 2 N. Attention over the sequence is left out (7 %
 for a 7B if one document fills 4K). MFU counts these model FLOPs, for compiled layers that keep activations;
-recomputation adds 2 N of work per token, and layers that are not compiled take `EAGER` as long.
+recomputation adds 2 N of work per token, and layers that are not compiled take `EAGER` as long. A
+micro-batch takes at least as long as the host needs to launch its kernels.
 
 Memory of training, per GPU (DeepSpeed, AdamW), with b = 2 bytes in bf16 and 4 otherwise: weights b N (over R
 at ZeRO stage 3); gradients, which are summed in fp32, 4 N (over R from stage 2); fp32 weights and two
@@ -27,11 +28,15 @@ Disk: three checkpoints of (b + 12) N, two that are kept and one that is written
 
 Decoding: at most min(B W / (b N + B T k), F / (2 N)) tokens per second with B sequences at once of T tokens,
 memory bandwidth W and F FLOP/s, all of the GPUs that share a sampler: each step reads all weights and the
-cache, k bytes of keys and values per token.
+cache, k bytes of keys and values per token. B is also bounded by the outputs that a sampler is given.
 """
 
+from bisect import bisect
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import log
 
+from pipeline.config.launch import MAX_SEQUENCES
 from pipeline.plan.shapes import Shape, known
 
 CHUNK_ELEMENTS = 2**28  # logits held at once on a GPU (pipeline/training/linear_loss.py)
@@ -43,8 +48,13 @@ OVERHEAD = 2e9  # CUDA context, kernels and NCCL, bytes
 VLLM_OVERHEAD = 1e9  # vLLM's own activations and graphs, which it keeps when asleep, bytes
 OFFLOADED = 20  # bytes of main memory for each weight whose gradient and optimiser are there
 EAGER = 1.2  # time of layers that are not compiled (assumed, not measured)
+# (weights, MFU) of training on one H200, compiled, without recomputation (docs/cluster.md).
+MEASURED_MFU = ((0.5e9, 0.35), (1.3e9, 0.45), (7e9, 0.53))
+LAUNCH = 25e-6  # seconds in which a host launches a kernel: 4,474 took 110 ms beside an H200
+# Kernels of a layer that is not compiled, counted on Llama: of a forward and of a backward pass.
+FORWARD_KERNELS, BACKWARD_KERNELS = 43, 99
+COMPILED_KERNELS = 1 / 3  # share that is left of them where layers are compiled (assumed, not measured)
 PROCESS = 5e9  # main memory of a rank's program and libraries, bytes (assumed, not measured)
-MAX_SEQUENCES = 256  # sequences in a vLLM engine at once
 SPLIT = 1.15  # time of sampling by GPUs that share a sampler, which wait for each other (assumed)
 MAIN = 100e9  # bytes/s of main memory that an optimiser step on the CPU reaches (assumed, not measured)
 COPY = 10e9  # bytes/s from a GPU to main memory that is not pinned (assumed, not measured)
@@ -73,6 +83,22 @@ def gpu_named(name: str) -> Gpu:
 def size_of(precision: str) -> int:
     """Bytes of a weight."""
     return 2 if precision == "bf16" else 4
+
+
+def mfu_of(parameters: int, measured: Sequence[tuple[float, float]] = MEASURED_MFU) -> float:
+    """Interpolate the measured MFU by the logarithm of the weights; constant outside of what was measured."""
+    sizes = [size for size, _ in measured]
+    at = bisect(sizes, parameters)
+    if at in (0, len(sizes)):
+        return measured[min(at, len(sizes) - 1)][1]
+    (small, low), (large, high) = measured[at - 1 : at + 1]
+    return low + (high - low) * log(parameters / small) / log(large / small)
+
+
+def launch_hours(layers: int, forward: int, backward: int, compiled: bool) -> float:
+    """Hours in which a host launches the kernels of so many passes through all layers."""
+    kernels = layers * (forward * FORWARD_KERNELS + backward * BACKWARD_KERNELS)
+    return kernels * (COMPILED_KERNELS if compiled else 1) * LAUNCH / 3600
 
 
 def hours(flops: float, gpu: Gpu, mfu: float) -> float:
@@ -126,10 +152,20 @@ def cache_tokens(shape: Shape, precision: str, gpu: Gpu, share: float, split: in
     return max(0, int(left // cache_bytes(shape, precision)))
 
 
-def decode_rate(shape: Shape, precision: str, gpu: Gpu, share: float, context: int, split: int = 1) -> float:
-    """Upper bound of tokens per second and GPU when writing sequences of `context` tokens; 0 if none fits."""
+def decode_rate(
+    shape: Shape,
+    precision: str,
+    gpu: Gpu,
+    share: float,
+    context: int,
+    split: int = 1,
+    given: float = MAX_SEQUENCES,
+) -> float:
+    """Upper bound of tokens per second and GPU when a sampler writes `given` sequences of `context` tokens at
+    a time; 0 if none fits.
+    """
     live = max(1, context // 2)
-    batch = min(MAX_SEQUENCES, cache_tokens(shape, precision, gpu, share, split) // live)
+    batch = min(MAX_SEQUENCES, given, cache_tokens(shape, precision, gpu, share, split) // live)
     if batch == 0:
         return 0.0
     read = shape.parameters * size_of(precision) + batch * live * cache_bytes(shape, precision)

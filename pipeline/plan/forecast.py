@@ -41,7 +41,9 @@ class Assumptions:
 
     gpu: Gpu
     mfu: float = option(
-        0.4, "share of the GPU's bf16 FLOP/s that training reaches, compiled and without recomputation"
+        0.0,
+        "share of the GPU's bf16 FLOP/s that training reaches, compiled and without recomputation; 0: as "
+        "measured on an H200 for the model's size",
     )
     decode: float = option(0.5, "share of the decoding bound that sampling reaches")
     steps: int = option(6, "steps of a solution that a reward model is trained on")
@@ -139,14 +141,23 @@ class Planner:
         self._label_or_explore(row, work, launch, section)
         self._move(row, work, launch, section)
         self._save(row, work, launch, section)
-        if work.batch[0]:
-            note_filler(row, *work.batch)
+        if stage != "reward":
+            note_filler(row, work.rows, self._micro_batches(row, work, launch)[1])
         return row
+
+    def _micro_batches(self, row: Forecast, work: Work, launch: LaunchSection) -> tuple[int, float]:
+        """Return the micro-batches of each rank in an update, and rows computed by all ranks for each row of
+        the batch: ranks get equally many, and in RL the last micro-batch is as large as the others.
+        """
+        rows = -(-work.rows // row.gpus)
+        micro_batches = -(-rows // launch.micro_batch)
+        computed = micro_batches * launch.micro_batch if row.stage == "rl" else rows
+        return micro_batches, computed * row.gpus / work.rows
 
     def _hold(self, row: Forecast, work: Work, launch: LaunchSection, precision: str) -> None:
         """Memory of training, and the checkpoints."""
         size, at_once = costs.size_of(precision), launch.micro_batch * work.row
-        recomputes, compiled = launch.activation_checkpointing, is_compiled(row.stage, launch)
+        recomputes, compiled = launch.activation_checkpointing, is_compiled(launch)
         row.main_memory = launch.ranks * costs.PROCESS
         for weights, frozen in work.engines:
             state = (weights, precision, launch.zero_stage, row.gpus)
@@ -172,11 +183,16 @@ class Planner:
         """Count 6 N to train weights, 4 N under adapters; 2 N to recompute, and where others read."""
         each = sum(6 * trained + 4 * frozen for trained, frozen in work.engines)
         again = sum(map(sum, work.engines)) * 2 * launch.activation_checkpointing
-        slower = 1.0 if is_compiled(row.stage, launch) else costs.EAGER
+        slower = 1.0 if is_compiled(launch) else costs.EAGER
         reading = 2 * work.read * work.tokens
         row.flops = work.updates * each * work.tokens + reading
-        spent = work.updates * (each + again) * work.tokens * slower + reading
-        row.times["train"] = costs.hours(spent, self.assumed.gpu, self.assumed.mfu)
+        micro_batches, filled = self._micro_batches(row, work, launch)
+        spent = filled * (work.updates * (each + again) * work.tokens * slower + reading)
+        mfu = self.assumed.mfu or costs.mfu_of(work.parameters)
+        forward = work.updates * (1 + launch.activation_checkpointing) + bool(work.read)
+        launched = costs.launch_hours(work.shape.layers, forward, work.updates, is_compiled(launch))
+        least = launched * micro_batches * row.gpus * work.steps
+        row.times["train"] = max(costs.hours(spent, self.assumed.gpu, mfu), least)
         if launch.offload_optimizer:
             step = costs.OFFLOADED * sum(trained for trained, _ in work.engines) / costs.MAIN * launch.ranks
             row.times["train"] += work.steps * work.updates * step / 3600
@@ -191,8 +207,11 @@ class Planner:
         )
         if engines > 1:
             share = launch.gpu_memory / engines
+        given = (
+            section.questions_per_step * section.group_size * split / row.gpus if row.stage == "rl" else None
+        )
         for shape, length, tokens, own in work.sampled:
-            self._sample(row, shape, section.precision, length, tokens, share, split, own)
+            self._sample(row, shape, section.precision, length, tokens, share, split, own, given)
         alone = row.stage == "reward" and engines == 1  # it samples before the model is loaded
         if alone or (row.stage == "rl" and launch.sleep):
             away = (*IDLE, "weights", "gradients", "optimiser") if alone else IDLE
@@ -208,7 +227,7 @@ class Planner:
         """
         ranks, size = row.gpus, costs.size_of(section.precision)
         steps, share = work.steps * work.updates, (row.gpus - 1) / row.gpus
-        micro = math.ceil(work.tokens / work.steps / ranks / launch.micro_batch / work.row)
+        micro, _ = self._micro_batches(row, work, launch)
         kind = (section.precision, launch.zero_stage, ranks, micro, launch.activation_checkpointing)
         engine = steps * sum(costs.moved(trained, *kind, frozen) for trained, frozen in work.engines)
         judged = math.ceil(work.tokens / work.steps / ranks / SCORED_TOKENS)
@@ -290,12 +309,16 @@ class Planner:
         share: float,
         split: int = 1,
         own: bool = True,
+        given: float | None = None,
     ) -> None:
         """Add sampling of `tokens` in outputs of `length` with `share` of the memory of `split` GPUs, in an
-        engine of its `own` or one that is counted already.
+        engine of its `own` or one that is counted already, which is `given` so many outputs at a time (None:
+        enough).
         """
         gpu = self.assumed.gpu
-        rate = costs.decode_rate(shape, precision, gpu, share, length, split) * self.assumed.decode
+        most = costs.MAX_SEQUENCES if given is None else given
+        bound = costs.decode_rate(shape, precision, gpu, share, length, split, most)
+        rate = bound * self.assumed.decode
         row.sampled += tokens
         row.flops += 2 * shape.parameters * tokens
         if own:
@@ -320,13 +343,13 @@ def note_item(row: Forecast, key: str, hours: float) -> None:
         )
 
 
-def note_filler(row: Forecast, what: str, batch: int) -> None:
-    """Note that ranks which do not divide a step's batch wait for others, if that takes 1 % of their time."""
-    idle = 1 - batch / (-(-batch // row.gpus) * row.gpus)
+def note_filler(row: Forecast, rows: int, filled: float) -> None:
+    """Note that ranks compute filler to have equally many rows, if that is 1 % of their time."""
+    idle = 1 - 1 / filled
     if idle >= 0.01:
-        row.notes.append(f"{batch:,} {what} a step on {row.gpus} ranks: {idle:.1%} of their time is filler")
+        row.notes.append(f"{rows:,} rows a step on {row.gpus} ranks: {idle:.1%} of their time is filler")
 
 
-def is_compiled(stage: str, launch: LaunchSection) -> bool:
-    """Whether layers are compiled on a GPU (see `prepare` and `build_learner`)."""
-    return launch.compile and launch.zero_stage < 3 and stage != "rl"
+def is_compiled(launch: LaunchSection) -> bool:
+    """Whether layers are compiled on a GPU (see `compile_layers`)."""
+    return launch.compile and launch.zero_stage < 3

@@ -1,5 +1,6 @@
 """What the training of each model of a configuration does, however it runs."""
 
+import math
 from dataclasses import dataclass, field
 from glob import glob
 from typing import Any
@@ -13,21 +14,22 @@ from pipeline.protocol.stage import InputError
 from pipeline.rl.methods import method_of
 
 ROLLOUT_BYTES = 3  # of a sampled token, in the published rollouts
+ROW_FILL = 0.9  # share of RL's rows that outputs fill; prompts and gaps take the rest (assumed)
 
 
 @dataclass
 class Work:
-    """What the training of a model does, however it runs: `tokens` in `steps` of `batch` rows or outputs,
-    `row` tokens in a row; `updates` with each; weights of the `adapter` if that is trained and not the model,
-    of the `critic` that is trained, too, of the frozen `reference` and of the reward model, the `judge`, and
-    of all frozen models that `read` the tokens; what is `sampled`: (shape, tokens of an output, tokens, in an
-    engine of its own).
+    """What the training of a model does, however it runs: `tokens` in `steps` of `rows`, `row` tokens in
+    each; `updates` with each; weights of the `adapter` if that is trained and not the model, of the `critic`
+    that is trained, too, of the frozen `reference` and of the reward model, the `judge`, and of all frozen
+    models that `read` the tokens; what is `sampled`: (shape, tokens of an output, tokens, in an engine of its
+    own).
     """
 
     shape: Shape
     tokens: float
     steps: float
-    batch: tuple[str, int]
+    rows: int
     row: int
     updates: int = 1
     adapter: int = 0
@@ -63,13 +65,14 @@ def _cpt(config: Config, name: str, section: Any) -> Work:
     shape, batch = shape_of(config, name), max(1, section.batch_tokens // section.context)
     steps = max(1, section.tokens // (batch * section.context))
     kept = len(section.keep_at) * shape.parameters * costs.size_of(section.precision)
-    return Work(shape, section.tokens, steps, ("rows", batch), section.context, disk=kept)
+    return Work(shape, section.tokens, steps, batch, section.context, disk=kept)
 
 
 def _sft(config: Config, name: str, section: Any) -> Work:
     tokens = section.steps * section.batch * section.context
-    shape, batch = shape_of(config, name), ("rows", section.batch)
-    return Work(shape, tokens, section.steps, batch, section.context, adapter=adapter_of(shape, section.lora))
+    shape, context = shape_of(config, name), section.context
+    adapter = adapter_of(shape, section.lora)
+    return Work(shape, tokens, section.steps, section.batch, context, adapter=adapter)
 
 
 def _reward(config: Config, name: str, section: Any, solution_steps: int) -> Work:
@@ -86,7 +89,8 @@ def _reward(config: Config, name: str, section: Any, solution_steps: int) -> Wor
     completer = shape_of(config, node.completer or node.policy)
     tokens = examples * min(length, section.context) * section.epochs
     steps = max(1, examples * section.epochs / section.batch)
-    work = Work(shape_of(config, name), tokens, steps, ("", section.batch), section.context, head=False)
+    rows = max(1, round(tokens / steps / section.context))
+    work = Work(shape_of(config, name), tokens, steps, rows, section.context, head=False)
     work.sampled = [(policy, length, solutions * length, True)]
     work.sampled += [(completer, length, completions * section.completions * length / 2, own)]
     return work
@@ -100,7 +104,8 @@ def _rl(config: Config, name: str, section: Any) -> Work:
     if section.token_budget is not None:
         sampled = min(sampled, section.token_budget)
     judged = node.reward_model and (section.rewards.model or section.supervision == "process")
-    work = Work(shape, sampled, section.steps, ("outputs", outputs), section.row_tokens)
+    rows = math.ceil(sampled / section.steps / section.row_tokens / ROW_FILL)
+    work = Work(shape, sampled, section.steps, rows, section.row_tokens)
     work.updates, work.disk = section.updates, ROLLOUT_BYTES * sampled
     work.adapter = adapter_of(shape, section.lora)
     work.critic = shape.trunk_parameters if method.critic else 0  # as large as the policy

@@ -40,12 +40,12 @@ class ScalarModel(nn.Module):
         nn.init.zeros_(self.head.bias)
 
     def scalars(
-        self, tokens_BT: Tensor, positions_BT: Tensor, documents: dict[str, Any], where: Any
+        self, tokens_BT: Tensor, positions_BT: Tensor, documents: dict[str, Any], places: Tensor
     ) -> Tensor:
-        """Return fp32 scalars at the positions that `where` selects of (B, T)."""
+        """Return fp32 scalars at `places`, positions in the rows laid end to end."""
         arguments = {"input_ids": tokens_BT, "position_ids": positions_BT, "use_cache": False}
         hidden_BTD = self.trunk(**arguments, **documents).last_hidden_state
-        return self.head(hidden_BTD[where]).squeeze(-1).float()
+        return self.head(hidden_BTD.flatten(0, 1).index_select(0, places)).squeeze(-1).float()
 
 
 class RewardModel(ScalarModel):
@@ -54,7 +54,8 @@ class RewardModel(ScalarModel):
     def forward(self, tokens_BT: Tensor, positions_BT: Tensor, rows_S: Tensor, columns_S: Tensor) -> Tensor:
         """Return fp32 logits (S,) at (row, column); positions restart from 0 at each document of a row."""
         documents = document_arguments(positions_BT)
-        return self.scalars(tokens_BT, positions_BT, documents, (rows_S, columns_S))
+        places_S = rows_S * tokens_BT.shape[1] + columns_S
+        return self.scalars(tokens_BT, positions_BT, documents, places_S)
 
 
 class StepRows(NamedTuple):

@@ -16,7 +16,6 @@ from pipeline.rl.objectives import generalised_advantages, penalised_rewards, va
 from pipeline.rl.packed_outputs import MicroBatch, PackedOutputs, output_logprobs
 from pipeline.rl.watch import check_finite
 from pipeline.training.engine import update
-from pipeline.training.packing import IGNORE
 
 VALUE_CLIP = 0.2  # a value that moves further in one exploration gains nothing; the paper gives no number
 
@@ -25,15 +24,15 @@ class Critic(ScalarModel):
     """Predicts values, from a head that starts at 0."""
 
     def forward(
-        self, tokens_BT: Tensor, positions_BT: Tensor, targets_BT: Tensor, documents: dict[str, Any]
+        self, tokens_BT: Tensor, positions_BT: Tensor, places_N: Tensor, documents: dict[str, Any]
     ) -> Tensor:
-        """Return values (N,), fp32, of the states in which the output tokens `targets_BT` were chosen."""
-        return self.scalars(tokens_BT, positions_BT, documents, targets_BT != IGNORE)
+        """Return values (N,), fp32, of the states in which the output tokens at `places_N` were chosen."""
+        return self.scalars(tokens_BT, positions_BT, documents, places_N)
 
 
 def _values(critic: Any, packed: PackedOutputs) -> Tensor:
     """Return values of the output tokens, (N,); `critic` is a `Critic` or an engine around one."""
-    return critic(packed.tokens_BT, packed.positions_BT, packed.targets_BT, packed.documents)
+    return critic(packed.tokens_BT, packed.positions_BT, packed.places_N, packed.documents)
 
 
 @torch.no_grad()
@@ -78,10 +77,9 @@ def update_critic(
 
     def loss_of(batch: MicroBatch) -> Tensor:
         values_N = _values(critic, batch.packed)
-        loss = value_loss(values_N, batch.old_values_N, batch.returns_N, batch.packed.weights_N, VALUE_CLIP)
-        check_finite("value loss", loss.item())
-        return loss
+        return value_loss(values_N, batch.old_values_N, batch.returns_N, batch.packed.weights_N, VALUE_CLIP)
 
     rate = learning_rate / section.learning_rate * section.ppo.value_learning_rate
     loss, norm = update(critic, batches, loss_of, rate)
+    check_finite("value loss", loss)
     return {"value_loss": loss, "value_grad_norm": norm}

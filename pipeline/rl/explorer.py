@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch.distributed as dist
 
+from pipeline.config.launch import MAX_SEQUENCES
 from pipeline.config.rl import RlSection
 from pipeline.evaluate.interpreter import Interpreter
 from pipeline.evaluate.metrics import accuracy, at_k, right_and_finished
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
     from pipeline.training.generation import Generator
 
 ENGINE_DTYPES = {"fp32": "float32", "bf16": "bfloat16"}
-MAX_SEQUENCES = 512
 EVALUATION_TEMPERATURE = 0.7  # of samples for Maj@K and Pass@K in training (paper Figure 7)
 
 

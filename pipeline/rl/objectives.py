@@ -22,13 +22,15 @@ from torch.nn import functional as F
 
 Mean = Literal["output", "token", "constant"]
 Std = Literal["population", "sample", "none"]
+ROUNDING = 1e-6  # rewards of a group that differ by less, relative to the largest, are equal
 
 
 def _normalised(rewards: Tensor, std: Std) -> Tensor:
-    """(rewards - mean) / std over the last dimension; exactly 0 where all are equal."""
+    """(rewards - mean) / std over the last dimension; exactly 0 where all are equal but for rounding."""
     if rewards.shape[-1] == 0:
         return rewards
-    flat = rewards.amax(-1, keepdim=True) == rewards.amin(-1, keepdim=True)
+    most, least = rewards.amax(-1, keepdim=True), rewards.amin(-1, keepdim=True)
+    flat = most - least <= ROUNDING * torch.maximum(most.abs(), least.abs())
     centred = torch.where(flat, 0.0, rewards - rewards.mean(-1, keepdim=True))
     if std == "none" or rewards.shape[-1] == 1:
         return centred

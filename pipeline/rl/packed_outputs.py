@@ -1,18 +1,18 @@
-"""Outputs packed into rows for training: a row holds a prompt once, then outputs that see it and themselves.
+"""Outputs packed into rows for training: a row holds prompts, each once, and after each outputs that see it.
 
 The outputs of a group share their prompt, so its tokens pass through the model once per row instead of once
-per output. Positions restart at each output, and none sees another; rows are sorted by length to
-minimise padding. Log-probabilities and gradients are those of one output at a time. What a tool wrote in an
-output is context like the prompt: its tokens are no targets, and count nowhere else. Widths are rounded up to
-a few, because a GPU's kernels are chosen, and its memory is cut, anew for each shape.
+per output. Pieces of several groups share a row. Positions restart at each output, and none sees another.
+Log-probabilities and gradients are those of one output at a time. Text that a tool wrote in an output is
+context like the prompt: its tokens are no targets, and count nowhere else. On a GPU all micro-batches have
+one shape, so that compiled layers, chosen kernels and cut memory serve them all.
 
 Shapes: B rows, T positions, N output tokens of the policy in the order of rows, outputs, tokens; O outputs of
 the rows.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from itertools import accumulate, compress, pairwise
+from dataclasses import dataclass, field, replace
+from itertools import accumulate, compress, groupby, pairwise
 from typing import Any
 
 import torch
@@ -58,7 +58,8 @@ class PackedOutputs:
     """Rows as tensors, and flat values of the output tokens that `targets_BT` holds and of their outputs.
 
     `queries_S`, `keys_S`, `places_K`: which outputs see which prompt (see `attention.shared_arguments`).
-    `weights_N` is each token's share of the loss.
+    `places_N`: where the output tokens' targets are in the rows laid end to end, known here so that no device
+    is asked for it. `weights_N` is each token's share of the loss. `length`: tokens without padding.
     """
 
     tokens_BT: Tensor
@@ -67,26 +68,28 @@ class PackedOutputs:
     queries_S: Tensor
     keys_S: Tensor
     places_K: Tensor
+    places_N: Tensor
     sampler_logprobs_N: Tensor
     advantages_N: Tensor
     weights_N: Tensor
     lengths_O: Tensor
     rewards_O: Tensor
-
-    @property
-    def length(self) -> int:
-        """Tokens of all rows without padding: a row ends with its last target."""
-        places_T = torch.arange(1, self.targets_BT.shape[1] + 1, device=self.targets_BT.device)
-        return int(((self.targets_BT != IGNORE) * places_T).amax(1).sum())
+    length: int
 
     @property
     def documents(self) -> dict[str, Any]:
         """What tells the model's attention who sees whom."""
-        return shared_arguments(self.queries_S, self.keys_S, self.places_K)
+        return shared_arguments(self.queries_S, self.keys_S, self.places_K, self.tokens_BT.shape[1])
 
     def to(self, device: torch.device | str) -> "PackedOutputs":
         """Return the same on another device."""
-        return PackedOutputs(**{name: value.to(device) for name, value in vars(self).items()})
+        tensors = {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
+        return replace(self, **{name: value.to(device) for name, value in tensors.items()})
+
+    @property
+    def targets_N(self) -> Tensor:
+        """Return the output tokens."""
+        return self.targets_BT.flatten().index_select(0, self.places_N)
 
 
 @dataclass
@@ -108,34 +111,46 @@ def output_logprobs(module: Any, packed: PackedOutputs, temperature: float) -> T
         packed.targets_BT,
         temperature=temperature,
         documents=packed.documents,
+        places_N=packed.places_N,
     )
-    return logprobs_BT[packed.targets_BT != IGNORE]
+    return logprobs_BT.flatten().index_select(0, packed.places_N)
 
 
-def split_into_rows(outputs: Sequence[Output], row_tokens: int) -> list[list[Output]]:
-    """Group outputs by row: as many of one group as fit in `row_tokens` with their prompt, at least one."""
-    rows: list[list[Output]] = []
-    for output in sorted(outputs, key=lambda output: output.group):
-        here = rows[-1] if rows and rows[-1][0].group == output.group else None
-        if here and _length(here) + len(output.tokens) <= row_tokens:
-            here.append(output)
-        else:
-            rows.append([output])
-    return sorted(rows, key=_length, reverse=True)
+def split_into_rows(outputs: Sequence[Output], row_tokens: int, whole: bool = False) -> list[list[Output]]:
+    """Fill rows of `row_tokens` group by group, the longest row first.
 
-
-def _length(row: Sequence[Output]) -> int:
-    return len(row[0].prompt) - 1 + sum(len(output.tokens) for output in row)
-
-
-def padded_width(width: int, row_tokens: int, full: bool) -> int:
-    """Round `width` up to a 32nd of `row_tokens`, beyond those in steps that double as widths do. The last
-    micro-batch of a step may hold any number of rows; where it is not `full`, only 4 steps are that small.
+    A row takes the group's longest outputs that still fit behind their prompt; the others open the next row,
+    behind their prompt again. With `whole` a group stays in one row, in its order. A row of one output (or
+    one whole group) may be longer.
     """
-    step, most = max(8, row_tokens // 32 // 8 * 8), 32 if full else 4
-    while width > most * step:
-        step *= 2
-    return max(1, -(-width // step)) * step
+    rows: list[list[Output]] = [[]]
+    for group in _groups(sorted(outputs, key=lambda output: output.group)):
+        left = [group] if whole else [[one] for one in sorted(group, key=lambda one: -len(one.tokens))]
+        while left:
+            room = row_tokens - row_length(rows[-1]) - len(group[0].prompt) + 1
+            later = []
+            for part in left:
+                length = sum(len(output.tokens) for output in part)
+                if length <= room or not rows[-1]:
+                    rows[-1] += part
+                    room -= length
+                else:
+                    later.append(part)
+            if later:
+                rows.append([])
+            left = later
+    return sorted(filter(None, rows), key=row_length, reverse=True)
+
+
+def _groups(row: Sequence[Output]) -> list[list[Output]]:
+    """Split a row into its pieces, each of one group."""
+    return [list(piece) for _, piece in groupby(row, key=lambda output: output.group)]
+
+
+def row_length(row: Sequence[Output]) -> int:
+    """Count the tokens of a row: each piece's prompt but for its last token, and the outputs."""
+    prompts = sum(len(piece[0].prompt) - 1 for piece in _groups(row))
+    return prompts + sum(len(output.tokens) for output in row)
 
 
 def pack(rows: Sequence[Sequence[Output]], weights_of: WeightsOf, width: int = 0) -> PackedOutputs:
@@ -144,30 +159,35 @@ def pack(rows: Sequence[Sequence[Output]], weights_of: WeightsOf, width: int = 0
     The prompt's last token predicts an output's first, so it opens every output instead of closing the
     prompt.
     """
-    size = (len(rows), max(width, *map(_length, rows)))
+    lengths = [row_length(row) for row in rows]
+    size = (len(rows), max(width, *lengths))
     tokens, positions = torch.zeros(size, dtype=torch.long), torch.zeros(size, dtype=torch.long)
     targets = torch.full(size, IGNORE)
     for number, row in enumerate(rows):
-        prompt = row[0].prompt
-        stop = len(prompt) - 1
-        tokens[number, :stop], positions[number, :stop] = torch.tensor(prompt[:-1]), torch.arange(stop)
-        for output in row:
-            start, stop = stop, stop + len(output.tokens)
-            tokens[number, start:stop] = torch.tensor([prompt[-1], *output.tokens[:-1]])
-            positions[number, start:stop] = torch.arange(len(prompt) - 1, len(prompt) - 1 + stop - start)
-            targets[number, start:stop] = torch.tensor(output.targets or output.tokens)
+        stop = 0
+        for piece in _groups(row):
+            prompt, start, stop = piece[0].prompt, stop, stop + len(piece[0].prompt) - 1
+            tokens[number, start:stop] = torch.tensor(prompt[:-1])
+            positions[number, start:stop] = torch.arange(stop - start)
+            for output in piece:
+                start, stop = stop, stop + len(output.tokens)
+                tokens[number, start:stop] = torch.tensor([prompt[-1], *output.tokens[:-1]])
+                positions[number, start:stop] = torch.arange(len(prompt) - 1, len(prompt) - 1 + stop - start)
+                targets[number, start:stop] = torch.tensor(output.targets or output.tokens)
     flat = [output for row in rows for output in row]
-    lengths = torch.tensor([len(output.logprobs) for output in flat])
+    lengths_O = torch.tensor([len(output.logprobs) for output in flat])
     return PackedOutputs(
         tokens,
         positions,
         targets,
         *_documents(rows, size[1]),
+        (targets.flatten() != IGNORE).nonzero().squeeze(1),
         torch.tensor([logprob for output in flat for logprob in output.logprobs]),
         torch.tensor([value for output in flat for value in output.advantages]),
-        weights_of(lengths),
-        lengths,
+        weights_of(lengths_O),
+        lengths_O,
         torch.tensor([output.reward for output in flat]),
+        sum(lengths),
     )
 
 
@@ -178,11 +198,13 @@ def _documents(rows: Sequence[Sequence[Output]], width: int) -> tuple[Tensor, Te
     found: list[tuple[range, range]] = []  # places of queries, and of what they see before themselves
     for number, row in enumerate(rows):
         start, end = number * width, (number + 1) * width
-        prompt = range(start, start + len(row[0].prompt) - 1)
-        ends = list(accumulate((len(output.tokens) for output in row), initial=prompt.stop))
-        found.append((prompt, range(0)))
-        found += [(range(first, last), prompt) for first, last in pairwise(ends)]
-        found.append((range(ends[-1], end), range(0)))
+        for piece in _groups(row):
+            prompt = range(start, start + len(piece[0].prompt) - 1)
+            ends = list(accumulate((len(output.tokens) for output in piece), initial=prompt.stop))
+            found.append((prompt, range(0)))
+            found += [(range(first, last), prompt) for first, last in pairwise(ends)]
+            start = ends[-1]
+        found.append((range(start, end), range(0)))
     found = [(own, before) for own, before in found if own]
     places = [place for own, before in found for place in (*before, *own)]
     lengths = [[len(own), len(before) + len(own)] for own, before in found]
@@ -190,10 +212,13 @@ def _documents(rows: Sequence[Sequence[Output]], width: int) -> tuple[Tensor, Te
 
 
 def micro_batches(
-    rows: Sequence[Sequence[Output]], rows_at_once: int, weights_of: WeightsOf, row_tokens: int
+    rows: Sequence[Sequence[Output]], rows_at_once: int, weights_of: WeightsOf, row_tokens: int, fixed: bool
 ) -> Iterator[PackedOutputs]:
-    """Yield tensors of `rows`, `rows_at_once` at a time, their widths rounded up (see `padded_width`)."""
+    """Yield tensors of `rows`, `rows_at_once` at a time; `fixed`: all of one shape, `row_tokens` wide unless
+    a row is longer.
+    """
+    width = max([row_tokens, *map(row_length, rows)]) if fixed else 0
     for start in range(0, len(rows), rows_at_once):
-        part = rows[start : start + rows_at_once]
-        longest = max(map(_length, part))
-        yield pack(part, weights_of, padded_width(longest, row_tokens, len(part) == rows_at_once))
+        part = list(rows[start : start + rows_at_once])
+        empty: list[list[Output]] = [[]] * (rows_at_once - len(part) if fixed else 0)
+        yield pack(part + empty, weights_of, width)

@@ -20,6 +20,7 @@ from pipeline.evaluate.benchmarks import Item
 from pipeline.evaluate.tool_use import Spans, count_own
 from pipeline.protocol.atomic import atomic_write
 from pipeline.protocol.errors import InputError
+from pipeline.rl.objectives import ROUNDING
 
 REFUSED = "refused"  # folder of rollouts that were not sampled from the weights of their step
 SUFFIX = ".jsonl.zst"
@@ -90,8 +91,9 @@ class Group:
     @property
     def flat(self) -> bool:
         """Whether all rewards are equal, so that no output is better than another."""
-        found = [output.step_rewards or [output.reward] for output in self.judged().outputs]
-        return len({reward for rewards in found for reward in rewards}) <= 1
+        parts = [output.step_rewards or [output.reward] for output in self.judged().outputs]
+        rewards = [reward for part in parts for reward in part] or [0.0]
+        return max(rewards) - min(rewards) <= ROUNDING * max(map(abs, rewards))
 
 
 def questions_from(count: int, first: int, number: int, seed: int) -> list[tuple[int, int]]:

@@ -26,32 +26,33 @@ from pipeline.rl.packed_outputs import (
     WeightsOf,
     micro_batches,
     output_logprobs,
-    pack,
-    padded_width,
+    row_length,
     split_into_rows,
 )
 from pipeline.rl.rollout import Group, Rollout
 from pipeline.rl.watch import GAP_METRICS, Gaps, Watched, check_finite, sum_over_ranks
 from pipeline.training.engine import update
 
-WHOLE_PAIR = 1 << 30  # row length where outputs come in pairs: a pair shares a row, however long
 
-
-def make_micro_batches(groups: Sequence[Group], section: RlSection, rows_at_once: int) -> list[MicroBatch]:
-    """Return this rank's rows of the batch; ranks get equally many, the last one may have weight 0."""
+def make_micro_batches(
+    groups: Sequence[Group], section: RlSection, rows_at_once: int, fixed: bool = False
+) -> list[MicroBatch]:
+    """Return this rank's rows of the batch; ranks get equally many micro-batches, the last may have weight 0.
+    `fixed`: all of one shape.
+    """
     method, rank, ranks = method_of(section), dist.get_rank(), dist.get_world_size()
     groups = [group.judged() for group in groups]
     outputs = method.outputs(without_cut(groups) if section.mask_truncated else groups, section)
     weights_of = _shares(method, groups, outputs, section)
-    row_tokens = WHOLE_PAIR if method.pairs else section.row_tokens
-    rows = split_into_rows(outputs, row_tokens)
-    found = list(micro_batches(rows[rank::ranks], rows_at_once, weights_of, section.row_tokens))
-    if len(found) * rows_at_once < len(rows[::ranks]):
+    rows = split_into_rows(outputs, section.row_tokens, whole=method.pairs)
+    width = max([section.row_tokens, *map(row_length, rows)])  # the same on all ranks
+    batches = list(micro_batches(rows[rank::ranks], rows_at_once, weights_of, width, fixed))
+    if len(batches) * rows_at_once < len(rows[::ranks]):
         idle = [Output(0, [0], [0], [0.0], [0.0])] * 2  # two: enough for a method that wants pairs
-        filler = pack([idle], weights_of, padded_width(1, section.row_tokens, full=False))
+        filler = next(micro_batches([idle], rows_at_once, weights_of, width, fixed))
         filler.weights_N.zero_()
-        found.append(filler)
-    return [MicroBatch(packed) for packed in found]
+        batches.append(filler)
+    return [MicroBatch(packed) for packed in batches]
 
 
 def without_cut(groups: Sequence[Group]) -> list[Group]:
@@ -93,7 +94,9 @@ def train_on(
     when the loss is not finite.
     """
     started = time.monotonic()
-    batches = make_micro_batches(groups, section, learner.rows_at_once)
+    # A GPU chooses kernels, cuts its memory and compiles anew for each shape.
+    fixed = learner.engine.device.type == "cuda"
+    batches = make_micro_batches(groups, section, learner.rows_at_once, fixed)
     metrics: dict[str, float | None] = {"lr": learning_rate}
     if batches:
         if learner.critic is not None:
@@ -104,7 +107,8 @@ def train_on(
             watched, gaps = Watched(), Gaps() if on_policy and number == 0 else None
             what = Update(learner, section, groups[0].step, number == 0, batches[-1], watched, gaps)
             loss, norm = update(learner.engine, batches, what.loss, learning_rate)
-            metrics |= {"loss": loss, "grad_norm": norm, **watched.over_ranks(learner.engine.device)}
+            check_finite("loss", loss)
+            metrics |= {"loss": loss, "grad_norm": norm, **watched.over_ranks()}
             metrics |= gaps.metrics if gaps else {}
             if learner.critic is not None:
                 metrics |= update_critic(learner.critic, batches, section, learning_rate)
@@ -142,9 +146,7 @@ class Update:
             self.watched.add(**divergences(packed, batch.old_N))
             if batch is self.last:
                 self.gaps.judge(self.step, section.precision, learner.engine.device)
-        loss = method_of(section).loss(section, replace(batch, packed=packed), logprobs_N, self.watched)
-        check_finite("loss", loss.item())
-        return loss
+        return method_of(section).loss(section, replace(batch, packed=packed), logprobs_N, self.watched)
 
 
 def divergences(packed: PackedOutputs, policy_N: Tensor) -> dict[str, Tensor]:

@@ -19,7 +19,7 @@ from pipeline.evaluate.metrics import describe_unfinished
 from pipeline.evaluate.tool_use import ROUNDS_USED
 from pipeline.protocol.ending import say
 from pipeline.protocol.stage import InputError
-from pipeline.rl.packed_outputs import IGNORE, PackedOutputs
+from pipeline.rl.packed_outputs import PackedOutputs
 from pipeline.rl.rewards import PROGRAM
 from pipeline.rl.rollout import Group, Rollout
 
@@ -48,19 +48,24 @@ def check_finite(what: str, value: float) -> None:
 
 @dataclass
 class Watched:
-    """Metrics that the micro-batches of one update add up on this rank: sums weighted by token shares."""
+    """Metrics that the micro-batches of one update add up on this rank: sums weighted by token shares. They
+    stay on the device until the update is done.
+    """
 
-    sums: dict[str, float] = field(default_factory=dict)
+    sums: dict[str, Tensor] = field(default_factory=dict)
 
     def add(self, **values: Tensor) -> None:
         """Add each value to the sum of its name."""
         for name, value in values.items():
-            self.sums[name] = self.sums.get(name, 0.0) + value.item()
+            self.sums[name] = value.detach().double() + self.sums.get(name, 0.0)
 
-    def over_ranks(self, device: Any) -> dict[str, float]:
+    def over_ranks(self) -> dict[str, float]:
         """Return the sums of all ranks."""
         names = sorted(self.sums)
-        return dict(zip(names, sum_over_ranks([self.sums[name] for name in names], device), strict=True))
+        total = torch.stack([self.sums[name] for name in names])
+        if dist.get_world_size() > 1:
+            dist.all_reduce(total)
+        return dict(zip(names, total.tolist(), strict=True))
 
 
 class StaleSampler(InputError):
@@ -69,35 +74,34 @@ class StaleSampler(InputError):
 
 @dataclass
 class Gaps:
-    """The gaps between sampler and policy at this rank's tokens; of the worst one (gap, token id,
-    log-probability by sampler, by policy).
+    """The gaps between sampler and policy at this rank's tokens, and their metrics.
+
+    `rows`: of each micro-batch (share of the loss, token id, log-probability by sampler, by policy), (4, N),
+    on the device until they are judged.
     """
 
-    gaps: list[Tensor] = field(default_factory=list)
+    rows: list[Tensor] = field(default_factory=list)
     metrics: dict[str, float] = field(default_factory=dict)
-    worst: tuple[float, int, float, float] = (0.0, -1, 0.0, 0.0)
 
     def add(self, packed: PackedOutputs, policy_N: Tensor) -> None:
-        """Look at the tokens of a micro-batch that are trained on. Raises InputError for a NaN."""
-        trained_N = packed.weights_N > 0
-        policy_n, sampler_n = policy_N[trained_N], packed.sampler_logprobs_N[trained_N]
-        if not len(policy_n):
-            return
-        gap_n = (policy_n - sampler_n).abs()
-        gap, at = gap_n.max(0)
-        check_finite("log-probability gap", gap.item())
-        if gap.item() > self.worst[0]:
-            token = packed.targets_BT[packed.targets_BT != IGNORE][trained_N][at]
-            self.worst = (gap.item(), int(token), sampler_n[at].item(), policy_n[at].item())
-        self.gaps.append(gap_n.float().cpu())
+        """Keep the tokens of a micro-batch."""
+        values = packed.weights_N, packed.targets_N, packed.sampler_logprobs_N, policy_N
+        self.rows.append(torch.stack([value.double() for value in values]))
 
     def judge(self, step: int, precision: str, device: Any) -> None:
         """Set the metrics over all ranks, which must all call it: largest gap, mean and 99th percentile.
 
         Says in one line what the tokens beyond `OUTLIER` are. Raises StaleSampler, on all ranks, if the
-        tokens were not sampled from the policy's weights.
+        tokens were not sampled from the policy's weights, and InputError for a NaN.
         """
-        own = torch.cat([torch.empty(0), *self.gaps])
+        share_N, *seen = torch.cat(self.rows, 1).cpu()
+        token_n, sampler_n, policy_n = (value_N[share_N > 0] for value_N in seen)
+        own = (policy_n - sampler_n).abs()
+        worst_here = (0.0, -1.0, 0.0, 0.0)
+        if len(own):
+            at = own.argmax()  # a NaN is the largest
+            worst_here = (own[at].item(), token_n[at].item(), sampler_n[at].item(), policy_n[at].item())
+            check_finite("log-probability gap", worst_here[0])
         sums = own.sum(), own.clamp(max=1.0).sum(), (own > OUTLIER[precision]).sum()
         count, total, bounded, outliers = sum_over_ranks(
             [len(own), *(value.item() for value in sums)], device
@@ -106,14 +110,14 @@ class Gaps:
             return
         ranks: list[Any] = [None] * dist.get_world_size()
         tail = math.ceil(count / 100)
-        dist.all_gather_object(ranks, (self.worst, own.topk(min(tail, len(own))).values.tolist()))
+        dist.all_gather_object(ranks, (worst_here, own.topk(min(tail, len(own))).values.tolist()))
         worst = max(worst for worst, _ in ranks)
         if outliers and dist.get_rank() == 0:
             gap, token, sampler, policy = worst
             say(
                 f"rl step {step}: {outliers:.0f} of {count:.0f} tokens differ by more than "
-                f"{OUTLIER[precision]:g} nats between sampler and policy; most, by {gap:.3g}, token {token}: "
-                f"{sampler:.4g} by the sampler, {policy:.4g} by the policy"
+                f"{OUTLIER[precision]:g} nats between sampler and policy; most, by {gap:.3g}, token "
+                f"{int(token)}: {sampler:.4g} by the sampler, {policy:.4g} by the policy"
             )
         if bounded > STALE[precision] * count:
             raise StaleSampler(

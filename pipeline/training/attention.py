@@ -9,6 +9,7 @@ a mask of blocks, but has no gradient on a CPU, so that it could not be tested.
 Shape suffixes: B rows, T positions, N = B*T, H heads, E size of a head, S documents, K keys.
 """
 
+import sys
 from itertools import groupby, pairwise
 from typing import Any
 
@@ -39,19 +40,22 @@ def document_arguments(positions_BT: Tensor) -> dict[str, Any]:
     }
 
 
-def shared_arguments(queries_S: Tensor, keys_S: Tensor, places_K: Tensor) -> dict[str, Any]:
+def shared_arguments(queries_S: Tensor, keys_S: Tensor, places_K: Tensor, longest: int) -> dict[str, Any]:
     """Return the same where documents share a beginning.
 
     Document s has the next `queries_S[s]` positions of the rows laid end to end, and sees the next
     `keys_S[s]` of `places_K`, the places of all documents' keys: the last of them are its own positions, to
-    which it is causal.
+    which it is causal. No document has more than `longest` keys. The numbers of documents and of keys differ
+    between batches of one shape: compiled code takes any.
     """
     ends = [F.pad(lengths_S.cumsum(0), (1, 0)).to(torch.int32) for lengths_S in (queries_S, keys_S)]
+    for tensor in (*ends, places_K) if "torch._dynamo" in sys.modules else ():  # its import takes seconds
+        torch._dynamo.mark_dynamic(tensor, 0)
     return {
         "cu_seq_lens_q": ends[0],
         "cu_seq_lens_k": ends[1],
-        "max_length_q": int(queries_S.max()),
-        "max_length_k": int(keys_S.max()),
+        "max_length_q": longest,
+        "max_length_k": longest,
         "key_places": places_K,
     }
 

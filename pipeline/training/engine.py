@@ -85,11 +85,17 @@ def split_weights(launch: dict[str, Any]) -> str | None:
 
 
 def prepare(model: nn.Module, launch: dict[str, Any]) -> None:
-    """Set up activation checkpointing as the launch says, and compile the layers on a GPU."""
+    """Set up activation checkpointing, and compile the layers, as the launch says."""
     model.train()  # transformers checkpoints activations only in this mode
     if launch.get("activation_checkpointing"):
         model.gradient_checkpointing_enable()
-    # ZeRO-3 gathers weights in hooks around each module, which a compiled layer skips.
+    compile_layers(model, launch)
+
+
+def compile_layers(model: nn.Module, launch: dict[str, Any]) -> None:
+    """Compile a model's layers on a GPU unless the launch says no or splits its weights: ZeRO-3 gathers them
+    in hooks around each module, which a compiled layer skips.
+    """
     if torch.cuda.is_available() and launch.get("compile", True) and int(launch.get("zero_stage", 1)) < 3:
         for layer in getattr(model.base_model, "layers", ()):
             layer.compile()
@@ -155,6 +161,7 @@ def deepspeed_config(settings: EngineSettings, size: int) -> dict[str, Any]:
         "communication_data_type": "fp32",  # and so do sums over ranks: off by 0.4 % at 8 of them
         "zero_optimization": zero,
         "steps_per_print": 10**9,
+        "timers": {"throughput": {"enabled": False}},  # it waits for the GPU twice a micro-batch
     }
     if settings.offload_optimizer:
         zero["offload_optimizer"] = {"device": "cpu", "pin_memory": torch.cuda.is_available()}

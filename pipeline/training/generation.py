@@ -45,6 +45,7 @@ from vllm import LLM, CompletionOutput, SamplingParams
 from vllm.distributed.device_communicators.cpu_communicator import CpuCommunicator
 from vllm.platforms import current_platform
 
+from pipeline.config.launch import MAX_SEQUENCES
 from pipeline.protocol.errors import InputError
 from pipeline.protocol.watchdog import beat
 from pipeline.training import weight_check
@@ -119,7 +120,7 @@ class Generator:
         *,
         dtype: str,
         max_model_len: int,
-        max_sequences: int = 256,
+        max_sequences: int = MAX_SEQUENCES,
         seed: int = 0,
         gpu_memory: float = 0.9,
         tensor_parallel: int = 1,

@@ -63,17 +63,19 @@ class TokenLogprobs(nn.Module):
         temperature: float = 1.0,
         documents: dict[str, Any] | None = None,
         weights_BT: Tensor | None = None,
+        places_N: Tensor | None = None,
     ) -> Tensor | tuple[Tensor, Tensor]:
         """Return fp32 log-probabilities (B, T) of `targets_BT`; 0 where the target is `IGNORE`.
 
         `documents` (of `shared_arguments`) replaces the document boundaries that positions show. With
         `weights_BT` instead the loss, which is the weighted sum of negative log-probabilities, and the
         log-probabilities (B, T) without gradient: cheapest where the weights are known beforehand.
+        `places_N`: where the targets are in the rows laid end to end; without it the device is asked.
         """
         with torch.autocast(tokens_BT.device.type, torch.bfloat16, enabled=self.mixed):
             hidden_ND = self._hidden(tokens_BT, positions_BT, documents).flatten(0, 1)
         targets_N = targets_BT.flatten()
-        wanted = (targets_N != IGNORE).nonzero().squeeze(1)
+        wanted = (targets_N != IGNORE).nonzero().squeeze(1) if places_N is None else places_N
         head_VD = self.model.get_output_embeddings().weight
         chosen = hidden_ND.index_select(0, wanted), head_VD, targets_N[wanted]
 
